@@ -1,0 +1,97 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MaxAlertsPerEvent is the most alerts that one AlertEvent holds.
+const MaxAlertsPerEvent = 500
+
+// Alert is one accepted alert: the content and where it belongs.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.incidentName) || has(self.dedupKey)",message="an alert needs incidentName or dedupKey"
+// +kubebuilder:validation:XValidation:rule="self.status != 'firing' || has(self.dedupKey)",message="a firing alert needs dedupKey"
+type Alert struct {
+	// id tells this alert from every other one. Written by the operator; an alert made by hand needs none.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	ID string `json:"id,omitempty"`
+
+	// incidentName is the Incident that the alert belongs to, in the same namespace.
+	// Default: the name derived from integrationName and dedupKey.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	IncidentName string `json:"incidentName,omitempty"`
+
+	// dedupKey is the key that the sender gives all alerts of one incident.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	DedupKey string `json:"dedupKey,omitempty"`
+
+	// status is firing, resolved or acknowledged.
+	// +required
+	Status AlertStatus `json:"status"`
+
+	AlertContent `json:",inline"`
+}
+
+// AlertEventSpec is what was accepted. It never changes.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.integrationName) || self.alerts.all(a, has(a.incidentName) && a.status != 'firing')",message="integrationName is needed for alerts that fire or have no incidentName"
+type AlertEventSpec struct {
+	// integrationName is the WebhookIntegration that accepted the alerts, in the same namespace.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	IntegrationName string `json:"integrationName,omitempty"`
+
+	// receivedTime is when the alerts were accepted. Default: the time of creation.
+	// +optional
+	ReceivedTime Timestamp `json:"receivedTime,omitempty,omitzero"`
+
+	// defaults are the integration's defaults at the time the alerts were accepted.
+	// +optional
+	Defaults *AlertDefaults `json:"defaults,omitempty"`
+
+	// alerts are the accepted alerts, in the order in which they are folded.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=500
+	// +listType=atomic
+	// +required
+	Alerts []Alert `json:"alerts"`
+}
+
+// AlertEvent is one entry of the durable queue: alerts that were accepted and are not yet released.
+//
+// Nobody updates an AlertEvent: it has no status, no finalizer and no owner, so that no garbage
+// collection can take an acknowledged alert. It is deleted when every alert in it is folded.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=alertevents,shortName=ae,categories=tocsin
+// +kubebuilder:printcolumn:name="Integration",type=string,JSONPath=`.spec.integrationName`
+// +kubebuilder:printcolumn:name="First-Status",type=string,JSONPath=`.spec.alerts[0].status`
+// +kubebuilder:printcolumn:name="First-Incident",type=string,JSONPath=`.spec.alerts[0].incidentName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.spec == oldSelf.spec",message="an AlertEvent is immutable; create a new one"
+type AlertEvent struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec is what was accepted. It never changes.
+	// +required
+	Spec AlertEventSpec `json:"spec"`
+}
+
+// AlertEventList is a list of AlertEvents.
+//
+// +kubebuilder:object:root=true
+type AlertEventList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty,omitzero"`
+	Items           []AlertEvent `json:"items"`
+}

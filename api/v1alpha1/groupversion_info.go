@@ -1,0 +1,34 @@
+// Package v1alpha1 holds the resources of tocsin.dev/v1alpha1 and the names derived from them.
+//
+// A WebhookIntegration says who may post alerts. Each accepted alert is stored in an AlertEvent, the
+// durable queue, and the alerts of one dedup key are folded into one Incident.
+//
+// +kubebuilder:object:generate=true
+// +groupName=tocsin.dev
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	// GroupVersion is the group and version of every type in this package.
+	GroupVersion = schema.GroupVersion{Group: "tocsin.dev", Version: "v1alpha1"}
+
+	// AddToScheme registers the types of this package with a scheme.
+	AddToScheme = schemeBuilder.AddToScheme
+
+	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+)
+
+func addKnownTypes(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion,
+		&WebhookIntegration{}, &WebhookIntegrationList{},
+		&AlertEvent{}, &AlertEventList{},
+		&Incident{}, &IncidentList{},
+	)
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}

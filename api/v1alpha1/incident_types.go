@@ -1,0 +1,219 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Bounds of an Incident's lists.
+const (
+	// MaxTimeline is how many transitions an Incident remembers.
+	MaxTimeline = 20
+	// MaxLedger is how many AlertEvents a ledger holds; an Incident whose ledger is full is not folded
+	// into until some of them are gone.
+	MaxLedger = 128
+)
+
+// IncidentState is whether an incident goes on.
+// +kubebuilder:validation:Enum=Open;Resolved
+type IncidentState string
+
+// The states of an Incident.
+const (
+	IncidentOpen     IncidentState = "Open"
+	IncidentResolved IncidentState = "Resolved"
+)
+
+// IncidentSpec says which alerts belong to the Incident.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the spec of an Incident is immutable"
+type IncidentSpec struct {
+	// integrationName is the WebhookIntegration whose alerts these are.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	IntegrationName string `json:"integrationName"`
+
+	// dedupKey is the key that all alerts of the incident share.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +required
+	DedupKey string `json:"dedupKey"`
+}
+
+// Episode is one stretch of trouble, from the alert that opened it to the one that resolved it.
+type Episode struct {
+	// number is 1 for the first episode of the Incident.
+	// +kubebuilder:validation:Minimum=1
+	// +required
+	Number int64 `json:"number"`
+
+	// startTime is the earliest startsAt of the episode's alerts; an alert without one counts with the
+	// time it was received.
+	// +required
+	StartTime Timestamp `json:"startTime"`
+
+	// alertCount is how many alerts were folded since the episode began.
+	// +kubebuilder:validation:Minimum=0
+	// +required
+	AlertCount int64 `json:"alertCount"`
+}
+
+// TransitionType is the kind of an entry of the timeline.
+// +kubebuilder:validation:Enum=Opened;Reopened;Resolved;Acknowledged;SeverityChanged;ContentReplaced
+type TransitionType string
+
+// The kinds of transitions.
+const (
+	TransitionOpened          TransitionType = "Opened"
+	TransitionReopened        TransitionType = "Reopened"
+	TransitionResolved        TransitionType = "Resolved"
+	TransitionAcknowledged    TransitionType = "Acknowledged"
+	TransitionSeverityChanged TransitionType = "SeverityChanged"
+	TransitionContentReplaced TransitionType = "ContentReplaced"
+)
+
+// Transition is one entry of the timeline.
+type Transition struct {
+	// type says what happened.
+	// +required
+	Type TransitionType `json:"type"`
+
+	// time is when the alert that caused it was received.
+	// +required
+	Time Timestamp `json:"time"`
+
+	// message says it for a person.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// LedgerEntry names an AlertEvent that is folded into the Incident.
+type LedgerEntry struct {
+	// uid is the AlertEvent's UID.
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	UID string `json:"uid"`
+
+	// name is the AlertEvent's name.
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+}
+
+// Ledger is what makes the fold exactly-once.
+type Ledger struct {
+	// events are the AlertEvents that are folded and may still exist, oldest first, and the newest few
+	// that are gone.
+	// +kubebuilder:validation:MaxItems=128
+	// +listType=atomic
+	// +optional
+	Events []LedgerEntry `json:"events,omitempty"`
+
+	// resourceVersion is that of the newest AlertEvent that was folded. An older one that comes later
+	// counts and does not change state or content.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+
+	// digest is the sum, modulo 2^128, of the first 128 bits of the SHA-256 of the id of every alert
+	// that was folded, as 32 hexadecimal digits: a proof of which alerts were counted.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Digest string `json:"digest,omitempty"`
+}
+
+// IncidentStatus is the fold of the Incident's alerts.
+type IncidentStatus struct {
+	// state is Open or Resolved.
+	// +optional
+	State IncidentState `json:"state,omitempty"`
+
+	// conditions has Resolved and Acknowledged.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation of the spec that the status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// alert is the folded content of the episode's alerts.
+	// +optional
+	Alert AlertContent `json:"alert,omitempty,omitzero"`
+
+	// alertCount is how many alerts were folded into the Incident.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	AlertCount int64 `json:"alertCount,omitempty"`
+
+	// episode is the current or, when resolved, the last stretch of trouble.
+	// +optional
+	Episode *Episode `json:"episode,omitempty"`
+
+	// openedTime is when the alert that opened the episode was received.
+	// +optional
+	OpenedTime *Timestamp `json:"openedTime,omitempty"`
+
+	// resolvedTime is when the alert that ended the episode was received. Absent while Open.
+	// +optional
+	ResolvedTime *Timestamp `json:"resolvedTime,omitempty"`
+
+	// lastAlertTime is when the newest alert was received.
+	// +optional
+	LastAlertTime *Timestamp `json:"lastAlertTime,omitempty"`
+
+	// timeline has the newest 20 transitions, oldest first.
+	// +kubebuilder:validation:MaxItems=20
+	// +listType=atomic
+	// +optional
+	Timeline []Transition `json:"timeline,omitempty"`
+
+	// ledger names the AlertEvents that are folded already.
+	// +optional
+	Ledger Ledger `json:"ledger,omitempty,omitzero"`
+}
+
+// Incident is one thing that is, or was, wrong: the fold of all alerts with one dedup key.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=incidents,shortName=inc,categories=tocsin
+// +kubebuilder:selectablefield:JSONPath=`.status.state`
+// +kubebuilder:selectablefield:JSONPath=`.status.alert.severity`
+// +kubebuilder:selectablefield:JSONPath=`.spec.integrationName`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Severity",type=string,JSONPath=`.status.alert.severity`
+// +kubebuilder:printcolumn:name="Count",type=integer,JSONPath=`.status.alertCount`
+// +kubebuilder:printcolumn:name="Last-Seen",type=date,JSONPath=`.status.lastAlertTime`
+// +kubebuilder:printcolumn:name="Title",type=string,JSONPath=`.status.alert.title`
+// +kubebuilder:printcolumn:name="Integration",type=string,JSONPath=`.spec.integrationName`,priority=1
+// +kubebuilder:printcolumn:name="Dedup-Key",type=string,JSONPath=`.spec.dedupKey`,priority=1
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.alert.hostname`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,priority=1
+type Incident struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec says which alerts belong to the Incident.
+	// +required
+	Spec IncidentSpec `json:"spec"`
+
+	// status is the fold of the Incident's alerts. Written by the operator only.
+	// +optional
+	Status IncidentStatus `json:"status,omitempty,omitzero"`
+}
+
+// IncidentList is a list of Incidents.
+//
+// +kubebuilder:object:root=true
+type IncidentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty,omitzero"`
+	Items           []Incident `json:"items"`
+}
