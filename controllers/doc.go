@@ -1,0 +1,2 @@
+// Package controllers folds AlertEvents into Incidents.
+package controllers
