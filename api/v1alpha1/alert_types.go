@@ -94,11 +94,11 @@ type AlertContent struct {
 
 	// startsAt is when the trouble began, as the sender says.
 	// +optional
-	StartsAt *Timestamp `json:"startsAt,omitempty"`
+	StartsAt *Timestamp `json:"startsAt,omitempty,omitzero"`
 
 	// endsAt is when the trouble ended, as the sender says.
 	// +optional
-	EndsAt *Timestamp `json:"endsAt,omitempty"`
+	EndsAt *Timestamp `json:"endsAt,omitempty,omitzero"`
 }
 
 // AlertDefaults are used for what no alert of an incident has said.
@@ -120,11 +120,12 @@ type AlertDefaults struct {
 
 	// labels are added to those of an alert; a label that the alert has itself wins.
 	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) >= 1 && size(key) <= 128)",message="a label's name has 1 to 128 characters"
 	// +mapType=atomic
 	// +optional
 	Labels map[string]LabelValue `json:"labels,omitempty"`
 }
 
 // LabelValue is the value of a default label.
-// +kubebuilder:validation:MaxLength=1024
+// +kubebuilder:validation:MaxLength=256
 type LabelValue string

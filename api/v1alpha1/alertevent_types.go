@@ -21,6 +21,7 @@ type Alert struct {
 	// Default: the name derived from integrationName and dedupKey.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +optional
 	IncidentName string `json:"incidentName,omitempty"`
 
@@ -44,6 +45,7 @@ type AlertEventSpec struct {
 	// integrationName is the WebhookIntegration that accepted the alerts, in the same namespace.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +optional
 	IntegrationName string `json:"integrationName,omitempty"`
 

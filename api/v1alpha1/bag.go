@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // MaxContentBytes bounds the JSON of one alert's content as the API server stores it. With the bounds
@@ -44,7 +45,7 @@ func (c *AlertContent) EncodedSize() int {
 	const overhead = 512 // field names, braces and the two times
 	size := overhead
 	for _, s := range []string{c.Title, c.Description, string(c.Severity), c.Type, c.Link, c.Hostname, c.Region} {
-		size += encodedLen(s, true)
+		size += quotedLen(s)
 	}
 	for _, bag := range c.Bags() {
 		for key, value := range *bag {
@@ -93,27 +94,73 @@ func (c *AlertContent) TrimTo(limit int) []string {
 }
 
 func entrySize(key string, value json.RawMessage) int {
-	return encodedLen(key, true) + encodedLen(string(value), false) + 2 // colon, comma
+	return quotedLen(key) + rawLen(string(value)) + 2 // colon, comma
 }
 
-// encodedLen is how long s becomes in JSON as Go's encoder writes it, which spells <, > and & and the
-// two line separators as \u escapes. A quoted s is a Go string, otherwise it is JSON already.
-func encodedLen(s string, quote bool) int {
-	n := len(s)
-	if quote {
-		n += 2
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '<' || c == '>' || c == '&':
-			n += 5
-		case c == 0xe2 && strings.HasPrefix(s[i:], "\u2028"), c == 0xe2 && strings.HasPrefix(s[i:], "\u2029"):
-			n += 3
-		case quote && (c == '"' || c == '\\' || c == '\n' || c == '\t' || c == '\r'):
+// quotedLen is how long a Go string becomes as JSON.
+func quotedLen(s string) int {
+	n := len(s) + 2
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\' || r == '\n' || r == '\r' || r == '\t':
 			n++
-		case quote && (c < 0x20 || c == 0x7f):
+		case r < 0x20:
 			n += 5
+		default:
+			n += escapeGrowth(r)
 		}
 	}
 	return n
+}
+
+// rawLen is how long a JSON text may become when the API server has read it and written it again: besides
+// the escapes, numbers grow (1e20 becomes 100000000000000000000).
+func rawLen(s string) int {
+	const (
+		longest = 25 // what a float64 takes at most: -0.0000012345678901234567
+		exact   = 17 // a number of fewer characters and no exponent is written as it came
+	)
+	n := len(s)
+	quoted := false
+	for i := 0; i < len(s); {
+		if number := numberLen(s[i:]); number > 0 && !quoted {
+			if number >= exact || strings.ContainsAny(s[i:i+number], "eE") {
+				n += max(0, longest-number)
+			}
+			i += number
+			continue
+		}
+		r, width := utf8.DecodeRuneInString(s[i:])
+		i += width
+		n += escapeGrowth(r)
+		switch {
+		case r == '"':
+			quoted = !quoted
+		case r == '\\' && quoted:
+			i++ // what is escaped ends no string
+		}
+	}
+	return n
+}
+
+// numberLen is how many bytes of a JSON number s begins with.
+func numberLen(s string) int {
+	if s[0] != '-' && (s[0] < '0' || s[0] > '9') {
+		return 0
+	}
+	if end := strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune("+-.0123456789Ee", r) }); end >= 0 {
+		return end
+	}
+	return len(s)
+}
+
+// escapeGrowth is by how many bytes Go's encoder lengthens a character that is not escaped yet.
+func escapeGrowth(r rune) int {
+	switch r {
+	case '<', '>', '&', utf8.RuneError: // the last stands for a byte that is not UTF-8
+		return 5
+	case '\u2028', '\u2029':
+		return 3
+	}
+	return 0
 }

@@ -30,6 +30,7 @@ type IncidentSpec struct {
 	// integrationName is the WebhookIntegration whose alerts these are.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +required
 	IntegrationName string `json:"integrationName"`
 
@@ -131,6 +132,7 @@ type IncidentStatus struct {
 
 	// conditions has Resolved and Acknowledged.
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -155,15 +157,15 @@ type IncidentStatus struct {
 
 	// openedTime is when the alert that opened the episode was received.
 	// +optional
-	OpenedTime *Timestamp `json:"openedTime,omitempty"`
+	OpenedTime *Timestamp `json:"openedTime,omitempty,omitzero"`
 
 	// resolvedTime is when the alert that ended the episode was received. Absent while Open.
 	// +optional
-	ResolvedTime *Timestamp `json:"resolvedTime,omitempty"`
+	ResolvedTime *Timestamp `json:"resolvedTime,omitempty,omitzero"`
 
 	// lastAlertTime is when the newest alert was received.
 	// +optional
-	LastAlertTime *Timestamp `json:"lastAlertTime,omitempty"`
+	LastAlertTime *Timestamp `json:"lastAlertTime,omitempty,omitzero"`
 
 	// timeline has the newest 20 transitions, oldest first.
 	// +kubebuilder:validation:MaxItems=20

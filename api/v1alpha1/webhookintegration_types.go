@@ -22,7 +22,7 @@ type Token struct {
 
 	// expiresAt is when the token ceases to work. Default: never.
 	// +optional
-	ExpiresAt *Timestamp `json:"expiresAt,omitempty"`
+	ExpiresAt *Timestamp `json:"expiresAt,omitempty,omitzero"`
 }
 
 // WebhookIntegrationSpec says who may post, and how their alerts are read.
@@ -43,20 +43,21 @@ type WebhookIntegrationSpec struct {
 	// +optional
 	Defaults *AlertDefaults `json:"defaults,omitempty"`
 
-	// autoResolveAfter resolves an Incident for which no alert came for so long. At least 1m.
-	// Default: never.
+	// autoResolveAfter resolves an Incident for which no alert came for so long: hours, minutes and
+	// seconds such as 1h30m, from 1m to 87600h. Default: never.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="must be at least 1m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('87600h')",message="must be a time from 1m to 87600h, such as 1h30m"
 	// +optional
 	AutoResolveAfter *metav1.Duration `json:"autoResolveAfter,omitempty"`
 
-	// retention is how long a resolved Incident is kept. Default: 168h.
+	// retention is how long a resolved Incident is kept: hours, minutes and seconds such as 72h, up to
+	// 87600h. Default: 168h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('87600h')",message="must be a time from 0s to 87600h, such as 168h"
 	// +optional
 	Retention *metav1.Duration `json:"retention,omitempty"`
 }
@@ -82,6 +83,7 @@ type Rejection struct {
 type WebhookIntegrationStatus struct {
 	// conditions has Ready: whether posts with a token of this integration are accepted.
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -93,7 +95,7 @@ type WebhookIntegrationStatus struct {
 
 	// lastReceivedTime is when the newest alert was accepted. It is written at most once a minute.
 	// +optional
-	LastReceivedTime *Timestamp `json:"lastReceivedTime,omitempty"`
+	LastReceivedTime *Timestamp `json:"lastReceivedTime,omitempty,omitzero"`
 
 	// lastRejection is the newest refused request. It is written at most once a minute.
 	// +optional
