@@ -1,0 +1,112 @@
+package payload
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// customField is the payload's own field for the custom bag.
+const customField = "custom"
+
+// fill reads one of the fields that hold an object.
+func (n *normaliser) fill(r *bagRule) {
+	object, ok := n.objectOf(r.field)
+	if !ok || len(object) == 0 {
+		return
+	}
+	bag := make(v1alpha1.Bag, len(object))
+	start := len(n.warnings)
+	for key, value := range object {
+		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(r.field+"."+key, value)
+	}
+	n.warnings.sortFrom(start)
+	*r.bag((*alert)(&n.alert)) = bag
+}
+
+// objectOf is the object that a field holds, if any. Anything else that is not absent goes to custom.
+func (n *normaliser) objectOf(field string) (map[string]any, bool) {
+	value := n.object[field]
+	if object, ok := value.(map[string]any); ok || value == nil {
+		return object, ok
+	}
+	if text, ok := value.(string); ok && isBlank(text) {
+		return nil, false
+	}
+	n.keep(field, field, value)
+	n.warnings.addf(field, "it is not an object; it is kept in custom")
+	return nil, false
+}
+
+// custom puts together the bag of everything that has no field of its own: the entries of the payload's
+// own custom object, the top-level keys without a rule, and what the rules kept. A name that is wanted
+// twice stays with the entry of the custom object; the other value gets a number behind its name.
+func (n *normaliser) custom() v1alpha1.Bag {
+	explicit, _ := n.objectOf(customField)
+	for key, value := range n.object {
+		if !listed[key] {
+			n.keep(key, key, value)
+		}
+	}
+	if len(explicit)+len(n.kept) == 0 {
+		return nil
+	}
+	start := len(n.warnings)
+	bag := make(v1alpha1.Bag, len(explicit)+len(n.kept))
+	for key, value := range explicit {
+		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(customField+"."+key, value)
+	}
+	n.addKept(bag)
+	n.warnings.sortFrom(start)
+	return bag
+}
+
+// addKept adds the kept values to the bag, first those whose name is free.
+func (n *normaliser) addKept(bag v1alpha1.Bag) {
+	slices.SortStableFunc(n.kept, func(a, b kept) int { return strings.Compare(a.name, b.name) })
+	var taken []kept
+	for _, k := range n.kept {
+		k.name = strings.ToValidUTF8(k.name, "\uFFFD")
+		encoded := n.encode(k.from, k.value)
+		switch other, exists := bag[k.name]; {
+		case !exists:
+			bag[k.name] = encoded
+		case !bytes.Equal(other, encoded):
+			k.value = encoded
+			taken = append(taken, k)
+		}
+	}
+	for _, k := range taken {
+		name := freeName(bag, k.name)
+		bag[name] = k.value.(json.RawMessage)
+		n.warnings.addf(k.from, "custom has %s already; this value is kept there as %s", quote(k.name), quote(name))
+	}
+}
+
+// freeName is the first of name_2, name_3 and so on that the bag does not have.
+func freeName(bag v1alpha1.Bag, name string) string {
+	for i := 2; ; i++ {
+		candidate := fmt.Sprintf("%s_%d", name, i)
+		if _, exists := bag[candidate]; !exists {
+			return candidate
+		}
+	}
+}
+
+// encode is the JSON of one bag entry, and warns of numbers in it that became strings.
+func (n *normaliser) encode(path string, value any) json.RawMessage {
+	e := &n.encoder
+	e.inexact, e.literal = 0, ""
+	raw := e.value(value)
+	switch {
+	case e.inexact == 1:
+		n.warnings.addf(path, "the number %s cannot be stored exactly; it is kept as a string", quote(e.literal))
+	case e.inexact > 1:
+		n.warnings.addf(path, "%d numbers in it cannot be stored exactly; they are kept as strings", e.inexact)
+	}
+	return raw
+}

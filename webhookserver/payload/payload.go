@@ -1,0 +1,120 @@
+// Package payload reads what monitoring tools send: it decodes the body of a webhook request into a JSON
+// object and normalises the object into an alert.
+//
+// It is pure: bytes in, values out, with no client, no context, no network and no clock of its own, so
+// that every rule can be tested as a sentence. docs/payload.md is the rules' description for users; the
+// list in rules.go is the same list for readers of the code, a rule a field.
+//
+// What holds throughout:
+//   - Nothing that decodes as a JSON object is rejected. What cannot be used as sent is kept in the custom
+//     bag, and a warning in the response tells the sender.
+//   - What it returns is accepted by the API server and comes back from it byte for byte: strings are
+//     within the bounds of the resource, numbers and strings in the bags are spelt as the API server
+//     spells them.
+//   - What gets printed by kubectl (the strings, not the bags) holds no control characters.
+//   - The same object and time always give the same alert and warnings.
+package payload
+
+import (
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// normaliser is the state of one Normalise call.
+type normaliser struct {
+	object   map[string]any
+	received time.Time
+	alert    v1alpha1.Alert
+	encoder  encoder
+	kept     []kept
+	// guessedStart is true when the alert's StartsAt is the time of receipt.
+	guessedStart bool
+	warnings     warnings
+}
+
+// kept is a value that goes into the custom bag.
+type kept struct {
+	name  string // in the bag
+	from  string // in the payload
+	value any
+}
+
+// Normalise reads a decoded payload as an alert. The numbers of object are json.Number as Parse leaves
+// them; received is when the request came in, for times that cannot be read. What the payload does not say
+// stays empty: no defaults are applied here, and ID, IncidentName and an absent DedupKey are left to the
+// caller. The object is not changed and shares no memory with the alert.
+func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []Warning) {
+	n := &normaliser{object: object, received: received}
+	n.alert.Status = v1alpha1.AlertFiring
+	for i := range rules {
+		n.apply(&rules[i])
+	}
+	n.settleTimes()
+	for i := range bagRules {
+		n.fill(&bagRules[i])
+	}
+	n.alert.Custom = n.custom()
+	n.explainNoMatch()
+	n.trim()
+	return n.alert, n.warnings.list()
+}
+
+// apply reads one field from the first of its names that holds a usable value, the canonical one first.
+func (n *normaliser) apply(r *rule) {
+	given, winner := false, ""
+	for i := range len(r.aliases) + 1 {
+		name := r.field
+		if i > 0 {
+			name = r.aliases[i-1]
+		}
+		value, ok := n.object[name]
+		if !ok || value == nil {
+			continue
+		}
+		text, scalar := textOf(value)
+		switch {
+		case !scalar:
+			given = true
+			n.keep(r.field, name, value)
+			n.warnings.addf(name, "it is not a string; it is kept in custom as %s", r.field)
+		case isBlank(text):
+		case winner != "":
+			n.warnings.addf(name, "it is not used, because %s is given too", winner)
+		default:
+			given = true
+			if r.read(n, name, value, text) {
+				winner = name
+			}
+		}
+	}
+	if given && winner == "" && r.fallback != nil {
+		r.fallback(n)
+	}
+}
+
+// keep puts a value of the payload into the custom bag.
+func (n *normaliser) keep(name, from string, value any) {
+	n.kept = append(n.kept, kept{name: name, from: from, value: value})
+}
+
+// explainNoMatch tells the sender of a resolve or an acknowledgement without a key that it has no effect.
+func (n *normaliser) explainNoMatch() {
+	if n.alert.DedupKey == "" && n.alert.Status != v1alpha1.AlertFiring {
+		n.warnings.addf("dedup_key", "an alert that is %s matches no incident without it", n.alert.Status)
+	}
+}
+
+// trim keeps the content within what one alert may take.
+func (n *normaliser) trim() {
+	dropped := n.alert.TrimTo(v1alpha1.MaxContentBytes)
+	if len(dropped) == 0 {
+		return
+	}
+	n.warnings.addf("", "the alert is larger than %d bytes as stored; dropped: %s", v1alpha1.MaxContentBytes, summary(dropped))
+	for _, bag := range n.alert.Bags() {
+		if len(*bag) == 0 {
+			*bag = nil
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package payload
+
+import (
+	"strings"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// severityWords are the words for each severity, in lower case and without spaces, hyphens and
+// underscores. They come from syslog (RFC 5424), Zabbix, PagerDuty, Opsgenie, New Relic, Datadog and
+// common incident scales. Bare digits are left out: 1 is the best on some scales and the worst on others.
+var severityWords = map[v1alpha1.Severity][]string{
+	v1alpha1.SeverityCritical: {
+		"critical", "crit", "fatal", "disaster", "emergency", "emerg", "panic", "alert", "severe", "urgent",
+		"p0", "p1", "sev0", "sev1",
+	},
+	v1alpha1.SeverityError: {
+		"error", "err", "high", "major", "failure", "p2", "sev2",
+	},
+	v1alpha1.SeverityWarning: {
+		"warning", "warn", "medium", "moderate", "average", "minor", "p3", "sev3",
+	},
+	v1alpha1.SeverityInfo: {
+		"info", "information", "informational", "notice", "low", "debug", "notclassified", "p4", "p5", "sev4", "sev5",
+	},
+}
+
+// severities finds the severity of a word.
+var severities = func() map[string]v1alpha1.Severity {
+	words := map[string]v1alpha1.Severity{}
+	for severity, synonyms := range severityWords {
+		for _, word := range synonyms {
+			words[word] = severity
+		}
+	}
+	return words
+}()
+
+// readSeverity reads how bad the alert is. A severity that is not known counts as absent, never as a reason
+// to reject: the alert matters more than its rank.
+func readSeverity(n *normaliser, name string, value any, text string) bool {
+	severity, known := severities[squeeze(text)]
+	if !known {
+		n.keep("severity", name, value)
+		n.warnings.addf(name, "%s is not a known severity; it is kept in custom", quote(text))
+		return false
+	}
+	n.alert.Severity = severity
+	return true
+}
+
+// squeeze makes the spellings of a word equal: "Not classified", "not_classified", "SEV-1".
+func squeeze(word string) string {
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case ' ', '-', '_':
+			return -1
+		}
+		return r
+	}, strings.ToLower(SanitizeLine(word)))
+}

@@ -1,0 +1,63 @@
+package payload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Warning tells the sender of an accepted payload what was not taken as sent.
+type Warning struct {
+	// Field is the field's name in the payload, with a dot before a key of a bag ("labels.env"); empty for
+	// the payload as a whole.
+	Field string `json:"field"`
+	// Detail says what was done, in plain words.
+	Detail string `json:"detail"`
+}
+
+// warnings collects the warnings of one payload.
+type warnings []Warning
+
+// addf adds a warning about a field. The field's name may be of the sender's making.
+func (w *warnings) addf(field, format string, args ...any) {
+	field, _ = shorten(SanitizeLine(field), maxQuoted)
+	*w = append(*w, Warning{Field: field, Detail: fmt.Sprintf(format, args...)})
+}
+
+// sortFrom puts the warnings from position start on in order: those that came from walking a map.
+func (w warnings) sortFrom(start int) {
+	slices.SortStableFunc(w[start:], func(a, b Warning) int {
+		if c := strings.Compare(a.Field, b.Field); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Detail, b.Detail)
+	})
+}
+
+// list is the warnings for the response: not more than maxWarnings.
+func (w warnings) list() []Warning {
+	if len(w) <= maxWarnings {
+		return w
+	}
+	rest := len(w) - (maxWarnings - 1)
+	return append(slices.Clip(w[:maxWarnings-1]), Warning{Detail: fmt.Sprintf("%d more warnings are left out", rest)})
+}
+
+// quote makes the sender's text fit for a warning.
+func quote(s string) string {
+	short, _ := shorten(SanitizeLine(s), maxQuoted)
+	return `"` + short + `"`
+}
+
+// summary lists names of the sender's making, the first few of them.
+func summary(names []string) string {
+	shown := make([]string, 0, maxNamesListed)
+	for _, name := range names[:min(len(names), maxNamesListed)] {
+		shown = append(shown, quote(name))
+	}
+	text := strings.Join(shown, ", ")
+	if rest := len(names) - len(shown); rest > 0 {
+		text += fmt.Sprintf(" and %d more", rest)
+	}
+	return text
+}
