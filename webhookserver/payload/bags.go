@@ -22,7 +22,7 @@ func (n *normaliser) fill(r *bagRule) {
 	bag := make(v1alpha1.Bag, len(object))
 	start := len(n.warnings)
 	for key, value := range object {
-		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(r.field+"."+key, value)
+		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(r.field, key, value)
 	}
 	n.warnings.sortFrom(start)
 	*r.bag((*alert)(&n.alert)) = bag
@@ -58,7 +58,7 @@ func (n *normaliser) custom() v1alpha1.Bag {
 	start := len(n.warnings)
 	bag := make(v1alpha1.Bag, len(explicit)+len(n.kept))
 	for key, value := range explicit {
-		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(customField+"."+key, value)
+		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(customField, key, value)
 	}
 	n.addKept(bag)
 	n.warnings.sortFrom(start)
@@ -71,7 +71,7 @@ func (n *normaliser) addKept(bag v1alpha1.Bag) {
 	var taken []kept
 	for _, k := range n.kept {
 		k.name = strings.ToValidUTF8(k.name, "\uFFFD")
-		encoded := n.encode(k.from, k.value)
+		encoded := n.encode("", k.from, k.value)
 		switch other, exists := bag[k.name]; {
 		case !exists:
 			bag[k.name] = encoded
@@ -97,16 +97,49 @@ func freeName(bag v1alpha1.Bag, name string) string {
 	}
 }
 
-// encode is the JSON of one bag entry, and warns of numbers in it that became strings.
-func (n *normaliser) encode(path string, value any) json.RawMessage {
+// encode is the JSON of one bag entry, and warns of numbers in it that became strings. bag is empty for a
+// key of the payload itself.
+func (n *normaliser) encode(bag, key string, value any) json.RawMessage {
 	e := &n.encoder
 	e.inexact, e.literal = 0, ""
 	raw := e.value(value)
-	switch {
-	case e.inexact == 1:
+	n.bagBytes += len(bag) + len(key) + len(raw) + entryOverhead
+	if e.inexact == 0 {
+		return raw
+	}
+	path := key
+	if bag != "" {
+		path = bag + "." + key
+	}
+	if e.inexact == 1 {
 		n.warnings.addf(path, "the number %s cannot be stored exactly; it is kept as a string", quote(e.literal))
-	case e.inexact > 1:
+	} else {
 		n.warnings.addf(path, "%d numbers in it cannot be stored exactly; they are kept as strings", e.inexact)
 	}
 	return raw
+}
+
+const (
+	entryOverhead = len(`"":,_10000`) // the most that a bag entry takes beside its key and value
+	escapedGrowth = 6                 // bytes of JSON, at most, for a byte of text: \u003c for <
+)
+
+// trim keeps the content within what one alert may take.
+func (n *normaliser) trim() {
+	content := &n.alert.AlertContent
+	text := len(content.Title) + len(content.Description) + len(content.Type) + len(content.Link) +
+		len(content.Hostname) + len(content.Region)
+	if escapedGrowth*(text+n.bagBytes) < v1alpha1.MaxContentBytes/2 {
+		return // as nearly always, and without counting what each character takes
+	}
+	dropped := content.TrimTo(v1alpha1.MaxContentBytes)
+	if len(dropped) == 0 {
+		return
+	}
+	n.warnings.addf("", "the alert is larger than %d bytes as stored; dropped: %s", v1alpha1.MaxContentBytes, summary(dropped))
+	for _, bag := range content.Bags() {
+		if len(*bag) == 0 {
+			*bag = nil
+		}
+	}
 }

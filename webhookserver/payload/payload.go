@@ -27,6 +27,7 @@ type normaliser struct {
 	received time.Time
 	alert    v1alpha1.Alert
 	encoder  encoder
+	bagBytes int // at least what the encoded entries of the bags take
 	kept     []kept
 	// guessedStart is true when the alert's StartsAt is the time of receipt.
 	guessedStart bool
@@ -102,19 +103,5 @@ func (n *normaliser) keep(name, from string, value any) {
 func (n *normaliser) explainNoMatch() {
 	if n.alert.DedupKey == "" && n.alert.Status != v1alpha1.AlertFiring {
 		n.warnings.addf("dedup_key", "an alert that is %s matches no incident without it", n.alert.Status)
-	}
-}
-
-// trim keeps the content within what one alert may take.
-func (n *normaliser) trim() {
-	dropped := n.alert.TrimTo(v1alpha1.MaxContentBytes)
-	if len(dropped) == 0 {
-		return
-	}
-	n.warnings.addf("", "the alert is larger than %d bytes as stored; dropped: %s", v1alpha1.MaxContentBytes, summary(dropped))
-	for _, bag := range n.alert.Bags() {
-		if len(*bag) == 0 {
-			*bag = nil
-		}
 	}
 }

@@ -45,7 +45,7 @@ func isBlank(s string) bool {
 // spaces, other control characters (C0, C1 and the bidirectional ones, which can make a line read as
 // something else) are stripped, what is not UTF-8 becomes U+FFFD, and spaces around the text go.
 func SanitizeLine(s string) string {
-	if !isPlain(s) {
+	if !isPlain(s, false) {
 		s = strings.Map(lineRune, strings.ToValidUTF8(s, "\uFFFD"))
 	}
 	return strings.TrimSpace(s)
@@ -53,7 +53,7 @@ func SanitizeLine(s string) string {
 
 // sanitizeLines is SanitizeLine for a text that may have line breaks and tabs.
 func sanitizeLines(s string) string {
-	if !isPlain(s) {
+	if !isPlain(s, true) {
 		s = strings.ToValidUTF8(s, "\uFFFD")
 		s = strings.ReplaceAll(s, "\r\n", "\n")
 		s = strings.Map(linesRune, s)
@@ -61,10 +61,10 @@ func sanitizeLines(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// isPlain reports whether s is all printable ASCII, as most texts are.
-func isPlain(s string) bool {
+// isPlain reports whether s is all printable ASCII, as most texts are; lines allows line feeds and tabs too.
+func isPlain(s string, lines bool) bool {
 	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
+		if c := s[i]; (c < ' ' || c > '~') && !(lines && (c == '\n' || c == '\t')) {
 			return false
 		}
 	}
