@@ -1,0 +1,284 @@
+package webhookserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// groupCommitter stores submissions through a fixed number of write slots.
+//
+// A submission that finds a free slot is written at once and alone. While all slots are busy submissions
+// wait in the lane of their integration; a slot that becomes free takes as many from the head of one lane
+// as fit into one AlertEvent. So an idle server adds no latency, a busy one writes fewer and larger
+// objects the more there is to write, and no timer is involved.
+//
+// A free slot goes to the lane with the fewest writes under way, and among those to the one that has
+// waited longest for its turn: an integration in a storm does not hold up another one by more than the
+// write that was under way.
+type groupCommitter struct {
+	writer *writer
+
+	mu      sync.Mutex
+	free    int                            // slots; above 0 only while nothing waits
+	lanes   map[types.NamespacedName]*lane // those with something waiting or being written
+	ring    []*lane                        // those with something waiting, next turn first
+	waiting load                           // in all lanes
+	closed  bool
+	idle    *sync.Cond // signalled whenever a slot becomes free
+	slots   int
+}
+
+// lane is what one integration has waiting.
+type lane struct {
+	key     types.NamespacedName
+	queue   []*entry
+	waiting load
+	writes  int // under way
+}
+
+// load is an amount of alerts.
+type load struct{ alerts, bytes int }
+
+func (l *load) add(other load)      { l.alerts += other.alerts; l.bytes += other.bytes }
+func (l *load) subtract(other load) { l.alerts -= other.alerts; l.bytes -= other.bytes }
+
+// entry is a submission on its way.
+type entry struct {
+	Submission
+	load     load
+	ctx      context.Context
+	deadline time.Time
+	writing  bool        // guarded by the committer's mutex
+	done     chan result // buffered, so that nobody has to listen
+}
+
+// result is what Commit returns.
+type result struct {
+	receipt Receipt
+	err     error
+}
+
+func newGroupCommitter(writer *writer, slots int) *groupCommitter {
+	c := &groupCommitter{writer: writer, free: slots, slots: slots, lanes: map[types.NamespacedName]*lane{}}
+	c.idle = sync.NewCond(&c.mu)
+	return c
+}
+
+// Commit implements Committer.
+func (c *groupCommitter) Commit(ctx context.Context, submission Submission) (Receipt, error) {
+	if n := len(submission.Alerts); n == 0 || n > v1alpha1.MaxAlertsPerEvent {
+		return Receipt{}, &RejectedError{Message: fmt.Sprintf("%d alerts do not fit into one AlertEvent", n)}
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(storeTimeout)
+	}
+	e := &entry{
+		Submission: submission,
+		load:       load{alerts: len(submission.Alerts), bytes: alertsSize(submission.Alerts)},
+		ctx:        ctx,
+		deadline:   deadline,
+		done:       make(chan result, 1),
+	}
+	if err := c.enter(e); err != nil {
+		return Receipt{}, err
+	}
+	select {
+	case r := <-e.done:
+		return r.receipt, r.err
+	case <-ctx.Done():
+		return c.giveUp(e)
+	}
+}
+
+// admits returns ErrOverloaded when a submission of the lane would find no room to wait.
+func (c *groupCommitter) admits(key types.NamespacedName) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.room(key, load{alerts: 1, bytes: 1})
+}
+
+// enter gives the submission a slot or a place in its lane.
+func (c *groupCommitter) enter(e *entry) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("%w: the server is stopping", ErrUnavailable)
+	}
+	if err := e.ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if c.free == 0 {
+		if err := c.room(e.lane(), e.load); err != nil {
+			return err
+		}
+	}
+	l := c.lanes[e.lane()]
+	if l == nil {
+		l = &lane{key: e.lane()}
+		c.lanes[l.key] = l
+	}
+	if c.free > 0 {
+		c.free--
+		l.writes++
+		e.writing = true
+		go c.serveSlot(l, []*entry{e})
+		return nil
+	}
+	if len(l.queue) == 0 {
+		c.ring = append(c.ring, l)
+	}
+	l.queue = append(l.queue, e)
+	l.waiting.add(e.load)
+	c.waiting.add(e.load)
+	return nil
+}
+
+// room returns ErrOverloaded when the lane or all of them together cannot take more.
+func (c *groupCommitter) room(key types.NamespacedName, more load) error {
+	if c.free > 0 {
+		return nil
+	}
+	if c.waiting.alerts+more.alerts > maxWaitingAlerts || c.waiting.bytes+more.bytes > maxWaitingBytes {
+		return ErrOverloaded
+	}
+	if l := c.lanes[key]; l != nil &&
+		(l.waiting.alerts+more.alerts > maxLaneAlerts || l.waiting.bytes+more.bytes > maxLaneBytes) {
+		return ErrOverloaded
+	}
+	return nil
+}
+
+// giveUp is for a submission whose request has ended. One that still waits is taken out and will never be
+// written; of one that is being written nobody can say.
+func (c *groupCommitter) giveUp(e *entry) (Receipt, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case r := <-e.done: // at the very same moment
+		return r.receipt, r.err
+	default:
+	}
+	if e.writing {
+		return Receipt{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, e.ctx.Err())
+	}
+	l := c.lanes[e.lane()]
+	l.queue = slices.DeleteFunc(l.queue, func(other *entry) bool { return other == e })
+	c.left(l, e)
+	return Receipt{}, fmt.Errorf("%w: %w before its turn came", ErrUnavailable, e.ctx.Err())
+}
+
+// left accounts for an entry that has left the queue of its lane.
+func (c *groupCommitter) left(l *lane, e *entry) {
+	l.waiting.subtract(e.load)
+	c.waiting.subtract(e.load)
+	if len(l.queue) > 0 {
+		return
+	}
+	c.ring = slices.DeleteFunc(c.ring, func(other *lane) bool { return other == l })
+	c.prune(l)
+}
+
+// prune forgets a lane that has nothing left.
+func (c *groupCommitter) prune(l *lane) {
+	if len(l.queue) == 0 && l.writes == 0 {
+		delete(c.lanes, l.key)
+	}
+}
+
+// serveSlot carries out one write after the other until nothing waits.
+func (c *groupCommitter) serveSlot(l *lane, batch []*entry) {
+	for batch != nil {
+		c.write(batch)
+		l, batch = c.next(l)
+	}
+}
+
+// next ends the write of lane l and returns what the slot writes next, nil when nothing waits.
+func (c *groupCommitter) next(l *lane) (*lane, []*entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.writes--
+	c.prune(l)
+	for len(c.ring) > 0 {
+		turn := slices.MinFunc(c.ring, func(a, b *lane) int { return a.writes - b.writes }) // the first of equals
+		if batch := c.take(turn); batch != nil {
+			turn.writes++
+			return turn, batch
+		}
+	}
+	c.free++
+	c.idle.Broadcast()
+	return nil, nil
+}
+
+// take removes from the head of the lane what goes into one AlertEvent, and gives the lane's turn to the
+// next one. It returns nil when all that waited has been given up meanwhile.
+func (c *groupCommitter) take(l *lane) []*entry {
+	var batch []*entry
+	var size load
+	for len(l.queue) > 0 {
+		e := l.queue[0]
+		if e.ctx.Err() != nil {
+			e.done <- result{err: fmt.Errorf("%w: %w before its turn came", ErrUnavailable, e.ctx.Err())}
+		} else if len(batch) == 0 || fits(batch[0], e, size) {
+			size.add(e.load)
+			e.writing = true
+			batch = append(batch, e)
+		} else {
+			break
+		}
+		l.queue[0] = nil
+		l.queue = l.queue[1:]
+		l.waiting.subtract(e.load)
+		c.waiting.subtract(e.load)
+		if e.EventName != "" && e.writing {
+			break // a keyed submission has its AlertEvent to itself
+		}
+	}
+	c.ring = slices.DeleteFunc(c.ring, func(other *lane) bool { return other == l })
+	if len(l.queue) > 0 {
+		c.ring = append(c.ring, l)
+	} else {
+		l.queue = nil
+		if len(batch) == 0 {
+			c.prune(l)
+		}
+	}
+	return batch
+}
+
+// fits tells whether e may go into the AlertEvent that first began and that has grown to size.
+func fits(first, e *entry, size load) bool {
+	return e.EventName == "" &&
+		size.alerts+e.load.alerts <= maxBatchAlerts &&
+		size.bytes+e.load.bytes <= maxBatchBytes &&
+		sameDefaults(first.Defaults, e.Defaults)
+}
+
+// close lets nothing more in and returns when nothing is waiting or being written, or when ctx ends.
+func (c *groupCommitter) close(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.idle.Broadcast()
+	})
+	defer stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for c.free < c.slots {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("waiting for %d writes: %w", c.slots-c.free, err)
+		}
+		c.idle.Wait()
+	}
+	return nil
+}

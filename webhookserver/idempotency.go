@@ -1,0 +1,96 @@
+package webhookserver
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// deliveryHeaders are the headers by which senders name a delivery, where the name stays the same when the
+// delivery is repeated, and no other delivery of the sender bears it:
+//
+//   - Webhook-Id is that of Standard Webhooks, which always sends Webhook-Timestamp beside it. Without that
+//     it is not taken: elsewhere a header of this name holds the subscription, the same for every alert.
+//   - Svix-Id is the same of Svix and the services built on it.
+//   - X-GitHub-Delivery keeps its GUID when a delivery is sent again.
+//   - X-Atlassian-Webhook-Identifier of Jira and Confluence is the same in retries.
+//   - X-Amz-Sns-Message-Id keeps the message's id when Amazon SNS tries again.
+//   - Ce-Id with Ce-Source is CloudEvents' name of an event in binary mode.
+//
+// Headers that name something else (PagerDuty's X-Webhook-Id is a subscription, Sentry's Request-ID a
+// request) are left alone: taking them would refuse alerts.
+var deliveryHeaders = []struct{ name, beside string }{
+	{name: "Webhook-Id", beside: "Webhook-Timestamp"},
+	{name: "Svix-Id"},
+	{name: "X-Github-Delivery"},
+	{name: "X-Atlassian-Webhook-Identifier"},
+	{name: "X-Amz-Sns-Message-Id"},
+	{name: "Ce-Id", beside: "Ce-Source"},
+}
+
+// idempotencyKey returns what makes copies of a request the same request, empty when nothing does. An
+// Idempotency-Key that is too long is refused; a delivery header that is, is not the sender's user's
+// doing, and is not taken.
+func idempotencyKey(header http.Header) (string, *problem) {
+	if key := strings.TrimSpace(header.Get("Idempotency-Key")); key != "" {
+		if len(key) > maxIdempotencyKeyLength {
+			return "", &problemKey
+		}
+		return key, nil
+	}
+	for _, delivery := range deliveryHeaders {
+		id := strings.TrimSpace(header.Get(delivery.name))
+		if id == "" || len(id) > maxIdempotencyKeyLength {
+			continue
+		}
+		if delivery.beside == "" {
+			return delivery.name + ": " + id, nil
+		}
+		switch beside := strings.TrimSpace(header.Get(delivery.beside)); {
+		case beside == "" || len(beside) > maxIdempotencyKeyLength:
+		case delivery.beside == "Ce-Source": // part of the name
+			return delivery.name + ": " + id + "\n" + beside, nil
+		default: // a time, another one in a retry
+			return delivery.name + ": " + id, nil
+		}
+	}
+	return "", nil
+}
+
+// identify gives the alerts of a request their ids, and a dedup key to those that have none.
+//
+// They are random, unless the request has an idempotency key: then they are derived from what the request
+// says, so that a copy of it yields the same ids and keys, and another request under the same key does not.
+func identify(alerts []v1alpha1.Alert, integration, key string, body []byte) {
+	for i := range alerts {
+		id := uuid.Must(uuid.NewV7()).String()
+		if key != "" {
+			id = derivedID(integration, key, body, i)
+		}
+		alerts[i].ID = id
+		if alerts[i].DedupKey == "" {
+			alerts[i].DedupKey = id
+		}
+		alerts[i].IncidentName = v1alpha1.IncidentName(integration, alerts[i].DedupKey)
+	}
+}
+
+// derivedID hashes the parts, each behind its length, into 128 bits.
+func derivedID(integration, key string, body []byte, index int) string {
+	hash := sha256.New()
+	var number [8]byte
+	for _, part := range [][]byte{[]byte(integration), []byte(key), body} {
+		binary.BigEndian.PutUint64(number[:], uint64(len(part)))
+		hash.Write(number[:])
+		hash.Write(part)
+	}
+	binary.BigEndian.PutUint64(number[:], uint64(index))
+	hash.Write(number[:])
+	return hex.EncodeToString(hash.Sum(nil)[:16])
+}

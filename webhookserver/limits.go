@@ -1,0 +1,131 @@
+package webhookserver
+
+import "time"
+
+// What the options are when they are zero.
+const (
+	// DefaultBindAddress is where the server listens.
+	DefaultBindAddress = ":8080"
+
+	// DefaultMaxBodyBytes is the most bytes of a body, both as sent and after decompression.
+	DefaultMaxBodyBytes = 256 << 10
+
+	// DefaultMaxPendingEvents is the number of AlertEvents in the cluster from which on requests are
+	// refused. Together with maxPendingBytes it keeps the queue from filling etcd: an etcd that is out of
+	// space takes no writes, so the queue could not be drained either.
+	DefaultMaxPendingEvents = 20_000
+
+	// DefaultMaxInFlightWrites is the number of writes to the API server at a time.
+	DefaultMaxInFlightWrites = 8
+
+	// DefaultShutdownDelay is how long requests are still served after the order to stop. Load balancers
+	// and kube-proxies need that long to hear that the replica is not ready any more.
+	DefaultShutdownDelay = 5 * time.Second
+)
+
+// Limits of the HTTP server.
+const (
+	headerTimeout  = 5 * time.Second  // from the first byte of a request to the end of its headers
+	readTimeout    = 10 * time.Second // to the end of its body
+	writeTimeout   = 15 * time.Second // from the end of the headers to the end of the answer
+	idleTimeout    = 60 * time.Second // between two requests of a connection
+	maxHeaderBytes = 16 << 10
+
+	// maxStreams is the number of requests at a time on one HTTP/2 connection.
+	maxStreams = 100
+
+	// drainTimeout bounds the wait for requests in flight at the end, and with it a client that does not
+	// read its answer. ShutdownDelay, drainTimeout and flushTimeout together stay below the 30 s that the
+	// manager waits for its runnables.
+	drainTimeout = 15 * time.Second
+
+	// flushTimeout bounds the wait for writes in flight after the last request has ended.
+	flushTimeout = storeTimeout
+)
+
+// Limits of one request.
+const (
+	// storeTimeout bounds a request from when its body has been read to its answer: waiting for a write
+	// slot, the write and its retries.
+	storeTimeout = 5 * time.Second
+
+	// requestTimeout bounds storing as well, from the end of the headers: a body that took long to come
+	// leaves less time, so that the answer is still sent within writeTimeout.
+	requestTimeout = writeTimeout - 500*time.Millisecond
+
+	// maxTokenLength is the most bytes of a token. It keeps hashing cheap and off the heap.
+	maxTokenLength = 256
+
+	// maxIdempotencyKeyLength is the most bytes of an idempotency key.
+	maxIdempotencyKeyLength = 256
+
+	// maxFormParts is the number of parts of a multipart body that are looked at.
+	maxFormParts = 16
+)
+
+// Limits of what is held in memory before it is stored.
+const (
+	// maxBodyBudget bounds the bodies of all requests that have passed authentication, by their
+	// Content-Length, or by the body limit where it is unknown.
+	maxBodyBudget = 64 << 20
+
+	// maxLaneBodyBudget bounds the same for one integration, so that a sender with many slow connections
+	// leaves room for the others.
+	maxLaneBodyBudget = maxBodyBudget / 4
+
+	// maxBatchAlerts and maxBatchBytes bound one AlertEvent that holds the alerts of several requests.
+	// Larger ones gain little: writing 100 alerts costs about five times as much as writing one.
+	maxBatchAlerts = 100
+	maxBatchBytes  = 512 << 10
+
+	// maxLaneAlerts and maxLaneBytes bound what waits for a write slot in one integration's lane. At
+	// several thousand alerts a second it is what can be written within storeTimeout.
+	maxLaneAlerts = 5_000
+	maxLaneBytes  = 8 << 20
+
+	// maxWaitingAlerts and maxWaitingBytes bound what waits in all lanes.
+	maxWaitingAlerts = 20_000
+	maxWaitingBytes  = 32 << 20
+
+	// maxPendingBytes is the size of all AlertEvents in the cluster from which on requests are refused.
+	// Every replica holds them in memory, and etcd keeps deleted ones until its next compaction.
+	maxPendingBytes = 256 << 20
+)
+
+// Limits of a write to the API server.
+const (
+	// attemptTimeout bounds one attempt: half the time of the write, so that a connection that has died
+	// unnoticed leaves room for a second attempt on a new one.
+	attemptTimeout = storeTimeout / 2
+
+	dialTimeout = 2 * time.Second
+
+	// Between attempts: doubling from the first to the second, each with jitter.
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = time.Second
+
+	// maxServerMessage is the most bytes of the API server's words that are passed on.
+	maxServerMessage = 512
+)
+
+// What Retry-After says, in seconds.
+const (
+	retryAfterUnsynced    = 2
+	retryAfterUnavailable = 5
+	retryAfterOverload    = 10
+)
+
+// Limits of the report of refusals.
+const (
+	// rejectionInterval is the least time between two reports of the same integration.
+	rejectionInterval = time.Minute
+
+	// maxRejectionQueue is how many reports wait to be written; further ones are dropped.
+	maxRejectionQueue = 128
+
+	// maxRejectionMemory is how many integrations' last reports are remembered.
+	maxRejectionMemory = 10_000
+
+	// rejectionTimeout bounds the write of one report.
+	rejectionTimeout = 5 * time.Second
+)

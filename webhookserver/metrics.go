@@ -1,0 +1,81 @@
+package webhookserver
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// durationBuckets are good for 1 ms to 30 s.
+var durationBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+
+var (
+	requestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tocsin_webhook_requests_total",
+		Help: "HTTP requests answered by the webhook server, by status code and by the integration whose token " +
+			"the request bore; both labels are empty for a request without a valid token.",
+	}, []string{"code", "namespace", "integration"})
+
+	requestDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "tocsin_webhook_request_duration_seconds",
+		Help:    "Time from the headers of a webhook request to its answer, by class of status code (2xx, 4xx, 5xx).",
+		Buckets: durationBuckets,
+	}, []string{"code"})
+
+	alertsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tocsin_webhook_alerts_total",
+		Help: "Alerts that were acknowledged with 202, by integration and by status (firing, resolved, acknowledged); " +
+			"those of a repeated request with an idempotency key count again.",
+	}, []string{"namespace", "integration", "status"})
+
+	writeDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "tocsin_webhook_write_duration_seconds",
+		Help:    "Time to write one AlertEvent, retries included, whether or not it succeeded.",
+		Buckets: durationBuckets,
+	})
+
+	writeAlerts = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "tocsin_webhook_write_alerts",
+		Help:    "Alerts in one AlertEvent that was written: above 1 when alerts had to wait for a write slot.",
+		Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 200, 500},
+	})
+)
+
+// RegisterMetrics registers the metrics of the webhook server.
+func RegisterMetrics(registry prometheus.Registerer) {
+	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, writeDuration, writeAlerts)
+}
+
+// observeRequest counts an answered request. Integrations are the only label that outsiders could add
+// values to, so a request without a valid token has none.
+func observeRequest(code int, integration *v1alpha1.WebhookIntegration, took time.Duration) {
+	namespace, name := "", ""
+	if integration != nil {
+		namespace, name = integration.Namespace, integration.Name
+	}
+	requestsTotal.WithLabelValues(strconv.Itoa(code), namespace, name).Inc()
+	requestDuration.WithLabelValues(strconv.Itoa(code/100) + "xx").Observe(took.Seconds())
+}
+
+// observeAlerts counts alerts that were stored.
+func observeAlerts(integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.Alert) {
+	for i := range alerts {
+		alertsTotal.WithLabelValues(integration.Namespace, integration.Name, string(alerts[i].Status)).Inc()
+	}
+}
+
+// observeWrite counts a write of an AlertEvent.
+func observeWrite(alerts int, took time.Duration) {
+	writeDuration.Observe(took.Seconds())
+	writeAlerts.Observe(float64(alerts))
+}
+
+// forgetIntegration drops the series of an integration that was deleted.
+func forgetIntegration(namespace, name string) {
+	labels := prometheus.Labels{"namespace": namespace, "integration": name}
+	requestsTotal.DeletePartialMatch(labels)
+	alertsTotal.DeletePartialMatch(labels)
+}

@@ -1,0 +1,137 @@
+package webhookserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+)
+
+// problemTypePrefix begins the type of every problem. It is a tag URI (RFC 4151): a name, not an address.
+const problemTypePrefix = "tag:tocsin.dev,2026:"
+
+// problem is an answer that refuses a request, as RFC 9457 lays it down.
+type problem struct {
+	kind   string // the end of the type
+	status int
+	title  string
+	detail string
+
+	// reason is what status.lastRejection of the integration calls it; empty: it is not shown there.
+	reason string
+
+	// offset is where in the body the trouble is, when hasOffset.
+	offset    int64
+	hasOffset bool
+
+	limit      int64  // the limit in bytes that was passed, if any
+	retryAfter int    // seconds, 0: no such header
+	allow      string // the header Allow
+}
+
+// The problems that the endpoint answers with. docs/http.md lists them.
+var (
+	problemNotFound = problem{kind: "not-found", status: http.StatusNotFound, title: "There is nothing here",
+		detail: "Post to /api/v1/events/webhook/{token}, or to /api/v1/events/webhook with the token in the Authorization header."}
+	problemMethod = problem{kind: "method-not-allowed", status: http.StatusMethodNotAllowed, title: "Only POST is allowed",
+		detail: "Set the sender to use the method POST.", reason: "MethodNotAllowed", allow: http.MethodPost}
+	problemToken = problem{kind: "unauthorized", status: http.StatusUnauthorized, title: "The token is not valid",
+		detail: "No integration accepts this token."}
+	problemSuspended = problem{kind: "suspended", status: http.StatusForbidden, title: "The integration is suspended",
+		detail: "The integration of this token has spec.suspend set.", reason: "Suspended"}
+	problemDryRun = problem{kind: "invalid-parameter", status: http.StatusBadRequest, title: "A query parameter is not valid",
+		detail: "dryRun is neither true nor false.", reason: "InvalidParameter"}
+	problemKey = problem{kind: "invalid-idempotency-key", status: http.StatusBadRequest, title: "The idempotency key is too long",
+		detail: "Idempotency-Key may have at most " + strconv.Itoa(maxIdempotencyKeyLength) + " bytes.", reason: "InvalidIdempotencyKey"}
+	problemEncoding = problem{kind: "unsupported-encoding", status: http.StatusUnsupportedMediaType,
+		title: "The content encoding is not supported", detail: "Send the body as it is or compressed with gzip.",
+		reason: "UnsupportedEncoding"}
+	problemTooLarge = problem{kind: "body-too-large", status: http.StatusRequestEntityTooLarge, title: "The body is too large",
+		detail: "The body has more bytes than this server accepts, as sent or after decompression.", reason: "BodyTooLarge"}
+	problemUnreadable = problem{kind: "unreadable-body", status: http.StatusBadRequest, title: "The body could not be read",
+		detail: "The body ended early or came broken.", reason: "UnreadableBody"}
+	problemSlow = problem{kind: "body-timeout", status: http.StatusRequestTimeout, title: "The body came too slowly",
+		detail: "The body has to come within 10 seconds.", reason: "BodyTimeout"}
+	problemGzip = problem{kind: "malformed-gzip", status: http.StatusBadRequest, title: "The body is not valid gzip",
+		detail: "Content-Encoding says gzip, but the body does not decompress.", reason: "MalformedGzip"}
+	problemEmpty = problem{kind: "empty-body", status: http.StatusBadRequest, title: "The body is empty",
+		detail: "Send a JSON object.", reason: "EmptyBody"}
+	problemSyntax = problem{kind: "malformed-json", status: http.StatusBadRequest, title: "The body is not valid JSON",
+		reason: "MalformedJSON"}
+	problemNotObject = problem{kind: "not-an-object", status: http.StatusBadRequest, title: "The body is not a JSON object",
+		detail: "The outermost value has to be a JSON object.", reason: "NotAnObject"}
+	problemTooDeep = problem{kind: "nested-too-deep", status: http.StatusBadRequest, title: "The body is nested too deeply",
+		detail: "Objects and arrays may be nested 64 levels deep.", reason: "NestedTooDeep"}
+	problemConflict = problem{kind: "idempotency-conflict", status: http.StatusUnprocessableEntity,
+		title:  "The idempotency key was used for another request",
+		detail: "An earlier request with the same key had another body. Nothing of this one was stored.", reason: "IdempotencyConflict"}
+	problemRejected = problem{kind: "rejected", status: http.StatusUnprocessableEntity, title: "The API server rejected the alert",
+		reason: "RejectedByAPIServer"}
+
+	problemUnsynced = problem{kind: "not-ready", status: http.StatusServiceUnavailable, title: "The server is not ready",
+		detail: "It has not yet heard of all integrations. Nothing was stored; try again.", retryAfter: retryAfterUnsynced}
+	problemOverload = problem{kind: "overloaded", status: http.StatusServiceUnavailable, title: "Too many alerts are waiting",
+		detail: "Nothing was stored; try again later.", retryAfter: retryAfterOverload}
+	problemUnavailable = problem{kind: "not-stored", status: http.StatusServiceUnavailable, title: "The alert could not be stored",
+		detail: "The Kubernetes API server did not take it in time. Nothing was stored; try again.", retryAfter: retryAfterUnavailable}
+	problemUnknown = problem{kind: "outcome-unknown", status: http.StatusServiceUnavailable,
+		title: "It is not known whether the alert was stored",
+		detail: "The Kubernetes API server did not confirm the alert in time. Try again; " +
+			"with a dedup_key or an Idempotency-Key a second copy does no harm.",
+		retryAfter: retryAfterUnavailable}
+	problemInternal = problem{kind: "internal-error", status: http.StatusInternalServerError, title: "The server failed",
+		detail: "This is a fault of the server; its log has more."}
+)
+
+// MarshalJSON writes the problem's members in RFC 9457's order, the extension members last.
+func (p *problem) MarshalJSON() ([]byte, error) {
+	members := struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail,omitempty"`
+		Offset *int64 `json:"offset,omitempty"`
+		Limit  int64  `json:"limit,omitempty"`
+	}{Type: problemTypePrefix + p.kind, Title: p.title, Status: p.status, Detail: p.detail, Limit: p.limit}
+	if p.hasOffset {
+		members.Offset = &p.offset
+	}
+	return json.Marshal(members)
+}
+
+// saying returns the problem with another detail.
+func (p problem) saying(detail string) *problem {
+	p.detail = detail
+	return &p
+}
+
+// write answers with the problem.
+func (p *problem) write(w http.ResponseWriter) {
+	header := w.Header()
+	if p.retryAfter > 0 {
+		header.Set("Retry-After", strconv.Itoa(p.retryAfter))
+	}
+	if p.allow != "" {
+		header.Set("Allow", p.allow)
+	}
+	if p.status == http.StatusUnauthorized {
+		header.Set("WWW-Authenticate", "Bearer") // RFC 9110, section 11.6.1
+	}
+	if p.status == http.StatusUnsupportedMediaType {
+		header.Set("Accept-Encoding", "gzip, identity") // RFC 9110, section 12.5.3
+	}
+	writeJSON(w, p.status, "application/problem+json", p)
+}
+
+func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
+	encoded, err := json.Marshal(body)
+	if err != nil { // cannot happen: every body is made of plain types and checked JSON
+		status, encoded = http.StatusInternalServerError, []byte(`{}`)
+	}
+	header := w.Header()
+	header.Set("Content-Type", contentType)
+	header.Set("Content-Length", strconv.Itoa(len(encoded)+1))
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(encoded, '\n')) // the client is gone when this fails; there is nobody to tell
+}

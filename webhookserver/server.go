@@ -1,0 +1,168 @@
+package webhookserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	stdlog "log"
+	"net"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+)
+
+// Server is the manager's runnable that serves the endpoint. It runs on every replica.
+type Server struct {
+	options   Options
+	handler   *handler
+	committer *groupCommitter
+	store     interface{ close() }
+	reports   *rejectionReporter
+	log       logr.Logger
+
+	listener atomic.Pointer[net.Listener] // once it is open
+	stopping atomic.Bool
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
+func (s *Server) NeedLeaderElection() bool { return false }
+
+// ReadyCheck is for manager.AddReadyzCheck. It succeeds while requests are served and valid tokens are known.
+func (s *Server) ReadyCheck(*http.Request) error {
+	switch {
+	case s.stopping.Load():
+		return errors.New("the webhook server is stopping")
+	case !s.handler.synced():
+		return errors.New("the webhook server's caches are not synced")
+	case s.listener.Load() == nil:
+		return errors.New("the webhook server does not listen yet")
+	}
+	return nil
+}
+
+// Start serves until ctx ends, and then until what was begun is done: it goes on serving for the shutdown
+// delay while load balancers learn that it is not ready, lets the requests in flight end, and waits for the
+// writes in flight.
+func (s *Server) Start(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.options.BindAddress)
+	if err != nil {
+		return fmt.Errorf("opening the webhook server's address: %w", err)
+	}
+	// What runs beside the server ends when the server has, not when ctx does.
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	failed := make(chan error, 2)
+	tlsConfig, err := s.startCertWatcher(background, failed)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	reported := make(chan struct{})
+	go func() {
+		defer close(reported)
+		s.reports.run(background)
+	}()
+
+	server := s.httpServer(tlsConfig)
+	s.listener.Store(&listener)
+	s.log.Info("Serving webhooks", "address", listener.Addr().String(), "tls", tlsConfig != nil)
+	go func() {
+		if tlsConfig != nil {
+			failed <- server.ServeTLS(listener, "", "")
+		} else {
+			failed <- server.Serve(listener)
+		}
+	}()
+
+	select {
+	case <-ctx.Done():
+		err = nil
+		s.stopping.Store(true)
+		s.log.Info("Stopping, still serving", "delay", s.options.ShutdownDelay.String())
+		select {
+		case <-time.After(s.options.ShutdownDelay):
+		case err = <-failed:
+		}
+	case err = <-failed:
+		s.stopping.Store(true)
+	}
+	s.drain(server)
+	cancel()
+	<-reported
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving webhooks: %w", err)
+	}
+	return nil
+}
+
+// drain lets requests and writes in flight end.
+func (s *Server) drain(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		s.log.Error(err, "Requests were cut off while stopping")
+		_ = server.Close() // the listener is closed already, and the connections are lost anyway
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	if err := s.committer.close(ctx); err != nil {
+		s.log.Error(err, "Writes were cut off while stopping")
+	}
+	s.store.close()
+}
+
+// httpServer sets the limits of the connections.
+func (s *Server) httpServer(tlsConfig *tls.Config) *http.Server {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(s.options.EnableHTTP2)
+	return &http.Server{
+		Handler:           s.handler,
+		TLSConfig:         tlsConfig,
+		Protocols:         protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          stdlog.New(&errorLog{s.log}, "", 0),
+	}
+}
+
+// startCertWatcher reads the certificate and keeps reading it when it changes. It returns nil without TLS.
+func (s *Server) startCertWatcher(ctx context.Context, failed chan<- error) (*tls.Config, error) {
+	if s.options.TLSCertPath == "" {
+		return nil, nil
+	}
+	watcher, err := certwatcher.New(
+		filepath.Join(s.options.TLSCertPath, "tls.crt"), filepath.Join(s.options.TLSCertPath, "tls.key"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the webhook server's certificate: %w", err)
+	}
+	go func() {
+		if err := watcher.Start(ctx); err != nil && ctx.Err() == nil {
+			failed <- fmt.Errorf("watching the webhook server's certificate: %w", err)
+		}
+	}()
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate}, nil
+}
+
+// errorLog takes what net/http has to say of connections. It never speaks of paths or headers as far as is
+// known, but nothing promises so.
+type errorLog struct{ log logr.Logger }
+
+// secretParts are where a token could stand: behind the route, and in an Authorization header.
+var secretParts = regexp.MustCompile(`(?i)(` + eventsPath + `/+|bearer +)[^\s"'?/]+`)
+
+func (l *errorLog) Write(line []byte) (int, error) {
+	text := secretParts.ReplaceAllString(strings.TrimSpace(string(line)), "${1}{token}")
+	l.log.V(1).Info("net/http: " + text)
+	return len(line), nil
+}

@@ -1,0 +1,109 @@
+package webhookserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// fieldManager is the name that managedFields gives the writer of AlertEvents.
+const fieldManager = "tocsin"
+
+// restStore writes AlertEvents through a client of its own.
+type restStore struct {
+	client *rest.RESTClient
+}
+
+// newRESTStore makes the client from the manager's configuration.
+//
+// It shares no connection with the manager's other clients, so that neither waits behind the other, and
+// speaks HTTP/1.1, a connection for each write under way: one that has died is dropped with the attempt
+// that found out, and the next attempt takes another. The number of writes under way is the committer's
+// business, so there is no rate limit here, and retries are the writer's.
+func newRESTStore(config *rest.Config) (*restStore, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("building the scheme of the ingest client: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.APIPath = "/apis"
+	config.ContentConfig = rest.ContentConfig{
+		GroupVersion:         &v1alpha1.GroupVersion,
+		NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(),
+		ContentType:          runtime.ContentTypeJSON,
+	}
+	config.QPS = -1
+	config.RateLimiter = nil
+	config.Timeout = 0 // each attempt has its own
+	config.WarningHandler = rest.NoWarnings{}
+	config.NextProtos = []string{"http/1.1"}
+	if config.Dial == nil {
+		config.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	}
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making the ingest client: %w", err)
+	}
+	return &restStore{client: client}, nil
+}
+
+// create implements eventStore. The answer's body is not needed, so it is asked for without the spec; and
+// as the object is made of typed structs, the API server need not look for unknown fields.
+func (s *restStore) create(ctx context.Context, event *v1alpha1.AlertEvent) error {
+	body, err := json.Marshal(event)
+	if err != nil {
+		return &notSentError{fmt.Errorf("encoding the AlertEvent: %w", err)}
+	}
+	return s.client.Post().
+		Namespace(event.Namespace).
+		Resource("alertevents").
+		VersionedParams(&metav1.CreateOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationIgnore},
+			metav1.ParameterCodec).
+		SetHeader("Content-Type", runtime.ContentTypeJSON).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json").
+		MaxRetries(0).
+		Timeout(timeoutOf(ctx)).
+		Body(body).
+		Do(ctx).
+		Error()
+}
+
+// get implements eventStore.
+func (s *restStore) get(ctx context.Context, namespace, name string) (*v1alpha1.AlertEvent, error) {
+	event := &v1alpha1.AlertEvent{}
+	err := s.client.Get().
+		Namespace(namespace).
+		Resource("alertevents").
+		Name(name).
+		MaxRetries(0).
+		Timeout(timeoutOf(ctx)).
+		Do(ctx).
+		Into(event)
+	return event, err
+}
+
+// close drops the connections that are kept for the next write.
+func (s *restStore) close() {
+	if s.client.Client != nil && s.client.Client.Transport != nil {
+		utilnet.CloseIdleConnectionsFor(s.client.Client.Transport)
+	}
+}
+
+// timeoutOf is what is left until ctx ends: the API server is told, and drops the work at the same time.
+func timeoutOf(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return attemptTimeout
+	}
+	return max(time.Until(deadline), time.Millisecond)
+}
