@@ -3,20 +3,25 @@ package v1alpha1_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
 	"os"
+	"path/filepath"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/testenv"
 )
 
 var (
+	// config is the administrator's.
 	config *rest.Config
 	// apiClient speaks the Go types, as the operator does.
 	apiClient client.Client
@@ -43,27 +48,92 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// create posts an object as JSON text under strict field validation and returns the answer's body.
-func create(namespace, resource, body string) ([]byte, error) {
-	return rawClient.Post().Namespace(namespace).Resource(resource).
-		Param("fieldValidation", "Strict").
-		SetHeader("Content-Type", "application/json").
-		Body([]byte(body)).
-		Do(context.Background()).Raw()
+// object is a resource as JSON has it.
+type object = map[string]any
+
+// resources are the plural names of the kinds.
+var resources = map[string]string{
+	"WebhookIntegration": "webhookintegrations",
+	"AlertEvent":         "alertevents",
+	"Incident":           "incidents",
 }
 
-// patchStatus merges into the status of an object.
-func patchStatus(namespace, resource, name, body string) ([]byte, error) {
-	return rawClient.Patch(types.MergePatchType).Namespace(namespace).Resource(resource).Name(name).SubResource("status").
-		Param("fieldValidation", "Strict").
-		Body([]byte(body)).
-		Do(context.Background()).Raw()
-}
-
-func decode(raw []byte) *unstructured.Unstructured {
-	var object map[string]any
-	if err := json.Unmarshal(raw, &object); err != nil {
-		panic(err)
+// full is the object in testdata that has every field of its kind.
+func full(t *testing.T, file string) object {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return &unstructured.Unstructured{Object: object}
+	return parse(t, string(text))
+}
+
+func parse(t *testing.T, text string) object {
+	t.Helper()
+	o := object{}
+	if err := yaml.UnmarshalStrict([]byte(text), &o); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return o
+}
+
+// with returns an object of a kind with a generated name and the given spec.
+func with(kind string, spec any) object {
+	return object{
+		"apiVersion": v1alpha1.GroupVersion.String(),
+		"kind":       kind,
+		"metadata":   object{"generateName": "test-"},
+		"spec":       spec,
+	}
+}
+
+// post creates an object under strict field validation and returns it as the API server does. The error
+// has the API server's message.
+func post(namespace string, o object, options ...string) (object, error) {
+	request := rawClient.Post().Namespace(namespace).Resource(resources[o["kind"].(string)])
+	return send(request, must(json.Marshal(o)), "application/json", options...)
+}
+
+// postText is post for a spec that is JSON text already.
+func postText(namespace, kind, spec string) (object, error) {
+	return post(namespace, with(kind, json.RawMessage(spec)))
+}
+
+// patchStatus merges a status, given as JSON text, into that of an object.
+func patchStatus(namespace, kind, name, status string, options ...string) (object, error) {
+	request := rawClient.Patch(types.MergePatchType).Namespace(namespace).Resource(resources[kind]).Name(name).SubResource("status")
+	return send(request, []byte(`{"status":`+status+`}`), string(types.MergePatchType), options...)
+}
+
+func send(request *rest.Request, body []byte, contentType string, options ...string) (object, error) {
+	request = request.Param("fieldValidation", "Strict").SetHeader("Content-Type", contentType).Body(body)
+	for _, option := range options {
+		request = request.Param(option, "All")
+	}
+	answer, err := request.Do(context.Background()).Raw()
+	if err != nil {
+		var status metav1.Status
+		if json.Unmarshal(answer, &status) == nil && status.Message != "" {
+			err = errors.New(status.Message)
+		}
+		return nil, err
+	}
+	o := object{}
+	return o, json.Unmarshal(answer, &o)
+}
+
+// dryRun has the API server check a request and store nothing.
+const dryRun = "dryRun"
+
+func nameOf(o object) string {
+	return o["metadata"].(object)["name"].(string)
+}
+
+// without returns o without some of its fields.
+func without(o object, fields ...string) object {
+	o = maps.Clone(o)
+	for _, field := range fields {
+		delete(o, field)
+	}
+	return o
 }
