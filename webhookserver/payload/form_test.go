@@ -1,0 +1,50 @@
+package payload_test
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+)
+
+func TestFromForm(t *testing.T) {
+	multipart := func(fields ...string) string {
+		var b strings.Builder
+		for i := 0; i < len(fields); i += 2 {
+			b.WriteString("--x-1\r\nContent-Disposition: form-data; name=\"" + fields[i] + "\"\r\n\r\n" + fields[i+1] + "\r\n")
+		}
+		return b.String() + "--x-1--\r\n"
+	}
+	for sentence, test := range map[string]struct {
+		body, json string
+		ok         bool
+	}{
+		"the JSON is in payload":                           {`payload=%7B%22title%22%3A%22a+b%22%7D`, `{"title":"a b"}`, true},
+		"or in data":                                       {`x=1&data=%7B%7D&y=2`, `{}`, true},
+		"payload goes before data":                         {`data=%7B%7D&payload=%7B%22a%22%3A1%7D`, `{"a":1}`, true},
+		"a blank payload leaves it to data":                {`payload=+&data=%7B%7D`, `{}`, true},
+		"the first of two counts":                          {`payload=1&payload=2`, `1`, true},
+		"a value that is not encoded is taken as it is":    {`payload={"title":"100% CPU"}`, `{"title":"100% CPU"}`, true},
+		"the JSON may be wrong, that is for Parse to tell": {`payload=oops`, `oops`, true},
+		"a form without either is no form for us":          {`title=a&status=firing`, ``, false},
+		"neither is one where both are blank":              {`payload=&data=%20`, ``, false},
+		"nothing is no form":                               {``, ``, false},
+		"JSON is no form, whatever is in its strings":      {` {"a":"x&payload=1"}`, ``, false},
+		"nor is JSON behind a byte order mark":             {"\uFEFF{\"a\":\"&data=1\"}", ``, false},
+		"nor is an array":                                  {`["&data=1"]`, ``, false},
+		"a multipart form has the same fields":             {multipart("x", "1", "data", `{"a":"&=%"}`), `{"a":"&=%"}`, true},
+		"there too payload goes first":                     {multipart("data", "1", "payload", "2"), `2`, true},
+		"a multipart form without either is none for us":   {multipart("title", "a"), ``, false},
+		"a truncated multipart form is none":               {strings.TrimSuffix(multipart("data", "{}"), "\r\n--x-1--\r\n"), ``, false},
+		"dashes are no multipart form":                     {"--", ``, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			json, ok := payload.FromForm([]byte(test.body))
+			g.Expect(ok).To(Equal(test.ok))
+			g.Expect(string(json)).To(Equal(test.json))
+		})
+	}
+}
