@@ -106,6 +106,15 @@ func patchStatus(namespace, kind, name, status string, options ...string) (objec
 }
 
 func send(request *rest.Request, body []byte, contentType string, options ...string) (object, error) {
+	answer, err := sendRaw(request, body, contentType, options...)
+	if err != nil {
+		return nil, err
+	}
+	o := object{}
+	return o, json.Unmarshal(answer, &o)
+}
+
+func sendRaw(request *rest.Request, body []byte, contentType string, options ...string) ([]byte, error) {
 	request = request.Param("fieldValidation", "Strict").SetHeader("Content-Type", contentType).Body(body)
 	for _, option := range options {
 		request = request.Param(option, "All")
@@ -116,10 +125,8 @@ func send(request *rest.Request, body []byte, contentType string, options ...str
 		if json.Unmarshal(answer, &status) == nil && status.Message != "" {
 			err = errors.New(status.Message)
 		}
-		return nil, err
 	}
-	o := object{}
-	return o, json.Unmarshal(answer, &o)
+	return answer, err
 }
 
 // dryRun has the API server check a request and store nothing.

@@ -15,8 +15,7 @@ const timestampFormat = "2006-01-02T15:04:05.000000Z07:00"
 // decoding all the others. OpenAPI's date-time format lets more pass than Go can read (a lower-case t,
 // an offset of 99:99); the pattern closes that gap at admission.
 //
-// What it writes, the schema accepts: a time before the year 100 is the zero time, which is omitted,
-// and one after the year 9999 is the last microsecond of that year.
+// What it writes, the schema accepts: see NewTimestamp.
 //
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:Format=date-time
@@ -27,21 +26,23 @@ type Timestamp struct {
 	time.Time `json:"-"`
 }
 
-// Years that a Timestamp may be in. Go's zero time, which many senders print for "none", is below.
-const (
-	minYear = 100
-	maxYear = 9999
+// The schema's first and last moment.
+var (
+	minTimestamp = time.Date(100, time.January, 1, 0, 0, 0, 0, time.UTC)
+	maxTimestamp = time.Date(9999, time.December, 31, 23, 59, 59, int(time.Second-time.Microsecond), time.UTC)
 )
 
-// NewTimestamp returns t in UTC, cut to microseconds. Before the year 100 it is the zero time, after the
-// year 9999 the end of that year.
+// NewTimestamp returns t in UTC, cut to microseconds and to the years 100 to 9999. The year 1 and what is
+// before it, which senders print for "none", is the zero time.
 func NewTimestamp(t time.Time) Timestamp {
 	t = t.UTC().Truncate(time.Microsecond)
-	switch year := t.Year(); {
-	case year < minYear:
+	switch {
+	case t.Year() <= 1:
 		return Timestamp{}
-	case year > maxYear:
-		return Timestamp{time.Date(maxYear, time.December, 31, 23, 59, 59, int(time.Second-time.Microsecond), time.UTC)}
+	case t.Before(minTimestamp):
+		return Timestamp{minTimestamp}
+	case t.After(maxTimestamp):
+		return Timestamp{maxTimestamp}
 	}
 	return Timestamp{t}
 }

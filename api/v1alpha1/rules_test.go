@@ -1,0 +1,202 @@
+package v1alpha1_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
+// admission is a spec as JSON, and what the API server says of it: "" when it accepts.
+type admission struct{ spec, message string }
+
+func checkAdmission(t *testing.T, kind string, tests map[string]admission) {
+	t.Helper()
+	namespace := testenv.Namespace(t, apiClient)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, err := postText(namespace, kind, test.spec)
+			if test.message == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
+		})
+	}
+}
+
+func TestWebhookIntegrationAdmission(t *testing.T) {
+	hash := v1alpha1.TokenHash("a token")
+	const (
+		autoResolve = "must be a time from 1m to 87600h, such as 1h30m"
+		retention   = "must be a time from 0s to 87600h, such as 168h"
+	)
+	checkAdmission(t, "WebhookIntegration", map[string]admission{
+		"the least": {`{}`, ""},
+		"one token": {`{"tokens":[{"name":"a","sha256":"` + hash + `"}]}`, ""},
+		"two tokens of one name": {
+			`{"tokens":[{"name":"a","sha256":"` + hash + `"},{"name":"a","sha256":"` + hash + `"}]}`, "Duplicate value"},
+		"a token instead of its hash": {
+			`{"tokens":[{"name":"a","sha256":"` + strings.Repeat("Z", 64) + `"}]}`, "should match '^[0-9a-f]{64}$'"},
+		"a hash in capitals": {
+			`{"tokens":[{"name":"a","sha256":"` + strings.ToUpper(hash) + `"}]}`, "should match '^[0-9a-f]{64}$'"},
+		"a token in the clear": {
+			`{"tokens":[{"name":"a","sha256":"` + hash + `","token":"secret"}]}`, `unknown field "spec.tokens[0].token"`},
+		"a field that does not exist":     {`{"suspended":true}`, `unknown field "spec.suspended"`},
+		"autoResolveAfter 1m":             {`{"autoResolveAfter":"1m"}`, ""},
+		"autoResolveAfter 1h30m":          {`{"autoResolveAfter":"1h30m"}`, ""},
+		"autoResolveAfter 87600h":         {`{"autoResolveAfter":"87600h"}`, ""},
+		"autoResolveAfter below a minute": {`{"autoResolveAfter":"59.999s"}`, autoResolve},
+		"autoResolveAfter over ten years": {`{"autoResolveAfter":"87600h1s"}`, autoResolve},
+		"autoResolveAfter in days":        {`{"autoResolveAfter":"1d"}`, autoResolve},
+		"autoResolveAfter that overflows": {`{"autoResolveAfter":"99999999999h"}`, autoResolve},
+		"autoResolveAfter negative":       {`{"autoResolveAfter":"-1h"}`, autoResolve},
+		"autoResolveAfter a number":       {`{"autoResolveAfter":3600}`, "must be of type string"},
+		"retention 0s":                    {`{"retention":"0s"}`, ""},
+		"retention negative":              {`{"retention":"-1s"}`, "spec.retention in body should match"},
+		"retention in days":               {`{"retention":"7d"}`, retention},
+		"retention over ten years":        {`{"retention":"87601h"}`, retention},
+		"retention that overflows":        {`{"retention":"2562048h"}`, retention},
+		"an unknown default severity": {
+			`{"defaults":{"severity":"fatal"}}`, `supported values: "critical", "error", "warning", "info"`},
+		"a default label without a name": {`{"defaults":{"labels":{"":"x"}}}`, "a label's name has 1 to 128 characters"},
+		"a default label with a long name": {
+			`{"defaults":{"labels":{"` + strings.Repeat("a", 129) + `":"x"}}}`, "a label's name has 1 to 128 characters"},
+		"a default label that is no string": {`{"defaults":{"labels":{"a":1}}}`, "must be of type string"},
+		"defaults that are null":            {`{"defaults":null,"retention":null,"tokens":null}`, ""},
+	})
+}
+
+func TestWebhookIntegrationName(t *testing.T) {
+	g := NewWithT(t)
+	namespace := testenv.Namespace(t, apiClient)
+	named := func(name string) error {
+		o := with("WebhookIntegration", object{})
+		o["metadata"] = object{"name": name}
+		_, err := post(namespace, o)
+		return err
+	}
+	g.Expect(named(strings.Repeat("a", 63))).To(Succeed())
+	g.Expect(named(strings.Repeat("a", 64))).To(MatchError(ContainSubstring("the name may have at most 63 characters")))
+}
+
+func TestAlertEventAdmission(t *testing.T) {
+	const (
+		needsIntegration = "integrationName is needed for alerts that fire or have no incidentName"
+		alert            = `{"status":"resolved","incidentName":"a"}`
+	)
+	checkAdmission(t, "AlertEvent", map[string]admission{
+		"by hand: status and incidentName resolve": {`{"alerts":[{"status":"resolved","incidentName":"a-b"}]}`, ""},
+		"by hand: status and incidentName acknowledge": {
+			`{"alerts":[{"status":"acknowledged","incidentName":"a-b"}]}`, ""},
+		"by hand: status, dedupKey and integrationName resolve": {
+			`{"integrationName":"a","alerts":[{"status":"resolved","dedupKey":"k"}]}`, ""},
+		"by hand: status, dedupKey and integrationName fire": {
+			`{"integrationName":"a","alerts":[{"status":"firing","dedupKey":"k"}]}`, ""},
+		"firing without a dedupKey": {
+			`{"integrationName":"a","alerts":[{"status":"firing","incidentName":"a-b"}]}`, "a firing alert needs dedupKey"},
+		"firing without an integration": {
+			`{"alerts":[{"status":"firing","dedupKey":"k","incidentName":"a-b"}]}`, needsIntegration},
+		"a dedupKey without an integration": {`{"alerts":[{"status":"resolved","dedupKey":"k"}]}`, needsIntegration},
+		"one of two alerts needs the integration": {
+			`{"alerts":[{"status":"resolved","incidentName":"a"},{"status":"resolved","dedupKey":"k"}]}`, needsIntegration},
+		"neither incidentName nor dedupKey": {
+			`{"integrationName":"a","alerts":[{"status":"resolved"}]}`, "an alert needs incidentName or dedupKey"},
+		"no status": {`{"alerts":[{"incidentName":"a-b"}]}`, "spec.alerts[0].status: Required value"},
+		"a status of another tool": {
+			`{"alerts":[{"status":"ok","incidentName":"a"}]}`, `supported values: "firing", "resolved", "acknowledged"`},
+		"no alerts":             {`{"alerts":[]}`, "should have at least 1 items"},
+		"an alert that is null": {`{"alerts":[null]}`, "must be of type object"},
+		"a misspelt field": {
+			`{"alerts":[{"status":"resolved","incidentName":"a","sevrity":"info"}]}`, `unknown field "spec.alerts[0].sevrity"`},
+		"an impossible integration": {
+			`{"integrationName":"No Name","alerts":[{"status":"firing","dedupKey":"k"}]}`, "spec.integrationName in body should match"},
+		"an impossible Incident": {
+			`{"alerts":[{"status":"resolved","incidentName":"../secrets"}]}`, "spec.alerts[0].incidentName in body should match"},
+		"a bag that is a list":   {`{"alerts":[{"status":"resolved","incidentName":"a","labels":[1]}]}`, "must be of type object"},
+		"a bag that is a string": {`{"alerts":[{"status":"resolved","incidentName":"a","custom":"x"}]}`, "must be of type object"},
+		"bags and fields of null": {
+			`{"defaults":null,"alerts":[{"status":"resolved","incidentName":"a","labels":null,"title":null,"startsAt":null}]}`, ""},
+		"a bag with any JSON": {
+			`{"alerts":[{"status":"resolved","incidentName":"a","custom":{"":[null,{"a":[1.5,"x",true]}]}}]}`, ""},
+		"500 alerts": {
+			`{"alerts":[` + strings.Repeat(alert+",", 499) + alert + `]}`,
+			""},
+		"501 alerts": {
+			`{"alerts":[` + strings.Repeat(alert+",", 500) + alert + `]}`,
+			"must have at most 500 items"},
+	})
+}
+
+func TestIncidentAdmission(t *testing.T) {
+	checkAdmission(t, "Incident", map[string]admission{
+		"the least":              {`{"integrationName":"a","dedupKey":"k"}`, ""},
+		"no dedupKey":            {`{"integrationName":"a"}`, "spec.dedupKey: Required value"},
+		"no integration":         {`{"dedupKey":"k"}`, "spec.integrationName: Required value"},
+		"an impossible name":     {`{"integrationName":"A","dedupKey":"k"}`, "spec.integrationName in body should match"},
+		"a key with any letters": {`{"integrationName":"a","dedupKey":"\u0000 \u2028 ünïcödé \"<>&"}`, ""},
+	})
+}
+
+func TestIncidentSpecIsImmutable(t *testing.T) {
+	g := NewWithT(t)
+	created, err := postText(testenv.Namespace(t, apiClient), "Incident", `{"integrationName":"a","dedupKey":"k"}`)
+	g.Expect(err).NotTo(HaveOccurred())
+	incident := typed(t, created, &v1alpha1.Incident{})
+	incident.Spec.DedupKey = "other"
+	g.Expect(apiClient.Update(context.Background(), incident)).To(
+		MatchError(ContainSubstring("the spec of an Incident is immutable")))
+	incident.Spec.DedupKey = "k"
+	incident.Labels = map[string]string{"a": "b"}
+	g.Expect(apiClient.Update(context.Background(), incident)).To(Succeed())
+}
+
+func TestAlertEventIsImmutable(t *testing.T) {
+	namespace := testenv.Namespace(t, apiClient)
+	for name, change := range map[string]func(*v1alpha1.AlertEventSpec){
+		"a field of the spec":          func(s *v1alpha1.AlertEventSpec) { s.IntegrationName = "other" },
+		"the defaults":                 func(s *v1alpha1.AlertEventSpec) { s.Defaults.Labels["team"] = "other" },
+		"no defaults any more":         func(s *v1alpha1.AlertEventSpec) { s.Defaults = nil },
+		"one more alert":               func(s *v1alpha1.AlertEventSpec) { s.Alerts = append(s.Alerts, s.Alerts[0]) },
+		"a field of an alert":          func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Title = "other" },
+		"a time":                       func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].StartsAt = nil },
+		"a value in a bag":             func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Values["used"] = []byte("0.97") },
+		"a new key in a bag":           func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Labels["new"] = []byte("null") },
+		"a key of a bag removed":       func(s *v1alpha1.AlertEventSpec) { delete(s.Alerts[0].Annotations, "runbook") },
+		"a value deep inside a bag":    func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Custom["raw"] = []byte(`[1,null,{"a":false}]`) },
+		"the order of a list in a bag": func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Custom["raw"] = []byte(`[null,1,{"a":true}]`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			o := full(t, "alertevent.yaml")
+			o["metadata"] = object{"generateName": "test-"}
+			created, err := post(namespace, o)
+			g.Expect(err).NotTo(HaveOccurred())
+			event := typed(t, created, &v1alpha1.AlertEvent{})
+
+			changed := event.DeepCopy()
+			change(&changed.Spec)
+			g.Expect(apiClient.Update(context.Background(), changed)).To(
+				MatchError(ContainSubstring("an AlertEvent is immutable; create a new one")))
+
+			event.Labels = map[string]string{"looked": "at"}
+			g.Expect(apiClient.Update(context.Background(), event)).To(Succeed(), "metadata alone may change")
+		})
+	}
+}
+
+// typed reads an object again through the typed client.
+func typed[T client.Object](t *testing.T, o object, into T) T {
+	t.Helper()
+	key := client.ObjectKey{Namespace: o["metadata"].(object)["namespace"].(string), Name: nameOf(o)}
+	if err := apiClient.Get(context.Background(), key, into); err != nil {
+		t.Fatalf("reading %s: %v", key, err)
+	}
+	return into
+}
