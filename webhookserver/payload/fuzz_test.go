@@ -1,0 +1,90 @@
+package payload_test
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+)
+
+// FuzzParse feeds bodies to the whole path: a body is refused with an error of ours, or is read as an
+// alert that can be stored.
+func FuzzParse(f *testing.F) {
+	for _, bodies := range []map[string]string{accepted, refused, senderFiles(f)} {
+		for _, name := range slices.Sorted(maps.Keys(bodies)) {
+			if body := bodies[name]; len(body) < 50_000 { // longer ones only slow it down
+				f.Add([]byte(body))
+			}
+		}
+	}
+	f.Add(typicalPayload(f))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if form, ok := payload.FromForm(body); ok {
+			body = form
+		}
+		object, first, err := payload.Parse(body)
+		if err != nil {
+			checkRefusal(t, body, err)
+			return
+		}
+		if !json.Valid(trimMark(body)) {
+			t.Fatal("Parse accepts what is no JSON")
+		}
+		before := clone(object)
+		alert, second := payload.Normalise(object, received)
+		if err := violation(&alert, slices.Concat(first, second)[:min(32, len(first)+len(second))]); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(object, before) {
+			t.Fatal("the payload was changed")
+		}
+		if values, ok := object["values"].(map[string]any); ok {
+			for key, value := range values {
+				number, isNumber := value.(json.Number)
+				stored, isStored := alert.Values[key]
+				if !isNumber || !isStored {
+					continue
+				}
+				if err := numberViolation(string(number), stored); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// trimMark is a body without a byte order mark.
+func trimMark(body []byte) []byte {
+	if len(body) >= 3 && string(body[:3]) == "\uFEFF" {
+		return body[3:]
+	}
+	return body
+}
+
+// checkRefusal sees that a refused body deserves it, and that the error says where.
+func checkRefusal(t *testing.T, body []byte, err error) {
+	var syntax *payload.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		if json.Valid(trimMark(body)) {
+			t.Fatalf("valid JSON is refused: %v", err)
+		}
+		if syntax.Offset < 1 || syntax.Offset > int64(len(body)) {
+			t.Fatalf("offset %d in %d bytes", syntax.Offset, len(body))
+		}
+		if !isPrintable(syntax.Error(), "") {
+			t.Fatalf("error %q", syntax.Error())
+		}
+	case errors.Is(err, payload.ErrEmpty), errors.Is(err, payload.ErrTooDeep):
+	case errors.Is(err, payload.ErrNotObject):
+		if !json.Valid(trimMark(body)) {
+			t.Fatal("what is no JSON is called JSON")
+		}
+	default:
+		t.Fatalf("an error of its own kind: %v", err)
+	}
+}
