@@ -43,6 +43,17 @@ type WebhookIntegrationSpec struct {
 	// +optional
 	Defaults *AlertDefaults `json:"defaults,omitempty"`
 
+	// preset is the name of a mapping that ships with the operator, for the payloads of one tool.
+	// Default: none; the payloads are read by the rules for payloads.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9-]+$`
+	// +optional
+	Preset string `json:"preset,omitempty"`
+
+	// mapping says how payloads are read as alerts. It overrides the preset field by field.
+	// +optional
+	Mapping *Mapping `json:"mapping,omitempty"`
+
 	// autoResolveAfter resolves an Incident for which no alert came for so long: hours, minutes and
 	// seconds such as 1h30m, from 1m to 87600h. Default: never.
 	// +kubebuilder:validation:Type=string
