@@ -205,18 +205,23 @@ func (c *groupCommitter) serveSlot(l *lane, batch []*entry) {
 func (c *groupCommitter) next(l *lane) (*lane, []*entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var batch []*entry
+	turn := l
+	for len(c.ring) > 0 && batch == nil {
+		// Of equals the first. The write that has just ended still counts, so the others come before l.
+		turn = slices.MinFunc(c.ring, func(a, b *lane) int { return a.writes - b.writes })
+		batch = c.take(turn)
+	}
+	if batch != nil {
+		turn.writes++
+	}
 	l.writes--
 	c.prune(l)
-	for len(c.ring) > 0 {
-		turn := slices.MinFunc(c.ring, func(a, b *lane) int { return a.writes - b.writes }) // the first of equals
-		if batch := c.take(turn); batch != nil {
-			turn.writes++
-			return turn, batch
-		}
+	if batch == nil {
+		c.free++
+		c.idle.Broadcast()
 	}
-	c.free++
-	c.idle.Broadcast()
-	return nil, nil
+	return turn, batch
 }
 
 // take removes from the head of the lane what goes into one AlertEvent, and gives the lane's turn to the
@@ -226,8 +231,8 @@ func (c *groupCommitter) take(l *lane) []*entry {
 	var size load
 	for len(l.queue) > 0 {
 		e := l.queue[0]
-		if e.ctx.Err() != nil {
-			e.done <- result{err: fmt.Errorf("%w: %w before its turn came", ErrUnavailable, e.ctx.Err())}
+		if !time.Now().Before(e.deadline) || e.ctx.Err() != nil {
+			e.done <- result{err: fmt.Errorf("%w: %w before its turn came", ErrUnavailable, context.DeadlineExceeded)}
 		} else if len(batch) == 0 || fits(batch[0], e, size) {
 			size.add(e.load)
 			e.writing = true

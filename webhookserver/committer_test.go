@@ -1,0 +1,323 @@
+package webhookserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// slowStore answers after took, on the bubble's clock.
+func slowStore(took time.Duration) *memoryStore {
+	return &memoryStore{before: func(ctx context.Context, _ *v1alpha1.AlertEvent, _ int) error {
+		select {
+		case <-time.After(took):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}}
+}
+
+// submission makes a submission with alerts of the given ids.
+func submission(integration string, ids ...string) Submission {
+	s := Submission{Namespace: "team-a", Integration: integration, Received: time.Now()}
+	for _, id := range ids {
+		s.Alerts = append(s.Alerts, v1alpha1.Alert{ID: id, DedupKey: id, Status: v1alpha1.AlertFiring})
+	}
+	return s
+}
+
+// commits runs commits side by side and collects what they return.
+type commits struct {
+	committer *groupCommitter
+	wait      sync.WaitGroup
+	mu        sync.Mutex
+	errs      map[string]error         // by the id of the first alert
+	took      map[string]time.Duration // likewise
+}
+
+func startCommits(store eventStore, slots int) *commits {
+	return &commits{
+		committer: newGroupCommitter(&writer{store: store, metrics: func(int, time.Duration) {}}, slots),
+		errs:      map[string]error{},
+		took:      map[string]time.Duration{},
+	}
+}
+
+// add begins a commit and returns when it is waiting for its outcome.
+func (c *commits) add(s Submission, timeout time.Duration) {
+	c.wait.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		start := time.Now()
+		_, err := c.committer.Commit(ctx, s)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.errs[s.Alerts[0].ID] = err
+		c.took[s.Alerts[0].ID] = time.Since(start)
+	})
+	synctest.Wait()
+}
+
+// contents lists the ids of the alerts of each stored event, in the order of storing.
+func contents(store *memoryStore) []string {
+	var list []string
+	for _, event := range store.stored() {
+		var ids []string
+		for _, alert := range event.Spec.Alerts {
+			ids = append(ids, alert.ID)
+		}
+		list = append(list, event.Spec.IntegrationName+":"+strings.Join(ids, ","))
+	}
+	return list
+}
+
+func TestCommitterGroups(t *testing.T) {
+	defaults := &v1alpha1.AlertDefaults{Title: "other"}
+	for name, test := range map[string]struct {
+		slots       int
+		submissions func() []Submission
+		want        []string
+	}{
+		"a submission that finds a free slot is written at once and alone": {
+			slots: 3,
+			submissions: func() []Submission {
+				return []Submission{submission("x", "1"), submission("x", "2"), submission("x", "3")}
+			},
+			want: []string{"x:1", "x:2", "x:3"},
+		},
+		"those that come while all slots are busy go together, in their order": {
+			slots: 1,
+			submissions: func() []Submission {
+				return []Submission{submission("x", "1"), submission("x", "2"), submission("x", "3", "4"), submission("x", "5")}
+			},
+			want: []string{"x:1", "x:2,3,4,5"},
+		},
+		"integrations do not share events": {
+			slots: 1,
+			submissions: func() []Submission {
+				return []Submission{submission("x", "1"), submission("y", "2"), submission("z", "3"), submission("y", "4")}
+			},
+			want: []string{"x:1", "y:2,4", "z:3"},
+		},
+		"lanes take turns, and one that has just been written waits for the others": {
+			slots: 1,
+			submissions: func() []Submission {
+				return []Submission{submission("x", "1"), submission("x", "2"), submission("y", "3")}
+			},
+			want: []string{"x:1", "y:3", "x:2"},
+		},
+		"a keyed submission has an event of its own": {
+			slots: 1,
+			submissions: func() []Submission {
+				keyed := submission("x", "3")
+				keyed.EventName = v1alpha1.KeyedEventName("x", "key")
+				return []Submission{submission("x", "1"), submission("x", "2"), keyed, submission("x", "4"), submission("x", "5")}
+			},
+			want: []string{"x:1", "x:2", "x:3", "x:4,5"},
+		},
+		"submissions with other defaults have an event of their own": {
+			slots: 1,
+			submissions: func() []Submission {
+				other := submission("x", "3")
+				other.Defaults = defaults
+				same := submission("x", "4")
+				same.Defaults = defaults.DeepCopy()
+				return []Submission{submission("x", "1"), submission("x", "2"), other, same}
+			},
+			want: []string{"x:1", "x:2", "x:3,4"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				store := slowStore(time.Second)
+				c := startCommits(store, test.slots)
+				for _, s := range test.submissions() {
+					time.Sleep(time.Millisecond) // on the bubble's clock: arrivals have an order
+					c.add(s, 10*time.Second)
+				}
+				c.wait.Wait()
+				g.Expect(contents(store)).To(Equal(test.want))
+				for id, err := range c.errs {
+					g.Expect(err).NotTo(HaveOccurred(), id)
+				}
+			})
+		})
+	}
+}
+
+func TestCommitterBoundsAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		store := slowStore(time.Second)
+		c := startCommits(store, 1)
+		c.add(submission("x", "first"), time.Minute)
+		t.Log("60 alerts and 60 more do not fit into one event, and are not split")
+		for _, name := range []string{"a", "b"} {
+			var ids []string
+			for i := range 60 {
+				ids = append(ids, fmt.Sprintf("%s%d", name, i))
+			}
+			c.add(submission("x", ids...), time.Minute)
+		}
+		t.Log("nor do 300 KiB and 300 KiB more")
+		for _, name := range []string{"c", "d"} {
+			s := submission("x", name, name+"2")
+			for i := range s.Alerts {
+				s.Alerts[i].Description = strings.Repeat("x", 150<<10)
+			}
+			c.add(s, time.Minute)
+		}
+		c.wait.Wait()
+		var sizes []int
+		for _, event := range store.stored() {
+			sizes = append(sizes, len(event.Spec.Alerts))
+		}
+		g.Expect(sizes).To(Equal([]int{1, 60, 62, 2}))
+	})
+}
+
+func TestCommitterIdlePathTakesNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c := startCommits(&memoryStore{}, 1)
+		c.add(submission("x", "1"), time.Second)
+		c.wait.Wait()
+		g.Expect(c.took["1"]).To(BeZero())
+	})
+}
+
+func TestCommitterDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		store := slowStore(2 * time.Second)
+		c := startCommits(store, 1)
+		c.add(submission("x", "1"), 1*time.Second) // gives up while it is written
+		c.add(submission("x", "2"), 1*time.Second) // gives up before its turn
+		c.add(submission("x", "3"), 5*time.Second)
+		c.wait.Wait()
+		g.Expect(c.errs["1"]).To(MatchError(ErrOutcomeUnknown))
+		g.Expect(c.errs["2"]).To(MatchError(ErrUnavailable))
+		g.Expect(c.errs["3"]).NotTo(HaveOccurred())
+		g.Expect(c.took["1"]).To(Equal(time.Second))
+		g.Expect(c.took["2"]).To(Equal(time.Second))
+		g.Expect(contents(store)).To(Equal([]string{"x:3"}), "what has given up is never written")
+		g.Expect(c.committer.lanes).To(BeEmpty())
+		g.Expect(c.committer.waiting).To(Equal(load{}))
+	})
+}
+
+func TestCommitterIsFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		const took = 100 * time.Millisecond
+		c := startCommits(slowStore(took), 4)
+		for i := range 2000 {
+			c.add(submission("storm", fmt.Sprintf("s%d", i)), time.Minute)
+		}
+		time.Sleep(took / 2)
+		c.add(submission("quiet", "q"), time.Minute)
+		c.wait.Wait()
+		g.Expect(c.took["q"]).To(BeNumerically("<=", 2*took), "its own write and at most one other")
+		g.Expect(c.took["s1999"]).To(BeNumerically("<=", 10*took), "the storm itself is grouped")
+	})
+}
+
+func TestCommitterOverload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c := startCommits(slowStore(time.Second), 1)
+		storm := types.NamespacedName{Namespace: "team-a", Name: "storm"}
+		quiet := types.NamespacedName{Namespace: "team-a", Name: "quiet"}
+		c.add(submission("storm", "first"), time.Hour)
+		for i := range maxLaneAlerts {
+			c.wait.Go(func() { _, _ = c.committer.Commit(t.Context(), submission("storm", fmt.Sprintf("s%d", i))) })
+		}
+		synctest.Wait()
+		g.Expect(c.committer.admits(storm)).To(MatchError(ErrOverloaded))
+		g.Expect(c.committer.admits(quiet)).To(Succeed(), "another lane has room")
+		c.add(submission("storm", "too many"), time.Hour)
+		g.Expect(c.errs["too many"]).To(MatchError(ErrOverloaded))
+		c.wait.Wait()
+		g.Expect(c.committer.admits(storm)).To(Succeed(), "it recovers by itself")
+	})
+}
+
+func TestCommitterSplitsWhatIsRejected(t *testing.T) {
+	for name, bad := range map[string][]string{
+		"one of them": {"7"},
+		"the ends":    {"1", "16"},
+		"all of them": {"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				invalid := map[string]bool{}
+				for _, id := range bad {
+					invalid[id] = true
+				}
+				store := slowStore(100 * time.Millisecond)
+				slow := store.before
+				names := map[string]bool{}
+				store.before = func(ctx context.Context, event *v1alpha1.AlertEvent, call int) error {
+					if err := slow(ctx, event, call); err != nil {
+						return err
+					}
+					names[event.Name] = true
+					for _, alert := range event.Spec.Alerts {
+						if invalid[alert.ID] {
+							return serverError(422, metav1.StatusReasonInvalid, "alert "+alert.ID)
+						}
+					}
+					return nil
+				}
+				c := startCommits(store, 1)
+				c.add(submission("x", "0"), time.Minute)
+				for i := 1; i <= 16; i++ {
+					c.add(submission("x", fmt.Sprint(i)), time.Minute)
+				}
+				c.wait.Wait()
+				stored := map[string]int{}
+				for _, event := range store.stored() {
+					for _, alert := range event.Spec.Alerts {
+						stored[alert.ID]++
+					}
+				}
+				for i := range 17 {
+					id := fmt.Sprint(i)
+					var rejected *RejectedError
+					g.Expect(errors.As(c.errs[id], &rejected)).To(Equal(invalid[id]), id)
+					g.Expect(stored[id] == 1).To(Equal(!invalid[id]), id)
+				}
+				g.Expect(names).To(HaveLen(store.calls), "every write has a name of its own")
+			})
+		})
+	}
+}
+
+func TestCommitterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		store := slowStore(time.Second)
+		c := startCommits(store, 1)
+		c.add(submission("x", "1"), time.Minute)
+		c.add(submission("x", "2"), time.Minute)
+		g.Expect(c.committer.close(t.Context())).To(Succeed())
+		g.Expect(contents(store)).To(Equal([]string{"x:1", "x:2"}), "what was begun is done")
+		_, err := c.committer.Commit(t.Context(), submission("x", "3"))
+		g.Expect(err).To(MatchError(ErrUnavailable))
+		c.wait.Wait()
+	})
+}
