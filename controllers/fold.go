@@ -1,6 +1,9 @@
 package controllers
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -58,5 +61,205 @@ type plan struct {
 	ledgerFull  bool                    // some event has to wait for room in the ledger
 }
 
-// fold decides what the events mean for the Incident.
-func fold(foldInput) plan { return plan{} }
+// fold decides what the events mean for the Incident: it brings them into commit order, takes in each that
+// is not settled yet, and then sees whether the Incident has been silent for too long.
+func fold(in foldInput) plan {
+	f := openFold(in)
+	for _, event := range f.pending() {
+		if f.ledger.full() {
+			f.plan.ledgerFull = true
+			break // the later ones wait too: they must not overtake
+		}
+		f.takeIn(event)
+	}
+	f.autoResolve()
+	return f.close()
+}
+
+// folding is one fold under way.
+type folding struct {
+	in        foldInput
+	spec      *v1alpha1.IncidentSpec // of the Incident; nil while there is none
+	life      lifecycle
+	ledger    *ledgerBook
+	unmatched []v1alpha1.LedgerEntry // events whose alerts came before there was an Incident
+	opens     bool                   // there was nothing but a name so far
+	plan      plan
+}
+
+func openFold(in foldInput) *folding {
+	f := &folding{in: in, opens: true}
+	incident := in.incident
+	if incident == nil {
+		incident = &v1alpha1.Incident{}
+		incident.Generation = 1 // as the API server will make it
+	} else {
+		f.spec = &incident.Spec
+		f.opens = incident.Status.State == ""
+	}
+	f.plan.status = *incident.Status.DeepCopy()
+	f.life = lifecycle{
+		status:     &f.plan.status,
+		generation: incident.Generation,
+		sizeBound:  incident.Status.Alert.EncodedSize(),
+	}
+	f.ledger = openLedger(incident.Status.Ledger, incident.ResourceVersion, in.exists)
+	return f
+}
+
+// pending returns the events that are not settled, in commit order, and notes those that are.
+func (f *folding) pending() []*v1alpha1.AlertEvent {
+	var pending []*v1alpha1.AlertEvent
+	seen := map[types.UID]bool{}
+	for _, event := range f.in.events {
+		if seen[event.UID] || !f.in.exists(string(event.UID)) || !f.concerns(event) {
+			continue
+		}
+		seen[event.UID] = true
+		pending = append(pending, event)
+	}
+	slices.SortFunc(pending, inCommitOrder)
+	return slices.DeleteFunc(pending, func(event *v1alpha1.AlertEvent) bool {
+		settled := f.ledger.has(string(event.UID))
+		if settled {
+			f.plan.settled = append(f.plan.settled, event.UID)
+		}
+		return settled
+	})
+}
+
+// concerns says whether an event has an alert of this Incident.
+func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
+	for i := range event.Spec.Alerts {
+		if event.IncidentNameFor(&event.Spec.Alerts[i]) == f.in.name {
+			return true
+		}
+	}
+	return false
+}
+
+// takeIn settles an event: all its alerts of this Incident, in their order.
+func (f *folding) takeIn(event *v1alpha1.AlertEvent) {
+	entry := v1alpha1.LedgerEntry{UID: string(event.UID), Name: event.Name}
+	isCopy := f.ledger.isCopy(entry.UID, entry.Name)
+	arrived := arrivedAlert{
+		received:  receivedTime(event),
+		defaults:  event.Spec.Defaults,
+		overtaken: f.ledger.isLate(event.ResourceVersion),
+	}
+	unmatched, enters := false, isCopy
+	for i := range event.Spec.Alerts {
+		arrived.Alert = &event.Spec.Alerts[i]
+		if event.IncidentNameFor(arrived.Alert) != f.in.name {
+			continue
+		}
+		result := resultReplayed
+		if !isCopy {
+			result = f.takeInAlert(event, arrived)
+		}
+		switch result {
+		case resultInvalid, resultReplayed:
+		case resultNoMatch:
+			unmatched = true
+		default:
+			enters = true
+			f.ledger.count(alertID(event, i))
+			f.ledger.advance(event.ResourceVersion)
+		}
+		f.plan.results = append(f.plan.results, alertResult{
+			eventUID:    event.UID,
+			integration: cmp.Or(event.Spec.IntegrationName, f.integration()),
+			result:      result,
+			received:    arrived.received,
+		})
+	}
+	switch {
+	case enters:
+		f.ledger.add(entry.UID, entry.Name)
+		f.plan.write = true
+	case unmatched:
+		f.unmatched = append(f.unmatched, entry)
+	}
+	f.plan.unmatched = f.plan.unmatched || unmatched
+	f.plan.settled = append(f.plan.settled, event.UID)
+}
+
+// takeInAlert settles one alert and returns its result.
+func (f *folding) takeInAlert(event *v1alpha1.AlertEvent, a arrivedAlert) string {
+	switch {
+	case f.spec != nil:
+		if !belongs(event, a.Alert, f.spec) {
+			return resultInvalid
+		}
+	case isReport(a.Status), event.Spec.IntegrationName == "", a.DedupKey == "":
+		return resultNoMatch
+	case v1alpha1.IncidentName(event.Spec.IntegrationName, a.DedupKey) != f.in.name:
+		return resultInvalid
+	default:
+		f.plan.create = &v1alpha1.IncidentSpec{IntegrationName: event.Spec.IntegrationName, DedupKey: a.DedupKey}
+		f.spec = f.plan.create
+	}
+	a.integration = f.spec.IntegrationName
+	return f.life.apply(a)
+}
+
+// belongs says whether what an alert tells of its integration and key agrees with the Incident.
+func belongs(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, spec *v1alpha1.IncidentSpec) bool {
+	integration := event.Spec.IntegrationName
+	return (integration == "" || integration == spec.IntegrationName) &&
+		(alert.DedupKey == "" || alert.DedupKey == spec.DedupKey)
+}
+
+// autoResolve resolves an Open Incident whose deadline has come, unless alerts of it still wait.
+func (f *folding) autoResolve() {
+	if f.plan.ledgerFull || f.plan.status.State != v1alpha1.IncidentOpen {
+		return
+	}
+	incident := v1alpha1.Incident{Status: f.plan.status}
+	if f.in.incident != nil {
+		incident.CreationTimestamp = f.in.incident.CreationTimestamp
+	}
+	if at, ok := deadline(&incident, f.in.policy); ok && !f.in.now.Before(at) {
+		f.life.autoResolve(f.in.now, f.in.policy.autoResolveAfter)
+		f.plan.write = true
+	}
+}
+
+// close completes the plan. What it holds is shared with no input.
+func (f *folding) close() plan {
+	if f.opens && f.plan.write {
+		// What came before the Incident is settled with it, and must not be found again as its own.
+		f.ledger.addBefore(f.unmatched)
+	}
+	f.plan.status.Ledger = f.ledger.close()
+	if f.plan.write {
+		f.plan.status.ObservedGeneration = f.life.generation
+		f.plan.status.Alert = *f.plan.status.Alert.DeepCopy()
+	}
+	f.plan.urgent = f.life.urgent
+	f.plan.transitions = f.life.transitions
+	return f.plan
+}
+
+func (f *folding) integration() string {
+	if f.spec == nil {
+		return ""
+	}
+	return f.spec.IntegrationName
+}
+
+// receivedTime is when an event was accepted.
+func receivedTime(event *v1alpha1.AlertEvent) time.Time {
+	if event.Spec.ReceivedTime.IsZero() {
+		return event.CreationTimestamp.UTC()
+	}
+	return event.Spec.ReceivedTime.UTC()
+}
+
+// alertID tells an alert from every other one; the one made by hand gets its place as its id.
+func alertID(event *v1alpha1.AlertEvent, index int) string {
+	if id := event.Spec.Alerts[index].ID; id != "" {
+		return id
+	}
+	return fmt.Sprintf("%s/%d", event.UID, index)
+}

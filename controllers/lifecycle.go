@@ -1,0 +1,239 @@
+package controllers
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// Messages of an Incident's conditions. They are stable, so that a condition changes only with its state.
+const (
+	messageFiring          = "The incident is open."
+	messageResolvedByAlert = "An alert resolved the incident."
+	messageAutoResolved    = "No alert came within the integration's autoResolveAfter."
+	messageNotAcknowledged = "Nobody has acknowledged the incident."
+	messageAcknowledged    = "An alert acknowledged the incident."
+)
+
+// arrivedAlert is one alert and what its event says of it.
+type arrivedAlert struct {
+	*v1alpha1.Alert
+	received    time.Time
+	defaults    *v1alpha1.AlertDefaults
+	integration string // of the Incident
+	overtaken   bool   // a newer event is folded already
+}
+
+// lifecycle is the state machine of an Incident. Every time in it is that of an alert, so folding the same
+// alerts again gives the same status.
+type lifecycle struct {
+	status      *v1alpha1.IncidentStatus
+	generation  int64
+	transitions []v1alpha1.Transition
+	urgent      bool // a state or condition changed
+	sizeBound   int  // the content is not larger than this
+}
+
+// apply takes in one alert and returns its result. An alert without an Incident changes nothing.
+func (l *lifecycle) apply(a arrivedAlert) string {
+	if l.status.State == "" && isReport(a.Status) {
+		return resultNoMatch
+	}
+	result := l.step(a)
+	l.count(a)
+	return result
+}
+
+// step is the table of the life cycle.
+func (l *lifecycle) step(a arrivedAlert) string {
+	switch {
+	case l.status.State == "":
+		l.open(a, v1alpha1.TransitionOpened)
+		return resultOpened
+	case a.overtaken:
+		return resultLate
+	case l.status.State != v1alpha1.IncidentResolved:
+		return l.stepOpen(a)
+	case isReport(a.Status), isLateDuplicate(l.status, a.StartsAt):
+		return resultLate
+	default:
+		l.open(a, v1alpha1.TransitionReopened)
+		return resultReopened
+	}
+}
+
+// stepOpen takes in an alert of an Incident that is Open.
+func (l *lifecycle) stepOpen(a arrivedAlert) string {
+	before := l.status.Alert.Severity
+	l.merge(a)
+	if a.Status == v1alpha1.AlertResolved {
+		l.resolve(a.received, v1alpha1.ReasonResolvedByAlert, messageResolvedByAlert, "Resolved by an alert")
+		return resultResolved
+	}
+	if after := l.status.Alert.Severity; before != after && before != "" {
+		l.record(v1alpha1.TransitionSeverityChanged, a.received, "Severity changed from %s to %s", before, after)
+	}
+	if a.Status != v1alpha1.AlertAcknowledged || meta.IsStatusConditionTrue(l.status.Conditions, v1alpha1.ConditionAcknowledged) {
+		return resultUpdated
+	}
+	l.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionTrue, a.received, v1alpha1.ReasonAcknowledged, messageAcknowledged)
+	l.record(v1alpha1.TransitionAcknowledged, a.received, "Acknowledged by an alert")
+	l.urgent = true
+	return resultAcknowledged
+}
+
+// open begins an episode: the content starts afresh.
+func (l *lifecycle) open(a arrivedAlert, transition v1alpha1.TransitionType) {
+	s := l.status
+	number := int64(1)
+	if s.Episode != nil {
+		number = s.Episode.Number + 1
+	}
+	s.State = v1alpha1.IncidentOpen
+	s.Episode = &v1alpha1.Episode{Number: number}
+	s.OpenedTime = timestamp(a.received)
+	s.ResolvedTime = nil
+	s.Alert = v1alpha1.AlertContent{}
+	l.sizeBound = maxTitleBytes // a title may be made from the description
+	l.condition(v1alpha1.ConditionResolved, metav1.ConditionFalse, a.received, v1alpha1.ReasonFiring, messageFiring)
+	l.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received,
+		v1alpha1.ReasonNotAcknowledged, messageNotAcknowledged)
+	l.merge(a)
+	l.record(transition, a.received, "%s with severity %s: %s", transition, s.Alert.Severity, s.Alert.Title)
+	l.urgent = true
+}
+
+// merge folds an alert's content into the episode's.
+func (l *lifecycle) merge(a arrivedAlert) {
+	content := &l.status.Alert
+	mergeContent(content, &a.AlertContent)
+	fillContent(content, a.defaults, a.integration)
+	// Measuring a large content for each of thousands of small alerts would cost seconds: measure it when
+	// the sum of what came could have passed the limit.
+	l.sizeBound += a.EncodedSize() + defaultsSize(a.defaults)
+	if l.sizeBound > v1alpha1.MaxContentBytes {
+		said := boundContent(content, &a.AlertContent, a.defaults, a.integration)
+		l.sizeBound = content.EncodedSize()
+		if said != "" && !l.justReplaced() {
+			l.record(v1alpha1.TransitionContentReplaced, a.received, "%s", said)
+		}
+	}
+	if began := beginning(a); l.episode().StartTime.IsZero() || began.Before(l.episode().StartTime.Time) {
+		l.episode().StartTime = *timestamp(began)
+	}
+}
+
+// justReplaced says that the timeline ends with a ContentReplaced: a sender whose every alert is too large
+// does not push everything else out of it.
+func (l *lifecycle) justReplaced() bool {
+	n := len(l.status.Timeline)
+	return n > 0 && l.status.Timeline[n-1].Type == v1alpha1.TransitionContentReplaced
+}
+
+// resolve ends the episode.
+func (l *lifecycle) resolve(at time.Time, reason, message, entry string) {
+	l.status.State = v1alpha1.IncidentResolved
+	l.status.ResolvedTime = timestamp(at)
+	l.condition(v1alpha1.ConditionResolved, metav1.ConditionTrue, at, reason, message)
+	l.record(v1alpha1.TransitionResolved, at, "%s", entry)
+	l.urgent = true
+}
+
+// autoResolve resolves an Incident that has been silent for so long.
+func (l *lifecycle) autoResolve(now time.Time, after time.Duration) {
+	l.resolve(now, v1alpha1.ReasonAutoResolved, messageAutoResolved, fmt.Sprintf("Resolved after %s without an alert", after))
+}
+
+// count counts an alert, whatever else became of it.
+func (l *lifecycle) count(a arrivedAlert) {
+	l.status.AlertCount++
+	l.episode().AlertCount++
+	if last := l.status.LastAlertTime; !isSet(last) || a.received.After(last.Time) {
+		l.status.LastAlertTime = timestamp(a.received)
+	}
+}
+
+// episode is the current one. An Incident written by another hand may lack it.
+func (l *lifecycle) episode() *v1alpha1.Episode {
+	if l.status.Episode == nil {
+		l.status.Episode = &v1alpha1.Episode{Number: 1}
+		if isSet(l.status.OpenedTime) {
+			l.status.Episode.StartTime = *l.status.OpenedTime
+		}
+	}
+	return l.status.Episode
+}
+
+// condition sets a condition; its transition time changes only with its status.
+func (l *lifecycle) condition(kind string, status metav1.ConditionStatus, at time.Time, reason, message string) {
+	meta.SetStatusCondition(&l.status.Conditions, metav1.Condition{
+		Type:               kind,
+		Status:             status,
+		ObservedGeneration: l.generation,
+		LastTransitionTime: metav1.NewTime(at.UTC().Truncate(time.Second)),
+		Reason:             reason,
+		Message:            message,
+	})
+}
+
+// record adds an entry to the timeline, which keeps the newest.
+func (l *lifecycle) record(kind v1alpha1.TransitionType, at time.Time, format string, args ...any) {
+	entry := v1alpha1.Transition{
+		Type:    kind,
+		Time:    v1alpha1.NewTimestamp(at),
+		Message: oneLine(fmt.Sprintf(format, args...), maxMessageChars, maxMessageBytes),
+	}
+	l.transitions = append(l.transitions, entry)
+	l.status.Timeline = append(l.status.Timeline, entry)
+	if excess := len(l.status.Timeline) - v1alpha1.MaxTimeline; excess > 0 {
+		l.status.Timeline = l.status.Timeline[excess:]
+	}
+}
+
+// isLateDuplicate says whether a firing tells of the episode that is over: its startsAt is not after that
+// episode's start, or not after its end.
+//
+// Only times up to the moment of the resolve are believed. Some senders write a predicted end into every
+// alert, and clocks go wrong; an end in the year 9999 must not hide every later outage. The very startsAt
+// of the ended episode is late whatever it is. After an Incident resolved itself for silence, nobody has
+// said that the trouble was over, so whatever fires then reopens it.
+func isLateDuplicate(s *v1alpha1.IncidentStatus, startsAt *v1alpha1.Timestamp) bool {
+	if !isSet(startsAt) {
+		return false
+	}
+	resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
+	if resolved != nil && resolved.Reason == v1alpha1.ReasonAutoResolved {
+		return false
+	}
+	if isSet(s.Alert.StartsAt) && startsAt.Equal(s.Alert.StartsAt.Time) {
+		return true
+	}
+	if isSet(s.ResolvedTime) && startsAt.After(s.ResolvedTime.Time) {
+		return false
+	}
+	notAfterStart := s.Episode != nil && !s.Episode.StartTime.IsZero() && !startsAt.After(s.Episode.StartTime.Time)
+	notAfterEnd := isSet(s.Alert.EndsAt) && !startsAt.After(s.Alert.EndsAt.Time)
+	return notAfterStart || notAfterEnd
+}
+
+// isReport says whether an alert reports on an incident rather than the trouble itself: it opens nothing.
+func isReport(status v1alpha1.AlertStatus) bool {
+	return status == v1alpha1.AlertResolved || status == v1alpha1.AlertAcknowledged
+}
+
+// beginning is when an alert says that the trouble began.
+func beginning(a arrivedAlert) time.Time {
+	if isSet(a.StartsAt) {
+		return a.StartsAt.Time
+	}
+	return a.received
+}
+
+func timestamp(t time.Time) *v1alpha1.Timestamp {
+	stamp := v1alpha1.NewTimestamp(t)
+	return &stamp
+}

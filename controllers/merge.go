@@ -1,0 +1,193 @@
+package controllers
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// Bounds of the lines that are made here.
+const (
+	maxTitleChars   = 1024              // of AlertContent.title
+	maxTitleBytes   = 6 * maxTitleChars // the same as JSON
+	maxMessageChars = 256               // of Transition.message
+	// maxMessageBytes bounds a message as JSON, where a character may take six bytes: twenty of them must
+	// leave room for the rest of the Incident.
+	maxMessageBytes = 768
+)
+
+// Content that no alert gave and the integration has no default for.
+const (
+	defaultSeverity = v1alpha1.SeverityWarning
+	defaultType     = "webhook"
+	defaultTitle    = "Alert from "
+)
+
+// mergeContent folds a newer alert's content into that of an episode. Present fields replace, absent ones
+// stay; bags merge key by key; the earliest startsAt stays. The maps of into are changed, those of newer
+// are not and are never shared.
+func mergeContent(into, newer *v1alpha1.AlertContent) {
+	replace(&into.Title, newer.Title)
+	replace(&into.Description, newer.Description)
+	replace(&into.Severity, newer.Severity)
+	replace(&into.Type, newer.Type)
+	replace(&into.Link, newer.Link)
+	replace(&into.Hostname, newer.Hostname)
+	replace(&into.Region, newer.Region)
+	newerBags := newer.Bags()
+	for name, bag := range into.Bags() {
+		mergeBag(bag, *newerBags[name])
+	}
+	if isSet(newer.StartsAt) && (!isSet(into.StartsAt) || newer.StartsAt.Before(into.StartsAt.Time)) {
+		into.StartsAt = newer.StartsAt.DeepCopy()
+	}
+	if isSet(newer.EndsAt) {
+		into.EndsAt = newer.EndsAt.DeepCopy()
+	}
+}
+
+func replace[S ~string](field *S, newer S) {
+	if newer != "" {
+		*field = newer
+	}
+}
+
+func mergeBag(into *v1alpha1.Bag, newer v1alpha1.Bag) {
+	if len(newer) == 0 {
+		return
+	}
+	if *into == nil {
+		*into = make(v1alpha1.Bag, len(newer))
+	}
+	maps.Copy(*into, newer)
+}
+
+// fillContent gives the content what its alerts did not say: a severity, a type, a title, and the default
+// labels whose keys it lacks.
+func fillContent(content *v1alpha1.AlertContent, defaults *v1alpha1.AlertDefaults, integration string) {
+	if defaults == nil {
+		defaults = &v1alpha1.AlertDefaults{}
+	}
+	fill(&content.Severity, defaults.Severity, defaultSeverity)
+	fill(&content.Type, defaults.Type, defaultType)
+	fill(&content.Title, firstLine(content.Description), defaults.Title, defaultTitle+integration)
+	for key, value := range defaults.Labels {
+		if _, present := content.Labels[key]; present {
+			continue
+		}
+		encoded, err := json.Marshal(string(value))
+		if err != nil {
+			continue // no string fails to encode
+		}
+		mergeBag(&content.Labels, v1alpha1.Bag{key: encoded})
+	}
+}
+
+// fill gives an empty field the first of the values that is not empty.
+func fill[S ~string](field *S, values ...S) {
+	for _, value := range values {
+		replace(field, value)
+		if *field != "" {
+			return
+		}
+	}
+}
+
+// boundContent keeps merged content within v1alpha1.MaxContentBytes: the newest alert's bags replace the
+// merged ones, and when that is not enough, the largest entries go. It says what it did, and nothing when
+// there was nothing to do.
+func boundContent(content, newest *v1alpha1.AlertContent, defaults *v1alpha1.AlertDefaults, integration string) string {
+	if content.EncodedSize() <= v1alpha1.MaxContentBytes {
+		return ""
+	}
+	message := "The merged content was too large"
+	newestBags := newest.Bags()
+	if len(newest.Labels)+len(newest.Annotations)+len(newest.Values)+len(newest.Custom) > 0 {
+		for name, bag := range content.Bags() {
+			*bag = maps.Clone(*newestBags[name])
+		}
+		fillContent(content, defaults, integration)
+		message += "; the newest alert's bags replaced the older ones"
+	}
+	if dropped := content.TrimTo(v1alpha1.MaxContentBytes); len(dropped) > 0 {
+		message += "; dropped " + strings.Join(dropped, ", ")
+	}
+	return oneLine(message, maxMessageChars, maxMessageBytes)
+}
+
+// defaultsSize is at least what defaults add to the encoded size of a content.
+func defaultsSize(defaults *v1alpha1.AlertDefaults) int {
+	if defaults == nil {
+		return 0
+	}
+	const perByte, perEntry = 6, 8 // an escaped byte, and quotes, colon and comma
+	size := perByte * (len(defaults.Title) + len(defaults.Type))
+	for key, value := range defaults.Labels {
+		size += perByte*(len(key)+len(value)) + perEntry
+	}
+	return size
+}
+
+// firstLine is the first line of a text that is not blank, fit for a title.
+func firstLine(text string) string {
+	for line := range strings.Lines(text) {
+		if line = oneLine(line, maxTitleChars, maxTitleBytes); line != "" {
+			return line
+		}
+	}
+	return ""
+}
+
+// oneLine makes one printable line of a text: white space becomes single spaces, control characters and
+// those that turn the direction of the text go. It has at most maxChars characters, and maxBytes bytes as
+// JSON; an ellipsis shows where it was cut.
+func oneLine(text string, maxChars, maxBytes int) string {
+	var line strings.Builder
+	chars, size, space := 0, 0, false
+	for _, r := range text {
+		switch {
+		case unicode.IsSpace(r):
+			space = line.Len() > 0
+			continue
+		case !isPrintable(r):
+			continue
+		}
+		cost := encodedCost(r)
+		need := 1
+		if space {
+			need, cost = 2, cost+1
+		}
+		// One character and its three bytes are left for the ellipsis.
+		if chars+need > maxChars-1 || size+cost > maxBytes-3 {
+			return line.String() + "…"
+		}
+		if space {
+			line.WriteByte(' ')
+			space = false
+		}
+		line.WriteRune(r)
+		chars, size = chars+need, size+cost
+	}
+	return line.String()
+}
+
+// isPrintable says whether a character prints and leaves the direction of the text alone.
+func isPrintable(r rune) bool {
+	return !unicode.Is(unicode.Cc, r) && !unicode.Is(unicode.Bidi_Control, r)
+}
+
+// encodedCost is how many bytes a character takes in JSON as Go's encoder writes it.
+func encodedCost(r rune) int {
+	switch r {
+	case '<', '>', '&':
+		return 6
+	case '"', '\\':
+		return 2
+	default:
+		return utf8.RuneLen(r)
+	}
+}
