@@ -1,0 +1,98 @@
+# Tocsin's chores; "make help" lists them. They need Go and git, and what they build lies in bin/.
+
+.DEFAULT_GOAL := help
+TOOLS := bin/tools
+
+
+# What --version prints.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
+DATE ?= $(shell git log -1 --format=%cI 2>/dev/null)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
+
+# The port of "make run".
+PORT ?= 8080
+
+# How long each fuzz test of test-fuzz runs.
+FUZZTIME ?= 10m
+
+# Flags of hack/devcluster for "make run", and of "go test".
+RUN_FLAGS ?=
+TEST_FLAGS ?=
+
+##@ To try it
+
+.PHONY: run
+run: $(if $(KUBECONFIG),,control-plane) build ## Run Tocsin with a cluster of its own, or on the one that KUBECONFIG names
+	@go build -o bin/devcluster ./hack/devcluster
+	@exec bin/devcluster --port=$(PORT) $(RUN_FLAGS)
+
+##@ To work on it
+
+.PHONY: build
+build: ## Build the manager into bin/manager
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/manager .
+
+.PHONY: test
+test: control-plane ## Run the unit, property, fuzz-seed and control-plane tests
+	go test $(TEST_FLAGS) ./...
+
+.PHONY: test-fuzz
+test-fuzz: ## Fuzz for FUZZTIME (10m) a fuzz test
+	hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## Run the linters
+	$(TOOLS)/golangci-lint run
+
+.PHONY: fmt
+fmt: $(TOOLS)/golangci-lint ## Format the Go files
+	$(TOOLS)/golangci-lint fmt
+
+.PHONY: verify
+verify: tools ## Check that what is generated is up to date, modules are tidy and links work; changes nothing
+	hack/verify.sh
+
+.PHONY: generate
+generate: manifests ## Generate everything that is generated
+	$(TOOLS)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	go run ./hack/metricsdoc >docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
+
+.PHONY: manifests
+manifests: $(TOOLS)/controller-gen ## Generate the CRDs and the manager's ClusterRole
+	$(TOOLS)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	$(TOOLS)/controller-gen rbac:roleName=tocsin-manager paths=./controllers/... paths=./webhookserver/... \
+		output:rbac:dir=config/rbac
+
+.PHONY: tidy
+tidy: ## Tidy the Go modules
+	for module in . hack/controlplane hack/lint hack/tools; do (cd $$module && go mod tidy) || exit; done
+
+.PHONY: clean
+clean: ## Remove what was built, the control plane included
+	rm -rf bin
+
+##@ What the others use
+
+.PHONY: control-plane
+control-plane: ## Get etcd, kube-apiserver and kubectl, see hack/control-plane.sh
+	@hack/control-plane.sh
+
+.PHONY: tools
+tools: $(TOOLS)/controller-gen $(TOOLS)/kustomize $(TOOLS)/setup-envtest ## Build the tools
+
+$(TOOLS)/controller-gen: PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
+$(TOOLS)/kustomize: PACKAGE := sigs.k8s.io/kustomize/kustomize/v5
+$(TOOLS)/setup-envtest: PACKAGE := sigs.k8s.io/controller-runtime/tools/setup-envtest
+$(TOOLS)/controller-gen $(TOOLS)/kustomize $(TOOLS)/setup-envtest: hack/tools/go.mod hack/tools/go.sum
+	CGO_ENABLED=0 go build -C hack/tools -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
+
+$(TOOLS)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
+	@echo 'building golangci-lint, once; this takes two minutes or so on two cores'
+	CGO_ENABLED=0 go build -C hack/lint -ldflags '-s -w' -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-zA-Z_-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

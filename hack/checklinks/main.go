@@ -1,0 +1,110 @@
+// Command checklinks finds links of the Markdown files that lead nowhere: to a file that does not exist, or
+// to a heading that its file does not have. Addresses on the network are not tried.
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
+	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	code    = regexp.MustCompile("`[^`\n]*`")
+	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+func main() {
+	dead, err := check(".")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "checklinks:", err)
+		os.Exit(1)
+	}
+	for _, line := range dead {
+		fmt.Fprintln(os.Stderr, line)
+	}
+	if len(dead) > 0 {
+		os.Exit(1)
+	}
+}
+
+// check returns a line for each dead link in the Markdown files of the folder.
+func check(root string) (dead []string, err error) {
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && skipped(path, entry.Name()) {
+			return filepath.SkipDir
+		}
+		if entry.IsDir() || filepath.Ext(path) != ".md" {
+			return nil
+		}
+		lines, err := checkFile(path)
+		dead = append(dead, lines...)
+		return err
+	})
+	return dead, err
+}
+
+// skipped are the folders without documents: hidden ones, what was built, and the tests' data.
+func skipped(path, name string) bool {
+	return path != "." && strings.HasPrefix(name, ".") || path == "bin" || name == "testdata" || name == "node_modules"
+}
+
+func checkFile(path string) (dead []string, err error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	text := code.ReplaceAllString(fence.ReplaceAllString(string(content), ""), "")
+	for _, match := range link.FindAllStringSubmatch(text, -1) {
+		if reason := follow(path, match[1]); reason != "" {
+			dead = append(dead, fmt.Sprintf("%s: %s: %s", path, match[1], reason))
+		}
+	}
+	return dead, nil
+}
+
+// follow says what is wrong with a link, or nothing.
+func follow(from, to string) string {
+	target, err := url.Parse(to)
+	if err != nil {
+		return "cannot be read"
+	}
+	if target.Scheme != "" || target.Host != "" {
+		return ""
+	}
+	path := from
+	if target.Path != "" {
+		path = filepath.Join(filepath.Dir(from), filepath.FromSlash(target.Path))
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "there is no such file"
+	}
+	if target.Fragment == "" || info.IsDir() || filepath.Ext(path) != ".md" {
+		return ""
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	for _, match := range heading.FindAllStringSubmatch(fence.ReplaceAllString(string(content), ""), -1) {
+		if anchor(match[1]) == target.Fragment {
+			return ""
+		}
+	}
+	return "there is no such heading"
+}
+
+// anchor is the fragment that a forge gives a heading.
+func anchor(title string) string {
+	return strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(title), ""), " ", "-")
+}

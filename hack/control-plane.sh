@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Makes sure that there are etcd, kube-apiserver and kubectl for the tests and for "make run".
+#
+# Where they come from, the first that works:
+#   1. KUBEBUILDER_ASSETS, when set.
+#   2. bin/control-plane, filled by an earlier run for the same versions.
+#   3. setup-envtest, which downloads them. Without a connection this gives up within seconds.
+#   4. Their Go modules (hack/controlplane), which takes about five minutes on two cores, once.
+#
+# CONTROL_PLANE=build skips the download. Everything is said on stderr.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly folder=bin/control-plane
+readonly module=hack/controlplane
+readonly reach_seconds=10     # to find out whether the download can work at all
+readonly download_seconds=120 # for the download itself
+
+say() { echo "control-plane: $*" >&2; }
+
+# complete FOLDER: whether the folder has all that is needed.
+complete() { [ -x "$1/etcd" ] && [ -x "$1/kube-apiserver" ] && [ -x "$1/kubectl" ]; }
+
+# within SECONDS COMMAND...: runs the command, which is killed when it takes longer.
+within() {
+  local seconds=$1 job watchdog status=0
+  shift
+  "$@" &
+  job=$!
+  # It lets go of stdout: whoever waits for the end of this command's output must not wait for the watchdog.
+  { sleep "$seconds" && kill "$job"; } >/dev/null 2>&1 &
+  watchdog=$!
+  wait "$job" 2>/dev/null || status=$?
+  { kill "$watchdog" && wait "$watchdog"; } 2>/dev/null || true
+  return "$status"
+}
+
+# module_version PATH: the version that the control plane's module selects.
+module_version() { (cd "$module" && GOWORK=off go list -m -f '{{.Version}}' "$1"); }
+
+# install_from FOLDER: the finished folder takes its place, with a note of what it was made for.
+install_from() {
+  echo "$key" >"$1/.key"
+  rm -rf "$folder"
+  mv "$1" "$folder"
+}
+
+download() {
+  local setup=bin/tools/setup-envtest wanted path
+  wanted="${kubernetes#v}"
+  wanted="${wanted%.*}.x"
+  make --no-print-directory -s "$setup" >&2 || return 1
+  within "$reach_seconds" "$setup" list "$wanted" --bin-dir "$scratch/envtest" >/dev/null 2>&1 || return 1
+  say "downloading Kubernetes $wanted"
+  path=$(within "$download_seconds" "$setup" use "$wanted" --bin-dir "$scratch/envtest" -p path 2>/dev/null) || return 1
+  mkdir -p "$scratch/downloaded"
+  cp "$path"/* "$scratch/downloaded/" || return 1
+  complete "$scratch/downloaded" || return 1
+  install_from "$scratch/downloaded"
+}
+
+# build_one PACKAGE NAME
+build_one() {
+  local variables=k8s.io/component-base/version minor="${kubernetes#v*.}"
+  say "building $2"
+  (cd "$module" && GOWORK=off CGO_ENABLED=0 go build -trimpath -o "$scratch/built/$2" -ldflags "-s -w \
+    -X $variables.gitVersion=$kubernetes -X $variables.gitMajor=1 -X $variables.gitMinor=${minor%%.*} \
+    -X $variables.gitTreeState=clean" "$1")
+}
+
+build() {
+  say "building etcd $etcd and Kubernetes $kubernetes from source;"
+  say "this is done once and takes about five minutes on two cores"
+  local start=$SECONDS
+  mkdir -p "$scratch/built"
+  build_one go.etcd.io/etcd/server/v3 etcd
+  build_one k8s.io/kubernetes/cmd/kubectl kubectl
+  build_one k8s.io/kubernetes/cmd/kube-apiserver kube-apiserver
+  install_from "$scratch/built"
+  say "built in $((SECONDS - start)) s"
+}
+
+if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
+  complete "$KUBEBUILDER_ASSETS" && exit 0
+  say "KUBEBUILDER_ASSETS is $KUBEBUILDER_ASSETS, which lacks etcd, kube-apiserver or kubectl"
+  exit 1
+fi
+
+# The key of what is wanted: the module's versions.
+key=$(git hash-object "$module/go.mod")
+readonly key
+if complete "$folder" && [ "$(cat "$folder/.key" 2>/dev/null)" = "$key" ]; then
+  exit 0
+fi
+
+mkdir -p bin
+scratch=$(mktemp -d "$PWD/bin/.control-plane-XXXXXX")
+readonly scratch
+trap 'rm -rf "$scratch"' EXIT
+kubernetes=$(module_version k8s.io/kubernetes)
+etcd=$(module_version go.etcd.io/etcd/server/v3)
+readonly kubernetes etcd
+
+if [ "${CONTROL_PLANE:-}" != build ]; then
+  download && exit 0
+  say "cannot download the binaries"
+fi
+build

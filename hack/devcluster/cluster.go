@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
+const (
+	demoNamespace   = "tocsin-demo"
+	demoIntegration = "demo"
+
+	// fieldOwner owns what is applied.
+	fieldOwner = client.FieldOwner("tocsin-make-run")
+
+	establishPoll    = 50 * time.Millisecond
+	establishTimeout = 20 * time.Second
+
+	// stopTimeout is how long etcd and kube-apiserver have to end before they are killed.
+	stopTimeout = 10 * time.Second
+)
+
+// cluster is what the manager works on.
+type cluster struct {
+	client     client.Client
+	kubeconfig string
+	// environment is nil when the cluster is the user's.
+	environment *envtest.Environment
+}
+
+// openCluster takes the cluster that KUBECONFIG names, or else starts a control plane.
+func openCluster(folder string, out io.Writer) (*cluster, error) {
+	if path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); path != "" {
+		return openKubeconfig(path, out)
+	}
+	_, _ = fmt.Fprintln(out, "Starting etcd and kube-apiserver.")
+	c := &cluster{environment: testenv.Environment(), kubeconfig: filepath.Join(folder, "kubeconfig")}
+	c.environment.CRDDirectoryPaths = nil // install does it, as for a cluster of the user's
+	c.environment.ControlPlaneStopTimeout = stopTimeout
+	if err := c.start(); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+func (c *cluster) start() error {
+	config, err := c.environment.Start()
+	if err != nil {
+		return fmt.Errorf("starting the control plane: %w", err)
+	}
+	if err := c.writeKubeconfig(); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	return c.connect(config)
+}
+
+// writeKubeconfig writes one whose namespace is that of the demo.
+func (c *cluster) writeKubeconfig() error {
+	config, err := clientcmd.Load(c.environment.KubeConfig)
+	if err != nil {
+		return err
+	}
+	for _, kubeContext := range config.Contexts {
+		kubeContext.Namespace = demoNamespace
+	}
+	return clientcmd.WriteToFile(*config, c.kubeconfig)
+}
+
+func openKubeconfig(path string, out io.Writer) (*cluster, error) {
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		clientcmd.NewDefaultClientConfigLoadingRules(), nil)
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the KUBECONFIG %s: %w", path, err)
+	}
+	_, _ = fmt.Fprintf(out, "Using the cluster of KUBECONFIG=%s, %s.\n", path, config.Host)
+	c := &cluster{kubeconfig: path}
+	return c, c.connect(config)
+}
+
+func (c *cluster) connect(config *rest.Config) error {
+	config.QPS = -1
+	scheme := testenv.Scheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	var err error
+	if c.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	return nil
+}
+
+// close stops what was started. A cluster of the user's keeps what was installed.
+func (c *cluster) close() error {
+	if c.environment == nil {
+		return nil
+	}
+	err := c.environment.Stop()
+	if removeErr := os.Remove(c.kubeconfig); !errors.Is(removeErr, os.ErrNotExist) {
+		err = errors.Join(err, removeErr)
+	}
+	return err
+}
+
+// install applies the CRDs, the namespace and the demo integration, and returns the integration's new token.
+func (c *cluster) install(ctx context.Context) (token string, err error) {
+	if err := c.installCRDs(ctx); err != nil {
+		return "", err
+	}
+	err = c.apply(ctx, map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": demoNamespace},
+	})
+	if err != nil {
+		return "", err
+	}
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // never fails
+	token = hex.EncodeToString(random)
+	return token, c.apply(ctx, map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(),
+		"kind":       "WebhookIntegration",
+		"metadata":   map[string]any{"namespace": demoNamespace, "name": demoIntegration},
+		"spec": map[string]any{
+			"tokens": []any{map[string]any{"name": "make-run", "sha256": v1alpha1.TokenHash(token)}},
+		},
+	})
+}
+
+// installCRDs applies the CRDs and waits until the API server serves them.
+func (c *cluster) installCRDs(ctx context.Context) error {
+	paths, err := filepath.Glob(filepath.Join(testenv.Root(), "config", "crd", "bases", "*.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var crd map[string]any
+		if err := yaml.Unmarshal(content, &crd); err != nil {
+			return fmt.Errorf("reading %s: %w", path, err)
+		}
+		if err := c.apply(ctx, crd); err != nil {
+			return err
+		}
+	}
+	err = wait.PollUntilContextTimeout(ctx, establishPoll, establishTimeout, true, func(ctx context.Context) (bool, error) {
+		var crds apiextensionsv1.CustomResourceDefinitionList
+		if err := c.client.List(ctx, &crds); err != nil {
+			return false, err
+		}
+		return established(crds.Items) == len(paths), nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the CRDs to be served: %w", err)
+	}
+	return nil
+}
+
+// established counts those of Tocsin's CRDs that the API server serves.
+func established(crds []apiextensionsv1.CustomResourceDefinition) int {
+	n := 0
+	for _, crd := range crds {
+		for _, condition := range crd.Status.Conditions {
+			if crd.Spec.Group == v1alpha1.GroupVersion.Group && condition.Type == apiextensionsv1.Established &&
+				condition.Status == apiextensionsv1.ConditionTrue {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (c *cluster) apply(ctx context.Context, object map[string]any) error {
+	u := &unstructured.Unstructured{Object: object}
+	err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("applying the %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	return nil
+}

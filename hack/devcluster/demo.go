@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
+// The alerts of the demonstration.
+const (
+	demoKey = "disk-full-db-1"
+
+	fireBody = `{"title":"Disk 97 % full","severity":"critical","hostname":"db-1",` +
+		`"labels":{"team":"storage"},"dedup_key":"` + demoKey + `"}`
+	resolveBody = `{"status":"resolved","dedup_key":"` + demoKey + `"}`
+
+	playPoll = 50 * time.Millisecond
+)
+
+// demonstration is what there is to try.
+type demonstration struct {
+	address, token string
+	cluster        *cluster
+}
+
+func (d demonstration) url() string {
+	return "http://" + d.address + "/api/v1/events/webhook/" + d.token
+}
+
+// text has three lines to copy, each below a comment that says what it does.
+func (d demonstration) text() string {
+	namespace := ""
+	if d.cluster.environment == nil {
+		namespace = " -n " + demoNamespace // its kubeconfig is not ours to set one in
+	}
+	kubectl := "kubectl"
+	if _, err := exec.LookPath(kubectl); err != nil {
+		kubectl = filepath.Join(testenv.Assets(), kubectl)
+	}
+	return fmt.Sprintf(`# Watch the incidents, in another terminal:
+KUBECONFIG=%s %s get incidents -w%s
+# Fire an alert:
+curl -d '%s' %s
+# Resolve it:
+curl -d '%s' %s
+`, d.cluster.kubeconfig, kubectl, namespace, fireBody, d.url(), resolveBody, d.url())
+}
+
+// play fires and resolves the alert, and waits for the Incident to follow.
+func (d demonstration) play(ctx context.Context, out io.Writer) error {
+	steps := []struct {
+		body string
+		want v1alpha1.IncidentState
+	}{
+		{fireBody, v1alpha1.IncidentOpen},
+		{resolveBody, v1alpha1.IncidentResolved},
+	}
+	for _, step := range steps {
+		start := time.Now()
+		if err := d.post(ctx, step.body); err != nil {
+			return err
+		}
+		if err := d.await(ctx, step.want); err != nil {
+			return fmt.Errorf("waiting for the Incident to be %s: %w", step.want, err)
+		}
+		_, _ = fmt.Fprintf(out, "The Incident is %s, %d ms after the post.\n", step.want, time.Since(start).Milliseconds())
+	}
+	return nil
+}
+
+func (d demonstration) post(ctx context.Context, body string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url(), strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("posting an alert: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusAccepted {
+		answer, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		return fmt.Errorf("posting an alert: %s: %s", response.Status, answer)
+	}
+	return nil
+}
+
+func (d demonstration) await(ctx context.Context, want v1alpha1.IncidentState) error {
+	key := client.ObjectKey{Namespace: demoNamespace, Name: v1alpha1.IncidentName(demoIntegration, demoKey)}
+	return wait.PollUntilContextCancel(ctx, playPoll, true, func(ctx context.Context) (bool, error) {
+		var incident v1alpha1.Incident
+		if err := d.cluster.client.Get(ctx, key, &incident); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		return incident.Status.State == want, nil
+	})
+}

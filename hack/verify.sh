@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Checks that what is generated is up to date, that the modules are tidy, that the Go files are formatted and
+# that the links of the documents lead somewhere. Generating happens in a copy: the tree is never touched.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+status=0
+
+# check NAME COMMAND...: runs the command and remembers a failure.
+check() {
+  local name=$1
+  shift
+  if "$@"; then
+    echo "verify: $name: ok"
+  else
+    echo "verify: $name: FAILED" >&2
+    status=1
+  fi
+}
+
+# files: the project's files, committed or about to be, each with a NUL behind it.
+files() {
+  git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
+    if [ -e "$file" ]; then printf '%s\0' "$file"; fi
+  done
+}
+
+generated() {
+  files | tar --null -T - -cf - | tar -xf - -C "$copy"
+  make --no-print-directory -s -C "$copy" -o "$PWD/bin/tools/controller-gen" TOOLS="$PWD/bin/tools" generate || return 1
+  local folder
+  for folder in api config docs; do
+    diff -ru "$folder" "$copy/$folder" || {
+      echo 'verify: "make generate" brings it up to date' >&2
+      return 1
+    }
+  done
+}
+
+tidy() {
+  local module
+  while IFS= read -r module; do
+    (cd "$(dirname "$module")" && go mod tidy -diff) || {
+      echo "verify: \"make tidy\" mends $module" >&2
+      return 1
+    }
+  done < <(git ls-files '*go.mod')
+}
+
+formatted() {
+  local unformatted
+  unformatted=$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 gofmt -l)
+  [ -z "$unformatted" ] || {
+    echo "$unformatted" >&2
+    return 1
+  }
+}
+
+check "generated files" generated
+check "modules" tidy
+check "format" formatted
+check "links" go run ./hack/checklinks
+exit "$status"
