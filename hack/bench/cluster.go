@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
+// Bounds of what the benchmark waits for.
+const (
+	readyTimeout = 30 * time.Second
+	drainTimeout = 10 * time.Minute
+	warmUpTime   = 2 * time.Second
+)
+
+// cluster is a control plane with a manager at work on it.
+type cluster struct {
+	environment *envtest.Environment
+	config      *rest.Config
+	client      client.Client
+	folder      string
+	kubeconfig  string
+	binary      string
+	log         *os.File
+	manager     *testenv.Manager
+}
+
+// startCluster starts a control plane; no manager yet.
+func startCluster(binary string) (c *cluster, err error) {
+	c = &cluster{environment: testenv.Environment(), binary: binary}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.stop())
+		}
+	}()
+	if c.folder, err = os.MkdirTemp("", "tocsin-bench-"); err != nil {
+		return c, err
+	}
+	if c.log, err = os.Create(filepath.Join(c.folder, "manager.log")); err != nil {
+		return c, err
+	}
+	if c.config, err = c.environment.Start(); err != nil {
+		return c, fmt.Errorf("starting the control plane: %w", err)
+	}
+	c.config.QPS = -1
+	user, err := c.environment.AddUser(envtest.User{Name: "bench", Groups: []string{"system:masters"}}, c.config)
+	if err != nil {
+		return c, fmt.Errorf("adding a user: %w", err)
+	}
+	kubeconfig, err := user.KubeConfig()
+	if err != nil {
+		return c, fmt.Errorf("making the kubeconfig: %w", err)
+	}
+	c.kubeconfig = filepath.Join(c.folder, "kubeconfig")
+	if err = os.WriteFile(c.kubeconfig, kubeconfig, 0o600); err != nil {
+		return c, err
+	}
+	c.client, err = client.New(c.config, client.Options{Scheme: testenv.Scheme()})
+	return c, err
+}
+
+// startManager starts the manager and waits until it is ready.
+func (c *cluster) startManager(ctx context.Context) error {
+	manager, err := testenv.StartManager(testenv.ManagerOptions{
+		Binary: c.binary, Kubeconfig: c.kubeconfig, Log: c.log, Args: []string{"--leader-elect=false"},
+	})
+	if err != nil {
+		return err
+	}
+	c.manager = manager
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	return manager.WaitReady(ctx)
+}
+
+// warmUp posts a few alerts to an integration of their own and waits until they are folded: the first
+// requests after a start, and after a CRD was made, are slower than the others.
+func (c *cluster) warmUp(ctx context.Context) error {
+	t, err := c.newTenant(ctx)
+	if err != nil {
+		return err
+	}
+	account := loadgen.Run(ctx, loadgen.Load{
+		URLs: []string{c.manager.WebhookURL + t.token}, Senders: 16, Duration: warmUpTime, Key: loadgen.RotatingKeys(16),
+	})
+	if account.Acknowledged() == 0 {
+		return fmt.Errorf("no alert of the warm-up was accepted: %v", account.Codes)
+	}
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	if _, err := loadgen.Drained(ctx, c.client, t.namespace); err != nil {
+		return err
+	}
+	return c.clear(ctx, t.namespace)
+}
+
+// clear deletes what a load left in its namespace.
+func (c *cluster) clear(ctx context.Context, namespace string) error {
+	var errs []error
+	for _, object := range []client.Object{&v1alpha1.WebhookIntegration{}, &v1alpha1.AlertEvent{}, &v1alpha1.Incident{}} {
+		errs = append(errs, c.client.DeleteAllOf(ctx, object, client.InNamespace(namespace)))
+	}
+	return errors.Join(errs...)
+}
+
+// stop ends the manager and the control plane.
+func (c *cluster) stop() error {
+	if c.manager != nil {
+		c.manager.Kill()
+	}
+	return errors.Join(c.environment.Stop(), c.log.Close(), os.RemoveAll(c.folder))
+}
+
+// tenant is a namespace with an integration.
+type tenant struct {
+	namespace   string
+	integration string
+	token       string
+}
+
+// newTenant makes a namespace with an integration and a token for it.
+func (c *cluster) newTenant(ctx context.Context) (tenant, error) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
+	if err := c.client.Create(ctx, namespace); err != nil {
+		return tenant{}, fmt.Errorf("creating a namespace: %w", err)
+	}
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return tenant{}, err
+	}
+	t := tenant{namespace: namespace.Name, integration: "bench", token: hex.EncodeToString(secret)}
+	return t, c.client.Create(ctx, &v1alpha1.WebhookIntegration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: t.integration},
+		Spec: v1alpha1.WebhookIntegrationSpec{
+			Tokens: []v1alpha1.Token{{Name: "bench", SHA256: v1alpha1.TokenHash(t.token)}},
+		},
+	})
+}

@@ -1,0 +1,83 @@
+// Command bench measures the manager: how fast it takes alerts in, how soon they are folded and what that
+// costs, beside the rate of plain creates of one-alert AlertEvents in the same run.
+//
+// It starts a control plane of its own and the real manager binary, and fails when an acknowledged alert
+// was not folded exactly once.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
+// options are what the command line says.
+type options struct {
+	binary   string
+	out      string
+	only     string
+	duration time.Duration
+	unique   int
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.binary, "manager", filepath.Join(testenv.Root(), "bin", "manager"), "the manager binary")
+	flag.StringVar(&o.out, "out", filepath.Join(testenv.Root(), "bin", "bench.json"), "where the figures are written as JSON")
+	flag.StringVar(&o.only, "only", "", "run only the scenarios whose name contains this")
+	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long each load lasts")
+	flag.IntVar(&o.unique, "unique", 20000, "how many alerts a load of unique keys has at most")
+	flag.Parse()
+	ctrl.SetLogger(zap.New())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// report is what the JSON file holds.
+type report struct {
+	Time    time.Time `json:"time"`
+	Results []*result `json:"results"`
+}
+
+func run(ctx context.Context, o options) (err error) {
+	c, err := startCluster(o.binary)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stop()) }()
+	r := report{Time: time.Now().UTC()}
+	printHeader()
+	for _, s := range scenarios(o) {
+		if !strings.Contains(s.name, o.only) {
+			continue
+		}
+		result, err := c.measure(ctx, s)
+		if err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", s.name, err), c.printLog())
+		}
+		r.Results = append(r.Results, result)
+		result.print()
+	}
+	encoded, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return cmp.Or(os.MkdirAll(filepath.Dir(o.out), 0o755), os.WriteFile(o.out, append(encoded, '\n'), 0o644))
+}

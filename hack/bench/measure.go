@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"k8s.io/client-go/kubernetes"
+)
+
+// clockTicks is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 a second on Linux.
+const clockTicks = 100
+
+// families are the metrics of one process at one time.
+type families map[string]*dto.MetricFamily
+
+func parseMetrics(r io.Reader) (families, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(r)
+}
+
+// managerMetrics reads the manager's metrics.
+func (c *cluster) managerMetrics(ctx context.Context) (families, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.manager.MetricsURL, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manager's metrics: %w", err)
+	}
+	defer response.Body.Close()
+	return parseMetrics(response.Body)
+}
+
+// apiServerMetrics reads the API server's metrics.
+func (c *cluster) apiServerMetrics(ctx context.Context) (families, error) {
+	clients, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		return nil, err
+	}
+	body, err := clients.RESTClient().Get().AbsPath("/metrics").Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the API server's metrics: %w", err)
+	}
+	defer body.Close()
+	return parseMetrics(body)
+}
+
+// sum adds up the values of a counter whose labels are as wanted; a wanted value may list several,
+// separated by "|".
+func (f families) sum(name string, want map[string]string) float64 {
+	var total float64
+	for _, metric := range f[name].GetMetric() {
+		if labelsMatch(metric, want) {
+			total += metric.GetCounter().GetValue()
+		}
+	}
+	return total
+}
+
+func labelsMatch(metric *dto.Metric, want map[string]string) bool {
+	found := 0
+	for _, label := range metric.GetLabel() {
+		wanted, ok := want[label.GetName()]
+		if !ok {
+			continue
+		}
+		if !slices.Contains(strings.Split(wanted, "|"), label.GetValue()) {
+			return false
+		}
+		found++
+	}
+	return found == len(want)
+}
+
+// buckets are a histogram's cumulative counts by upper bound.
+type buckets map[float64]float64
+
+func (f families) histogram(name string) buckets {
+	b := buckets{}
+	for _, metric := range f[name].GetMetric() {
+		for _, bucket := range metric.GetHistogram().GetBucket() {
+			b[bucket.GetUpperBound()] += float64(bucket.GetCumulativeCount())
+		}
+		b[math.Inf(1)] += float64(metric.GetHistogram().GetSampleCount())
+	}
+	return b
+}
+
+// minus is what was observed since an earlier reading.
+func (b buckets) minus(earlier buckets) buckets {
+	difference := buckets{}
+	for bound, n := range b {
+		difference[bound] = n - earlier[bound]
+	}
+	return difference
+}
+
+// quantile interpolates within the bucket that holds the quantile, as Prometheus does; what lies above
+// the last bound counts as that bound.
+func (b buckets) quantile(q float64) float64 {
+	bounds := slices.Sorted(maps.Keys(b))
+	if len(bounds) == 0 || b[math.Inf(1)] == 0 {
+		return 0
+	}
+	rank := q * b[math.Inf(1)]
+	lower, below := 0.0, 0.0
+	for _, bound := range bounds {
+		if math.IsInf(bound, 1) {
+			break
+		}
+		if b[bound] >= rank {
+			return lower + (bound-lower)*(rank-below)/math.Max(b[bound]-below, 1)
+		}
+		lower, below = bound, b[bound]
+	}
+	return lower
+}
+
+// usage is what a process has used so far.
+type usage struct {
+	cpuSeconds float64
+	peakRSS    int64 // bytes
+}
+
+func processUsage(pid int) (usage, error) {
+	folder := filepath.Join("/proc", strconv.Itoa(pid))
+	stat, err := os.ReadFile(filepath.Join(folder, "stat"))
+	if err != nil {
+		return usage{}, fmt.Errorf("reading the use of a process: %w", err)
+	}
+	// The fields follow the command's name, which stands in parentheses and may hold spaces.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	status, err := os.ReadFile(filepath.Join(folder, "status"))
+	if err != nil {
+		return usage{}, fmt.Errorf("reading the use of a process: %w", err)
+	}
+	u := usage{cpuSeconds: (user + system) / clockTicks}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			u.peakRSS = kib << 10
+		}
+	}
+	return u, nil
+}
+
+// child finds a child of this process by its command's name.
+func child(name string) (int, error) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0, err
+	}
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		open, end := strings.IndexByte(string(stat), '('), strings.LastIndexByte(string(stat), ')')
+		fields := strings.Fields(string(stat[end+1:]))
+		// The kernel keeps 15 characters of a name.
+		if string(stat[open+1:end]) == name[:min(len(name), 15)] && fields[1] == strconv.Itoa(os.Getpid()) {
+			return strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return 0, fmt.Errorf("no child process %q", name)
+}
