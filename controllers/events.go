@@ -1,0 +1,49 @@
+package controllers
+
+import (
+	"cmp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// maxNote is how many bytes the note of a Kubernetes Event may have.
+const maxNote = 1024
+
+// kubernetesEvent is how a transition shows as a Kubernetes Event.
+type kubernetesEvent struct {
+	eventType string
+	action    string // what was done, as events.k8s.io wants it
+	note      string // what is said when the transition has no words of its own
+}
+
+// kubernetesEvents lists the Kubernetes Events on an Incident by their reason, which is the transition's
+// type. A transition that is not listed has none.
+var kubernetesEvents = map[v1alpha1.TransitionType]kubernetesEvent{
+	v1alpha1.TransitionOpened:          {corev1.EventTypeWarning, "Open", "An alert opened the incident."},
+	v1alpha1.TransitionReopened:        {corev1.EventTypeWarning, "Reopen", "An alert reopened the incident."},
+	v1alpha1.TransitionResolved:        {corev1.EventTypeNormal, "Resolve", "The incident is resolved."},
+	v1alpha1.TransitionAcknowledged:    {corev1.EventTypeNormal, "Acknowledge", "Somebody acknowledged the incident."},
+	v1alpha1.TransitionSeverityChanged: {corev1.EventTypeNormal, "ChangeSeverity", "The severity changed."},
+}
+
+// emit records the Kubernetes Event of a transition that is written.
+func emit(recorder events.EventRecorder, incident *v1alpha1.Incident, transition *v1alpha1.Transition) {
+	entry, ok := kubernetesEvents[transition.Type]
+	if !ok {
+		return
+	}
+	note := cmp.Or(transition.Message, entry.note)
+	if title := incident.Status.Alert.Title; title != "" && !strings.Contains(note, title) {
+		note += " (" + title + ")"
+	}
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote-len("…")], "") + "…"
+	}
+	recorder.Eventf(incident, nil, entry.eventType, string(transition.Type), entry.action, "%s", note)
+}

@@ -1,0 +1,257 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=tocsin.dev,resources=incidents/status,verbs=update;patch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=get;list;watch
+
+// errStale says that what a fold has read is not what the API server has now. Time will tell: the fold
+// starts over, and nobody needs to hear of it.
+var errStale = errors.New("read something that has changed meanwhile")
+
+// incidentReconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one
+// or not.
+type incidentReconciler struct {
+	cache    client.Reader // with the indexes of setup.go
+	live     client.Client // reads from the quorum
+	lists    *quorumList
+	releases *releaser
+	writes   *writeMemory
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+}
+
+// facts are what a fold goes by.
+type facts struct {
+	key      types.NamespacedName
+	incident *v1alpha1.Incident // from the cache and never modified; nil when there is none
+	policy   policy
+	pending  []*v1alpha1.AlertEvent // in the cache, with an alert of this Incident
+	events   []*v1alpha1.AlertEvent // those of pending that are not known to be settled
+	exists   func(uid string) bool
+	listed   eventSet // nil before the quorum list
+	began    time.Time
+	now      time.Time
+}
+
+func (f *facts) fold() plan {
+	return fold(foldInput{
+		name:     f.key.Name,
+		incident: f.incident,
+		events:   f.events,
+		exists:   f.exists,
+		policy:   f.policy,
+		now:      f.now,
+	})
+}
+
+// Reconcile folds the alerts of one Incident. What the cache has is enough to see that there is nothing
+// to do, or not yet; what is done is decided anew after a quorum list.
+func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	f, err := r.gather(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	glance := f.fold()
+	if wait := r.hold(f, glance); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	if isIdle(glance) {
+		r.settle(f, glance)
+		return r.rest(ctx, f, glance)
+	}
+	if err := r.confirm(ctx, f); err != nil {
+		return ctrl.Result{}, err
+	}
+	p := f.fold()
+	err = r.carryOut(ctx, f, p)
+	switch {
+	case errors.Is(err, errStale):
+		log.FromContext(ctx).V(1).Info("starting over", "reason", err.Error())
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	case isTerminating(err):
+		return ctrl.Result{RequeueAfter: terminatingRetry}, nil
+	case err != nil:
+		return ctrl.Result{}, err
+	}
+	return r.rest(ctx, f, p)
+}
+
+// gather reads the Incident, and then what the cache has for it.
+func (r *incidentReconciler) gather(ctx context.Context, key types.NamespacedName) (*facts, error) {
+	now := r.clock.Now()
+	f := &facts{key: key, began: now, now: now}
+	var incident v1alpha1.Incident
+	switch err := r.cache.Get(ctx, key, &incident, client.UnsafeDisableDeepCopy); {
+	case err == nil:
+		f.incident = &incident
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("reading the Incident: %w", err)
+	}
+	if err := r.collect(ctx, f); err != nil {
+		return nil, err
+	}
+	cached := make(map[string]struct{}, len(f.pending))
+	for _, event := range f.pending {
+		cached[string(event.UID)] = struct{}{}
+	}
+	f.exists = func(uid string) bool { _, ok := cached[uid]; return ok }
+	return f, r.readPolicy(ctx, f)
+}
+
+// confirm learns which AlertEvents exist, after the Incident was read, and keeps to those.
+func (r *incidentReconciler) confirm(ctx context.Context, f *facts) error {
+	listed, err := r.lists.join(ctx)
+	if err != nil {
+		return err
+	}
+	f.listed, f.exists, f.now = listed, listed.has, r.clock.Now()
+	return r.collect(ctx, f)
+}
+
+// collect takes the Incident's AlertEvents from the cache.
+func (r *incidentReconciler) collect(ctx context.Context, f *facts) error {
+	var list v1alpha1.AlertEventList
+	err := r.cache.List(ctx, &list, client.InNamespace(f.key.Namespace),
+		client.MatchingFields{incidentNameIndex: f.key.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("reading the AlertEvents: %w", err)
+	}
+	f.pending, f.events = nil, nil
+	for i := range list.Items {
+		event := &list.Items[i]
+		f.pending = append(f.pending, event)
+		switch {
+		case r.releases.isSettled(event, f.key.Name):
+		case f.listed != nil && !f.listed.has(string(event.UID)):
+		case r.releases.isReplay(event):
+			r.releases.discard(event)
+		default:
+			f.events = append(f.events, event)
+		}
+	}
+	return nil
+}
+
+// readPolicy takes the policy from the Incident's integration, or from the one whose alerts may create it.
+func (r *incidentReconciler) readPolicy(ctx context.Context, f *facts) error {
+	f.policy = policyOf(nil)
+	name := f.integration()
+	if name == "" {
+		return nil
+	}
+	var integration v1alpha1.WebhookIntegration
+	err := r.cache.Get(ctx, types.NamespacedName{Namespace: f.key.Namespace, Name: name}, &integration,
+		client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the WebhookIntegration: %w", err)
+	}
+	f.policy = policyOf(&integration)
+	return nil
+}
+
+// policyOf is what an integration asks for its Incidents; nil stands for one that is gone.
+func policyOf(integration *v1alpha1.WebhookIntegration) policy {
+	p := policy{retention: defaultRetention}
+	if integration == nil {
+		return p
+	}
+	if after := integration.Spec.AutoResolveAfter; after != nil {
+		p.autoResolveAfter = after.Duration
+	}
+	if retention := integration.Spec.Retention; retention != nil {
+		p.retention = retention.Duration
+	}
+	return p
+}
+
+// integration is the name of the integration that the Incident belongs to, empty when nothing tells.
+func (f *facts) integration() string {
+	if f.incident != nil {
+		return f.incident.Spec.IntegrationName
+	}
+	for _, event := range f.events {
+		if event.Spec.IntegrationName != "" {
+			return event.Spec.IntegrationName
+		}
+	}
+	return ""
+}
+
+// hold is how long to wait before anything is done: until the cache shows what was written last, and
+// until a busy Incident may be written again.
+func (r *incidentReconciler) hold(f *facts, p plan) time.Duration {
+	switch {
+	case r.writes.behind(f.key, f.incident, f.now):
+		return staleRetry // the watch brings it back sooner
+	case p.write && !p.urgent:
+		return r.writes.wait(f.key, f.now)
+	default:
+		return 0
+	}
+}
+
+// isIdle says that a plan has nothing to do but to settle what the ledger has.
+func isIdle(p plan) bool {
+	return p.create == nil && !p.write && len(p.results) == 0
+}
+
+// rest ends a reconciliation: it lets go what presses on the ledger, deletes the Incident if its time has
+// come, and says when to look again.
+func (r *incidentReconciler) rest(ctx context.Context, f *facts, p plan) (ctrl.Result, error) {
+	r.relieve(f)
+	if p.ledgerFull {
+		log.FromContext(ctx).V(1).Info("waiting for AlertEvents to be deleted: the ledger is full")
+		return ctrl.Result{RequeueAfter: pausedRetry}, nil
+	}
+	if f.incident == nil {
+		return ctrl.Result{}, nil
+	}
+	at, ok := deadline(f.incident, f.policy)
+	switch {
+	case !ok:
+		return ctrl.Result{}, nil
+	case at.After(f.now):
+		return ctrl.Result{RequeueAfter: at.Sub(f.now)}, nil
+	case isIdle(p) && f.incident.Status.State == v1alpha1.IncidentResolved:
+		return r.expire(ctx, f)
+	default:
+		return ctrl.Result{RequeueAfter: writeInterval}, nil
+	}
+}
+
+// relieve has events released that stay for their idempotency keys only, oldest first, while they fill
+// more than half of the ledger.
+func (r *incidentReconciler) relieve(f *facts) {
+	if f.incident == nil {
+		return
+	}
+	ledger := f.incident.Status.Ledger.Events
+	excess := -v1alpha1.MaxLedger / 2
+	for _, entry := range ledger {
+		if f.exists(entry.UID) {
+			excess++
+		}
+	}
+	r.releases.hurry(ledger, excess)
+}

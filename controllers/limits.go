@@ -1,0 +1,76 @@
+package controllers
+
+import "time"
+
+// Limits and delays of the controllers.
+const (
+	// defaultConcurrency is how many Incidents are folded at a time. A fold waits for the API server most
+	// of the time.
+	defaultConcurrency = 8
+
+	// releaseConcurrency is how many AlertEvents are deleted at a time.
+	releaseConcurrency = 8
+
+	// defaultRetention is how long a Resolved Incident is kept when its integration does not say.
+	defaultRetention = 168 * time.Hour
+
+	// writeInterval is the least time between two writes of an Incident that tell of no change of state.
+	writeInterval = time.Second
+
+	// cachePatience is how long a fold waits for the cache to show what this process wrote last. Nothing
+	// depends on it but the number of conflicts.
+	cachePatience = 2 * time.Second
+
+	// staleRetry is when to look again after something turned out to be older than it seemed.
+	staleRetry = 50 * time.Millisecond
+
+	// pausedRetry is when to look again at an Incident whose ledger is full; the deletion of an AlertEvent
+	// brings it back sooner.
+	pausedRetry = 5 * time.Second
+
+	// expiryRetry is when to look again at an expired Incident that AlertEvents still hold on to.
+	expiryRetry = time.Minute
+
+	// terminatingRetry is when to try again in a namespace that is being deleted.
+	terminatingRetry = 30 * time.Second
+
+	// foldTimeout bounds one reconciliation.
+	foldTimeout = 30 * time.Second
+
+	// listTimeout bounds one quorum list.
+	listTimeout = 20 * time.Second
+
+	// listPageSize is how many AlertEvents one page of a quorum list holds.
+	listPageSize = 5000
+
+	// maxListPause bounds the rest between two quorum lists.
+	maxListPause = time.Second
+
+	// orderPatience is how old an alert without an Incident may become while the cache lacks an older
+	// AlertEvent that may be the one to create it.
+	orderPatience = 15 * time.Second
+
+	// keyedLinger is how long an AlertEvent with an idempotency key stays after it was folded, so that
+	// the API server knows the key.
+	keyedLinger = 10 * time.Minute
+
+	// maxLingering is how many AlertEvents stay for their idempotency keys; beyond it the oldest go early.
+	maxLingering = 1000
+
+	// replayWindow is how long the name of a released AlertEvent is remembered. A retry of our own whose
+	// first try got through after all comes well before that.
+	replayWindow = 2 * time.Minute
+
+	// maxReleased bounds the remembered names.
+	maxReleased = 20_000
+
+	// partialCheck is when to look whether an AlertEvent that is settled in part is still there.
+	partialCheck = 10 * time.Minute
+
+	// minBackoff and maxBackoff bound the time until something that failed is tried again.
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 30 * time.Second
+
+	// receivedInterval is the least time between two writes of an integration's lastReceivedTime.
+	receivedInterval = time.Minute
+)

@@ -1,0 +1,154 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// storedEvent is what a quorum list tells of an AlertEvent.
+type storedEvent struct {
+	key             types.NamespacedName
+	resourceVersion string
+}
+
+// eventSet is the AlertEvents that existed at one moment, by UID. It is shared and never modified.
+type eventSet map[types.UID]storedEvent
+
+// has says whether the event existed.
+func (s eventSet) has(uid string) bool {
+	_, ok := s[types.UID(uid)]
+	return ok
+}
+
+// quorumList shares lists of the AlertEvents that exist. Whoever joins gets a list that began after it
+// joined, which is what the exactly-once argument needs: while one is under way, all newcomers wait
+// together for the next. So at rest a fold costs one small list, and under load all folds share them.
+type quorumList struct {
+	// list makes one list, as the API server's quorum has it and not as a cache does.
+	list func(context.Context) (eventSet, error)
+
+	mu      sync.Mutex
+	running bool
+	next    *listing // the list that has not begun, when somebody waits for it
+}
+
+// listing is one list and those who wait for it.
+type listing struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	waiters int
+	done    chan struct{} // closed when events and err are set
+	events  eventSet
+	err     error
+}
+
+// join returns the events of a list that began after the call.
+func (q *quorumList) join(ctx context.Context) (eventSet, error) {
+	l := q.enter()
+	select {
+	case <-l.done:
+		return l.events, l.err
+	case <-ctx.Done():
+		q.leave(l)
+		return nil, fmt.Errorf("waiting for the list of AlertEvents: %w", ctx.Err())
+	}
+}
+
+// enter adds a waiter to the next list and sees to it that somebody makes it.
+func (q *quorumList) enter() *listing {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.next == nil {
+		// It belongs to no waiter alone: it ends when the last of them has left.
+		ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
+		q.next = &listing{ctx: ctx, cancel: cancel, done: make(chan struct{})}
+	}
+	q.next.waiters++
+	if !q.running {
+		q.running = true
+		go q.run()
+	}
+	return q.next
+}
+
+// leave takes a waiter off a list; without any the list is called off.
+func (q *quorumList) leave(l *listing) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l.waiters--
+	if l.waiters > 0 {
+		return
+	}
+	l.cancel()
+	if q.next == l {
+		q.next = nil
+	}
+}
+
+// run makes lists as long as somebody waits for one. It rests after each for as long as it took, so that
+// lists take at most half the time, and the longer they are, the more folds share one.
+func (q *quorumList) run() {
+	for {
+		l := q.take()
+		if l == nil {
+			return
+		}
+		began := time.Now()
+		l.events, l.err = q.list(l.ctx)
+		l.cancel()
+		close(l.done)
+		time.Sleep(min(time.Since(began), maxListPause))
+	}
+}
+
+// take begins the next list, nil when nobody waits.
+func (q *quorumList) take() *listing {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.next
+	q.next = nil
+	q.running = l != nil
+	return l
+}
+
+// listEvents lists the AlertEvents' metadata in the namespaces, one of which may be empty for all. The
+// reader must not be a cache. Without a resourceVersion the answer is as new as the quorum; later pages
+// of one list are as old as its first.
+func listEvents(reader client.Reader, namespaces []string) func(context.Context) (eventSet, error) {
+	return func(ctx context.Context) (eventSet, error) {
+		events := eventSet{}
+		for _, namespace := range namespaces {
+			if err := addEvents(ctx, reader, namespace, events); err != nil {
+				return nil, fmt.Errorf("listing AlertEvents: %w", err)
+			}
+		}
+		return events, nil
+	}
+}
+
+func addEvents(ctx context.Context, reader client.Reader, namespace string, events eventSet) error {
+	var token string
+	for {
+		var page metav1.PartialObjectMetadataList
+		page.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEventList"))
+		err := reader.List(ctx, &page, client.InNamespace(namespace), client.Limit(listPageSize), client.Continue(token))
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			item := &page.Items[i]
+			events[item.UID] = storedEvent{client.ObjectKeyFromObject(item), item.ResourceVersion}
+		}
+		if token = page.Continue; token == "" {
+			return nil
+		}
+	}
+}

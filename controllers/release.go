@@ -1,0 +1,305 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch;delete
+
+// eventRef is one AlertEvent: another object of the same name is another event.
+type eventRef struct {
+	types.NamespacedName
+	uid types.UID
+}
+
+func refOf(event *v1alpha1.AlertEvent) eventRef {
+	return eventRef{client.ObjectKeyFromObject(event), event.UID}
+}
+
+// releaser deletes AlertEvents once each of their alerts is settled: folded and written, or found to
+// belong to no Incident. What is settled it knows from memory only; after a restart the ledgers tell it
+// again.
+//
+// It also remembers for a while what it released. A retry of a create whose answer was lost may be stored
+// after the first copy was folded and deleted: the same name, made by the server for one event only, with
+// another UID. Such a replay is deleted and not folded.
+type releaser struct {
+	cache client.Reader
+	live  client.Writer
+	clock clock.PassiveClock
+
+	mu        sync.Mutex
+	queue     workqueue.TypedRateLimitingInterface[eventRef] // nil until the controller starts
+	records   map[types.UID]*releaseRecord
+	lingering []types.UID // events kept for their idempotency keys, oldest first; some may be gone
+
+	released map[types.NamespacedName]releasedEvent
+	order    []releasedEvent // as released, oldest first; some may be replaced in the map
+}
+
+// releaseRecord is an event of which at least one alert is settled.
+type releaseRecord struct {
+	ref     eventRef
+	waiting map[string]struct{} // names of the Incidents whose alerts are not settled
+	due     time.Time           // when to delete it, once nothing is waiting
+}
+
+// releasedEvent is an event that was released.
+type releasedEvent struct {
+	ref eventRef
+	at  time.Time
+}
+
+func newReleaser(cache client.Reader, live client.Writer, clock clock.PassiveClock) *releaser {
+	return &releaser{
+		cache:    cache,
+		live:     live,
+		clock:    clock,
+		records:  map[types.UID]*releaseRecord{},
+		released: map[types.NamespacedName]releasedEvent{},
+	}
+}
+
+// start takes the controller's queue and enters what was settled before.
+func (r *releaser) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[eventRef]) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue = queue
+	for _, record := range r.records {
+		queue.Add(record.ref)
+	}
+	return nil
+}
+
+// settle notes that the event's alerts for one Incident are settled.
+func (r *releaser) settle(event *v1alpha1.AlertEvent, incidentName string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	record := r.records[event.UID]
+	if record == nil {
+		if r.isReleased(refOf(event)) {
+			return
+		}
+		record = &releaseRecord{ref: refOf(event), waiting: incidentNames(event)}
+		r.records[event.UID] = record
+		r.enqueueAfter(record.ref, partialCheck)
+	}
+	delete(record.waiting, incidentName)
+	if len(record.waiting) == 0 && record.due.IsZero() {
+		r.schedule(record)
+	}
+}
+
+// discard has a replay deleted, all its alerts unfolded.
+func (r *releaser) discard(event *v1alpha1.AlertEvent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.records[event.UID] != nil {
+		return
+	}
+	record := &releaseRecord{ref: refOf(event)}
+	r.records[event.UID] = record
+	r.schedule(record)
+	countFolded(resultReplayed, len(event.Spec.Alerts))
+}
+
+// schedule fixes when a record that waits for nothing more is due.
+func (r *releaser) schedule(record *releaseRecord) {
+	record.due = r.clock.Now()
+	if v1alpha1.IsKeyedEventName(record.ref.Name) {
+		record.due = record.due.Add(keyedLinger)
+		r.lingering = append(r.lingering, record.ref.uid)
+		r.trimLingering()
+	}
+	r.enqueue(record.ref)
+}
+
+// trimLingering makes the oldest due at once when too many events stay for their keys.
+func (r *releaser) trimLingering() {
+	if len(r.lingering) <= maxLingering {
+		return
+	}
+	now := r.clock.Now()
+	kept := r.lingering[:0]
+	for _, uid := range r.lingering {
+		if record := r.records[uid]; record != nil && record.due.After(now) {
+			kept = append(kept, uid)
+		}
+	}
+	for len(kept) > maxLingering {
+		r.makeDue(r.records[kept[0]], now)
+		kept = kept[1:]
+	}
+	r.lingering = kept
+}
+
+// hurry makes up to n of the events due that are settled and stay for their keys only.
+func (r *releaser) hurry(ledger []v1alpha1.LedgerEntry, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	for _, entry := range ledger {
+		if n <= 0 {
+			return
+		}
+		if record := r.records[types.UID(entry.UID)]; record != nil && record.due.After(now) {
+			r.makeDue(record, now)
+			n--
+		}
+	}
+}
+
+func (r *releaser) makeDue(record *releaseRecord, now time.Time) {
+	record.due = now
+	r.enqueue(record.ref)
+}
+
+// isSettled says whether the event's alerts for the Incident are settled already.
+func (r *releaser) isSettled(event *v1alpha1.AlertEvent, incidentName string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if record := r.records[event.UID]; record != nil {
+		_, waiting := record.waiting[incidentName]
+		return !waiting
+	}
+	return r.isReleased(refOf(event))
+}
+
+// knows says whether the event was released, or is settled in part, here.
+func (r *releaser) knows(ref eventRef) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.records[ref.uid] != nil || r.isReleased(ref)
+}
+
+// isReplay says whether the event is a second copy of one that was released a moment ago. Names given by
+// people or derived from an idempotency key may come again and are no sign of it.
+func (r *releaser) isReplay(event *v1alpha1.AlertEvent) bool {
+	if !isServerMade(event.Name) {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, ok := r.released[client.ObjectKeyFromObject(event)]
+	return ok && first.ref.uid != event.UID && r.clock.Since(first.at) <= replayWindow
+}
+
+// gone notes that the cache saw the event's end.
+func (r *releaser) gone(ref eventRef) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.close(ref)
+}
+
+// close drops the record of an event that is gone, and remembers the event when it was settled whole.
+func (r *releaser) close(ref eventRef) {
+	record := r.records[ref.uid]
+	if record == nil {
+		return
+	}
+	delete(r.records, ref.uid)
+	if len(record.waiting) == 0 {
+		r.remember(releasedEvent{ref, r.clock.Now()})
+	}
+}
+
+// remember enters a released event, and forgets those that are old or too many.
+func (r *releaser) remember(event releasedEvent) {
+	r.released[event.ref.NamespacedName] = event
+	r.order = append(r.order, event)
+	for len(r.order) > maxReleased || event.at.Sub(r.order[0].at) > replayWindow {
+		oldest := r.order[0]
+		r.order = r.order[1:]
+		if r.released[oldest.ref.NamespacedName] == oldest {
+			delete(r.released, oldest.ref.NamespacedName)
+		}
+	}
+}
+
+func (r *releaser) isReleased(ref eventRef) bool {
+	event, ok := r.released[ref.NamespacedName]
+	return ok && event.ref.uid == ref.uid
+}
+
+func (r *releaser) enqueue(ref eventRef) {
+	if r.queue != nil {
+		r.queue.Add(ref)
+	}
+}
+
+func (r *releaser) enqueueAfter(ref eventRef, after time.Duration) {
+	if r.queue != nil {
+		r.queue.AddAfter(ref, after)
+	}
+}
+
+// Reconcile deletes the event if it is due.
+func (r *releaser) Reconcile(ctx context.Context, ref eventRef) (ctrl.Result, error) {
+	wait, partial, known := r.state(ref)
+	switch {
+	case !known:
+		return ctrl.Result{}, nil
+	case partial:
+		return r.checkPartial(ctx, ref)
+	case wait > 0:
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
+	err := r.live.Delete(ctx, event, client.Preconditions{UID: &ref.uid})
+	// A conflict says that the name has passed to another event: this one is gone as well.
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return ctrl.Result{}, fmt.Errorf("releasing the AlertEvent: %w", err)
+	}
+	log.FromContext(ctx).V(1).Info("released")
+	r.gone(ref)
+	return ctrl.Result{}, nil
+}
+
+// state says what is known of an event: how long it is to stay, and whether alerts of it are unsettled.
+func (r *releaser) state(ref eventRef) (wait time.Duration, partial, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	record := r.records[ref.uid]
+	if record == nil {
+		return 0, false, false
+	}
+	return record.due.Sub(r.clock.Now()), len(record.waiting) > 0, true
+}
+
+// checkPartial drops the record of an event that was deleted before all of its alerts were settled, in
+// case its end was seen before the record was made.
+func (r *releaser) checkPartial(ctx context.Context, ref eventRef) (ctrl.Result, error) {
+	var event v1alpha1.AlertEvent
+	err := r.cache.Get(ctx, ref.NamespacedName, &event, client.UnsafeDisableDeepCopy)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return ctrl.Result{}, fmt.Errorf("reading the AlertEvent: %w", err)
+	}
+	if err != nil || event.UID != ref.uid {
+		r.gone(ref)
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: partialCheck}, nil
+}
+
+// incidentNames are the Incidents that the event's alerts belong to.
+func incidentNames(event *v1alpha1.AlertEvent) map[string]struct{} {
+	names := make(map[string]struct{}, len(event.Spec.Alerts))
+	for i := range event.Spec.Alerts {
+		names[event.IncidentNameFor(&event.Spec.Alerts[i])] = struct{}{}
+	}
+	return names
+}
