@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// The errors of Parse beside *SyntaxError.
+// The errors of Parse and ParseAny beside *SyntaxError.
 var (
 	ErrEmpty     = errors.New("the body is empty")
 	ErrNotObject = errors.New("the body is JSON but not an object")
@@ -29,10 +29,24 @@ func (e *SyntaxError) Error() string {
 // byteOrderMark is what some tools on Windows put before the JSON.
 const byteOrderMark = "\uFEFF"
 
-// Parse decodes a body that holds one JSON object. Numbers are json.Number, so that they keep every digit;
-// of duplicate keys the last one wins; a byte order mark is skipped. The warnings are about what is not
-// UTF-8, which becomes U+FFFD.
+// Parse decodes a body that holds one JSON object, as ParseAny does.
 func Parse(body []byte) (map[string]any, []Warning, error) {
+	value, warnings, err := ParseAny(body)
+	if err != nil {
+		return nil, nil, err
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, nil, ErrNotObject
+	}
+	return object, warnings, nil
+}
+
+// ParseAny decodes a body that holds one JSON value of any kind: map[string]any, []any, string,
+// json.Number, bool or nil. Numbers are json.Number, so that they keep every digit; of duplicate keys the
+// last one wins; a byte order mark is skipped. The warnings are about what is not UTF-8, which becomes
+// U+FFFD.
+func ParseAny(body []byte) (any, []Warning, error) {
 	text := bytes.TrimPrefix(body, []byte(byteOrderMark))
 	if len(bytes.Trim(text, " \t\r\n")) == 0 {
 		return nil, nil, ErrEmpty
@@ -49,10 +63,6 @@ func Parse(body []byte) (map[string]any, []Warning, error) {
 		}
 		return nil, nil, err
 	}
-	object, ok := value.(map[string]any)
-	if !ok {
-		return nil, nil, ErrNotObject
-	}
 	var w warnings
 	if !utf8.Valid(text) {
 		w.addf("", "the body is not valid UTF-8; the bytes that are wrong were replaced by U+FFFD")
@@ -60,7 +70,7 @@ func Parse(body []byte) (map[string]any, []Warning, error) {
 	if found.loneSurrogate {
 		w.addf("", "half of a surrogate pair (\\ud800 to \\udfff) stands alone; it was replaced by U+FFFD")
 	}
-	return object, w, nil
+	return value, w, nil
 }
 
 // decode decodes one JSON value with nothing behind it.
