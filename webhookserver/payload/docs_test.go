@@ -2,6 +2,7 @@ package payload_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -157,9 +158,7 @@ func TestLimitsInTheDocumentation(t *testing.T) {
 		documented[row[0]] = limit
 	}
 	want := map[string]int{"all of an alert's content, as stored": v1alpha1.MaxContentBytes}
-	for what, limit := range payload.Limits {
-		want[what] = limit
-	}
+	maps.Copy(want, payload.Limits)
 	g.Expect(documented).To(Equal(want))
 }
 

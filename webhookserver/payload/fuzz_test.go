@@ -67,6 +67,7 @@ func trimMark(body []byte) []byte {
 
 // checkRefusal sees that a refused body deserves it, and that the error says where.
 func checkRefusal(t *testing.T, body []byte, err error) {
+	t.Helper()
 	var syntax *payload.SyntaxError
 	switch {
 	case errors.As(err, &syntax):

@@ -57,8 +57,7 @@ func ParseAny(body []byte) (any, []Warning, error) {
 	}
 	value, err := decode(text)
 	if err != nil {
-		var syntax *SyntaxError
-		if errors.As(err, &syntax) {
+		if syntax, ok := errors.AsType[*SyntaxError](err); ok {
 			syntax.Offset += int64(len(body) - len(text))
 		}
 		return nil, nil, err
@@ -84,8 +83,7 @@ func decode(text []byte) (any, error) {
 	}
 	// Check it again in one piece: that tells the offset where a Decoder does not.
 	var whole json.RawMessage
-	var syntax *json.SyntaxError
-	if errors.As(json.Unmarshal(text, &whole), &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(text, &whole)); ok {
 		return nil, &SyntaxError{Offset: syntax.Offset, Detail: syntax.Error()}
 	}
 	return nil, &SyntaxError{Offset: int64(len(text)), Detail: fmt.Sprintf("not one JSON value: %v", err)}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/big"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -154,10 +155,8 @@ func warned(warnings []payload.Warning, key string) bool {
 
 // found reports whether a top-level key is in the custom bag, or is one that has a place of its own.
 func found(key string, value any, custom map[string]json.RawMessage) bool {
-	for _, name := range fieldNames[:18] {
-		if key == name {
-			return true
-		}
+	if slices.Contains(fieldNames[:18], key) {
+		return true
 	}
 	stored, ok := custom[strings.ToValidUTF8(key, "\uFFFD")]
 	return ok && (value != nil) == (string(stored) != "null")

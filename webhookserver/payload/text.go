@@ -64,7 +64,11 @@ func sanitizeLines(s string) string {
 // isPlain reports whether s is all printable ASCII, as most texts are; lines allows line feeds and tabs too.
 func isPlain(s string, lines bool) bool {
 	for i := range len(s) {
-		if c := s[i]; (c < ' ' || c > '~') && !(lines && (c == '\n' || c == '\t')) {
+		c := s[i]
+		if lines && (c == '\n' || c == '\t') {
+			continue
+		}
+		if c < ' ' || c > '~' {
 			return false
 		}
 	}
