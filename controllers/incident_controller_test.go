@@ -1,0 +1,252 @@
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+func TestAnAlertBecomesAnIncidentAndItsEventGoes(t *testing.T) {
+	s := newSite(t)
+	alert := s.alert(v1alpha1.AlertFiring, "disk")
+	alert.Title, alert.Severity = "Disk full", v1alpha1.SeverityCritical
+	s.post(alert)
+
+	s.fold("disk")
+	s.release()
+
+	incident := s.incident("disk")
+	s.Expect(incident.Spec).To(Equal(v1alpha1.IncidentSpec{IntegrationName: integrationName, DedupKey: "disk"}))
+	s.Expect(incident.Status.State).To(Equal(v1alpha1.IncidentOpen))
+	s.Expect(incident.Status.AlertCount).To(Equal(int64(1)))
+	s.Expect(meta.IsStatusConditionFalse(incident.Status.Conditions, v1alpha1.ConditionResolved)).To(BeTrue())
+	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.told()).To(ConsistOf(HavePrefix("Warning Opened Opened with severity critical: Disk full")))
+}
+
+func TestOneKubernetesEventAChangeAndNoneADuplicate(t *testing.T) {
+	s := newSite(t)
+	post := func(status v1alpha1.AlertStatus, severity v1alpha1.Severity) {
+		alert := s.alert(status, "disk")
+		alert.Severity = severity
+		s.post(alert)
+		s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+		s.fold("disk")
+	}
+	post(v1alpha1.AlertFiring, v1alpha1.SeverityWarning)
+	post(v1alpha1.AlertFiring, "")
+	post(v1alpha1.AlertFiring, v1alpha1.SeverityError)
+	post(v1alpha1.AlertAcknowledged, "")
+	post(v1alpha1.AlertAcknowledged, "")
+	post(v1alpha1.AlertResolved, "")
+	post(v1alpha1.AlertResolved, "")
+	post(v1alpha1.AlertFiring, "")
+
+	s.Expect(s.incident("disk").Status.AlertCount).To(Equal(int64(8)))
+	s.Expect(s.told()).To(HaveExactElements(
+		HavePrefix("Warning Opened "), HavePrefix("Normal SeverityChanged "), HavePrefix("Normal Acknowledged "),
+		HavePrefix("Normal Resolved "), HavePrefix("Warning Reopened "),
+	))
+}
+
+func TestAnAlertEventMadeByHandIsFolded(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		spec func(s *site) v1alpha1.AlertEventSpec
+		want func(status *v1alpha1.IncidentStatus) bool
+	}{
+		"acknowledged by the name of the incident": {
+			func(s *site) v1alpha1.AlertEventSpec {
+				return v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{
+					Status: v1alpha1.AlertAcknowledged, IncidentName: s.keyOf("disk").Name,
+				}}}
+			},
+			func(status *v1alpha1.IncidentStatus) bool {
+				return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionAcknowledged)
+			},
+		},
+		"resolved by the name of the incident": {
+			func(s *site) v1alpha1.AlertEventSpec {
+				return v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{
+					Status: v1alpha1.AlertResolved, IncidentName: s.keyOf("disk").Name,
+				}}}
+			},
+			func(status *v1alpha1.IncidentStatus) bool { return status.State == v1alpha1.IncidentResolved },
+		},
+		"resolved by integration and key": {
+			func(*site) v1alpha1.AlertEventSpec {
+				return v1alpha1.AlertEventSpec{IntegrationName: integrationName, Alerts: []v1alpha1.Alert{{
+					Status: v1alpha1.AlertResolved, DedupKey: "disk",
+				}}}
+			},
+			func(status *v1alpha1.IncidentStatus) bool { return status.State == v1alpha1.IncidentResolved },
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			s.postFiring("disk")
+			s.fold("disk")
+			event := &v1alpha1.AlertEvent{
+				ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, GenerateName: "by-hand-"},
+				Spec:       test.spec(s),
+			}
+			s.Expect(s.live.Create(s.ctx, event)).To(Succeed())
+			s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+			s.fold("disk")
+			s.release()
+			incident := s.incident("disk")
+			s.Expect(test.want(&incident.Status)).To(BeTrue(), "%+v", incident.Status)
+			s.Expect(incident.Status.AlertCount).To(Equal(int64(2)))
+			s.Expect(s.eventNames()).To(BeEmpty())
+		})
+	}
+}
+
+func TestAnAlertWithoutAnIncidentIsLetGo(t *testing.T) {
+	s := newSite(t)
+	s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+	s.fold("disk")
+	s.release()
+	s.Expect(s.incidentNames()).To(BeEmpty())
+	s.Expect(s.eventNames()).To(BeEmpty())
+}
+
+func TestABusyIncidentIsWrittenOnceASecond(t *testing.T) {
+	s := newSite(t)
+	s.postFiring("disk")
+	s.fold("disk")
+	s.Expect(s.faults.statusWrites).To(Equal(1))
+
+	s.clock.SetTime(s.clock.Now().Add(300 * time.Millisecond))
+	s.postFiring("disk")
+	lists := s.lists
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(700 * time.Millisecond))
+	s.Expect(s.faults.statusWrites).To(Equal(1))
+	s.Expect(s.lists).To(Equal(lists), "waiting costs no list")
+
+	s.postFiring("disk")
+	s.clock.SetTime(s.clock.Now().Add(700 * time.Millisecond))
+	s.fold("disk")
+	s.Expect(s.faults.statusWrites).To(Equal(2))
+	s.Expect(s.incident("disk").Status.AlertCount).To(Equal(int64(3)))
+
+	s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+	s.fold("disk")
+	s.Expect(s.faults.statusWrites).To(Equal(3), "a change of state does not wait")
+	s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+}
+
+func TestWithNothingToDoThereIsNoList(t *testing.T) {
+	s := newSite(t)
+	s.postFiring("disk")
+	s.fold("disk")
+	s.release()
+	lists, writes := s.lists, s.faults.statusWrites
+	for range 3 {
+		s.Expect(s.fold("disk").RequeueAfter).To(BeZero())
+	}
+	s.Expect(s.fold("nothing").RequeueAfter).To(BeZero())
+	s.Expect(s.lists).To(Equal(lists))
+	s.Expect(s.faults.statusWrites).To(Equal(writes))
+}
+
+func TestASilentIncidentResolvesByItself(t *testing.T) {
+	s := newSite(t)
+	s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}
+	})
+	s.postFiring("disk")
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(time.Hour))
+	s.release()
+
+	s.clock.SetTime(s.clock.Now().Add(59 * time.Minute))
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(time.Minute))
+	s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+
+	s.clock.SetTime(s.clock.Now().Add(time.Minute))
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(defaultRetention))
+	status := s.incident("disk").Status
+	s.Expect(status.State).To(Equal(v1alpha1.IncidentResolved))
+	s.Expect(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionResolved).Reason).To(Equal(v1alpha1.ReasonAutoResolved))
+	s.Expect(status.AlertCount).To(Equal(int64(1)))
+}
+
+func TestAResolvedIncidentIsDeletedWhenItsRetentionIsOver(t *testing.T) {
+	s := newSite(t)
+	s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Retention = &metav1.Duration{Duration: time.Hour} })
+	s.postFiring("disk")
+	event := s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(time.Hour))
+
+	s.clock.SetTime(s.clock.Now().Add(time.Hour))
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(expiryRetry), "its AlertEvents still exist")
+	s.incident("disk")
+
+	// The cache has seen them go, the quorum has not.
+	s.cache.hidden[event.UID] = true
+	for _, ref := range s.releases.refs() {
+		if ref.uid != event.UID {
+			_, err := s.releases.Reconcile(s.ctx, ref)
+			s.Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(expiryRetry), "the ledger holds an AlertEvent that exists")
+	s.incident("disk")
+
+	s.release()
+	s.Expect(s.eventNames()).To(BeEmpty())
+	s.fold("disk")
+	s.Expect(s.incidentNames()).To(BeEmpty())
+}
+
+func TestAnExpiredIncidentThatChangedMeanwhileStays(t *testing.T) {
+	s := newSite(t)
+	s.postFiring("disk")
+	s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+	s.fold("disk")
+	s.release()
+	s.clock.SetTime(s.clock.Now().Add(defaultRetention))
+	s.faults.onDelete = func() error {
+		incident := s.incident("disk")
+		incident.Status.AlertCount++
+		return s.live.Status().Update(s.ctx, incident)
+	}
+	result, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(result.RequeueAfter).To(Equal(staleRetry))
+	s.incident("disk")
+}
+
+func TestANewPolicyMovesTheDeadline(t *testing.T) {
+	s := newSite(t)
+	integration := s.integrate(nil)
+	s.postFiring("disk")
+	s.Expect(s.fold("disk").RequeueAfter).To(BeZero())
+	integration.Spec.AutoResolveAfter = &metav1.Duration{Duration: 2 * time.Hour}
+	s.Expect(s.live.Update(s.ctx, integration)).To(Succeed())
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(2 * time.Hour))
+	s.Expect(s.live.Delete(s.ctx, integration)).To(Succeed())
+	s.Expect(s.fold("disk").RequeueAfter).To(BeZero(), "without its integration an incident never resolves by itself")
+}
+
+func TestAnErrorOfTheAPIServerIsReturned(t *testing.T) {
+	s := newSite(t)
+	s.postFiring("disk")
+	s.faults.beforeStatus = func() error { return apierrors.NewInternalError(errCrash) }
+	_, err := s.reconcile("disk")
+	s.Expect(err).To(MatchError(ContainSubstring("writing the Incident's status")))
+	s.Expect(s.told()).To(BeEmpty(), "nothing is told that was not written")
+	s.release()
+	s.Expect(s.eventNames()).To(HaveLen(1), "nothing is released that was not written")
+
+	s.faults.beforeStatus = nil
+	s.fold("disk")
+	s.release()
+	s.Expect(s.incident("disk").Status.AlertCount).To(Equal(int64(1)))
+	s.Expect(s.eventNames()).To(BeEmpty())
+}

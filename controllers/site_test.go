@@ -1,0 +1,324 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
+// integrationName is the integration whose alerts a test folds.
+const integrationName = "shop"
+
+// site is a namespace with an integration, and one folder that works on it without a manager.
+type site struct {
+	*gomega.WithT
+	ctx       context.Context
+	namespace string
+	live      client.WithWatch
+	clock     *clocktesting.FakePassiveClock
+	*folder
+}
+
+// folder is one leader, or what was one: everything that lives in the memory of a process.
+type folder struct {
+	cache        *testCache
+	faults       *faults
+	incidents    *incidentReconciler
+	releases     *releaser
+	integrations *integrationReconciler
+	events       *events.FakeRecorder
+	lists        int
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	live, err := client.NewWithWatch(controlPlane(t), client.Options{Scheme: testenv.Scheme()})
+	g := gomega.NewWithT(t)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	s := &site{
+		WithT:     g,
+		ctx:       t.Context(),
+		namespace: testenv.Namespace(t, live),
+		live:      live,
+		clock:     clocktesting.NewFakePassiveClock(time.Now().UTC().Truncate(time.Microsecond)),
+	}
+	s.folder = s.newFolder()
+	return s
+}
+
+// newFolder is another process at the same site. Making one and dropping the old one is a crash.
+func (s *site) newFolder() *folder {
+	f := &folder{
+		cache:  &testCache{Reader: s.live, frozen: map[types.NamespacedName]*v1alpha1.Incident{}, hidden: map[types.UID]bool{}},
+		faults: &faults{},
+		events: &events.FakeRecorder{Events: make(chan string, 1000)},
+	}
+	live := interceptor.NewClient(s.live, f.faults.funcs())
+	f.releases = newReleaser(f.cache, live, s.clock)
+	list := listEvents(live, []string{s.namespace})
+	f.incidents = &incidentReconciler{
+		cache: f.cache,
+		live:  live,
+		lists: &quorumList{list: func(ctx context.Context) (eventSet, error) {
+			f.lists++
+			return list(ctx)
+		}},
+		releases: f.releases,
+		writes:   newWriteMemory(),
+		recorder: f.events,
+		clock:    s.clock,
+	}
+	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), clock: s.clock}
+	return f
+}
+
+// testCache reads from the API server what a cache would have, and lags behind where a test says so.
+type testCache struct {
+	client.Reader
+	frozen map[types.NamespacedName]*v1alpha1.Incident // what is shown of an Incident; nil: nothing
+	hidden map[types.UID]bool                          // AlertEvents that are not shown yet
+}
+
+func (c *testCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	incident, ok := object.(*v1alpha1.Incident)
+	frozen, isFrozen := c.frozen[key]
+	switch {
+	case !ok || !isFrozen:
+		return c.Reader.Get(ctx, key, object)
+	case frozen == nil:
+		return c.Reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "absent"}, object)
+	default:
+		frozen.DeepCopyInto(incident)
+		return nil
+	}
+}
+
+// List filters by the indexes of setup.go.
+func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	options := client.ListOptions{}
+	options.ApplyOptions(opts)
+	selector := options.FieldSelector
+	options.FieldSelector, options.UnsafeDisableDeepCopy = nil, nil
+	if err := c.Reader.List(ctx, list, &options); err != nil {
+		return err
+	}
+	objects, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	var kept []runtime.Object
+	for _, object := range objects {
+		object, ok := object.(client.Object)
+		if !ok || c.hidden[object.GetUID()] {
+			continue
+		}
+		if selector == nil || matchesIndex(object, selector.Requirements()[0].Field, selector.Requirements()[0].Value) {
+			kept = append(kept, object)
+		}
+	}
+	return meta.SetList(list, kept)
+}
+
+func matchesIndex(object client.Object, index, value string) bool {
+	keys := map[string]client.IndexerFunc{
+		incidentNameIndex:    indexIncidentNames,
+		integrationNameIndex: indexIntegrationName,
+		tokenHashIndex:       indexTokenHashes,
+	}[index]
+	for _, key := range keys(object) {
+		if key == value {
+			return true
+		}
+	}
+	return false
+}
+
+// faults are hooks before and after what a folder does to the API server. An error from one is what the
+// folder gets instead.
+type faults struct {
+	mu                                                sync.Mutex
+	beforeCreate, beforeStatus, afterStatus, onDelete func() error
+	statusWrites                                      int
+}
+
+var errCrash = errors.New("the process is killed here")
+
+func (f *faults) call(hook func() error) error {
+	if hook == nil {
+		return nil
+	}
+	return hook()
+}
+
+func (f *faults) funcs() interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
+			if err := f.call(f.beforeCreate); err != nil {
+				return err
+			}
+			return c.Create(ctx, object, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
+			if err := f.call(f.onDelete); err != nil {
+				return err
+			}
+			return c.Delete(ctx, object, opts...)
+		},
+		SubResourceUpdate: func(
+			ctx context.Context, c client.Client, name string, object client.Object, opts ...client.SubResourceUpdateOption,
+		) error {
+			if err := f.call(f.beforeStatus); err != nil {
+				return err
+			}
+			if err := c.SubResource(name).Update(ctx, object, opts...); err != nil {
+				return err
+			}
+			f.mu.Lock()
+			f.statusWrites++
+			f.mu.Unlock()
+			return f.call(f.afterStatus)
+		},
+	}
+}
+
+// alert is what the webhook server would store of a post with this key.
+func (s *site) alert(status v1alpha1.AlertStatus, key string) v1alpha1.Alert {
+	return v1alpha1.Alert{
+		ID:           uuid.NewString(),
+		IncidentName: v1alpha1.IncidentName(integrationName, key),
+		DedupKey:     key,
+		Status:       status,
+	}
+}
+
+// post stores alerts as the webhook server would.
+func (s *site) post(alerts ...v1alpha1.Alert) *v1alpha1.AlertEvent {
+	id, err := uuid.NewV7()
+	s.Expect(err).NotTo(gomega.HaveOccurred())
+	return s.postAs(id.String(), alerts...)
+}
+
+func (s *site) postAs(name string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEvent {
+	event := &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Spec: v1alpha1.AlertEventSpec{
+			IntegrationName: integrationName,
+			ReceivedTime:    v1alpha1.NewTimestamp(s.clock.Now()),
+			Alerts:          alerts,
+		},
+	}
+	s.Expect(s.live.Create(s.ctx, event)).To(gomega.Succeed())
+	return event
+}
+
+// postFiring stores one alert that fires with this key.
+func (s *site) postFiring(key string) *v1alpha1.AlertEvent {
+	return s.post(s.alert(v1alpha1.AlertFiring, key))
+}
+
+func (s *site) integrate(change func(*v1alpha1.WebhookIntegrationSpec)) *v1alpha1.WebhookIntegration {
+	integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: integrationName}}
+	if change != nil {
+		change(&integration.Spec)
+	}
+	s.Expect(s.live.Create(s.ctx, integration)).To(gomega.Succeed())
+	return integration
+}
+
+func (s *site) keyOf(dedupKey string) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.namespace, Name: v1alpha1.IncidentName(integrationName, dedupKey)}
+}
+
+// reconcile folds once.
+func (s *site) reconcile(dedupKey string) (ctrl.Result, error) {
+	return s.incidents.Reconcile(s.ctx, ctrl.Request{NamespacedName: s.keyOf(dedupKey)})
+}
+
+// fold folds until there is no more to do at once, and returns the last result.
+func (s *site) fold(dedupKey string) ctrl.Result {
+	for range 10 {
+		result, err := s.reconcile(dedupKey)
+		s.Expect(err).NotTo(gomega.HaveOccurred())
+		if result.RequeueAfter == 0 || result.RequeueAfter > staleRetry {
+			return result
+		}
+	}
+	s.Expect(fmt.Errorf("the fold of %q does not come to rest", dedupKey)).NotTo(gomega.HaveOccurred())
+	return ctrl.Result{}
+}
+
+// release deletes what is due.
+func (s *site) release() {
+	for _, ref := range s.releases.refs() {
+		_, err := s.releases.Reconcile(s.ctx, ref)
+		s.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+}
+
+// refs are the events on record.
+func (r *releaser) refs() []eventRef {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var refs []eventRef
+	for _, record := range r.records {
+		refs = append(refs, record.ref)
+	}
+	return refs
+}
+
+func (s *site) incident(dedupKey string) *v1alpha1.Incident {
+	incident := &v1alpha1.Incident{}
+	s.Expect(s.live.Get(s.ctx, s.keyOf(dedupKey), incident)).To(gomega.Succeed())
+	return incident
+}
+
+func (s *site) incidentNames() []string {
+	var list v1alpha1.IncidentList
+	s.Expect(s.live.List(s.ctx, &list, client.InNamespace(s.namespace))).To(gomega.Succeed())
+	names := []string{}
+	for _, incident := range list.Items {
+		names = append(names, incident.Name)
+	}
+	return names
+}
+
+func (s *site) eventNames() []string {
+	var list v1alpha1.AlertEventList
+	s.Expect(s.live.List(s.ctx, &list, client.InNamespace(s.namespace))).To(gomega.Succeed())
+	names := []string{}
+	for _, event := range list.Items {
+		names = append(names, event.Name)
+	}
+	return names
+}
+
+// told are the reasons of the Kubernetes Events so far, with their notes.
+func (f *folder) told() []string {
+	var told []string
+	for {
+		select {
+		case event := <-f.events.Events:
+			told = append(told, event)
+		default:
+			return told
+		}
+	}
+}
