@@ -172,6 +172,7 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler, concurrency i
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("incident").
 		For(&v1alpha1.Incident{}).
+		Watches(&v1alpha1.Incident{}, forgetIncidents(incidents.writes)).
 		Watches(&v1alpha1.AlertEvent{}, foldEvents(incidents.releases)).
 		Watches(&v1alpha1.WebhookIntegration{}, foldPolicies(mgr.GetCache())).
 		WithOptions(controller.Options{

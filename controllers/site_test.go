@@ -322,3 +322,17 @@ func (f *folder) told() []string {
 		}
 	}
 }
+
+// ghostReader shows an AlertEvent that may be gone.
+type ghostReader struct {
+	client.Reader
+	ghost *v1alpha1.AlertEvent
+}
+
+func (r *ghostReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if events, ok := list.(*v1alpha1.AlertEventList); ok {
+		events.Items = []v1alpha1.AlertEvent{*r.ghost}
+		return nil
+	}
+	return r.Reader.List(ctx, list, opts...)
+}

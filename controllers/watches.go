@@ -54,6 +54,15 @@ func foldEvents(releases *releaser) handler.EventHandler {
 	}
 }
 
+// forgetIncidents forgets what was written of an Incident that is deleted: no cache will show it.
+func forgetIncidents(writes *writeMemory) handler.EventHandler {
+	return handler.Funcs{
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requestQueue) {
+			writes.forget(client.ObjectKeyFromObject(e.Object))
+		},
+	}
+}
+
 // foldPolicies brings the Incidents of a WebhookIntegration to the fold when it comes, goes or changes:
 // their deadlines may be other ones. They come after those that have alerts.
 func foldPolicies(reader client.Reader) handler.EventHandler {
