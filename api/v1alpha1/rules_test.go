@@ -144,6 +144,39 @@ func TestIncidentAdmission(t *testing.T) {
 	})
 }
 
+// metav1.Time reads fewer times than OpenAPI's date-time lets pass; one that it cannot read would break
+// every informer.
+func TestConditionTimesAreReadable(t *testing.T) {
+	namespace := testenv.Namespace(t, apiClient)
+	for _, file := range []string{"webhookintegration.yaml", "incident.yaml"} {
+		o := full(t, file)
+		kind := o["kind"].(string)
+		if _, err := post(namespace, without(o, "status")); err != nil {
+			t.Fatal(err)
+		}
+		for at, message := range map[string]string{
+			"2026-05-04T10:00:00Z":      "",
+			"2026-05-04T10:00:00+02:00": "",
+			"2026-05-04t10:00:00z":      "lastTransitionTime must be an RFC 3339 time",
+			"2026-05-04T10:00:00+99:99": "lastTransitionTime must be an RFC 3339 time",
+			"2026-05-04T10:00:00Ztail":  "lastTransitionTime must be an RFC 3339 time",
+			"0001-01-01T00:00:00Z":      "lastTransitionTime must be an RFC 3339 time",
+			"9999-12-31T23:59:59-23:00": "lastTransitionTime must be an RFC 3339 time",
+		} {
+			t.Run(kind+" "+at, func(t *testing.T) {
+				g := NewWithT(t)
+				_, err := patchStatus(namespace, kind, nameOf(o),
+					`{"conditions":[{"type":"A","status":"True","reason":"A","message":"","lastTransitionTime":"`+at+`"}]}`)
+				if message == "" {
+					g.Expect(err).NotTo(HaveOccurred())
+				} else {
+					g.Expect(err).To(MatchError(ContainSubstring(message)))
+				}
+			})
+		}
+	}
+}
+
 func TestIncidentSpecIsImmutable(t *testing.T) {
 	g := NewWithT(t)
 	created, err := postText(testenv.Namespace(t, apiClient), "Incident", `{"integrationName":"a","dedupKey":"k"}`)

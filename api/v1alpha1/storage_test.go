@@ -69,12 +69,11 @@ func TestManagedFieldsStaySmall(t *testing.T) {
 		bag[fmt.Sprint("some-key-", i)] = json.RawMessage(`"value"`)
 	}
 	content := v1alpha1.AlertContent{Title: "t", Labels: bag, Annotations: bag, Values: bag, Custom: bag}
-	managed := func(g *WithT, o client.Object) []metav1.ManagedFieldsEntry {
+	managed := func(g *WithT, o client.Object) {
 		text := string(must(json.Marshal(o.GetManagedFields())))
 		g.Expect(text).To(ContainSubstring("f:"))
 		g.Expect(text).NotTo(ContainSubstring("some-key-"), "one entry for each key of a bag")
 		g.Expect(len(text)).To(BeNumerically("<", 2048))
-		return o.GetManagedFields()
 	}
 	t.Run("of an AlertEvent", func(t *testing.T) {
 		g := NewWithT(t)
@@ -105,6 +104,7 @@ func TestManagedFieldsStaySmall(t *testing.T) {
 }
 
 func newIncident(t *testing.T, namespace, integration, key string) *v1alpha1.Incident {
+	t.Helper()
 	incident := &v1alpha1.Incident{Spec: v1alpha1.IncidentSpec{IntegrationName: integration, DedupKey: key}}
 	incident.Name, incident.Namespace = v1alpha1.IncidentName(integration, key), namespace
 	if err := apiClient.Create(t.Context(), incident); err != nil {
