@@ -35,9 +35,10 @@ type quorumList struct {
 	// list makes one list, as the API server's quorum has it and not as a cache does.
 	list func(context.Context) (eventSet, error)
 
-	mu      sync.Mutex
-	running bool
-	next    *listing // the list that has not begun, when somebody waits for it
+	mu        sync.Mutex
+	running   bool
+	next      *listing  // the list that has not begun, when somebody waits for it
+	restUntil time.Time // belongs to the one run that is running
 }
 
 // listing is one list and those who wait for it.
@@ -97,6 +98,7 @@ func (q *quorumList) leave(l *listing) {
 // lists take at most half the time, and the longer they are, the more folds share one.
 func (q *quorumList) run() {
 	for {
+		time.Sleep(time.Until(q.restUntil))
 		l := q.take()
 		if l == nil {
 			return
@@ -105,11 +107,15 @@ func (q *quorumList) run() {
 		l.events, l.err = q.list(l.ctx)
 		l.cancel()
 		close(l.done)
-		time.Sleep(min(time.Since(began), maxListPause))
+		ended := time.Now()
+		q.restUntil = ended.Add(min(ended.Sub(began), maxListPause))
+		if q.stop() {
+			return
+		}
 	}
 }
 
-// take begins the next list, nil when nobody waits.
+// take begins the next list, nil when nobody waits any more.
 func (q *quorumList) take() *listing {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -117,6 +123,14 @@ func (q *quorumList) take() *listing {
 	q.next = nil
 	q.running = l != nil
 	return l
+}
+
+// stop ends the run when nobody waits.
+func (q *quorumList) stop() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.running = q.next != nil
+	return !q.running
 }
 
 // listEvents lists the AlertEvents' metadata in the namespaces, one of which may be empty for all. The

@@ -1,0 +1,143 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// slowLists takes a second for each list, which shows its number.
+type slowLists struct {
+	begun atomic.Int64
+	fail  error
+}
+
+func (s *slowLists) list(ctx context.Context) (eventSet, error) {
+	n := s.begun.Add(1)
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	return eventSet{types.UID(fmt.Sprint(n)): {}}, nil
+}
+
+func TestAListIsSharedByThoseWhoCameBeforeItBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		lists := &slowLists{}
+		q := &quorumList{list: lists.list}
+		join := func(got chan<- eventSet) {
+			events, err := q.join(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			got <- events
+		}
+		first, later := make(chan eventSet, 1), make(chan eventSet, 50)
+		go join(first)
+		synctest.Wait()
+		g.Expect(lists.begun.Load()).To(Equal(int64(1)))
+		for range cap(later) {
+			go join(later)
+		}
+		g.Expect((<-first).has("1")).To(BeTrue())
+		for range cap(later) {
+			g.Expect((<-later).has("2")).To(BeTrue(), "a list that had begun is of no use to who came then")
+		}
+		synctest.Wait()
+		g.Expect(lists.begun.Load()).To(Equal(int64(2)))
+	})
+}
+
+func TestAFailedListFailsAllItsWaitersAndNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		lists := &slowLists{fail: errors.New("out of order")}
+		q := &quorumList{list: lists.list}
+		failures := make(chan error, 3)
+		for range cap(failures) {
+			go func() {
+				_, err := q.join(t.Context())
+				failures <- err
+			}()
+		}
+		for range cap(failures) {
+			g.Expect(<-failures).To(MatchError("out of order"))
+		}
+		lists.fail = nil
+		_, err := q.join(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+	})
+}
+
+func TestAWaiterThatLeavesTakesNothingFromTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		lists := &slowLists{}
+		q := &quorumList{list: lists.list}
+		leaving, leave := context.WithCancel(t.Context())
+		left, stayed := make(chan error, 1), make(chan error, 1)
+		go func() { _, err := q.join(leaving); left <- err }()
+		go func() { _, err := q.join(t.Context()); stayed <- err }()
+		synctest.Wait()
+		leave()
+		g.Expect(<-left).To(MatchError(context.Canceled))
+		g.Expect(<-stayed).NotTo(HaveOccurred())
+	})
+}
+
+func TestAListThatNobodyWaitsForIsCalledOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		lists := &slowLists{}
+		q := &quorumList{list: lists.list}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := q.join(ctx)
+		g.Expect(err).To(MatchError(context.DeadlineExceeded))
+		synctest.Wait()
+		_, err = q.join(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(time.Since(began)).To(BeNumerically("<", 2*time.Second), "nobody waits for the first to end")
+	})
+}
+
+func TestAListGoesOverAllPagesOfAllNamespaces(t *testing.T) {
+	g := NewWithT(t)
+	s := newSite(t)
+	other := newSite(t)
+	want := []string{string(s.postFiring("a").UID), string(s.postFiring("b").UID), string(other.postFiring("a").UID)}
+
+	var pages int
+	small := interceptor.NewClient(s.live, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			pages++
+			_, isMetadata := list.(*metav1.PartialObjectMetadataList)
+			g.Expect(isMetadata).To(BeTrue())
+			options := (&client.ListOptions{}).ApplyOptions(opts)
+			g.Expect(options.AsListOptions().ResourceVersion).To(BeEmpty(), "that would not be a quorum read")
+			return c.List(ctx, list, append(opts, client.Limit(1))...)
+		},
+	})
+	events, err := listEvents(small, []string{s.namespace, other.namespace})(s.ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pages).To(Equal(3))
+	g.Expect(events).To(HaveLen(3))
+	for _, uid := range want {
+		g.Expect(events.has(uid)).To(BeTrue())
+	}
+}

@@ -1,0 +1,186 @@
+package controllers
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+func TestABatchIsReleasedWhenAllItsAlertsAreSettled(t *testing.T) {
+	s := newSite(t)
+	s.post(s.alert(v1alpha1.AlertFiring, "a"), s.alert(v1alpha1.AlertFiring, "b"), s.alert(v1alpha1.AlertResolved, "none"))
+	for _, key := range []string{"a", "none"} {
+		s.fold(key)
+		s.release()
+		s.Expect(s.eventNames()).To(HaveLen(1), "after %s", key)
+	}
+	s.fold("b")
+	s.release()
+	s.Expect(s.eventNames()).To(BeEmpty())
+}
+
+func TestAnAlertThatMatchedNothingIsNotFoundAgainByALaterIncident(t *testing.T) {
+	s := newSite(t)
+	s.post(s.alert(v1alpha1.AlertResolved, "a"), s.alert(v1alpha1.AlertFiring, "b"))
+	s.fold("a")
+	second := s.postFiring("a")
+	s.fold("a")
+	s.expectCounted("a", second)
+}
+
+func TestAnEventWithAnIdempotencyKeyStaysTenMinutes(t *testing.T) {
+	s := newSite(t)
+	s.postAs(v1alpha1.KeyedEventName(integrationName, "delivery-1"), s.alert(v1alpha1.AlertFiring, "disk"))
+	s.fold("disk")
+	s.release()
+	s.clock.SetTime(s.clock.Now().Add(keyedLinger - time.Second))
+	s.release()
+	s.Expect(s.eventNames()).To(HaveLen(1))
+	s.clock.SetTime(s.clock.Now().Add(time.Second))
+	s.release()
+	s.Expect(s.eventNames()).To(BeEmpty())
+
+	again := s.postAs(v1alpha1.KeyedEventName(integrationName, "delivery-1"), s.alert(v1alpha1.AlertFiring, "disk"))
+	s.fold("disk")
+	s.Expect(s.incident("disk").Status.AlertCount).To(Equal(int64(2)), "%s is no replay", again.Name)
+}
+
+func TestAnEventWithAnIdempotencyKeyGoesEarlyWhenTheLedgerIsHalfFull(t *testing.T) {
+	s := newSite(t)
+	var events []*v1alpha1.AlertEvent
+	for i := range v1alpha1.MaxLedger/2 + 3 {
+		name := v1alpha1.KeyedEventName(integrationName, fmt.Sprintf("delivery-%d", i))
+		events = append(events, s.postAs(name, s.alert(v1alpha1.AlertFiring, "disk")))
+	}
+	s.fold("disk")
+	s.release()
+	s.Expect(s.eventNames()).To(HaveLen(v1alpha1.MaxLedger / 2))
+	for _, event := range events[:3] {
+		s.Expect(s.eventNames()).NotTo(ContainElement(event.Name), "the oldest go")
+	}
+}
+
+func TestAReleaseNeverDeletesAnotherEventOfTheName(t *testing.T) {
+	s := newSite(t)
+	first := s.postAs("by-hand", s.alert(v1alpha1.AlertFiring, "disk"))
+	s.fold("disk")
+	s.Expect(s.live.Delete(s.ctx, first)).To(Succeed())
+	second := s.postAs("by-hand", s.alert(v1alpha1.AlertFiring, "disk"))
+	s.release()
+	s.Expect(s.eventNames()).To(ConsistOf(second.Name))
+
+	s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+	s.fold("disk")
+	s.expectCounted("disk", first, second)
+}
+
+func TestADeletionThatFailsIsTriedAgain(t *testing.T) {
+	s := newSite(t)
+	event := s.postFiring("disk")
+	s.fold("disk")
+	s.faults.onDelete = func() error { return apierrors.NewInternalError(errCrash) }
+	_, err := s.releases.Reconcile(s.ctx, refOf(event))
+	s.Expect(err).To(HaveOccurred())
+	s.Expect(s.releases.isSettled(event, s.keyOf("disk").Name)).To(BeTrue())
+	s.faults.onDelete = nil
+	s.release()
+	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.releases.refs()).To(BeEmpty())
+}
+
+func TestARecordOfAnEventThatIsGoneIsDropped(t *testing.T) {
+	s := newSite(t)
+	event := s.post(s.alert(v1alpha1.AlertFiring, "a"), s.alert(v1alpha1.AlertFiring, "b"))
+	s.fold("a")
+	s.release()
+	s.Expect(s.releases.refs()).To(HaveLen(1), "b is not settled")
+	s.Expect(s.live.Delete(s.ctx, event)).To(Succeed())
+	s.release()
+	s.Expect(s.releases.refs()).To(BeEmpty())
+}
+
+// memoryReleaser is a releaser without an API server.
+func memoryReleaser() (*releaser, *clocktesting.FakePassiveClock) {
+	clock := clocktesting.NewFakePassiveClock(foldEpoch)
+	return newReleaser(nil, nil, clock), clock
+}
+
+func namedEvent(name string, uid int) *v1alpha1.AlertEvent {
+	return &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(fmt.Sprint(uid))},
+		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{IncidentName: "incident"}}},
+	}
+}
+
+func TestAtMostAThousandEventsStayForTheirKeys(t *testing.T) {
+	g := NewWithT(t)
+	r, _ := memoryReleaser()
+	var events []*v1alpha1.AlertEvent
+	for i := range maxLingering + 5 {
+		event := namedEvent(v1alpha1.KeyedEventName(integrationName, fmt.Sprint(i)), i)
+		events = append(events, event)
+		r.settle(event, "incident")
+	}
+	for i, event := range events {
+		wait, _, known := r.state(refOf(event))
+		g.Expect(known).To(BeTrue())
+		g.Expect(wait > 0).To(Equal(i >= 5), "event %d", i)
+	}
+}
+
+func TestWhichEventsAreReplays(t *testing.T) {
+	const serverMade = "01a1fc76-5bd7-792d-a695-2a362506dd6e"
+	for sentence, test := range map[string]struct {
+		name  string
+		uid   int
+		after time.Duration
+		want  bool
+	}{
+		"the same name with another UID":                       {name: serverMade, uid: 2, want: true},
+		"the same name and UID, as after a restore":            {name: serverMade, uid: 1},
+		"after two minutes the name is forgotten":              {name: serverMade, uid: 2, after: replayWindow + 1},
+		"the name of an idempotency key may come again":        {name: v1alpha1.KeyedEventName("shop", "x"), uid: 2},
+		"a name given by a person may come again":              {name: "by-hand", uid: 2},
+		"another name is another event, whatever else is same": {name: "01a1fc76-5bd7-792d-a695-2a362506dd6f", uid: 1},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			r, clock := memoryReleaser()
+			for _, name := range []string{serverMade, v1alpha1.KeyedEventName("shop", "x"), "by-hand"} {
+				event := namedEvent(name, 1)
+				r.settle(event, "incident")
+				r.gone(refOf(event))
+				r.records = map[types.UID]*releaseRecord{} // they share a UID here
+			}
+			clock.SetTime(clock.Now().Add(test.after))
+			g.Expect(r.isReplay(namedEvent(test.name, test.uid))).To(Equal(test.want))
+		})
+	}
+}
+
+func TestTheMemoryOfReleasedEventsIsBounded(t *testing.T) {
+	g := NewWithT(t)
+	r, clock := memoryReleaser()
+	release := func(i int) {
+		event := namedEvent(fmt.Sprint("event-", i), i)
+		r.settle(event, "incident")
+		r.gone(refOf(event))
+	}
+	for i := range maxReleased + 100 {
+		release(i)
+	}
+	g.Expect(r.released).To(HaveLen(maxReleased))
+	g.Expect(r.records).To(BeEmpty())
+	clock.SetTime(clock.Now().Add(replayWindow + time.Second))
+	release(maxReleased + 100)
+	g.Expect(r.released).To(HaveLen(1))
+	g.Expect(r.order).To(HaveLen(1))
+}
