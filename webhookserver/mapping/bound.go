@@ -1,0 +1,106 @@
+package mapping
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// bound keeps the content of all alerts together within maxContentTotal. Only a mapping that puts the same
+// large thing into many alerts comes near it.
+func (r *reader) bound(result *Result) {
+	sizes := make([]int, 0, len(result.Alerts))
+	total := 0
+	for i := range result.Alerts {
+		size := roughSize(&result.Alerts[i].AlertContent)
+		sizes = append(sizes, size)
+		total += size
+	}
+	if total <= maxContentTotal {
+		return
+	}
+	total = 0
+	for i := range result.Alerts {
+		sizes[i] = result.Alerts[i].EncodedSize()
+		total += sizes[i]
+	}
+	if total <= maxContentTotal {
+		return
+	}
+	limit := share(sizes, maxContentTotal)
+	for i := range result.Alerts {
+		if sizes[i] > limit {
+			result.Alerts[i].shrink(limit)
+		}
+	}
+}
+
+// roughSize is at least what the content takes as JSON.
+func roughSize(content *v1alpha1.AlertContent) int {
+	const escapedGrowth = 6 // bytes of JSON, at most, for a byte of text
+	size := 512
+	for _, text := range texts(content) {
+		size += escapedGrowth * len(*text)
+	}
+	for _, bag := range content.Bags() {
+		for key, value := range *bag {
+			size += 2*len(key) + 2*len(value)
+		}
+	}
+	return size
+}
+
+func texts(content *v1alpha1.AlertContent) []*string {
+	return []*string{&content.Title, &content.Description, &content.Type, &content.Link, &content.Hostname, &content.Region}
+}
+
+// share is the most that each may have so that all together have no more than total: what is smaller leaves
+// its rest to the others.
+func share(sizes []int, total int) int {
+	sorted := slices.Sorted(slices.Values(sizes))
+	for i, size := range sorted {
+		each := total / (len(sorted) - i)
+		if size > each {
+			return each
+		}
+		total -= size
+	}
+	return total
+}
+
+// shrink brings the content down to limit bytes: the largest entries of the bags go first, then the texts
+// are cut.
+func (a *Alert) shrink(limit int) {
+	dropped := a.TrimTo(limit)
+	cut := a.EncodedSize() > limit
+	if cut {
+		for _, text := range texts(&a.AlertContent) {
+			*text = cutBytes(*text, limit/16)
+		}
+	}
+	for _, bag := range a.Bags() {
+		if len(*bag) == 0 {
+			*bag = nil
+		}
+	}
+	switch {
+	case len(dropped) > 0:
+		a.warn("", "the alerts of the payload are larger than %d bytes as stored; dropped from this one: %s",
+			maxContentTotal, oneLine(strings.Join(dropped, ", ")))
+	case cut:
+		a.warn("", "the alerts of the payload are larger than %d bytes as stored; the texts of this one were cut", maxContentTotal)
+	}
+}
+
+// cutBytes is the longest beginning of s in whole characters that takes at most limit bytes.
+func cutBytes(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}

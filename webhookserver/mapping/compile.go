@@ -1,0 +1,197 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// CompileError says what is wrong with one expression of an integration, or with the name of its preset.
+type CompileError struct {
+	// Field is its place in the resource: "spec.mapping.fields.title".
+	Field string
+
+	// Line and Column are where in the expression it shows, from 1 on; 0 when it is about the whole of it.
+	Line, Column int
+
+	// Message says what is wrong, in one line.
+	Message string
+}
+
+// Error gives place, position and message.
+func (e *CompileError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %s", e.Field, e.Message)
+	}
+	return fmt.Sprintf("%s: line %d, column %d: %s", e.Field, e.Line, e.Column, e.Message)
+}
+
+// Program is a compiled mapping. It may be used by many goroutines at a time.
+type Program struct {
+	preset string
+	alerts *expression
+	drop   *expression
+	fields [fieldCount]*expression
+
+	// What the expressions use of the payload and of the alert; see usage.
+	payloadUses, alertUses *usage
+	usesHeaders            bool
+	mapped                 bool // there is an expression
+}
+
+// expression is one compiled expression.
+type expression struct {
+	field  string // its place in the resource, or in the preset
+	source string
+	preset bool // it is the preset's
+	path   *path
+	run    cel.Program // nil for a path
+}
+
+// Compile compiles the mapping of an integration: that of the preset, if one is named, overridden field by
+// field by m, if there is one. The error joins a *CompileError for each thing that is wrong.
+func Compile(preset string, m *v1alpha1.Mapping) (*Program, error) {
+	base := &v1alpha1.Mapping{}
+	if preset != "" {
+		presets, err := loadedPresets()
+		if err != nil {
+			return nil, err
+		}
+		known, found := presets.byName[preset]
+		if !found {
+			return nil, &CompileError{Field: "spec.preset", Message: fmt.Sprintf("there is no preset %q; there are %s",
+				preset, strings.Join(presets.names, ", "))}
+		}
+		base = &known.Mapping
+	}
+	return compile(preset, base, m)
+}
+
+// compile compiles the mapping base, overridden by own.
+func compile(preset string, base, own *v1alpha1.Mapping) (*Program, error) {
+	env, err := environment()
+	if err != nil {
+		return nil, fmt.Errorf("making the environment of expressions: %w", err)
+	}
+	if own == nil {
+		own = &v1alpha1.Mapping{}
+	}
+	c := &compiler{env: env}
+	p := &Program{preset: preset, payloadUses: &usage{}, alertUses: &usage{}}
+	p.alerts = c.expression("alerts", base.Alerts, own.Alerts, listKinds, alertsExpression)
+	p.drop = c.expression("drop", base.Drop, own.Drop, boolKinds, 0)
+	for i, f := range fields {
+		kinds := textKinds
+		if f.object {
+			kinds = objectKinds
+		}
+		p.fields[i] = c.expression("fields."+f.name, *f.expression(&base.Fields), *f.expression(&own.Fields), kinds, 1<<i)
+	}
+	if err := errors.Join(c.errors...); err != nil {
+		return nil, err
+	}
+	p.mapped = len(c.trees) > 0
+	p.findUsage(c.trees)
+	return p, nil
+}
+
+// compiler collects what compiling several expressions gives.
+type compiler struct {
+	env    *cel.Env
+	errors []error
+	trees  []tree
+}
+
+// tree is a checked expression.
+type tree struct {
+	root ast.Expr
+	of   expressions // the one it is of; none for drop, since what decides that is no part of an alert
+}
+
+// The kinds of values that an expression may give; those of type dyn show when it is evaluated.
+var (
+	listKinds   = []types.Kind{types.ListKind, types.MapKind}
+	boolKinds   = []types.Kind{types.BoolKind}
+	objectKinds = []types.Kind{types.MapKind}
+	textKinds   = []types.Kind{types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind,
+		types.TimestampKind, types.DurationKind}
+)
+
+// expression compiles what own says, else what base says; nil if neither says anything.
+func (c *compiler) expression(name string, base, own v1alpha1.Expression, kinds []types.Kind,
+	of expressions) *expression {
+	e := &expression{field: "spec.mapping." + name, source: string(own)}
+	if e.source == "" {
+		e.source, e.preset = string(base), true
+	}
+	if e.source == "" {
+		return nil
+	}
+	if len([]rune(e.source)) > maxExpressionLength {
+		c.fail(&CompileError{Field: e.field, Message: fmt.Sprintf("it is longer than %d characters", maxExpressionLength)})
+		return nil
+	}
+	checked, issues := c.env.Compile(e.source)
+	if issues.Err() != nil {
+		for _, issue := range issues.Errors() {
+			c.fail(&CompileError{Field: e.field, Line: issue.Location.Line(), Column: issue.Location.Column() + 1,
+				Message: oneLine(issue.Message)})
+		}
+		return nil
+	}
+	if !fits(checked.OutputType(), kinds) {
+		c.fail(&CompileError{Field: e.field, Line: 1, Column: 1, Message: fmt.Sprintf("it gives a %s; wanted is %s",
+			checked.OutputType(), wanted(kinds))})
+		return nil
+	}
+	root := checked.NativeRep().Expr()
+	c.trees = append(c.trees, tree{root: root, of: of})
+	if e.path = pathOf(root); e.path != nil {
+		return e
+	}
+	var err error
+	if e.run, err = c.env.Program(checked, programOptions...); err != nil {
+		c.fail(&CompileError{Field: e.field, Message: oneLine(err.Error())})
+		return nil
+	}
+	return e
+}
+
+func (c *compiler) fail(err *CompileError) {
+	c.errors = append(c.errors, err)
+}
+
+// fits reports whether a type may turn out as one of the kinds: it is one, or not known, or optional.
+func fits(t *types.Type, kinds []types.Kind) bool {
+	if t.Kind() == types.OpaqueKind && t.TypeName() == types.OptionalType.TypeName() {
+		return fits(t.Parameters()[0], kinds)
+	}
+	switch t.Kind() {
+	case types.DynKind, types.AnyKind, types.NullTypeKind, types.TypeParamKind:
+		return true
+	}
+	for _, kind := range kinds {
+		if t.Kind() == kind {
+			return true
+		}
+	}
+	return false
+}
+
+func wanted(kinds []types.Kind) string {
+	switch kinds[0] {
+	case types.ListKind:
+		return "a list of alerts"
+	case types.BoolKind:
+		return "true or false"
+	case types.MapKind:
+		return "a map"
+	}
+	return "a text, a number, true or false, or a time"
+}

@@ -1,0 +1,121 @@
+package mapping
+
+import (
+	"encoding/json"
+	"strconv"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/ext"
+	"github.com/google/cel-go/interpreter"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// The variables of expressions.
+const (
+	payloadVariable = "payload"
+	alertVariable   = "alert"
+	headersVariable = "headers"
+)
+
+// environment is what all expressions are compiled in: the standard library of CEL, the libraries that
+// Kubernetes adds to it (those about authorization aside) and the functions of this package. Unlike in
+// Kubernetes, the elements of a list and the values of a map may be of different types, as in JSON.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewCustomEnv(
+		guarded(cel.StdLib()),
+		cel.EagerlyValidateDeclarations(true),
+		cel.DefaultUTCTimeZone(true),
+		cel.CrossTypeNumericComparisons(true),
+		cel.OptionalTypes(),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
+		cel.ParserExpressionSizeLimit(maxExpressionLength),
+		cel.ParserRecursionLimit(maxExpressionDepth),
+		cel.CustomTypeAdapter(adapter{}),
+		guarded(ext.Strings(ext.StringsVersion(5))),
+		guarded(ext.Lists(ext.ListsVersion(3))),
+		guarded(ext.Sets()),
+		ext.Encoders(),
+		ext.TwoVarComprehensions(),
+		library.Lists(),
+		library.URLs(),
+		guarded(library.Regex()),
+		library.Quantity(),
+		library.IP(),
+		library.CIDR(),
+		library.Format(),
+		library.SemverLib(library.SemverVersion(1)),
+		ownFunctions(),
+		cel.Variable(payloadVariable, cel.DynType),
+		cel.Variable(alertVariable, cel.DynType),
+		cel.Variable(headersVariable, cel.MapType(cel.StringType, cel.StringType)),
+	)
+})
+
+// programOptions are how expressions are run.
+var programOptions = []cel.ProgramOption{
+	cel.CostTracking(costs{}),
+	cel.CostLimit(maxExpressionCost),
+	cel.InterruptCheckFrequency(interruptFrequency),
+}
+
+// adapter makes values of CEL from what payload.Parse gives, without a copy.
+type adapter struct{}
+
+var _ types.Adapter = adapter{}
+
+// NativeToValue gives the value of CEL for a value of Go.
+func (a adapter) NativeToValue(value any) ref.Val {
+	switch v := value.(type) {
+	case string:
+		return types.String(v)
+	case json.Number:
+		return numberValue(string(v))
+	case map[string]any:
+		return types.NewStringInterfaceMap(a, v)
+	case []any:
+		return types.NewDynamicList(a, v)
+	case ref.Val:
+		return v
+	}
+	return types.DefaultTypeAdapter.NativeToValue(value)
+}
+
+// numberValue reads a number as an int if it is written as one that fits, else as a double.
+func numberValue(literal string) ref.Val {
+	if whole, err := strconv.ParseInt(literal, 10, 64); err == nil {
+		return types.Int(whole)
+	}
+	float, err := strconv.ParseFloat(literal, 64)
+	if err != nil && float == 0 {
+		return types.NewErr("%q is not a number", literal)
+	}
+	return types.Double(float)
+}
+
+// variables are the values of the variables of expressions.
+type variables struct {
+	payload any
+	alert   any
+	headers map[string]string
+}
+
+var _ interpreter.Activation = (*variables)(nil)
+
+// ResolveName gives the value of a variable.
+func (v *variables) ResolveName(name string) (any, bool) {
+	switch name {
+	case payloadVariable:
+		return v.payload, true
+	case alertVariable:
+		return v.alert, true
+	case headersVariable:
+		return v.headers, true
+	}
+	return nil, false
+}
+
+// Parent is nil: there are no other variables.
+func (v *variables) Parent() interpreter.Activation { return nil }

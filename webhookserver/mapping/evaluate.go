@@ -1,0 +1,234 @@
+package mapping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/google/cel-go/interpreter"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+)
+
+// Result is what a payload was read as.
+type Result struct {
+	// Alerts are those of the payload, in its order.
+	Alerts []Alert
+
+	// Warnings are about the payload as a whole.
+	Warnings []payload.Warning
+}
+
+// Alert is one alert of a payload.
+type Alert struct {
+	v1alpha1.Alert
+
+	// Dropped is true for an alert that is accepted but not to be stored, as the mapping wants it.
+	Dropped bool
+
+	// Warnings tell what was not taken as sent or as mapped.
+	Warnings []payload.Warning
+
+	mapped  expressions // those that gave something
+	program *Program
+	object  map[string]any // what was normalised
+}
+
+// TooManyError says that a payload has more alerts than are read at a time.
+type TooManyError struct{ Count int }
+
+// Error gives the number and the limit.
+func (e *TooManyError) Error() string {
+	return fmt.Sprintf("the payload has %d alerts; at most %d are read at a time", e.Count, MaxAlerts)
+}
+
+// NotObjectError says that an element of a payload that is a list is no object.
+type NotObjectError struct{ Index int }
+
+// Error gives the place of the element, from 1 on.
+func (e *NotObjectError) Error() string {
+	return fmt.Sprintf("element %d of the list is not an object", e.Index+1)
+}
+
+// Is makes the error count as payload.ErrNotObject.
+func (e *NotObjectError) Is(target error) bool { return target == payload.ErrNotObject }
+
+// Alerts reads a payload, as payload.ParseAny gives it, as alerts. headers are those of the request, received
+// is when it came in. The errors are ErrNotObject of the package payload and *TooManyError; both are about
+// the payload and would come without a mapping too. Neither the payload nor the headers are changed.
+func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Result, error) {
+	r := &reader{program: p, received: received, vars: variables{payload: body}, costLeft: maxPayloadCost}
+	if p.usesHeaders {
+		r.vars.headers = visibleHeaders(headers)
+	}
+	defer r.close()
+	elements, err := r.elements(body)
+	if err != nil {
+		return Result{}, err
+	}
+	if len(elements) > MaxAlerts {
+		return Result{}, &TooManyError{Count: len(elements)}
+	}
+	if len(elements) == 0 {
+		r.warn("", "the payload holds no alert; nothing is stored")
+	}
+	r.costLeft += uint64(len(elements)) * maxAlertCost
+	builders := make([]builder, len(elements))
+	for i, element := range elements {
+		b := &builders[i]
+		b.reader, b.element = r, element
+		r.vars.alert = element
+		b.out.Dropped = r.dropped(&b.out)
+		b.evaluate()
+	}
+	r.share(builders)
+	result := Result{Alerts: make([]Alert, 0, len(elements))}
+	for i := range builders {
+		result.Alerts = append(result.Alerts, builders[i].normalise(i == 0))
+	}
+	r.bound(&result)
+	result.Warnings = r.warnings
+	return result, nil
+}
+
+// reader is the state of reading one payload.
+type reader struct {
+	program  *Program
+	received time.Time
+	vars     variables
+	warnings []payload.Warning
+
+	frame    *interpreter.ExecutionFrame
+	cancel   context.CancelFunc
+	costLeft uint64
+	stopped  bool // the expressions have cost too much; no more are evaluated
+
+	// shared is what is left of the payload around the list of alerts.
+	shared     map[string]any
+	sharedOnce bool // only the first alert gets it
+	fromList   bool // the alerts were found by the expression alerts
+	list       any  // what that gave
+}
+
+func (r *reader) warn(field, format string, args ...any) {
+	r.warnings = append(r.warnings, payload.Warning{Field: field, Detail: fmt.Sprintf(format, args...)})
+}
+
+// elements are the alerts in a payload, as they were sent.
+func (r *reader) elements(body any) ([]any, error) {
+	if r.program.alerts != nil {
+		value, err := r.evaluate(r.program.alerts)
+		r.list = value
+		switch list := value.(type) {
+		case []any:
+			r.fromList = true
+			return list, nil
+		case map[string]any:
+			r.fromList = true
+			return []any{list}, nil
+		case nil:
+			if err != nil {
+				r.warn("", "the mapping could not find the alerts (%s); the payload itself is read as one", oneLine(err.Error()))
+			} else {
+				r.warn("", "the mapping found no list of alerts; the payload itself is read as one")
+			}
+		default:
+			r.warn("", "the mapping gives no list of alerts; the payload itself is read as one")
+		}
+	}
+	switch v := body.(type) {
+	case map[string]any:
+		return []any{v}, nil
+	case []any:
+		for i, element := range v {
+			if _, ok := element.(map[string]any); !ok {
+				return nil, &NotObjectError{Index: i}
+			}
+		}
+		return v, nil
+	}
+	return nil, payload.ErrNotObject
+}
+
+var errStopped = errors.New("the mapping took too long for one payload")
+
+// evaluate gives the value of an expression: nil when it gives nothing.
+func (r *reader) evaluate(e *expression) (any, error) {
+	if e.path != nil {
+		value, err := e.path.walk(&r.vars)
+		if headers, ok := value.(map[string]string); ok {
+			return convert(adapter{}.NativeToValue(headers))
+		}
+		return value, err
+	}
+	if r.stopped {
+		return nil, errStopped
+	}
+	if r.frame == nil {
+		if err := r.open(); err != nil {
+			return nil, err
+		}
+	}
+	result, details, err := e.run.Eval(r.frame)
+	r.charge(details.ActualCost())
+	if err != nil {
+		return nil, err
+	}
+	return convert(result)
+}
+
+// open makes what evaluations have in common: the variables, and the time when they are stopped.
+func (r *reader) open() error {
+	frame, err := interpreter.NewExecutionFrame(&r.vars)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxDuration)
+	if err := frame.SetContext(ctx, interruptFrequency); err != nil {
+		cancel()
+		return err
+	}
+	r.frame, r.cancel = frame, cancel
+	return nil
+}
+
+func (r *reader) close() {
+	if r.frame != nil {
+		r.cancel()
+		r.frame.Close()
+	}
+}
+
+func (r *reader) charge(cost *uint64) {
+	if cost == nil {
+		return
+	}
+	if *cost >= r.costLeft {
+		r.costLeft, r.stopped = 0, true
+		return
+	}
+	r.costLeft -= *cost
+}
+
+// dropped reports whether the mapping wants the alert dropped. Anything but a plain true keeps it.
+func (r *reader) dropped(out *Alert) bool {
+	if r.program.drop == nil {
+		return false
+	}
+	value, err := r.evaluate(r.program.drop)
+	drop, isBool := value.(bool)
+	switch {
+	case err != nil:
+		out.warn("", "the mapping could not tell whether to drop the alert (%s); it is kept", oneLine(err.Error()))
+	case !isBool && value != nil:
+		out.warn("", "the mapping's drop is neither true nor false; the alert is kept")
+	}
+	return drop
+}
+
+func (a *Alert) warn(field, format string, args ...any) {
+	a.Warnings = append(a.Warnings, payload.Warning{Field: field, Detail: fmt.Sprintf(format, args...)})
+}

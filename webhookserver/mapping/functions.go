@@ -1,0 +1,270 @@
+package mapping
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+)
+
+// ownFunctions are the functions that are Tocsin's own; docs/mapping.md tells users of them.
+func ownFunctions() cel.EnvOption {
+	anyMap := cel.MapType(cel.StringType, cel.DynType)
+	textMap := cel.MapType(cel.StringType, cel.StringType)
+	anyList := cel.ListType(cel.DynType)
+	options := []cel.EnvOption{
+		cel.Function("parseJSON", cel.Overload("parse_json_string",
+			[]*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(parseJSON))),
+		cel.Function("firstNonEmpty", cel.Overload("first_non_empty_list",
+			[]*cel.Type{anyList}, cel.DynType, cel.UnaryBinding(firstNonEmpty))),
+		cel.Function("hash", cel.Overload("hash_list",
+			[]*cel.Type{anyList}, cel.StringType, cel.UnaryBinding(hash))),
+		cel.Function("timestampFromUnix", cel.Overload("timestamp_from_unix_dyn",
+			[]*cel.Type{cel.DynType}, cel.TimestampType, cel.UnaryBinding(timestampFromUnix))),
+		cel.Function("merge", cel.Overload("merge_list",
+			[]*cel.Type{anyList}, anyMap, cel.UnaryBinding(merge))),
+		cel.Function("lowerKeys", cel.Overload("lower_keys_map",
+			[]*cel.Type{cel.DynType}, anyMap, cel.UnaryBinding(lowerKeys))),
+		cel.Function("pairs", cel.Overload("pairs_string_string_string",
+			[]*cel.Type{cel.StringType, cel.StringType, cel.StringType}, textMap, cel.FunctionBinding(pairs))),
+		cel.Function("mapFromList", cel.Overload("map_from_list_string_string",
+			[]*cel.Type{anyList, cel.StringType, cel.StringType}, anyMap, cel.FunctionBinding(mapFromList))),
+	}
+	return func(env *cel.Env) (*cel.Env, error) {
+		var err error
+		for _, option := range options {
+			if env, err = option(env); err != nil {
+				return nil, err
+			}
+		}
+		return env, nil
+	}
+}
+
+// parseJSON reads a text that holds JSON.
+func parseJSON(arg ref.Val) ref.Val {
+	text, ok := arg.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(arg)
+	}
+	value, _, err := payload.ParseAny([]byte(text))
+	if err != nil {
+		return types.NewErr("parseJSON: %v", err)
+	}
+	return adapter{}.NativeToValue(value)
+}
+
+// isEmpty tells the values that count as absent: null, a blank text, a missing optional value.
+func isEmpty(value ref.Val) bool {
+	switch v := value.(type) {
+	case types.Null:
+		return true
+	case types.String:
+		return strings.TrimSpace(string(v)) == ""
+	case *types.Optional:
+		return !v.HasValue() || isEmpty(v.GetValue())
+	}
+	return false
+}
+
+// firstNonEmpty is the first element that holds something: neither null nor a blank text, an empty list or
+// map or a missing optional value. It is null when there is none.
+func firstNonEmpty(arg ref.Val) ref.Val {
+	list, ok := arg.(traits.Lister)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(arg)
+	}
+	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
+		value := unwrap(list.Get(i))
+		if isEmpty(value) {
+			continue
+		}
+		switch v := value.(type) {
+		case traits.Lister:
+			if sizeOf(v) == 0 {
+				continue
+			}
+		case traits.Mapper:
+			if v.Size() == types.IntZero {
+				continue
+			}
+		}
+		return value
+	}
+	return types.NullValue
+}
+
+// unwrap is the value in an optional value, null when it has none.
+func unwrap(value ref.Val) ref.Val {
+	for {
+		optional, ok := value.(*types.Optional)
+		if !ok {
+			return value
+		}
+		if !optional.HasValue() {
+			return types.NullValue
+		}
+		value = optional.GetValue()
+	}
+}
+
+// hash is 32 hexadecimal digits that stand for the texts of a list, for a key made of several of them. The
+// texts are hashed with their lengths: ["ab", "c"] and ["a", "bc"] differ.
+func hash(arg ref.Val) ref.Val {
+	list, ok := arg.(traits.Lister)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(arg)
+	}
+	sum := sha256.New()
+	var length [8]byte
+	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
+		text, err := plainText(unwrap(list.Get(i)))
+		if err != nil {
+			return types.NewErr("hash: element %d: %v", i, err)
+		}
+		binary.BigEndian.PutUint64(length[:], uint64(len(text)))
+		sum.Write(length[:])
+		sum.Write([]byte(text))
+	}
+	return types.String(hex.EncodeToString(sum.Sum(nil)[:16]))
+}
+
+// plainText is the text of a scalar; that of null is empty.
+func plainText(value ref.Val) (string, error) {
+	switch v := value.(type) {
+	case types.Null:
+		return "", nil
+	case types.String:
+		return string(v), nil
+	case traits.Lister, traits.Mapper:
+		return "", fmt.Errorf("it is a %s, not a text", value.Type().TypeName())
+	}
+	text, ok := value.ConvertToType(types.StringType).(types.String)
+	if !ok {
+		return "", fmt.Errorf("a %s has no text", value.Type().TypeName())
+	}
+	return string(text), nil
+}
+
+// timestampFromUnix reads Unix seconds, milliseconds, microseconds or nanoseconds, told apart by their size.
+func timestampFromUnix(arg ref.Val) ref.Val {
+	text, err := plainText(unwrap(arg))
+	if err != nil {
+		return types.NewErr("timestampFromUnix: %v", err)
+	}
+	t, ok := payload.ParseUnix(text)
+	if !ok {
+		return types.NewErr("timestampFromUnix: %s is not a Unix time from 2000 to 2100", shortText(text))
+	}
+	return types.Timestamp{Time: t.UTC().Truncate(time.Microsecond)}
+}
+
+// merge puts the entries of several maps into one; of equal keys the last one wins. Null counts as empty.
+func merge(arg ref.Val) ref.Val {
+	list, ok := arg.(traits.Lister)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(arg)
+	}
+	merged := map[string]any{}
+	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
+		value := unwrap(list.Get(i))
+		if value == types.NullValue {
+			continue
+		}
+		if err := eachEntry(value, func(key string, element any) { merged[key] = element }); err != nil {
+			return types.NewErr("merge: element %d: %v", i, err)
+		}
+	}
+	return adapter{}.NativeToValue(merged)
+}
+
+// lowerKeys is a map with its keys in lower case.
+func lowerKeys(arg ref.Val) ref.Val {
+	lowered := map[string]any{}
+	err := eachEntry(unwrap(arg), func(key string, element any) { lowered[strings.ToLower(key)] = element })
+	if err != nil {
+		return types.NewErr("lowerKeys: %v", err)
+	}
+	return adapter{}.NativeToValue(lowered)
+}
+
+// eachEntry calls a function with the entries of a map, in the order of their keys where that matters.
+func eachEntry(value ref.Val, do func(key string, element any)) error {
+	m, ok := value.(traits.Mapper)
+	if !ok {
+		return fmt.Errorf("it is a %s, not a map", value.Type().TypeName())
+	}
+	if native, ok := m.Value().(map[string]any); ok {
+		for _, key := range sortedKeys(native) {
+			do(key, native[key])
+		}
+		return nil
+	}
+	for keys := m.Iterator(); keys.HasNext() == types.True; {
+		key := keys.Next()
+		text, err := plainText(key)
+		if err != nil {
+			return err
+		}
+		do(text, m.Get(key))
+	}
+	return nil
+}
+
+// pairs reads a text like "env:prod,role:db": pairs(text, ",", ":"). Spaces around the parts go; a part
+// without the second separator gets an empty value; of equal keys the last one wins.
+func pairs(args ...ref.Val) ref.Val {
+	texts := [3]string{}
+	for i := range texts {
+		text, ok := args[i].(types.String)
+		if !ok {
+			return types.MaybeNoSuchOverloadErr(args[i])
+		}
+		texts[i] = string(text)
+	}
+	if texts[1] == "" || texts[2] == "" {
+		return types.NewErr("pairs: a separator is empty")
+	}
+	found := map[string]any{}
+	for part := range strings.SplitSeq(texts[0], texts[1]) {
+		key, value, _ := strings.Cut(part, texts[2])
+		if key = strings.TrimSpace(key); key != "" {
+			found[key] = strings.TrimSpace(value)
+		}
+	}
+	return adapter{}.NativeToValue(found)
+}
+
+// mapFromList reads a list like [{"name": "env", "value": "prod"}]: mapFromList(list, "name", "value").
+// Elements without the two keys are left out; of equal names the last one wins.
+func mapFromList(args ...ref.Val) ref.Val {
+	list, ok := args[0].(traits.Lister)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(args[0])
+	}
+	found := map[string]any{}
+	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
+		element, ok := list.Get(i).(traits.Mapper)
+		if !ok {
+			continue
+		}
+		key, hasKey := element.Find(args[1])
+		value, hasValue := element.Find(args[2])
+		if !hasKey || !hasValue {
+			continue
+		}
+		if text, err := plainText(key); err == nil && text != "" {
+			found[text] = value
+		}
+	}
+	return adapter{}.NativeToValue(found)
+}

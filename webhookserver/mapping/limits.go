@@ -1,0 +1,77 @@
+package mapping
+
+import "time"
+
+// The limits of a mapping and of what it may do with one payload. The work of an expression is counted as
+// Kubernetes counts it, in units of cost; on the machine the limits were set on a unit takes from 10 to
+// 100 ns. They are counts rather than times so that a machine that stalls does not change how an alert is
+// read.
+const (
+	// MaxAlerts is the most alerts in one payload.
+	MaxAlerts = 500
+
+	// maxExpressionLength is the most characters of an expression, as in the resource.
+	maxExpressionLength = 2048
+
+	// maxExpressionDepth is how deep an expression may nest.
+	maxExpressionDepth = 64
+
+	// maxExpressionCost bounds one evaluation of one expression.
+	maxExpressionCost = 100_000
+
+	// maxPayloadCost and maxAlertCost bound all expressions for a payload: the first for the payload as a
+	// whole, the second for each of its alerts. The expressions of a preset cost about 100 an alert.
+	maxPayloadCost = 150_000
+	maxAlertCost   = 500
+
+	// maxDuration ends all expressions for a payload, should the count of their cost miss something.
+	maxDuration = time.Second
+
+	// interruptFrequency is the number of rounds of a loop between two looks at the clock.
+	interruptFrequency = 64
+)
+
+// Limits of single functions, which the count of cost sees only when they have returned.
+const (
+	// maxText is the most bytes that a function may give.
+	maxText = 512 << 10
+
+	// maxPattern is the most bytes of a regular expression.
+	maxPattern = 1024
+
+	// maxPatternWork is the most steps that a regular expression may take: the bytes of the text times the
+	// instructions of the compiled expression.
+	maxPatternWork = 1 << 19
+
+	// maxPatternMatches is the most matches that findAll looks for.
+	maxPatternMatches = 1000
+
+	// maxPairs bounds a function that compares each element with each: the bytes of the one list times those
+	// of the other.
+	maxPairs = 1 << 20
+
+	// maxSorted is the most elements that are sorted.
+	maxSorted = 4096
+
+	// maxRange is the most elements of lists.range.
+	maxRange = 10_000
+
+	// maxDepth is how deep a value may nest that an expression gives or parseJSON reads.
+	maxDepth = 64
+)
+
+// Limits of what an alert takes from outside of it.
+const (
+	// maxSharedBytes is how much of the payload around a list of alerts is kept with each of them, and
+	// maxSharedTotal with all. What is more is kept with the first one alone.
+	maxSharedBytes = 8 << 10
+	maxSharedTotal = 128 << 10
+
+	// maxContentTotal bounds the content of all alerts of a payload, so that they fit into one AlertEvent.
+	maxContentTotal = 1 << 20
+
+	maxHeaders     = 64   // request headers that expressions see
+	maxHeaderValue = 1024 // bytes of each
+
+	maxMessage = 200 // characters of an error in a warning
+)

@@ -1,0 +1,210 @@
+package mapping_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+)
+
+var received = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// TestPresets runs the samples of every preset; presets/README.md says what lies beside one.
+func TestPresets(t *testing.T) {
+	g := NewWithT(t)
+	presets, err := mapping.Presets()
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, preset := range presets {
+		t.Run(preset.Name, func(t *testing.T) { testPreset(t, preset) })
+	}
+}
+
+func testPreset(t *testing.T, preset mapping.Preset) {
+	g := NewWithT(t)
+	g.Expect(preset.Title).NotTo(BeEmpty(), "title")
+	g.Expect(preset.Documentation).NotTo(BeEmpty(), "documentation")
+	program, err := mapping.Compile(preset.Name, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	expected := map[string][]map[string]any{}
+	readYAML(t, preset.Name+".expected.yaml", &expected)
+	g.Expect(expected).To(HaveKey("firing"))
+	g.Expect(expected).To(HaveKey("resolved"))
+	g.Expect(slices.Sorted(maps.Keys(expected))).To(Equal(sampleCases(t, preset.Name)), "samples and expectations")
+
+	keys := map[string][]string{}
+	for name, alerts := range expected {
+		result := readSample(t, program, preset.Name+"."+name)
+		for _, problem := range differences(result.Alerts, alerts) {
+			t.Errorf("%s.%s: %s", preset.Name, name, problem)
+		}
+		for _, w := range result.Warnings {
+			t.Errorf("%s.%s: the warning %q %s", preset.Name, name, w.Field, w.Detail)
+		}
+		for _, alert := range result.Alerts {
+			keys[name] = append(keys[name], alert.DedupKey)
+		}
+	}
+	g.Expect(keys["firing"]).NotTo(ContainElement(BeEmpty()), "dedup keys")
+	g.Expect(keys["resolved"]).To(Equal(keys["firing"]), "what resolves has the dedup keys of what fires")
+	if repeated, given := keys["repeat"]; given {
+		g.Expect(repeated).To(Equal(keys["firing"]), "a repeat has the same dedup keys")
+	}
+}
+
+// sampleCases are the cases that a preset has a payload for.
+func sampleCases(t *testing.T, preset string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("presets", preset+".*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []string
+	for _, file := range files {
+		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), preset+"."), ".json")
+		if !strings.HasSuffix(name, ".headers") {
+			cases = append(cases, name)
+		}
+	}
+	slices.Sort(cases)
+	return cases
+}
+
+func readYAML(t *testing.T, name string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("presets", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, into); err != nil {
+		t.Fatalf("reading %s: %v", name, err)
+	}
+}
+
+// readSample reads a sample payload with the headers beside it, if any.
+func readSample(t *testing.T, program *mapping.Program, name string) mapping.Result {
+	t.Helper()
+	body, err := os.ReadFile(filepath.Join("presets", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	headers := http.Header{}
+	if _, err := os.Stat(filepath.Join("presets", name+".headers.json")); err == nil {
+		values := map[string]string{}
+		readYAML(t, name+".headers.json", &values)
+		for key, value := range values {
+			headers.Set(key, value)
+		}
+	}
+	return readBody(t, program, string(body), headers)
+}
+
+// readBody decodes a body and reads it.
+func readBody(t testing.TB, program *mapping.Program, body string, headers http.Header) mapping.Result {
+	t.Helper()
+	value, _, err := payload.ParseAny([]byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := program.Alerts(value, headers, received)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// differences lists where alerts are not as expected.
+func differences(alerts []mapping.Alert, expected []map[string]any) []string {
+	if len(alerts) != len(expected) {
+		return []string{fmt.Sprintf("%d alerts, expected are %d", len(alerts), len(expected))}
+	}
+	var found []string
+	for i, alert := range alerts {
+		for _, problem := range alertDifferences(alert, expected[i]) {
+			found = append(found, fmt.Sprintf("alert %d: %s", i, problem))
+		}
+	}
+	return found
+}
+
+func alertDifferences(alert mapping.Alert, expected map[string]any) []string {
+	var found []string
+	encoded, err := json.Marshal(alert.Alert)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	actual := map[string]any{}
+	if err := yaml.Unmarshal(encoded, &actual); err != nil {
+		return []string{err.Error()}
+	}
+	warned := map[string]bool{}
+	for _, w := range alert.Warnings {
+		warned[w.Field] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(expected)) {
+		want := expected[name]
+		switch name {
+		case "dropped":
+			if alert.Dropped != want {
+				found = append(found, fmt.Sprintf("dropped is %v", alert.Dropped))
+			}
+		case "absent":
+			for _, field := range want.([]any) {
+				if value, present := actual[field.(string)]; present {
+					found = append(found, fmt.Sprintf("%v is %v; it should be absent", field, value))
+				}
+			}
+		case "warnings":
+			for _, field := range want.([]any) {
+				if !warned[field.(string)] {
+					found = append(found, fmt.Sprintf("no warning about %v", field))
+				}
+				delete(warned, field.(string))
+			}
+		default:
+			found = append(found, valueDifferences(name, actual[name], want)...)
+		}
+	}
+	if _, given := expected["dropped"]; !given && alert.Dropped {
+		found = append(found, "it is dropped")
+	}
+	for _, w := range alert.Warnings {
+		if warned[w.Field] {
+			found = append(found, fmt.Sprintf("the warning %q %s", w.Field, w.Detail))
+		}
+	}
+	return found
+}
+
+// valueDifferences compares a value; of an object only the keys that are expected.
+func valueDifferences(name string, actual, expected any) []string {
+	want, isObject := expected.(map[string]any)
+	if !isObject {
+		if !reflect.DeepEqual(actual, expected) {
+			return []string{fmt.Sprintf("%s is %#v; expected is %#v", name, actual, expected)}
+		}
+		return nil
+	}
+	have, isObject := actual.(map[string]any)
+	if !isObject {
+		return []string{fmt.Sprintf("%s is %#v; expected is an object", name, actual)}
+	}
+	var found []string
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		found = append(found, valueDifferences(name+"."+key, have[key], want[key])...)
+	}
+	return found
+}
