@@ -15,6 +15,7 @@ type acceptance struct {
 
 // acceptedAlert is one alert of it.
 type acceptedAlert struct {
+	ID       string          `json:"id"`
 	DedupKey string          `json:"dedup_key"`
 	Incident string          `json:"incident"`        // namespace/name
 	Alert    *v1alpha1.Alert `json:"alert,omitempty"` // only for dryRun
@@ -62,7 +63,7 @@ func answerWith(status, event, namespace string, alerts []v1alpha1.Alert, warnin
 		body.Warnings = []payload.Warning{} // an empty list, not null
 	}
 	for i := range alerts {
-		accepted := acceptedAlert{DedupKey: alerts[i].DedupKey, Incident: namespace + "/" + alerts[i].IncidentName}
+		accepted := acceptedAlert{ID: alerts[i].ID, DedupKey: alerts[i].DedupKey, Incident: namespace + "/" + alerts[i].IncidentName}
 		if status == "dryRun" {
 			accepted.Alert = &alerts[i]
 		}

@@ -231,20 +231,22 @@ func (c *groupCommitter) take(l *lane) []*entry {
 	var size load
 	for len(l.queue) > 0 {
 		e := l.queue[0]
-		if !time.Now().Before(e.deadline) || e.ctx.Err() != nil {
-			e.done <- result{err: fmt.Errorf("%w: %w before its turn came", ErrUnavailable, context.DeadlineExceeded)}
-		} else if len(batch) == 0 || fits(batch[0], e, size) {
-			size.add(e.load)
-			e.writing = true
-			batch = append(batch, e)
-		} else {
+		late := !time.Now().Before(e.deadline) || e.ctx.Err() != nil
+		if !late && len(batch) > 0 && !fits(batch[0], e, size) {
 			break
 		}
 		l.queue[0] = nil
 		l.queue = l.queue[1:]
 		l.waiting.subtract(e.load)
 		c.waiting.subtract(e.load)
-		if e.EventName != "" && e.writing {
+		if late {
+			e.done <- result{err: fmt.Errorf("%w: %w before its turn came", ErrUnavailable, context.DeadlineExceeded)}
+			continue
+		}
+		size.add(e.load)
+		e.writing = true
+		batch = append(batch, e)
+		if e.EventName != "" {
 			break // a keyed submission has its AlertEvent to itself
 		}
 	}

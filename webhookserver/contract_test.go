@@ -47,7 +47,7 @@ func TestAcceptedRequests(t *testing.T) {
 			body: firing, change: []func(*http.Request){with("Authorization", "Basic eHg6eXk=")}},
 		"a slash behind the token": {target: testPath + "/", body: firing},
 		"text/plain":               {body: firing, change: []func(*http.Request){with("Content-Type", "text/plain")}},
-		"no Content-Type":          {body: firing, change: []func(*http.Request){func(r *http.Request) { r.Header.Del("Content-Type") }}},
+		"no Content-Type":          {body: firing, change: []func(*http.Request){with("Content-Type", "")}},
 		"JSON that curl -d labels as a form": {
 			body: firing, change: []func(*http.Request){with("Content-Type", "application/x-www-form-urlencoded")}},
 		"a form with the JSON in payload": {
@@ -74,9 +74,10 @@ func TestAcceptedRequests(t *testing.T) {
 			body := decode[acceptance](g, response)
 			incident := v1alpha1.IncidentName("prometheus", "disk-1")
 			g.Expect(body.Status).To(Equal("accepted"))
-			g.Expect(body.Alerts).To(HaveExactElements(acceptedAlert{DedupKey: "disk-1", Incident: "team-a/" + incident}))
 			g.Expect(b.store.stored()).To(HaveLen(1))
 			event := b.store.stored()[0]
+			g.Expect(body.Alerts).To(HaveExactElements(
+				acceptedAlert{ID: event.Spec.Alerts[0].ID, DedupKey: "disk-1", Incident: "team-a/" + incident}))
 			g.Expect(event.Name).To(Equal(body.Event))
 			g.Expect(event.Spec.IntegrationName).To(Equal("prometheus"))
 			g.Expect(event.Spec.ReceivedTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
@@ -160,7 +161,8 @@ func TestRefusedRequests(t *testing.T) {
 			kind: "unsupported-encoding", reason: "UnsupportedEncoding"},
 		"gzip twice": {body: firing, headers: map[string]string{"Content-Encoding": "gzip, gzip"}, status: 415,
 			kind: "unsupported-encoding", reason: "UnsupportedEncoding"},
-		"an Idempotency-Key that is too long": {body: firing, status: 400, kind: "invalid-idempotency-key", reason: "InvalidIdempotencyKey",
+		"an Idempotency-Key that is too long": {
+			body: firing, status: 400, kind: "invalid-idempotency-key", reason: "InvalidIdempotencyKey",
 			headers: map[string]string{"Idempotency-Key": strings.Repeat("k", maxIdempotencyKeyLength+1)}},
 		"a dryRun that is neither true nor false": {target: testPath + "?dryRun=All", body: firing, status: 400,
 			kind: "invalid-parameter", reason: "InvalidParameter"},
@@ -174,7 +176,7 @@ func TestRefusedRequests(t *testing.T) {
 			b.pending.add(&v1alpha1.AlertEvent{}, 1)
 		}},
 		"lanes that are full": {body: firing, status: 503, kind: "overloaded", prepare: func(b *bench) {
-			b.admits = func(types.NamespacedName) error { return ErrOverloaded }
+			b.admits = refuse
 		}},
 		"a panic": {body: firing, status: 500, kind: "internal-error", prepare: func(b *bench) {
 			b.admits = func(types.NamespacedName) error { panic("with " + testToken) }
@@ -221,13 +223,13 @@ func TestRefusedRequests(t *testing.T) {
 }
 
 // serverError is an answer of the API server.
-func serverError(code int32, reason metav1.StatusReason, message string) error {
+func serverError(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
 }
 
 func TestStoreThatFails(t *testing.T) {
-	terminating := serverError(403, metav1.StatusReasonForbidden, "namespace is being terminated").(*apierrors.StatusError)
+	terminating := serverError(403, metav1.StatusReasonForbidden, "namespace is being terminated")
 	terminating.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}
 	for name, test := range map[string]struct {
 		err    error
@@ -235,15 +237,18 @@ func TestStoreThatFails(t *testing.T) {
 		status int
 		kind   string
 	}{
-		"refused connections":       {err: &net.OpError{Op: "dial", Err: errors.New("refused")}, status: 503, kind: "not-stored"},
-		"a reply that is lost":      {err: io.ErrUnexpectedEOF, status: 503, kind: "outcome-unknown"},
-		"internal errors":           {err: serverError(500, metav1.StatusReasonInternalError, "etcd"), status: 503, kind: "outcome-unknown"},
-		"too many requests":         {err: apierrors.NewTooManyRequests("later", 60), status: 503, kind: "not-stored"},
-		"a terminating namespace":   {err: terminating, status: 503, kind: "not-stored"},
-		"a namespace that is gone":  {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x"), status: 503, kind: "not-stored"},
-		"a missing permission":      {err: apierrors.NewForbidden(alertEvents, "x", errors.New("no")), status: 503, kind: "not-stored"},
-		"expired credentials":       {err: apierrors.NewUnauthorized("who"), status: 503, kind: "not-stored"},
-		"an object that is invalid": {err: serverError(422, metav1.StatusReasonInvalid, "spec: \x1b[1mInvalid"), status: 422, kind: "rejected"},
+		"refused connections":  {err: &net.OpError{Op: "dial", Err: errors.New("refused")}, status: 503, kind: "not-stored"},
+		"a reply that is lost": {err: io.ErrUnexpectedEOF, status: 503, kind: "outcome-unknown"},
+		"internal errors": {
+			err: serverError(500, metav1.StatusReasonInternalError, "etcd"), status: 503, kind: "outcome-unknown"},
+		"too many requests":       {err: apierrors.NewTooManyRequests("later", 60), status: 503, kind: "not-stored"},
+		"a terminating namespace": {err: terminating, status: 503, kind: "not-stored"},
+		"a namespace that is gone": {
+			err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x"), status: 503, kind: "not-stored"},
+		"a missing permission": {err: apierrors.NewForbidden(alertEvents, "x", errors.New("no")), status: 503, kind: "not-stored"},
+		"expired credentials":  {err: apierrors.NewUnauthorized("who"), status: 503, kind: "not-stored"},
+		"an object that is invalid": {
+			err: serverError(422, metav1.StatusReasonInvalid, "spec: \x1b[1mInvalid"), status: 422, kind: "rejected"},
 		"an object that is too large": {
 			err: apierrors.NewRequestEntityTooLargeError("etcd"), status: 422, kind: "rejected"},
 	} {
@@ -317,6 +322,8 @@ func TestUnauthorizedAnswersAreUniform(t *testing.T) {
 	g.Expect(answers[2]).To(Equal(answers[0]))
 }
 
+func refuse(types.NamespacedName) error { return ErrOverloaded }
+
 // untouchable is a body that must not be read.
 type untouchable struct{ t *testing.T }
 
@@ -330,7 +337,7 @@ func TestBodyStaysUnread(t *testing.T) {
 		"before the token is known good":    func(_ *bench, r *http.Request) { r.URL.Path = eventsPath + "/nobody" },
 		"while caches are not synced":       func(b *bench, _ *http.Request) { b.synced = func() bool { return false } },
 		"under overload":                    func(b *bench, _ *http.Request) { b.maxPendingEvents = 0 },
-		"with lanes full":                   func(b *bench, _ *http.Request) { b.admits = func(types.NamespacedName) error { return ErrOverloaded } },
+		"with lanes full":                   func(b *bench, _ *http.Request) { b.admits = refuse },
 		"when its length is over the limit": func(_ *bench, r *http.Request) { r.ContentLength = DefaultMaxBodyBytes + 1 },
 		"in another encoding":               func(_ *bench, r *http.Request) { r.Header.Set("Content-Encoding", "br") },
 		"with another method":               func(_ *bench, r *http.Request) { r.Method = http.MethodPut },

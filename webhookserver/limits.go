@@ -58,9 +58,6 @@ const (
 
 	// maxIdempotencyKeyLength is the most bytes of an idempotency key.
 	maxIdempotencyKeyLength = 256
-
-	// maxFormParts is the number of parts of a multipart body that are looked at.
-	maxFormParts = 16
 )
 
 // Limits of what is held in memory before it is stored.

@@ -41,7 +41,8 @@ var (
 	problemDryRun = problem{kind: "invalid-parameter", status: http.StatusBadRequest, title: "A query parameter is not valid",
 		detail: "dryRun is neither true nor false.", reason: "InvalidParameter"}
 	problemKey = problem{kind: "invalid-idempotency-key", status: http.StatusBadRequest, title: "The idempotency key is too long",
-		detail: "Idempotency-Key may have at most " + strconv.Itoa(maxIdempotencyKeyLength) + " bytes.", reason: "InvalidIdempotencyKey"}
+		detail: "Idempotency-Key may have at most " + strconv.Itoa(maxIdempotencyKeyLength) + " bytes.",
+		reason: "InvalidIdempotencyKey"}
 	problemEncoding = problem{kind: "unsupported-encoding", status: http.StatusUnsupportedMediaType,
 		title: "The content encoding is not supported", detail: "Send the body as it is or compressed with gzip.",
 		reason: "UnsupportedEncoding"}

@@ -96,9 +96,8 @@ func (x *tokenIndex) set(integration *v1alpha1.WebhookIntegration) {
 		if token.ExpiresAt != nil {
 			c.expires = token.ExpiresAt.Time
 		}
-		claims := append(x.claims[hash], c)
-		slices.SortStableFunc(claims, func(a, b claim) int { return byAge(a.integration, b.integration) })
-		x.claims[hash] = claims
+		x.claims[hash] = append(x.claims[hash], c)
+		slices.SortStableFunc(x.claims[hash], func(a, b claim) int { return byAge(a.integration, b.integration) })
 		hashes = append(hashes, hash)
 	}
 	x.hashes[key] = hashes

@@ -107,22 +107,23 @@ type writer struct {
 func (w *writer) write(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
 	start := time.Now()
 	defer func() { w.metrics(len(event.Spec.Alerts), time.Since(start)) }()
-	var maybe error // of the last attempt that may have stored the event all the same
+	// The error of the last attempt that may have stored the event all the same. From then on no other
+	// answer than success says what is stored: a batch that is rejected must not be split and written again.
+	var maybe error
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		stored, err := w.attempt(ctx, event)
 		v := judge(err)
-		switch v {
-		case writeDone:
-			return stored, nil
-		case writeRejected:
-			return nil, rejectedBy(err)
-		case writeConflict:
-			return nil, ErrConflict
-		case writeUncertain:
+		if v == writeUncertain {
 			maybe = err
-		case writeRefused, writeRefusedForGood:
 		}
-		if v == writeRefusedForGood || !pause(ctx, backoff, err) {
+		switch {
+		case v == writeDone:
+			return stored, nil
+		case v == writeConflict:
+			return nil, ErrConflict
+		case v == writeRejected && maybe == nil:
+			return nil, rejectedBy(err)
+		case v == writeRejected, v == writeRefusedForGood, !pause(ctx, backoff, err):
 			if maybe != nil {
 				return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, maybe)
 			}

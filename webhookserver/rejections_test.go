@@ -1,0 +1,101 @@
+package webhookserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
+func TestRejectionsAreReportedOnceAMinute(t *testing.T) {
+	g := NewWithT(t)
+	now := noon
+	r := newRejectionReporter(nil, nil, logr.Discard())
+	r.now = func() time.Time { return now }
+	one, two := integration("team-a", "one"), integration("team-a", "two")
+
+	r.report(one, "MalformedJSON", "first")
+	r.report(one, "EmptyBody", "within the minute")
+	r.report(two, "MalformedJSON", "of another integration")
+	g.Expect(r.queue).To(HaveLen(2))
+	now = now.Add(rejectionInterval)
+	r.report(one, "EmptyBody", "a minute later")
+	g.Expect(r.queue).To(HaveLen(3))
+
+	t.Log("a report by another replica counts as well")
+	three := integration("team-a", "three")
+	three.Status.LastRejection = &v1alpha1.Rejection{Time: v1alpha1.NewTimestamp(now.Add(-time.Second))}
+	r.report(three, "EmptyBody", "")
+	g.Expect(r.queue).To(HaveLen(3))
+}
+
+func TestRejectionsNeverBlock(t *testing.T) {
+	g := NewWithT(t)
+	r := newRejectionReporter(nil, nil, logr.Discard())
+	now := noon
+	r.now = func() time.Time { return now }
+	for i := range maxRejectionMemory + 100 {
+		r.report(integration("team-a", fmt.Sprint(i)), "EmptyBody", "")
+	}
+	g.Expect(r.queue).To(HaveLen(maxRejectionQueue))
+	g.Expect(r.reported).To(HaveLen(maxRejectionMemory))
+	now = now.Add(rejectionInterval)
+	r.report(integration("team-a", "later"), "EmptyBody", "")
+	g.Expect(r.reported).To(HaveLen(1), "what is older than the minute is forgotten")
+}
+
+func TestRejectionIsWrittenToStatusAndAsEvent(t *testing.T) {
+	failing := interceptor.Funcs{SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch,
+		...client.SubResourcePatchOption) error {
+		return errors.New("no")
+	}}
+	for name, test := range map[string]struct {
+		exists bool
+		funcs  interceptor.Funcs
+		fails  bool
+		events int
+	}{
+		"the field of the status, then the Event":     {exists: true, events: 1},
+		"no Event when the status was not written":    {exists: true, funcs: failing, fails: true},
+		"nothing for an integration that was deleted": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := integration("team-a", "prometheus")
+			w.Status.ObservedGeneration = 7
+			builder := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithInterceptorFuncs(test.funcs).
+				WithStatusSubresource(&v1alpha1.WebhookIntegration{})
+			if test.exists {
+				builder = builder.WithObjects(w)
+			}
+			c := builder.Build()
+			recorder := events.NewFakeRecorder(10)
+			r := newRejectionReporter(c, recorder, logr.Discard())
+			err := r.write(t.Context(), rejection{integration: w, Rejection: v1alpha1.Rejection{
+				Reason: "MalformedJSON", Message: "The body is not valid JSON, at byte 3.", Time: v1alpha1.NewTimestamp(noon)}})
+			g.Expect(err != nil).To(Equal(test.fails))
+			g.Expect(recorder.Events).To(HaveLen(test.events))
+			if test.events == 0 {
+				return
+			}
+			g.Expect(<-recorder.Events).To(Equal(
+				"Warning Rejected Refused a request (MalformedJSON): The body is not valid JSON, at byte 3."))
+			got := &v1alpha1.WebhookIntegration{}
+			g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(w), got)).To(Succeed())
+			g.Expect(got.Status.LastRejection.Reason).To(Equal("MalformedJSON"))
+			g.Expect(got.Status.LastRejection.Time.Time).To(BeTemporally("==", noon))
+			g.Expect(got.Status.ObservedGeneration).To(BeEquivalentTo(7), "the rest of the status is left alone")
+		})
+	}
+}

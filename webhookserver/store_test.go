@@ -1,0 +1,114 @@
+package webhookserver
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+)
+
+// apiServer makes a store that talks to a handler over TLS.
+func apiServer(t *testing.T, handler http.HandlerFunc) *restStore {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	store, err := newRESTStore(&rest.Config{
+		Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 0.001, Burst: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.close)
+	return store
+}
+
+// answer makes a handler that says nothing but a status.
+func answer(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+}
+
+func TestStoreSendsTypedObjectsWithoutLimit(t *testing.T) {
+	g := NewWithT(t)
+	var requests atomic.Int32
+	store := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		g.Expect(r.Proto).To(Equal("HTTP/1.1"))
+		g.Expect(r.Method + " " + r.URL.Path).To(Equal("POST /apis/tocsin.dev/v1alpha1/namespaces/team-a/alertevents"))
+		g.Expect(r.URL.Query().Get("fieldManager")).To(Equal("tocsin"))
+		g.Expect(r.URL.Query().Get("timeout")).NotTo(BeEmpty())
+		body, err := io.ReadAll(r.Body)
+		g.Expect(err).NotTo(HaveOccurred())
+		var object map[string]any
+		g.Expect(json.Unmarshal(body, &object)).To(Succeed())
+		g.Expect(object).To(HaveKeyWithValue("kind", "AlertEvent"))
+		w.WriteHeader(http.StatusCreated)
+	})
+	start := time.Now()
+	for range 10 {
+		g.Expect(store.create(t.Context(), eventOf([]*entry{{Submission: submission("x", "1")}}))).To(Succeed())
+	}
+	g.Expect(requests.Load()).To(BeEquivalentTo(10))
+	g.Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second), "the manager's rate limit does not count")
+}
+
+func TestStoreLeavesRetriesToTheWriter(t *testing.T) {
+	for name, handle := range map[string]http.HandlerFunc{
+		"of 429 with Retry-After": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+		},
+		"of a connection that breaks": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var requests atomic.Int32
+			store := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				handle(w, r)
+			})
+			err := store.create(t.Context(), eventOf([]*entry{{Submission: submission("x", "1")}}))
+			g.Expect(err).To(HaveOccurred())
+			g.Expect(requests.Load()).To(BeEquivalentTo(1))
+		})
+	}
+}
+
+func TestStoreErrorsAreJudged(t *testing.T) {
+	event := eventOf([]*entry{{Submission: submission("x", "1")}})
+	t.Run("nobody listens", func(t *testing.T) {
+		g := NewWithT(t)
+		store, err := newRESTStore(&rest.Config{Host: "https://127.0.0.1:1"})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(judge(store.create(t.Context(), event))).To(Equal(writeRefused))
+	})
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		want   outcome
+	}{
+		"a connection that breaks": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, writeUncertain},
+		"no answer in time": {func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // or the server does not notice that the client has gone
+			<-r.Context().Done()
+		}, writeUncertain},
+		"a plain 502 of a proxy": {answer(http.StatusBadGateway), writeUncertain},
+		"a plain 503":            {answer(http.StatusServiceUnavailable), writeUncertain},
+		"a plain 429":            {answer(http.StatusTooManyRequests), writeRefused},
+		"a plain 422":            {answer(http.StatusUnprocessableEntity), writeRejected},
+		"a plain 401":            {answer(http.StatusUnauthorized), writeRefusedForGood},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			g.Expect(judge(apiServer(t, test.answer).create(ctx, event))).To(Equal(test.want))
+		})
+	}
+}

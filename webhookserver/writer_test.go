@@ -1,0 +1,270 @@
+package webhookserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// commitOne commits within storeTimeout.
+func commitOne(store eventStore, s Submission) (Receipt, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	c := newGroupCommitter(&writer{store: store, metrics: func(int, time.Duration) {}}, 1)
+	receipt, err := c.Commit(ctx, s)
+	return receipt, errors.Join(err, c.close(context.Background()))
+}
+
+// failFirst makes a function fail the first calls, each with one of the errors.
+func failFirst(failures ...error) func(context.Context, *v1alpha1.AlertEvent, int) error {
+	return func(_ context.Context, _ *v1alpha1.AlertEvent, call int) error {
+		if call <= len(failures) {
+			return failures[call-1]
+		}
+		return nil
+	}
+}
+
+func TestWriterRetries(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	for name, test := range map[string]struct {
+		store *memoryStore
+		calls int
+		least time.Duration
+	}{
+		"refused connections":             {store: &memoryStore{before: failFirst(dial, dial, dial)}, calls: 4},
+		"a connection that breaks before": {store: &memoryStore{before: failFirst(io.EOF)}, calls: 2},
+		"a reply that is lost":            {store: &memoryStore{after: failFirst(io.ErrUnexpectedEOF)}, calls: 2},
+		"two replies that are lost":       {store: &memoryStore{after: failFirst(io.EOF), onGet: failOnce(io.EOF)}, calls: 3},
+		"server errors, stored or not": {store: &memoryStore{
+			before: failFirst(serverError(500, "", "etcd")), after: failFirst(nil, serverError(504, "", "late"))}, calls: 3},
+		"a server that asks to wait for 2 s": {
+			store: &memoryStore{before: failFirst(apierrors.NewTooManyRequests("wait", 2))}, calls: 2, least: 2 * time.Second},
+		"a lost reply to an event gone since": {store: &memoryStore{after: failFirst(io.EOF), onGet: func(name string) error {
+			return apierrors.NewNotFound(alertEvents, name)
+		}}, calls: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				start := time.Now()
+				receipt, err := commitOne(test.store, submission("x", "1"))
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(test.store.calls).To(Equal(test.calls))
+				g.Expect(test.store.stored()).To(HaveLen(1), "all attempts are for the same name")
+				g.Expect(test.store.stored()[0].Name).To(Equal(receipt.EventName))
+				g.Expect(time.Since(start)).To(BeNumerically(">=", test.least))
+				g.Expect(time.Since(start)).To(BeNumerically("<", storeTimeout))
+			})
+		})
+	}
+}
+
+// failOnce makes a function fail its first call.
+func failOnce(err error) func(string) error {
+	var once sync.Once
+	return func(string) (result error) {
+		once.Do(func() { result = err })
+		return result
+	}
+}
+
+func TestWriterIsBounded(t *testing.T) {
+	hang := func(ctx context.Context, _ *v1alpha1.AlertEvent, _ int) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for name, test := range map[string]struct {
+		store *memoryStore
+		want  error
+		calls int
+		took  time.Duration
+	}{
+		"a server that never answers gets a second attempt": {
+			store: &memoryStore{before: hang}, want: ErrOutcomeUnknown, calls: 2, took: storeTimeout},
+		"one that stores and never answers as well": {
+			store: &memoryStore{after: hang, onGet: func(string) error { return context.DeadlineExceeded }},
+			want:  ErrOutcomeUnknown, took: storeTimeout},
+		"one that asks to wait longer than the bound is not waited for": {
+			store: &memoryStore{before: failFirst(apierrors.NewTooManyRequests("wait", 60))}, want: ErrUnavailable, calls: 1},
+		"a rejection after a lost reply says nothing of what was lost": {
+			store: &memoryStore{before: failFirst(io.EOF, serverError(422, metav1.StatusReasonInvalid, "bad"))},
+			want:  ErrOutcomeUnknown, calls: 2, took: time.Second},
+		"one that forbids the write is not asked again": {
+			store: &memoryStore{before: failFirst(apierrors.NewForbidden(alertEvents, "x", nil))}, want: ErrUnavailable, calls: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				start := time.Now()
+				_, err := commitOne(test.store, submission("x", "1"))
+				g.Expect(err).To(MatchError(test.want))
+				g.Expect(time.Since(start)).To(BeNumerically("<=", test.took))
+				if test.calls > 0 {
+					g.Expect(test.store.calls).To(Equal(test.calls))
+				}
+			})
+		})
+	}
+}
+
+func TestWriterSanitisesWhatTheServerSaid(t *testing.T) {
+	g := NewWithT(t)
+	message := "spec.alerts[0]: Invalid value: \"\x1b[31m\n\u202e" + strings.Repeat("ä", maxServerMessage) + "\""
+	_, err := commitOne(&memoryStore{before: failFirst(serverError(422, metav1.StatusReasonInvalid, message))}, submission("x", "1"))
+	var rejected *RejectedError
+	g.Expect(errors.As(err, &rejected)).To(BeTrue())
+	g.Expect(rejected.Message).To(HavePrefix("spec.alerts[0]: Invalid value"))
+	g.Expect(rejected.Message).NotTo(ContainSubstring("\x1b"))
+	g.Expect(rejected.Message).NotTo(ContainSubstring("\n"))
+	g.Expect(len(rejected.Message)).To(BeNumerically("<=", maxServerMessage+3))
+}
+
+func TestKeyedSubmissions(t *testing.T) {
+	keyed := func(ids ...string) Submission {
+		s := submission("x", ids...)
+		s.EventName = v1alpha1.KeyedEventName("x", "key")
+		return s
+	}
+	for name, test := range map[string]struct {
+		second Submission
+		want   error
+	}{
+		"the same alerts again are what is stored":           {second: keyed("1", "2")},
+		"other alerts under the same key are a conflict":     {second: keyed("1", "3"), want: ErrConflict},
+		"fewer alerts under the same key are a conflict too": {second: keyed("1"), want: ErrConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				store := &memoryStore{}
+				first, err := commitOne(store, keyed("1", "2"))
+				g.Expect(err).NotTo(HaveOccurred())
+				receipt, err := commitOne(store, test.second)
+				g.Expect(store.stored()).To(HaveLen(1))
+				if test.want != nil {
+					g.Expect(err).To(MatchError(test.want))
+					return
+				}
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(receipt).To(Equal(first))
+			})
+		})
+	}
+	t.Run("a key that is forgotten between two looks is used anew", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g := NewWithT(t)
+			store := &memoryStore{before: failFirst(apierrors.NewAlreadyExists(alertEvents, "key"))}
+			_, err := commitOne(store, keyed("1"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(store.stored()).To(HaveLen(1))
+		})
+	})
+}
+
+// TestNothingIsAcknowledgedThatIsNotStored has a store fail in every way at random, under a load that
+// fills the slots: what is acknowledged is stored once, and what is said not to be stored is not.
+func TestNothingIsAcknowledgedThatIsNotStored(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				store := newFlakyStore(seed)
+				c := startCommits(store, 3)
+				for i := range 300 {
+					s := submission(fmt.Sprintf("lane-%d", i%4), fmt.Sprint(i))
+					if i%10 == 0 {
+						s.EventName = v1alpha1.KeyedEventName(s.Integration, fmt.Sprint(i))
+					}
+					c.wait.Go(func() {
+						time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+						ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+						defer cancel()
+						_, err := c.committer.Commit(ctx, s)
+						c.mu.Lock()
+						defer c.mu.Unlock()
+						c.errs[s.Alerts[0].ID] = err
+					})
+				}
+				c.wait.Wait()
+				g.Expect(c.committer.close(t.Context())).To(Succeed())
+				stored := map[string]int{}
+				for _, event := range store.stored() {
+					for _, alert := range event.Spec.Alerts {
+						stored[alert.ID]++
+					}
+				}
+				for id, err := range c.errs {
+					switch {
+					case err == nil:
+						g.Expect(stored[id]).To(Equal(1), "acknowledged: %s", id)
+					case errors.Is(err, ErrOutcomeUnknown):
+						g.Expect(stored[id]).To(BeNumerically("<=", 1), "unknown: %s", id)
+					default:
+						g.Expect(stored[id]).To(BeZero(), "%s: %v", id, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// newFlakyStore makes a store that fails before, after or instead of storing.
+func newFlakyStore(seed uint64) *memoryStore {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 0))
+	fail := func(ctx context.Context, definite ...error) error {
+		mu.Lock()
+		n := random.IntN(14)
+		wait := time.Duration(random.IntN(400)) * time.Millisecond
+		mu.Unlock()
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		failures := append([]error{
+			io.ErrUnexpectedEOF,
+			serverError(500, metav1.StatusReasonInternalError, "etcd"),
+			serverError(503, metav1.StatusReasonServiceUnavailable, "starting"),
+			serverError(504, metav1.StatusReasonTimeout, "slow"),
+		}, definite...)
+		if n == len(failures) { // hangs
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		if n < len(failures) {
+			return failures[n]
+		}
+		return nil
+	}
+	return &memoryStore{
+		before: func(ctx context.Context, _ *v1alpha1.AlertEvent, _ int) error {
+			return fail(ctx, apierrors.NewTooManyRequests("later", 1), serverError(422, metav1.StatusReasonInvalid, "bad"),
+				&net.OpError{Op: "dial", Err: errors.New("refused")}, apierrors.NewForbidden(alertEvents, "x", nil))
+		},
+		after: func(ctx context.Context, _ *v1alpha1.AlertEvent, _ int) error { return fail(ctx) },
+		onGet: func(string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if random.IntN(3) == 0 {
+				return serverError(500, metav1.StatusReasonInternalError, "etcd")
+			}
+			return nil
+		},
+	}
+}
