@@ -90,10 +90,10 @@ func fillContent(content *v1alpha1.AlertContent, defaults *v1alpha1.AlertDefault
 // fill gives an empty field the first of the values that is not empty.
 func fill[S ~string](field *S, values ...S) {
 	for _, value := range values {
-		replace(field, value)
 		if *field != "" {
 			return
 		}
+		*field = value
 	}
 }
 
