@@ -148,13 +148,14 @@ func (b *logBuffer) String() string {
 type bench struct {
 	*handler
 	store   *memoryStore
+	group   *groupCommitter
 	reports *recordedReports
 	logs    *logBuffer
 }
 
 func newBench() *bench {
 	b := &bench{store: &memoryStore{}, reports: &recordedReports{}, logs: &logBuffer{}}
-	committer := newGroupCommitter(&writer{store: b.store, metrics: observeWrite}, DefaultMaxInFlightWrites)
+	b.group = newGroupCommitter(&writer{store: b.store, metrics: observeWrite}, DefaultMaxInFlightWrites)
 	b.handler = &handler{
 		maxBodyBytes:     DefaultMaxBodyBytes,
 		maxPendingEvents: DefaultMaxPendingEvents,
@@ -162,8 +163,8 @@ func newBench() *bench {
 		tokens:           newTokenIndex(),
 		pending:          &pendingCounter{},
 		budget:           newBodyBudget(),
-		admits:           committer.admits,
-		committer:        committer,
+		admits:           b.group.admits,
+		committer:        b.group,
 		rejections:       b.reports,
 		now:              time.Now,
 		log:              b.logs.logger(),
