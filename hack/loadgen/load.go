@@ -251,7 +251,7 @@ func (l Load) send(client *http.Client, n int, account *Account) {
 }
 
 // UnknownOutcomeType is the problem type of an answer that leaves open whether the alert was stored.
-const UnknownOutcomeType = "https://tocsin.dev/problems/outcome-unknown"
+const UnknownOutcomeType = "tag:tocsin.dev,2026:outcome-unknown"
 
 // errorOutcome tells a request that never reached the server from one that may have.
 func errorOutcome(err error) Outcome {
