@@ -123,12 +123,14 @@ func rawLen(s string) int {
 	n := len(s)
 	quoted := false
 	for i := 0; i < len(s); {
-		if number := numberLen(s[i:]); number > 0 && !quoted {
-			if number >= exact || strings.ContainsAny(s[i:i+number], "eE") {
-				n += max(0, longest-number)
+		if !quoted { // numbers only: looking for them in strings too would take the square of the length
+			if number := numberLen(s[i:]); number > 0 {
+				if number >= exact || strings.ContainsAny(s[i:i+number], "eE") {
+					n += max(0, longest-number)
+				}
+				i += number
+				continue
 			}
-			i += number
-			continue
 		}
 		r, width := utf8.DecodeRuneInString(s[i:])
 		i += width

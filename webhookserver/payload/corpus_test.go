@@ -1,9 +1,9 @@
 package payload_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -49,6 +49,11 @@ var accepted = map[string]string{
 	"every text too long":                  everyTextTooLong(),
 	"a bag too large":                      `{"labels":{"big":"` + strings.Repeat("<", 60_000) + `","small":1},"custom":{"c":"` + strings.Repeat("x", 60_000) + `"}}`,
 	"ten thousand entries":                 `{"values":{` + entries(10_000, `"%":1e999`) + `}}`,
+	"a very long number":                   `{"n":` + strings.Repeat("9", 250_000) + `,"starts_at":` + strings.Repeat("1", 250_000) + `}`,
+	"a very long string of digits":         `{"a":"` + strings.Repeat("9", 150_000) + `","title":"` + strings.Repeat("-", 250_000) + `"}`,
+	"many numbers that become strings":     `{"a":[` + strings.Repeat("1e999,", 40_000) + `1]}`,
+	"many control characters":              `{"dedup_key":"` + strings.Repeat(`\u202e\n`, 20_000) + `k"}`,
+	"a name wanted over and over":          `{` + entries(8_000, `"a_%":1`) + `,"custom":{` + entries(8_000, `"a_%":2`) + `}}`,
 	"a thousand top-level keys":            `{` + entries(1_000, `"%":"<&>"`) + `}`,
 }
 
@@ -108,7 +113,7 @@ func everyTextTooLong() string {
 func entries(n int, entry string) string {
 	all := make([]string, n)
 	for i := range all {
-		all[i] = strings.ReplaceAll(entry, "%", fmt.Sprintf("k%d", i))
+		all[i] = strings.ReplaceAll(entry, "%", strconv.Itoa(i))
 	}
 	return strings.Join(all, ",")
 }

@@ -25,6 +25,9 @@ func FromForm(body []byte) (json []byte, ok bool) {
 	return pick(urlEncodedFields(string(text)))
 }
 
+// maxBoundary is the longest boundary of a multipart body (RFC 2046, section 5.1.1).
+const maxBoundary = 70
+
 // pick returns the first of formFields that is not blank.
 func pick(fields map[string]string) ([]byte, bool) {
 	for _, name := range formFields {
@@ -63,7 +66,7 @@ func multipartFields(text []byte) map[string]string {
 	fields := map[string]string{}
 	first, _, _ := bytes.Cut(text, []byte("\n"))
 	boundary := strings.TrimSpace(string(first[len("--"):]))
-	if boundary == "" {
+	if boundary == "" || len(boundary) > maxBoundary {
 		return fields
 	}
 	reader := multipart.NewReader(bytes.NewReader(text), boundary)

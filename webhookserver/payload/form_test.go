@@ -39,6 +39,7 @@ func TestFromForm(t *testing.T) {
 		"a multipart form without either is none for us":   {multipart("title", "a"), ``, false},
 		"a truncated multipart form is none":               {strings.TrimSuffix(multipart("data", "{}"), "\r\n--x-1--\r\n"), ``, false},
 		"dashes are no multipart form":                     {"--", ``, false},
+		"a boundary longer than RFC 2046 allows is none":   {strings.ReplaceAll(multipart("data", "{}"), "x-1", strings.Repeat("x", 71)), ``, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)

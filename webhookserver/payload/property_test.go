@@ -186,3 +186,14 @@ func TestValuesThatAreNotFromParse(t *testing.T) {
 		}
 	})
 }
+
+func TestEveryAcceptedBodyGivesAnAlertThatCanBeStored(t *testing.T) {
+	for name, body := range accepted {
+		t.Run(name, func(t *testing.T) {
+			alert, warnings := read(t, body)
+			if err := violation(&alert, warnings[:min(len(warnings), 32)]); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
