@@ -32,7 +32,8 @@ func TestIdempotencyKeys(t *testing.T) {
 			headers: map[string]string{"X-GitHub-Delivery": "guid"}, key: "X-Github-Delivery: guid"},
 		"Atlassian": {
 			headers: map[string]string{"X-Atlassian-Webhook-Identifier": "7"}, key: "X-Atlassian-Webhook-Identifier: 7"},
-		"Amazon SNS":                       {headers: map[string]string{"x-amz-sns-message-id": "uuid"}, key: "X-Amz-Sns-Message-Id: uuid"},
+		"Amazon SNS": {
+			headers: map[string]string{"x-amz-sns-message-id": "uuid"}, key: "X-Amz-Sns-Message-Id: uuid"},
 		"CloudEvents":                      {headers: map[string]string{"ce-id": "1", "ce-source": "/falco"}, key: "Ce-Id: 1\n/falco"},
 		"a CloudEvent without its source":  {headers: map[string]string{"ce-id": "1"}},
 		"a delivery header that is long":   {headers: map[string]string{"svix-id": long}},
