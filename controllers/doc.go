@@ -1,2 +1,60 @@
-// Package controllers folds AlertEvents into Incidents.
+// Package controllers folds AlertEvents into Incidents, exactly once, and deletes what is folded.
+//
+// Each reconciliation gathers, decides and acts. Gathering reads an Incident, the list of the AlertEvents
+// that exist, and those of them that the cache has for this Incident. Deciding is the function fold: it
+// takes what was gathered and the time, and returns a plan; it has no client, no context and no clock.
+// Acting carries the plan out: at most one create, one status write, and the release of events.
+//
+// # The algorithm
+//
+// An AlertEvent is an entry of a durable queue. Its creation was acknowledged to the sender, so each of
+// its alerts has to be counted in an Incident, and only once, whatever crashes, lags or runs twice. An
+// Incident's status has a ledger: the UIDs and names of the events folded into it. The steps and their
+// order are what matters:
+//
+//  1. Read the Incident. A cache that lags will do.
+//  2. After that, list the metadata of all AlertEvents from the quorum. Many folds share one list, but
+//     none uses a list that began before its own read of the Incident.
+//  3. Take the cached events of this Incident that are in the list and not in the ledger, in commit order,
+//     and fold them. The new ledger has them as well, and has lost no entry whose event is in the list.
+//     Write the status on condition that the Incident is still the version that was read. If it is not,
+//     or if the Incident to create is there already, forget everything and start over.
+//  4. Delete the events whose alerts are all settled, on condition of their UIDs. Which these are is kept
+//     in memory; whoever lost it finds the same events again and sees from the ledgers that they are
+//     settled.
+//
+// # Why nothing is counted twice
+//
+// Say an event was folded by an earlier write, and a fold comes to it again. Either the Incident it read
+// is older than that write; then the condition on its own write fails. Or it is not older; then the
+// ledger had the event once. If it has it still, the event is skipped. If not, some write between took the
+// entry out, and it did so because a list showed the event gone. Gone is for good, a UID never comes
+// back, and our list began later: the event is not in it and no candidate. No clock takes part in this, no
+// lease, and no numbers but the API server's own check of a resourceVersion. Two leaders at once do no
+// harm.
+//
+// # Why nothing is lost
+//
+// An event is deleted only after a write that has it in the ledger succeeded, for each of the Incidents
+// that it has alerts for. It does not matter how late a cache shows an event: there is no mark below
+// which events count as seen. An event that shows up behind a newer one that is folded already is counted;
+// it changes neither state nor content, since the newer one spoke after it. The ledger's resourceVersion
+// tells that; it decides what an alert may change and never whether it counts. An alert that finds no
+// Incident is let go only after the quorum confirmed that there is none.
+//
+// # The same event under two UIDs
+//
+// A create whose answer was lost is retried under the same name. The API server refuses the second copy
+// while the first exists. But the first may be folded and deleted before the retry arrives, and then the
+// retry makes a second object with a UID that no ledger has. So entries carry names too, and a ledger keeps
+// the newest few whose events are gone: an event with a name made by the server (a UUID, never given
+// twice) that stands in the ledger under another UID is a replay. It enters the ledger as settled and
+// counts nothing. Besides, the release remembers for a while what it deleted.
+//
+// # Bounds
+//
+// A ledger has room for v1alpha1.MaxLedger events. Entries of gone events give way first; then the
+// Incident pauses until events are deleted, and since folding goes in commit order and takes the whole
+// event or nothing, none overtakes another. Timeline, messages and content are bounded, so that no
+// Incident can grow beyond what the API server stores.
 package controllers

@@ -122,7 +122,7 @@ func (l *lifecycle) merge(a arrivedAlert) {
 			l.record(v1alpha1.TransitionContentReplaced, a.received, "%s", said)
 		}
 	}
-	if began := beginning(a); l.episode().StartTime.IsZero() || began.Before(l.episode().StartTime.Time) {
+	if began := beginning(a); !isSet(&l.episode().StartTime) || began.Before(l.episode().StartTime.Time) {
 		l.episode().StartTime = *timestamp(began)
 	}
 }
@@ -151,7 +151,11 @@ func (l *lifecycle) autoResolve(now time.Time, after time.Duration) {
 // count counts an alert, whatever else became of it.
 func (l *lifecycle) count(a arrivedAlert) {
 	l.status.AlertCount++
-	l.episode().AlertCount++
+	episode := l.episode()
+	episode.AlertCount++
+	if !isSet(&episode.StartTime) {
+		episode.StartTime = *timestamp(a.received) // an Incident without a start would be refused
+	}
 	if last := l.status.LastAlertTime; !isSet(last) || a.received.After(last.Time) {
 		l.status.LastAlertTime = timestamp(a.received)
 	}

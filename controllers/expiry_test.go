@@ -1,0 +1,133 @@
+package controllers
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+func TestDeadline(t *testing.T) {
+	hour := policy{autoResolveAfter: time.Hour, retention: 2 * time.Hour}
+	for sentence, c := range map[string]struct {
+		status v1alpha1.IncidentStatus
+		policy policy
+		want   time.Time // zero: never
+	}{
+		"Open: autoResolveAfter from the newest alert": {
+			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, OpenedTime: minuteStamp(0), LastAlertTime: minuteStamp(5)},
+			policy: hour, want: minute(65),
+		},
+		"Open without lastAlertTime: from the opening": {
+			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, OpenedTime: minuteStamp(1)}, policy: hour, want: minute(61),
+		},
+		"Open without any time: from the creation": {
+			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen}, policy: hour, want: minute(59),
+		},
+		"Open without autoResolveAfter: never": {
+			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
+			policy: policy{retention: time.Hour},
+		},
+		"Resolved: retention from the resolve, whatever came later": {
+			status: v1alpha1.IncidentStatus{
+				State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(5), LastAlertTime: minuteStamp(50),
+			},
+			policy: hour, want: minute(125),
+		},
+		"Resolved without resolvedTime: from the newest alert": {
+			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentResolved, LastAlertTime: minuteStamp(50)},
+			policy: hour, want: minute(170),
+		},
+		"Resolved with retention 0: at once": {
+			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(5)}, want: minute(5),
+		},
+		"created and not yet written: never": {policy: hour},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			incident := &v1alpha1.Incident{Status: c.status}
+			incident.CreationTimestamp = metav1.NewTime(minute(-1))
+			when, ok := deadline(incident, c.policy)
+			g.Expect(ok).To(Equal(!c.want.IsZero()))
+			if ok {
+				g.Expect(when).To(BeTemporally("==", c.want))
+			}
+		})
+	}
+	t.Run("the longest durations do not wrap around", func(t *testing.T) {
+		forever := policy{autoResolveAfter: math.MaxInt64, retention: math.MaxInt64}
+		for _, state := range []v1alpha1.IncidentState{v1alpha1.IncidentOpen, v1alpha1.IncidentResolved} {
+			incident := &v1alpha1.Incident{Status: v1alpha1.IncidentStatus{
+				State: state, LastAlertTime: minuteStamp(0), ResolvedTime: minuteStamp(0),
+			}}
+			when, ok := deadline(incident, forever)
+			NewWithT(t).Expect(ok && when.After(minute(0))).To(BeTrue())
+		}
+	})
+}
+
+func TestAutoResolve(t *testing.T) {
+	open := func(after time.Duration) *foldBench {
+		bench := newBench()
+		bench.policy.autoResolveAfter = after
+		bench.now = minute(1)
+		bench.fold(eventOf(1, firingAlert()))
+		return bench
+	}
+	t.Run("not before the deadline", func(t *testing.T) {
+		bench := open(time.Hour)
+		bench.now = minute(61).Add(-time.Microsecond)
+		NewWithT(t).Expect(bench.fold().write).To(BeFalse())
+	})
+	t.Run("not when the integration asks for none", func(t *testing.T) {
+		bench := open(0)
+		bench.now = minute(1e6)
+		NewWithT(t).Expect(bench.fold().write).To(BeFalse())
+	})
+	t.Run("at the deadline, without counting an alert", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := open(time.Hour)
+		bench.now = minute(61)
+		p := bench.fold()
+		s := bench.status()
+		g.Expect([]bool{p.write, p.urgent}).To(Equal([]bool{true, true}))
+		g.Expect(p.transitions).To(Equal([]v1alpha1.Transition{
+			{Type: v1alpha1.TransitionResolved, Time: *minuteStamp(61), Message: "Resolved after 1h0m0s without an alert"},
+		}))
+		g.Expect(s.State).To(Equal(v1alpha1.IncidentResolved))
+		g.Expect(s.ResolvedTime.Time).To(Equal(minute(61)))
+		g.Expect(s.AlertCount).To(BeEquivalentTo(1))
+		g.Expect(s.LastAlertTime.Time).To(Equal(minute(1)))
+		resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
+		g.Expect(resolved.Reason).To(Equal(v1alpha1.ReasonAutoResolved))
+		g.Expect(bench.fold().write).To(BeFalse(), "once")
+	})
+	t.Run("an alert of the same fold puts it off", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := open(time.Hour)
+		bench.now = minute(61)
+		p := bench.fold(eventOf(60, firingAlert()))
+		g.Expect(p.status.State).To(Equal(v1alpha1.IncidentOpen))
+	})
+	t.Run("a leader whose clock is behind waits", func(t *testing.T) {
+		bench := open(time.Hour)
+		bench.now = minute(-600)
+		NewWithT(t).Expect(bench.fold().write).To(BeFalse())
+	})
+	t.Run("what fires after it reopens, even with the startsAt of before", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := open(time.Hour)
+		still := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartsAt: minuteStamp(0)})
+		bench.fold(eventOf(2, still))
+		bench.now = minute(62)
+		bench.fold()
+		g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentResolved))
+		p := bench.fold(eventOf(63, still))
+		g.Expect(resultsOf(p)).To(Equal([]string{resultReopened}))
+	})
+}

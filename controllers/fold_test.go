@@ -1,0 +1,342 @@
+package controllers
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+const (
+	foldIntegration = "mon"
+	foldKey         = "disk"
+)
+
+var (
+	foldName  = v1alpha1.IncidentName(foldIntegration, foldKey)
+	foldEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+)
+
+// minute is the n-th minute of the tests.
+func minute(n int) time.Time { return foldEpoch.Add(time.Duration(n) * time.Minute) }
+
+func minuteStamp(minutes int) *v1alpha1.Timestamp { return timestamp(minute(minutes)) }
+
+// alertOf makes an alert of the test's Incident.
+func alertOf(status v1alpha1.AlertStatus, content v1alpha1.AlertContent) v1alpha1.Alert {
+	return v1alpha1.Alert{IncidentName: foldName, DedupKey: foldKey, Status: status, AlertContent: content}
+}
+
+func firingAlert() v1alpha1.Alert { return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{}) }
+func resolvingAlert() v1alpha1.Alert {
+	return alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{})
+}
+func acknowledgingAlert() v1alpha1.Alert {
+	return alertOf(v1alpha1.AlertAcknowledged, v1alpha1.AlertContent{})
+}
+
+// eventOf makes the n-th AlertEvent: committed n-th and received in minute n.
+func eventOf(n int, alerts ...v1alpha1.Alert) *v1alpha1.AlertEvent {
+	event := &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{
+			UID:               types.UID(fmt.Sprintf("uid-%d", n)),
+			Name:              fmt.Sprintf("019f0000-0000-7000-8000-%012d", n),
+			ResourceVersion:   fmt.Sprint(1000 + n),
+			CreationTimestamp: metav1.NewTime(minute(n)),
+		},
+		Spec: v1alpha1.AlertEventSpec{
+			IntegrationName: foldIntegration,
+			ReceivedTime:    *minuteStamp(n),
+			Alerts:          alerts,
+		},
+	}
+	for i := range alerts {
+		if alerts[i].ID == "" {
+			event.Spec.Alerts[i].ID = fmt.Sprintf("alert-%d-%d", n, i)
+		}
+	}
+	return event
+}
+
+// foldBench folds events one input after the other, as a leader does whose every write succeeds.
+type foldBench struct {
+	incident *v1alpha1.Incident
+	gone     map[string]bool
+	policy   policy
+	now      time.Time
+}
+
+func newBench() *foldBench {
+	return &foldBench{gone: map[string]bool{}, policy: policy{retention: 168 * time.Hour}, now: minute(0)}
+}
+
+func (b *foldBench) input(events ...*v1alpha1.AlertEvent) foldInput {
+	return foldInput{
+		name: foldName, incident: b.incident, events: events, policy: b.policy, now: b.now,
+		exists: func(uid string) bool { return !b.gone[uid] },
+	}
+}
+
+func (b *foldBench) fold(events ...*v1alpha1.AlertEvent) plan {
+	p := fold(b.input(events...))
+	if p.create != nil {
+		b.incident = &v1alpha1.Incident{
+			ObjectMeta: metav1.ObjectMeta{Name: foldName, Generation: 1, CreationTimestamp: metav1.NewTime(b.now)},
+			Spec:       *p.create,
+		}
+	}
+	if p.write {
+		b.incident.Status = p.status
+		b.incident.ResourceVersion = "5000"
+	}
+	return p
+}
+
+func (b *foldBench) status() *v1alpha1.IncidentStatus { return &b.incident.Status }
+
+func resultsOf(p plan) []string {
+	results := make([]string, len(p.results))
+	for i, r := range p.results {
+		results[i] = r.result
+	}
+	return results
+}
+
+func kindsOf(transitions []v1alpha1.Transition) []v1alpha1.TransitionType {
+	kinds := make([]v1alpha1.TransitionType, len(transitions))
+	for i, t := range transitions {
+		kinds[i] = t.Type
+	}
+	return kinds
+}
+
+func namesOf(ledger v1alpha1.Ledger) []string {
+	uids := make([]string, len(ledger.Events))
+	for i, entry := range ledger.Events {
+		uids[i] = entry.UID
+	}
+	return uids
+}
+
+func jsonOf(t *testing.T, value any) string {
+	t.Helper()
+	encoded, err := json.Marshal(value)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return string(encoded)
+}
+
+func TestFoldWithoutAnIncident(t *testing.T) {
+	other := firingAlert()
+	other.DedupKey = "memory"
+	nameless := firingAlert()
+	nameless.DedupKey = ""
+	for sentence, c := range map[string]struct {
+		alerts             []v1alpha1.Alert
+		results            []string
+		creates, unmatched bool
+		entries            int
+	}{
+		"a firing alert creates the Incident": {
+			alerts: []v1alpha1.Alert{firingAlert()}, results: []string{resultOpened}, creates: true, entries: 1,
+		},
+		"a resolved alert creates nothing": {
+			alerts: []v1alpha1.Alert{resolvingAlert()}, results: []string{resultNoMatch}, unmatched: true,
+		},
+		"an acknowledged alert creates nothing": {
+			alerts: []v1alpha1.Alert{acknowledgingAlert()}, results: []string{resultNoMatch}, unmatched: true,
+		},
+		"a firing alert without a dedup key matches nothing": {
+			alerts: []v1alpha1.Alert{nameless}, results: []string{resultNoMatch}, unmatched: true,
+		},
+		"a firing alert whose key has another name is invalid": {
+			alerts: []v1alpha1.Alert{other}, results: []string{resultInvalid},
+		},
+		"a resolved alert before the first firing matches nothing, and the firing opens": {
+			alerts:  []v1alpha1.Alert{resolvingAlert(), firingAlert()},
+			results: []string{resultNoMatch, resultOpened}, creates: true, unmatched: true, entries: 2,
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			bench := newBench()
+			events := []*v1alpha1.AlertEvent{}
+			for i, alert := range c.alerts {
+				events = append(events, eventOf(i+1, alert))
+			}
+			p := bench.fold(events...)
+			g.Expect(resultsOf(p)).To(Equal(c.results))
+			g.Expect(p.create != nil).To(Equal(c.creates))
+			g.Expect(p.write).To(Equal(c.creates))
+			g.Expect(p.urgent).To(Equal(c.creates))
+			g.Expect(p.unmatched).To(Equal(c.unmatched))
+			g.Expect(p.settled).To(HaveLen(len(events)))
+			g.Expect(p.status.Ledger.Events).To(HaveLen(c.entries))
+		})
+	}
+
+	t.Run("the Incident gets the integration and the key", func(t *testing.T) {
+		p := newBench().fold(eventOf(1, firingAlert()))
+		NewWithT(t).Expect(*p.create).To(Equal(v1alpha1.IncidentSpec{IntegrationName: foldIntegration, DedupKey: foldKey}))
+	})
+	t.Run("a resolve and a firing in one event are folded together", func(t *testing.T) {
+		g := NewWithT(t)
+		p := newBench().fold(eventOf(1, resolvingAlert(), firingAlert(), resolvingAlert()))
+		g.Expect(resultsOf(p)).To(Equal([]string{resultNoMatch, resultOpened, resultResolved}))
+		g.Expect(p.status.AlertCount).To(BeEquivalentTo(2))
+		g.Expect(p.status.Ledger.Events).To(HaveLen(1))
+	})
+	t.Run("an Incident whose status was never written is as none, but is not created", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		bench.incident = &v1alpha1.Incident{
+			ObjectMeta: metav1.ObjectMeta{Name: foldName, ResourceVersion: "10", Generation: 1},
+			Spec:       v1alpha1.IncidentSpec{IntegrationName: foldIntegration, DedupKey: foldKey},
+		}
+		p := fold(bench.input(eventOf(1, resolvingAlert())))
+		g.Expect(resultsOf(p)).To(Equal([]string{resultNoMatch}))
+		g.Expect([]bool{p.unmatched, p.write}).To(Equal([]bool{true, false}))
+		p = fold(bench.input(eventOf(2, firingAlert())))
+		g.Expect(resultsOf(p)).To(Equal([]string{resultOpened}))
+		g.Expect(p.create).To(BeNil())
+		g.Expect([]bool{p.urgent, p.write}).To(Equal([]bool{true, true}))
+	})
+}
+
+func TestFoldMatchesAlertsToTheIncident(t *testing.T) {
+	byHand := func(alert v1alpha1.Alert) *v1alpha1.AlertEvent {
+		event := eventOf(2, alert)
+		event.Name = "ack-by-hand"
+		event.Spec.IntegrationName = ""
+		event.Spec.ReceivedTime = v1alpha1.Timestamp{}
+		event.Spec.Alerts[0].ID = ""
+		return event
+	}
+	foreign := eventOf(2, acknowledgingAlert())
+	foreign.Spec.IntegrationName = "other"
+	otherKey := acknowledgingAlert()
+	otherKey.DedupKey = "memory"
+	byKey := acknowledgingAlert()
+	byKey.IncidentName = ""
+	elsewhere := acknowledgingAlert()
+	elsewhere.IncidentName = "mon-other"
+	for sentence, c := range map[string]struct {
+		event   *v1alpha1.AlertEvent
+		results []string
+		settled int
+	}{
+		"by its name alone": {
+			event:   byHand(v1alpha1.Alert{IncidentName: foldName, Status: v1alpha1.AlertAcknowledged}),
+			results: []string{resultAcknowledged}, settled: 1,
+		},
+		"by the integration and the key":      {event: eventOf(2, byKey), results: []string{resultAcknowledged}, settled: 1},
+		"not when the integration is another": {event: foreign, results: []string{resultInvalid}, settled: 1},
+		"not when the key is another":         {event: eventOf(2, otherKey), results: []string{resultInvalid}, settled: 1},
+		"and leaves those of other Incidents": {event: eventOf(2, elsewhere), results: []string{}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			bench := newBench()
+			bench.fold(eventOf(1, firingAlert()))
+			bench.gone["uid-1"] = true
+			p := bench.fold(c.event)
+			g.Expect(resultsOf(p)).To(Equal(c.results))
+			g.Expect(p.settled).To(HaveLen(c.settled))
+			counts := len(c.results) > 0 && c.results[0] == resultAcknowledged
+			g.Expect(p.write).To(Equal(counts))
+			if counts {
+				g.Expect(p.results[0].received).To(Equal(minute(2)), "the creation time stands in for the received time")
+				g.Expect(p.results[0].integration).To(Equal(foldIntegration))
+			}
+		})
+	}
+}
+
+func TestFoldOrder(t *testing.T) {
+	titled := func(title string) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: title})
+	}
+	t.Run("events are folded by resourceVersion as a number, whatever their order in the input", func(t *testing.T) {
+		g := NewWithT(t)
+		older, newer := eventOf(1, titled("older")), eventOf(2, titled("newer"))
+		older.ResourceVersion, newer.ResourceVersion = "999", "1000"
+		p := newBench().fold(newer, older)
+		g.Expect(p.status.Alert.Title).To(Equal("newer"))
+		g.Expect(p.status.Ledger.ResourceVersion).To(Equal("1000"))
+	})
+	t.Run("alerts of one event are folded by their place", func(t *testing.T) {
+		p := newBench().fold(eventOf(1, titled("a"), titled("b"), titled("c")))
+		NewWithT(t).Expect(p.status.Alert.Title).To(Equal("c"))
+	})
+	t.Run("an event that is in the input twice is folded once", func(t *testing.T) {
+		p := newBench().fold(eventOf(1, firingAlert()), eventOf(1, firingAlert()))
+		NewWithT(t).Expect(p.status.AlertCount).To(BeEquivalentTo(1))
+	})
+	t.Run("an event that does not exist is neither folded nor settled", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		bench.gone["uid-1"] = true
+		p := bench.fold(eventOf(1, firingAlert()))
+		g.Expect(p.results).To(BeEmpty())
+		g.Expect(p.settled).To(BeEmpty())
+	})
+	t.Run("an alert older than the newest folded one counts and changes nothing", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		bench.fold(eventOf(1, titled("first")), eventOf(5, resolvingAlert()))
+		p := bench.fold(eventOf(3, titled("late")))
+		g.Expect(resultsOf(p)).To(Equal([]string{resultLate}))
+		g.Expect([]bool{p.write, p.urgent}).To(Equal([]bool{true, false}))
+		g.Expect(p.status.State).To(Equal(v1alpha1.IncidentResolved))
+		g.Expect(p.status.Alert.Title).To(Equal("first"))
+		g.Expect(p.status.AlertCount).To(BeEquivalentTo(3))
+		g.Expect(p.status.LastAlertTime.Time).To(Equal(minute(5)), "the newest stays")
+		g.Expect(p.status.Ledger.ResourceVersion).To(Equal("1005"))
+	})
+	t.Run("the stamp of another cluster is ignored", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		bench.fold(eventOf(1, firingAlert()))
+		bench.incident.Status.Ledger.ResourceVersion = "90000" // above the Incident's own
+		p := bench.fold(eventOf(2, resolvingAlert()))
+		g.Expect(resultsOf(p)).To(Equal([]string{resultResolved}))
+		g.Expect(p.status.Ledger.ResourceVersion).To(Equal("1002"))
+	})
+}
+
+func TestFoldIsAFunction(t *testing.T) {
+	g := NewWithT(t)
+	bag := v1alpha1.Bag{"a": json.RawMessage(`1`)}
+	alert := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: "x", Labels: bag, StartsAt: minuteStamp(1)})
+	bench := newBench()
+	bench.fold(eventOf(1, alert))
+	more := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{
+		Labels: v1alpha1.Bag{"b": json.RawMessage(`2`)}, Custom: v1alpha1.Bag{"c": json.RawMessage(`3`)}, StartsAt: minuteStamp(0),
+	})
+	events := []*v1alpha1.AlertEvent{eventOf(3, resolvingAlert()), eventOf(2, more), eventOf(4, more, acknowledgingAlert())}
+	for _, event := range events {
+		event.Spec.Defaults = &v1alpha1.AlertDefaults{Labels: map[string]v1alpha1.LabelValue{"team": "ops"}}
+	}
+	incidentBefore, eventsBefore := bench.incident.DeepCopy(), []*v1alpha1.AlertEvent{}
+	for _, event := range events {
+		eventsBefore = append(eventsBefore, event.DeepCopy())
+	}
+	first := fold(bench.input(events...))
+	second := fold(bench.input(events[2], events[0], events[1]))
+	g.Expect(second).To(Equal(first), "the same input in another order gives the same plan")
+	g.Expect(bench.incident).To(Equal(incidentBefore), "the Incident is not modified")
+	g.Expect(events).To(Equal(eventsBefore), "the events are not modified")
+
+	// What the plan holds is its own.
+	for key, value := range first.status.Alert.Labels {
+		value[0] = '!'
+		delete(first.status.Alert.Labels, key)
+	}
+	g.Expect(bench.incident).To(Equal(incidentBefore))
+	g.Expect(events).To(Equal(eventsBefore))
+}

@@ -1,0 +1,179 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+func TestLedger(t *testing.T) {
+	t.Run("an event in the ledger is settled and not folded again", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		bench.fold(eventOf(1, firingAlert()))
+		p := bench.fold(eventOf(1, firingAlert()))
+		g.Expect(p.settled).To(Equal([]types.UID{"uid-1"}))
+		g.Expect(p.results).To(BeEmpty())
+		g.Expect(p.write).To(BeFalse())
+		g.Expect(p.status.AlertCount).To(BeEquivalentTo(1))
+	})
+	t.Run("an entry stays while its event exists, however old it is", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		bench.fold(eventOf(1, firingAlert()))
+		for n := 2; n <= 40; n++ {
+			bench.fold(eventOf(n, firingAlert()))
+			bench.gone[fmt.Sprintf("uid-%d", n)] = true
+		}
+		bench.fold(eventOf(41, firingAlert()))
+		g.Expect(namesOf(bench.status().Ledger)).To(Equal([]string{
+			"uid-1", "uid-33", "uid-34", "uid-35", "uid-36", "uid-37", "uid-38", "uid-39", "uid-40", "uid-41",
+		}), "uid-1 exists, and of the others the newest eight stay")
+	})
+	t.Run("pruning alone is no reason to write", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		for n := 1; n <= 20; n++ {
+			bench.fold(eventOf(n, firingAlert()))
+			bench.gone[fmt.Sprintf("uid-%d", n)] = n > 1
+		}
+		g.Expect(bench.fold().write).To(BeFalse())
+		bench.gone["uid-1"] = true
+		g.Expect(bench.fold().write).To(BeFalse())
+	})
+	t.Run("a second copy of an event, by its server-made name, is a replay and settled for good", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		bench.fold(eventOf(1, firingAlert(), firingAlert()))
+		bench.gone["uid-1"] = true
+		replay := eventOf(2, firingAlert(), firingAlert())
+		replay.Name = eventOf(1).Name
+		p := bench.fold(replay)
+		g.Expect(resultsOf(p)).To(Equal([]string{resultReplayed, resultReplayed}))
+		g.Expect(p.settled).To(Equal([]types.UID{"uid-2"}))
+		g.Expect(p.write).To(BeTrue(), "it enters the ledger, or it would count once the first entry is pruned")
+		g.Expect(p.status.AlertCount).To(BeEquivalentTo(2))
+		g.Expect(p.status.Ledger.ResourceVersion).To(Equal("1001"), "a replay overtakes nothing")
+	})
+	for sentence, name := range map[string]string{
+		"a name given by hand may come again": "ack-by-hand",
+		"the name of a key may come again":    v1alpha1.KeyedEventName(foldIntegration, "k"),
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			bench := newBench()
+			first, second := eventOf(1, firingAlert()), eventOf(2, firingAlert())
+			first.Name, second.Name = name, name
+			bench.fold(first)
+			bench.gone["uid-1"] = true
+			p := bench.fold(second)
+			NewWithT(t).Expect(resultsOf(p)).To(Equal([]string{resultUpdated}))
+		})
+	}
+}
+
+func TestFullLedger(t *testing.T) {
+	firings := func(from, to int) []*v1alpha1.AlertEvent {
+		events := []*v1alpha1.AlertEvent{}
+		for n := from; n <= to; n++ {
+			events = append(events, eventOf(n, firingAlert()))
+		}
+		return events
+	}
+	g := NewWithT(t)
+	bench := newBench()
+	bench.policy.autoResolveAfter = 1
+	bench.now = minute(-1)
+
+	all := firings(1, 130)
+	slices.Reverse(all)
+	p := bench.fold(all...)
+	g.Expect(p.ledgerFull).To(BeTrue(), "more events than fit")
+	g.Expect(p.status.AlertCount).To(BeEquivalentTo(v1alpha1.MaxLedger), "as many as fit are folded")
+	g.Expect(p.status.Ledger.Events).To(HaveLen(v1alpha1.MaxLedger))
+	g.Expect(p.settled).To(HaveLen(v1alpha1.MaxLedger))
+	g.Expect(p.settled[0]).To(BeEquivalentTo("uid-1"), "in order")
+
+	bench.now = minute(1000)
+	p = bench.fold(append(firings(1, 130), eventOf(131, resolvingAlert()))...)
+	g.Expect(p.ledgerFull).To(BeTrue())
+	g.Expect(p.write).To(BeFalse(), "what waits keeps the Incident from resolving by itself")
+	g.Expect(p.settled).To(HaveLen(v1alpha1.MaxLedger), "what is in the ledger is settled all the same")
+
+	bench.gone["uid-5"], bench.gone["uid-1"] = true, true
+	p = bench.fold(firings(2, 131)...)
+	g.Expect(p.ledgerFull).To(BeTrue(), "one more than the two that are gone")
+	ledger := namesOf(p.status.Ledger)
+	g.Expect(ledger).To(HaveLen(v1alpha1.MaxLedger))
+	g.Expect(ledger).NotTo(ContainElement("uid-1"), "the entries of gone events give way")
+	g.Expect(ledger).To(ContainElements("uid-2", "uid-129", "uid-130"))
+
+	bench.gone["uid-2"] = true
+	p = bench.fold(firings(3, 131)...)
+	g.Expect(p.ledgerFull).To(BeFalse())
+	g.Expect(p.status.AlertCount).To(BeEquivalentTo(131))
+}
+
+func TestUnmatchedEventsEnterTheLedgerAsFarAsThereIsRoom(t *testing.T) {
+	g := NewWithT(t)
+	events := []*v1alpha1.AlertEvent{}
+	for n := 1; n <= 150; n++ {
+		events = append(events, eventOf(n, resolvingAlert()))
+	}
+	p := newBench().fold(append(events, eventOf(151, firingAlert()))...)
+	g.Expect(p.ledgerFull).To(BeFalse())
+	g.Expect(p.settled).To(HaveLen(151))
+	g.Expect(p.status.AlertCount).To(BeEquivalentTo(1))
+	ledger := namesOf(p.status.Ledger)
+	g.Expect(ledger).To(HaveLen(v1alpha1.MaxLedger))
+	g.Expect(ledger[0]).To(Equal("uid-24"))
+	g.Expect(ledger[v1alpha1.MaxLedger-1]).To(Equal("uid-151"))
+}
+
+func TestDigest(t *testing.T) {
+	sum := func(ids ...string) string {
+		var digest alertDigest
+		for _, id := range ids {
+			digest.add(id)
+		}
+		return digest.String()
+	}
+	t.Run("it does not depend on the order", func(t *testing.T) {
+		NewWithT(t).Expect(sum("a", "b", "c")).To(Equal(sum("c", "a", "b")))
+	})
+	t.Run("it tells once from twice", func(t *testing.T) {
+		NewWithT(t).Expect(sum("a", "b")).NotTo(Equal(sum("a", "b", "b")))
+	})
+	t.Run("one id gives the first half of its SHA-256", func(t *testing.T) {
+		NewWithT(t).Expect(sum("abc")).To(Equal("ba7816bf8f01cfea414140de5dae2223"))
+	})
+	t.Run("it wraps around", func(t *testing.T) {
+		digest := parseDigest("ffffffffffffffffffffffffffffffff")
+		digest.add("abc")
+		NewWithT(t).Expect(digest.String()).To(Equal("ba7816bf8f01cfea414140de5dae2222"))
+	})
+	t.Run("what is no digest counts as zero", func(t *testing.T) {
+		for _, text := range []string{"", "0", "no hexadecimal digits at all !!!", "ba7816bf"} {
+			NewWithT(t).Expect(parseDigest(text)).To(Equal(alertDigest{}))
+		}
+	})
+	t.Run("late alerts are in it, unmatched and invalid ones are not", func(t *testing.T) {
+		bench := newBench()
+		other := firingAlert()
+		other.DedupKey = "memory"
+		bench.fold(eventOf(1, resolvingAlert()), eventOf(3, firingAlert(), other), eventOf(4, resolvingAlert()))
+		bench.fold(eventOf(2, firingAlert()))
+		NewWithT(t).Expect(bench.status().Ledger.Digest).To(Equal(sum("alert-3-0", "alert-4-0", "alert-2-0")))
+	})
+	t.Run("an alert without an id counts by its event and place", func(t *testing.T) {
+		event := eventOf(1, resolvingAlert(), firingAlert())
+		event.Spec.Alerts[1].ID = ""
+		bench := newBench()
+		bench.fold(event)
+		NewWithT(t).Expect(bench.status().Ledger.Digest).To(Equal(sum("uid-1/1")))
+	})
+}

@@ -1,0 +1,256 @@
+package controllers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+func acknowledged(s *v1alpha1.IncidentStatus) bool {
+	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAcknowledged)
+}
+
+func TestLifecycle(t *testing.T) {
+	firing, resolve, ack := firingAlert(), resolvingAlert(), acknowledgingAlert()
+	for sentence, c := range map[string]struct {
+		before      []v1alpha1.Alert // folded in minutes 1, 2, …
+		alert       v1alpha1.Alert   // in minute 10
+		result      string
+		state       v1alpha1.IncidentState
+		acked       bool
+		urgent      bool
+		transitions []v1alpha1.TransitionType
+		episode     int64
+		counts      [2]int64 // of the Incident, of the episode
+	}{
+		"none, firing: the Incident opens": {
+			alert: firing, result: resultOpened, state: v1alpha1.IncidentOpen, urgent: true,
+			transitions: []v1alpha1.TransitionType{v1alpha1.TransitionOpened}, episode: 1, counts: [2]int64{1, 1},
+		},
+		"Open, firing: it is updated and counted": {
+			before: []v1alpha1.Alert{firing}, alert: firing, result: resultUpdated, state: v1alpha1.IncidentOpen,
+			transitions: []v1alpha1.TransitionType{}, episode: 1, counts: [2]int64{2, 2},
+		},
+		"Open, resolved: it is Resolved": {
+			before: []v1alpha1.Alert{firing}, alert: resolve, result: resultResolved, state: v1alpha1.IncidentResolved, urgent: true,
+			transitions: []v1alpha1.TransitionType{v1alpha1.TransitionResolved}, episode: 1, counts: [2]int64{2, 2},
+		},
+		"Open, acknowledged: it is Acknowledged": {
+			before: []v1alpha1.Alert{firing}, alert: ack, result: resultAcknowledged, state: v1alpha1.IncidentOpen, acked: true, urgent: true,
+			transitions: []v1alpha1.TransitionType{v1alpha1.TransitionAcknowledged}, episode: 1, counts: [2]int64{2, 2},
+		},
+		"Open and acknowledged, acknowledged: it is counted": {
+			before: []v1alpha1.Alert{firing, ack}, alert: ack, result: resultUpdated, state: v1alpha1.IncidentOpen, acked: true,
+			transitions: []v1alpha1.TransitionType{}, episode: 1, counts: [2]int64{3, 3},
+		},
+		"Open and acknowledged, firing: it stays acknowledged": {
+			before: []v1alpha1.Alert{firing, ack}, alert: firing, result: resultUpdated, state: v1alpha1.IncidentOpen, acked: true,
+			transitions: []v1alpha1.TransitionType{}, episode: 1, counts: [2]int64{3, 3},
+		},
+		"Open and acknowledged, resolved: it stays acknowledged": {
+			before: []v1alpha1.Alert{firing, ack}, alert: resolve, result: resultResolved, state: v1alpha1.IncidentResolved, acked: true, urgent: true,
+			transitions: []v1alpha1.TransitionType{v1alpha1.TransitionResolved}, episode: 1, counts: [2]int64{3, 3},
+		},
+		"Resolved, firing: it reopens with a new episode, not acknowledged": {
+			before: []v1alpha1.Alert{firing, ack, resolve}, alert: firing, result: resultReopened, state: v1alpha1.IncidentOpen, urgent: true,
+			transitions: []v1alpha1.TransitionType{v1alpha1.TransitionReopened}, episode: 2, counts: [2]int64{4, 1},
+		},
+		"Resolved, resolved: it is counted": {
+			before: []v1alpha1.Alert{firing, resolve}, alert: resolve, result: resultLate, state: v1alpha1.IncidentResolved,
+			transitions: []v1alpha1.TransitionType{}, episode: 1, counts: [2]int64{3, 3},
+		},
+		"Resolved, acknowledged: it is counted and not acknowledged": {
+			before: []v1alpha1.Alert{firing, resolve}, alert: ack, result: resultLate, state: v1alpha1.IncidentResolved,
+			transitions: []v1alpha1.TransitionType{}, episode: 1, counts: [2]int64{3, 3},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			bench := newBench()
+			for i, alert := range c.before {
+				bench.fold(eventOf(i+1, alert))
+			}
+			p := bench.fold(eventOf(10, c.alert))
+			g.Expect(resultsOf(p)).To(Equal([]string{c.result}))
+			g.Expect(kindsOf(p.transitions)).To(Equal(c.transitions))
+			g.Expect(p.urgent).To(Equal(c.urgent))
+			g.Expect(p.write).To(BeTrue())
+			s := bench.status()
+			g.Expect(s.State).To(Equal(c.state))
+			g.Expect(acknowledged(s)).To(Equal(c.acked))
+			resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
+			g.Expect(resolved.Status == metav1.ConditionTrue).To(Equal(c.state == v1alpha1.IncidentResolved))
+			g.Expect(isSet(s.ResolvedTime)).To(Equal(c.state == v1alpha1.IncidentResolved))
+			g.Expect([2]int64{s.AlertCount, s.Episode.AlertCount}).To(Equal(c.counts))
+			g.Expect(s.Episode.Number).To(Equal(c.episode))
+			g.Expect(s.LastAlertTime.Time).To(Equal(minute(10)))
+			g.Expect(s.ObservedGeneration).To(BeEquivalentTo(1))
+		})
+	}
+}
+
+func TestLifecycleTimesAreThoseOfTheAlerts(t *testing.T) {
+	g := NewWithT(t)
+	bench := newBench()
+	bench.now = minute(-60) // the leader's clock is an hour behind
+	bench.fold(eventOf(1, firingAlert()))
+	s := bench.status()
+	g.Expect(s.OpenedTime.Time).To(Equal(minute(1)))
+	g.Expect(s.Episode.StartTime.Time).To(Equal(minute(1)))
+	g.Expect(s.Conditions).To(HaveLen(2), "both conditions from the first write on")
+	for _, condition := range s.Conditions {
+		g.Expect(condition.Status).To(Equal(metav1.ConditionFalse))
+		g.Expect(condition.LastTransitionTime.Time).To(Equal(minute(1)))
+		g.Expect(condition.ObservedGeneration).To(BeEquivalentTo(1))
+		g.Expect(condition.Message).NotTo(BeEmpty())
+	}
+	bench.fold(eventOf(2, firingAlert()), eventOf(3, resolvingAlert()), eventOf(4, resolvingAlert()))
+	s = bench.status()
+	g.Expect(s.ResolvedTime.Time).To(Equal(minute(3)))
+	g.Expect(s.Timeline[len(s.Timeline)-1].Time.Time).To(Equal(minute(3)))
+	g.Expect(meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved).LastTransitionTime.Time).To(Equal(minute(3)))
+	g.Expect(meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAcknowledged).LastTransitionTime.Time).To(Equal(minute(1)))
+}
+
+func TestLateDuplicates(t *testing.T) {
+	firing := func(startsAt *v1alpha1.Timestamp) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartsAt: startsAt})
+	}
+	resolve := func(endsAt *v1alpha1.Timestamp) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndsAt: endsAt})
+	}
+	forever := timestamp(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
+	predicted := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartsAt: minuteStamp(10), EndsAt: minuteStamp(90)})
+	for sentence, c := range map[string]struct {
+		opener, resolver, alert v1alpha1.Alert // in minutes 10, 20 and 30
+		late                    bool
+	}{
+		"no startsAt: reopens":                                             {firing(minuteStamp(9)), resolve(minuteStamp(19)), firing(nil), false},
+		"a zero startsAt: reopens":                                         {firing(minuteStamp(9)), resolve(nil), firing(&v1alpha1.Timestamp{}), false},
+		"the episode's startsAt: late":                                     {firing(minuteStamp(9)), resolve(nil), firing(minuteStamp(9)), true},
+		"before the episode's start: late":                                 {firing(minuteStamp(9)), resolve(nil), firing(minuteStamp(3)), true},
+		"after the start, no endsAt: reopens":                              {firing(minuteStamp(9)), resolve(nil), firing(minuteStamp(12)), false},
+		"not after the endsAt: late":                                       {firing(minuteStamp(9)), resolve(minuteStamp(19)), firing(minuteStamp(19)), true},
+		"after the endsAt: reopens":                                        {firing(minuteStamp(9)), resolve(minuteStamp(19)), firing(minuteStamp(21)), false},
+		"the received time is the start: late":                             {firing(nil), resolve(nil), firing(minuteStamp(10)), true},
+		"an endsAt predicted by a firing alert does not hide a new outage": {predicted, resolve(nil), firing(minuteStamp(25)), false},
+		"an endsAt of the year 9999 does not either":                       {firing(nil), resolve(forever), firing(minuteStamp(25)), false},
+		"nor a startsAt of the year 9999":                                  {firing(forever), resolve(nil), firing(minuteStamp(25)), false},
+		"the very startsAt of the year 9999 again: late":                   {firing(forever), resolve(nil), firing(forever), true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			bench := newBench()
+			bench.fold(eventOf(10, c.opener), eventOf(20, c.resolver))
+			before := bench.status().Alert
+			p := bench.fold(eventOf(30, c.alert))
+			s := bench.status()
+			g.Expect(s.AlertCount).To(BeEquivalentTo(3))
+			if !c.late {
+				g.Expect(resultsOf(p)).To(Equal([]string{resultReopened}))
+				return
+			}
+			g.Expect(resultsOf(p)).To(Equal([]string{resultLate}))
+			g.Expect(s.State).To(Equal(v1alpha1.IncidentResolved))
+			g.Expect(s.Alert).To(Equal(before))
+			g.Expect(s.Episode.Number).To(BeEquivalentTo(1))
+			g.Expect(p.urgent).To(BeFalse())
+		})
+	}
+}
+
+func TestReopeningStartsAfresh(t *testing.T) {
+	g := NewWithT(t)
+	bench := newBench()
+	first := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{
+		Title: "old", Severity: v1alpha1.SeverityCritical, Hostname: "db-1",
+		Labels: v1alpha1.Bag{"a": []byte(`1`)}, StartsAt: minuteStamp(0), EndsAt: minuteStamp(2),
+	})
+	again := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartsAt: minuteStamp(8)})
+	bench.fold(eventOf(1, first), eventOf(2, resolvingAlert()), eventOf(9, again))
+	s := bench.status()
+	g.Expect(s.Alert).To(Equal(v1alpha1.AlertContent{
+		Title: "Alert from mon", Severity: v1alpha1.SeverityWarning, Type: "webhook", StartsAt: minuteStamp(8),
+	}))
+	g.Expect(s.Episode).To(Equal(&v1alpha1.Episode{Number: 2, StartTime: *minuteStamp(8), AlertCount: 1}))
+	g.Expect(s.OpenedTime.Time).To(Equal(minute(9)))
+	g.Expect(s.ResolvedTime).To(BeNil())
+}
+
+func TestTimeline(t *testing.T) {
+	severe := func(severity v1alpha1.Severity, title string) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Severity: severity, Title: title})
+	}
+	t.Run("it says what happened, oldest first", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		p := bench.fold(
+			eventOf(1, severe(v1alpha1.SeverityInfo, "Disk\n\tfull\u202e \x1b[31m now")),
+			eventOf(2, severe(v1alpha1.SeverityCritical, "")), eventOf(3, severe(v1alpha1.SeverityCritical, "")),
+			eventOf(4, acknowledgingAlert()), eventOf(5, resolvingAlert()), eventOf(6, severe("", "x")))
+		g.Expect(p.transitions).To(Equal([]v1alpha1.Transition{
+			{Type: v1alpha1.TransitionOpened, Time: *minuteStamp(1), Message: "Opened with severity info: Disk full [31m now"},
+			{Type: v1alpha1.TransitionSeverityChanged, Time: *minuteStamp(2), Message: "Severity changed from info to critical"},
+			{Type: v1alpha1.TransitionAcknowledged, Time: *minuteStamp(4), Message: "Acknowledged by an alert"},
+			{Type: v1alpha1.TransitionResolved, Time: *minuteStamp(5), Message: "Resolved by an alert"},
+			{Type: v1alpha1.TransitionReopened, Time: *minuteStamp(6), Message: "Reopened with severity warning: x"},
+		}))
+		g.Expect(bench.status().Timeline).To(Equal(p.transitions))
+	})
+	t.Run("it keeps the newest 20, and the plan has them all", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		alerts := []v1alpha1.Alert{}
+		for i := range 15 {
+			alerts = append(alerts, severe("", fmt.Sprint("number ", i)), resolvingAlert())
+		}
+		p := bench.fold(eventOf(1, alerts...))
+		g.Expect(p.transitions).To(HaveLen(30))
+		g.Expect(bench.status().Timeline).To(Equal(p.transitions[10:]))
+	})
+	t.Run("a message has at most 256 characters", func(t *testing.T) {
+		g := NewWithT(t)
+		p := newBench().fold(eventOf(1, severe("", strings.Repeat("ü", 1000))))
+		message := []rune(p.transitions[0].Message)
+		g.Expect(len(message)).To(BeNumerically("<=", 256))
+		g.Expect(string(message[len(message)-2:])).To(Equal("ü…"))
+	})
+	t.Run("a resolve that lowers the severity is one transition", func(t *testing.T) {
+		bench := newBench()
+		bench.fold(eventOf(1, severe(v1alpha1.SeverityCritical, "")))
+		p := bench.fold(eventOf(2, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{Severity: v1alpha1.SeverityInfo})))
+		g := NewWithT(t)
+		g.Expect(kindsOf(p.transitions)).To(Equal([]v1alpha1.TransitionType{v1alpha1.TransitionResolved}))
+		g.Expect(p.status.Alert.Severity).To(Equal(v1alpha1.SeverityInfo))
+	})
+}
+
+func TestForeignStatus(t *testing.T) {
+	// An Incident that was written by hand may lack what the operator always writes.
+	for _, state := range []v1alpha1.IncidentState{v1alpha1.IncidentOpen, v1alpha1.IncidentResolved} {
+		for _, status := range []v1alpha1.AlertStatus{v1alpha1.AlertFiring, v1alpha1.AlertResolved, v1alpha1.AlertAcknowledged} {
+			t.Run(fmt.Sprintf("a bare %s Incident takes in a %s alert", state, status), func(t *testing.T) {
+				g := NewWithT(t)
+				bench := newBench()
+				bench.incident = &v1alpha1.Incident{
+					Spec:   v1alpha1.IncidentSpec{IntegrationName: foldIntegration, DedupKey: foldKey},
+					Status: v1alpha1.IncidentStatus{State: state},
+				}
+				bench.fold(eventOf(1, alertOf(status, v1alpha1.AlertContent{StartsAt: minuteStamp(0)})))
+				s := bench.status()
+				g.Expect(s.AlertCount).To(BeEquivalentTo(1))
+				g.Expect(s.Episode.AlertCount).To(BeEquivalentTo(1))
+				g.Expect(s.Episode.Number).To(BeNumerically(">=", 1))
+				g.Expect(s.Episode.StartTime.IsZero()).To(BeFalse(), "the API server would refuse it")
+				g.Expect(s.Ledger.Digest).To(HaveLen(32))
+			})
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package controllers
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// maxIncidentBytes is what no Incident's JSON reaches.
+const maxIncidentBytes = 256 << 10
+
+func TestMerge(t *testing.T) {
+	full := func() v1alpha1.AlertContent {
+		return v1alpha1.AlertContent{
+			Title: "title", Description: "description", Severity: v1alpha1.SeverityError, Type: "type", Link: "link",
+			Hostname: "host", Region: "region",
+			Labels:      v1alpha1.Bag{"a": json.RawMessage(`{"x":1}`), "b": json.RawMessage(`2`)},
+			Annotations: v1alpha1.Bag{"a": json.RawMessage(`1`)},
+			Values:      v1alpha1.Bag{"a": json.RawMessage(`1`)},
+			Custom:      v1alpha1.Bag{"a": json.RawMessage(`1`)},
+			StartsAt:    minuteStamp(5), EndsAt: minuteStamp(6),
+		}
+	}
+	for sentence, c := range map[string]struct {
+		newer  v1alpha1.AlertContent
+		change func(*v1alpha1.AlertContent)
+	}{
+		"absent fields stay": {v1alpha1.AlertContent{}, func(*v1alpha1.AlertContent) {}},
+		"present fields replace": {
+			v1alpha1.AlertContent{
+				Title: "T", Description: "D", Severity: v1alpha1.SeverityInfo, Type: "Y", Link: "L", Hostname: "H", Region: "R",
+			},
+			func(c *v1alpha1.AlertContent) {
+				c.Title, c.Description, c.Severity, c.Type, c.Link, c.Hostname, c.Region = "T", "D", "info", "Y", "L", "H", "R"
+			},
+		},
+		"bags merge key by key, the newer value replacing the older one whole": {
+			v1alpha1.AlertContent{Labels: v1alpha1.Bag{"a": json.RawMessage(`{"y":2}`), "c": json.RawMessage(`null`)}},
+			func(c *v1alpha1.AlertContent) {
+				c.Labels["a"], c.Labels["c"] = json.RawMessage(`{"y":2}`), json.RawMessage(`null`)
+			},
+		},
+		"an earlier startsAt replaces": {
+			v1alpha1.AlertContent{StartsAt: minuteStamp(4)}, func(c *v1alpha1.AlertContent) { c.StartsAt = minuteStamp(4) },
+		},
+		"a later startsAt does not":  {v1alpha1.AlertContent{StartsAt: minuteStamp(7)}, func(*v1alpha1.AlertContent) {}},
+		"the newest endsAt replaces": {v1alpha1.AlertContent{EndsAt: minuteStamp(1)}, func(c *v1alpha1.AlertContent) { c.EndsAt = minuteStamp(1) }},
+		"times that nobody could read count as absent": {
+			v1alpha1.AlertContent{StartsAt: &v1alpha1.Timestamp{}, EndsAt: &v1alpha1.Timestamp{}}, func(*v1alpha1.AlertContent) {},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			got, want := full(), full()
+			mergeContent(&got, &c.newer)
+			c.change(&want)
+			g.Expect(got).To(Equal(want))
+		})
+	}
+	t.Run("a bare resolve blanks nothing", func(t *testing.T) {
+		bench := newBench()
+		bench.fold(eventOf(1, alertOf(v1alpha1.AlertFiring, full())))
+		bench.fold(eventOf(2, resolvingAlert()))
+		NewWithT(t).Expect(bench.status().Alert).To(Equal(full()))
+	})
+	t.Run("what a resolved or acknowledged alert says is merged", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		bench.fold(eventOf(1, firingAlert()))
+		bench.fold(eventOf(2, alertOf(v1alpha1.AlertAcknowledged, v1alpha1.AlertContent{Region: "eu"})))
+		bench.fold(eventOf(3, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndsAt: minuteStamp(2)})))
+		g.Expect(bench.status().Alert.Region).To(Equal("eu"))
+		g.Expect(bench.status().Alert.EndsAt).To(Equal(minuteStamp(2)))
+	})
+}
+
+func TestDefaults(t *testing.T) {
+	defaults := &v1alpha1.AlertDefaults{
+		Severity: v1alpha1.SeverityError, Type: "probe", Title: "Probe failed",
+		Labels: map[string]v1alpha1.LabelValue{"team": `a<"b"`, "site": "x"},
+	}
+	team := json.RawMessage("\"a\\u003c\\\"b\\\"\"")
+	site := json.RawMessage(`"x"`)
+	for sentence, c := range map[string]struct {
+		alerts   []v1alpha1.AlertContent // all firing
+		defaults *v1alpha1.AlertDefaults
+		want     v1alpha1.AlertContent
+	}{
+		"nothing said and no defaults": {
+			alerts: []v1alpha1.AlertContent{{}},
+			want:   v1alpha1.AlertContent{Title: "Alert from mon", Severity: v1alpha1.SeverityWarning, Type: "webhook"},
+		},
+		"the integration's defaults": {
+			alerts: []v1alpha1.AlertContent{{}}, defaults: defaults,
+			want: v1alpha1.AlertContent{
+				Title: "Probe failed", Severity: v1alpha1.SeverityError, Type: "probe", Labels: v1alpha1.Bag{"team": team, "site": site},
+			},
+		},
+		"the first line of the description comes before the default title": {
+			alerts: []v1alpha1.AlertContent{{Description: "\n  \n \tDisk  full\r\non db-1"}}, defaults: &v1alpha1.AlertDefaults{Title: "no"},
+			want: v1alpha1.AlertContent{
+				Title: "Disk full", Description: "\n  \n \tDisk  full\r\non db-1", Severity: v1alpha1.SeverityWarning, Type: "webhook",
+			},
+		},
+		"what an alert says wins, and a label of its own too": {
+			alerts: []v1alpha1.AlertContent{{
+				Title: "t", Severity: v1alpha1.SeverityInfo, Type: "y", Labels: v1alpha1.Bag{"team": json.RawMessage(`1`)},
+			}},
+			defaults: defaults,
+			want: v1alpha1.AlertContent{
+				Title: "t", Severity: v1alpha1.SeverityInfo, Type: "y", Labels: v1alpha1.Bag{"team": json.RawMessage(`1`), "site": site},
+			},
+		},
+		"a bare repeat blanks nothing and falls back to nothing": {
+			alerts: []v1alpha1.AlertContent{{Title: "t", Severity: v1alpha1.SeverityCritical, Type: "y"}, {}}, defaults: defaults,
+			want: v1alpha1.AlertContent{
+				Title: "t", Severity: v1alpha1.SeverityCritical, Type: "y", Labels: v1alpha1.Bag{"team": team, "site": site},
+			},
+		},
+		"filled values stay when a later alert leaves the field absent, and go when it has one": {
+			alerts: []v1alpha1.AlertContent{{}, {Description: "later"}, {Severity: v1alpha1.SeverityCritical}},
+			want: v1alpha1.AlertContent{
+				Title: "Alert from mon", Description: "later", Severity: v1alpha1.SeverityCritical, Type: "webhook",
+			},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			bench := newBench()
+			for i, content := range c.alerts {
+				event := eventOf(i+1, alertOf(v1alpha1.AlertFiring, content))
+				event.Spec.Defaults = c.defaults
+				bench.fold(event)
+			}
+			NewWithT(t).Expect(bench.status().Alert).To(Equal(c.want))
+		})
+	}
+}
+
+func TestContentTooLarge(t *testing.T) {
+	value := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n) + `"`) }
+	with := func(key string, n int) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Custom: v1alpha1.Bag{key: value(n)}})
+	}
+	t.Run("the newest alert's bags replace the merged ones, and the timeline says so", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		first := with("a", 100<<10)
+		first.Labels = v1alpha1.Bag{"old": json.RawMessage(`1`)}
+		second := eventOf(2, with("b", 100<<10))
+		second.Spec.Defaults = &v1alpha1.AlertDefaults{Labels: map[string]v1alpha1.LabelValue{"team": "ops"}}
+		bench.fold(eventOf(1, first))
+		p := bench.fold(second)
+		g.Expect(bench.status().Alert.Custom).To(HaveLen(1))
+		g.Expect(bench.status().Alert.Custom).To(HaveKey("b"))
+		g.Expect(bench.status().Alert.Labels).To(Equal(v1alpha1.Bag{"team": json.RawMessage(`"ops"`)}))
+		g.Expect(kindsOf(p.transitions)).To(Equal([]v1alpha1.TransitionType{v1alpha1.TransitionContentReplaced}))
+		p = bench.fold(eventOf(3, with("c", 100<<10)))
+		g.Expect(p.transitions).To(BeEmpty(), "a sender who does it every time does not fill the timeline")
+	})
+	t.Run("the largest entries go when that is not enough, and are named", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		big := with("small", 10)
+		big.Annotations = v1alpha1.Bag{"huge": value(1 << 20)}
+		p := bench.fold(eventOf(1, big))
+		g.Expect(bench.status().Alert.Annotations).To(BeEmpty())
+		g.Expect(bench.status().Alert.Custom).To(HaveKey("small"))
+		g.Expect(p.transitions[0].Message).To(ContainSubstring("dropped annotations.huge"))
+	})
+	t.Run("an alert without bags does not blank those there are more than it must", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := newBench()
+		bench.fold(eventOf(1, with("a", 100<<10), with("b", 70<<10)))
+		bench.fold(eventOf(2, alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Description: strings.Repeat("d", 16000)})))
+		g.Expect(bench.status().Alert.Custom).To(HaveLen(1))
+		g.Expect(bench.status().Alert.Custom).To(HaveKey("b"))
+	})
+}
+
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                           "",
+		" \n\t ":                     "",
+		"a  b\nc":                    "a b c",
+		"a\x00\x1b\u009b\u202eb":     "ab",
+		"\xff":                       "\ufffd",
+		"12345678":                   "1234567…",
+		"1234567":                    "1234567",
+		"123456 8":                   "123456…",
+		"<<<<<<":                     "<<<…",
+		strings.Repeat("😀", 7):       "😀😀😀😀…",
+		"‮" + strings.Repeat("x", 3): "xxx",
+	} {
+		NewWithT(t).Expect(oneLine(text, 8, 21)).To(Equal(want), "of %q", text)
+	}
+}
+
+// worstText draws a text of at most max characters that is long in JSON.
+func worstText(t *rapid.T, name string, limit int) string {
+	unit := rapid.SampledFrom([]string{"x", "<", "\"", "\x01", "ü", "😀", "\u2028", "word "}).Draw(t, name)
+	n := rapid.SampledFrom([]int{0, 1, limit / 2, limit}).Draw(t, name+" length")
+	return strings.Repeat(unit, n/utf8.RuneCountInString(unit))
+}
+
+func worstBag(t *rapid.T, name string, sizes []int) v1alpha1.Bag {
+	bag := v1alpha1.Bag{}
+	for range rapid.IntRange(0, 3).Draw(t, name+" entries") {
+		text, _ := json.Marshal(worstText(t, name, rapid.SampledFrom(sizes).Draw(t, name+" size")))
+		bag[worstText(t, name+" key", 2000)+fmt.Sprint(rapid.IntRange(0, 9).Draw(t, name+" number"))] = text
+	}
+	return bag
+}
+
+func TestIncidentSizeIsBounded(t *testing.T) {
+	// Whatever the API server lets in, in whatever order: the Incident stays small enough to be stored.
+	rapid.Check(t, func(t *rapid.T) {
+		key := strings.Repeat(rapid.SampledFrom([]string{"k", "\x01", "<", "😀"}).Draw(t, "key"), 1024)
+		name := v1alpha1.IncidentName(foldIntegration, key)
+		bench := newBench()
+		for n := range rapid.IntRange(1, 4).Draw(t, "folds") {
+			var events []*v1alpha1.AlertEvent
+			count, sizes := 140, []int{10, 500} // many small events, or few large ones
+			if rapid.IntRange(0, 3).Draw(t, "few") > 0 {
+				count, sizes = rapid.IntRange(1, 3).Draw(t, "events"), []int{10, 1000, 60000, 300000}
+			}
+			alert := v1alpha1.Alert{
+				IncidentName: name, DedupKey: key,
+				Status: rapid.SampledFrom([]v1alpha1.AlertStatus{"firing", "firing", "resolved", "acknowledged"}).Draw(t, "status"),
+				AlertContent: v1alpha1.AlertContent{
+					Title: worstText(t, "title", 1024), Description: worstText(t, "description", 16384), Type: worstText(t, "type", 1024),
+					Link: worstText(t, "link", 2048), Hostname: worstText(t, "hostname", 1024), Region: worstText(t, "region", 1024),
+					Severity: rapid.SampledFrom([]v1alpha1.Severity{"", "critical", "info"}).Draw(t, "severity"),
+					Labels:   worstBag(t, "labels", sizes), Annotations: worstBag(t, "annotations", sizes),
+					Values: worstBag(t, "values", sizes), Custom: worstBag(t, "custom", sizes),
+				},
+			}
+			for i := range count {
+				event := eventOf(1000*n+i, alert)
+				event.UID = types.UID(fmt.Sprintf("%036d", 1000*n+i))
+				event.Name = fmt.Sprintf("%0253d", 1000*n+i)
+				if i%2 == 1 {
+					event.Spec.Alerts[0].Status = v1alpha1.AlertResolved
+				}
+				events = append(events, event)
+			}
+			in := bench.input(events...)
+			in.name = name
+			p := fold(in)
+			bench.incident = &v1alpha1.Incident{Spec: v1alpha1.IncidentSpec{IntegrationName: foldIntegration, DedupKey: key}, Status: p.status}
+			checkBounds(t, bench.incident)
+		}
+	})
+}
+
+func checkBounds(t *rapid.T, incident *v1alpha1.Incident) {
+	stored := incident.DeepCopy()
+	stored.Name = strings.Repeat("n", 253)
+	stored.ManagedFields = []metav1.ManagedFieldsEntry{{
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(`"` + strings.Repeat("f", 4096) + `"`)}, // more than one manager writes of a status
+	}}
+	encoded, err := json.Marshal(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := incident.Status
+	if len(encoded) >= maxIncidentBytes || s.Alert.EncodedSize() > v1alpha1.MaxContentBytes {
+		t.Fatalf("%d bytes, the content %d", len(encoded), s.Alert.EncodedSize())
+	}
+	if len(s.Timeline) > v1alpha1.MaxTimeline || len(s.Ledger.Events) > v1alpha1.MaxLedger {
+		t.Fatalf("%d entries in the timeline, %d in the ledger", len(s.Timeline), len(s.Ledger.Events))
+	}
+	for _, entry := range s.Timeline {
+		if utf8.RuneCountInString(entry.Message) > 256 {
+			t.Fatalf("a message of %d characters", utf8.RuneCountInString(entry.Message))
+		}
+	}
+	if utf8.RuneCountInString(s.Alert.Title) > 1024 {
+		t.Fatalf("a title of %d characters", utf8.RuneCountInString(s.Alert.Title))
+	}
+}
