@@ -17,8 +17,10 @@ func appendNumber(dst []byte, literal string) ([]byte, bool) {
 	if isShortInteger(literal) {
 		return append(dst, literal...), true
 	}
-	if whole, err := strconv.ParseInt(literal, 10, 64); err == nil {
-		return strconv.AppendInt(dst, whole, 10), true
+	if !strings.ContainsAny(literal, ".eE") {
+		if whole, err := strconv.ParseInt(literal, 10, 64); err == nil {
+			return strconv.AppendInt(dst, whole, 10), true
+		}
 	}
 	float, err := strconv.ParseFloat(literal, 64)
 	if err != nil || strings.Trim(literal, numberBytes) != "" { // ParseFloat reads NaN and 0x1p-2 too

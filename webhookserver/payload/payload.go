@@ -46,7 +46,7 @@ type kept struct {
 // stays empty: no defaults are applied here, and ID, IncidentName and an absent DedupKey are left to the
 // caller. The object is not changed and shares no memory with the alert.
 func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []Warning) {
-	n := &normaliser{object: object, received: received}
+	n := &normaliser{object: object, received: received, kept: make([]kept, 0, len(object))}
 	n.alert.Status = v1alpha1.AlertFiring
 	for i := range rules {
 		n.apply(&rules[i])
