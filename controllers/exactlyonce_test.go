@@ -284,16 +284,24 @@ func TestNoMatchIsConfirmedByTheQuorum(t *testing.T) {
 
 func TestAReplayOfALostReplyIsDeleted(t *testing.T) {
 	for sentence, test := range map[string]struct {
+		between int
 		restart bool
 	}{
-		"the releaser remembers it":               {},
-		"after a restart the ledger remembers it": {restart: true},
+		"the releaser remembers it when the ledger does not": {between: 2 * goneEntries},
+		"after a restart the ledger remembers it":            {restart: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)
 			first := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
-			s.fold("disk")
 			s.fold("cpu")
+			events := []*v1alpha1.AlertEvent{first}
+			for range test.between {
+				s.fold("disk")
+				s.release()
+				s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+				events = append(events, s.postFiring("disk"))
+			}
+			s.fold("disk")
 			s.release()
 			s.Expect(s.eventNames()).To(BeEmpty())
 			if test.restart {
@@ -305,7 +313,7 @@ func TestAReplayOfALostReplyIsDeleted(t *testing.T) {
 			s.fold("cpu")
 			s.release()
 			s.Expect(s.eventNames()).To(BeEmpty())
-			s.expectCounted("disk", first)
+			s.expectCounted("disk", events...)
 			s.expectCounted("cpu", first)
 		})
 	}

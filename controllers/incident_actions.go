@@ -17,6 +17,12 @@ import (
 // carryOut does what the plan says. An error that is errStale means that nothing was done which the next
 // fold does not see.
 func (r *incidentReconciler) carryOut(ctx context.Context, f *facts, p plan) error {
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+		return fmt.Errorf("waiting to write: %w", ctx.Err())
+	}
 	if p.unmatched {
 		if err := r.confirmAbsence(ctx, f); err != nil {
 			return err

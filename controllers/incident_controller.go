@@ -35,6 +35,7 @@ type incidentReconciler struct {
 	releases *releaser
 	writes   *writeMemory
 	recorder events.EventRecorder
+	slots    chan struct{} // one for each fold that may write at a time
 	clock    clock.PassiveClock
 }
 

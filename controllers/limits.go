@@ -4,9 +4,13 @@ import "time"
 
 // Limits and delays of the controllers.
 const (
-	// defaultConcurrency is how many Incidents are folded at a time. A fold waits for the API server most
-	// of the time.
-	defaultConcurrency = 8
+	// defaultConcurrency is how many Incidents are folded at a time. Nearly all of that time is spent
+	// waiting for a quorum list, which takes up to 100 ms on a busy API server whatever its size; this many
+	// folds share one.
+	defaultConcurrency = 128
+
+	// writeConcurrency is how many of those folds write at a time. Ingest goes first.
+	writeConcurrency = 16
 
 	// releaseConcurrency is how many AlertEvents are deleted at a time.
 	releaseConcurrency = 8

@@ -34,7 +34,7 @@ type Options struct {
 	// Namespaces are those that the manager's cache watches. Empty: all.
 	Namespaces []string
 
-	// MaxConcurrentReconciles is how many Incidents are folded at a time. Default: 8.
+	// MaxConcurrentReconciles is how many Incidents are folded at a time. Default: 128.
 	MaxConcurrentReconciles int
 
 	// Clock tells the time. Default: the real one.
@@ -74,6 +74,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		releases: releases,
 		writes:   newWriteMemory(),
 		recorder: mgr.GetEventRecorder("tocsin"),
+		slots:    make(chan struct{}, writeConcurrency),
 		clock:    options.Clock,
 	}
 	if err := addIncidents(mgr, incidents, options.MaxConcurrentReconciles); err != nil {
@@ -178,6 +179,7 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler, concurrency i
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency,
 			RateLimiter:             backoff[reconcile.Request](),
+			RecoverPanic:            new(true),
 			ReconciliationTimeout:   foldTimeout,
 		}).
 		WithLogConstructor(logConstructor(mgr, "incident")).

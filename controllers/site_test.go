@@ -84,6 +84,7 @@ func (s *site) newFolder() *folder {
 		releases: f.releases,
 		writes:   newWriteMemory(),
 		recorder: f.events,
+		slots:    make(chan struct{}, 2),
 		clock:    s.clock,
 	}
 	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), clock: s.clock}
