@@ -1,0 +1,117 @@
+// Package readme runs the commands of the README.
+package readme
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
+const (
+	readyTimeout  = time.Minute
+	scriptTimeout = time.Minute
+)
+
+// shellBlock is a fenced block of commands.
+var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
+
+// notHere are the commands that need nodes, which a bare control plane lacks; the manager runs beside it.
+var notHere = regexp.MustCompile(`(?m)^.*(--for=condition=Available|port-forward).*\n`)
+
+const awaitIncident = "until kubectl -n shop get incidents 2>&1 | grep -q Open; do sleep 0.1; done\n"
+
+func TestFiveMinutesOnACluster(t *testing.T) {
+	for _, command := range []string{"bash", "curl", "openssl"} {
+		if _, err := exec.LookPath(command); err != nil {
+			t.Skipf("the walkthrough needs %s", command)
+		}
+	}
+	g := NewWithT(t)
+	readme, err := os.ReadFile(filepath.Join(testenv.Root(), "README.md"))
+	g.Expect(err).NotTo(HaveOccurred())
+	_, walkthrough, found := strings.Cut(string(readme), "## Five minutes on a cluster")
+	g.Expect(found).To(BeTrue())
+	walkthrough, _, _ = strings.Cut(walkthrough, "\n## ")
+	script := "set -euo pipefail\n"
+	for _, block := range shellBlock.FindAllStringSubmatch(walkthrough, -1) {
+		script += block[1]
+	}
+	g.Expect(notHere.FindAllString(script, -1)).To(HaveLen(2))
+	script = notHere.ReplaceAllString(script, "")
+
+	kubeconfig := startControlPlane(t)
+	// The CRDs come before the manager: it watches them from its start.
+	run(t, kubeconfig, "kubectl apply --server-side -k config/default")
+	manager := startManager(t, kubeconfig)
+	script = strings.ReplaceAll(script, "http://127.0.0.1:8080/api/v1/events/webhook/", manager.WebhookURL)
+
+	// A script looks sooner than a person does.
+	script = strings.Replace(script, "kubectl -n shop get incidents", awaitIncident+"kubectl -n shop get incidents", 1)
+
+	output := run(t, kubeconfig, script)
+	g.Expect(output).To(MatchRegexp(`"status":"accepted","event":"[-0-9a-f]{36}"`))
+	g.Expect(output).To(MatchRegexp(`monitoring-\w{26} +Open +critical +1 .* Disk 97 % full +monitoring +disk-db-1 +db-1 `))
+	g.Expect(output).To(MatchRegexp(`incident.tocsin.dev/monitoring-\w{26} condition met`))
+}
+
+// startControlPlane starts a control plane without the CRDs and returns the path of a kubeconfig for it.
+func startControlPlane(t *testing.T) string {
+	t.Helper()
+	g := NewWithT(t)
+	environment := &envtest.Environment{BinaryAssetsDirectory: testenv.Assets()}
+	var config *rest.Config
+	config, err := environment.Start()
+	t.Cleanup(func() { g.Expect(environment.Stop()).To(Succeed()) })
+	g.Expect(err).NotTo(HaveOccurred(), `"make control-plane" gets etcd and kube-apiserver`)
+	user, err := environment.AddUser(envtest.User{Name: "reader", Groups: []string{"system:masters"}}, config)
+	g.Expect(err).NotTo(HaveOccurred())
+	kubeconfig, err := user.KubeConfig()
+	g.Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	g.Expect(os.WriteFile(path, kubeconfig, 0o600)).To(Succeed())
+	return path
+}
+
+func startManager(t *testing.T, kubeconfig string) *testenv.Manager {
+	t.Helper()
+	g := NewWithT(t)
+	folder := t.TempDir()
+	binary := filepath.Join(folder, "manager")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Dir = testenv.Root()
+	output, err := build.CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred(), string(output))
+	log, err := os.Create(filepath.Join(folder, "log"))
+	g.Expect(err).NotTo(HaveOccurred())
+	manager, err := testenv.StartManager(testenv.ManagerOptions{Binary: binary, Kubeconfig: kubeconfig, Log: log})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(manager.Kill)
+	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
+	defer cancel()
+	g.Expect(manager.WaitReady(ctx)).To(Succeed())
+	return manager
+}
+
+// run runs a script of the README in the project's folder and returns what it prints.
+func run(t *testing.T, kubeconfig, script string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), scriptTimeout)
+	defer cancel()
+	command := exec.CommandContext(ctx, "bash", "-c", script)
+	command.Dir = testenv.Root()
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+testenv.Assets()+":"+os.Getenv("PATH"))
+	output, err := command.CombinedOutput()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(output))
+	return string(output)
+}
