@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// goroutineSlack is how many more goroutines an idle manager may have than before the load: watches that
+// were opened again, idle connections.
+const goroutineSlack = 60
+
+// goroutines are the numbers of goroutines of the replicas.
+func (r *rig) goroutines() []float64 {
+	var counts []float64
+	for _, replica := range r.replicas {
+		count, _ := replica.metric("go_goroutines")
+		counts = append(counts, count)
+	}
+	return counts
+}
+
+// exits are how often the replicas ended on their own.
+func (r *rig) exits() []int {
+	var counts []int
+	for _, replica := range r.replicas {
+		replica.mu.Lock()
+		counts = append(counts, replica.exits-replica.kills)
+		replica.mu.Unlock()
+	}
+	return counts
+}
+
+// maxExits is how often a replica may end on its own in a scenario: one that has lost the lease does.
+const maxExits = 4
+
+// leaks finds replicas that have kept goroutines, and those that ended again and again.
+func (r *run) leaks(ctx context.Context, before []float64, exits []int) findings {
+	var f findings
+	r.traffic.client.CloseIdleConnections()
+	for i, now := range r.exits() {
+		if ended := now - exits[i]; ended > maxExits {
+			f.add("F: %s ended %d times on its own", r.replicas[i].name, ended)
+		} else if ended > 0 {
+			r.note("%s ended %d times on its own", r.replicas[i].name, ended)
+		}
+	}
+	deadline := time.Now().Add(15 * time.Second)
+	for i, replica := range r.replicas {
+		for {
+			now, ok := replica.metric("go_goroutines")
+			if ok && now <= before[i]+goroutineSlack {
+				break
+			}
+			if time.Now().After(deadline) || !pause(ctx, 500*time.Millisecond) {
+				f.add("F: %s has %.0f goroutines, %.0f before the load", replica.name, now, before[i])
+				break
+			}
+		}
+	}
+	return f
+}
+
+// accepts says whether a small alert posted there is answered with a success.
+func accepts(ctx context.Context, url string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"title":"probe"}`))
+	if err != nil {
+		return false
+	}
+	response, err := harnessClient.Do(request)
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode < 300
+}

@@ -1,0 +1,179 @@
+package proxy
+
+import (
+	"bufio"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// maxWatchLine bounds one event of a watch.
+const maxWatchLine = 8 << 20
+
+// watchGate is what the watches of Tocsin's resources pass through.
+type watchGate struct {
+	mu       sync.Mutex
+	changed  *sync.Cond
+	frozen   bool
+	dropping bool
+	lag      time.Duration
+	open     map[*watch]struct{}
+}
+
+// watch is one watch that passes.
+type watch struct {
+	dropped bool          // it has lost an event, and may only end as expired
+	ended   bool          // nothing more may pass
+	expired chan struct{} // closed when it is to end as expired
+}
+
+func (g *watchGate) init() {
+	g.changed = sync.NewCond(&g.mu)
+	g.open = map[*watch]struct{}{}
+}
+
+// FreezeWatches holds back all events of watches, or lets them go.
+func (p *Proxy) FreezeWatches(frozen bool) {
+	p.watches.change(func(g *watchGate) { g.frozen = frozen })
+}
+
+// LagWatches delivers every event of a watch so much later, as an API server would whose cache lags.
+func (p *Proxy) LagWatches(lag time.Duration) {
+	p.watches.change(func(g *watchGate) { g.lag = lag })
+}
+
+// DropEvents throws events of watches away, or ends that. The API promises that no watch has holes, so
+// one that has lost an event ends as expired as soon as dropping ends.
+func (p *Proxy) DropEvents(dropping bool) {
+	p.watches.change(func(g *watchGate) {
+		g.dropping = dropping
+		for w := range g.open {
+			if !dropping && w.dropped {
+				g.expire(w)
+			}
+		}
+	})
+}
+
+// ExpireWatches ends all watches with 410 Expired, so that their clients list anew.
+func (p *Proxy) ExpireWatches() {
+	p.watches.change(func(g *watchGate) {
+		for w := range g.open {
+			g.expire(w)
+		}
+	})
+}
+
+func (g *watchGate) change(change func(*watchGate)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change(g)
+	g.changed.Broadcast()
+}
+
+func (g *watchGate) expire(w *watch) {
+	if !w.ended {
+		w.ended = true
+		close(w.expired)
+	}
+}
+
+// line is an event of a watch and when it came.
+type line struct {
+	text []byte
+	came time.Time
+}
+
+// pass copies a watch line by line.
+func (g *watchGate) pass(w http.ResponseWriter, r *http.Request, call Call, response *http.Response) {
+	maps.Copy(w.Header(), response.Header)
+	w.WriteHeader(http.StatusOK)
+	flusher := http.NewResponseController(w)
+	_ = flusher.Flush()
+
+	state := &watch{expired: make(chan struct{})}
+	g.change(func(g *watchGate) { g.open[state] = struct{}{} })
+	defer g.change(func(g *watchGate) {
+		state.ended = true
+		delete(g.open, state)
+	})
+	// A watcher that hangs up must not leave this one waiting for a thaw.
+	defer func() { _ = response.Body.Close() }()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-r.Context().Done():
+			g.change(func(*watchGate) { state.ended = true })
+		case <-stop:
+		}
+	}()
+
+	lines := make(chan line, 1<<14)
+	go readLines(response, lines, stop)
+	for {
+		select {
+		case <-state.expired:
+			_, _ = w.Write(append(append([]byte(`{"type":"ERROR","object":`), statusObject(http.StatusGone)...), '}', '\n'))
+			_ = flusher.Flush()
+			return
+		case <-r.Context().Done():
+			return
+		case l, ok := <-lines:
+			if !ok {
+				return
+			}
+			if !g.admit(state, call, l) {
+				continue
+			}
+			if _, err := w.Write(l.text); err != nil {
+				return
+			}
+			_ = flusher.Flush()
+		}
+	}
+}
+
+func readLines(response *http.Response, lines chan<- line, stop <-chan struct{}) {
+	defer close(lines)
+	reader := bufio.NewReaderSize(response.Body, 64<<10)
+	for {
+		text, err := reader.ReadBytes('\n')
+		if len(text) > maxWatchLine {
+			return
+		}
+		if len(text) > 0 {
+			select {
+			case lines <- line{text, time.Now()}:
+			case <-stop:
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// admit waits until the line may pass. It is false for one that is dropped.
+func (g *watchGate) admit(w *watch, call Call, l line) bool {
+	if !call.IsTocsin() {
+		return true
+	}
+	g.mu.Lock()
+	lag := g.lag
+	g.mu.Unlock()
+	if lag > 0 {
+		time.Sleep(time.Until(l.came.Add(lag)))
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.frozen && !w.ended {
+		g.changed.Wait()
+	}
+	if g.dropping {
+		w.dropped = true
+	}
+	return !w.ended && !g.dropping && !w.dropped
+}

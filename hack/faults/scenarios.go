@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/faults/proxy"
+)
+
+// scenarios are the faults under load.
+var scenarios = []scenario{
+	{name: "calm", about: "no fault at all", short: true, fault: func(ctx context.Context, _ *run) error {
+		pause(ctx, 2*time.Second)
+		return nil
+	}},
+	{name: "weather", about: "5 % each of 429, 500, 504, reset and lost replies", short: true, fault: weather},
+	{name: "kill-at-calls", about: "kill -9 before and after each kind of call", short: true, replicas: 1, fault: killAtCalls},
+	{name: "kill-leader", about: "kill -9 of the leader", short: true, fault: killLeader},
+	{name: "kill-follower", about: "kill -9 of the follower at random points", fault: killFollower},
+	{name: "zombie", about: "SIGSTOP of the leader past its lease, then SIGCONT", fault: zombie},
+	{name: "rolling-restart", about: "SIGTERM of one replica after the other", fault: rollingRestart},
+	{name: "apiserver-kill", about: "kill -9 and restart of each API server", fault: killAPIServers},
+	{name: "etcd-kill", about: "kill -9 of etcd, three times", fault: killEtcd},
+	{name: "etcd-freeze", about: "SIGSTOP of etcd for 1, 5 and 30 s", fault: freezeEtcd},
+	{name: "watch-frozen", about: "no watch shows anything for 60 s", fault: freezeWatches},
+	{name: "watch-expired", about: "watches end with 410 three times a second", short: true, fault: expireWatches},
+	{name: "watch-dropped", about: "watches lose events and then expire", fault: dropEvents},
+	{name: "watch-lag", about: "one replica sees everything 3 s late, and a second kill -9", fault: lagWatches},
+}
+
+// weather has every kind of trouble between the replicas and the API servers, at random.
+func weather(ctx context.Context, r *run) error {
+	r.setRule(func(call proxy.Call) proxy.Fate {
+		if call.Resource == "leases" && rand.IntN(2) > 0 || call.Verb == "watch" {
+			return proxy.Fate{}
+		}
+		switch dice := rand.IntN(100); {
+		case dice < 5:
+			return proxy.Fate{Lose: true}
+		case dice < 10:
+			return proxy.Fate{Refuse: http.StatusTooManyRequests}
+		case dice < 15:
+			return proxy.Fate{Refuse: http.StatusInternalServerError}
+		case dice < 20:
+			return proxy.Fate{Garble: http.StatusGatewayTimeout}
+		case dice < 25:
+			return proxy.Fate{Reset: true}
+		case dice < 30:
+			return proxy.Fate{Delay: time.Duration(rand.IntN(800)) * time.Millisecond}
+		}
+		return proxy.Fate{}
+	})
+	pause(ctx, 15*time.Second)
+	return nil
+}
+
+// crashPoint is a kind of call at which a manager may die.
+type crashPoint struct{ verb, resource string }
+
+var crashPoints = []crashPoint{
+	{"create", "alertevents"},
+	{"list", "alertevents"},
+	{"create", "incidents"},
+	{"update", "incidents/status"},
+	{"delete", "alertevents"},
+}
+
+// killAtCalls kills the only replica at one of the next calls of each kind: before the API server sees it,
+// and after it was carried out but before the answer arrives.
+func killAtCalls(ctx context.Context, r *run) error {
+	replica := r.replicas[0]
+	kills := 0
+	for _, point := range crashPoints {
+		for _, after := range []bool{false, true} {
+			if err := r.killAt(ctx, replica, point, after); err != nil {
+				return err
+			}
+			kills++
+		}
+	}
+	r.note("%d kills", kills)
+	return nil
+}
+
+func (r *run) killAt(ctx context.Context, replica *replica, point crashPoint, after bool) error {
+	var once sync.Once
+	killed := make(chan struct{})
+	kill := func() {
+		once.Do(func() {
+			replica.kill()
+			close(killed)
+		})
+	}
+	var mu sync.Mutex
+	skip := rand.IntN(20)
+	if point.verb == "create" && point.resource == "incidents" {
+		skip = 0
+		// All Incidents of the load exist by now: have new ones made.
+		go r.traffic.post(0, fmt.Sprintf("late-%d", rand.Int()), "firing", false)
+		go r.traffic.post(1, fmt.Sprintf("late-%d", rand.Int()), "firing", false)
+	}
+	replica.proxy.SetRule(func(call proxy.Call) proxy.Fate {
+		if !call.Is(point.verb, point.resource) {
+			return proxy.Fate{}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if skip--; skip >= 0 {
+			return proxy.Fate{}
+		}
+		if after {
+			return proxy.Fate{After: kill, Lose: true}
+		}
+		return proxy.Fate{Before: kill, Reset: true}
+	})
+	select {
+	case <-killed:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(30 * time.Second):
+		return fmt.Errorf("there was no call to %s %s within 30 s", point.verb, point.resource)
+	}
+	replica.proxy.SetRule(nil)
+	pause(ctx, 2*restartDelay)
+	ready, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return replica.waitReady(ready)
+}
+
+func killLeader(ctx context.Context, r *run) error {
+	leader, err := r.leader(ctx)
+	if err != nil {
+		return err
+	}
+	pause(ctx, time.Duration(rand.IntN(1500))*time.Millisecond)
+	leader.kill()
+	pause(ctx, time.Second)
+	return r.waitReady(ctx)
+}
+
+func killFollower(ctx context.Context, r *run) error {
+	follower, err := r.follower(ctx)
+	if err != nil {
+		return err
+	}
+	const kills = 6
+	for range kills {
+		pause(ctx, time.Duration(300+rand.IntN(1500))*time.Millisecond)
+		follower.kill()
+		pause(ctx, 2*restartDelay)
+		if err := follower.waitReady(ctx); err != nil {
+			return err
+		}
+	}
+	r.note("%d kills", kills)
+	return nil
+}
+
+// zombie freezes the leader until another one leads, and then lets it go on where it was.
+func zombie(ctx context.Context, r *run) error {
+	leader, err := r.leader(ctx)
+	if err != nil {
+		return err
+	}
+	follower, err := r.follower(ctx)
+	if err != nil {
+		return err
+	}
+	if err := leader.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	frozen := time.Now()
+	for !follower.leads() {
+		if time.Since(frozen) > time.Minute || !pause(ctx, 100*time.Millisecond) {
+			_ = leader.signal(syscall.SIGCONT)
+			return fmt.Errorf("nobody took the lease over")
+		}
+	}
+	pause(ctx, 2*time.Second)
+	r.note("frozen for %s", time.Since(frozen).Round(time.Second))
+	return leader.signal(syscall.SIGCONT)
+}
+
+// rollingRestart restarts all replicas as a Deployment does. Nobody may be refused but with 503.
+func rollingRestart(ctx context.Context, r *run) error {
+	for _, replica := range r.replicas {
+		replica.terminate()
+		pause(ctx, 2*restartDelay)
+		if err := r.waitReady(ctx); err != nil {
+			return err
+		}
+	}
+	r.traffic.mu.Lock()
+	defer r.traffic.mu.Unlock()
+	for code, n := range r.traffic.codes {
+		switch code {
+		case "202", "503", "refused connection":
+		default:
+			return fmt.Errorf("%d requests were answered %s", n, code)
+		}
+	}
+	r.note("answers %v", r.traffic.codes)
+	return nil
+}
+
+func killAPIServers(ctx context.Context, r *run) error {
+	for number := range r.plane.APIServers {
+		if err := r.restartAPIServer(ctx, number, 2*time.Second); err != nil {
+			return err
+		}
+		pause(ctx, 2*time.Second)
+	}
+	return nil
+}
+
+func killEtcd(ctx context.Context, r *run) error {
+	for range 3 {
+		pause(ctx, time.Duration(rand.IntN(2000))*time.Millisecond)
+		r.plane.Etcd.Kill()
+		pause(ctx, time.Duration(rand.IntN(3000))*time.Millisecond)
+		if err := r.plane.Etcd.Start(); err != nil {
+			return err
+		}
+		if err := r.plane.WaitEtcd(ctx); err != nil {
+			return err
+		}
+	}
+	return r.waitPlane(ctx)
+}
+
+// waitPlane waits until all API servers are ready.
+func (r *rig) waitPlane(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for number := range r.plane.APIServers {
+		if err := r.plane.WaitAPIServer(ctx, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func freezeEtcd(ctx context.Context, r *run) error {
+	for _, d := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second} {
+		if err := r.plane.Etcd.Freeze(); err != nil {
+			return err
+		}
+		pause(ctx, d)
+		if err := r.plane.Etcd.Thaw(); err != nil {
+			return err
+		}
+		pause(ctx, 3*time.Second)
+	}
+	return r.waitPlane(ctx)
+}
+
+func (r *run) eachProxy(do func(*proxy.Proxy)) {
+	for _, replica := range r.replicas {
+		do(replica.proxy)
+	}
+}
+
+func freezeWatches(ctx context.Context, r *run) error {
+	r.eachProxy(func(p *proxy.Proxy) { p.FreezeWatches(true) })
+	pause(ctx, 60*time.Second)
+	r.eachProxy(func(p *proxy.Proxy) { p.FreezeWatches(false) })
+	return nil
+}
+
+func expireWatches(ctx context.Context, r *run) error {
+	const times = 30
+	for range times {
+		r.eachProxy((*proxy.Proxy).ExpireWatches)
+		pause(ctx, 300*time.Millisecond)
+	}
+	r.note("%d relists", times)
+	return nil
+}
+
+func dropEvents(ctx context.Context, r *run) error {
+	for range 5 {
+		r.eachProxy(func(p *proxy.Proxy) { p.DropEvents(true) })
+		pause(ctx, 1500*time.Millisecond)
+		r.eachProxy(func(p *proxy.Proxy) { p.DropEvents(false) })
+		pause(ctx, time.Second)
+	}
+	return nil
+}
+
+// lagWatches makes the leader lag, and then kills it: the next leader is the one that sees everything.
+func lagWatches(ctx context.Context, r *run) error {
+	leader, err := r.leader(ctx)
+	if err != nil {
+		return err
+	}
+	leader.proxy.LagWatches(3 * time.Second)
+	pause(ctx, 8*time.Second)
+	leader.kill()
+	pause(ctx, time.Second)
+	if err := r.waitReady(ctx); err != nil {
+		return err
+	}
+	leader.proxy.LagWatches(0)
+	return nil
+}

@@ -1,0 +1,4 @@
+package main
+
+// trials are the tests that bring their own load or rig.
+var trials = []trial{}
