@@ -1,0 +1,345 @@
+package controllers
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// simulation is a cluster with two leaders at work at once, posts coming in, and everything going wrong
+// that can: crashes between any two steps, stale reads, caches that show newer events before older ones,
+// second copies of events, users who delete Incidents.
+type simulation struct {
+	cluster   *simCluster
+	model     *simModel
+	folders   []*simFolder
+	now       time.Time
+	names     []string // of the Incidents
+	ids       int
+	forgetful bool // folders pass over what they remember as settled
+	bug       simBug
+}
+
+// simOp is one thing that happens; the numbers say to whom and how.
+type simOp struct{ Kind, A, B, C, D int }
+
+// simBug is a mistake made on purpose, to see that the simulation finds it.
+type simBug string
+
+const (
+	bugNone             simBug = "none"
+	bugPruneBeforeGone  simBug = "an entry leaves the ledger before its event is gone"
+	bugNoQuorumList     simBug = "what exists is taken from the cache"
+	bugDeleteBeforeFold simBug = "events are settled before the write"
+	bugNoLedger         simBug = "the ledger is ignored"
+	bugHighWaterMark    simBug = "what is below a high-water mark counts as seen"
+	bugNoNames          simBug = "the ledger's names are ignored"
+	bugNoStamp          simBug = "the stamp is ignored"
+)
+
+// spoil makes the mistakes that can be made by what the fold is given.
+func (b simBug) spoil(in *foldInput) {
+	if in.incident == nil {
+		return
+	}
+	spoilt := in.incident.DeepCopy()
+	ledger := &spoilt.Status.Ledger
+	switch b {
+	case bugPruneBeforeGone:
+		if n := len(ledger.Events); n > 1 {
+			ledger.Events = ledger.Events[n-1:]
+		}
+	case bugNoLedger:
+		ledger.Events = nil
+	case bugNoNames:
+		for i := range ledger.Events {
+			ledger.Events[i].Name = "unknown"
+		}
+	case bugNoStamp:
+		ledger.ResourceVersion = ""
+	case bugHighWaterMark:
+		in.events = slices.DeleteFunc(slices.Clone(in.events), func(event *v1alpha1.AlertEvent) bool {
+			return ledger.ResourceVersion != "" && !newerVersion(event.ResourceVersion, ledger.ResourceVersion)
+		})
+		ledger.Events = nil
+	default:
+		return
+	}
+	in.incident = spoilt
+}
+
+func newSimulation(autoResolve time.Duration, forgetful bool, bug simBug) *simulation {
+	s := &simulation{cluster: newSimCluster(), now: foldEpoch, forgetful: forgetful, bug: bug}
+	s.model = &simModel{
+		autoResolve: autoResolve, keys: map[string]v1alpha1.IncidentSpec{},
+		lives: map[types.UID]*simLife{}, unmatched: map[string]bool{},
+	}
+	for _, spec := range []v1alpha1.IncidentSpec{
+		{IntegrationName: "mon", DedupKey: "disk"}, {IntegrationName: "mon", DedupKey: "memory"}, {IntegrationName: "web", DedupKey: "disk"},
+	} {
+		name := v1alpha1.IncidentName(spec.IntegrationName, spec.DedupKey)
+		s.names = append(s.names, name)
+		s.model.keys[name] = spec
+	}
+	s.folders = []*simFolder{newSimFolder(s), newSimFolder(s)}
+	return s
+}
+
+// do lets one thing happen.
+func (s *simulation) do(op simOp) error {
+	folder := s.folders[op.A%2]
+	name := s.names[min(op.B%5, 2)%3]
+	switch op.Kind % 16 {
+	case 0: // nothing: the simplest operation
+	case 1, 2, 3:
+		s.post(s.event(name, op), 1+max(0, op.C%6-3), op)
+	case 4:
+		s.postByHand(name, op)
+	case 5:
+		s.postCopy(op)
+	case 6:
+		folder.watch(op.C, op.D%3 > 0, op.B%2 == 0)
+	case 7, 8:
+		folder.watch(op.C, op.D%3 > 0, op.D%2 == 0)
+		folder.begin(name, op.C%5/4)
+		return folder.run()
+	case 9, 10:
+		folder.watch(op.C, op.D%3 > 0, op.D%2 == 0)
+		folder.begin(name, max(0, op.C%6-3))
+	case 11, 12:
+		return folder.step()
+	case 13:
+		for range 1 + op.C%4 {
+			if _, err := folder.release(); err != nil {
+				return err
+			}
+		}
+	case 14:
+		s.now = s.now.Add(time.Duration(op.C%40) * time.Minute)
+	case 15:
+		switch op.D % 4 {
+		case 0:
+			folder.crash()
+		case 1:
+			s.cluster.deleteIncident(name)
+		default:
+			return folder.run()
+		}
+	}
+	return nil
+}
+
+// event makes an AlertEvent without alerts.
+func (s *simulation) event(name string, op simOp) *v1alpha1.AlertEvent {
+	event := &v1alpha1.AlertEvent{}
+	event.CreationTimestamp = metav1.NewTime(s.now)
+	event.Spec.IntegrationName = s.model.keys[name].IntegrationName
+	event.Spec.ReceivedTime = *timestamp(s.now.Add(time.Duration(op.D%5-2) * time.Minute))
+	if op.D%4 == 0 {
+		event.Spec.Defaults = &v1alpha1.AlertDefaults{
+			Severity: v1alpha1.SeverityError, Labels: map[string]v1alpha1.LabelValue{"b": v1alpha1.LabelValue(fmt.Sprint(op.C % 3))},
+		}
+	}
+	return event
+}
+
+// post stores alerts for the Incident and maybe its neighbour, in one event with a name of the server's.
+func (s *simulation) post(event *v1alpha1.AlertEvent, alerts int, op simOp) {
+	for i := range alerts {
+		spec := v1alpha1.IncidentSpec{IntegrationName: event.Spec.IntegrationName, DedupKey: "disk"}
+		if spec.IntegrationName == "mon" && (op.B+i*op.D)%3 == 1 {
+			spec.DedupKey = "memory"
+		}
+		s.ids++
+		alert := s.alert(op.A/2+i*7, op.C/6+i*5)
+		alert.ID, alert.DedupKey = fmt.Sprint("alert-", s.ids), spec.DedupKey
+		alert.IncidentName = v1alpha1.IncidentName(spec.IntegrationName, spec.DedupKey)
+		if (op.D/4+i)%19 == 7 {
+			alert.DedupKey = "wrong"
+		}
+		event.Spec.Alerts = append(event.Spec.Alerts, alert)
+	}
+	event.Name = fmt.Sprintf("019f0000-0000-7000-8000-%012d", s.ids)
+	s.store(event)
+}
+
+// postByHand stores an event as a user with kubectl does, under a name that was used before or not.
+func (s *simulation) postByHand(name string, op simOp) {
+	event := s.event(name, op)
+	alert := s.alert(op.A, op.C)
+	alert.Status = []v1alpha1.AlertStatus{v1alpha1.AlertAcknowledged, v1alpha1.AlertResolved}[op.A%2]
+	alert.IncidentName = name
+	event.Name = fmt.Sprint("by-hand-", op.C%4)
+	event.Spec = v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{alert}}
+	s.store(event)
+}
+
+// postCopy stores a second copy of an event that is gone, as a late retry does.
+func (s *simulation) postCopy(op simOp) {
+	var gone []*v1alpha1.AlertEvent
+	for _, event := range s.cluster.all {
+		if isServerMade(event.Name) && s.cluster.events[event.UID] == nil {
+			gone = append(gone, event)
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	copied := gone[len(gone)-1-op.C%min(len(gone), 6)].DeepCopy()
+	for _, name := range incidentsOf(copied) {
+		if s.copiesUnderway(name) || s.eventsSince(name, copied) >= goneEntries {
+			return // further back than a ledger remembers
+		}
+	}
+	copied.UID = ""
+	s.store(copied)
+}
+
+func (s *simulation) store(event *v1alpha1.AlertEvent) {
+	for _, name := range incidentsOf(event) {
+		if s.copiesUnderway(name) {
+			return
+		}
+	}
+	_ = s.cluster.createEvent(event) // the name may be taken
+}
+
+// copiesUnderway says whether an event of the Incident that is a copy is still to be settled.
+func (s *simulation) copiesUnderway(name string) bool {
+	for i, event := range s.cluster.all {
+		isCopy := slices.ContainsFunc(s.cluster.all[:i], func(other *v1alpha1.AlertEvent) bool { return other.Name == event.Name })
+		if isCopy && isServerMade(event.Name) && s.cluster.events[event.UID] != nil && slices.Contains(incidentsOf(event), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// eventsSince counts the events that may enter the Incident's ledger behind the one that is gone.
+func (s *simulation) eventsSince(name string, gone *v1alpha1.AlertEvent) int {
+	since := 0
+	incident := s.cluster.incident(name)
+	if incident != nil && s.model.lives[incident.UID] != nil {
+		life := s.model.lives[incident.UID]
+		i := slices.IndexFunc(life.history, func(m simMoment) bool { return m.event != nil && m.event.UID == gone.UID })
+		for _, moment := range life.history[i+1:] {
+			if moment.event != nil {
+				since++
+			}
+		}
+	}
+	for _, event := range s.cluster.existing() {
+		if slices.Contains(incidentsOf(event), name) {
+			since++
+		}
+	}
+	return since + 1
+}
+
+// alert draws an alert's status and content from two numbers.
+func (s *simulation) alert(a, c int) v1alpha1.Alert {
+	alert := v1alpha1.Alert{Status: []v1alpha1.AlertStatus{"firing", "resolved", "firing", "acknowledged", "firing", "resolved"}[a%6]}
+	alert.Severity = []v1alpha1.Severity{"", "critical", "", "info"}[c%4]
+	alert.Title = []string{"", "Disk full", "", "", "Disk fuller"}[c%5]
+	alert.Description = []string{"", "", "It is full."}[c%3]
+	if c%2 == 1 {
+		alert.Labels = v1alpha1.Bag{
+			[]string{"a", "b", "c"}[c%3]: json.RawMessage([]string{`1`, `"x"`, `{"y":[null]}`, `2`}[a%4]),
+		}
+	}
+	if c%7 < 4 {
+		alert.StartsAt = timestamp(s.now.Add(-time.Duration(c%7*11) * time.Minute))
+	}
+	if alert.Status == v1alpha1.AlertResolved && a%4 == 1 {
+		alert.EndsAt = timestamp(s.now.Add(time.Duration(c%5-2) * time.Minute))
+	}
+	return alert
+}
+
+// settleDown lets everything come to rest with one leader that sees it all, and says what is wrong then.
+func (s *simulation) settleDown() error {
+	folder := s.folders[0]
+	folder.crash()
+	for round := 0; len(s.cluster.events) > 0; round++ {
+		if round > 20 {
+			return fmt.Errorf("%d events remain", len(s.cluster.events))
+		}
+		folder.watch(0, true, true)
+		for _, name := range s.names {
+			folder.begin(name, 0)
+			if err := folder.run(); err != nil {
+				return err
+			}
+		}
+		for more, err := folder.release(); more || err != nil; more, err = folder.release() {
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range s.names {
+		if incident := s.cluster.incident(name); incident != nil && incident.Status.State != "" {
+			if err := s.model.compare(incident); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// simulate lets the operations happen, and then everything come to rest.
+func simulate(ops []simOp, autoResolve time.Duration, forgetful bool, bug simBug) error {
+	s := newSimulation(autoResolve, forgetful, bug)
+	for i, op := range ops {
+		if err := s.do(op); err != nil {
+			return fmt.Errorf("operation %d: %w", i, err)
+		}
+	}
+	return s.settleDown()
+}
+
+func simOps() *rapid.Generator[[]simOp] {
+	number := rapid.IntRange(0, 1<<12)
+	op := rapid.Custom(func(t *rapid.T) simOp {
+		return simOp{
+			Kind: rapid.IntRange(0, 15).Draw(t, "kind"), A: number.Draw(t, "a"), B: number.Draw(t, "b"),
+			C: number.Draw(t, "c"), D: number.Draw(t, "d"),
+		}
+	})
+	return rapid.SliceOfN(op, 100, 300)
+}
+
+func TestFoldIsExactlyOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		autoResolve := rapid.SampledFrom([]time.Duration{0, 30 * time.Minute}).Draw(t, "autoResolveAfter")
+		forgetful := rapid.Bool().Draw(t, "forgetful")
+		if err := simulate(simOps().Draw(t, "ops"), autoResolve, forgetful, bugNone); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestTheSimulationFindsMistakes(t *testing.T) {
+	for _, bug := range []simBug{
+		bugPruneBeforeGone, bugNoQuorumList, bugDeleteBeforeFold, bugNoLedger, bugHighWaterMark, bugNoNames, bugNoStamp,
+	} {
+		t.Run(string(bug), func(t *testing.T) {
+			const tries = 2000
+			for seed := range tries {
+				if err := simulate(simOps().Example(seed), 0, seed%2 == 0, bug); err != nil {
+					t.Logf("found with seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Errorf("not found in %d runs", tries)
+		})
+	}
+}
