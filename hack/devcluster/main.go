@@ -63,7 +63,7 @@ func main() {
 func run(ctx context.Context, o options, out io.Writer) (err error) {
 	start := time.Now()
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(o.port))
-	if err := checkFree(address); err != nil {
+	if err := checkFree(ctx, address); err != nil {
 		return err
 	}
 	folder := filepath.Join(testenv.Root(), "bin", "run", strconv.Itoa(o.port))
@@ -111,15 +111,15 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 
 // stopped drops an error that is there because ctx has ended.
 func stopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if context.Cause(ctx) == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // checkFree finds out, before anything is started, whether the address can be listened on.
-func checkFree(address string) error {
-	listener, err := net.Listen("tcp", address)
+func checkFree(ctx context.Context, address string) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%s is taken, perhaps by another \"make run\"; \"make run PORT=8090\" uses another port", address)
