@@ -27,7 +27,8 @@ func (h *handler) accept(x *exchange, body []byte) (*acceptance, *problem) {
 	if p != nil {
 		return nil, p
 	}
-	alert, more := payload.Normalise(object, x.start)
+	received := h.now()
+	alert, more := payload.Normalise(object, received)
 	alerts := []v1alpha1.Alert{alert}
 	warnings = append(warnings, more...)
 	identify(alerts, x.integration.Name, x.key, body)
@@ -39,7 +40,7 @@ func (h *handler) accept(x *exchange, body []byte) (*acceptance, *problem) {
 		Namespace:   x.integration.Namespace,
 		Integration: x.integration.Name,
 		Defaults:    x.integration.Spec.Defaults,
-		Received:    x.start,
+		Received:    received,
 		Alerts:      alerts,
 	}
 	if x.key != "" {

@@ -36,19 +36,17 @@ type cluster struct {
 }
 
 // startManager starts a manager with nothing but the webhook server and waits until it is ready.
-func startManager(t *testing.T, options Options) *cluster {
+func startManager(t *testing.T) *cluster {
 	t.Helper()
 	g := NewWithT(t)
 	c := &cluster{logs: &logBuffer{}}
-	options.BindAddress = "127.0.0.1:0"
-	options.ShutdownDelay = time.Millisecond
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:  testenv.Scheme(),
 		Logger:  c.logs.logger(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
-	c.Server, err = SetupWithManager(mgr, options)
+	c.Server, err = SetupWithManager(mgr, Options{BindAddress: "127.0.0.1:0", ShutdownDelay: time.Millisecond})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c.ReadyCheck(nil)).NotTo(Succeed())
 	c.Client, err = client.New(restConfig, client.Options{Scheme: testenv.Scheme()})
@@ -119,7 +117,7 @@ func (c *cluster) listEvents(t *testing.T) []v1alpha1.AlertEvent {
 
 func TestAlertsAreStoredInTheCluster(t *testing.T) {
 	g := NewWithT(t)
-	c := startManager(t, Options{})
+	c := startManager(t)
 	w := c.integrate(t, "prometheus", "store-token")
 	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.Defaults = &v1alpha1.AlertDefaults{Title: "From the integration"}
@@ -146,12 +144,12 @@ func TestAlertsAreStoredInTheCluster(t *testing.T) {
 	g.Expect(event.Finalizers).To(BeEmpty())
 	g.Expect(event.ManagedFields).To(HaveLen(1))
 	g.Expect(event.ManagedFields[0].Manager).To(Equal("tocsin"))
-	g.Expect(len(event.ManagedFields[0].FieldsV1.Raw)).To(BeNumerically("<", 200), "managed fields stay small")
+	g.Expect(len(event.ManagedFields[0].FieldsV1.GetRawBytes())).To(BeNumerically("<", 200), "managed fields stay small")
 }
 
 func TestTokensFollowTheCluster(t *testing.T) {
 	g := NewWithT(t)
-	c := startManager(t, Options{})
+	c := startManager(t)
 	const within = "2s"
 	status := func(token string) func() int {
 		return func() int { return c.post(t, token, firing) }
@@ -184,7 +182,7 @@ func TestTokensFollowTheCluster(t *testing.T) {
 
 func TestCopiesOfARequestGiveOneEventInTheCluster(t *testing.T) {
 	g := NewWithT(t)
-	c := startManager(t, Options{})
+	c := startManager(t)
 	c.integrate(t, "prometheus", "copies-token")
 	var wait sync.WaitGroup
 	answers := make([]string, 100)
@@ -204,7 +202,7 @@ func TestCopiesOfARequestGiveOneEventInTheCluster(t *testing.T) {
 
 func TestPendingLimitRecoversByItself(t *testing.T) {
 	g := NewWithT(t)
-	c := startManager(t, Options{})
+	c := startManager(t)
 	c.integrate(t, "prometheus", "pending-token")
 	c.handler.maxPendingEvents = int(c.handler.pending.events.Load()) + 2
 	g.Eventually(func() int { return c.post(t, "pending-token", firing) }, "5s", "10ms").Should(Equal(http.StatusServiceUnavailable))
@@ -216,7 +214,7 @@ func TestPendingLimitRecoversByItself(t *testing.T) {
 
 func TestTerminatingNamespaceIsUnavailable(t *testing.T) {
 	g := NewWithT(t)
-	c := startManager(t, Options{})
+	c := startManager(t)
 	c.integrate(t, "prometheus", "terminating-token")
 	g.Expect(c.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})).To(Succeed())
 	g.Eventually(func() string {
@@ -230,7 +228,7 @@ func TestTokenAppearsNowhere(t *testing.T) {
 	const canary, unknown = "canary-4d3b2a1f00", "canary-that-nobody-knows"
 	registry := prometheus.NewRegistry()
 	RegisterMetrics(registry)
-	c := startManager(t, Options{})
+	c := startManager(t)
 	w := c.integrate(t, "watched", canary)
 	var answers bytes.Buffer
 	try := func(token, body string, want int, change ...func(*http.Request)) {

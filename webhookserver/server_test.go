@@ -157,7 +157,7 @@ func TestServerSpeaksTLS(t *testing.T) {
 			g.Expect(os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)).To(Succeed())
 			s := startServer(t, newBench(), Options{TLSCertPath: dir, EnableHTTP2: test.http2, ShutdownDelay: time.Millisecond})
 			transport := &http.Transport{ForceAttemptHTTP2: true,
-				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a certificate of the test's own
+				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 			defer transport.CloseIdleConnections()
 			client := &http.Client{Transport: transport}
 			response, err := client.Post("https://"+s.address()+testPath, "application/json", strings.NewReader(firing))

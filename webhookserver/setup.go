@@ -82,7 +82,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 			admits:           committer.admits,
 			committer:        committer,
 			rejections:       reports,
-			now:              time.Now,
+			now:              now,
 			log:              log,
 		},
 	}
@@ -91,6 +91,9 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 	}
 	return server, nil
 }
+
+// now is the time, which clockSkew may put wrong.
+func now() time.Time { return time.Now().Add(clockSkew()) }
 
 // feed has the cache call the handler for every object of a kind. The result tells whether the handler has
 // been called for all that there were at first: that the cache has synced does not say so.

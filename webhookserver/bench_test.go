@@ -1,0 +1,68 @@
+package webhookserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// BenchmarkHandler measures what a request costs besides the API server's part and the network's.
+func BenchmarkHandler(b *testing.B) {
+	alert := `{"title":"Disk full on node-17","description":"92% used","severity":"P1","dedup_key":"disk-17",` +
+		`"hostname":"node-17","labels":{"cluster":"eu-1","device":"sda1"},"values":{"used":0.92},"team":"storage"}`
+	for name, body := range map[string]string{
+		"a usual alert":       alert,
+		"an alert of 100 KiB": `{"dedup_key":"d","log":"` + strings.Repeat("x", 100<<10) + `"}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			bench := newBench()
+			bench.log = logr.Discard()
+			bench.committer = committerFunc(func(_ context.Context, s Submission) (Receipt, error) {
+				return Receipt{EventName: "event", Alerts: s.Alerts}, nil
+			})
+			b.ReportAllocs()
+			for b.Loop() {
+				recorder := httptest.NewRecorder()
+				bench.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, testPath, strings.NewReader(body)))
+				if recorder.Code != http.StatusAccepted {
+					b.Fatalf("status %d", recorder.Code)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkCommit measures alerts stored in the control plane of the tests, with so many senders at a time.
+func BenchmarkCommit(b *testing.B) {
+	store, err := newRESTStore(restConfig)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer store.close()
+	for _, senders := range []int{1, 8, 64, 512} {
+		b.Run(fmt.Sprintf("%d senders", senders), func(b *testing.B) {
+			c := newGroupCommitter(&writer{store: store, metrics: func(int, time.Duration) {}}, DefaultMaxInFlightWrites)
+			b.SetParallelism(max(1, senders/2)) // times GOMAXPROCS
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					s := submission("x", "1")
+					s.Namespace = metav1.NamespaceDefault
+					s.Alerts[0].AlertContent = v1alpha1.AlertContent{Title: "Disk full", Description: strings.Repeat("x", 300)}
+					if _, err := c.Commit(context.Background(), s); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "alerts/s")
+		})
+	}
+}
