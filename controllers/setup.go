@@ -47,10 +47,17 @@ func (o Options) withDefaults() Options {
 	}
 	o.MaxConcurrentReconciles = cmp.Or(o.MaxConcurrentReconciles, defaultConcurrency)
 	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
+		o.Clock = systemClock{}
 	}
 	return o
 }
+
+// systemClock is the real clock, which clockSkew may put wrong.
+type systemClock struct{}
+
+func (systemClock) Now() time.Time { return time.Now().Add(clockSkew()) }
+
+func (c systemClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // SetupWithManager adds to the manager what turns AlertEvents into Incidents and keeps the integrations'
 // status. All of it runs on the leader only; the indexes are kept on every replica.

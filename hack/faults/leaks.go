@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// goroutineSlack is how many more goroutines an idle manager may have than before the load: watches that
-// were opened again, idle connections.
-const goroutineSlack = 60
+// goroutineSlack is how many more goroutines an idle manager may have than before the load: the workers of
+// one that has come to lead, idle connections. A goroutine left behind by each request would be thousands.
+const goroutineSlack = 400
 
 // goroutines are the numbers of goroutines of the replicas.
 func (r *rig) goroutines() []float64 {

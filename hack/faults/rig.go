@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -146,13 +147,23 @@ func readManifests(file string) ([]*unstructured.Unstructured, error) {
 // and waits until all are ready.
 func (r *rig) startReplicas(ctx context.Context, count int, args, env []string) error {
 	for i := range count {
-		replica, err := r.newReplica(i, args, env)
+		replica, err := r.newReplica(i, args, environment(env, i))
 		if err != nil {
 			return err
 		}
 		r.replicas = append(r.replicas, replica)
 	}
 	return r.waitReady(ctx)
+}
+
+// environment gives each replica a clock of its own: one is an hour ahead, the other an hour behind.
+func environment(env []string, number int) []string {
+	skew := []string{"1h", "-1h"}[number%2]
+	replaced := make([]string, len(env))
+	for i, variable := range env {
+		replaced[i] = strings.ReplaceAll(variable, "%skew", skew)
+	}
+	return replaced
 }
 
 // waitReady waits until every replica is ready and, where there is an election, one leads.

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 )
@@ -76,6 +77,19 @@ func verbOf(r *http.Request, named bool) string {
 	default:
 		return "list"
 	}
+}
+
+// nameOf is the name of the object in a body, empty when it has none or is no JSON.
+func nameOf(body []byte) string {
+	var object struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(body, &object) != nil {
+		return ""
+	}
+	return object.Metadata.Name
 }
 
 func isTrue(value string) bool { return value == "true" || value == "1" }

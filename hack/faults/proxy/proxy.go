@@ -126,6 +126,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
+	if call.Verb == "create" && call.Name == "" {
+		call.Name = nameOf(body)
+	}
 	fate := p.fate(call)
 	if fate.Before != nil {
 		fate.Before()

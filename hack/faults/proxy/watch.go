@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -15,7 +17,8 @@ const maxWatchLine = 8 << 20
 type watchGate struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
-	frozen   bool
+	frozen   map[string]bool // by resource
+	shuffle  time.Duration   // how late some creations come
 	dropping bool
 	lag      time.Duration
 	open     map[*watch]struct{}
@@ -31,11 +34,22 @@ type watch struct {
 func (g *watchGate) init() {
 	g.changed = sync.NewCond(&g.mu)
 	g.open = map[*watch]struct{}{}
+	g.frozen = map[string]bool{}
 }
 
-// FreezeWatches holds back all events of watches, or lets them go.
-func (p *Proxy) FreezeWatches(frozen bool) {
-	p.watches.change(func(g *watchGate) { g.frozen = frozen })
+// FreezeWatches holds back all events of watches of these resources, or lets them go.
+func (p *Proxy) FreezeWatches(frozen bool, resources ...string) {
+	p.watches.change(func(g *watchGate) {
+		for _, resource := range resources {
+			g.frozen[resource] = frozen
+		}
+	})
+}
+
+// ShuffleWatches delivers one creation in ten so much later than what came after it. No API server does
+// that, but a client that lists anew may see objects in any order.
+func (p *Proxy) ShuffleWatches(late time.Duration) {
+	p.watches.change(func(g *watchGate) { g.shuffle = late })
 }
 
 // LagWatches delivers every event of a watch so much later, as an API server would whose cache lags.
@@ -111,6 +125,7 @@ func (g *watchGate) pass(w http.ResponseWriter, r *http.Request, call Call, resp
 	}()
 
 	lines := make(chan line, 1<<14)
+	late := make(chan line, 1<<14)
 	go readLines(response, lines, stop)
 	for {
 		select {
@@ -120,19 +135,44 @@ func (g *watchGate) pass(w http.ResponseWriter, r *http.Request, call Call, resp
 			return
 		case <-r.Context().Done():
 			return
+		case l := <-late:
+			if !g.write(w, state, call, l) {
+				return
+			}
 		case l, ok := <-lines:
 			if !ok {
 				return
 			}
-			if !g.admit(state, call, l) {
-				continue
-			}
-			if _, err := w.Write(l.text); err != nil {
+			if delay := g.lateness(call, l); delay > 0 {
+				time.AfterFunc(delay, func() { late <- l })
+			} else if !g.write(w, state, call, l) {
 				return
 			}
-			_ = flusher.Flush()
 		}
 	}
+}
+
+// write writes a line if it may pass. It is false when the watcher is gone.
+func (g *watchGate) write(w http.ResponseWriter, state *watch, call Call, l line) bool {
+	if !g.admit(state, call, l) {
+		return true
+	}
+	if _, err := w.Write(l.text); err != nil {
+		return false
+	}
+	_ = http.NewResponseController(w).Flush()
+	return true
+}
+
+// lateness is how much later than the others a line comes.
+func (g *watchGate) lateness(call Call, l line) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if call.Resource != "alertevents" || g.shuffle == 0 || !bytes.Contains(l.text[:min(32, len(l.text))], []byte(`"ADDED"`)) ||
+		rand.IntN(10) > 0 {
+		return 0
+	}
+	return g.shuffle
 }
 
 func readLines(response *http.Response, lines chan<- line, stop <-chan struct{}) {
@@ -169,7 +209,7 @@ func (g *watchGate) admit(w *watch, call Call, l line) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.frozen && !w.ended {
+	for g.frozen[call.Resource] && !w.ended {
 		g.changed.Wait()
 	}
 	if g.dropping {
