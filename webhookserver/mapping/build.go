@@ -22,6 +22,7 @@ type builder struct {
 	out     Alert
 
 	values [fieldCount]any // what the expressions gave
+	silent expressions     // those that gave nothing, without an error
 	left   leftovers
 	object map[string]any
 	custom map[string]any // what goes into the object's custom
@@ -40,6 +41,7 @@ func (b *builder) evaluate() {
 			continue
 		}
 		if isAbsent(value) {
+			b.silent |= 1 << i
 			continue
 		}
 		b.values[i] = value
@@ -58,7 +60,7 @@ func (b *builder) normalise(first bool) Alert {
 		b.assemble(first)
 	}
 	var warnings []payload.Warning
-	b.out.Alert, warnings = payload.Normalise(b.object, b.reader.received)
+	b.out.Alert, warnings = payload.Normalise(b.object, b.reader.vars.received)
 	b.out.Warnings = append(b.out.Warnings, warnings...)
 	b.out.object, b.out.program = b.object, b.reader.program
 	return b.out
@@ -97,7 +99,7 @@ func (b *builder) assemble(first bool) {
 // addKey adds one entry of the alert as it was sent.
 func (b *builder) addKey(uses []*usage, key string, value any) {
 	field, listed := fieldOfKey[key]
-	if listed && field != customIndex && b.left.gave&(1<<field) == 0 {
+	if listed && field != customIndex && b.left.gave&(1<<field) == 0 && !b.refused(key, 1<<field) {
 		b.object[key] = value // for the payload rules, whatever else was made of it
 		return
 	}
@@ -117,6 +119,13 @@ func (b *builder) addKey(uses []*usage, key string, value any) {
 	default:
 		b.keep(key, value)
 	}
+}
+
+// refused reports whether the expression of a field has looked at a key that the payload rules would read for
+// the field, and gave nothing: it does not want it then.
+func (b *builder) refused(key string, of expressions) bool {
+	u := b.reader.program.alertUses.keys[key]
+	return u != nil && b.silent&of != 0 && (u.made|u.passed|u.perhaps)&of != 0
 }
 
 // addCustom adds the alert's own custom object.

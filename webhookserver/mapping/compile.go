@@ -49,9 +49,11 @@ type Program struct {
 type expression struct {
 	field  string // its place in the resource, or in the preset
 	source string
-	preset bool // it is the preset's
-	path   *path
-	run    cel.Program // nil for a path
+	preset bool        // it is the preset's
+	nodes  uint64      // how much there is to evaluate
+	quick  quick       // how it is evaluated without CEL; nil if it cannot be
+	run    cel.Program // how CEL evaluates it; nil if quick is not
+	loops  bool        // it has a loop, so that it may have to be interrupted
 }
 
 // Compile compiles the mapping of an integration: that of the preset, if one is named, overridden field by
@@ -137,12 +139,8 @@ func (c *compiler) expression(name string, base, own v1alpha1.Expression, kinds 
 		c.fail(&CompileError{Field: e.field, Message: fmt.Sprintf("it is longer than %d characters", maxExpressionLength)})
 		return nil
 	}
-	checked, issues := c.env.Compile(e.source)
-	if issues.Err() != nil {
-		for _, issue := range issues.Errors() {
-			c.fail(&CompileError{Field: e.field, Line: issue.Location.Line(), Column: issue.Location.Column() + 1,
-				Message: oneLine(issue.Message)})
-		}
+	checked := c.check(e)
+	if checked == nil {
 		return nil
 	}
 	if !fits(checked.OutputType(), kinds) {
@@ -152,15 +150,42 @@ func (c *compiler) expression(name string, base, own v1alpha1.Expression, kinds 
 	}
 	root := checked.NativeRep().Expr()
 	c.trees = append(c.trees, tree{root: root, of: of})
-	if e.path = pathOf(root); e.path != nil {
+	e.nodes = uint64(ast.MaxID(checked.NativeRep()))
+	if e.quick = quickOf(root); e.quick != nil {
 		return e
 	}
+	e.loops = hasLoop(root)
 	var err error
 	if e.run, err = c.env.Program(checked, programOptions...); err != nil {
 		c.fail(&CompileError{Field: e.field, Message: oneLine(err.Error())})
 		return nil
 	}
 	return e
+}
+
+// check parses an expression and checks its types; nil if it does not pass.
+func (c *compiler) check(e *expression) *cel.Ast {
+	checked, issues := c.env.Parse(e.source)
+	if issues.Err() == nil {
+		markLoops(checked.NativeRep())
+		checked, issues = c.env.Check(checked)
+	}
+	if issues.Err() == nil {
+		return checked
+	}
+	for _, issue := range issues.Errors() {
+		c.fail(&CompileError{Field: e.field, Line: max(issue.Location.Line(), 1), Column: max(issue.Location.Column(), 0) + 1,
+			Message: oneLine(issue.Message)})
+	}
+	return nil
+}
+
+func hasLoop(e ast.Expr) bool {
+	found := false
+	ast.PostOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+		found = found || e.Kind() == ast.ComprehensionKind
+	}))
+	return found
 }
 
 func (c *compiler) fail(err *CompileError) {

@@ -7,53 +7,59 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// costs counts what the calls of an expression cost: as CEL and Kubernetes do, but for functions whose
-// work is in what their arguments hold, which those count as one element.
+// costs counts what the calls of an expression cost: at least as CEL and Kubernetes do, and for every
+// function the texts that it reads and writes, which those leave out for many.
 type costs struct{ library.CostEstimator }
 
 // bytesPerCost is what a unit of cost pays for, of bytes that are read or written.
 const bytesPerCost = 10
 
-// CallCost is the cost of one call, nil to leave it to the standard rules.
+// CallCost is the cost of one call.
 func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
-	cost := uint64(1)
-	switch function {
-	case "_==_", "_!=_":
-		if !isContainer(args[0]) || !isContainer(args[1]) {
-			return c.CostEstimator.CallCost(function, overload, args, result)
-		}
-		cost += weighAll(args)
-	case "@in", "format", "merge", "mapFromList", "lowerKeys", "hash", "parseJSON", "pairs", "flatten", "reverse",
-		"slice", "lists.range", "base64.encode", "base64.decode":
-		cost += weighAll(args) + weight(result)
-	case "sort", "@sortByAssociatedKeys":
-		cost += 8 * weighAll(args)
-	case "distinct":
-		cost += weight(args[0]) * weight(args[0])
-	case "sets.contains", "sets.equivalent", "sets.intersects":
-		cost += weight(args[0]) * weight(args[1])
-	case "firstNonEmpty":
-		if list, ok := args[0].(traits.Lister); ok {
-			cost += uint64(sizeOf(list))
-		}
-	case "matches", "find", "findAll":
-		text, ok := args[0].(types.String)
-		expression, isText := args[1].(types.String)
-		if p, err := compilePattern(string(expression)); ok && isText && err == nil {
-			cost += uint64(p.work(string(text))) / 8
-		}
-	default:
-		return c.CostEstimator.CallCost(function, overload, args, result)
+	cost := c.cost(function, args, result)
+	if usual := c.CostEstimator.CallCost(function, overload, args, result); usual != nil && *usual > cost {
+		cost = *usual
 	}
 	return &cost
 }
 
-func isContainer(value ref.Val) bool {
-	switch value.(type) {
-	case traits.Lister, traits.Mapper:
-		return true
+func (c costs) cost(function string, args []ref.Val, result ref.Val) uint64 {
+	switch function {
+	case rangeFunction:
+		return rangeCost(args)
+	case "_==_", "_!=_":
+		return 1 + min(weight(args[0]), weight(args[1]))
+	case "@in", "format", "merge", "mapFromList", "lowerKeys", "hash", "parseJSON", "flatten", "reverse", "slice",
+		"lists.range", "pairs":
+		return 1 + weighAll(args) + weight(result)
+	case "sort", "@sortByAssociatedKeys":
+		return 1 + 8*weighAll(args)
+	case "distinct":
+		return 1 + weight(args[0])*weight(args[0])
+	case "sets.contains", "sets.equivalent", "sets.intersects":
+		return 1 + weight(args[0])*weight(args[1])
+	case "matches", "find", "findAll":
+		return 1 + patternCost(args)
 	}
-	return false
+	cost := 1 + shallowWeight(result)
+	for _, arg := range args {
+		cost += shallowWeight(arg)
+	}
+	return cost
+}
+
+// patternCost is the cost of a regular expression.
+func patternCost(args []ref.Val) uint64 {
+	text, ok := args[0].(types.String)
+	expression, isText := args[1].(types.String)
+	if !ok || !isText {
+		return 0
+	}
+	p, err := compilePattern(string(expression))
+	if err != nil {
+		return uint64(len(expression))
+	}
+	return uint64(p.work(string(text))) / 8
 }
 
 func weighAll(args []ref.Val) uint64 {
@@ -64,9 +70,23 @@ func weighAll(args []ref.Val) uint64 {
 	return total
 }
 
+// weight is the cost of reading all of a value.
 func weight(value ref.Val) uint64 {
 	if value == nil {
 		return 0
 	}
 	return uint64(weigh(value, maxExpressionCost*bytesPerCost)) / bytesPerCost
+}
+
+// shallowWeight is the cost of reading a text, or the elements of a list without what is in them.
+func shallowWeight(value ref.Val) uint64 {
+	switch v := value.(type) {
+	case types.String:
+		return uint64(len(v)) / bytesPerCost
+	case types.Bytes:
+		return uint64(len(v)) / bytesPerCost
+	case traits.Lister:
+		return uint64(sizeOf(v)) / bytesPerCost
+	}
+	return 0
 }

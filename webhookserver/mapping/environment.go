@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -15,9 +16,10 @@ import (
 
 // The variables of expressions.
 const (
-	payloadVariable = "payload"
-	alertVariable   = "alert"
-	headersVariable = "headers"
+	payloadVariable  = "payload"
+	alertVariable    = "alert"
+	headersVariable  = "headers"
+	receivedVariable = "received"
 )
 
 // environment is what all expressions are compiled in: the standard library of CEL, the libraries that
@@ -48,9 +50,11 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		library.Format(),
 		library.SemverLib(library.SemverVersion(1)),
 		ownFunctions(),
+		loopFunctions(),
 		cel.Variable(payloadVariable, cel.DynType),
 		cel.Variable(alertVariable, cel.DynType),
 		cel.Variable(headersVariable, cel.MapType(cel.StringType, cel.StringType)),
+		cel.Variable(receivedVariable, cel.TimestampType),
 	)
 })
 
@@ -97,9 +101,19 @@ func numberValue(literal string) ref.Val {
 
 // variables are the values of the variables of expressions.
 type variables struct {
-	payload any
-	alert   any
-	headers map[string]string
+	payload  any
+	alert    any
+	headers  map[string]string
+	received time.Time
+
+	read uint64 // bytes that the evaluation of quick expressions has read
+}
+
+// takeRead is how much was read since it was asked last.
+func (v *variables) takeRead() uint64 {
+	read := v.read
+	v.read = 0
+	return read
 }
 
 var _ interpreter.Activation = (*variables)(nil)
@@ -113,6 +127,8 @@ func (v *variables) ResolveName(name string) (any, bool) {
 		return v.alert, true
 	case headersVariable:
 		return v.headers, true
+	case receivedVariable:
+		return v.received, true
 	}
 	return nil, false
 }

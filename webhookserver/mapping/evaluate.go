@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"time"
 
@@ -60,7 +61,7 @@ func (e *NotObjectError) Is(target error) bool { return target == payload.ErrNot
 // is when it came in. The errors are ErrNotObject of the package payload and *TooManyError; both are about
 // the payload and would come without a mapping too. Neither the payload nor the headers are changed.
 func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Result, error) {
-	r := &reader{program: p, received: received, vars: variables{payload: body}, costLeft: maxPayloadCost}
+	r := &reader{program: p, vars: variables{payload: body, received: received}, costLeft: maxPayloadCost}
 	if p.usesHeaders {
 		r.vars.headers = visibleHeaders(headers)
 	}
@@ -97,7 +98,6 @@ func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Res
 // reader is the state of reading one payload.
 type reader struct {
 	program  *Program
-	received time.Time
 	vars     variables
 	warnings []payload.Warning
 
@@ -157,27 +157,54 @@ var errStopped = errors.New("the mapping took too long for one payload")
 
 // evaluate gives the value of an expression: nil when it gives nothing.
 func (r *reader) evaluate(e *expression) (any, error) {
-	if e.path != nil {
-		value, err := e.path.walk(&r.vars)
-		if headers, ok := value.(map[string]string); ok {
-			return convert(adapter{}.NativeToValue(headers))
-		}
-		return value, err
-	}
 	if r.stopped {
 		return nil, errStopped
 	}
-	if r.frame == nil {
-		if err := r.open(); err != nil {
-			return nil, err
+	var value any
+	var err error
+	if e.quick != nil {
+		value, err = e.quick.eval(&r.vars)
+		r.charge((e.nodes + r.vars.takeRead()) / bytesPerCost)
+		if headers, ok := value.(map[string]string); ok {
+			value, err = convert(adapter{}.NativeToValue(headers), maxText)
 		}
+	} else {
+		value, err = r.run(e)
 	}
-	result, details, err := e.run.Eval(r.frame)
-	r.charge(details.ActualCost())
 	if err != nil {
 		return nil, err
 	}
-	return convert(result)
+	// What is done with the value has its cost as well.
+	if e != r.program.alerts {
+		r.charge(uint64(weighNative(value, maxText)) / bytesPerCost)
+	}
+	return value, nil
+}
+
+// run lets CEL evaluate an expression.
+func (r *reader) run(e *expression) (any, error) {
+	input := any(&r.vars)
+	if e.loops {
+		if r.frame == nil {
+			if err := r.open(); err != nil {
+				return nil, err
+			}
+		}
+		input = r.frame
+	}
+	result, details, err := e.run.Eval(input)
+	if cost := details.ActualCost(); cost != nil {
+		r.charge(*cost)
+	}
+	if err != nil {
+		return nil, err
+	}
+	limit := maxText
+	if e == r.program.alerts {
+		// The alerts are parts of the payload, which may be larger.
+		limit += weighNative(r.vars.payload, math.MaxInt/2)
+	}
+	return convert(result, limit)
 }
 
 // open makes what evaluations have in common: the variables, and the time when they are stopped.
@@ -202,15 +229,12 @@ func (r *reader) close() {
 	}
 }
 
-func (r *reader) charge(cost *uint64) {
-	if cost == nil {
-		return
-	}
-	if *cost >= r.costLeft {
+func (r *reader) charge(cost uint64) {
+	if cost >= r.costLeft {
 		r.costLeft, r.stopped = 0, true
 		return
 	}
-	r.costLeft -= *cost
+	r.costLeft -= cost
 }
 
 // dropped reports whether the mapping wants the alert dropped. Anything but a plain true keeps it.

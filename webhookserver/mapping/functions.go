@@ -32,6 +32,8 @@ func ownFunctions() cel.EnvOption {
 			[]*cel.Type{cel.DynType}, cel.TimestampType, cel.UnaryBinding(timestampFromUnix))),
 		cel.Function("merge", cel.Overload("merge_list",
 			[]*cel.Type{anyList}, anyMap, cel.UnaryBinding(merge))),
+		cel.Function("discard", cel.Overload("discard_list",
+			[]*cel.Type{anyList}, anyMap, cel.UnaryBinding(discard))),
 		cel.Function("lowerKeys", cel.Overload("lower_keys_map",
 			[]*cel.Type{cel.DynType}, anyMap, cel.UnaryBinding(lowerKeys))),
 		cel.Function("pairs", cel.Overload("pairs_string_string_string",
@@ -69,7 +71,7 @@ func isEmpty(value ref.Val) bool {
 	case types.Null:
 		return true
 	case types.String:
-		return strings.TrimSpace(string(v)) == ""
+		return isBlank(string(v))
 	case *types.Optional:
 		return !v.HasValue() || isEmpty(v.GetValue())
 	}
@@ -185,6 +187,12 @@ func merge(arg ref.Val) ref.Val {
 		}
 	}
 	return adapter{}.NativeToValue(merged)
+}
+
+// discard gives an empty map. What is discarded counts as used, so that it is not kept in custom: a
+// credential in the payload, say.
+func discard(ref.Val) ref.Val {
+	return adapter{}.NativeToValue(map[string]any{})
 }
 
 // lowerKeys is a map with its keys in lower case.

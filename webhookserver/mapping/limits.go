@@ -3,9 +3,8 @@ package mapping
 import "time"
 
 // The limits of a mapping and of what it may do with one payload. The work of an expression is counted as
-// Kubernetes counts it, in units of cost; on the machine the limits were set on a unit takes from 10 to
-// 100 ns. They are counts rather than times so that a machine that stalls does not change how an alert is
-// read.
+// Kubernetes counts it, in units of cost; a unit takes up to 200 ns. They are counts rather than times so
+// that a machine that stalls does not change how an alert is read.
 const (
 	// MaxAlerts is the most alerts in one payload.
 	MaxAlerts = 500
@@ -17,12 +16,12 @@ const (
 	maxExpressionDepth = 64
 
 	// maxExpressionCost bounds one evaluation of one expression.
-	maxExpressionCost = 100_000
+	maxExpressionCost = 50_000
 
 	// maxPayloadCost and maxAlertCost bound all expressions for a payload: the first for the payload as a
-	// whole, the second for each of its alerts. The expressions of a preset cost about 100 an alert.
-	maxPayloadCost = 150_000
-	maxAlertCost   = 500
+	// whole, the second for each of its alerts. The expressions of a preset cost less than 200 an alert.
+	maxPayloadCost = 60_000
+	maxAlertCost   = 250
 
 	// maxDuration ends all expressions for a payload, should the count of their cost miss something.
 	maxDuration = time.Second

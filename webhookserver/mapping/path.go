@@ -97,8 +97,8 @@ func isVariable(name string) bool {
 	return name == payloadVariable || name == alertVariable || name == headersVariable
 }
 
-// walk gives the value at the path; nil when it is missing and need not be there.
-func (p *path) walk(v *variables) (any, error) {
+// eval gives the value at the path; nil when it is missing and need not be there.
+func (p *path) eval(v *variables) (any, error) {
 	value := any(nil)
 	steps := p.steps
 	switch p.root {

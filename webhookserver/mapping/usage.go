@@ -157,6 +157,8 @@ func (f *finder) findInCall(call ast.CallExpr, at place) {
 		for i, element := range args[0].AsList().Elements() {
 			f.find(element, place{passed: at.passed, choice: at.choice || i > 0})
 		}
+	case "discard":
+		f.findAll(call, place{passed: true})
 	case "merge", "lowerKeys", "parseJSON", "optional.of", "optional.ofNonZeroValue", "flatten", "dyn", "value",
 		"sort", "reverse", "distinct", "mapFromList", operators.Add:
 		f.findAll(call, at)
@@ -287,9 +289,9 @@ func (f *finder) findInLoop(loop ast.ComprehensionExpr, at place) {
 		scope[name] = u
 	}
 	inner := &finder{of: f.of, scope: scope, sure: f.sure}
-	ranged := f.resolveRange(loop.IterRange())
+	ranged := f.resolveRange(rangeOf(loop))
 	if ranged == nil {
-		f.find(loop.IterRange(), place{choice: at.choice})
+		f.find(rangeOf(loop), place{choice: at.choice})
 	}
 	scope[loop.IterVar()], scope[loop.AccuVar()] = nil, nil
 	switch {

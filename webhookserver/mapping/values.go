@@ -68,15 +68,9 @@ type converter struct {
 	left int // of the weight that the result may have
 }
 
-// convert converts the result of an expression.
-func convert(value ref.Val) (any, error) {
-	if scalar, ok := native(value); ok {
-		if text, isText := scalar.(string); isText && len(text) > maxText {
-			return nil, errTooLarge
-		}
-		return scalar, nil
-	}
-	c := converter{left: maxText}
+// convert converts the result of an expression, which may weigh as much as limit.
+func convert(value ref.Val, limit int) (any, error) {
+	c := converter{left: limit}
 	return c.convert(value, 0)
 }
 
@@ -176,7 +170,15 @@ func isNative(value any) bool {
 // isAbsent tells the results that leave a field to the payload rules.
 func isAbsent(value any) bool {
 	text, isText := value.(string)
-	return value == nil || isText && strings.TrimSpace(text) == ""
+	return value == nil || isText && isBlank(text)
+}
+
+// maxBlank is how far a text is looked at for something that is not blank.
+const maxBlank = 4096
+
+// isBlank reports whether a text counts as absent.
+func isBlank(text string) bool {
+	return strings.TrimSpace(text[:min(len(text), maxBlank)]) == ""
 }
 
 func sortedKeys(m map[string]any) []string {

@@ -1,0 +1,155 @@
+package mapping_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+)
+
+// stopWithin is how long a hostile mapping or payload may hold a request up, after decoding.
+const stopWithin = 50 * time.Millisecond
+
+// bodyLimit is the server's default limit of a body.
+const bodyLimit = 256 << 10
+
+// TestHostile stops whatever takes long, by the count of its cost.
+func TestHostile(t *testing.T) {
+	large := object("text", strings.Repeat("a", bodyLimit-100))
+	blank := object("text", strings.Repeat(" ", bodyLimit-100))
+	words := object("text", strings.Repeat("ab ", bodyLimit/3-100))
+	numbers := `{"list": [` + sequence(bodyLimit/7-10, func(i int) string { return fmt.Sprint(100_000 + i) }) + `]}`
+	same := `{"list": [` + sequence(bodyLimit/2-10, func(int) string { return "1" }) + `]}`
+	objects := `{"list": [` + sequence(bodyLimit/20, func(i int) string { return fmt.Sprintf(`{"a":%d}`, 100_000+i) }) + `]}`
+	wide := `{` + sequence(bodyLimit/14, func(i int) string { return fmt.Sprintf(`"k%d":1`, 100_000+i) }) + `}`
+	deep := `{"text": "{\"a\":` + strings.Repeat("[", 60) + strings.Repeat("]", 60) + `}", "list": [1,2,3]}`
+	many := `{"text": "` + strings.Repeat("x ", 60_000) + `", "list": [` + sequence(500, func(int) string { return "{}" }) + `]}`
+	everyField := func(expression string) string {
+		text := "fields:\n"
+		for _, name := range []string{"title", "description", "severity", "status", "dedupKey", "link", "hostname", "region",
+			"startsAt", "endsAt", "type", "labels", "annotations", "values", "custom"} {
+			text += fmt.Sprintf("  %s: %s\n", name, quoted("dyn("+expression+")"))
+		}
+		return text
+	}
+	for name, test := range map[string]struct{ mapping, body string }{
+		"loops within loops": {everyField(
+			`[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, ` +
+				`[1,2,3,4,5,6,7,8,9].all(e, [1,2,3,4,5,6,7,8,9].all(f, a+b+c+d+e+f > 0))))))`), large},
+		"loops over a large list":     {everyField(`alert.list.map(a, alert.list.map(b, a + b))`), numbers},
+		"a loop over a large object":  {everyField(`alert.map(k, alert.map(l, k + l))`), wide},
+		"comparing large values":      {everyField(`alert.list.all(a, alert == payload)`), numbers},
+		"comparing large lists":       {everyField(`alert.list.filter(a, alert.list == payload.list)`), same},
+		"looking for each in all":     {everyField(`alert.list.filter(a, a in alert.list)`), numbers},
+		"a text that grows":           {everyField(`[1,2,3,4,5,6,7,8,9].map(i, alert.text + alert.text + alert.text)`), large},
+		"adding a text to itself":     {everyField(strings.TrimSuffix(strings.Repeat("alert.text + ", 60), " + ")), large},
+		"replacing each by all":       {everyField(`alert.text.replace("a", alert.text)`), large},
+		"replacing between all":       {everyField(`alert.text.replace("", alert.text)`), large},
+		"replacing again and again":   {everyField("alert.text" + strings.Repeat(`.replace("a", "aaaaaaaaaa")`, 50)), large},
+		"joining with a large text":   {everyField(`alert.list.map(n, string(n)).join(string(payload.list))`), same},
+		"joining large texts":         {everyField(`[alert.text, alert.text, alert.text, alert.text].join(alert.text)`), large},
+		"splitting into letters":      {everyField(`alert.text.split("").map(c, alert.text.split(""))`), large},
+		"a costly regular expression": {everyField(`alert.text.matches("(a|aa|aaa){1,300}(b|c)$") ? "x" : "y"`), large},
+		"many regular expressions":    {everyField(strings.TrimSuffix(strings.Repeat(`alert.text.matches("^(a*)*b$") || `, 50), " || ") + ` ? "x" : "y"`), object("text", strings.Repeat("a", 20_000))},
+		"a regular expression of the sender": {everyField(`alert.text.find(alert.re)`),
+			`{"text": "` + strings.Repeat("a", 100_000) + `", "re": "((a{0,30}){0,30}){0,1}b"}`},
+		"finding all with backtracking": {everyField(`alert.text.findAll("(a.*z)|a")`), large},
+		"finding all in a short text":   {everyField(`alert.text.findAll("(a.*z)|a")`), object("text", strings.Repeat("a", 5_000))},
+		"searching a part in a text":    {everyField(`alert.text.indexOf(alert.text.substring(0, 100000) + "b")`), large},
+		"searching from behind":         {everyField(`alert.text.lastIndexOf("b" + alert.text.substring(0, 100000))`), large},
+		"containing a part":             {everyField(`alert.text.contains(alert.text.substring(0, 100000) + "b") ? "x" : "y"`), large},
+		"distinct numbers":              {everyField(`alert.list.distinct()`), numbers},
+		"distinct numbers in a loop":    {everyField(`alert.list.map(a, alert.list.slice(0, 100).distinct())`), numbers},
+		"sorting":                       {everyField(`alert.list.map(n, int(n)).sort()`), numbers},
+		"sorting in a loop":             {everyField(`alert.list.map(a, alert.list.slice(0, 2000).map(n, int(n)).sort())`), numbers},
+		"sorting by a key":              {everyField(`alert.list.sortBy(o, string(o.a))`), objects},
+		"comparing sets":                {everyField(`sets.equivalent(alert.list, alert.list) ? "x" : "y"`), numbers},
+		"one key of many in a loop":     {everyField(`lists.range(9999).filter(i, alert.exists(k, true))`), wide},
+		"one entry of many in a loop":   {everyField(`lists.range(9999).filter(i, alert.exists(k, v, true))`), wide},
+		"numbers of large texts":        {everyField(`lists.range(9999).map(i, double(alert.text))`), object("text", strings.Repeat("1", bodyLimit-100))},
+		"times of large texts":          {everyField(`lists.range(9999).filter(i, isIP(alert.text))`), large},
+		"many literals in a loop":       {everyField(`lists.range(9999).map(i, [i` + strings.Repeat(",1", 900) + `])`), large},
+		"a large range":                 {everyField(`lists.range(1000000000)`), large},
+		"ranges in a loop":              {everyField(`lists.range(10000).map(i, lists.range(10000))`), large},
+		"formatting much":               {everyField(`"%s%s%s%s%s%s".format([alert, alert, alert, alert, alert, alert])`), numbers},
+		"formatting in a loop":          {everyField(`alert.list.map(a, "%s".format([alert.list]))`), numbers},
+		"formatting with precision":     {everyField(`"%.1000000000f".format([1.0])`), large},
+		"large exponents":               {everyField(`quantity("1e1000000000").add(quantity("1e-9")).compareTo(quantity("1"))`), large},
+		"parsing in a loop":             {everyField(`payload.list.map(a, parseJSON(payload.text))`), deep},
+		"merging in a loop":             {everyField(`lists.range(9999).map(i, merge([alert, alert, alert]))`), wide},
+		"hashing in a loop":             {everyField(`lists.range(9999).map(i, hash([alert.text, alert.text]))`), large},
+		"lowering keys":                 {everyField(`lists.range(9999).map(i, lowerKeys(alert))`), wide},
+		"pairs in a loop":               {everyField(`lists.range(9999).map(i, pairs(alert.text, " ", "b"))`), words},
+		"base64 in a loop":              {everyField(`lists.range(9999).map(i, base64.encode(bytes(alert.text)))`), large},
+		"encoding again and again":      {everyField(strings.Repeat("base64.encode(bytes(", 30) + "alert.text" + strings.Repeat("))", 30)), large},
+		"upper case in a loop":          {everyField(`lists.range(9999).map(i, alert.text.upperAscii())`), large},
+		"reversing in a loop":           {everyField(`lists.range(9999).map(i, alert.text.reverse())`), large},
+		"sizes in a loop":               {everyField(`lists.range(9999).map(i, size(alert.text))`), large},
+		"comparing texts in a loop":     {everyField(`lists.range(9999).filter(i, alert.text == payload.text)`), large},
+		"starting in a loop":            {everyField(`lists.range(9999).filter(i, alert.text.startsWith(payload.text))`), large},
+		"trimming in a loop":            {everyField(`lists.range(9999).map(i, alert.text.trim())`), blank},
+		"addresses in a loop":           {everyField(`lists.range(9999).map(i, url("http://" + alert.text).getHost())`), large},
+		"flattening":                    {everyField(`lists.range(100).map(i, lists.range(1000)).flatten()`), large},
+		"the payload as each alert":     {"alerts: lists.range(500).map(i, payload)\n" + everyField(`payload.text`), large},
+		"alerts of large parts":         {"alerts: payload.list.map(i, payload.list)\n" + everyField(`alert`), numbers},
+		"a large text for each alert":   {"alerts: payload.list\n" + everyField(`payload.text`), many},
+		"a blank text for each alert": {"alerts: payload.list\n" + everyField(`firstNonEmpty([`+strings.Repeat("payload.text, ", 100)+`"x"])`),
+			`{"text": "` + strings.Repeat(" ", 200_000) + `", "list": [` + sequence(500, func(int) string { return "{}" }) + `]}`},
+		"a loop for each alert":        {"alerts: payload.list\n" + everyField(`payload.list.map(a, payload.list.map(b, "x").join()).join()`), many},
+		"a payload around many alerts": {"alerts: payload.list", many},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(len(test.body)).To(BeNumerically("<=", bodyLimit))
+			program := compiled(t, test.mapping)
+			value, _, err := payload.ParseAny([]byte(test.body))
+			g.Expect(err).NotTo(HaveOccurred())
+			plain := quickest(t, compiled(t, "{}"), value)
+			mapped := quickest(t, program, value)
+			t.Logf("%s over %s without a mapping", mapped-plain, plain)
+			g.Expect(mapped - plain).To(BeNumerically("<", stopWithin))
+		})
+	}
+}
+
+// quickest is the time of the quickest of several runs: the machine may be busy during one, but what takes
+// long takes long each time.
+func quickest(t *testing.T, program *mapping.Program, value any) time.Duration {
+	t.Helper()
+	best := time.Hour
+	for range 5 {
+		began := time.Now()
+		if _, err := program.Alerts(value, nil, received); err != nil {
+			t.Fatal(err)
+		}
+		best = min(best, time.Since(began))
+		if best < stopWithin/10 {
+			break
+		}
+	}
+	return best
+}
+
+func object(key, text string) string {
+	encoded, _ := json.Marshal(map[string]string{key: text})
+	return string(encoded)
+}
+
+func sequence(n int, element func(int) string) string {
+	elements := make([]string, n)
+	for i := range elements {
+		elements[i] = element(i)
+	}
+	return strings.Join(elements, ",")
+}
+
+func quoted(s string) string {
+	encoded, _ := json.Marshal(s)
+	return string(encoded)
+}
