@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
+var config *rest.Config
+
+// asManager is the environment variable that makes the test binary the manager.
+const asManager = "TEST_AS_MANAGER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asManager) != "" {
+		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(testenv.Main(m, func(c *rest.Config) { config = c }))
+}
+
+func TestCommandLine(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		args           string
+		code           int
+		stdout, stderr string
+	}{
+		"help lists the flags":                      {"--help", 0, "-max-pending-events", ""},
+		"the version is printed":                    {"--version", 0, "tocsin", ""},
+		"an unknown flag is an error":               {"--verbose", 2, "", "-verbose"},
+		"an argument is an error":                   {"serve", 2, "", `"serve"`},
+		"an address needs a port":                   {"--webhook-bind-address=localhost", 2, "", "--webhook-bind-address"},
+		"the webhook server cannot be off":          {"--webhook-bind-address=0", 2, "", "--webhook-bind-address"},
+		"a port has at most 16 bits":                {"--health-probe-bind-address=:65536", 2, "", "--health-probe-bind-address"},
+		"a body limit of nothing is an error":       {"--max-body-bytes=0", 2, "", "--max-body-bytes"},
+		"a backlog limit of nothing is an error":    {"--max-pending-events=-1", 2, "", "--max-pending-events"},
+		"a manager needs a write slot":              {"--max-in-flight-writes=0", 2, "", "--max-in-flight-writes"},
+		"a shutdown delay beyond the grace is one":  {"--shutdown-delay=1m", 2, "", "--shutdown-delay"},
+		"a namespace has a valid name":              {"--watch-namespaces=a,B", 2, "", `"B"`},
+		"the namespace of the lease is checked too": {"--leader-election-namespace=a/b", 2, "", "--leader-election-namespace"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			var stdout, stderr bytes.Buffer
+			g.Expect(execute(strings.Fields(test.args), &stdout, &stderr)).To(Equal(test.code))
+			g.Expect(strings.ToLower(stdout.String())).To(ContainSubstring(test.stdout))
+			g.Expect(stderr.String()).To(ContainSubstring(test.stderr))
+		})
+	}
+}
+
+func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
+	g := NewWithT(t)
+	o, err := parseFlags(nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(o.webhook.BindAddress).To(Equal(":8080"))
+	g.Expect(o.webhook.MaxBodyBytes).To(BeEquivalentTo(256 << 10))
+	g.Expect(o.webhook.ShutdownDelay).To(Equal(5 * time.Second))
+	g.Expect(o.webhook.EnableHTTP2).To(BeFalse())
+	g.Expect(o.probeAddress).To(Equal(":8081"))
+	g.Expect(o.metricsAddress).To(Equal(":8443"))
+	g.Expect(o.metricsSecure).To(BeTrue())
+	g.Expect(o.pprofAddress).To(Equal(off))
+	g.Expect(o.leaderElect).To(BeFalse())
+	g.Expect(o.watchNamespaces).To(BeEmpty())
+}
+
+func TestManager(t *testing.T) {
+	g := NewWithT(t)
+	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	namespace := testenv.Namespace(t, c)
+	t.Setenv("KUBECONFIG", kubeconfigFile(t))
+	webhook, probe := freeAddress(t), freeAddress(t)
+	o, err := parseFlags([]string{
+		"--webhook-bind-address=" + webhook, "--health-probe-bind-address=" + probe, "--metrics-bind-address=0",
+		"--leader-elect", "--leader-election-namespace=" + namespace, "--watch-namespaces=" + namespace, "--shutdown-delay=0s",
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+
+	const token = "a token of the test"
+	g.Expect(c.Create(t.Context(), &v1alpha1.WebhookIntegration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"},
+		Spec: v1alpha1.WebhookIntegrationSpec{
+			Tokens: []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(token)}},
+		},
+	})).To(Succeed())
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, o) }()
+	defer stop()
+	g.Eventually(func() int { return status(http.Get("http://" + probe + "/readyz")) }, "30s", "50ms").Should(Equal(http.StatusOK))
+	g.Expect(status(http.Get("http://" + probe + "/healthz"))).To(Equal(http.StatusOK))
+
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+webhook+"/api/v1/events/webhook",
+		strings.NewReader(`{"title":"It works","dedup_key":"one"}`))
+	g.Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Authorization", "Bearer "+token)
+	g.Expect(status(http.DefaultClient.Do(request))).To(Equal(http.StatusAccepted))
+	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: v1alpha1.IncidentName("test", "one"),
+	}}
+	g.Eventually(func() (v1alpha1.IncidentState, error) {
+		err := c.Get(t.Context(), client.ObjectKeyFromObject(incident), incident)
+		return incident.Status.State, client.IgnoreNotFound(err)
+	}, "30s", "50ms").Should(Equal(v1alpha1.IncidentOpen))
+	g.Expect(incident.Status.Alert.Title).To(Equal("It works"))
+
+	stop()
+	g.Eventually(ended, "30s").Should(Receive(BeNil()))
+}
+
+func TestManagerFailsOnATakenAddress(t *testing.T) {
+	g := NewWithT(t)
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(taken.Close()).To(Succeed()) }()
+	manager := exec.Command(os.Args[0],
+		"--webhook-bind-address="+taken.Addr().String(), "--health-probe-bind-address=0", "--metrics-bind-address=0")
+	manager.Env = append(os.Environ(), asManager+"=true", "KUBECONFIG="+kubeconfigFile(t))
+	output, err := manager.CombinedOutput()
+	g.Expect(string(output)).To(ContainSubstring("address already in use"))
+	g.Expect(err).To(MatchError("exit status 1"))
+}
+
+// kubeconfigFile writes a kubeconfig for the tests' control plane and returns its path.
+func kubeconfigFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	kubeconfig := fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %q}}]
+users: [{name: u, user: {client-certificate-data: %q, client-key-data: %q}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`, config.Host, base64.StdEncoding.EncodeToString(config.CAData), base64.StdEncoding.EncodeToString(config.CertData), base64.StdEncoding.EncodeToString(config.KeyData))
+	NewWithT(t).Expect(os.WriteFile(path, []byte(kubeconfig), 0o600)).To(Succeed())
+	return path
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	g := NewWithT(t)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(listener.Close()).To(Succeed())
+	return listener.Addr().String()
+}
+
+// status is the status code of an answer, 0 when there was none.
+func status(response *http.Response, err error) int {
+	if err != nil {
+		return 0
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
