@@ -124,13 +124,6 @@ func namesOf(ledger v1alpha1.Ledger) []string {
 	return uids
 }
 
-func jsonOf(t *testing.T, value any) string {
-	t.Helper()
-	encoded, err := json.Marshal(value)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return string(encoded)
-}
-
 func TestFoldWithoutAnIncident(t *testing.T) {
 	other := firingAlert()
 	other.DedupKey = "memory"

@@ -188,17 +188,17 @@ func TestContentTooLarge(t *testing.T) {
 
 func TestOneLine(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                           "",
-		" \n\t ":                     "",
-		"a  b\nc":                    "a b c",
-		"a\x00\x1b\u009b\u202eb":     "ab",
-		"\xff":                       "\ufffd",
-		"12345678":                   "1234567…",
-		"1234567":                    "1234567",
-		"123456 8":                   "123456…",
-		"<<<<<<":                     "<<<…",
-		strings.Repeat("😀", 7):       "😀😀😀😀…",
-		"‮" + strings.Repeat("x", 3): "xxx",
+		"":                       "",
+		" \n\t ":                 "",
+		"a  b\nc":                "a b c",
+		"a\x00\x1b\u009b\u202eb": "ab",
+		"\xff":                   "\ufffd",
+		"12345678":               "1234567…",
+		"1234567":                "1234567",
+		"123456 8":               "123456…",
+		"<<<<<<":                 "<<<…",
+		strings.Repeat("😀", 7):   "😀😀😀😀…",
+		"\u202e" + "xxx":         "xxx",
 	} {
 		NewWithT(t).Expect(oneLine(text, 8, 21)).To(Equal(want), "of %q", text)
 	}
@@ -265,7 +265,7 @@ func checkBounds(t *rapid.T, incident *v1alpha1.Incident) {
 	stored := incident.DeepCopy()
 	stored.Name = strings.Repeat("n", 253)
 	stored.ManagedFields = []metav1.ManagedFieldsEntry{{
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`"` + strings.Repeat("f", 4096) + `"`)}, // more than one manager writes of a status
+		FieldsV1: metav1.NewFieldsV1(`"` + strings.Repeat("f", 4096) + `"`), // more than one manager writes of a status
 	}}
 	encoded, err := json.Marshal(stored)
 	if err != nil {

@@ -88,7 +88,8 @@ func (f *simFolder) decide() (bool, error) {
 	job := f.job
 	for uid, event := range f.cache {
 		concerned := slices.Contains(incidentsOf(event), job.name)
-		if concerned && job.exist[string(uid)] && !(f.sim.forgetful && f.memory[uid][job.name]) {
+		passedOver := f.sim.forgetful && f.memory[uid][job.name]
+		if concerned && job.exist[string(uid)] && !passedOver {
 			job.view = append(job.view, event)
 		}
 	}

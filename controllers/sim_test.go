@@ -204,10 +204,8 @@ func (s *simulation) postCopy(op simOp) {
 }
 
 func (s *simulation) store(event *v1alpha1.AlertEvent) {
-	for _, name := range incidentsOf(event) {
-		if s.copiesUnderway(name) {
-			return
-		}
+	if slices.ContainsFunc(incidentsOf(event), s.copiesUnderway) {
+		return
 	}
 	_ = s.cluster.createEvent(event) // the name may be taken
 }
