@@ -355,3 +355,17 @@ func TestARewriteOfMetadataDisturbsNothing(t *testing.T) {
 	s.Expect(s.eventNames()).To(BeEmpty())
 	s.expectCounted("disk", event)
 }
+
+func TestACrashAfterAReportThatCameBeforeItsIncident(t *testing.T) {
+	s := newSite(t)
+	s.postAs(v1alpha1.KeyedEventName("app", "early"), s.alert(v1alpha1.AlertAcknowledged, "disk"))
+	s.fold("disk")
+	s.release()
+	s.Expect(s.eventNames()).To(HaveLen(1), "it stays for its idempotency key")
+	firing := s.postFiring("disk")
+	s.fold("disk")
+
+	s.folder = s.newFolder()
+	s.fold("disk")
+	s.expectCounted("disk", firing)
+}

@@ -35,6 +35,7 @@ type foldInput struct {
 	name     string                 // of the Incident
 	incident *v1alpha1.Incident     // as read; nil when there is none
 	events   []*v1alpha1.AlertEvent // those with an alert of this Incident that exist per the quorum list, in any order
+	before   []*v1alpha1.AlertEvent // those that were settled earlier, and are not among events
 	exists   func(uid string) bool  // whether an AlertEvent exists per the quorum list, which began after the Incident was read
 	policy   policy
 	now      time.Time
@@ -139,6 +140,17 @@ func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 	return false
 }
 
+// settledBefore are the events that earlier folds found without an Incident and that still exist.
+func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
+	var entries []v1alpha1.LedgerEntry
+	for _, event := range f.in.before {
+		if f.in.exists(string(event.UID)) && !f.ledger.has(string(event.UID)) {
+			entries = append(entries, v1alpha1.LedgerEntry{UID: string(event.UID), Name: event.Name})
+		}
+	}
+	return entries
+}
+
 // takeIn settles an event: all its alerts of this Incident, in their order.
 func (f *folding) takeIn(event *v1alpha1.AlertEvent) {
 	entry := v1alpha1.LedgerEntry{UID: string(event.UID), Name: event.Name}
@@ -230,7 +242,7 @@ func (f *folding) autoResolve() {
 func (f *folding) close() plan {
 	if f.opens && f.plan.write {
 		// What came before the Incident is settled with it, and must not be found again as its own.
-		f.ledger.addBefore(f.unmatched)
+		f.ledger.addBefore(append(f.settledBefore(), f.unmatched...))
 	}
 	f.plan.status.Ledger = f.ledger.close()
 	if f.plan.write {

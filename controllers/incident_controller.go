@@ -46,6 +46,7 @@ type facts struct {
 	policy   policy
 	pending  []*v1alpha1.AlertEvent // in the cache, with an alert of this Incident
 	events   []*v1alpha1.AlertEvent // those of pending that are not known to be settled
+	settled  []*v1alpha1.AlertEvent // those of pending that are
 	exists   func(uid string) bool
 	listed   eventSet // nil before the quorum list
 	began    time.Time
@@ -57,6 +58,7 @@ func (f *facts) fold() plan {
 		name:     f.key.Name,
 		incident: f.incident,
 		events:   f.events,
+		before:   f.settled,
 		exists:   f.exists,
 		policy:   f.policy,
 		now:      f.now,
@@ -138,12 +140,13 @@ func (r *incidentReconciler) collect(ctx context.Context, f *facts) error {
 	if err != nil {
 		return fmt.Errorf("reading the AlertEvents: %w", err)
 	}
-	f.pending, f.events = nil, nil
+	f.pending, f.events, f.settled = nil, nil, nil
 	for i := range list.Items {
 		event := &list.Items[i]
 		f.pending = append(f.pending, event)
 		switch {
 		case r.releases.isSettled(event, f.key.Name):
+			f.settled = append(f.settled, event)
 		case f.listed != nil && !f.listed.has(string(event.UID)):
 		case r.releases.isReplay(event):
 			r.releases.discard(event)
