@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -34,6 +35,8 @@ type handler struct {
 	rejections reporter
 	now        func() time.Time
 	log        logr.Logger
+
+	stopping atomic.Bool // every answer is the last one of its connection
 }
 
 // reporter shows a refusal on the integration whose token the request bore. It never blocks.
@@ -59,8 +62,9 @@ type exchange struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{Request: r, writer: w, start: h.now(), read: r.Body == nil || r.Body == http.NoBody}
 	accepted, p := h.guard(x)
-	if !x.read {
-		// Or net/http would read the rest of a body that nobody wants, to keep the connection.
+	if !x.read || h.stopping.Load() {
+		// Or net/http would read the rest of a body that nobody wants, to keep the connection. While the
+		// server stops, a sender that keeps its connection would send its next request into the end of it.
 		w.Header().Set("Connection", "close")
 	}
 	status := http.StatusAccepted

@@ -28,7 +28,6 @@ type Server struct {
 	log       logr.Logger
 
 	listener atomic.Pointer[net.Listener] // once it is open
-	stopping atomic.Bool
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
@@ -37,7 +36,7 @@ func (s *Server) NeedLeaderElection() bool { return false }
 // ReadyCheck is for manager.AddReadyzCheck. It succeeds while requests are served and valid tokens are known.
 func (s *Server) ReadyCheck(*http.Request) error {
 	switch {
-	case s.stopping.Load():
+	case s.handler.stopping.Load():
 		return errors.New("the webhook server is stopping")
 	case !s.handler.synced():
 		return errors.New("the webhook server's caches are not synced")
@@ -83,14 +82,14 @@ func (s *Server) Start(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		err = nil
-		s.stopping.Store(true)
+		s.handler.stopping.Store(true)
 		s.log.Info("Stopping, still serving", "delay", s.options.ShutdownDelay.String())
 		select {
 		case <-time.After(s.options.ShutdownDelay):
 		case err = <-failed:
 		}
 	case err = <-failed:
-		s.stopping.Store(true)
+		s.handler.stopping.Store(true)
 	}
 	s.drain(server)
 	cancel()

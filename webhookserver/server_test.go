@@ -140,6 +140,26 @@ func TestServerDrainsWhenItIsStopped(t *testing.T) {
 	g.Expect(b.store.stored()).To(HaveLen(2))
 }
 
+func TestServerEndsConnectionsWhileItStops(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t, newBench(), Options{ShutdownDelay: time.Second})
+	client := &http.Client{Transport: &http.Transport{}}
+	post := func() *http.Response {
+		response, err := client.Post(s.url(), "application/json", strings.NewReader(firing))
+		g.Expect(err).NotTo(HaveOccurred())
+		_, err = io.Copy(io.Discard, response.Body)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(response.Body.Close()).To(Succeed())
+		return response
+	}
+	g.Expect(post().Close).To(BeFalse(), "a sender may keep its connection")
+
+	s.stop()
+	g.Eventually(func() error { return s.ReadyCheck(nil) }).Should(HaveOccurred())
+	g.Expect(post().Close).To(BeTrue(), "or its next request would meet the end of the server")
+	g.Eventually(s.result, "5s").Should(Receive(BeNil()))
+}
+
 func TestServerSpeaksTLS(t *testing.T) {
 	for name, test := range map[string]struct {
 		http2 bool
