@@ -5,11 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/bits"
 	"reflect"
-	"slices"
-
-	"github.com/tocsin-dev/tocsin/hack/loadgen"
 )
 
 // modelIncident is what an Incident should be, by a model that shares nothing with the operator but the
@@ -22,11 +18,6 @@ type modelIncident struct {
 	count        int64
 	content      map[string]any
 	ids          []string
-
-	// early are reports that came before there was an Incident. They match nothing, and are not counted; but
-	// one whose release was cut short may be found again when there is an Incident, and then it is counted
-	// as late.
-	early []string
 }
 
 // bags are the fields that merge key by key.
@@ -40,7 +31,6 @@ func (m *modelIncident) take(alert map[string]any) {
 	switch m.state {
 	case "":
 		if !firing {
-			m.early = append(m.early, id)
 			return
 		}
 		m.begin()
@@ -126,37 +116,8 @@ func (s *storedIncident) condition(name string) bool {
 	return false
 }
 
-// maxEarly bounds the early reports that foldedAs tries in all combinations.
-const maxEarly = 12
-
-// foldedAs says whether a count and digest are those of the model, and how many early reports are in it.
-func (m *modelIncident) foldedAs(count int64, digest string) (early int64, ok bool) {
-	early = count - m.count
-	if early < 0 || early > int64(len(m.early)) || len(m.early) > maxEarly {
-		return 0, false
-	}
-	if count == 0 {
-		return 0, true
-	}
-	for chosen := range 1 << len(m.early) {
-		if int64(bits.OnesCount(uint(chosen))) != early { //nolint:gosec // at most 2^maxEarly
-			continue
-		}
-		ids := slices.Clone(m.ids)
-		for i, id := range m.early {
-			if chosen&(1<<i) != 0 {
-				ids = append(ids, id)
-			}
-		}
-		if loadgen.Digest(ids) == digest {
-			return early, true
-		}
-	}
-	return 0, false
-}
-
 // compareState says how a stored Incident differs from the model in more than what was folded.
-func (m *modelIncident) compareState(stored *storedIncident, early int64) []string {
+func (m *modelIncident) compareState(stored *storedIncident) []string {
 	var wrong []string
 	differ := func(what string, got, want any) {
 		if !reflect.DeepEqual(got, want) {
@@ -168,9 +129,7 @@ func (m *modelIncident) compareState(stored *storedIncident, early int64) []stri
 	differ("Acknowledged", stored.condition("Acknowledged"), m.acknowledged)
 	differ("Resolved", stored.condition("Resolved"), m.state == "Resolved")
 	differ("the episode", s.Episode.Number, m.episode)
-	if early == 0 { // else nobody can say which episode they were counted in
-		differ("the episode's count", s.Episode.AlertCount, m.episodeCount)
-	}
+	differ("the episode's count", s.Episode.AlertCount, m.episodeCount)
 	if s.State == "" {
 		return wrong
 	}

@@ -30,6 +30,7 @@ type replica struct {
 	mu      sync.Mutex
 	manager *testenv.Manager
 	down    bool // is to stay down
+	leaving bool // out of the load balancer
 	kills   int  // by the harness
 	exits   int  // all ends of the process
 }
@@ -97,14 +98,33 @@ func (r *replica) kill() {
 	_ = r.manager.Signal(syscall.SIGKILL)
 }
 
-// terminate asks the process to end, as a rolling restart does, and waits until it has.
+// balancerDelay is how long a load balancer goes on sending to a replica that is to end.
+const balancerDelay = 3 * time.Second
+
+// terminate asks the process to end, as a rolling restart does, and waits until it has. New connections go
+// to the other replicas after a while.
 func (r *replica) terminate() {
 	r.mu.Lock()
 	r.kills++
 	exited := r.manager.Exited()
 	_ = r.manager.Signal(syscall.SIGTERM)
 	r.mu.Unlock()
+	time.Sleep(balancerDelay)
+	r.setLeaving(true)
 	<-exited
+	r.setLeaving(false)
+}
+
+func (r *replica) setLeaving(leaving bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leaving = leaving
+}
+
+func (r *replica) isLeaving() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leaving
 }
 
 func (r *replica) signal(signal os.Signal) error {

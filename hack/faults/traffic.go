@@ -202,7 +202,11 @@ func (t *traffic) try(token string, body []byte, idempotencyKey string) (loadgen
 	replicas := t.rig.replicas
 	first := mathrand.IntN(len(replicas))
 	for i := range replicas {
-		url := replicas[(first+i)%len(replicas)].manager.WebhookURL + token
+		replica := replicas[(first+i)%len(replicas)]
+		if replica.isLeaving() {
+			continue
+		}
+		url := replica.manager.WebhookURL + token
 		outcome, ids, dialed := t.tryAt(url, body, idempotencyKey)
 		if dialed {
 			return outcome, ids
