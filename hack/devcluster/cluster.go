@@ -55,6 +55,8 @@ func openCluster(folder string, out io.Writer) (*cluster, error) {
 	c := &cluster{environment: testenv.Environment(), kubeconfig: filepath.Join(folder, "kubeconfig")}
 	c.environment.CRDDirectoryPaths = nil // install does it, as for a cluster of the user's
 	c.environment.ControlPlaneStopTimeout = stopTimeout
+	// Without it kube-apiserver waits a minute for watches to end, of a "kubectl get -w" for example.
+	c.environment.ControlPlane.GetAPIServer().Configure().Set("shutdown-send-retry-after", "true")
 	if err := c.start(); err != nil {
 		return nil, errors.Join(err, c.close())
 	}

@@ -37,6 +37,7 @@ const (
 
 type options struct {
 	manager string
+	folder  string
 	port    int
 	once    bool
 }
@@ -44,6 +45,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.manager, "manager", filepath.Join(testenv.Root(), "bin", "manager"), "the manager binary")
+	flag.StringVar(&o.folder, "folder", filepath.Join(testenv.Root(), "bin", "run"), "where the log and the kubeconfig go")
 	flag.IntVar(&o.port, "port", 8080, "the port on 127.0.0.1 that alerts are posted to")
 	flag.BoolVar(&o.once, "once", false, "fire and resolve the demo alert, and stop")
 	flag.Parse()
@@ -66,7 +68,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if err := checkFree(ctx, address); err != nil {
 		return err
 	}
-	folder := filepath.Join(testenv.Root(), "bin", "run", strconv.Itoa(o.port))
+	folder := filepath.Join(o.folder, strconv.Itoa(o.port))
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fmt.Errorf("making the folder of the log: %w", err)
 	}

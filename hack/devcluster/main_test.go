@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -12,41 +16,85 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/testenv"
 )
 
-func TestOnce(t *testing.T) {
-	g := NewWithT(t)
-	t.Setenv("KUBECONFIG", "")
-	o := options{manager: filepath.Join(t.TempDir(), "manager"), port: freePort(t), once: true}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", o.manager, ".")
-	build.Dir = testenv.Root()
-	output, err := build.CombinedOutput()
-	g.Expect(err).NotTo(HaveOccurred(), string(output))
+func TestRun(t *testing.T) {
+	manager := buildManager(t)
 
-	var out bytes.Buffer
-	g.Expect(run(t.Context(), o, &out)).To(Succeed(), out.String())
-	g.Expect(out.String()).To(And(
-		ContainSubstring("kubectl get incidents -w"),
-		ContainSubstring("# Fire an alert:\ncurl "),
-		ContainSubstring("# Resolve it:\ncurl "),
-		ContainSubstring("The Incident is Open"),
-		ContainSubstring("The Incident is Resolved"),
-	))
+	t.Run("the demonstration plays on a control plane of its own", func(t *testing.T) {
+		g := NewWithT(t)
+		t.Setenv("KUBECONFIG", "")
+		port := freePort(t)
+		var out bytes.Buffer
+		g.Expect(run(t.Context(), options{manager: manager, folder: t.TempDir(), port: port, once: true}, &out)).To(Succeed(), out.String())
+		g.Expect(out.String()).To(ContainSubstring("The Incident is Resolved"))
+		g.Expect(out.String()).To(MatchRegexp(`(?m)^KUBECONFIG=\S+ \S*kubectl get incidents -w$`))
+		g.Expect(strings.Count(out.String(), "\ncurl -d '{")).To(Equal(2))
+	})
+
+	t.Run("it plays on the cluster of KUBECONFIG, which is left as it is", func(t *testing.T) {
+		g := NewWithT(t)
+		t.Setenv("KUBECONFIG", "")
+		existing, err := openCluster(t.TempDir(), io.Discard)
+		g.Expect(err).NotTo(HaveOccurred())
+		defer func() { g.Expect(existing.close()).To(Succeed()) }()
+		t.Setenv("KUBECONFIG", existing.kubeconfig)
+		var out bytes.Buffer
+		g.Expect(run(t.Context(), options{manager: manager, folder: t.TempDir(), port: freePort(t), once: true}, &out)).To(Succeed(), out.String())
+		g.Expect(out.String()).To(ContainSubstring("get incidents -w -n " + demoNamespace + "\n"))
+		g.Expect(existing.installCRDs(t.Context())).To(Succeed())
+
+		// What follows needs no control plane of its own either.
+		dying := filepath.Join(t.TempDir(), "dying")
+		g.Expect(os.WriteFile(dying, []byte("#!/bin/sh\necho these are my last words\nexit 3\n"), 0o700)).To(Succeed())
+		err = run(t.Context(), options{manager: dying, folder: t.TempDir(), port: freePort(t)}, io.Discard)
+		g.Expect(err).To(MatchError(And(ContainSubstring("exit status 3"), ContainSubstring("these are my last words"))))
+
+		ctx, stop := context.WithCancel(t.Context())
+		stopping := &stopper{words: "is ready", stop: stop}
+		g.Expect(run(ctx, options{manager: manager, folder: t.TempDir(), port: freePort(t)}, stopping)).To(Succeed())
+		g.Expect(stopping.text.String()).To(HaveSuffix("Stopping.\n"))
+	})
+
+	t.Run("a taken port is an error before anything is started", func(t *testing.T) {
+		g := NewWithT(t)
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		g.Expect(err).NotTo(HaveOccurred())
+		defer func() { g.Expect(listener.Close()).To(Succeed()) }()
+		var out bytes.Buffer
+		err = run(t.Context(), options{manager: manager, folder: t.TempDir(), port: listener.Addr().(*net.TCPAddr).Port}, &out)
+		g.Expect(err).To(MatchError(And(ContainSubstring("is taken"), ContainSubstring("make run PORT="))))
+		g.Expect(out.String()).To(BeEmpty())
+	})
 }
 
-func TestATakenPortIsSaidClearly(t *testing.T) {
-	g := NewWithT(t)
-	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { g.Expect(taken.Close()).To(Succeed()) }()
-	var out bytes.Buffer
-	err = run(t.Context(), options{port: taken.Addr().(*net.TCPAddr).Port}, &out)
-	g.Expect(err).To(MatchError(ContainSubstring("is taken")))
-	g.Expect(out.String()).To(BeEmpty())
+// stopper calls stop when the words are written.
+type stopper struct {
+	words string
+	stop  func()
+	text  strings.Builder
+}
+
+func (s *stopper) Write(p []byte) (int, error) {
+	n, err := s.text.Write(p)
+	if strings.Contains(s.text.String(), s.words) {
+		s.stop()
+	}
+	return n, err
+}
+
+func buildManager(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "manager")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
+	build.Dir = testenv.Root()
+	output, err := build.CombinedOutput()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(output))
+	return binary
 }
 
 func freePort(t *testing.T) int {
 	t.Helper()
 	g := NewWithT(t)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { g.Expect(listener.Close()).To(Succeed()) }()
 	return listener.Addr().(*net.TCPAddr).Port
