@@ -43,8 +43,9 @@ func main() {
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -79,5 +80,5 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	return cmp.Or(os.MkdirAll(filepath.Dir(o.out), 0o755), os.WriteFile(o.out, append(encoded, '\n'), 0o644))
+	return cmp.Or(os.MkdirAll(filepath.Dir(o.out), 0o750), os.WriteFile(o.out, append(encoded, '\n'), 0o644))
 }

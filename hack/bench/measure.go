@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -40,8 +41,8 @@ func (c *cluster) managerMetrics(ctx context.Context) (families, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the manager's metrics: %w", err)
 	}
-	defer response.Body.Close()
-	return parseMetrics(response.Body)
+	parsed, err := parseMetrics(response.Body)
+	return parsed, errors.Join(err, response.Body.Close())
 }
 
 // apiServerMetrics reads the API server's metrics.
@@ -54,8 +55,8 @@ func (c *cluster) apiServerMetrics(ctx context.Context) (families, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the API server's metrics: %w", err)
 	}
-	defer body.Close()
-	return parseMetrics(body)
+	parsed, err := parseMetrics(body)
+	return parsed, errors.Join(err, body.Close())
 }
 
 // sum adds up the values of a counter whose labels are as wanted; a wanted value may list several,

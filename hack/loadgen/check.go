@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -30,7 +31,7 @@ func Drained(ctx context.Context, c client.Client, namespace string) (time.Durat
 		}
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("waiting for the queue to drain (last error %v): %w", err, ctx.Err())
+			return 0, fmt.Errorf("waiting for the queue to drain: %w", errors.Join(ctx.Err(), err))
 		case <-time.After(drainPoll):
 		}
 	}

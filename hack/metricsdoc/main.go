@@ -22,9 +22,9 @@ const introduction = `<!-- Written by hack/metricsdoc; "make generate" writes it
 
 # Metrics
 
-The manager serves its metrics in the Prometheus format at ` + "`/metrics`" + ` of ` + "`--metrics-bind-address`" + `: by default over
-HTTPS on port 8443, for those who may ` + "`get`" + ` the path ` + "`/metrics`" + ` of the cluster. The ClusterRole
-` + "`tocsin-metrics-reader`" + ` allows just that; bind it to the service account of Prometheus.
+The manager serves its metrics in the Prometheus format at ` + "`/metrics`" + ` of ` + "`--metrics-bind-address`" + `: by
+default over HTTPS on port 8443, for those who may ` + "`get`" + ` the path ` + "`/metrics`" + ` of the cluster. The
+ClusterRole ` + "`tocsin-metrics-reader`" + ` allows just that; bind it to the service account of Prometheus.
 
 Besides these there are those of controller-runtime, the Go runtime and the process.
 `
@@ -77,7 +77,8 @@ func (r *registry) MustRegister(collectors ...prometheus.Collector) {
 func (*registry) Unregister(prometheus.Collector) bool { return false }
 
 // description matches the string of a Desc, which is all that it tells of itself.
-var description = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),.* variableLabels: \{(.*)\}\}$`)
+var description = regexp.MustCompile(
+	`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),.* variableLabels: \{(.*)\}\}$`)
 
 func describe(desc *prometheus.Desc, c prometheus.Collector) (metric, error) {
 	parts := description.FindStringSubmatch(desc.String())
