@@ -195,25 +195,31 @@ func discard(ref.Val) ref.Val {
 	return adapter{}.NativeToValue(map[string]any{})
 }
 
-// lowerKeys is a map with its keys in lower case.
+// lowerKeys is a map with its keys in lower case. Of keys that become equal the one that is last in order
+// wins, which is the one with more small letters.
 func lowerKeys(arg ref.Val) ref.Val {
-	lowered := map[string]any{}
-	err := eachEntry(unwrap(arg), func(key string, element any) { lowered[strings.ToLower(key)] = element })
+	lowered, last := map[string]any{}, map[string]string{}
+	err := eachEntry(unwrap(arg), func(key string, element any) {
+		lower := strings.ToLower(key)
+		if other, found := last[lower]; !found || key > other {
+			lowered[lower], last[lower] = element, key
+		}
+	})
 	if err != nil {
 		return types.NewErr("lowerKeys: %v", err)
 	}
 	return adapter{}.NativeToValue(lowered)
 }
 
-// eachEntry calls a function with the entries of a map, in the order of their keys where that matters.
+// eachEntry calls a function with the entries of a map, in no order.
 func eachEntry(value ref.Val, do func(key string, element any)) error {
 	m, ok := value.(traits.Mapper)
 	if !ok {
 		return fmt.Errorf("it is a %s, not a map", value.Type().TypeName())
 	}
 	if native, ok := m.Value().(map[string]any); ok {
-		for _, key := range sortedKeys(native) {
-			do(key, native[key])
+		for key, element := range native {
+			do(key, element)
 		}
 		return nil
 	}

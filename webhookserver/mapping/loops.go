@@ -73,6 +73,14 @@ func ordered(value, _ ref.Val) ref.Val {
 	if !ok {
 		return value
 	}
+	return orderedMap{Mapper: m, keys: keysInOrder(m)}
+}
+
+// keysInOrder lists the keys of a map.
+func keysInOrder(m traits.Mapper) traits.Lister {
+	if native, ok := m.Value().(map[string]any); ok {
+		return types.NewStringList(adapter{}, sortedKeys(native)).(traits.Lister)
+	}
 	var keys []ref.Val
 	for all := m.Iterator(); all.HasNext() == types.True; {
 		keys = append(keys, all.Next())
@@ -82,19 +90,17 @@ func ordered(value, _ ref.Val) ref.Val {
 		second, _ := plainText(b)
 		return strings.Compare(first, second)
 	})
-	return orderedMap{Mapper: m, keys: keys}
+	return types.NewRefValList(adapter{}, keys).(traits.Lister)
 }
 
 // orderedMap is a map whose keys come in order.
 type orderedMap struct {
 	traits.Mapper
-	keys []ref.Val
+	keys traits.Lister
 }
 
 // Iterator gives the keys in order.
-func (m orderedMap) Iterator() traits.Iterator {
-	return types.NewRefValList(adapter{}, m.keys).(traits.Lister).Iterator()
-}
+func (m orderedMap) Iterator() traits.Iterator { return m.keys.Iterator() }
 
 // rangeCost is what rangeFunction costs.
 func rangeCost(args []ref.Val) uint64 {
@@ -105,7 +111,7 @@ func rangeCost(args []ref.Val) uint64 {
 	}
 	if m, ok := args[0].(traits.Mapper); ok {
 		size, _ := m.Size().(types.Int)
-		cost += uint64(size) * (1 + uint64(perRound)/8)
+		cost += uint64(size) * (2 + uint64(perRound)/8)
 	}
 	return cost
 }
