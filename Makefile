@@ -13,6 +13,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.dat
 # The port of "make run".
 PORT ?= 8080
 
+# Flags of hack/bench (see "go run ./hack/bench -help"), and how often bench-micro repeats.
+BENCH_FLAGS ?=
+BENCH_COUNT ?= 6
+
 # How long each fuzz test of test-fuzz runs.
 FUZZTIME ?= 10m
 
@@ -40,6 +44,14 @@ test: control-plane ## Run the unit, property, fuzz-seed and control-plane tests
 .PHONY: test-fuzz
 test-fuzz: ## Fuzz for FUZZTIME (10m) a fuzz test
 	hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: control-plane build ## Measure intake and fold beside plain creates, with a control plane of its own
+	go run ./hack/bench $(BENCH_FLAGS)
+
+.PHONY: bench-micro
+bench-micro: ## Run the Go benchmarks, for benchstat
+	go test -run '^$$' -bench . -benchmem -count $(BENCH_COUNT) ./controllers ./webhookserver/...
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters
