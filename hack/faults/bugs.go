@@ -1,5 +1,102 @@
 package main
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
 
-func (s *suite) runBugs(ctx context.Context) (bool, error) { return false, ctx.Err() }
+// bug is one that the build tag tocsin_bugs can seed, and the scenario that has to catch it.
+type bug struct {
+	name     string
+	scenario string
+	args     []string // of the manager, beside the scenario's
+}
+
+// oneWrite makes requests share AlertEvents.
+var oneWrite = []string{"--max-in-flight-writes=1"}
+
+var bugs = []bug{
+	{name: "acknowledge-before-write", scenario: "kill-at-create"},
+	{name: "retry-under-a-new-name", scenario: "weather"},
+	{name: "uncertain-is-refused", scenario: "replies-lost"},
+	{name: "lanes-across-namespaces", scenario: "calm", args: oneWrite},
+	{name: "delete-before-fold", scenario: "fold-blocked"},
+	{name: "release-when-partly-settled", scenario: "fold-blocked", args: oneWrite},
+	{name: "no-ledger", scenario: "release-blocked"},
+	{name: "prune-before-gone", scenario: "release-blocked"},
+	{name: "skip-quorum-list", scenario: "stale-events"},
+	{name: "no-optimistic-lock", scenario: "stale-incidents"},
+	{name: "high-water-mark", scenario: "watch-shuffled"},
+	{name: "replays-count", scenario: "slow-retries"},
+	{name: "any-order", scenario: "calm"},
+	{name: "reopen-keeps-content", scenario: "calm"},
+}
+
+// bugPatience is how long a run with a bug waits for things to heal.
+const bugPatience = 15 * time.Second
+
+// runBugs runs managers with a bug each, and says whether all were caught.
+func (s *suite) runBugs(ctx context.Context) (bool, error) {
+	if _, err := s.manager(ctx, bugTag); err != nil {
+		return false, err
+	}
+	ok := true
+	var lines []string
+	for _, b := range bugs {
+		if s.run != "" && !s.wanted.MatchString(b.name) {
+			continue
+		}
+		said, err := s.runBug(ctx, b)
+		if err != nil {
+			s.dropRig()
+			said = ""
+			fmt.Printf("%s: %v\n", b.name, err)
+		}
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		verdict := "caught"
+		if said == "" {
+			verdict, ok = "MISSED", false
+		}
+		fmt.Printf("%-6s %s\n", verdict, b.name)
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s |", b.name, b.scenario, verdict, said))
+	}
+	fmt.Println("\n| Seeded bug | Scenario | | First finding |\n|---|---|---|---|")
+	for _, text := range lines {
+		fmt.Println(text)
+	}
+	return ok, nil
+}
+
+// runBug runs a bug's scenario, up to three times, and returns the first thing that was found.
+func (s *suite) runBug(ctx context.Context, b bug) (string, error) {
+	at := slices.IndexFunc(scenarios, func(scenario scenario) bool { return scenario.name == b.scenario })
+	if at < 0 {
+		return "", fmt.Errorf("there is no scenario %q", b.scenario)
+	}
+	scenario := scenarios[at]
+	scenario.env = append(slices.Clone(scenario.env), "TOCSIN_BUG="+b.name)
+	scenario.args = append(slices.Clone(scenario.args), b.args...)
+	if err := s.prepareRig(ctx, &scenario); err != nil {
+		return "", err
+	}
+	s.rig.patience = bugPatience
+	defer func() {
+		if s.rig != nil {
+			s.rig.patience = healTime
+		}
+	}()
+	for range 3 {
+		result, err := s.rig.runScenario(ctx, &scenario)
+		if err != nil {
+			return "", err
+		}
+		if len(result.findings) > 0 {
+			return fmt.Sprintf("%s (%d in all)", result.findings[0], len(result.findings)), nil
+		}
+	}
+	return "", nil
+}

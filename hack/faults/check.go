@@ -114,6 +114,7 @@ func (f *findings) add(format string, args ...any) { *f = append(*f, fmt.Sprintf
 type checkOptions struct {
 	incidentsDeleted bool // Incidents were deleted: what was counted is gone with them
 	looseOrder       bool // alerts may be seen in another order than they were committed in
+	restored         bool // what was acknowledged while run.lost says so may be gone
 	namespaceDeleted bool // the second tenant's namespace is gone
 }
 
@@ -129,7 +130,9 @@ func check(truth *ledgerOfTruth, t *traffic, options checkOptions) findings {
 	defer t.mu.Unlock()
 	var f findings
 	truth.checkStored(t.records, &f)
-	truth.checkAcknowledged(t.records, &f)
+	truth.checkAcknowledged(t.records, func(rec *record) bool {
+		return options.restored && rec.ended.After(t.lostFrom) && rec.began.Before(t.lostUntil)
+	}, &f)
 	for key, alerts := range truth.alerts {
 		if options.namespaceDeleted && key.namespace == t.tenants[1].namespace {
 			continue
@@ -174,9 +177,9 @@ func (l *ledgerOfTruth) checkStored(records map[string]*record, f *findings) {
 	}
 }
 
-func (l *ledgerOfTruth) checkAcknowledged(records map[string]*record, f *findings) {
+func (l *ledgerOfTruth) checkAcknowledged(records map[string]*record, forgiven func(*record) bool, f *findings) {
 	for seq, rec := range records {
-		if rec.outcome != loadgen.Acknowledged {
+		if rec.outcome != loadgen.Acknowledged || forgiven(rec) {
 			continue
 		}
 		if _, ok := l.seqs[seq]; !ok {

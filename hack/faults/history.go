@@ -119,6 +119,28 @@ func (e *etcdEvent) committed() (committed, bool) {
 	}, true
 }
 
+// size is the size of etcd's database in bytes.
+func (h *etcdHistory) size(ctx context.Context) (int64, error) {
+	var answer struct {
+		Size int64 `json:"dbSize,string"`
+	}
+	err := h.call(ctx, "/v3/maintenance/status", map[string]any{}, func(body io.Reader) error {
+		return json.NewDecoder(body).Decode(&answer)
+	})
+	return answer.Size, err
+}
+
+// put stores a value outside of the API servers' keys.
+func (h *etcdHistory) put(ctx context.Context, key string, value []byte) error {
+	return h.call(ctx, "/v3/kv/put", map[string]any{"key": encode(key), "value": value}, func(io.Reader) error { return nil })
+}
+
+// disarm ends etcd's alarm that there is no space.
+func (h *etcdHistory) disarm(ctx context.Context) error {
+	request := map[string]any{"action": "DEACTIVATE", "memberID": "0", "alarm": "NOSPACE"}
+	return h.call(ctx, "/v3/maintenance/alarm", request, func(io.Reader) error { return nil })
+}
+
 // call posts to etcd's JSON gateway.
 func (h *etcdHistory) call(ctx context.Context, path string, body any, read func(io.Reader) error) error {
 	encoded, err := json.Marshal(body)

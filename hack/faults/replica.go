@@ -30,6 +30,7 @@ type replica struct {
 	mu      sync.Mutex
 	manager *testenv.Manager
 	down    bool // is to stay down
+	held    bool // is to stay down for a while
 	leaving bool // out of the load balancer
 	kills   int  // by the harness
 	exits   int  // all ends of the process
@@ -76,6 +77,9 @@ func (r *replica) supervise(exited <-chan struct{}) {
 			return
 		}
 		time.Sleep(restartDelay)
+		for r.isHeld() {
+			time.Sleep(restartDelay)
+		}
 		r.mu.Lock()
 		if r.down {
 			r.mu.Unlock()
@@ -96,6 +100,19 @@ func (r *replica) kill() {
 	defer r.mu.Unlock()
 	r.kills++
 	_ = r.manager.Signal(syscall.SIGKILL)
+}
+
+// hold keeps the process down when it has ended, until further notice.
+func (r *replica) hold(held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = held
+}
+
+func (r *replica) isHeld() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held && !r.down
 }
 
 // balancerDelay is how long a load balancer goes on sending to a replica that is to end.

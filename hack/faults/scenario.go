@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/loadgen"
 )
 
@@ -104,12 +107,20 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 	tally := run.traffic.tally()
 	result.acknowledged, result.refused, result.unknown = tally[loadgen.Acknowledged], tally[loadgen.Refused], tally[loadgen.Unknown]
 	result.copies = truth.copies
+	run.sweep(ctx)
 	result.notes = run.notes
 	result.elapsed = time.Since(began)
 	if result.rate < leastRate {
 		result.void = fmt.Sprintf("only %.0f requests/s before the fault", result.rate)
 	}
 	return result, nil
+}
+
+// sweep deletes what stays for idempotency keys, so that it is not in the way of the next scenario.
+func (r *run) sweep(ctx context.Context) {
+	for _, t := range r.tenants {
+		_ = r.admin.DeleteAllOf(ctx, &v1alpha1.AlertEvent{}, client.InNamespace(t.namespace))
+	}
 }
 
 // prepare makes two tenants, waits until their tokens are known everywhere, and notes where history begins.
@@ -162,7 +173,7 @@ func (r *run) waitAccepting(ctx context.Context, ended time.Time) error {
 func (r *run) settle(ctx context.Context, since int64, ended time.Time, options checkOptions) (*ledgerOfTruth, findings, error) {
 	for {
 		ordinary, _, err := r.pendingEvents(ctx, r.tenants)
-		late := time.Since(ended) > healTime
+		late := time.Since(ended) > r.patience
 		if err == nil && len(ordinary) > 0 && !late {
 			pause(ctx, 200*time.Millisecond)
 			continue

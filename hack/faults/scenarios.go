@@ -21,6 +21,10 @@ var scenarios = []scenario{
 	{name: "weather", about: "5 % each of 429, 500, 504, reset and lost replies", short: true, fault: weather},
 	{name: "kill-at-calls", about: "kill -9 before and after each kind of call", short: true, replicas: 1, fault: killAtCalls},
 	{name: "kill-leader", about: "kill -9 of the leader", short: true, fault: killLeader},
+	{name: "nospace", about: "etcd is at its space quota for 8 s", fault: exhaustSpace},
+	{name: "backlog", about: "nothing is folded until the queue is full", args: []string{"--max-pending-events=200"}, fault: fillBacklog},
+	{name: "etcd-restored", about: "etcd goes back to a copy 4 s old, and everything is started again", fault: restoreEtcd,
+		check: checkOptions{restored: true}},
 	{name: "kill-follower", about: "kill -9 of the follower at random points", fault: killFollower},
 	{name: "zombie", about: "SIGSTOP of the leader past its lease, then SIGCONT", fault: zombie},
 	{name: "rolling-restart", about: "SIGTERM of one replica after the other", fault: rollingRestart},
@@ -36,6 +40,9 @@ var scenarios = []scenario{
 	{name: "slow-retries", about: "one reply in three is lost, and the retry comes when the alert is folded and released",
 		short: true, replicas: 1, fault: slowRetries},
 	{name: "release-blocked", about: "deletes are refused for 4 s, then kill -9", short: true, replicas: 1, fault: blockRelease},
+	{name: "fold-blocked", about: "status writes are refused for 4 s, then kill -9", replicas: 1, fault: blockFold},
+	{name: "kill-at-create", about: "kill -9 before and after creates of AlertEvents", replicas: 1, fault: killAtCreates},
+	{name: "replies-lost", about: "no create of an AlertEvent is answered for 8 s", fault: loseReplies},
 	{name: "stale-events", about: "the leader dies, and its successor's watch of AlertEvents stands still", fault: staleEvents},
 	{name: "stale-incidents", about: "the leader dies, and its successor's watch of Incidents stands still", fault: staleIncidents},
 	{name: "clock-skew", about: "the replicas' clocks are two hours apart, and the leader dies", env: []string{"TOCSIN_CLOCK_SKEW=%skew"},
@@ -96,6 +103,18 @@ func killAtCalls(ctx context.Context, r *run) error {
 				return err
 			}
 			kills++
+		}
+	}
+	r.note("%d kills", kills)
+	return nil
+}
+
+// killAtCreates kills the only replica while it stores what it is to acknowledge.
+func killAtCreates(ctx context.Context, r *run) error {
+	const kills = 6
+	for i := range kills {
+		if err := r.killAt(ctx, r.replicas[0], crashPoints[0], i%2 > 0); err != nil {
+			return err
 		}
 	}
 	r.note("%d kills", kills)

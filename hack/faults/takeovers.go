@@ -50,9 +50,18 @@ func slowRetries(ctx context.Context, r *run) error {
 // blockRelease lets alerts be folded but not released, and then kills the manager: its successor finds
 // them all again.
 func blockRelease(ctx context.Context, r *run) error {
+	return r.blockThenKill(ctx, crashPoint{"delete", "alertevents"})
+}
+
+// blockFold lets nothing be folded, and then kills the manager: nothing may be released by then.
+func blockFold(ctx context.Context, r *run) error {
+	return r.blockThenKill(ctx, crashPoint{"update", "incidents/status"})
+}
+
+func (r *run) blockThenKill(ctx context.Context, point crashPoint) error {
 	for range 3 {
 		r.setRule(func(call proxy.Call) proxy.Fate {
-			if call.Is("delete", "alertevents") {
+			if call.Is(point.verb, point.resource) {
 				return proxy.Fate{Refuse: http.StatusTooManyRequests}
 			}
 			return proxy.Fate{}
@@ -66,6 +75,16 @@ func blockRelease(ctx context.Context, r *run) error {
 		}
 		pause(ctx, 2*time.Second)
 	}
+	return nil
+}
+
+// loseReplies leaves everybody who writes an AlertEvent without an answer. Nobody may be told that the alert
+// is not stored.
+func loseReplies(ctx context.Context, r *run) error {
+	r.setRule(func(call proxy.Call) proxy.Fate {
+		return proxy.Fate{Lose: call.Is("create", "alertevents")}
+	})
+	pause(ctx, 8*time.Second)
 	return nil
 }
 
@@ -85,20 +104,20 @@ func (r *run) staleTakeover(ctx context.Context, resource string) error {
 	}
 	follower.proxy.FreezeWatches(true, resource)
 	pause(ctx, 3*time.Second)
+	leader.hold(true)
+	defer leader.hold(false)
 	leader.kill()
 	killed := time.Now()
 	for !follower.leads() {
 		if time.Since(killed) > time.Minute || !pause(ctx, 100*time.Millisecond) {
 			return errors.New("nobody took the lease over")
 		}
-		if leader.leads() {
-			break // it came back and got the lease itself
-		}
 	}
 	pause(ctx, 6*time.Second)
 	follower.proxy.FreezeWatches(false, resource)
-	r.note("the stale one led: %t", follower.leads())
-	return nil
+	leader.hold(false)
+	pause(ctx, time.Second)
+	return r.waitReady(ctx)
 }
 
 // deleteIncidents deletes Incidents as people do, while alerts come in for them.

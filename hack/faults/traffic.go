@@ -75,6 +75,8 @@ type traffic struct {
 	next    int
 	records map[string]*record // by the label seq of the alert
 	codes   map[string]int
+
+	lostFrom, lostUntil time.Time // what was acknowledged in this time is gone with an older etcd
 }
 
 func newTraffic(r *rig, tenants []tenant) *traffic {

@@ -1,4 +1,297 @@
 package main
 
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
 // trials are the tests that bring their own load or rig.
-var trials = []trial{}
+var trials = []trial{
+	{name: "keyed-burst", short: true, run: keyedBurst},
+	{name: "permissions", short: true, run: checkPermissions},
+	{name: "payload-corpus", short: true, run: postCorpus},
+	{name: "hostile-load", run: hostileLoad},
+	{name: "import", run: importIncidents},
+}
+
+// ordinary is the shape of a rig for a trial: two replicas.
+var ordinary = &scenario{name: "trial"}
+
+// startTrial prepares a rig with two replicas and two tenants.
+func (s *suite) startTrial(ctx context.Context) (*run, error) {
+	if err := s.prepareRig(ctx, ordinary); err != nil {
+		return nil, err
+	}
+	run, _, err := s.rig.prepare(ctx)
+	return run, err
+}
+
+// answer is what the endpoint said.
+type answer struct {
+	code  int
+	Event string `json:"event"`
+	Type  string `json:"type"`
+
+	Alerts []struct {
+		ID       string `json:"id"`
+		Incident string `json:"incident"`
+	} `json:"alerts"`
+}
+
+// post posts a body to a replica.
+func (r *run) post(replica int, token string, body io.Reader, headers map[string]string) (answer, error) {
+	request, err := http.NewRequest(http.MethodPost, r.replicas[replica%len(r.replicas)].manager.WebhookURL+token, body)
+	if err != nil {
+		return answer{}, err
+	}
+	for name, value := range headers {
+		request.Header.Set(name, value)
+	}
+	response, err := harnessClient.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	a := answer{code: response.StatusCode}
+	return a, json.NewDecoder(response.Body).Decode(&a)
+}
+
+// keyedBurst posts one request with an idempotency key a hundred times at once to both replicas.
+func keyedBurst(ctx context.Context, s *suite) (*report, error) {
+	run, err := s.startTrial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const copies = 100
+	result := &report{}
+	headers := map[string]string{"Idempotency-Key": "burst"}
+	body := `{"title":"One","dedup_key":"burst"}`
+	var mu sync.Mutex
+	codes, ids := map[int]int{}, map[string]int{}
+	var senders sync.WaitGroup
+	for i := range copies {
+		senders.Go(func() {
+			a, _ := run.post(i, run.tenants[0].token, strings.NewReader(body), headers)
+			mu.Lock()
+			defer mu.Unlock()
+			codes[a.code]++
+			for _, alert := range a.Alerts {
+				ids[alert.ID]++
+			}
+		})
+	}
+	senders.Wait()
+	result.acknowledged = codes[202]
+	if codes[202] != copies || len(ids) != 1 {
+		result.findings.add("A: the answers were %v with %d different ids", codes, len(ids))
+	}
+	other, err := run.post(0, run.tenants[0].token, strings.NewReader(`{"title":"Another","dedup_key":"burst"}`), headers)
+	if err != nil {
+		return result, err
+	}
+	if other.code != http.StatusUnprocessableEntity {
+		result.findings.add("D: other content under the same key is answered %d", other.code)
+	}
+	neighbour, err := run.post(1, run.tenants[1].token, strings.NewReader(body), headers)
+	if err != nil {
+		return result, err
+	}
+	if neighbour.code != http.StatusAccepted || ids[neighbour.Alerts[0].ID] == copies && neighbour.Alerts[0].Incident == "" {
+		result.findings.add("F: the other tenant's request under the same key is answered %d", neighbour.code)
+	}
+	for _, t := range run.tenants {
+		if err := run.expectCount(ctx, t.namespace, "burst", 1); err != nil {
+			result.findings.add("A: %v", err)
+		}
+	}
+	run.sweep(ctx)
+	return result, nil
+}
+
+// expectCount waits until an Incident has counted so many alerts, and a little longer.
+func (r *run) expectCount(ctx context.Context, namespace, key string, want int64) error {
+	var incident v1alpha1.Incident
+	name := client.ObjectKey{Namespace: namespace, Name: v1alpha1.IncidentName(integrationName, key)}
+	for until := time.Now().Add(healTime); time.Now().Before(until); pause(ctx, 200*time.Millisecond) {
+		if r.admin.Get(ctx, name, &incident) == nil && incident.Status.AlertCount >= want {
+			break
+		}
+	}
+	pause(ctx, 2*time.Second)
+	if err := r.admin.Get(ctx, name, &incident); err != nil {
+		return err
+	}
+	if incident.Status.AlertCount != want {
+		return fmt.Errorf("%s has counted %d alerts, want %d", name, incident.Status.AlertCount, want)
+	}
+	return nil
+}
+
+// grants are all that the operator's service account may do to Tocsin's resources and others, in a tenant's
+// namespace. Whatever else is granted is one right too many. What is needed shows in all other scenarios,
+// where the managers have no more than this.
+var grants = map[string]string{
+	"events.k8s.io/events":                      "create patch",
+	"tocsin.dev/alertevents":                    "create delete get list watch",
+	"tocsin.dev/incidents":                      "create delete get list watch",
+	"tocsin.dev/incidents/status":               "patch update",
+	"tocsin.dev/webhookintegrations":            "get list watch",
+	"tocsin.dev/webhookintegrations/status":     "patch update",
+	"authentication.k8s.io/tokenreviews":        "create",
+	"authorization.k8s.io/subjectaccessreviews": "create",
+	// What every authenticated user may do.
+	"authentication.k8s.io/selfsubjectreviews":      "create",
+	"authorization.k8s.io/selfsubjectaccessreviews": "create",
+	"authorization.k8s.io/selfsubjectrulesreviews":  "create",
+}
+
+// checkPermissions asks, as the operator's service account, what it may do.
+func checkPermissions(ctx context.Context, s *suite) (*report, error) {
+	run, err := s.startTrial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	as, err := client.New(&rest.Config{
+		Host:        run.direct.URL,
+		Impersonate: rest.ImpersonationConfig{UserName: "system:serviceaccount:" + systemNamespace + ":" + serviceAccount},
+	}, client.Options{Scheme: testenv.Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	review := &authorizationv1.SelfSubjectRulesReview{
+		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: run.tenants[0].namespace},
+	}
+	if err := as.Create(ctx, review); err != nil {
+		return nil, err
+	}
+	allowed := map[string]map[string]bool{}
+	result := &report{}
+	for _, rule := range review.Status.ResourceRules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				if len(rule.ResourceNames) > 0 {
+					result.findings.add("F: %s/%s is granted by name, which nobody looked for", group, resource)
+				}
+				name := group + "/" + resource
+				if allowed[name] == nil {
+					allowed[name] = map[string]bool{}
+				}
+				for _, verb := range rule.Verbs {
+					allowed[name][verb] = true
+				}
+			}
+		}
+	}
+	got := map[string]string{}
+	for name, verbs := range allowed {
+		got[name] = strings.Join(slices.Sorted(maps.Keys(verbs)), " ")
+	}
+	for name := range got {
+		if got[name] != grants[name] {
+			result.findings.add("F: the service account may %q %s, and should %q", got[name], name, grants[name])
+		}
+	}
+	for name := range grants {
+		if got[name] == "" {
+			result.findings.add("F: the service account may not %s %s", grants[name], name)
+		}
+	}
+	for _, replica := range run.replicas {
+		if forbidden := replica.proxy.Forbidden(); len(forbidden) > 0 {
+			result.findings.add("F: %s was forbidden to %v", replica.name, forbidden)
+		}
+	}
+	slices.Sort(result.findings)
+	result.notes = append(result.notes, fmt.Sprintf("%d rules", len(got)))
+	return result, nil
+}
+
+// importIncidents moves Incidents with their status to a fresh cluster, where resourceVersions are smaller,
+// and has more alerts folded into them there.
+func importIncidents(ctx context.Context, s *suite) (*report, error) {
+	old, err := s.startTrial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const each = 5
+	postAll := func(r *run) error {
+		for n := range each * 4 {
+			status := []string{"firing", "resolved", "firing", "acknowledged"}[n%4]
+			body := fmt.Sprintf(`{"title":"n %d","status":%q,"dedup_key":"key-%d"}`, n, status, n%3)
+			if a, err := r.post(n, r.tenants[0].token, strings.NewReader(body), nil); err != nil || a.code != http.StatusAccepted {
+				return fmt.Errorf("posting: %d %w", a.code, err)
+			}
+		}
+		_, err := loadgen.Drained(ctx, r.admin, r.tenants[0].namespace)
+		return err
+	}
+	if err := postAll(old); err != nil {
+		return nil, err
+	}
+	var exported v1alpha1.IncidentList
+	if err := old.admin.List(ctx, &exported, client.InNamespace(old.tenants[0].namespace)); err != nil {
+		return nil, err
+	}
+	s.dropRig()
+
+	fresh, err := s.startTrial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, incident := range exported.Items {
+		imported := &v1alpha1.Incident{
+			ObjectMeta: metav1.ObjectMeta{Namespace: fresh.tenants[0].namespace, Name: incident.Name}, Spec: incident.Spec,
+		}
+		if err := fresh.admin.Create(ctx, imported); err != nil {
+			return nil, err
+		}
+		imported.Status = incident.Status
+		if err := fresh.admin.Status().Update(ctx, imported); err != nil {
+			return nil, err
+		}
+	}
+	if err := postAll(fresh); err != nil {
+		return nil, err
+	}
+	result := &report{acknowledged: 2 * each * 4}
+	for _, before := range exported.Items {
+		var after v1alpha1.Incident
+		key := client.ObjectKey{Namespace: fresh.tenants[0].namespace, Name: before.Name}
+		if err := fresh.admin.Get(ctx, key, &after); err != nil {
+			return nil, err
+		}
+		// The same posts again: the same count once more, and the same state at the end. A report that came
+		// first counted for nothing in the old cluster, and counts in the new one.
+		if n := after.Status.AlertCount - before.Status.AlertCount; n < before.Status.AlertCount || n > before.Status.AlertCount+2 {
+			result.findings.add("A: %s had counted %d alerts and counts %d after the same ones came again",
+				before.Spec.DedupKey, before.Status.AlertCount, after.Status.AlertCount)
+		}
+		if !reflect.DeepEqual(after.Status.State, before.Status.State) || after.Status.Alert.Title != before.Status.Alert.Title {
+			result.findings.add("B: %s is %s %q, was %s %q", before.Spec.DedupKey, after.Status.State, after.Status.Alert.Title,
+				before.Status.State, before.Status.Alert.Title)
+		}
+		if bytes.Equal([]byte(after.Status.Ledger.ResourceVersion), []byte(before.Status.Ledger.ResourceVersion)) {
+			result.findings.add("B: %s still has the old cluster's stamp", before.Spec.DedupKey)
+		}
+	}
+	return result, nil
+}

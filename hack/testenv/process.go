@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -57,6 +58,17 @@ func (p *Process) running() bool {
 		return false
 	default:
 		return true
+	}
+}
+
+// SetArg gives the flag that begins like this another value from the next start on.
+func (p *Process) SetArg(flag, value string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, arg := range p.args {
+		if strings.HasPrefix(arg, flag+"=") {
+			p.args[i] = flag + "=" + value
+		}
 	}
 }
 

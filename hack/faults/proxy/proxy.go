@@ -55,6 +55,7 @@ type Proxy struct {
 	mu     sync.Mutex
 	rule   func(Call) Fate
 	counts map[string]int
+	denied map[string]int
 }
 
 // Start starts a proxy to the API servers at these URLs, which it approaches with the token. The one
@@ -69,6 +70,7 @@ func Start(urls []string, token string, preferred int) (*Proxy, error) {
 			DialContext:         (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
 		},
 		counts: map[string]int{},
+		denied: map[string]int{},
 	}
 	p.watches.init()
 	p.prefer.Store(int32(preferred)) //nolint:gosec // a handful
@@ -107,6 +109,23 @@ func (p *Proxy) Counts() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.counts)
+}
+
+// Forbidden are the numbers of calls that the API server forbade, those in namespaces that are being
+// deleted left out.
+func (p *Proxy) Forbidden() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.denied)
+}
+
+func (p *Proxy) deny(call Call, answer []byte) {
+	if bytes.Contains(answer, []byte("being terminated")) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.denied[call.String()]++
 }
 
 func (p *Proxy) fate(call Call) Fate {
@@ -162,6 +181,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		reset(w)
 		return
+	}
+	if response.StatusCode == http.StatusForbidden {
+		p.deny(call, answer)
 	}
 	if fate.After != nil {
 		fate.After()
