@@ -3,7 +3,6 @@
 .DEFAULT_GOAL := help
 TOOLS := bin/tools
 
-
 # What --version prints.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)

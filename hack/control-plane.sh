@@ -63,7 +63,7 @@ download() {
 build_one() {
   local variables=k8s.io/component-base/version minor="${kubernetes#v*.}"
   say "building $2"
-  (cd "$module" && GOWORK=off CGO_ENABLED=0 go build -trimpath -o "$scratch/built/$2" -ldflags "-s -w \
+  (cd "$module" && GOWORK=off CGO_ENABLED=0 go build -o "$scratch/built/$2" -ldflags "-s -w \
     -X $variables.gitVersion=$kubernetes -X $variables.gitMajor=1 -X $variables.gitMinor=${minor%%.*} \
     -X $variables.gitTreeState=clean" "$1")
 }
