@@ -16,6 +16,10 @@ PORT ?= 8080
 BENCH_FLAGS ?=
 BENCH_COUNT ?= 6
 
+# Flags of hack/faults, such as --run=kill or --rounds=5, and how long to soak.
+FAULTS_FLAGS ?=
+SOAK ?= 1h
+
 # How long each fuzz test of test-fuzz runs.
 FUZZTIME ?= 10m
 
@@ -43,6 +47,22 @@ test: control-plane ## Run the unit, property, fuzz-seed and control-plane tests
 .PHONY: test-fuzz
 test-fuzz: ## Fuzz for FUZZTIME (10m) a fuzz test
 	hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: test-faults
+test-faults: control-plane ## Break everything that can break, under load, and check that no alert is lost or counted twice
+	go run ./hack/faults $(FAULTS_FLAGS)
+
+.PHONY: test-faults-short
+test-faults-short: control-plane ## The same in about four minutes
+	go run ./hack/faults --short $(FAULTS_FLAGS)
+
+.PHONY: test-faults-bugs
+test-faults-bugs: control-plane ## Check that the fault suite catches every seeded bug
+	go run ./hack/faults --bugs $(FAULTS_FLAGS)
+
+.PHONY: soak
+soak: control-plane ## Faults at random for SOAK (1h)
+	go run ./hack/faults --soak=$(SOAK) $(FAULTS_FLAGS)
 
 .PHONY: bench
 bench: control-plane build ## Measure intake and fold beside plain creates, with a control plane of its own

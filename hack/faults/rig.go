@@ -87,7 +87,7 @@ func (r *rig) install(ctx context.Context) error {
 	if err := r.admin.Create(ctx, namespace); err != nil {
 		return err
 	}
-	for _, pattern := range []string{"config/crd/bases/*.yaml", "config/rbac/*.yaml"} {
+	for _, pattern := range []string{"config/crd/bases/*.yaml", "config/rbac/*.yaml", "config/components/flow-control/*.yaml"} {
 		files, err := filepath.Glob(filepath.Join(testenv.Root(), pattern))
 		if err != nil {
 			return err
@@ -114,7 +114,7 @@ func (r *rig) applyFile(ctx context.Context, file string) error {
 		return err
 	}
 	for _, object := range objects {
-		if object.GetKind() == "Kustomization" {
+		if strings.HasPrefix(object.GetAPIVersion(), "kustomize.config.k8s.io/") {
 			continue
 		}
 		err := r.admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("faults"))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,7 @@ import (
 var trials = []trial{
 	{name: "keyed-burst", short: true, run: keyedBurst},
 	{name: "permissions", short: true, run: checkPermissions},
+	{name: "flow-control", short: true, run: checkFlows},
 	{name: "payload-corpus", short: true, run: postCorpus},
 	{name: "hostile-load", run: hostileLoad},
 	{name: "import", run: importIncidents},
@@ -222,6 +224,53 @@ func checkPermissions(ctx context.Context, s *suite) (*report, error) {
 	}
 	slices.Sort(result.findings)
 	result.notes = append(result.notes, fmt.Sprintf("%d rules", len(got)))
+	return result, nil
+}
+
+// flows are the FlowSchemas that calls have to come under.
+var flows = map[string]string{
+	"update leases":           "tocsin-leader-election",
+	"create alertevents":      "tocsin-ingest",
+	"list alertevents":        "tocsin-fold",
+	"update incidents/status": "tocsin-fold",
+	"delete alertevents":      "tocsin-fold",
+}
+
+// checkFlows sees to it that the API server sorts the managers' calls as config/components/flow-control says.
+func checkFlows(ctx context.Context, s *suite) (*report, error) {
+	run, err := s.startTrial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	uids := map[string]string{}
+	var schemas flowcontrolv1.FlowSchemaList
+	if err := run.admin.List(ctx, &schemas); err != nil {
+		return nil, err
+	}
+	for i := range schemas.Items {
+		uids[string(schemas.Items[i].UID)] = schemas.Items[i].Name
+	}
+	for n := range 4 {
+		if _, err := run.post(n, run.tenants[0].token, strings.NewReader(`{"title":"flow","dedup_key":"flow"}`), nil); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := loadgen.Drained(ctx, run.admin, run.tenants[0].namespace); err != nil {
+		return nil, err
+	}
+	result := &report{}
+	for call, want := range flows {
+		var got []string
+		for _, replica := range run.replicas {
+			if uid := replica.proxy.Flows()[call]; uid != "" {
+				got = append(got, uids[uid])
+			}
+		}
+		if len(got) == 0 || slices.ContainsFunc(got, func(name string) bool { return name != want }) {
+			result.findings.add("E: %s comes under %v and should come under %s", call, got, want)
+		}
+	}
+	slices.Sort(result.findings)
 	return result, nil
 }
 

@@ -56,6 +56,7 @@ type Proxy struct {
 	rule   func(Call) Fate
 	counts map[string]int
 	denied map[string]int
+	flows  map[string]string
 }
 
 // Start starts a proxy to the API servers at these URLs, which it approaches with the token. The one
@@ -71,6 +72,7 @@ func Start(urls []string, token string, preferred int) (*Proxy, error) {
 		},
 		counts: map[string]int{},
 		denied: map[string]int{},
+		flows:  map[string]string{},
 	}
 	p.watches.init()
 	p.prefer.Store(int32(preferred)) //nolint:gosec // a handful
@@ -117,6 +119,19 @@ func (p *Proxy) Forbidden() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.denied)
+}
+
+// Flows are the UIDs of the FlowSchemas under which the API server took the calls, by verb and resource.
+func (p *Proxy) Flows() map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.flows)
+}
+
+func (p *Proxy) noteFlow(call Call, uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flows[call.String()] = uid
 }
 
 func (p *Proxy) deny(call Call, answer []byte) {
@@ -182,6 +197,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reset(w)
 		return
 	}
+	p.noteFlow(call, response.Header.Get("X-Kubernetes-Pf-Flowschema-Uid"))
 	if response.StatusCode == http.StatusForbidden {
 		p.deny(call, answer)
 	}
