@@ -152,7 +152,8 @@ func TestTwoFoldersAtWorkAtOnce(t *testing.T) {
 	for i := range 20 {
 		s.clock.SetTime(s.clock.Now().Add(1500 * time.Millisecond))
 		key := fmt.Sprintf("key-%d", i%2)
-		events = append(events, s.postFiring(key), s.post(s.alert(v1alpha1.AlertFiring, "key-0"), s.alert(v1alpha1.AlertFiring, "key-1")))
+		both := s.post(s.alert(v1alpha1.AlertFiring, "key-0"), s.alert(v1alpha1.AlertFiring, "key-1"))
+		events = append(events, s.postFiring(key), both)
 		mine, other := folders[i%2], folders[1-i%2]
 		// Just before one writes, the other folds and releases what it can.
 		mine.faults.beforeStatus = func() error {

@@ -167,7 +167,7 @@ func olderOwner(integration *v1alpha1.WebhookIntegration, sharers []v1alpha1.Web
 // compareAge orders integrations by age, oldest first; those made in one second by namespace and name.
 func compareAge(a, b *v1alpha1.WebhookIntegration) int {
 	return cmp.Or(
-		a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		strings.Compare(a.Namespace, b.Namespace),
 		strings.Compare(a.Name, b.Name),
 	)

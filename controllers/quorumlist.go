@@ -98,7 +98,7 @@ func (q *quorumList) leave(l *listing) {
 // lists take at most half the time, and the longer they are, the more folds share one.
 func (q *quorumList) run() {
 	for {
-		time.Sleep(time.Until(q.restUntil))
+		<-time.After(time.Until(q.restUntil))
 		l := q.take()
 		if l == nil {
 			return

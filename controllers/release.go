@@ -288,14 +288,15 @@ func (r *releaser) state(ref eventRef) (wait time.Duration, partial, known bool)
 func (r *releaser) checkPartial(ctx context.Context, ref eventRef) (ctrl.Result, error) {
 	var event v1alpha1.AlertEvent
 	err := r.cache.Get(ctx, ref.NamespacedName, &event, client.UnsafeDisableDeepCopy)
-	if err != nil && !apierrors.IsNotFound(err) {
+	switch {
+	case client.IgnoreNotFound(err) != nil:
 		return ctrl.Result{}, fmt.Errorf("reading the AlertEvent: %w", err)
-	}
-	if err != nil || event.UID != ref.uid {
+	case event.UID != ref.uid: // none, or another
 		r.gone(ref)
 		return ctrl.Result{}, nil
+	default:
+		return ctrl.Result{RequeueAfter: partialCheck}, nil
 	}
-	return ctrl.Result{RequeueAfter: partialCheck}, nil
 }
 
 // incidentNames are the Incidents that the event's alerts belong to.

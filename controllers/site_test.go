@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -144,12 +145,7 @@ func matchesIndex(object client.Object, index, value string) bool {
 		integrationNameIndex: indexIntegrationName,
 		tokenHashIndex:       indexTokenHashes,
 	}[index]
-	for _, key := range keys(object) {
-		if key == value {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(keys(object), value)
 }
 
 // faults are hooks before and after what a folder does to the API server. An error from one is what the
