@@ -43,6 +43,7 @@ type Program struct {
 	payloadUses, alertUses *usage
 	usesHeaders            bool
 	mapped                 bool // there is an expression
+	broken                 bool // the integration's mapping does not compile; this stands in for it
 }
 
 // expression is one compiled expression.
@@ -165,6 +166,10 @@ func (c *compiler) expression(name string, base, own v1alpha1.Expression, kinds 
 
 // check parses an expression and checks its types; nil if it does not pass.
 func (c *compiler) check(e *expression) *cel.Ast {
+	if strings.Count(e.source, "optMap")+strings.Count(e.source, "optFlatMap") > maxOptMaps {
+		c.fail(&CompileError{Field: e.field, Message: fmt.Sprintf("it has more than %d optMap and optFlatMap", maxOptMaps)})
+		return nil
+	}
 	checked, issues := c.env.Parse(e.source)
 	if issues.Err() == nil {
 		markLoops(checked.NativeRep())

@@ -66,6 +66,9 @@ func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Res
 		r.vars.headers = visibleHeaders(headers)
 	}
 	defer r.close()
+	if p.broken {
+		r.warn("", "the mapping of the integration does not compile; the payload is read without it")
+	}
 	elements, err := r.elements(body)
 	if err != nil {
 		return Result{}, err

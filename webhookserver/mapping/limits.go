@@ -15,6 +15,9 @@ const (
 	// maxExpressionDepth is how deep an expression may nest.
 	maxExpressionDepth = 64
 
+	// maxOptMaps is the most optMap and optFlatMap in an expression: each doubles what it is called on.
+	maxOptMaps = 4
+
 	// maxExpressionCost bounds one evaluation of one expression.
 	maxExpressionCost = 50_000
 
