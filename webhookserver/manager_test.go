@@ -305,7 +305,7 @@ func (c *cluster) gather(t *testing.T, registry *prometheus.Registry) map[string
 		return string(text)
 	}
 	return map[string]string{
-		"logs":         c.logs.String(),
+		"logs":         c.logs.String() + libraryLogs.String(),
 		"metrics":      metrics.String(),
 		"Events":       inCluster(kubernetesEvents),
 		"integrations": inCluster(integrations),

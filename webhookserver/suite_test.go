@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/testenv"
@@ -28,7 +30,12 @@ import (
 // restConfig is the configuration for the control plane of the tests that need one.
 var restConfig *rest.Config
 
+// libraryLogs are what controller-runtime and client-go log without the manager's logger.
+var libraryLogs = &logBuffer{}
+
 func TestMain(m *testing.M) {
+	ctrl.SetLogger(libraryLogs.logger())
+	klog.SetLogger(libraryLogs.logger())
 	os.Exit(testenv.Main(m, func(config *rest.Config) { restConfig = config }))
 }
 
