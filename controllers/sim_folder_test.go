@@ -29,6 +29,7 @@ type simJob struct {
 	incident *v1alpha1.Incident
 	exist    map[string]bool
 	view     []*v1alpha1.AlertEvent
+	before   []*v1alpha1.AlertEvent // what is passed over, being settled
 	now      time.Time
 	plan     plan
 }
@@ -87,16 +88,18 @@ func (f *simFolder) list() (bool, error) {
 func (f *simFolder) decide() (bool, error) {
 	job := f.job
 	for uid, event := range f.cache {
-		concerned := slices.Contains(incidentsOf(event), job.name)
-		passedOver := f.sim.forgetful && f.memory[uid][job.name]
-		if concerned && job.exist[string(uid)] && !passedOver {
+		switch {
+		case !slices.Contains(incidentsOf(event), job.name), !job.exist[string(uid)]:
+		case f.sim.passOver && f.memory[uid][job.name]:
+			job.before = append(job.before, event)
+		default:
 			job.view = append(job.view, event)
 		}
 	}
 	job.now = f.sim.now
 	incident := job.incident.DeepCopy()
 	in := foldInput{
-		name: job.name, incident: job.incident, events: job.view, now: job.now,
+		name: job.name, incident: job.incident, events: job.view, before: job.before, now: job.now,
 		policy: policy{autoResolveAfter: f.sim.model.autoResolve, retention: time.Hour},
 		exists: func(uid string) bool { return job.exist[uid] },
 	}
@@ -159,7 +162,7 @@ func (f *simFolder) write() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	f.sim.model.wrote(written, job.view, job.now)
+	f.sim.model.wrote(written, job.view, job.before, job.now)
 	if n := len(written.Status.Ledger.Events); n > v1alpha1.MaxLedger {
 		return true, fmt.Errorf("the ledger has %d entries", n)
 	}

@@ -51,12 +51,15 @@ type simView struct {
 	Digest                             string
 }
 
-// wrote takes note of a status write that had these events to go by.
-func (m *simModel) wrote(incident *v1alpha1.Incident, view []*v1alpha1.AlertEvent, now time.Time) {
+// wrote takes note of a status write that had these events to go by, and these that were settled before.
+func (m *simModel) wrote(incident *v1alpha1.Incident, view, before []*v1alpha1.AlertEvent, now time.Time) {
 	life := m.lives[incident.UID]
 	if life == nil {
 		life = &simLife{name: incident.Name, seen: map[types.UID]bool{}, names: map[string]bool{}}
 		m.lives[incident.UID] = life
+		for _, event := range before {
+			life.seen[event.UID], life.names[event.Name] = true, true
+		}
 	}
 	view = slices.Clone(view)
 	slices.SortFunc(view, func(a, b *v1alpha1.AlertEvent) int { return commitNumber(a) - commitNumber(b) })

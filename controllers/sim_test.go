@@ -18,14 +18,14 @@ import (
 // that can: crashes between any two steps, stale reads, caches that show newer events before older ones,
 // second copies of events, users who delete Incidents.
 type simulation struct {
-	cluster   *simCluster
-	model     *simModel
-	folders   []*simFolder
-	now       time.Time
-	names     []string // of the Incidents
-	ids       int
-	forgetful bool // folders pass over what they remember as settled
-	bug       simBug
+	cluster  *simCluster
+	model    *simModel
+	folders  []*simFolder
+	now      time.Time
+	names    []string // of the Incidents
+	ids      int
+	passOver bool // folders pass over what they remember as settled
+	bug      simBug
 }
 
 // simOp is one thing that happens; the numbers say to whom and how.
@@ -76,8 +76,8 @@ func (b simBug) spoil(in *foldInput) {
 	in.incident = spoilt
 }
 
-func newSimulation(autoResolve time.Duration, forgetful bool, bug simBug) *simulation {
-	s := &simulation{cluster: newSimCluster(), now: foldEpoch, forgetful: forgetful, bug: bug}
+func newSimulation(autoResolve time.Duration, passOver bool, bug simBug) *simulation {
+	s := &simulation{cluster: newSimCluster(), now: foldEpoch, passOver: passOver, bug: bug}
 	s.model = &simModel{
 		autoResolve: autoResolve, keys: map[string]v1alpha1.IncidentSpec{},
 		lives: map[types.UID]*simLife{}, unmatched: map[string]bool{},
@@ -294,8 +294,8 @@ func (s *simulation) settleDown() error {
 }
 
 // simulate lets the operations happen, and then everything come to rest.
-func simulate(ops []simOp, autoResolve time.Duration, forgetful bool, bug simBug) error {
-	s := newSimulation(autoResolve, forgetful, bug)
+func simulate(ops []simOp, autoResolve time.Duration, passOver bool, bug simBug) error {
+	s := newSimulation(autoResolve, passOver, bug)
 	for i, op := range ops {
 		if err := s.do(op); err != nil {
 			return fmt.Errorf("operation %d: %w", i, err)
@@ -318,8 +318,8 @@ func simOps() *rapid.Generator[[]simOp] {
 func TestFoldIsExactlyOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		autoResolve := rapid.SampledFrom([]time.Duration{0, 30 * time.Minute}).Draw(t, "autoResolveAfter")
-		forgetful := rapid.Bool().Draw(t, "forgetful")
-		if err := simulate(simOps().Draw(t, "ops"), autoResolve, forgetful, bugNone); err != nil {
+		passOver := rapid.Bool().Draw(t, "passOver")
+		if err := simulate(simOps().Draw(t, "ops"), autoResolve, passOver, bugNone); err != nil {
 			t.Fatal(err)
 		}
 	})
