@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -252,7 +251,8 @@ type Source struct {
 	// Field is its name as in a payload: "dedup_key".
 	Field string `json:"field"`
 
-	// Key is the key of the payload that the payload rules read it from; empty if it was mapped.
+	// Key is the key of the payload that the payload rules read it from; empty if it was mapped, or if it is
+	// what they make of a payload that does not say.
 	Key string `json:"key,omitempty"`
 
 	// Preset is the preset that the expression is part of; empty if it is spec.mapping's own.
@@ -283,17 +283,15 @@ func (a *Alert) Sources() []Source {
 	return sources
 }
 
-// keyOf is the key that the payload rules read a field from.
+// keyOf is the key that the payload rules read a field from; empty if it is what they say of a payload
+// without one.
 func (a *Alert) keyOf(field string) string {
 	for _, name := range payload.Names(field) {
 		if value, ok := a.object[name]; ok && !isAbsent(value) {
 			return name
 		}
 	}
-	if strings.HasSuffix(field, "_at") || field == customKey {
-		return ""
-	}
-	return field
+	return ""
 }
 
 // has reports whether the alert has something in a field.
