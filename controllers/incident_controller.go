@@ -33,6 +33,7 @@ type incidentReconciler struct {
 	live     client.Client // reads from the quorum
 	lists    *quorumList
 	releases *releaser
+	aside    *asideBook
 	writes   *writeMemory
 	recorder events.EventRecorder
 	slots    chan struct{} // one for each fold that may write at a time
@@ -47,6 +48,8 @@ type facts struct {
 	pending  []*v1alpha1.AlertEvent // in the cache, with an alert of this Incident
 	events   []*v1alpha1.AlertEvent // those of pending that are not known to be settled
 	settled  []*v1alpha1.AlertEvent // those of pending that are
+	more     bool                   // some of pending have to wait for the next fold
+	aside    bool                   // some of pending are set aside
 	exists   func(uid string) bool
 	listed   eventSet // nil before the quorum list
 	began    time.Time
@@ -72,7 +75,10 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	glance := f.fold()
+	glance, err := f.tryFold()
+	if err != nil {
+		return r.setAside(ctx, f, err)
+	}
 	if wait := r.hold(f, glance); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
@@ -83,14 +89,18 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err := r.confirm(ctx, f); err != nil {
 		return ctrl.Result{}, err
 	}
-	p := f.fold()
-	err = r.carryOut(ctx, f, p)
+	p, err := f.tryFold()
+	if err == nil {
+		err = r.carryOut(ctx, f, p)
+	}
 	switch {
 	case errors.Is(err, errStale):
 		log.FromContext(ctx).V(1).Info("starting over", "reason", err.Error())
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	case isTerminating(err):
 		return ctrl.Result{RequeueAfter: terminatingRetry}, nil
+	case isRefused(err):
+		return r.setAside(ctx, f, err)
 	case err != nil:
 		return ctrl.Result{}, err
 	}
@@ -140,7 +150,7 @@ func (r *incidentReconciler) collect(ctx context.Context, f *facts) error {
 	if err != nil {
 		return fmt.Errorf("reading the AlertEvents: %w", err)
 	}
-	f.pending, f.events, f.settled = nil, nil, nil
+	f.pending, f.events, f.settled, f.aside = nil, nil, nil, false
 	for i := range list.Items {
 		event := &list.Items[i]
 		f.pending = append(f.pending, event)
@@ -150,10 +160,15 @@ func (r *incidentReconciler) collect(ctx context.Context, f *facts) error {
 		case f.listed != nil && !f.listed.has(string(event.UID)):
 		case r.releases.isReplay(event):
 			r.releases.discard(event)
+		case r.aside.has(event.UID, f.now):
+			f.aside = true
 		default:
 			f.events = append(f.events, event)
 		}
 	}
+	picked := r.aside.pick(f.key, f.events)
+	f.more = len(picked) < len(f.events)
+	f.events = picked
 	return nil
 }
 
@@ -227,6 +242,13 @@ func isIdle(p plan) bool {
 // come, and says when to look again.
 func (r *incidentReconciler) rest(ctx context.Context, f *facts, p plan) (ctrl.Result, error) {
 	r.relieve(f)
+	if f.more {
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	}
+	r.aside.forgive(f.key)
+	if f.aside {
+		return ctrl.Result{RequeueAfter: asideTime}, nil
+	}
 	if p.ledgerFull {
 		log.FromContext(ctx).V(1).Info("waiting for AlertEvents to be deleted: the ledger is full")
 		return ctrl.Result{RequeueAfter: pausedRetry}, nil

@@ -71,6 +71,13 @@ const (
 	// partialCheck is when to look whether an AlertEvent that is settled in part is still there.
 	partialCheck = 10 * time.Minute
 
+	// asideAfter is how many refusals in a row make an Incident's AlertEvents go one by one, to find the one at
+	// fault.
+	asideAfter = 3
+
+	// asideTime is how long an AlertEvent stays set aside before it is tried again.
+	asideTime = 10 * time.Minute
+
 	// minBackoff and maxBackoff bound the time until something that failed is tried again.
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 30 * time.Second

@@ -36,6 +36,12 @@ var (
 			"an alert again.",
 	}, []string{"result"})
 
+	eventsAside = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tocsin_alertevents_set_aside",
+		Help: "AlertEvents whose folds failed again and again and that wait to be tried again, reported by the leading " +
+			"replica; a Kubernetes Event on each says why.",
+	})
+
 	stored = &storeCollector{
 		pending: prometheus.NewDesc("tocsin_alertevents_pending",
 			"AlertEvents in the cluster that are not yet released, reported alike by every replica.", nil, nil),
@@ -50,7 +56,7 @@ var (
 
 // RegisterMetrics registers the metrics of the controllers.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(foldDuration, foldLag, alertsFoldedTotal, stored)
+	registry.MustRegister(foldDuration, foldLag, alertsFoldedTotal, eventsAside, stored)
 }
 
 func countFolded(result string, alerts int) {

@@ -79,6 +79,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		live:     live,
 		lists:    &quorumList{list: listEvents(live, options.Namespaces)},
 		releases: releases,
+		aside:    newAsideBook(),
 		writes:   newWriteMemory(),
 		recorder: mgr.GetEventRecorder("tocsin"),
 		slots:    make(chan struct{}, writeConcurrency),

@@ -84,6 +84,7 @@ func (s *site) newFolder() *folder {
 		}},
 		releases: f.releases,
 		writes:   newWriteMemory(),
+		aside:    newAsideBook(),
 		recorder: f.events,
 		slots:    make(chan struct{}, 2),
 		clock:    s.clock,

@@ -1,0 +1,114 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// errUnfoldable says that the fold itself failed on what it was given.
+var errUnfoldable = errors.New("the fold failed")
+
+// asideBook keeps AlertEvents out of the fold whose folds fail for good: the API server finds the Incident
+// invalid that they make, or the fold panics. Nothing like it is known to exist. But if it came, it must not
+// stop the Incident's other alerts for ever. An event that is set aside is not released; it is tried again
+// after a while, by another version of the manager perhaps.
+type asideBook struct {
+	mu       sync.Mutex
+	refusals map[types.NamespacedName]int // in a row, by Incident
+	events   map[types.UID]time.Time      // when to try again
+}
+
+func newAsideBook() *asideBook {
+	return &asideBook{refusals: map[types.NamespacedName]int{}, events: map[types.UID]time.Time{}}
+}
+
+// has says whether the event is set aside.
+func (b *asideBook) has(uid types.UID, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.events[uid].After(now)
+}
+
+// pick returns the events to fold: all of them, or, where folds were refused again and again, the first one.
+func (b *asideBook) pick(key types.NamespacedName, events []*v1alpha1.AlertEvent) []*v1alpha1.AlertEvent {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refusals[key] < asideAfter || len(events) < 2 {
+		return events
+	}
+	return []*v1alpha1.AlertEvent{slices.MinFunc(events, inCommitOrder)}
+}
+
+// refuse notes that the fold of these events was refused. It returns the event that is set aside for it,
+// nil when it is not known yet which one is at fault.
+func (b *asideBook) refuse(key types.NamespacedName, events []*v1alpha1.AlertEvent, now time.Time) *v1alpha1.AlertEvent {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refusals[key]++
+	if b.refusals[key] <= asideAfter || len(events) != 1 {
+		return nil
+	}
+	for uid, until := range b.events {
+		if !until.After(now) {
+			delete(b.events, uid)
+		}
+	}
+	b.events[events[0].UID] = now.Add(asideTime)
+	eventsAside.Set(float64(len(b.events)))
+	return events[0]
+}
+
+// forgive notes that all events of the Incident which are not set aside are folded.
+func (b *asideBook) forgive(key types.NamespacedName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.refusals, key)
+}
+
+// isRefused says whether a fold failed in a way that another try does not mend.
+func isRefused(err error) bool {
+	return errors.Is(err, errUnfoldable) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// tryFold folds, and makes an error of a panic.
+func (f *facts) tryFold() (p plan, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			cause, ok := v.(runtime.Error)
+			if !ok { // another value could quote the alert
+				err = errUnfoldable
+				return
+			}
+			err = fmt.Errorf("%w: %w", errUnfoldable, cause)
+		}
+	}()
+	return f.fold(), nil
+}
+
+// setAside deals with a fold that was refused. Until it is clear which event is at fault, the error goes on
+// to be tried again.
+func (r *incidentReconciler) setAside(ctx context.Context, f *facts, refusal error) (ctrl.Result, error) {
+	event := r.aside.refuse(f.key, f.events, f.now)
+	if event == nil {
+		return ctrl.Result{}, refusal
+	}
+	log.FromContext(ctx).Error(refusal, "an AlertEvent is set aside", "alertevent", event.Name)
+	r.recorder.Eventf(event, nil, corev1.EventTypeWarning, "SetAside", "Fold",
+		"Folding it fails again and again; it is kept and tried again every %s: %s",
+		asideTime, oneLine(refusal.Error(), maxMessageChars, maxMessageBytes))
+	return ctrl.Result{RequeueAfter: staleRetry}, nil
+}

@@ -1,0 +1,59 @@
+package controllers
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+func TestAnEventWhoseFoldIsRefusedIsSetAside(t *testing.T) {
+	s := newSite(t)
+	first := s.postFiring("disk")
+	poison := s.postFiring("disk")
+	last := s.postFiring("disk")
+	refused := func() error {
+		// The API server finds every status invalid that has the poisonous event in its ledger.
+		for _, uid := range s.inFold("disk") {
+			if uid == poison.UID {
+				return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("Incident").GroupKind(), "app", nil)
+			}
+		}
+		return nil
+	}
+	s.faults.beforeStatus = refused
+	for range 12 {
+		_, _ = s.reconcile("disk")
+		s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
+	}
+	s.expectCounted("disk", first, last)
+	s.release()
+	s.Expect(s.eventNames()).To(ConsistOf(poison.Name), "it is kept")
+	s.Expect(s.folder.told()).To(ContainElement(ContainSubstring("SetAside")))
+
+	s.faults.beforeStatus = nil
+	s.clock.SetTime(s.clock.Now().Add(asideTime))
+	s.fold("disk")
+	s.expectCounted("disk", first, poison, last)
+}
+
+// inFold are the events that the next fold would take in.
+func (s *site) inFold(dedupKey string) []types.UID {
+	f, err := s.folder.incidents.gather(s.ctx, s.keyOf(dedupKey))
+	s.Expect(err).NotTo(HaveOccurred())
+	var uids []types.UID
+	for _, event := range f.events {
+		uids = append(uids, event.UID)
+	}
+	return uids
+}
+
+func TestAFoldThatPanicsIsRefused(t *testing.T) {
+	g := NewWithT(t)
+	f := &facts{events: []*v1alpha1.AlertEvent{nil}, exists: func(string) bool { return true }}
+	_, err := f.tryFold()
+	g.Expect(isRefused(err)).To(BeTrue())
+}
