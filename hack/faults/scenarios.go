@@ -23,6 +23,7 @@ var scenarios = []scenario{
 	{name: "kill-leader", about: "kill -9 of the leader", short: true, fault: killLeader},
 	{name: "nospace", about: "etcd is at its space quota for 8 s", fault: exhaustSpace},
 	{name: "backlog", about: "nothing is folded until the queue is full", args: []string{"--max-pending-events=200"}, fault: fillBacklog},
+	{name: "poison", about: "the API server refuses every status with one alert in it for good", replicas: 1, fault: poison},
 	{name: "etcd-restored", about: "etcd goes back to a copy 4 s old, and everything is started again", fault: restoreEtcd,
 		check: checkOptions{restored: true}},
 	{name: "kill-follower", about: "kill -9 of the follower at random points", fault: killFollower},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync/atomic"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/faults/proxy"
 )
 
@@ -74,6 +79,57 @@ func fillBacklog(ctx context.Context, r *run) error {
 		return fmt.Errorf("%d AlertEvents, though 200 are the limit", most)
 	}
 	return nil
+}
+
+// poison has every status refused that has the AlertEvent of one alert in its ledger. That one is to be set aside and shown,
+// the others of its key are to be folded, and in the end it is folded too: by another process, which knows
+// nothing of it.
+func poison(ctx context.Context, r *run) error {
+	const key = "poisoned"
+	r.traffic.post(0, key, "firing", false)
+	pause(ctx, 2*time.Second)
+	var name atomic.Value // of the AlertEvent that has it
+	r.setRule(func(call proxy.Call) proxy.Fate {
+		if call.Is("create", "alertevents") && bytes.Contains(call.Body, []byte(`"`+key+`"`)) {
+			name.CompareAndSwap(nil, `"`+call.Name+`"`)
+		}
+		if poisonous, ok := name.Load().(string); ok && call.Is("update", "incidents/status") &&
+			bytes.Contains(call.Body, []byte(poisonous)) {
+			return proxy.Fate{Refuse: http.StatusUnprocessableEntity}
+		}
+		return proxy.Fate{}
+	})
+	for range 10 {
+		r.traffic.post(0, key, "firing", false)
+		pause(ctx, 300*time.Millisecond)
+	}
+	aside := 0.0
+	for until := time.Now().Add(40 * time.Second); aside == 0 && time.Now().Before(until); pause(ctx, 200*time.Millisecond) {
+		aside, _ = r.replicas[0].metric("tocsin_alertevents_set_aside")
+	}
+	if aside == 0 {
+		return errors.New("no AlertEvent is set aside")
+	}
+	if err := r.expectLeft(ctx, key); err != nil {
+		return err
+	}
+	r.setRule(nil)
+	r.replicas[0].kill()
+	pause(ctx, 2*restartDelay)
+	return r.waitReady(ctx)
+}
+
+// expectLeft waits until all alerts of the key but those set aside are folded.
+func (r *run) expectLeft(ctx context.Context, key string) error {
+	name := client.ObjectKey{Namespace: r.tenants[0].namespace, Name: v1alpha1.IncidentName(integrationName, key)}
+	var incident v1alpha1.Incident
+	for until := time.Now().Add(40 * time.Second); time.Now().Before(until); pause(ctx, 200*time.Millisecond) {
+		if r.admin.Get(ctx, name, &incident) == nil && incident.Status.AlertCount >= 8 {
+			r.note("%d of 11 alerts of the key folded beside the poison", incident.Status.AlertCount)
+			return nil
+		}
+	}
+	return fmt.Errorf("only %d alerts are folded beside the poison", incident.Status.AlertCount)
 }
 
 // restoreEtcd copies etcd's data, goes on for a while, and then starts everything again on the copy.

@@ -108,7 +108,7 @@ func (c *ControlPlane) startAll(ctx context.Context) error {
 
 // WaitEtcd waits until etcd answers.
 func (c *ControlPlane) WaitEtcd(ctx context.Context) error {
-	return c.wait(ctx, "etcd", c.EtcdURL+"/health")
+	return c.wait(ctx, "etcd", c.EtcdURL+"/health?exclude=NOSPACE")
 }
 
 // WaitAPIServer waits until the API server with this number answers that it is ready.

@@ -163,6 +163,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if call.Verb == "create" && call.Name == "" {
 		call.Name = nameOf(body)
 	}
+	call.Body = body
 	fate := p.fate(call)
 	if fate.Before != nil {
 		fate.Before()
@@ -259,6 +260,7 @@ var reasons = map[int]string{
 	http.StatusGone:                "Expired",
 	http.StatusTooManyRequests:     "TooManyRequests",
 	http.StatusInternalServerError: "InternalError",
+	http.StatusUnprocessableEntity: "Invalid",
 	http.StatusServiceUnavailable:  "ServiceUnavailable",
 	http.StatusGatewayTimeout:      "Timeout",
 }
