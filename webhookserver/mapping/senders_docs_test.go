@@ -118,7 +118,7 @@ func TestBlocksInPagesParse(t *testing.T) {
 			for _, b := range blocks(readPage(t, name)) {
 				switch {
 				case b.language == "yaml":
-					for _, document := range strings.Split(b.text, "\n---\n") {
+					for document := range strings.SplitSeq(b.text, "\n---\n") {
 						var value any
 						g.Expect(yaml.UnmarshalStrict([]byte(document), &value)).To(Succeed(), b.text)
 					}
@@ -239,11 +239,13 @@ var fillers = map[string]func(t *testing.T, body string, sample map[string]any) 
 		"{TRIGGER.ID}": "trigger_id", "{TRIGGER.DESCRIPTION}": "trigger_description", "{$ZABBIX.URL}": "zabbix_url",
 	}),
 	"icinga": func(t *testing.T, body string, sample map[string]any) string {
+		t.Helper()
 		return execute(t, "json", body, map[string]any{
 			"Incident": sample["incident"], "Object": sample["object"], "Event": sample["event"],
 		})
 	},
 	"argocd": func(t *testing.T, body string, sample map[string]any) string {
+		t.Helper()
 		return execute(t, "toJson", body, applicationOf(sample))
 	},
 }
@@ -252,6 +254,7 @@ var fillers = map[string]func(t *testing.T, body string, sample map[string]any) 
 // from a key of the sample.
 func fillVariables(variables map[string]string) func(*testing.T, string, map[string]any) string {
 	return func(t *testing.T, body string, sample map[string]any) string {
+		t.Helper()
 		var pairs []string
 		for variable, from := range variables {
 			key, asJSON := strings.CutSuffix(from, " as JSON")
@@ -309,6 +312,7 @@ func applicationOf(sample map[string]any) map[string]any {
 // extractors find the templates of the pages that have them inside of something else, by the sample that they give.
 var extractors = map[string]func(t *testing.T, page string) map[string]string{
 	"gatus": func(t *testing.T, page string) map[string]string {
+		t.Helper()
 		var config struct {
 			Alerting struct{ Custom struct{ Body, Method string } }
 		}
@@ -317,6 +321,7 @@ var extractors = map[string]func(t *testing.T, page string) map[string]string{
 		return map[string]string{"firing": config.Alerting.Custom.Body, "resolved": config.Alerting.Custom.Body}
 	},
 	"elastic-watcher": func(t *testing.T, page string) map[string]string {
+		t.Helper()
 		var watch struct {
 			Actions map[string]struct{ Webhook struct{ Body string } }
 		}
@@ -324,6 +329,7 @@ var extractors = map[string]func(t *testing.T, page string) map[string]string{
 		return map[string]string{"firing": watch.Actions["firing"].Webhook.Body, "resolved": watch.Actions["resolved"].Webhook.Body}
 	},
 	"argocd": func(t *testing.T, page string) map[string]string {
+		t.Helper()
 		var config struct{ Data map[string]string }
 		unmarshal(t, labelled(t, page, "configmap"), &config)
 		body := func(name string) string {
@@ -341,6 +347,7 @@ var extractors = map[string]func(t *testing.T, page string) map[string]string{
 			"sync": body("tocsin-sync"), "sync-resolved": body("tocsin-sync")}
 	},
 	"zabbix": func(t *testing.T, page string) map[string]string {
+		t.Helper()
 		_, parameters := mediaType(t, page)
 		delete(parameters, "tocsin_url") // by the script: see TestZabbixScript
 		body, err := json.Marshal(parameters)
