@@ -137,8 +137,18 @@ func (h *etcdHistory) put(ctx context.Context, key string, value []byte) error {
 
 // disarm ends etcd's alarm that there is no space.
 func (h *etcdHistory) disarm(ctx context.Context) error {
-	request := map[string]any{"action": "DEACTIVATE", "memberID": "0", "alarm": "NOSPACE"}
-	return h.call(ctx, "/v3/maintenance/alarm", request, func(io.Reader) error { return nil })
+	var answer struct {
+		Alarms []map[string]any `json:"alarms"`
+	}
+	const path = "/v3/maintenance/alarm"
+	err := h.call(ctx, path, map[string]any{"action": "GET"}, func(body io.Reader) error {
+		return json.NewDecoder(body).Decode(&answer)
+	})
+	for _, alarm := range answer.Alarms {
+		alarm["action"] = "DEACTIVATE"
+		err = errors.Join(err, h.call(ctx, path, alarm, func(io.Reader) error { return nil }))
+	}
+	return err
 }
 
 // call posts to etcd's JSON gateway.

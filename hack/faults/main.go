@@ -52,13 +52,12 @@ func main() {
 	log.SetLogger(logr.Discard()) // of the harness's own client
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	ok, err := execute(ctx, s)
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "faults:", err)
 	}
 	if !ok || err != nil {
-		stop()
 		os.Exit(1)
 	}
 }

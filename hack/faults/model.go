@@ -134,7 +134,8 @@ func (m *modelIncident) compareState(stored *storedIncident) []string {
 		return wrong
 	}
 	want := maps.Clone(m.content)
-	for name, fallback := range map[string]string{"type": "webhook", "severity": "warning", "title": "Alert from " + integrationName} {
+	fallbacks := map[string]string{"type": "webhook", "severity": "warning", "title": "Alert from " + integrationName}
+	for name, fallback := range fallbacks {
 		value, _ := want[name].(string)
 		want[name] = cmp.Or(value, fallback)
 	}

@@ -163,7 +163,7 @@ func (s *suite) dropRig() {
 func (s *suite) close() { s.dropRig() }
 
 // maxPrinted is how many findings of one run are printed.
-const maxPrinted = 12
+const maxPrinted = 20
 
 func (r *report) print() {
 	verdict := "ok"

@@ -147,7 +147,9 @@ func deleteIncidents(ctx context.Context, r *run) error {
 
 // deleteIntegration deletes the first tenant's integration: what was acknowledged is folded all the same.
 func deleteIntegration(ctx context.Context, r *run) error {
-	integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: r.tenants[0].namespace, Name: integrationName}}
+	integration := &v1alpha1.WebhookIntegration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.tenants[0].namespace, Name: integrationName},
+	}
 	if err := r.admin.Delete(ctx, integration); err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ var severities = []string{"critical", "error", "warning", "info"}
 
 // post sends one alert to a replica at random. A keyed one is sent again, to any replica, until it is
 // acknowledged.
-func (t *traffic) post(number int, key, status string, keyed bool) *record {
+func (t *traffic) post(number int, key, status string, keyed bool) {
 	tenant := t.tenants[number]
 	t.mu.Lock()
 	t.next++
@@ -195,7 +195,6 @@ func (t *traffic) post(number int, key, status string, keyed bool) *record {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	rec.outcome, rec.ids, rec.ended = outcome, ids, time.Now()
-	return rec
 }
 
 // try sends a request to a replica at random; when that one does not take the connection, to another, as a

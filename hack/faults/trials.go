@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -185,28 +184,8 @@ func checkPermissions(ctx context.Context, s *suite) (*report, error) {
 	if err := as.Create(ctx, review); err != nil {
 		return nil, err
 	}
-	allowed := map[string]map[string]bool{}
 	result := &report{}
-	for _, rule := range review.Status.ResourceRules {
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				if len(rule.ResourceNames) > 0 {
-					result.findings.add("F: %s/%s is granted by name, which nobody looked for", group, resource)
-				}
-				name := group + "/" + resource
-				if allowed[name] == nil {
-					allowed[name] = map[string]bool{}
-				}
-				for _, verb := range rule.Verbs {
-					allowed[name][verb] = true
-				}
-			}
-		}
-	}
-	got := map[string]string{}
-	for name, verbs := range allowed {
-		got[name] = strings.Join(slices.Sorted(maps.Keys(verbs)), " ")
-	}
+	got := verbsOf(review.Status.ResourceRules)
 	for name := range got {
 		if got[name] != grants[name] {
 			result.findings.add("F: the service account may %q %s, and should %q", got[name], name, grants[name])
@@ -225,6 +204,25 @@ func checkPermissions(ctx context.Context, s *suite) (*report, error) {
 	slices.Sort(result.findings)
 	result.notes = append(result.notes, fmt.Sprintf("%d rules", len(got)))
 	return result, nil
+}
+
+// verbsOf sums rules up: the verbs by group/resource, and by name where one is given.
+func verbsOf(rules []authorizationv1.ResourceRule) map[string]string {
+	verbs := map[string][]string{}
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				name := strings.Join(append([]string{group + "/" + resource}, rule.ResourceNames...), " ")
+				verbs[name] = append(verbs[name], rule.Verbs...)
+			}
+		}
+	}
+	summed := map[string]string{}
+	for name := range verbs {
+		slices.Sort(verbs[name])
+		summed[name] = strings.Join(slices.Compact(verbs[name]), " ")
+	}
+	return summed
 }
 
 // flows are the FlowSchemas that calls have to come under.
@@ -274,6 +272,43 @@ func checkFlows(ctx context.Context, s *suite) (*report, error) {
 	return result, nil
 }
 
+// lives is how many alerts postLives posts.
+const lives = 20
+
+// postLives posts alerts of all kinds for a few keys, and waits until they are folded.
+func (r *run) postLives(ctx context.Context) error {
+	for n := range lives {
+		status := []string{"firing", "resolved", "firing", "acknowledged"}[n%4]
+		body := fmt.Sprintf(`{"title":"n %d","status":%q,"dedup_key":"key-%d"}`, n, status, n%3)
+		a, err := r.post(n, r.tenants[0].token, strings.NewReader(body), nil)
+		if err != nil {
+			return err
+		}
+		if a.code != http.StatusAccepted {
+			return fmt.Errorf("an alert is answered %d", a.code)
+		}
+	}
+	_, err := loadgen.Drained(ctx, r.admin, r.tenants[0].namespace)
+	return err
+}
+
+// restoreIncidents makes Incidents of another cluster here, status included.
+func (r *run) restoreIncidents(ctx context.Context, incidents []v1alpha1.Incident) error {
+	for _, incident := range incidents {
+		imported := &v1alpha1.Incident{
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.tenants[0].namespace, Name: incident.Name}, Spec: incident.Spec,
+		}
+		if err := r.admin.Create(ctx, imported); err != nil {
+			return err
+		}
+		imported.Status = incident.Status
+		if err := r.admin.Status().Update(ctx, imported); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // importIncidents moves Incidents with their status to a fresh cluster, where resourceVersions are smaller,
 // and has more alerts folded into them there.
 func importIncidents(ctx context.Context, s *suite) (*report, error) {
@@ -281,19 +316,7 @@ func importIncidents(ctx context.Context, s *suite) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	const each = 5
-	postAll := func(r *run) error {
-		for n := range each * 4 {
-			status := []string{"firing", "resolved", "firing", "acknowledged"}[n%4]
-			body := fmt.Sprintf(`{"title":"n %d","status":%q,"dedup_key":"key-%d"}`, n, status, n%3)
-			if a, err := r.post(n, r.tenants[0].token, strings.NewReader(body), nil); err != nil || a.code != http.StatusAccepted {
-				return fmt.Errorf("posting: %d %w", a.code, err)
-			}
-		}
-		_, err := loadgen.Drained(ctx, r.admin, r.tenants[0].namespace)
-		return err
-	}
-	if err := postAll(old); err != nil {
+	if err := old.postLives(ctx); err != nil {
 		return nil, err
 	}
 	var exported v1alpha1.IncidentList
@@ -306,22 +329,13 @@ func importIncidents(ctx context.Context, s *suite) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, incident := range exported.Items {
-		imported := &v1alpha1.Incident{
-			ObjectMeta: metav1.ObjectMeta{Namespace: fresh.tenants[0].namespace, Name: incident.Name}, Spec: incident.Spec,
-		}
-		if err := fresh.admin.Create(ctx, imported); err != nil {
-			return nil, err
-		}
-		imported.Status = incident.Status
-		if err := fresh.admin.Status().Update(ctx, imported); err != nil {
-			return nil, err
-		}
-	}
-	if err := postAll(fresh); err != nil {
+	if err := fresh.restoreIncidents(ctx, exported.Items); err != nil {
 		return nil, err
 	}
-	result := &report{acknowledged: 2 * each * 4}
+	if err := fresh.postLives(ctx); err != nil {
+		return nil, err
+	}
+	result := &report{acknowledged: 2 * lives}
 	for _, before := range exported.Items {
 		var after v1alpha1.Incident
 		key := client.ObjectKey{Namespace: fresh.tenants[0].namespace, Name: before.Name}

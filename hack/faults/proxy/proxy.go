@@ -75,7 +75,7 @@ func Start(urls []string, token string, preferred int) (*Proxy, error) {
 		flows:  map[string]string{},
 	}
 	p.watches.init()
-	p.prefer.Store(int32(preferred)) //nolint:gosec // a handful
+	p.prefer.Store(int32(preferred))
 	for _, raw := range urls {
 		upstream, err := url.Parse(raw)
 		if err != nil {
@@ -128,19 +128,14 @@ func (p *Proxy) Flows() map[string]string {
 	return maps.Clone(p.flows)
 }
 
-func (p *Proxy) noteFlow(call Call, uid string) {
+// note keeps what Forbidden and Flows tell.
+func (p *Proxy) note(call Call, code int, answer []byte, flow string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.flows[call.String()] = uid
-}
-
-func (p *Proxy) deny(call Call, answer []byte) {
-	if bytes.Contains(answer, []byte("being terminated")) {
-		return
+	p.flows[call.String()] = flow
+	if code == http.StatusForbidden && !bytes.Contains(answer, []byte("being terminated")) {
+		p.denied[call.String()]++
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.denied[call.String()]++
 }
 
 func (p *Proxy) fate(call Call) Fate {
@@ -165,22 +160,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	call.Body = body
 	fate := p.fate(call)
-	if fate.Before != nil {
-		fate.Before()
-	}
-	if fate.Delay > 0 {
-		select {
-		case <-time.After(fate.Delay):
-		case <-r.Context().Done():
-			return
-		}
-	}
-	switch {
-	case fate.Reset:
-		reset(w)
-		return
-	case fate.Refuse != 0:
-		answerStatus(w, fate.Refuse)
+	if !fate.begin(w, r) {
 		return
 	}
 	response, err := p.forward(r, body)
@@ -198,10 +178,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reset(w)
 		return
 	}
-	p.noteFlow(call, response.Header.Get("X-Kubernetes-Pf-Flowschema-Uid"))
-	if response.StatusCode == http.StatusForbidden {
-		p.deny(call, answer)
-	}
+	p.note(call, response.StatusCode, answer, response.Header.Get("X-Kubernetes-Pf-Flowschema-Uid"))
 	if fate.After != nil {
 		fate.After()
 	}
@@ -216,6 +193,30 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(response.StatusCode)
 		_, _ = w.Write(answer)
 	}
+}
+
+// begin does what happens to a call before the API server sees it. It is false when the API server never
+// does.
+func (f *Fate) begin(w http.ResponseWriter, r *http.Request) bool {
+	if f.Before != nil {
+		f.Before()
+	}
+	if f.Delay > 0 {
+		select {
+		case <-time.After(f.Delay):
+		case <-r.Context().Done():
+			return false
+		}
+	}
+	switch {
+	case f.Reset:
+		reset(w)
+		return false
+	case f.Refuse != 0:
+		answerStatus(w, f.Refuse)
+		return false
+	}
+	return true
 }
 
 // forward asks the preferred API server, and another one when it does not take the connection.
