@@ -49,6 +49,7 @@ func TestManifests(t *testing.T) {
 	t.Run("the service reaches the webhook port", c.testService)
 	t.Run("nobody is allowed anything on Secrets, nor to change AlertEvents", c.testForbidden)
 	t.Run("the operator is allowed what it needs and nothing else", c.testOperatorRules)
+	t.Run("the manager works with what it is allowed", c.testManager)
 	t.Run("viewers view, editors let senders in and remove incidents", c.testAggregatedRules)
 }
 
