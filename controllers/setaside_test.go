@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -17,10 +18,8 @@ func TestAnEventWhoseFoldIsRefusedIsSetAside(t *testing.T) {
 	last := s.postFiring("disk")
 	refused := func() error {
 		// The API server finds every status invalid that has the poisonous event in its ledger.
-		for _, uid := range s.inFold("disk") {
-			if uid == poison.UID {
-				return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("Incident").GroupKind(), "app", nil)
-			}
+		if slices.Contains(s.inFold("disk"), poison.UID) {
+			return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("Incident").GroupKind(), "app", nil)
 		}
 		return nil
 	}
@@ -42,7 +41,7 @@ func TestAnEventWhoseFoldIsRefusedIsSetAside(t *testing.T) {
 
 // inFold are the events that the next fold would take in.
 func (s *site) inFold(dedupKey string) []types.UID {
-	f, err := s.folder.incidents.gather(s.ctx, s.keyOf(dedupKey))
+	f, err := s.incidents.gather(s.ctx, s.keyOf(dedupKey))
 	s.Expect(err).NotTo(HaveOccurred())
 	var uids []types.UID
 	for _, event := range f.events {
