@@ -21,8 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/webhookserver"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // Exit codes.
@@ -93,7 +96,10 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
-	if err := controllers.SetupWithManager(mgr, controllers.Options{Namespaces: o.watchNamespaces}); err != nil {
+	if err := controllers.SetupWithManager(mgr, controllers.Options{
+		Namespaces:   o.watchNamespaces,
+		CheckMapping: checkMapping,
+	}); err != nil {
 		return fmt.Errorf("setting up the controllers: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -107,4 +113,13 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("running the manager: %w", err)
 	}
 	return nil
+}
+
+// checkMapping compiles an integration's mapping and says in one line what is wrong with it.
+func checkMapping(integration *v1alpha1.WebhookIntegration) error {
+	_, err := mapping.Compile(integration.Spec.Preset, integration.Spec.Mapping)
+	if err == nil {
+		return nil
+	}
+	return errors.New(payload.SanitizeLine(err.Error()))
 }

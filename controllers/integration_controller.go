@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +28,11 @@ type integrationReconciler struct {
 	cache    client.Reader // with the indexes of setup.go
 	live     client.StatusClient
 	received *receivedTimes
+	recorder events.EventRecorder
 	clock    clock.PassiveClock
+
+	// checkMapping says what is wrong with an integration's mapping, in a line that does not change.
+	checkMapping func(*v1alpha1.WebhookIntegration) error
 }
 
 // Reconcile brings the status of one integration up to date.
@@ -47,8 +53,12 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	ready, next := readiness(&integration, sharers, now)
 	received, wait := r.received.due(req.NamespacedName, integration.Status.LastReceivedTime, now)
 
+	if err := r.checkMapping(&integration); err != nil && ready.Status == metav1.ConditionTrue {
+		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonInvalidMapping
+		ready.Message = "Alerts are read by the payload rules alone: " + err.Error()
+	}
 	updated := integration.DeepCopy()
-	meta.SetStatusCondition(&updated.Status.Conditions, ready)
+	changed := meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	updated.Status.ObservedGeneration = integration.Generation
 	if received != nil {
 		updated.Status.LastReceivedTime = received
@@ -58,6 +68,9 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	}
 	if received != nil {
 		r.received.wrote(req.NamespacedName, now)
+	}
+	if changed && ready.Reason == v1alpha1.ReasonInvalidMapping {
+		r.recorder.Eventf(&integration, nil, corev1.EventTypeWarning, ready.Reason, "Check", "%s", ready.Message)
 	}
 	if !next.IsZero() && (wait == 0 || next.Sub(now) < wait) {
 		wait = next.Sub(now)

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -220,4 +221,25 @@ func TestNobodyReceivesInTheFuture(t *testing.T) {
 	event := &v1alpha1.AlertEvent{}
 	event.Spec.ReceivedTime = v1alpha1.NewTimestamp(foldEpoch.AddDate(100, 0, 0))
 	g.Expect(receivedBy(event, foldEpoch)).To(Equal(foldEpoch))
+}
+
+func TestAMappingThatDoesNotCompileShows(t *testing.T) {
+	s := newSite(t)
+	s.mappingError = errors.New("spec.mapping.fields.title: line 1, column 3: no such function")
+	s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.namespace)}
+	})
+	for range 2 { // the second time there is nothing new to tell
+		s.reconcileIntegration()
+	}
+	ready := meta.FindStatusCondition(s.integrationStatus().Conditions, v1alpha1.ConditionReady)
+	s.Expect(ready.Status).To(Equal(metav1.ConditionFalse))
+	s.Expect(ready.Reason).To(Equal(v1alpha1.ReasonInvalidMapping))
+	s.Expect(ready.Message).To(ContainSubstring("line 1, column 3"))
+	s.Expect(s.told()).To(ConsistOf(ContainSubstring("Warning InvalidMapping")))
+
+	s.mappingError = nil
+	s.reconcileIntegration()
+	ready = meta.FindStatusCondition(s.integrationStatus().Conditions, v1alpha1.ConditionReady)
+	s.Expect(ready.Reason).To(Equal(v1alpha1.ReasonAccepting))
 }

@@ -37,6 +37,10 @@ type Options struct {
 	// MaxConcurrentReconciles is how many Incidents are folded at a time. Default: 128.
 	MaxConcurrentReconciles int
 
+	// CheckMapping says what is wrong with an integration's mapping, in a line that does not change.
+	// Default: nothing ever is.
+	CheckMapping func(*v1alpha1.WebhookIntegration) error
+
 	// Clock tells the time. Default: the real one.
 	Clock clock.PassiveClock
 }
@@ -46,6 +50,9 @@ func (o Options) withDefaults() Options {
 		o.Namespaces = []string{""}
 	}
 	o.MaxConcurrentReconciles = cmp.Or(o.MaxConcurrentReconciles, defaultConcurrency)
+	if o.CheckMapping == nil {
+		o.CheckMapping = func(*v1alpha1.WebhookIntegration) error { return nil }
+	}
 	if o.Clock == nil {
 		o.Clock = systemClock{}
 	}
@@ -92,7 +99,10 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		cache:    mgr.GetCache(),
 		live:     live,
 		received: newReceivedTimes(),
+		recorder: mgr.GetEventRecorder("tocsin"),
 		clock:    options.Clock,
+
+		checkMapping: options.CheckMapping,
 	}
 	if err := addIntegrations(mgr, integrations); err != nil {
 		return fmt.Errorf("adding the status of WebhookIntegrations: %w", err)

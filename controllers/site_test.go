@@ -35,6 +35,8 @@ type site struct {
 	namespace string
 	live      client.WithWatch
 	clock     *clocktesting.FakePassiveClock
+
+	mappingError error // what is wrong with every mapping
 	*folder
 }
 
@@ -89,7 +91,8 @@ func (s *site) newFolder() *folder {
 		slots:    make(chan struct{}, 2),
 		clock:    s.clock,
 	}
-	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), clock: s.clock}
+	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), recorder: f.events, clock: s.clock,
+		checkMapping: func(*v1alpha1.WebhookIntegration) error { return s.mappingError }}
 	return f
 }
 

@@ -1,7 +1,11 @@
 package webhookserver
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -15,32 +19,97 @@ type acceptance struct {
 
 // acceptedAlert is one alert of it.
 type acceptedAlert struct {
-	ID       string          `json:"id"`
-	DedupKey string          `json:"dedup_key"`
-	Incident string          `json:"incident"`        // namespace/name
-	Alert    *v1alpha1.Alert `json:"alert,omitempty"` // only for dryRun
+	ID       string           `json:"id,omitempty"`
+	DedupKey string           `json:"dedup_key,omitempty"`
+	Incident string           `json:"incident,omitempty"` // namespace/name
+	Dropped  bool             `json:"dropped,omitempty"`  // the integration's mapping does not want it stored
+	Alert    *v1alpha1.Alert  `json:"alert,omitempty"`    // only for dryRun
+	Sources  []mapping.Source `json:"sources,omitempty"`  // only for dryRun
 }
 
 // accept turns a body into alerts and has them stored.
 func (h *handler) accept(x *exchange, body []byte) (*acceptance, *problem) {
-	object, warnings, p := parse(body)
+	read, warnings, p := h.read(x, body)
 	if p != nil {
 		return nil, p
 	}
-	received := h.now()
-	alert, more := payload.Normalise(object, received)
-	alerts := []v1alpha1.Alert{alert}
-	warnings = append(warnings, more...)
-	identify(alerts, x.integration.Name, x.key, body)
+	identify(read, x.integration.Name, x.key, body)
+	answer := &acceptance{Status: "accepted", Warnings: warnings}
 	if x.dryRun {
-		return answerWith("dryRun", "", x.integration.Namespace, alerts, warnings), nil
+		answer.Status = "dryRun"
+		answer.list(x.integration.Namespace, read, nil)
+		return answer, nil
 	}
+	alerts := kept(read)
+	if len(alerts) == 0 {
+		answer.list(x.integration.Namespace, read, nil)
+		return answer, nil
+	}
+	if alertsSize(alerts) > maxSubmissionBytes {
+		return nil, &problemBatchTooLarge
+	}
+	receipt, p := h.store(x, alerts)
+	if p != nil {
+		return nil, p
+	}
+	observeAlerts(x.integration, receipt.Alerts)
+	answer.Event = receipt.EventName
+	answer.list(x.integration.Namespace, read, receipt.Alerts)
+	return answer, nil
+}
 
+// read decodes a body and reads it as the integration's mapping wants it, if it has one.
+func (h *handler) read(x *exchange, body []byte) ([]mapping.Alert, []payload.Warning, *problem) {
+	decoded, warnings, p := parse(body)
+	if p != nil {
+		return nil, nil, p
+	}
+	program, err := h.mappings.Program(x.integration)
+	if err != nil {
+		observeUnusableMapping(x.integration)
+	}
+	result, err := program.Alerts(decoded, x.Header, x.start)
+	var tooMany *mapping.TooManyError
+	switch {
+	case errors.As(err, &tooMany):
+		return nil, nil, problemTooManyAlerts.saying(tooMany.Error() + ".")
+	case errors.Is(err, payload.ErrNotObject):
+		return nil, nil, &problemNotObject
+	case err != nil:
+		return nil, nil, problemNotObject.saying(payload.SanitizeLine(err.Error()))
+	}
+	warnings = append(append([]payload.Warning{}, warnings...), result.Warnings...) // an empty list, not null
+	for i := range result.Alerts {
+		for _, warning := range result.Alerts[i].Warnings {
+			if len(result.Alerts) > 1 {
+				warning.Field = fmt.Sprintf("[%d].%s", i, warning.Field)
+			}
+			if len(warnings) < maxWarnings {
+				warnings = append(warnings, warning)
+			}
+		}
+	}
+	return result.Alerts, warnings, nil
+}
+
+// kept are the alerts to store.
+func kept(read []mapping.Alert) []v1alpha1.Alert {
+	alerts := make([]v1alpha1.Alert, 0, len(read))
+	for i := range read {
+		if !read[i].Dropped {
+			alerts = append(alerts, read[i].Alert)
+		}
+	}
+	return alerts
+}
+
+// store hands the alerts to the committer.
+func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (Receipt, *problem) {
 	submission := Submission{
 		Namespace:   x.integration.Namespace,
 		Integration: x.integration.Name,
 		Defaults:    x.integration.Spec.Defaults,
-		Received:    received,
+		Received:    x.start,
 		Alerts:      alerts,
 	}
 	if x.key != "" {
@@ -51,24 +120,28 @@ func (h *handler) accept(x *exchange, body []byte) (*acceptance, *problem) {
 	receipt, err := h.committer.Commit(ctx, submission)
 	if err != nil {
 		x.cause = err
-		return nil, storeProblem(err)
+		return Receipt{}, storeProblem(err)
 	}
-	observeAlerts(x.integration, receipt.Alerts)
-	return answerWith("accepted", receipt.EventName, x.integration.Namespace, receipt.Alerts, warnings), nil
+	return receipt, nil
 }
 
-// answerWith makes the body of an answer.
-func answerWith(status, event, namespace string, alerts []v1alpha1.Alert, warnings []payload.Warning) *acceptance {
-	body := &acceptance{Status: status, Event: event, Warnings: warnings}
-	if body.Warnings == nil {
-		body.Warnings = []payload.Warning{} // an empty list, not null
-	}
-	for i := range alerts {
-		accepted := acceptedAlert{ID: alerts[i].ID, DedupKey: alerts[i].DedupKey, Incident: namespace + "/" + alerts[i].IncidentName}
-		if status == "dryRun" {
-			accepted.Alert = &alerts[i]
+// list puts the alerts into the answer: those that were stored as they were stored, which for a repeated
+// idempotency key was earlier.
+func (a *acceptance) list(namespace string, read []mapping.Alert, stored []v1alpha1.Alert) {
+	a.Alerts = make([]acceptedAlert, 0, len(read))
+	for i := range read {
+		if read[i].Dropped {
+			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true})
+			continue
 		}
-		body.Alerts = append(body.Alerts, accepted)
+		alert := &read[i].Alert
+		if len(stored) > 0 {
+			alert, stored = &stored[0], stored[1:]
+		}
+		accepted := acceptedAlert{ID: alert.ID, DedupKey: alert.DedupKey, Incident: namespace + "/" + alert.IncidentName}
+		if a.Status == "dryRun" {
+			accepted.Alert, accepted.Sources = alert, read[i].Sources()
+		}
+		a.Alerts = append(a.Alerts, accepted)
 	}
-	return body
 }

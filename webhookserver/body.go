@@ -106,19 +106,17 @@ func (h *handler) bodyProblem(sent *bodyReader, err error) *problem {
 }
 
 // parse decodes a body that is JSON, or a form that carries JSON.
-func parse(body []byte) (map[string]any, []payload.Warning, *problem) {
+func parse(body []byte) (any, []payload.Warning, *problem) {
 	if json, ok := payload.FromForm(body); ok {
 		body = json
 	}
-	object, warnings, err := payload.Parse(body)
+	decoded, warnings, err := payload.ParseAny(body)
 	var syntax *payload.SyntaxError
 	switch {
 	case err == nil:
-		return object, warnings, nil
+		return decoded, warnings, nil
 	case errors.Is(err, payload.ErrEmpty):
 		return nil, nil, &problemEmpty
-	case errors.Is(err, payload.ErrNotObject):
-		return nil, nil, &problemNotObject
 	case errors.Is(err, payload.ErrTooDeep):
 		return nil, nil, &problemTooDeep
 	case errors.As(err, &syntax):

@@ -139,7 +139,7 @@ func TestRefusedRequests(t *testing.T) {
 			}},
 		"a truncated body":     {body: `{"title": "x"`, status: 400, kind: "malformed-json", reason: "MalformedJSON"},
 		"data behind the JSON": {body: firing + "x", status: 400, kind: "malformed-json", reason: "MalformedJSON"},
-		"an array":             {body: `[{"title": "x"}]`, status: 400, kind: "not-an-object", reason: "NotAnObject"},
+		"a list of no objects": {body: `[1]`, status: 400, kind: "not-an-object", reason: "NotAnObject"},
 		"a string":             {body: `"x"`, status: 400, kind: "not-an-object", reason: "NotAnObject"},
 		"an empty body":        {status: 400, kind: "empty-body", reason: "EmptyBody"},
 		"a blank body":         {body: " \r\n", status: 400, kind: "empty-body", reason: "EmptyBody"},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
 // eventsPath is where alerts are posted, followed by a slash and the token, or by nothing when the token is
@@ -28,6 +29,7 @@ type handler struct {
 
 	synced     func() bool // whether tokens and pending know all there is
 	tokens     *tokenIndex
+	mappings   mapping.Cache
 	pending    *pendingCounter
 	budget     *bodyBudget
 	admits     func(types.NamespacedName) error // the committer's room

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
 // deliveryHeaders are the headers by which senders name a delivery, where the name stays the same when the
@@ -67,7 +68,7 @@ func idempotencyKey(header http.Header) (string, *problem) {
 //
 // They are random, unless the request has an idempotency key: then they are derived from what the request
 // says, so that a copy of it yields the same ids and keys, and another request under the same key does not.
-func identify(alerts []v1alpha1.Alert, integration, key string, body []byte) {
+func identify(alerts []mapping.Alert, integration, key string, body []byte) {
 	for i := range alerts {
 		id := uuid.Must(uuid.NewV7()).String()
 		if key != "" {

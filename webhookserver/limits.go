@@ -56,6 +56,13 @@ const (
 	// maxTokenLength is the most bytes of a token. It keeps hashing cheap and off the heap.
 	maxTokenLength = 256
 
+	// maxSubmissionBytes bounds the alerts of one request, which go into one AlertEvent, as the API server
+	// stores them: etcd takes no more than 1.5 MiB.
+	maxSubmissionBytes = 1 << 20
+
+	// maxWarnings is the most warnings in one answer.
+	maxWarnings = 100
+
 	// maxIdempotencyKeyLength is the most bytes of an idempotency key.
 	maxIdempotencyKeyLength = 256
 )

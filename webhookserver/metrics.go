@@ -31,6 +31,11 @@ var (
 			"those of a repeated request with an idempotency key count again.",
 	}, []string{"namespace", "integration", "status"})
 
+	unusableMappings = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tocsin_webhook_unusable_mappings_total",
+		Help: "Requests that were read by the payload rules alone because the integration's mapping does not compile.",
+	}, []string{"namespace", "integration"})
+
 	writeDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "tocsin_webhook_write_duration_seconds",
 		Help:    "Time to write one AlertEvent, retries included, whether or not it succeeded.",
@@ -46,7 +51,7 @@ var (
 
 // RegisterMetrics registers the metrics of the webhook server.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, writeDuration, writeAlerts)
+	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, unusableMappings, writeDuration, writeAlerts)
 }
 
 // observeRequest counts an answered request. Integrations are the only label that outsiders could add
@@ -67,6 +72,11 @@ func observeAlerts(integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.A
 	}
 }
 
+// observeUnusableMapping counts a request whose integration has a mapping that does not compile.
+func observeUnusableMapping(integration *v1alpha1.WebhookIntegration) {
+	unusableMappings.WithLabelValues(integration.Namespace, integration.Name).Inc()
+}
+
 // observeWrite counts a write of an AlertEvent.
 func observeWrite(alerts int, took time.Duration) {
 	writeDuration.Observe(took.Seconds())
@@ -78,4 +88,5 @@ func forgetIntegration(namespace, name string) {
 	labels := prometheus.Labels{"namespace": namespace, "integration": name}
 	requestsTotal.DeletePartialMatch(labels)
 	alertsTotal.DeletePartialMatch(labels)
+	unusableMappings.DeletePartialMatch(labels)
 }

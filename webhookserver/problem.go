@@ -60,6 +60,11 @@ var (
 		reason: "MalformedJSON"}
 	problemNotObject = problem{kind: "not-an-object", status: http.StatusBadRequest, title: "The body is not a JSON object",
 		detail: "The outermost value has to be a JSON object.", reason: "NotAnObject"}
+	problemTooManyAlerts = problem{kind: "too-many-alerts", status: http.StatusRequestEntityTooLarge,
+		title: "The payload has too many alerts", reason: "TooManyAlerts"}
+	problemBatchTooLarge = problem{kind: "batch-too-large", status: http.StatusRequestEntityTooLarge,
+		title: "The payload's alerts are too large to be stored together", detail: "Send them in several requests.",
+		reason: "BatchTooLarge"}
 	problemTooDeep = problem{kind: "nested-too-deep", status: http.StatusBadRequest, title: "The body is nested too deeply",
 		detail: "Objects and arrays may be nested 64 levels deep.", reason: "NestedTooDeep"}
 	problemConflict = problem{kind: "idempotency-conflict", status: http.StatusUnprocessableEntity,

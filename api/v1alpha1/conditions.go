@@ -28,6 +28,8 @@ const (
 	ReasonSuspended = "Suspended"
 	// ReasonNoValidToken: no token is listed, or all have expired.
 	ReasonNoValidToken = "NoValidToken"
+	// ReasonInvalidMapping: the mapping does not compile; posts are accepted and read by the payload rules.
+	ReasonInvalidMapping = "InvalidMapping"
 	// ReasonTokenConflict: a token's hash stands in an older integration too, which keeps it.
 	ReasonTokenConflict = "TokenConflict"
 )

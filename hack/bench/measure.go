@@ -92,10 +92,10 @@ type buckets map[float64]float64
 func (f families) histogram(name string) buckets {
 	b := buckets{}
 	for _, metric := range f[name].GetMetric() {
+		// The text format has a bucket for the infinite bound.
 		for _, bucket := range metric.GetHistogram().GetBucket() {
 			b[bucket.GetUpperBound()] += float64(bucket.GetCumulativeCount())
 		}
-		b[math.Inf(1)] += float64(metric.GetHistogram().GetSampleCount())
 	}
 	return b
 }
