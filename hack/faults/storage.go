@@ -145,6 +145,13 @@ func restoreEtcd(ctx context.Context, r *run) error {
 	for _, server := range r.plane.APIServers {
 		server.Kill()
 	}
+	// A leader that is cut off for so long as a restore takes has lost its lease and ended. What it remembers is
+	// of a time that never was: it would delete what the older Incidents have not counted.
+	for _, replica := range r.replicas {
+		replica.hold(true)
+		defer replica.hold(false)
+		replica.kill()
+	}
 	err = r.restartEtcd(ctx, func() {
 		if err = os.RemoveAll(r.plane.DataFolder()); err == nil {
 			err = os.Rename(backup, r.plane.DataFolder())
@@ -165,7 +172,7 @@ func restoreEtcd(ctx context.Context, r *run) error {
 		return err
 	}
 	for _, replica := range r.replicas {
-		replica.kill()
+		replica.hold(false)
 	}
 	pause(ctx, time.Second)
 	return r.waitReady(ctx)
