@@ -38,6 +38,7 @@ func typicalBody(b *testing.B) []byte {
 }
 
 func benchmarkAlerts(b *testing.B, program *mapping.Program) {
+	b.Helper()
 	body := typicalBody(b)
 	alerts := 0
 	b.ReportAllocs()

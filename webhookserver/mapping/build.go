@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -192,9 +193,7 @@ func (b *builder) addMappedCustom(value any) {
 	}
 	leftover := b.custom
 	b.custom = make(map[string]any, len(given)+len(leftover))
-	for key, entry := range given {
-		b.custom[key] = entry
-	}
+	maps.Copy(b.custom, given)
 	for _, key := range sortedKeys(leftover) {
 		b.keep(key, leftover[key])
 	}
@@ -237,7 +236,7 @@ func (r *reader) share(builders []builder) {
 	}
 	if len(builders) > 1 && (size > maxSharedBytes || size*len(builders) > maxSharedTotal) {
 		r.sharedOnce = true
-		r.warn("", "what the payload says beside its alerts is large; it is kept in custom of the first alert only")
+		r.warn("what the payload says beside its alerts is large; it is kept in custom of the first alert only")
 	}
 }
 

@@ -64,8 +64,8 @@ func (c *Cache) entry(integration *v1alpha1.WebhookIntegration) *cached {
 		return entry
 	}
 	if entry == nil && len(c.programs) >= maxCached {
-		for any := range c.programs {
-			delete(c.programs, any)
+		for one := range c.programs {
+			delete(c.programs, one)
 			break
 		}
 	}

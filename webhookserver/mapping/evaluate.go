@@ -67,7 +67,7 @@ func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Res
 	}
 	defer r.close()
 	if p.broken {
-		r.warn("", "the mapping of the integration does not compile; the payload is read without it")
+		r.warn("the mapping of the integration does not compile; the payload is read without it")
 	}
 	elements, err := r.elements(body)
 	if err != nil {
@@ -77,7 +77,7 @@ func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Res
 		return Result{}, &TooManyError{Count: len(elements)}
 	}
 	if len(elements) == 0 {
-		r.warn("", "the payload holds no alert; nothing is stored")
+		r.warn("the payload holds no alert; nothing is stored")
 	}
 	r.costLeft += uint64(len(elements)) * maxAlertCost
 	builders := make([]builder, len(elements))
@@ -116,8 +116,8 @@ type reader struct {
 	list       any  // what that gave
 }
 
-func (r *reader) warn(field, format string, args ...any) {
-	r.warnings = append(r.warnings, payload.Warning{Field: field, Detail: fmt.Sprintf(format, args...)})
+func (r *reader) warn(format string, args ...any) {
+	r.warnings = append(r.warnings, payload.Warning{Detail: fmt.Sprintf(format, args...)})
 }
 
 // elements are the alerts in a payload, as they were sent.
@@ -134,12 +134,12 @@ func (r *reader) elements(body any) ([]any, error) {
 			return []any{list}, nil
 		case nil:
 			if err != nil {
-				r.warn("", "the mapping could not find the alerts (%s); the payload itself is read as one", oneLine(err.Error()))
+				r.warn("the mapping could not find the alerts (%s); the payload itself is read as one", oneLine(err.Error()))
 			} else {
-				r.warn("", "the mapping found no list of alerts; the payload itself is read as one")
+				r.warn("the mapping found no list of alerts; the payload itself is read as one")
 			}
 		default:
-			r.warn("", "the mapping gives no list of alerts; the payload itself is read as one")
+			r.warn("the mapping gives no list of alerts; the payload itself is read as one")
 		}
 	}
 	switch v := body.(type) {
@@ -168,9 +168,7 @@ func (r *reader) evaluate(e *expression) (any, error) {
 	if e.quick != nil {
 		value, err = e.quick.eval(&r.vars)
 		r.charge((e.nodes + r.vars.takeRead()) / bytesPerCost)
-		if headers, ok := value.(map[string]string); ok {
-			value, err = convert(adapter{}.NativeToValue(headers), maxText)
-		}
+		value = plainHeaders(value)
 	} else {
 		value, err = r.run(e)
 	}

@@ -79,7 +79,7 @@ func ordered(value, _ ref.Val) ref.Val {
 // keysInOrder lists the keys of a map.
 func keysInOrder(m traits.Mapper) traits.Lister {
 	if native, ok := m.Value().(map[string]any); ok {
-		return types.NewStringList(adapter{}, sortedKeys(native)).(traits.Lister)
+		return types.NewStringList(adapter{}, sortedKeys(native))
 	}
 	var keys []ref.Val
 	for all := m.Iterator(); all.HasNext() == types.True; {
@@ -90,7 +90,7 @@ func keysInOrder(m traits.Mapper) traits.Lister {
 		second, _ := plainText(b)
 		return strings.Compare(first, second)
 	})
-	return types.NewRefValList(adapter{}, keys).(traits.Lister)
+	return types.NewRefValList(adapter{}, keys)
 }
 
 // orderedMap is a map whose keys come in order.

@@ -62,14 +62,14 @@ func pathOfCall(call ast.CallExpr) *path {
 		}
 		return pathOf(args[0]).down(s)
 	case "orValue":
-		if !call.IsMemberFunction() || args[0].Kind() != ast.LiteralKind {
+		if !call.IsMemberFunction() {
 			return nil
 		}
 		p := pathOf(call.Target())
 		if p == nil || p.hasFallback || !p.optional() {
 			return nil
 		}
-		p.fallback, p.hasFallback = native(args[0].AsLiteral())
+		p.fallback, p.hasFallback = plainLiteral(args[0])
 		if !p.hasFallback {
 			return nil
 		}
@@ -99,7 +99,7 @@ func isVariable(name string) bool {
 
 // eval gives the value at the path; nil when it is missing and need not be there.
 func (p *path) eval(v *variables) (any, error) {
-	value := any(nil)
+	var value any
 	steps := p.steps
 	switch p.root {
 	case payloadVariable:

@@ -33,6 +33,7 @@ func TestPresets(t *testing.T) {
 }
 
 func testPreset(t *testing.T, preset mapping.Preset) {
+	t.Helper()
 	g := NewWithT(t)
 	g.Expect(preset.Title).NotTo(BeEmpty(), "title")
 	g.Expect(preset.Documentation).NotTo(BeEmpty(), "documentation")
@@ -113,15 +114,15 @@ func readSample(t *testing.T, program *mapping.Program, name string) mapping.Res
 }
 
 // readBody decodes a body and reads it.
-func readBody(t testing.TB, program *mapping.Program, body string, headers http.Header) mapping.Result {
-	t.Helper()
+func readBody(tb testing.TB, program *mapping.Program, body string, headers http.Header) mapping.Result {
+	tb.Helper()
 	value, _, err := payload.ParseAny([]byte(body))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	result, err := program.Alerts(value, headers, received)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return result
 }

@@ -15,21 +15,21 @@ import (
 )
 
 // parsed reads a mapping that is written as in a manifest.
-func parsed(t testing.TB, text string) *v1alpha1.Mapping {
-	t.Helper()
+func parsed(tb testing.TB, text string) *v1alpha1.Mapping {
+	tb.Helper()
 	m := &v1alpha1.Mapping{}
 	if err := yaml.UnmarshalStrict([]byte(text), m); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return m
 }
 
 // compiled compiles a mapping that is written as in a manifest.
-func compiled(t testing.TB, text string) *mapping.Program {
-	t.Helper()
-	program, err := mapping.Compile("", parsed(t, text))
+func compiled(tb testing.TB, text string) *mapping.Program {
+	tb.Helper()
+	program, err := mapping.Compile("", parsed(tb, text))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return program
 }

@@ -3,6 +3,7 @@ package mapping
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -26,49 +27,102 @@ func quickOf(e ast.Expr) quick {
 	}
 	switch e.Kind() {
 	case ast.LiteralKind:
-		if value, ok := native(e.AsLiteral()); ok {
+		if value, ok := plainLiteral(e); ok {
 			return literal{value}
 		}
 	case ast.SelectKind:
 		if e.AsSelect().IsTestOnly() {
-			if p := pathOf(e.AsSelect().Operand()); p != nil && !p.hasFallback {
+			if p := pathOf(e.AsSelect().Operand()); p != nil && !p.hasFallback && !p.optional() {
 				return presence{of: p, key: e.AsSelect().FieldName()}
 			}
 		}
+	case ast.ListKind:
+		if elements := quickOfAll(e.AsList().Elements()); elements != nil && len(e.AsList().OptionalIndices()) == 0 {
+			return list(elements)
+		}
+	case ast.MapKind:
+		return quickOfMap(e.AsMap())
 	case ast.CallKind:
 		return quickOfCall(e.AsCall())
 	}
 	return nil
 }
 
+// plainLiteral is the value of a literal that JSON has too, so not of bytes.
+func plainLiteral(e ast.Expr) (any, bool) {
+	if e.Kind() != ast.LiteralKind {
+		return nil, false
+	}
+	if _, isBytes := e.AsLiteral().(types.Bytes); isBytes {
+		return nil, false
+	}
+	return native(e.AsLiteral())
+}
+
+// quickOfAll is the quick form of each of several expressions, nil if one has none.
+func quickOfAll(all []ast.Expr) []quick {
+	quicks := make([]quick, 0, len(all))
+	for _, e := range all {
+		q := quickOf(e)
+		if q == nil {
+			return nil
+		}
+		quicks = append(quicks, q)
+	}
+	return quicks
+}
+
+// quickOfMap takes a map whose keys are texts, each another one.
+func quickOfMap(m ast.MapExpr) quick {
+	entries := object{}
+	for _, e := range m.Entries() {
+		entry := e.AsMapEntry()
+		value := quickOf(entry.Value())
+		if value == nil || entry.IsOptional() || entry.Key().Kind() != ast.LiteralKind {
+			return nil
+		}
+		key, isText := entry.Key().AsLiteral().(types.String)
+		if _, taken := entries[string(key)]; !isText || taken {
+			return nil
+		}
+		entries[string(key)] = value
+	}
+	return entries
+}
+
 func quickOfCall(call ast.CallExpr) quick {
 	args := call.Args()
 	switch call.FunctionName() {
 	case operators.Conditional:
-		condition, yes, no := quickOf(args[0]), quickOf(args[1]), quickOf(args[2])
-		if condition != nil && yes != nil && no != nil {
-			return choice{condition, yes, no}
+		if parts := quickOfAll(args); parts != nil && !mayBeOptional(parts[0]) {
+			return choice{condition: parts[0], yes: parts[1], no: parts[2]}
 		}
 	case operators.Equals, operators.NotEquals:
 		return quickOfComparison(call)
 	case operators.LogicalAnd, operators.LogicalOr:
-		both := logic{or: call.FunctionName() == operators.LogicalOr}
-		for _, arg := range args {
-			operand := quickOf(arg)
-			if operand == nil {
-				return nil
-			}
-			both.operands = append(both.operands, operand)
+		if operands := quickOfAll(args); operands != nil && !slices.ContainsFunc(operands, mayBeOptional) {
+			return logic{or: call.FunctionName() == operators.LogicalOr, operands: operands}
 		}
-		return both
 	case operators.LogicalNot:
-		if operand := quickOf(args[0]); operand != nil {
+		if operand := quickOf(args[0]); operand != nil && !mayBeOptional(operand) {
 			return negation{operand}
 		}
 	case "firstNonEmpty":
 		return quickOfFirst(args)
 	}
 	return nil
+}
+
+// mayBeOptional reports whether an expression may give an optional value. CEL takes none for a condition,
+// and finds none equal to a literal, whatever it holds.
+func mayBeOptional(q quick) bool {
+	switch q := q.(type) {
+	case *path:
+		return q.optional() && !q.hasFallback
+	case choice:
+		return mayBeOptional(q.yes) || mayBeOptional(q.no)
+	}
+	return false
 }
 
 // quickOfComparison takes comparisons with a literal.
@@ -80,12 +134,11 @@ func quickOfComparison(call ast.CallExpr) quick {
 	if other.Kind() != ast.LiteralKind {
 		return nil
 	}
-	// Of a path without a fallback, CEL compares the optional value, which is never equal to a literal.
 	operand := quickOf(value)
-	if p, isPath := operand.(*path); operand == nil || isPath && p.optional() && !p.hasFallback {
+	if operand == nil || mayBeOptional(operand) {
 		return nil
 	}
-	expected, ok := native(other.AsLiteral())
+	expected, ok := plainLiteral(other)
 	if !ok {
 		return nil
 	}
@@ -97,20 +150,59 @@ func quickOfFirst(args []ast.Expr) quick {
 	if len(args) != 1 || args[0].Kind() != ast.ListKind || len(args[0].AsList().OptionalIndices()) > 0 {
 		return nil
 	}
-	var f first
-	for _, element := range args[0].AsList().Elements() {
-		operand := quickOf(element)
-		if operand == nil {
-			return nil
-		}
-		f = append(f, operand)
+	elements := quickOfAll(args[0].AsList().Elements())
+	if elements == nil {
+		return nil
 	}
-	return f
+	return first(elements)
 }
 
 type literal struct{ value any }
 
 func (l literal) eval(*variables) (any, error) { return l.value, nil }
+
+// list is [a, b].
+type list []quick
+
+func (l list) eval(v *variables) (any, error) {
+	elements := make([]any, 0, len(l))
+	for _, q := range l {
+		value, err := q.eval(v)
+		if err != nil {
+			return nil, err
+		}
+		elements = append(elements, plainHeaders(value))
+	}
+	return elements, nil
+}
+
+// object is {"a": b, "c": d}.
+type object map[string]quick
+
+func (o object) eval(v *variables) (any, error) {
+	entries := make(map[string]any, len(o))
+	for key, q := range o {
+		value, err := q.eval(v)
+		if err != nil {
+			return nil, err
+		}
+		entries[key] = plainHeaders(value)
+	}
+	return entries, nil
+}
+
+// plainHeaders gives a value as payload.Parse would: the variable headers has another type.
+func plainHeaders(value any) any {
+	headers, ok := value.(map[string]string)
+	if !ok {
+		return value
+	}
+	object := make(map[string]any, len(headers))
+	for name, text := range headers {
+		object[name] = text
+	}
+	return object
+}
 
 // presence is has(path.key).
 type presence struct {
@@ -170,9 +262,7 @@ func (c comparison) eval(v *variables) (any, error) {
 			equal = numberValue(string(value)).Equal(adapter{}.NativeToValue(c.literal)) == types.True
 		}
 	case string:
-		// The text of a literal time or of bytes is no text to CEL.
-		text, isText := c.literal.(types.String)
-		equal = isText && value == string(text)
+		equal = any(value) == c.expected
 	case bool, nil:
 		equal = value == c.expected
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+	"maps"
 )
 
 // expressions is a set of the expressions of a mapping: bit i stands for fields[i].
@@ -285,9 +286,7 @@ func isEmptyLiteral(e ast.Expr) bool {
 // elements of the list, or the values of the map, that it runs over.
 func (f *finder) findInLoop(loop ast.ComprehensionExpr, at place) {
 	scope := map[string]*usage{}
-	for name, u := range f.scope {
-		scope[name] = u
-	}
+	maps.Copy(scope, f.scope)
 	inner := &finder{of: f.of, scope: scope, sure: f.sure}
 	ranged := f.resolveRange(rangeOf(loop))
 	if ranged == nil {

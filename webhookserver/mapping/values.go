@@ -42,7 +42,7 @@ func native(value ref.Val) (result any, ok bool) {
 	case types.Timestamp:
 		return v.UTC().Format(time.RFC3339Nano), true
 	case types.Duration:
-		return v.Duration.String(), true
+		return v.String(), true
 	case types.Bytes:
 		if utf8.Valid(v) {
 			return string(v), true
@@ -133,7 +133,7 @@ func (c *converter) convertList(list traits.Lister, depth int) (any, error) {
 	}
 	size := sizeOf(list)
 	result := make([]any, 0, min(int(size), 64))
-	for i := types.Int(0); i < size; i++ {
+	for i := range size {
 		element, err := c.convert(list.Get(i), depth+1)
 		if err != nil {
 			return nil, err

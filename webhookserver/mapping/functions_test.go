@@ -1,0 +1,99 @@
+package mapping_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// TestFunctions evaluates expressions over alert = the payload; the result is as JSON, or in part the warning.
+func TestFunctions(t *testing.T) {
+	const body = `{"n": null, "e": "", "b": "  ", "t": "text", "i": 5, "f": 1.5, "big": 12345678901234567890, "yes": true,
+"l": [], "m": {}, "list": [3, 1, 2], "tags": "env:prod, role:db,odd, :x",
+"named": [{"name": "a", "value": 1}, {"name": "b", "value": "x"}, {"name": "a", "value": 2}, {"other": 1}, 5],
+"mixed": {"A": 1, "a": 2, "B": {"C": 3}}, "json": "{\"x\": [1, 2.50, 12345678901234567890]}", "dep": {"z": 1, "y": 2, "x": 3}}`
+	for expression, expected := range map[string]string{
+		`firstNonEmpty([alert.n, alert.e, alert.b, alert.l, alert.m, alert.?missing, alert.t, alert.i])`: `"text"`,
+		`firstNonEmpty([alert.n, alert.?missing])`:                                                       `null`,
+		`firstNonEmpty([])`:                                             `null`,
+		`firstNonEmpty([?alert.?missing, alert.i])`:                     `5`,
+		`firstNonEmpty(alert.list)`:                                     `3`,
+		`parseJSON(alert.json)`:                                         `{"x":[1,2.5,"12345678901234567890"]}`,
+		`parseJSON(alert.json).x[1]`:                                    `2.5`,
+		`parseJSON("[1,2]").map(x, x + 1)`:                              `[2,3]`,
+		`parseJSON("{")`:                                                "error: parseJSON: malformed JSON at byte 1",
+		`hash(["ab", "c"]) == hash(["a", "bc"])`:                        `false`,
+		`hash(["ab", 5, true, null, alert.?missing])`:                   `"751af6d3316353da4ddd94dfb7fcede0"`,
+		`hash(alert.list) == hash([3, 1, 2])`:                           `true`,
+		`hash([alert.mixed])`:                                           "error: hash: element 0: it is a map, not a text",
+		`timestampFromUnix(1772362800)`:                                 `"2026-03-01T11:00:00Z"`,
+		`timestampFromUnix(1772362800123)`:                              `"2026-03-01T11:00:00.123Z"`,
+		`timestampFromUnix("1772362800.5")`:                             `"2026-03-01T11:00:00.5Z"`,
+		`timestampFromUnix(5)`:                                          `error: timestampFromUnix: "5" is not a Unix time`,
+		`merge([alert.mixed, null, alert.?missing, {"A": 5}])`:          `{"A":5,"B":{"C":3},"a":2}`,
+		`merge([alert.list])`:                                           "error: merge: element 0: it is a list, not a map",
+		`lowerKeys(alert.mixed)`:                                        `{"a":2,"b":{"C":3}}`,
+		`pairs(alert.tags, ",", ":")`:                                   `{"env":"prod","odd":"","role":"db"}`,
+		`pairs(alert.tags, "", ":")`:                                    "error: pairs: a separator is empty",
+		`mapFromList(alert.named, "name", "value")`:                     `{"a":2,"b":"x"}`,
+		`discard([alert.t, alert.?missing])`:                            `{}`,
+		`alert.dep.map(k, k)`:                                           `["x","y","z"]`,
+		`alert.dep.transformMapEntry(k, v, {k + "1": v})`:               `{"x1":3,"y1":2,"z1":1}`,
+		`alert.dep.transformList(k, v, k + string(v))`:                  `["x3","y2","z1"]`,
+		`alert.mixed`:                                                   `{"A":1,"B":{"C":3},"a":2}`,
+		`alert.?mixed.?B.C`:                                             `3`,
+		`alert.?missing.optMap(x, x + 1).orValue(7)`:                    `7`,
+		`alert.?i.optMap(x, x + 1).orValue(7)`:                          `6`,
+		`alert.list.sort()`:                                             `[1,2,3]`,
+		`alert.list.sortBy(x, -int(x))`:                                 `[3,2,1]`,
+		`alert.list.distinct().size()`:                                  `3`,
+		`sets.contains(alert.list, [1])`:                                `true`,
+		`alert.t.find("[a-e]x")`:                                        `"ex"`,
+		`"a1b22".findAll("[0-9]+")`:                                     `["1","22"]`,
+		`"a1b22".findAll("[0-9]+", 1)`:                                  `["1"]`,
+		`alert.t.matches("^t.*t$")`:                                     `true`,
+		`alert.t.replace("t", "T").upperAscii().split("E")`:             `["T","XT"]`,
+		`["a", "b"].join("-")`:                                          `"a-b"`,
+		`"%s is %d".format([alert.t, alert.i])`:                         `"text is 5"`,
+		`url("https://a.example:8443/x?y=z").getHostname()`:             `"a.example"`,
+		`url("https://a.example/")`:                                     "error: the result is a kubernetes.URL",
+		`quantity("2Gi").asInteger()`:                                   `2147483648`,
+		`isIP("10.0.0.1") && cidr("10.0.0.0/8").containsIP("10.0.0.1")`: `true`,
+		`format.dns1123Label().validate("Not a name").hasValue()`:       `true`,
+		`semver("1.2.3").major()`:                                       `1`,
+		`base64.encode(b"abc")`:                                         `"YWJj"`,
+		`[alert.i, alert.f, alert.yes, alert.n, alert.t]`:               `[5,1.5,true,null,"text"]`,
+		`alert.big`:         `"12345678901234567890"`,
+		`[1.0 / 0.0]`:       `["+Inf"]`,
+		`[duration("90s")]`: `["1m30s"]`,
+		`[b"\xff"]`:         `["/w=="]`,
+		`[type(1)]`:         `["int"]`,
+		`alert.i / 0`:       "error: division by zero",
+		`alert.t.nothing`:   "error: no such key: nothing",
+		`alert.list.key`:    "error: ",
+		`alert.list[7]`:     "error: ",
+	} {
+		t.Run(expression, func(t *testing.T) {
+			g := NewWithT(t)
+			program := compiled(t, "fields: {custom: "+quoted(`{"r": `+expression+`}`)+"}")
+			alert := readBody(t, program, body, nil).Alerts[0]
+			failed := ""
+			for _, w := range alert.Warnings {
+				if w.Field == "custom" {
+					failed = w.Detail
+				}
+			}
+			if want, isError := strings.CutPrefix(expected, "error: "); isError {
+				g.Expect(failed).To(ContainSubstring(want))
+				g.Expect(failed).NotTo(BeEmpty())
+				return
+			}
+			g.Expect(failed).To(BeEmpty())
+			encoded, err := json.Marshal(alert.Custom["r"])
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(string(encoded)).To(Equal(expected))
+		})
+	}
+}
