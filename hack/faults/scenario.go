@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,9 +30,8 @@ type scenario struct {
 	fault func(ctx context.Context, run *run) error
 	check checkOptions
 
-	// fewer is for scenarios in which there is nothing to acknowledge at the end, an endpoint shut for
-	// example.
-	mayStarve bool
+	// rest is how long senders rest between two requests. Default: senderRest.
+	rest time.Duration
 }
 
 // run is one run of a scenario.
@@ -76,6 +76,7 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 
 	loadCtx, stopLoad := context.WithCancel(ctx)
 	defer stopLoad()
+	run.traffic.rest = cmp.Or(s.rest, senderRest)
 	run.traffic.start(loadCtx)
 	pause(ctx, time.Second)
 	from := time.Now()
@@ -85,7 +86,7 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 	faultErr := s.fault(ctx, run)
 	run.setRule(nil)
 	ended := time.Now()
-	if faultErr == nil && !s.mayStarve {
+	if faultErr == nil {
 		faultErr = run.waitAccepting(ctx, ended)
 	}
 	stopLoad()

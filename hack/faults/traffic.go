@@ -69,6 +69,7 @@ type traffic struct {
 	rig     *rig
 	tenants []tenant
 	client  *http.Client
+	rest    time.Duration // of senders between two requests
 	senders sync.WaitGroup
 
 	mu      sync.Mutex
@@ -122,9 +123,9 @@ func (t *traffic) wait() { t.senders.Wait() }
 
 // sendSequence posts alerts of a key one after the other, through all of its life cycle.
 func (t *traffic) sendSequence(ctx context.Context, number int, key func(int) string, keyed bool) {
-	rest := senderRest
+	rest := t.rest
 	if keyed {
-		rest *= 20 // each keeps an AlertEvent for ten minutes
+		rest = 20 * senderRest // each keeps an AlertEvent for ten minutes
 	}
 	statuses := []string{"firing", "firing", "acknowledged", "firing", "resolved", "firing", "resolved", "resolved", "firing"}
 	for n := mathrand.IntN(3); ctx.Err() == nil; n++ {
