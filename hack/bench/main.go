@@ -80,5 +80,5 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	return cmp.Or(os.MkdirAll(filepath.Dir(o.out), 0o750), os.WriteFile(o.out, append(encoded, '\n'), 0o644))
+	return cmp.Or(os.MkdirAll(filepath.Dir(o.out), 0o750), os.WriteFile(o.out, append(encoded, '\n'), 0o600))
 }

@@ -38,14 +38,33 @@ func (c costs) cost(function string, args []ref.Val, result ref.Val) uint64 {
 		return 1 + weight(args[0])*weight(args[0])
 	case "sets.contains", "sets.equivalent", "sets.intersects":
 		return 1 + weight(args[0])*weight(args[1])
-	case "matches", "find", "findAll":
+	case "firstNonEmpty":
+		return 1 + blankCost(args[0])
+	case "matches", "find":
 		return 1 + patternCost(args)
+	case "findAll":
+		return 1 + patternCost(args)*max(1, weight(result)*bytesPerCost/elementWeight)
 	}
 	cost := 1 + shallowWeight(result)
 	for _, arg := range args {
 		cost += shallowWeight(arg)
 	}
 	return cost
+}
+
+// blankCost is the cost of looking for a text in a list that is not blank.
+func blankCost(arg ref.Val) uint64 {
+	list, ok := arg.(traits.Lister)
+	if !ok {
+		return 0
+	}
+	read := 0
+	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
+		if text, isText := list.Get(i).(types.String); isText {
+			read += min(len(text), maxBlank)
+		}
+	}
+	return uint64(sizeOf(list)) + uint64(read)/bytesPerCost
 }
 
 // patternCost is the cost of a regular expression.

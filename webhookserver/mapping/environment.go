@@ -26,8 +26,7 @@ const (
 // Kubernetes adds to it (those about authorization aside) and the functions of this package. Unlike in
 // Kubernetes, the elements of a list and the values of a map may be of different types, as in JSON.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewCustomEnv(
-		guarded(cel.StdLib()),
+	options := []cel.EnvOption{
 		cel.EagerlyValidateDeclarations(true),
 		cel.DefaultUTCTimeZone(true),
 		cel.CrossTypeNumericComparisons(true),
@@ -36,27 +35,35 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.ParserExpressionSizeLimit(maxExpressionLength),
 		cel.ParserRecursionLimit(maxExpressionDepth),
 		cel.CustomTypeAdapter(adapter{}),
-		guarded(ext.Strings(ext.StringsVersion(5))),
-		guarded(ext.Lists(ext.ListsVersion(3))),
-		guarded(ext.Sets()),
-		ext.Encoders(),
-		ext.TwoVarComprehensions(),
-		library.Lists(),
-		library.URLs(),
-		guarded(library.Regex()),
-		library.Quantity(),
-		library.IP(),
-		library.CIDR(),
-		library.Format(),
-		library.SemverLib(library.SemverVersion(1)),
-		ownFunctions(),
 		loopFunctions(),
 		cel.Variable(payloadVariable, cel.DynType),
 		cel.Variable(alertVariable, cel.DynType),
 		cel.Variable(headersVariable, cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable(receivedVariable, cel.TimestampType),
-	)
+	}
+	for _, lib := range libraries {
+		options = append(options, guarded(lib))
+	}
+	return cel.NewCustomEnv(options...)
 })
+
+// libraries have the functions of expressions, but for those about optional values.
+var libraries = []cel.EnvOption{
+	cel.StdLib(),
+	ext.Strings(ext.StringsVersion(5)),
+	ext.Lists(ext.ListsVersion(3)),
+	ext.Sets(),
+	ext.Encoders(),
+	ext.TwoVarComprehensions(),
+	library.Lists(),
+	library.URLs(),
+	library.Regex(),
+	library.IP(),
+	library.CIDR(),
+	library.Format(),
+	library.SemverLib(library.SemverVersion(1)),
+	ownFunctions(),
+}
 
 // programOptions are how expressions are run.
 var programOptions = []cel.ProgramOption{

@@ -24,8 +24,6 @@ var guards = map[string]func(args []ref.Val) error{
 	"distinct":      guardDistinct,
 	"sort":          guardSort,
 	"lists.range":   guardRange,
-	"quantity":      guardQuantity,
-	"isQuantity":    guardQuantity,
 	"sets.contains": guardSets,
 	// The name that the macro sortBy stands for.
 	"@sortByAssociatedKeys": guardSort,
@@ -239,18 +237,6 @@ func guardSort(args []ref.Val) error {
 func guardRange(args []ref.Val) error {
 	if n, ok := args[0].(types.Int); ok && n > maxRange {
 		return tooMuch("the range")
-	}
-	return nil
-}
-
-// guardQuantity refuses numbers like 1e1000000000, which take as many digits to calculate with.
-func guardQuantity(args []ref.Val) error {
-	text, _ := args[0].(types.String)
-	if len(text) > 64 {
-		return tooMuch("the number")
-	}
-	if i := strings.LastIndexAny(string(text), "eE"); i >= 0 && len(text)-i > len("e+18") {
-		return tooMuch("the exponent")
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func findAll(args ...ref.Val) ref.Val {
 	if problem != nil {
 		return problem
 	}
-	allowed := min(maxPatternMatches, 1+4*maxPatternWork/p.work(text))
+	allowed := min(maxPatternMatches, 1+maxPatternWork/p.work(text))
 	most := allowed
 	if len(args) > 2 {
 		n, ok := args[2].(types.Int)

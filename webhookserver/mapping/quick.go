@@ -109,6 +109,8 @@ func quickOfCall(call ast.CallExpr) quick {
 		}
 	case "firstNonEmpty":
 		return quickOfFirst(args)
+	case "dyn":
+		return quickOf(args[0])
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func (c *converter) convert(value ref.Val, depth int) (any, error) {
 	case traits.Lister:
 		return c.convertList(v, depth)
 	}
-	// The kinds of Kubernetes' libraries (URL, quantity, IP address) and types have a text.
+	// The kinds of Kubernetes' libraries (URL, IP address) and types have a text.
 	if text, ok := value.ConvertToType(types.StringType).(types.String); ok {
 		return string(text), c.spend(len(text) + elementWeight)
 	}

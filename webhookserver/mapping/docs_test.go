@@ -1,0 +1,39 @@
+package mapping_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"regexp"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
+)
+
+func TestTheExampleOfTheGuide(t *testing.T) {
+	g := NewWithT(t)
+	guide, err := os.ReadFile("../../docs/mapping.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(guide, -1)
+	g.Expect(examples).To(HaveLen(2))
+	var integration v1alpha1.WebhookIntegration
+	var program *mapping.Program
+	for _, example := range examples {
+		integration = v1alpha1.WebhookIntegration{}
+		g.Expect(yaml.UnmarshalStrict(example[1], &integration)).To(Succeed())
+		program, err = mapping.Compile(integration.Spec.Preset, integration.Spec.Mapping)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	body := regexp.MustCompile("(?s)```json\n(.*?)```").FindSubmatch(guide)[1]
+	result := readBody(t, program, string(body), http.Header{})
+	g.Expect(result.Alerts).To(HaveLen(2))
+	g.Expect(result.Alerts[0].Title).To(Equal("Backup of db-1 failed"))
+	g.Expect(result.Alerts[0].DedupKey).To(Equal("backup/db-1"))
+	g.Expect(result.Alerts[0].Status).To(Equal(v1alpha1.AlertFiring))
+	g.Expect(result.Alerts[0].Custom).To(HaveKeyWithValue("attempt", json.RawMessage("3")))
+	g.Expect(result.Alerts[1].Dropped).To(BeTrue())
+}
