@@ -1,10 +1,11 @@
 package mapping
 
 import (
+	"maps"
+
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
-	"maps"
 )
 
 // expressions is a set of the expressions of a mapping: bit i stands for fields[i].
