@@ -45,9 +45,12 @@ func TestAcceptedRequests(t *testing.T) {
 			target: eventsPath + "/", body: firing, change: []func(*http.Request){with("Authorization", "bearer "+testToken)}},
 		"a token in the path wins over an Authorization header that a proxy added": {
 			body: firing, change: []func(*http.Request){with("Authorization", "Basic eHg6eXk=")}},
-		"a slash behind the token": {target: testPath + "/", body: firing},
-		"text/plain":               {body: firing, change: []func(*http.Request){with("Content-Type", "text/plain")}},
-		"no Content-Type":          {body: firing, change: []func(*http.Request){with("Content-Type", "")}},
+		"a slash behind the token":                       {target: testPath + "/", body: firing},
+		"the path that Prometheus puts behind the token": {target: testPath + "/api/v2/alerts", body: firing},
+		"the path that Prometheus puts behind the address, the token as Bearer": {
+			target: eventsPath + "/api/v2/alerts", body: firing, change: []func(*http.Request){with("Authorization", "Bearer "+testToken)}},
+		"text/plain":      {body: firing, change: []func(*http.Request){with("Content-Type", "text/plain")}},
+		"no Content-Type": {body: firing, change: []func(*http.Request){with("Content-Type", "")}},
 		"JSON that curl -d labels as a form": {
 			body: firing, change: []func(*http.Request){with("Content-Type", "application/x-www-form-urlencoded")}},
 		"a form with the JSON in payload": {
@@ -131,7 +134,7 @@ func TestRefusedRequests(t *testing.T) {
 		"another path":              {target: "/api/v1/events", body: firing, status: 404, kind: "not-found"},
 		"a path that only begins like the endpoint": {
 			target: eventsPath + "s/" + testToken, body: firing, status: 404, kind: "not-found"},
-		"more path behind the token": {target: testPath + "/api/v2/alerts", body: firing, status: 404, kind: "not-found"},
+		"more path behind the token": {target: testPath + "/api/v2/silences", body: firing, status: 404, kind: "not-found"},
 		"malformed JSON, with its offset": {body: `{"title": oops}`, status: 400, kind: "malformed-json", reason: "MalformedJSON",
 			extra: func(g *WithT, _ *http.Response, p problemBody) {
 				g.Expect(p.Offset).NotTo(BeNil())

@@ -22,6 +22,10 @@ import (
 // in the Authorization header.
 const eventsPath = "/api/v1/events/webhook"
 
+// notifierPath is what Prometheus, vmalert and others that take the endpoint for an Alertmanager put behind the
+// address that they are given.
+const notifierPath = "/api/v2/alerts"
+
 // handler answers the requests of senders.
 type handler struct {
 	maxBodyBytes     int64
@@ -134,7 +138,7 @@ func (h *handler) serve(x *exchange) (*acceptance, *problem) {
 // another method than POST, is answered whether or not its token is valid; that a valid token came that way
 // is shown on its integration.
 func (h *handler) authenticate(x *exchange) *problem {
-	pathToken, found := strings.CutPrefix(x.URL.Path, eventsPath)
+	pathToken, found := strings.CutPrefix(strings.TrimSuffix(x.URL.Path, notifierPath), eventsPath)
 	x.token = strings.Trim(pathToken, "/")
 	if !found || strings.Contains(x.token, "/") || pathToken != "" && pathToken[0] != '/' {
 		return &problemNotFound

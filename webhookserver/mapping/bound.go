@@ -8,28 +8,27 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// bound keeps the content of all alerts together within maxContentTotal. Only a mapping that puts the same
-// large thing into many alerts comes near it.
+// bound keeps all alerts together within maxContentTotal. Only a mapping that puts the same large thing into
+// many alerts comes near it.
 func (r *reader) bound(result *Result) {
-	sizes := make([]int, 0, len(result.Alerts))
-	total := 0
+	allowed, rough := maxContentTotal, 0
 	for i := range result.Alerts {
-		size := roughSize(&result.Alerts[i].AlertContent)
-		sizes = append(sizes, size)
-		total += size
+		allowed -= perAlert + escapedGrowth*len(result.Alerts[i].DedupKey)
+		rough += roughSize(&result.Alerts[i].AlertContent)
 	}
-	if total <= maxContentTotal {
+	allowed = max(allowed, minContentTotal)
+	if rough <= allowed {
 		return
 	}
-	total = 0
+	sizes, total := make([]int, len(result.Alerts)), 0
 	for i := range result.Alerts {
 		sizes[i] = result.Alerts[i].EncodedSize()
 		total += sizes[i]
 	}
-	if total <= maxContentTotal {
+	if total <= allowed {
 		return
 	}
-	limit := share(sizes, maxContentTotal)
+	limit := share(sizes, allowed)
 	for i := range result.Alerts {
 		if sizes[i] > limit {
 			result.Alerts[i].shrink(limit)
@@ -37,9 +36,11 @@ func (r *reader) bound(result *Result) {
 	}
 }
 
+// escapedGrowth is the bytes of JSON, at most, for a byte of text: \u003c for <.
+const escapedGrowth = 6
+
 // roughSize is at least what the content takes as JSON.
 func roughSize(content *v1alpha1.AlertContent) int {
-	const escapedGrowth = 6 // bytes of JSON, at most, for a byte of text
 	size := 512
 	for _, text := range texts(content) {
 		size += escapedGrowth * len(*text)

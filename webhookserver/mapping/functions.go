@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -119,25 +121,55 @@ func unwrap(value ref.Val) ref.Val {
 	}
 }
 
-// hash is 32 hexadecimal digits that stand for the texts of a list, for a key made of several of them. The
-// texts are hashed with their lengths: ["ab", "c"] and ["a", "bc"] differ.
+// hash is 32 hexadecimal digits that stand for the elements of a list, for a key made of several of them: texts
+// and other scalars, and maps of them. They are hashed with their lengths, ["ab", "c"] and ["a", "bc"] differ,
+// and a map by its entries in the order of the keys.
 func hash(arg ref.Val) ref.Val {
 	list, ok := arg.(traits.Lister)
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(arg)
 	}
-	sum := sha256.New()
-	var length [8]byte
+	digest := sha256.New()
 	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
-		text, err := plainText(unwrap(list.Get(i)))
-		if err != nil {
+		if err := hashValue(digest, unwrap(list.Get(i))); err != nil {
 			return types.NewErr("hash: element %d: %v", i, err)
 		}
-		binary.BigEndian.PutUint64(length[:], uint64(len(text)))
-		sum.Write(length[:])
-		sum.Write([]byte(text))
 	}
-	return types.String(hex.EncodeToString(sum.Sum(nil)[:16]))
+	return types.String(hex.EncodeToString(digest.Sum(nil)[:16]))
+}
+
+// hashValue writes the text of a scalar behind its length, or the entries of a map behind their number, which
+// no length is like.
+func hashValue(digest io.Writer, value ref.Val) error {
+	var number [8]byte
+	m, isMap := value.(traits.Mapper)
+	if !isMap {
+		text, err := plainText(value)
+		if err != nil {
+			return err
+		}
+		binary.BigEndian.PutUint64(number[:], uint64(len(text)))
+		_, _ = digest.Write(number[:]) // a hash takes everything
+		_, _ = io.WriteString(digest, text)
+		return nil
+	}
+	keys := keysInOrder(m)
+	binary.BigEndian.PutUint64(number[:], 1<<63|uint64(sizeOf(keys)))
+	_, _ = digest.Write(number[:])
+	for i, size := types.Int(0), sizeOf(keys); i < size; i++ {
+		key := keys.Get(i)
+		entry := unwrap(m.Get(key))
+		if _, nested := entry.(traits.Mapper); nested {
+			return errors.New("there is a map in the map")
+		}
+		if err := hashValue(digest, key); err != nil {
+			return err
+		}
+		if err := hashValue(digest, entry); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // plainText is the text of a scalar; that of null is empty.

@@ -22,9 +22,10 @@ const (
 	maxExpressionCost = 50_000
 
 	// maxPayloadCost and maxAlertCost bound all expressions for a payload: the first for the payload as a
-	// whole, the second for each of its alerts. The expressions of a preset cost less than 200 an alert.
+	// whole, the second for each of its alerts. Those of a preset for a tool that sends many alerts at a time
+	// cost less than maxAlertCost; a test sees to it.
 	maxPayloadCost = 60_000
-	maxAlertCost   = 250
+	maxAlertCost   = 400
 
 	// maxDuration ends all expressions for a payload, should the count of their cost miss something.
 	maxDuration = time.Second
@@ -69,8 +70,12 @@ const (
 	maxSharedBytes = 8 << 10
 	maxSharedTotal = 128 << 10
 
-	// maxContentTotal bounds the content of all alerts of a payload, so that they fit into one AlertEvent.
+	// maxContentTotal bounds the alerts of a payload as they are stored, with perAlert for each besides its
+	// content and dedup key. They go into one AlertEvent, for which the server takes 1 MiB. What the dedup
+	// keys leave is for the contents, but never less than minContentTotal.
 	maxContentTotal = 1 << 20
+	minContentTotal = 128 << 10
+	perAlert        = 512
 
 	maxHeaders     = 64   // request headers that expressions see
 	maxHeaderValue = 1024 // bytes of each

@@ -224,3 +224,48 @@ func valueDifferences(name string, actual, expected any) []string {
 	}
 	return found
 }
+
+// TestAPresetReadsAsManyAlertsAsThereMayBe multiplies the alerts of the samples of tools that send many at a time.
+func TestAPresetReadsAsManyAlertsAsThereMayBe(t *testing.T) {
+	for _, name := range []string{"alertmanager", "grafana", "vmalert"} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			text, err := os.ReadFile(filepath.Join("presets", name+".firing.json"))
+			g.Expect(err).NotTo(HaveOccurred())
+			body, _, err := payload.ParseAny(text)
+			g.Expect(err).NotTo(HaveOccurred())
+			if object, ok := body.(map[string]any); ok {
+				object["alerts"] = manyOf(object["alerts"])
+			} else {
+				body = manyOf(body)
+			}
+			program, err := mapping.Compile(name, nil)
+			g.Expect(err).NotTo(HaveOccurred())
+			result, err := program.Alerts(body, nil, received)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(result.Alerts).To(HaveLen(mapping.MaxAlerts))
+			for _, alert := range result.Alerts {
+				for _, w := range alert.Warnings {
+					g.Expect(w.Detail).NotTo(ContainSubstring("too long"))
+				}
+			}
+			t.Logf("cost %d of %d", mapping.CostOf(program, body, received), mapping.AllowedCost(mapping.MaxAlerts))
+		})
+	}
+}
+
+// manyOf repeats the elements of a list; those that are objects get 16 labels.
+func manyOf(list any) []any {
+	elements := list.([]any)
+	for _, element := range elements {
+		labels := element.(map[string]any)["labels"].(map[string]any)
+		for i := len(labels); i < 16; i++ {
+			labels[fmt.Sprintf("label_%d", i)] = "of a length as usual"
+		}
+	}
+	var many []any
+	for len(many) < mapping.MaxAlerts {
+		many = append(many, elements...)
+	}
+	return many[:mapping.MaxAlerts]
+}
