@@ -65,3 +65,12 @@ func BenchmarkPlain(b *testing.B) {
 func BenchmarkMapped(b *testing.B) {
 	benchmarkAlerts(b, compiled(b, typicalMapping))
 }
+
+// BenchmarkAlertmanager is the same with the preset.
+func BenchmarkAlertmanager(b *testing.B) {
+	program, err := mapping.Compile("alertmanager", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	benchmarkAlerts(b, program)
+}

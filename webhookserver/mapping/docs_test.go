@@ -37,3 +37,35 @@ func TestTheExampleOfTheGuide(t *testing.T) {
 	g.Expect(result.Alerts[0].Custom).To(HaveKeyWithValue("attempt", json.RawMessage("3")))
 	g.Expect(result.Alerts[1].Dropped).To(BeTrue())
 }
+
+// guideExample is a worked example of the guide: a mapping, or a preset and a mapping, a payload and its alerts.
+var guideExample = regexp.MustCompile("(?s)```yaml mapping\n(.*?)```\n+```json payload\n(.*?)```\n+```yaml alerts\n(.*?)```")
+
+func TestTheWorkedExamplesOfTheGuide(t *testing.T) {
+	g := NewWithT(t)
+	guide, err := os.ReadFile("../../docs/mapping.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	examples := guideExample.FindAllSubmatch(guide, -1)
+	g.Expect(examples).To(HaveLen(3))
+	for _, example := range examples {
+		var spec struct {
+			Preset  string                 `json:"preset"`
+			Mapping *v1alpha1.Mapping      `json:"mapping"`
+			Alerts  v1alpha1.Expression    `json:"alerts"`
+			Drop    v1alpha1.Expression    `json:"drop"`
+			Fields  v1alpha1.MappingFields `json:"fields"`
+		}
+		g.Expect(yaml.UnmarshalStrict(example[1], &spec)).To(Succeed())
+		own := spec.Mapping
+		if own == nil {
+			own = &v1alpha1.Mapping{Alerts: spec.Alerts, Drop: spec.Drop, Fields: spec.Fields}
+		}
+		program, err := mapping.Compile(spec.Preset, own)
+		g.Expect(err).NotTo(HaveOccurred())
+		result := readBody(t, program, string(example[2]), http.Header{})
+		g.Expect(result.Warnings).To(BeEmpty())
+		var alerts []map[string]any
+		g.Expect(yaml.Unmarshal(example[3], &alerts)).To(Succeed())
+		g.Expect(differences(result.Alerts, alerts)).To(BeEmpty())
+	}
+}
