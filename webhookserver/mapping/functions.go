@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -36,6 +37,8 @@ func ownFunctions() cel.EnvOption {
 			[]*cel.Type{anyList}, anyMap, cel.UnaryBinding(merge))),
 		cel.Function("discard", cel.Overload("discard_list",
 			[]*cel.Type{anyList}, anyMap, cel.UnaryBinding(discard))),
+		cel.Function("withoutPort", cel.Overload("without_port_string",
+			[]*cel.Type{cel.StringType}, cel.StringType, cel.UnaryBinding(withoutPort))),
 		cel.Function("lowerKeys", cel.Overload("lower_keys_map",
 			[]*cel.Type{cel.DynType}, anyMap, cel.UnaryBinding(lowerKeys))),
 		cel.Function("pairs", cel.Overload("pairs_string_string_string",
@@ -225,6 +228,24 @@ func merge(arg ref.Val) ref.Val {
 // credential in the payload, say.
 func discard(ref.Val) ref.Val {
 	return adapter{}.NativeToValue(map[string]any{})
+}
+
+// withoutPort is the host of an address with a port: "db-1" of "db-1:9100", "::1" of "[::1]:9100". Any other
+// text stays as it is.
+func withoutPort(arg ref.Val) ref.Val {
+	text, ok := arg.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(arg)
+	}
+	return types.String(cutPort(string(text)))
+}
+
+func cutPort(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || port == "" || strings.Trim(port, "0123456789") != "" || strings.Contains(host, "/") {
+		return address
+	}
+	return host
 }
 
 // lowerKeys is a map with its keys in lower case. Of keys that become equal the one that is last in order

@@ -97,9 +97,17 @@ func isVariable(name string) bool {
 	return name == payloadVariable || name == alertVariable || name == headersVariable
 }
 
-// eval gives the value at the path; nil when it is missing and need not be there.
+// eval gives the value at the path, or what orValue gives; nil when it is missing and need not be there.
 func (p *path) eval(v *variables) (any, error) {
-	var value any
+	value, found, err := p.find(v)
+	if err != nil || found {
+		return value, err
+	}
+	return p.fallback, nil
+}
+
+// find gives the value at the path; found is false when it is missing and need not be there.
+func (p *path) find(v *variables) (value any, found bool, err error) {
 	steps := p.steps
 	switch p.root {
 	case payloadVariable:
@@ -108,30 +116,23 @@ func (p *path) eval(v *variables) (any, error) {
 		value = v.alert
 	default:
 		if len(steps) == 0 {
-			return v.headers, nil
+			return v.headers, true, nil
 		}
-		text, found := v.headers[steps[0].key]
-		switch {
-		case found:
-			value = text
-		case steps[0].optional:
-			return p.fallback, nil
-		default:
-			return nil, missing(steps[0])
+		text, given := v.headers[steps[0].key]
+		if !given {
+			if steps[0].optional {
+				return nil, false, nil
+			}
+			return nil, false, missing(steps[0])
 		}
-		steps = steps[1:]
+		value, steps = text, steps[1:]
 	}
 	for _, s := range steps {
-		next, found, err := s.take(value)
-		if err != nil {
-			return nil, err
+		if value, found, err = s.take(value); err != nil || !found {
+			return nil, false, err
 		}
-		if !found {
-			return p.fallback, nil
-		}
-		value = next
 	}
-	return value, nil
+	return value, true, nil
 }
 
 // take takes one step down from a value. found is false when there is nothing there and need not be.

@@ -111,6 +111,14 @@ func quickOfCall(call ast.CallExpr) quick {
 		return quickOfFirst(args)
 	case "dyn":
 		return quickOf(args[0])
+	case "orValue":
+		return quickOfOrValue(call)
+	case operators.OptIndex:
+		return quickOfLookup(args)
+	case "withoutPort":
+		if operand := quickOf(args[0]); operand != nil && !mayBeOptional(operand) {
+			return hostOf{operand}
+		}
 	}
 	return nil
 }
@@ -123,6 +131,10 @@ func mayBeOptional(q quick) bool {
 		return q.optional() && !q.hasFallback
 	case choice:
 		return mayBeOptional(q.yes) || mayBeOptional(q.no)
+	case orElse:
+		return mayBeOptional(q.fallback)
+	case lookup:
+		return true
 	}
 	return false
 }
@@ -158,6 +170,113 @@ func quickOfFirst(args []ast.Expr) quick {
 	}
 	return first(elements)
 }
+
+// quickOfOrValue takes optional.orValue(other); path.orValue(literal) is a path still.
+func quickOfOrValue(call ast.CallExpr) quick {
+	if !call.IsMemberFunction() {
+		return nil
+	}
+	target, isMaybe := quickOf(call.Target()).(maybe)
+	fallback := quickOf(call.Args()[0])
+	if !isMaybe || fallback == nil || !mayBeOptional(target) {
+		return nil
+	}
+	return orElse{of: target, fallback: fallback}
+}
+
+// quickOfLookup takes {"a": "x", "b": "y"}[?key], all of whose keys and values are literals.
+func quickOfLookup(args []ast.Expr) quick {
+	if args[0].Kind() != ast.MapKind {
+		return nil
+	}
+	table := map[string]any{}
+	for _, e := range args[0].AsMap().Entries() {
+		entry := e.AsMapEntry()
+		key, keyIsLiteral := plainLiteral(entry.Key())
+		value, valueIsLiteral := plainLiteral(entry.Value())
+		text, isText := key.(string)
+		if _, taken := table[text]; taken || !keyIsLiteral || !valueIsLiteral || !isText || entry.IsOptional() {
+			return nil
+		}
+		table[text] = value
+	}
+	key := quickOf(args[1])
+	if key == nil || mayBeOptional(key) {
+		return nil
+	}
+	// CEL takes a number as a key when it is a member of the payload, and fails when it is all of it.
+	if p, isPath := key.(*path); isPath && len(p.steps) == 0 {
+		return nil
+	}
+	return lookup{table: table, key: key}
+}
+
+// maybe is an expression that may give an optional value.
+type maybe interface {
+	quick
+	find(v *variables) (value any, found bool, err error)
+}
+
+// orElse is optional.orValue(fallback).
+type orElse struct {
+	of       maybe
+	fallback quick
+}
+
+func (o orElse) eval(v *variables) (any, error) {
+	value, found, err := o.of.find(v)
+	if err != nil || found {
+		return value, err
+	}
+	return o.fallback.eval(v)
+}
+
+// lookup is table[?key].
+type lookup struct {
+	table map[string]any
+	key   quick
+}
+
+func (l lookup) eval(v *variables) (any, error) {
+	value, _, err := l.find(v)
+	return value, err
+}
+
+func (l lookup) find(v *variables) (any, bool, error) {
+	key, err := l.key.eval(v)
+	if err != nil {
+		return nil, false, err
+	}
+	switch key := key.(type) {
+	case string:
+		value, found := l.table[key]
+		return value, found, nil
+	case json.Number, bool:
+		return nil, false, nil
+	}
+	return nil, false, errNoKey
+}
+
+// hostOf is withoutPort(text).
+type hostOf struct{ of quick }
+
+func (h hostOf) eval(v *variables) (any, error) {
+	value, err := h.of.eval(v)
+	if err != nil {
+		return nil, err
+	}
+	text, isText := value.(string)
+	if !isText {
+		return nil, errNoText
+	}
+	v.read += uint64(len(text))
+	return cutPort(text), nil
+}
+
+var (
+	errNoKey  = errors.New("a key is neither a text, a number nor true or false")
+	errNoText = errors.New("withoutPort: it is not a text")
+)
 
 type literal struct{ value any }
 

@@ -42,7 +42,13 @@ func anyQuick(levels int) *rapid.Generator[string] {
 		return fmt.Sprintf("(%s %s %s)", part.Draw(t, "left"), rapid.SampledFrom([]string{"&&", "||"}).Draw(t, "operator"), part.Draw(t, "right"))
 	})
 	return rapid.Custom(func(t *rapid.T) string {
-		switch rapid.IntRange(0, 6).Draw(t, "form") {
+		switch rapid.IntRange(0, 9).Draw(t, "form") {
+		case 7:
+			return fmt.Sprintf(`%s.orValue(%s)`, path.Draw(t, "path"), part.Draw(t, "fallback"))
+		case 8:
+			return fmt.Sprintf(`{"x": 1, "1": "y"}[?%s].orValue(%s)`, part.Draw(t, "key"), part.Draw(t, "fallback"))
+		case 9:
+			return fmt.Sprintf(`withoutPort(%s)`, part.Draw(t, "address"))
 		case 0:
 			return condition.Draw(t, "condition")
 		case 1:
