@@ -14,6 +14,9 @@ import (
 // durationBuckets are good for 1 ms to 30 s.
 var durationBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 
+// lagBuckets are finer about one and two seconds, where the lag of a busy Incident lies.
+var lagBuckets = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 5, 10, 30, 60}
+
 var (
 	foldDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "tocsin_fold_duration_seconds",
@@ -25,7 +28,7 @@ var (
 	foldLag = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "tocsin_fold_lag_seconds",
 		Help:    "Time from the receipt of an alert to the Incident's status that counts it, reported by the leading replica.",
-		Buckets: durationBuckets,
+		Buckets: lagBuckets,
 	})
 
 	alertsFoldedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
