@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,13 +37,23 @@ type cluster struct {
 	folder      string
 	kubeconfig  string
 	binary      string
+	args        []string // of the manager
+	profiles    string   // the folder for them, empty for none
 	log         *os.File
 	manager     *testenv.Manager
 }
 
 // startCluster starts a control plane; no manager yet.
-func startCluster(binary string) (c *cluster, err error) {
-	c = &cluster{environment: testenv.Environment(), binary: binary}
+func startCluster(o options) (c *cluster, err error) {
+	c = &cluster{
+		environment: testenv.Environment(),
+		binary:      o.binary,
+		args:        append([]string{"--leader-elect=false"}, strings.Fields(o.args)...),
+		profiles:    o.profiles,
+	}
+	if c.profiles != "" {
+		c.args = append(c.args, "--pprof-bind-address="+pprofAddress)
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.stop())
@@ -77,7 +88,7 @@ func startCluster(binary string) (c *cluster, err error) {
 // startManager starts the manager and waits until it is ready.
 func (c *cluster) startManager(ctx context.Context) error {
 	manager, err := testenv.StartManager(testenv.ManagerOptions{
-		Binary: c.binary, Kubeconfig: c.kubeconfig, Log: c.log, Args: []string{"--leader-elect=false"},
+		Binary: c.binary, Kubeconfig: c.kubeconfig, Log: c.log, Args: c.args,
 	})
 	if err != nil {
 		return err

@@ -29,6 +29,8 @@ type options struct {
 	binary   string
 	out      string
 	only     string
+	args     string
+	profiles string
 	duration time.Duration
 	unique   int
 }
@@ -38,6 +40,8 @@ func main() {
 	flag.StringVar(&o.binary, "manager", filepath.Join(testenv.Root(), "bin", "manager"), "the manager binary")
 	flag.StringVar(&o.out, "out", filepath.Join(testenv.Root(), "bin", "bench.json"), "where the figures are written as JSON")
 	flag.StringVar(&o.only, "only", "", "run only the scenarios whose name contains this")
+	flag.StringVar(&o.args, "manager-args", "", "further flags of the manager, separated by spaces")
+	flag.StringVar(&o.profiles, "profiles", "", "a folder for CPU profiles of the manager and the API server; empty for none")
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long each load lasts")
 	flag.IntVar(&o.unique, "unique", 20000, "how many alerts a load of unique keys has at most")
 	flag.Parse()
@@ -53,17 +57,23 @@ func main() {
 
 // report is what the JSON file holds.
 type report struct {
-	Time    time.Time `json:"time"`
-	Results []*result `json:"results"`
+	Time    time.Time  `json:"time"`
+	Batches []batchRow `json:"batches"`
+	Results []*result  `json:"results"`
 }
 
 func run(ctx context.Context, o options) (err error) {
-	c, err := startCluster(o.binary)
+	c, err := startCluster(o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
 	r := report{Time: time.Now().UTC()}
+	if strings.Contains("batches", o.only) {
+		if r.Batches, err = c.measureBatches(ctx); err != nil {
+			return fmt.Errorf("measuring plain creates: %w", err)
+		}
+	}
 	printHeader()
 	for _, s := range scenarios(o) {
 		if !strings.Contains(s.name, o.only) {

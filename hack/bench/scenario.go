@@ -102,7 +102,7 @@ func (c *cluster) read(ctx context.Context) (r reading, err error) {
 
 // measure runs the yardstick and then the scenario, and checks the fold.
 func (c *cluster) measure(ctx context.Context, s scenario) (*result, error) {
-	yardstick, err := c.yardstick(ctx, s.senders)
+	yardstick, err := c.yardstick(ctx, s.senders, 1)
 	if err != nil {
 		return nil, fmt.Errorf("measuring plain creates: %w", err)
 	}
@@ -122,8 +122,12 @@ func (c *cluster) measure(ctx context.Context, s scenario) (*result, error) {
 		return nil, err
 	}
 	s.load.URLs = []string{c.manager.WebhookURL + t.token}
+	profiled := func() error { return nil }
+	if c.profiles != "" {
+		profiled = c.profile(ctx, c.profiles, s)
+	}
 	account, err := c.runLoad(ctx, s)
-	if err != nil {
+	if err := errors.Join(err, profiled()); err != nil {
 		return nil, err
 	}
 	drainContext, cancel := context.WithTimeout(ctx, drainTimeout)

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+// pprofAddress is where the manager serves its profiles when they are asked for.
+const pprofAddress = "127.0.0.1:16060"
+
+// profile takes CPU profiles of the manager and of the API server for as long as a load lasts, and writes
+// them into a folder as SCENARIO.manager.pprof and SCENARIO.kube-apiserver.pprof. The returned function
+// waits for them.
+func (c *cluster) profile(ctx context.Context, folder string, s scenario) (wait func() error) {
+	seconds := strconv.Itoa(max(1, int(s.load.Duration/time.Second)))
+	var errs [2]error
+	var work sync.WaitGroup
+	work.Go(func() {
+		errs[0] = saveProfile(filepath.Join(folder, s.name+".manager.pprof"), func() (io.ReadCloser, error) {
+			url := "http://" + pprofAddress + "/debug/pprof/profile?seconds=" + seconds
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+			if err != nil {
+				return nil, err
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				return nil, err
+			}
+			return response.Body, nil
+		})
+	})
+	work.Go(func() {
+		errs[1] = saveProfile(filepath.Join(folder, s.name+".kube-apiserver.pprof"), func() (io.ReadCloser, error) {
+			clients, err := kubernetes.NewForConfig(c.config)
+			if err != nil {
+				return nil, err
+			}
+			return clients.RESTClient().Get().AbsPath("/debug/pprof/profile").Param("seconds", seconds).Stream(ctx)
+		})
+	})
+	return func() error {
+		work.Wait()
+		return errors.Join(errs[:]...)
+	}
+}
+
+func saveProfile(path string, open func() (io.ReadCloser, error)) error {
+	body, err := open()
+	if err != nil {
+		return fmt.Errorf("taking a profile: %w", err)
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return errors.Join(err, body.Close())
+	}
+	_, err = io.Copy(file, body)
+	return errors.Join(err, body.Close(), file.Close())
+}
