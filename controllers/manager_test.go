@@ -165,6 +165,31 @@ func TestTimePassesByItself(t *testing.T) {
 		Should(Equal(v1alpha1.IncidentResolved))
 }
 
+func TestAnEventThatCannotBeReadIsReportedAndKept(t *testing.T) {
+	s := newSite(t)
+	s.manage(t)
+	unreadable := &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "by-hand"},
+		Spec:       v1alpha1.AlertEventSpec{IntegrationName: integrationName, PackedAlerts: "bm8gZ3ppcA=="},
+	}
+	s.Expect(s.live.Create(s.ctx, unreadable)).To(Succeed())
+	s.realTime()
+	s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+	s.Eventually(s.incidentNames, 10*time.Second).Should(HaveLen(2), "the others are folded")
+	s.Eventually(s.eventNames, 10*time.Second).Should(ConsistOf("by-hand"))
+	s.Eventually(func() []string {
+		var list eventsv1.EventList
+		s.Expect(s.live.List(s.ctx, &list, client.InNamespace(s.namespace))).To(Succeed())
+		var notes []string
+		for i := range list.Items {
+			if list.Items[i].Reason == "Unreadable" {
+				notes = append(notes, list.Items[i].Note)
+			}
+		}
+		return notes
+	}, 10*time.Second).Should(ContainElement(ContainSubstring("it is kept: packedAlerts: ")))
+}
+
 func TestWhatTheCacheHoldsIsMeasured(t *testing.T) {
 	s := newSite(t)
 	s.manage(t)

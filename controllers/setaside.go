@@ -18,6 +18,14 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
+// reportUnreadable tells of an AlertEvent whose packed alerts nobody can read: it was made by another hand.
+// It stays, for that hand to mend.
+func (r *incidentReconciler) reportUnreadable(ctx context.Context, event *v1alpha1.AlertEvent, cause error) {
+	log.FromContext(ctx).Error(cause, "an AlertEvent cannot be read", "namespace", event.Namespace, "alertevent", event.Name)
+	r.recorder.Eventf(event, nil, corev1.EventTypeWarning, "Unreadable", "Fold",
+		"Nothing of it is folded, and it is kept: %s", oneLine(cause.Error(), maxMessageChars, maxMessageBytes))
+}
+
 // errUnfoldable says that the fold itself failed on what it was given.
 var errUnfoldable = errors.New("the fold failed")
 

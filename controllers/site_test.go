@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/onsi/gomega"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -88,7 +89,8 @@ func (s *site) newFolder() *folder {
 		writes:   newWriteMemory(),
 		aside:    newAsideBook(),
 		recorder: f.events,
-		slots:    make(chan struct{}, 2),
+		notices:  rate.NewLimiter(rate.Inf, 0),
+		gate:     newWriteGate(2, 1, func() bool { return false }),
 		clock:    s.clock,
 	}
 	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), recorder: f.events, clock: s.clock,
@@ -225,6 +227,9 @@ func (s *site) postAs(name string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEven
 			ReceivedTime:    v1alpha1.NewTimestamp(s.clock.Now()),
 			Alerts:          alerts,
 		},
+	}
+	if len(alerts) > 1 {
+		s.Expect(event.Spec.Pack()).To(gomega.Succeed())
 	}
 	s.Expect(s.live.Create(s.ctx, event)).To(gomega.Succeed())
 	return event

@@ -25,7 +25,7 @@ type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 //
 // Unlike other objects that are there at the start, AlertEvents do not wait behind newer ones: somebody
 // has been told that their alerts are accepted.
-func foldEvents(releases *releaser) handler.EventHandler {
+func foldEvents(releases *releaser, unreadable func(context.Context, *v1alpha1.AlertEvent, error)) handler.EventHandler {
 	enqueue := func(object client.Object, queue requestQueue) {
 		event, ok := object.(*v1alpha1.AlertEvent)
 		if !ok {
@@ -42,7 +42,14 @@ func foldEvents(releases *releaser) handler.EventHandler {
 		enqueue(object, queue)
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, queue requestQueue) { enqueue(e.Object, queue) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue requestQueue) {
+			if created, ok := e.Object.(*v1alpha1.AlertEvent); ok {
+				if err := created.Spec.CheckPacked(); err != nil {
+					unreadable(ctx, created, err)
+				}
+			}
+			enqueue(e.Object, queue)
+		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue requestQueue) { gone(e.Object, queue) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue requestQueue) {
 			// The watch may show a deletion and a creation of the same name as one update.

@@ -40,7 +40,8 @@ type Alert struct {
 
 // AlertEventSpec is what was accepted. It never changes.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.integrationName) || self.alerts.all(a, has(a.incidentName) && a.status != 'firing')",message="integrationName is needed for alerts that fire or have no incidentName"
+// +kubebuilder:validation:XValidation:rule="has(self.alerts) != has(self.packedAlerts)",message="an AlertEvent has either alerts or packedAlerts"
+// +kubebuilder:validation:XValidation:rule="has(self.integrationName) || has(self.alerts) && self.alerts.all(a, has(a.incidentName) && a.status != 'firing')",message="integrationName is needed for alerts that fire or have no incidentName, and for packed ones"
 type AlertEventSpec struct {
 	// integrationName is the WebhookIntegration that accepted the alerts, in the same namespace.
 	// +kubebuilder:validation:MinLength=1
@@ -61,8 +62,16 @@ type AlertEventSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=500
 	// +listType=atomic
-	// +required
-	Alerts []Alert `json:"alerts"`
+	// +optional
+	Alerts []Alert `json:"alerts,omitempty"`
+
+	// packedAlerts are the accepted alerts when there are several: what alerts would hold, as JSON, compressed
+	// with gzip, in base64. So the API server has one text to read and keep where it would have thousands of
+	// fields.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1048576
+	// +optional
+	PackedAlerts string `json:"packedAlerts,omitempty"`
 }
 
 // AlertEvent is one entry of the durable queue: alerts that were accepted and are not yet released.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,7 +33,20 @@ type storedEvent struct {
 	Spec struct {
 		IntegrationName string           `json:"integrationName"`
 		Alerts          []map[string]any `json:"alerts"`
+		PackedAlerts    []byte           `json:"packedAlerts"`
 	} `json:"spec"`
+}
+
+// unpack puts packed alerts where the others are.
+func (e *storedEvent) unpack() error {
+	if len(e.Spec.PackedAlerts) == 0 {
+		return nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(e.Spec.PackedAlerts))
+	if err != nil {
+		return fmt.Errorf("unpacking alerts: %w", err)
+	}
+	return json.NewDecoder(r).Decode(&e.Spec.Alerts)
 }
 
 // readTruth reads the history since the revision.
@@ -79,6 +94,9 @@ func (l *ledgerOfTruth) enter(entry committed) error {
 	case entry.Resource == "alertevents":
 		var event storedEvent
 		if err := json.Unmarshal(entry.Value, &event); err != nil {
+			return err
+		}
+		if err := event.unpack(); err != nil {
 			return err
 		}
 		l.events[entry.Namespace+"/"+entry.Name] = event

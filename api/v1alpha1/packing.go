@@ -1,0 +1,109 @@
+package v1alpha1
+
+import (
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+)
+
+// maxUnpackedBytes bounds what packed alerts may unpack to, so that a few bytes made by hand cannot become
+// gigabytes.
+const maxUnpackedBytes = 4 << 20
+
+// packers holds compressors, which are large.
+var packers = sync.Pool{New: func() any {
+	w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // the level is a constant
+	}
+	return w
+}}
+
+// Pack moves the alerts of s into packedAlerts. It fails, and changes nothing, when one of them is not
+// within the bounds of the schema: packed, it would escape them.
+func (s *AlertEventSpec) Pack() error {
+	for i := range s.Alerts {
+		if err := s.Alerts[i].validate(); err != nil {
+			return fmt.Errorf("alert %d: %w", i, err)
+		}
+	}
+	encoded, err := json.Marshal(s.Alerts)
+	if err != nil {
+		return fmt.Errorf("encoding the alerts: %w", err)
+	}
+	if len(encoded) > maxUnpackedBytes {
+		return fmt.Errorf("the alerts have %d bytes, more than %d", len(encoded), maxUnpackedBytes)
+	}
+	var packed strings.Builder
+	text := base64.NewEncoder(base64.StdEncoding, &packed)
+	w, _ := packers.Get().(*gzip.Writer)
+	defer packers.Put(w)
+	w.Reset(text)
+	if _, err := w.Write(encoded); err != nil {
+		return fmt.Errorf("compressing the alerts: %w", err)
+	}
+	if err := errors.Join(w.Close(), text.Close()); err != nil {
+		return fmt.Errorf("compressing the alerts: %w", err)
+	}
+	s.Alerts, s.PackedAlerts = nil, packed.String()
+	return nil
+}
+
+// UnmarshalJSON reads a spec and unpacks packed alerts, so that readers find them in alerts whichever way
+// they were written. Packed alerts that cannot be read stay where they are rather than being an error: one
+// object made by hand must not keep an informer from decoding all the others.
+func (s *AlertEventSpec) UnmarshalJSON(b []byte) error {
+	type stored AlertEventSpec
+	if err := json.Unmarshal(b, (*stored)(s)); err != nil {
+		return err
+	}
+	if len(s.Alerts) > 0 || len(s.PackedAlerts) == 0 {
+		return nil
+	}
+	if alerts, err := unpack(s.PackedAlerts); err == nil {
+		s.Alerts, s.PackedAlerts = alerts, ""
+	}
+	return nil
+}
+
+// CheckPacked says what is wrong with packed alerts that could not be read, nil when there are none.
+func (s *AlertEventSpec) CheckPacked() error {
+	if len(s.PackedAlerts) == 0 {
+		return nil
+	}
+	_, err := unpack(s.PackedAlerts)
+	return err
+}
+
+func unpack(packed string) ([]Alert, error) {
+	r, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(packed)))
+	if err != nil {
+		return nil, fmt.Errorf("packedAlerts: %w", err)
+	}
+	encoded, err := io.ReadAll(io.LimitReader(r, maxUnpackedBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("packedAlerts: %w", err)
+	}
+	if len(encoded) > maxUnpackedBytes {
+		return nil, fmt.Errorf("packedAlerts: more than %d bytes when unpacked", maxUnpackedBytes)
+	}
+	var alerts []Alert
+	if err := json.Unmarshal(encoded, &alerts); err != nil {
+		// The error of a value that does not fit may quote it.
+		return nil, errors.New("packedAlerts: not a JSON array of alerts")
+	}
+	if n := len(alerts); n == 0 || n > MaxAlertsPerEvent {
+		return nil, fmt.Errorf("packedAlerts: %d alerts, not 1 to %d", n, MaxAlertsPerEvent)
+	}
+	for i := range alerts {
+		if err := alerts[i].validate(); err != nil {
+			return nil, fmt.Errorf("packedAlerts: alert %d: %w", i, err)
+		}
+	}
+	return alerts, nil
+}

@@ -1,0 +1,156 @@
+package v1alpha1_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
+func packedEvent(namespace string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEvent {
+	return &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "packed-"},
+		Spec:       v1alpha1.AlertEventSpec{IntegrationName: "prometheus", Alerts: alerts},
+	}
+}
+
+func firing(key string) v1alpha1.Alert {
+	return v1alpha1.Alert{ID: "id-" + key, DedupKey: key, Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{
+		Title: "Disk <almost> full", Labels: v1alpha1.Bag{"mount": json.RawMessage(`"/var"`), "n": json.RawMessage(`12345678901234567`)},
+	}}
+}
+
+func TestPackedAlertsAreReadAsAlerts(t *testing.T) {
+	g := NewWithT(t)
+	namespace := testenv.Namespace(t, apiClient)
+	event := packedEvent(namespace, firing("a"), firing("b"))
+	alerts := event.Spec.Alerts
+	g.Expect(event.Spec.Pack()).To(Succeed())
+	g.Expect(event.Spec.Alerts).To(BeNil())
+	g.Expect(apiClient.Create(context.Background(), event)).To(Succeed())
+
+	var read v1alpha1.AlertEvent
+	g.Expect(apiClient.Get(context.Background(), client.ObjectKeyFromObject(event), &read)).To(Succeed())
+	g.Expect(read.Spec.Alerts).To(Equal(alerts))
+	g.Expect(read.Spec.PackedAlerts).To(BeEmpty())
+	g.Expect(read.Spec.CheckPacked()).To(Succeed())
+}
+
+func TestAnEventHasEitherAlertsOrPackedAlerts(t *testing.T) {
+	namespace := testenv.Namespace(t, apiClient)
+	for spec, message := range map[string]string{
+		`{"integrationName": "a", "alerts": [{"dedupKey": "k", "status": "firing"}], "packedAlerts": "YQ=="}`: "either alerts or packedAlerts",
+		`{"integrationName": "a"}`:                           "either alerts or packedAlerts",
+		`{"packedAlerts": "YQ=="}`:                           "and for packed ones",
+		`{"integrationName": "a", "packedAlerts": ""}`:       "should be at least 1 chars long",
+		`{"integrationName": "a", "packedAlerts": "%%%"}`:    "",
+		`{"integrationName": "a", "packedAlerts": "YWJj"}`:   "",
+		`{"integrationName": "a", "packedAlerts": ["YQ=="]}`: "must be of type string",
+	} {
+		t.Run(spec, func(t *testing.T) {
+			g := NewWithT(t)
+			_, err := postText(namespace, "AlertEvent", spec)
+			if message == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(ContainSubstring(message)))
+		})
+	}
+	// Whatever was accepted, all of it can be listed.
+	g := NewWithT(t)
+	var list v1alpha1.AlertEventList
+	g.Expect(apiClient.List(context.Background(), &list, client.InNamespace(namespace))).To(Succeed())
+	g.Expect(list.Items).To(HaveLen(2))
+	for i := range list.Items {
+		g.Expect(list.Items[i].Spec.CheckPacked()).To(MatchError(ContainSubstring("packedAlerts: ")))
+	}
+}
+
+func TestPackedAlertsThatCannotBeRead(t *testing.T) {
+	zip := func(text string) string {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_ = must(w.Write([]byte(text)))
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return base64.StdEncoding.EncodeToString(b.Bytes())
+	}
+	whole := zip(`[{"dedupKey":"k","status":"firing"}]`)
+	for name, test := range map[string]struct{ packed, message string }{
+		"no base64":       {"%%%", "packedAlerts: "},
+		"no gzip":         {"YWJj", "packedAlerts: "},
+		"cut":             {whole[:len(whole)-16], "unexpected EOF"},
+		"no JSON":         {zip("["), "not a JSON array of alerts"},
+		"an object":       {zip("{}"), "not a JSON array of alerts"},
+		"another type":    {zip(`[{"dedupKey":5,"status":"firing"}]`), "not a JSON array of alerts"},
+		"nested too deep": {zip(`[{"dedupKey":"k","status":"firing","labels":{"a":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}}]`), "not a JSON array of alerts"},
+		"none":            {zip("[]"), "0 alerts, not 1 to 500"},
+		"too many":        {zip("[" + strings.Repeat(`{},`, 500) + "{}]"), "501 alerts, not 1 to 500"},
+		"a bomb":          {zip(strings.Repeat(" ", 5<<20)), "more than 4194304 bytes when unpacked"},
+		"no status":       {zip(`[{"dedupKey":"k"}]`), "alert 0: status is not firing, resolved or acknowledged"},
+		"null":            {zip(`[null]`), "alert 0: status is not firing, resolved or acknowledged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			text := must(json.Marshal(map[string]string{"integrationName": "a", "packedAlerts": test.packed}))
+			var spec v1alpha1.AlertEventSpec
+			g.Expect(json.Unmarshal(text, &spec)).To(Succeed())
+			g.Expect(spec.Alerts).To(BeEmpty())
+			g.Expect(spec.PackedAlerts).To(Equal(test.packed))
+			g.Expect(spec.CheckPacked()).To(MatchError(ContainSubstring(test.message)))
+		})
+	}
+}
+
+// What the API server checks in alerts, packing checks in packed ones: each bound of an alert, broken
+// once, is refused by both, and exhausted, accepted by both.
+func TestPackingKeepsTheBoundsOfTheSchema(t *testing.T) {
+	namespace := testenv.Namespace(t, apiClient)
+	schema := crds(t)["AlertEvent"].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["alerts"].Items.Schema
+	whole := full(t, "alertevent.yaml")
+	alert := whole["spec"].(object)["alerts"].([]any)[0].(object)
+	tried := 0
+	try := func(what string) {
+		var spec v1alpha1.AlertEventSpec
+		if err := json.Unmarshal(must(json.Marshal(whole["spec"])), &spec); err != nil {
+			return // the wrong type: what cannot be a Go alert cannot be packed
+		}
+		// Go reads a time it does not know as none, and the API server never sees it.
+		_, refused := post(namespace, without(with("AlertEvent", spec), "status"), dryRun)
+		err := spec.Pack()
+		if (err == nil) != (refused == nil) {
+			t.Errorf("%s: packing says %v, the API server %v", what, err, refused)
+		}
+		tried++
+	}
+	for _, v := range variants("alert", schema, alert, func(any) {}) {
+		v.set(v.value)
+		try(fmt.Sprintf("%s = %.60q", v.path, fmt.Sprint(v.value)))
+		v.set(v.old)
+	}
+	for _, field := range []string{"id", "incidentName", "dedupKey", "status"} {
+		old := alert[field]
+		delete(alert, field)
+		try("without " + field)
+		alert["status"] = "resolved"
+		try("resolved, without " + field)
+		alert["status"] = "firing"
+		alert[field] = old
+	}
+	if tried < 40 {
+		t.Errorf("only %d variants were tried", tried)
+	}
+}

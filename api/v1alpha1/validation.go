@@ -1,0 +1,64 @@
+package v1alpha1
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"unicode/utf8"
+)
+
+// Bounds of an alert, in characters. They are those of the schema.
+const (
+	maxIDChars           = 64
+	maxIncidentNameChars = 253
+	maxDedupKeyChars     = 1024
+	maxLineChars         = 1024 // of a title, type, hostname or region
+	maxLinkChars         = 2048
+	maxDescriptionChars  = 16384
+)
+
+var namePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+
+// validate holds an alert against the bounds and rules that the schema has for one, for alerts that the
+// API server does not see. It quotes nothing of the alert.
+func (a *Alert) validate() error {
+	for _, text := range []struct {
+		field, value string
+		max          int
+	}{
+		{"id", a.ID, maxIDChars},
+		{"incidentName", a.IncidentName, maxIncidentNameChars},
+		{"dedupKey", a.DedupKey, maxDedupKeyChars},
+		{"title", a.Title, maxLineChars},
+		{"description", a.Description, maxDescriptionChars},
+		{"type", a.Type, maxLineChars},
+		{"link", a.Link, maxLinkChars},
+		{"hostname", a.Hostname, maxLineChars},
+		{"region", a.Region, maxLineChars},
+	} {
+		// A character has at least one byte, so counting is for texts close to the bound.
+		if len(text.value) > text.max && utf8.RuneCountInString(text.value) > text.max {
+			return fmt.Errorf("%s has more than %d characters", text.field, text.max)
+		}
+	}
+	if a.IncidentName != "" && !namePattern.MatchString(a.IncidentName) {
+		return errors.New("incidentName is not a name")
+	}
+	switch a.Status {
+	case AlertFiring, AlertResolved, AlertAcknowledged:
+	default:
+		return errors.New("status is not firing, resolved or acknowledged")
+	}
+	switch a.Severity {
+	case "", SeverityCritical, SeverityError, SeverityWarning, SeverityInfo:
+	default:
+		return errors.New("severity is not critical, error, warning or info")
+	}
+	switch {
+	case a.IncidentName == "" && a.DedupKey == "":
+		return errors.New("it needs incidentName or dedupKey")
+	case a.Status == AlertFiring && a.DedupKey == "":
+		return errors.New("it fires and needs dedupKey")
+	}
+	return nil
+}
