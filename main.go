@@ -99,6 +99,7 @@ func run(ctx context.Context, o options) error {
 	if err := controllers.SetupWithManager(mgr, controllers.Options{
 		Namespaces:   o.watchNamespaces,
 		CheckMapping: checkMapping,
+		IngestBusy:   server.Busy,
 	}); err != nil {
 		return fmt.Errorf("setting up the controllers: %w", err)
 	}

@@ -76,7 +76,7 @@ func newFlagSet(o *options) *flag.FlagSet {
 	flags.IntVar(&w.MaxPendingEvents, "max-pending-events", webhookserver.DefaultMaxPendingEvents,
 		"Alerts are answered 503 while the cluster has so many AlertEvents that are not folded yet.")
 	flags.IntVar(&w.MaxInFlightWrites, "max-in-flight-writes", webhookserver.DefaultMaxInFlightWrites,
-		"How many AlertEvents are written at a time.")
+		"How many AlertEvents are written at a time; an integration has one of them, more while one is slow.")
 	flags.BoolVar(&w.EnableHTTP2, "enable-http2", false, "Serve HTTP/2 on the webhook and metrics endpoints.")
 	flags.DurationVar(&w.ShutdownDelay, "shutdown-delay", webhookserver.DefaultShutdownDelay,
 		"How long alerts are still taken after the order to stop, for load balancers to hear of it; at most "+

@@ -14,22 +14,25 @@ import (
 
 // groupCommitter stores submissions through a fixed number of write slots.
 //
-// A submission that finds a free slot is written at once and alone. While all slots are busy submissions
-// wait in the lane of their integration; a slot that becomes free takes as many from the head of one lane
-// as fit into one AlertEvent. So an idle server adds no latency, a busy one writes fewer and larger
-// objects the more there is to write, and no timer is involved.
+// A submission that finds a free slot, and no other of its integration on the way, is written at once and
+// alone. Otherwise it waits in the lane of its integration; the slot that comes to that lane takes as many
+// from its head as fit into one AlertEvent. So an idle server adds no latency, a busy one writes fewer and
+// larger objects the more there is to write, and nothing ever waits for company.
 //
-// A free slot goes to the lane with the fewest writes under way, and among those to the one that has
+// A lane has one write under way, which keeps its alerts in the order in which they came and makes batches
+// as large as can be; when that write is slow, as on a connection that has died unnoticed, another one may
+// begin. A free slot goes to the lane with the fewest writes under way, and among those to the one that has
 // waited longest for its turn: an integration in a storm does not hold up another one by more than the
 // write that was under way.
 type groupCommitter struct {
 	writer *writer
 
 	mu      sync.Mutex
-	free    int                            // slots; above 0 only while nothing waits
+	free    int                            // slots; above 0 only while no lane without a write waits
 	lanes   map[types.NamespacedName]*lane // those with something waiting or being written
 	ring    []*lane                        // those with something waiting, next turn first
 	waiting load                           // in all lanes
+	writing int                            // submissions that are being written
 	closed  bool
 	idle    *sync.Cond // signalled whenever a slot becomes free
 	slots   int
@@ -40,7 +43,14 @@ type lane struct {
 	key     types.NamespacedName
 	queue   []*entry
 	waiting load
-	writes  int // under way
+	writes  int       // under way
+	begun   time.Time // the last of them
+	watched bool      // a timer runs that starts what waits behind a slow write
+}
+
+// mayWrite tells whether another write of the lane may begin, beside so many.
+func (l *lane) mayWrite(beside int) bool {
+	return beside == 0 || time.Since(l.begun) >= slowWrite
 }
 
 // load is an amount of alerts.
@@ -108,6 +118,14 @@ func (c *groupCommitter) admits(key types.NamespacedName) error {
 	return c.room(key, load{alerts: 1, bytes: 1})
 }
 
+// busy tells whether submissions come faster than they are written: some wait for a write slot, or have
+// waited for one that they share now.
+func (c *groupCommitter) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting.alerts > 0 || c.writing > c.slots-c.free
+}
+
 // enter gives the submission a slot or a place in its lane.
 func (c *groupCommitter) enter(e *entry) error {
 	c.mu.Lock()
@@ -118,22 +136,13 @@ func (c *groupCommitter) enter(e *entry) error {
 	if err := e.ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if c.free == 0 {
-		if err := c.room(e.lane(), e.load); err != nil {
-			return err
-		}
+	if err := c.room(e.lane(), e.load); err != nil {
+		return err
 	}
 	l := c.lanes[e.lane()]
 	if l == nil {
 		l = &lane{key: e.lane()}
 		c.lanes[l.key] = l
-	}
-	if c.free > 0 {
-		c.free--
-		l.writes++
-		e.writing = true
-		go c.serveSlot(l, []*entry{e})
-		return nil
 	}
 	if len(l.queue) == 0 {
 		c.ring = append(c.ring, l)
@@ -141,18 +150,51 @@ func (c *groupCommitter) enter(e *entry) error {
 	l.queue = append(l.queue, e)
 	l.waiting.add(e.load)
 	c.waiting.add(e.load)
+	c.start(l)
 	return nil
+}
+
+// start begins a write of the lane if it may, and otherwise sees to it that a slow write does not hold up
+// what waits behind it.
+func (c *groupCommitter) start(l *lane) {
+	if c.free > 0 && l.mayWrite(l.writes) {
+		if batch := c.take(l); batch != nil {
+			c.free--
+			c.begin(l, batch)
+			go c.serveSlot(l, batch)
+		}
+	}
+	if len(l.queue) == 0 || l.watched {
+		return
+	}
+	l.watched = true
+	time.AfterFunc(slowWrite, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		l.watched = false
+		if len(l.queue) > 0 {
+			c.start(l)
+		}
+	})
+}
+
+// begin accounts for a write that begins.
+func (c *groupCommitter) begin(l *lane, batch []*entry) {
+	l.writes++
+	l.begun = time.Now()
+	c.writing += len(batch)
 }
 
 // room returns ErrOverloaded when the lane or all of them together cannot take more.
 func (c *groupCommitter) room(key types.NamespacedName, more load) error {
-	if c.free > 0 {
+	l := c.lanes[key]
+	if c.free > 0 && (l == nil || l.mayWrite(l.writes)) {
 		return nil
 	}
 	if c.waiting.alerts+more.alerts > maxWaitingAlerts || c.waiting.bytes+more.bytes > maxWaitingBytes {
 		return ErrOverloaded
 	}
-	if l := c.lanes[key]; l != nil &&
+	if l != nil &&
 		(l.waiting.alerts+more.alerts > maxLaneAlerts || l.waiting.bytes+more.bytes > maxLaneBytes) {
 		return ErrOverloaded
 	}
@@ -200,31 +242,48 @@ func (c *groupCommitter) prune(l *lane) {
 func (c *groupCommitter) serveSlot(l *lane, batch []*entry) {
 	for batch != nil {
 		c.write(batch)
-		l, batch = c.next(l)
+		l, batch = c.next(l, len(batch))
 	}
 }
 
-// next ends the write of lane l and returns what the slot writes next, nil when nothing waits.
-func (c *groupCommitter) next(l *lane) (*lane, []*entry) {
+// next ends a write of so many submissions of lane l and returns what the slot writes next, nil when nothing
+// waits.
+func (c *groupCommitter) next(l *lane, written int) (*lane, []*entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.writing -= written
 	var batch []*entry
 	turn := l
-	for len(c.ring) > 0 && batch == nil {
-		// Of equals the first. The write that has just ended still counts, so the others come before l.
-		turn = slices.MinFunc(c.ring, func(a, b *lane) int { return a.writes - b.writes })
-		batch = c.take(turn)
-	}
-	if batch != nil {
-		turn.writes++
+	for turn != nil && batch == nil {
+		if turn = c.nextLane(l); turn != nil {
+			batch = c.take(turn)
+		}
 	}
 	l.writes--
-	c.prune(l)
 	if batch == nil {
 		c.free++
 		c.idle.Broadcast()
+	} else {
+		c.begin(turn, batch)
 	}
+	c.prune(l)
 	return turn, batch
+}
+
+// nextLane is the lane whose turn it is when a write of lane l ends, nil when none waits that may write. That
+// write still counts among those under way, so of equals the others come before l.
+func (c *groupCommitter) nextLane(l *lane) *lane {
+	var turn *lane
+	for _, waiting := range c.ring {
+		beside := waiting.writes
+		if waiting == l {
+			beside--
+		}
+		if waiting.mayWrite(beside) && (turn == nil || waiting.writes < turn.writes) {
+			turn = waiting
+		}
+	}
+	return turn
 }
 
 // take removes from the head of the lane what goes into one AlertEvent, and gives the lane's turn to the

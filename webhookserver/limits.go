@@ -1,6 +1,10 @@
 package webhookserver
 
-import "time"
+import (
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
 
 // What the options are when they are zero.
 const (
@@ -77,15 +81,19 @@ const (
 	// leaves room for the others.
 	maxLaneBodyBudget = maxBodyBudget / 4
 
-	// maxBatchAlerts and maxBatchBytes bound one AlertEvent that holds the alerts of several requests.
-	// Larger ones gain little: writing 100 alerts costs about five times as much as writing one.
-	maxBatchAlerts = 100
+	// maxBatchAlerts and maxBatchBytes bound one AlertEvent that holds the alerts of several requests. Packed,
+	// an alert more costs the API server next to nothing; but should it refuse to take so much at once, the
+	// halves must be worth a try.
+	maxBatchAlerts = v1alpha1.MaxAlertsPerEvent
 	maxBatchBytes  = 512 << 10
 
 	// maxLaneAlerts and maxLaneBytes bound what waits for a write slot in one integration's lane. At
 	// several thousand alerts a second it is what can be written within storeTimeout.
 	maxLaneAlerts = 5_000
 	maxLaneBytes  = 8 << 20
+
+	// slowWrite is how long a write may take before another one of its lane may begin.
+	slowWrite = 250 * time.Millisecond
 
 	// maxWaitingAlerts and maxWaitingBytes bound what waits in all lanes.
 	maxWaitingAlerts = 20_000
