@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,12 +18,11 @@ import (
 // carryOut does what the plan says. An error that is errStale means that nothing was done which the next
 // fold does not see.
 func (r *incidentReconciler) carryOut(ctx context.Context, f *facts, p plan) error {
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-ctx.Done():
-		return fmt.Errorf("waiting to write: %w", ctx.Err())
+	if err := r.gate.enter(ctx, p.urgent); err != nil {
+		return err
 	}
+	entered := time.Now()
+	defer func() { r.gate.leave(time.Since(entered)) }()
 	if p.unmatched {
 		if err := r.confirmAbsence(ctx, f); err != nil {
 			return err
@@ -181,7 +181,9 @@ func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.In
 	logger := log.FromContext(ctx).WithValues("integration", incident.Spec.IntegrationName)
 	for i := range p.transitions {
 		transition := &p.transitions[i]
-		emit(r.recorder, incident, transition)
+		if r.notices.Allow() {
+			emit(r.recorder, incident, transition)
+		}
 		logger.Info("incident changed", "transition", transition.Type, "state", incident.Status.State,
 			"severity", incident.Status.Alert.Severity, "alerts", incident.Status.AlertCount)
 	}

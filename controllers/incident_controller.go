@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -36,7 +37,8 @@ type incidentReconciler struct {
 	aside    *asideBook
 	writes   *writeMemory
 	recorder events.EventRecorder
-	slots    chan struct{} // one for each fold that may write at a time
+	notices  *rate.Limiter // of Kubernetes Events
+	gate     *writeGate
 	clock    clock.PassiveClock
 }
 
@@ -74,6 +76,9 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	f, err := r.gather(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if wait := r.writes.wait(f.key, f.now); wait > 0 && f.onlyRepeats() && !f.isPressed() {
+		return ctrl.Result{RequeueAfter: wait}, nil // as hold would find, at the price of a fold
 	}
 	glance, err := f.tryFold()
 	if err != nil {
@@ -127,6 +132,37 @@ func (r *incidentReconciler) gather(ctx context.Context, key types.NamespacedNam
 	}
 	f.exists = func(uid string) bool { _, ok := cached[uid]; return ok }
 	return f, r.readPolicy(ctx, f)
+}
+
+// onlyRepeats says that the Incident is open and that there are alerts for it which say so once more, and no
+// others: whatever else is in them, no state changes.
+func (f *facts) onlyRepeats() bool {
+	if f.incident == nil || f.incident.Status.State != v1alpha1.IncidentOpen || len(f.events) == 0 {
+		return false
+	}
+	for _, event := range f.events {
+		for i := range event.Spec.Alerts {
+			alert := &event.Spec.Alerts[i]
+			if alert.Status != v1alpha1.AlertFiring && event.IncidentNameFor(alert) == f.key.Name {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isPressed says that more AlertEvents wait than the ledger has room for, and that the room is worth a write:
+// waiting would not make it more.
+func (f *facts) isPressed() bool {
+	room := v1alpha1.MaxLedger
+	if f.incident != nil {
+		for _, entry := range f.incident.Status.Ledger.Events {
+			if f.exists(entry.UID) {
+				room--
+			}
+		}
+	}
+	return len(f.events) >= room && room >= v1alpha1.MaxLedger/4
 }
 
 // confirm learns which AlertEvents exist, after the Incident was read, and keeps to those.
@@ -226,7 +262,7 @@ func (r *incidentReconciler) hold(f *facts, p plan) time.Duration {
 	switch {
 	case r.writes.behind(f.key, f.incident, f.now):
 		return staleRetry // the watch brings it back sooner
-	case p.write && !p.urgent:
+	case p.write && !p.urgent && !f.isPressed():
 		return r.writes.wait(f.key, f.now)
 	default:
 		return 0

@@ -9,8 +9,20 @@ const (
 	// folds share one.
 	defaultConcurrency = 128
 
-	// writeConcurrency is how many of those folds write at a time. Ingest goes first.
-	writeConcurrency = 16
+	// writeConcurrency is how many of those folds write at a time, and busyWriteConcurrency while alerts wait
+	// to be stored: ingest goes first.
+	writeConcurrency     = 16
+	busyWriteConcurrency = 1
+
+	// busyRests is how many times as long as a fold wrote the next one waits while alerts wait to be stored, and
+	// maxBusyRest bounds that wait.
+	busyRests   = 3
+	maxBusyRest = time.Second
+
+	// maxNoticeRate and maxNoticeBurst bound the Kubernetes Events on Incidents, a second and at once. Each is a
+	// write of its own; a storm that opens thousands of Incidents would make half as many more of them.
+	maxNoticeRate  = 10
+	maxNoticeBurst = 100
 
 	// releaseConcurrency is how many AlertEvents are deleted at a time.
 	releaseConcurrency = 8

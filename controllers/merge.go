@@ -74,7 +74,9 @@ func fillContent(content *v1alpha1.AlertContent, defaults *v1alpha1.AlertDefault
 	}
 	fill(&content.Severity, defaults.Severity, defaultSeverity)
 	fill(&content.Type, defaults.Type, defaultType)
-	fill(&content.Title, firstLine(content.Description), defaults.Title, defaultTitle+integration)
+	if content.Title == "" { // the first line of a description takes a while to find
+		fill(&content.Title, firstLine(content.Description), defaults.Title, defaultTitle+integration)
+	}
 	for key, value := range defaults.Labels {
 		if _, present := content.Labels[key]; present {
 			continue

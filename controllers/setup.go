@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -41,6 +43,10 @@ type Options struct {
 	// Default: nothing ever is.
 	CheckMapping func(*v1alpha1.WebhookIntegration) error
 
+	// IngestBusy says that alerts wait in this process to be stored; folds then write few at a time.
+	// Default: that none ever do.
+	IngestBusy func() bool
+
 	// Clock tells the time. Default: the real one.
 	Clock clock.PassiveClock
 }
@@ -52,6 +58,9 @@ func (o Options) withDefaults() Options {
 	o.MaxConcurrentReconciles = cmp.Or(o.MaxConcurrentReconciles, defaultConcurrency)
 	if o.CheckMapping == nil {
 		o.CheckMapping = func(*v1alpha1.WebhookIntegration) error { return nil }
+	}
+	if o.IngestBusy == nil {
+		o.IngestBusy = func() bool { return false }
 	}
 	if o.Clock == nil {
 		o.Clock = systemClock{}
@@ -89,7 +98,8 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		aside:    newAsideBook(),
 		writes:   newWriteMemory(),
 		recorder: mgr.GetEventRecorder("tocsin"),
-		slots:    make(chan struct{}, writeConcurrency),
+		notices:  rate.NewLimiter(maxNoticeRate, maxNoticeBurst),
+		gate:     newWriteGate(writeConcurrency, busyWriteConcurrency, options.IngestBusy),
 		clock:    options.Clock,
 	}
 	if err := addIncidents(mgr, incidents, options.MaxConcurrentReconciles); err != nil {
@@ -119,7 +129,8 @@ func newLiveClient(mgr ctrl.Manager) (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the fold: %w", err)
 	}
-	return live, nil
+	// What is written is made of typed structs, so the API server need not look for unknown fields.
+	return client.WithFieldValidation(live, metav1.FieldValidationIgnore), nil
 }
 
 func addIndexes(mgr ctrl.Manager) error {
@@ -192,7 +203,7 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler, concurrency i
 		Named("incident").
 		For(&v1alpha1.Incident{}).
 		Watches(&v1alpha1.Incident{}, forgetIncidents(incidents.writes)).
-		Watches(&v1alpha1.AlertEvent{}, foldEvents(incidents.releases)).
+		Watches(&v1alpha1.AlertEvent{}, foldEvents(incidents.releases, incidents.reportUnreadable)).
 		Watches(&v1alpha1.WebhookIntegration{}, foldPolicies(mgr.GetCache())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency,
