@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -124,7 +125,11 @@ func (c *cluster) warmUp(ctx context.Context) error {
 func (c *cluster) clear(ctx context.Context, namespace string) error {
 	var errs []error
 	for _, object := range []client.Object{&v1alpha1.WebhookIntegration{}, &v1alpha1.AlertEvent{}, &v1alpha1.Incident{}} {
-		errs = append(errs, c.client.DeleteAllOf(ctx, object, client.InNamespace(namespace)))
+		err := c.client.DeleteAllOf(ctx, object, client.InNamespace(namespace))
+		for ctx.Err() == nil && (apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)) { // so many take longer than a request may
+			err = c.client.DeleteAllOf(ctx, object, client.InNamespace(namespace))
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

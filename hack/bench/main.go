@@ -31,6 +31,8 @@ type options struct {
 	only     string
 	args     string
 	profiles string
+	render   string
+	plot     string
 	duration time.Duration
 	unique   int
 }
@@ -39,12 +41,21 @@ func main() {
 	var o options
 	flag.StringVar(&o.binary, "manager", filepath.Join(testenv.Root(), "bin", "manager"), "the manager binary")
 	flag.StringVar(&o.out, "out", filepath.Join(testenv.Root(), "bin", "bench.json"), "where the figures are written as JSON")
-	flag.StringVar(&o.only, "only", "", "run only the scenarios whose name contains this")
+	flag.StringVar(&o.only, "only", "", "run only what has this in its name: batches, closed-SENDERS-KEYS, open-steady, open-crash, fairness, size")
 	flag.StringVar(&o.args, "manager-args", "", "further flags of the manager, separated by spaces")
 	flag.StringVar(&o.profiles, "profiles", "", "a folder for CPU profiles of the manager and the API server; empty for none")
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long each load lasts")
 	flag.IntVar(&o.unique, "unique", 20000, "how many alerts a load of unique keys has at most")
+	flag.StringVar(&o.render, "render", "", "measure nothing, and print this JSON file as Markdown tables")
+	flag.StringVar(&o.plot, "plot", "", "with -render: the SVG file to draw a plot into")
 	flag.Parse()
+	if o.render != "" {
+		if err := render(os.Stdout, o.render, o.plot); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctrl.SetLogger(zap.New())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, o)
@@ -57,9 +68,11 @@ func main() {
 
 // report is what the JSON file holds.
 type report struct {
-	Time    time.Time  `json:"time"`
-	Batches []batchRow `json:"batches"`
-	Results []*result  `json:"results"`
+	Time     time.Time    `json:"time"`
+	Batches  []batchRow   `json:"batches"`
+	Results  []*result    `json:"results"`
+	Fairness *fairnessRow `json:"fairness,omitempty"`
+	Sizes    []sizeRow    `json:"sizes,omitempty"`
 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -85,6 +98,16 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		r.Results = append(r.Results, result)
 		result.print()
+	}
+	if strings.Contains("fairness", o.only) {
+		if r.Fairness, err = c.measureFairness(ctx, o.duration); err != nil {
+			return errors.Join(fmt.Errorf("fairness: %w", err), c.printLog())
+		}
+	}
+	if strings.Contains("size", o.only) {
+		if r.Sizes, err = c.measureSize(ctx, o.duration); err != nil {
+			return errors.Join(fmt.Errorf("size: %w", err), c.printLog())
+		}
 	}
 	encoded, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -143,16 +142,15 @@ func Run(ctx context.Context, load Load) *Account {
 		defer cancel()
 	}
 	account := NewAccount()
-	client := newClient(load.Senders)
-	defer client.CloseIdleConnections()
-
 	begin := beginnings(ctx, load)
 	start := time.Now()
 	var senders sync.WaitGroup
 	for range load.Senders {
 		senders.Go(func() {
+			var s sender
+			defer func() { _ = s.close() }()
 			for n := range begin {
-				load.send(client, n, account)
+				load.send(&s, n, account)
 			}
 		})
 	}
@@ -191,17 +189,6 @@ func beginnings(ctx context.Context, load Load) <-chan int {
 	return numbers
 }
 
-func newClient(senders int) *http.Client {
-	return &http.Client{
-		Timeout: requestTimeout,
-		Transport: &http.Transport{
-			MaxIdleConns:        senders,
-			MaxIdleConnsPerHost: senders,
-			DisableCompression:  true,
-		},
-	}
-}
-
 // reply is the part of an answer that the account needs.
 type reply struct {
 	Status string `json:"status"`
@@ -211,9 +198,8 @@ type reply struct {
 	} `json:"alerts"`
 }
 
-func (l Load) send(client *http.Client, n int, account *Account) {
+func (l Load) send(s *sender, n int, account *Account) {
 	key := l.Key(n)
-	// The request outlives the load's context: one that was begun is waited for.
 	request, err := http.NewRequest(http.MethodPost, l.URLs[n%len(l.URLs)], bytes.NewReader(l.Body(n, key)))
 	if err != nil {
 		panic(fmt.Sprintf("making a request: %v", err)) // a mistake in the caller's URL
@@ -223,14 +209,12 @@ func (l Load) send(client *http.Client, n int, account *Account) {
 		request.Header.Set("Idempotency-Key", l.IdempotencyKey(n))
 	}
 	start := time.Now()
-	response, err := client.Do(request)
+	response, body, err := s.do(request)
 	latency := time.Since(start)
-	if err != nil {
+	if response == nil {
 		account.record(key, errorOutcome(err), "error", latency, nil)
 		return
 	}
-	body, err := io.ReadAll(response.Body)
-	_ = response.Body.Close()
 	var answer reply
 	if err == nil {
 		err = json.Unmarshal(body, &answer)

@@ -1,0 +1,74 @@
+package loadgen
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// sender makes one request after the other on one connection. It does without the goroutines and hand-overs
+// of net/http's client: a load that shares its processors with the server must leave them to it.
+type sender struct {
+	address string
+	conn    net.Conn
+	reader  *bufio.Reader
+	writer  *bufio.Writer
+}
+
+// do makes a request and returns the answer and its body. The answer is nil when none came. The request
+// outlives the load's context: one that was begun is waited for.
+func (s *sender) do(request *http.Request) (*http.Response, []byte, error) {
+	if err := s.dial(request.URL.Host); err != nil {
+		return nil, nil, err
+	}
+	if err := s.conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
+		return nil, nil, errors.Join(err, s.close())
+	}
+	err := request.Write(s.writer)
+	if err == nil {
+		err = s.writer.Flush()
+	}
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("sending: %w", err), s.close())
+	}
+	response, err := http.ReadResponse(s.reader, request)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("waiting for the answer: %w", err), s.close())
+	}
+	body, err := io.ReadAll(response.Body)
+	err = errors.Join(err, response.Body.Close())
+	if err != nil || response.Close {
+		err = errors.Join(err, s.close())
+	}
+	return response, body, err
+}
+
+// dial connects, unless there is a connection to the address.
+func (s *sender) dial(address string) error {
+	if s.conn != nil && s.address == address {
+		return nil
+	}
+	if err := s.close(); err != nil {
+		return err
+	}
+	conn, err := net.DialTimeout("tcp", address, requestTimeout)
+	if err != nil {
+		return err
+	}
+	s.address, s.conn = address, conn
+	s.reader, s.writer = bufio.NewReader(conn), bufio.NewWriter(conn)
+	return nil
+}
+
+func (s *sender) close() error {
+	if s.conn == nil {
+		return nil
+	}
+	conn := s.conn
+	s.conn = nil
+	return conn.Close()
+}
