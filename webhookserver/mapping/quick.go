@@ -103,10 +103,8 @@ func quickOfCall(call ast.CallExpr) quick {
 		if operands := quickOfAll(args); operands != nil && !slices.ContainsFunc(operands, mayBeOptional) {
 			return logic{or: call.FunctionName() == operators.LogicalOr, operands: operands}
 		}
-	case operators.LogicalNot:
-		if operand := quickOf(args[0]); operand != nil && !mayBeOptional(operand) {
-			return negation{operand}
-		}
+	case operators.LogicalNot, "withoutPort":
+		return quickOfUnary(call)
 	case "firstNonEmpty":
 		return quickOfFirst(args)
 	case "dyn":
@@ -115,12 +113,20 @@ func quickOfCall(call ast.CallExpr) quick {
 		return quickOfOrValue(call)
 	case operators.OptIndex:
 		return quickOfLookup(args)
-	case "withoutPort":
-		if operand := quickOf(args[0]); operand != nil && !mayBeOptional(operand) {
-			return hostOf{operand}
-		}
 	}
 	return nil
+}
+
+// quickOfUnary takes !operand and withoutPort(operand).
+func quickOfUnary(call ast.CallExpr) quick {
+	operand := quickOf(call.Args()[0])
+	switch {
+	case operand == nil || mayBeOptional(operand):
+		return nil
+	case call.FunctionName() == operators.LogicalNot:
+		return negation{operand}
+	}
+	return hostOf{operand}
 }
 
 // mayBeOptional reports whether an expression may give an optional value. CEL takes none for a condition,
