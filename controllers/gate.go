@@ -11,9 +11,8 @@ import (
 // writeGate lets only so many folds write at a time, and fewer of them while alerts wait to be stored: what
 // is durable can wait, what is not is lost.
 type writeGate struct {
-	limit     int
-	busyLimit int
-	busy      func() bool // whether alerts wait to be stored
+	limit int
+	busy  func() bool // whether alerts wait to be stored
 
 	mu     sync.Mutex
 	active int
@@ -22,8 +21,8 @@ type writeGate struct {
 	urgent, waiting []chan struct{}
 }
 
-func newWriteGate(limit, busyLimit int, busy func() bool) *writeGate {
-	return &writeGate{limit: limit, busyLimit: busyLimit, busy: busy}
+func newWriteGate(limit int, busy func() bool) *writeGate {
+	return &writeGate{limit: limit, busy: busy}
 }
 
 // enter waits for leave to write; after nil, leave must follow.
@@ -76,7 +75,7 @@ func (g *writeGate) admit() {
 	}
 	places := g.limit
 	if g.busy() {
-		places = g.busyLimit
+		places = min(g.limit, busyWriteConcurrency)
 	}
 	for _, queue := range []*[]chan struct{}{&g.urgent, &g.waiting} {
 		for g.active < places && len(*queue) > 0 {

@@ -15,7 +15,7 @@ func TestWriteGateLetsFewerInWhileIngestIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		var busy atomic.Bool
-		gate := newWriteGate(4, 1, busy.Load)
+		gate := newWriteGate(4, busy.Load)
 		var inside, most atomic.Int32
 		var folds sync.WaitGroup
 		run := func(n int) int32 {
@@ -46,7 +46,7 @@ func TestWriteGateLetsFewerInWhileIngestIsBusy(t *testing.T) {
 func TestWriteGateForgetsThoseWhoGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		gate := newWriteGate(1, 1, func() bool { return false })
+		gate := newWriteGate(1, func() bool { return false })
 		g.Expect(gate.enter(context.Background(), false)).To(Succeed())
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -70,7 +70,7 @@ func TestWriteGateForgetsThoseWhoGiveUp(t *testing.T) {
 func TestWriteGateLetsUrgentFoldsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		gate := newWriteGate(1, 1, func() bool { return false })
+		gate := newWriteGate(1, func() bool { return false })
 		g.Expect(gate.enter(context.Background(), false)).To(Succeed())
 		var order []string
 		var folds sync.WaitGroup

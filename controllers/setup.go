@@ -99,7 +99,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		writes:   newWriteMemory(),
 		recorder: mgr.GetEventRecorder("tocsin"),
 		notices:  rate.NewLimiter(maxNoticeRate, maxNoticeBurst),
-		gate:     newWriteGate(writeConcurrency, busyWriteConcurrency, options.IngestBusy),
+		gate:     newWriteGate(writeConcurrency, options.IngestBusy),
 		clock:    options.Clock,
 	}
 	if err := addIncidents(mgr, incidents, options.MaxConcurrentReconciles); err != nil {
