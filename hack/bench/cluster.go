@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -121,17 +120,25 @@ func (c *cluster) warmUp(ctx context.Context) error {
 	return c.clear(ctx, t.namespace)
 }
 
-// clear deletes what a load left in its namespace.
+// clear deletes what a load left in its namespace, one by one: the API server gives one request a minute, which
+// is too little for thousands.
 func (c *cluster) clear(ctx context.Context, namespace string) error {
-	var errs []error
-	for _, object := range []client.Object{&v1alpha1.WebhookIntegration{}, &v1alpha1.AlertEvent{}, &v1alpha1.Incident{}} {
-		err := c.client.DeleteAllOf(ctx, object, client.InNamespace(namespace))
-		for ctx.Err() == nil && (apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)) { // so many take longer than a request may
-			err = c.client.DeleteAllOf(ctx, object, client.InNamespace(namespace))
+	for _, kind := range []string{"WebhookIntegration", "AlertEvent", "Incident"} {
+		var list metav1.PartialObjectMetadataList
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
+		if err := c.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+			return err
 		}
-		errs = append(errs, err)
+		err := sideBySide(fillClients, len(list.Items), func(n int) error {
+			item := &list.Items[n]
+			item.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+			return client.IgnoreNotFound(c.client.Delete(ctx, item))
+		})
+		if err != nil {
+			return err
+		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // stop ends the manager and the control plane.

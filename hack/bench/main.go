@@ -37,11 +37,15 @@ type options struct {
 	unique   int
 }
 
+// takes tells whether something of the name is to be run.
+func (o options) takes(name string) bool { return strings.Contains(name, o.only) }
+
 func main() {
 	var o options
 	flag.StringVar(&o.binary, "manager", filepath.Join(testenv.Root(), "bin", "manager"), "the manager binary")
 	flag.StringVar(&o.out, "out", filepath.Join(testenv.Root(), "bin", "bench.json"), "where the figures are written as JSON")
-	flag.StringVar(&o.only, "only", "", "run only what has this in its name: batches, closed-SENDERS-KEYS, open-steady, open-crash, fairness, size")
+	flag.StringVar(&o.only, "only", "", "run only what has this in its name: batches, "+
+		"closed-SENDERS-KEYS, open-steady, open-crash, fairness, size")
 	flag.StringVar(&o.args, "manager-args", "", "further flags of the manager, separated by spaces")
 	flag.StringVar(&o.profiles, "profiles", "", "a folder for CPU profiles of the manager and the API server; empty for none")
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long each load lasts")
@@ -82,14 +86,14 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
 	r := report{Time: time.Now().UTC()}
-	if strings.Contains("batches", o.only) {
+	if o.takes("batches") {
 		if r.Batches, err = c.measureBatches(ctx); err != nil {
 			return fmt.Errorf("measuring plain creates: %w", err)
 		}
 	}
 	printHeader()
 	for _, s := range scenarios(o) {
-		if !strings.Contains(s.name, o.only) {
+		if !o.takes(s.name) {
 			continue
 		}
 		result, err := c.measure(ctx, s)
@@ -99,12 +103,12 @@ func run(ctx context.Context, o options) (err error) {
 		r.Results = append(r.Results, result)
 		result.print()
 	}
-	if strings.Contains("fairness", o.only) {
+	if o.takes("fairness") {
 		if r.Fairness, err = c.measureFairness(ctx, o.duration); err != nil {
 			return errors.Join(fmt.Errorf("fairness: %w", err), c.printLog())
 		}
 	}
-	if strings.Contains("size", o.only) {
+	if o.takes("size") {
 		if r.Sizes, err = c.measureSize(ctx, o.duration); err != nil {
 			return errors.Join(fmt.Errorf("size: %w", err), c.printLog())
 		}

@@ -89,9 +89,9 @@ func labelsMatch(metric *dto.Metric, want map[string]string) bool {
 // buckets are a histogram's cumulative counts by upper bound.
 type buckets map[float64]float64
 
-func (f families) histogram(name string) buckets {
+func (f families) foldLag() buckets {
 	b := buckets{}
-	for _, metric := range f[name].GetMetric() {
+	for _, metric := range f["tocsin_fold_lag_seconds"].GetMetric() {
 		// The text format has a bucket for the infinite bound.
 		for _, bucket := range metric.GetHistogram().GetBucket() {
 			b[bucket.GetUpperBound()] += float64(bucket.GetCumulativeCount())

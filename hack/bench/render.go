@@ -108,7 +108,8 @@ func plot(results []*result) string {
 			legend, entry.colour, legend+14, entry.name)
 		legend += 34 + 7*len(entry.name)
 	}
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="11" fill="#374151">`+
-		"\n<title>Alerts accepted a second</title>\n"+`<rect width="100%%" height="100%%" fill="#ffffff"/>`+"\n%s</svg>\n",
-		x+gap, top+height+labels, b.String())
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" `+
+		`font-family="sans-serif" font-size="11" fill="#374151">`+
+		"\n<title>Alerts accepted a second</title>\n"+`<rect width="100%%" height="100%%" fill="#ffffff"/>`+
+		"\n%s</svg>\n", x+gap, top+height+labels, b.String())
 }

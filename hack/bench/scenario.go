@@ -193,10 +193,10 @@ func newResult(s scenario, account *loadgen.Account, before, after reading) *res
 	events := delta("apiserver_request_total", map[string]string{
 		"group": v1alpha1.GroupVersion.Group, "verb": "POST", "resource": "alertevents", "code": "201",
 	})
-	lag := after.manager.histogram("tocsin_fold_lag_seconds")
+	lag := after.manager.foldLag()
 	managerCPU := after.managerUsage.cpuSeconds
 	if !s.crash { // a new process counts from nothing
-		lag = lag.minus(before.manager.histogram("tocsin_fold_lag_seconds"))
+		lag = lag.minus(before.manager.foldLag())
 		managerCPU -= before.managerUsage.cpuSeconds
 	}
 	return &result{

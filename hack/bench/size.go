@@ -29,7 +29,7 @@ type sizeRow struct {
 
 const (
 	sizePending = 2000
-	sizeClients = 32 // that fill the cluster
+	fillClients = 32 // that fill the cluster, and empty it
 	sizeHotKeys = 1000
 )
 
@@ -79,7 +79,7 @@ func (c *cluster) fill(ctx context.Context, t tenant, row *sizeRow, incidents, i
 	}
 	c.manager.Kill()
 	row.Incidents = incidents
-	err := sideBySide(sizeClients, integrations-row.Integrations, func(n int) error {
+	err := sideBySide(fillClients, integrations-row.Integrations, func(n int) error {
 		return c.client.Create(ctx, &v1alpha1.WebhookIntegration{
 			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, GenerateName: "size-"},
 			Spec: v1alpha1.WebhookIntegrationSpec{
@@ -95,7 +95,7 @@ func (c *cluster) fill(ctx context.Context, t tenant, row *sizeRow, incidents, i
 	if err != nil {
 		return err
 	}
-	return sideBySide(sizeClients, row.Pending, func(n int) error {
+	return sideBySide(fillClients, row.Pending, func(n int) error {
 		alert := template
 		alert.DedupKey = sizeKey(n % incidents)
 		alert.ID = fmt.Sprintf("pending-%d-%d", incidents, n)
@@ -144,7 +144,7 @@ func (c *cluster) measureSized(ctx context.Context, t tenant, row *sizeRow, dura
 	if err != nil {
 		return err
 	}
-	lag := after.histogram("tocsin_fold_lag_seconds").minus(before.histogram("tocsin_fold_lag_seconds"))
+	lag := after.foldLag().minus(before.foldLag())
 	row.LagP50, row.LagP99 = lag.quantile(0.5), lag.quantile(0.99)
 	return nil
 }

@@ -209,9 +209,9 @@ func (l Load) send(s *sender, n int, account *Account) {
 		request.Header.Set("Idempotency-Key", l.IdempotencyKey(n))
 	}
 	start := time.Now()
-	response, body, err := s.do(request)
+	status, body, err := s.do(request)
 	latency := time.Since(start)
-	if response == nil {
+	if status == 0 {
 		account.record(key, errorOutcome(err), "error", latency, nil)
 		return
 	}
@@ -219,9 +219,9 @@ func (l Load) send(s *sender, n int, account *Account) {
 	if err == nil {
 		err = json.Unmarshal(body, &answer)
 	}
-	code := strconv.Itoa(response.StatusCode)
+	code := strconv.Itoa(status)
 	switch {
-	case response.StatusCode == http.StatusAccepted:
+	case status == http.StatusAccepted:
 		var ids []string
 		for _, alert := range answer.Alerts {
 			ids = append(ids, alert.ID)
