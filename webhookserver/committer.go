@@ -53,11 +53,20 @@ func (l *lane) mayWrite(beside int) bool {
 	return beside == 0 || time.Since(l.begun) >= slowWrite
 }
 
-// load is an amount of alerts.
-type load struct{ alerts, bytes int }
+// load is an amount of alerts, in so many requests.
+type load struct{ requests, alerts, bytes int }
 
-func (l *load) add(other load)      { l.alerts += other.alerts; l.bytes += other.bytes }
-func (l *load) subtract(other load) { l.alerts -= other.alerts; l.bytes -= other.bytes }
+func (l *load) add(other load) {
+	l.requests += other.requests
+	l.alerts += other.alerts
+	l.bytes += other.bytes
+}
+
+func (l *load) subtract(other load) {
+	l.requests -= other.requests
+	l.alerts -= other.alerts
+	l.bytes -= other.bytes
+}
 
 // entry is a submission on its way.
 type entry struct {
@@ -92,7 +101,7 @@ func (c *groupCommitter) Commit(ctx context.Context, submission Submission) (Rec
 	}
 	e := &entry{
 		Submission: submission,
-		load:       load{alerts: len(submission.Alerts), bytes: alertsSize(submission.Alerts)},
+		load:       load{requests: 1, alerts: len(submission.Alerts), bytes: alertsSize(submission.Alerts)},
 		ctx:        ctx,
 		deadline:   deadline,
 		done:       make(chan result, 1),
@@ -115,15 +124,15 @@ func (c *groupCommitter) Commit(ctx context.Context, submission Submission) (Rec
 func (c *groupCommitter) admits(key types.NamespacedName) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.room(key, load{alerts: 1, bytes: 1})
+	return c.room(key, load{requests: 1, alerts: 1, bytes: 1})
 }
 
-// busy tells whether submissions come faster than they are written: some wait for a write slot, or have
-// waited for one that they share now.
+// busy tells whether submissions come much faster than they are written: so many wait for a write, or have
+// waited for one that they share now. A few that happen to come together are no storm.
 func (c *groupCommitter) busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waiting.alerts > 0 || c.writing > c.slots-c.free
+	return c.waiting.requests+c.writing-(c.slots-c.free) >= busyCrowd
 }
 
 // enter gives the submission a slot or a place in its lane.

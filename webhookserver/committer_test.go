@@ -355,3 +355,21 @@ func TestCommitterClose(t *testing.T) {
 		c.wait.Wait()
 	})
 }
+
+func TestCommitterIsBusyWhenACrowdWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c := startCommits(slowStore(slowWrite/2), 4)
+		for i := range busyCrowd {
+			c.add(submission("x", fmt.Sprint(i)), time.Minute)
+			g.Expect(c.committer.busy()).To(BeFalse(), "one is written, %d wait", i)
+		}
+		c.add(submission("x", "the twelfth that waits"), time.Minute)
+		g.Expect(c.committer.busy()).To(BeTrue())
+		c.add(submission("x", "one more"), time.Minute)
+		time.Sleep(slowWrite/2 + time.Millisecond)
+		g.Expect(c.committer.busy()).To(BeTrue(), "they share a write now")
+		c.wait.Wait()
+		g.Expect(c.committer.busy()).To(BeFalse())
+	})
+}
