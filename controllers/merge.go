@@ -12,9 +12,9 @@ import (
 
 // Bounds of the lines that are made here.
 const (
-	maxTitleChars   = 1024              // of AlertContent.title
-	maxTitleBytes   = 6 * maxTitleChars // the same as JSON
-	maxMessageChars = 256               // of Transition.message
+	maxTitleChars   = v1alpha1.MaxLineChars // of AlertContent.title
+	maxTitleBytes   = 6 * maxTitleChars     // the same as JSON
+	maxMessageChars = 256                   // of Transition.message
 	// maxMessageBytes bounds a message as JSON, where a character may take six bytes: twenty of them must
 	// leave room for the rest of the Incident.
 	maxMessageBytes = 768

@@ -44,7 +44,7 @@ var (
 
 	writeAlerts = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "tocsin_webhook_write_alerts",
-		Help:    "Alerts in one AlertEvent that was written: above 1 when alerts had to wait for a write slot.",
+		Help:    "Alerts in one AlertEvent that was written: above 1 for batches, and when alerts had to wait for a write.",
 		Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 200, 500},
 	})
 )

@@ -7,14 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of an alert, in characters. They are those of the schema.
+// Bounds of an alert's content, in characters. They are those of the schema.
+const (
+	MaxLineChars        = 1024 // of a title, type, hostname or region
+	MaxLinkChars        = 2048
+	MaxDescriptionChars = 16384
+)
+
+// Bounds of an alert's other fields, likewise.
 const (
 	maxIDChars           = 64
 	maxIncidentNameChars = 253
 	maxDedupKeyChars     = 1024
-	maxLineChars         = 1024 // of a title, type, hostname or region
-	maxLinkChars         = 2048
-	maxDescriptionChars  = 16384
 )
 
 var namePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
@@ -29,12 +33,12 @@ func (a *Alert) validate() error {
 		{"id", a.ID, maxIDChars},
 		{"incidentName", a.IncidentName, maxIncidentNameChars},
 		{"dedupKey", a.DedupKey, maxDedupKeyChars},
-		{"title", a.Title, maxLineChars},
-		{"description", a.Description, maxDescriptionChars},
-		{"type", a.Type, maxLineChars},
-		{"link", a.Link, maxLinkChars},
-		{"hostname", a.Hostname, maxLineChars},
-		{"region", a.Region, maxLineChars},
+		{"title", a.Title, MaxLineChars},
+		{"description", a.Description, MaxDescriptionChars},
+		{"type", a.Type, MaxLineChars},
+		{"link", a.Link, MaxLinkChars},
+		{"hostname", a.Hostname, MaxLineChars},
+		{"region", a.Region, MaxLineChars},
 	} {
 		// A character has at least one byte, so counting is for texts close to the bound.
 		if len(text.value) > text.max && utf8.RuneCountInString(text.value) > text.max {

@@ -112,12 +112,17 @@ func (c *cluster) warmUp(ctx context.Context) error {
 	if account.Acknowledged() == 0 {
 		return fmt.Errorf("no alert of the warm-up was accepted: %v", account.Codes)
 	}
-	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
-	defer cancel()
-	if _, err := loadgen.Drained(ctx, c.client, t.namespace); err != nil {
+	if _, err := c.drained(ctx, t); err != nil {
 		return err
 	}
 	return c.clear(ctx, t.namespace)
+}
+
+// drained waits until all alerts of a tenant are folded, and returns how long that took.
+func (c *cluster) drained(ctx context.Context, t tenant) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	return loadgen.Drained(ctx, c.client, t.namespace)
 }
 
 // clear deletes what a load left in its namespace, one by one: the API server gives one request a minute, which

@@ -47,7 +47,7 @@ func (c *cluster) measureFairness(ctx context.Context, duration time.Duration) (
 	}
 	row.Rate = quiet.Rate
 	for _, t := range tenants {
-		if err := c.drained(ctx, t); err != nil {
+		if _, err := c.drained(ctx, t); err != nil {
 			return nil, err
 		}
 	}
@@ -61,7 +61,7 @@ func (c *cluster) measureFairness(ctx context.Context, duration time.Duration) (
 	fmt.Printf("fairness: at %.0f/s alone p50 %.1f ms, p99 %.1f ms; beside a storm of %.0f/s p50 %.1f ms, p99 %.1f ms, %.1f times\n",
 		row.Rate, row.P50Alone*1000, row.P99Alone*1000, row.StormRate, row.P50*1000, row.P99*1000, row.P99/row.P99Alone)
 	for _, t := range tenants {
-		if err := c.drained(ctx, t); err != nil {
+		if _, err := c.drained(ctx, t); err != nil {
 			return nil, err
 		}
 		if err := c.clear(ctx, t.namespace); err != nil {

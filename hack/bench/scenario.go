@@ -130,9 +130,7 @@ func (c *cluster) measure(ctx context.Context, s scenario) (*result, error) {
 	if err := errors.Join(err, profiled()); err != nil {
 		return nil, err
 	}
-	drainContext, cancel := context.WithTimeout(ctx, drainTimeout)
-	defer cancel()
-	drain, err := loadgen.Drained(drainContext, c.client, t.namespace)
+	drain, err := c.drained(ctx, t)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func (c *cluster) fill(ctx context.Context, t tenant, row *sizeRow, incidents, i
 	if account.Acknowledged() != incidents-first {
 		return fmt.Errorf("opening Incidents: %v", account.Codes)
 	}
-	if err := c.drained(ctx, t); err != nil {
+	if _, err := c.drained(ctx, t); err != nil {
 		return err
 	}
 	c.manager.Kill()
@@ -114,7 +114,7 @@ func (c *cluster) measureSized(ctx context.Context, t tenant, row *sizeRow, dura
 	}
 	defer c.manager.Kill()
 	row.Ready = time.Since(start).Seconds()
-	if err := c.drained(ctx, t); err != nil {
+	if _, err := c.drained(ctx, t); err != nil {
 		return err
 	}
 	used, err := processUsage(c.manager.PID())
@@ -127,7 +127,7 @@ func (c *cluster) measureSized(ctx context.Context, t tenant, row *sizeRow, dura
 		URLs: url, Senders: 64, Duration: duration, Key: func(n int) string { return sizeKey(n % sizeHotKeys) },
 	})
 	row.AcceptedRate = closed.Rate()
-	if err := c.drained(ctx, t); err != nil {
+	if _, err := c.drained(ctx, t); err != nil {
 		return err
 	}
 	before, err := c.managerMetrics(ctx)
@@ -137,7 +137,7 @@ func (c *cluster) measureSized(ctx context.Context, t tenant, row *sizeRow, dura
 	loadgen.Run(ctx, loadgen.Load{
 		URLs: url, Senders: 32, Rate: 200, Duration: 2 * duration, Key: func(n int) string { return sizeKey(n % 50) },
 	})
-	if err := c.drained(ctx, t); err != nil {
+	if _, err := c.drained(ctx, t); err != nil {
 		return err
 	}
 	after, err := c.managerMetrics(ctx)
@@ -147,13 +147,6 @@ func (c *cluster) measureSized(ctx context.Context, t tenant, row *sizeRow, dura
 	lag := after.foldLag().minus(before.foldLag())
 	row.LagP50, row.LagP99 = lag.quantile(0.5), lag.quantile(0.99)
 	return nil
-}
-
-func (c *cluster) drained(ctx context.Context, t tenant) error {
-	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
-	defer cancel()
-	_, err := loadgen.Drained(ctx, c.client, t.namespace)
-	return err
 }
 
 // sideBySide does n things, so many at a time.

@@ -1,13 +1,15 @@
 package payload
 
+import "github.com/tocsin-dev/tocsin/api/v1alpha1"
+
 // The limits of what an alert holds. The lengths are those of the resource in api/v1alpha1, in characters
 // where that counts characters; a test compares them with the generated definition.
 const (
 	maxDepth = 64 // levels of objects and arrays in a payload, its own level included
 
-	maxLine        = 1024     // title, type, hostname, region
-	maxLink        = 2048     //
-	maxDescription = 16 << 10 //
+	maxLine        = v1alpha1.MaxLineChars        // title, type, hostname, region
+	maxLink        = v1alpha1.MaxLinkChars        //
+	maxDescription = v1alpha1.MaxDescriptionChars //
 
 	maxDedupKeyBytes    = 1024 // bytes: a key is compared and hashed, not only printed
 	dedupKeyPrefixBytes = 256  // of a longer key, kept in front of the hash to be readable
