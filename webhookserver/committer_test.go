@@ -370,6 +370,7 @@ func TestCommitterIsBusyWhenACrowdWaits(t *testing.T) {
 		time.Sleep(slowWrite/2 + time.Millisecond)
 		g.Expect(c.committer.busy()).To(BeTrue(), "they share a write now")
 		c.wait.Wait()
+		synctest.Wait()
 		g.Expect(c.committer.busy()).To(BeFalse())
 	})
 }

@@ -222,6 +222,10 @@ func storeProblem(err error) *problem {
 
 // logAnswer writes one line about the request. The route stands for the path, which has the token in it.
 func (h *handler) logAnswer(x *exchange, accepted *acceptance, p *problem, status int, took time.Duration) {
+	verbose := h.log.V(1)
+	if (p == nil || x.integration == nil) && !verbose.Enabled() && x.cause == nil {
+		return // nothing to say, and gathering it costs as much as reading a small payload
+	}
 	log := h.log.WithValues("route", eventsPath, "status", status, "duration", took.Seconds())
 	if x.integration != nil {
 		log = log.WithValues("namespace", x.integration.Namespace, "integration", x.integration.Name)

@@ -97,18 +97,33 @@ func entrySize(key string, value json.RawMessage) int {
 	return quotedLen(key) + rawLen(string(value)) + 2 // colon, comma
 }
 
+// quotedGrowth is by how many bytes Go's encoder lengthens an ASCII character of a string.
+var quotedGrowth = func() (growth [utf8.RuneSelf]int) {
+	for c := range growth {
+		switch {
+		case strings.ContainsRune("\"\\\n\r\t", rune(c)):
+			growth[c] = 1
+		case c < 0x20:
+			growth[c] = 5
+		default:
+			growth[c] = escapeGrowth(rune(c))
+		}
+	}
+	return growth
+}()
+
 // quotedLen is how long a Go string becomes as JSON.
 func quotedLen(s string) int {
 	n := len(s) + 2
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\' || r == '\n' || r == '\r' || r == '\t':
-			n++
-		case r < 0x20:
-			n += 5
-		default:
-			n += escapeGrowth(r)
+	for i := 0; i < len(s); {
+		if s[i] < utf8.RuneSelf {
+			n += quotedGrowth[s[i]]
+			i++
+			continue
 		}
+		r, width := utf8.DecodeRuneInString(s[i:])
+		i += width
+		n += escapeGrowth(r)
 	}
 	return n
 }

@@ -49,7 +49,7 @@ func main() {
 	flag.StringVar(&o.args, "manager-args", "", "further flags of the manager, separated by spaces")
 	flag.StringVar(&o.profiles, "profiles", "", "a folder for CPU profiles of the manager and the API server; empty for none")
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long each load lasts")
-	flag.IntVar(&o.unique, "unique", 20000, "how many alerts a load of unique keys has at most")
+	flag.IntVar(&o.unique, "unique", 20000, "how many alerts 64 senders of unique keys send at most; others a quarter")
 	flag.StringVar(&o.render, "render", "", "measure nothing, and print this JSON file as Markdown tables")
 	flag.StringVar(&o.plot, "plot", "", "with -render: the SVG file to draw a plot into")
 	flag.Parse()
@@ -86,6 +86,8 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
 	r := report{Time: time.Now().UTC()}
+	// What was measured is worth keeping when a later load fails.
+	defer func() { err = errors.Join(err, r.write(o.out)) }()
 	if o.takes("batches") {
 		if r.Batches, err = c.measureBatches(ctx); err != nil {
 			return fmt.Errorf("measuring plain creates: %w", err)
@@ -113,9 +115,13 @@ func run(ctx context.Context, o options) (err error) {
 			return errors.Join(fmt.Errorf("size: %w", err), c.printLog())
 		}
 	}
+	return nil
+}
+
+func (r *report) write(path string) error {
 	encoded, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	return cmp.Or(os.MkdirAll(filepath.Dir(o.out), 0o750), os.WriteFile(o.out, append(encoded, '\n'), 0o600))
+	return cmp.Or(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, append(encoded, '\n'), 0o600))
 }

@@ -18,6 +18,10 @@ import (
 // maxFaults is how many lines of what does not agree are printed.
 const maxFaults = 10
 
+// drainSenders is how many senders the load has whose unique keys are to show how fast they are drained: it takes
+// minutes.
+const drainSenders = 64
+
 // scenario is one load and what happens meanwhile.
 type scenario struct {
 	name    string
@@ -69,7 +73,10 @@ func scenarios(o options) []scenario {
 			case "rotating":
 				s.load.Key = loadgen.RotatingKeys(1000)
 			case "unique":
-				s.load.Key, s.load.Requests = loadgen.UniqueKeys(), o.unique
+				s.load.Key, s.load.Requests = loadgen.UniqueKeys(), o.unique/4
+				if senders == drainSenders {
+					s.load.Requests = o.unique
+				}
 			}
 			list = append(list, s)
 		}
