@@ -64,6 +64,10 @@ test-faults-bugs: control-plane ## Check that the fault suite catches every seed
 soak: control-plane ## Faults at random for SOAK (1h)
 	go run ./hack/faults --soak=$(SOAK) $(FAULTS_FLAGS)
 
+.PHONY: test-senders
+test-senders: control-plane build $(TOOLS)/prometheus $(TOOLS)/alertmanager ## Let a real Prometheus and Alertmanager send alerts, about a minute
+	go run ./hack/senders
+
 .PHONY: bench
 bench: control-plane build ## Measure intake and fold beside plain creates, with a control plane of its own
 	go run ./hack/bench $(BENCH_FLAGS)
@@ -97,7 +101,7 @@ manifests: $(TOOLS)/controller-gen ## Generate the CRDs and the manager's Cluste
 
 .PHONY: tidy
 tidy: ## Tidy the Go modules
-	for module in . hack/controlplane hack/lint hack/tools; do (cd $$module && go mod tidy) || exit; done
+	for module in . hack/controlplane hack/lint hack/prometheus hack/tools; do (cd $$module && go mod tidy) || exit; done
 
 .PHONY: clean
 clean: ## Remove what was built, the control plane included
@@ -121,6 +125,13 @@ $(TOOLS)/controller-gen $(TOOLS)/kustomize $(TOOLS)/setup-envtest: hack/tools/go
 $(TOOLS)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
 	@echo 'building golangci-lint, once; this takes two minutes or so on two cores'
 	CGO_ENABLED=0 go build -C hack/lint -ldflags '-s -w' -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+# The discovery of targets in clouds is left out: it is not needed, and takes long to build.
+$(TOOLS)/prometheus: PACKAGE := github.com/prometheus/prometheus/cmd/prometheus
+$(TOOLS)/alertmanager: PACKAGE := github.com/prometheus/alertmanager/cmd/alertmanager
+$(TOOLS)/prometheus $(TOOLS)/alertmanager: hack/prometheus/go.mod hack/prometheus/go.sum
+	@echo 'building $(@F), once; this takes one to three minutes on two cores'
+	CGO_ENABLED=0 go build -C hack/prometheus -tags remove_all_sd -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
 
 .PHONY: help
 help: ## List the targets

@@ -53,7 +53,7 @@ type ControlPlane struct {
 
 // StartControlPlane starts a control plane and waits until it answers. It has no CRDs yet.
 func StartControlPlane(ctx context.Context, options ControlPlaneOptions) (*ControlPlane, error) {
-	addresses, err := freeAddresses(2 + options.APIServers)
+	addresses, err := FreeAddresses(2 + options.APIServers)
 	if err != nil {
 		return nil, fmt.Errorf("finding free ports: %w", err)
 	}

@@ -49,7 +49,7 @@ type ManagerOptions struct {
 // StartManager starts a manager on free ports of the loopback interface. It does not wait until the
 // manager is ready.
 func StartManager(options ManagerOptions) (*Manager, error) {
-	addresses, err := freeAddresses(3)
+	addresses, err := FreeAddresses(3)
 	if err != nil {
 		return nil, fmt.Errorf("finding free ports: %w", err)
 	}
@@ -142,8 +142,8 @@ func (m *Manager) Stop() error {
 	return m.err
 }
 
-// freeAddresses finds n addresses on the loopback interface that nobody listens on.
-func freeAddresses(n int) ([]string, error) {
+// FreeAddresses finds n addresses on the loopback interface that nobody listens on.
+func FreeAddresses(n int) ([]string, error) {
 	var (
 		addresses []string
 		listeners []net.Listener
