@@ -99,6 +99,10 @@ manifests: $(TOOLS)/controller-gen ## Generate the CRDs and the manager's Cluste
 	$(TOOLS)/controller-gen rbac:roleName=tocsin-manager paths=./controllers/... paths=./webhookserver/... \
 		output:rbac:dir=config/rbac
 
+.PHONY: sender-pages
+sender-pages: control-plane build ## Write what kubectl prints of every preset's samples into docs/senders
+	go run ./hack/senderpages
+
 .PHONY: tidy
 tidy: ## Tidy the Go modules
 	for module in . hack/controlplane hack/lint hack/prometheus hack/tools; do (cd $$module && go mod tidy) || exit; done

@@ -43,6 +43,7 @@ func testPreset(t *testing.T, preset mapping.Preset) {
 	expected := map[string][]map[string]any{}
 	readYAML(t, preset.Name+".expected.yaml", &expected)
 	g.Expect(expected).To(HaveKey("firing"))
+	g.Expect(expected).To(HaveKey("repeat"))
 	g.Expect(expected).To(HaveKey("resolved"))
 	g.Expect(slices.Sorted(maps.Keys(expected))).To(Equal(sampleCases(t, preset.Name)), "samples and expectations")
 
@@ -61,9 +62,7 @@ func testPreset(t *testing.T, preset mapping.Preset) {
 	}
 	g.Expect(keys["firing"]).NotTo(ContainElement(BeEmpty()), "dedup keys")
 	g.Expect(keys["resolved"]).To(Equal(keys["firing"]), "what resolves has the dedup keys of what fires")
-	if repeated, given := keys["repeat"]; given {
-		g.Expect(repeated).To(Equal(keys["firing"]), "a repeat has the same dedup keys")
-	}
+	g.Expect(keys["repeat"]).To(Equal(keys["firing"]), "a repeat has the same dedup keys")
 }
 
 // sampleCases are the cases that a preset has a payload for.
