@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -27,6 +29,9 @@ const (
 	attackAllowance = time.Second
 
 	slowConnections = 2000
+	guessRate       = 10_000 // a second, of wrong tokens
+	guesserCount    = 20
+	guessPause      = 10 * time.Millisecond
 	maxGrowth       = 16 << 20 // of the memory, by large bodies
 	bodySize        = 1 << 30
 )
@@ -125,29 +130,56 @@ func (r *run) dribble(ctx context.Context) {
 	}
 }
 
-// wrongTokens guesses tokens as fast as it can.
+// wrongTokens guesses tokens, so many a second.
 func (r *run) wrongTokens(ctx context.Context, result *report) {
-	var guesses atomic.Int64
+	var answers atomic.Int64
 	begin := time.Now()
-	transport := &http.Transport{MaxIdleConnsPerHost: 16}
-	defer transport.CloseIdleConnections()
-	httpClient := &http.Client{Transport: transport, Timeout: 5 * time.Second}
 	var guessers sync.WaitGroup
-	for g := range 16 {
+	for g := range guesserCount {
 		guessers.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
-				response, err := httpClient.Post(r.replicas[0].manager.WebhookURL+fmt.Sprintf("guess-%d-%d", g, n), "", nil)
-				if err != nil {
-					continue
+			for ctx.Err() == nil {
+				if err := r.guess(ctx, g, &answers); err != nil {
+					pause(ctx, 100*time.Millisecond)
 				}
-				_, _ = io.Copy(io.Discard, response.Body)
-				_ = response.Body.Close()
-				guesses.Add(1)
 			}
 		})
 	}
 	guessers.Wait()
-	result.notes = append(result.notes, fmt.Sprintf("%.0f wrong tokens/s", float64(guesses.Load())/time.Since(begin).Seconds()))
+	result.notes = append(result.notes, fmt.Sprintf("%.0f wrong tokens/s", float64(answers.Load())/time.Since(begin).Seconds()))
+}
+
+// guess sends wrong tokens over one connection without waiting for the answers: that costs the processors, which it shares
+// with the manager, least.
+func (r *run) guess(ctx context.Context, g int, answers *atomic.Int64) error {
+	connection, err := net.DialTimeout("tcp", r.address(), time.Second)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
+	defer stop()
+	path := strings.TrimPrefix(r.replicas[0].manager.WebhookURL, "http://"+r.address())
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		lines := bufio.NewScanner(connection)
+		for lines.Scan() {
+			if bytes.HasPrefix(lines.Bytes(), []byte("HTTP/1.1 404 ")) {
+				answers.Add(1)
+			}
+		}
+	})
+	var burst bytes.Buffer
+	for n := 0; pause(ctx, guessPause); n++ {
+		burst.Reset()
+		for i := range int(guessRate * guessPause / time.Second / guesserCount) {
+			fmt.Fprintf(&burst, "POST %sguess-%d-%d-%d HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", path, g, n, i)
+		}
+		if _, err = connection.Write(burst.Bytes()); err != nil {
+			break
+		}
+	}
+	err = errors.Join(err, connection.Close())
+	reading.Wait()
+	return err
 }
 
 // zeros is an endless body.
