@@ -99,7 +99,7 @@ func run(ctx context.Context, o options) error {
 	if err := controllers.SetupWithManager(mgr, controllers.Options{
 		Namespaces:   o.watchNamespaces,
 		CheckMapping: checkMapping,
-		IngestBusy:   server.Busy,
+		IngestCrowd:  server.Crowd,
 	}); err != nil {
 		return fmt.Errorf("setting up the controllers: %w", err)
 	}

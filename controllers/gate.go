@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// writeGate lets only so many folds write at a time, and fewer of them while alerts wait to be stored: what
-// is durable can wait, what is not is lost.
+// writeGate lets only so many folds write at a time, and the fewer the more requests wait to be stored: what is
+// durable can wait, what is not is lost.
 type writeGate struct {
 	limit int
-	busy  func() bool // whether alerts wait to be stored
+	crowd func() int // how many requests wait to be stored
 
 	mu     sync.Mutex
 	active int
@@ -21,8 +21,8 @@ type writeGate struct {
 	urgent, waiting []chan struct{}
 }
 
-func newWriteGate(limit int, busy func() bool) *writeGate {
-	return &writeGate{limit: limit, busy: busy}
+func newWriteGate(limit int, crowd func() int) *writeGate {
+	return &writeGate{limit: limit, crowd: crowd}
 }
 
 // enter waits for leave to write; after nil, leave must follow.
@@ -51,11 +51,12 @@ func (g *writeGate) enter(ctx context.Context, urgent bool) error {
 	return fmt.Errorf("waiting to write: %w", ctx.Err())
 }
 
-// leave gives back the place that was used for so long. While ingest is busy the place rests before the next
-// one has it, so that folds take a quarter of the time of one writer at most.
+// leave gives back the place that was used for so long. While requests wait, the place rests before the next
+// one has it: beside a dozen, folds take a quarter of the time of one writer.
 func (g *writeGate) leave(used time.Duration) {
-	if g.busy() {
-		time.AfterFunc(min(busyRests*used, maxBusyRest), g.free)
+	rest := min(used*time.Duration(g.crowd())/crowdPerRest, maxRests*used, maxRest)
+	if rest > 0 {
+		time.AfterFunc(rest, g.free)
 		return
 	}
 	g.free()
@@ -73,10 +74,7 @@ func (g *writeGate) admit() {
 	if len(g.urgent)+len(g.waiting) == 0 {
 		return
 	}
-	places := g.limit
-	if g.busy() {
-		places = min(g.limit, busyWriteConcurrency)
-	}
+	places := max(1, g.limit/(1+g.crowd()))
 	for _, queue := range []*[]chan struct{}{&g.urgent, &g.waiting} {
 		for g.active < places && len(*queue) > 0 {
 			g.active++

@@ -11,42 +11,46 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestWriteGateLetsFewerInWhileIngestIsBusy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := NewWithT(t)
-		var busy atomic.Bool
-		gate := newWriteGate(4, busy.Load)
-		var inside, most atomic.Int32
-		var folds sync.WaitGroup
-		run := func(n int) int32 {
-			most.Store(0)
-			for range n {
-				folds.Go(func() {
-					g.Expect(gate.enter(context.Background(), false)).To(Succeed())
-					most.Store(max(most.Load(), inside.Add(1)))
-					time.Sleep(time.Second / 10)
-					inside.Add(-1)
-					gate.leave(time.Second / 10)
-				})
-			}
-			folds.Wait()
-			return most.Load()
-		}
-		g.Expect(run(20)).To(BeEquivalentTo(4))
-		busy.Store(true)
-		start := time.Now()
-		g.Expect(run(3)).To(BeEquivalentTo(1))
-		g.Expect(time.Since(start)).To(Equal((1 + busyRests + 1 + busyRests + 1) * time.Second / 10))
-		busy.Store(false)
-		time.Sleep(time.Second)
-		g.Expect(run(20)).To(BeEquivalentTo(4))
-	})
+func TestWriteGateLetsFewerInTheMoreRequestsWait(t *testing.T) {
+	const write = time.Second / 10
+	for name, tc := range map[string]struct {
+		crowd, folds int
+		most         int32
+		takes        time.Duration // until the last fold has written
+	}{
+		"nobody waits":                          {crowd: 0, folds: 32, most: 16, takes: 2 * write},
+		"one waits, and each place rests a bit": {crowd: 1, folds: 16, most: 8, takes: 2*write + write/crowdPerRest},
+		"a few wait":                            {crowd: 4, folds: 6, most: 3, takes: 3 * write},
+		"a storm":                               {crowd: 64, folds: 3, most: 1, takes: (3 + 2*maxRests) * write},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				gate := newWriteGate(16, func() int { return tc.crowd })
+				var inside, most atomic.Int32
+				var folds sync.WaitGroup
+				start := time.Now()
+				for range tc.folds {
+					folds.Go(func() {
+						g.Expect(gate.enter(context.Background(), false)).To(Succeed())
+						most.Store(max(most.Load(), inside.Add(1)))
+						time.Sleep(write)
+						inside.Add(-1)
+						gate.leave(write)
+					})
+				}
+				folds.Wait()
+				g.Expect(most.Load()).To(Equal(tc.most))
+				g.Expect(time.Since(start)).To(Equal(tc.takes))
+			})
+		})
+	}
 }
 
 func TestWriteGateForgetsThoseWhoGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		gate := newWriteGate(1, func() bool { return false })
+		gate := newWriteGate(1, func() int { return 0 })
 		g.Expect(gate.enter(context.Background(), false)).To(Succeed())
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -70,7 +74,7 @@ func TestWriteGateForgetsThoseWhoGiveUp(t *testing.T) {
 func TestWriteGateLetsUrgentFoldsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		gate := newWriteGate(1, func() bool { return false })
+		gate := newWriteGate(1, func() int { return 0 })
 		g.Expect(gate.enter(context.Background(), false)).To(Succeed())
 		var order []string
 		var folds sync.WaitGroup

@@ -9,15 +9,15 @@ const (
 	// folds share one.
 	defaultConcurrency = 128
 
-	// writeConcurrency is how many of those folds write at a time, and busyWriteConcurrency while alerts wait
-	// to be stored: ingest goes first.
-	writeConcurrency     = 16
-	busyWriteConcurrency = 1
+	// writeConcurrency is how many of those folds write at a time. While requests wait to be stored, it is divided by
+	// one more than they are: ingest goes first.
+	writeConcurrency = 16
 
-	// busyRests is how many times as long as a fold wrote the next one waits while alerts wait to be stored, and
-	// maxBusyRest bounds that wait.
-	busyRests   = 3
-	maxBusyRest = time.Second
+	// crowdPerRest is how many waiting requests make a fold's place rest for as long as the fold wrote. It rests
+	// maxRests times as long, and maxRest, at the most.
+	crowdPerRest = 4
+	maxRests     = 3
+	maxRest      = time.Second
 
 	// maxNoticeRate and maxNoticeBurst bound the Kubernetes Events on Incidents, a second and at once. Each is a
 	// write of its own; a storm that opens thousands of Incidents would make half as many more of them.

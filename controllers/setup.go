@@ -43,9 +43,9 @@ type Options struct {
 	// Default: nothing ever is.
 	CheckMapping func(*v1alpha1.WebhookIntegration) error
 
-	// IngestBusy says that alerts wait in this process to be stored; folds then write few at a time.
-	// Default: that none ever do.
-	IngestBusy func() bool
+	// IngestCrowd says how many requests wait in this process to be stored; the more, the fewer folds write at a
+	// time. Default: that none ever do.
+	IngestCrowd func() int
 
 	// Clock tells the time. Default: the real one.
 	Clock clock.PassiveClock
@@ -59,8 +59,8 @@ func (o Options) withDefaults() Options {
 	if o.CheckMapping == nil {
 		o.CheckMapping = func(*v1alpha1.WebhookIntegration) error { return nil }
 	}
-	if o.IngestBusy == nil {
-		o.IngestBusy = func() bool { return false }
+	if o.IngestCrowd == nil {
+		o.IngestCrowd = func() int { return 0 }
 	}
 	if o.Clock == nil {
 		o.Clock = systemClock{}
@@ -99,7 +99,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		writes:   newWriteMemory(),
 		recorder: mgr.GetEventRecorder("tocsin"),
 		notices:  rate.NewLimiter(maxNoticeRate, maxNoticeBurst),
-		gate:     newWriteGate(writeConcurrency, options.IngestBusy),
+		gate:     newWriteGate(writeConcurrency, options.IngestCrowd),
 		clock:    options.Clock,
 	}
 	if err := addIncidents(mgr, incidents, options.MaxConcurrentReconciles); err != nil {

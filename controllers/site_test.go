@@ -90,7 +90,7 @@ func (s *site) newFolder() *folder {
 		aside:    newAsideBook(),
 		recorder: f.events,
 		notices:  rate.NewLimiter(rate.Inf, 0),
-		gate:     newWriteGate(2, func() bool { return false }),
+		gate:     newWriteGate(2, func() int { return 0 }),
 		clock:    s.clock,
 	}
 	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), recorder: f.events, clock: s.clock,

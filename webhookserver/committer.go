@@ -128,12 +128,11 @@ func (c *groupCommitter) admits(key types.NamespacedName) error {
 	return c.room(key, load{requests: 1, alerts: 1, bytes: 1})
 }
 
-// busy tells whether submissions come much faster than they are written: so many wait for a write, or have
-// waited for one that they share now. A few that happen to come together are no storm.
-func (c *groupCommitter) busy() bool {
+// crowd is how many submissions wait for a write, or have waited for one that they share now.
+func (c *groupCommitter) crowd() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waiting.requests+c.writing-(c.slots-c.free) >= busyCrowd
+	return c.waiting.requests + max(0, c.writing-(c.slots-c.free))
 }
 
 // enter gives the submission a slot or a place in its lane.

@@ -356,21 +356,18 @@ func TestCommitterClose(t *testing.T) {
 	})
 }
 
-func TestCommitterIsBusyWhenACrowdWaits(t *testing.T) {
+func TestCommitterCountsTheCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		c := startCommits(slowStore(slowWrite/2), 4)
-		for i := range busyCrowd {
+		for i := range 5 {
 			c.add(submission("x", fmt.Sprint(i)), time.Minute)
-			g.Expect(c.committer.busy()).To(BeFalse(), "one is written, %d wait", i)
+			g.Expect(c.committer.crowd()).To(Equal(i), "one is written alone, the others wait")
 		}
-		c.add(submission("x", "the twelfth that waits"), time.Minute)
-		g.Expect(c.committer.busy()).To(BeTrue())
-		c.add(submission("x", "one more"), time.Minute)
 		time.Sleep(slowWrite/2 + time.Millisecond)
-		g.Expect(c.committer.busy()).To(BeTrue(), "they share a write now")
+		g.Expect(c.committer.crowd()).To(Equal(3), "they share a write now")
 		c.wait.Wait()
 		synctest.Wait()
-		g.Expect(c.committer.busy()).To(BeFalse())
+		g.Expect(c.committer.crowd()).To(BeZero())
 	})
 }

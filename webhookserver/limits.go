@@ -95,10 +95,6 @@ const (
 	// slowWrite is how long a write may take before another one of its lane may begin.
 	slowWrite = 250 * time.Millisecond
 
-	// busyCrowd is how many requests wait, or share a write, when ingest counts as busy. At the everyday rate of a
-	// few hundred alerts a second there are two or three; senders that take all that the machine gives are dozens.
-	busyCrowd = 12
-
 	// maxWaitingAlerts and maxWaitingBytes bound what waits in all lanes.
 	maxWaitingAlerts = 20_000
 	maxWaitingBytes  = 32 << 20

@@ -33,8 +33,9 @@ type Server struct {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Busy tells whether alerts wait to be stored because all writes that may be under way are.
-func (s *Server) Busy() bool { return s.committer.busy() }
+// Crowd is how many requests wait to be stored, or share a write with others, because they come faster than
+// they are written. It is 0 on an idle server and while single requests are written.
+func (s *Server) Crowd() int { return s.committer.crowd() }
 
 // ReadyCheck is for manager.AddReadyzCheck. It succeeds while requests are served and valid tokens are known.
 func (s *Server) ReadyCheck(*http.Request) error {
