@@ -76,8 +76,10 @@ func cacheNamespaces(names []string) map[string]cache.Config {
 	return namespaces
 }
 
+// metricsOptions has the endpoint speak TLS when it is secure or has got a certificate.
 func metricsOptions(o options) metricsserver.Options {
-	m := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure}
+	m := metricsserver.Options{BindAddress: o.metricsAddress, CertDir: o.metricsCertPath}
+	m.SecureServing = o.metricsSecure || o.metricsCertPath != ""
 	if o.metricsSecure {
 		m.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}

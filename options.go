@@ -31,6 +31,7 @@ type options struct {
 	probeAddress    string
 	metricsAddress  string
 	metricsSecure   bool
+	metricsCertPath string
 	pprofAddress    string
 	leaderElect     bool
 	leaseNamespace  string
@@ -85,7 +86,11 @@ func newFlagSet(o *options) *flag.FlagSet {
 	flags.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "The address of /healthz and /readyz; 0 is off.")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "The address of /metrics; 0 is off.")
 	flags.BoolVar(&o.metricsSecure, "metrics-secure", true,
-		"Serve metrics over HTTPS, and only to those who may get /metrics of the cluster.")
+		"Serve metrics over HTTPS, and only to those who may get /metrics of the cluster. "+
+			"When false: to everybody, over plain HTTP unless there is a --metrics-cert-path.")
+	flags.StringVar(&o.metricsCertPath, "metrics-cert-path", "",
+		"The folder of tls.crt and tls.key for the metrics endpoint; they are read again when they change. "+
+			"Empty: the manager makes a certificate itself.")
 	flags.StringVar(&o.pprofAddress, "pprof-bind-address", off, "The address of /debug/pprof; 0 is off.")
 
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
