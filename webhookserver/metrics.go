@@ -2,6 +2,7 @@ package webhookserver
 
 import (
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,9 +50,23 @@ var (
 	})
 )
 
+// backlog is how full the queue is as the server of this process sees it, once there is one.
+var backlog atomic.Pointer[func() float64]
+
+var backlogRatio = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	Name: "tocsin_webhook_backlog_ratio",
+	Help: "How full the queue of AlertEvents is, by number or by size, whichever is nearer to its bound: requests are " +
+		"answered 503 from 1 on. Reported alike by every replica.",
+}, func() float64 {
+	if ratio := backlog.Load(); ratio != nil {
+		return (*ratio)()
+	}
+	return 0
+})
+
 // RegisterMetrics registers the metrics of the webhook server.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, unusableMappings, writeDuration, writeAlerts)
+	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, unusableMappings, writeDuration, writeAlerts, backlogRatio)
 }
 
 // observeRequest counts an answered request. Integrations are the only label that outsiders could add

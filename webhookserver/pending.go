@@ -22,6 +22,11 @@ func (p *pendingCounter) full(maxEvents int) bool {
 	return p.events.Load() >= int64(maxEvents) || p.bytes.Load() >= maxPendingBytes
 }
 
+// ratio is how full the queue is, of its bounds the one that is nearer: at 1 requests are refused.
+func (p *pendingCounter) ratio(maxEvents int) float64 {
+	return max(float64(p.events.Load())/float64(maxEvents), float64(p.bytes.Load())/maxPendingBytes)
+}
+
 // handler feeds the counter from an informer. AlertEvents never change, so only their coming and going
 // counts; an informer that missed both reports another object of the same name as an update.
 func (p *pendingCounter) handler() toolscache.ResourceEventHandler {

@@ -64,6 +64,8 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	ratio := func() float64 { return pending.ratio(options.MaxPendingEvents) }
+	backlog.Store(&ratio)
 	committer := newGroupCommitter(&writer{store: store, metrics: observeWrite}, options.MaxInFlightWrites)
 	reports := newRejectionReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
 	server := &Server{

@@ -164,6 +164,11 @@ func TestPendingCounter(t *testing.T) {
 	t.Log("few but large ones fill it as well")
 	p.bytes.Store(maxPendingBytes)
 	g.Expect(p.full(2)).To(BeTrue())
+	g.Expect(p.ratio(2)).To(BeEquivalentTo(1))
+	p.bytes.Store(maxPendingBytes / 4)
+	g.Expect(p.ratio(2)).To(BeEquivalentTo(0.25))
+	p.events.Store(1)
+	g.Expect(p.ratio(2)).To(BeEquivalentTo(0.5))
 }
 
 func BenchmarkTokenLookup(b *testing.B) {
