@@ -18,21 +18,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/testenv"
 )
 
-const managerNamespace = "manager"
+const (
+	managerNamespace = "manager"
+
+	asLongAsItTakes = 30 * time.Second
+)
 
 // testManager runs the manager with the rights that the manifests give it, and no others: they suffice.
 func (c *cluster) testManager(t *testing.T) {
 	g := NewWithT(t)
 	c.kubectl(t, "create", "namespace", managerNamespace)
 	log := filepath.Join(t.TempDir(), "log")
-	manager := c.startManager(t, log)
+	manager := c.startManager(t, log, systemNamespace, "--metrics-secure", "--leader-elect")
 
 	const token = "the token of the test"
 	integration := &v1alpha1.WebhookIntegration{
@@ -100,8 +103,9 @@ func (c *cluster) testMetrics(t *testing.T, url string) {
 	g.Expect(scrape(t.Context(), url, "")).To(HavePrefix("401"))
 }
 
-// startManager starts the manager as the service account of the Deployment and waits until it is ready.
-func (c *cluster) startManager(t *testing.T, logPath string) *testenv.Manager {
+// startManager starts the manager as the service account of the Deployment in the namespace and waits until it is
+// ready.
+func (c *cluster) startManager(t *testing.T, logPath, namespace string, args ...string) *testenv.Manager {
 	t.Helper()
 	g := NewWithT(t)
 	binary := filepath.Join(t.TempDir(), "manager")
@@ -110,21 +114,12 @@ func (c *cluster) startManager(t *testing.T, logPath string) *testenv.Manager {
 	output, err := build.CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), string(output))
 
-	kubeconfig, err := clientcmd.LoadFromFile(c.kubeconfig)
-	g.Expect(err).NotTo(HaveOccurred())
-	for _, user := range kubeconfig.AuthInfos {
-		user.ClientCertificateData, user.ClientKeyData = nil, nil
-		user.Token = c.accountToken(t, systemNamespace, "tocsin")
-	}
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	g.Expect(clientcmd.WriteToFile(*kubeconfig, path)).To(Succeed())
-
 	log, err := os.Create(logPath)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(log.Close()).To(Succeed()) })
 	manager, err := testenv.StartManager(testenv.ManagerOptions{
-		Binary: binary, Kubeconfig: path, Log: log,
-		Args: []string{"--metrics-secure", "--leader-elect", "--leader-election-namespace=" + systemNamespace, "--shutdown-delay=0s"},
+		Binary: binary, Kubeconfig: c.accountKubeconfig(t, namespace, "tocsin"), Log: log,
+		Args: append(args, "--leader-election-namespace="+namespace, "--shutdown-delay=0s"),
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(manager.Kill)

@@ -51,6 +51,8 @@ func TestManifests(t *testing.T) {
 	t.Run("the operator is allowed what it needs and nothing else", c.testOperatorRules)
 	t.Run("the manager works with what it is allowed", c.testManager)
 	t.Run("viewers view, editors let senders in and remove incidents", c.testAggregatedRules)
+	t.Run("one namespace is enough", c.testSingleNamespace)
+	t.Run("components", c.testComponents)
 }
 
 func startCluster(t *testing.T) *cluster {
@@ -71,13 +73,20 @@ func startCluster(t *testing.T) *cluster {
 	return c
 }
 
-// kubectl runs kubectl in this folder.
-func (c *cluster) kubectl(t *testing.T, args ...string) {
+// kubectl runs kubectl in this folder and returns what it prints.
+func (c *cluster) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := c.tryKubectl(t, args...)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), output)
+	return output
+}
+
+func (c *cluster) tryKubectl(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join(testenv.Assets(), "kubectl"), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
 	output, err := command.CombinedOutput()
-	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(output))
+	return string(output), err
 }
 
 func (c *cluster) get(t *testing.T, name string, object client.Object) {
