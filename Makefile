@@ -9,6 +9,9 @@ COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE ?= $(shell git log -1 --format=%cI 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 
+# The image that dist/install.yaml names.
+IMG ?= tocsin:dev
+
 # The port of "make run".
 PORT ?= 8080
 
@@ -41,7 +44,7 @@ build: ## Build the manager into bin/manager
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/manager .
 
 .PHONY: test
-test: control-plane ## Run the unit, property, fuzz-seed and control-plane tests
+test: control-plane $(TOOLS)/controller-gen ## Run the unit, property, fuzz-seed and control-plane tests
 	go test $(TEST_FLAGS) ./...
 
 .PHONY: test-fuzz
@@ -68,6 +71,10 @@ soak: control-plane ## Faults at random for SOAK (1h)
 test-senders: control-plane build $(TOOLS)/prometheus $(TOOLS)/alertmanager ## Let a real Prometheus and Alertmanager send alerts, about a minute
 	go run ./hack/senders
 
+.PHONY: test-monitoring
+test-monitoring: control-plane build ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)
+	go run ./hack/monitoring
+
 .PHONY: bench
 bench: control-plane build ## Measure intake and fold beside plain creates, with a control plane of its own
 	go run ./hack/bench $(BENCH_FLAGS)
@@ -89,7 +96,7 @@ verify: tools ## Check that what is generated is up to date, modules are tidy an
 	hack/verify.sh
 
 .PHONY: generate
-generate: manifests ## Generate everything that is generated
+generate: manifests dist ## Generate everything that is generated
 	$(TOOLS)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	go run ./hack/metricsdoc >docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
 
@@ -103,9 +110,15 @@ manifests: $(TOOLS)/controller-gen ## Generate the CRDs and the manager's Cluste
 sender-pages: control-plane build ## Write what kubectl prints of every preset's samples into docs/senders
 	go run ./hack/senderpages
 
+.PHONY: dist
+dist: manifests $(TOOLS)/kustomize ## Write dist/install.yaml, all that is applied in one file, with the image IMG
+	mkdir -p dist
+	$(TOOLS)/kustomize build config/default | sed 's|image: tocsin:dev$$|image: $(IMG)|' >dist/install.yaml.tmp
+	mv dist/install.yaml.tmp dist/install.yaml
+
 .PHONY: tidy
 tidy: ## Tidy the Go modules
-	for module in . hack/controlplane hack/lint hack/prometheus hack/tools; do (cd $$module && go mod tidy) || exit; done
+	for module in . hack/controlplane hack/crds hack/lint hack/prometheus hack/tools; do (cd $$module && go mod tidy) || exit; done
 
 .PHONY: clean
 clean: ## Remove what was built, the control plane included

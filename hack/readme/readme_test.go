@@ -83,7 +83,7 @@ func startControlPlane(t *testing.T) string {
 	return path
 }
 
-func startManager(t *testing.T, kubeconfig string) *testenv.Manager {
+func startManager(t *testing.T, kubeconfig string, args ...string) *testenv.Manager {
 	t.Helper()
 	g := NewWithT(t)
 	folder := t.TempDir()
@@ -94,7 +94,7 @@ func startManager(t *testing.T, kubeconfig string) *testenv.Manager {
 	g.Expect(err).NotTo(HaveOccurred(), string(output))
 	log, err := os.Create(filepath.Join(folder, "log"))
 	g.Expect(err).NotTo(HaveOccurred())
-	manager, err := testenv.StartManager(testenv.ManagerOptions{Binary: binary, Kubeconfig: kubeconfig, Log: log})
+	manager, err := testenv.StartManager(testenv.ManagerOptions{Binary: binary, Kubeconfig: kubeconfig, Log: log, Args: args})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(manager.Kill)
 	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
