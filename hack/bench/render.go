@@ -63,6 +63,11 @@ func renderTables(w io.Writer, r *report) {
 		row(b.Alerts, whole(b.CreateRate), whole(b.AlertRate), ms(b.P50), b.APIServerCPU)
 	}
 	_, _ = fmt.Fprintln(w)
+	table("Writes at a time", "Integrations", "Senders", "Accepted/s", "p50 ms", "p99 ms", "Alerts/event")
+	for _, s := range r.Slots {
+		row(s.Slots, s.Integrations, s.Senders, whole(s.AcceptedRate), ms(s.P50), ms(s.P99), s.AlertsPerEvent)
+	}
+	_, _ = fmt.Fprintln(w)
 	table("Open Incidents", "Integrations", "Pending at start", "Ready s", "Manager MiB", "Accepted/s", "Lag p50 s", "Lag p99 s")
 	for _, s := range r.Sizes {
 		row(s.Incidents, s.Integrations, s.Pending, s.Ready, s.PeakRSS>>20, whole(s.AcceptedRate), s.LagP50, s.LagP99)

@@ -145,12 +145,8 @@ func (c *cluster) measure(ctx context.Context, s scenario) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	faults, err := loadgen.Check(ctx, c.client, t.namespace, t.integration, account, maxFaults)
-	if err != nil {
+	if err := c.check(ctx, t, account); err != nil {
 		return nil, err
-	}
-	if len(faults) > 0 {
-		return nil, fmt.Errorf("not folded exactly once:\n%s", strings.Join(faults, "\n"))
 	}
 	r := newResult(s, account, before, after)
 	r.Drain = drain.Seconds()
@@ -158,6 +154,15 @@ func (c *cluster) measure(ctx context.Context, s scenario) (*result, error) {
 	r.YardstickRate, r.YardstickP50 = yardstick.rate, yardstick.p50.Seconds()
 	r.Ratio = r.AcceptedRate / r.YardstickRate
 	return r, c.clear(ctx, t.namespace)
+}
+
+// check fails when an acknowledged alert of the tenant was not folded exactly once.
+func (c *cluster) check(ctx context.Context, t tenant, account *loadgen.Account) error {
+	faults, err := loadgen.Check(ctx, c.client, t.namespace, t.integration, account, maxFaults)
+	if err == nil && len(faults) > 0 {
+		err = fmt.Errorf("not folded exactly once:\n%s", strings.Join(faults, "\n"))
+	}
+	return err
 }
 
 // runLoad runs the scenario's load; where it says so, the manager is killed in the middle and started again.
@@ -189,14 +194,8 @@ func (c *cluster) runLoad(ctx context.Context, s scenario) (*loadgen.Account, er
 
 func newResult(s scenario, account *loadgen.Account, before, after reading) *result {
 	alerts := float64(max(account.Acknowledged(), 1))
-	delta := func(name string, labels map[string]string) float64 {
-		return after.apiServer.sum(name, labels) - before.apiServer.sum(name, labels)
-	}
-	writes := delta("apiserver_request_total", map[string]string{
+	writes := growth(before.apiServer, after.apiServer, map[string]string{
 		"group": v1alpha1.GroupVersion.Group, "verb": "POST|PUT|PATCH|DELETE",
-	})
-	events := delta("apiserver_request_total", map[string]string{
-		"group": v1alpha1.GroupVersion.Group, "verb": "POST", "resource": "alertevents", "code": "201",
 	})
 	lag := after.manager.foldLag()
 	managerCPU := after.managerUsage.cpuSeconds
@@ -209,12 +208,25 @@ func newResult(s scenario, account *loadgen.Account, before, after reading) *res
 		Acknowledged: account.Acknowledged(), AcceptedRate: account.Rate(), Codes: account.Codes,
 		P50: account.Quantile(0.5).Seconds(), P90: account.Quantile(0.9).Seconds(),
 		P99: account.Quantile(0.99).Seconds(), Max: account.Quantile(1).Seconds(),
-		AlertsPerEvent: alerts / max(events, 1), WritesPerAlert: writes / alerts,
+		AlertsPerEvent: alerts / max(eventsCreated(before.apiServer, after.apiServer), 1), WritesPerAlert: writes / alerts,
 		LagP50: lag.quantile(0.5), LagP99: lag.quantile(0.99),
 		ManagerCPU:     managerCPU / alerts * 1000,
 		APIServerCPU:   (after.apiServerUsage.cpuSeconds - before.apiServerUsage.cpuSeconds) / alerts * 1000,
 		ManagerPeakRSS: after.managerUsage.peakRSS, APIServerRSS: after.apiServerUsage.peakRSS,
 	}
+}
+
+// eventsCreated is how many AlertEvents were created between two readings of the API server's metrics.
+func eventsCreated(before, after families) float64 {
+	return growth(before, after, map[string]string{
+		"group": v1alpha1.GroupVersion.Group, "verb": "POST", "resource": "alertevents", "code": "201",
+	})
+}
+
+// growth is how many requests with these labels the API server had between two readings of its metrics.
+func growth(before, after families, labels map[string]string) float64 {
+	const requests = "apiserver_request_total"
+	return after.sum(requests, labels) - before.sum(requests, labels)
 }
 
 const rowFormat = "%-20s %7s %9s %9s %6s %8s %8s %8s %8s %7s %7s %8s %8s %7s %8s %8s %7s %7s\n"
