@@ -119,7 +119,7 @@ func (r *replica) isHeld() bool {
 const balancerDelay = 3 * time.Second
 
 // terminate asks the process to end, as a rolling restart does, and waits until it has. New connections go
-// to the other replicas after a while.
+// to the other replicas after a while, until setLeaving(false).
 func (r *replica) terminate() {
 	r.mu.Lock()
 	r.kills++
@@ -129,7 +129,6 @@ func (r *replica) terminate() {
 	time.Sleep(balancerDelay)
 	r.setLeaving(true)
 	<-exited
-	r.setLeaving(false)
 }
 
 func (r *replica) setLeaving(leaving bool) {

@@ -227,6 +227,10 @@ func zombie(ctx context.Context, r *run) error {
 func rollingRestart(ctx context.Context, r *run) error {
 	for _, replica := range r.replicas {
 		replica.terminate()
+		// A new pod has an address of its own. Here it has that of the old one, and the senders' idle connections to
+		// that must not be taken for connections to the new one.
+		r.traffic.client.CloseIdleConnections()
+		replica.setLeaving(false)
 		pause(ctx, 2*restartDelay)
 		if err := r.waitReady(ctx); err != nil {
 			return err

@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -90,7 +92,7 @@ func poison(ctx context.Context, r *run) error {
 	pause(ctx, 2*time.Second)
 	var name atomic.Value // of the AlertEvent that has it
 	r.setRule(func(call proxy.Call) proxy.Fate {
-		if call.Is("create", "alertevents") && bytes.Contains(call.Body, []byte(`"`+key+`"`)) {
+		if call.Is("create", "alertevents") && hasKey(call.Body, key) {
 			name.CompareAndSwap(nil, `"`+call.Name+`"`)
 		}
 		if poisonous, ok := name.Load().(string); ok && call.Is("update", "incidents/status") &&
@@ -117,6 +119,15 @@ func poison(ctx context.Context, r *run) error {
 	r.replicas[0].kill()
 	pause(ctx, 2*restartDelay)
 	return r.waitReady(ctx)
+}
+
+// hasKey tells whether an AlertEvent, its alerts packed or not, has one of the dedup key.
+func hasKey(body []byte, key string) bool {
+	var event v1alpha1.AlertEvent
+	if err := json.Unmarshal(body, &event); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(event.Spec.Alerts, func(a v1alpha1.Alert) bool { return a.DedupKey == key })
 }
 
 // expectLeft waits until all alerts of the key but those set aside are folded.
