@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -134,9 +132,7 @@ func (c *cluster) install(ctx context.Context) (token string, err error) {
 	if err != nil {
 		return "", err
 	}
-	random := make([]byte, 32)
-	_, _ = rand.Read(random) // never fails
-	token = hex.EncodeToString(random)
+	token = v1alpha1.NewToken()
 	return token, c.apply(ctx, map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(),
 		"kind":       "WebhookIntegration",

@@ -1,0 +1,63 @@
+package v1alpha1_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+func TestNewToken(t *testing.T) {
+	g := NewWithT(t)
+	form := regexp.MustCompile(`^tocsin_[0-9A-Za-z]{49}$`)
+	seen := map[string]bool{}
+	for range 1000 {
+		token := v1alpha1.NewToken()
+		g.Expect(token).To(MatchRegexp(form.String()))
+		g.Expect(v1alpha1.CheckToken(token)).To(Succeed())
+		g.Expect(seen[token]).To(BeFalse())
+		seen[token] = true
+	}
+}
+
+func TestCheckToken(t *testing.T) {
+	// The form is for ever: tokens are in use, and scanners know them by it.
+	const token = "tocsin_0000000000000000000000000000000000000000000" + "2CZclj"
+	flip := func(i int) string {
+		other := "x"
+		if token[i] == 'x' {
+			other = "y"
+		}
+		return token[:i] + other + token[i+1:]
+	}
+	for sentence, test := range map[string]struct {
+		token string
+		whole bool
+	}{
+		"one of ours passes":                       {token, true},
+		"any other secret passes":                  {"this-is-the-sample-token", true},
+		"a mistyped digit is found":                {flip(12), false},
+		"so is one in the checksum":                {flip(52), false},
+		"two digits that changed places are found": {strings.Replace(token, "2CZ", "C2Z", 1), false},
+		"a token that was cut is found":            {token[:len(token)-1], false},
+		"so is one with something behind it":       {token + "0", false},
+		"and the prefix alone":                     {v1alpha1.TokenPrefix, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			err := v1alpha1.CheckToken(test.token)
+			if test.whole {
+				NewWithT(t).Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			NewWithT(t).Expect(err).To(MatchError(v1alpha1.ErrTokenChecksum))
+		})
+	}
+	t.Run("every single mistyped character behind the prefix is found", func(t *testing.T) {
+		for i := len(v1alpha1.TokenPrefix); i < len(token); i++ {
+			NewWithT(t).Expect(v1alpha1.CheckToken(flip(i))).To(MatchError(v1alpha1.ErrTokenChecksum))
+		}
+	})
+}
