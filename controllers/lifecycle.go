@@ -71,19 +71,55 @@ func (l *lifecycle) stepOpen(a arrivedAlert) string {
 	before := l.status.Alert.Severity
 	l.merge(a)
 	if a.Status == v1alpha1.AlertResolved {
-		l.resolve(a.received, v1alpha1.ReasonResolvedByAlert, messageResolvedByAlert, "Resolved by an alert")
+		reason, message := a.report(v1alpha1.ReasonResolvedByAlert, messageResolvedByAlert,
+			v1alpha1.ReasonResolvedByUser, "resolved")
+		l.resolve(a.received, reason, message, "Resolved by "+a.author())
 		return resultResolved
 	}
 	if after := l.status.Alert.Severity; before != after && before != "" {
 		l.record(v1alpha1.TransitionSeverityChanged, a.received, "Severity changed from %s to %s", before, after)
 	}
-	if a.Status != v1alpha1.AlertAcknowledged || meta.IsStatusConditionTrue(l.status.Conditions, v1alpha1.ConditionAcknowledged) {
+	again := meta.IsStatusConditionTrue(l.status.Conditions, v1alpha1.ConditionAcknowledged)
+	if a.Status != v1alpha1.AlertAcknowledged || again && a.Comment == "" {
 		return resultUpdated
 	}
-	l.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionTrue, a.received, v1alpha1.ReasonAcknowledged, messageAcknowledged)
-	l.record(v1alpha1.TransitionAcknowledged, a.received, "Acknowledged by an alert")
+	// Who acknowledges it once more to say something is heard; the condition stays with the first one.
+	l.record(v1alpha1.TransitionAcknowledged, a.received, "Acknowledged by %s", a.author())
 	l.urgent = true
+	if again {
+		return resultUpdated
+	}
+	reason, message := a.report(v1alpha1.ReasonAcknowledged, messageAcknowledged,
+		v1alpha1.ReasonAcknowledgedByUser, "acknowledged")
+	l.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionTrue, a.received, reason, message)
 	return resultAcknowledged
+}
+
+// author says for the timeline who sent a report, and what they said about it.
+func (a *arrivedAlert) author() string {
+	author := "an alert"
+	if by := a.by(); by != "" {
+		author = by
+	}
+	if a.Comment != "" {
+		author += ": " + a.Comment
+	}
+	return author
+}
+
+// by is the name of the user whose report the alert is, in one line; empty for an alert of a sender.
+func (a *arrivedAlert) by() string {
+	return oneLine(a.By, maxMessageChars, maxMessageBytes)
+}
+
+// report is the reason and the message of the condition that an alert brings about: those of an alert, or
+// those of a user.
+func (a *arrivedAlert) report(reason, message, userReason, userDid string) (condition, text string) {
+	by := a.by()
+	if by == "" {
+		return reason, message
+	}
+	return userReason, by + " " + userDid + " the incident."
 }
 
 // open begins an episode: the content starts afresh.

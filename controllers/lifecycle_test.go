@@ -204,6 +204,48 @@ func TestTimeline(t *testing.T) {
 		}))
 		g.Expect(bench.status().Timeline).To(Equal(p.transitions))
 	})
+	t.Run("it says who acknowledged and resolved, and what they said about it", func(t *testing.T) {
+		g := NewWithT(t)
+		said := func(alert v1alpha1.Alert, by, comment string) v1alpha1.Alert {
+			alert.By, alert.Comment = by, comment
+			return alert
+		}
+		bench := newBench()
+		p := bench.fold(
+			eventOf(1, said(severe("", "x"), "mallory", "of no effect")),
+			eventOf(2, said(acknowledgingAlert(), "maria\u202e\n", "looking\n\x1b[31minto it")),
+			eventOf(3, said(acknowledgingAlert(), "alex", "")),
+			eventOf(4, said(acknowledgingAlert(), "alex", "me too")),
+			eventOf(5, said(resolvingAlert(), "", "sent with a comment")),
+			eventOf(6, severe("", "y")), eventOf(7, said(resolvingAlert(), "maria", "")))
+		g.Expect(resultsOf(p)).To(Equal([]string{resultOpened, resultAcknowledged, resultUpdated, resultUpdated,
+			resultResolved, resultReopened, resultResolved}))
+		messages := []string{}
+		for _, transition := range p.transitions {
+			messages = append(messages, transition.Message)
+		}
+		g.Expect(messages).To(Equal([]string{
+			"Opened with severity warning: x",
+			"Acknowledged by maria: looking [31minto it",
+			"Acknowledged by alex: me too",
+			"Resolved by an alert: sent with a comment",
+			"Reopened with severity warning: y",
+			"Resolved by maria",
+		}))
+		resolved := meta.FindStatusCondition(bench.status().Conditions, v1alpha1.ConditionResolved)
+		g.Expect(resolved.Reason).To(Equal(v1alpha1.ReasonResolvedByUser))
+		g.Expect(resolved.Message).To(Equal("maria resolved the incident."))
+	})
+	t.Run("the first user who acknowledged is in the condition", func(t *testing.T) {
+		g := NewWithT(t)
+		maria, alex := acknowledgingAlert(), acknowledgingAlert()
+		maria.By, alex.By, alex.Comment = "maria", "alex", "me too"
+		bench := newBench()
+		bench.fold(eventOf(1, severe("", "x")), eventOf(2, maria), eventOf(3, alex))
+		condition := meta.FindStatusCondition(bench.status().Conditions, v1alpha1.ConditionAcknowledged)
+		g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonAcknowledgedByUser))
+		g.Expect(condition.Message).To(Equal("maria acknowledged the incident."))
+	})
 	t.Run("it keeps the newest 20, and the plan has them all", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := newBench()

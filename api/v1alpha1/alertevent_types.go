@@ -35,6 +35,18 @@ type Alert struct {
 	// +required
 	Status AlertStatus `json:"status"`
 
+	// by is who acknowledges or resolves the incident, as the creator of the AlertEvent says: the name of a
+	// user, for the timeline. Absent in alerts that came as webhooks; of no effect in a firing alert.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	By string `json:"by,omitempty"`
+
+	// comment is what they say about it, for the timeline, which has room for 256 characters of both. Of no
+	// effect in a firing alert.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Comment string `json:"comment,omitempty"`
+
 	AlertContent `json:",inline"`
 }
 

@@ -10,11 +10,13 @@ const (
 
 // Reasons of an Incident's conditions.
 const (
-	ReasonFiring          = "Firing"
-	ReasonResolvedByAlert = "ResolvedByAlert"
-	ReasonAutoResolved    = "AutoResolved"
-	ReasonNotAcknowledged = "NotAcknowledged"
-	ReasonAcknowledged    = "AcknowledgedByAlert"
+	ReasonFiring             = "Firing"
+	ReasonResolvedByAlert    = "ResolvedByAlert"
+	ReasonResolvedByUser     = "ResolvedByUser"
+	ReasonAutoResolved       = "AutoResolved"
+	ReasonNotAcknowledged    = "NotAcknowledged"
+	ReasonAcknowledged       = "AcknowledgedByAlert"
+	ReasonAcknowledgedByUser = "AcknowledgedByUser"
 )
 
 // ConditionReady is the condition type of a WebhookIntegration: posts with one of its tokens are accepted.

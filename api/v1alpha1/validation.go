@@ -19,6 +19,8 @@ const (
 	maxIDChars           = 64
 	maxIncidentNameChars = 253
 	maxDedupKeyChars     = 1024
+	maxByChars           = 256
+	maxCommentChars      = 1024
 )
 
 var namePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
@@ -33,6 +35,8 @@ func (a *Alert) validate() error {
 		{"id", a.ID, maxIDChars},
 		{"incidentName", a.IncidentName, maxIncidentNameChars},
 		{"dedupKey", a.DedupKey, maxDedupKeyChars},
+		{"by", a.By, maxByChars},
+		{"comment", a.Comment, maxCommentChars},
 		{"title", a.Title, MaxLineChars},
 		{"description", a.Description, MaxDescriptionChars},
 		{"type", a.Type, MaxLineChars},
