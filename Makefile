@@ -7,7 +7,11 @@ TOOLS := bin/tools
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE ?= $(shell git log -1 --format=%cI 2>/dev/null)
-LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
+BUILDINFO := github.com/tocsin-dev/tocsin/internal/buildinfo
+LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COMMIT) -X $(BUILDINFO).date=$(DATE)
+
+# Where install-plugin puts the kubectl plugin; it has to be on the PATH.
+BINDIR ?= /usr/local/bin
 
 # The image that dist/install.yaml names.
 IMG ?= tocsin:dev
@@ -42,6 +46,17 @@ run: $(if $(KUBECONFIG),,control-plane) build ## Run Tocsin with a cluster of it
 .PHONY: build
 build: ## Build the manager into bin/manager
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/manager .
+
+.PHONY: plugin
+plugin: ## Build the kubectl plugin into bin/kubectl-tocsin
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/kubectl-tocsin ./cmd/kubectl-tocsin
+	ln -sf kubectl-tocsin bin/kubectl_complete-tocsin
+
+.PHONY: install-plugin
+install-plugin: plugin ## Install the kubectl plugin into BINDIR (/usr/local/bin)
+	install -d $(DESTDIR)$(BINDIR)
+	install -m 755 bin/kubectl-tocsin $(DESTDIR)$(BINDIR)/kubectl-tocsin
+	ln -sf kubectl-tocsin $(DESTDIR)$(BINDIR)/kubectl_complete-tocsin
 
 .PHONY: test
 test: control-plane $(TOOLS)/controller-gen ## Run the unit, property, fuzz-seed and control-plane tests
@@ -99,6 +114,7 @@ verify: tools ## Check that what is generated is up to date, modules are tidy an
 generate: manifests dist ## Generate everything that is generated
 	$(TOOLS)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	go run ./hack/metricsdoc >docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
+	go run ./hack/plugindoc >docs/kubectl-tocsin.md.tmp && mv docs/kubectl-tocsin.md.tmp docs/kubectl-tocsin.md
 
 .PHONY: manifests
 manifests: $(TOOLS)/controller-gen ## Generate the CRDs and the manager's ClusterRole

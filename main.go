@@ -23,6 +23,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
@@ -50,7 +51,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintf(stderr, "manager: %v\nmanager: --help lists the flags\n", err)
 		return exitBadFlags
 	case o.showVersion:
-		_, _ = fmt.Fprintln(stdout, versionLine())
+		_, _ = fmt.Fprintln(stdout, buildinfo.Line("tocsin"))
 		return exitOK
 	}
 	logger := zap.New(zap.UseFlagOptions(&o.zap), zap.WriteTo(stderr))
@@ -84,7 +85,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
-	config.UserAgent = "tocsin/" + buildVersion().version
+	config.UserAgent = "tocsin/" + buildinfo.Read().Version
 	config.QPS = -1 // the API server's priority and fairness limits requests; a limit of our own would lose alerts
 
 	mgr, err := ctrl.NewManager(config, managerOptions(config, o))
@@ -109,7 +110,7 @@ func run(ctx context.Context, o options) error {
 	if err := mgr.AddReadyzCheck("webhook", server.ReadyCheck); err != nil {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
-	mgr.GetLogger().Info("Starting the manager", "version", versionLine(), "webhookAddress", o.webhook.BindAddress)
+	mgr.GetLogger().Info("Starting the manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the manager: %w", err)
 	}

@@ -1,0 +1,51 @@
+// Package buildinfo says what a binary of the project was built from.
+package buildinfo
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// Set by the linker (see the Makefile).
+var (
+	version string
+	commit  string
+	date    string
+)
+
+// Info is what a binary was built from; what is not known is "unknown".
+type Info struct {
+	Version string // as git describes it
+	Commit  string // its hash
+	Date    string // of the commit, RFC 3339
+}
+
+// Read takes what the linker was told and, where it was told nothing, what the Go command knows.
+func Read() Info {
+	b := Info{Version: version, Commit: commit, Date: date}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		b.Version = cmp.Or(b.Version, info.Main.Version)
+		for _, setting := range info.Settings {
+			switch setting.Key {
+			case "vcs.revision":
+				b.Commit = cmp.Or(b.Commit, setting.Value)
+			case "vcs.time":
+				b.Date = cmp.Or(b.Date, setting.Value)
+			}
+		}
+	}
+	const unknown = "unknown"
+	return Info{
+		Version: cmp.Or(b.Version, unknown),
+		Commit:  cmp.Or(b.Commit, unknown),
+		Date:    cmp.Or(b.Date, unknown),
+	}
+}
+
+// Line is what --version of a program prints.
+func Line(program string) string {
+	b := Read()
+	return fmt.Sprintf("%s %s (commit %s, built %s, %s)", program, b.Version, b.Commit, b.Date, runtime.Version())
+}
