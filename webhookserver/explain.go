@@ -1,0 +1,72 @@
+package webhookserver
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// explainToken is the token of the requests that Explain makes.
+const explainToken = "explain"
+
+// Explain answers a request as the endpoint answers a dry run of it: by the same handler, but without a server,
+// a cluster or a token. header are the request's, body what is posted. What it returns is the status code and
+// the JSON of the answer: 200 with the alerts, or a problem.
+func Explain(
+	ctx context.Context, integration *v1alpha1.WebhookIntegration, header http.Header, body []byte,
+) (code int, answer []byte) {
+	owner := integration.DeepCopy()
+	owner.DeletionTimestamp = nil
+	owner.Spec.Tokens = []v1alpha1.Token{{Name: explainToken, SHA256: v1alpha1.TokenHash(explainToken)}}
+	tokens := newTokenIndex()
+	tokens.set(owner)
+	h := &handler{
+		maxBodyBytes:     DefaultMaxBodyBytes,
+		maxPendingEvents: DefaultMaxPendingEvents,
+		synced:           func() bool { return true },
+		tokens:           tokens,
+		pending:          &pendingCounter{},
+		budget:           newBodyBudget(),
+		admits:           func(types.NamespacedName) error { return nil },
+		rejections:       noReports{},
+		now:              now,
+		log:              logr.Discard(),
+	}
+	const target = eventsPath + "/" + explainToken + "?dryRun=true"
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return http.StatusInternalServerError, nil // the method and the path are constants
+	}
+	if header != nil {
+		request.Header = header.Clone()
+	}
+	recorder := &recorder{header: http.Header{}}
+	h.ServeHTTP(recorder, request)
+	return recorder.code, recorder.body.Bytes()
+}
+
+// noReports shows refusals nowhere.
+type noReports struct{}
+
+func (noReports) report(*v1alpha1.WebhookIntegration, string, string) {}
+
+// recorder keeps an answer.
+type recorder struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (r *recorder) Header() http.Header { return r.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(code int) { r.code = code }
+
+// Write implements http.ResponseWriter.
+func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
