@@ -1,0 +1,46 @@
+package controllers
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// Preview folds the alerts of an event as if there were no Incident yet, by the same fold as the operator's.
+// It returns the Incidents that they would open, in the order of their first alerts; alerts that acknowledge or
+// resolve open none.
+func Preview(event *v1alpha1.AlertEvent, now time.Time) []v1alpha1.Incident {
+	event = event.DeepCopy()
+	event.UID, event.Name, event.ResourceVersion = "preview", "preview", "1"
+	if event.Spec.ReceivedTime.IsZero() {
+		event.Spec.ReceivedTime = v1alpha1.NewTimestamp(now)
+	}
+	var incidents []v1alpha1.Incident
+	seen := map[string]bool{}
+	for i := range event.Spec.Alerts {
+		name := event.IncidentNameFor(&event.Spec.Alerts[i])
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		folded := fold(foldInput{
+			name:   name,
+			events: []*v1alpha1.AlertEvent{event},
+			exists: func(string) bool { return true },
+			now:    now,
+		})
+		if folded.create == nil {
+			continue
+		}
+		folded.status.Ledger = v1alpha1.Ledger{}
+		incidents = append(incidents, v1alpha1.Incident{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Incident"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: event.Namespace, Name: name},
+			Spec:       *folded.create,
+			Status:     folded.status,
+		})
+	}
+	return incidents
+}
