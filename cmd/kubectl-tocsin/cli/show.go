@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// showOptions are those of "show".
+type showOptions struct {
+	*plugin
+	output machineOutput
+}
+
+func (p *plugin) showCommand() *cobra.Command {
+	o := &showOptions{plugin: p, output: newMachineOutput()}
+	command := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show everything about an incident",
+		Long: `Show everything about an incident: what it is, since when, what happened, and all that the sender said of it.
+
+NAME may be shortened as long as only one incident begins like it.`,
+		Example: example(`
+kubectl tocsin show monitoring-qf4temcyqfg5jyf6hfops4jsuk
+
+# The same, when it is the only one that begins like this
+kubectl tocsin show monitoring-qf4t`),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: onlyFirst(p.completeIncidents),
+		RunE:              func(command *cobra.Command, args []string) error { return o.run(command.Context(), args[0]) },
+	}
+	o.output.AddFlags(command)
+	command.Flags().Lookup("output").Usage = "The format: json, yaml, name, jsonpath=…, go-template=… Default: for a person."
+	return command
+}
+
+func (o *showOptions) run(ctx context.Context, name string) error {
+	c, err := o.cluster()
+	if err != nil {
+		return err
+	}
+	s, err := o.screen()
+	if err != nil {
+		return err
+	}
+	incident, err := c.incident(ctx, name)
+	if err != nil {
+		return err
+	}
+	if o.output.wanted() {
+		incident.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Incident"))
+		return o.output.write(incident, o.Out)
+	}
+	(&description{screen: s, now: o.now()}).incident(incident)
+	return s.err
+}
+
+// description prints an Incident for a person.
+type description struct {
+	*screen
+	now time.Time
+}
+
+// labelWidth is how wide the names of fields are.
+const labelWidth = 14
+
+func (d *description) incident(incident *v1alpha1.Incident) {
+	status, alert := &incident.Status, &incident.Status.Alert
+	d.printf("%s\n\n", d.styled(bold, cmp.Or(safe(alert.Title), "(no title)")))
+	d.field("Incident", incident.Namespace+"/"+incident.Name)
+	d.field("State", d.state(incident))
+	d.field("Severity", d.styled(severityCell(incident).look, string(alert.Severity)))
+	if acknowledged := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged); acknowledged != nil {
+		d.field("Acknowledged", d.acknowledged(incident))
+	}
+	if status.Episode != nil {
+		d.field("Began", d.time(&status.Episode.StartTime))
+	}
+	d.field("Last alert", d.time(status.LastAlertTime))
+	d.field("Alerts", d.count(status))
+	d.field("Integration", incident.Spec.IntegrationName)
+	d.field("Dedup key", safe(incident.Spec.DedupKey))
+	d.field("Type", safe(alert.Type))
+	d.field("Host", safe(alert.Hostname))
+	d.field("Region", safe(alert.Region))
+	d.field("Link", safe(alert.Link))
+	if alert.Description != "" {
+		d.section("Description")
+		for _, line := range safeLines(alert.Description) {
+			d.printf("  %s\n", line)
+		}
+	}
+	d.bag("Labels", alert.Labels)
+	d.bag("Annotations", alert.Annotations)
+	d.bag("Values", alert.Values)
+	d.bag("Custom", alert.Custom)
+	d.timeline(status.Timeline)
+}
+
+func (d *description) field(name, value string) {
+	if value != "" {
+		d.printf("%s%s\n", pad(name+":", labelWidth), value)
+	}
+}
+
+func (d *description) section(title string) { d.printf("\n%s\n", d.styled(bold, title+":")) }
+
+// state says whether it goes on, and since when.
+func (d *description) state(incident *v1alpha1.Incident) string {
+	status := &incident.Status
+	switch status.State {
+	case "":
+		return "not folded yet"
+	case v1alpha1.IncidentOpen:
+		text := d.styled(bold, "Open") + " since " + d.time(status.OpenedTime)
+		if status.Episode != nil && status.Episode.Number > 1 {
+			text += fmt.Sprintf(", for the %s time", ordinal(status.Episode.Number))
+		}
+		return text
+	case v1alpha1.IncidentResolved:
+	}
+	text := d.styled(green, "Resolved") + " since " + d.time(status.ResolvedTime)
+	if status.OpenedTime != nil && status.ResolvedTime != nil {
+		text += ", open for " + duration.HumanDuration(status.ResolvedTime.Sub(status.OpenedTime.Time))
+	}
+	if resolved := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionResolved); resolved != nil {
+		text += ". " + safe(resolved.Message)
+	}
+	return text
+}
+
+// acknowledged says by whom and when.
+func (d *description) acknowledged(incident *v1alpha1.Incident) string {
+	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
+	if !isAcknowledged(incident) {
+		return "no"
+	}
+	at := v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
+	return "yes, since " + d.time(&at) + ". " + safe(condition.Message)
+}
+
+func (d *description) count(status *v1alpha1.IncidentStatus) string {
+	text := fmt.Sprint(status.AlertCount)
+	if status.Episode != nil && status.Episode.Number > 1 {
+		text += fmt.Sprintf(", %d in this episode", status.Episode.AlertCount)
+	}
+	return text
+}
+
+// time is a moment in the local time zone, and how long ago that was.
+func (d *description) time(at *v1alpha1.Timestamp) string {
+	if at == nil || at.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s ago)", at.Local().Format("2006-01-02 15:04:05 MST"), ago(at, d.now))
+}
+
+// bag prints what is in a bag, sorted.
+func (d *description) bag(title string, bag v1alpha1.Bag) {
+	if len(bag) == 0 {
+		return
+	}
+	d.section(title)
+	const widest = 30
+	width := 0
+	for name := range bag {
+		width = max(width, min(widest, runewidth.StringWidth(safe(name))))
+	}
+	for _, name := range slices.Sorted(maps.Keys(bag)) {
+		lines := valueLines(bag[name])
+		d.printf("  %s  %s\n", pad(safe(name), width), lines[0])
+		for _, line := range lines[1:] {
+			d.printf("  %s  %s\n", strings.Repeat(" ", width), line)
+		}
+	}
+}
+
+// valueLines are the lines of a JSON value: of a string those that it has, of an object or list those of its
+// indented form when it is long.
+func valueLines(value json.RawMessage) []string {
+	var s string
+	if json.Unmarshal(value, &s) == nil {
+		return safeLines(s)
+	}
+	const long = 60
+	if len(value) > long {
+		var tree any
+		if json.Unmarshal(value, &tree) == nil {
+			if indented, err := json.MarshalIndent(tree, "", "  "); err == nil {
+				return safeLines(string(indented))
+			}
+		}
+	}
+	return []string{safe(string(value))}
+}
+
+// timeline prints the transitions, the oldest first.
+func (d *description) timeline(transitions []v1alpha1.Transition) {
+	if len(transitions) == 0 {
+		return
+	}
+	d.section("Timeline")
+	for i := range transitions {
+		at := &transitions[i].Time
+		d.printf("  %s  %s  %s\n", at.Local().Format(time.DateTime), pad(ago(at, d.now)+" ago", len("365d ago")),
+			cmp.Or(safe(transitions[i].Message), string(transitions[i].Type)))
+	}
+}
+
+// ordinal is 2nd, 3rd, 11th.
+func ordinal(n int64) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return fmt.Sprint(n, suffix)
+}
+
+// onlyFirst completes the first argument and no further one.
+func onlyFirst(values completions) completions {
+	return func(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(given) > 0 {
+			return nothing(given)
+		}
+		return values(command, given, begun)
+	}
+}

@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// column is one column of a table.
+type column struct {
+	title string
+	cell  func(*v1alpha1.Incident) cell
+}
+
+// cell is a text, safe to print, and how it looks.
+type cell struct {
+	text string
+	look style
+}
+
+// incidentTable prints Incidents, a line each.
+type incidentTable struct {
+	columns []column
+	widths  []int
+	screen  *screen
+	now     func() time.Time
+}
+
+// tableOptions say which columns there are.
+type tableOptions struct {
+	namespaces bool
+	wide       bool
+}
+
+func newIncidentTable(s *screen, now func() time.Time, o tableOptions) *incidentTable {
+	t := &incidentTable{screen: s, now: now}
+	if o.namespaces {
+		t.add("NAMESPACE", func(i *v1alpha1.Incident) cell { return cell{text: i.Namespace} })
+	}
+	t.add("NAME", func(i *v1alpha1.Incident) cell { return cell{text: i.Name} })
+	t.add("STATE", stateCell)
+	t.add("SEVERITY", severityCell)
+	t.add("ACK", func(i *v1alpha1.Incident) cell {
+		return cell{text: map[bool]string{true: "yes", false: "-"}[isAcknowledged(i)]}
+	})
+	t.add("COUNT", func(i *v1alpha1.Incident) cell { return cell{text: strconv.FormatInt(i.Status.AlertCount, 10)} })
+	t.add("OPENED", func(i *v1alpha1.Incident) cell { return cell{text: t.ago(i.Status.OpenedTime)} })
+	t.add("LAST-SEEN", func(i *v1alpha1.Incident) cell { return cell{text: t.ago(i.Status.LastAlertTime)} })
+	if o.wide {
+		t.add("INTEGRATION", func(i *v1alpha1.Incident) cell { return cell{text: i.Spec.IntegrationName} })
+		t.add("DEDUP-KEY", func(i *v1alpha1.Incident) cell { return cell{text: safe(i.Spec.DedupKey)} })
+		t.add("HOST", func(i *v1alpha1.Incident) cell { return cell{text: safe(i.Status.Alert.Hostname)} })
+	}
+	t.add("TITLE", func(i *v1alpha1.Incident) cell { return cell{text: safe(i.Status.Alert.Title)} })
+	t.reset()
+	return t
+}
+
+// reset makes the columns as wide as their titles.
+func (t *incidentTable) reset() {
+	t.widths = make([]int, len(t.columns))
+	for n, c := range t.columns {
+		t.widths[n] = len(c.title)
+	}
+}
+
+// reserve makes the columns as wide as what is usually in them, for lines that are printed before all is known.
+func (t *incidentTable) reserve() {
+	usual := map[string]int{"STATE": len("Resolved"), "SEVERITY": len("critical"), "NAME": 40, "NAMESPACE": 16}
+	for n, c := range t.columns {
+		t.widths[n] = max(t.widths[n], usual[c.title])
+	}
+}
+
+func (t *incidentTable) add(title string, cell func(*v1alpha1.Incident) cell) {
+	t.columns = append(t.columns, column{title, cell})
+}
+
+// fit makes the columns wide enough.
+func (t *incidentTable) fit(incidents []*v1alpha1.Incident) {
+	for _, incident := range incidents {
+		for n, c := range t.columns {
+			t.widths[n] = max(t.widths[n], runewidth.StringWidth(c.cell(incident).text))
+		}
+	}
+}
+
+// header is the line of titles.
+func (t *incidentTable) header() string {
+	cells := make([]cell, 0, len(t.columns))
+	for _, c := range t.columns {
+		cells = append(cells, cell{c.title, bold})
+	}
+	return t.line(cells)
+}
+
+// row is the line of an Incident.
+func (t *incidentTable) row(incident *v1alpha1.Incident) string {
+	cells := make([]cell, 0, len(t.columns))
+	for _, c := range t.columns {
+		made := c.cell(incident)
+		if incident.Status.State == v1alpha1.IncidentResolved && made.look == plain {
+			made.look = dim
+		}
+		cells = append(cells, made)
+	}
+	return t.line(cells)
+}
+
+// line puts cells side by side, three spaces apart as kubectl does, cut to the terminal.
+func (t *incidentTable) line(cells []cell) string {
+	const gap = 3
+	var line strings.Builder
+	left := t.screen.width
+	for n, c := range cells {
+		text := c.text
+		if text == "" {
+			text = "-"
+		}
+		if n < len(cells)-1 {
+			text = pad(text, t.widths[n]+gap)
+		}
+		if t.screen.isTerminal() {
+			text = cut(text, left)
+			left -= runewidth.StringWidth(text)
+		}
+		line.WriteString(t.screen.styled(c.look, text))
+		if t.screen.isTerminal() && left <= 0 {
+			break
+		}
+	}
+	return strings.TrimRight(line.String(), " ")
+}
+
+// print prints the header and the rows.
+func (t *incidentTable) print(incidents []*v1alpha1.Incident) {
+	t.fit(incidents)
+	t.screen.printf("%s\n", t.header())
+	for _, incident := range incidents {
+		t.screen.printf("%s\n", t.row(incident))
+	}
+}
+
+func (t *incidentTable) ago(moment *v1alpha1.Timestamp) string {
+	return ago(moment, t.now())
+}
+
+// ago is how long ago a moment was, as kubectl says it.
+func ago(at *v1alpha1.Timestamp, now time.Time) string {
+	if at == nil || at.IsZero() {
+		return "-"
+	}
+	return duration.HumanDuration(max(0, now.Sub(at.Time)))
+}
+
+// moment is the time of a timestamp that may be absent.
+func moment(at *v1alpha1.Timestamp) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return at.Time
+}
+
+func stateCell(incident *v1alpha1.Incident) cell {
+	look := plain
+	if incident.Status.State == v1alpha1.IncidentResolved {
+		look = green
+	}
+	return cell{string(incident.Status.State), look}
+}
+
+func severityCell(incident *v1alpha1.Incident) cell {
+	severity := incident.Status.Alert.Severity
+	if incident.Status.State == v1alpha1.IncidentResolved {
+		return cell{text: string(severity)}
+	}
+	return cell{string(severity), severityStyles[severity]}
+}
+
+// wanted are the Incidents that a filter wants, the most urgent first.
+func wanted(items []v1alpha1.Incident, f *filter) []*v1alpha1.Incident {
+	var list []*v1alpha1.Incident
+	for i := range items {
+		if f.wants(&items[i]) {
+			list = append(list, &items[i])
+		}
+	}
+	slices.SortFunc(list, byUrgency)
+	return list
+}
