@@ -90,7 +90,8 @@ func violation(alert *mapping.Alert) error {
 		"hostname": {alert.Hostname, 1024}, "region": {alert.Region, 1024}, "dedupKey": {alert.DedupKey, 1024},
 	} {
 		if utf8.RuneCountInString(text.value) > text.limit || !utf8.ValidString(text.value) ||
-			strings.ContainsFunc(text.value, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+			strings.ContainsFunc(text.value, func(r rune) bool { return unicode.IsControl(r) && (name != "description" || r != '\n' && r != '\t') }) ||
+			strings.ContainsAny(text.value, "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069") {
 			return fmt.Errorf("%s %.100q", name, text.value)
 		}
 	}
