@@ -53,7 +53,7 @@ type expression struct {
 	preset bool        // it is the preset's
 	nodes  uint64      // how much there is to evaluate
 	quick  quick       // how it is evaluated without CEL; nil if it cannot be
-	run    cel.Program // how CEL evaluates it; nil if quick is not
+	run    cel.Program // how CEL evaluates it
 	loops  bool        // it has a loop, so that it may have to be interrupted
 }
 
@@ -152,9 +152,7 @@ func (c *compiler) expression(name string, base, own v1alpha1.Expression, kinds 
 	root := checked.NativeRep().Expr()
 	c.trees = append(c.trees, tree{root: root, of: of})
 	e.nodes = uint64(ast.MaxID(checked.NativeRep()))
-	if e.quick = quickOf(root); e.quick != nil {
-		return e
-	}
+	e.quick = quickOf(root)
 	e.loops = hasLoop(root)
 	var err error
 	if e.run, err = c.env.Program(checked, programOptions...); err != nil {

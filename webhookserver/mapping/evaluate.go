@@ -165,11 +165,12 @@ func (r *reader) evaluate(e *expression) (any, error) {
 	}
 	var value any
 	var err error
-	if e.quick != nil {
+	if err = errSlow; e.quick != nil {
 		value, err = e.quick.eval(&r.vars)
 		r.charge((e.nodes + r.vars.takeRead()) / bytesPerCost)
 		value = plainHeaders(value)
-	} else {
+	}
+	if errors.Is(err, errSlow) {
 		value, err = r.run(e)
 	}
 	if err != nil {

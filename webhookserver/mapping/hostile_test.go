@@ -22,8 +22,11 @@ const stopWithin = 2 * 50 * time.Millisecond
 // bodyLimit is the server's default limit of a body.
 const bodyLimit = 256 << 10
 
-// TestHostile stops whatever takes long, by the count of its cost.
-func TestHostile(t *testing.T) {
+// hostileCase is a mapping or a payload that would take long.
+type hostileCase struct{ mapping, body string }
+
+// hostileCases are the hostile mappings and payloads, by what they do.
+func hostileCases() map[string]hostileCase {
 	large := object(strings.Repeat("a", bodyLimit-100))
 	blank := object(strings.Repeat(" ", bodyLimit-100))
 	words := object(strings.Repeat("ab ", bodyLimit/3-100))
@@ -41,7 +44,7 @@ func TestHostile(t *testing.T) {
 		}
 		return text
 	}
-	for name, test := range map[string]struct{ mapping, body string }{
+	return map[string]hostileCase{
 		"loops within loops": {everyField(
 			`[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, ` +
 				`[1,2,3,4,5,6,7,8,9].all(e, [1,2,3,4,5,6,7,8,9].all(f, a+b+c+d+e+f > 0))))))`), large},
@@ -105,32 +108,59 @@ func TestHostile(t *testing.T) {
 			`{"text": "` + strings.Repeat(" ", 200_000) + `", "list": [` + sequence(500, func(int) string { return "{}" }) + `]}`},
 		"a loop for each alert":        {"alerts: payload.list\n" + everyField(`payload.list.map(a, payload.list.map(b, "x").join()).join()`), many},
 		"a payload around many alerts": {"alerts: payload.list", many},
-	} {
+	}
+}
+
+// TestHostile stops whatever takes long, by the count of its cost.
+func TestHostile(t *testing.T) {
+	for name, test := range hostileCases() {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(len(test.body)).To(BeNumerically("<=", bodyLimit))
-			program := compiled(t, test.mapping)
-			value, _, err := payload.ParseAny([]byte(test.body))
-			g.Expect(err).NotTo(HaveOccurred())
-			plain := quickest(t, compiled(t, "{}"), value)
-			mapped := quickest(t, program, value)
+			mapped, plain := test.times(t)
 			t.Logf("%s over %s without a mapping", mapped-plain, plain)
 			g.Expect(mapped - plain).To(BeNumerically("<", stopWithin))
 		})
 	}
 }
 
+// BenchmarkHostile gives the processor time, over that of the same payload without a mapping, of the hostile
+// mapping or payload that takes the longest: it is to stay within 50 ms.
+func BenchmarkHostile(b *testing.B) {
+	cases := hostileCases()
+	for b.Loop() {
+		longest, worst := time.Duration(0), ""
+		for name, test := range cases {
+			if mapped, plain := test.times(b); mapped-plain > longest {
+				longest, worst = mapped-plain, name
+			}
+		}
+		b.ReportMetric(float64(longest.Microseconds())/1000, "worst-ms")
+		b.Logf("the longest is %q", worst)
+	}
+}
+
+// times are how long a case takes, with its mapping and without one.
+func (c hostileCase) times(tb testing.TB) (mapped, plain time.Duration) {
+	tb.Helper()
+	value, _, err := payload.ParseAny([]byte(c.body))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return quickest(tb, compiled(tb, c.mapping), value), quickest(tb, compiled(tb, "{}"), value)
+}
+
 // quickest is the processor time of the quickest of several runs: other processes do not count, and what
 // takes long takes long each time.
-func quickest(t *testing.T, program *mapping.Program, value any) time.Duration {
-	t.Helper()
+func quickest(tb testing.TB, program *mapping.Program, value any) time.Duration {
+	tb.Helper()
 	best := time.Hour
 	for range 5 {
-		began := processorTime(t)
+		began := processorTime(tb)
 		if _, err := program.Alerts(value, nil, received); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
-		if best = min(best, processorTime(t)-began); best < stopWithin/20 {
+		if best = min(best, processorTime(tb)-began); best < stopWithin/20 {
 			break
 		}
 	}
@@ -138,11 +168,11 @@ func quickest(t *testing.T, program *mapping.Program, value any) time.Duration {
 }
 
 // processorTime is what the process has used so far.
-func processorTime(t *testing.T) time.Duration {
-	t.Helper()
+func processorTime(tb testing.TB) time.Duration {
+	tb.Helper()
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

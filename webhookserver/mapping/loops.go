@@ -111,7 +111,7 @@ func rangeCost(args []ref.Val) uint64 {
 	}
 	if m, ok := args[0].(traits.Mapper); ok {
 		size, _ := m.Size().(types.Int)
-		cost += uint64(size) * (2 + uint64(perRound)/8)
+		cost += uint64(size) * (3 + uint64(perRound)/8)
 	}
 	return cost
 }

@@ -78,8 +78,15 @@ func quickOfMap(m ast.MapExpr) quick {
 	for _, e := range m.Entries() {
 		entry := e.AsMapEntry()
 		value := quickOf(entry.Value())
-		if value == nil || entry.IsOptional() || entry.Key().Kind() != ast.LiteralKind {
+		if value == nil || entry.Key().Kind() != ast.LiteralKind {
 			return nil
+		}
+		if entry.IsOptional() {
+			of, isMaybe := value.(maybe)
+			if !isMaybe || !mayBeOptional(value) {
+				return nil
+			}
+			value = ifFound{of}
 		}
 		key, isText := entry.Key().AsLiteral().(types.String)
 		if _, taken := entries[string(key)]; !isText || taken {
@@ -114,7 +121,7 @@ func quickOfCall(call ast.CallExpr) quick {
 	case operators.OptIndex:
 		return quickOfLookup(args)
 	}
-	return nil
+	return quickOfTextCall(call)
 }
 
 // quickOfUnary takes !operand and withoutPort(operand).
@@ -257,8 +264,10 @@ func (l lookup) find(v *variables) (any, bool, error) {
 	case string:
 		value, found := l.table[key]
 		return value, found, nil
-	case json.Number, bool:
+	case bool:
 		return nil, false, nil
+	case json.Number:
+		return nil, false, errSlow // CEL takes some for keys and not others
 	}
 	return nil, false, errNoKey
 }
@@ -309,6 +318,16 @@ type object map[string]quick
 func (o object) eval(v *variables) (any, error) {
 	entries := make(map[string]any, len(o))
 	for key, q := range o {
+		if optional, ok := q.(ifFound); ok {
+			value, found, err := optional.find(v)
+			if err != nil {
+				return nil, err
+			}
+			if found {
+				entries[key] = plainHeaders(value)
+			}
+			continue
+		}
 		value, err := q.eval(v)
 		if err != nil {
 			return nil, err
@@ -317,6 +336,9 @@ func (o object) eval(v *variables) (any, error) {
 	}
 	return entries, nil
 }
+
+// ifFound is the value of {?"a": optional}, an entry that there is only if the value is.
+type ifFound struct{ maybe }
 
 // plainHeaders gives a value as payload.Parse would: the variable headers has another type.
 func plainHeaders(value any) any {
@@ -407,6 +429,8 @@ func (l logic) eval(v *variables) (any, error) {
 	for _, operand := range l.operands {
 		value, err := truth(operand, v)
 		switch {
+		case errors.Is(err, errSlow):
+			return nil, err
 		case err != nil:
 			if failed == nil {
 				failed = err
