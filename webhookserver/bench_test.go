@@ -32,7 +32,7 @@ func BenchmarkHandler(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				recorder := httptest.NewRecorder()
-				bench.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, testPath, strings.NewReader(body)))
+				bench.handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, testPath, strings.NewReader(body)))
 				if recorder.Code != http.StatusAccepted {
 					b.Fatalf("status %d", recorder.Code)
 				}

@@ -66,6 +66,10 @@ type exchange struct {
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == openAPIPath {
+		serveOpenAPI(w, r)
+		return
+	}
 	x := &exchange{Request: r, writer: w, start: h.now(), read: r.Body == nil || r.Body == http.NoBody}
 	accepted, p := h.guard(x)
 	if !x.read || h.stopping.Load() {

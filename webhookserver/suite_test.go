@@ -180,6 +180,11 @@ func newBench() *bench {
 	return b
 }
 
+// ServeHTTP has the handler answer, and holds request and answer against openapi.yaml.
+func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	contract.serve(b.handler, w, r)
+}
+
 // post sends a request through the handler and returns the answer.
 func (b *bench) post(target, body string, change ...func(*http.Request)) *http.Response {
 	request := httptest.NewRequest(http.MethodPost, target, strings.NewReader(body))
