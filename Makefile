@@ -111,10 +111,14 @@ verify: tools ## Check that what is generated is up to date, modules are tidy an
 	hack/verify.sh
 
 .PHONY: generate
-generate: manifests dist ## Generate everything that is generated
+generate: manifests dist $(TOOLS)/crd-ref-docs ## Generate everything that is generated
 	$(TOOLS)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	go run ./hack/metricsdoc >docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
 	go run ./hack/plugindoc >docs/kubectl-tocsin.md.tmp && mv docs/kubectl-tocsin.md.tmp docs/kubectl-tocsin.md
+	$(TOOLS)/crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=hack/crd-ref-docs.yaml --renderer=markdown \
+		--output-path=docs/api.md.tmp
+	@# It escapes braces for a renderer that takes them for code; here they stand in code already.
+	sed -e 's/\\\([{}]\)/\1/g' docs/api.md.tmp >docs/api.md && rm docs/api.md.tmp
 
 .PHONY: manifests
 manifests: $(TOOLS)/controller-gen ## Generate the CRDs and the manager's ClusterRole
@@ -147,12 +151,13 @@ control-plane: ## Get etcd, kube-apiserver and kubectl, see hack/control-plane.s
 	@hack/control-plane.sh
 
 .PHONY: tools
-tools: $(TOOLS)/controller-gen $(TOOLS)/kustomize $(TOOLS)/setup-envtest ## Build the tools
+tools: $(TOOLS)/controller-gen $(TOOLS)/crd-ref-docs $(TOOLS)/kustomize $(TOOLS)/setup-envtest ## Build the tools
 
 $(TOOLS)/controller-gen: PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
+$(TOOLS)/crd-ref-docs: PACKAGE := github.com/elastic/crd-ref-docs
 $(TOOLS)/kustomize: PACKAGE := sigs.k8s.io/kustomize/kustomize/v5
 $(TOOLS)/setup-envtest: PACKAGE := sigs.k8s.io/controller-runtime/tools/setup-envtest
-$(TOOLS)/controller-gen $(TOOLS)/kustomize $(TOOLS)/setup-envtest: hack/tools/go.mod hack/tools/go.sum
+$(TOOLS)/controller-gen $(TOOLS)/crd-ref-docs $(TOOLS)/kustomize $(TOOLS)/setup-envtest: hack/tools/go.mod hack/tools/go.sum
 	CGO_ENABLED=0 go build -C hack/tools -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
 
 $(TOOLS)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
