@@ -93,15 +93,21 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	registerMetrics()
+	folding := controllers.Options{Namespaces: o.watchNamespaces, CheckMapping: checkMapping}
+	if o.tracing {
+		provider, err := startTracing(ctx, mgr.GetLogger())
+		if err != nil {
+			return fmt.Errorf("setting up tracing: %w", err)
+		}
+		defer stopTracing(provider, mgr.GetLogger())
+		o.webhook.TracerProvider, folding.TracerProvider = provider, provider
+	}
 	server, err := webhookserver.SetupWithManager(mgr, o.webhook)
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
-	if err := controllers.SetupWithManager(mgr, controllers.Options{
-		Namespaces:   o.watchNamespaces,
-		CheckMapping: checkMapping,
-		IngestCrowd:  server.Crowd,
-	}); err != nil {
+	folding.IngestCrowd = server.Crowd
+	if err := controllers.SetupWithManager(mgr, folding); err != nil {
 		return fmt.Errorf("setting up the controllers: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

@@ -36,6 +36,7 @@ type options struct {
 	leaderElect     bool
 	leaseNamespace  string
 	watchNamespaces namespaceList
+	tracing         bool
 	zap             zap.Options
 	showVersion     bool
 }
@@ -92,6 +93,9 @@ func newFlagSet(o *options) *flag.FlagSet {
 		"The folder of tls.crt and tls.key for the metrics endpoint; they are read again when they change. "+
 			"Empty: the manager makes a certificate itself.")
 	flags.StringVar(&o.pprofAddress, "pprof-bind-address", off, "The address of /debug/pprof; 0 is off.")
+
+	flags.BoolVar(&o.tracing, "tracing", false,
+		"Send OpenTelemetry traces over OTLP. OpenTelemetry's environment variables say where to and how many.")
 
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
 		"Let only the holder of a lease fold. Needed as soon as there is more than one replica.")

@@ -40,6 +40,7 @@ type incidentReconciler struct {
 	notices  *rate.Limiter // of Kubernetes Events
 	gate     *writeGate
 	clock    clock.PassiveClock
+	tracing  *foldTracing
 }
 
 // facts are what a fold goes by.
@@ -94,10 +95,7 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err := r.confirm(ctx, f); err != nil {
 		return ctrl.Result{}, err
 	}
-	p, err := f.tryFold()
-	if err == nil {
-		err = r.carryOut(ctx, f, p)
-	}
+	p, err := r.foldAndWrite(ctx, f)
 	switch {
 	case errors.Is(err, errStale):
 		log.FromContext(ctx).V(1).Info("starting over", "reason", err.Error())
@@ -110,6 +108,17 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{}, err
 	}
 	return r.rest(ctx, f, p)
+}
+
+// foldAndWrite decides anew, after a quorum list, and does it.
+func (r *incidentReconciler) foldAndWrite(ctx context.Context, f *facts) (plan, error) {
+	ctx, end := r.tracing.begin(ctx, f)
+	p, err := f.tryFold()
+	if err == nil {
+		err = r.carryOut(ctx, f, p)
+	}
+	end(p, err)
+	return p, err
 }
 
 // gather reads the Incident, and then what the cache has for it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -46,6 +47,9 @@ type Options struct {
 	// IngestCrowd says how many requests wait in this process to be stored; the more, the fewer folds write at a
 	// time. Default: that none ever do.
 	IngestCrowd func() int
+
+	// TracerProvider makes the spans of folds. Nil: there are none.
+	TracerProvider trace.TracerProvider
 
 	// Clock tells the time. Default: the real one.
 	Clock clock.PassiveClock
@@ -101,6 +105,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		notices:  rate.NewLimiter(maxNoticeRate, maxNoticeBurst),
 		gate:     newWriteGate(writeConcurrency, options.IngestCrowd),
 		clock:    options.Clock,
+		tracing:  newFoldTracing(options.TracerProvider),
 	}
 	if err := addIncidents(mgr, incidents, options.MaxConcurrentReconciles); err != nil {
 		return fmt.Errorf("adding the fold of Incidents: %w", err)

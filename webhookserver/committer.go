@@ -26,7 +26,8 @@ import (
 // waited longest for its turn: an integration in a storm does not hold up another one by more than the
 // write that was under way.
 type groupCommitter struct {
-	writer *writer
+	writer  *writer
+	tracing *tracing
 
 	mu      sync.Mutex
 	free    int                            // slots; above 0 only while no lane without a write waits

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -39,6 +40,7 @@ type handler struct {
 	admits     func(types.NamespacedName) error // the committer's room
 	committer  Committer
 	rejections reporter
+	tracing    *tracing
 	now        func() time.Time
 	log        logr.Logger
 
@@ -59,9 +61,10 @@ type exchange struct {
 	token       string
 	integration *v1alpha1.WebhookIntegration // of a valid token
 	dryRun      bool
-	key         string // idempotency key
-	read        bool   // the body has been read to its end
-	cause       error  // what is behind a problem, for the log
+	key         string     // idempotency key
+	read        bool       // the body has been read to its end
+	cause       error      // what is behind a problem, for the log
+	span        trace.Span // nil without tracing
 }
 
 // ServeHTTP implements http.Handler.
@@ -90,6 +93,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	took := h.now().Sub(x.start)
 	observeRequest(status, x.integration, took)
+	x.end(accepted, p, status, took)
 	h.logAnswer(x, accepted, p, status, took)
 	if p != nil && p.reason != "" && x.integration != nil {
 		h.rejections.report(x.integration, p.reason, rejectionMessage(p))
@@ -111,7 +115,9 @@ func (h *handler) guard(x *exchange) (accepted *acceptance, p *problem) {
 
 // serve takes a request from its first line to its answer.
 func (h *handler) serve(x *exchange) (*acceptance, *problem) {
-	if p := h.authenticate(x); p != nil {
+	p := h.authenticate(x)
+	h.tracing.begin(x)
+	if p != nil {
 		return nil, p
 	}
 	if p := h.check(x); p != nil {

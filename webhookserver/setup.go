@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -33,6 +34,9 @@ type Options struct {
 
 	// EnableHTTP2 allows HTTP/2 over TLS.
 	EnableHTTP2 bool
+
+	// TracerProvider makes the spans of requests and writes. Nil: there are none.
+	TracerProvider trace.TracerProvider
 
 	// ShutdownDelay is how long to go on serving after the order to stop.
 	ShutdownDelay time.Duration
@@ -67,6 +71,8 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 	ratio := func() float64 { return pending.ratio(options.MaxPendingEvents) }
 	backlog.Store(&ratio)
 	committer := newGroupCommitter(&writer{store: store, metrics: observeWrite}, options.MaxInFlightWrites)
+	spans := newTracing(options.TracerProvider)
+	committer.tracing = spans
 	reports := newRejectionReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
 	server := &Server{
 		options:   options,
@@ -84,6 +90,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 			admits:           committer.admits,
 			committer:        committer,
 			rejections:       reports,
+			tracing:          spans,
 			now:              now,
 			log:              log,
 		},

@@ -45,7 +45,9 @@ func (c *groupCommitter) write(batch []*entry) {
 // under names of their own, so that in the end only the submissions at fault are refused.
 func (c *groupCommitter) store(ctx context.Context, batch []*entry) {
 	event := eventOf(batch)
+	end := c.tracing.beginWrite(batch, event)
 	stored, err := c.writer.write(ctx, event)
+	end(err)
 	var rejected *RejectedError
 	if errors.As(err, &rejected) && len(batch) > 1 {
 		half := len(batch) / 2

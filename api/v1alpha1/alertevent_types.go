@@ -7,6 +7,10 @@ import (
 // MaxAlertsPerEvent is the most alerts that one AlertEvent holds.
 const MaxAlertsPerEvent = 500
 
+// TraceparentAnnotation of an AlertEvent is the W3C traceparent of the write that stored it, if that is traced, for the
+// fold to link to.
+const TraceparentAnnotation = "tocsin.dev/traceparent"
+
 // Alert is one accepted alert: the content and where it belongs.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.incidentName) || has(self.dedupKey)",message="an alert needs incidentName or dedupKey"
