@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -26,6 +27,9 @@ var pages = []string{
 	"docs/components.md",
 	"docs/upgrade.md",
 	"docs/runbooks/*.md",
+	"docs/tracing.md",
+	"docs/troubleshooting.md",
+	"docs/security.md",
 	"docs/uninstall.md",
 }
 
@@ -35,7 +39,19 @@ var needNodes = regexp.MustCompile(`(?m)^kubectl .*( logs | port-forward | rollo
 // kustomizationBlock is an example of a kustomization.
 var kustomizationBlock = regexp.MustCompile("(?s)```yaml\n(# kustomization.yaml\n.*?)```")
 
+// makeSender makes what the pages take for given: a sender with its token in a file, and an Incident of it.
+const makeSender = `set -euo pipefail
+openssl rand -hex 32 >token.txt
+kubectl create namespace shop
+kubectl apply -f - <<EOF
+{apiVersion: tocsin.dev/v1alpha1, kind: WebhookIntegration, metadata: {namespace: shop, name: monitoring},
+ spec: {tokens: [{name: first, sha256: $(tr -d '\n' <token.txt | openssl dgst -sha256 -r | cut -d' ' -f1)}]}}
+EOF
+kubectl -n shop wait --for=condition=Ready webhookintegration/monitoring
+`
+
 func TestPages(t *testing.T) {
+	installPlugin(t)
 	kubeconfig := startControlPlane(t)
 	endNamespaces(t, kubeconfig)
 	// A folder with the project in it, for what the commands write.
@@ -43,15 +59,18 @@ func TestPages(t *testing.T) {
 	for _, name := range []string{"config", "dist"} {
 		NewWithT(t).Expect(os.Symlink(filepath.Join(testenv.Root(), name), filepath.Join(folder, name))).To(Succeed())
 	}
+	url := "" // of the manager, once there is one
 	for _, pattern := range pages {
 		files, err := filepath.Glob(filepath.Join(testenv.Root(), pattern))
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		NewWithT(t).Expect(files).NotTo(BeEmpty(), pattern)
 		if pattern == "docs/upgrade.md" { // the CRDs are there, and what follows looks at the lease
-			startManager(t, kubeconfig, "--leader-elect", "--leader-election-namespace=tocsin-system")
+			manager := startManager(t, kubeconfig, "--leader-elect", "--leader-election-namespace=tocsin-system")
+			url = manager.WebhookURL
+			runIn(t, kubeconfig, folder, makeSender)
 		}
 		for _, file := range files {
-			t.Run(filepath.Base(file), func(t *testing.T) { runPage(t, kubeconfig, folder, file) })
+			t.Run(filepath.Base(file), func(t *testing.T) { runPage(t, kubeconfig, folder, file, url) })
 		}
 	}
 	left := runIn(t, kubeconfig, folder, "kubectl get all,crd,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,namespaces,configmaps -A "+
@@ -59,15 +78,28 @@ func TestPages(t *testing.T) {
 	NewWithT(t).Expect(left).To(BeEmpty())
 }
 
-// runPage runs the blocks of commands of a page, each as a script, and builds its kustomizations.
-func runPage(t *testing.T, kubeconfig, folder, file string) {
+// installPlugin puts the kubectl plugin on the PATH.
+func installPlugin(t *testing.T) {
+	t.Helper()
+	folder := t.TempDir()
+	build := exec.Command("go", "build", "-o", folder, "./cmd/kubectl-tocsin")
+	build.Dir = testenv.Root()
+	output, err := build.CombinedOutput()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(output))
+	t.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
+// runPage runs the commands of a page as one script, and builds its kustomizations.
+func runPage(t *testing.T, kubeconfig, folder, file, url string) {
 	t.Helper()
 	g := NewWithT(t)
 	page, err := os.ReadFile(file)
 	g.Expect(err).NotTo(HaveOccurred())
+	script := "set -euo pipefail\n"
 	for _, block := range shellBlock.FindAllStringSubmatch(string(page), -1) {
-		runIn(t, kubeconfig, folder, "set -euo pipefail\n"+needNodes.ReplaceAllString(block[1], ""))
+		script += needNodes.ReplaceAllString(block[1], "")
 	}
+	runIn(t, kubeconfig, folder, strings.ReplaceAll(script, "http://127.0.0.1:8080/api/v1/events/webhook/", url))
 	for i, block := range kustomizationBlock.FindAllStringSubmatch(string(page), -1) {
 		example := filepath.Join(folder, fmt.Sprintf("example-%d", i))
 		g.Expect(os.MkdirAll(example, 0o700)).To(Succeed())
