@@ -59,7 +59,7 @@ install-plugin: plugin ## Install the kubectl plugin into BINDIR (/usr/local/bin
 	ln -sf kubectl-tocsin $(DESTDIR)$(BINDIR)/kubectl_complete-tocsin
 
 .PHONY: test
-test: control-plane $(TOOLS)/controller-gen ## Run the unit, property, fuzz-seed and control-plane tests
+test: control-plane $(TOOLS)/controller-gen $(TOOLS)/helm ## Run the unit, property, fuzz-seed and control-plane tests
 	go test $(TEST_FLAGS) ./...
 
 .PHONY: test-fuzz
@@ -131,14 +131,15 @@ sender-pages: control-plane build ## Write what kubectl prints of every preset's
 	go run ./hack/senderpages
 
 .PHONY: dist
-dist: manifests $(TOOLS)/kustomize ## Write dist/install.yaml, all that is applied in one file, with the image IMG
+dist: manifests $(TOOLS)/kustomize ## Write the Helm chart, and dist/install.yaml with the image IMG
 	mkdir -p dist
 	$(TOOLS)/kustomize build config/default | sed 's|image: tocsin:dev$$|image: $(IMG)|' >dist/install.yaml.tmp
 	mv dist/install.yaml.tmp dist/install.yaml
+	go run ./hack/chart -kustomize=$(TOOLS)/kustomize -out=dist/chart
 
 .PHONY: tidy
 tidy: ## Tidy the Go modules
-	for module in . hack/controlplane hack/crds hack/lint hack/prometheus hack/tools; do (cd $$module && go mod tidy) || exit; done
+	for module in . hack/controlplane hack/crds hack/helm hack/lint hack/prometheus hack/tools; do (cd $$module && go mod tidy) || exit; done
 
 .PHONY: clean
 clean: ## Remove what was built, the control plane included
@@ -159,6 +160,10 @@ $(TOOLS)/kustomize: PACKAGE := sigs.k8s.io/kustomize/kustomize/v5
 $(TOOLS)/setup-envtest: PACKAGE := sigs.k8s.io/controller-runtime/tools/setup-envtest
 $(TOOLS)/controller-gen $(TOOLS)/crd-ref-docs $(TOOLS)/kustomize $(TOOLS)/setup-envtest: hack/tools/go.mod hack/tools/go.sum
 	CGO_ENABLED=0 go build -C hack/tools -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
+
+$(TOOLS)/helm: hack/helm/go.mod hack/helm/go.sum
+	@echo 'building helm, once; this takes a minute or two on two cores'
+	CGO_ENABLED=0 go build -C hack/helm -ldflags '-s -w' -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
 
 $(TOOLS)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
 	@echo 'building golangci-lint, once; this takes two minutes or so on two cores'

@@ -21,7 +21,7 @@ import (
 )
 
 // pages are those whose commands are run, in this order, on one cluster: the first installs Tocsin into it and
-// the last removes it.
+// the last but one removes it; the last does both.
 var pages = []string{
 	"docs/install.md",
 	"docs/components.md",
@@ -31,6 +31,7 @@ var pages = []string{
 	"docs/troubleshooting.md",
 	"docs/security.md",
 	"docs/uninstall.md",
+	"docs/helm.md",
 }
 
 // needNodes are the commands that need running pods, or the metrics of nodes, which a bare control plane lacks.
@@ -78,7 +79,7 @@ func TestPages(t *testing.T) {
 	NewWithT(t).Expect(left).To(BeEmpty())
 }
 
-// installPlugin puts the kubectl plugin on the PATH.
+// installPlugin puts the kubectl plugin and Helm on the PATH.
 func installPlugin(t *testing.T) {
 	t.Helper()
 	folder := t.TempDir()
@@ -86,7 +87,8 @@ func installPlugin(t *testing.T) {
 	build.Dir = testenv.Root()
 	output, err := build.CombinedOutput()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(output))
-	t.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
+	tools := filepath.Join(testenv.Root(), "bin", "tools") // "make tools" and "make test" build Helm there
+	t.Setenv("PATH", strings.Join([]string{folder, tools, os.Getenv("PATH")}, string(os.PathListSeparator)))
 }
 
 // runPage runs the commands of a page as one script, and builds its kustomizations.
