@@ -62,6 +62,14 @@ install-plugin: plugin ## Install the kubectl plugin into BINDIR (/usr/local/bin
 test: control-plane $(TOOLS)/controller-gen $(TOOLS)/helm ## Run the unit, property, fuzz-seed and control-plane tests
 	go test $(TEST_FLAGS) ./...
 
+.PHONY: test-browser
+test-browser: control-plane ## Test the page of "kubectl tocsin ui" in a headless Chromium, which has to be installed
+	go test -tags browser $(TEST_FLAGS) ./cmd/kubectl-tocsin/ui/...
+
+.PHONY: pictures
+pictures: control-plane ## Take the picture of the page that the documents show, by its test
+	TOCSIN_UI_PICTURES=$(CURDIR)/docs/images go test -count=1 -tags browser -run TestPage ./cmd/kubectl-tocsin/ui
+
 .PHONY: test-fuzz
 test-fuzz: ## Fuzz for FUZZTIME (10m) a fuzz test
 	hack/fuzz.sh $(FUZZTIME)

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -120,6 +121,12 @@ kubectl tocsin resolve monitoring-qf4t`),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
+		PersistentPreRun: func(command *cobra.Command, _ []string) {
+			// What goes wrong is told by the commands; the client's own log is for whoever asks for it.
+			if level := command.Flags().Lookup("v"); level != nil && level.Value.String() == "0" {
+				klog.SetLogger(logr.Discard())
+			}
+		},
 	}
 	root.SetVersionTemplate(buildinfo.Line("kubectl-tocsin") + "\n")
 	root.SetIn(p.In)
@@ -132,7 +139,7 @@ kubectl tocsin resolve monitoring-qf4t`),
 	for group, commands := range map[string][]*cobra.Command{
 		groupIncidents: {
 			p.getCommand(), p.watchCommand(), p.showCommand(), p.checkCommand(),
-			p.ackCommand(), p.resolveCommand(),
+			p.ackCommand(), p.resolveCommand(), p.uiCommand(),
 		},
 		groupSenders: {p.integrationCommand(), p.tokenCommand(), p.sendCommand(), p.explainCommand()},
 	} {

@@ -37,7 +37,8 @@ type Feed struct {
 // leaves of it; nil keeps all.
 func Follow(c client.WithWatch, namespace string, keep func(*v1alpha1.Incident), onChange func(Change)) (*Feed, error) {
 	f := &Feed{onChange: onChange}
-	f.informer = cache.NewSharedIndexInformer(f.source(c, namespace), &v1alpha1.Incident{}, 0, cache.Indexers{})
+	source := cache.ToListWatcherWithWatchListSemantics(f.source(c, namespace), c)
+	f.informer = cache.NewSharedIndexInformer(source, &v1alpha1.Incident{}, 0, cache.Indexers{})
 	err := f.informer.SetTransform(func(object any) (any, error) {
 		if incident, ok := object.(*v1alpha1.Incident); ok {
 			incident.ManagedFields = nil

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
+)
+
+// uiOptions are those of "ui".
+type uiOptions struct {
+	*plugin
+	allNamespaces bool
+	port          int
+}
+
+func (p *plugin) uiCommand() *cobra.Command {
+	o := &uiOptions{plugin: p}
+	command := &cobra.Command{
+		Use:   "ui",
+		Short: "Show incidents in the browser, on a page of your own",
+		Long: `Show incidents in the browser: what is open, live, with search, each incident with its timeline and payload, and
+how many were open over time.
+
+The page is served on 127.0.0.1 while the command runs, with your own kubeconfig and your own rights, and only to
+who has the key in the address that is printed. It changes nothing. Ctrl-C ends it.`,
+		Example: example(`
+# The incidents of the namespace
+kubectl tocsin ui
+
+# Those of all namespaces, always on the same port
+kubectl tocsin ui -A --port 8090`),
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+	}
+	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Look at all namespaces.")
+	command.Flags().IntVar(&o.port, "port", 0, "The port on 127.0.0.1. Default: a free one.")
+	return command
+}
+
+func (o *uiOptions) run(ctx context.Context) error {
+	c, err := o.cluster()
+	if err != nil {
+		return err
+	}
+	namespace := c.namespace
+	if o.allNamespaces {
+		namespace = ""
+	}
+	// What does not work at all is an error now, not a page that never shows anything.
+	if err := c.List(ctx, &v1alpha1.IncidentList{}, client.InNamespace(namespace), client.Limit(1)); err != nil {
+		return fmt.Errorf("listing incidents: %w", err)
+	}
+	server, err := ui.Listen(ctx, c, namespace, o.port)
+	if err != nil {
+		return err
+	}
+	const hint = "Open this address in a browser of this machine; it has a key in it. Ctrl-C ends the page."
+	_, err = fmt.Fprintf(o.Out, "%s\n%s\n", server.URL(), hint)
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx)
+}

@@ -1,0 +1,230 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
+func incidentNamed(namespace, name string) *v1alpha1.Incident {
+	opened := v1alpha1.NewTimestamp(time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC))
+	return &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.IncidentSpec{IntegrationName: "mon", DedupKey: name},
+		Status: v1alpha1.IncidentStatus{
+			State: v1alpha1.IncidentOpen, OpenedTime: &opened, LastAlertTime: &opened, AlertCount: 1,
+			Alert: v1alpha1.AlertContent{
+				Title: "Title of " + name, Severity: v1alpha1.SeverityCritical, Description: "What it is about.",
+				Labels: v1alpha1.Bag{"team": []byte(`"storage"`), "n": []byte(`7`)}, Custom: v1alpha1.Bag{"secret": []byte(`"detail"`)},
+			},
+			Ledger: v1alpha1.Ledger{ResourceVersion: "5"},
+		},
+	}
+}
+
+// fakeClient is a cluster in memory, which does not stream lists.
+type fakeClient struct{ client.WithWatch }
+
+// IsWatchListSemanticsUnSupported tells the informer.
+func (fakeClient) IsWatchListSemanticsUnSupported() bool { return true }
+
+func newFake(objects ...client.Object) fakeClient {
+	return fakeClient{fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(objects...).Build()}
+}
+
+// start starts a server whose cluster has the given Incidents.
+func start(t *testing.T, namespace string, objects ...client.Object) (*Server, client.Client) {
+	t.Helper()
+	c := newFake(objects...)
+	s, err := Listen(t.Context(), c, namespace, 0)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		NewWithT(t).Expect(<-done).To(Succeed())
+	})
+	NewWithT(t).Eventually(s.feed.Synced, "10s", "10ms").Should(BeTrue())
+	return s, c
+}
+
+// base is the server's address without the key.
+func (s *Server) base() string { return strings.TrimSuffix(s.URL(), "#key="+s.key) }
+
+func (s *Server) get(t *testing.T, path string, change func(*http.Request)) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.base()+path, nil)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Authorization", "Bearer "+s.key)
+	if change != nil {
+		change(request)
+	}
+	response, err := http.DefaultClient.Do(request)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}
+
+func TestWhoMayAsk(t *testing.T) {
+	s, _ := start(t, "", incidentNamed("shop", "a"))
+	for sentence, test := range map[string]struct {
+		path   string
+		change func(*http.Request)
+		code   int
+	}{
+		"the page is there for everybody on the machine": {"", func(r *http.Request) { r.Header.Del("Authorization") }, 200},
+		"so is its script":                              {"app.js", func(r *http.Request) { r.Header.Del("Authorization") }, 200},
+		"the data are there with the key":               {"api/incidents/shop/a", nil, 200},
+		"without the key they are not":                  {"api/incidents/shop/a", func(r *http.Request) { r.Header.Del("Authorization") }, 401},
+		"nor with another key":                          {"api/stream", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, 401},
+		"nor with the key in the address":               {"api/counts?hours=1&key=" + s.key, func(r *http.Request) { r.Header.Del("Authorization") }, 401},
+		"localhost is a name of this host":              {"", func(r *http.Request) { r.Host = strings.Replace(r.URL.Host, "127.0.0.1", "localhost", 1) }, 200},
+		"a name that was made to point here is refused": {"", func(r *http.Request) { r.Host = "rebound.example.com" }, 421},
+		"also with the right port and the key":          {"api/incidents/shop/a", func(r *http.Request) { r.Host = "rebound.example.com:" + r.URL.Port() }, 421},
+		"another port is another page":                  {"", func(r *http.Request) { r.Host = "127.0.0.1:1" }, 421},
+		"nothing can be posted":                         {"api/incidents/shop/a", func(r *http.Request) { r.Method = http.MethodPost }, 405},
+		"nor deleted":                                   {"api/incidents/shop/a", func(r *http.Request) { r.Method = http.MethodDelete }, 405},
+		"an incident that is not there is not found":    {"api/incidents/shop/none", nil, 404},
+		"the files of the folder are not listed as one": {"static/", nil, 404},
+		"there is no way up":                            {"..%2fserver.go", nil, 404},
+		"hours are a number":                            {"api/counts?hours=x", nil, 400},
+		"and not endless":                               {"api/counts?hours=100000", nil, 400},
+		"what there is no data for is not found":        {"api/secrets", nil, 404},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			NewWithT(t).Expect(s.get(t, test.path, test.change).StatusCode).To(Equal(test.code))
+		})
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	g := NewWithT(t)
+	s, _ := start(t, "")
+	header := s.get(t, "", nil).Header
+	g.Expect(header.Get("Content-Security-Policy")).To(And(
+		HavePrefix("default-src 'none'; script-src 'self';"), ContainSubstring("require-trusted-types-for 'script'"),
+		ContainSubstring("frame-ancestors 'none'"), Not(ContainSubstring("unsafe"))))
+	g.Expect(header.Get("X-Content-Type-Options")).To(Equal("nosniff"))
+	g.Expect(header.Get("Referrer-Policy")).To(Equal("no-referrer"))
+	g.Expect(header.Get("Cache-Control")).To(Equal("no-store"))
+	g.Expect(header).NotTo(HaveKey("Access-Control-Allow-Origin"))
+	g.Expect(s.get(t, "api/none", func(r *http.Request) { r.Host = "x" }).Header).To(HaveKey("Content-Security-Policy"))
+}
+
+// The page is one file that the policy allows, and makes no markup of texts.
+func TestThePageMakesNoMarkup(t *testing.T) {
+	g := NewWithT(t)
+	script, err := static.ReadFile("static/app.js")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(script)).NotTo(MatchRegexp(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser|srcdoc`))
+	page, err := static.ReadFile("static/index.html")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(page)).NotTo(MatchRegexp(`(?i)<style|style=|\son\w+=|<script[^>]*>[^<]|https?://`))
+	ids := regexp.MustCompile(`\$\("([\w-]+)"\)`).FindAllStringSubmatch(string(script), -1)
+	g.Expect(len(ids)).To(BeNumerically(">", 10))
+	for _, id := range ids {
+		g.Expect(string(page)).To(ContainSubstring(`id="` + id[1] + `"`))
+	}
+}
+
+func TestIncident(t *testing.T) {
+	g := NewWithT(t)
+	s, _ := start(t, "shop", incidentNamed("shop", "a"), incidentNamed("bank", "b"))
+	g.Expect(s.feed.Incidents()).To(HaveLen(1), "the namespace's only")
+	body, err := io.ReadAll(s.get(t, "api/incidents/shop/a", nil).Body)
+	g.Expect(err).NotTo(HaveOccurred())
+	var incident v1alpha1.Incident
+	g.Expect(json.Unmarshal(body, &incident)).To(Succeed())
+	g.Expect(incident.Status.Alert.Custom).To(HaveKey("secret"), "the page of one incident has everything of it")
+	g.Expect(incident.Status.Ledger).To(BeZero(), "but what is the operator's own")
+}
+
+func TestStream(t *testing.T) {
+	g := NewWithT(t)
+	s, c := start(t, "", incidentNamed("shop", "a"), incidentNamed("bank", "b"))
+	lines := bufio.NewScanner(s.get(t, "api/stream", nil).Body)
+	// next is the next message with rows.
+	next := func() message {
+		for lines.Scan() {
+			var m message
+			g.Expect(json.Unmarshal(lines.Bytes(), &m)).To(Succeed())
+			if len(m.Rows) > 0 {
+				return m
+			}
+		}
+		t.Fatalf("the stream has ended: %v", lines.Err())
+		return message{}
+	}
+	m := next()
+	g.Expect(m.Whole).To(BeTrue())
+	g.Expect(m.Synced).To(BeTrue())
+	g.Expect(m.Scope).To(BeEmpty())
+	g.Expect(m.Rows).To(HaveLen(2))
+	for _, r := range m.Rows {
+		g.Expect(r.Labels).To(Equal(map[string]string{"team": "storage", "n": "7"}))
+	}
+	for _, incident := range s.feed.Incidents() {
+		g.Expect(incident.Status.Alert.Custom).To(BeEmpty(), "what the list does not show is not kept")
+	}
+
+	g.Expect(c.Create(t.Context(), incidentNamed("shop", "c"))).To(Succeed())
+	m = next()
+	g.Expect(m.Whole).To(BeFalse())
+	g.Expect(m.Rows).To(HaveLen(1))
+	g.Expect(m.Rows[0].Title).To(Equal("Title of c"))
+	g.Expect(c.Delete(t.Context(), incidentNamed("shop", "c"))).To(Succeed())
+	m = next()
+	g.Expect(m.Rows[0].Gone).To(BeTrue())
+	g.Expect(m.Rows[0].Name).To(Equal("c"))
+}
+
+// A browser that has been away for longer than deletions are remembered gets all there is.
+func TestBoardForgetsWhatIsGone(t *testing.T) {
+	g := NewWithT(t)
+	b := newBoard()
+	rows, sequence, whole, changed := b.since(0)
+	g.Expect(rows).To(BeEmpty())
+	g.Expect(whole).To(BeTrue())
+	b.note(change("kept", false))
+	g.Expect(changed).To(BeClosed())
+	rows, sequence, whole, _ = b.since(sequence)
+	g.Expect(whole).To(BeFalse())
+	g.Expect(rows).To(HaveLen(1))
+	for i := range maxGone + 1 {
+		b.note(change("gone-"+strings.Repeat("x", i), false))
+		b.note(change("gone-"+strings.Repeat("x", i), true))
+	}
+	g.Expect(b.rows).To(HaveLen(maxGone + 1))
+	rows, next, whole, _ := b.since(sequence)
+	g.Expect(whole).To(BeTrue())
+	g.Expect(rows).To(HaveLen(1))
+	rows, _, whole, _ = b.since(next)
+	g.Expect(whole).To(BeFalse())
+	g.Expect(rows).To(BeEmpty())
+}
+
+func TestListenOnATakenPort(t *testing.T) {
+	g := NewWithT(t)
+	s, _ := start(t, "")
+	_, err := Listen(t.Context(), newFake(), "", s.port)
+	g.Expect(err).To(MatchError(ContainSubstring("address already in use")))
+	recorder := httptest.NewRecorder()
+	s.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodHead, s.base(), nil))
+	g.Expect(recorder.Code).To(Equal(http.StatusOK))
+}
