@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -53,26 +54,48 @@ func (h *handler) bodyReservation(r *http.Request) int64 {
 // readBody reads the body, decompressed. Neither form of it is read further than a byte beyond the limit.
 func (h *handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *problem) {
 	sent := &bodyReader{source: http.MaxBytesReader(w, r.Body, h.maxBodyBytes)}
-	gzipped, _ := contentEncoding(r)
-	var source io.Reader = sent
-	if gzipped {
-		unzip, err := gzip.NewReader(sent)
-		if err != nil {
-			return nil, h.bodyProblem(sent, err)
-		}
-		source = io.LimitReader(unzip, h.maxBodyBytes+1)
+	var body []byte
+	var err error
+	if gzipped, _ := contentEncoding(r); gzipped {
+		body, err = inflate(sent, h.maxBodyBytes)
+	} else {
+		var buffer bytes.Buffer
+		buffer.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // spares its growing; checked against the limit before
+		_, err = buffer.ReadFrom(sent)
+		body = buffer.Bytes()
 	}
-	var body bytes.Buffer
-	if r.ContentLength > 0 && !gzipped {
-		body.Grow(int(r.ContentLength) + bytes.MinRead) // spares the buffer's growing; checked against the limit before
-	}
-	if _, err := body.ReadFrom(source); err != nil {
+	if err != nil {
 		return nil, h.bodyProblem(sent, err)
 	}
-	if int64(body.Len()) > h.maxBodyBytes {
-		return nil, h.tooLarge()
+	return body, nil
+}
+
+// errTooLong is what a body is that decompresses to more than the limit.
+var errTooLong = errors.New("longer than the limit")
+
+// inflater decompresses into memory that it keeps, so that bombs leave no garbage behind.
+type inflater struct {
+	unzip gzip.Reader
+	text  bytes.Buffer
+}
+
+var inflaters = sync.Pool{New: func() any { return new(inflater) }}
+
+// inflate decompresses limit bytes at the most, and fails when there are more.
+func inflate(source io.Reader, limit int64) ([]byte, error) {
+	i, _ := inflaters.Get().(*inflater)
+	defer inflaters.Put(i)
+	if err := i.unzip.Reset(source); err != nil {
+		return nil, err
 	}
-	return body.Bytes(), nil
+	i.text.Reset()
+	if _, err := i.text.ReadFrom(io.LimitReader(&i.unzip, limit+1)); err != nil {
+		return nil, err
+	}
+	if int64(i.text.Len()) > limit {
+		return nil, errTooLong
+	}
+	return bytes.Clone(i.text.Bytes()), nil
 }
 
 // bodyReader remembers the error of the connection, to tell it from one of the decompression.
@@ -92,7 +115,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 func (h *handler) bodyProblem(sent *bodyReader, err error) *problem {
 	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(sent.err, &tooLarge):
+	case errors.As(sent.err, &tooLarge), errors.Is(err, errTooLong):
 		return h.tooLarge()
 	case errors.Is(sent.err, os.ErrDeadlineExceeded):
 		return &problemSlow

@@ -162,7 +162,7 @@ func (r *run) guess(ctx context.Context, g int, answers *atomic.Int64) error {
 	reading.Go(func() {
 		lines := bufio.NewScanner(connection)
 		for lines.Scan() {
-			if bytes.HasPrefix(lines.Bytes(), []byte("HTTP/1.1 404 ")) {
+			if bytes.HasPrefix(lines.Bytes(), []byte("HTTP/1.1 401 ")) {
 				answers.Add(1)
 			}
 		}
