@@ -87,7 +87,10 @@ func (r *rig) install(ctx context.Context) error {
 	if err := r.admin.Create(ctx, namespace); err != nil {
 		return err
 	}
-	for _, pattern := range []string{"config/crd/bases/*.yaml", "config/rbac/*.yaml", "config/components/flow-control/*.yaml"} {
+	for _, pattern := range []string{
+		"config/crd/bases/*.yaml", "config/rbac/*.yaml",
+		"config/components/flow-control/priority_levels.yaml", "config/components/flow-control/flow_schemas.yaml",
+	} {
 		files, err := filepath.Glob(filepath.Join(testenv.Root(), pattern))
 		if err != nil {
 			return err
