@@ -67,7 +67,8 @@ test-browser: control-plane ## Test the page of "kubectl tocsin ui" in a headles
 	go test -tags browser $(TEST_FLAGS) ./cmd/kubectl-tocsin/ui/...
 
 .PHONY: pictures
-pictures: control-plane ## Take the picture of the page that the documents show, by its test
+pictures: control-plane build plugin ## Take the pictures that the documents show, from what is really printed
+	hack/termpicture/take.sh
 	TOCSIN_UI_PICTURES=$(CURDIR)/docs/images go test -count=1 -tags browser -run TestPage ./cmd/kubectl-tocsin/ui
 
 .PHONY: test-fuzz
