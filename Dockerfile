@@ -1,8 +1,11 @@
-# Wraps the static binary that "make build" makes, for the platform that it was made for:
+# Wraps the static binary that "make image" has built for the platform:
 #
-#   make build && docker build -t registry.example.com/tocsin:v0.1.0 .
+#   make image IMG=registry.example.com/tocsin:v0.1.0
+#
+# With Docker: make image-files && docker buildx build --platform linux/amd64,linux/arm64 --push -t IMAGE .
 ARG BASE=gcr.io/distroless/static:nonroot
 FROM ${BASE}
-COPY bin/manager /manager
+ARG TARGETARCH
+COPY bin/image/linux/${TARGETARCH}/manager /manager
 USER 65532:65532
 ENTRYPOINT ["/manager"]

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Builds what goes into the image, and the image itself.
+#
+#   image.sh files       the manager of each platform, and its bill of materials, in bin/image
+#   image.sh build IMG   that, and the image, a manifest list when there is more than one platform
+#
+# PLATFORMS, BASE and BUILDER (buildah or podman) say how; VERSION, COMMIT and DATE are what --version prints. The
+# same commit, base and Go give the same bytes, the image's digest included.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly platforms=${PLATFORMS:-linux/amd64,linux/arm64} builder=${BUILDER:-buildah} folder=bin/image
+
+files() {
+  local platform binary
+  for platform in ${platforms//,/ }; do
+    binary=$folder/$platform/manager
+    # Without what the Go command knows of the repository: it depends on how deep the clone is.
+    CGO_ENABLED=0 GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -buildvcs=false -o "$binary" \
+      -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT -X main.date=$DATE" .
+    go run ./hack/sbom -version "$VERSION" "$binary" >"$folder/tocsin-${platform/\//-}.cdx.json"
+    sha256sum "$binary"
+  done
+}
+
+build() {
+  local image=$1 list
+  command -v "$builder" >/dev/null || {
+    echo "image: there is no $builder; BUILDER names another one, and \"apt-get install buildah\" gets it" >&2
+    exit 1
+  }
+  list=(--tag "$image")
+  if [[ $platforms == *,* ]]; then
+    "$builder" manifest rm "$image" 2>/dev/null || true
+    list=(--manifest "$image")
+  fi
+  "$builder" build "${list[@]}" --platform "$platforms" ${BASE:+--build-arg "BASE=$BASE"} \
+    --timestamp "$(date --date "$DATE" +%s)" .
+}
+
+case ${1:-} in
+files) files ;;
+build) files && build "$2" ;;
+*)
+  sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
+  exit 2
+  ;;
+esac
