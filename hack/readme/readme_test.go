@@ -1,4 +1,3 @@
-// Package readme runs the commands of the README.
 package readme
 
 import (
@@ -23,13 +22,8 @@ const (
 	scriptTimeout = time.Minute
 )
 
-// shellBlock is a fenced block of commands.
-var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
-
 // notHere are the commands that need nodes, which a bare control plane lacks; the manager runs beside it.
 var notHere = regexp.MustCompile(`(?m)^.*(--for=condition=Available|port-forward).*\n`)
-
-const awaitIncident = "until kubectl -n shop get incidents 2>&1 | grep -q Open; do sleep 0.1; done\n"
 
 func TestFiveMinutesOnACluster(t *testing.T) {
 	for _, command := range []string{"bash", "curl", "openssl"} {
@@ -38,15 +32,8 @@ func TestFiveMinutesOnACluster(t *testing.T) {
 		}
 	}
 	g := NewWithT(t)
-	readme, err := os.ReadFile(filepath.Join(testenv.Root(), "README.md"))
+	script, err := Walkthrough()
 	g.Expect(err).NotTo(HaveOccurred())
-	_, walkthrough, found := strings.Cut(string(readme), "## Five minutes on a cluster")
-	g.Expect(found).To(BeTrue())
-	walkthrough, _, _ = strings.Cut(walkthrough, "\n## ")
-	script := "set -euo pipefail\n"
-	for _, block := range shellBlock.FindAllStringSubmatch(walkthrough, -1) {
-		script += block[1]
-	}
 	g.Expect(notHere.FindAllString(script, -1)).To(HaveLen(2))
 	script = notHere.ReplaceAllString(script, "")
 
@@ -55,9 +42,6 @@ func TestFiveMinutesOnACluster(t *testing.T) {
 	run(t, kubeconfig, "kubectl apply --server-side -k config/default")
 	manager := startManager(t, kubeconfig)
 	script = strings.ReplaceAll(script, "http://127.0.0.1:8080/api/v1/events/webhook/", manager.WebhookURL)
-
-	// A script looks sooner than a person does.
-	script = strings.Replace(script, "kubectl -n shop get incidents", awaitIncident+"kubectl -n shop get incidents", 1)
 
 	output := run(t, kubeconfig, script)
 	g.Expect(output).To(MatchRegexp(`"status":"accepted","event":"[-0-9a-f]{36}"`))
