@@ -13,11 +13,20 @@ LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COM
 # Where install-plugin puts the kubectl plugin; it has to be on the PATH.
 BINDIR ?= /usr/local/bin
 
-# The image that dist/install.yaml names.
+# The image that dist/install.yaml names and "make image" makes; of which base, for which platforms, and with
+# what (buildah or podman).
 IMG ?= tocsin:dev
+BASE ?=
+PLATFORMS ?= linux/amd64,linux/arm64
+BUILDER ?= buildah
+IMAGE_ENVIRONMENT = VERSION='$(VERSION)' COMMIT='$(COMMIT)' DATE='$(DATE)' LDFLAGS='$(LDFLAGS)' \
+	PLATFORMS='$(PLATFORMS)' BASE='$(BASE)' BUILDER='$(BUILDER)'
 
 # The port of "make run".
 PORT ?= 8080
+
+# Flags of "go test" for the end-to-end suite, such as -run=/metrics.
+E2E_FLAGS ?=
 
 # Flags of hack/bench (see "go run ./hack/bench -help"), and how often bench-micro repeats.
 BENCH_FLAGS ?=
@@ -57,6 +66,14 @@ install-plugin: plugin ## Install the kubectl plugin into BINDIR (/usr/local/bin
 	install -d $(DESTDIR)$(BINDIR)
 	install -m 755 bin/kubectl-tocsin $(DESTDIR)$(BINDIR)/kubectl-tocsin
 	ln -sf kubectl-tocsin $(DESTDIR)$(BINDIR)/kubectl_complete-tocsin
+
+.PHONY: image
+image: ## Build the image IMG (tocsin:dev) for amd64 and arm64; the base is BASE
+	@$(IMAGE_ENVIRONMENT) hack/image.sh build $(IMG)
+
+.PHONY: image-files
+image-files: ## Build what goes into the image, with a bill of materials, into bin/image
+	@$(IMAGE_ENVIRONMENT) hack/image.sh files
 
 .PHONY: test
 test: control-plane $(TOOLS)/controller-gen $(TOOLS)/helm ## Run the unit, property, fuzz-seed and control-plane tests
@@ -98,6 +115,13 @@ test-senders: control-plane build $(TOOLS)/prometheus $(TOOLS)/alertmanager ## L
 .PHONY: test-monitoring
 test-monitoring: control-plane build ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)
 	go run ./hack/monitoring
+.PHONY: e2e
+e2e: ## Install Tocsin on the cluster of KUBECONFIG, from the image IMG, and break it there under load
+	go test -count=1 -timeout=30m -tags=e2e -v $(E2E_FLAGS) ./hack/e2e
+
+.PHONY: e2e-local
+e2e-local: node-programs ## The same on a node made of this machine: Linux and root, see hack/node/node.sh
+	@$(IMAGE_ENVIRONMENT) E2E_FLAGS='$(E2E_FLAGS)' hack/e2e/local.sh
 
 .PHONY: bench
 bench: control-plane build ## Measure intake and fold beside plain creates, with a control plane of its own
@@ -148,7 +172,7 @@ dist: manifests $(TOOLS)/kustomize ## Write the Helm chart, and dist/install.yam
 
 .PHONY: tidy
 tidy: ## Tidy the Go modules
-	for module in . hack/controlplane hack/crds hack/helm hack/lint hack/prometheus hack/tools; do (cd $$module && go mod tidy) || exit; done
+	for module in . hack/controlplane hack/crds hack/helm hack/lint hack/node hack/prometheus hack/tools; do (cd $$module && go mod tidy) || exit; done
 
 .PHONY: clean
 clean: ## Remove what was built, the control plane included
@@ -159,6 +183,10 @@ clean: ## Remove what was built, the control plane included
 .PHONY: control-plane
 control-plane: ## Get etcd, kube-apiserver and kubectl, see hack/control-plane.sh
 	@hack/control-plane.sh
+
+.PHONY: node-programs
+node-programs: control-plane ## Build kubelet, kube-proxy and the like, see hack/node/build.sh
+	@hack/node/build.sh
 
 .PHONY: tools
 tools: $(TOOLS)/controller-gen $(TOOLS)/crd-ref-docs $(TOOLS)/kustomize $(TOOLS)/setup-envtest ## Build the tools

@@ -4,8 +4,8 @@
 #   image.sh files       the manager of each platform, and its bill of materials, in bin/image
 #   image.sh build IMG   that, and the image, a manifest list when there is more than one platform
 #
-# PLATFORMS, BASE and BUILDER (buildah or podman) say how; VERSION, COMMIT and DATE are what --version prints. The
-# same commit, base and Go give the same bytes, the image's digest included.
+# "make image" and "make image-files" call it. PLATFORMS, BASE and BUILDER (buildah or podman) say how; LDFLAGS, VERSION
+# and DATE are the Makefile's. The same commit, base and Go give the same bytes, the image's digest included.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,8 +16,7 @@ files() {
   for platform in ${platforms//,/ }; do
     binary=$folder/$platform/manager
     # Without what the Go command knows of the repository: it depends on how deep the clone is.
-    CGO_ENABLED=0 GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -buildvcs=false -o "$binary" \
-      -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT -X main.date=$DATE" .
+    CGO_ENABLED=0 GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -buildvcs=false -ldflags "$LDFLAGS" -o "$binary" .
     go run ./hack/sbom -version "$VERSION" "$binary" >"$folder/tocsin-${platform/\//-}.cdx.json"
     sha256sum "$binary"
   done
