@@ -115,6 +115,7 @@ test-senders: control-plane build $(TOOLS)/prometheus $(TOOLS)/alertmanager ## L
 .PHONY: test-monitoring
 test-monitoring: control-plane build ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)
 	go run ./hack/monitoring
+
 .PHONY: e2e
 e2e: ## Install Tocsin on the cluster of KUBECONFIG, from the image IMG, and break it there under load
 	go test -count=1 -timeout=30m -tags=e2e -v $(E2E_FLAGS) ./hack/e2e

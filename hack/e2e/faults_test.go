@@ -152,7 +152,8 @@ func (s *suite) evictAll(ctx context.Context) error {
 
 func (s *suite) scale(ctx context.Context) error {
 	for _, replicas := range []int{1, 3, 2} {
-		if _, err := s.tryKubectl(ctx, "-n", systemNamespace, "scale", "deployment/tocsin", fmt.Sprintf("--replicas=%d", replicas)); err != nil {
+		count := fmt.Sprintf("--replicas=%d", replicas)
+		if _, err := s.tryKubectl(ctx, "-n", systemNamespace, "scale", "deployment/tocsin", count); err != nil {
 			return err
 		}
 		if err := s.settled(ctx, replicas); err != nil {
@@ -169,7 +170,7 @@ func (s *suite) outOfMemory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = eventually(ctx, time.Minute, func() error {
+	err = eventually(ctx, 2*time.Minute, func() error {
 		used := map[string]usage{}
 		if err := s.sample(ctx, used); err != nil {
 			return err
@@ -177,18 +178,7 @@ func (s *suite) outOfMemory(ctx context.Context) error {
 		if err := s.resize(ctx, leader, fmt.Sprint(used[leader].last+1<<20)); err != nil {
 			return err
 		}
-		var pod corev1.Pod
-		if err := s.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: leader}, &pod); err != nil {
-			return err
-		}
-		for _, status := range pod.Status.ContainerStatuses {
-			for _, state := range []corev1.ContainerState{status.LastTerminationState, status.State} {
-				if state.Terminated != nil && state.Terminated.Reason == "OOMKilled" {
-					return nil
-				}
-			}
-		}
-		return fmt.Errorf("pod %s was not killed", leader)
+		return eventually(ctx, 5*time.Second, func() error { return s.killedForMemory(ctx, leader) })
 	})
 	if err != nil {
 		return err
@@ -199,14 +189,30 @@ func (s *suite) outOfMemory(ctx context.Context) error {
 	return s.settled(ctx, 2)
 }
 
+// killedForMemory is nil when the kernel has killed a container of the pod.
+func (s *suite) killedForMemory(ctx context.Context, name string) error {
+	var pod corev1.Pod
+	if err := s.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: name}, &pod); err != nil {
+		return err
+	}
+	for _, status := range pod.Status.ContainerStatuses {
+		for _, state := range []corev1.ContainerState{status.LastTerminationState, status.State} {
+			if state.Terminated != nil && state.Terminated.Reason == "OOMKilled" {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("pod %s was not killed", name)
+}
+
 // resize gives the pod other memory, without a restart.
 func (s *suite) resize(ctx context.Context, pod, memory string) error {
 	request := memory
 	if memory == "1Gi" {
 		request = "128Mi"
 	}
-	patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"manager","resources":{"requests":{"memory":%q},"limits":{"memory":%q}}}]}}`,
-		request, memory)
+	resources := fmt.Sprintf(`{"requests":{"memory":%q},"limits":{"memory":%q}}`, request, memory)
+	patch := `{"spec":{"containers":[{"name":"manager","resources":` + resources + `}]}}`
 	_, err := s.tryKubectl(ctx, "-n", systemNamespace, "patch", "pod", pod, "--subresource=resize", "--patch", patch)
 	return err
 }

@@ -126,7 +126,9 @@ func (s *suite) nameService(t *testing.T, pod *corev1.Pod) {
 	t.Log("the cluster has no DNS; the pod gets the Service's name as a host alias")
 	var service corev1.Service
 	g.Expect(s.Get(t.Context(), client.ObjectKey{Namespace: systemNamespace, Name: "tocsin-webhook"}, &service)).To(Succeed())
-	pod.Spec.HostAliases = []corev1.HostAlias{{IP: service.Spec.ClusterIP, Hostnames: []string{"tocsin-webhook." + systemNamespace + ".svc"}}}
+	pod.Spec.HostAliases = []corev1.HostAlias{{
+		IP: service.Spec.ClusterIP, Hostnames: []string{"tocsin-webhook." + systemNamespace + ".svc"},
+	}}
 }
 
 // testOutside posts from here, through a Service that is reached from outside.
@@ -272,7 +274,9 @@ func (s *suite) integration(t *testing.T, namespace, name string) {
 	g := NewWithT(t)
 	g.Expect(s.Create(t.Context(), &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1alpha1.WebhookIntegrationSpec{Tokens: []v1alpha1.Token{{Name: "first", SHA256: v1alpha1.TokenHash(tokenOf(namespace, name))}}},
+		Spec: v1alpha1.WebhookIntegrationSpec{
+			Tokens: []v1alpha1.Token{{Name: "first", SHA256: v1alpha1.TokenHash(tokenOf(namespace, name))}},
+		},
 	})).To(Succeed())
 	s.kubectl(t, "-n", namespace, "wait", "--for=condition=Ready", "webhookintegration/"+name, "--timeout=30s")
 }

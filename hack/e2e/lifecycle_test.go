@@ -66,7 +66,8 @@ func (s *suite) testUninstall(t *testing.T) {
 	s.kubectl(t, "delete", "-k", "config/default")
 	err := s.Get(t.Context(), client.ObjectKey{Name: systemNamespace}, &corev1.Namespace{})
 	g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
-	left := s.kubectl(t, "get", "crd,clusterrole,clusterrolebinding,namespace", "-l", "app.kubernetes.io/part-of=tocsin", "-o", "name")
+	left := s.kubectl(t, "get", "crd,clusterrole,clusterrolebinding,namespace", "-o", "name",
+		"-l", "app.kubernetes.io/part-of=tocsin")
 	g.Expect(left).To(HavePrefix("No resources found"))
 }
 

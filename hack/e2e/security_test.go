@@ -71,7 +71,8 @@ func (s *suite) testPodSecurity(t *testing.T) {
 		},
 		"host network": func(p *corev1.Pod) { p.Spec.HostNetwork = true },
 		"host folder": func(p *corev1.Pod) {
-			p.Spec.Volumes = []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+			source := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}
+			p.Spec.Volumes = []corev1.Volume{{Name: "host", VolumeSource: source}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +98,7 @@ func (s *suite) testServiceAccount(t *testing.T) {
 
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "x"}
 	event := &v1alpha1.AlertEvent{ObjectMeta: meta, Spec: v1alpha1.AlertEventSpec{
-		IntegrationName: "x", Alerts: []v1alpha1.Alert{{DedupKey: "x"}}}}
+		IntegrationName: "x", Alerts: []v1alpha1.Alert{{DedupKey: "x", Status: v1alpha1.AlertFiring}}}}
 	g.Expect(s.Create(t.Context(), event.DeepCopy(), client.DryRunAll)).To(Succeed())
 	for name, try := range map[string]func(context.Context) error{
 		"read secrets": func(ctx context.Context) error { return operator.List(ctx, &corev1.SecretList{}) },
@@ -155,7 +156,8 @@ func (s *suite) testMetrics(t *testing.T) {
 	g := NewWithT(t)
 	namespace := s.namespace(t, "e2e-metrics")
 	for _, name := range []string{"stranger", "prometheus"} {
-		g.Expect(s.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})).To(Succeed())
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		g.Expect(s.Create(t.Context(), account)).To(Succeed())
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},

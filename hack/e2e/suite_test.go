@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/hack/testenv"
 )
@@ -56,6 +58,7 @@ type suite struct {
 
 // TestOnACluster goes through the life of an installation. The steps build on each other.
 func TestOnACluster(t *testing.T) {
+	ctrllog.SetLogger(logr.Discard()) // what the clients do is no news
 	s := newSuite(t)
 	t.Cleanup(func() { s.remove(t, "-k", "config/default") })
 	steps := []struct {
@@ -106,7 +109,8 @@ func newSuite(t *testing.T) *suite {
 	s.Client, err = client.New(s.config, client.Options{Scheme: testenv.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	err = s.Get(t.Context(), client.ObjectKey{Name: systemNamespace}, &corev1.Namespace{})
-	g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "Tocsin is on that cluster already; the suite installs and removes its own: %v", err)
+	g.Expect(apierrors.IsNotFound(err)).To(BeTrue(),
+		"Tocsin is on that cluster already; the suite installs and removes its own: %v", err)
 	return s
 }
 

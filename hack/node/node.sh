@@ -158,7 +158,7 @@ start_apiserver() {
     --service-account-issuer https://kubernetes.default.svc \
     --service-account-key-file "$state/pki/sa.key" --service-account-signing-key-file "$state/pki/sa.key" \
     --token-auth-file "$state/pki/tokens.csv" --authorization-mode Node,RBAC \
-    --enable-admission-plugins NodeRestriction --kubelet-preferred-address-types InternalIP
+    --enable-admission-plugins NodeRestriction --allow-privileged --kubelet-preferred-address-types InternalIP
   wait_for 90 "the API server" kubectl get --raw /readyz
 }
 

@@ -28,7 +28,8 @@ func TestBillOfMaterials(t *testing.T) {
 		versions[c.Name] = c.PackageURL
 	}
 	g.Expect(versions).To(HaveKeyWithValue("std", HavePrefix("pkg:golang/std@go1.")))
-	g.Expect(versions).To(HaveKeyWithValue("github.com/CycloneDX/cyclonedx-go", HavePrefix("pkg:golang/github.com/CycloneDX/cyclonedx-go@v0.")))
+	const library = "github.com/CycloneDX/cyclonedx-go"
+	g.Expect(versions).To(HaveKeyWithValue(library, HavePrefix("pkg:golang/"+library+"@v0.")))
 	g.Expect((*bom.Dependencies)[0].Dependencies).To(HaveValue(HaveLen(len(versions))))
 
 	g.Expect(write(&first, "main.go", "")).To(MatchError(ContainSubstring("reading what main.go was built from")))
