@@ -57,11 +57,16 @@ func (s *suite) testFaults(t *testing.T) {
 			if f.hook != "" && os.Getenv(f.hook) == "" {
 				t.Skipf("NOT TESTED: %s must be a shell command that does it on this cluster", f.hook)
 			}
+			start := time.Now()
 			result := s.underLoad(t, f.name, f.fault)
 			if f.orderly {
 				result.undisturbed(t)
 			}
 			NewWithT(t).Expect(s.settled(t.Context(), 2)).To(Succeed())
+			// An API server that has just started refuses for a moment what roles allow that it has not read yet.
+			if f.hook == "" {
+				s.checkLogs(t, start)
+			}
 			s.report.trials = append(s.report.trials, result)
 		})
 		if t.Failed() {
