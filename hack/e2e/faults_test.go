@@ -226,7 +226,37 @@ func (s *suite) restartAPIServer(ctx context.Context) error {
 	return s.runHook(ctx, "E2E_RESTART_APISERVER")
 }
 
-func (s *suite) reboot(ctx context.Context) error { return s.runHook(ctx, "E2E_REBOOT_NODE") }
+// reboot waits until every container is another one, too: until the kubelet has looked, the pods seem to be well.
+func (s *suite) reboot(ctx context.Context) error {
+	before, err := s.pods(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.runHook(ctx, "E2E_REBOOT_NODE"); err != nil {
+		return err
+	}
+	gone := map[string]bool{}
+	for i := range before {
+		for _, status := range before[i].Status.ContainerStatuses {
+			gone[status.ContainerID] = true
+		}
+	}
+	err = eventually(ctx, 2*time.Minute, func() error {
+		pods, err := s.pods(ctx)
+		for i := range pods {
+			for _, status := range pods[i].Status.ContainerStatuses {
+				if gone[status.ContainerID] {
+					return fmt.Errorf("pod %s has not been started again", pods[i].Name)
+				}
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.settled(ctx, 2)
+}
 
 // runHook runs the shell command of the environment variable.
 func (s *suite) runHook(ctx context.Context, variable string) error {

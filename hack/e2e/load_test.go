@@ -187,7 +187,7 @@ func (r *report) write(t *testing.T) {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("| Fault | Took | p99 before / during / after | Oldest AlertEvent before / during / after | Acknowledged " +
-		"| 503 | No connection | No answer | Lost or twice |\n|---|---|---|---|---|---|---|---|---|\n")
+		"| 503 | Refused | Unknown | Lost or twice |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, trial := range r.trials {
 		refused, unknown := 0, 0
 		for _, key := range trial.total.Keys {
@@ -202,7 +202,7 @@ func (r *report) write(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %.0f s | %s | %s | %d | %d | %d | %d | 0 |\n", trial.name, trial.took.Seconds(),
 			strings.Join(p99, " / "), strings.Join(lag, " / "), trial.total.Acknowledged(),
-			trial.total.Codes["503"], max(0, refused-trial.total.Codes["503"]), unknown)
+			trial.total.Codes["503"], refused, unknown)
 	}
 	b.WriteString("\n| Pod | Most memory | Mean CPU |\n|---|---|---|\n")
 	writeUsage(&b, "at rest", r.rest)
