@@ -171,7 +171,7 @@ func (s *suite) testMetrics(t *testing.T) {
 	g.Expect(scrape(t.Context(), url, "")).To(HavePrefix("401 "))
 	g.Expect(scrape(t.Context(), url, s.accountToken(t, namespace, "stranger"))).To(HavePrefix("403 "))
 	g.Expect(scrape(t.Context(), url, s.accountToken(t, namespace, "prometheus"))).To(And(
-		HavePrefix("200 "), ContainSubstring("\ntocsin_webhook_requests_total{")))
+		HavePrefix("200 "), ContainSubstring("\ntocsin_alertevents_pending ")))
 }
 
 // scrape returns the status and the body of the answer to a request for metrics.
