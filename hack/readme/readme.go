@@ -32,9 +32,10 @@ func Walkthrough() (string, error) {
 		return "", errors.New("the README has no walkthrough")
 	}
 	walkthrough, _, _ = strings.Cut(walkthrough, "\n## ")
-	script := "set -euo pipefail\n"
+	var script strings.Builder
+	script.WriteString("set -euo pipefail\n")
 	for _, block := range shellBlock.FindAllStringSubmatch(walkthrough, -1) {
-		script += block[1]
+		script.WriteString(block[1])
 	}
-	return strings.Replace(script, look, awaitIncident+look, 1), nil
+	return strings.Replace(script.String(), look, awaitIncident+look, 1), nil
 }
