@@ -45,7 +45,7 @@ func TestDocs(t *testing.T) {
 	command := exec.CommandContext(t.Context(), "bash", "-c", script)
 	command.Dir = folder
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "TZ=UTC",
-		"PATH="+os.Getenv("PATH")+":"+testenv.Assets(), endpointVariable+"="+strings.TrimSuffix(manager.WebhookURL, webhookPath+"/"))
+		"PATH="+os.Getenv("PATH")+":"+testenv.Assets(), endpointVariable+"="+endpoint(manager))
 	output, err := command.CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), string(output))
 	for _, said := range []string{

@@ -24,6 +24,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 )
@@ -126,6 +127,7 @@ kubectl tocsin resolve monitoring-qf4t`),
 			if level := command.Flags().Lookup("v"); level != nil && level.Value.String() == "0" {
 				klog.SetLogger(logr.Discard())
 			}
+			log.SetLogger(klog.Background()) // or it complains after half a minute that nobody did
 		},
 	}
 	root.SetVersionTemplate(buildinfo.Line("kubectl-tocsin") + "\n")

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/rogpeppe/go-internal/testscript"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/hack/testenv"
 )
@@ -34,6 +36,7 @@ const (
 var (
 	config  *rest.Config
 	manager *testenv.Manager
+	proxy   string // the address of one that lets no WebSockets pass
 )
 
 // TestMain lets the test binary be the plugin, for the scripts, or else runs the tests beside a control plane
@@ -47,12 +50,15 @@ type withCluster struct{ *testing.M }
 
 // Run implements testscript.TestingM.
 func (m withCluster) Run() int {
+	log.SetLogger(logr.Discard())
 	return testenv.Main(m.M, func(c *rest.Config) { config = c })
 }
 
 // TestScripts runs the scripts in testdata/script: each has a namespace of its own, and a manager serves all.
 func TestScripts(t *testing.T) {
 	manager = startManager(t)
+	startNode(t, strings.TrimPrefix(endpoint(manager), "http://"))
+	proxy = startProxy(t).URL
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		Setup:               setup,
@@ -94,6 +100,9 @@ func startManager(t *testing.T) *testenv.Manager {
 	return started
 }
 
+// endpoint is where a manager takes alerts, without a path.
+func endpoint(m *testenv.Manager) string { return strings.TrimSuffix(m.WebhookURL, webhookPath+"/") }
+
 // setup gives a script a namespace and a kubeconfig.
 func setup(env *testscript.Env) error {
 	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
@@ -107,7 +116,8 @@ func setup(env *testscript.Env) error {
 	kubeconfig := filepath.Join(env.WorkDir, "kubeconfig")
 	env.Setenv("KUBECONFIG", kubeconfig)
 	env.Setenv("NAMESPACE", namespace.Name)
-	env.Setenv("TOCSIN_ENDPOINT", strings.TrimSuffix(manager.WebhookURL, webhookPath+"/"))
+	env.Setenv("TOCSIN_ENDPOINT", endpoint(manager))
+	env.Setenv("PROXY", proxy)
 	env.Setenv("TZ", "UTC")
 	env.Setenv("HOME", env.WorkDir)
 	env.Setenv("PATH", env.Getenv("PATH")+string(os.PathListSeparator)+testenv.Assets())

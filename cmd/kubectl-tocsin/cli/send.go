@@ -47,6 +47,7 @@ type sendOptions struct {
 	headers     []string
 	dryRun      bool
 	output      string
+	poster      *http.Client
 
 	title, description, severity, status, dedupKey string
 	kind, link, hostname, region                   string
@@ -64,13 +65,20 @@ payload in a file.
 It goes to the address that "token create" printed (--url), or, with --integration, to the integration by a token
 that is made for it and revoked right afterwards, which takes the right to change the integration.
 
+A Service of the cluster, such as ` + serviceEndpoint + `, is reached from outside as well:
+by a port-forward to one of its pods, which takes the right to get services, to list pods and to create
+pods/portforward in its namespace. Where Tocsin runs in another namespace, --endpoint has it in the name.
+
 Without --dedup-key a test alert has the key "` + testKey + `", so that several are one incident and
 "--status resolved" ends it.`,
 		Example: example(`
 # A test alert, by a token of its own
-kubectl tocsin send -i monitoring --endpoint http://127.0.0.1:8080
+kubectl tocsin send -i monitoring
 
-# The same to an address
+# The same along the way that senders outside the cluster take
+kubectl tocsin send -i monitoring --endpoint https://alerts.example.com
+
+# To an address that "token create" printed
 kubectl tocsin send --url "$url" --title "Disk full" --severity critical --dedup-key disk-db-1
 
 # Resolve it
@@ -138,6 +146,8 @@ func (o *sendOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.poster = o.newPoster()
+	defer o.poster.CloseIdleConnections()
 	var code int
 	var text []byte
 	if address := o.address(); address != "" {
@@ -221,14 +231,12 @@ func (o *sendOptions) post(ctx context.Context, address string, header http.Head
 	if request.Header.Get("Content-Type") == "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	// A redirect would lead the token to another host.
-	poster := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	response, err := poster.Do(request)
+	response, err := o.poster.Do(request)
 	if err != nil {
 		if urlError, is := errors.AsType[*url.Error](err); is {
 			err = urlError.Err
 		}
-		return 0, nil, fmt.Errorf("posting to %s: %w%s", request.URL.Host, err, o.hint(request.URL.Host))
+		return 0, nil, fmt.Errorf("posting to %s: %w", request.URL.Host, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
@@ -236,17 +244,6 @@ func (o *sendOptions) post(ctx context.Context, address string, header http.Head
 		return 0, nil, fmt.Errorf("reading the answer: %w", err)
 	}
 	return response.StatusCode, text, nil
-}
-
-// hint helps whoever tries to reach a Service from outside the cluster.
-func (o *sendOptions) hint(host string) string {
-	service, _ := url.Parse(serviceEndpoint)
-	if service == nil || host != service.Host {
-		return ""
-	}
-	return "\nThat address is one inside the cluster. From outside:\n" +
-		"  kubectl -n tocsin-system port-forward service/tocsin-webhook 8080\n" +
-		"and --endpoint http://127.0.0.1:8080"
 }
 
 // postByOwnToken makes a token, posts with it and revokes it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -81,9 +82,9 @@ func (f *Feed) source(c client.WithWatch, namespace string) *cache.ListWatch {
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			events, err := c.Watch(ctx, &v1alpha1.IncidentList{}, where(options))
-			if options.SendInitialEvents == nil { // an API server that does not know them is asked for a list next
+			if options.SendInitialEvents == nil || !apierrors.IsInvalid(err) {
 				f.note(ctx, err)
-			}
+			} // else the API server does not know initial events, and is asked for a list next
 			return events, err
 		},
 	}
