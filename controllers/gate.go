@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,36 +15,44 @@ type writeGate struct {
 	limit int
 	crowd func() int // how many requests wait to be stored
 
-	mu     sync.Mutex
-	active int
-	// Channels that are closed when the place is their waiter's. First come first served, the urgent ones before
-	// the others.
-	urgent, waiting []chan struct{}
+	mu      sync.Mutex
+	active  int
+	waiting []turn // by their due times
+}
+
+// turn is a fold's claim to a place.
+type turn struct {
+	due   time.Time
+	comes chan struct{} // closed when the place is the fold's
 }
 
 func newWriteGate(limit int, crowd func() int) *writeGate {
 	return &writeGate{limit: limit, crowd: crowd}
 }
 
-// enter waits for leave to write; after nil, leave must follow.
+// enter waits for leave to write; after nil, leave must follow. Urgent folds go before those that came less than
+// maxYield earlier, and never before older ones: however many urgent folds there are, the others come to write.
 func (g *writeGate) enter(ctx context.Context, urgent bool) error {
-	g.mu.Lock()
-	queue, turn := &g.waiting, make(chan struct{})
-	if urgent {
-		queue = &g.urgent
+	own := turn{due: time.Now(), comes: make(chan struct{})}
+	if !urgent {
+		own.due = own.due.Add(maxYield)
 	}
-	*queue = append(*queue, turn)
+	g.mu.Lock()
+	i, _ := slices.BinarySearchFunc(g.waiting, own, func(other, own turn) int {
+		return cmp.Or(other.due.Compare(own.due), -1) // behind those that are due at the same time
+	})
+	g.waiting = slices.Insert(g.waiting, i, own)
 	g.admit()
 	g.mu.Unlock()
 	select {
-	case <-turn:
+	case <-own.comes:
 		return nil
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if i := slices.Index(*queue, turn); i >= 0 {
-		*queue = slices.Delete(*queue, i, i+1)
+	if i := slices.Index(g.waiting, own); i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
 	} else { // the place came at the very same moment
 		g.active--
 		g.admit()
@@ -71,15 +80,13 @@ func (g *writeGate) free() {
 
 // admit gives the places that there are to those who wait.
 func (g *writeGate) admit() {
-	if len(g.urgent)+len(g.waiting) == 0 {
+	if len(g.waiting) == 0 {
 		return
 	}
 	places := max(1, g.limit/(1+g.crowd()))
-	for _, queue := range []*[]chan struct{}{&g.urgent, &g.waiting} {
-		for g.active < places && len(*queue) > 0 {
-			g.active++
-			close((*queue)[0])
-			*queue = (*queue)[1:]
-		}
+	for g.active < places && len(g.waiting) > 0 {
+		g.active++
+		close(g.waiting[0].comes)
+		g.waiting = slices.Delete(g.waiting, 0, 1)
 	}
 }

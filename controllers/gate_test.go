@@ -91,3 +91,28 @@ func TestWriteGateLetsUrgentFoldsGoFirst(t *testing.T) {
 		g.Expect(order).To(Equal([]string{"urgent 1", "urgent 2", "repeat 1", "repeat 2"}))
 	})
 }
+
+func TestWriteGateLetsNoStreamOfUrgentFoldsKeepTheOthersOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const write = time.Second / 10
+		g := NewWithT(t)
+		gate := newWriteGate(1, func() int { return 0 })
+		ctx, stop := context.WithCancel(context.Background())
+		var folds sync.WaitGroup
+		for range 4 { // always three of them wait
+			folds.Go(func() {
+				for gate.enter(ctx, true) == nil {
+					time.Sleep(write)
+					gate.leave(write)
+				}
+			})
+		}
+		synctest.Wait()
+		start := time.Now()
+		g.Expect(gate.enter(context.Background(), false)).To(Succeed())
+		g.Expect(time.Since(start)).To(BeNumerically("~", maxYield, 5*write))
+		gate.leave(0)
+		stop()
+		folds.Wait()
+	})
+}

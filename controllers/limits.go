@@ -19,6 +19,9 @@ const (
 	maxRests     = 3
 	maxRest      = time.Second
 
+	// maxYield is by how much folds that tell of no change of state let urgent ones go before them.
+	maxYield = time.Second
+
 	// maxNoticeRate and maxNoticeBurst bound the Kubernetes Events on Incidents, a second and at once. Each is a
 	// write of its own; a storm that opens thousands of Incidents would make half as many more of them.
 	maxNoticeRate  = 10
@@ -83,8 +86,8 @@ const (
 	// partialCheck is when to look whether an AlertEvent that is settled in part is still there.
 	partialCheck = 10 * time.Minute
 
-	// asideAfter is how many refusals in a row make an Incident's AlertEvents go one by one, to find the one at
-	// fault.
+	// asideAfter is how many refusals in a row make an Incident's AlertEvents be folded by halves, to find the one
+	// at fault.
 	asideAfter = 3
 
 	// asideTime is how long an AlertEvent stays set aside before it is tried again.
