@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -34,13 +35,19 @@ var errUnfoldable = errors.New("the fold failed")
 // stop the Incident's other alerts for ever. An event that is set aside is not released; it is tried again
 // after a while, by another version of the manager perhaps.
 type asideBook struct {
-	mu       sync.Mutex
-	refusals map[types.NamespacedName]int // in a row, by Incident
-	events   map[types.UID]time.Time      // when to try again
+	mu     sync.Mutex
+	trials map[types.NamespacedName]*trial // by Incident
+	events map[types.UID]time.Time         // when to try again
+}
+
+// trial is the search for the event at fault among an Incident's.
+type trial struct {
+	refusals int // so far
+	atOnce   int // how many events are folded at a time; 0: all
 }
 
 func newAsideBook() *asideBook {
-	return &asideBook{refusals: map[types.NamespacedName]int{}, events: map[types.UID]time.Time{}}
+	return &asideBook{trials: map[types.NamespacedName]*trial{}, events: map[types.UID]time.Time{}}
 }
 
 // has says whether the event is set aside.
@@ -50,30 +57,41 @@ func (b *asideBook) has(uid types.UID, now time.Time) bool {
 	return b.events[uid].After(now)
 }
 
-// pick returns the events to fold: all of them, or, where folds were refused again and again, the first one.
+// pick returns the events to fold: all of them, or, where folds were refused again and again, the first ones.
 func (b *asideBook) pick(key types.NamespacedName, events []*v1alpha1.AlertEvent) []*v1alpha1.AlertEvent {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.refusals[key] < asideAfter || len(events) < 2 {
+	t := b.trials[key]
+	if t == nil || t.atOnce == 0 || len(events) <= t.atOnce {
 		return events
 	}
-	return []*v1alpha1.AlertEvent{slices.MinFunc(events, inCommitOrder)}
+	return slices.SortedFunc(slices.Values(events), inCommitOrder)[:t.atOnce]
 }
 
 // refuse notes that the fold of these events was refused. It returns the event that is set aside for it,
-// nil when it is not known yet which one is at fault.
+// nil when it is not known yet which one is at fault: after a few refusals in a row, each one halves the events that are folded
+// together until one is left.
 func (b *asideBook) refuse(key types.NamespacedName, events []*v1alpha1.AlertEvent, now time.Time) *v1alpha1.AlertEvent {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.refusals[key]++
-	if b.refusals[key] <= asideAfter || len(events) != 1 {
+	t := b.trials[key]
+	if t == nil {
+		t = &trial{}
+		b.trials[key] = t
+	}
+	t.refusals++
+	switch {
+	case t.refusals < asideAfter:
+		return nil
+	case len(events) != 1:
+		t.atOnce = max(1, len(events)/2)
+		return nil
+	case t.refusals == asideAfter: // it may have been alone by chance
+		t.atOnce = 1
 		return nil
 	}
-	for uid, until := range b.events {
-		if !until.After(now) {
-			delete(b.events, uid)
-		}
-	}
+	delete(b.trials, key) // the others are folded together again
+	maps.DeleteFunc(b.events, func(_ types.UID, until time.Time) bool { return !until.After(now) })
 	b.events[events[0].UID] = now.Add(asideTime)
 	eventsAside.Set(float64(len(b.events)))
 	return events[0]
@@ -83,7 +101,7 @@ func (b *asideBook) refuse(key types.NamespacedName, events []*v1alpha1.AlertEve
 func (b *asideBook) forgive(key types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.refusals, key)
+	delete(b.trials, key)
 }
 
 // isRefused says whether a fold failed in a way that another try does not mend.

@@ -1,8 +1,11 @@
 package controllers
 
 import (
+	"math/bits"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,6 +40,34 @@ func TestAnEventWhoseFoldIsRefusedIsSetAside(t *testing.T) {
 	s.clock.SetTime(s.clock.Now().Add(asideTime))
 	s.fold("disk")
 	s.expectCounted("disk", first, poison, last)
+}
+
+func TestTheEventAtFaultAmongManyIsFoundByHalves(t *testing.T) {
+	g := NewWithT(t)
+	book, key := newAsideBook(), types.NamespacedName{Name: "app"}
+	var events []*v1alpha1.AlertEvent
+	for i := range v1alpha1.MaxLedger {
+		event := &v1alpha1.AlertEvent{}
+		event.UID, event.ResourceVersion = types.UID(strconv.Itoa(i)), strconv.Itoa(i+1)
+		events = append(events, event)
+	}
+	for at, poison := range events {
+		left, tries := slices.Clone(events), 0
+		var aside *v1alpha1.AlertEvent
+		for ; aside == nil && tries < 100; tries++ {
+			picked := book.pick(key, left)
+			if slices.Contains(picked, poison) {
+				aside = book.refuse(key, picked, time.Now())
+				continue
+			}
+			left = slices.DeleteFunc(left, func(event *v1alpha1.AlertEvent) bool { return slices.Contains(picked, event) })
+		}
+		g.Expect(aside).To(BeIdenticalTo(poison), "place %d", at)
+		g.Expect(tries).To(BeNumerically("<=", asideAfter+2*bits.Len(v1alpha1.MaxLedger)), "place %d", at)
+		left = slices.DeleteFunc(left, func(event *v1alpha1.AlertEvent) bool { return event == poison })
+		g.Expect(book.pick(key, left)).To(HaveLen(len(left)), "the others go together")
+		book.forgive(key)
+	}
 }
 
 // inFold are the events that the next fold would take in.
