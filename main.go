@@ -86,6 +86,7 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
 	config.UserAgent = "tocsin/" + buildinfo.Read().Version
+	config.Wrap(newShallow)
 	config.QPS = -1 // the API server's priority and fairness limits requests; a limit of our own would lose alerts
 
 	mgr, err := ctrl.NewManager(config, managerOptions(config, o))

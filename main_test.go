@@ -104,6 +104,9 @@ func TestManager(t *testing.T) {
 		},
 	})).To(Succeed())
 
+	createDeepest(t, c, namespace)
+	g.Expect(c.List(t.Context(), &v1alpha1.AlertEventList{})).To(MatchError(ContainSubstring("exceeded max depth")))
+
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, o) }()
@@ -116,14 +119,21 @@ func TestManager(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	request.Header.Set("Authorization", "Bearer "+token)
 	g.Expect(status(http.DefaultClient.Do(request))).To(Equal(http.StatusAccepted))
-	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: v1alpha1.IncidentName("test", "one"),
-	}}
-	g.Eventually(func() (v1alpha1.IncidentState, error) {
-		err := c.Get(t.Context(), client.ObjectKeyFromObject(incident), incident)
-		return incident.Status.State, client.IgnoreNotFound(err)
-	}, "30s", "50ms").Should(Equal(v1alpha1.IncidentOpen))
-	g.Expect(incident.Status.Alert.Title).To(Equal("It works"))
+	for key, title := range map[string]string{"one": "It works", "deep": "Deep"} {
+		incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: v1alpha1.IncidentName("test", key),
+		}}
+		g.Eventually(func() (v1alpha1.IncidentState, error) {
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(incident), incident)
+			return incident.Status.State, client.IgnoreNotFound(err)
+		}, "30s", "50ms").Should(Equal(v1alpha1.IncidentOpen))
+		g.Expect(incident.Status.Alert.Title).To(Equal(title))
+	}
+	g.Eventually(func() ([]v1alpha1.AlertEvent, error) {
+		var left v1alpha1.AlertEventList
+		err := c.List(t.Context(), &left)
+		return left.Items, err
+	}, "30s", "50ms").Should(BeEmpty())
 
 	stop()
 	g.Eventually(ended, "30s").Should(Receive(BeNil()))

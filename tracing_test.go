@@ -57,6 +57,9 @@ func (c *collector) check(g *WithT, token string) {
 		g.Expect(resource.Resource.String()).To(ContainSubstring("tocsin-of-the-test"))
 		for _, scope := range resource.ScopeSpans {
 			for _, span := range scope.Spans {
+				if span.Name == "fold Incident" && len(span.Links) == 0 {
+					continue // of an alert made by hand, which no request brought
+				}
 				spans[span.Name] = span
 			}
 		}

@@ -38,13 +38,22 @@ func slowRetries(ctx context.Context, r *run) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if lost[call.Name] {
-			return proxy.Fate{Delay: 1500 * time.Millisecond}
+			return proxy.Fate{Before: func() { r.waitGone(ctx, call) }}
 		}
 		lost[call.Name] = rand.IntN(3) == 0
 		return proxy.Fate{Lose: lost[call.Name]}
 	})
 	pause(ctx, 15*time.Second)
 	return nil
+}
+
+// waitGone waits until an AlertEvent is folded and released, no longer than a manager goes on trying to store one.
+func (r *run) waitGone(ctx context.Context, call proxy.Call) {
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
+	defer cancel()
+	name := client.ObjectKey{Namespace: call.Namespace, Name: call.Name}
+	for !apierrors.IsNotFound(r.admin.Get(ctx, name, &v1alpha1.AlertEvent{})) && pause(ctx, 50*time.Millisecond) {
+	}
 }
 
 // blockRelease lets alerts be folded but not released, and then kills the manager: its successor finds
