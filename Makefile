@@ -121,7 +121,7 @@ e2e: ## Install Tocsin on the cluster of KUBECONFIG, from the image IMG, and bre
 	go test -count=1 -timeout=30m -tags=e2e -v $(E2E_FLAGS) ./hack/e2e
 
 .PHONY: e2e-local
-e2e-local: node-programs ## The same on a node made of this machine: Linux and root, see hack/node/node.sh
+e2e-local: node-programs $(TOOLS)/controller-gen ## The same on a node made of this machine: Linux and root, see hack/node/node.sh
 	@$(IMAGE_ENVIRONMENT) E2E_FLAGS='$(E2E_FLAGS)' hack/e2e/local.sh
 
 .PHONY: bench

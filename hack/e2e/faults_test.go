@@ -55,18 +55,19 @@ func (s *suite) testFaults(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			if f.hook != "" && os.Getenv(f.hook) == "" {
-				t.Skipf("NOT TESTED: %s must be a shell command that does it on this cluster", f.hook)
+				s.leaveOut(t, f.hook+" must be a shell command that does it on this cluster")
 			}
-			start := time.Now()
 			result := s.underLoad(t, f.name, f.fault)
+			NewWithT(t).Expect(s.settled(t.Context(), 2)).To(Succeed())
 			if f.orderly {
 				result.undisturbed(t)
+				s.checkRestarts(t)
 			}
-			NewWithT(t).Expect(s.settled(t.Context(), 2)).To(Succeed())
-			// An API server that has just started refuses for a moment what roles allow that it has not read yet.
-			if f.hook == "" {
-				s.checkLogs(t, start)
+			wrong := unwanted
+			if f.hook != "" {
+				wrong = unwantedEver
 			}
+			s.checkLogs(t, result.start, wrong)
 			s.report.trials = append(s.report.trials, result)
 		})
 		if t.Failed() {

@@ -17,10 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/loadgen"
 	"github.com/tocsin-dev/tocsin/hack/readme"
 	"github.com/tocsin-dev/tocsin/hack/testenv"
 )
@@ -137,19 +135,10 @@ func (s *suite) testOutside(t *testing.T) {
 	s.expose(t)
 	namespace := s.namespace(t, "e2e-outside")
 	s.integration(t, namespace, "outside")
-	post := func(token, body string) int {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+webhookPath, strings.NewReader(body))
-		g.Expect(err).NotTo(HaveOccurred())
-		request.Header.Set("Authorization", "Bearer "+token)
-		response, err := http.DefaultClient.Do(request)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(response.Body.Close()).To(Succeed())
-		return response.StatusCode
-	}
 	token := tokenOf(namespace, "outside")
-	g.Expect(post(token, `{"title":"From outside","dedup_key":"outside"}`)).To(Equal(http.StatusAccepted))
-	g.Expect(post("another token", `{}`)).To(Equal(http.StatusUnauthorized))
-	g.Expect(post(token, `{"title":`)).To(Equal(http.StatusBadRequest))
+	g.Expect(post(t, http.DefaultClient, s.url, token, `{"title":"From outside","dedup_key":"outside"}`)).To(Equal(http.StatusAccepted))
+	g.Expect(post(t, http.DefaultClient, s.url, "another token", `{}`)).To(Equal(http.StatusUnauthorized))
+	g.Expect(post(t, http.DefaultClient, s.url, token, `{"title":`)).To(Equal(http.StatusBadRequest))
 	incident := "incident/" + v1alpha1.IncidentName("outside", "outside")
 	s.kubectl(t, "-n", namespace, "wait", "--for=create", incident, "--timeout=30s")
 
@@ -196,73 +185,17 @@ func (s *suite) expose(t *testing.T) {
 	}, "30s", "200ms").Should(Succeed(), "E2E_URL is where the webhook Service is reached from here")
 }
 
-// testComponents applies each component together with config/default, and an alert still gets through.
-func (s *suite) testComponents(t *testing.T) {
-	g := NewWithT(t)
-	folders, err := filepath.Glob(filepath.Join(testenv.Root(), "config", "components", "*", "kustomization.yaml"))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(folders).NotTo(BeEmpty())
-	namespace := s.namespace(t, "e2e-components")
-	for _, folder := range folders {
-		component := filepath.Base(filepath.Dir(folder))
-		t.Run(component, func(t *testing.T) { s.testComponent(t, namespace, component) })
-	}
-	s.install(t)
-}
-
-// notForEveryone are components that move Tocsin into a namespace's bounds, or need what the cluster may lack.
-var notForEveryone = map[string]string{
-	"single-namespace": "it serves only the namespace that it is made for",
-}
-
-func (s *suite) testComponent(t *testing.T, namespace, component string) {
-	g := NewWithT(t)
-	if reason, ok := notForEveryone[component]; ok {
-		t.Skip("applied on its own by the tests of config/: " + reason)
-	}
-	overlay := s.overlay(t, s.image, component)
-	output, err := s.tryKubectl(t.Context(), "apply", "--server-side", "--validate=strict", "--dry-run=server", "-k", overlay)
-	if err != nil && strings.Contains(output, "no matches for kind") {
-		t.Skip("the cluster lacks CustomResourceDefinitions that it needs: " + output)
-	}
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { s.removeAdded(t, overlay) })
-	s.kubectl(t, "apply", "--server-side", "--validate=strict", "-k", overlay)
-	g.Expect(s.settled(t.Context(), 2)).To(Succeed())
-	s.integration(t, namespace, component)
-	load := s.load(namespace, component)
-	load.Requests = 20
-	account := loadgen.Run(t.Context(), load)
-	g.Expect(account.Codes).To(Equal(map[string]int{"202": 20}))
-	s.check(t, namespace, component, account)
-}
-
-// removeAdded deletes what an overlay has and config/default has not.
-func (s *suite) removeAdded(t *testing.T, overlay string) {
-	t.Helper()
-	standard := s.objects(t, "config/default")
-	for name, document := range s.objects(t, overlay) {
-		if _, ok := standard[name]; !ok {
-			path := filepath.Join(t.TempDir(), "object.yaml")
-			NewWithT(t).Expect(os.WriteFile(path, document, 0o600)).To(Succeed())
-			s.remove(t, "-f", path)
-		}
-	}
-}
-
-// objects are the documents that a kustomization makes, by kind, namespace and name.
-func (s *suite) objects(t *testing.T, folder string) map[string][]byte {
+// post posts from outside and returns the status code.
+func post(t *testing.T, sender *http.Client, url, token, body string) int {
 	t.Helper()
 	g := NewWithT(t)
-	rendered, err := s.tryKubectl(context.Background(), "kustomize", folder)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+webhookPath, strings.NewReader(body))
 	g.Expect(err).NotTo(HaveOccurred())
-	documents := map[string][]byte{}
-	for document := range strings.SplitSeq(rendered, "\n---\n") {
-		var object metav1.PartialObjectMetadata
-		g.Expect(yaml.Unmarshal([]byte(document), &object)).To(Succeed())
-		documents[object.Kind+" "+object.Namespace+"/"+object.Name] = []byte(document)
-	}
-	return documents
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := sender.Do(request)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(response.Body.Close()).To(Succeed())
+	return response.StatusCode
 }
 
 // tokenOf is the token of an integration that the suite made.
@@ -271,14 +204,17 @@ func tokenOf(namespace, name string) string { return "token-of-" + namespace + "
 // integration makes a WebhookIntegration and waits until it is served.
 func (s *suite) integration(t *testing.T, namespace, name string) {
 	t.Helper()
-	g := NewWithT(t)
-	g.Expect(s.Create(t.Context(), &v1alpha1.WebhookIntegration{
+	NewWithT(t).Expect(s.Create(t.Context(), integrationOf(namespace, name))).To(Succeed())
+	s.kubectl(t, "-n", namespace, "wait", "--for=condition=Ready", "webhookintegration/"+name, "--timeout=30s")
+}
+
+func integrationOf(namespace, name string) *v1alpha1.WebhookIntegration {
+	return &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.WebhookIntegrationSpec{
 			Tokens: []v1alpha1.Token{{Name: "first", SHA256: v1alpha1.TokenHash(tokenOf(namespace, name))}},
 		},
-	})).To(Succeed())
-	s.kubectl(t, "-n", namespace, "wait", "--for=condition=Ready", "webhookintegration/"+name, "--timeout=30s")
+	}
 }
 
 // shell is a pod that runs a script in the shell image, under the restricted profile.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -109,6 +111,7 @@ func (s *suite) check(t *testing.T, namespace, integration string, account *load
 // trial is a fault and the figures of the load around it.
 type trial struct {
 	name                  string
+	start                 time.Time
 	before, during, after phase
 	took, drained         time.Duration
 	pods                  map[string]usage
@@ -124,7 +127,7 @@ func (s *suite) underLoad(t *testing.T, name string, fault func(context.Context)
 	s.integration(t, namespace, "load")
 	steady := s.load(namespace, "load")
 	steady.Duration = s.phase
-	result := trial{name: name, total: loadgen.NewAccount()}
+	result := trial{name: name, start: time.Now(), total: loadgen.NewAccount()}
 	sampler := s.sampleUsage(t.Context())
 
 	result.before = s.observe(t.Context(), namespace, steady)
@@ -163,16 +166,39 @@ func (r *trial) undisturbed(t *testing.T) {
 	NewWithT(t).Expect(codes).To(Equal([]string{"202"}), "no request is refused: %v", r.total.Codes)
 }
 
-// checkLogs looks for what the pods must not have met since then: something that their account is not allowed, or a
-// panic.
-func (s *suite) checkLogs(t *testing.T, since time.Time) {
+// unwanted is what the pods must not log: something that their account is not allowed, or a panic. An API server that
+// has just started refuses for a moment what roles allow that it has not read yet; a panic is never in order.
+var (
+	unwanted     = regexp.MustCompile(`(?i)forbidden|panic|goroutine \d+`)
+	unwantedEver = regexp.MustCompile(`panic|goroutine \d+`)
+)
+
+// checkLogs looks for that in the logs of all containers since then, those that were ended included.
+func (s *suite) checkLogs(t *testing.T, since time.Time, wrong *regexp.Regexp) {
 	t.Helper()
-	pods, err := s.pods(t.Context())
 	g := NewWithT(t)
+	pods, err := s.pods(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	for i := range pods {
-		log := s.kubectl(t, "-n", systemNamespace, "logs", pods[i].Name, "--since-time="+since.Format(time.RFC3339))
-		g.Expect(log).NotTo(MatchRegexp(`(?i)forbidden|panic|goroutine \d+`), pods[i].Name)
+		for _, previous := range []bool{false, true} {
+			if previous && pods[i].Status.ContainerStatuses[0].RestartCount == 0 {
+				continue
+			}
+			log := s.kubectl(t, "-n", systemNamespace, "logs", pods[i].Name, "--since-time="+since.Format(time.RFC3339),
+				fmt.Sprintf("--previous=%t", previous))
+			g.Expect(wrong.FindString(log)).To(BeEmpty(), "%s logs:\n%s", pods[i].Name, log)
+		}
+	}
+}
+
+// checkRestarts wants every container to be the first one of its pod.
+func (s *suite) checkRestarts(t *testing.T) {
+	t.Helper()
+	g := NewWithT(t)
+	pods, err := s.pods(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	for i := range pods {
+		g.Expect(pods[i].Status.ContainerStatuses[0].RestartCount).To(BeZero(), pods[i].Name)
 	}
 }
 
@@ -186,23 +212,10 @@ type report struct {
 func (r *report) write(t *testing.T) {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("| Fault | Took | p99 before / during / after | Oldest AlertEvent before / during / after | Acknowledged " +
-		"| 503 | Refused | Unknown | Lost or twice |\n|---|---|---|---|---|---|---|---|---|\n")
-	for _, trial := range r.trials {
-		refused, unknown := 0, 0
-		for _, key := range trial.total.Keys {
-			refused += key.Refused
-			unknown += key.Unknown
-		}
-		phases := []phase{trial.before, trial.during, trial.after}
-		var p99, lag []string
-		for _, p := range phases {
-			p99 = append(p99, p.account.Quantile(0.99).Round(time.Millisecond).String())
-			lag = append(lag, fmt.Sprintf("%.1f s", p.lag.Seconds()))
-		}
-		fmt.Fprintf(&b, "| %s | %.0f s | %s | %s | %d | %d | %d | %d | 0 |\n", trial.name, trial.took.Seconds(),
-			strings.Join(p99, " / "), strings.Join(lag, " / "), trial.total.Acknowledged(),
-			trial.total.Codes["503"], refused, unknown)
+	b.WriteString("| Fault | Took | Acknowledged a second | p99 | 503 | Oldest AlertEvent " +
+		"| Acknowledged | Refused | Unknown | Lost or twice |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	for i := range r.trials {
+		r.trials[i].write(&b)
 	}
 	b.WriteString("\n| Pod | Most memory | Mean CPU |\n|---|---|---|\n")
 	writeUsage(&b, "at rest", r.rest)
@@ -213,6 +226,27 @@ func (r *report) write(t *testing.T) {
 	if path := os.Getenv("E2E_REPORT"); path != "" {
 		NewWithT(t).Expect(os.WriteFile(path, []byte(b.String()), 0o600)).To(Succeed())
 	}
+}
+
+// write writes a row: what has three numbers is before, during and after the fault.
+func (r *trial) write(b *strings.Builder) {
+	var rate, p99, overload, lag []string
+	for _, p := range []phase{r.before, r.during, r.after} {
+		rate = append(rate, fmt.Sprintf("%.0f", p.account.Rate()))
+		p99 = append(p99, p.account.Quantile(0.99).Round(time.Millisecond).String())
+		overload = append(overload, strconv.Itoa(p.account.Codes["503"]))
+		lag = append(lag, fmt.Sprintf("%.1f s", p.lag.Seconds()))
+	}
+	refused, unknown := 0, 0
+	for _, key := range r.total.Keys {
+		refused += key.Refused
+		unknown += key.Unknown
+	}
+	fmt.Fprintf(b, "| %s | %.0f s |", r.name, r.took.Seconds())
+	for _, three := range [][]string{rate, p99, overload, lag} {
+		fmt.Fprintf(b, " %s |", strings.Join(three, " / "))
+	}
+	fmt.Fprintf(b, " %d | %d | %d | 0 |\n", r.total.Acknowledged(), refused, unknown)
 }
 
 func writeUsage(b *strings.Builder, when string, pods map[string]usage) {

@@ -16,7 +16,10 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,6 +72,15 @@ func (s *suite) testPodSecurity(t *testing.T) {
 			yes, c := true, p.Spec.Containers[0].SecurityContext
 			c.Privileged, c.AllowPrivilegeEscalation = &yes, &yes
 		},
+		"with a capability": func(p *corev1.Pod) {
+			p.Spec.Containers[0].SecurityContext.Capabilities.Add = []corev1.Capability{"NET_ADMIN"}
+		},
+		"without a seccomp filter": func(p *corev1.Pod) {
+			p.Spec.Containers[0].SecurityContext.SeccompProfile.Type = corev1.SeccompProfileTypeUnconfined
+		},
+		"with a way to new privileges": func(p *corev1.Pod) {
+			p.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
+		},
 		"host network": func(p *corev1.Pod) { p.Spec.HostNetwork = true },
 		"host folder": func(p *corev1.Pod) {
 			source := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}
@@ -85,21 +97,94 @@ func (s *suite) testPodSecurity(t *testing.T) {
 	}
 }
 
-// testServiceAccount uses the operator's own token for what it must not do. What it may do, all other steps show: they
-// look for refusals in its logs.
-func (s *suite) testServiceAccount(t *testing.T) {
-	namespace := s.namespace(t, "e2e-account")
+// testAllowed does with the operator's own token what it lives on, one right after the other: a right that is missing
+// shows here, and not in an hour when a lease or a retention has run out. Nothing is really written.
+func (s *suite) testAllowed(t *testing.T) {
 	g := NewWithT(t)
 	pods, err := s.pods(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pods[0].Spec.ServiceAccountName).To(Equal("tocsin"))
-	operator := s.as(t, systemNamespace, "tocsin")
-	g.Expect(operator.List(t.Context(), &v1alpha1.IncidentList{})).To(Succeed())
+	namespace := s.namespace(t, "e2e-allowed")
+	integration := integrationOf(namespace, "x")
+	g.Expect(s.Create(t.Context(), integration)).To(Succeed())
+	event := eventOf(namespace, "x")
+	g.Expect(post(t, http.DefaultClient, s.url, tokenOf(namespace, "x"), `{"dedup_key":"x"}`)).To(Equal(http.StatusAccepted))
+	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.IncidentName("x", "x")}}
+	s.kubectl(t, "-n", namespace, "wait", "--for=create", "incident/"+incident.Name, "--timeout=30s")
+	leased := client.ObjectKey{Namespace: systemNamespace, Name: leaseName}
 
+	operator := s.as(t, systemNamespace, "tocsin")
+	dry := client.NewDryRunClient(operator)
+	for name, try := range map[string]func(context.Context) error{
+		"store alerts":   func(ctx context.Context) error { return dry.Create(ctx, event.DeepCopy()) },
+		"read the queue": func(ctx context.Context) error { return operator.List(ctx, &v1alpha1.AlertEventList{}) },
+		"release alerts": func(ctx context.Context) error { return client.IgnoreNotFound(dry.Delete(ctx, event.DeepCopy())) },
+		"read integrations": func(ctx context.Context) error {
+			return operator.List(ctx, &v1alpha1.WebhookIntegrationList{})
+		},
+		"say how integrations are": func(ctx context.Context) error {
+			return dry.Status().Patch(ctx, integration.DeepCopy(), client.MergeFrom(integration))
+		},
+		"fold": func(ctx context.Context) error {
+			if err := operator.Get(ctx, client.ObjectKeyFromObject(incident), incident); err != nil {
+				return err
+			}
+			return ignoreConflict(dry.Status().Update(ctx, incident))
+		},
+		"open incidents": func(ctx context.Context) error {
+			another := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.IncidentName("x", "y")}}
+			another.Spec = v1alpha1.IncidentSpec{IntegrationName: "x", DedupKey: "y"}
+			return dry.Create(ctx, another)
+		},
+		"delete incidents": func(ctx context.Context) error { return dry.Delete(ctx, incident.DeepCopy()) },
+		"keep the lease": func(ctx context.Context) error {
+			var lease coordinationv1.Lease
+			if err := operator.Get(ctx, leased, &lease); err != nil {
+				return err
+			}
+			return ignoreConflict(dry.Update(ctx, &lease))
+		},
+		"ask who reads metrics": func(ctx context.Context) error {
+			review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "x"}}
+			return operator.Create(ctx, review)
+		},
+		"ask whether they may": func(ctx context.Context) error {
+			return operator.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: "x", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+			}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(try(t.Context())).To(Succeed()) })
+	}
+	g.Eventually(func() string {
+		return s.kubectl(t, "-n", namespace, "get", "events", "-o", "jsonpath={.items[*].reason}")
+	}, "30s", "500ms").Should(ContainSubstring("Opened"), "it says what it did")
+}
+
+// ignoreConflict: somebody else was allowed to write first.
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+func eventOf(namespace, name string) *v1alpha1.AlertEvent {
+	return &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.AlertEventSpec{
+			IntegrationName: name, Alerts: []v1alpha1.Alert{{DedupKey: name, Status: v1alpha1.AlertFiring}},
+		},
+	}
+}
+
+// testForbidden uses the operator's own token for what it must not do.
+func (s *suite) testForbidden(t *testing.T) {
+	namespace := s.namespace(t, "e2e-account")
+	operator := s.as(t, systemNamespace, "tocsin")
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "x"}
-	event := &v1alpha1.AlertEvent{ObjectMeta: meta, Spec: v1alpha1.AlertEventSpec{
-		IntegrationName: "x", Alerts: []v1alpha1.Alert{{DedupKey: "x", Status: v1alpha1.AlertFiring}}}}
-	g.Expect(s.Create(t.Context(), event.DeepCopy(), client.DryRunAll)).To(Succeed())
+	event := eventOf(namespace, "x")
+	NewWithT(t).Expect(s.Create(t.Context(), event.DeepCopy(), client.DryRunAll)).To(Succeed(), "it is the change that is refused")
 	for name, try := range map[string]func(context.Context) error{
 		"read secrets": func(ctx context.Context) error { return operator.List(ctx, &corev1.SecretList{}) },
 		"read its own secret": func(ctx context.Context) error {
@@ -118,6 +203,16 @@ func (s *suite) testServiceAccount(t *testing.T) {
 		"give itself rights": func(ctx context.Context) error {
 			return operator.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
 		},
+		"change incidents' specs": func(ctx context.Context) error {
+			return operator.Update(ctx, &v1alpha1.Incident{ObjectMeta: meta})
+		},
+		"take other leases": func(ctx context.Context) error {
+			return operator.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "x"}, &coordinationv1.Lease{})
+		},
+		"change its own Deployment": func(ctx context.Context) error {
+			return operator.Update(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "tocsin"}})
+		},
+		"read nodes": func(ctx context.Context) error { return operator.List(ctx, &corev1.NodeList{}) },
 		"make tokens": func(ctx context.Context) error {
 			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
 			return operator.SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{})

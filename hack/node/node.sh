@@ -2,6 +2,7 @@
 # A Kubernetes node on this machine, without a container engine: a control plane, kubelet, kube-proxy and containerd in
 # a network namespace of their own. For "make e2e-local" and for whoever wants to look at pods.
 #
+#   node.sh check               says what is missing to run a node here, or that there is one already, and fails
 #   node.sh up                  starts it and prints where its kubeconfig is
 #   node.sh load NAME:TAG       takes an image from buildah's storage
 #   node.sh restart-apiserver   kills the API server and starts it again five seconds later
@@ -208,8 +209,8 @@ load() {
   rm -f "$archive"
 }
 
-# check_machine says loudly what is missing to run containers here.
-check_machine() {
+# check says loudly what is missing to run containers here, or that there is a node already.
+check() {
   local missing=() program
   [ "$(uname -s)" = Linux ] || missing+=("Linux")
   [ "$(id -u)" = 0 ] || missing+=("root")
@@ -219,20 +220,22 @@ check_machine() {
   for program in "$assets/"{etcd,kube-apiserver,kubectl} "$programs/"{kubelet,kube-proxy,kube-scheduler,kube-controller-manager}; do
     [ -x "$program" ] || missing+=("$program")
   done
+  unshare --net --mount --pid --fork true 2>/dev/null || missing+=("the right to make namespaces")
+  [ -w /sys/fs/cgroup ] || missing+=("cgroups that can be written")
   if [ ${#missing[@]} -gt 0 ]; then
     say "THIS MACHINE CANNOT RUN A NODE. It lacks: ${missing[*]}"
     say "On Debian: apt-get install $packages"
     say 'The programs of Kubernetes come from "make node-programs".'
     return 1
   fi
+  if [ -e "$state" ]; then
+    say "$state exists: another node runs here, or \"node.sh down\" is due"
+    return 1
+  fi
 }
 
 up() {
-  check_machine
-  if [ -e "$state" ]; then
-    say "$state exists: another one runs, or \"node.sh down\" is due"
-    return 1
-  fi
+  check
   write_configuration
   make_network
   make_cgroups
@@ -303,6 +306,7 @@ down() {
 
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 case ${1:-} in
+check) check ;;
 up) up ;;
 load) load "$2" ;;
 restart-apiserver) restart_apiserver ;;
