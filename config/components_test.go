@@ -229,6 +229,7 @@ func (c *cluster) checkCertificate(t *testing.T, namespace string) {
 	g.Expect(certificate).To(ContainSubstring(`"secretName":%q`, pod.Volumes[0].Secret.SecretName))
 	g.Expect(certificate).To(ContainSubstring(`"issuerRef":{"group":"cert-manager.io","kind":"Issuer","name":"tocsin"}`))
 	c.foreign(t, "cert-manager.io/v1", "Issuer", namespace)
+	g.Expect(pod.SecurityContext.FSGroup).To(Equal(pod.SecurityContext.RunAsGroup), "the manager can read the files")
 	mount := pod.Containers[0].VolumeMounts[0]
 	g.Expect(pod.Containers[0].Args).To(ContainElements("--webhook-tls-cert-path="+mount.MountPath, "--metrics-cert-path="+mount.MountPath))
 	var services corev1.ServiceList
