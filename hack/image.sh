@@ -23,18 +23,21 @@ files() {
 }
 
 build() {
-  local image=$1 list
+  local image=$1 platform kind
   command -v "$builder" >/dev/null || {
     echo "image: there is no $builder; BUILDER names another one, and \"apt-get install buildah\" gets it" >&2
     exit 1
   }
-  list=(--tag "$image")
+  kind=--tag
   if [[ $platforms == *,* ]]; then
-    "$builder" manifest rm "$image" 2>/dev/null || true
-    list=(--manifest "$image")
+    kind=--manifest
+    "$builder" manifest rm "$image" 2>/dev/null || "$builder" rmi "$image" 2>/dev/null || true
   fi
-  "$builder" build "${list[@]}" --platform "$platforms" ${BASE:+--build-arg "BASE=$BASE"} \
-    --timestamp "$(date --date "$DATE" +%s)" .
+  # One after the other: the order of a list is part of its digest.
+  for platform in ${platforms//,/ }; do
+    "$builder" build "$kind" "$image" --platform "$platform" ${BASE:+--build-arg "BASE=$BASE"} \
+      --timestamp "$(date --date "$DATE" +%s)" .
+  done
 }
 
 case ${1:-} in
