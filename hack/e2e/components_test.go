@@ -156,7 +156,7 @@ func (s *suite) testSingleNamespace(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: systemNamespace, Name: "owner"}},
 	})).To(Succeed())
 	owner := "--as=system:serviceaccount:" + systemNamespace + ":owner"
-	output, err := s.tryKubectl(t.Context(), "apply", "--server-side", owner, "-k", s.overlay(t, s.image))
+	output, err := s.tryKubectl(t.Context(), "apply", "--server-side", "--dry-run=server", owner, "-k", s.overlay(t, s.image))
 	g.Expect(err).To(HaveOccurred(), "config/default is the whole cluster's")
 	g.Expect(output).To(ContainSubstring("at the cluster scope"))
 

@@ -181,7 +181,7 @@ func (s *suite) checkLogs(t *testing.T, since time.Time, wrong *regexp.Regexp) {
 	g.Expect(err).NotTo(HaveOccurred())
 	for i := range pods {
 		for _, previous := range []bool{false, true} {
-			if previous && pods[i].Status.ContainerStatuses[0].RestartCount == 0 {
+			if previous && pods[i].Status.ContainerStatuses[0].LastTerminationState.Terminated == nil {
 				continue
 			}
 			log := s.kubectl(t, "-n", systemNamespace, "logs", pods[i].Name, "--since-time="+since.Format(time.RFC3339),

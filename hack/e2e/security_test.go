@@ -105,8 +105,8 @@ func (s *suite) testAllowed(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pods[0].Spec.ServiceAccountName).To(Equal("tocsin"))
 	namespace := s.namespace(t, "e2e-allowed")
+	s.integration(t, namespace, "x")
 	integration := integrationOf(namespace, "x")
-	g.Expect(s.Create(t.Context(), integration)).To(Succeed())
 	event := eventOf(namespace, "x")
 	g.Expect(post(t, http.DefaultClient, s.url, tokenOf(namespace, "x"), `{"dedup_key":"x"}`)).To(Equal(http.StatusAccepted))
 	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.IncidentName("x", "x")}}
