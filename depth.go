@@ -11,9 +11,9 @@ import (
 // maxDepth is how deep what the manager reads of its own resources may nest. The endpoint takes 64 levels.
 const maxDepth = 1000
 
-// shallow is a transport that empties what nests deeper than maxDepth in Tocsin's own resources. The API server stores nearly as
-// many levels as a JSON decoder reads, and a list wraps its objects in some more: one AlertEvent that
-// somebody made by hand would keep every informer from reading those of all namespaces.
+// shallow is a transport that empties what nests deeper than maxDepth in Tocsin's own resources. The API server
+// stores nearly as many levels as a JSON decoder reads, and a list wraps its objects in some more: one AlertEvent
+// that somebody made by hand would keep every informer from reading those of all namespaces.
 type shallow struct{ next http.RoundTripper }
 
 func newShallow(next http.RoundTripper) http.RoundTripper { return shallow{next} }

@@ -205,7 +205,7 @@ func (r *incidentReconciler) collect(ctx context.Context, f *facts) error {
 		case f.listed != nil && !f.listed.has(string(event.UID)):
 		case r.releases.isReplay(event):
 			r.releases.discard(event)
-		case r.aside.has(event.UID, f.now):
+		case r.aside.has(f.key, event.UID, f.now):
 			f.aside = true
 		default:
 			f.events = append(f.events, event)

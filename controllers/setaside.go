@@ -30,14 +30,20 @@ func (r *incidentReconciler) reportUnreadable(ctx context.Context, event *v1alph
 // errUnfoldable says that the fold itself failed on what it was given.
 var errUnfoldable = errors.New("the fold failed")
 
-// asideBook keeps AlertEvents out of the fold whose folds fail for good: the API server finds the Incident
+// asideBook keeps AlertEvents out of folds that fail for good with them: the API server finds the Incident
 // invalid that they make, or the fold panics. Nothing like it is known to exist. But if it came, it must not
-// stop the Incident's other alerts for ever. An event that is set aside is not released; it is tried again
-// after a while, by another version of the manager perhaps.
+// stop the Incident's other alerts for ever, nor the event's alerts of other Incidents. An event that is set
+// aside is not released; it is tried again after a while, by another version of the manager perhaps.
 type asideBook struct {
 	mu     sync.Mutex
 	trials map[types.NamespacedName]*trial // by Incident
-	events map[types.UID]time.Time         // when to try again
+	events map[asideEvent]time.Time        // when to try again
+}
+
+// asideEvent is an AlertEvent in the fold of one of its Incidents.
+type asideEvent struct {
+	incident types.NamespacedName
+	uid      types.UID
 }
 
 // trial is the search for the event at fault among an Incident's.
@@ -47,14 +53,14 @@ type trial struct {
 }
 
 func newAsideBook() *asideBook {
-	return &asideBook{trials: map[types.NamespacedName]*trial{}, events: map[types.UID]time.Time{}}
+	return &asideBook{trials: map[types.NamespacedName]*trial{}, events: map[asideEvent]time.Time{}}
 }
 
-// has says whether the event is set aside.
-func (b *asideBook) has(uid types.UID, now time.Time) bool {
+// has says whether the event is set aside in the Incident's folds.
+func (b *asideBook) has(key types.NamespacedName, uid types.UID, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.events[uid].After(now)
+	return b.events[asideEvent{key, uid}].After(now)
 }
 
 // pick returns the events to fold: all of them, or, where folds were refused again and again, the first ones.
@@ -68,10 +74,12 @@ func (b *asideBook) pick(key types.NamespacedName, events []*v1alpha1.AlertEvent
 	return slices.SortedFunc(slices.Values(events), inCommitOrder)[:t.atOnce]
 }
 
-// refuse notes that the fold of these events was refused. It returns the event that is set aside for it,
-// nil when it is not known yet which one is at fault: after a few refusals in a row, each one halves the events that are folded
-// together until one is left.
-func (b *asideBook) refuse(key types.NamespacedName, events []*v1alpha1.AlertEvent, now time.Time) *v1alpha1.AlertEvent {
+// refuse notes that the fold of these events was refused. After a few refusals in a row, each one halves the
+// events that are folded together, until one is left; that is the one returned, now set aside. Until then closer
+// says whether the next fold will take fewer events than this one, or the last one once more.
+func (b *asideBook) refuse(
+	key types.NamespacedName, events []*v1alpha1.AlertEvent, now time.Time,
+) (aside *v1alpha1.AlertEvent, closer bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.trials[key]
@@ -81,20 +89,21 @@ func (b *asideBook) refuse(key types.NamespacedName, events []*v1alpha1.AlertEve
 	}
 	t.refusals++
 	switch {
-	case t.refusals < asideAfter:
-		return nil
-	case len(events) != 1:
+	case t.refusals < asideAfter || len(events) == 0:
+		return nil, false
+	case len(events) > 1 || t.refusals == asideAfter:
 		t.atOnce = max(1, len(events)/2)
-		return nil
-	case t.refusals == asideAfter: // it may have been alone by chance
-		t.atOnce = 1
-		return nil
+		return nil, true
 	}
 	delete(b.trials, key) // the others are folded together again
-	maps.DeleteFunc(b.events, func(_ types.UID, until time.Time) bool { return !until.After(now) })
-	b.events[events[0].UID] = now.Add(asideTime)
-	eventsAside.Set(float64(len(b.events)))
-	return events[0]
+	maps.DeleteFunc(b.events, func(_ asideEvent, until time.Time) bool { return !until.After(now) })
+	b.events[asideEvent{key, events[0].UID}] = now.Add(asideTime)
+	distinct := map[types.UID]bool{}
+	for event := range b.events {
+		distinct[event.uid] = true
+	}
+	eventsAside.Set(float64(len(distinct)))
+	return events[0], false
 }
 
 // forgive notes that all events of the Incident which are not set aside are folded.
@@ -125,16 +134,21 @@ func (f *facts) tryFold() (p plan, err error) {
 	return f.fold(), nil
 }
 
-// setAside deals with a fold that was refused. Until it is clear which event is at fault, the error goes on
-// to be tried again.
+// setAside deals with a fold that was refused. Until it is clear which event is at fault, it is to be tried again; at once
+// where that brings it out.
 func (r *incidentReconciler) setAside(ctx context.Context, f *facts, refusal error) (ctrl.Result, error) {
-	event := r.aside.refuse(f.key, f.events, f.now)
-	if event == nil {
+	event, closer := r.aside.refuse(f.key, f.events, f.now)
+	switch {
+	case closer:
+		log.FromContext(ctx).Info("a fold is refused: looking for the AlertEvent at fault",
+			"alertevents", len(f.events), "refusal", refusal.Error())
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	case event == nil:
 		return ctrl.Result{}, refusal
 	}
 	log.FromContext(ctx).Error(refusal, "an AlertEvent is set aside", "alertevent", event.Name)
 	r.recorder.Eventf(event, nil, corev1.EventTypeWarning, "SetAside", "Fold",
-		"Folding it fails again and again; it is kept and tried again every %s: %s",
-		asideTime, oneLine(refusal.Error(), maxMessageChars, maxMessageBytes))
+		"Folding it into the Incident %s fails again and again; it is kept and tried again every %s: %s",
+		f.key.Name, asideTime, oneLine(refusal.Error(), maxMessageChars, maxMessageBytes))
 	return ctrl.Result{RequeueAfter: staleRetry}, nil
 }

@@ -57,7 +57,7 @@ func TestTheEventAtFaultAmongManyIsFoundByHalves(t *testing.T) {
 		for ; aside == nil && tries < 100; tries++ {
 			picked := book.pick(key, left)
 			if slices.Contains(picked, poison) {
-				aside = book.refuse(key, picked, time.Now())
+				aside, _ = book.refuse(key, picked, time.Now())
 				continue
 			}
 			left = slices.DeleteFunc(left, func(event *v1alpha1.AlertEvent) bool { return slices.Contains(picked, event) })
@@ -66,7 +66,19 @@ func TestTheEventAtFaultAmongManyIsFoundByHalves(t *testing.T) {
 		g.Expect(tries).To(BeNumerically("<=", asideAfter+2*bits.Len(v1alpha1.MaxLedger)), "place %d", at)
 		left = slices.DeleteFunc(left, func(event *v1alpha1.AlertEvent) bool { return event == poison })
 		g.Expect(book.pick(key, left)).To(HaveLen(len(left)), "the others go together")
-		book.forgive(key)
+		g.Expect(book.has(key, poison.UID, time.Now())).To(BeTrue())
+		g.Expect(book.has(types.NamespacedName{Name: "other"}, poison.UID, time.Now())).To(BeFalse(),
+			"its alerts of other Incidents are folded")
+	}
+}
+
+func TestAFoldWithoutEventsThatIsRefusedIsTriedEverMoreSeldom(t *testing.T) {
+	g := NewWithT(t)
+	book, key := newAsideBook(), types.NamespacedName{Name: "app"}
+	for range 2 * asideAfter {
+		aside, closer := book.refuse(key, nil, time.Now()) // the time for autoResolveAfter has come, say
+		g.Expect(aside).To(BeNil())
+		g.Expect(closer).To(BeFalse())
 	}
 }
 

@@ -83,19 +83,20 @@ func fillBacklog(ctx context.Context, r *run) error {
 	return nil
 }
 
-// poison has every status refused that has the AlertEvent of one alert in its ledger. That one is to be set aside and shown,
-// the others of its key are to be folded, and in the end it is folded too: by another process, which knows
-// nothing of it.
+// poison has every status of an Incident refused that has the AlertEvent of one alert in its ledger. That one is
+// to be set aside and shown, the others of its key and the event's alerts of other keys are to be folded, and in
+// the end it is folded too: by another process, which knows nothing of it.
 func poison(ctx context.Context, r *run) error {
 	const key = "poisoned"
 	r.traffic.post(0, key, "firing", false)
 	pause(ctx, 2*time.Second)
 	var name atomic.Value // of the AlertEvent that has it
+	incident := v1alpha1.IncidentName(integrationName, key)
 	r.setRule(func(call proxy.Call) proxy.Fate {
 		if call.Is("create", "alertevents") && hasKey(call.Body, key) {
 			name.CompareAndSwap(nil, `"`+call.Name+`"`)
 		}
-		if poisonous, ok := name.Load().(string); ok && call.Is("update", "incidents/status") &&
+		if poisonous, ok := name.Load().(string); ok && call.Is("update", "incidents/status") && call.Name == incident &&
 			bytes.Contains(call.Body, []byte(poisonous)) {
 			return proxy.Fate{Refuse: http.StatusUnprocessableEntity}
 		}
