@@ -173,7 +173,7 @@ dist: manifests $(TOOLS)/kustomize ## Write the Helm chart, and dist/install.yam
 
 .PHONY: tidy
 tidy: ## Tidy the Go modules
-	for module in . hack/controlplane hack/crds hack/helm hack/lint hack/node hack/prometheus hack/tools; do (cd $$module && go mod tidy) || exit; done
+	for module in . hack/controlplane hack/crds hack/crds/envoygateway hack/helm hack/lint hack/node hack/prometheus hack/tools; do (cd $$module && go mod tidy) || exit; done
 
 .PHONY: clean
 clean: ## Remove what was built, the control plane included

@@ -89,6 +89,9 @@ func run(ctx context.Context, o options) error {
 	config.Wrap(newShallow)
 	config.QPS = -1 // the API server's priority and fairness limits requests; a limit of our own would lose alerts
 
+	if err := checkMetricsCertificate(o); err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(config, managerOptions(config, o))
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)

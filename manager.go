@@ -2,7 +2,9 @@ package main
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
+	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -87,6 +89,19 @@ func metricsOptions(o options) metricsserver.Options {
 		m.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
 	}
 	return m
+}
+
+// checkMetricsCertificate makes sure that there is the certificate that was asked for: without one, the metrics server
+// would make one itself and never look for the other again.
+func checkMetricsCertificate(o options) error {
+	if o.metricsCertPath == "" || o.metricsAddress == off {
+		return nil
+	}
+	folder := o.metricsCertPath
+	if _, err := tls.LoadX509KeyPair(filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")); err != nil {
+		return fmt.Errorf("reading the certificate of the metrics: %w", err)
+	}
+	return nil
 }
 
 // leaseConfig is the configuration of the client that renews the lease. Clients with equal configurations
