@@ -152,7 +152,11 @@ func (c *cluster) checkEnvoyGateway(t *testing.T, namespace string) {
 	g := NewWithT(t)
 	gateway := c.foreign(t, "gateway.networking.k8s.io/v1", "Gateway", namespace)
 	g.Expect(gateway).To(ContainSubstring(`"parametersRef":{"group":"gateway.envoyproxy.io","kind":"EnvoyProxy","name":"tocsin"}`))
-	var proxy struct{ Spec struct{ Telemetry struct{ AccessLog json.RawMessage } } }
+	var proxy struct {
+		Spec struct {
+			Telemetry struct{ AccessLog json.RawMessage }
+		}
+	}
 	g.Expect(json.Unmarshal([]byte(c.foreign(t, "gateway.envoyproxy.io/v1alpha1", "EnvoyProxy", namespace)), &proxy)).To(Succeed())
 	log := string(proxy.Spec.Telemetry.AccessLog)
 	g.Expect(log).To(ContainSubstring("%RESPONSE_CODE%"), "Envoy Gateway's own format, which has the path, is not in use")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Applies the CustomResourceDefinitions of others that the components need to the cluster of KUBECONFIG: those of
-# go.mod, and of envoygateway/go.mod, in their own schemas, so that strict validation means something. It needs kubectl, and what "make tools" builds.
+# Applies the CustomResourceDefinitions of others that the components need to the cluster of KUBECONFIG: those of go.mod
+# and envoygateway/go.mod, in their own schemas, so that strict validation means something. It needs kubectl, and what
+# "make tools" builds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export GOWORK=off

@@ -30,6 +30,8 @@ var pages = []string{
 	"docs/tracing.md",
 	"docs/troubleshooting.md",
 	"docs/security.md",
+	"docs/senders/README.md",
+	"docs/spec/v1alpha1/*.md",
 	"docs/uninstall.md",
 	"docs/helm.md",
 }
@@ -50,6 +52,39 @@ kubectl apply -f - <<EOF
 EOF
 kubectl -n shop wait --for=condition=Ready webhookintegration/monitoring
 `
+
+// packed is one alert as the operator packs many.
+const packed = "H4sIAAAAAAACA4uuVkpJTSkt8E6tVLJSUErJLM7WT0nSNVTSUVAqLkksKS0GCadlFmXmpSvV6ihgV26EXXksAMQs18ReAAAA"
+
+// takenForGranted makes, by page, what its commands take for granted besides: Incidents and an AlertEvent with the names
+// that they have in the page.
+var takenForGranted = map[string]string{
+	"alertevent.md": `kubectl create -f - <<EOF
+apiVersion: tocsin.dev/v1alpha1
+kind: AlertEvent
+metadata: {name: first}
+spec: {integrationName: prometheus, alerts: [{status: firing, dedupKey: disk/db-1, title: Disk almost full}]}
+---
+# The operator would soon have folded and deleted it: the finalizer keeps it.
+apiVersion: tocsin.dev/v1alpha1
+kind: AlertEvent
+metadata: {name: packed, finalizers: [test.tocsin.dev/keep]}
+spec: {integrationName: prometheus, packedAlerts: ` + packed + `}
+EOF
+until kubectl get incident prometheus-htyerfqyyti4zhdcznusvhdlv5 2>/dev/null; do sleep 0.1; done
+`,
+	"incident.md": `kubectl patch alertevent packed --type=merge -p '{"metadata":{"finalizers":null}}'
+kubectl create -f - <<EOF
+apiVersion: tocsin.dev/v1alpha1
+kind: AlertEvent
+metadata: {name: demo}
+spec:
+  integrationName: demo
+  alerts: [{status: firing, dedupKey: disk-full-db-1, title: Disk full}, {status: resolved, dedupKey: disk-full-db-1}]
+EOF
+until kubectl get incident demo-dcqj4fhmtusbva2hkgzu5k5lll 2>/dev/null; do sleep 0.1; done
+`,
+}
 
 func TestPages(t *testing.T) {
 	installPlugin(t)
@@ -97,11 +132,22 @@ func runPage(t *testing.T, kubeconfig, folder, file, url string) {
 	g := NewWithT(t)
 	page, err := os.ReadFile(file)
 	g.Expect(err).NotTo(HaveOccurred())
-	script := "set -euo pipefail\n"
-	for _, block := range shellBlock.FindAllStringSubmatch(string(page), -1) {
-		script += needNodes.ReplaceAllString(block[1], "")
+	if filepath.Base(filepath.Dir(file)) == "v1alpha1" {
+		kubeconfig = inNamespace(t, kubeconfig, "shop")
+		saveManifest(t, string(page), folder)
 	}
-	runIn(t, kubeconfig, folder, strings.ReplaceAll(script, "http://127.0.0.1:8080/api/v1/events/webhook/", url))
+	script := "set -euo pipefail\n" + takenForGranted[filepath.Base(file)]
+	for _, block := range commandBlocks(string(page)) {
+		if block.info == incidentsBlock {
+			continue
+		}
+		script += needNodes.ReplaceAllString(strings.Join(block.commands, "\n")+"\n", "")
+	}
+	runIn(t, kubeconfig, folder, strings.NewReplacer(
+		"http://127.0.0.1:8080/api/v1/events/webhook/", url,
+		"https://tocsin.example.com/api/v1/events/webhook/TOKEN", url+"$(cat token.txt)",
+		"alertevent NAME", "alertevent packed",
+	).Replace(script))
 	for i, block := range kustomizationBlock.FindAllStringSubmatch(string(page), -1) {
 		example := filepath.Join(folder, fmt.Sprintf("example-%d", i))
 		g.Expect(os.MkdirAll(example, 0o700)).To(Succeed())
@@ -112,6 +158,30 @@ func runPage(t *testing.T, kubeconfig, folder, file, url string) {
 		output := runIn(t, kubeconfig, folder, "kubectl kustomize "+example)
 		g.Expect(output).To(ContainSubstring("kind: Deployment"))
 	}
+}
+
+// inNamespace is a kubeconfig of the namespace.
+func inNamespace(t *testing.T, kubeconfig, namespace string) string {
+	t.Helper()
+	g := NewWithT(t)
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	g.Expect(err).NotTo(HaveOccurred())
+	config.Contexts[config.CurrentContext].Namespace = namespace
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	g.Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
+	return path
+}
+
+// saveManifest saves the first example of a page where the page wants it saved.
+func saveManifest(t *testing.T, page, folder string) {
+	t.Helper()
+	name := regexp.MustCompile("saving the manifest into `([^`]+)`").FindStringSubmatch(page)
+	if name == nil {
+		return
+	}
+	_, manifest, _ := strings.Cut(page, "```yaml\n")
+	manifest, _, _ = strings.Cut(manifest, "```")
+	NewWithT(t).Expect(os.WriteFile(filepath.Join(folder, name[1]), []byte(manifest), 0o600)).To(Succeed())
 }
 
 // runIn runs a script in the folder and returns what it prints.

@@ -18,6 +18,9 @@ const (
 	awaitIncident = "until " + look + " 2>&1 | grep -q Open; do sleep 0.1; done\n"
 )
 
+// walkthroughTitle is the heading of the walkthrough.
+const walkthroughTitle = "Five minutes on a cluster"
+
 // shellBlock is a fenced block of commands.
 var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
@@ -27,7 +30,7 @@ func Walkthrough() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the README: %w", err)
 	}
-	_, walkthrough, found := strings.Cut(string(readme), "## Five minutes on a cluster")
+	_, walkthrough, found := strings.Cut(string(readme), "## "+walkthroughTitle)
 	if !found {
 		return "", errors.New("the README has no walkthrough")
 	}
