@@ -67,7 +67,7 @@ type plan struct {
 func fold(in foldInput) plan {
 	f := openFold(in)
 	for _, event := range f.pending() {
-		if f.ledger.full() {
+		if f.isFull() {
 			f.plan.ledgerFull = true
 			break // the later ones wait too: they must not overtake
 		}
@@ -83,8 +83,9 @@ type folding struct {
 	spec      *v1alpha1.IncidentSpec // of the Incident; nil while there is none
 	life      lifecycle
 	ledger    *ledgerBook
-	unmatched []v1alpha1.LedgerEntry // events whose alerts came before there was an Incident
 	opens     bool                   // there was nothing but a name so far
+	before    []v1alpha1.LedgerEntry // events that earlier folds found without an Incident, and that still exist
+	unmatched []v1alpha1.LedgerEntry // events whose alerts came before there was an Incident
 	plan      plan
 }
 
@@ -105,7 +106,20 @@ func openFold(in foldInput) *folding {
 		sizeBound:  incident.Status.Alert.EncodedSize(),
 	}
 	f.ledger = openLedger(incident.Status.Ledger, incident.ResourceVersion, in.exists)
+	if f.opens {
+		f.before = f.settledBefore()
+	}
 	return f
+}
+
+// isFull says that the ledger has no room for another event. What came before the Incident enters it with the first
+// event that opens it, and so has its place from then on.
+func (f *folding) isFull() bool {
+	reserved := 0
+	if f.opens && f.plan.write {
+		reserved = len(f.before) + len(f.unmatched)
+	}
+	return f.ledger.present+reserved >= v1alpha1.MaxLedger
 }
 
 // pending returns the events that are not settled, in commit order, and notes those that are.
@@ -242,7 +256,7 @@ func (f *folding) autoResolve() {
 func (f *folding) close() plan {
 	if f.opens && f.plan.write {
 		// What came before the Incident is settled with it, and must not be found again as its own.
-		f.ledger.addBefore(append(f.settledBefore(), f.unmatched...))
+		f.ledger.addBefore(slices.Concat(f.before, f.unmatched))
 	}
 	f.plan.status.Ledger = f.ledger.close()
 	if f.plan.write {

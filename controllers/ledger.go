@@ -24,7 +24,7 @@ type ledgerBook struct {
 	entries []v1alpha1.LedgerEntry
 	gone    map[string]bool   // by UID: entries whose event no longer exists
 	names   map[string]string // UID by name
-	present int               // entries whose event may still exist
+	present int               // entries whose event may still exist; those of gone ones give way to them
 	stamp   string
 	digest  alertDigest
 }
@@ -67,9 +67,6 @@ func (b *ledgerBook) isCopy(uid, name string) bool {
 	first, ok := b.names[name]
 	return ok && first != uid && isServerMade(name) && !seeded("replays-count")
 }
-
-// full says that there is no room for another event. Entries of gone events give way.
-func (b *ledgerBook) full() bool { return b.present >= v1alpha1.MaxLedger }
 
 // add enters an event that exists.
 func (b *ledgerBook) add(uid, name string) {

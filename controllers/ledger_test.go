@@ -124,14 +124,38 @@ func TestUnmatchedEventsEnterTheLedgerAsFarAsThereIsRoom(t *testing.T) {
 	for n := 1; n <= 150; n++ {
 		events = append(events, eventOf(n, resolvingAlert()))
 	}
-	p := newBench().fold(append(events, eventOf(151, firingAlert()))...)
-	g.Expect(p.ledgerFull).To(BeFalse())
+	p := newBench().fold(append(events, eventOf(151, firingAlert()), eventOf(152, firingAlert()))...)
+	g.Expect(p.ledgerFull).To(BeTrue(), "the second firing alert waits for room")
 	g.Expect(p.settled).To(HaveLen(151))
 	g.Expect(p.status.AlertCount).To(BeEquivalentTo(1))
 	ledger := namesOf(p.status.Ledger)
 	g.Expect(ledger).To(HaveLen(v1alpha1.MaxLedger))
 	g.Expect(ledger[0]).To(Equal("uid-24"))
 	g.Expect(ledger[v1alpha1.MaxLedger-1]).To(Equal("uid-151"))
+}
+
+// A manager that comes new to it must not count them for the Incident that they came before.
+func TestUnmatchedEventsHaveTheirPlacesBeforeThoseThatWouldFillTheLedger(t *testing.T) {
+	g := NewWithT(t)
+	bench := newBench()
+	events := []*v1alpha1.AlertEvent{}
+	for n := 1; n <= 5; n++ {
+		events = append(events, eventOf(n, resolvingAlert()))
+	}
+	for n := 6; n <= 6+v1alpha1.MaxLedger; n++ {
+		events = append(events, eventOf(n, firingAlert()))
+	}
+	p := bench.fold(events...)
+	g.Expect(p.ledgerFull).To(BeTrue())
+	g.Expect(p.settled).To(HaveLen(v1alpha1.MaxLedger))
+	g.Expect(p.status.AlertCount).To(BeEquivalentTo(v1alpha1.MaxLedger - 5))
+	g.Expect(namesOf(p.status.Ledger)[:6]).To(Equal([]string{"uid-1", "uid-2", "uid-3", "uid-4", "uid-5", "uid-6"}))
+
+	for n := 6; n <= v1alpha1.MaxLedger; n++ {
+		bench.gone[fmt.Sprintf("uid-%d", n)] = true
+	}
+	p = bench.fold(events...)
+	g.Expect(p.status.AlertCount).To(BeEquivalentTo(v1alpha1.MaxLedger + 1))
 }
 
 func TestDigest(t *testing.T) {
