@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// A run in which fewer alerts a second are acknowledged before the fault counts for nothing.
+	// A run in which fewer alerts for each second of sending are acknowledged before the fault counts for nothing. On a
+	// machine that is too busy the answers come late; the rates in the report are those up to the last answer.
 	leastRate = 200
 
 	// offeredRate is a little more than that; it does not wait for the answers.
