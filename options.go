@@ -105,7 +105,19 @@ func newFlagSet(o *options) *flag.FlagSet {
 		"The namespaces whose WebhookIntegrations are served, separated by commas. Default: all.")
 	flags.BoolVar(&o.showVersion, "version", false, "Print the version and exit.")
 	o.zap.BindFlags(flags)
+	for name, usage := range logUsage {
+		flags.Lookup(name).Usage = usage
+	}
 	return flags
+}
+
+// logUsage says of controller-runtime's flags what they do here, in the words of the others.
+var logUsage = map[string]string{
+	"zap-devel":            "Log for a person who develops: text, debug messages, and stacktraces from warnings on.",
+	"zap-encoder":          "How log lines look: json or console (text). Default: json; console with --zap-devel.",
+	"zap-log-level":        "The least level that is logged: debug, info, error, panic, or a number, the higher the more. Default: info.",
+	"zap-stacktrace-level": "The least level that is logged with a stacktrace: info, error or panic. Default: error.",
+	"zap-time-encoding":    "How times are logged: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano. Default: rfc3339.",
 }
 
 // parseFlags reads the command line. The error is flag.ErrHelp when help was asked for.

@@ -77,7 +77,7 @@ kubectl tocsin integration create monitoring --no-token --dry-run=client -o yaml
 	flags := command.Flags()
 	flags.StringVar(&o.preset, "preset", "", "The tool whose payloads it reads, such as alertmanager. Default: none.")
 	flags.StringVar(&o.severity, "default-severity", "", "The severity of alerts that do not tell one. Default: warning.")
-	flags.StringToStringVar(&o.labels, "default-label", nil, "Labels for all its incidents, such as team=storage.")
+	flags.StringToStringVar(&o.labels, "default-label", nil, "Labels for all its incidents as `KEY=VALUE`, such as team=storage.")
 	flags.DurationVar(&o.autoResolveAfter, "auto-resolve-after", 0,
 		"Resolve incidents that have been silent for so long. Default: never.")
 	flags.DurationVar(&o.retention, "retention", 0, "How long to keep resolved incidents. Default: 168h.")

@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
@@ -198,6 +199,11 @@ func tidyHelp(command *cobra.Command) {
 			found.Usage = usage
 		}
 	}
+	command.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Value.Type() == "stringToString" {
+			f.DefValue = "" // not "[]"
+		}
+	})
 	for _, child := range command.Commands() {
 		tidyHelp(child)
 	}

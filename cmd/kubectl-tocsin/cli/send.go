@@ -119,7 +119,7 @@ func (o *sendOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.link, "link", "", "The link.")
 	flags.StringVar(&o.hostname, "hostname", "", "The host.")
 	flags.StringVar(&o.region, "region", "", "The region.")
-	flags.StringToStringVarP(&o.labels, "label", "l", nil, "Labels, such as team=storage.")
+	flags.StringToStringVarP(&o.labels, "label", "l", nil, "Labels as `KEY=VALUE`, such as team=storage.")
 	flags.StringArrayVarP(&o.headers, "header", "H", nil, `A header of the request, such as "X-GitHub-Event: push".`)
 	flags.BoolVar(&o.dryRun, "dry-run", false, "Ask the endpoint what it would store, and store nothing.")
 	flags.StringVarP(&o.output, "output", "o", "", "Print the answer: json or yaml. Default: for a person.")
