@@ -24,7 +24,7 @@ func kubectl(t *testing.T) func(args ...string) string {
 	t.Helper()
 	binary := filepath.Join(testenv.Assets(), "kubectl")
 	if _, err := os.Stat(binary); err != nil {
-		t.Skipf("no kubectl beside the control plane: %v", err)
+		testenv.SkipOrFail(t, "no kubectl beside the control plane: %v", err)
 	}
 	kubeconfig := clientcmdapi.NewConfig()
 	kubeconfig.Clusters["test"] = &clientcmdapi.Cluster{

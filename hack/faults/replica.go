@@ -118,12 +118,19 @@ func (r *replica) isHeld() bool {
 // balancerDelay is how long a load balancer goes on sending to a replica that is to end.
 const balancerDelay = 3 * time.Second
 
+// exited is closed when the process that runs now has ended.
+func (r *replica) exited() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.manager.Exited()
+}
+
 // terminate asks the process to end, as a rolling restart does, and waits until it has. New connections go
 // to the other replicas after a while, until setLeaving(false).
 func (r *replica) terminate() {
+	exited := r.exited()
 	r.mu.Lock()
 	r.kills++
-	exited := r.manager.Exited()
 	_ = r.manager.Signal(syscall.SIGTERM)
 	r.mu.Unlock()
 	time.Sleep(balancerDelay)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -221,7 +222,19 @@ func zombie(ctx context.Context, r *run) error {
 	}
 	pause(ctx, 2*time.Second)
 	r.note("frozen for %s", time.Since(frozen).Round(time.Second))
-	return leader.signal(syscall.SIGCONT)
+	exited, thawed := leader.exited(), time.Now()
+	if err := leader.signal(syscall.SIGCONT); err != nil {
+		return err
+	}
+	select {
+	case <-exited:
+		r.note("ended %s after it went on", time.Since(thawed).Round(time.Second))
+		return r.waitReady(ctx)
+	case <-time.After(time.Minute):
+		return errors.New("the old leader does not notice that the lease is gone")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // rollingRestart restarts all replicas as a Deployment does. Nobody may be refused but with 503.

@@ -28,7 +28,7 @@ var notHere = regexp.MustCompile(`(?m)^.*(--for=condition=Available|port-forward
 func TestFiveMinutesOnACluster(t *testing.T) {
 	for _, command := range []string{"bash", "curl", "openssl"} {
 		if _, err := exec.LookPath(command); err != nil {
-			t.Skipf("the walkthrough needs %s", command)
+			testenv.SkipOrFail(t, "the walkthrough needs %s", command)
 		}
 	}
 	g := NewWithT(t)

@@ -30,6 +30,15 @@ func Root() string {
 	return filepath.Join(filepath.Dir(file), "..", "..")
 }
 
+// SkipOrFail ends a test for want of what it needs: in continuous integration, where CI is set, that is a failure.
+func SkipOrFail(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
 // Assets is the folder of etcd, kube-apiserver and kubectl: KUBEBUILDER_ASSETS, or else the one that
 // "make control-plane" fills.
 func Assets() string {

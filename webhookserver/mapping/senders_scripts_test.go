@@ -13,14 +13,17 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/hack/testenv"
 )
 
-// interpreter is the program that runs a script of a page; without it the test is skipped.
+// interpreter is the program that runs a script of a page; without it the test is skipped, but for in continuous
+// integration.
 func interpreter(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("there is no %s here", name)
+		testenv.SkipOrFail(t, "there is no %s here", name)
 	}
 	return path
 }
