@@ -115,7 +115,7 @@ func newFlagSet(o *options) *flag.FlagSet {
 var logUsage = map[string]string{
 	"zap-devel":            "Log for a person who develops: text, debug messages, and stacktraces from warnings on.",
 	"zap-encoder":          "How log lines look: json or console (text). Default: json; console with --zap-devel.",
-	"zap-log-level":        "The least level that is logged: debug, info, error, panic, or a number, the higher the more. Default: info.",
+	"zap-log-level":        "The least level that is logged: debug, info, error, panic or a number (higher is more). Default: info.",
 	"zap-stacktrace-level": "The least level that is logged with a stacktrace: info, error or panic. Default: error.",
 	"zap-time-encoding":    "How times are logged: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano. Default: rfc3339.",
 }

@@ -52,7 +52,10 @@ func (r *run) waitGone(ctx context.Context, call proxy.Call) {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
 	defer cancel()
 	name := client.ObjectKey{Namespace: call.Namespace, Name: call.Name}
-	for !apierrors.IsNotFound(r.admin.Get(ctx, name, &v1alpha1.AlertEvent{})) && pause(ctx, 50*time.Millisecond) {
+	for pause(ctx, 50*time.Millisecond) {
+		if apierrors.IsNotFound(r.admin.Get(ctx, name, &v1alpha1.AlertEvent{})) {
+			return
+		}
 	}
 }
 
