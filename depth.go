@@ -23,7 +23,8 @@ func (s shallow) WrappedRoundTripper() http.RoundTripper { return s.next }
 
 func (s shallow) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := s.next.RoundTrip(request)
-	if err == nil && strings.Contains(request.URL.Path, "/apis/"+v1alpha1.GroupVersion.Group+"/") {
+	// What is answered to a write is what the manager has written.
+	if err == nil && request.Method == http.MethodGet && strings.Contains(request.URL.Path, "/apis/"+v1alpha1.GroupVersion.Group+"/") {
 		response.Body = &depthFilter{ReadCloser: response.Body, limit: maxDepth}
 		response.ContentLength = -1
 		response.Header.Del("Content-Length")

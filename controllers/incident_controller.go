@@ -290,7 +290,7 @@ func (r *incidentReconciler) rest(ctx context.Context, f *facts, p plan) (ctrl.R
 	if f.more {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
-	r.aside.forgive(f.key)
+	r.aside.forgive(f.key, f.now)
 	if f.aside {
 		return ctrl.Result{RequeueAfter: asideTime}, nil
 	}

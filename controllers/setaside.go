@@ -96,21 +96,29 @@ func (b *asideBook) refuse(
 		return nil, true
 	}
 	delete(b.trials, key) // the others are folded together again
-	maps.DeleteFunc(b.events, func(_ asideEvent, until time.Time) bool { return !until.After(now) })
 	b.events[asideEvent{key, events[0].UID}] = now.Add(asideTime)
+	b.tidy(now)
+	return events[0], false
+}
+
+// forgive notes that all events of the Incident which are not set aside are folded.
+func (b *asideBook) forgive(key types.NamespacedName, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.trials, key)
+	if len(b.events) > 0 {
+		b.tidy(now)
+	}
+}
+
+// tidy forgets events that are to be tried again, and shows how many are left.
+func (b *asideBook) tidy(now time.Time) {
+	maps.DeleteFunc(b.events, func(_ asideEvent, until time.Time) bool { return !until.After(now) })
 	distinct := map[types.UID]bool{}
 	for event := range b.events {
 		distinct[event.uid] = true
 	}
 	eventsAside.Set(float64(len(distinct)))
-	return events[0], false
-}
-
-// forgive notes that all events of the Incident which are not set aside are folded.
-func (b *asideBook) forgive(key types.NamespacedName) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.trials, key)
 }
 
 // isRefused says whether a fold failed in a way that another try does not mend.

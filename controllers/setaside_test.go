@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -35,11 +36,13 @@ func TestAnEventWhoseFoldIsRefusedIsSetAside(t *testing.T) {
 	s.release()
 	s.Expect(s.eventNames()).To(ConsistOf(poison.Name), "it is kept")
 	s.Expect(s.folder.told()).To(ContainElement(ContainSubstring("SetAside")))
+	s.Expect(testutil.ToFloat64(eventsAside)).To(BeEquivalentTo(1))
 
 	s.faults.beforeStatus = nil
 	s.clock.SetTime(s.clock.Now().Add(asideTime))
 	s.fold("disk")
 	s.expectCounted("disk", first, poison, last)
+	s.Expect(testutil.ToFloat64(eventsAside)).To(BeZero())
 }
 
 func TestTheEventAtFaultAmongManyIsFoundByHalves(t *testing.T) {
