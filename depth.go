@@ -24,7 +24,8 @@ func (s shallow) WrappedRoundTripper() http.RoundTripper { return s.next }
 func (s shallow) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := s.next.RoundTrip(request)
 	// What is answered to a write is what the manager has written.
-	if err == nil && request.Method == http.MethodGet && strings.Contains(request.URL.Path, "/apis/"+v1alpha1.GroupVersion.Group+"/") {
+	reads := request.Method == http.MethodGet
+	if err == nil && reads && strings.Contains(request.URL.Path, "/apis/"+v1alpha1.GroupVersion.Group+"/") {
 		response.Body = &depthFilter{ReadCloser: response.Body, limit: maxDepth}
 		response.ContentLength = -1
 		response.Header.Del("Content-Length")

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,10 +83,7 @@ func (s *stopper) Write(p []byte) (int, error) {
 func buildManager(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "manager")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
-	build.Dir = testenv.Root()
-	output, err := build.CombinedOutput()
-	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(output))
+	NewWithT(t).Expect(testenv.BuildManager(t.Context(), binary)).To(Succeed())
 	return binary
 }
 

@@ -103,12 +103,8 @@ func arrive(t *testing.T) *newcomer {
 	n.metadata, err = metadata.NewForConfig(config)
 	g.Expect(err).NotTo(HaveOccurred())
 	n.discovery = n.clientset.Discovery()
-	for program, source := range map[string]string{"manager": ".", "kubectl-tocsin": "./cmd/kubectl-tocsin"} {
-		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(n.folder, program), source)
-		build.Dir = testenv.Root()
-		output, err := build.CombinedOutput()
-		g.Expect(err).NotTo(HaveOccurred(), string(output))
-	}
+	g.Expect(testenv.BuildManager(t.Context(), filepath.Join(n.folder, "manager"))).To(Succeed())
+	g.Expect(testenv.BuildPlugin(t.Context(), filepath.Join(n.folder, "kubectl-tocsin"))).To(Succeed())
 	return n
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -118,10 +117,7 @@ func TestPages(t *testing.T) {
 func installPlugin(t *testing.T) {
 	t.Helper()
 	folder := t.TempDir()
-	build := exec.Command("go", "build", "-o", folder, "./cmd/kubectl-tocsin")
-	build.Dir = testenv.Root()
-	output, err := build.CombinedOutput()
-	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(output))
+	NewWithT(t).Expect(testenv.BuildPlugin(t.Context(), filepath.Join(folder, "kubectl-tocsin"))).To(Succeed())
 	tools := filepath.Join(testenv.Root(), "bin", "tools") // "make tools" and "make test" build Helm there
 	t.Setenv("PATH", strings.Join([]string{folder, tools, os.Getenv("PATH")}, string(os.PathListSeparator)))
 }

@@ -93,11 +93,19 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 }
 
 // BuildManager builds the manager binary at a path.
-func BuildManager(ctx context.Context, path string) error {
-	command := exec.CommandContext(ctx, "go", "build", "-o", path, ".")
+func BuildManager(ctx context.Context, path string) error { return build(ctx, path, ".") }
+
+// BuildPlugin builds the kubectl plugin at a path.
+func BuildPlugin(ctx context.Context, path string) error {
+	return build(ctx, path, "./cmd/kubectl-tocsin")
+}
+
+// build builds a program of the project, source, at a path.
+func build(ctx context.Context, path, source string) error {
+	command := exec.CommandContext(ctx, "go", "build", "-o", path, source)
 	command.Dir = Root()
 	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the manager: %w: %s", err, output)
+		return fmt.Errorf("building %s: %w: %s", source, err, output)
 	}
 	return nil
 }
