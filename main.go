@@ -24,6 +24,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
+	"github.com/tocsin-dev/tocsin/internal/depthlimit"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
@@ -86,7 +87,7 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
 	config.UserAgent = "tocsin/" + buildinfo.Read().Version
-	config.Wrap(newShallow)
+	config.Wrap(depthlimit.Wrap(v1alpha1.GroupVersion.Group))
 	config.QPS = -1 // the API server's priority and fairness limits requests; a limit of our own would lose alerts
 
 	if err := checkMetricsCertificate(o); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -105,6 +106,7 @@ func TestManager(t *testing.T) {
 	})).To(Succeed())
 
 	createDeepest(t, c, namespace)
+	createBracketed(t, c, namespace)
 	g.Expect(c.List(t.Context(), &v1alpha1.AlertEventList{})).To(MatchError(ContainSubstring("exceeded max depth")))
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -119,7 +121,7 @@ func TestManager(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	request.Header.Set("Authorization", "Bearer "+token)
 	g.Expect(status(http.DefaultClient.Do(request))).To(Equal(http.StatusAccepted))
-	for key, title := range map[string]string{"one": "It works", "deep": "Deep"} {
+	for key, title := range map[string]string{"one": "It works", "deep": "Deep", "brackets": "Brackets"} {
 		incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: v1alpha1.IncidentName("test", key),
 		}}
@@ -151,6 +153,39 @@ func TestManagerFailsOnATakenAddress(t *testing.T) {
 	output, err := manager.CombinedOutput()
 	g.Expect(string(output)).To(ContainSubstring("address already in use"))
 	g.Expect(err).To(MatchError("exit status 1"))
+}
+
+// createDeepest stores an AlertEvent that nests as deep as the API server takes it, as somebody may make it by hand.
+func createDeepest(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	g := NewWithT(t)
+	var custom any = "bottom"
+	for range 9996 {
+		custom = map[string]any{"a": custom}
+	}
+	event := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"integrationName": "test",
+		"alerts":          []any{map[string]any{"dedupKey": "deep", "status": "firing", "title": "Deep", "custom": custom}},
+	}}}
+	event.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEvent"))
+	event.SetNamespace(namespace)
+	event.SetName("deepest")
+	g.Expect(c.Create(t.Context(), event)).To(Succeed())
+}
+
+// createBracketed stores an AlertEvent whose metadata look like deep JSON to a reader that does not know what it reads.
+func createBracketed(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	event := &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "brackets",
+			Annotations: map[string]string{"example.com/note": `"` + strings.Repeat("[", 1001)},
+		},
+		Spec: v1alpha1.AlertEventSpec{IntegrationName: "test", Alerts: []v1alpha1.Alert{{
+			DedupKey: "brackets", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{Title: "Brackets"},
+		}}},
+	}
+	NewWithT(t).Expect(c.Create(t.Context(), event)).To(Succeed())
 }
 
 // kubeconfigFile writes a kubeconfig for the tests' control plane and returns its path.

@@ -1,4 +1,4 @@
-package main
+package depthlimit
 
 import (
 	"bytes"
@@ -9,10 +9,6 @@ import (
 	"testing/iotest"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 func TestWhatIsTooDeepIsEmptied(t *testing.T) {
@@ -50,22 +46,4 @@ func FuzzDepthFilter(f *testing.F) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(again).To(Equal(out), "nothing is too deep any more")
 	})
-}
-
-// createDeepest stores an AlertEvent that nests as deep as the API server takes it, as somebody may make it by hand.
-func createDeepest(t *testing.T, c client.Client, namespace string) {
-	t.Helper()
-	g := NewWithT(t)
-	var custom any = "bottom"
-	for range 9996 {
-		custom = map[string]any{"a": custom}
-	}
-	event := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"integrationName": "test",
-		"alerts":          []any{map[string]any{"dedupKey": "deep", "status": "firing", "title": "Deep", "custom": custom}},
-	}}}
-	event.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEvent"))
-	event.SetNamespace(namespace)
-	event.SetName("deepest")
-	g.Expect(c.Create(t.Context(), event)).To(Succeed())
 }
