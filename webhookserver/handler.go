@@ -169,6 +169,8 @@ func (h *handler) authenticate(x *exchange) *problem {
 	switch {
 	case x.Method != http.MethodPost:
 		return &problemMethod
+	case verdict == tokenUndecided:
+		return &problemUndecided
 	case verdict == tokenExpired:
 		h.rejections.report(integration, "TokenExpired", "A token was used that has expired.")
 		return &problemToken
