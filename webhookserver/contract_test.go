@@ -251,7 +251,9 @@ func TestStoreThatFails(t *testing.T) {
 		"a missing permission": {err: apierrors.NewForbidden(alertEvents, "x", errors.New("no")), status: 503, kind: "not-stored"},
 		"expired credentials":  {err: apierrors.NewUnauthorized("who"), status: 503, kind: "not-stored"},
 		"an object that is invalid": {
-			err: serverError(422, metav1.StatusReasonInvalid, "spec: \x1b[1mInvalid"), status: 422, kind: "rejected"},
+			err: schemaError("spec.\x1b[1m"), status: 422, kind: "rejected"},
+		"an object that somebody calls invalid": {
+			err: serverError(422, metav1.StatusReasonInvalid, "spec: \x1b[1mInvalid"), status: 503, kind: "refused"},
 		"an object that is too large": {
 			err: apierrors.NewRequestEntityTooLargeError("etcd"), status: 422, kind: "rejected"},
 	} {
