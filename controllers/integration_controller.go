@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -31,6 +30,10 @@ type integrationReconciler struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 
+	// tokens decides which integration a token belongs to, once tokensSynced returns true.
+	tokens       *v1alpha1.TokenRegistry
+	tokensSynced func() bool
+
 	// checkMapping says what is wrong with an integration's mapping, in a line that does not change.
 	checkMapping func(*v1alpha1.WebhookIntegration) error
 }
@@ -45,12 +48,13 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		}
 		return ctrl.Result{}, fmt.Errorf("reading the WebhookIntegration: %w", err)
 	}
-	sharers, err := listSharers(ctx, r.cache, &integration)
-	if err != nil {
-		return ctrl.Result{}, err
+	if !r.tokensSynced() {
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
+	r.tokens.Set(&integration, false)
+	claims := r.tokens.Claims(req.NamespacedName)
 	now := r.clock.Now()
-	ready, next := readiness(&integration, sharers, now)
+	ready, next := readiness(&integration, claims, now)
 	received, wait := r.received.due(req.NamespacedName, integration.Status.LastReceivedTime, now)
 
 	if err := r.checkMapping(&integration); err != nil && ready.Status == metav1.ConditionTrue {
@@ -60,6 +64,9 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	updated := integration.DeepCopy()
 	changed := meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	updated.Status.ObservedGeneration = integration.Generation
+	if !seeded("refusals-not-recorded") {
+		updated.Status.Tokens = claims
+	}
 	if received != nil {
 		updated.Status.LastReceivedTime = received
 	}
@@ -119,7 +126,7 @@ func listSharers(
 // readiness is the Ready condition, and when it may change by itself: at the next expiry of a token, zero
 // for never. The rules are in the order in which they count.
 func readiness(
-	integration *v1alpha1.WebhookIntegration, sharers []v1alpha1.WebhookIntegration, now time.Time,
+	integration *v1alpha1.WebhookIntegration, claims []v1alpha1.TokenClaim, now time.Time,
 ) (ready metav1.Condition, next time.Time) {
 	var valid, conflicts []string
 	for _, token := range integration.Spec.Tokens {
@@ -131,8 +138,8 @@ func readiness(
 				next = expires.Time
 			}
 		}
-		if owner := olderOwner(integration, sharers, token.SHA256); owner != "" {
-			conflicts = append(conflicts, fmt.Sprintf("%s (in %s)", token.Name, owner))
+		if slices.Contains(claims, v1alpha1.TokenClaim{SHA256: token.SHA256, State: v1alpha1.TokenRefused}) {
+			conflicts = append(conflicts, token.Name)
 			continue
 		}
 		valid = append(valid, token.Name)
@@ -151,7 +158,8 @@ func readiness(
 		ready.Reason, ready.Message = v1alpha1.ReasonSuspended, "spec.suspend is true: every post is answered with 403."
 	case len(conflicts) > 0:
 		ready.Reason = v1alpha1.ReasonTokenConflict
-		ready.Message = "An older WebhookIntegration lists the same token and gets its alerts: " + strings.Join(conflicts, ", ") + "."
+		ready.Message = "Another WebhookIntegration listed the same hash first and keeps the token: " +
+			strings.Join(conflicts, ", ") + ". Use a new token."
 	case len(valid) == 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonNoValidToken, "No token is listed, or all have expired."
 	default:
@@ -159,31 +167,6 @@ func readiness(
 		ready.Reason, ready.Message = v1alpha1.ReasonAccepting, "Alerts are accepted with: "+strings.Join(valid, ", ")+"."
 	}
 	return ready, next
-}
-
-// olderOwner is the oldest of the integrations that list the hash, as namespace/name, when that is not the
-// integration itself. As for the webhook server, it does not matter whether the token has expired there.
-func olderOwner(integration *v1alpha1.WebhookIntegration, sharers []v1alpha1.WebhookIntegration, hash string) string {
-	owner := integration
-	for i := range sharers {
-		sharer := &sharers[i]
-		if slices.Contains(tokenHashes(sharer), hash) && compareAge(sharer, owner) < 0 {
-			owner = sharer
-		}
-	}
-	if owner == integration {
-		return ""
-	}
-	return owner.Namespace + "/" + owner.Name
-}
-
-// compareAge orders integrations by age, oldest first; those made in one second by namespace and name.
-func compareAge(a, b *v1alpha1.WebhookIntegration) int {
-	return cmp.Or(
-		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-		strings.Compare(a.Namespace, b.Namespace),
-		strings.Compare(a.Name, b.Name),
-	)
 }
 
 // tokenHashes are the hashes that the integration lists, each once.

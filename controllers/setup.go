@@ -110,6 +110,11 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	if err := addIncidents(mgr, incidents, options.MaxConcurrentReconciles); err != nil {
 		return fmt.Errorf("adding the fold of Incidents: %w", err)
 	}
+	tokens := v1alpha1.NewTokenRegistry()
+	tokensSynced, err := feedTokens(mgr.GetCache(), tokens)
+	if err != nil {
+		return err
+	}
 	integrations := &integrationReconciler{
 		cache:    mgr.GetCache(),
 		live:     live,
@@ -117,6 +122,8 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		recorder: mgr.GetEventRecorder("tocsin"),
 		clock:    options.Clock,
 
+		tokens:       tokens,
+		tokensSynced: tokensSynced,
 		checkMapping: options.CheckMapping,
 	}
 	if err := addIntegrations(mgr, integrations); err != nil {

@@ -94,6 +94,7 @@ func (s *site) newFolder() *folder {
 		clock:    s.clock,
 	}
 	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), recorder: f.events, clock: s.clock,
+		tokens: v1alpha1.NewTokenRegistry(), tokensSynced: func() bool { return true },
 		checkMapping: func(*v1alpha1.WebhookIntegration) error { return s.mappingError }}
 	return f
 }

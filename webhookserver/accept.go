@@ -3,6 +3,7 @@ package webhookserver
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
@@ -120,10 +121,19 @@ func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (Receipt, *problem
 	receipt, err := h.committer.Commit(ctx, submission)
 	if err != nil {
 		x.cause = err
-		return Receipt{}, storeProblem(err)
+		p := storeProblem(err)
+		// A policy may quote an alert that has the sender's own address in it, and its words may be cut.
+		if strings.Contains(p.owner, x.token[:min(len(x.token), quotedTokenPrefix)]) {
+			p.owner, x.cause = "", errQuotedToken
+		}
+		observeRefusal(x.integration, p)
+		return Receipt{}, p
 	}
 	return receipt, nil
 }
+
+// errQuotedToken stands for an error of the API server that cannot be repeated.
+var errQuotedToken = errors.New("the API server refused the AlertEvent in words that quote the token")
 
 // list puts the alerts into the answer: those that were stored as they were stored, which for a repeated
 // idempotency key was earlier.

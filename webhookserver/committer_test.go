@@ -11,7 +11,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -312,7 +311,7 @@ func TestCommitterSplitsWhatIsRejected(t *testing.T) {
 					names[event.Name] = true
 					for _, alert := range event.Spec.Alerts {
 						if invalid[alert.ID] {
-							return serverError(422, metav1.StatusReasonInvalid, "alert "+alert.ID)
+							return schemaError("spec.alerts[0].title")
 						}
 					}
 					return nil

@@ -121,7 +121,7 @@ func TestRefusedRequests(t *testing.T) {
 			b.tokens.set(integration("team-a", "prometheus", "another"))
 		}},
 		"a deleted integration": {body: firing, status: 401, kind: "unauthorized", prepare: func(b *bench) {
-			b.tokens.remove(types.NamespacedName{Namespace: "team-a", Name: "prometheus"})
+			b.tokens.registry.Remove(types.NamespacedName{Namespace: "team-a", Name: "prometheus"}, "")
 		}},
 		"a suspended integration": {body: firing, status: 403, kind: "suspended", reason: "Suspended", prepare: func(b *bench) {
 			w := integration("team-a", "prometheus", testToken)
@@ -251,7 +251,9 @@ func TestStoreThatFails(t *testing.T) {
 		"a missing permission": {err: apierrors.NewForbidden(alertEvents, "x", errors.New("no")), status: 503, kind: "not-stored"},
 		"expired credentials":  {err: apierrors.NewUnauthorized("who"), status: 503, kind: "not-stored"},
 		"an object that is invalid": {
-			err: serverError(422, metav1.StatusReasonInvalid, "spec: \x1b[1mInvalid"), status: 422, kind: "rejected"},
+			err: schemaError("spec.\x1b[1m"), status: 422, kind: "rejected"},
+		"an object that somebody calls invalid": {
+			err: serverError(422, metav1.StatusReasonInvalid, "spec: \x1b[1mInvalid"), status: 503, kind: "refused"},
 		"an object that is too large": {
 			err: apierrors.NewRequestEntityTooLargeError("etcd"), status: 422, kind: "rejected"},
 	} {

@@ -169,6 +169,8 @@ func (h *handler) authenticate(x *exchange) *problem {
 	switch {
 	case x.Method != http.MethodPost:
 		return &problemMethod
+	case verdict == tokenUndecided:
+		return &problemUndecided
 	case verdict == tokenExpired:
 		h.rejections.report(integration, "TokenExpired", "A token was used that has expired.")
 		return &problemToken
@@ -216,9 +218,14 @@ func (h *handler) storeContext(x *exchange) (context.Context, context.CancelFunc
 // storeProblem tells the sender what an error of the committer means for the alert.
 func storeProblem(err error) *problem {
 	var rejected *RejectedError
+	var refused *RefusedError
 	switch {
+	case errors.As(err, &refused):
+		p := problemRefused
+		p.reason, p.owner = refused.Reason, refused.Message
+		return &p
 	case errors.As(err, &rejected):
-		return problemRejected.saying(rejected.Message)
+		return problemRejected.saying("The alert is " + rejected.Message + ".")
 	case errors.Is(err, ErrConflict):
 		return &problemConflict
 	case errors.Is(err, ErrOverloaded):

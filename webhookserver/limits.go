@@ -64,6 +64,9 @@ const (
 	// stores them: etcd takes no more than 1.5 MiB.
 	maxSubmissionBytes = 1 << 20
 
+	// quotedTokenPrefix is how much of a token makes words of the API server unfit to be repeated.
+	quotedTokenPrefix = 8
+
 	// maxWarnings is the most warnings in one answer.
 	maxWarnings = 100
 
@@ -116,6 +119,10 @@ const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = time.Second
 
+	// maxRefusedSplits is how often the halves of a batch that a policy refused are tried. It suffices to find two
+	// alerts among 500, and keeps a policy that refuses everything from multiplying the writes by a thousand.
+	maxRefusedSplits = 20
+
 	// maxServerMessage is the most bytes of the API server's words that are passed on.
 	maxServerMessage = 512
 )
@@ -125,6 +132,7 @@ const (
 	retryAfterUnsynced    = 2
 	retryAfterUnavailable = 5
 	retryAfterOverload    = 10
+	retryAfterRefused     = 30 // somebody has to change a policy, or the queue has to drain
 )
 
 // Limits of the report of refusals.

@@ -32,6 +32,12 @@ var (
 			"those of a repeated request with an idempotency key count again.",
 	}, []string{"namespace", "integration", "status"})
 
+	refusedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tocsin_webhook_refused_total",
+		Help: "Requests answered 503 because the cluster does not let their alerts be stored, by integration and by reason: " +
+			"RefusedByPolicy (an admission policy or webhook) or QuotaExceeded.",
+	}, []string{"namespace", "integration", "reason"})
+
 	unusableMappings = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_webhook_unusable_mappings_total",
 		Help: "Requests that were read by the payload rules alone because the integration's mapping does not compile.",
@@ -66,7 +72,7 @@ var backlogRatio = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 
 // RegisterMetrics registers the metrics of the webhook server.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, unusableMappings, writeDuration, writeAlerts, backlogRatio)
+	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, refusedTotal, unusableMappings, writeDuration, writeAlerts, backlogRatio)
 }
 
 // observeRequest counts an answered request. Integrations are the only label that outsiders could add
@@ -87,6 +93,13 @@ func observeAlerts(integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.A
 	}
 }
 
+// observeRefusal counts a request whose alerts the cluster does not let be stored.
+func observeRefusal(integration *v1alpha1.WebhookIntegration, p *problem) {
+	if p.kind == problemRefused.kind {
+		refusedTotal.WithLabelValues(integration.Namespace, integration.Name, p.reason).Inc()
+	}
+}
+
 // observeUnusableMapping counts a request whose integration has a mapping that does not compile.
 func observeUnusableMapping(integration *v1alpha1.WebhookIntegration) {
 	unusableMappings.WithLabelValues(integration.Namespace, integration.Name).Inc()
@@ -103,5 +116,6 @@ func forgetIntegration(namespace, name string) {
 	labels := prometheus.Labels{"namespace": namespace, "integration": name}
 	requestsTotal.DeletePartialMatch(labels)
 	alertsTotal.DeletePartialMatch(labels)
+	refusedTotal.DeletePartialMatch(labels)
 	unusableMappings.DeletePartialMatch(labels)
 }

@@ -19,6 +19,9 @@ type problem struct {
 	// reason is what status.lastRejection of the integration calls it; empty: it is not shown there.
 	reason string
 
+	// owner is what status.lastRejection says besides, and the sender is not told.
+	owner string
+
 	// offset is where in the body the trouble is, when hasOffset.
 	offset    int64
 	hasOffset bool
@@ -70,15 +73,22 @@ var (
 	problemConflict = problem{kind: "idempotency-conflict", status: http.StatusUnprocessableEntity,
 		title:  "The idempotency key was used for another request",
 		detail: "An earlier request with the same key had another body. Nothing of this one was stored.", reason: "IdempotencyConflict"}
-	problemRejected = problem{kind: "rejected", status: http.StatusUnprocessableEntity, title: "The API server rejected the alert",
+	problemRejected = problem{kind: "rejected", status: http.StatusUnprocessableEntity, title: "The alert is not valid",
 		reason: "RejectedByAPIServer"}
 
 	problemUnsynced = problem{kind: "not-ready", status: http.StatusServiceUnavailable, title: "The server is not ready",
 		detail: "It has not yet heard of all integrations. Nothing was stored; try again.", retryAfter: retryAfterUnsynced}
+	problemUndecided = problem{kind: "not-ready", status: http.StatusServiceUnavailable, title: "The server is not ready",
+		detail:     "It is not yet recorded which integration the token belongs to. Nothing was stored; try again.",
+		retryAfter: retryAfterUnsynced}
 	problemOverload = problem{kind: "overloaded", status: http.StatusServiceUnavailable, title: "Too many alerts are waiting",
 		detail: "Nothing was stored; try again later.", retryAfter: retryAfterOverload}
 	problemUnavailable = problem{kind: "not-stored", status: http.StatusServiceUnavailable, title: "The alert could not be stored",
 		detail: "The Kubernetes API server did not take it in time. Nothing was stored; try again.", retryAfter: retryAfterUnavailable}
+	problemRefused = problem{kind: "refused", status: http.StatusServiceUnavailable,
+		title:      "The cluster does not let the alert be stored",
+		detail:     "Nothing was stored; try again later. status.lastRejection of the integration says why.",
+		retryAfter: retryAfterRefused}
 	problemUnknown = problem{kind: "outcome-unknown", status: http.StatusServiceUnavailable,
 		title: "It is not known whether the alert was stored",
 		detail: "The Kubernetes API server did not confirm the alert in time. Try again; " +

@@ -24,7 +24,8 @@ import (
 // Kubernetes Event, each at most once a minute. Every replica reports what it refused itself; through the
 // status in the cache they share the minute.
 //
-// The words come from the list of problems. Nothing of a request is in them, the token least of all.
+// The words come from the list of problems, and for a refusal by a policy from that policy. Nothing of a request is in
+// the former, and the token in neither.
 type rejectionReporter struct {
 	client   client.Client
 	recorder events.EventRecorder
@@ -130,9 +131,12 @@ func (r *rejectionReporter) write(ctx context.Context, rejected rejection) error
 	return nil
 }
 
-// rejectionMessage says more about a problem, in words that hold nothing of the request.
+// rejectionMessage says more about a problem, in words that hold nothing of the request but what a policy of the
+// cluster quotes.
 func rejectionMessage(p *problem) string {
 	switch {
+	case p.owner != "":
+		return p.title + ": " + p.owner
 	case p.hasOffset:
 		return fmt.Sprintf("%s, at byte %d.", p.title, p.offset)
 	case p.limit > 0:

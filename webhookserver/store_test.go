@@ -130,6 +130,7 @@ func TestStoreErrorsAreJudged(t *testing.T) {
 		"a plain 429":            {answer(http.StatusTooManyRequests), writeRefused},
 		"a plain 422":            {answer(http.StatusUnprocessableEntity), writeRejected},
 		"a plain 401":            {answer(http.StatusUnauthorized), writeRefusedForGood},
+		"a plain 409":            {answer(http.StatusConflict), writeRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

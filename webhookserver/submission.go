@@ -13,7 +13,7 @@ import (
 // Committer stores submissions. It returns nil only after the API server has acknowledged the write.
 type Committer interface {
 	// Commit stores a submission and returns where. The errors are ErrOverloaded, ErrUnavailable,
-	// ErrOutcomeUnknown, ErrConflict and a *RejectedError; after all but ErrOutcomeUnknown nothing of the
+	// ErrOutcomeUnknown, ErrConflict, a *RejectedError and a *RefusedError; after all but ErrOutcomeUnknown nothing of the
 	// submission is stored, nor will be. It returns when ctx ends at the latest.
 	Commit(ctx context.Context, submission Submission) (Receipt, error)
 }
@@ -70,10 +70,10 @@ var (
 	ErrConflict = errors.New("another request was stored under the same idempotency key")
 )
 
-// RejectedError says that the API server found the submission invalid. Nothing was stored, and trying
+// RejectedError says that the schema of AlertEvents does not allow the submission. Nothing was stored, and trying
 // again is of no use.
 type RejectedError struct {
-	// Message is what the API server said, in one printable line. It may quote the alert.
+	// Message names the fields at fault, in one printable line without anything of the alert.
 	Message string
 }
 

@@ -1,11 +1,7 @@
 package webhookserver
 
 import (
-	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
-	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,129 +12,59 @@ import (
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=get;list;watch
 
-// tokenHash is the SHA-256 of a token. The index is looked up by hash alone, so how long a lookup takes
-// says nothing about any token.
-type tokenHash [sha256.Size]byte
-
-// claim is the right of an integration to one token.
-type claim struct {
-	integration *v1alpha1.WebhookIntegration // from the cache, never modified
-	expires     time.Time                    // zero: never
-}
-
 // tokenIndex finds the integration of a token. It is fed by the informer of the WebhookIntegrations, so a
 // token works and ceases to work as soon as the watch has brought the change.
-type tokenIndex struct {
-	mu     sync.RWMutex
-	claims map[tokenHash][]claim                // of each hash the oldest integration's first
-	hashes map[types.NamespacedName][]tokenHash // the hashes of each integration, to forget them by
-}
+type tokenIndex struct{ registry *v1alpha1.TokenRegistry }
 
 func newTokenIndex() *tokenIndex {
-	return &tokenIndex{
-		claims: map[tokenHash][]claim{},
-		hashes: map[types.NamespacedName][]tokenHash{},
-	}
+	return &tokenIndex{registry: v1alpha1.NewTokenRegistry()}
 }
 
 // verdict is what the index says of a token.
 type verdict int
 
 const (
-	tokenUnknown verdict = iota
+	tokenUnknown   verdict = iota
+	tokenUndecided         // several integrations list it, and it is not yet recorded whose it is
 	tokenExpired
 	tokenValid
 )
 
-// lookup returns the integration that token belongs to, also when the token has expired.
-//
-// When two integrations list the same hash, the older one has it, whether or not it has expired there:
-// nobody can take a token over by listing its hash.
+// lookup returns the integration that token belongs to, also when the token has expired. The index is looked up by
+// the SHA-256 of the token alone, so how long a lookup takes says nothing about any token.
 func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookIntegration, verdict) {
 	var buffer [maxTokenLength]byte
 	if token == "" || len(token) > len(buffer) {
 		return nil, tokenUnknown
 	}
-	hash := tokenHash(sha256.Sum256(buffer[:copy(buffer[:], token)]))
-
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	claims := x.claims[hash]
-	if len(claims) == 0 {
+	sum := sha256.Sum256(buffer[:copy(buffer[:], token)])
+	if seeded("token-tag-ignored") {
+		token = ""
+	}
+	owner, expires, decided := x.registry.Find(sum, token)
+	switch {
+	case !decided:
+		return nil, tokenUndecided
+	case owner == nil:
 		return nil, tokenUnknown
+	case expires.IsZero() || now.Before(expires):
+		return owner, tokenValid
+	default:
+		return owner, tokenExpired
 	}
-	owner := claims[0].integration
-	for _, c := range claims {
-		if c.integration == owner && (c.expires.IsZero() || now.Before(c.expires)) {
-			return owner, tokenValid
-		}
-	}
-	return owner, tokenExpired
 }
 
-// set makes the index say what the integration's spec says.
+// set makes the index say what the integration's spec and status say.
 func (x *tokenIndex) set(integration *v1alpha1.WebhookIntegration) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	key := types.NamespacedName{Namespace: integration.Namespace, Name: integration.Name}
-	x.forget(key)
-	if !integration.DeletionTimestamp.IsZero() {
-		return
-	}
-	hashes := make([]tokenHash, 0, len(integration.Spec.Tokens))
-	for _, token := range integration.Spec.Tokens {
-		decoded, err := hex.DecodeString(token.SHA256)
-		if err != nil || len(decoded) != sha256.Size {
-			continue // the API server lets none pass
-		}
-		hash := tokenHash(decoded)
-		c := claim{integration: integration}
-		if token.ExpiresAt != nil {
-			c.expires = token.ExpiresAt.Time
-		}
-		x.claims[hash] = append(x.claims[hash], c)
-		slices.SortStableFunc(x.claims[hash], func(a, b claim) int { return byAge(a.integration, b.integration) })
-		hashes = append(hashes, hash)
-	}
-	x.hashes[key] = hashes
-}
-
-// remove makes the index forget an integration.
-func (x *tokenIndex) remove(key types.NamespacedName) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.forget(key)
-}
-
-func (x *tokenIndex) forget(key types.NamespacedName) {
-	for _, hash := range x.hashes[key] {
-		rest := slices.DeleteFunc(x.claims[hash], func(c claim) bool {
-			return c.integration.Namespace == key.Namespace && c.integration.Name == key.Name
-		})
-		if len(rest) == 0 {
-			delete(x.claims, hash)
-		} else {
-			x.claims[hash] = rest
-		}
-	}
-	delete(x.hashes, key)
-}
-
-// byAge orders integrations by who has a token that both list.
-func byAge(a, b *v1alpha1.WebhookIntegration) int {
-	return cmp.Or(
-		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-		cmp.Compare(a.Namespace, b.Namespace),
-		cmp.Compare(a.Name, b.Name),
-	)
+	x.registry.Set(integration, false)
 }
 
 // handler feeds the index from an informer.
 func (x *tokenIndex) handler() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
+	return toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
 			if integration, ok := obj.(*v1alpha1.WebhookIntegration); ok {
-				x.set(integration)
+				x.registry.Set(integration, initial)
 			}
 		},
 		UpdateFunc: func(_, obj any) {
@@ -151,7 +77,8 @@ func (x *tokenIndex) handler() toolscache.ResourceEventHandler {
 				obj = tombstone.Obj
 			}
 			if integration, ok := obj.(*v1alpha1.WebhookIntegration); ok {
-				x.remove(types.NamespacedName{Namespace: integration.Namespace, Name: integration.Name})
+				key := types.NamespacedName{Namespace: integration.Namespace, Name: integration.Name}
+				x.registry.Remove(key, integration.UID)
 				forgetIntegration(integration.Namespace, integration.Name)
 			}
 		},

@@ -2,6 +2,7 @@ package webhookserver
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func TestTokenIndex(t *testing.T) {
 	expect("t2", "a/one", tokenValid)
 
 	t.Log("a deleted integration has no tokens")
-	x.remove(types.NamespacedName{Namespace: "a", Name: "one"})
+	x.registry.Remove(types.NamespacedName{Namespace: "a", Name: "one"}, "")
 	expect("t2", "", tokenUnknown)
 	expect("t3", "b/two", tokenValid)
 
@@ -59,7 +60,7 @@ func TestTokenIndex(t *testing.T) {
 	deleted.DeletionTimestamp = &now
 	x.set(deleted)
 	expect("t3", "", tokenUnknown)
-	g.Expect(x.claims).To(BeEmpty())
+	g.Expect(x.registry.Len()).To(BeZero())
 }
 
 func TestTokenExpiry(t *testing.T) {
@@ -93,44 +94,46 @@ func TestTokenListedTwiceWithinAnIntegration(t *testing.T) {
 	x.set(w)
 	_, v := x.lookup("t1", noon)
 	g.Expect(v).To(Equal(tokenValid), "one of the two has not expired")
-	x.remove(types.NamespacedName{Namespace: "a", Name: "one"})
-	g.Expect(x.claims).To(BeEmpty())
+	x.registry.Remove(types.NamespacedName{Namespace: "a", Name: "one"}, "")
+	g.Expect(x.registry.Len()).To(BeZero())
 }
 
-func TestTokenConflict(t *testing.T) {
-	older, newer, same := integration("z", "older", "t1"), integration("a", "newer", "t1"), integration("b", "newer", "t1")
-	older.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
-	newer.CreationTimestamp = metav1.NewTime(noon)
-	same.CreationTimestamp = metav1.NewTime(noon)
-	for name, order := range map[string][]*v1alpha1.WebhookIntegration{
-		"when the older one is seen first": {older, newer, same},
-		"when the older one is seen last":  {same, newer, older},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			x := newTokenIndex()
-			for _, w := range order {
-				x.set(w)
-			}
-			owner, _ := x.lookup("t1", noon)
-			g.Expect(owner.Name).To(Equal("older"))
-			x.remove(types.NamespacedName{Namespace: "z", Name: "older"})
-			owner, _ = x.lookup("t1", noon)
-			g.Expect(owner.Namespace).To(Equal("a"), "of two as old as each other the first by namespace")
-		})
-	}
-	t.Run("an expired token of the older one stays its own", func(t *testing.T) {
-		g := NewWithT(t)
-		x := newTokenIndex()
-		expired := older.DeepCopy()
-		past := v1alpha1.NewTimestamp(noon.Add(-time.Minute))
-		expired.Spec.Tokens[0].ExpiresAt = &past
-		x.set(expired)
-		x.set(newer)
-		owner, v := x.lookup("t1", noon)
-		g.Expect(owner.Name).To(Equal("older"))
-		g.Expect(v).To(Equal(tokenExpired))
-	})
+func TestATokenOfSeveralIntegrationsIsServedOnceItIsDecided(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	a, c := integration("a", "one", "shared"), integration("c", "two", "shared")
+	handler := b.tokens.handler()
+	handler.OnAdd(a, true)
+	handler.OnAdd(c, true)
+	response := b.post(eventsPath+"/shared", firing)
+	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+	g.Expect(response.Header.Get("Retry-After")).NotTo(BeEmpty())
+	g.Expect(decode[problemBody](g, response).kind()).To(Equal("not-ready"))
+
+	decided := c.DeepCopy()
+	decided.Status.Tokens = []v1alpha1.TokenClaim{{SHA256: v1alpha1.TokenHash("shared"), State: v1alpha1.TokenHeld}}
+	handler.OnUpdate(c, decided)
+	owner, v := b.tokens.lookup("shared", noon)
+	g.Expect(v).To(Equal(tokenValid))
+	g.Expect(owner.Namespace).To(Equal("c"))
+}
+
+func TestATaggedTokenIsValidForItsIntegrationAlone(t *testing.T) {
+	g := NewWithT(t)
+	x := newTokenIndex()
+	token := v1alpha1.NewToken("b", "victim")
+	x.set(integration("a", "thief", token))
+	_, v := x.lookup(token, noon)
+	g.Expect(v).To(Equal(tokenUnknown), "to have listed the hash first gains nothing")
+	victim := integration("b", "victim", token)
+	victim.Status.Tokens = []v1alpha1.TokenClaim{{SHA256: v1alpha1.TokenHash(token), State: v1alpha1.TokenRefused}}
+	x.set(victim)
+	owner, v := x.lookup(token, noon)
+	g.Expect(v).To(Equal(tokenValid))
+	g.Expect(owner.Name).To(Equal("victim"))
+	x.registry.Remove(types.NamespacedName{Namespace: "b", Name: "victim"}, "")
+	_, v = x.lookup(token, noon)
+	g.Expect(v).To(Equal(tokenUnknown), "nor does it gain anything while the integration is replaced")
 }
 
 func TestTokenIndexIsFedByAnInformer(t *testing.T) {

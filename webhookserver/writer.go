@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // eventStore is the part of the API server that a write needs. Its errors are client-go's.
@@ -38,21 +37,22 @@ func (c *groupCommitter) write(batch []*entry) {
 	// No request's context: a client that hangs up must not take its neighbours' alerts with it.
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	c.store(ctx, batch)
+	splits := maxRefusedSplits
+	c.store(ctx, batch, &splits)
 }
 
-// store writes a batch as one AlertEvent. When the API server finds it invalid, its halves are written
-// under names of their own, so that in the end only the submissions at fault are refused.
-func (c *groupCommitter) store(ctx context.Context, batch []*entry) {
+// store writes a batch as one AlertEvent. When the API server finds it invalid, or a policy refuses it, its halves are
+// written under names of their own, so that in the end only the submissions at fault are refused. A policy may refuse
+// them all: it is asked for halves only so many times.
+func (c *groupCommitter) store(ctx context.Context, batch []*entry, splits *int) {
 	event := eventOf(batch)
 	end := c.tracing.beginWrite(batch, event)
 	stored, err := c.writer.write(ctx, event)
 	end(err)
-	var rejected *RejectedError
-	if errors.As(err, &rejected) && len(batch) > 1 {
+	if len(batch) > 1 && mayBeOneOfThem(err, splits) {
 		half := len(batch) / 2
-		c.store(ctx, batch[:half])
-		c.store(ctx, batch[half:])
+		c.store(ctx, batch[:half], splits)
+		c.store(ctx, batch[half:], splits)
 		return
 	}
 	for _, e := range batch {
@@ -66,6 +66,21 @@ func (c *groupCommitter) store(ctx context.Context, batch []*entry) {
 		}
 		e.done <- result{receipt: receipt}
 	}
+}
+
+// mayBeOneOfThem tells whether a part of a batch may be stored although the whole was not. A refusal by a policy costs
+// one of splits.
+func mayBeOneOfThem(err error, splits *int) bool {
+	var rejected *RejectedError
+	var refused *RefusedError
+	switch {
+	case errors.As(err, &rejected):
+		return true
+	case errors.As(err, &refused) && refused.Reason == refusedByPolicy && *splits > 0:
+		*splits--
+		return true
+	}
+	return false
 }
 
 // eventOf makes the AlertEvent that holds the alerts of a batch, in the order of their arrival.
@@ -133,7 +148,7 @@ func (w *writer) write(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alph
 		case v == writeConflict:
 			return nil, ErrConflict
 		case v == writeRejected && maybe == nil:
-			return nil, rejectedBy(err)
+			return nil, refusedBy(err)
 		case v == writeRejected, v == writeRefusedForGood, !pause(ctx, backoff, err):
 			if maybe != nil {
 				return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, maybe)
@@ -185,7 +200,7 @@ type outcome int
 
 const (
 	writeDone           outcome = iota
-	writeRejected               // the object is invalid
+	writeRejected               // the object is invalid, or a policy or quota refuses it
 	writeConflict               // another object has the name
 	writeRefused                // not stored, another attempt may succeed
 	writeRefusedForGood         // not stored, and another attempt within seconds is of no use
@@ -210,24 +225,16 @@ func judge(err error) outcome {
 	if !errors.As(err, &status) {
 		return writeUncertain
 	}
-	switch code := status.Status().Code; code {
-	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
+	switch code := status.Status().Code; {
+	case refusedBy(err) != nil:
 		return writeRejected
+	case code == http.StatusConflict:
+		return writeRefused // a ResourceQuota was counted by another request at the same time
+	case code >= 400 && code < 500 && code != http.StatusRequestTimeout:
+		return writeRefusedForGood // no such namespace, no permission: time or the operator will tell
 	default:
-		if code >= 400 && code < 500 && code != http.StatusRequestTimeout {
-			return writeRefusedForGood // no such namespace, no permission, a quota: time or the operator will tell
-		}
 		return writeUncertain
 	}
-}
-
-// rejectedBy makes an error of what the API server said.
-func rejectedBy(err error) *RejectedError {
-	message := payload.SanitizeLine(err.Error())
-	if len(message) > maxServerMessage {
-		message = string([]rune(message[:maxServerMessage])) // a cut rune becomes U+FFFD
-	}
-	return &RejectedError{Message: message}
 }
 
 // pause waits before the next attempt, as long as the API server asked for or else about backoff. It returns

@@ -126,7 +126,7 @@ func TestWriterSanitisesWhatTheServerSaid(t *testing.T) {
 	g := NewWithT(t)
 	message := "spec.alerts[0]: Invalid value: \"\x1b[31m\n\u202e" + strings.Repeat("ä", maxServerMessage) + "\""
 	_, err := commitOne(&memoryStore{before: failFirst(serverError(422, metav1.StatusReasonInvalid, message))}, submission("x", "1"))
-	var rejected *RejectedError
+	var rejected *RefusedError
 	g.Expect(errors.As(err, &rejected)).To(BeTrue())
 	g.Expect(rejected.Message).To(HavePrefix("spec.alerts[0]: Invalid value"))
 	g.Expect(rejected.Message).NotTo(ContainSubstring("\x1b"))

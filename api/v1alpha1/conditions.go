@@ -32,6 +32,6 @@ const (
 	ReasonNoValidToken = "NoValidToken"
 	// ReasonInvalidMapping: the mapping does not compile; posts are accepted and read by the payload rules.
 	ReasonInvalidMapping = "InvalidMapping"
-	// ReasonTokenConflict: a token's hash stands in an older integration too, which keeps it.
+	// ReasonTokenConflict: another integration held a token's hash first and keeps it.
 	ReasonTokenConflict = "TokenConflict"
 )

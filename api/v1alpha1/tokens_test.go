@@ -1,6 +1,8 @@
 package v1alpha1_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,10 +14,10 @@ import (
 
 func TestNewToken(t *testing.T) {
 	g := NewWithT(t)
-	form := regexp.MustCompile(`^tocsin_[0-9A-Za-z]{49}$`)
+	form := regexp.MustCompile(`^tocsin_[0-9a-f]{32}_[0-9A-Za-z]{49}$`)
 	seen := map[string]bool{}
 	for range 1000 {
-		token := v1alpha1.NewToken()
+		token := v1alpha1.NewToken("shop", "monitoring")
 		g.Expect(token).To(MatchRegexp(form.String()))
 		g.Expect(v1alpha1.CheckToken(token)).To(Succeed())
 		g.Expect(seen[token]).To(BeFalse())
@@ -25,7 +27,7 @@ func TestNewToken(t *testing.T) {
 
 func TestCheckToken(t *testing.T) {
 	// The form is for ever: tokens are in use, and scanners know them by it.
-	const token = "tocsin_0000000000000000000000000000000000000000000" + "2CZclj"
+	const token = "tocsin_b85b4b0a1c4a2de6c0b35b5cb3a12345_" + "0000000000000000000000000000000000000000000" + "2CZclj"
 	flip := func(i int) string {
 		other := "x"
 		if token[i] == 'x' {
@@ -39,11 +41,12 @@ func TestCheckToken(t *testing.T) {
 	}{
 		"one of ours passes":                       {token, true},
 		"any other secret passes":                  {"this-is-the-sample-token", true},
-		"a mistyped digit is found":                {flip(12), false},
-		"so is one in the checksum":                {flip(52), false},
+		"a mistyped digit is found":                {flip(45), false},
+		"so is one in the checksum":                {flip(85), false},
 		"two digits that changed places are found": {strings.Replace(token, "2CZ", "C2Z", 1), false},
 		"a token that was cut is found":            {token[:len(token)-1], false},
 		"so is one with something behind it":       {token + "0", false},
+		"one of a shell passes":                    {token[:40] + strings.Repeat("0f", 32), true},
 		"and the prefix alone":                     {v1alpha1.TokenPrefix, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -55,9 +58,26 @@ func TestCheckToken(t *testing.T) {
 			NewWithT(t).Expect(err).To(MatchError(v1alpha1.ErrTokenChecksum))
 		})
 	}
-	t.Run("every single mistyped character behind the prefix is found", func(t *testing.T) {
-		for i := len(v1alpha1.TokenPrefix); i < len(token); i++ {
+	t.Run("every single mistyped character behind the tag is found", func(t *testing.T) {
+		for i := len(v1alpha1.TokenPrefix) + 33; i < len(token); i++ {
 			NewWithT(t).Expect(v1alpha1.CheckToken(flip(i))).To(MatchError(v1alpha1.ErrTokenChecksum))
 		}
 	})
+}
+
+func TestTokenTag(t *testing.T) {
+	g := NewWithT(t)
+	// As printf %s shop/monitoring | openssl dgst -sha256 -r | cut -c-32 prints it, in the docs for ever.
+	sum := sha256.Sum256([]byte("shop/monitoring"))
+	g.Expect(v1alpha1.TokenTag("shop", "monitoring")).To(Equal(hex.EncodeToString(sum[:])[:32]))
+	tag, tagged := v1alpha1.TokenTagOf(v1alpha1.NewToken("shop", "monitoring"))
+	g.Expect(tagged).To(BeTrue())
+	g.Expect(tag).To(Equal(v1alpha1.TokenTag("shop", "monitoring")))
+	for _, other := range []string{
+		"", "tocsin_", "tocsin_secret", "TOCSIN_" + tag + "_x", "tocsin_" + tag, "tocsin_" + strings.ToUpper(tag) + "_x",
+		"tocsin_" + tag[1:] + "__x", "tocsin_" + tag + "0_x",
+	} {
+		_, tagged := v1alpha1.TokenTagOf(other)
+		g.Expect(tagged).To(BeFalse(), other)
+	}
 }

@@ -73,6 +73,31 @@ type WebhookIntegrationSpec struct {
 	Retention *metav1.Duration `json:"retention,omitempty"`
 }
 
+// TokenClaimState is what became of an integration's claim to a token.
+// +kubebuilder:validation:Enum=Held;Refused
+type TokenClaimState string
+
+const (
+	// TokenHeld: the integration held the hash first, and owns the token.
+	TokenHeld TokenClaimState = "Held"
+	// TokenRefused: another integration held the hash first. It stays so until the hash leaves this integration's spec.
+	TokenRefused TokenClaimState = "Refused"
+)
+
+// TokenClaim is the operator's record of one hash in spec.tokens.
+type TokenClaim struct {
+	// sha256 is the hash, as in spec.tokens.
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	SHA256 string `json:"sha256"`
+
+	// state is Held or Refused. A refused claim gets no alerts, also after the owner of the token has been deleted.
+	// A token that carries the tag of its integration is not affected.
+	// +required
+	State TokenClaimState `json:"state"`
+}
+
 // Rejection is a request that bore a token of the integration and was refused.
 type Rejection struct {
 	// reason is why the request was refused, in one CamelCase word.
@@ -99,6 +124,13 @@ type WebhookIntegrationStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// tokens record for each hash in spec.tokens whether this integration owns it. Written by the operator.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=sha256
+	// +optional
+	Tokens []TokenClaim `json:"tokens,omitempty"`
 
 	// observedGeneration is the generation of the spec that the status speaks of.
 	// +optional

@@ -132,7 +132,7 @@ func (c *cluster) install(ctx context.Context) (token string, err error) {
 	if err != nil {
 		return "", err
 	}
-	token = v1alpha1.NewToken()
+	token = v1alpha1.NewToken(demoNamespace, demoIntegration)
 	return token, c.apply(ctx, map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(),
 		"kind":       "WebhookIntegration",

@@ -32,6 +32,8 @@ var bugs = []bug{
 	{name: "replays-count", scenario: "slow-retries"},
 	{name: "any-order", scenario: "calm"},
 	{name: "reopen-keeps-content", scenario: "calm"},
+	{name: "refusals-not-recorded", scenario: "token-takeover"},
+	{name: "token-tag-ignored", scenario: "token-takeover"},
 }
 
 // bugPatience is how long a run with a bug waits for things to heal.

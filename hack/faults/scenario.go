@@ -131,8 +131,8 @@ func (r *rig) prepare(ctx context.Context) (*run, int64, error) {
 		return nil, 0, err
 	}
 	run := &run{rig: r}
-	for range 2 {
-		t, err := r.newTenant(ctx)
+	for n := range 2 {
+		t, err := r.newTenant(ctx, n == 1)
 		if err != nil {
 			return nil, 0, fmt.Errorf("making a tenant: %w", err)
 		}

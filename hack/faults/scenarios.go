@@ -55,6 +55,8 @@ var scenarios = []scenario{
 	{name: "incident-deleted", about: "Incidents are deleted in the middle", fault: deleteIncidents,
 		check: checkOptions{incidentsDeleted: true}},
 	{name: "integration-deleted", about: "an integration is deleted in the middle and made again", fault: deleteIntegration},
+	{name: "token-takeover", about: "the tenants list each other's tokens, whose owners are deleted while no manager runs",
+		fault: takeTokens},
 	{name: "namespace-deleted", about: "a namespace is deleted in the middle", fault: deleteNamespace,
 		check: checkOptions{namespaceDeleted: true}},
 	{name: "metadata-rewritten", about: "AlertEvents that are folded but not deleted get new annotations", fault: rewriteMetadata},

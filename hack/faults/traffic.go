@@ -30,8 +30,8 @@ type tenant struct{ namespace, token string }
 
 const integrationName = "app"
 
-// newTenant makes a namespace and its integration, and gives the replicas time to hear of it.
-func (r *rig) newTenant(ctx context.Context) (tenant, error) {
+// newTenant makes a namespace and its integration, with a token that carries its tag or with any other secret.
+func (r *rig) newTenant(ctx context.Context, tagged bool) (tenant, error) {
 	secret := make([]byte, 32)
 	if _, err := rand.Read(secret); err != nil {
 		return tenant{}, err
@@ -41,6 +41,9 @@ func (r *rig) newTenant(ctx context.Context) (tenant, error) {
 		return tenant{}, err
 	}
 	t := tenant{namespace: namespace.Name, token: hex.EncodeToString(secret)}
+	if tagged {
+		t.token = v1alpha1.NewToken(t.namespace, integrationName)
+	}
 	return t, r.newIntegration(ctx, t)
 }
 

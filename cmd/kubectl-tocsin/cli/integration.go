@@ -117,7 +117,7 @@ func (o *integrationCreateOptions) run(ctx context.Context, name string) error {
 	integration := o.integration(c.namespace, name)
 	var made newToken
 	if !o.noToken {
-		made, err = o.token(name)
+		made, err = o.token(c.namespace, name)
 		if err != nil {
 			return err
 		}
@@ -190,8 +190,8 @@ func (o *integrationCreateOptions) integration(namespace, name string) *v1alpha1
 }
 
 // token makes the first token.
-func (o *integrationCreateOptions) token(integration string) (newToken, error) {
-	made := o.newToken(integration)
+func (o *integrationCreateOptions) token(namespace, integration string) (newToken, error) {
+	made := o.newToken(namespace, integration)
 	name, err := o.pickName(nil)
 	made.Name = name
 	return made, err

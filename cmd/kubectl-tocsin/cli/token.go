@@ -48,8 +48,9 @@ func (p *plugin) tokenCreateCommand() *cobra.Command {
 		Short: "Make a token and print the address to post to, once",
 		Long: `Make a token for an integration and print the address that the sender has to post to.
 
-The token is in the address. It is printed once: the cluster holds only its SHA-256. Its form, "tocsin_" and 49
-letters and digits with a checksum, is one that secret scanners can find.`,
+The token is in the address. It is printed once: the cluster holds only its SHA-256. It is valid for this integration
+in this namespace alone. Secret scanners can find it by its form: "tocsin_", a tag of the integration, and 49 letters
+and digits with a checksum.`,
 		Example: example(`
 # A token named after the day, that never expires
 kubectl tocsin token create monitoring
@@ -98,7 +99,7 @@ type newToken struct {
 }
 
 func (o *tokenCreateOptions) create(ctx context.Context, c *cluster, integration string) (newToken, error) {
-	made := o.newToken(integration)
+	made := o.newToken(c.namespace, integration)
 	err := c.editTokens(ctx, integration, func(tokens []v1alpha1.Token) ([]v1alpha1.Token, error) {
 		name, err := o.pickName(tokens)
 		made.Name = name
@@ -108,8 +109,8 @@ func (o *tokenCreateOptions) create(ctx context.Context, c *cluster, integration
 }
 
 // newToken makes a token without a name.
-func (o *tokenCreateOptions) newToken(integration string) newToken {
-	made := newToken{secret: v1alpha1.NewToken(), integration: integration}
+func (o *tokenCreateOptions) newToken(namespace, integration string) newToken {
+	made := newToken{secret: v1alpha1.NewToken(namespace, integration), integration: integration}
 	made.SHA256 = v1alpha1.TokenHash(made.secret)
 	if o.expiresIn > 0 {
 		expires := v1alpha1.NewTimestamp(o.now().Add(o.expiresIn))

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
+// TestNobodyTakesATokenOver lists the hashes of another namespace's tokens, and then replaces the integration that
+// owns them, while the manager runs and while it does not.
+func TestNobodyTakesATokenOver(t *testing.T) {
+	g := NewWithT(t)
+	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	victim, thief := testenv.Namespace(t, c), testenv.Namespace(t, c)
+	t.Setenv("KUBECONFIG", kubeconfigFile(t))
+	secret, tagged := "a secret of "+victim, v1alpha1.NewToken(victim, "test")
+	create := func(namespace string) *v1alpha1.WebhookIntegration {
+		t.Helper()
+		w := &v1alpha1.WebhookIntegration{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"},
+			Spec: v1alpha1.WebhookIntegrationSpec{Tokens: []v1alpha1.Token{
+				{Name: "secret", SHA256: v1alpha1.TokenHash(secret)}, {Name: "tagged", SHA256: v1alpha1.TokenHash(tagged)},
+			}},
+		}
+		g.Expect(c.Create(t.Context(), w)).To(Succeed())
+		return w
+	}
+	reason := func(w *v1alpha1.WebhookIntegration) func() string {
+		return func() string {
+			g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(w), w)).To(Succeed())
+			if ready := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
+				return ready.Reason
+			}
+			return ""
+		}
+	}
+	posts := func(address string, code int) {
+		t.Helper()
+		for _, token := range []string{secret, tagged} {
+			g.Eventually(func() int { return postTo(t, address, token) }, "30s", "50ms").Should(Equal(code))
+		}
+	}
+
+	address, stop := startRun(t, victim, thief)
+	owner := create(victim)
+	g.Eventually(reason(owner), "10s", "20ms").Should(Equal(v1alpha1.ReasonAccepting))
+	claim := create(thief)
+	g.Eventually(reason(claim), "10s", "20ms").Should(Equal(v1alpha1.ReasonTokenConflict))
+	posts(address, http.StatusAccepted)
+
+	t.Log("the owner is replaced while the manager runs, and the thief claims anew meanwhile")
+	g.Expect(c.Delete(t.Context(), owner)).To(Succeed())
+	posts(address, http.StatusUnauthorized)
+	g.Expect(c.Delete(t.Context(), claim)).To(Succeed())
+	claim = create(thief)
+	g.Eventually(reason(claim), "10s", "20ms").Should(Equal(v1alpha1.ReasonTokenConflict))
+	posts(address, http.StatusUnauthorized)
+	owner = create(victim)
+	g.Eventually(reason(owner), "10s", "20ms").Should(Equal(v1alpha1.ReasonAccepting))
+	posts(address, http.StatusAccepted)
+
+	t.Log("the owner is deleted while no manager runs")
+	stop()
+	g.Expect(c.Delete(t.Context(), owner)).To(Succeed())
+	address, stop = startRun(t, victim, thief)
+	posts(address, http.StatusUnauthorized)
+	owner = create(victim)
+	g.Eventually(reason(owner), "10s", "20ms").Should(Equal(v1alpha1.ReasonAccepting))
+	posts(address, http.StatusAccepted)
+	stop()
+
+	var stored v1alpha1.IncidentList
+	g.Expect(c.List(t.Context(), &stored, client.InNamespace(thief))).To(Succeed())
+	g.Expect(stored.Items).To(BeEmpty())
+}
+
+// startRun runs a manager for some namespaces until stop is called, and returns where it takes alerts.
+func startRun(t *testing.T, namespaces ...string) (address string, stop func()) {
+	t.Helper()
+	g := NewWithT(t)
+	address, probe := freeAddress(t), freeAddress(t)
+	// A process of its own: a second one that knows nothing of the first is part of the test.
+	manager := exec.Command(os.Args[0],
+		"--webhook-bind-address="+address, "--health-probe-bind-address="+probe, "--metrics-bind-address=0",
+		"--watch-namespaces="+strings.Join(namespaces, ","), "--shutdown-delay=0s")
+	manager.Env = append(os.Environ(), asManager+"=true")
+	g.Expect(manager.Start()).To(Succeed())
+	t.Cleanup(func() { _ = manager.Process.Kill() })
+	g.Eventually(func() int { return status(http.Get("http://" + probe + "/readyz")) }, "30s", "50ms").Should(Equal(http.StatusOK))
+	return address, func() {
+		g.Expect(manager.Process.Signal(syscall.SIGTERM)).To(Succeed())
+		g.Expect(manager.Wait()).To(Succeed())
+	}
+}
+
+// postTo posts an alert and returns the status code.
+func postTo(t *testing.T, address, token string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/api/v1/events/webhook",
+		strings.NewReader(`{"title":"x","dedup_key":"x"}`))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Authorization", "Bearer "+token)
+	return status(http.DefaultClient.Do(request))
+}
