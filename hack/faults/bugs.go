@@ -34,6 +34,10 @@ var bugs = []bug{
 	{name: "reopen-keeps-content", scenario: "calm"},
 	{name: "refusals-not-recorded", scenario: "token-takeover"},
 	{name: "token-tag-ignored", scenario: "token-takeover"},
+	{name: "late-for-ever", scenario: "repeated-alerts"},
+	{name: "stale-resolves-end", scenario: "repeated-alerts"},
+	{name: "downtime-is-silence", scenario: "api-outage"},
+	{name: "any-clock", scenario: "clock-skew"},
 }
 
 // bugPatience is how long a run with a bug waits for things to heal.
