@@ -97,7 +97,12 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	registerMetrics()
-	folding := controllers.Options{Namespaces: o.watchNamespaces, CheckMapping: checkMapping}
+	folding := controllers.Options{
+		Namespaces:     o.watchNamespaces,
+		CheckMapping:   checkMapping,
+		MaxIncidents:   o.webhook.MaxIncidents,
+		NamespaceShare: o.webhook.NamespaceShare,
+	}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
 		if err != nil {
@@ -110,7 +115,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
-	folding.IngestCrowd = server.Crowd
+	folding.IngestCrowd, folding.Refusals = server.Crowd, server.Refusal
 	if err := controllers.SetupWithManager(mgr, folding); err != nil {
 		return fmt.Errorf("setting up the controllers: %w", err)
 	}

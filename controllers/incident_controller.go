@@ -35,6 +35,8 @@ type incidentReconciler struct {
 	lists    *quorumList
 	releases *releaser
 	aside    *asideBook
+	blocked  *blockBook
+	counts   *incidentCounts
 	writes   *writeMemory
 	recorder events.EventRecorder
 	notices  *rate.Limiter // of Kubernetes Events
@@ -92,11 +94,19 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		r.settle(f, glance)
 		return r.rest(ctx, f, glance)
 	}
+	if glance.create != nil {
+		if wait := r.blocked.wait(f.key, f.now); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+	}
 	if err := r.confirm(ctx, f); err != nil {
 		return ctrl.Result{}, err
 	}
 	p, err := r.foldAndWrite(ctx, f)
+	var blocked *blockedError
 	switch {
+	case errors.As(err, &blocked):
+		return r.waitForCapacity(ctx, f, blocked), nil
 	case errors.Is(err, errStale):
 		log.FromContext(ctx).V(1).Info("starting over", "reason", err.Error())
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
@@ -113,7 +123,11 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 // foldAndWrite decides anew, after a quorum list, and does it.
 func (r *incidentReconciler) foldAndWrite(ctx context.Context, f *facts) (plan, error) {
 	ctx, end := r.tracing.begin(ctx, f)
-	p, err := f.tryFold()
+	var p plan
+	err := r.restore(ctx, f)
+	if err == nil {
+		p, err = f.tryFold()
+	}
 	if err == nil {
 		err = r.carryOut(ctx, f, p)
 	}
@@ -220,6 +234,7 @@ func (r *incidentReconciler) collect(ctx context.Context, f *facts) error {
 // readPolicy takes the policy from the Incident's integration, or from the one whose alerts may create it.
 func (r *incidentReconciler) readPolicy(ctx context.Context, f *facts) error {
 	f.policy = policyOf(nil)
+	defer f.endGeneratedKey()
 	name := f.integration()
 	if name == "" {
 		return nil
@@ -235,6 +250,14 @@ func (r *incidentReconciler) readPolicy(ctx context.Context, f *facts) error {
 	}
 	f.policy = policyOf(&integration)
 	return nil
+}
+
+// endGeneratedKey has an Incident with a generated key resolve by itself, unless its integration says when:
+// hardly any sender sends a resolve for it.
+func (f *facts) endGeneratedKey() {
+	if f.policy.autoResolveAfter == 0 && f.incident != nil && v1alpha1.IsGeneratedKey(f.incident.Spec.DedupKey) {
+		f.policy.autoResolveAfter = generatedAutoResolve
+	}
 }
 
 // policyOf is what an integration asks for its Incidents; nil stands for one that is gone.
@@ -291,6 +314,7 @@ func (r *incidentReconciler) rest(ctx context.Context, f *facts, p plan) (ctrl.R
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
 	r.aside.forgive(f.key, f.now)
+	r.blocked.forget(f.key)
 	if f.aside {
 		return ctrl.Result{RequeueAfter: asideTime}, nil
 	}

@@ -86,6 +86,8 @@ func (s *site) newFolder() *folder {
 			return list(ctx)
 		}},
 		releases: f.releases,
+		blocked:  newBlockBook(),
+		counts:   newIncidentCounts(v1alpha1.Capacity{Limit: defaultMaxIncidents, Share: 1}),
 		writes:   newWriteMemory(),
 		aside:    newAsideBook(),
 		recorder: f.events,
@@ -94,6 +96,7 @@ func (s *site) newFolder() *folder {
 		clock:    s.clock,
 	}
 	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), recorder: f.events, clock: s.clock,
+		blocked: f.incidents.blocked, stuck: newStuckBook(), refusals: func(string) string { return "" },
 		checkMapping: func(*v1alpha1.WebhookIntegration) error { return s.mappingError }}
 	return f
 }
