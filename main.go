@@ -109,6 +109,7 @@ func run(ctx context.Context, o options) error {
 	folding := controllers.Options{
 		Namespaces: o.watchNamespaces, CheckMapping: checkMapping,
 		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
+		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
 	}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
@@ -122,7 +123,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
-	folding.IngestCrowd = server.Crowd
+	folding.IngestCrowd, folding.Refusals = server.Crowd, server.Refusal
 	if err := controllers.SetupWithManager(mgr, folding); err != nil {
 		return fmt.Errorf("setting up the controllers: %w", err)
 	}

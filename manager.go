@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -50,6 +51,7 @@ func managerOptions(config *rest.Config, o options) ctrl.Options {
 			DefaultNamespaces: cacheNamespaces(o.watchNamespaces),
 			// Nothing here reads managed fields, and of a small object they are the greater part.
 			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: v1alpha1.CondenseForCache}},
 		},
 		Metrics:                metricsOptions(o),
 		HealthProbeBindAddress: o.probeAddress,

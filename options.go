@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 )
 
@@ -76,7 +77,14 @@ func newFlagSet(o *options) *flag.FlagSet {
 	flags.Int64Var(&w.MaxBodyBytes, "max-body-bytes", webhookserver.DefaultMaxBodyBytes,
 		"The most bytes of a request's body, both as sent and after decompression.")
 	flags.IntVar(&w.MaxPendingEvents, "max-pending-events", webhookserver.DefaultMaxPendingEvents,
-		"Alerts are answered 503 while the cluster has so many AlertEvents that are not folded yet.")
+		"Maximum number of AlertEvents in the cluster; beyond it, requests get 503 in the namespaces that have many of them. "+
+			"AlertEvents that cannot be folded count for their own namespace only.")
+	flags.IntVar(&w.MaxIncidents, "max-incidents", webhookserver.DefaultMaxIncidents,
+		"Maximum number of Incidents; beyond it, a namespace that has many of them loses its oldest resolved ones, and "+
+			"without any, alerts that need a new Incident get 503.")
+	flags.Float64Var(&w.NamespaceShare, "namespace-share", v1alpha1.DefaultNamespaceShare,
+		"The part of --max-pending-events and of --max-incidents that one namespace may use. "+
+			"Default with a single namespace in --watch-namespaces: 1.")
 	flags.IntVar(&w.MaxInFlightWrites, "max-in-flight-writes", webhookserver.DefaultMaxInFlightWrites,
 		"How many AlertEvents are written at a time; an integration has one of them, more while one is slow.")
 	flags.BoolVar(&w.EnableHTTP2, "enable-http2", false, "Serve HTTP/2 on the webhook and metrics endpoints.")
@@ -130,6 +138,11 @@ func parseFlags(args []string) (options, error) {
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
+	shareGiven := false
+	flags.Visit(func(f *flag.Flag) { shareGiven = shareGiven || f.Name == "namespace-share" })
+	if len(o.watchNamespaces) == 1 && !shareGiven {
+		o.webhook.NamespaceShare = 1
+	}
 	err := o.validate()
 	// Zero stands for the default where the options go; who writes zero here means no delay.
 	o.webhook.ShutdownDelay = max(o.webhook.ShutdownDelay, time.Nanosecond)
@@ -156,6 +169,8 @@ func (o *options) validate() error {
 		checkAddress("pprof-bind-address", o.pprofAddress, true),
 		checkRange("max-body-bytes", w.MaxBodyBytes, 1, 64<<20),
 		checkRange("max-pending-events", w.MaxPendingEvents, 1, 10_000_000),
+		checkRange("max-incidents", w.MaxIncidents, 1, 10_000_000),
+		checkRange("namespace-share", w.NamespaceShare, 0.001, 1),
 		checkRange("max-in-flight-writes", w.MaxInFlightWrites, 1, 1024),
 		checkRange("shutdown-delay", w.ShutdownDelay, 0, maxShutdownDelay),
 		checkNamespace("leader-election-namespace", o.leaseNamespace),

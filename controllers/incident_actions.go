@@ -70,13 +70,20 @@ func (r *incidentReconciler) create(ctx context.Context, f *facts, spec v1alpha1
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name},
 		Spec:       spec,
 	}
-	err := r.live.Create(ctx, incident)
+	err := errIncidentLimit
+	if r.counts.allows(f.key.Namespace, 1) {
+		err = r.live.Create(ctx, incident)
+	}
 	if apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("%w: the Incident exists", errStale)
+	}
+	if blocked := asBlocked(err); blocked != nil {
+		return nil, blocked
 	}
 	if err != nil {
 		return nil, fmt.Errorf("creating the Incident: %w", err)
 	}
+	r.blocked.unblock(f.key.Namespace)
 	r.writes.wrote(f.key, incident.ResourceVersion, f.now)
 	return incident, nil
 }
@@ -220,10 +227,8 @@ func (r *incidentReconciler) expire(ctx context.Context, f *facts) (ctrl.Result,
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	for _, entry := range f.incident.Status.Ledger.Events {
-		if listed.has(entry.UID) {
-			return ctrl.Result{RequeueAfter: expiryRetry}, nil
-		}
+	if ledgerHolds(f.incident, listed) {
+		return ctrl.Result{RequeueAfter: expiryRetry}, nil
 	}
 	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name}}
 	err = r.live.Delete(ctx, incident, client.Preconditions{
@@ -244,6 +249,45 @@ func (r *incidentReconciler) expire(ctx context.Context, f *facts) (ctrl.Result,
 	}
 	log.FromContext(ctx).Info("Deleted Incident", "reason", reason, "integration", f.incident.Spec.IntegrationName)
 	return ctrl.Result{}, nil
+}
+
+// ledgerHolds says whether an AlertEvent that the Incident has counted still exists, by a list that began
+// after the Incident was read. As long as one does, the ledger has to stay.
+func ledgerHolds(incident *v1alpha1.Incident, listed eventSet) bool {
+	for _, entry := range incident.Status.Ledger.Events {
+		if listed.has(entry.UID) {
+			return true
+		}
+	}
+	return false
+}
+
+// waitForCapacity puts off a fold whose Incident cannot be created. What it waits for is on the integrations.
+func (r *incidentReconciler) waitForCapacity(ctx context.Context, f *facts, cause *blockedError) ctrl.Result {
+	wait, first := r.blocked.block(f.key, cause, f.now)
+	if first {
+		log.FromContext(ctx).Info("No Incident can be created in the namespace", "reason", cause.reason, "cause", cause.cause.Error())
+	}
+	return ctrl.Result{RequeueAfter: wait}
+}
+
+// restore reads anew the AlertEvents whose content the cache does not keep.
+func (r *incidentReconciler) restore(ctx context.Context, f *facts) error {
+	for i, event := range f.events {
+		if !event.IsCondensed() {
+			continue
+		}
+		whole := &v1alpha1.AlertEvent{}
+		err := r.live.Get(ctx, client.ObjectKeyFromObject(event), whole)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && whole.UID != event.UID:
+			return fmt.Errorf("%w: the AlertEvent %s is gone", errStale, event.Name)
+		case err != nil:
+			return fmt.Errorf("reading the AlertEvent %s: %w", event.Name, err)
+		}
+		f.events[i] = whole
+	}
+	return nil
 }
 
 // isTerminating says that nothing can be created because the namespace is being deleted, which ends the

@@ -38,6 +38,8 @@ type incidentReconciler struct {
 	lists    *quorumList
 	releases *releaser
 	aside    *asideBook
+	blocked  *blockBook
+	counts   *incidentCounts
 	writes   *writeMemory
 	recorder events.EventRecorder
 	notices  *rate.Limiter // of Kubernetes Events
@@ -104,11 +106,19 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		r.settle(f, glance)
 		return r.rest(ctx, f, glance)
 	}
+	if glance.create != nil {
+		if wait := r.blocked.wait(f.key, f.now); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+	}
 	if err := r.confirm(ctx, f); err != nil {
 		return ctrl.Result{}, err
 	}
 	p, err := r.foldAndWrite(ctx, f)
+	var blocked *blockedError
 	switch {
+	case errors.As(err, &blocked):
+		return r.waitForCapacity(ctx, f, blocked), nil
 	case errors.Is(err, errStale):
 		log.FromContext(ctx).V(1).Info("starting over", "reason", err.Error())
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
@@ -128,7 +138,11 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 // foldAndWrite decides anew, after a quorum list, and does it.
 func (r *incidentReconciler) foldAndWrite(ctx context.Context, f *facts) (plan, error) {
 	ctx, end := r.tracing.begin(ctx, f)
-	p, err := f.tryFold()
+	var p plan
+	err := r.restore(ctx, f)
+	if err == nil {
+		p, err = f.tryFold()
+	}
 	if err == nil {
 		err = r.carryOut(ctx, f, p)
 	}
@@ -247,6 +261,7 @@ func (r *incidentReconciler) readPolicy(ctx context.Context, f *facts) error {
 			return fmt.Errorf("reading the WebhookIntegration: %w", err)
 		}
 	}
+	f.endGeneratedKey()
 	r.listen(f)
 	return nil
 }
@@ -255,6 +270,14 @@ func (r *incidentReconciler) readPolicy(ctx context.Context, f *facts) error {
 func (r *incidentReconciler) listen(f *facts) {
 	from, ok := r.listening.silentFrom(types.NamespacedName{Namespace: f.key.Namespace, Name: f.integration()}, f.now)
 	f.policy.silentFrom, f.policy.untrusted = from, !ok
+}
+
+// endGeneratedKey has an Incident with a generated key resolve by itself, unless its integration says when:
+// hardly any sender sends a resolve for it.
+func (f *facts) endGeneratedKey() {
+	if f.policy.autoResolveAfter == 0 && f.incident != nil && v1alpha1.IsGeneratedKey(f.incident.Spec.DedupKey) {
+		f.policy.autoResolveAfter = generatedAutoResolve
+	}
 }
 
 // policyOf is what an integration asks for its Incidents; nil stands for one that is gone.
@@ -327,6 +350,7 @@ func (r *incidentReconciler) rest(ctx context.Context, f *facts, p plan) (ctrl.R
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
 	r.aside.forgive(f.key, f.now)
+	r.blocked.forget(f.key)
 	if f.aside {
 		return ctrl.Result{RequeueAfter: asideTime}, nil
 	}

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -29,6 +30,11 @@ type integrationReconciler struct {
 	received *receivedTimes
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
+	blocked  *blockBook
+	stuck    *stuckBook
+
+	// refusals returns the reason of Ready for which posts to a namespace are refused, empty when they are not.
+	refusals func(namespace string) string
 
 	// tokens decides which integration a token belongs to, once tokensSynced returns true.
 	tokens       *v1alpha1.TokenRegistry
@@ -62,6 +68,8 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		ready.Message = "Alerts are read by the payload rules alone: " + err.Error()
 	}
 	updated := integration.DeepCopy()
+	meta.SetStatusCondition(&updated.Status.Conditions, r.alertsFolded(&integration, now))
+	refuseFor(&ready, cmp.Or(r.refusals(integration.Namespace), updated.Blocked()))
 	changed := meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	updated.Status.ObservedGeneration = integration.Generation
 	if !seeded("refusals-not-recorded") {

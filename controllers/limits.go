@@ -68,6 +68,10 @@ const (
 	// emptyPatience is how long an Incident without a status is kept: its creator may be about to write it.
 	emptyPatience = 10 * time.Minute
 
+	// generatedAutoResolve is after how much silence an Incident with a generated dedup key resolves when its
+	// integration does not say.
+	generatedAutoResolve = 24 * time.Hour
+
 	// writeInterval is the least time between two writes of an Incident that tell of no change of state.
 	writeInterval = time.Second
 
@@ -87,6 +91,28 @@ const (
 
 	// terminatingRetry is when to try again in a namespace that is being deleted.
 	terminatingRetry = 30 * time.Second
+
+	// minBlockedRetry and maxBlockedRetry bound the time until the creation of an Incident is tried again in a
+	// namespace where none can be created; one Incident tries for all of the namespace.
+	minBlockedRetry = time.Second
+	maxBlockedRetry = 30 * time.Second
+
+	// blockedGrace is how long a new leader keeps what the conditions of integrations say of namespaces in which
+	// no Incident can be created, until it has tried itself.
+	blockedGrace = time.Minute
+
+	// capacityCheck is how often the leader compares the conditions of all integrations with the capacity of
+	// their namespaces.
+	capacityCheck = 2 * time.Second
+
+	// headroomPart is the part of a namespace's share of Incidents, one in so many, that evictions keep free.
+	headroomPart = 20
+
+	// evictionRetry is when to look again at a namespace that is near its limit of Incidents.
+	evictionRetry = time.Second
+
+	// defaultMaxIncidents is the limit of Incidents when Options do not say.
+	defaultMaxIncidents = 50_000
 
 	// foldTimeout bounds one reconciliation.
 	foldTimeout = 30 * time.Second

@@ -39,6 +39,12 @@ var (
 			"an alert again.",
 	}, []string{"result"})
 
+	incidentsEvicted = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tocsin_incidents_evicted_total",
+		Help: "Resolved Incidents that the leading replica deleted before their retention was over, because their " +
+			"namespace was near its share of --max-incidents.",
+	})
+
 	eventsAside = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tocsin_alertevents_set_aside",
 		Help: "AlertEvents whose folds failed again and again and that wait to be tried again, reported by the leading " +
@@ -65,7 +71,7 @@ var (
 
 // RegisterMetrics registers the metrics of the controllers.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(foldDuration, foldLag, alertsFoldedTotal, eventsAside, clockOffset, stored)
+	registry.MustRegister(foldDuration, foldLag, alertsFoldedTotal, incidentsEvicted, eventsAside, clockOffset, stored)
 }
 
 func countFolded(result string, alerts int) {

@@ -56,6 +56,16 @@ type Options struct {
 	// time. Default: that none ever do.
 	IngestCrowd func() int
 
+	// MaxIncidents is how many Incidents there may be. Default: 50,000.
+	MaxIncidents int
+
+	// NamespaceShare is the part of MaxIncidents that one namespace may use. Default: a quarter.
+	NamespaceShare float64
+
+	// Refusals returns the reason of the condition Ready for which posts to a namespace are refused, empty when
+	// they are not. Default: they never are.
+	Refusals func(namespace string) string
+
 	// TracerProvider makes the spans of folds. Nil: there are none.
 	TracerProvider trace.TracerProvider
 
@@ -68,6 +78,11 @@ func (o Options) withDefaults() Options {
 		o.Namespaces = []string{""}
 	}
 	o.MaxConcurrentReconciles = cmp.Or(o.MaxConcurrentReconciles, defaultConcurrency)
+	o.MaxIncidents = cmp.Or(o.MaxIncidents, defaultMaxIncidents)
+	o.NamespaceShare = cmp.Or(o.NamespaceShare, v1alpha1.DefaultNamespaceShare)
+	if o.Refusals == nil {
+		o.Refusals = func(string) string { return "" }
+	}
 	if o.CheckMapping == nil {
 		o.CheckMapping = func(*v1alpha1.WebhookIntegration) error { return nil }
 	}
@@ -116,10 +131,18 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	if err := addReleaser(mgr, releases); err != nil {
 		return fmt.Errorf("adding the release of AlertEvents: %w", err)
 	}
+	counts, err := countIncidents(mgr, options)
+	if err != nil {
+		return err
+	}
+	lists := &quorumList{list: listEvents(live, options.Namespaces)}
+	blocked := newBlockBook()
 	incidents := &incidentReconciler{
 		cache:    mgr.GetCache(),
 		live:     live,
-		lists:    &quorumList{list: listEvents(live, options.Namespaces)},
+		lists:    lists,
+		blocked:  blocked,
+		counts:   counts,
 		releases: releases,
 		aside:    newAsideBook(),
 		writes:   newWriteMemory(),
@@ -135,6 +158,9 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	if err := addIncidents(mgr, incidents, options.MaxConcurrentReconciles); err != nil {
 		return fmt.Errorf("adding the fold of Incidents: %w", err)
 	}
+	if err := addEvictor(mgr, &evictor{cache: mgr.GetCache(), live: live, lists: lists, counts: counts}); err != nil {
+		return fmt.Errorf("adding the eviction of Incidents: %w", err)
+	}
 	tokens := v1alpha1.NewTokenRegistry()
 	tokensSynced, err := feedTokens(mgr.GetCache(), tokens)
 	if err != nil {
@@ -142,6 +168,9 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	}
 	integrations := &integrationReconciler{
 		cache:    mgr.GetCache(),
+		blocked:  blocked,
+		stuck:    newStuckBook(),
+		refusals: options.Refusals,
 		live:     live,
 		received: newReceivedTimes(),
 		recorder: mgr.GetEventRecorder("tocsin"),
@@ -155,6 +184,19 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("adding the status of WebhookIntegrations: %w", err)
 	}
 	return observeStore(mgr, options.Clock)
+}
+
+// countIncidents has the cache feed the counts of Incidents.
+func countIncidents(mgr ctrl.Manager, options Options) (*incidentCounts, error) {
+	counts := newIncidentCounts(v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare})
+	informer, err := mgr.GetCache().GetInformer(context.Background(), &v1alpha1.Incident{})
+	if err == nil {
+		_, err = informer.AddEventHandler(counts.handler())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("counting the Incidents: %w", err)
+	}
+	return counts, nil
 }
 
 // newLiveClient makes a client of the fold's own: it reads from the quorum, and no rate limit on this side
@@ -252,11 +294,31 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler, concurrency i
 		Complete(incidents)
 }
 
+func addEvictor(mgr ctrl.Manager, evictions *evictor) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("eviction").
+		Watches(&v1alpha1.Incident{}, watchLimit(evictions.counts)).
+		WithOptions(controller.Options{
+			RateLimiter:           backoff[reconcile.Request](),
+			ReconciliationTimeout: foldTimeout,
+		}).
+		WithLogConstructor(func(request *reconcile.Request) logr.Logger {
+			log := mgr.GetLogger().WithName("eviction")
+			if request != nil {
+				log = log.WithValues("namespace", request.Name)
+			}
+			return log
+		}).
+		Complete(evictions)
+}
+
 func addIntegrations(mgr ctrl.Manager, integrations *integrationReconciler) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("webhookintegration").
 		Watches(&v1alpha1.WebhookIntegration{}, watchIntegrations(mgr.GetCache())).
 		Watches(&v1alpha1.AlertEvent{}, watchReceived(integrations.received, integrations.clock)).
+		Watches(&v1alpha1.AlertEvent{}, watchStuck(integrations.stuck)).
+		WatchesRawSource(source.Func(integrations.watchCapacity)).
 		WithOptions(controller.Options{
 			RateLimiter:           backoff[reconcile.Request](),
 			ReconciliationTimeout: foldTimeout,

@@ -88,6 +88,8 @@ func (s *site) newFolder() *folder {
 			return list(ctx)
 		}},
 		releases: f.releases,
+		blocked:  newBlockBook(),
+		counts:   newIncidentCounts(v1alpha1.Capacity{Limit: defaultMaxIncidents, Share: 1}),
 		writes:   newWriteMemory(),
 		aside:    newAsideBook(),
 		recorder: f.events,
@@ -100,6 +102,7 @@ func (s *site) newFolder() *folder {
 	}
 	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), recorder: f.events, clock: s.clock,
 		tokens: v1alpha1.NewTokenRegistry(), tokensSynced: func() bool { return true },
+		blocked: f.incidents.blocked, stuck: newStuckBook(), refusals: func(string) string { return "" },
 		checkMapping: func(*v1alpha1.WebhookIntegration) error { return s.mappingError }}
 	return f
 }

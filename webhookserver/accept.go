@@ -49,6 +49,9 @@ func (h *handler) accept(x *exchange, body []byte) (*acceptance, *problem) {
 	if alertsSize(alerts) > maxSubmissionBytes {
 		return nil, &problemBatchTooLarge
 	}
+	if stored, refused := h.split(x, alerts); refused > 0 {
+		return nil, h.storePart(x, stored, refused)
+	}
 	receipt, p := h.store(x, alerts)
 	if p != nil {
 		return nil, p

@@ -174,10 +174,16 @@ func TestRefusedRequests(t *testing.T) {
 		}},
 		"an unknown token while caches are not synced": {target: eventsPath + "/nobody", body: firing, status: 503, kind: "not-ready",
 			prepare: func(b *bench) { b.synced = func() bool { return false } }},
-		"too many pending AlertEvents": {body: firing, status: 503, kind: "overloaded", prepare: func(b *bench) {
-			b.maxPendingEvents = 1
-			b.pending.add(&v1alpha1.AlertEvent{}, 1)
-		}},
+		"too many pending AlertEvents": {body: firing, status: 503, kind: "namespace-full", reason: "NamespaceFull",
+			prepare: func(b *bench) {
+				b.pending.maxEvents = 4
+				b.pending.set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+			}},
+		"a new key at the limit of Incidents": {body: firing, status: 503, kind: "incident-limit", reason: "IncidentLimit",
+			prepare: func(b *bench) {
+				b.incidents.capacity.Limit = 4
+				b.incidents.set("team-a", "another")
+			}},
 		"lanes that are full": {body: firing, status: 503, kind: "overloaded", prepare: func(b *bench) {
 			b.admits = refuse
 		}},
@@ -339,9 +345,12 @@ func (u untouchable) Read([]byte) (int, error) {
 
 func TestBodyStaysUnread(t *testing.T) {
 	for name, prepare := range map[string]func(*bench, *http.Request){
-		"before the token is known good":    func(_ *bench, r *http.Request) { r.URL.Path = eventsPath + "/nobody" },
-		"while caches are not synced":       func(b *bench, _ *http.Request) { b.synced = func() bool { return false } },
-		"under overload":                    func(b *bench, _ *http.Request) { b.maxPendingEvents = 0 },
+		"before the token is known good": func(_ *bench, r *http.Request) { r.URL.Path = eventsPath + "/nobody" },
+		"while caches are not synced":    func(b *bench, _ *http.Request) { b.synced = func() bool { return false } },
+		"under overload": func(b *bench, _ *http.Request) {
+			b.pending.maxEvents = 1
+			b.pending.set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+		},
 		"with lanes full":                   func(b *bench, _ *http.Request) { b.admits = refuse },
 		"when its length is over the limit": func(_ *bench, r *http.Request) { r.ContentLength = DefaultMaxBodyBytes + 1 },
 		"in another encoding":               func(_ *bench, r *http.Request) { r.Header.Set("Content-Encoding", "br") },

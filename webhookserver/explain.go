@@ -26,16 +26,15 @@ func Explain(
 	tokens := newTokenIndex()
 	tokens.set(owner)
 	h := &handler{
-		maxBodyBytes:     DefaultMaxBodyBytes,
-		maxPendingEvents: DefaultMaxPendingEvents,
-		synced:           func() bool { return true },
-		tokens:           tokens,
-		pending:          &pendingCounter{},
-		budget:           newBodyBudget(),
-		admits:           func(types.NamespacedName) error { return nil },
-		rejections:       noReports{},
-		now:              now,
-		log:              logr.Discard(),
+		maxBodyBytes: DefaultMaxBodyBytes,
+		synced:       func() bool { return true },
+		tokens:       tokens,
+		pending:      newPendingCounter(DefaultMaxPendingEvents, 1),
+		budget:       newBodyBudget(),
+		admits:       func(types.NamespacedName) error { return nil },
+		rejections:   noReports{},
+		now:          now,
+		log:          logr.Discard(),
 	}
 	const target = eventsPath + "/" + explainToken + "?dryRun=true"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))

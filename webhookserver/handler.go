@@ -29,13 +29,13 @@ const notifierPath = "/api/v2/alerts"
 
 // handler answers the requests of senders.
 type handler struct {
-	maxBodyBytes     int64
-	maxPendingEvents int
+	maxBodyBytes int64
 
 	synced     func() bool // whether tokens and pending know all there is
 	tokens     *tokenIndex
 	mappings   mapping.Cache
 	pending    *pendingCounter
+	incidents  *incidentIndex
 	budget     *bodyBudget
 	admits     func(types.NamespacedName) error // the committer's room
 	committer  Committer
@@ -128,7 +128,10 @@ func (h *handler) serve(x *exchange) (*acceptance, *problem) {
 		return nil, p
 	}
 	lane := types.NamespacedName{Namespace: x.integration.Namespace, Name: x.integration.Name}
-	if h.pending.full(h.maxPendingEvents) || h.admits(lane) != nil {
+	if h.pending.refuses(lane.Namespace) {
+		return nil, &problemNamespaceFull
+	}
+	if h.admits(lane) != nil {
 		return nil, &problemOverload
 	}
 	reserved := h.bodyReservation(x.Request)

@@ -76,7 +76,7 @@ func identify(alerts []mapping.Alert, integration, key string, body []byte) {
 		}
 		alerts[i].ID = id
 		if alerts[i].DedupKey == "" {
-			alerts[i].DedupKey = id
+			alerts[i].DedupKey = v1alpha1.GeneratedKey(id)
 		}
 		alerts[i].IncidentName = v1alpha1.IncidentName(integration, alerts[i].DedupKey)
 	}

@@ -15,9 +15,13 @@ const (
 	DefaultMaxBodyBytes = 256 << 10
 
 	// DefaultMaxPendingEvents is the number of AlertEvents in the cluster from which on requests are
-	// refused. Together with maxPendingBytes it keeps the queue from filling etcd: an etcd that is out of
-	// space takes no writes, so the queue could not be drained either.
+	// refused; pending.go has the rules. Together with maxPendingBytes it keeps the queue from filling etcd:
+	// an etcd that is out of space takes no writes, so the queue could not be drained either.
 	DefaultMaxPendingEvents = 20_000
+
+	// DefaultMaxIncidents is the number of Incidents from which on alerts that need new ones are refused.
+	// Every replica holds them in memory, about 12 KiB each: its 1 GiB are used up near 85,000.
+	DefaultMaxIncidents = 50_000
 
 	// DefaultMaxInFlightWrites is the number of writes to the API server at a time.
 	DefaultMaxInFlightWrites = 8
@@ -105,6 +109,15 @@ const (
 	// maxPendingBytes is the size of all AlertEvents in the cluster from which on requests are refused.
 	// Every replica holds them in memory, and etcd keeps deleted ones until its next compaction.
 	maxPendingBytes = 256 << 20
+
+	// maxStuckFactor is how many times the limits may be used when AlertEvents that cannot drain count as
+	// well. With the reserve of v1alpha1.Capacity that is three times the limits at the most: 768 MiB of
+	// etcd's 2 GiB.
+	maxStuckFactor = 2
+
+	// reportedRatio is how much of its share a namespace has to use for its metrics to be reported, so that
+	// their number does not grow with the number of namespaces.
+	reportedRatio = 0.5
 )
 
 // Limits of a write to the API server.
@@ -132,7 +145,7 @@ const (
 	retryAfterUnsynced    = 2
 	retryAfterUnavailable = 5
 	retryAfterOverload    = 10
-	retryAfterRefused     = 30 // somebody has to change a policy, or the queue has to drain
+	retryAfterRefused     = 30 // somebody has to change a policy or a limit, or the queue has to drain
 )
 
 // Limits of the report of refusals.

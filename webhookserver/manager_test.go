@@ -204,7 +204,9 @@ func TestPendingLimitRecoversByItself(t *testing.T) {
 	g := NewWithT(t)
 	c := startManager(t)
 	c.integrate(t, "prometheus", "pending-token")
-	c.handler.maxPendingEvents = int(c.handler.pending.events.Load()) + 2
+	c.handler.pending.mu.Lock()
+	c.handler.pending.maxEvents, c.handler.pending.share = 2, 1
+	c.handler.pending.mu.Unlock()
 	g.Eventually(func() int { return c.post(t, "pending-token", firing) }, "5s", "10ms").Should(Equal(http.StatusServiceUnavailable))
 	for _, event := range c.listEvents(t) {
 		g.Expect(c.Delete(t.Context(), &event)).To(Succeed())

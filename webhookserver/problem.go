@@ -83,6 +83,12 @@ var (
 		retryAfter: retryAfterUnsynced}
 	problemOverload = problem{kind: "overloaded", status: http.StatusServiceUnavailable, title: "Too many alerts are waiting",
 		detail: "Nothing was stored; try again later.", retryAfter: retryAfterOverload}
+	problemNamespaceFull = problem{kind: "namespace-full", status: http.StatusServiceUnavailable,
+		title:  "Too many alerts of this namespace are waiting",
+		detail: "Nothing was stored; try again later.", reason: "NamespaceFull", retryAfter: retryAfterOverload}
+	problemIncidentLimit = problem{kind: "incident-limit", status: http.StatusServiceUnavailable,
+		title: "The namespace may have no more incidents", reason: "IncidentLimit", retryAfter: retryAfterRefused,
+		detail: "An alert of an incident that exists is accepted. Nothing was stored; try again later."}
 	problemUnavailable = problem{kind: "not-stored", status: http.StatusServiceUnavailable, title: "The alert could not be stored",
 		detail: "The Kubernetes API server did not take it in time. Nothing was stored; try again.", retryAfter: retryAfterUnavailable}
 	problemRefused = problem{kind: "refused", status: http.StatusServiceUnavailable,

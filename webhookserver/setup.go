@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -30,6 +31,12 @@ type Options struct {
 	// MaxPendingEvents is the number of AlertEvents in the cluster from which on requests are refused.
 	MaxPendingEvents int
 
+	// MaxIncidents is the number of Incidents from which on alerts that need new ones are refused.
+	MaxIncidents int
+
+	// NamespaceShare is the part of MaxPendingEvents and MaxIncidents that one namespace may use.
+	NamespaceShare float64
+
 	// MaxInFlightWrites is the number of writes to the API server at a time.
 	MaxInFlightWrites int
 
@@ -51,6 +58,8 @@ func (o Options) withDefaults() Options {
 	o.BindAddress = cmp.Or(o.BindAddress, DefaultBindAddress)
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, DefaultMaxBodyBytes)
 	o.MaxPendingEvents = cmp.Or(o.MaxPendingEvents, DefaultMaxPendingEvents)
+	o.MaxIncidents = cmp.Or(o.MaxIncidents, DefaultMaxIncidents)
+	o.NamespaceShare = cmp.Or(o.NamespaceShare, v1alpha1.DefaultNamespaceShare)
 	o.MaxInFlightWrites = cmp.Or(o.MaxInFlightWrites, DefaultMaxInFlightWrites)
 	o.ShutdownDelay = cmp.Or(o.ShutdownDelay, DefaultShutdownDelay)
 	return o
@@ -60,21 +69,29 @@ func (o Options) withDefaults() Options {
 func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 	options = options.withDefaults()
 	log := mgr.GetLogger().WithName("webhookserver")
-	tokens, pending := newTokenIndex(), &pendingCounter{}
-	tokensSynced, err := feed(mgr.GetCache(), &v1alpha1.WebhookIntegration{}, tokens.handler())
-	if err != nil {
-		return nil, err
-	}
-	pendingSynced, err := feed(mgr.GetCache(), &v1alpha1.AlertEvent{}, pending.handler())
-	if err != nil {
-		return nil, err
+	tokens, pending := newTokenIndex(), newPendingCounter(options.MaxPendingEvents, options.NamespaceShare)
+	incidents := newIncidentIndex(v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare})
+	var synced []func() bool
+	for _, fed := range []struct {
+		kind    client.Object
+		handler toolscache.ResourceEventHandler
+	}{
+		{&v1alpha1.WebhookIntegration{}, tokens.handler()},
+		{&v1alpha1.WebhookIntegration{}, pending.integrations()},
+		{&v1alpha1.AlertEvent{}, pending.handler()},
+		{&v1alpha1.Incident{}, incidents.handler()},
+	} {
+		fedSynced, err := feed(mgr.GetCache(), fed.kind, fed.handler)
+		if err != nil {
+			return nil, err
+		}
+		synced = append(synced, fedSynced)
 	}
 	store, err := newRESTStore(mgr.GetConfig())
 	if err != nil {
 		return nil, err
 	}
-	ratio := func() float64 { return pending.ratio(options.MaxPendingEvents) }
-	backlog.Store(&ratio)
+	capacities.Store(&capacity{pending, incidents})
 	committer := newGroupCommitter(&writer{store: store, metrics: observeWrite}, options.MaxInFlightWrites)
 	spans := newTracing(options.TracerProvider)
 	committer.tracing = spans
@@ -86,19 +103,19 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 		reports:   reports,
 		log:       log,
 		handler: &handler{
-			maxBodyBytes:     options.MaxBodyBytes,
-			maxPendingEvents: options.MaxPendingEvents,
-			synced:           func() bool { return tokensSynced() && pendingSynced() },
-			tokens:           tokens,
-			pending:          pending,
-			budget:           newBodyBudget(),
-			admits:           committer.admits,
-			committer:        committer,
-			rejections:       reports,
-			refused:          options.Refused,
-			tracing:          spans,
-			now:              now,
-			log:              log,
+			maxBodyBytes: options.MaxBodyBytes,
+			synced:       func() bool { return !slices.ContainsFunc(synced, func(is func() bool) bool { return !is() }) },
+			tokens:       tokens,
+			pending:      pending,
+			incidents:    incidents,
+			budget:       newBodyBudget(),
+			admits:       committer.admits,
+			committer:    committer,
+			rejections:   reports,
+			refused:      options.Refused,
+			tracing:      spans,
+			now:          now,
+			log:          log,
 		},
 	}
 	if err := mgr.Add(server); err != nil {

@@ -164,17 +164,17 @@ func newBench() *bench {
 	b := &bench{store: &memoryStore{}, reports: &recordedReports{}, logs: &logBuffer{}}
 	b.group = newGroupCommitter(&writer{store: b.store, metrics: observeWrite}, DefaultMaxInFlightWrites)
 	b.handler = &handler{
-		maxBodyBytes:     DefaultMaxBodyBytes,
-		maxPendingEvents: DefaultMaxPendingEvents,
-		synced:           func() bool { return true },
-		tokens:           newTokenIndex(),
-		pending:          &pendingCounter{},
-		budget:           newBodyBudget(),
-		admits:           b.group.admits,
-		committer:        b.group,
-		rejections:       b.reports,
-		now:              time.Now,
-		log:              b.logs.logger(),
+		maxBodyBytes: DefaultMaxBodyBytes,
+		synced:       func() bool { return true },
+		tokens:       newTokenIndex(),
+		pending:      newPendingCounter(DefaultMaxPendingEvents, v1alpha1.DefaultNamespaceShare),
+		incidents:    newIncidentIndex(v1alpha1.Capacity{Limit: DefaultMaxIncidents, Share: v1alpha1.DefaultNamespaceShare}),
+		budget:       newBodyBudget(),
+		admits:       b.group.admits,
+		committer:    b.group,
+		rejections:   b.reports,
+		now:          time.Now,
+		log:          b.logs.logger(),
 	}
 	b.tokens.set(integration("team-a", "prometheus", testToken))
 	return b

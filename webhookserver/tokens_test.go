@@ -149,31 +149,6 @@ func TestTokenIndexIsFedByAnInformer(t *testing.T) {
 	g.Expect(v).To(Equal(tokenUnknown))
 }
 
-func TestPendingCounter(t *testing.T) {
-	g := NewWithT(t)
-	p := &pendingCounter{}
-	handler := p.handler()
-	event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{DedupKey: "x"}}}}
-	handler.OnAdd(event, true)
-	handler.OnAdd(event, false)
-	g.Expect(p.full(2)).To(BeTrue())
-	handler.OnUpdate(event, event)
-	handler.OnDelete(event)
-	g.Expect(p.full(2)).To(BeFalse(), "it recovers by itself")
-	handler.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: event})
-	g.Expect(p.events.Load()).To(BeZero())
-	g.Expect(p.bytes.Load()).To(BeZero())
-
-	t.Log("few but large ones fill it as well")
-	p.bytes.Store(maxPendingBytes)
-	g.Expect(p.full(2)).To(BeTrue())
-	g.Expect(p.ratio(2)).To(BeEquivalentTo(1))
-	p.bytes.Store(maxPendingBytes / 4)
-	g.Expect(p.ratio(2)).To(BeEquivalentTo(0.25))
-	p.events.Store(1)
-	g.Expect(p.ratio(2)).To(BeEquivalentTo(0.5))
-}
-
 func BenchmarkTokenLookup(b *testing.B) {
 	x := newTokenIndex()
 	for i := range 10_000 {

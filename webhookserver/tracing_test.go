@@ -181,7 +181,7 @@ func TestFailuresShowInSpans(t *testing.T) {
 	g.Expect(request.Attributes).To(ContainElement(attribute.String("error.type", "rejected")))
 
 	exporter.Reset()
-	b.pending.events.Store(DefaultMaxPendingEvents)
+	b.admits = refuse
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusServiceUnavailable))
 	request = spanNamed(t, exporter, requestSpan)
 	g.Expect(request.Status.Code).To(Equal(codes.Error))

@@ -35,3 +35,28 @@ const (
 	// ReasonTokenConflict: another integration held a token's hash first and keeps it.
 	ReasonTokenConflict = "TokenConflict"
 )
+
+// Further reasons of a WebhookIntegration's Ready condition.
+const (
+	// ReasonQueueFull: the namespace has so many unfolded AlertEvents that posts are refused.
+	ReasonQueueFull = "QueueFull"
+	// ReasonIncidentLimit: the namespace has so many Incidents that alerts which need new ones are refused.
+	ReasonIncidentLimit = "IncidentLimit"
+)
+
+// ConditionAlertsFolded is the condition type of a WebhookIntegration: the alerts of its namespace that are
+// stored become part of Incidents. The leader writes it; every replica reads it.
+const ConditionAlertsFolded = "AlertsFolded"
+
+// Reasons of a WebhookIntegration's AlertsFolded condition; ReasonIncidentLimit is another one, and so are
+// StuckTerminating, StuckUnreadable and StuckQuarantined.
+const (
+	// ReasonFolding: no alert of the namespace is known to be stuck.
+	ReasonFolding = "Folding"
+	// ReasonQuotaExceeded: a ResourceQuota of the namespace rejects new Incidents.
+	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonForbidden: the operator lacks the permission to create Incidents in the namespace.
+	ReasonForbidden = "Forbidden"
+	// ReasonNamespaceTerminating: the namespace is being deleted.
+	ReasonNamespaceTerminating = "NamespaceTerminating"
+)

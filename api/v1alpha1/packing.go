@@ -76,6 +76,9 @@ func (s *AlertEventSpec) CheckPacked() error {
 	if len(s.PackedAlerts) == 0 {
 		return nil
 	}
+	if err := condensedReason(s.PackedAlerts); err != nil {
+		return err
+	}
 	_, err := unpack(s.PackedAlerts)
 	return err
 }

@@ -23,7 +23,7 @@ var scenarios = []scenario{
 	{name: "kill-at-calls", about: "kill -9 before and after each kind of call", short: true, replicas: 1, fault: killAtCalls},
 	{name: "kill-leader", about: "kill -9 of the leader", short: true, fault: killLeader},
 	{name: "nospace", about: "etcd is at its space quota for 8 s", fault: exhaustSpace},
-	{name: "backlog", about: "nothing is folded until the queue is full", args: []string{"--max-pending-events=200"},
+	{name: "backlog", about: "nothing is folded until the queue is full", args: []string{"--max-pending-events=200", "--namespace-share=1"},
 		fault: fillBacklog},
 	{name: "poison", about: "the API server refuses an Incident's every status with one alert in it, for good",
 		replicas: 1, fault: poison, check: checkOptions{looseOrder: true}},

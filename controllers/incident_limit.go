@@ -1,0 +1,188 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// incidentCounts counts the Incidents of each namespace, as far as the informer has heard.
+type incidentCounts struct {
+	capacity v1alpha1.Capacity
+
+	mu         sync.Mutex
+	namespaces map[string]int64
+	total      int64
+}
+
+func newIncidentCounts(capacity v1alpha1.Capacity) *incidentCounts {
+	return &incidentCounts{capacity: capacity, namespaces: map[string]int64{}}
+}
+
+// handler feeds the counts from an informer.
+func (c *incidentCounts) handler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if incident, ok := obj.(*v1alpha1.Incident); ok {
+				c.add(incident.Namespace, 1)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj
+			}
+			if incident, ok := obj.(*v1alpha1.Incident); ok {
+				c.add(incident.Namespace, -1)
+			}
+		},
+	}
+}
+
+func (c *incidentCounts) add(namespace string, incidents int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total += incidents
+	c.namespaces[namespace] += incidents
+	if c.namespaces[namespace] == 0 {
+		delete(c.namespaces, namespace)
+	}
+}
+
+// allows says whether the namespace may have as many further Incidents.
+func (c *incidentCounts) allows(namespace string, incidents int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own, count := c.namespaces[namespace], len(c.namespaces)
+	if own == 0 {
+		count++
+	}
+	return c.capacity.Allows(own+incidents-1, c.total+incidents-1, count)
+}
+
+// headroom is how many Incidents a namespace is to be able to create before the next eviction: with it, the
+// webhook server need not refuse any alert while there are Resolved Incidents.
+func (c *incidentCounts) headroom() int64 { return 1 + c.capacity.Own()/headroomPart }
+
+// evictor deletes the oldest Resolved Incidents of a namespace that is near its limit of Incidents, before
+// their retention is over. A request names a namespace.
+type evictor struct {
+	cache  client.Reader
+	live   client.Writer
+	lists  *quorumList
+	counts *incidentCounts
+}
+
+// Reconcile makes room for further Incidents in one namespace, as far as it has Resolved ones.
+func (e *evictor) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	namespace := req.Name
+	headroom := e.counts.headroom()
+	if e.counts.allows(namespace, headroom) {
+		return ctrl.Result{}, nil
+	}
+	resolved, err := e.resolved(ctx, namespace)
+	if err != nil || len(resolved) == 0 {
+		return ctrl.Result{}, err // the next Incident that resolves comes by itself
+	}
+	listed, err := e.lists.join(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	evicted := int64(0)
+	for _, incident := range resolved {
+		if evicted >= headroom || e.counts.allows(namespace, headroom) {
+			break
+		}
+		done, err := e.evict(ctx, incident, listed)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if done {
+			evicted++
+		}
+	}
+	if evicted > 0 {
+		incidentsEvicted.Add(float64(evicted))
+		log.FromContext(ctx).Info("Evicted resolved Incidents: the namespace is near its limit", "incidents", evicted)
+	}
+	return ctrl.Result{RequeueAfter: evictionRetry}, nil
+}
+
+// resolved returns the Resolved Incidents of a namespace, those that were resolved first before the others.
+func (e *evictor) resolved(ctx context.Context, namespace string) ([]*v1alpha1.Incident, error) {
+	var list v1alpha1.IncidentList
+	if err := e.cache.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("reading the Incidents: %w", err)
+	}
+	var resolved []*v1alpha1.Incident
+	for i := range list.Items {
+		if incident := &list.Items[i]; incident.Status.State == v1alpha1.IncidentResolved {
+			resolved = append(resolved, incident)
+		}
+	}
+	slices.SortFunc(resolved, func(a, b *v1alpha1.Incident) int {
+		x, _ := deadline(a, policy{})
+		y, _ := deadline(b, policy{})
+		return x.Compare(y)
+	})
+	return resolved, nil
+}
+
+// evict deletes exactly the Incident that was read, under the rule of expire: its ledger must outlive the
+// AlertEvents in it, and none may wait for it.
+func (e *evictor) evict(ctx context.Context, incident *v1alpha1.Incident, listed eventSet) (bool, error) {
+	if ledgerHolds(incident, listed) {
+		return false, nil
+	}
+	var waiting v1alpha1.AlertEventList
+	err := e.cache.List(ctx, &waiting, client.InNamespace(incident.Namespace),
+		client.MatchingFields{incidentNameIndex: incident.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return false, fmt.Errorf("reading the AlertEvents: %w", err)
+	}
+	if len(waiting.Items) > 0 {
+		return false, nil
+	}
+	target := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, Name: incident.Name}}
+	err = e.live.Delete(ctx, target, client.Preconditions{UID: &incident.UID, ResourceVersion: &incident.ResourceVersion})
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("deleting the Incident %s: %w", incident.Name, err)
+	}
+	log.FromContext(ctx).Info("Evicted resolved Incident", "incident", incident.Name, "integration", incident.Spec.IntegrationName)
+	return true, nil
+}
+
+// watchLimit brings a namespace to the evictor when one of its Incidents comes or is resolved near the limit.
+func watchLimit(counts *incidentCounts) handler.EventHandler {
+	enqueue := func(object client.Object, queue requestQueue) {
+		namespace := object.GetNamespace()
+		if !counts.allows(namespace, counts.headroom()) {
+			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: namespace}})
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, queue requestQueue) { enqueue(e.Object, queue) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue requestQueue) {
+			before, ok := e.ObjectOld.(*v1alpha1.Incident)
+			after, isIncident := e.ObjectNew.(*v1alpha1.Incident)
+			if ok && isIncident && before.Status.State != after.Status.State {
+				enqueue(after, queue)
+			}
+		},
+	}
+}
