@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -152,7 +153,7 @@ func (r *incidentReconciler) lacksOlder(ctx context.Context, f *facts) (bool, er
 	for i := range cached.Items {
 		known[cached.Items[i].UID] = storedEvent{}
 	}
-	for uid, event := range f.listed {
+	for uid, event := range f.listed.eventSet {
 		if event.key.Namespace != f.key.Namespace || !newerVersion(newest, event.resourceVersion) {
 			continue
 		}
@@ -165,9 +166,9 @@ func (r *incidentReconciler) lacksOlder(ctx context.Context, f *facts) (bool, er
 
 // settle hands over to the release what the plan has settled.
 func (r *incidentReconciler) settle(f *facts, p plan) {
-	settled := make(eventSet, len(p.settled))
+	settled := make(map[types.UID]struct{}, len(p.settled))
 	for _, uid := range p.settled {
-		settled[uid] = storedEvent{}
+		settled[uid] = struct{}{}
 	}
 	for _, event := range f.events {
 		if _, ok := settled[event.UID]; ok {
