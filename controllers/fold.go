@@ -43,6 +43,8 @@ type foldInput struct {
 	events   []*v1alpha1.AlertEvent // those with an alert of this Incident that exist per the quorum list, in any order
 	before   []*v1alpha1.AlertEvent // those that were settled earlier, and are not among events
 	exists   func(uid string) bool  // whether an AlertEvent exists per the quorum list, which began after the Incident was read
+	copied   func(uid string) bool  // whether it has a quarantined copy of an AlertEvent's alerts of this Incident; nil: never
+	void     func(uid string) bool  // whether it has a quarantined AlertEvent that nobody confirmed; nil: never
 	policy   policy
 	now      time.Time
 }
@@ -74,7 +76,7 @@ type plan struct {
 func fold(in foldInput) plan {
 	f := openFold(in)
 	for _, event := range f.pending() {
-		if f.isFull() {
+		if f.isFull(event) {
 			f.plan.ledgerFull = true
 			break // the later ones wait too: they must not overtake
 		}
@@ -98,6 +100,12 @@ type folding struct {
 }
 
 func openFold(in foldInput) *folding {
+	if in.copied == nil {
+		in.copied = func(string) bool { return false }
+	}
+	if in.void == nil {
+		in.void = func(string) bool { return false }
+	}
 	f := &folding{in: in, opens: true}
 	incident := in.incident
 	if incident == nil {
@@ -114,21 +122,33 @@ func openFold(in foldInput) *folding {
 		sizeBound:  incident.Status.Alert.EncodedSize(),
 		lateWindow: f.in.policy.lateFiringWindow,
 	}
-	f.ledger = openLedger(incident.Status.Ledger, incident.ResourceVersion, in.exists)
+	f.ledger = openLedger(incident.Status.Ledger, incident.ResourceVersion, func(uid string) bool {
+		return in.exists(uid) || in.copied(uid)
+	})
 	if f.opens {
 		f.before = f.settledBefore()
 	}
 	return f
 }
 
-// isFull says that the ledger has no room for another event. What came before the Incident enters it with the first
-// event that opens it, and so has its place from then on.
-func (f *folding) isFull() bool {
-	reserved := 0
+// isFull says that the ledger has no room for the event, and its origin if it is quarantined. What came before the
+// Incident enters it with the first event that opens it, and so has its place from then on.
+func (f *folding) isFull(event *v1alpha1.AlertEvent) bool {
+	reserved := len(ledgerEntries(event))
 	if f.opens && f.plan.write {
-		reserved = len(f.before) + len(f.unmatched)
+		reserved += len(f.before) + len(f.unmatched)
 	}
-	return f.ledger.present+reserved >= v1alpha1.MaxLedger
+	return f.ledger.present+reserved > v1alpha1.MaxLedger
+}
+
+// ledgerEntries are the entries by which a ledger knows an event: its own, and behind a quarantined one's that of the
+// event from which its alerts were moved.
+func ledgerEntries(event *v1alpha1.AlertEvent) []v1alpha1.LedgerEntry {
+	entries := []v1alpha1.LedgerEntry{{UID: string(event.UID), Name: event.Name}}
+	if from, ok := originOf(event); ok && !seeded("quarantine-forgets-origin") {
+		entries = append(entries, v1alpha1.LedgerEntry{UID: from.uid, Name: from.name})
+	}
+	return entries
 }
 
 // pending returns the events that are not settled, in commit order, and notes those that are.
@@ -136,7 +156,8 @@ func (f *folding) pending() []*v1alpha1.AlertEvent {
 	var pending []*v1alpha1.AlertEvent
 	seen := map[types.UID]bool{}
 	for _, event := range f.in.events {
-		if seen[event.UID] || !f.in.exists(string(event.UID)) || !f.concerns(event) {
+		uid := string(event.UID)
+		if seen[event.UID] || !f.in.exists(uid) || f.in.copied(uid) || !f.concerns(event) {
 			continue
 		}
 		seen[event.UID] = true
@@ -144,13 +165,23 @@ func (f *folding) pending() []*v1alpha1.AlertEvent {
 	}
 	slices.SortFunc(pending, inCommitOrder)
 	return slices.DeleteFunc(pending, func(event *v1alpha1.AlertEvent) bool {
-		settled := f.ledger.has(string(event.UID)) && !seeded("no-ledger")
+		settled := f.isSettled(event) && !seeded("no-ledger")
 		settled = settled || seeded("high-water-mark") && f.ledger.isLate(event.ResourceVersion)
 		if settled {
 			f.plan.settled = append(f.plan.settled, event.UID)
 		}
 		return settled
 	})
+}
+
+// isSettled says whether the ledger has an event or, of a quarantined one, that from which its alerts were moved. A
+// quarantined one that nobody confirmed while its origin existed was made too late: what it holds was folded before.
+func (f *folding) isSettled(event *v1alpha1.AlertEvent) bool {
+	entries := ledgerEntries(event)
+	if len(entries) > 1 && f.in.void(string(event.UID)) && !f.in.exists(entries[1].UID) {
+		return true
+	}
+	return slices.ContainsFunc(entries, func(entry v1alpha1.LedgerEntry) bool { return f.ledger.has(entry.UID) })
 }
 
 // concerns says whether an event has an alert of this Incident.
@@ -167,8 +198,10 @@ func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
 	var entries []v1alpha1.LedgerEntry
 	for _, event := range f.in.before {
-		if f.in.exists(string(event.UID)) && !f.ledger.has(string(event.UID)) {
-			entries = append(entries, v1alpha1.LedgerEntry{UID: string(event.UID), Name: event.Name})
+		for _, entry := range ledgerEntries(event) {
+			if f.in.exists(entry.UID) && !f.in.copied(entry.UID) && !f.ledger.has(entry.UID) {
+				entries = append(entries, entry)
+			}
 		}
 	}
 	return entries
@@ -176,13 +209,14 @@ func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
 
 // takeIn settles an event: all its alerts of this Incident, in their order.
 func (f *folding) takeIn(event *v1alpha1.AlertEvent) {
-	entry := v1alpha1.LedgerEntry{UID: string(event.UID), Name: event.Name}
-	isCopy := f.ledger.isCopy(entry.UID, entry.Name)
+	entries := ledgerEntries(event)
+	first := entries[len(entries)-1]
+	isCopy, version := f.ledger.isCopy(first.UID, first.Name), commitVersion(event)
 	arrived := arrivedAlert{
 		received:  receivedTime(event),
 		heard:     heardTime(event),
 		defaults:  event.Spec.Defaults,
-		overtaken: f.ledger.isLate(event.ResourceVersion),
+		overtaken: f.ledger.isLate(version),
 	}
 	unmatched, enters := false, isCopy
 	for i := range event.Spec.Alerts {
@@ -201,7 +235,7 @@ func (f *folding) takeIn(event *v1alpha1.AlertEvent) {
 		default:
 			enters = true
 			f.ledger.count(alertID(event, i))
-			f.ledger.advance(event.ResourceVersion)
+			f.ledger.advance(version)
 		}
 		f.plan.results = append(f.plan.results, alertResult{
 			eventUID:    event.UID,
@@ -212,10 +246,12 @@ func (f *folding) takeIn(event *v1alpha1.AlertEvent) {
 	}
 	switch {
 	case enters:
-		f.ledger.add(entry.UID, entry.Name)
+		for _, entry := range slices.Backward(entries) {
+			f.ledger.add(entry.UID, entry.Name, f.in.exists(entry.UID))
+		}
 		f.plan.write = true
 	case unmatched:
-		f.unmatched = append(f.unmatched, entry)
+		f.unmatched = append(f.unmatched, entries...)
 	}
 	f.plan.unmatched = f.plan.unmatched || unmatched
 	f.plan.settled = append(f.plan.settled, event.UID)

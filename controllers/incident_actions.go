@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -180,7 +181,7 @@ func (r *incidentReconciler) lacks(ctx context.Context, f *facts, olderThan stri
 	for i := range cached.Items {
 		known[cached.Items[i].UID] = storedEvent{}
 	}
-	for uid, event := range f.listed {
+	for uid, event := range f.listed.eventSet {
 		if event.key.Namespace != f.key.Namespace || olderThan != "" && !newerVersion(olderThan, event.resourceVersion) {
 			continue
 		}
@@ -193,9 +194,9 @@ func (r *incidentReconciler) lacks(ctx context.Context, f *facts, olderThan stri
 
 // settle hands over to the release what the plan has settled.
 func (r *incidentReconciler) settle(f *facts, p plan) {
-	settled := make(eventSet, len(p.settled))
+	settled := make(map[types.UID]struct{}, len(p.settled))
 	for _, uid := range p.settled {
-		settled[uid] = storedEvent{}
+		settled[uid] = struct{}{}
 	}
 	for _, event := range f.events {
 		if _, ok := settled[event.UID]; ok {
@@ -253,7 +254,7 @@ func (r *incidentReconciler) expire(ctx context.Context, f *facts) (ctrl.Result,
 
 // ledgerHolds says whether an AlertEvent that the Incident has counted still exists, by a list that began
 // after the Incident was read. As long as one does, the ledger has to stay.
-func ledgerHolds(incident *v1alpha1.Incident, listed eventSet) bool {
+func ledgerHolds(incident *v1alpha1.Incident, listed *eventList) bool {
 	for _, entry := range incident.Status.Ledger.Events {
 		if listed.has(entry.UID) {
 			return true

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,19 +34,19 @@ var errUnseen = errors.New("the cache lacks an AlertEvent")
 // incidentReconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one
 // or not.
 type incidentReconciler struct {
-	cache    client.Reader // with the indexes of setup.go
-	live     client.Client // reads from the quorum
-	lists    *quorumList
-	releases *releaser
-	aside    *asideBook
-	blocked  *blockBook
-	counts   *incidentCounts
-	writes   *writeMemory
-	recorder events.EventRecorder
-	notices  *rate.Limiter // of Kubernetes Events
-	gate     *writeGate
-	clock    clock.PassiveClock
-	tracing  *foldTracing
+	cache     client.Reader // with the indexes of setup.go
+	live      client.Client // reads from the quorum
+	lists     *quorumList
+	releases  *releaser
+	writes    *writeMemory
+	recorder  events.EventRecorder
+	bisection *bisection
+	blocked   *blockBook
+	counts    *incidentCounts
+	notices   *rate.Limiter // of Kubernetes Events
+	gate      *writeGate
+	clock     clock.PassiveClock
+	tracing   *foldTracing
 
 	listening silence
 	// presetWindow is the window for late firings that a preset asks for, if any.
@@ -59,18 +60,38 @@ type silence interface {
 
 // facts are what a fold goes by.
 type facts struct {
-	key      types.NamespacedName
-	incident *v1alpha1.Incident // from the cache and never modified; nil when there is none
-	policy   policy
-	pending  []*v1alpha1.AlertEvent // in the cache, with an alert of this Incident
-	events   []*v1alpha1.AlertEvent // those of pending that are not known to be settled
-	settled  []*v1alpha1.AlertEvent // those of pending that are
-	more     bool                   // some of pending have to wait for the next fold
-	aside    bool                   // some of pending are set aside
-	exists   func(uid string) bool
-	listed   eventSet // nil before the quorum list
-	began    time.Time
-	now      time.Time
+	key         types.NamespacedName
+	incident    *v1alpha1.Incident // from the cache and never modified; nil when there is none
+	policy      policy
+	pending     []*v1alpha1.AlertEvent // in the cache, with an alert of this Incident
+	events      []*v1alpha1.AlertEvent // those of pending that are not known to be settled
+	settled     []*v1alpha1.AlertEvent // those of pending that are
+	more        bool                   // some of pending have to wait for the next fold
+	held        bool                   // some of pending can neither be folded nor moved into quarantine
+	exists      func(uid string) bool
+	copies      map[string]*v1alpha1.AlertEvent // quarantined ones among pending, by name
+	tries       []*v1alpha1.AlertEvent          // those of copies that are not known to be settled
+	trial       bool                            // events are some of tries, since there is nothing else to fold
+	unconfirmed []leftCopy
+	listed      *eventList // nil before the quorum list
+	began       time.Time
+	now         time.Time
+}
+
+// leftCopy is an AlertEvent whose alerts somebody copied into quarantine without confirming it.
+type leftCopy struct{ event, moved *v1alpha1.AlertEvent }
+
+// copied says whether there is a quarantined copy of the alerts that an AlertEvent has for the Incident.
+func (f *facts) copied(uid string) bool {
+	if len(f.copies) > 0 && f.copies[v1alpha1.QuarantineName(uid, f.key.Name)] != nil && f.listed == nil {
+		return true
+	}
+	return f.listed != nil && f.listed.copied(uid, f.key)
+}
+
+// void says whether an AlertEvent is a quarantined one that nobody has confirmed. The cache cannot know.
+func (f *facts) void(uid string) bool {
+	return f.listed != nil && f.listed.eventSet[types.UID(uid)].unconfirmed
 }
 
 func (f *facts) fold() plan {
@@ -80,6 +101,8 @@ func (f *facts) fold() plan {
 		events:   f.events,
 		before:   f.settled,
 		exists:   f.exists,
+		copied:   f.copied,
+		void:     f.void,
 		policy:   f.policy,
 		now:      f.now,
 	})
@@ -92,12 +115,15 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := r.confirmLeft(ctx, f); err != nil {
+		return ctrl.Result{}, err
+	}
 	if wait := r.writes.wait(f.key, f.now); wait > 0 && f.onlyRepeats() && !f.isPressed() {
 		return ctrl.Result{RequeueAfter: wait}, nil // as hold would find, at the price of a fold
 	}
 	glance, err := f.tryFold()
 	if err != nil {
-		return r.setAside(ctx, f, err)
+		return r.deal(ctx, f, err)
 	}
 	if wait := r.hold(f, glance); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
@@ -128,7 +154,7 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	case isTerminating(err):
 		return ctrl.Result{RequeueAfter: terminatingRetry}, nil
 	case isRefused(err):
-		return r.setAside(ctx, f, err)
+		return r.deal(ctx, f, err)
 	case err != nil:
 		return ctrl.Result{}, err
 	}
@@ -225,26 +251,77 @@ func (r *incidentReconciler) collect(ctx context.Context, f *facts) error {
 	if err != nil {
 		return fmt.Errorf("reading the AlertEvents: %w", err)
 	}
-	f.pending, f.events, f.settled, f.aside = nil, nil, nil, false
+	f.pending, f.events, f.settled, f.tries, f.unconfirmed, f.held = nil, nil, nil, nil, nil, false
+	f.copies = map[string]*v1alpha1.AlertEvent{}
 	for i := range list.Items {
 		event := &list.Items[i]
 		f.pending = append(f.pending, event)
-		switch {
-		case r.releases.isSettled(event, f.key.Name):
-			f.settled = append(f.settled, event)
-		case f.listed != nil && !f.listed.has(string(event.UID)):
-		case r.releases.isReplay(event):
-			r.releases.discard(event)
-		case r.aside.has(f.key, event.UID, f.now):
-			f.aside = true
-		default:
-			f.events = append(f.events, event)
+		if _, ok := originOf(event); ok {
+			f.copies[event.Name] = event
 		}
 	}
-	picked := r.aside.pick(f.key, f.events)
+	for _, event := range f.pending {
+		r.sort(f, event)
+	}
+	picked := r.bisection.pick(f.key, f.events)
 	f.more = len(picked) < len(f.events)
 	f.events = picked
+	f.trial = false
+	if len(f.events) == 0 {
+		f.events = r.bisection.due(f.key, f.tries, f.now)
+		f.trial = len(f.events) > 0
+	}
 	return nil
+}
+
+// sort puts an AlertEvent of the Incident where it belongs.
+func (r *incidentReconciler) sort(f *facts, event *v1alpha1.AlertEvent) {
+	switch {
+	case r.isMoved(f, event):
+	case r.releases.isSettled(event, f.key.Name):
+		f.settled = append(f.settled, event)
+	case f.listed != nil && !f.listed.has(string(event.UID)):
+	case f.copies[event.Name] == event:
+		f.tries = append(f.tries, event)
+	case r.releases.isReplay(event):
+		r.releases.discard(event)
+	case r.bisection.holds(f.key, event.UID, f.now):
+		f.held = true
+	default:
+		f.events = append(f.events, event)
+	}
+}
+
+// isMoved says whether the AlertEvent's alerts of the Incident are in quarantine. If that is confirmed, they are settled
+// as far as this AlertEvent is concerned: from now on the copy or the ledger has them.
+func (r *incidentReconciler) isMoved(f *facts, event *v1alpha1.AlertEvent) bool {
+	if !f.copied(string(event.UID)) {
+		return r.isCopyOfMoved(f, event)
+	}
+	moved := f.copies[v1alpha1.QuarantineName(string(event.UID), f.key.Name)]
+	switch {
+	case moved == nil || r.releases.isSettled(event, f.key.Name):
+	case isUnconfirmed(moved.Labels):
+		f.unconfirmed = append(f.unconfirmed, leftCopy{event, moved})
+	default:
+		r.releases.settle(event, f.key.Name)
+	}
+	return true
+}
+
+// isCopyOfMoved says whether the AlertEvent is a second copy of one whose alerts of the Incident are in quarantine, as a
+// late retry makes it: the same name, made by the server, with another UID. It counts nothing.
+func (r *incidentReconciler) isCopyOfMoved(f *facts, event *v1alpha1.AlertEvent) bool {
+	if len(f.copies) == 0 || !isServerMade(event.Name) {
+		return false
+	}
+	for _, moved := range f.copies {
+		if from, ok := originOf(moved); ok && from.name == event.Name && from.uid != string(event.UID) {
+			r.releases.settle(event, f.key.Name)
+			return true
+		}
+	}
+	return false
 }
 
 // readPolicy takes the policy from the Incident's integration, or from the one whose alerts may create it.
@@ -347,13 +424,28 @@ func isIdle(p plan) bool {
 func (r *incidentReconciler) rest(ctx context.Context, f *facts, p plan) (ctrl.Result, error) {
 	r.relieve(f)
 	if f.more {
+		r.bisection.folded(f.key)
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
-	r.aside.forgive(f.key, f.now)
 	r.blocked.forget(f.key)
-	if f.aside {
-		return ctrl.Result{RequeueAfter: asideTime}, nil
+	r.bisection.clear(f.key)
+	if f.trial {
+		r.bisection.succeeded(f.key, len(f.events))
 	}
+	result, err := r.restUntil(ctx, f, p)
+	wait, waits := r.bisection.wait(f.tries, r.clock.Now())
+	if f.held && (!waits || wait > quarantineRetry) {
+		wait, waits = quarantineRetry, true
+	}
+	if !waits || p.ledgerFull || err != nil {
+		return result, err
+	}
+	result.RequeueAfter = min(max(wait, staleRetry), cmp.Or(result.RequeueAfter, quarantineRetry))
+	return result, nil
+}
+
+// restUntil deletes the Incident if its time has come, and says when to look again, quarantined AlertEvents left out.
+func (r *incidentReconciler) restUntil(ctx context.Context, f *facts, p plan) (ctrl.Result, error) {
 	if p.ledgerFull {
 		log.FromContext(ctx).V(1).Info("waiting for AlertEvents to be deleted: the ledger is full")
 		return ctrl.Result{RequeueAfter: pausedRetry}, nil

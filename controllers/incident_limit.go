@@ -142,7 +142,7 @@ func (e *evictor) resolved(ctx context.Context, namespace string) ([]*v1alpha1.I
 
 // evict deletes exactly the Incident that was read, under the rule of expire: its ledger must outlive the
 // AlertEvents in it, and none may wait for it.
-func (e *evictor) evict(ctx context.Context, incident *v1alpha1.Incident, listed eventSet) (bool, error) {
+func (e *evictor) evict(ctx context.Context, incident *v1alpha1.Incident, listed *eventList) (bool, error) {
 	if ledgerHolds(incident, listed) {
 		return false, nil
 	}

@@ -68,10 +68,14 @@ func (b *ledgerBook) isCopy(uid, name string) bool {
 	return ok && first != uid && isServerMade(name) && !seeded("replays-count")
 }
 
-// add enters an event that exists.
-func (b *ledgerBook) add(uid, name string) {
+// add enters an event.
+func (b *ledgerBook) add(uid, name string, exists bool) {
 	b.entries = append(b.entries, v1alpha1.LedgerEntry{UID: uid, Name: name})
 	b.enter(uid, name)
+	if !exists {
+		b.gone[uid] = true
+		b.present--
+	}
 }
 
 // addBefore enters events that exist before all others, the newest that there is room for.
@@ -131,20 +135,21 @@ func newerVersion(a, b string) bool {
 	return err == nil && order > 0
 }
 
-// inCommitOrder orders events by resourceVersion. They are never updated, so that is the order in which
-// they were stored. The rest only makes the order total for objects that never were in an API server.
+// inCommitOrder orders events by resourceVersion, quarantined ones by that of their origin. They are hardly ever
+// updated, so that is the order in which they were stored. The rest only makes the order total for objects that never were in an API server.
 func inCommitOrder(a, b *v1alpha1.AlertEvent) int {
+	first, second := commitVersion(a), commitVersion(b)
 	switch {
 	case seeded("any-order"):
 		return cmp.Compare(a.UID, b.UID)
-	case newerVersion(a.ResourceVersion, b.ResourceVersion):
+	case newerVersion(first, second):
 		return 1
-	case newerVersion(b.ResourceVersion, a.ResourceVersion):
+	case newerVersion(second, first):
 		return -1
 	}
 	return cmp.Or(
-		cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)),
-		cmp.Compare(a.ResourceVersion, b.ResourceVersion),
+		cmp.Compare(len(first), len(second)),
+		cmp.Compare(first, second),
 		cmp.Compare(a.UID, b.UID),
 	)
 }

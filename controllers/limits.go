@@ -147,12 +147,12 @@ const (
 	// partialCheck is when to look whether an AlertEvent that is settled in part is still there.
 	partialCheck = 10 * time.Minute
 
-	// asideAfter is how many refusals in a row make an Incident's AlertEvents be folded by halves, to find the one
-	// at fault.
-	asideAfter = 3
+	// bisectAfter is the number of consecutive failures before an Incident's AlertEvents are bisected, to find the one
+	// that cannot be folded.
+	bisectAfter = 3
 
-	// asideTime is how long an AlertEvent stays set aside before it is tried again.
-	asideTime = 10 * time.Minute
+	// quarantineRetry is how long a quarantined AlertEvent waits before it is tried again.
+	quarantineRetry = 10 * time.Minute
 
 	// minBackoff and maxBackoff bound the time until something that failed is tried again.
 	minBackoff = 50 * time.Millisecond

@@ -17,6 +17,7 @@ import (
 type storedEvent struct {
 	key             types.NamespacedName
 	resourceVersion string
+	unconfirmed     bool // it is a quarantined copy that nobody has confirmed
 }
 
 // eventSet is the AlertEvents that existed at one moment, by UID. It is shared and never modified.
@@ -28,12 +29,28 @@ func (s eventSet) has(uid string) bool {
 	return ok
 }
 
+// eventList is a quorum list: the AlertEvents, and the names of those among them that are quarantined.
+type eventList struct {
+	eventSet
+	quarantined map[types.NamespacedName]struct{}
+}
+
+// copied says whether a copy existed of the alerts that an event has for an Incident.
+func (l *eventList) copied(uid string, incident types.NamespacedName) bool {
+	if len(l.quarantined) == 0 {
+		return false
+	}
+	name := v1alpha1.QuarantineName(uid, incident.Name)
+	_, ok := l.quarantined[types.NamespacedName{Namespace: incident.Namespace, Name: name}]
+	return ok
+}
+
 // quorumList shares lists of the AlertEvents that exist. Whoever joins gets a list that began after it
 // joined, which is what the exactly-once argument needs: while one is under way, all newcomers wait
 // together for the next. So at rest a fold costs one small list, and under load all folds share them.
 type quorumList struct {
 	// list makes one list, as the API server's quorum has it and not as a cache does.
-	list func(context.Context) (eventSet, error)
+	list func(context.Context) (*eventList, error)
 
 	mu        sync.Mutex
 	running   bool
@@ -47,12 +64,12 @@ type listing struct {
 	cancel  context.CancelFunc
 	waiters int
 	done    chan struct{} // closed when events and err are set
-	events  eventSet
+	events  *eventList
 	err     error
 }
 
 // join returns the events of a list that began after the call.
-func (q *quorumList) join(ctx context.Context) (eventSet, error) {
+func (q *quorumList) join(ctx context.Context) (*eventList, error) {
 	l := q.enter()
 	select {
 	case <-l.done:
@@ -69,7 +86,7 @@ func (q *quorumList) enter() *listing {
 	defer q.mu.Unlock()
 	if q.next == nil {
 		// It belongs to no waiter alone: it ends when the last of them has left.
-		ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
+		ctx, cancel := context.WithCancel(context.Background())
 		q.next = &listing{ctx: ctx, cancel: cancel, done: make(chan struct{})}
 	}
 	q.next.waiters++
@@ -104,7 +121,10 @@ func (q *quorumList) run() {
 			return
 		}
 		began := time.Now()
-		l.events, l.err = q.list(l.ctx)
+		// The time that it may take begins here: it has waited for the list before it, and for the rest after that.
+		ctx, end := context.WithTimeout(l.ctx, listTimeout)
+		l.events, l.err = q.list(ctx)
+		end()
 		l.cancel()
 		close(l.done)
 		ended := time.Now()
@@ -136,9 +156,9 @@ func (q *quorumList) stop() bool {
 // listEvents lists the AlertEvents' metadata in the namespaces, one of which may be empty for all. The
 // reader must not be a cache. Without a resourceVersion the answer is as new as the quorum; later pages
 // of one list are as old as its first.
-func listEvents(reader client.Reader, namespaces []string) func(context.Context) (eventSet, error) {
-	return func(ctx context.Context) (eventSet, error) {
-		events := eventSet{}
+func listEvents(reader client.Reader, namespaces []string) func(context.Context) (*eventList, error) {
+	return func(ctx context.Context) (*eventList, error) {
+		events := &eventList{eventSet: eventSet{}, quarantined: map[types.NamespacedName]struct{}{}}
 		for _, namespace := range namespaces {
 			if err := addEvents(ctx, reader, namespace, events); err != nil {
 				return nil, fmt.Errorf("listing AlertEvents: %w", err)
@@ -148,7 +168,7 @@ func listEvents(reader client.Reader, namespaces []string) func(context.Context)
 	}
 }
 
-func addEvents(ctx context.Context, reader client.Reader, namespace string, events eventSet) error {
+func addEvents(ctx context.Context, reader client.Reader, namespace string, events *eventList) error {
 	var token string
 	for {
 		var page metav1.PartialObjectMetadataList
@@ -159,7 +179,12 @@ func addEvents(ctx context.Context, reader client.Reader, namespace string, even
 		}
 		for i := range page.Items {
 			item := &page.Items[i]
-			events[item.UID] = storedEvent{client.ObjectKeyFromObject(item), item.ResourceVersion}
+			stored := storedEvent{key: client.ObjectKeyFromObject(item), resourceVersion: item.ResourceVersion}
+			if v1alpha1.IsQuarantineName(item.Name) {
+				stored.unconfirmed = isUnconfirmed(item.Labels)
+				events.quarantined[stored.key] = struct{}{}
+			}
+			events.eventSet[item.UID] = stored
 		}
 		if token = page.Continue; token == "" {
 			return nil

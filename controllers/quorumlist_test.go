@@ -23,7 +23,7 @@ type slowLists struct {
 	fail  error
 }
 
-func (s *slowLists) list(ctx context.Context) (eventSet, error) {
+func (s *slowLists) list(ctx context.Context) (*eventList, error) {
 	n := s.begun.Add(1)
 	select {
 	case <-time.After(time.Second):
@@ -33,7 +33,7 @@ func (s *slowLists) list(ctx context.Context) (eventSet, error) {
 	if s.fail != nil {
 		return nil, s.fail
 	}
-	return eventSet{types.UID(fmt.Sprint(n)): {}}, nil
+	return &eventList{eventSet: eventSet{types.UID(fmt.Sprint(n)): {}}}, nil
 }
 
 func TestAListIsSharedByThoseWhoCameBeforeItBegan(t *testing.T) {
@@ -41,12 +41,12 @@ func TestAListIsSharedByThoseWhoCameBeforeItBegan(t *testing.T) {
 		g := NewWithT(t)
 		lists := &slowLists{}
 		q := &quorumList{list: lists.list}
-		join := func(got chan<- eventSet) {
+		join := func(got chan<- *eventList) {
 			events, err := q.join(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
 			got <- events
 		}
-		first, later := make(chan eventSet, 1), make(chan eventSet, 50)
+		first, later := make(chan *eventList, 1), make(chan *eventList, 50)
 		go join(first)
 		synctest.Wait()
 		g.Expect(lists.begun.Load()).To(Equal(int64(1)))
@@ -136,7 +136,7 @@ func TestAListGoesOverAllPagesOfAllNamespaces(t *testing.T) {
 	events, err := listEvents(small, []string{s.namespace, other.namespace})(s.ctx)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pages).To(Equal(3))
-	g.Expect(events).To(HaveLen(3))
+	g.Expect(events.eventSet).To(HaveLen(3))
 	for _, uid := range want {
 		g.Expect(events.has(uid)).To(BeTrue())
 	}

@@ -138,19 +138,19 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	lists := &quorumList{list: listEvents(live, options.Namespaces)}
 	blocked := newBlockBook()
 	incidents := &incidentReconciler{
-		cache:    mgr.GetCache(),
-		live:     live,
-		lists:    lists,
-		blocked:  blocked,
-		counts:   counts,
-		releases: releases,
-		aside:    newAsideBook(),
-		writes:   newWriteMemory(),
-		recorder: mgr.GetEventRecorder("tocsin"),
-		notices:  rate.NewLimiter(maxNoticeRate, maxNoticeBurst),
-		gate:     newWriteGate(writeConcurrency, options.IngestCrowd),
-		clock:    options.Clock,
-		tracing:  newFoldTracing(options.TracerProvider),
+		cache:     mgr.GetCache(),
+		live:      live,
+		lists:     lists,
+		releases:  releases,
+		writes:    newWriteMemory(),
+		recorder:  mgr.GetEventRecorder("tocsin"),
+		bisection: newBisection(),
+		notices:   rate.NewLimiter(maxNoticeRate, maxNoticeBurst),
+		gate:      newWriteGate(writeConcurrency, options.IngestCrowd),
+		clock:     options.Clock,
+		tracing:   newFoldTracing(options.TracerProvider),
+		blocked:   blocked,
+		counts:    counts,
 
 		listening:    options.Listening,
 		presetWindow: options.PresetLateFiringWindow,
@@ -282,7 +282,7 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler, concurrency i
 		Named("incident").
 		For(&v1alpha1.Incident{}).
 		Watches(&v1alpha1.Incident{}, forgetIncidents(incidents.writes)).
-		Watches(&v1alpha1.AlertEvent{}, foldEvents(incidents.releases, incidents.reportUnreadable)).
+		Watches(&v1alpha1.AlertEvent{}, foldEvents(incidents.releases, incidents.bisection, incidents.reportUnreadable)).
 		Watches(&v1alpha1.WebhookIntegration{}, foldPolicies(mgr.GetCache())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency,
@@ -342,22 +342,4 @@ func logConstructor(mgr ctrl.Manager, kind string) func(*reconcile.Request) logr
 		}
 		return log
 	}
-}
-
-// observeStore lets the metrics count what the cache holds, once it is filled.
-func observeStore(mgr ctrl.Manager, clock clock.PassiveClock) error {
-	var synced []func() bool
-	for _, object := range []client.Object{&v1alpha1.AlertEvent{}, &v1alpha1.Incident{}} {
-		informer, err := mgr.GetCache().GetInformer(context.Background(), object)
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", object, err)
-		}
-		synced = append(synced, informer.HasSynced)
-	}
-	stored.source.Store(&storeSource{
-		reader: mgr.GetCache(),
-		synced: func() bool { return synced[0]() && synced[1]() },
-		now:    func() time.Time { return clock.Now() },
-	})
-	return nil
 }

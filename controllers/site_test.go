@@ -83,19 +83,19 @@ func (s *site) newFolder() *folder {
 	f.incidents = &incidentReconciler{
 		cache: f.cache,
 		live:  live,
-		lists: &quorumList{list: func(ctx context.Context) (eventSet, error) {
+		lists: &quorumList{list: func(ctx context.Context) (*eventList, error) {
 			f.lists++
 			return list(ctx)
 		}},
-		releases: f.releases,
-		blocked:  newBlockBook(),
-		counts:   newIncidentCounts(v1alpha1.Capacity{Limit: defaultMaxIncidents, Share: 1}),
-		writes:   newWriteMemory(),
-		aside:    newAsideBook(),
-		recorder: f.events,
-		notices:  rate.NewLimiter(rate.Inf, 0),
-		gate:     newWriteGate(2, func() int { return 0 }),
-		clock:    s.clock,
+		releases:  f.releases,
+		writes:    newWriteMemory(),
+		bisection: newBisection(),
+		recorder:  f.events,
+		notices:   rate.NewLimiter(rate.Inf, 0),
+		gate:      newWriteGate(2, func() int { return 0 }),
+		clock:     s.clock,
+		blocked:   newBlockBook(),
+		counts:    newIncidentCounts(v1alpha1.Capacity{Limit: defaultMaxIncidents, Share: 1}),
 
 		listening:    always{},
 		presetWindow: noPresetWindow,
@@ -179,6 +179,9 @@ type faults struct {
 	mu                                                sync.Mutex
 	beforeCreate, beforeStatus, afterStatus, onDelete func() error
 	statusWrites                                      int
+
+	refuseStatus             func(*v1alpha1.Incident) error // by what is written
+	beforePatch, afterCreate func() error
 }
 
 var errCrash = errors.New("the process is killed here")
@@ -196,7 +199,16 @@ func (f *faults) funcs() interceptor.Funcs {
 			if err := f.call(f.beforeCreate); err != nil {
 				return err
 			}
-			return c.Create(ctx, object, opts...)
+			if err := c.Create(ctx, object, opts...); err != nil {
+				return err
+			}
+			return f.call(f.afterCreate)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := f.call(f.beforePatch); err != nil {
+				return err
+			}
+			return c.Patch(ctx, object, patch, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
 			if err := f.call(f.onDelete); err != nil {
@@ -209,6 +221,11 @@ func (f *faults) funcs() interceptor.Funcs {
 		) error {
 			if err := f.call(f.beforeStatus); err != nil {
 				return err
+			}
+			if incident, ok := object.(*v1alpha1.Incident); ok && f.refuseStatus != nil {
+				if err := f.refuseStatus(incident); err != nil {
+					return err
+				}
 			}
 			if err := c.SubResource(name).Update(ctx, object, opts...); err != nil {
 				return err

@@ -25,7 +25,9 @@ type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 //
 // Unlike other objects that are there at the start, AlertEvents do not wait behind newer ones: somebody
 // has been told that their alerts are accepted.
-func foldEvents(releases *releaser, unreadable func(context.Context, *v1alpha1.AlertEvent, error)) handler.EventHandler {
+func foldEvents(
+	releases *releaser, bisection *bisection, unreadable func(context.Context, *v1alpha1.AlertEvent, error),
+) handler.EventHandler {
 	enqueue := func(object client.Object, queue requestQueue) {
 		event, ok := object.(*v1alpha1.AlertEvent)
 		if !ok {
@@ -38,6 +40,7 @@ func foldEvents(releases *releaser, unreadable func(context.Context, *v1alpha1.A
 	gone := func(object client.Object, queue requestQueue) {
 		if event, ok := object.(*v1alpha1.AlertEvent); ok {
 			releases.gone(refOf(event))
+			bisection.forget(event)
 		}
 		enqueue(object, queue)
 	}

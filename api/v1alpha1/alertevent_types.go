@@ -11,6 +11,25 @@ const MaxAlertsPerEvent = 500
 // fold to link to.
 const TraceparentAnnotation = "tocsin.dev/traceparent"
 
+// QuarantineLabel of an AlertEvent says that its alerts could not be folded where they came, and why, in one
+// CamelCase word. They were moved into this AlertEvent, which is folded apart from all others.
+const QuarantineLabel = "tocsin.dev/quarantined"
+
+// Values of QuarantineLabel.
+const (
+	// QuarantineUnconfirmed: the copy is made, and it is not yet certain that it was made in time. See the package
+	// comment of the controllers.
+	QuarantineUnconfirmed = "Unconfirmed"
+	// QuarantineRejected: the API server finds the Incident invalid that the alerts make.
+	QuarantineRejected = "Rejected"
+	// QuarantineFoldFailed: the fold itself fails on the alerts.
+	QuarantineFoldFailed = "FoldFailed"
+)
+
+// QuarantineOriginAnnotation of a quarantined AlertEvent names the AlertEvent from which its alerts were moved:
+// UID, resourceVersion and name, separated by slashes.
+const QuarantineOriginAnnotation = "tocsin.dev/quarantined-from"
+
 // Alert is one accepted alert: the content and where it belongs.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.incidentName) || has(self.dedupKey)",message="an alert needs incidentName or dedupKey"
@@ -92,7 +111,7 @@ type AlertEventSpec struct {
 
 // AlertEvent is one entry of the durable queue: alerts that were accepted and are not yet released.
 //
-// Nobody updates an AlertEvent: it has no status, no finalizer and no owner, so that no garbage
+// Nobody updates an AlertEvent's spec: it has no status, no finalizer and no owner, so that no garbage
 // collection can take an acknowledged alert. It is deleted when every alert in it is folded.
 //
 // +kubebuilder:object:root=true

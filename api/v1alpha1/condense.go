@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// QuarantineLabel marks an AlertEvent whose alerts cannot be folded. Its value is a CamelCase reason.
-const QuarantineLabel = "tocsin.dev/quarantined"
-
 // condensedAnnotation is on cached AlertEvents only: how many bytes of the stored object Condense dropped.
 const condensedAnnotation = "tocsin.dev/condensed-bytes"
 
 // unreadablePrefix begins the packedAlerts of a condensed AlertEvent; the reason follows. It is not in the
 // alphabet of base64.
 const unreadablePrefix = "!"
+
+// maxOriginBytes bounds the QuarantineOriginAnnotation: a UID, a resourceVersion and a name.
+const maxOriginBytes = 512
 
 // maxCondensedBytes bounds what condensedAnnotation is believed: no object in etcd is larger.
 const maxCondensedBytes = 2 << 20
@@ -78,7 +78,7 @@ func (e *AlertEvent) condenseMetadata() (dropped int) {
 	e.ManagedFields = nil
 	kept := map[string]string{}
 	for key, value := range e.Annotations {
-		if key == TraceparentAnnotation {
+		if key == TraceparentAnnotation || key == QuarantineOriginAnnotation && len(value) <= maxOriginBytes {
 			kept[key] = value
 			continue
 		}

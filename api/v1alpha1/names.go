@@ -11,6 +11,9 @@ import (
 // keyedEventPrefix begins the names of AlertEvents that were posted with an idempotency key.
 const keyedEventPrefix = "key-"
 
+// quarantinePrefix begins the names of AlertEvents with alerts that could not be folded.
+const quarantinePrefix = "quarantine-"
+
 // nameEncoding writes hashes in the letters and digits that names may have.
 var nameEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
@@ -32,6 +35,17 @@ func IsKeyedEventName(name string) bool {
 	return strings.HasPrefix(name, keyedEventPrefix)
 }
 
+// QuarantineName is the name of the AlertEvent that takes over the alerts that the AlertEvent with this UID has for
+// an Incident: the same whoever moves them, so that the API server stores one.
+func QuarantineName(uid, incidentName string) string {
+	return quarantinePrefix + hex.EncodeToString(hashParts(uid, incidentName))
+}
+
+// IsQuarantineName reports whether a name may be one that QuarantineName returns.
+func IsQuarantineName(name string) bool {
+	return len(name) == len(quarantinePrefix)+2*sha256.Size && strings.HasPrefix(name, quarantinePrefix)
+}
+
 // TokenHash is the form in which a WebhookIntegration holds a token: its SHA-256 as 64 lower-case
 // hexadecimal digits.
 func TokenHash(token string) string {
@@ -48,8 +62,13 @@ func (e *AlertEvent) IncidentNameFor(alert *Alert) string {
 	return IncidentName(e.Spec.IntegrationName, alert.DedupKey)
 }
 
-// nameHash hashes the parts, each behind its length: no two lists of parts run together.
+// nameHash is the beginning of the parts' hash in letters and digits.
 func nameHash(parts ...string) string {
+	return nameEncoding.EncodeToString(hashParts(parts...))[:26]
+}
+
+// hashParts hashes the parts, each behind its length: no two lists of parts run together.
+func hashParts(parts ...string) []byte {
 	h := sha256.New()
 	var length [8]byte
 	for _, part := range parts {
@@ -57,5 +76,5 @@ func nameHash(parts ...string) string {
 		h.Write(length[:])
 		h.Write([]byte(part))
 	}
-	return nameEncoding.EncodeToString(h.Sum(nil))[:26]
+	return h.Sum(nil)
 }

@@ -1,0 +1,201 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// errUnfoldable says that the fold itself failed on what it was given.
+var errUnfoldable = errors.New("the fold failed")
+
+// isRefused says whether a fold failed in a way that another try does not mend.
+func isRefused(err error) bool {
+	return errors.Is(err, errUnfoldable) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// tryFold folds, and makes an error of a panic.
+func (f *facts) tryFold() (p plan, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			cause, ok := v.(runtime.Error)
+			if !ok { // another value could quote the alert
+				err = errUnfoldable
+				return
+			}
+			err = fmt.Errorf("%w: %w", errUnfoldable, cause)
+		}
+	}()
+	return f.fold(), nil
+}
+
+// bisection finds the AlertEvents with which an Incident's folds fail for good, by folding fewer and fewer at a
+// time, and says which quarantined ones are to be tried again.
+type bisection struct {
+	mu       sync.Mutex
+	searches map[types.NamespacedName]*search // by Incident
+	trials   map[types.NamespacedName]int     // by Incident: how many quarantined AlertEvents are tried at a time
+	retries  map[types.UID]time.Time          // when to try a quarantined AlertEvent again
+	held     map[heldEvent]time.Time          // AlertEvents that could not be moved, and until when they wait
+}
+
+// heldEvent is an AlertEvent in the folds of one of its Incidents.
+type heldEvent struct {
+	incident types.NamespacedName
+	uid      types.UID
+}
+
+// search is the search for the AlertEvent at fault among an Incident's.
+type search struct {
+	failures int // in a row before the search began
+	atOnce   int // how many AlertEvents are folded at a time; 0: all
+}
+
+func newBisection() *bisection {
+	return &bisection{
+		searches: map[types.NamespacedName]*search{},
+		trials:   map[types.NamespacedName]int{},
+		retries:  map[types.UID]time.Time{},
+		held:     map[heldEvent]time.Time{},
+	}
+}
+
+// pick returns the AlertEvents to fold: all of them or, during a search, the first ones.
+func (b *bisection) pick(key types.NamespacedName, events []*v1alpha1.AlertEvent) []*v1alpha1.AlertEvent {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.searches[key]
+	if s == nil || s.atOnce == 0 || len(events) <= s.atOnce {
+		return events
+	}
+	return slices.SortedFunc(slices.Values(events), inCommitOrder)[:s.atOnce]
+}
+
+// refuse notes that the fold of these AlertEvents was refused. After a few refusals in a row, each one halves the
+// number that is folded together, until one is left; that is the culprit. Until then closer says whether the next
+// fold takes fewer than this one, or the last one once more.
+func (b *bisection) refuse(
+	key types.NamespacedName, events []*v1alpha1.AlertEvent,
+) (culprit *v1alpha1.AlertEvent, closer bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.searches[key]
+	if s == nil {
+		s = &search{}
+		b.searches[key] = s
+	}
+	s.failures++
+	switch {
+	case s.failures < bisectAfter || len(events) == 0:
+		return nil, false
+	case len(events) > 1 || s.failures == bisectAfter:
+		s.atOnce = max(1, len(events)/2)
+		return nil, true
+	}
+	return events[0], false
+}
+
+// folded notes that a fold succeeded while others wait: the next one takes twice as many, so that neither one bad
+// AlertEvent among many good ones nor many bad ones cost more folds than it takes to find them.
+func (b *bisection) folded(key types.NamespacedName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.searches[key]; s != nil {
+		s.atOnce *= 2
+	}
+}
+
+// clear ends the search: all of the Incident's AlertEvents that can be folded are.
+func (b *bisection) clear(key types.NamespacedName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.searches, key)
+}
+
+// hold keeps an AlertEvent that cannot be moved out of its Incident's folds for a while.
+func (b *bisection) hold(key types.NamespacedName, uid types.UID, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.held, func(_ heldEvent, until time.Time) bool { return !until.After(now) })
+	b.held[heldEvent{key, uid}] = now.Add(quarantineRetry)
+}
+
+// holds says whether the AlertEvent is kept out of the Incident's folds.
+func (b *bisection) holds(key types.NamespacedName, uid types.UID, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held[heldEvent{key, uid}].After(now)
+}
+
+// due returns the quarantined AlertEvents to try now, the oldest first: one of them, and the more the more trials
+// succeeded before.
+func (b *bisection) due(key types.NamespacedName, events []*v1alpha1.AlertEvent, now time.Time) []*v1alpha1.AlertEvent {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var due []*v1alpha1.AlertEvent
+	for _, event := range events {
+		if !b.retries[event.UID].After(now) {
+			due = append(due, event)
+		}
+	}
+	slices.SortFunc(due, inCommitOrder)
+	return due[:min(len(due), max(1, b.trials[key]))]
+}
+
+// wait is how long until one of the quarantined AlertEvents is to be tried, false without any.
+func (b *bisection) wait(events []*v1alpha1.AlertEvent, now time.Time) (wait time.Duration, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, event := range events {
+		if left := max(0, b.retries[event.UID].Sub(now)); !ok || left < wait {
+			wait, ok = left, true
+		}
+	}
+	return wait, ok
+}
+
+// failed notes that a trial of quarantined AlertEvents failed: one alone waits, several are tried one by one.
+func (b *bisection) failed(key types.NamespacedName, events []*v1alpha1.AlertEvent, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.trials, key)
+	if len(events) == 1 {
+		b.retries[events[0].UID] = now.Add(quarantineRetry)
+	}
+}
+
+// succeeded notes that a trial of so many quarantined AlertEvents succeeded.
+func (b *bisection) succeeded(key types.NamespacedName, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.trials[key] = min(2*n, v1alpha1.MaxLedger/4)
+}
+
+// postpone has a quarantined AlertEvent tried later.
+func (b *bisection) postpone(uid types.UID, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.retries[uid] = now.Add(quarantineRetry)
+}
+
+// forget drops what is known of an AlertEvent that is gone.
+func (b *bisection) forget(event *v1alpha1.AlertEvent) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.retries, event.UID)
+	for name := range incidentNames(event) {
+		key := types.NamespacedName{Namespace: event.Namespace, Name: name}
+		delete(b.trials, key)
+		delete(b.held, heldEvent{key, event.UID})
+	}
+}

@@ -1,0 +1,330 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// poison has the API server find every status of the key's Incident invalid that has one of these AlertEvents, or a
+// quarantined copy of it, in its ledger; without any, every status.
+func (s *site) poison(dedupKey string, events ...*v1alpha1.AlertEvent) {
+	key := s.keyOf(dedupKey)
+	bad := map[string]bool{}
+	for _, event := range events {
+		bad[event.Name] = true
+		bad[v1alpha1.QuarantineName(string(event.UID), key.Name)] = true
+	}
+	s.faults.refuseStatus = func(incident *v1alpha1.Incident) error {
+		isBad := func(entry v1alpha1.LedgerEntry) bool { return bad[entry.Name] }
+		if incident.Name == key.Name && (len(bad) == 0 || slices.ContainsFunc(incident.Status.Ledger.Events, isBad)) {
+			return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("Incident").GroupKind(), incident.Name, nil)
+		}
+		return nil
+	}
+}
+
+// quarantine folds until the events are quarantined, and returns their copies.
+func (s *site) quarantineOf(dedupKey string, events ...*v1alpha1.AlertEvent) []*v1alpha1.AlertEvent {
+	var copies []*v1alpha1.AlertEvent
+	s.Eventually(func(g Gomega) {
+		_, _ = s.reconcile(dedupKey)
+		s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
+		copies = nil
+		for _, event := range events {
+			moved := &v1alpha1.AlertEvent{}
+			key := types.NamespacedName{Namespace: s.namespace, Name: v1alpha1.QuarantineName(string(event.UID), s.keyOf(dedupKey).Name)}
+			g.Expect(s.live.Get(s.ctx, key, moved)).To(Succeed())
+			g.Expect(isUnconfirmed(moved.Labels)).To(BeFalse())
+			copies = append(copies, moved)
+		}
+	}, "60s", "1ms").Should(Succeed())
+	return copies
+}
+
+// heal lets the quarantined events be tried again.
+func (s *site) heal(dedupKey string) {
+	s.faults.refuseStatus = nil
+	s.clock.SetTime(s.clock.Now().Add(quarantineRetry))
+	for range 10 {
+		s.fold(dedupKey)
+		s.release()
+		s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
+	}
+}
+
+func TestAnEventWhoseFoldIsRefusedIsQuarantined(t *testing.T) {
+	s := newSite(t)
+	first := s.postFiring("disk")
+	bad := s.postFiring("disk")
+	last := s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+	s.poison("disk", bad)
+	moved := s.quarantineOf("disk", bad)[0]
+	s.fold("disk")
+	s.release()
+	s.expectCounted("disk", first, last)
+	s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+	s.Expect(s.eventNames()).To(ConsistOf(moved.Name), "the original is released")
+	s.Expect(moved.Labels).To(HaveKeyWithValue(v1alpha1.QuarantineLabel, v1alpha1.QuarantineRejected))
+	s.Expect(moved.Spec.Alerts).To(Equal(bad.Spec.Alerts))
+	s.Expect(s.folder.told()).To(ContainElement(ContainSubstring("Quarantined")))
+
+	s.Expect(s.fold("disk").RequeueAfter).To(BeNumerically("~", quarantineRetry, quarantineRetry/2), "it is tried later")
+	s.heal("disk")
+	s.expectCounted("disk", first, bad, last)
+	s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved), "it came before the resolve")
+	s.Expect(s.eventNames()).To(BeEmpty())
+}
+
+func TestAnIncidentAcceptsAResolveBesideBatchesThatEachHoldAnUnfoldableAlert(t *testing.T) {
+	s := newSite(t)
+	var batches []*v1alpha1.AlertEvent
+	for range v1alpha1.MaxLedger + 1 {
+		batches = append(batches, s.post(s.alert(v1alpha1.AlertFiring, "good"), s.alert(v1alpha1.AlertFiring, "bad")))
+	}
+	resolve := s.post(s.alert(v1alpha1.AlertResolved, "good"))
+	s.poison("bad")
+	s.quarantineOf("bad", batches...)
+	s.Eventually(func(g Gomega) {
+		s.fold("good")
+		s.release()
+		s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
+		g.Expect(s.incident("good").Status.State).To(Equal(v1alpha1.IncidentResolved))
+	}, "60s", "1ms").Should(Succeed())
+	s.expectCounted("good", append(slices.Clone(batches), resolve)...)
+
+	s.faults.refuseStatus = nil
+	later := s.postFiring("bad")
+	s.fold("bad")
+	s.expectCounted("bad", later)
+	s.clock.SetTime(s.clock.Now().Add(quarantineRetry))
+	s.Eventually(func(g Gomega) {
+		s.fold("bad")
+		s.release()
+		s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
+		g.Expect(len(s.incident("bad").Status.Ledger.Events)).To(BeNumerically("<=", v1alpha1.MaxLedger))
+		g.Expect(s.eventNames()).To(BeEmpty())
+	}, "60s", "1ms").Should(Succeed())
+	s.expectCounted("bad", append(slices.Clone(batches), later)...)
+}
+
+func TestACrashDuringAQuarantine(t *testing.T) {
+	crash := func() error { return errCrash }
+	for sentence, point := range map[string]func(*faults){
+		"before the copy is created":                     func(f *faults) { f.beforeCreate = crash },
+		"after the copy is created":                      func(f *faults) { f.afterCreate = crash },
+		"before it is confirmed":                         func(f *faults) { f.beforePatch = crash },
+		"after it is confirmed, before anybody knows it": nil,
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			first := s.postFiring("disk")
+			s.fold("disk")
+			s.release()
+			s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
+			bad := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+			s.poison("disk", bad)
+			if point == nil {
+				s.quarantineOf("disk", bad)
+			} else {
+				point(s.faults)
+				for range 20 {
+					_, err := s.reconcile("disk")
+					if err != nil && s.Expect(err).To(Or(MatchError(errCrash), Satisfy(apierrors.IsInvalid))) && !apierrors.IsInvalid(err) {
+						break
+					}
+				}
+			}
+			s.release()
+			s.Expect(s.eventNames()).To(ContainElement(bad.Name))
+
+			s.folder = s.newFolder()
+			s.poison("disk", bad)
+			s.quarantineOf("disk", bad)
+			s.fold("cpu")
+			s.fold("disk")
+			s.release()
+			s.Expect(s.eventNames()).To(HaveLen(1), "the copy")
+
+			s.folder = s.newFolder()
+			s.heal("disk")
+			s.expectCounted("disk", first, bad)
+			s.expectCounted("cpu", bad)
+			s.Expect(s.eventNames()).To(BeEmpty())
+		})
+	}
+}
+
+func TestAQuarantinedEventCountsOnceWhateverBecomesOfTheOriginal(t *testing.T) {
+	t.Run("the copy is folded and released while the original waits for another Incident", func(t *testing.T) {
+		s := newSite(t)
+		bad := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+		s.poison("disk", bad)
+		s.quarantineOf("disk", bad)
+		s.heal("disk")
+		s.Expect(s.eventNames()).To(ConsistOf(bad.Name))
+		for range 2 {
+			s.folder = s.newFolder()
+			s.fold("disk")
+			s.expectCounted("disk", bad)
+		}
+		s.fold("cpu")
+		s.release()
+		s.Expect(s.eventNames()).To(BeEmpty())
+	})
+	t.Run("a zombie makes the copy after the original was folded and released", func(t *testing.T) {
+		s := newSite(t)
+		event := s.postFiring("disk")
+		zombie := s.newFolder()
+		f, err := zombie.incidents.gather(s.ctx, s.keyOf("disk"))
+		s.Expect(err).NotTo(HaveOccurred())
+		s.fold("disk")
+		s.release()
+		events := []*v1alpha1.AlertEvent{event}
+		for range goneEntries + 1 { // the ledger forgets the first
+			s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
+			events = append(events, s.postFiring("disk"))
+			s.fold("disk")
+			s.release()
+		}
+		s.Expect(zombie.incidents.quarantine(s.ctx, f, event, errUnfoldable)).To(MatchError(errStale))
+		s.Expect(s.eventNames()).To(HaveLen(1))
+
+		s.folder = s.newFolder()
+		s.heal("disk")
+		s.expectCounted("disk", events...)
+		s.Expect(s.eventNames()).To(BeEmpty(), "the copy is of no use")
+	})
+	t.Run("a fold that began before the copy was made counts the original", func(t *testing.T) {
+		s := newSite(t)
+		event := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+		other := s.newFolder()
+		f, err := other.incidents.gather(s.ctx, s.keyOf("disk"))
+		s.Expect(err).NotTo(HaveOccurred())
+		s.faults.beforeStatus = func() error {
+			s.faults.beforeStatus = nil
+			return other.incidents.quarantine(s.ctx, f, event, errUnfoldable)
+		}
+		_, err = s.reconcile("disk")
+		s.Expect(err).NotTo(HaveOccurred())
+		s.fold("cpu")
+		s.release()
+		s.Expect(s.eventNames()).To(HaveLen(1))
+		s.folder = s.newFolder()
+		s.heal("disk")
+		s.expectCounted("disk", event)
+		s.Expect(s.eventNames()).To(BeEmpty())
+	})
+}
+
+func TestAQuarantinedAlertMadeByHandKeepsItsPlaceAndItsID(t *testing.T) {
+	s := newSite(t)
+	s.postFiring("disk")
+	s.fold("disk")
+	s.release()
+	before := s.incident("disk").Status.Ledger.Digest
+	s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
+	byHand := &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "by-hand"},
+		Spec: v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{
+			{IncidentName: s.keyOf("cpu").Name, Status: v1alpha1.AlertAcknowledged},
+			{IncidentName: s.keyOf("disk").Name, Status: v1alpha1.AlertAcknowledged, By: "alice"},
+		}},
+	}
+	s.Expect(s.live.Create(s.ctx, byHand)).To(Succeed())
+	s.poison("disk", byHand)
+	moved := s.quarantineOf("disk", byHand)[0]
+	s.Expect(moved.Spec.Alerts).To(HaveLen(1))
+	s.Expect(moved.Spec.Alerts[0].ID).To(Equal(fmt.Sprintf("%s/1", byHand.UID)))
+	s.heal("disk")
+	want := parseDigest(before)
+	want.add(fmt.Sprintf("%s/1", byHand.UID))
+	s.Expect(s.incident("disk").Status.Ledger.Digest).To(Equal(want.String()))
+}
+
+func TestAnEventThatCannotBeMovedHoldsUpNoOther(t *testing.T) {
+	s := newSite(t)
+	bad := s.postFiring("disk")
+	good := s.postFiring("disk")
+	s.poison("disk", bad)
+	s.faults.beforeCreate = func() error {
+		if s.Expect(s.incidentNames()).To(HaveLen(1)) { // only the copy is forbidden
+			return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("alertevents").GroupResource(), "copy", errCrash)
+		}
+		return nil
+	}
+	s.Expect(s.live.Create(s.ctx, &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.keyOf("disk").Name},
+		Spec:       v1alpha1.IncidentSpec{IntegrationName: integrationName, DedupKey: "disk"},
+	})).To(Succeed())
+	for range 12 {
+		_, _ = s.reconcile("disk")
+		s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
+	}
+	s.expectCounted("disk", good)
+	s.release()
+	s.Expect(s.eventNames()).To(ConsistOf(bad.Name))
+	s.Expect(s.folder.told()).To(ContainElement(ContainSubstring("QuarantineFailed")))
+
+	s.faults.beforeCreate = nil
+	s.heal("disk")
+	s.expectCounted("disk", bad, good)
+	s.Expect(s.eventNames()).To(BeEmpty())
+}
+
+func TestWhatATenantWritesIntoAQuarantinedEvent(t *testing.T) {
+	uid := "0b7ac5e0-6f0f-4f6e-9d5b-0b7ac5e06f0f"
+	event := func(name, annotation, version string) *v1alpha1.AlertEvent {
+		return &v1alpha1.AlertEvent{
+			ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version,
+				Annotations: map[string]string{v1alpha1.QuarantineOriginAnnotation: annotation}},
+			Spec: v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{IncidentName: "incident"}}},
+		}
+	}
+	name := v1alpha1.QuarantineName(uid, "incident")
+	for sentence, test := range map[string]struct {
+		event   *v1alpha1.AlertEvent
+		isMoved bool
+		version string
+	}{
+		"a copy stands at its origin's place":    {event(name, uid+"/90/by-hand", "100"), true, "90"},
+		"a version that is to come":              {event(name, uid+"/9999999/by-hand", "100"), true, "100"},
+		"no version at all":                      {event(name, uid+"/x/by-hand", "100"), true, "100"},
+		"the name of another UID":                {event(name, "other/90/by-hand", "100"), false, "100"},
+		"an ordinary name":                       {event("by-hand", uid+"/90/by-hand", "100"), false, "100"},
+		"the annotation is gone":                 {event(name, "", "100"), false, "100"},
+		"the name of the copy for another thing": {event(v1alpha1.QuarantineName(uid, "other"), uid+"/90/x", "100"), false, "100"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			_, ok := originOf(test.event)
+			g.Expect(ok).To(Equal(test.isMoved))
+			g.Expect(commitVersion(test.event)).To(Equal(test.version))
+		})
+	}
+}
+
+func TestAQuarantineLabelThatSomebodyRemovesLosesNothing(t *testing.T) {
+	s := newSite(t)
+	first := s.postFiring("disk")
+	s.fold("disk")
+	s.release()
+	s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
+	bad := s.postFiring("disk")
+	s.poison("disk", bad)
+	moved := s.quarantineOf("disk", bad)[0]
+	s.release()
+	s.Expect(s.live.Patch(s.ctx, moved, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`)))).To(Succeed())
+	s.folder = s.newFolder()
+	s.heal("disk")
+	s.expectCounted("disk", first, bad)
+	s.Expect(s.eventNames()).To(BeEmpty())
+}
