@@ -21,6 +21,7 @@ const (
 	resultLate         = "late"
 	resultNoMatch      = "nomatch"
 	resultReplayed     = "replayed"
+	resultRestored     = "restored"
 	resultInvalid      = "invalid"
 )
 

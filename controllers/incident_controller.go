@@ -203,8 +203,12 @@ func (r *incidentReconciler) collect(ctx context.Context, f *facts) error {
 		case r.releases.isSettled(event, f.key.Name):
 			f.settled = append(f.settled, event)
 		case f.listed != nil && !f.listed.has(string(event.UID)):
+		case isRestored(event):
+			if r.releases.discard(event, resultRestored) {
+				log.FromContext(ctx).Info("Discarded AlertEvent restored from a backup", "alertevent", event.Name)
+			}
 		case r.releases.isReplay(event):
-			r.releases.discard(event)
+			r.releases.discard(event, resultReplayed)
 		case r.aside.has(f.key, event.UID, f.now):
 			f.aside = true
 		default:
