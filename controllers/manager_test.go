@@ -35,7 +35,9 @@ func (s *site) manage(t *testing.T) (stop func()) {
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(SetupWithManager(mgr, Options{Namespaces: []string{s.namespace}, Clock: clock.RealClock{}})).To(Succeed())
+	options := Options{Namespaces: []string{s.namespace}, Clock: clock.RealClock{}}
+	s.Expect(SetupReplica(mgr, options)).To(Succeed())
+	s.Expect(SetupLeader(mgr, options)).To(Succeed())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

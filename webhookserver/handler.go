@@ -32,7 +32,7 @@ type handler struct {
 	maxBodyBytes     int64
 	maxPendingEvents int
 
-	synced     func() bool // whether tokens and pending know all there is
+	synced     func() bool // whether tokens and pending know all there is, and alerts may be stored
 	tokens     *tokenIndex
 	mappings   mapping.Cache
 	pending    *pendingCounter

@@ -74,7 +74,7 @@ var (
 		reason: "RejectedByAPIServer"}
 
 	problemUnsynced = problem{kind: "not-ready", status: http.StatusServiceUnavailable, title: "The server is not ready",
-		detail: "It has not yet heard of all integrations. Nothing was stored; try again.", retryAfter: retryAfterUnsynced}
+		detail: "It does not know all integrations yet, or cannot store alerts completely. Nothing was stored; try again.", retryAfter: retryAfterUnsynced}
 	problemOverload = problem{kind: "overloaded", status: http.StatusServiceUnavailable, title: "Too many alerts are waiting",
 		detail: "Nothing was stored; try again later.", retryAfter: retryAfterOverload}
 	problemUnavailable = problem{kind: "not-stored", status: http.StatusServiceUnavailable, title: "The alert could not be stored",

@@ -38,8 +38,18 @@ type Options struct {
 	// TracerProvider makes the spans of requests and writes. Nil: there are none.
 	TracerProvider trace.TracerProvider
 
+	// Check returns why no alert may be accepted, nil when all is well. It must not block. Default: all is well.
+	Check func() error
+
 	// ShutdownDelay is how long to go on serving after the order to stop.
 	ShutdownDelay time.Duration
+}
+
+func (o Options) check() error {
+	if o.Check == nil {
+		return nil
+	}
+	return o.Check()
 }
 
 func (o Options) withDefaults() Options {
@@ -51,8 +61,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// SetupWithManager makes the server, has the manager's cache feed it, and adds it to the manager.
-func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
+// New makes the server and has the manager's cache feed it. It is for the caller to start, and may be started before
+// the manager: until the cache has synced, requests are answered 503.
+func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	options = options.withDefaults()
 	log := mgr.GetLogger().WithName("webhookserver")
 	tokens, pending := newTokenIndex(), &pendingCounter{}
@@ -74,7 +85,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 	spans := newTracing(options.TracerProvider)
 	committer.tracing = spans
 	reports := newRejectionReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
-	server := &Server{
+	return &Server{
 		options:   options,
 		committer: committer,
 		store:     store,
@@ -83,7 +94,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 		handler: &handler{
 			maxBodyBytes:     options.MaxBodyBytes,
 			maxPendingEvents: options.MaxPendingEvents,
-			synced:           func() bool { return tokensSynced() && pendingSynced() },
+			synced:           func() bool { return tokensSynced() && pendingSynced() && options.check() == nil },
 			tokens:           tokens,
 			pending:          pending,
 			budget:           newBodyBudget(),
@@ -94,11 +105,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 			now:              now,
 			log:              log,
 		},
-	}
-	if err := mgr.Add(server); err != nil {
-		return nil, fmt.Errorf("adding the webhook server to the manager: %w", err)
-	}
-	return server, nil
+	}, nil
 }
 
 // now is the time, which clockSkew may put wrong.
