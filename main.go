@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -115,6 +116,9 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	o.webhook.Check = checker.Verdict
+	if err := mgr.Add(newStoreGuard(mgr.GetAPIReader(), firstNamespace(o))); err != nil {
+		return fmt.Errorf("adding the guard of the store: %w", err)
+	}
 	server, err := webhookserver.New(mgr, o.webhook)
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
@@ -159,10 +163,7 @@ func runAll(ctx context.Context, mgr ctrl.Manager, server *webhookserver.Server,
 
 // addSchemaCheck has every replica compare the installed CustomResourceDefinitions with what it writes.
 func addSchemaCheck(mgr ctrl.Manager, o options) (*schemacheck.Checker, error) {
-	namespace := metav1.NamespaceDefault
-	if len(o.watchNamespaces) > 0 {
-		namespace = o.watchNamespaces[0]
-	}
+	namespace := cmp.Or(firstNamespace(o), metav1.NamespaceDefault)
 	checker, err := schemacheck.New(mgr.GetConfig(), namespace, mgr.GetLogger().WithName("schemacheck"))
 	if err != nil {
 		return nil, err
@@ -171,6 +172,14 @@ func addSchemaCheck(mgr ctrl.Manager, o options) (*schemacheck.Checker, error) {
 		return nil, fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
 	}
 	return checker, nil
+}
+
+// firstNamespace is a namespace in which the manager has its permissions, empty when it has them in all.
+func firstNamespace(o options) string {
+	if len(o.watchNamespaces) == 0 {
+		return ""
+	}
+	return o.watchNamespaces[0]
 }
 
 // checkMapping compiles an integration's mapping and says in one line what is wrong with it.
