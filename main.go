@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -15,9 +16,10 @@ import (
 	"sync"
 	"syscall"
 
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -25,6 +27,8 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/depthlimit"
+	"github.com/tocsin-dev/tocsin/internal/leader"
+	"github.com/tocsin-dev/tocsin/internal/schemacheck"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
@@ -93,7 +97,7 @@ func run(ctx context.Context, o options) error {
 	if err := checkMetricsCertificate(o); err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(config, managerOptions(config, o))
+	mgr, objects, err := newManager(config, o)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
@@ -119,25 +123,75 @@ func run(ctx context.Context, o options) error {
 		defer stopTracing(provider, mgr.GetLogger())
 		o.webhook.TracerProvider, folding.TracerProvider = provider, provider
 	}
-	server, err := webhookserver.SetupWithManager(mgr, o.webhook)
+	checker, err := addSchemaCheck(mgr, o)
+	if err != nil {
+		return err
+	}
+	o.webhook.Check = checker.Verdict
+	if err := mgr.Add(newStoreGuard(mgr.GetAPIReader(), firstNamespace(o))); err != nil {
+		return fmt.Errorf("adding the guard of the store: %w", err)
+	}
+	server, err := webhookserver.New(mgr, o.webhook)
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
 	folding.IngestCrowd, folding.Refusals = server.Crowd, server.Refusal
-	if err := controllers.SetupWithManager(mgr, folding); err != nil {
+	if err := controllers.SetupReplica(mgr, folding); err != nil {
 		return fmt.Errorf("setting up the controllers: %w", err)
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("adding the liveness check: %w", err)
+	campaign, err := newCampaign(mgr, objects, o, folding)
+	if err != nil {
+		return err
 	}
-	if err := mgr.AddReadyzCheck("webhook", server.ReadyCheck); err != nil {
-		return fmt.Errorf("adding the readiness check: %w", err)
+	if err := addProbes(mgr, o, server.ReadyCheck); err != nil {
+		return err
 	}
 	mgr.GetLogger().Info("Starting the manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)
-	if err := mgr.Start(ctx); err != nil {
-		return fmt.Errorf("running the manager: %w", err)
+	return runAll(ctx, mgr, server, campaign)
+}
+
+// runAll runs the manager, the webhook server and the campaign until ctx ends or one of them fails. Then the campaign
+// releases the lease and the server drains, and the manager goes on until both have ended: its caches, metrics and
+// probes serve them to the end.
+func runAll(ctx context.Context, mgr ctrl.Manager, server *webhookserver.Server, campaign *leader.Campaign) error {
+	group, ctx := errgroup.WithContext(ctx)
+	managed, stopManager := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopManager()
+	group.Go(func() error {
+		if err := mgr.Start(managed); err != nil {
+			return fmt.Errorf("running the manager: %w", err)
+		}
+		return nil
+	})
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return server.Start(ctx) })
+	work.Go(func() error { return campaign.Start(ctx) })
+	group.Go(func() error {
+		defer stopManager()
+		return work.Wait()
+	})
+	return group.Wait()
+}
+
+// addSchemaCheck has every replica compare the installed CustomResourceDefinitions with what it writes.
+func addSchemaCheck(mgr ctrl.Manager, o options) (*schemacheck.Checker, error) {
+	namespace := cmp.Or(firstNamespace(o), metav1.NamespaceDefault)
+	checker, err := schemacheck.New(mgr.GetConfig(), namespace, mgr.GetLogger().WithName("schemacheck"))
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	if err := mgr.Add(checker); err != nil {
+		return nil, fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
+	}
+	return checker, nil
+}
+
+// firstNamespace is a namespace in which the manager has its permissions, empty when it has them in all.
+func firstNamespace(o options) string {
+	if len(o.watchNamespaces) == 0 {
+		return ""
+	}
+	return o.watchNamespaces[0]
 }
 
 // checkMapping compiles an integration's mapping and says in one line what is wrong with it.

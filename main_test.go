@@ -189,7 +189,10 @@ func createBracketed(t *testing.T, c client.Client, namespace string) {
 }
 
 // kubeconfigFile writes a kubeconfig for the tests' control plane and returns its path.
-func kubeconfigFile(t *testing.T) string {
+func kubeconfigFile(t *testing.T) string { return kubeconfigFor(t, config.Host) }
+
+// kubeconfigFor is the same for another address of the API server.
+func kubeconfigFor(t *testing.T, host string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	kubeconfig := fmt.Sprintf(`apiVersion: v1
@@ -198,7 +201,7 @@ clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %q}}]
 users: [{name: u, user: {client-certificate-data: %q, client-key-data: %q}}]
 contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
-`, config.Host, base64.StdEncoding.EncodeToString(config.CAData), base64.StdEncoding.EncodeToString(config.CertData), base64.StdEncoding.EncodeToString(config.KeyData))
+`, host, base64.StdEncoding.EncodeToString(config.CAData), base64.StdEncoding.EncodeToString(config.CertData), base64.StdEncoding.EncodeToString(config.KeyData))
 	NewWithT(t).Expect(os.WriteFile(path, []byte(kubeconfig), 0o600)).To(Succeed())
 	return path
 }

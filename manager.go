@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -14,20 +15,32 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/internal/leader"
 )
 
 const (
 	// leaseName is the name of the lease that tells which replica folds.
 	leaseName = "manager.tocsin.dev"
 
-	// drainAllowance is what the webhook server may take at the end beyond its shutdown delay: requests in
-	// flight, and then writes in flight, with some to spare. Together with the default delay it is 30 s,
-	// well within the 45 s that the Deployment gives.
-	drainAllowance = 25 * time.Second
+	// stopAllowance is what the manager may take to end after the webhook server has drained and the last term has
+	// ended. Together with the server's times it is well within the 45 s that the Deployment gives.
+	stopAllowance = 10 * time.Second
+
+	// leaseDuration, renewDeadline and retryPeriod are the times of the leader election: a replica takes over this long
+	// after the leader fell silent, a leader gives up after so long without a renewal, and both try every so often.
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+
+	// termRest is how long a replica that could not fold leaves the lease to others. They notice within two
+	// retryPeriods that it is free.
+	termRest = 10 * time.Second
 
 	// Of the lease's connection to the API server.
 	leaseDialTimeout = 5 * time.Second
@@ -42,30 +55,68 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// managerOptions translates the command line for controller-runtime.
-func managerOptions(config *rest.Config, o options) ctrl.Options {
-	graceful := o.webhook.ShutdownDelay + drainAllowance
-	return ctrl.Options{
-		Scheme: newScheme(),
+// newManager makes the manager that every replica runs all the time, with its caches, clients, metrics and probes, and
+// returns its cache besides. It calls no API server. What folds runs in terms of its own (see newCampaign).
+func newManager(config *rest.Config, o options) (ctrl.Manager, cache.Cache, error) {
+	var objects cache.Cache
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:         newScheme(),
+		MapperProvider: staticMapper,
 		Cache: cache.Options{
 			DefaultNamespaces: cacheNamespaces(o.watchNamespaces),
 			// Nothing here reads managed fields, and of a small object they are the greater part.
 			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: v1alpha1.CondenseForCache}},
+			ByObject: map[client.Object]cache.ByObject{
+				&v1alpha1.AlertEvent{}: {Transform: controllers.TransformAlertEvent},
+			},
+			NewInformer: newInformer(ctrl.Log.WithName("cache")),
 		},
-		Metrics:                metricsOptions(o),
-		HealthProbeBindAddress: o.probeAddress,
-		PprofBindAddress:       o.pprofAddress,
+		NewCache: func(config *rest.Config, options cache.Options) (c cache.Cache, err error) {
+			objects, err = cache.New(config, options)
+			return unawaitedCache{objects}, err
+		},
+		Metrics:                 metricsOptions(o),
+		HealthProbeBindAddress:  off, // see addProbes
+		PprofBindAddress:        o.pprofAddress,
+		GracefulShutdownTimeout: new(stopAllowance),
+	})
+	return mgr, objects, err
+}
 
-		LeaderElection:          o.leaderElect,
+// newCampaign makes what runs the controllers on one replica at a time.
+func newCampaign(
+	mgr ctrl.Manager, objects cache.Cache, o options, folding controllers.Options,
+) (*leader.Campaign, error) {
+	campaign := &leader.Campaign{
+		Name:          leaseName,
+		LeaseDuration: leaseDuration,
+		RenewDeadline: renewDeadline,
+		RetryPeriod:   retryPeriod,
+		Prepare:       objects.WaitForCacheSync,
+		Rest:          termRest,
+		Log:           mgr.GetLogger().WithName("leader"),
+		Work: func(ctx context.Context) error {
+			term := leader.NewTerm(mgr, objects)
+			if err := controllers.SetupLeader(term, folding); err != nil {
+				return fmt.Errorf("setting up the controllers: %w", err)
+			}
+			return term.Run(ctx)
+		},
+	}
+	if !o.leaderElect {
+		return campaign, nil
+	}
+	lock, err := leaderelection.NewResourceLock(leaseConfig(mgr.GetConfig()), mgr, leaderelection.Options{
+		LeaderElection:          true,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: o.leaseNamespace,
-		LeaderElectionConfig:    leaseConfig(config),
-		// The process ends as soon as the manager has stopped, so nothing works on without the lease.
-		LeaderElectionReleaseOnCancel: true,
-
-		GracefulShutdownTimeout: &graceful,
+		RenewDeadline:           renewDeadline,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the leader election: %w", err)
 	}
+	campaign.Lock = lock
+	return campaign, nil
 }
 
 // cacheNamespaces is nil, which means all, when there are no names.

@@ -22,6 +22,7 @@ const (
 	resultLate         = "late"
 	resultNoMatch      = "nomatch"
 	resultReplayed     = "replayed"
+	resultRestored     = "restored"
 	resultInvalid      = "invalid"
 )
 

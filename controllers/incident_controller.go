@@ -261,7 +261,7 @@ func (r *incidentReconciler) collect(ctx context.Context, f *facts) error {
 		}
 	}
 	for _, event := range f.pending {
-		r.sort(f, event)
+		r.sort(ctx, f, event)
 	}
 	picked := r.bisection.pick(f.key, f.events)
 	f.more = len(picked) < len(f.events)
@@ -275,7 +275,7 @@ func (r *incidentReconciler) collect(ctx context.Context, f *facts) error {
 }
 
 // sort puts an AlertEvent of the Incident where it belongs.
-func (r *incidentReconciler) sort(f *facts, event *v1alpha1.AlertEvent) {
+func (r *incidentReconciler) sort(ctx context.Context, f *facts, event *v1alpha1.AlertEvent) {
 	switch {
 	case r.isMoved(f, event):
 	case r.releases.isSettled(event, f.key.Name):
@@ -283,8 +283,12 @@ func (r *incidentReconciler) sort(f *facts, event *v1alpha1.AlertEvent) {
 	case f.listed != nil && !f.listed.has(string(event.UID)):
 	case f.copies[event.Name] == event:
 		f.tries = append(f.tries, event)
+	case isRestored(event):
+		if r.releases.discard(event, resultRestored) {
+			log.FromContext(ctx).Info("Discarded AlertEvent restored from a backup", "alertevent", event.Name)
+		}
 	case r.releases.isReplay(event):
-		r.releases.discard(event)
+		r.releases.discard(event, resultReplayed)
 	case r.bisection.holds(f.key, event.UID, f.now):
 		f.held = true
 	default:

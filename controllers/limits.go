@@ -120,6 +120,11 @@ const (
 	// listTimeout bounds one quorum list.
 	listTimeout = 20 * time.Second
 
+	// stuckAfter is how long a leader keeps the lease while the API server answers none of its calls of one kind, and
+	// stuckCheck is how often that is looked at.
+	stuckAfter = 30 * time.Second
+	stuckCheck = time.Second
+
 	// listPageSize is how many AlertEvents one page of a quorum list holds.
 	listPageSize = 5000
 

@@ -41,7 +41,8 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	})
 	s.Expect(err).NotTo(HaveOccurred())
 	options.Namespaces, options.Clock = []string{s.namespace}, clock.RealClock{}
-	s.Expect(SetupWithManager(mgr, options)).To(Succeed())
+	s.Expect(SetupReplica(mgr, options)).To(Succeed())
+	s.Expect(SetupLeader(mgr, options)).To(Succeed())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

@@ -107,17 +107,18 @@ func (r *releaser) settle(event *v1alpha1.AlertEvent, incidentName string) {
 	}
 }
 
-// discard has a replay deleted, all its alerts unfolded.
-func (r *releaser) discard(event *v1alpha1.AlertEvent) {
+// discard has an event deleted, all its alerts unfolded, and reports whether that is news. The result is why.
+func (r *releaser) discard(event *v1alpha1.AlertEvent, result string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.records[event.UID] != nil {
-		return
+		return false
 	}
-	record := &releaseRecord{ref: refOf(event)}
+	record := &releaseRecord{ref: refOf(event), due: r.clock.Now()}
 	r.records[event.UID] = record
-	r.schedule(record)
-	countFolded(resultReplayed, len(event.Spec.Alerts))
+	r.enqueue(record.ref)
+	countFolded(result, len(event.Spec.Alerts))
+	return true
 }
 
 // schedule fixes when a record that waits for nothing more is due.

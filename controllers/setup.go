@@ -108,17 +108,30 @@ func (systemClock) Now() time.Time { return time.Now().Add(clockSkew()) }
 
 func (c systemClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// SetupWithManager adds to the manager what turns AlertEvents into Incidents and keeps the integrations'
-// status. All of it runs on the leader only; the indexes are kept on every replica.
-func SetupWithManager(mgr ctrl.Manager, options Options) error {
+// SetupReplica prepares the manager's cache and the metrics of what it holds. It is called once in a process, before the
+// manager starts.
+func SetupReplica(mgr ctrl.Manager, options Options) error {
 	options = options.withDefaults()
 	if err := addIndexes(mgr); err != nil {
 		return err
+	}
+	return observeStore(mgr, options.Clock)
+}
+
+// SetupLeader adds to the manager what turns AlertEvents into Incidents and keeps the integrations' status. It is called
+// for every term of a leader, with a manager of the term on the cache that SetupReplica has prepared. All memory begins
+// anew: what a leader remembers is worth nothing after another one has folded.
+func SetupLeader(mgr ctrl.Manager, options Options) error {
+	options = options.withDefaults()
+	stuck := newStuckDetector()
+	if err := mgr.Add(stuck); err != nil {
+		return fmt.Errorf("adding the detector of a stuck leader: %w", err)
 	}
 	live, err := newLiveClient(mgr)
 	if err != nil {
 		return err
 	}
+	live = &observedClient{Client: live, detector: stuck}
 	if options.Listening == nil {
 		if options.Listening, err = NewListening(mgr.GetConfig(), options.Namespaces, options.Clock); err != nil {
 			return err
@@ -183,7 +196,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	if err := addIntegrations(mgr, integrations); err != nil {
 		return fmt.Errorf("adding the status of WebhookIntegrations: %w", err)
 	}
-	return observeStore(mgr, options.Clock)
+	return nil
 }
 
 // countIncidents has the cache feed the counts of Incidents.

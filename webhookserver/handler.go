@@ -31,7 +31,7 @@ const notifierPath = "/api/v2/alerts"
 type handler struct {
 	maxBodyBytes int64
 
-	synced     func() bool // whether tokens and pending know all there is
+	synced     func() bool // whether tokens and pending know all there is, and alerts may be stored
 	tokens     *tokenIndex
 	mappings   mapping.Cache
 	pending    *pendingCounter

@@ -46,9 +46,10 @@ func startManager(t *testing.T) *cluster {
 		Metrics: metricsserver.Options{BindAddress: "0"},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
-	c.Server, err = SetupWithManager(mgr, Options{BindAddress: "127.0.0.1:0", ShutdownDelay: time.Millisecond})
+	c.Server, err = New(mgr, Options{BindAddress: "127.0.0.1:0", ShutdownDelay: time.Millisecond})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(c.ReadyCheck(nil)).NotTo(Succeed())
+	g.Expect(mgr.Add(c.Server)).To(Succeed())
+	g.Expect(c.ReadyCheck()).NotTo(Succeed())
 	c.Client, err = client.New(restConfig, client.Options{Scheme: testenv.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	c.namespace = testenv.Namespace(t, c.Client)
@@ -60,7 +61,7 @@ func startManager(t *testing.T) *cluster {
 		cancel()
 		NewWithT(t).Eventually(stopped, "20s").Should(Receive(BeNil()))
 	})
-	g.Eventually(func() error { return c.ReadyCheck(nil) }, "20s", "20ms").Should(Succeed())
+	g.Eventually(func() error { return c.ReadyCheck() }, "20s", "20ms").Should(Succeed())
 	return c
 }
 

@@ -77,7 +77,8 @@ var (
 		reason: "RejectedByAPIServer"}
 
 	problemUnsynced = problem{kind: "not-ready", status: http.StatusServiceUnavailable, title: "The server is not ready",
-		detail: "It has not yet heard of all integrations. Nothing was stored; try again.", retryAfter: retryAfterUnsynced}
+		detail:     "It does not know all integrations yet, or cannot store alerts completely. Nothing was stored; try again.",
+		retryAfter: retryAfterUnsynced}
 	problemUndecided = problem{kind: "not-ready", status: http.StatusServiceUnavailable, title: "The server is not ready",
 		detail:     "It is not yet recorded which integration the token belongs to. Nothing was stored; try again.",
 		retryAfter: retryAfterUnsynced}

@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
-// Server is the manager's runnable that serves the endpoint. It runs on every replica.
+// Server serves the endpoint. It runs on every replica, and beside the manager: requests are answered before the
+// manager's cache has synced and while the manager stops.
 type Server struct {
 	options   Options
 	handler   *handler
@@ -30,18 +31,21 @@ type Server struct {
 	listener atomic.Pointer[net.Listener] // once it is open
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
+// NeedLeaderElection implements manager.LeaderElectionRunnable, for a manager that runs the server.
 func (s *Server) NeedLeaderElection() bool { return false }
 
 // Crowd is how many requests wait to be stored, or share a write with others, because they come faster than
 // they are written. It is 0 on an idle server and while single requests are written.
 func (s *Server) Crowd() int { return s.committer.crowd() }
 
-// ReadyCheck is for manager.AddReadyzCheck. It succeeds while requests are served and valid tokens are known.
-func (s *Server) ReadyCheck(*http.Request) error {
+// ReadyCheck returns why the server is not ready. It returns nil while requests are served and valid tokens are known.
+func (s *Server) ReadyCheck() error {
+	err := s.options.check()
 	switch {
 	case s.handler.stopping.Load():
 		return errors.New("the webhook server is stopping")
+	case err != nil:
+		return err
 	case !s.handler.synced():
 		return errors.New("the webhook server's caches are not synced")
 	case s.listener.Load() == nil:

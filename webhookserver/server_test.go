@@ -38,7 +38,7 @@ func startServer(t *testing.T, b *bench, options Options) *running {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{Server: s, bench: b, stop: cancel, result: make(chan error, 1)}
 	go func() { r.result <- s.Start(ctx) }()
-	NewWithT(t).Eventually(func() error { return s.ReadyCheck(nil) }, "10s", "5ms").Should(Succeed())
+	NewWithT(t).Eventually(func() error { return s.ReadyCheck() }, "10s", "5ms").Should(Succeed())
 	t.Cleanup(cancel)
 	return r
 }
@@ -79,7 +79,7 @@ func TestServerReturnsItsErrors(t *testing.T) {
 			g := NewWithT(t)
 			s := newServer(newBench(), test.options)
 			g.Expect(s.Start(t.Context())).To(MatchError(ContainSubstring(test.want)))
-			g.Expect(s.ReadyCheck(nil)).NotTo(Succeed())
+			g.Expect(s.ReadyCheck()).NotTo(Succeed())
 		})
 	}
 }
@@ -87,9 +87,9 @@ func TestServerReturnsItsErrors(t *testing.T) {
 func TestServerIsReadyWhileItServes(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
-	g.Expect(newServer(b, Options{}).ReadyCheck(nil)).To(MatchError(ContainSubstring("listen")))
+	g.Expect(newServer(b, Options{}).ReadyCheck()).To(MatchError(ContainSubstring("listen")))
 	b.synced = func() bool { return false }
-	g.Expect(newServer(b, Options{}).ReadyCheck(nil)).To(MatchError(ContainSubstring("synced")))
+	g.Expect(newServer(b, Options{}).ReadyCheck()).To(MatchError(ContainSubstring("synced")))
 	g.Expect((&Server{}).NeedLeaderElection()).To(BeFalse())
 }
 
@@ -120,7 +120,7 @@ func TestServerDrainsWhenItIsStopped(t *testing.T) {
 	<-begun
 
 	s.stop()
-	g.Eventually(func() error { return s.ReadyCheck(nil) }).Should(MatchError(ContainSubstring("stopping")))
+	g.Eventually(func() error { return s.ReadyCheck() }).Should(MatchError(ContainSubstring("stopping")))
 	response, err := client.Post(s.url(), "application/json", strings.NewReader(firing))
 	g.Expect(err).NotTo(HaveOccurred(), "it goes on serving for the shutdown delay")
 	g.Expect(response.Body.Close()).To(Succeed())
@@ -155,7 +155,7 @@ func TestServerEndsConnectionsWhileItStops(t *testing.T) {
 	g.Expect(post().Close).To(BeFalse(), "a sender may keep its connection")
 
 	s.stop()
-	g.Eventually(func() error { return s.ReadyCheck(nil) }).Should(HaveOccurred())
+	g.Eventually(func() error { return s.ReadyCheck() }).Should(HaveOccurred())
 	g.Expect(post().Close).To(BeTrue(), "or its next request would meet the end of the server")
 	g.Eventually(s.result, "5s").Should(Receive(BeNil()))
 }

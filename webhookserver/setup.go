@@ -50,8 +50,18 @@ type Options struct {
 	// silent. It must not block. Nil: nobody wants to know.
 	Refused func(integration types.NamespacedName)
 
+	// Check returns why no alert may be accepted, nil when all is well. It must not block. Default: all is well.
+	Check func() error
+
 	// ShutdownDelay is how long to go on serving after the order to stop.
 	ShutdownDelay time.Duration
+}
+
+func (o Options) check() error {
+	if o.Check == nil {
+		return nil
+	}
+	return o.Check()
 }
 
 func (o Options) withDefaults() Options {
@@ -65,8 +75,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// SetupWithManager makes the server, has the manager's cache feed it, and adds it to the manager.
-func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
+// New makes the server and has the manager's cache feed it. It is for the caller to start, and may be started before
+// the manager: until the cache has synced, requests are answered 503.
+func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	options = options.withDefaults()
 	log := mgr.GetLogger().WithName("webhookserver")
 	tokens, pending := newTokenIndex(), newPendingCounter(options.MaxPendingEvents, options.NamespaceShare)
@@ -96,7 +107,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 	spans := newTracing(options.TracerProvider)
 	committer.tracing = spans
 	reports := newRejectionReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
-	server := &Server{
+	return &Server{
 		options:   options,
 		committer: committer,
 		store:     store,
@@ -104,24 +115,22 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 		log:       log,
 		handler: &handler{
 			maxBodyBytes: options.MaxBodyBytes,
-			synced:       func() bool { return !slices.ContainsFunc(synced, func(is func() bool) bool { return !is() }) },
-			tokens:       tokens,
-			pending:      pending,
-			incidents:    incidents,
-			budget:       newBodyBudget(),
-			admits:       committer.admits,
-			committer:    committer,
-			rejections:   reports,
-			refused:      options.Refused,
-			tracing:      spans,
-			now:          now,
-			log:          log,
+			synced: func() bool {
+				return !slices.ContainsFunc(synced, func(is func() bool) bool { return !is() }) && options.check() == nil
+			},
+			tokens:     tokens,
+			pending:    pending,
+			incidents:  incidents,
+			budget:     newBodyBudget(),
+			admits:     committer.admits,
+			committer:  committer,
+			rejections: reports,
+			refused:    options.Refused,
+			tracing:    spans,
+			now:        now,
+			log:        log,
 		},
-	}
-	if err := mgr.Add(server); err != nil {
-		return nil, fmt.Errorf("adding the webhook server to the manager: %w", err)
-	}
-	return server, nil
+	}, nil
 }
 
 // now is the time, which clockSkew may put wrong.

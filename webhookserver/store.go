@@ -16,9 +16,6 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// fieldManager is the name that managedFields gives the writer of AlertEvents.
-const fieldManager = "tocsin"
-
 // restStore writes AlertEvents through a client of its own.
 type restStore struct {
 	client *rest.RESTClient
@@ -67,7 +64,7 @@ func (s *restStore) create(ctx context.Context, event *v1alpha1.AlertEvent) erro
 	return s.client.Post().
 		Namespace(event.Namespace).
 		Resource("alertevents").
-		VersionedParams(&metav1.CreateOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationIgnore},
+		VersionedParams(&metav1.CreateOptions{FieldManager: v1alpha1.FieldManager, FieldValidation: metav1.FieldValidationIgnore},
 			metav1.ParameterCodec).
 		SetHeader("Content-Type", runtime.ContentTypeJSON).
 		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json").

@@ -91,8 +91,10 @@ func eventOf(batch []*entry) *v1alpha1.AlertEvent {
 		name = uuid.Must(uuid.NewV7()).String()
 	}
 	event := &v1alpha1.AlertEvent{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AlertEvent"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: first.Namespace, Name: name},
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AlertEvent"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: first.Namespace, Name: name, Labels: map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"},
+		},
 		Spec: v1alpha1.AlertEventSpec{
 			IntegrationName: first.Integration,
 			ReceivedTime:    v1alpha1.NewTimestamp(first.Received),

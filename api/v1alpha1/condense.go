@@ -120,11 +120,3 @@ func condensedReason(packed string) error {
 	}
 	return errors.New(reason)
 }
-
-// CondenseForCache is the cache's transform of AlertEvents.
-func CondenseForCache(object any) (any, error) {
-	if event, ok := object.(*AlertEvent); ok {
-		event.Condense()
-	}
-	return object, nil
-}

@@ -50,9 +50,9 @@ func (l *ledgerOfTruth) checkSilences(t *traffic, f *findings) {
 
 // Of the scenario api-outage.
 const (
-	outageTime  = autoResolveAfter + 15*time.Second
-	outageRetry = 10 * time.Second
-	outageAfter = 15 * time.Second
+	silentOutage = autoResolveAfter + 15*time.Second
+	silentRetry  = 10 * time.Second
+	silentAfter  = 15 * time.Second
 )
 
 // apiOutage takes all API servers away for longer than autoResolveAfter. A sender tries all the while in vain to say that
@@ -64,7 +64,7 @@ func apiOutage(ctx context.Context, r *run) error {
 	for _, server := range r.plane.APIServers {
 		server.Kill()
 	}
-	for until := time.Now().Add(outageTime); time.Now().Before(until); pause(ctx, outageRetry) {
+	for until := time.Now().Add(silentOutage); time.Now().Before(until); pause(ctx, silentRetry) {
 		r.traffic.post(0, key, "firing", false)
 	}
 	for _, server := range r.plane.APIServers {
@@ -78,7 +78,7 @@ func apiOutage(ctx context.Context, r *run) error {
 	if err := r.waitReady(ctx); err != nil {
 		return err
 	}
-	pause(ctx, outageAfter)
+	pause(ctx, silentAfter)
 	r.note("%d requests were refused meanwhile", r.traffic.tally()[loadgen.Refused])
 	return nil
 }

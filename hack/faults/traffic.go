@@ -66,6 +66,7 @@ type record struct {
 	tenant  tenant
 	key     string
 	status  string
+	keyed   bool
 	outcome loadgen.Outcome
 	ids     []string
 	began   time.Time
@@ -170,7 +171,7 @@ func (t *traffic) postTold(number int, key, status string, keyed bool, times map
 	t.mu.Lock()
 	t.next++
 	seq := fmt.Sprintf("%s-%d", tenant.namespace, t.next)
-	rec := &record{tenant: tenant, key: key, status: status, outcome: loadgen.Unknown, began: time.Now()}
+	rec := &record{tenant: tenant, key: key, status: status, keyed: keyed, outcome: loadgen.Unknown, began: time.Now()}
 	t.records[seq] = rec
 	t.mu.Unlock()
 

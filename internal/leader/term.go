@@ -1,0 +1,154 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// Term is the manager of the controllers of one term. It shares everything with the replica's manager but the
+// runnables, which it starts itself, and the event handlers, which it removes from the informers at its end.
+type Term struct {
+	ctrl.Manager
+	cache     *termCache
+	runnables []manager.Runnable
+}
+
+// NewTerm returns a term on a replica's manager. objects is the manager's cache, for controllers to wait for.
+func NewTerm(mgr ctrl.Manager, objects cache.Cache) *Term {
+	return &Term{Manager: mgr, cache: &termCache{Cache: objects}}
+}
+
+// Add implements manager.Manager: the runnable will run during this term.
+func (t *Term) Add(runnable manager.Runnable) error {
+	t.runnables = append(t.runnables, runnable)
+	return nil
+}
+
+// GetCache implements cluster.Cluster.
+func (t *Term) GetCache() cache.Cache { return t.cache }
+
+// GetControllerOptions implements manager.Manager. The names of controllers come again with every term.
+func (t *Term) GetControllerOptions() config.Controller {
+	options := t.Manager.GetControllerOptions()
+	options.SkipNameValidation = new(true)
+	return options
+}
+
+// Run runs what was added until ctx ends or one of the runnables fails, and returns when all have ended.
+func (t *Term) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, runnable := range t.runnables {
+		group.Go(func() error { return runnable.Start(ctx) })
+	}
+	err := group.Wait()
+	if removing := t.cache.close(); removing != nil {
+		err = errors.Join(err, fmt.Errorf("removing event handlers: %w", removing))
+	}
+	return err
+}
+
+// termCache is a cache that remembers the event handlers that were added through it.
+type termCache struct {
+	cache.Cache
+
+	mu      sync.Mutex
+	closed  bool
+	removes []func() error
+}
+
+// errClosed is the answer to who adds an event handler after the end of the term.
+var errClosed = errors.New("the term has ended")
+
+// add adds a handler, unless the term has ended.
+func (c *termCache) add(
+	informer cache.Informer, add func() (toolscache.ResourceEventHandlerRegistration, error),
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errClosed
+	}
+	registration, err := add()
+	if err == nil {
+		c.removes = append(c.removes, func() error { return informer.RemoveEventHandler(registration) })
+	}
+	return registration, err
+}
+
+// close removes all handlers.
+func (c *termCache) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	var errs []error
+	for _, remove := range c.removes {
+		errs = append(errs, remove())
+	}
+	c.removes = nil
+	return errors.Join(errs...)
+}
+
+// GetInformer implements cache.Informers.
+func (c *termCache) GetInformer(ctx context.Context, object client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	informer, err := c.Cache.GetInformer(ctx, object, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &termInformer{Informer: informer, cache: c}, nil
+}
+
+// GetInformerForKind implements cache.Informers.
+func (c *termCache) GetInformerForKind(
+	ctx context.Context, kind schema.GroupVersionKind, opts ...cache.InformerGetOption,
+) (cache.Informer, error) {
+	informer, err := c.Cache.GetInformerForKind(ctx, kind, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &termInformer{Informer: informer, cache: c}, nil
+}
+
+// termInformer is an informer of a termCache.
+type termInformer struct {
+	cache.Informer
+	cache *termCache
+}
+
+// AddEventHandler implements cache.Informer.
+func (i *termInformer) AddEventHandler(
+	handler toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.cache.add(i.Informer, func() (toolscache.ResourceEventHandlerRegistration, error) {
+		return i.Informer.AddEventHandler(handler)
+	})
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.Informer.
+func (i *termInformer) AddEventHandlerWithResyncPeriod(
+	handler toolscache.ResourceEventHandler, period time.Duration,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.cache.add(i.Informer, func() (toolscache.ResourceEventHandlerRegistration, error) {
+		return i.Informer.AddEventHandlerWithResyncPeriod(handler, period)
+	})
+}
+
+// AddEventHandlerWithOptions implements cache.Informer.
+func (i *termInformer) AddEventHandlerWithOptions(
+	handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.cache.add(i.Informer, func() (toolscache.ResourceEventHandlerRegistration, error) {
+		return i.Informer.AddEventHandlerWithOptions(handler, options)
+	})
+}

@@ -1,0 +1,58 @@
+package schemacheck
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// every returns an object of the type in which every field is present, as it is in JSON. The values are of no meaning:
+// what matters is whether the API server knows the fields.
+func every(t reflect.Type) any {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return every(t.Elem())
+	case isLeaf(t):
+		return ""
+	case t.Kind() == reflect.Slice:
+		return []any{every(t.Elem())}
+	case t.Kind() == reflect.Map:
+		return map[string]any{"key": every(t.Elem())}
+	case t.Kind() == reflect.Struct:
+		object := map[string]any{}
+		addFields(object, t)
+		return object
+	default:
+		return ""
+	}
+}
+
+// addFields adds the fields of a struct, those of embedded structs among them.
+func addFields(object map[string]any, t reflect.Type) {
+	for i := range t.NumField() {
+		field := t.Field(i)
+		if !field.IsExported() || field.Type == metadataType {
+			continue
+		}
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case strings.Contains(options, "inline") || name == "" && field.Anonymous:
+			addFields(object, field.Type)
+		default:
+			object[name] = every(field.Type)
+		}
+	}
+}
+
+var (
+	metadataType  = reflect.TypeFor[metav1.ObjectMeta]()
+	marshalerType = reflect.TypeFor[json.Marshaler]()
+)
+
+// isLeaf reports whether a type has a JSON form of its own, such as a timestamp.
+func isLeaf(t reflect.Type) bool {
+	return t.Implements(marshalerType) || reflect.PointerTo(t).Implements(marshalerType)
+}
