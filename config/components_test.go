@@ -36,6 +36,7 @@ var components = []component{
 	{"envoy-gateway", []string{"gateway"}, (*cluster).checkEnvoyGateway},
 	{"network-policy", nil, (*cluster).checkNetworkPolicy},
 	{"flow-control", nil, (*cluster).checkFlowControl},
+	{"admission-policy", nil, (*cluster).checkAdmissionPolicy},
 	{"prometheus", nil, (*cluster).checkPrometheus},
 	{"grafana", nil, (*cluster).checkGrafana},
 	{"single-namespace", nil, (*cluster).checkSingleNamespace},
