@@ -49,7 +49,7 @@ func managerOptions(config *rest.Config, o options) ctrl.Options {
 		Cache: cache.Options{
 			DefaultNamespaces: cacheNamespaces(o.watchNamespaces),
 			// Nothing here reads managed fields, and of a small object they are the greater part.
-			DefaultTransform: cache.TransformStripManagedFields(),
+			DefaultTransform: stripUnread,
 		},
 		Metrics:                metricsOptions(o),
 		HealthProbeBindAddress: o.probeAddress,
@@ -113,4 +113,13 @@ func leaseConfig(config *rest.Config) *rest.Config {
 		lease.Dial = (&net.Dialer{Timeout: leaseDialTimeout, KeepAlive: leaseKeepAlive}).DialContext
 	}
 	return lease
+}
+
+// stripUnread drops what nothing here reads from an object that is to be cached: managed fields, and the text that alerts
+// were unpacked from, which only somebody needs who writes the AlertEvent.
+func stripUnread(object any) (any, error) {
+	if event, ok := object.(*v1alpha1.AlertEvent); ok {
+		event.Spec.UnpackedFrom = ""
+	}
+	return cache.TransformStripManagedFields()(object)
 }
