@@ -61,8 +61,8 @@ func TestChart(t *testing.T) {
 	}{
 		"it renders what config/default builds":     {systemNamespace, nil, nil},
 		"also in another namespace":                 {"elsewhere", nil, nil},
-		"with components, what kustomize adds":      {systemNamespace, []string{"network-policy", "flow-control", "prometheus", "grafana"}, []string{"networkPolicy.enabled=true,flowControl.enabled=true,prometheus.enabled=true,grafana.enabled=true"}},
-		"with components also in another namespace": {"elsewhere", []string{"flow-control"}, []string{"flowControl.enabled=true"}},
+		"with components, what kustomize adds":      {systemNamespace, []string{"network-policy", "flow-control", "admission-policy", "prometheus", "grafana"}, []string{"networkPolicy.enabled=true,flowControl.enabled=true,admissionPolicy.enabled=true,prometheus.enabled=true,grafana.enabled=true"}},
+		"with components also in another namespace": {"elsewhere", []string{"flow-control", "admission-policy"}, []string{"flowControl.enabled=true,admissionPolicy.enabled=true"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			args := []string{"--namespace", test.namespace}

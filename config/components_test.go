@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,6 +37,8 @@ var components = []component{
 	{"envoy-gateway", []string{"gateway"}, (*cluster).checkEnvoyGateway},
 	{"network-policy", nil, (*cluster).checkNetworkPolicy},
 	{"flow-control", nil, (*cluster).checkFlowControl},
+	{"admission-policy", nil, (*cluster).checkAdmissionPolicy},
+	{"priority-class", nil, (*cluster).checkPriorityClass},
 	{"prometheus", nil, (*cluster).checkPrometheus},
 	{"grafana", nil, (*cluster).checkGrafana},
 	{"single-namespace", nil, (*cluster).checkSingleNamespace},
@@ -196,6 +199,15 @@ func (c *cluster) checkFlowControl(t *testing.T, namespace string) {
 			}
 		}
 	}
+}
+
+func (c *cluster) checkPriorityClass(t *testing.T, namespace string) {
+	t.Helper()
+	g := NewWithT(t)
+	var class schedulingv1.PriorityClass
+	g.Expect(c.Get(t.Context(), client.ObjectKey{Name: c.deployment(t, namespace).Spec.Template.Spec.PriorityClassName}, &class)).To(Succeed())
+	g.Expect(class.GlobalDefault).To(BeFalse())
+	g.Expect(class.Value).To(BeNumerically("<=", 1_000_000_000), "what is above is the system's")
 }
 
 func (c *cluster) checkPrometheus(t *testing.T, namespace string) {

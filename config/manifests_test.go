@@ -45,7 +45,7 @@ func TestManifests(t *testing.T) {
 	})
 	t.Run("the namespace enforces restricted pods", c.testNamespace)
 	t.Run("the pods are restricted, probed, spread and given time to stop", c.testDeployment)
-	t.Run("one replica stays when nodes are drained", c.testDisruptionBudget)
+	t.Run("nodes are drained one replica at a time", c.testDisruptionBudget)
 	t.Run("the service reaches the webhook port", c.testService)
 	t.Run("nobody is allowed anything on Secrets, nor to change AlertEvents", c.testForbidden)
 	t.Run("the operator is allowed what it needs and nothing else", c.testOperatorRules)
@@ -140,7 +140,10 @@ func (c *cluster) testDeployment(t *testing.T) {
 func (c *cluster) testDisruptionBudget(t *testing.T) {
 	var budget policyv1.PodDisruptionBudget
 	c.get(t, "tocsin", &budget)
-	NewWithT(t).Expect(budget.Spec.MinAvailable.IntValue()).To(Equal(1))
+	g := NewWithT(t)
+	g.Expect(budget.Spec.MinAvailable).To(BeNil(), "a single replica must not keep its node from being drained")
+	g.Expect(budget.Spec.MaxUnavailable.IntValue()).To(Equal(1))
+	g.Expect(*budget.Spec.UnhealthyPodEvictionPolicy).To(Equal(policyv1.AlwaysAllow))
 }
 
 func (c *cluster) testService(t *testing.T) {
@@ -208,9 +211,8 @@ func (c *cluster) testOperatorRules(t *testing.T) {
 	NewWithT(t).Expect(granted(c.ourRules(t)["tocsin-manager"])).To(ConsistOf(
 		"create alertevents", "get alertevents", "list alertevents", "watch alertevents", "delete alertevents",
 		"create incidents", "get incidents", "list incidents", "watch incidents", "delete incidents",
-		"update incidents/status", "patch incidents/status",
-		"get webhookintegrations", "list webhookintegrations", "watch webhookintegrations",
-		"update webhookintegrations/status", "patch webhookintegrations/status",
+		"update incidents/status",
+		"list webhookintegrations", "watch webhookintegrations", "patch webhookintegrations/status",
 		"create events", "patch events",
 	))
 }

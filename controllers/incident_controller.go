@@ -21,8 +21,8 @@ import (
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch
 // +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups=tocsin.dev,resources=incidents/status,verbs=update;patch
-// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=incidents/status,verbs=update
+// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
 
 // errStale says that what a fold has read is not what the API server has now. Time will tell: the fold
 // starts over, and nobody needs to hear of it.

@@ -19,8 +19,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=get;list;watch
-// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=update;patch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
 
 // integrationReconciler writes the status of WebhookIntegrations, all but lastRejection, which every
 // replica writes for itself.

@@ -10,7 +10,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
 
 // tokenIndex finds the integration of a token. It is fed by the informer of the WebhookIntegrations, so a
 // token works and ceases to work as soon as the watch has brought the change.

@@ -173,7 +173,7 @@ func TestFailuresShowInSpans(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
 	exporter := traced(b)
-	b.store.before = func(context.Context, *v1alpha1.AlertEvent, int) error { return apierrors.NewBadRequest("no") }
+	b.store.before = func(context.Context, *v1alpha1.AlertEvent, int) error { return schemaError("spec.alerts[0].title") }
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusUnprocessableEntity))
 	request, write := spanNamed(t, exporter, requestSpan), spanNamed(t, exporter, writeSpan)
 	g.Expect(write.Status.Code).To(Equal(codes.Error))

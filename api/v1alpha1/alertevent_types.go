@@ -107,6 +107,11 @@ type AlertEventSpec struct {
 	// +kubebuilder:validation:MaxLength=1048576
 	// +optional
 	PackedAlerts string `json:"packedAlerts,omitempty"`
+
+	// UnpackedFrom is the packedAlerts that alerts were unpacked from when the spec was read. It is never sent as a
+	// field: while alerts still say the same, it is written back as packedAlerts, so that an update of the metadata
+	// leaves the spec as it is. Whoever keeps many AlertEvents and writes none may clear it.
+	UnpackedFrom string `json:"-"`
 }
 
 // AlertEvent is one entry of the durable queue: alerts that were accepted and are not yet released.

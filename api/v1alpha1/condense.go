@@ -46,6 +46,7 @@ func (e *AlertEvent) Stuck() string {
 // A namespace's AlertEvents that cannot drain would otherwise fill the memory of every replica.
 func (e *AlertEvent) Condense() {
 	dropped := e.condenseMetadata()
+	e.Spec.UnpackedFrom = "" // only those who write the AlertEvent need it
 	stuck := e.Stuck()
 	switch {
 	case stuck == "":

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"sync"
 )
@@ -66,9 +67,21 @@ func (s *AlertEventSpec) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	if alerts, err := unpack(s.PackedAlerts); err == nil {
-		s.Alerts, s.PackedAlerts = alerts, ""
+		s.Alerts, s.PackedAlerts, s.UnpackedFrom = alerts, "", s.PackedAlerts
 	}
 	return nil
+}
+
+// MarshalJSON writes a spec. Alerts that were unpacked and are unchanged are written as they were stored: to pack them
+// again might give another text, and a spec never changes.
+func (s AlertEventSpec) MarshalJSON() ([]byte, error) {
+	if s.UnpackedFrom != "" && s.PackedAlerts == "" {
+		if alerts, err := unpack(s.UnpackedFrom); err == nil && reflect.DeepEqual(alerts, s.Alerts) {
+			s.Alerts, s.PackedAlerts = nil, s.UnpackedFrom
+		}
+	}
+	type stored AlertEventSpec
+	return json.Marshal(stored(s))
 }
 
 // CheckPacked says what is wrong with packed alerts that could not be read, nil when there are none.

@@ -12,6 +12,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -152,5 +154,52 @@ func TestPackingKeepsTheBoundsOfTheSchema(t *testing.T) {
 	}
 	if tried < 40 {
 		t.Errorf("only %d variants were tried", tried)
+	}
+}
+
+func TestAClientMayUpdateTheMetadataOfAPackedEvent(t *testing.T) {
+	ctx := context.Background()
+	write := map[string]func(client.Client, *v1alpha1.AlertEvent) error{
+		"get and update": func(c client.Client, event *v1alpha1.AlertEvent) error { return c.Update(ctx, event) },
+		"get and merge patch": func(c client.Client, event *v1alpha1.AlertEvent) error {
+			before := event.DeepCopy()
+			before.Annotations = nil
+			return c.Patch(ctx, event, client.MergeFrom(before))
+		},
+		"server-side apply": func(c client.Client, event *v1alpha1.AlertEvent) error {
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(event)
+			if err != nil {
+				return err
+			}
+			object := &unstructured.Unstructured{Object: content}
+			object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEvent"))
+			object.SetManagedFields(nil)
+			object.SetResourceVersion("")
+			return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("somebody"), client.ForceOwnership)
+		},
+	}
+	for sentence, change := range write {
+		for form, count := range map[string]int{"several packed alerts": 3, "one alert": 1} {
+			t.Run(sentence+" with "+form, func(t *testing.T) {
+				g := NewWithT(t)
+				event := packedEvent(testenv.Namespace(t, apiClient), firing("a"), firing("b"), firing("c"))
+				event.Spec.Alerts = event.Spec.Alerts[:count]
+				if count > 1 {
+					g.Expect(event.Spec.Pack()).To(Succeed())
+				}
+				g.Expect(apiClient.Create(ctx, event)).To(Succeed())
+				var read v1alpha1.AlertEvent
+				g.Expect(apiClient.Get(ctx, client.ObjectKeyFromObject(event), &read)).To(Succeed())
+				g.Expect(read.Spec.Alerts).To(HaveLen(count))
+				read.Annotations = map[string]string{"example.com/note": "seen"}
+				g.Expect(change(apiClient, &read)).To(Succeed())
+				g.Expect(apiClient.Get(ctx, client.ObjectKeyFromObject(event), &read)).To(Succeed())
+				g.Expect(read.Annotations).To(HaveKeyWithValue("example.com/note", "seen"))
+				g.Expect(read.Spec.Alerts).To(HaveLen(count))
+
+				read.Spec.Alerts[0].Title = "Another"
+				g.Expect(apiClient.Update(ctx, &read)).To(MatchError(ContainSubstring("immutable")))
+			})
+		}
 	}
 }

@@ -21,6 +21,7 @@ const namespace = "tocsin-system"
 var addOns = []struct{ value, component string }{
 	{"networkPolicy", "network-policy"},
 	{"flowControl", "flow-control"},
+	{"admissionPolicy", "admission-policy"},
 	{"prometheus", "prometheus"},
 	{"grafana", "grafana"},
 }

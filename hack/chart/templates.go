@@ -128,6 +128,9 @@ const podValues = `
       affinity:
         {{- toYaml . | nindent 8 }}
       {{- end }}
+      {{- with .Values.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
       serviceAccountName: tocsin
 `
 

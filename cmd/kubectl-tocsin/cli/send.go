@@ -46,6 +46,7 @@ type sendOptions struct {
 	endpoint    endpointFlag
 	headers     []string
 	dryRun      bool
+	allowPlain  bool
 	output      string
 	poster      *http.Client
 
@@ -65,9 +66,10 @@ payload in a file.
 It goes to the address that "token create" printed (--url), or, with --integration, to the integration by a token
 that is made for it and revoked right afterwards, which takes the right to change the integration.
 
-A Service of the cluster, such as ` + serviceEndpoint + `, is reached from outside as well:
-by a port-forward to one of its pods, which takes the right to get services, to list pods and to create
-pods/portforward in its namespace. Where Tocsin runs in another namespace, --endpoint has it in the name.
+A Service of the cluster, such as ` + serviceEndpoint + `, is reached by a port-forward to one of
+its pods, which takes the right to get services, to list pods and to create pods/portforward in its namespace. Where
+Tocsin runs in another namespace, --endpoint has it in the name. Any other http:// address that is not of this machine is
+refused, since the token is in the request: use https://, or --allow-plain-http.
 
 Without --dedup-key a test alert has the key "` + testKey + `", so that several are one incident and
 "--status resolved" ends it.`,
@@ -122,6 +124,7 @@ func (o *sendOptions) addFlags(command *cobra.Command) {
 	flags.StringToStringVarP(&o.labels, "label", "l", nil, "Labels as `KEY=VALUE`, such as team=storage.")
 	flags.StringArrayVarP(&o.headers, "header", "H", nil, `A header of the request, such as "X-GitHub-Event: push".`)
 	flags.BoolVar(&o.dryRun, "dry-run", false, "Ask the endpoint what it would store, and store nothing.")
+	flags.BoolVar(&o.allowPlain, "allow-plain-http", false, "Send the token unencrypted to http:// addresses of other machines.")
 	flags.StringVarP(&o.output, "output", "o", "", "Print the answer: json or yaml. Default: for a person.")
 	for _, field := range []string{
 		"title", "description", "severity", "status", "dedup-key", "type", "link", "hostname", "region", "label",
@@ -146,7 +149,7 @@ func (o *sendOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.poster = o.newPoster()
+	o.poster = o.newPoster(o.allowPlain)
 	defer o.poster.CloseIdleConnections()
 	var code int
 	var text []byte

@@ -53,22 +53,66 @@ func parseService(hostPort string) (service serviceAddress, is bool) {
 	return serviceAddress{namespace: labels[1], name: labels[0], port: number}, true
 }
 
-// newPoster makes the client that posts alerts. Services of the cluster it reaches from outside as well.
-func (p *plugin) newPoster() *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{
-			DialContext: p.dial,
-			Proxy: func(request *http.Request) (*url.URL, error) {
-				if _, is := parseService(net.JoinHostPort(request.URL.Hostname(), "0")); is {
-					return nil, nil
-				}
-				return http.ProxyFromEnvironment(request)
-			},
-			TLSHandshakeTimeout: connectTimeout,
+// errClearText says why an address is not posted to.
+var errClearText = errors.New("the token would be sent unencrypted: use https://, or the address of the Service, to which a " +
+	"port is forwarded, or --allow-plain-http")
+
+// poster posts alerts. Services of the cluster it reaches from outside as well.
+type poster struct{ plain, encrypted *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (p *poster) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Scheme == "https" {
+		return p.encrypted.RoundTrip(request)
+	}
+	return p.plain.RoundTrip(request)
+}
+
+// CloseIdleConnections is what http.Client looks for.
+func (p *poster) CloseIdleConnections() {
+	p.plain.CloseIdleConnections()
+	p.encrypted.CloseIdleConnections()
+}
+
+// newPoster makes the client that posts alerts. Without encryption it connects to this machine, and to Services through the
+// API server, and to anything else only if allowPlain is set.
+func (p *plugin) newPoster(allowPlain bool) *http.Client {
+	encrypted := &http.Transport{
+		DialContext: p.dial,
+		Proxy: func(request *http.Request) (*url.URL, error) {
+			if _, is := parseService(net.JoinHostPort(request.URL.Hostname(), "0")); is {
+				return nil, nil
+			}
+			return http.ProxyFromEnvironment(request)
 		},
+		TLSHandshakeTimeout: connectTimeout,
+	}
+	plain := encrypted.Clone()
+	if !allowPlain {
+		plain.DialContext, plain.Proxy = p.dialGuarded, nil
+	}
+	return &http.Client{
+		Transport: &poster{plain: plain, encrypted: encrypted},
 		// A redirect would lead the token to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// dialGuarded connects to an address on which nobody else can listen in.
+func (p *plugin) dialGuarded(ctx context.Context, network, address string) (net.Conn, error) {
+	if service, is := parseService(address); is {
+		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+		defer cancel()
+		return p.forward(ctx, service)
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address: %w", err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, errClearText
+	}
+	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
 // dial connects to an address. A Service whose name is not known here is reached through the API server.
@@ -115,7 +159,7 @@ func (p *plugin) forward(ctx context.Context, service serviceAddress) (net.Conn,
 func (c *cluster) backend(ctx context.Context, address serviceAddress) (*corev1.Pod, int, error) {
 	service := &corev1.Service{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: address.namespace, Name: address.name}, service); err != nil {
-		return nil, 0, fmt.Errorf("the name is not known here; looking for the Service in the cluster: %w", err)
+		return nil, 0, fmt.Errorf("looking for the Service in the cluster: %w", err)
 	}
 	at := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == address.port })
 	if at < 0 {
