@@ -97,7 +97,18 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	registerMetrics()
-	folding := controllers.Options{Namespaces: o.watchNamespaces, CheckMapping: checkMapping}
+	listening, err := controllers.NewListening(config, o.watchNamespaces, nil)
+	if err != nil {
+		return fmt.Errorf("setting up the probe of the API server: %w", err)
+	}
+	if err := mgr.Add(listening); err != nil {
+		return fmt.Errorf("adding the probe of the API server: %w", err)
+	}
+	o.webhook.Refused = listening.Refused
+	folding := controllers.Options{
+		Namespaces: o.watchNamespaces, CheckMapping: checkMapping,
+		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
+	}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
 		if err != nil {

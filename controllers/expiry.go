@@ -6,25 +6,50 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// deadline is when the Incident's time is up: when an Open one resolves by itself, or a Resolved one is
-// to be deleted. ok is false when that never happens.
+// deadline is when the Incident's time is up: when an Open one resolves by itself, or a Resolved one or one without a
+// status is to be deleted. ok is false when that never happens.
 //
-// A Resolved Incident's retention runs from its resolvedTime: alerts that come late do not prolong it.
+// A Resolved Incident's retention runs from its resolvedTime: alerts that come late do not prolong it. While its
+// integration is gone, the retention that it last had counts, and the default retention from the orphanedTime on.
 func deadline(incident *v1alpha1.Incident, p policy) (at time.Time, ok bool) {
 	status := &incident.Status
 	switch status.State {
 	case v1alpha1.IncidentResolved:
 		since, known := firstTime(status.ResolvedTime, status.LastAlertTime, &v1alpha1.Timestamp{Time: incident.CreationTimestamp.Time})
-		return since.Add(max(0, p.retention)), known
+		retention := p.retention
+		if p.absent {
+			retention = retentionOf(status)
+		}
+		at = since.Add(max(0, retention))
+		if p.absent && isSet(status.OrphanedTime) {
+			at = latest(at, status.OrphanedTime.Add(defaultRetention))
+		}
+		return at, known
 	case v1alpha1.IncidentOpen:
 		since, known := lastHeard(status, incident.CreationTimestamp.Time)
 		if p.autoResolveAfter <= 0 || !known {
 			return time.Time{}, false
 		}
-		return since.Add(p.autoResolveAfter), true
-	default: // created and not yet written: an alert is on its way
-		return time.Time{}, false
+		return latest(since, p.silentFrom).Add(p.autoResolveAfter), true
+	default: // created and not yet written: an alert is on its way, or its writer never came back
+		created := incident.CreationTimestamp.Time
+		return created.Add(emptyPatience), !created.IsZero()
 	}
+}
+
+// retentionOf is the retention that the Incident's integration last had.
+func retentionOf(status *v1alpha1.IncidentStatus) time.Duration {
+	if status.Retention == nil {
+		return defaultRetention
+	}
+	return status.Retention.Duration
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // lastHeard is since when an Open Incident has been silent.

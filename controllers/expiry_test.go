@@ -46,7 +46,39 @@ func TestDeadline(t *testing.T) {
 		"Resolved with retention 0: at once": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(5)}, want: minute(5),
 		},
-		"created and not yet written: never": {policy: hour},
+		"created and not yet written: ten minutes from the creation": {policy: hour, want: minute(9)},
+		"Open, and listening since after the newest alert: autoResolveAfter from then": {
+			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
+			policy: policy{autoResolveAfter: time.Hour, silentFrom: minute(30)}, want: minute(90),
+		},
+		"Open, and listening since before the newest alert: autoResolveAfter from the alert": {
+			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
+			policy: policy{autoResolveAfter: time.Hour, silentFrom: minute(4)}, want: minute(65),
+		},
+		"Resolved, the integration gone: the retention that it had": {
+			status: v1alpha1.IncidentStatus{
+				State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(5), Retention: &metav1.Duration{Duration: time.Hour},
+			},
+			policy: policy{absent: true, retention: time.Minute}, want: minute(65),
+		},
+		"Resolved, the integration gone, no retention noted: the default": {
+			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(5)},
+			policy: policy{absent: true}, want: minute(5).Add(defaultRetention),
+		},
+		"Resolved, the integration gone when the time was up: the default from then": {
+			status: v1alpha1.IncidentStatus{
+				State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(5), Retention: &metav1.Duration{Duration: time.Hour},
+				OrphanedTime: minuteStamp(70),
+			},
+			policy: policy{absent: true}, want: minute(70).Add(defaultRetention),
+		},
+		"Resolved, the integration back: its retention, whatever was noted": {
+			status: v1alpha1.IncidentStatus{
+				State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(5), Retention: &metav1.Duration{Duration: time.Hour},
+				OrphanedTime: minuteStamp(70),
+			},
+			policy: hour, want: minute(125),
+		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)

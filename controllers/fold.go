@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -28,6 +29,11 @@ const (
 type policy struct {
 	autoResolveAfter time.Duration // 0: never
 	retention        time.Duration
+	lateFiringWindow time.Duration // 0: no firing is late
+	absent           bool          // there is no such integration
+
+	silentFrom time.Time // silence is measured from then on at the earliest
+	untrusted  bool      // nothing may end for its age, see Listening.silentFrom
 }
 
 // foldInput is everything that a fold depends on. Nothing in it is modified.
@@ -60,10 +66,11 @@ type plan struct {
 	settled     []types.UID             // events with no alert left for this Incident once the plan is carried out
 	unmatched   bool                    // some alert found no Incident: confirm the absence by a quorum read first
 	ledgerFull  bool                    // some event has to wait for room in the ledger
+	silent      bool                    // the Incident resolves for silence: make sure that no alert was missed
 }
 
 // fold decides what the events mean for the Incident: it brings them into commit order, takes in each that
-// is not settled yet, and then sees whether the Incident has been silent for too long.
+// is not settled yet, and then sees whether the Incident has been silent for too long, and notes how long it is to be kept.
 func fold(in foldInput) plan {
 	f := openFold(in)
 	for _, event := range f.pending() {
@@ -74,6 +81,7 @@ func fold(in foldInput) plan {
 		f.takeIn(event)
 	}
 	f.autoResolve()
+	f.keepRetention()
 	return f.close()
 }
 
@@ -104,6 +112,7 @@ func openFold(in foldInput) *folding {
 		status:     &f.plan.status,
 		generation: incident.Generation,
 		sizeBound:  incident.Status.Alert.EncodedSize(),
+		lateWindow: f.in.policy.lateFiringWindow,
 	}
 	f.ledger = openLedger(incident.Status.Ledger, incident.ResourceVersion, in.exists)
 	if f.opens {
@@ -171,6 +180,7 @@ func (f *folding) takeIn(event *v1alpha1.AlertEvent) {
 	isCopy := f.ledger.isCopy(entry.UID, entry.Name)
 	arrived := arrivedAlert{
 		received:  receivedTime(event),
+		heard:     heardTime(event),
 		defaults:  event.Spec.Defaults,
 		overtaken: f.ledger.isLate(event.ResourceVersion),
 	}
@@ -239,17 +249,46 @@ func belongs(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, spec *v1alpha1.I
 
 // autoResolve resolves an Open Incident whose deadline has come, unless alerts of it still wait.
 func (f *folding) autoResolve() {
-	if f.plan.ledgerFull || f.plan.status.State != v1alpha1.IncidentOpen {
+	if f.plan.ledgerFull || f.in.policy.untrusted || f.plan.status.State != v1alpha1.IncidentOpen {
 		return
 	}
+	if at, ok := f.deadline(); ok && !f.in.now.Before(at) {
+		f.life.autoResolve(f.in.now, f.in.policy.autoResolveAfter)
+		f.plan.write, f.plan.silent = true, true
+	}
+}
+
+// keepRetention notes in the status what the Incident's deletion goes by when its integration is gone: the retention,
+// and, if its time is up, when that was. The latter is written once, when the Incident would be deleted otherwise, so an
+// integration that goes costs no writes, however many Incidents it leaves behind.
+func (f *folding) keepRetention() {
+	status, p := &f.plan.status, &f.in.policy
+	switch {
+	case status.State == "":
+	case !p.absent:
+		if retentionOf(status) != p.retention {
+			status.Retention = &metav1.Duration{Duration: p.retention}
+			f.plan.write = true
+		}
+		if isSet(status.OrphanedTime) {
+			status.OrphanedTime = nil
+			f.plan.write = true
+		}
+	case status.State == v1alpha1.IncidentResolved && !p.untrusted && !isSet(status.OrphanedTime):
+		if at, ok := f.deadline(); ok && !f.in.now.Before(at) {
+			status.OrphanedTime = timestamp(f.in.now)
+			f.plan.write = true
+		}
+	}
+}
+
+// deadline is that of the Incident as it is to be written.
+func (f *folding) deadline() (at time.Time, ok bool) {
 	incident := v1alpha1.Incident{Status: f.plan.status}
 	if f.in.incident != nil {
 		incident.CreationTimestamp = f.in.incident.CreationTimestamp
 	}
-	if at, ok := deadline(&incident, f.in.policy); ok && !f.in.now.Before(at) {
-		f.life.autoResolve(f.in.now, f.in.policy.autoResolveAfter)
-		f.plan.write = true
-	}
+	return deadline(&incident, f.in.policy)
 }
 
 // close completes the plan. What it holds is shared with no input.
@@ -273,14 +312,6 @@ func (f *folding) integration() string {
 		return ""
 	}
 	return f.spec.IntegrationName
-}
-
-// receivedTime is when an event was accepted.
-func receivedTime(event *v1alpha1.AlertEvent) time.Time {
-	if event.Spec.ReceivedTime.IsZero() {
-		return event.CreationTimestamp.UTC()
-	}
-	return event.Spec.ReceivedTime.UTC()
 }
 
 // alertID tells an alert from every other one; the one made by hand gets its place as its id.

@@ -32,6 +32,15 @@ func (r *incidentReconciler) carryOut(ctx context.Context, f *facts, p plan) err
 		r.settle(f, p)
 	}
 	incident := f.incident
+	if p.silent {
+		missing, err := r.cacheLags(ctx, f)
+		if err != nil {
+			return err
+		}
+		if missing {
+			return errUnseen
+		}
+	}
 	if p.create != nil {
 		created, err := r.create(ctx, f, *p.create)
 		if err != nil {
@@ -143,6 +152,18 @@ func (r *incidentReconciler) lacksOlder(ctx context.Context, f *facts) (bool, er
 	if newest == "" {
 		return false, nil
 	}
+	return r.lacks(ctx, f, newest)
+}
+
+// cacheLags says whether the quorum list has an AlertEvent in the namespace that the cache does not show: it may hold an
+// alert of an Incident that seems silent.
+func (r *incidentReconciler) cacheLags(ctx context.Context, f *facts) (bool, error) {
+	return r.lacks(ctx, f, "")
+}
+
+// lacks says whether the quorum list has an AlertEvent in the namespace that the cache lacks: one that is older than the
+// resourceVersion, or any.
+func (r *incidentReconciler) lacks(ctx context.Context, f *facts, olderThan string) (bool, error) {
 	var cached v1alpha1.AlertEventList
 	err := r.cache.List(ctx, &cached, client.InNamespace(f.key.Namespace), client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -153,7 +174,7 @@ func (r *incidentReconciler) lacksOlder(ctx context.Context, f *facts) (bool, er
 		known[cached.Items[i].UID] = storedEvent{}
 	}
 	for uid, event := range f.listed {
-		if event.key.Namespace != f.key.Namespace || !newerVersion(newest, event.resourceVersion) {
+		if event.key.Namespace != f.key.Namespace || olderThan != "" && !newerVersion(olderThan, event.resourceVersion) {
 			continue
 		}
 		if _, ok := known[uid]; !ok && !r.releases.knows(eventRef{event.key, uid}) {
@@ -189,7 +210,7 @@ func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.In
 	}
 }
 
-// expire deletes a Resolved Incident whose retention is over: exactly the one that was read, and not while
+// expire deletes a Resolved Incident whose retention is over, or one that never got a status: exactly the one that was read, and not while
 // an AlertEvent exists that it has counted or is still to count, for the ledger must outlive its events.
 func (r *incidentReconciler) expire(ctx context.Context, f *facts) (ctrl.Result, error) {
 	if len(f.pending) > 0 {
@@ -217,7 +238,11 @@ func (r *incidentReconciler) expire(ctx context.Context, f *facts) (ctrl.Result,
 		return ctrl.Result{}, fmt.Errorf("deleting the expired Incident: %w", err)
 	}
 	r.writes.forget(f.key)
-	log.FromContext(ctx).Info("incident deleted: its retention is over", "integration", f.incident.Spec.IntegrationName)
+	reason := "its retention is over"
+	if f.incident.Status.State == "" {
+		reason = "it has no status and no alerts"
+	}
+	log.FromContext(ctx).Info("Deleted Incident", "reason", reason, "integration", f.incident.Spec.IntegrationName)
 	return ctrl.Result{}, nil
 }
 

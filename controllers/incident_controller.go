@@ -27,6 +27,9 @@ import (
 // starts over, and nobody needs to hear of it.
 var errStale = errors.New("read something that has changed meanwhile")
 
+// errUnseen says that AlertEvents are stored which the cache does not show yet, and that it matters.
+var errUnseen = errors.New("the cache lacks an AlertEvent")
+
 // incidentReconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one
 // or not.
 type incidentReconciler struct {
@@ -41,6 +44,15 @@ type incidentReconciler struct {
 	gate     *writeGate
 	clock    clock.PassiveClock
 	tracing  *foldTracing
+
+	listening silence
+	// presetWindow is the window for late firings that a preset asks for, if any.
+	presetWindow func(preset string) (time.Duration, bool)
+}
+
+// silence is implemented by Listening.
+type silence interface {
+	silentFrom(integration types.NamespacedName, now time.Time) (from time.Time, ok bool)
 }
 
 // facts are what a fold goes by.
@@ -100,6 +112,9 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	case errors.Is(err, errStale):
 		log.FromContext(ctx).V(1).Info("starting over", "reason", err.Error())
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	case errors.Is(err, errUnseen):
+		log.FromContext(ctx).V(1).Info("starting over", "reason", err.Error())
+		return ctrl.Result{RequeueAfter: writeInterval}, nil
 	case isTerminating(err):
 		return ctrl.Result{RequeueAfter: terminatingRetry}, nil
 	case isRefused(err):
@@ -184,6 +199,7 @@ func (r *incidentReconciler) confirm(ctx context.Context, f *facts) error {
 		return err
 	}
 	f.listed, f.exists, f.now = listed, listed.has, r.clock.Now()
+	r.listen(f) // the list may have taken long, or the process have stood still
 	return r.collect(ctx, f)
 }
 
@@ -219,30 +235,36 @@ func (r *incidentReconciler) collect(ctx context.Context, f *facts) error {
 
 // readPolicy takes the policy from the Incident's integration, or from the one whose alerts may create it.
 func (r *incidentReconciler) readPolicy(ctx context.Context, f *facts) error {
-	f.policy = policyOf(nil)
-	name := f.integration()
-	if name == "" {
-		return nil
+	key := types.NamespacedName{Namespace: f.key.Namespace, Name: f.integration()}
+	f.policy = policyOf(nil, r.presetWindow)
+	if key.Name != "" {
+		var integration v1alpha1.WebhookIntegration
+		err := r.cache.Get(ctx, key, &integration, client.UnsafeDisableDeepCopy)
+		switch {
+		case err == nil:
+			f.policy = policyOf(&integration, r.presetWindow)
+		case !apierrors.IsNotFound(err):
+			return fmt.Errorf("reading the WebhookIntegration: %w", err)
+		}
 	}
-	var integration v1alpha1.WebhookIntegration
-	err := r.cache.Get(ctx, types.NamespacedName{Namespace: f.key.Namespace, Name: name}, &integration,
-		client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading the WebhookIntegration: %w", err)
-	}
-	f.policy = policyOf(&integration)
+	r.listen(f)
 	return nil
 }
 
+// listen takes over what is known of silence at the facts' time.
+func (r *incidentReconciler) listen(f *facts) {
+	from, ok := r.listening.silentFrom(types.NamespacedName{Namespace: f.key.Namespace, Name: f.integration()}, f.now)
+	f.policy.silentFrom, f.policy.untrusted = from, !ok
+}
+
 // policyOf is what an integration asks for its Incidents; nil stands for one that is gone.
-func policyOf(integration *v1alpha1.WebhookIntegration) policy {
-	p := policy{retention: defaultRetention}
+func policyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(string) (time.Duration, bool)) policy {
+	p := policy{retention: defaultRetention, lateFiringWindow: defaultLateFiringWindow}
 	if integration == nil {
+		p.absent = true
 		return p
 	}
+	p.lateFiringWindow = lateFiringWindow(integration, presetWindow)
 	if after := integration.Spec.AutoResolveAfter; after != nil {
 		p.autoResolveAfter = after.Duration
 	}
@@ -250,6 +272,20 @@ func policyOf(integration *v1alpha1.WebhookIntegration) policy {
 		p.retention = retention.Duration
 	}
 	return p
+}
+
+// lateFiringWindow is the integration's window for late firings: that of the spec, else that of its preset, else the
+// default.
+func lateFiringWindow(
+	integration *v1alpha1.WebhookIntegration, presetWindow func(preset string) (time.Duration, bool),
+) time.Duration {
+	if window := integration.Spec.LateFiringWindow; window != nil {
+		return window.Duration
+	}
+	if window, ok := presetWindow(integration.Spec.Preset); ok {
+		return window
+	}
+	return defaultLateFiringWindow
 }
 
 // integration is the name of the integration that the Incident belongs to, empty when nothing tells.
@@ -305,9 +341,11 @@ func (r *incidentReconciler) rest(ctx context.Context, f *facts, p plan) (ctrl.R
 	switch {
 	case !ok:
 		return ctrl.Result{}, nil
+	case f.policy.untrusted: // nor may the clock be believed for how long to wait
+		return ctrl.Result{RequeueAfter: untrustedRetry}, nil
 	case at.After(f.now):
 		return ctrl.Result{RequeueAfter: at.Sub(f.now)}, nil
-	case isIdle(p) && f.incident.Status.State == v1alpha1.IncidentResolved:
+	case isIdle(p) && f.incident.Status.State != v1alpha1.IncidentOpen:
 		return r.expire(ctx, f)
 	default:
 		return ctrl.Result{RequeueAfter: writeInterval}, nil

@@ -206,6 +206,7 @@ func TestAResolvedIncidentIsDeletedWhenItsRetentionIsOver(t *testing.T) {
 
 func TestAnExpiredIncidentThatChangedMeanwhileStays(t *testing.T) {
 	s := newSite(t)
+	s.integrate(nil)
 	s.postFiring("disk")
 	s.post(s.alert(v1alpha1.AlertResolved, "disk"))
 	s.fold("disk")

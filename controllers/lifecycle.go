@@ -23,6 +23,7 @@ const (
 type arrivedAlert struct {
 	*v1alpha1.Alert
 	received    time.Time
+	heard       time.Time // when it ended the Incident's silence, see heardTime
 	defaults    *v1alpha1.AlertDefaults
 	integration string // of the Incident
 	overtaken   bool   // a newer event is folded already
@@ -34,8 +35,9 @@ type lifecycle struct {
 	status      *v1alpha1.IncidentStatus
 	generation  int64
 	transitions []v1alpha1.Transition
-	urgent      bool // a state or condition changed
-	sizeBound   int  // the content is not larger than this
+	urgent      bool          // a state or condition changed
+	sizeBound   int           // the content is not larger than this
+	lateWindow  time.Duration // of late firings, see isLateDuplicate
 }
 
 // apply takes in one alert and returns its result. An alert without an Incident changes nothing.
@@ -58,7 +60,7 @@ func (l *lifecycle) step(a arrivedAlert) string {
 		return resultLate
 	case l.status.State != v1alpha1.IncidentResolved:
 		return l.stepOpen(a)
-	case isReport(a.Status), isLateDuplicate(l.status, a.StartsAt):
+	case isReport(a.Status), isLateDuplicate(l.status, a, l.lateWindow):
 		return resultLate
 	default:
 		l.open(a, v1alpha1.TransitionReopened)
@@ -68,6 +70,9 @@ func (l *lifecycle) step(a arrivedAlert) string {
 
 // stepOpen takes in an alert of an Incident that is Open.
 func (l *lifecycle) stepOpen(a arrivedAlert) string {
+	if isStaleResolve(l.status, a) {
+		return resultLate
+	}
 	before := l.status.Alert.Severity
 	l.merge(a)
 	if a.Status == v1alpha1.AlertResolved {
@@ -194,8 +199,8 @@ func (l *lifecycle) count(a arrivedAlert) {
 	if !isSet(&episode.StartTime) {
 		episode.StartTime = *timestamp(a.received) // an Incident without a start would be refused
 	}
-	if last := l.status.LastAlertTime; !isSet(last) || a.received.After(last.Time) {
-		l.status.LastAlertTime = timestamp(a.received)
+	if last := l.status.LastAlertTime; !isSet(last) || a.heard.After(last.Time) {
+		l.status.LastAlertTime = timestamp(a.heard)
 	}
 }
 
@@ -234,32 +239,6 @@ func (l *lifecycle) record(kind v1alpha1.TransitionType, at time.Time, format st
 	if excess := len(l.status.Timeline) - v1alpha1.MaxTimeline; excess > 0 {
 		l.status.Timeline = l.status.Timeline[excess:]
 	}
-}
-
-// isLateDuplicate says whether a firing tells of the episode that is over: its startsAt is not after that
-// episode's start, or not after its end.
-//
-// Only times up to the moment of the resolve are believed. Some senders write a predicted end into every
-// alert, and clocks go wrong; an end in the year 9999 must not hide every later outage. The very startsAt
-// of the ended episode is late whatever it is. After an Incident resolved itself for silence, nobody has
-// said that the trouble was over, so whatever fires then reopens it.
-func isLateDuplicate(s *v1alpha1.IncidentStatus, startsAt *v1alpha1.Timestamp) bool {
-	if !isSet(startsAt) {
-		return false
-	}
-	resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
-	if resolved != nil && resolved.Reason == v1alpha1.ReasonAutoResolved {
-		return false
-	}
-	if isSet(s.Alert.StartsAt) && startsAt.Equal(s.Alert.StartsAt.Time) {
-		return true
-	}
-	if isSet(s.ResolvedTime) && startsAt.After(s.ResolvedTime.Time) {
-		return false
-	}
-	notAfterStart := s.Episode != nil && !s.Episode.StartTime.IsZero() && !startsAt.After(s.Episode.StartTime.Time)
-	notAfterEnd := isSet(s.Alert.EndsAt) && !startsAt.After(s.Alert.EndsAt.Time)
-	return notAfterStart || notAfterEnd
 }
 
 // isReport says whether an alert reports on an incident rather than the trouble itself: it opens nothing.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -43,6 +44,7 @@ func TestTheWalkthroughOfTheDocs(t *testing.T) {
 		step.Alert.DedupKey, step.Alert.IncidentName = foldKey, foldName
 		event := eventOf(i+1, step.Alert)
 		event.Spec.ReceivedTime = v1alpha1.NewTimestamp(step.Received)
+		event.CreationTimestamp = metav1.NewTime(step.Received)
 		g.Expect(resultsOf(bench.fold(event))).To(Equal([]string{step.Becomes}))
 	}
 	got := bench.status().DeepCopy()

@@ -33,6 +33,41 @@ const (
 	// defaultRetention is how long a Resolved Incident is kept when its integration does not say.
 	defaultRetention = 168 * time.Hour
 
+	// defaultLateFiringWindow is how long after a resolve a firing may be a late duplicate, when neither the integration
+	// nor its preset says: longer than the replicas of a sender wait for each other (Alertmanager: 15 s each), shorter
+	// than any interval at which senders repeat.
+	defaultLateFiringWindow = 30 * time.Second
+
+	// maxClockDifference is how far clocks may differ. A receivedTime that lies further ahead of the creation is not
+	// believed; a leader whose clock differs more from the API server's lets nothing end for its age.
+	maxClockDifference = time.Minute
+
+	// maxClockLead is how far ahead of its receipt a startsAt may lie. A local time taken for UTC is up to 14 hours ahead.
+	maxClockLead = 24 * time.Hour
+
+	// probeInterval is how often a replica asks the API server whether alerts could be stored, and probeTimeout how long
+	// it waits for the answer. After maxProbeGap without one, the time before it does not count as listening any more;
+	// ingest itself tries for 5 s to store an alert.
+	probeInterval = 5 * time.Second
+	probeTimeout  = 5 * time.Second
+	maxProbeGap   = 15 * time.Second
+
+	// maxProbeAnswer is how many bytes of an answer to the probe are read, to use the connection again.
+	maxProbeAnswer = 64 << 10
+
+	// autoResolveGrace is what senders get, after they could not deliver, beside autoResolveAfter: they wait between
+	// their tries, and many of them come at once.
+	autoResolveGrace = time.Minute
+
+	// maxRefusals is for how many integrations the newest refusal is remembered.
+	maxRefusals = 10_000
+
+	// untrustedRetry is when to look again at an Incident with a deadline while nothing may end for its age.
+	untrustedRetry = 30 * time.Second
+
+	// emptyPatience is how long an Incident without a status is kept: its creator may be about to write it.
+	emptyPatience = 10 * time.Minute
+
 	// writeInterval is the least time between two writes of an Incident that tell of no change of state.
 	writeInterval = time.Second
 

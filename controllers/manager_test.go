@@ -27,6 +27,11 @@ import (
 // manage runs a manager with the controllers for the site's namespace. The returned function stops it.
 func (s *site) manage(t *testing.T) (stop func()) {
 	t.Helper()
+	return s.manageWith(t, Options{})
+}
+
+func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
+	t.Helper()
 	skip := true
 	mgr, err := ctrl.NewManager(controlPlane(t), ctrl.Options{
 		Scheme:     testenv.Scheme(),
@@ -35,7 +40,8 @@ func (s *site) manage(t *testing.T) (stop func()) {
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(SetupWithManager(mgr, Options{Namespaces: []string{s.namespace}, Clock: clock.RealClock{}})).To(Succeed())
+	options.Namespaces, options.Clock = []string{s.namespace}, clock.RealClock{}
+	s.Expect(SetupWithManager(mgr, options)).To(Succeed())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -145,7 +151,10 @@ func TestTimePassesByItself(t *testing.T) {
 	integration := s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.Retention = &metav1.Duration{Duration: 0}
 	})
-	s.manage(t)
+	listening := newListening(clock.RealClock{})
+	listening.answered(time.Now(), time.Now(), time.Now())
+	listening.since = time.Now().Add(-time.Hour)
+	s.manageWith(t, Options{Listening: listening})
 	s.realTime()
 	s.postFiring("disk")
 	s.Eventually(s.incidentNames, 10*time.Second).ShouldNot(BeEmpty())
@@ -153,6 +162,7 @@ func TestTimePassesByItself(t *testing.T) {
 	s.Eventually(s.incidentNames, 10*time.Second).Should(BeEmpty())
 
 	// An alert of long ago: a new policy finds it silent for too long.
+	listening.answered(time.Now(), time.Now(), time.Now())
 	s.clock.SetTime(time.Now().Add(-time.Hour))
 	s.postFiring("cpu")
 	s.Eventually(s.eventNames, 10*time.Second).Should(BeEmpty())
@@ -163,6 +173,29 @@ func TestTimePassesByItself(t *testing.T) {
 	s.Expect(s.live.Patch(s.ctx, changed, client.MergeFrom(integration))).To(Succeed())
 	s.Eventually(func() v1alpha1.IncidentState { return s.incident("cpu").Status.State }, 10*time.Second).
 		Should(Equal(v1alpha1.IncidentResolved))
+}
+
+func TestDowntimeOfTheManagerIsNoSilence(t *testing.T) {
+	s := newSite(t)
+	s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Minute}
+	})
+	s.clock.SetTime(time.Now().Add(-time.Hour))
+	s.postFiring("disk")
+	s.fold("disk")
+	s.release()
+	incident := s.incident("disk")
+	incident.Status.LastAlertTime = timestamp(s.clock.Now()) // and the manager was away since
+	s.Expect(s.live.Status().Update(s.ctx, incident)).To(Succeed())
+
+	s.realTime()
+	s.manage(t)
+	// What there is at the start is folded before what comes then.
+	for _, key := range []string{"cpu", "memory"} {
+		s.postFiring(key)
+		s.Eventually(s.eventNames, 20*time.Second).Should(BeEmpty())
+		s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+	}
 }
 
 func TestAnEventThatCannotBeReadIsReportedAndKept(t *testing.T) {

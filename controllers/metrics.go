@@ -45,6 +45,12 @@ var (
 			"replica; a Kubernetes Event on each says why.",
 	})
 
+	clockOffset = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tocsin_clock_offset_seconds",
+		Help: "How far the clock of this replica is ahead of the API server's; negative when it is behind. Beyond a " +
+			"minute the leading replica resolves no Incident for silence and deletes none.",
+	})
+
 	stored = &storeCollector{
 		pending: prometheus.NewDesc("tocsin_alertevents_pending",
 			"AlertEvents in the cluster that are not yet released, reported alike by every replica.", nil, nil),
@@ -59,7 +65,7 @@ var (
 
 // RegisterMetrics registers the metrics of the controllers.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(foldDuration, foldLag, alertsFoldedTotal, eventsAside, stored)
+	registry.MustRegister(foldDuration, foldLag, alertsFoldedTotal, eventsAside, clockOffset, stored)
 }
 
 func countFolded(result string, alerts int) {

@@ -8,12 +8,18 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// Preview folds the alerts of an event as if there were no Incident yet, by the same fold as the operator's.
-// It returns the Incidents that they would open, in the order of their first alerts; alerts that acknowledge or
+// Preview folds the alerts of an event of the integration as if there were no Incident yet, by the same fold as the
+// operator's. presetWindow is Options.PresetLateFiringWindow. It returns the Incidents that they would open, in the order of their first alerts; alerts that acknowledge or
 // resolve open none.
-func Preview(event *v1alpha1.AlertEvent, now time.Time) []v1alpha1.Incident {
+func Preview(
+	event *v1alpha1.AlertEvent, integration *v1alpha1.WebhookIntegration,
+	presetWindow func(preset string) (window time.Duration, ok bool), now time.Time,
+) []v1alpha1.Incident {
 	event = event.DeepCopy()
 	event.UID, event.Name, event.ResourceVersion = "preview", "preview", "1"
+	if event.CreationTimestamp.IsZero() {
+		event.CreationTimestamp = metav1.NewTime(now)
+	}
 	if event.Spec.ReceivedTime.IsZero() {
 		event.Spec.ReceivedTime = v1alpha1.NewTimestamp(now)
 	}
@@ -29,6 +35,7 @@ func Preview(event *v1alpha1.AlertEvent, now time.Time) []v1alpha1.Incident {
 			name:   name,
 			events: []*v1alpha1.AlertEvent{event},
 			exists: func(string) bool { return true },
+			policy: policyOf(integration, presetWindow),
 			now:    now,
 		})
 		if folded.create == nil {

@@ -22,7 +22,7 @@ func TestPreview(t *testing.T) {
 		alert("a", v1alpha1.AlertFiring, "A"), alert("b", v1alpha1.AlertFiring, "B, still"), alert("a", v1alpha1.AlertResolved, ""),
 	}
 	before := event.DeepCopy()
-	incidents := Preview(event, minute(0))
+	incidents := Preview(event, &v1alpha1.WebhookIntegration{}, noPresetWindow, minute(0))
 	g.Expect(event).To(Equal(before))
 	g.Expect(incidents).To(HaveLen(2))
 	g.Expect(incidents[0].Namespace).To(Equal("shop"))

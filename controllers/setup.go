@@ -44,6 +44,14 @@ type Options struct {
 	// Default: nothing ever is.
 	CheckMapping func(*v1alpha1.WebhookIntegration) error
 
+	// PresetLateFiringWindow is what a preset says of late firings, if anything. It stands behind
+	// spec.lateFiringWindow and before the default. Default: no preset says anything.
+	PresetLateFiringWindow func(preset string) (window time.Duration, ok bool)
+
+	// Listening is the process's. It is added to a manager by whoever made it. Default: one that is made, and added to
+	// the manager, here.
+	Listening *Listening
+
 	// IngestCrowd says how many requests wait in this process to be stored; the more, the fewer folds write at a
 	// time. Default: that none ever do.
 	IngestCrowd func() int
@@ -63,6 +71,9 @@ func (o Options) withDefaults() Options {
 	if o.CheckMapping == nil {
 		o.CheckMapping = func(*v1alpha1.WebhookIntegration) error { return nil }
 	}
+	if o.PresetLateFiringWindow == nil {
+		o.PresetLateFiringWindow = noPresetWindow
+	}
 	if o.IngestCrowd == nil {
 		o.IngestCrowd = func() int { return 0 }
 	}
@@ -71,6 +82,9 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
+
+// noPresetWindow stands for presets that say nothing of late firings.
+func noPresetWindow(string) (window time.Duration, ok bool) { return 0, false }
 
 // systemClock is the real clock, which clockSkew may put wrong.
 type systemClock struct{}
@@ -90,6 +104,14 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
+	if options.Listening == nil {
+		if options.Listening, err = NewListening(mgr.GetConfig(), options.Namespaces, options.Clock); err != nil {
+			return err
+		}
+		if err := mgr.Add(options.Listening); err != nil {
+			return fmt.Errorf("adding the probe of the API server: %w", err)
+		}
+	}
 	releases := newReleaser(mgr.GetCache(), live, options.Clock)
 	if err := addReleaser(mgr, releases); err != nil {
 		return fmt.Errorf("adding the release of AlertEvents: %w", err)
@@ -106,6 +128,9 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		gate:     newWriteGate(writeConcurrency, options.IngestCrowd),
 		clock:    options.Clock,
 		tracing:  newFoldTracing(options.TracerProvider),
+
+		listening:    options.Listening,
+		presetWindow: options.PresetLateFiringWindow,
 	}
 	if err := addIncidents(mgr, incidents, options.MaxConcurrentReconciles); err != nil {
 		return fmt.Errorf("adding the fold of Incidents: %w", err)

@@ -30,7 +30,7 @@ type simJob struct {
 	exist    map[string]bool
 	view     []*v1alpha1.AlertEvent
 	before   []*v1alpha1.AlertEvent // what is passed over, being settled
-	now      time.Time
+	now      simMoment
 	plan     plan
 }
 
@@ -96,11 +96,14 @@ func (f *simFolder) decide() (bool, error) {
 			job.view = append(job.view, event)
 		}
 	}
-	job.now = f.sim.now
+	job.now = simMoment{clock: f.sim.now, listening: f.sim.listening, deaf: f.sim.deaf}
 	incident := job.incident.DeepCopy()
 	in := foldInput{
-		name: job.name, incident: job.incident, events: job.view, before: job.before, now: job.now,
-		policy: policy{autoResolveAfter: f.sim.model.autoResolve, retention: time.Hour},
+		name: job.name, incident: job.incident, events: job.view, before: job.before, now: job.now.clock,
+		policy: policy{
+			autoResolveAfter: f.sim.model.autoResolve, retention: time.Hour, lateFiringWindow: f.sim.model.window,
+			silentFrom: f.sim.listening, untrusted: f.sim.deaf,
+		},
 		exists: func(uid string) bool { return job.exist[uid] },
 	}
 	f.sim.bug.spoil(&in)

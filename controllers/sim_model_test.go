@@ -19,6 +19,7 @@ import (
 // history it works out, each time anew and from the beginning, what the Incident has to look like.
 type simModel struct {
 	autoResolve time.Duration
+	window      time.Duration // for late firings
 	keys        map[string]v1alpha1.IncidentSpec
 	lives       map[types.UID]*simLife
 	unmatched   map[string]bool // "event/incident": let go for want of an Incident
@@ -36,6 +37,9 @@ type simLife struct {
 type simMoment struct {
 	event *v1alpha1.AlertEvent
 	clock time.Time
+
+	listening time.Time // since then
+	deaf      bool      // nothing may end for its age
 }
 
 // simView is what model and Incident have to agree on.
@@ -52,7 +56,7 @@ type simView struct {
 }
 
 // wrote takes note of a status write that had these events to go by, and these that were settled before.
-func (m *simModel) wrote(incident *v1alpha1.Incident, view, before []*v1alpha1.AlertEvent, now time.Time) {
+func (m *simModel) wrote(incident *v1alpha1.Incident, view, before []*v1alpha1.AlertEvent, now simMoment) {
 	life := m.lives[incident.UID]
 	if life == nil {
 		life = &simLife{name: incident.Name, seen: map[types.UID]bool{}, names: map[string]bool{}}
@@ -74,7 +78,7 @@ func (m *simModel) wrote(incident *v1alpha1.Incident, view, before []*v1alpha1.A
 		life.names[event.Name] = true
 		life.history = append(life.history, simMoment{event: event})
 	}
-	life.history = append(life.history, simMoment{clock: now})
+	life.history = append(life.history, now)
 }
 
 // mayGo says whether every alert of an event is accounted for.
@@ -102,11 +106,15 @@ func (m *simModel) fits(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, name 
 
 // replay tells the whole history of an Incident from its beginning.
 func (m *simModel) replay(life *simLife) simView {
-	r := simReplay{view: simView{Acknowledged: "False"}, digest: new(big.Int)}
+	r := simReplay{view: simView{Acknowledged: "False"}, digest: new(big.Int), window: m.window}
 	for _, moment := range life.history {
 		if moment.event == nil {
-			due := r.last.Add(m.autoResolve)
-			if r.view.State == "Open" && m.autoResolve > 0 && !moment.clock.Before(due) {
+			silent := r.last
+			if moment.listening.After(silent) {
+				silent = moment.listening
+			}
+			due := silent.Add(m.autoResolve)
+			if r.view.State == "Open" && m.autoResolve > 0 && !moment.deaf && !moment.clock.Before(due) {
 				r.end(moment.clock, "AutoResolved")
 			}
 			continue
@@ -134,6 +142,7 @@ type simReplay struct {
 	last             time.Time
 	newest           int
 	digest           *big.Int
+	window           time.Duration // for late firings
 }
 
 func (r *simReplay) tell(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, index int) {
@@ -143,8 +152,8 @@ func (r *simReplay) tell(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, inde
 	late := commitNumber(event) < r.newest
 	r.newest = max(r.newest, commitNumber(event))
 	when := simReceived(event)
-	if r.last.IsZero() || when.After(r.last) {
-		r.last = when
+	if heard := simHeard(event); r.last.IsZero() || heard.After(r.last) {
+		r.last = heard
 	}
 	id := alert.ID
 	if id == "" {
@@ -158,7 +167,8 @@ func (r *simReplay) tell(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, inde
 	open, firing := r.view.State == "Open", alert.Status == "firing"
 	switch {
 	case late || !open && !firing && r.view.State != "":
-	case !open && (r.view.State == "" || !r.over(alert)):
+	case open && alert.Status == "resolved" && r.stale(alert):
+	case !open && (r.view.State == "" || !r.over(alert, when)):
 		kind := "Reopened"
 		if r.view.State == "" {
 			kind = "Opened"
@@ -186,9 +196,19 @@ func (r *simReplay) tell(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, inde
 	}
 }
 
+// stale says whether a resolve tells of an episode before this one. All times of the simulation are whole seconds.
+func (r *simReplay) stale(alert *v1alpha1.Alert) bool {
+	startsAt, _ := r.said()
+	told := alert.EndsAt
+	if told == nil {
+		told = alert.StartsAt
+	}
+	return startsAt != nil && told != nil && alert.By == "" && told.Time.Before(*startsAt)
+}
+
 // over says whether a firing tells of the episode that has ended.
-func (r *simReplay) over(alert *v1alpha1.Alert) bool {
-	if alert.StartsAt == nil || r.view.Reason == "AutoResolved" {
+func (r *simReplay) over(alert *v1alpha1.Alert, when time.Time) bool {
+	if alert.StartsAt == nil || r.view.Reason == "AutoResolved" || r.window == 0 || !when.Before(r.resolved.Add(r.window)) {
 		return false
 	}
 	t := alert.StartsAt.Time
@@ -355,11 +375,22 @@ func commitNumber(event *v1alpha1.AlertEvent) int {
 	return n
 }
 
+// simReceived believes no time that is more than a minute after the creation.
 func simReceived(event *v1alpha1.AlertEvent) time.Time {
-	if event.Spec.ReceivedTime.IsZero() {
+	received := event.Spec.ReceivedTime.Time
+	if received.IsZero() || received.After(event.CreationTimestamp.Add(time.Minute)) {
 		return event.CreationTimestamp.Time
 	}
-	return event.Spec.ReceivedTime.Time
+	return received
+}
+
+// simHeard is no more than a minute before the creation.
+func simHeard(event *v1alpha1.AlertEvent) time.Time {
+	heard := simReceived(event)
+	if earliest := event.CreationTimestamp.Add(-time.Minute); heard.Before(earliest) {
+		heard = earliest
+	}
+	return heard
 }
 
 func simTime(t time.Time) string {

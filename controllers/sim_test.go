@@ -26,6 +26,9 @@ type simulation struct {
 	ids      int
 	passOver bool // folders pass over what they remember as settled
 	bug      simBug
+
+	listening time.Time // since when ingest could store alerts
+	deaf      bool      // it cannot now, or the clocks are wrong
 }
 
 // simOp is one thing that happens; the numbers say to whom and how.
@@ -76,10 +79,10 @@ func (b simBug) spoil(in *foldInput) {
 	in.incident = spoilt
 }
 
-func newSimulation(autoResolve time.Duration, passOver bool, bug simBug) *simulation {
+func newSimulation(autoResolve, window time.Duration, passOver bool, bug simBug) *simulation {
 	s := &simulation{cluster: newSimCluster(), now: foldEpoch, passOver: passOver, bug: bug}
 	s.model = &simModel{
-		autoResolve: autoResolve, keys: map[string]v1alpha1.IncidentSpec{},
+		autoResolve: autoResolve, window: window, keys: map[string]v1alpha1.IncidentSpec{},
 		lives: map[types.UID]*simLife{}, unmatched: map[string]bool{},
 	}
 	for _, spec := range []v1alpha1.IncidentSpec{
@@ -124,6 +127,10 @@ func (s *simulation) do(op simOp) error {
 		}
 	case 14:
 		s.now = s.now.Add(time.Duration(op.C%40) * time.Minute)
+		if op.A%5 == 0 {
+			s.listening = s.now.Add(-time.Duration(op.B%20) * time.Minute)
+		}
+		s.deaf = op.A%7 == 0
 	case 15:
 		switch op.D % 4 {
 		case 0:
@@ -294,8 +301,8 @@ func (s *simulation) settleDown() error {
 }
 
 // simulate lets the operations happen, and then everything come to rest.
-func simulate(ops []simOp, autoResolve time.Duration, passOver bool, bug simBug) error {
-	s := newSimulation(autoResolve, passOver, bug)
+func simulate(ops []simOp, autoResolve, window time.Duration, passOver bool, bug simBug) error {
+	s := newSimulation(autoResolve, window, passOver, bug)
 	for i, op := range ops {
 		if err := s.do(op); err != nil {
 			return fmt.Errorf("operation %d: %w", i, err)
@@ -318,8 +325,9 @@ func simOps() *rapid.Generator[[]simOp] {
 func TestFoldIsExactlyOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		autoResolve := rapid.SampledFrom([]time.Duration{0, 30 * time.Minute}).Draw(t, "autoResolveAfter")
+		window := rapid.SampledFrom([]time.Duration{0, 30 * time.Second, 20 * time.Minute}).Draw(t, "lateFiringWindow")
 		passOver := rapid.Bool().Draw(t, "passOver")
-		if err := simulate(simOps().Draw(t, "ops"), autoResolve, passOver, bugNone); err != nil {
+		if err := simulate(simOps().Draw(t, "ops"), autoResolve, window, passOver, bugNone); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -332,7 +340,7 @@ func TestTheSimulationFindsMistakes(t *testing.T) {
 		t.Run(string(bug), func(t *testing.T) {
 			const tries = 2000
 			for seed := range tries {
-				if err := simulate(simOps().Example(seed), 0, seed%2 == 0, bug); err != nil {
+				if err := simulate(simOps().Example(seed), 0, 20*time.Minute, seed%2 == 0, bug); err != nil {
 					t.Logf("found with seed %d: %v", seed, err)
 					return
 				}

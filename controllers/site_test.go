@@ -37,7 +37,8 @@ type site struct {
 	live      client.WithWatch
 	clock     *clocktesting.FakePassiveClock
 
-	mappingError error // what is wrong with every mapping
+	mappingError error                     // what is wrong with every mapping
+	created      map[types.UID]metav1.Time // by the site's clock, of the AlertEvents that it posted
 	*folder
 }
 
@@ -62,6 +63,7 @@ func newSite(t *testing.T) *site {
 		ctx:       t.Context(),
 		namespace: testenv.Namespace(t, live),
 		live:      live,
+		created:   map[types.UID]metav1.Time{},
 		clock:     clocktesting.NewFakePassiveClock(time.Now().UTC().Truncate(time.Microsecond)),
 	}
 	s.folder = s.newFolder()
@@ -71,7 +73,7 @@ func newSite(t *testing.T) *site {
 // newFolder is another process at the same site. Making one and dropping the old one is a crash.
 func (s *site) newFolder() *folder {
 	f := &folder{
-		cache:  &testCache{Reader: s.live, frozen: map[types.NamespacedName]*v1alpha1.Incident{}, hidden: map[types.UID]bool{}},
+		cache:  &testCache{Reader: s.live, frozen: map[types.NamespacedName]*v1alpha1.Incident{}, hidden: map[types.UID]bool{}, created: s.created},
 		faults: &faults{},
 		events: &events.FakeRecorder{Events: make(chan string, 1000)},
 	}
@@ -92,17 +94,27 @@ func (s *site) newFolder() *folder {
 		notices:  rate.NewLimiter(rate.Inf, 0),
 		gate:     newWriteGate(2, func() int { return 0 }),
 		clock:    s.clock,
+
+		listening:    always{},
+		presetWindow: noPresetWindow,
 	}
 	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), recorder: f.events, clock: s.clock,
 		checkMapping: func(*v1alpha1.WebhookIntegration) error { return s.mappingError }}
 	return f
 }
 
+// always listens, and always did.
+type always struct{}
+
+func (always) silentFrom(types.NamespacedName, time.Time) (time.Time, bool) { return time.Time{}, true }
+
 // testCache reads from the API server what a cache would have, and lags behind where a test says so.
 type testCache struct {
 	client.Reader
 	frozen map[types.NamespacedName]*v1alpha1.Incident // what is shown of an Incident; nil: nothing
 	hidden map[types.UID]bool                          // AlertEvents that are not shown yet
+
+	created map[types.UID]metav1.Time // creationTimestamps to show instead of the API server's
 }
 
 func (c *testCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
@@ -137,6 +149,9 @@ func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...cl
 		object, ok := object.(client.Object)
 		if !ok || c.hidden[object.GetUID()] {
 			continue
+		}
+		if created, ok := c.created[object.GetUID()]; ok {
+			object.SetCreationTimestamp(created)
 		}
 		if selector == nil || matchesIndex(object, selector.Requirements()[0].Field, selector.Requirements()[0].Value) {
 			kept = append(kept, object)
@@ -232,6 +247,7 @@ func (s *site) postAs(name string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEven
 		s.Expect(event.Spec.Pack()).To(gomega.Succeed())
 	}
 	s.Expect(s.live.Create(s.ctx, event)).To(gomega.Succeed())
+	s.created[event.UID] = metav1.NewTime(s.clock.Now())
 	return event
 }
 

@@ -40,6 +40,7 @@ type handler struct {
 	admits     func(types.NamespacedName) error // the committer's room
 	committer  Committer
 	rejections reporter
+	refused    func(integration types.NamespacedName) // Options.Refused; may be nil
 	tracing    *tracing
 	now        func() time.Time
 	log        logr.Logger
@@ -97,6 +98,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.logAnswer(x, accepted, p, status, took)
 	if p != nil && p.reason != "" && x.integration != nil {
 		h.rejections.report(x.integration, p.reason, rejectionMessage(p))
+	}
+	if status >= http.StatusInternalServerError && x.integration != nil && !x.dryRun && h.refused != nil {
+		h.refused(types.NamespacedName{Namespace: x.integration.Namespace, Name: x.integration.Name})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -37,6 +38,10 @@ type Options struct {
 
 	// TracerProvider makes the spans of requests and writes. Nil: there are none.
 	TracerProvider trace.TracerProvider
+
+	// Refused is called for every request of an integration that is answered 5xx, so that nobody takes the sender for
+	// silent. It must not block. Nil: nobody wants to know.
+	Refused func(integration types.NamespacedName)
 
 	// ShutdownDelay is how long to go on serving after the order to stop.
 	ShutdownDelay time.Duration
@@ -90,6 +95,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 			admits:           committer.admits,
 			committer:        committer,
 			rejections:       reports,
+			refused:          options.Refused,
 			tracing:          spans,
 			now:              now,
 			log:              log,

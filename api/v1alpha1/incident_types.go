@@ -163,9 +163,23 @@ type IncidentStatus struct {
 	// +optional
 	ResolvedTime *Timestamp `json:"resolvedTime,omitempty,omitzero"`
 
-	// lastAlertTime is when the newest alert was received.
+	// lastAlertTime is when the newest alert was received, and no more than a minute before it was stored.
 	// +optional
 	LastAlertTime *Timestamp `json:"lastAlertTime,omitempty,omitzero"`
+
+	// retention is the integration's retention, for the time when the integration may be gone. Written by the
+	// operator. Default: 168h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Retention *metav1.Duration `json:"retention,omitempty"`
+
+	// orphanedTime is when the retention of the resolved Incident was over and there was no WebhookIntegration of
+	// its name: the Incident is kept for the default retention from then on. Written by the operator; absent when
+	// there is one again.
+	// +optional
+	OrphanedTime *Timestamp `json:"orphanedTime,omitempty,omitzero"`
 
 	// timeline has the newest 20 transitions, oldest first.
 	// +kubebuilder:validation:MaxItems=20

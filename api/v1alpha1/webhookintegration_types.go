@@ -54,6 +54,16 @@ type WebhookIntegrationSpec struct {
 	// +optional
 	Mapping *Mapping `json:"mapping,omitempty"`
 
+	// lateFiringWindow is for how long after a resolve an alert that fires with a startsAt of the episode that has
+	// ended is a late duplicate: it counts, and the Incident stays resolved. Afterwards it reopens the Incident.
+	// Minutes and seconds such as 1m30s, from 0s (no alert is late) to 24h. Default: that of the preset, else 30s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="must be a time from 0s to 24h, such as 30s"
+	// +optional
+	LateFiringWindow *metav1.Duration `json:"lateFiringWindow,omitempty"`
+
 	// autoResolveAfter resolves an Incident for which no alert came for so long: hours, minutes and
 	// seconds such as 1h30m, from 1m to 87600h. Default: never.
 	// +kubebuilder:validation:Type=string

@@ -372,6 +372,15 @@ func (in *IncidentStatus) DeepCopyInto(out *IncidentStatus) {
 		in, out := &in.LastAlertTime, &out.LastAlertTime
 		*out = (*in).DeepCopy()
 	}
+	if in.Retention != nil {
+		in, out := &in.Retention, &out.Retention
+		*out = new(v1.Duration)
+		**out = **in
+	}
+	if in.OrphanedTime != nil {
+		in, out := &in.OrphanedTime, &out.OrphanedTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Timeline != nil {
 		in, out := &in.Timeline, &out.Timeline
 		*out = make([]Transition, len(*in))
@@ -586,6 +595,11 @@ func (in *WebhookIntegrationSpec) DeepCopyInto(out *WebhookIntegrationSpec) {
 	if in.Mapping != nil {
 		in, out := &in.Mapping, &out.Mapping
 		*out = new(Mapping)
+		**out = **in
+	}
+	if in.LateFiringWindow != nil {
+		in, out := &in.LateFiringWindow, &out.LateFiringWindow
+		*out = new(v1.Duration)
 		**out = **in
 	}
 	if in.AutoResolveAfter != nil {

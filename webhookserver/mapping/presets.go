@@ -6,7 +6,9 @@ import (
 	filepath "path"
 	"strings"
 	"sync"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -33,6 +35,10 @@ type Preset struct {
 	// Documented and Assumed say what of the format is known from there and what is not.
 	Documented []string `json:"documented,omitempty"`
 	Assumed    []string `json:"assumed,omitempty"`
+
+	// LateFiringWindow is the default of spec.lateFiringWindow: 0s where the tool delivers in order. Absent: the
+	// operator's default.
+	LateFiringWindow *metav1.Duration `json:"lateFiringWindow,omitempty"`
 
 	// Mapping is how the payloads are read.
 	Mapping v1alpha1.Mapping `json:"mapping"`
@@ -64,9 +70,25 @@ func PresetNamed(name string) (Preset, bool) {
 	return preset.copy(), true
 }
 
+// LateFiringWindow is what a preset says of late firings; not ok when it says nothing, or does not exist.
+func LateFiringWindow(preset string) (window time.Duration, ok bool) {
+	presets, err := loadedPresets()
+	if err != nil {
+		return 0, false
+	}
+	p, found := presets.byName[preset]
+	if !found || p.LateFiringWindow == nil {
+		return 0, false
+	}
+	return p.LateFiringWindow.Duration, true
+}
+
 func (p *Preset) copy() Preset {
 	other := *p
 	other.Mapping = *p.Mapping.DeepCopy()
+	if p.LateFiringWindow != nil {
+		other.LateFiringWindow = new(*p.LateFiringWindow)
+	}
 	return other
 }
 

@@ -106,7 +106,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("it would be %w", err)
 	}
-	a.Incidents = controllers.Preview(a.event(integration), o.now())
+	a.Incidents = controllers.Preview(a.event(integration), integration, mapping.LateFiringWindow, o.now())
 	if o.output != "" {
 		text, err := withIncidents(text, a.Incidents)
 		if err != nil {

@@ -1,0 +1,76 @@
+package controllers
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// isLateDuplicate says whether a firing repeats the episode that has ended: it was received within the window of the
+// resolve, and its startsAt is not after that episode's start, or not after its end.
+//
+// After the window, the sender says that the trouble goes on: Prometheus keeps startsAt when its alerts could not
+// reach Alertmanager for a while and were resolved there. A duplicate that reopens an Incident annoys; an outage
+// that stays hidden hurts.
+//
+// Only times up to the moment of the resolve are believed. Some senders write a predicted end into every
+// alert, and clocks go wrong; an end in the year 9999 must not hide every later outage. The very startsAt
+// of the ended episode is late whatever it is. After an Incident resolved itself for silence, nobody has
+// said that the trouble was over, so whatever fires then reopens it.
+func isLateDuplicate(s *v1alpha1.IncidentStatus, a arrivedAlert, window time.Duration) bool {
+	if !isSet(a.StartsAt) || !isWithin(window, s.ResolvedTime, a.received) && !seeded("late-for-ever") {
+		return false
+	}
+	resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
+	if resolved != nil && resolved.Reason == v1alpha1.ReasonAutoResolved {
+		return false
+	}
+	if isSet(s.Alert.StartsAt) && a.StartsAt.Equal(s.Alert.StartsAt.Time) {
+		return true
+	}
+	if isSet(s.ResolvedTime) && a.StartsAt.After(s.ResolvedTime.Time) {
+		return false
+	}
+	notAfterStart := s.Episode != nil && !s.Episode.StartTime.IsZero() && !a.StartsAt.After(s.Episode.StartTime.Time)
+	notAfterEnd := isSet(s.Alert.EndsAt) && !a.StartsAt.After(s.Alert.EndsAt.Time)
+	return notAfterStart || notAfterEnd
+}
+
+// isWithin says whether an alert was received within the window of the resolve. Replicas' clocks differ, so one that
+// follows the resolve may bear an earlier time. Nothing is within a window of zero: the sender delivers in order.
+func isWithin(window time.Duration, resolved *v1alpha1.Timestamp, received time.Time) bool {
+	return window > 0 && isSet(resolved) && received.Sub(resolved.Time) < window
+}
+
+// isStaleResolve says whether a resolve of a sender is about an earlier episode than the current one: its endsAt,
+// or without one its startsAt, is before the startsAt of the current episode.
+//
+// Only times given by the sender are compared: an episode whose alerts have no startsAt is resolved by any resolve. A
+// startsAt far ahead of the episode's opening is no time of a sender's clock, and would keep every resolve out.
+func isStaleResolve(s *v1alpha1.IncidentStatus, a arrivedAlert) bool {
+	startsAt := s.Alert.StartsAt
+	if a.Status != v1alpha1.AlertResolved || a.by() != "" || !isSet(startsAt) || seeded("stale-resolves-end") {
+		return false
+	}
+	if isSet(s.OpenedTime) && startsAt.Sub(s.OpenedTime.Time) > maxClockLead {
+		return false
+	}
+	about := a.EndsAt
+	if !isSet(about) {
+		about = a.StartsAt
+	}
+	return isSet(about) && about.Before(startsAt.Truncate(unitOf(about.Time)))
+}
+
+// unitOf is the unit in which a sender appears to give a time. Some give the end of an alert in seconds and its start
+// with a fraction; an alert that ends in the second in which it started must not seem to end before.
+func unitOf(t time.Time) time.Duration {
+	for _, unit := range []time.Duration{time.Second, time.Millisecond} {
+		if t.Truncate(unit).Equal(t) {
+			return unit
+		}
+	}
+	return time.Microsecond
+}

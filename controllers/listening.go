@@ -1,0 +1,94 @@
+package controllers
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+// Listening knows since when this process has been able to store alerts without a break, and how far its clock differs
+// from the API server's. An Incident is silent only while somebody listens: what senders could not deliver is no silence.
+//
+// There is one for each process. Every replica keeps it, so that a follower which becomes the leader knows its own past.
+// It goes by two things: the API server answers a probe (see Start), and no alert was refused for a reason that is
+// Tocsin's or the API server's (see Refused).
+type Listening struct {
+	clock  clock.PassiveClock
+	prober *prober
+
+	mu       sync.Mutex
+	since    time.Time     // of the first answer in a row without a gap
+	last     time.Time     // of the newest answer
+	ahead    time.Duration // of the own clock before the API server's, at last
+	wrong    bool          // that it is too much was said
+	refusals map[types.NamespacedName]time.Time
+}
+
+// newListening makes one without a probe.
+func newListening(clock clock.PassiveClock) *Listening {
+	return &Listening{clock: clock, refusals: map[types.NamespacedName]time.Time{}}
+}
+
+// Refused notes that an alert of the integration was not stored though there was nothing wrong with it: because the
+// API server was away or full, or a limit was reached. It concerns the Incidents of that integration only; no tenant
+// defers what another one asked for.
+func (l *Listening) Refused(integration types.NamespacedName) {
+	now := l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.refusals[integration]; !known && len(l.refusals) >= maxRefusals {
+		l.since = now // where nearly everybody is refused, nobody is listened to
+		clear(l.refusals)
+	}
+	l.refusals[integration] = now
+}
+
+// silentFrom is when the silence of the integration's Incidents begins at the earliest. It is not ok while nothing may
+// end for its age: the API server does not answer, or the clock is wrong.
+func (l *Listening) silentFrom(integration types.NamespacedName, now time.Time) (from time.Time, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last.IsZero() || now.Sub(l.last) > maxProbeGap || l.aheadAt(now).Abs() > maxClockDifference {
+		return time.Time{}, seeded("any-clock")
+	}
+	if seeded("downtime-is-silence") {
+		return time.Time{}, true
+	}
+	from = l.since
+	if refused := l.refusals[integration]; refused.After(from) {
+		from = refused
+	}
+	return from.Add(autoResolveGrace), true
+}
+
+// aheadAt is how far the clock is ahead of the API server's. A clock that was set since the last answer shows: the time
+// that has passed by it is another than that of the monotonic clock.
+func (l *Listening) aheadAt(now time.Time) time.Duration {
+	return l.ahead + now.Round(0).Sub(l.last.Round(0)) - now.Sub(l.last)
+}
+
+// answered notes an answer of the API server to a request sent and answered at these times, and the time that it told,
+// which is cut to seconds. It returns whether the clock is wrong, and whether it was not before, or the other way round.
+func (l *Listening) answered(sent, received, server time.Time) (ahead time.Duration, wrong, changed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last.IsZero() || received.Sub(l.last) > maxProbeGap {
+		l.since = received
+	}
+	l.last = received
+	// The server's clock showed a time from server to a second later at some moment between sent and received.
+	switch {
+	case sent.Sub(server) > time.Second:
+		l.ahead = sent.Round(0).Sub(server) - time.Second
+	case server.After(received):
+		l.ahead = received.Round(0).Sub(server)
+	default:
+		l.ahead = 0
+	}
+	wrong = l.ahead.Abs() > maxClockDifference
+	changed = wrong != l.wrong
+	l.wrong = wrong
+	return l.ahead, wrong, changed
+}

@@ -1,0 +1,150 @@
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+const day = 24 * time.Hour
+
+// resolvedUnder makes a Resolved Incident of an integration with this retention.
+func (s *site) resolvedUnder(key string, retention *metav1.Duration) *v1alpha1.WebhookIntegration {
+	integration := s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Retention = retention })
+	s.postFiring(key)
+	s.post(s.alert(v1alpha1.AlertResolved, key))
+	s.fold(key)
+	s.release()
+	s.Expect(s.incident(key).Status.State).To(Equal(v1alpha1.IncidentResolved))
+	return integration
+}
+
+// restart is a crash of the one folder and the start of another.
+func (s *site) restart() { s.folder = s.newFolder() }
+
+func TestHistoryOutlivesItsIntegration(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		retention *metav1.Duration
+		goneAfter time.Duration // the resolve
+		keptUntil time.Duration // after the resolve: not deleted before, deleted then
+	}{
+		"a long retention, gone after 20 days: kept for it, and then for the default": {
+			&metav1.Duration{Duration: 8760 * time.Hour}, 20 * day, 8760*time.Hour + defaultRetention},
+		"no retention, gone at once: kept for the default": {
+			&metav1.Duration{Duration: time.Hour}, 0, time.Hour + defaultRetention},
+		"the default retention, gone after 6 days": {nil, 6 * day, 2 * defaultRetention},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			integration := s.resolvedUnder("disk", c.retention)
+			resolved := s.clock.Now()
+			s.clock.SetTime(resolved.Add(c.goneAfter))
+			s.fold("disk")
+			s.Expect(s.live.Delete(s.ctx, integration)).To(Succeed())
+			writes := s.faults.statusWrites
+			s.fold("disk")
+			s.Expect(s.faults.statusWrites).To(Equal(writes), "an integration that goes costs no writes")
+
+			retentionOver := c.keptUntil - defaultRetention
+			for _, after := range []time.Duration{c.goneAfter, retentionOver, c.keptUntil - time.Minute} {
+				s.restart()
+				s.clock.SetTime(resolved.Add(after))
+				s.fold("disk")
+				s.Expect(s.incidentNames()).To(HaveLen(1), "%s after the resolve", after)
+				writes := 0
+				if after == retentionOver {
+					writes = 1
+				}
+				s.Expect(s.faults.statusWrites).To(Equal(writes), "%s after the resolve", after)
+			}
+			s.clock.SetTime(resolved.Add(c.keptUntil))
+			s.restart()
+			s.fold("disk")
+			s.Expect(s.incidentNames()).To(BeEmpty())
+		})
+	}
+}
+
+func TestTheSpecsRetentionWinsWhileThereIsOne(t *testing.T) {
+	s := newSite(t)
+	integration := s.resolvedUnder("disk", &metav1.Duration{Duration: time.Hour})
+	s.Expect(s.live.Delete(s.ctx, integration)).To(Succeed())
+	s.clock.SetTime(s.clock.Now().Add(2 * time.Hour))
+	s.fold("disk")
+	s.Expect(s.incident("disk").Status.OrphanedTime).NotTo(BeNil())
+
+	integration = s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Retention = &metav1.Duration{Duration: 30 * day}
+	})
+	s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+	s.fold("disk")
+	status := s.incident("disk").Status
+	s.Expect(status.OrphanedTime).To(BeNil(), "the next time begins anew")
+	s.Expect(status.Retention.Duration).To(Equal(30 * day))
+
+	integration.Spec.Retention = &metav1.Duration{Duration: 3 * time.Hour}
+	s.Expect(s.live.Update(s.ctx, integration)).To(Succeed())
+	s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+	s.fold("disk")
+	s.Expect(s.incident("disk").Status.Retention.Duration).To(Equal(3 * time.Hour))
+	s.clock.SetTime(s.clock.Now().Add(time.Hour))
+	s.fold("disk")
+	s.Expect(s.incidentNames()).To(BeEmpty())
+}
+
+// An Incident whose creator died before it wrote the status, or whose status a restore lost.
+func TestAnIncidentThatNeverGotAStatus(t *testing.T) {
+	empty := func(s *site) {
+		incident := &v1alpha1.Incident{Spec: v1alpha1.IncidentSpec{IntegrationName: integrationName, DedupKey: "disk"}}
+		incident.Namespace, incident.Name = s.namespace, s.keyOf("disk").Name
+		s.Expect(s.live.Create(s.ctx, incident)).To(Succeed())
+		s.clock.SetTime(incident.CreationTimestamp.Time)
+	}
+	t.Run("is opened by the next alert", func(t *testing.T) {
+		s := newSite(t)
+		empty(s)
+		s.postFiring("disk")
+		s.clock.SetTime(s.clock.Now().Add(emptyPatience))
+		s.fold("disk")
+		s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+	})
+	t.Run("is deleted after a while", func(t *testing.T) {
+		s := newSite(t)
+		empty(s)
+		s.Expect(s.fold("disk").RequeueAfter).To(Equal(emptyPatience))
+		s.clock.SetTime(s.clock.Now().Add(emptyPatience))
+		s.fold("disk")
+		s.Expect(s.incidentNames()).To(BeEmpty())
+	})
+	t.Run("is kept while alerts of it wait", func(t *testing.T) {
+		s := newSite(t)
+		empty(s)
+		s.postFiring("disk")
+		s.clock.SetTime(s.clock.Now().Add(emptyPatience))
+		s.faults.beforeStatus = func() error { return apierrors.NewInternalError(errCrash) }
+		for range 3 {
+			_, err := s.reconcile("disk")
+			s.Expect(err).To(HaveOccurred())
+		}
+		s.incident("disk")
+	})
+	t.Run("is kept when it gets a status at the last moment", func(t *testing.T) {
+		s := newSite(t)
+		empty(s)
+		s.clock.SetTime(s.clock.Now().Add(emptyPatience))
+		s.faults.onDelete = func() error {
+			incident := s.incident("disk")
+			incident.Status.State = v1alpha1.IncidentOpen
+			return s.live.Status().Update(s.ctx, incident)
+		}
+		result, err := s.reconcile("disk")
+		s.Expect(err).NotTo(HaveOccurred())
+		s.Expect(result.RequeueAfter).To(Equal(staleRetry))
+		s.incident("disk")
+	})
+}
