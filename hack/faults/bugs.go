@@ -32,6 +32,10 @@ var bugs = []bug{
 	{name: "replays-count", scenario: "slow-retries"},
 	{name: "any-order", scenario: "calm"},
 	{name: "reopen-keeps-content", scenario: "calm"},
+	{name: "late-for-ever", scenario: "repeated-alerts"},
+	{name: "stale-resolves-end", scenario: "repeated-alerts"},
+	{name: "downtime-is-silence", scenario: "api-outage"},
+	{name: "any-clock", scenario: "clock-skew"},
 }
 
 // bugPatience is how long a run with a bug waits for things to heal.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/loadgen"
@@ -22,16 +23,22 @@ type ledgerOfTruth struct {
 	incidents map[incidentKey]*storedIncident  // as they are now
 	deleted   int                              // deletions of Incidents
 	events    map[string]storedEvent           // AlertEvents that exist now, by namespace/name
+	silences  map[incidentKey][]silence        // Incidents that were resolved for silence, in order
 }
+
+// receivedField is where an alert has the time.Time at which it counts as received; that of its AlertEvent.
+const receivedField = "#received"
 
 type incidentKey struct{ namespace, name string }
 
 type storedEvent struct {
 	Metadata struct {
-		UID string `json:"uid"`
+		UID     string    `json:"uid"`
+		Created time.Time `json:"creationTimestamp"`
 	} `json:"metadata"`
 	Spec struct {
 		IntegrationName string           `json:"integrationName"`
+		Received        time.Time        `json:"receivedTime"`
 		Alerts          []map[string]any `json:"alerts"`
 		PackedAlerts    []byte           `json:"packedAlerts"`
 	} `json:"spec"`
@@ -61,6 +68,7 @@ func (r *rig) readTruth(ctx context.Context, tenants []tenant, since int64) (*le
 		seqs:      map[string]string{},
 		incidents: map[incidentKey]*storedIncident{},
 		events:    map[string]storedEvent{},
+		silences:  map[incidentKey][]silence{},
 	}
 	mine := map[string]bool{}
 	for _, t := range tenants {
@@ -87,6 +95,9 @@ func (l *ledgerOfTruth) enter(entry committed) error {
 		stored := &storedIncident{}
 		if err := json.Unmarshal(entry.Value, stored); err != nil {
 			return err
+		}
+		if before := l.incidents[key]; stored.fellSilent() && (before == nil || !before.fellSilent()) {
+			l.silences[key] = append(l.silences[key], silence{stored.Status.AlertCount, stored.Status.Resolved})
 		}
 		l.incidents[key] = stored
 	case entry.Resource == "alertevents" && entry.Deleted:
@@ -117,6 +128,7 @@ func (l *ledgerOfTruth) enterAlerts(namespace string, event storedEvent) {
 		labels, _ := alert["labels"].(map[string]any)
 		seq, _ := labels["seq"].(string)
 		l.ids[id] = seq
+		alert[receivedField] = event.received()
 		dedupKey, _ := alert["dedupKey"].(string)
 		key := incidentKey{namespace, v1alpha1.IncidentName(event.Spec.IntegrationName, dedupKey)}
 		l.alerts[key] = append(l.alerts[key], alert)
@@ -162,6 +174,7 @@ func check(truth *ledgerOfTruth, t *traffic, options checkOptions) findings {
 			f.add("F: %s/%s has %d alerts, and none were stored for it", key.namespace, key.name, incident.Status.AlertCount)
 		}
 	}
+	truth.checkSilences(t, &f)
 	truth.checkReleased(&f)
 	slices.Sort(f)
 	return f
@@ -215,8 +228,13 @@ func (l *ledgerOfTruth) checkAcknowledged(records map[string]*record, forgiven f
 func (l *ledgerOfTruth) checkIncident(key incidentKey, alerts []map[string]any, options checkOptions, f *findings) {
 	name := fmt.Sprintf("%s/%s (%v)", key.namespace, key.name, alerts[0]["dedupKey"])
 	var model modelIncident
+	silences := l.silences[key]
 	for _, alert := range alerts {
 		model.take(alert)
+		for len(silences) > 0 && silences[0].alerts <= model.count {
+			model.fallSilent()
+			silences = silences[1:]
+		}
 	}
 	stored := l.incidents[key]
 	if stored == nil {

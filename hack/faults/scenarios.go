@@ -52,6 +52,8 @@ var scenarios = []scenario{
 	{name: "stale-incidents", about: "the leader dies, and its successor's watch of Incidents stands still", fault: staleIncidents},
 	{name: "clock-skew", about: "the replicas' clocks are two hours apart, and the leader dies",
 		env: []string{"TOCSIN_CLOCK_SKEW=%skew"}, fault: killLeader},
+	{name: "api-outage", about: "all API servers are away for longer than autoResolveAfter", fault: apiOutage},
+	{name: "repeated-alerts", about: "alerts of an episode that is over are repeated, and the leader dies", fault: repeatAlerts},
 	{name: "incident-deleted", about: "Incidents are deleted in the middle", fault: deleteIncidents,
 		check: checkOptions{incidentsDeleted: true}},
 	{name: "integration-deleted", about: "an integration is deleted in the middle and made again", fault: deleteIntegration},

@@ -30,6 +30,10 @@ type tenant struct{ namespace, token string }
 
 const integrationName = "app"
 
+// autoResolveAfter is that of all integrations, the least that there may be: what a fault keeps away from the managers
+// must not look like silence.
+const autoResolveAfter = time.Minute
+
 // newTenant makes a namespace and its integration, and gives the replicas time to hear of it.
 func (r *rig) newTenant(ctx context.Context) (tenant, error) {
 	secret := make([]byte, 32)
@@ -48,7 +52,8 @@ func (r *rig) newIntegration(ctx context.Context, t tenant) error {
 	return r.admin.Create(ctx, &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: integrationName},
 		Spec: v1alpha1.WebhookIntegrationSpec{
-			Tokens: []v1alpha1.Token{{Name: "sender", SHA256: v1alpha1.TokenHash(t.token)}},
+			Tokens:           []v1alpha1.Token{{Name: "sender", SHA256: v1alpha1.TokenHash(t.token)}},
+			AutoResolveAfter: &metav1.Duration{Duration: autoResolveAfter},
 		},
 	})
 }
@@ -153,6 +158,11 @@ var severities = []string{"critical", "error", "warning", "info"}
 // post sends one alert to a replica at random. A keyed one is sent again, to any replica, until it is
 // acknowledged.
 func (t *traffic) post(number int, key, status string, keyed bool) {
+	t.postTold(number, key, status, keyed, nil)
+}
+
+// postTold posts an alert that tells these times as well.
+func (t *traffic) postTold(number int, key, status string, keyed bool, times map[string]time.Time) {
 	tenant := t.tenants[number]
 	t.mu.Lock()
 	t.next++
@@ -169,6 +179,9 @@ func (t *traffic) post(number int, key, status string, keyed bool) {
 	if status == "firing" {
 		payload["title"] = "Alert " + seq
 		payload["severity"] = severities[mathrand.IntN(len(severities))]
+	}
+	for name, at := range times {
+		payload[name] = at.UTC().Format(time.RFC3339Nano)
 	}
 	body, err := json.Marshal(payload)
 	if err != nil {
