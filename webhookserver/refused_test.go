@@ -22,17 +22,17 @@ func TestRefusalsAreTold(t *testing.T) {
 		target  string
 		body    string
 		status  int
-		told    []types.NamespacedName
+		told    bool
 	}{
-		"stored: nothing is told":                       {func(*bench) {}, testPath, firing, http.StatusAccepted, nil},
-		"the API server is away: told":                  {unavailable, testPath, firing, http.StatusServiceUnavailable, []types.NamespacedName{sender}},
-		"the queue is full: told":                       {func(b *bench) { b.maxPendingEvents = 0 }, testPath, firing, http.StatusServiceUnavailable, []types.NamespacedName{sender}},
-		"nobody knows whether it is stored: told":       {unknown, testPath, firing, http.StatusServiceUnavailable, []types.NamespacedName{sender}},
-		"a dry run that fails: nothing is told":         {func(b *bench) { b.maxPendingEvents = 0 }, testPath + "?dryRun=true", firing, http.StatusServiceUnavailable, nil},
-		"a payload that is no JSON: nothing is told":    {func(*bench) {}, testPath, "{", http.StatusBadRequest, nil},
-		"a token that nobody has: nothing is told":      {unavailable, eventsPath + "/unknown", firing, http.StatusUnauthorized, nil},
-		"an integration that is suspended: not told":    {suspended, testPath, firing, http.StatusForbidden, nil},
-		"an alert that the API server rejects: no word": {rejected, testPath, firing, http.StatusUnprocessableEntity, nil},
+		"stored: nothing is told":                       {func(*bench) {}, testPath, firing, http.StatusAccepted, false},
+		"the API server is away: told":                  {unavailable, testPath, firing, http.StatusServiceUnavailable, true},
+		"the queue is full: told":                       {full, testPath, firing, http.StatusServiceUnavailable, true},
+		"nobody knows whether it is stored: told":       {unknown, testPath, firing, http.StatusServiceUnavailable, true},
+		"a dry run that fails: nothing is told":         {full, testPath + "?dryRun=true", firing, http.StatusServiceUnavailable, false},
+		"a payload that is no JSON: nothing is told":    {func(*bench) {}, testPath, "{", http.StatusBadRequest, false},
+		"a token that nobody has: nothing is told":      {unavailable, eventsPath + "/unknown", firing, http.StatusUnauthorized, false},
+		"an integration that is suspended: not told":    {suspended, testPath, firing, http.StatusForbidden, false},
+		"an alert that the API server rejects: no word": {rejected, testPath, firing, http.StatusUnprocessableEntity, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
@@ -41,10 +41,16 @@ func TestRefusalsAreTold(t *testing.T) {
 			b.refused = func(integration types.NamespacedName) { told = append(told, integration) }
 			c.prepare(b)
 			g.Expect(b.post(c.target, c.body).StatusCode).To(Equal(c.status))
-			g.Expect(told).To(Equal(c.told))
+			if !c.told {
+				g.Expect(told).To(BeEmpty())
+				return
+			}
+			g.Expect(told).To(Equal([]types.NamespacedName{sender}))
 		})
 	}
 }
+
+func full(b *bench) { b.maxPendingEvents = 0 }
 
 func suspended(b *bench) {
 	w := integration("team-a", "prometheus", testToken)

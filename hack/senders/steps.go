@@ -151,7 +151,7 @@ func partition(ctx context.Context, r *rig) error {
 	err = await(ctx, func(ctx context.Context) error {
 		incident, err := r.diskIncident(ctx)
 		if err == nil && incident.Status.State != v1alpha1.IncidentResolved {
-			err = fmt.Errorf("Alertmanager has not resolved what it hears no more of: the Incident is %s", incident.Status.State)
+			err = fmt.Errorf("the Incident of what Alertmanager hears no more of is %s", incident.Status.State)
 		}
 		return err
 	})
