@@ -73,7 +73,8 @@ type foldBench struct {
 }
 
 func newBench() *foldBench {
-	return &foldBench{gone: map[string]bool{}, policy: policy{retention: 168 * time.Hour, lateFiringWindow: time.Hour}, now: minute(0)}
+	asked := policy{retention: 168 * time.Hour, lateFiringWindow: time.Hour}
+	return &foldBench{gone: map[string]bool{}, policy: asked, now: minute(0)}
 }
 
 func (b *foldBench) input(events ...*v1alpha1.AlertEvent) foldInput {

@@ -218,8 +218,8 @@ func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.In
 	}
 }
 
-// expire deletes a Resolved Incident whose retention is over, or one that never got a status: exactly the one that was read, and not while
-// an AlertEvent exists that it has counted or is still to count, for the ledger must outlive its events.
+// expire deletes a Resolved Incident whose retention is over, or one that never got a status: exactly the one that was
+// read, and not while an AlertEvent exists that it has counted or is still to count, for the ledger must outlive its events.
 func (r *incidentReconciler) expire(ctx context.Context, f *facts) (ctrl.Result, error) {
 	if len(f.pending) > 0 {
 		return ctrl.Result{RequeueAfter: expiryRetry}, nil

@@ -117,6 +117,10 @@ func TestAnOutageThatGoesOnReopensItsIncident(t *testing.T) {
 	}
 	preset := func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Preset = "in-order" }
 	none := func(*v1alpha1.WebhookIntegrationSpec) {}
+	both := func(s *v1alpha1.WebhookIntegrationSpec) {
+		preset(s)
+		spec(time.Minute)(s)
+	}
 	for sentence, c := range map[string]struct {
 		integration func(*v1alpha1.WebhookIntegrationSpec) // nil: there is none
 		after       time.Duration
@@ -129,7 +133,7 @@ func TestAnOutageThatGoesOnReopensItsIncident(t *testing.T) {
 		"a second later, the spec says 0s: reopens":                    {spec(0), time.Second, v1alpha1.IncidentOpen},
 		"two hours later, the spec says 3h: stays resolved":            {spec(3 * time.Hour), 2 * time.Hour, v1alpha1.IncidentResolved},
 		"a second later, the preset says 0s: reopens":                  {preset, time.Second, v1alpha1.IncidentOpen},
-		"a second later, the preset says 0s, the spec 1m: it does not": {func(s *v1alpha1.WebhookIntegrationSpec) { preset(s); spec(time.Minute)(s) }, time.Second, v1alpha1.IncidentResolved},
+		"a second later, the preset says 0s, the spec 1m: it does not": {both, time.Second, v1alpha1.IncidentResolved},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)

@@ -40,6 +40,7 @@ func TestTheWalkthroughOfTheDocs(t *testing.T) {
 	g.Expect(yaml.UnmarshalStrict([]byte(blocks[1]), &want)).To(Succeed())
 
 	bench := newBench()
+	bench.policy.lateFiringWindow = defaultLateFiringWindow
 	for i, step := range steps {
 		step.Alert.DedupKey, step.Alert.IncidentName = foldKey, foldName
 		event := eventOf(i+1, step.Alert)

@@ -29,6 +29,8 @@ func TestListening(t *testing.T) {
 		ahead   time.Duration // of the own clock
 		refused *types.NamespacedName
 	}
+	answer := func(at time.Duration) step { return step{at: at, answer: true} }
+	refuse := func(whom *types.NamespacedName) step { return step{at: 5 * time.Second, refused: whom} }
 	never := time.Duration(-1)
 	for sentence, c := range map[string]struct {
 		steps []step
@@ -36,15 +38,15 @@ func TestListening(t *testing.T) {
 		from  time.Duration // never: nothing may end for its age
 	}{
 		"nothing was answered yet: nothing ends":               {nil, 0, never},
-		"answers without a gap: since the first":               {[]step{{at: 0, answer: true}, {at: 15 * time.Second, answer: true}, {at: 30 * time.Second, answer: true}}, 31 * time.Second, 0},
-		"a gap: since the first answer after it":               {[]step{{at: 0, answer: true}, {at: 16 * time.Second, answer: true}}, 17 * time.Second, 16 * time.Second},
-		"in the gap: nothing ends":                             {[]step{{at: 0, answer: true}}, 16 * time.Second, never},
+		"answers without a gap: since the first":               {[]step{answer(0), answer(15 * time.Second), answer(30 * time.Second)}, 31 * time.Second, 0},
+		"a gap: since the first answer after it":               {[]step{answer(0), answer(16 * time.Second)}, 17 * time.Second, 16 * time.Second},
+		"in the gap: nothing ends":                             {[]step{answer(0)}, 16 * time.Second, never},
 		"the clock a minute ahead: it may":                     {[]step{{answer: true, ahead: time.Minute}}, 0, 0},
 		"the clock two minutes ahead: nothing ends":            {[]step{{answer: true, ahead: 2 * time.Minute}}, 0, never},
 		"the clock two minutes behind: nothing ends":           {[]step{{answer: true, ahead: -2 * time.Minute}}, 0, never},
-		"the clock is right again: since ever":                 {[]step{{answer: true, ahead: time.Hour}, {at: 5 * time.Second, answer: true}}, 5 * time.Second, 0},
-		"an alert of it was refused: since then":               {[]step{{answer: true}, {at: 5 * time.Second, refused: &shop}}, 9 * time.Second, 5 * time.Second},
-		"an alert of another integration was refused: as ever": {[]step{{answer: true}, {at: 5 * time.Second, refused: &other}}, 9 * time.Second, 0},
+		"the clock is right again: since ever":                 {[]step{{answer: true, ahead: time.Hour}, answer(5 * time.Second)}, 5 * time.Second, 0},
+		"an alert of it was refused: since then":               {[]step{answer(0), refuse(&shop)}, 9 * time.Second, 5 * time.Second},
+		"an alert of another integration was refused: as ever": {[]step{answer(0), refuse(&other)}, 9 * time.Second, 0},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)

@@ -9,8 +9,8 @@ import (
 )
 
 // Preview folds the alerts of an event of the integration as if there were no Incident yet, by the same fold as the
-// operator's. presetWindow is Options.PresetLateFiringWindow. It returns the Incidents that they would open, in the order of their first alerts; alerts that acknowledge or
-// resolve open none.
+// operator's. It returns the Incidents that they would open, in the order of their first alerts; alerts that acknowledge
+// or resolve open none. presetWindow is Options.PresetLateFiringWindow.
 func Preview(
 	event *v1alpha1.AlertEvent, integration *v1alpha1.WebhookIntegration,
 	presetWindow func(preset string) (window time.Duration, ok bool), now time.Time,

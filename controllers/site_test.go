@@ -73,7 +73,9 @@ func newSite(t *testing.T) *site {
 // newFolder is another process at the same site. Making one and dropping the old one is a crash.
 func (s *site) newFolder() *folder {
 	f := &folder{
-		cache:  &testCache{Reader: s.live, frozen: map[types.NamespacedName]*v1alpha1.Incident{}, hidden: map[types.UID]bool{}, created: s.created},
+		cache: &testCache{
+			Reader: s.live, frozen: map[types.NamespacedName]*v1alpha1.Incident{}, hidden: map[types.UID]bool{}, created: s.created,
+		},
 		faults: &faults{},
 		events: &events.FakeRecorder{Events: make(chan string, 1000)},
 	}

@@ -92,7 +92,8 @@ func repeatAlerts(ctx context.Context, r *run) error {
 		r.traffic.postTold(0, key, status, false, times)
 		pause(ctx, time.Second)
 	}
-	fires, ends := map[string]time.Time{"starts_at": first}, map[string]time.Time{"starts_at": first, "ends_at": first.Add(30 * time.Second)}
+	fires := map[string]time.Time{"starts_at": first}
+	ends := map[string]time.Time{"starts_at": first, "ends_at": first.Add(30 * time.Second)}
 	told("firing", fires)
 	told("resolved", ends)
 	told("firing", fires)

@@ -72,6 +72,7 @@ receivers:
 // addresses are where the parts of the rig are found, each a host and a port.
 type addresses struct {
 	target, prometheus, alertmanager string
+	link                             string // that Prometheus takes for Alertmanager
 	through                          string // the address with its token that Alertmanager posts to
 	direct, directToken              string // the relay that Prometheus posts to
 }
@@ -79,7 +80,7 @@ type addresses struct {
 // writeConfigs writes the configurations into the folder.
 func writeConfigs(folder string, a addresses) error {
 	for name, text := range map[string]string{
-		"prometheus.yml": fmt.Sprintf(prometheusConfig, disksPath, a.target, exporterPath, a.alertmanager, a.direct, a.directToken),
+		"prometheus.yml": fmt.Sprintf(prometheusConfig, disksPath, a.target, exporterPath, a.link, a.direct, a.directToken),
 		"rules.yml":      rules,
 		"alertmanager.yml": fmt.Sprintf(alertmanagerConfig,
 			a.through),

@@ -37,6 +37,7 @@ type rig struct {
 	manager      *testenv.Manager
 	prometheus   *testenv.Process
 	alertmanager *testenv.Process
+	link         *link // from Prometheus to Alertmanager
 	target       *target
 	through      *way // Alertmanager
 	direct       *way // from Prometheus
@@ -105,7 +106,9 @@ func (r *rig) startSenders(ctx context.Context, b binaries, folder string) error
 	if err != nil {
 		return err
 	}
+	r.link = startLink(free[1])
 	r.at = addresses{
+		link:   hostOf(r.link.URL),
 		target: hostOf(r.target.URL), prometheus: free[0], alertmanager: free[1],
 		through: r.through.relay.URL + webhookPath + r.through.token,
 		direct:  hostOf(r.direct.relay.URL), directToken: r.direct.token,
@@ -212,6 +215,10 @@ func (r *rig) close() error {
 	var err error
 	if r.target != nil {
 		r.target.Close()
+	}
+	if r.link != nil {
+		r.link.CloseClientConnections()
+		r.link.Close()
 	}
 	if r.manager != nil {
 		r.manager.Kill()

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -28,6 +30,7 @@ var steps = []struct {
 	{"alerts end and begin while the manager is away longer than Alertmanager tries", outage},
 	{"alerts end and their Incidents are resolved", resolve},
 	{"an alert that comes back reopens its Incident", reopen},
+	{"Prometheus cannot reach Alertmanager, which resolves what goes on", partition},
 }
 
 func fire(ctx context.Context, r *rig) error {
@@ -134,6 +137,63 @@ func reopen(ctx context.Context, r *rig) error {
 		}
 	}
 	return nil
+}
+
+// partition cuts Prometheus off from Alertmanager until that resolves an alert which goes on. When it hears of the alert
+// again, with the startsAt of before, the Incident reopens: a resolve that was none hides nothing.
+func partition(ctx context.Context, r *rig) error {
+	before, err := r.diskIncident(ctx)
+	if err != nil {
+		return err
+	}
+	r.link.cut.Store(true)
+	defer r.link.cut.Store(false)
+	err = await(ctx, func(ctx context.Context) error {
+		incident, err := r.diskIncident(ctx)
+		if err == nil && incident.Status.State != v1alpha1.IncidentResolved {
+			err = fmt.Errorf("the Incident of what Alertmanager hears no more of is %s", incident.Status.State)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-time.After(lateFiringWindow + time.Second):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	r.link.cut.Store(false)
+	if err := r.settle(ctx, "DiskFull sda", "Watchdog"); err != nil {
+		return err
+	}
+	after, err := r.diskIncident(ctx)
+	if err != nil {
+		return err
+	}
+	was, is := before.Status, after.Status
+	if is.Episode.Number != was.Episode.Number+1 || !is.Alert.StartsAt.Equal(was.Alert.StartsAt.Time) {
+		return fmt.Errorf("episode %d starts at %v, after episode %d, which started at %v",
+			is.Episode.Number, is.Alert.StartsAt, was.Episode.Number, was.Alert.StartsAt)
+	}
+	return nil
+}
+
+// lateFiringWindow is the operator's default.
+const lateFiringWindow = 30 * time.Second
+
+// diskIncident is that of the disk sda on the way through Alertmanager.
+func (r *rig) diskIncident(ctx context.Context) (*v1alpha1.Incident, error) {
+	incidents, err := r.incidents(ctx, r.through)
+	if err != nil {
+		return nil, err
+	}
+	for labels, incident := range incidents {
+		if strings.Contains(labels, "device:sda") {
+			return incident, nil
+		}
+	}
+	return nil, errors.New("there is no Incident of sda")
 }
 
 // fires waits until just these alerts fire in Prometheus.

@@ -1,0 +1,77 @@
+package webhookserver
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// Whoever measures silence hears of alerts that could not be stored, and of no others.
+func TestRefusalsAreTold(t *testing.T) {
+	sender := types.NamespacedName{Namespace: "team-a", Name: "prometheus"}
+	unavailable := func(b *bench) {
+		b.committer = committerFunc(func(context.Context, Submission) (Receipt, error) {
+			return Receipt{}, ErrUnavailable
+		})
+	}
+	for sentence, c := range map[string]struct {
+		prepare func(*bench)
+		target  string
+		body    string
+		status  int
+		told    bool
+	}{
+		"stored: nothing is told":                       {func(*bench) {}, testPath, firing, http.StatusAccepted, false},
+		"the API server is away: told":                  {unavailable, testPath, firing, http.StatusServiceUnavailable, true},
+		"the queue is full: told":                       {full, testPath, firing, http.StatusServiceUnavailable, true},
+		"nobody knows whether it is stored: told":       {unknown, testPath, firing, http.StatusServiceUnavailable, true},
+		"a dry run that fails: nothing is told":         {full, testPath + "?dryRun=true", firing, http.StatusServiceUnavailable, false},
+		"a payload that is no JSON: nothing is told":    {func(*bench) {}, testPath, "{", http.StatusBadRequest, false},
+		"a token that nobody has: nothing is told":      {unavailable, eventsPath + "/unknown", firing, http.StatusUnauthorized, false},
+		"an integration that is suspended: not told":    {suspended, testPath, firing, http.StatusForbidden, false},
+		"an alert that the API server rejects: no word": {rejected, testPath, firing, http.StatusUnprocessableEntity, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench()
+			var told []types.NamespacedName
+			b.refused = func(integration types.NamespacedName) { told = append(told, integration) }
+			c.prepare(b)
+			g.Expect(b.post(c.target, c.body).StatusCode).To(Equal(c.status))
+			if !c.told {
+				g.Expect(told).To(BeEmpty())
+				return
+			}
+			g.Expect(told).To(Equal([]types.NamespacedName{sender}))
+		})
+	}
+}
+
+func full(b *bench) {
+	b.pending.maxEvents = 1
+	b.pending.set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+}
+
+func suspended(b *bench) {
+	w := integration("team-a", "prometheus", testToken)
+	w.Spec.Suspend = true
+	b.tokens.set(w)
+}
+
+func rejected(b *bench) {
+	b.committer = committerFunc(func(context.Context, Submission) (Receipt, error) {
+		return Receipt{}, &RejectedError{Message: "no"}
+	})
+}
+
+func unknown(b *bench) {
+	b.committer = committerFunc(func(context.Context, Submission) (Receipt, error) {
+		return Receipt{}, ErrOutcomeUnknown
+	})
+}
