@@ -29,7 +29,7 @@ type cached struct {
 }
 
 // plain reads by the payload rules alone.
-var plain = &Program{payloadUses: &usage{}, alertUses: &usage{}}
+var plain = &Program{}
 
 // Program is the compiled mapping of an integration. It is never nil: without a mapping, and with one that
 // does not compile, it reads payloads by the payload rules alone, in the latter case with a warning. The

@@ -1,7 +1,5 @@
 package mapping
 
-import "time"
-
 // The limits of a mapping and of what it may do with one payload. The work of an expression is counted as
 // Kubernetes counts it, in units of cost; a unit takes up to 200 ns. They are counts rather than times so
 // that a machine that stalls does not change how an alert is read.
@@ -21,14 +19,17 @@ const (
 	// maxExpressionCost bounds one evaluation of one expression.
 	maxExpressionCost = 50_000
 
-	// maxPayloadCost and maxAlertCost bound all expressions for a payload: the first for the payload as a
-	// whole, the second for each of its alerts. Those of a preset for a tool that sends many alerts at a time
-	// cost less than maxAlertCost; a test sees to it.
+	// maxPayloadCost bounds the expression that finds the alerts in a payload.
 	maxPayloadCost = 60_000
-	maxAlertCost   = 400
 
-	// maxDuration ends all expressions for a payload, should the count of their cost miss something.
-	maxDuration = time.Second
+	// maxAlertCost is what all expressions for one alert may cost, whatever the others of its payload cost. Those
+	// of a preset for a tool that sends many alerts at a time cost less; a test sees to it.
+	maxAlertCost = 400
+
+	// maxExtraCost is for alerts that cost more than that. Of a payload with many alerts, each may have the
+	// maxExtraShares-th part of it.
+	maxExtraCost   = 60_000
+	maxExtraShares = 4
 
 	// interruptFrequency is the number of rounds of a loop between two looks at the clock.
 	interruptFrequency = 64
