@@ -173,6 +173,10 @@ func (c *compiler) plan(e *expression, checked *cel.Ast) (err error) {
 	if e.run, err = c.env.Program(checked, programOptions(maxExpressionCost)...); err != nil {
 		return err
 	}
+	if e.quick != nil {
+		e.brief = e.run // CEL evaluates it rarely, and it has no loops
+		return nil
+	}
 	e.brief, err = c.env.Program(checked, programOptions(maxAlertCost)...)
 	return err
 }

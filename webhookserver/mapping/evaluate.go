@@ -82,6 +82,12 @@ func (e *NotObjectError) Error() string {
 // Is makes the error count as payload.ErrNotObject.
 func (e *NotObjectError) Is(target error) bool { return target == payload.ErrNotObject }
 
+// Mapped reports whether the program has expressions.
+func (p *Program) Mapped() bool { return p.mapped }
+
+// Forget drops what the alert refers to of the payload. Without it there are no Sources.
+func (a *Alert) Forget() { a.object = nil }
+
 // Alerts reads a payload, as payload.ParseAny gives it, as alerts. headers are those of the request, received
 // is when it came in. When ctx ends before all is evaluated the error is ErrInterrupted. The other errors are
 // ErrNotObject of the package payload and *TooManyError; both are about the payload and would come without a

@@ -83,3 +83,20 @@ const (
 
 	maxMessage = 200 // characters of an error in a warning
 )
+
+// Limits of the compiled mappings that are remembered.
+const (
+	// maxCacheBytes bounds the compiled mappings of all integrations, without the presets. The largest mapping
+	// takes about a fortieth of it, usual ones a five-hundredth. One that was forgotten is compiled again when it is used, which takes
+	// milliseconds, for the largest tens of them.
+	maxCacheBytes = 64 << 20
+
+	// expressionBytes is what a compiled expression takes, nodeBytes what each of its nodes adds, and
+	// emptyProgramBytes what a program takes besides.
+	expressionBytes   = 22 << 10
+	nodeBytes         = 260
+	emptyProgramBytes = 2 << 10
+
+	// maxVerdicts is how many mappings are remembered to compile, or not to.
+	maxVerdicts = 20_000
+)
