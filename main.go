@@ -21,12 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // Exit codes.
@@ -97,7 +95,8 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	registerMetrics()
-	folding := controllers.Options{Namespaces: o.watchNamespaces, CheckMapping: checkMapping}
+	o.webhook.Mappings = &mapping.Cache{}
+	folding := controllers.Options{Namespaces: o.watchNamespaces, CheckMapping: o.webhook.Mappings.Check}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
 		if err != nil {
@@ -125,13 +124,4 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("running the manager: %w", err)
 	}
 	return nil
-}
-
-// checkMapping compiles an integration's mapping and says in one line what is wrong with it.
-func checkMapping(integration *v1alpha1.WebhookIntegration) error {
-	_, err := mapping.Compile(integration.Spec.Preset, integration.Spec.Mapping)
-	if err == nil {
-		return nil
-	}
-	return errors.New(payload.SanitizeLine(err.Error()))
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
 // Options are the settings of the webhook server. Zero values stand for the defaults in limits.go.
@@ -38,6 +39,9 @@ type Options struct {
 	// TracerProvider makes the spans of requests and writes. Nil: there are none.
 	TracerProvider trace.TracerProvider
 
+	// Mappings remembers compiled mappings. Nil: the server has one of its own.
+	Mappings *mapping.Cache
+
 	// ShutdownDelay is how long to go on serving after the order to stop.
 	ShutdownDelay time.Duration
 }
@@ -48,6 +52,9 @@ func (o Options) withDefaults() Options {
 	o.MaxPendingEvents = cmp.Or(o.MaxPendingEvents, DefaultMaxPendingEvents)
 	o.MaxInFlightWrites = cmp.Or(o.MaxInFlightWrites, DefaultMaxInFlightWrites)
 	o.ShutdownDelay = cmp.Or(o.ShutdownDelay, DefaultShutdownDelay)
+	if o.Mappings == nil {
+		o.Mappings = &mapping.Cache{}
+	}
 	return o
 }
 
@@ -86,7 +93,10 @@ func SetupWithManager(mgr ctrl.Manager, options Options) (*Server, error) {
 			synced:           func() bool { return tokensSynced() && pendingSynced() },
 			tokens:           tokens,
 			pending:          pending,
-			budget:           newBodyBudget(),
+			bodies:           newMemoryBudget(bodyShares),
+			decoded:          newMemoryBudget(decodedShares),
+			mappings:         options.Mappings,
+			evaluation:       maxEvaluation,
 			admits:           committer.admits,
 			committer:        committer,
 			rejections:       reports,
