@@ -126,6 +126,15 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
+// CloseWrite lets the server end a connection so that its last answer is read: without it a client that still
+// sends sees a reset.
+func (c *counted) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 func addressOf(conn net.Conn) string {
 	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
 	if err != nil {
