@@ -108,9 +108,6 @@ func (h *handler) evaluate(x *exchange, decoded any) (mapping.Result, *problem) 
 		defer cancel()
 	}
 	result, err := program.Alerts(ctx, decoded, x.Header, x.start)
-	if errors.Is(err, mapping.ErrInterrupted) && seeded("interrupted-mapping-is-left-out") {
-		result, err = (&mapping.Program{}).Alerts(context.Background(), decoded, x.Header, x.start)
-	}
 	var tooMany *mapping.TooManyError
 	switch {
 	case errors.Is(err, mapping.ErrInterrupted):

@@ -122,15 +122,33 @@ type variables struct {
 }
 
 // lookups are the top-level keys of the alert and of the payload that the evaluation of an expression has
-// looked up. When the payload is the alert, its keys are the alert's.
-type lookups struct{ alert, payload []string }
+// looked up, until the next one. When the payload is the alert, its keys are the alert's.
+type lookups struct{ alert, payload keySet }
+
+// keySet is a set of keys.
+type keySet map[string]bool
+
+func (s *keySet) add(key string) {
+	if *s == nil {
+		*s = keySet{}
+	}
+	(*s)[key] = true
+}
+
+// forget empties the set. A map that was large would take long to clear each time.
+func (s *keySet) forget() {
+	if len(*s) > 64 {
+		*s = nil
+	}
+	clear(*s)
+}
 
 // look notes a look-up of a key.
 func (v *variables) look(root, key string) {
 	if root == alertVariable || isSame(v.alert, v.payload) {
-		v.looked.alert = append(v.looked.alert, key)
+		v.looked.alert.add(key)
 	} else {
-		v.looked.payload = append(v.looked.payload, key)
+		v.looked.payload.add(key)
 	}
 }
 

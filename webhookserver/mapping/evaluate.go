@@ -250,7 +250,8 @@ func (r *reader) sortedFailures() []Failure {
 
 // evaluate gives the value of an expression: nil when it gives nothing.
 func (r *reader) evaluate(e *expression) (any, error) {
-	r.vars.looked = lookups{}
+	r.vars.looked.alert.forget()
+	r.vars.looked.payload.forget()
 	if r.stopped {
 		return nil, errStopped
 	}

@@ -108,6 +108,9 @@ func hostileCases() map[string]hostileCase {
 			`{"text": "` + strings.Repeat(" ", 200_000) + `", "list": [` + sequence(500, func(int) string { return "{}" }) + `]}`},
 		"a loop for each alert":        {"alerts: payload.list\n" + everyField(`payload.list.map(a, payload.list.map(b, "x").join()).join()`), many},
 		"a payload around many alerts": {"alerts: payload.list", many},
+		"a wide alert as each bag":     {everyField(`alert`), wide},
+		"a wide alert looked up":       {everyField(`alert.transformMapEntry(k, v, {k: alert[k]})`), wide},
+		"a wide payload looked up":     {"alerts: \"lists.range(500).map(i, {'i': i})\"\n" + everyField(`payload.transformMapEntry(k, v, {k: payload[k]})`), wide},
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 //   - the object of a top-level key that the expression of a bag looked up and whose every entry is in the bag.
 type leftovers struct {
 	whole map[identity]bool
-	keys  map[string]bool
+	keys  keySet
 }
 
 // identity tells one object or list of the payload from all others, equal ones too.
@@ -46,49 +46,48 @@ func (l *leftovers) hold(value any) {
 	}
 }
 
-func (l *leftovers) holdKey(key string) {
-	if l.keys == nil {
-		l.keys = map[string]bool{}
-	}
-	l.keys[key] = true
-}
-
 // settle notes what of an object is in the result of a field's expression, which looked up the keys.
-func (l *leftovers) settle(bag bool, result any, object any, looked []string) {
+func (l *leftovers) settle(bag bool, result any, object any, looked keySet) {
 	l.hold(result)
 	source, _ := object.(map[string]any)
 	entries, isObject := result.(map[string]any)
-	if bag && isObject {
-		for key, entry := range entries {
-			l.hold(entry)
-			if value, found := source[key]; found && isEqual(entry, value) {
-				l.holdKey(key)
+	if !bag || !isObject {
+		entries = nil
+	}
+	var scalars map[any]bool // the values of the entries
+	for key, entry := range entries {
+		l.hold(entry)
+		if value, found := source[key]; found && isEqual(entry, value) {
+			l.keys.add(key)
+		}
+		if isScalar(entry) && len(looked) > 0 {
+			if scalars == nil {
+				scalars = map[any]bool{}
 			}
+			scalars[entry] = true
 		}
 	}
-	for _, key := range looked {
+	for key := range looked {
 		value, found := source[key]
-		if found && (isEqual(result, value) || bag && isObject && within(entries, value)) {
-			l.holdKey(key)
+		if found && (isEqual(result, value) || isScalar(value) && scalars[value] || within(entries, value)) {
+			l.keys.add(key)
 		}
 	}
 }
 
-// within reports whether the entries of a bag hold a value: as one of them, or every entry of it.
-func within(entries map[string]any, value any) bool {
-	for _, entry := range entries {
-		if isEqual(entry, value) {
-			return true
-		}
+// within reports whether every entry of an object is in a bag.
+func within(bag map[string]any, object any) bool {
+	parts, isObject := object.(map[string]any)
+	if len(parts) > len(bag) {
+		return false
 	}
-	parts, isObject := value.(map[string]any)
 	for key, part := range parts {
-		entry, found := entries[key]
+		entry, found := bag[key]
 		if !found || !isEqual(entry, part) {
 			return false
 		}
 	}
-	return isObject
+	return isObject && bag != nil
 }
 
 // of is what is left of the value at a top-level key; some is false when nothing is. The value is not changed.
@@ -136,14 +135,19 @@ func (l *leftovers) pruneObject(object map[string]any) (any, bool) {
 }
 
 func (l *leftovers) pruneList(list []any) (any, bool) {
-	left := make([]any, 0, len(list))
+	var left []any
 	changed := false
-	for _, element := range list {
+	for i, element := range list {
 		rest, some := l.prune(element)
+		if !changed && some && isEqual(rest, element) {
+			continue
+		}
+		if !changed {
+			left, changed = append(make([]any, 0, len(list)), list[:i]...), true
+		}
 		if some {
 			left = append(left, rest)
 		}
-		changed = changed || !some || !isEqual(rest, element)
 	}
 	if !changed {
 		return list, true
@@ -193,15 +197,18 @@ func cut(value any, steps []step) (rest any, some bool) {
 
 // isEqual reports whether two values are the same scalar, or the same object or list and not only equal ones.
 func isEqual(a, b any) bool {
-	switch a.(type) {
-	case nil, string, bool, json.Number:
-		switch b.(type) {
-		case nil, string, bool, json.Number:
-			return a == b
-		}
-		return false
+	if isScalar(a) || isScalar(b) {
+		return isScalar(a) && isScalar(b) && a == b
 	}
 	return isSame(a, b)
+}
+
+func isScalar(value any) bool {
+	switch value.(type) {
+	case nil, string, bool, json.Number:
+		return true
+	}
+	return false
 }
 
 // isSame reports whether two values are the same object or list, not only equal ones.
