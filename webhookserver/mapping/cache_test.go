@@ -131,6 +131,22 @@ func TestPresetsThatDoNotExistAreForgottenToo(t *testing.T) {
 	g.Expect(len(c.verdicts)).To(BeNumerically("<=", maxVerdicts))
 }
 
+func TestRegularExpressionsAreForgottenByTheirSize(t *testing.T) {
+	g := NewWithT(t)
+	for i := range 100 {
+		_, err := compilePattern(fmt.Sprintf("a{1000}b{1000}c{1000}%d", i))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(patterns.instructions).To(BeNumerically("<=", maxInstructionsRemembered))
+	}
+	total := 0
+	for _, p := range patterns.compiled {
+		total += p.instructions
+	}
+	g.Expect(patterns.instructions).To(Equal(total))
+	_, err := compilePattern(strings.Repeat("a{1000}", 100))
+	g.Expect(err).To(MatchError(errPatternLong))
+}
+
 // BenchmarkCompileLargest compiles the largest mapping.
 func BenchmarkCompileLargest(b *testing.B) {
 	m := inNamespace("large", 0, true).Spec.Mapping

@@ -149,6 +149,7 @@ type reader struct {
 	costLeft  uint64 // of the alert that is read, or of finding the alerts
 	extraLeft uint64 // for alerts that cost more
 	mayTake   uint64 // of that, the alert that is read
+	spent     uint64 // by all alerts
 	stopped   bool   // its expressions have cost too much; no more are evaluated for it
 	failures  []Failure
 
@@ -208,7 +209,7 @@ var errStopped = errors.New("the mapping costs too much for one alert")
 // its neighbours cost, unless several of them cost very much.
 func (r *reader) begin(element any, several int) {
 	r.vars.alert = element
-	r.costLeft, r.stopped = maxAlertCost, false
+	r.costLeft, r.stopped = maxAlertCost, r.spent >= maxTotalCost
 	r.mayTake = min(r.extraLeft, uint64(maxExtraCost/min(several, maxExtraShares)))
 }
 
@@ -327,6 +328,7 @@ func (r *reader) close() {
 
 // charge takes a cost from what is left for the alert.
 func (r *reader) charge(cost uint64) {
+	r.spent += cost
 	if cost >= r.costLeft {
 		extra := min(r.mayTake, cost-r.costLeft+1)
 		r.costLeft += extra

@@ -31,6 +31,11 @@ const (
 	maxExtraCost   = 60_000
 	maxExtraShares = 4
 
+	// maxTotalCost bounds all expressions for a payload, what they cost beyond their limits included: a function
+	// is counted when it has returned. It is more than all alerts may cost, and only reached when the expressions
+	// of very many are stopped.
+	maxTotalCost = 800_000
+
 	// interruptFrequency is the number of rounds of a loop between two looks at the clock.
 	interruptFrequency = 64
 )
@@ -42,6 +47,12 @@ const (
 
 	// maxPattern is the most bytes of a regular expression.
 	maxPattern = 1024
+
+	// maxPatternInstructions is the most instructions of one when it is compiled, a{1000} has a thousand. What is
+	// remembered of compiled ones is bounded by their number and by their instructions, of about 100 bytes each.
+	maxPatternInstructions    = 20_000
+	maxPatternsRemembered     = 512
+	maxInstructionsRemembered = 200_000
 
 	// maxPatternWork is the most steps that a regular expression may take: the bytes of the text times the
 	// instructions of the compiled expression.
