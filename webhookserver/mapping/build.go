@@ -107,11 +107,12 @@ func (b *builder) holdsScalar() bool {
 	return slices.ContainsFunc(b.values[:], func(value any) bool { return value != nil && isEqual(value, b.element) })
 }
 
-// discarded is the alert without what the mapping discards of it.
+// discarded is the alert without what the mapping discards of it, whatever becomes of the expression that says
+// so: it may be a credential.
 func (b *builder) discarded(element any) any {
 	isPayload := isSame(b.element, b.reader.vars.payload)
 	for _, d := range b.reader.program.discards {
-		if b.gave&d.of != 0 && len(d.steps) > 0 && (d.root == alertVariable || isPayload) {
+		if len(d.steps) > 0 && (d.root == alertVariable || isPayload) {
 			element, _ = cut(element, d.steps)
 		}
 	}
@@ -218,13 +219,11 @@ func (r *reader) share(builders []builder) {
 		return
 	}
 	all := make([]*leftovers, len(builders))
-	discarding := ^expressions(0)
 	for i := range builders {
 		if isSame(builders[i].element, around) {
 			return // the payload is itself one of the alerts
 		}
 		all[i] = &builders[i].around
-		discarding &= builders[i].gave
 	}
 	left := common(all)
 	left.hold(r.list)
@@ -232,7 +231,7 @@ func (r *reader) share(builders []builder) {
 		left.hold(builders[i].element)
 	}
 	for _, d := range r.program.discards {
-		if discarding&d.of != 0 && d.root == payloadVariable && len(d.steps) > 0 {
+		if d.root == payloadVariable && len(d.steps) > 0 {
 			rest, _ := cut(around, d.steps)
 			around, _ = rest.(map[string]any)
 		}

@@ -39,16 +39,10 @@ type Program struct {
 	drop   *expression
 	fields [fieldCount]*expression
 
-	discards    []discardedPath
+	discards    []*path // the arguments of discard
 	usesHeaders bool
 	mapped      bool // there is an expression
 	broken      bool // the integration's mapping does not compile; this stands in for it
-}
-
-// discardedPath is a path that an argument of discard is, and the expression that it stands in.
-type discardedPath struct {
-	*path
-	of expressions
 }
 
 // expression is one compiled expression.
@@ -120,7 +114,7 @@ type compiler struct {
 	errors      []error
 	compiled    int
 	usesHeaders bool
-	discards    []discardedPath
+	discards    []*path
 }
 
 // The kinds of values that an expression may give; those of type dyn show when it is evaluated.
@@ -219,7 +213,7 @@ func (c *compiler) inspect(of *expression, root ast.Expr, bit expressions) {
 		}
 		for _, element := range e.AsCall().Args()[0].AsList().Elements() {
 			if p := pathOf(element); p != nil {
-				c.discards = append(c.discards, discardedPath{path: p, of: bit})
+				c.discards = append(c.discards, p)
 			}
 		}
 	}))

@@ -98,8 +98,8 @@ const (
 // Limits of the compiled mappings that are remembered.
 const (
 	// maxCacheBytes bounds the compiled mappings of all integrations, without the presets. The largest mapping
-	// takes about a fortieth of it, usual ones a five-hundredth. One that was forgotten is compiled again when it is used, which takes
-	// milliseconds, for the largest tens of them.
+	// takes about a fortieth of it, usual ones a five-hundredth. One that was forgotten is compiled again when
+	// it is used, which takes milliseconds, for the largest tens of them.
 	maxCacheBytes = 64 << 20
 
 	// expressionBytes is what a compiled expression takes, nodeBytes what each of its nodes adds, and

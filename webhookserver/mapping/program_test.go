@@ -252,6 +252,9 @@ func TestNothingElseIsLost(t *testing.T) {
 		"what is discarded is gone": {
 			mapping: `{fields: {custom: "discard([alert.?secret, alert.?auth.?key])"}}`,
 			body:    `{"secret": {"a": 1}, "auth": {"key": "k", "user": "u"}}`, alerts: `[{custom: {secret: null, auth: {user: u, key: null}}}]`},
+		"what is discarded is gone though the expression fails": {
+			mapping: `{fields: {custom: "merge([{'a': alert.missing}, discard([alert.?secret])])"}}`,
+			body:    `{"secret": "s", "user": "u"}`, alerts: `[{custom: {secret: null, user: u}, warnings: [custom]}]`},
 		"the payload as the alert and around it": {
 			mapping: `{fields: {title: payload.name, type: alert.kind}}`,
 			body:    `{"name": "cpu", "kind": "k", "x": 1}`, alerts: `[{title: cpu, type: k, custom: {x: 1, name: null, kind: null}}]`},
