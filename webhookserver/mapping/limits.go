@@ -45,6 +45,9 @@ const (
 	// maxText is the most bytes that a function may give.
 	maxText = 512 << 10
 
+	// maxParsed is the most bytes of memory that the value of parseJSON may take.
+	maxParsed = 4 << 20
+
 	// maxPattern is the most bytes of a regular expression.
 	maxPattern = 1024
 
