@@ -31,7 +31,6 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/schemacheck"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // Exit codes.
@@ -102,6 +101,7 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	registerMetrics()
+	o.webhook.Mappings = &mapping.Cache{}
 	listening, err := controllers.NewListening(config, o.watchNamespaces, nil)
 	if err != nil {
 		return fmt.Errorf("setting up the probe of the API server: %w", err)
@@ -111,7 +111,7 @@ func run(ctx context.Context, o options) error {
 	}
 	o.webhook.Refused = listening.Refused
 	folding := controllers.Options{
-		Namespaces: o.watchNamespaces, CheckMapping: checkMapping,
+		Namespaces: o.watchNamespaces, CheckMapping: o.webhook.Mappings.Check,
 		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
 		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
 	}
@@ -192,13 +192,4 @@ func firstNamespace(o options) string {
 		return ""
 	}
 	return o.watchNamespaces[0]
-}
-
-// checkMapping compiles an integration's mapping and says in one line what is wrong with it.
-func checkMapping(integration *v1alpha1.WebhookIntegration) error {
-	_, err := mapping.Compile(integration.Spec.Preset, integration.Spec.Mapping)
-	if err == nil {
-		return nil
-	}
-	return errors.New(payload.SanitizeLine(err.Error()))
 }

@@ -22,8 +22,8 @@ import (
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
 
-// integrationReconciler writes the status of WebhookIntegrations, all but lastRejection, which every
-// replica writes for itself.
+// integrationReconciler writes the status of WebhookIntegrations, all but lastRejection and
+// lastMappingFailure, which every replica writes for itself.
 type integrationReconciler struct {
 	cache    client.Reader // with the indexes of setup.go
 	live     client.StatusClient
@@ -63,14 +63,15 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	ready, next := readiness(&integration, claims, now)
 	received, wait := r.received.due(req.NamespacedName, integration.Status.LastReceivedTime, now)
 
-	if err := r.checkMapping(&integration); err != nil && ready.Status == metav1.ConditionTrue {
-		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonInvalidMapping
-		ready.Message = "Alerts are read by the payload rules alone: " + err.Error()
+	mapping, settles := mappingValidity(&integration, r.checkMapping(&integration), now)
+	if next.IsZero() || !settles.IsZero() && settles.Before(next) {
+		next = settles
 	}
 	updated := integration.DeepCopy()
 	meta.SetStatusCondition(&updated.Status.Conditions, r.alertsFolded(&integration, now))
 	refuseFor(&ready, cmp.Or(r.refusals(integration.Namespace), updated.Blocked()))
-	changed := meta.SetStatusCondition(&updated.Status.Conditions, ready)
+	meta.SetStatusCondition(&updated.Status.Conditions, ready)
+	changed := meta.SetStatusCondition(&updated.Status.Conditions, mapping)
 	updated.Status.ObservedGeneration = integration.Generation
 	if !seeded("refusals-not-recorded") {
 		updated.Status.Tokens = claims
@@ -84,8 +85,8 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if received != nil {
 		r.received.wrote(req.NamespacedName, now)
 	}
-	if changed && ready.Reason == v1alpha1.ReasonInvalidMapping {
-		r.recorder.Eventf(&integration, nil, corev1.EventTypeWarning, ready.Reason, "Check", "%s", ready.Message)
+	if changed && mapping.Status == metav1.ConditionFalse {
+		r.recorder.Eventf(&integration, nil, corev1.EventTypeWarning, mapping.Reason, "Check", "%s", mapping.Message)
 	}
 	if !next.IsZero() && (wait == 0 || next.Sub(now) < wait) {
 		wait = next.Sub(now)
@@ -175,6 +176,37 @@ func readiness(
 		ready.Reason, ready.Message = v1alpha1.ReasonAccepting, "Alerts are accepted with: "+strings.Join(valid, ", ")+"."
 	}
 	return ready, next
+}
+
+// mappingValidity is the MappingValid condition, and when it may change by itself, zero for never. invalid is why
+// the mapping does not compile, nil if it does.
+func mappingValidity(
+	integration *v1alpha1.WebhookIntegration, invalid error, now time.Time,
+) (valid metav1.Condition, next time.Time) {
+	valid = metav1.Condition{
+		Type:               v1alpha1.ConditionMappingValid,
+		Status:             metav1.ConditionFalse,
+		ObservedGeneration: integration.Generation,
+		LastTransitionTime: metav1.NewTime(now),
+	}
+	failure := integration.CurrentMappingFailure(now)
+	switch {
+	case invalid != nil:
+		valid.Reason = v1alpha1.ReasonInvalidMapping
+		valid.Message = "Alerts are read by the payload rules alone: " + invalid.Error()
+	case failure != nil:
+		valid.Reason = v1alpha1.ReasonEvaluationFailed
+		valid.Message = fmt.Sprintf("The expression of %s failed on an alert, which was read without it: %s",
+			failure.Field, failure.Expression)
+		next = failure.Time.Add(v1alpha1.MappingFailureMemory)
+	default:
+		valid.Status, valid.Reason = metav1.ConditionTrue, v1alpha1.ReasonMappingValid
+		valid.Message = "The mapping compiles, and its expressions do not fail."
+		if integration.Spec.Preset == "" && integration.Spec.Mapping == nil {
+			valid.Message = "There is no mapping; alerts are read by the payload rules."
+		}
+	}
+	return valid, next
 }
 
 // tokenHashes are the hashes that the integration lists, each once.

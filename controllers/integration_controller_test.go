@@ -255,14 +255,65 @@ func TestAMappingThatDoesNotCompileShows(t *testing.T) {
 	for range 2 { // the second time there is nothing new to tell
 		s.reconcileIntegration()
 	}
-	ready := meta.FindStatusCondition(s.integrationStatus().Conditions, v1alpha1.ConditionReady)
-	s.Expect(ready.Status).To(Equal(metav1.ConditionFalse))
-	s.Expect(ready.Reason).To(Equal(v1alpha1.ReasonInvalidMapping))
-	s.Expect(ready.Message).To(ContainSubstring("line 1, column 3"))
+	conditions := s.integrationStatus().Conditions
+	s.Expect(meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady)).To(BeTrue(), "posts are accepted all the same")
+	valid := meta.FindStatusCondition(conditions, v1alpha1.ConditionMappingValid)
+	s.Expect(valid.Status).To(Equal(metav1.ConditionFalse))
+	s.Expect(valid.Reason).To(Equal(v1alpha1.ReasonInvalidMapping))
+	s.Expect(valid.Message).To(ContainSubstring("line 1, column 3"))
 	s.Expect(s.told()).To(ConsistOf(ContainSubstring("Warning InvalidMapping")))
 
 	s.mappingError = nil
 	s.reconcileIntegration()
-	ready = meta.FindStatusCondition(s.integrationStatus().Conditions, v1alpha1.ConditionReady)
-	s.Expect(ready.Reason).To(Equal(v1alpha1.ReasonAccepting))
+	valid = meta.FindStatusCondition(s.integrationStatus().Conditions, v1alpha1.ConditionMappingValid)
+	s.Expect(valid.Status).To(Equal(metav1.ConditionTrue))
+	s.Expect(valid.Reason).To(Equal(v1alpha1.ReasonMappingValid))
+}
+
+// TestAMappingThatFailsShows writes status.lastMappingFailure as a replica does that sees an expression fail.
+func TestAMappingThatFailsShows(t *testing.T) {
+	s := newSite(t)
+	integration := s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.namespace)}
+		spec.Mapping = &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{DedupKey: "alert.id"}}
+	})
+	valid := func() *metav1.Condition {
+		return meta.FindStatusCondition(s.integrationStatus().Conditions, v1alpha1.ConditionMappingValid)
+	}
+	s.reconcileIntegration()
+	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
+
+	fail := func(generation int64) {
+		var read v1alpha1.WebhookIntegration
+		s.Expect(s.live.Get(s.ctx, client.ObjectKeyFromObject(integration), &read)).To(Succeed())
+		failed := read.DeepCopy()
+		failed.Status.LastMappingFailure = &v1alpha1.MappingFailure{Field: "dedupKey", Expression: "alert.id", Message: "no such key: id",
+			Count: 3, Time: v1alpha1.NewTimestamp(s.clock.Now()), ObservedGeneration: generation}
+		s.Expect(s.live.Status().Patch(s.ctx, failed, client.MergeFrom(&read))).To(Succeed())
+	}
+	fail(integration.Generation)
+	for range 2 { // the second time there is nothing new to tell
+		s.reconcileIntegration()
+	}
+	s.Expect(valid().Status).To(Equal(metav1.ConditionFalse))
+	s.Expect(valid().Reason).To(Equal(v1alpha1.ReasonEvaluationFailed))
+	s.Expect(valid().Message).To(And(ContainSubstring("dedupKey"), ContainSubstring("alert.id")))
+	s.Expect(meta.IsStatusConditionTrue(s.integrationStatus().Conditions, v1alpha1.ConditionReady)).To(BeTrue())
+	s.Expect(s.told()).To(ConsistOf(ContainSubstring("Warning EvaluationFailed")))
+	s.Expect(s.integrationStatus().LastMappingFailure.Count).To(BeEquivalentTo(3))
+
+	t.Log("an hour without a failure")
+	s.clock.SetTime(s.clock.Now().Add(v1alpha1.MappingFailureMemory))
+	s.reconcileIntegration()
+	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
+
+	t.Log("a failure of another generation, and one of a wrong clock")
+	fail(integration.Generation - 1)
+	s.reconcileIntegration()
+	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
+	s.clock.SetTime(s.clock.Now().Add(10 * 24 * time.Hour))
+	fail(integration.Generation)
+	s.clock.SetTime(s.clock.Now().Add(-9 * 24 * time.Hour))
+	s.reconcileIntegration()
+	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
 }

@@ -1,6 +1,7 @@
 package webhookserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,20 +29,22 @@ type acceptedAlert struct {
 	Sources  []mapping.Source `json:"sources,omitempty"`  // only for dryRun
 }
 
-// accept turns a body into alerts and has them stored.
-func (h *handler) accept(x *exchange, body []byte) (*acceptance, *problem) {
-	read, warnings, p := h.read(x, body)
-	if p != nil {
-		return nil, p
-	}
-	identify(read, x.integration.Name, x.key, body)
-	answer := &acceptance{Status: "accepted", Warnings: warnings}
+// reading is what a body was read as.
+type reading struct {
+	alerts   []mapping.Alert
+	sources  [][]mapping.Source // of each alert; only for dryRun
+	warnings []payload.Warning
+}
+
+// accept has alerts stored.
+func (h *handler) accept(x *exchange, read *reading) (*acceptance, *problem) {
+	answer := &acceptance{Status: "accepted", Warnings: read.warnings}
 	if x.dryRun {
 		answer.Status = "dryRun"
 		answer.list(x.integration.Namespace, read, nil)
 		return answer, nil
 	}
-	alerts := kept(read)
+	alerts := kept(read.alerts)
 	if len(alerts) == 0 {
 		answer.list(x.integration.Namespace, read, nil)
 		return answer, nil
@@ -62,27 +65,74 @@ func (h *handler) accept(x *exchange, body []byte) (*acceptance, *problem) {
 	return answer, nil
 }
 
-// read decodes a body and reads it as the integration's mapping wants it, if it has one.
-func (h *handler) read(x *exchange, body []byte) ([]mapping.Alert, []payload.Warning, *problem) {
-	decoded, warnings, p := parse(body)
-	if p != nil {
-		return nil, nil, p
+// read decodes a body and reads it as the integration's mapping wants it, if it has one. What the body decodes
+// to is counted as long as anything refers to it.
+func (h *handler) read(x *exchange, body []byte) (*reading, *problem) {
+	text := body
+	if json, ok := payload.FromForm(body); ok {
+		text = json
 	}
+	size := payload.Footprint(text)
+	switch {
+	case size > maxDecodedBudget:
+		return nil, &problemTooComplex
+	case !h.decoded.reserve(x.lane(), size, maxDecodeWait):
+		return nil, &problemOverload
+	}
+	defer h.decoded.release(x.lane(), size)
+	decoded, warnings, p := parse(text)
+	if p != nil {
+		return nil, p
+	}
+	result, p := h.evaluate(x, decoded)
+	if p != nil {
+		return nil, p
+	}
+	read := &reading{alerts: result.Alerts, warnings: gather(warnings, &result)}
+	identify(read.alerts, x.integration.Name, x.key, body)
+	for i := range read.alerts {
+		if x.dryRun {
+			read.sources = append(read.sources, read.alerts[i].Sources())
+		}
+		read.alerts[i].Forget()
+	}
+	return read, nil
+}
+
+// evaluate has the integration's mapping read a decoded body.
+func (h *handler) evaluate(x *exchange, decoded any) (mapping.Result, *problem) {
 	program, err := h.mappings.Program(x.integration)
 	if err != nil {
 		observeUnusableMapping(x.integration)
 	}
-	result, err := program.Alerts(decoded, x.Header, x.start)
+	ctx := context.Background()
+	if program.Mapped() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, h.evaluation)
+		defer cancel()
+	}
+	result, err := program.Alerts(ctx, decoded, x.Header, x.start)
 	var tooMany *mapping.TooManyError
 	switch {
+	case errors.Is(err, mapping.ErrInterrupted):
+		return result, &problemMappingTimeout
 	case errors.As(err, &tooMany):
-		return nil, nil, problemTooManyAlerts.saying(tooMany.Error() + ".")
+		return result, problemTooManyAlerts.saying(tooMany.Error() + ".")
 	case errors.Is(err, payload.ErrNotObject):
-		return nil, nil, &problemNotObject
+		return result, &problemNotObject
 	case err != nil:
-		return nil, nil, problemNotObject.saying(payload.SanitizeLine(err.Error()))
+		return result, problemNotObject.saying(payload.SanitizeLine(err.Error()))
 	}
-	warnings = append(append([]payload.Warning{}, warnings...), result.Warnings...) // an empty list, not null
+	if len(result.Failures) > 0 && !x.dryRun {
+		observeMappingFailures(x.integration, result.Failures)
+		h.rejections.reportFailures(x.integration, result.Failures)
+	}
+	return result, nil
+}
+
+// gather lists the warnings for the answer.
+func gather(ofBody []payload.Warning, result *mapping.Result) []payload.Warning {
+	warnings := append(append([]payload.Warning{}, ofBody...), result.Warnings...) // an empty list, not null
 	for i := range result.Alerts {
 		for _, warning := range result.Alerts[i].Warnings {
 			if len(result.Alerts) > 1 {
@@ -93,7 +143,7 @@ func (h *handler) read(x *exchange, body []byte) ([]mapping.Alert, []payload.War
 			}
 		}
 	}
-	return result.Alerts, warnings, nil
+	return warnings
 }
 
 // kept are the alerts to store.
@@ -140,20 +190,20 @@ var errQuotedToken = errors.New("the API server refused the AlertEvent in words 
 
 // list puts the alerts into the answer: those that were stored as they were stored, which for a repeated
 // idempotency key was earlier.
-func (a *acceptance) list(namespace string, read []mapping.Alert, stored []v1alpha1.Alert) {
-	a.Alerts = make([]acceptedAlert, 0, len(read))
-	for i := range read {
-		if read[i].Dropped {
+func (a *acceptance) list(namespace string, read *reading, stored []v1alpha1.Alert) {
+	a.Alerts = make([]acceptedAlert, 0, len(read.alerts))
+	for i := range read.alerts {
+		if read.alerts[i].Dropped {
 			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true})
 			continue
 		}
-		alert := &read[i].Alert
+		alert := &read.alerts[i].Alert
 		if len(stored) > 0 {
 			alert, stored = &stored[0], stored[1:]
 		}
 		accepted := acceptedAlert{ID: alert.ID, DedupKey: alert.DedupKey, Incident: namespace + "/" + alert.IncidentName}
 		if a.Status == "dryRun" {
-			accepted.Alert, accepted.Sources = alert, read[i].Sources()
+			accepted.Alert, accepted.Sources = alert, read.sources[i]
 		}
 		a.Alerts = append(a.Alerts, accepted)
 	}

@@ -128,11 +128,8 @@ func (h *handler) bodyProblem(sent *bodyReader, err error) *problem {
 	}
 }
 
-// parse decodes a body that is JSON, or a form that carries JSON.
+// parse decodes JSON.
 func parse(body []byte) (any, []payload.Warning, *problem) {
-	if json, ok := payload.FromForm(body); ok {
-		body = json
-	}
 	decoded, warnings, err := payload.ParseAny(body)
 	var syntax *payload.SyntaxError
 	switch {

@@ -3,6 +3,7 @@ package webhookserver
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -10,10 +11,15 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 func TestGzipBombIsNotUnpacked(t *testing.T) {
@@ -94,36 +100,102 @@ type failingReader struct{ err error }
 
 func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
-func TestBodyBudget(t *testing.T) {
+func TestMemoryBudget(t *testing.T) {
 	g := NewWithT(t)
-	b := newBodyBudget()
-	lane := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "team-a", Name: name} }
-	g.Expect(b.reserve(lane("a"), maxLaneBodyBudget)).To(BeTrue())
-	g.Expect(b.reserve(lane("a"), 1)).To(BeFalse(), "an integration has its share")
-	for _, name := range []string{"b", "c", "d"} {
-		g.Expect(b.reserve(lane(name), maxLaneBodyBudget)).To(BeTrue())
+	b := newMemoryBudget(memoryShares{total: 400, namespace: 200, integration: 100})
+	lane := func(namespace, name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: namespace, Name: name}
 	}
-	g.Expect(b.reserve(lane("e"), 1)).To(BeFalse(), "all of them together have the whole")
-	b.release(lane("a"), maxLaneBodyBudget)
-	g.Expect(b.reserve(lane("e"), 1)).To(BeTrue())
-	b.release(lane("e"), 1)
-	for _, name := range []string{"b", "c", "d"} {
-		b.release(lane(name), maxLaneBodyBudget)
+	reserve := func(namespace, name string, size int64) bool { return b.reserve(lane(namespace, name), size, 0) }
+	g.Expect(reserve("team-a", "a", 100)).To(BeTrue())
+	g.Expect(reserve("team-a", "a", 1)).To(BeFalse(), "an integration has its share")
+	g.Expect(reserve("team-a", "b", 100)).To(BeTrue())
+	g.Expect(reserve("team-a", "c", 1)).To(BeFalse(), "a namespace has its share")
+	g.Expect(reserve("team-b", "a", 100)).To(BeTrue())
+	g.Expect(reserve("team-c", "a", 100)).To(BeTrue())
+	g.Expect(reserve("team-d", "a", 1)).To(BeFalse(), "all of them together have the whole")
+	b.release(lane("team-a", "a"), 100)
+	g.Expect(reserve("team-d", "a", 1)).To(BeTrue())
+	for _, held := range []types.NamespacedName{lane("team-a", "b"), lane("team-b", "a"), lane("team-c", "a")} {
+		b.release(held, 100)
 	}
-	g.Expect(b.reserve(lane("a"), 2*maxBodyBudget)).To(BeTrue(), "however large it may be, one body is read")
-	b.release(lane("a"), 2*maxBodyBudget)
-	g.Expect(b.total).To(BeZero())
-	g.Expect(b.lanes).To(BeEmpty())
+	b.release(lane("team-d", "a"), 1)
+	g.Expect(b.held).To(BeEmpty())
+	g.Expect(reserve("team-a", "a", 1000)).To(BeTrue(), "however large it may be, one is let in")
+	g.Expect(reserve("team-b", "a", 1)).To(BeFalse())
+	b.release(lane("team-a", "a"), 1000)
+	g.Expect(b.held).To(BeEmpty())
 }
 
-func TestRequestsGiveTheirBudgetBack(t *testing.T) {
+func TestWhatHasToWaitForMemoryGetsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		b := newMemoryBudget(memoryShares{total: 100, namespace: 100, integration: 100})
+		one := types.NamespacedName{Namespace: "team-a", Name: "a"}
+		g.Expect(b.reserve(one, 100, 0)).To(BeTrue())
+		begin := time.Now()
+		g.Expect(b.reserve(one, 60, time.Second)).To(BeFalse())
+		g.Expect(time.Since(begin)).To(Equal(time.Second))
+		var served atomic.Int32
+		for range 2 {
+			go func() {
+				if b.reserve(one, 60, time.Minute) {
+					served.Add(1)
+					time.Sleep(time.Second)
+					b.release(one, 60)
+				}
+			}()
+		}
+		synctest.Wait()
+		g.Expect(served.Load()).To(BeZero())
+		b.release(one, 100)
+		synctest.Wait()
+		g.Expect(served.Load()).To(BeEquivalentTo(1), "there is room for one of them")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		g.Expect(served.Load()).To(BeEquivalentTo(2))
+		g.Expect(b.held).To(BeEmpty())
+	})
+}
+
+func TestRequestsGiveTheirMemoryBack(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
-	for _, body := range []string{firing, "oops", "", gzipped(firing)} {
+	for _, body := range []string{firing, "oops", "[1]", "", gzipped(firing)} {
 		b.post(testPath, body)
+		b.post(testPath+"?dryRun=true", body)
 		b.post(testPath, body, with("Content-Encoding", "gzip"))
 	}
-	g.Expect(b.budget.total).To(BeZero())
-	b.budget.total = maxBodyBudget
+	g.Expect(b.bodies.held).To(BeEmpty())
+	g.Expect(b.decoded.held).To(BeEmpty())
+	b.bodies.held[types.NamespacedName{}] = maxBodyBudget
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusServiceUnavailable))
+}
+
+// TestNothingIsHeldWhileAnAlertWaitsForTheStore looks at the budgets in the middle of a write.
+func TestNothingIsHeldWhileAnAlertWaitsForTheStore(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	b.store.before = func(context.Context, *v1alpha1.AlertEvent, int) error {
+		b.bodies.mu.Lock()
+		defer b.bodies.mu.Unlock()
+		b.decoded.mu.Lock()
+		defer b.decoded.mu.Unlock()
+		g.Expect(b.bodies.held).To(BeEmpty())
+		g.Expect(b.decoded.held).To(BeEmpty())
+		return nil
+	}
+	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusAccepted))
+	g.Expect(b.store.stored()).To(HaveLen(1))
+}
+
+func TestABodyThatDecodesToTooMuchIsRefused(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	b.maxBodyBytes = 4 << 20
+	body := `{"a":[` + strings.Repeat(`{"":0},`, 200_000) + `0]}`
+	response := b.post(testPath, body)
+	g.Expect(response.StatusCode).To(Equal(http.StatusRequestEntityTooLarge))
+	g.Expect(decode[problemBody](g, response).kind()).To(Equal("body-too-complex"))
+	g.Expect(b.reports.reasons).To(ConsistOf("BodyTooComplex"))
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
 // explainToken is the token of the requests that Explain makes.
@@ -30,7 +31,10 @@ func Explain(
 		synced:       func() bool { return true },
 		tokens:       tokens,
 		pending:      newPendingCounter(DefaultMaxPendingEvents, 1),
-		budget:       newBodyBudget(),
+		bodies:       newMemoryBudget(bodyShares),
+		decoded:      newMemoryBudget(decodedShares),
+		mappings:     &mapping.Cache{},
+		evaluation:   maxEvaluation,
 		admits:       func(types.NamespacedName) error { return nil },
 		rejections:   noReports{},
 		now:          now,
@@ -53,6 +57,8 @@ func Explain(
 type noReports struct{}
 
 func (noReports) report(*v1alpha1.WebhookIntegration, string, string) {}
+
+func (noReports) reportFailures(*v1alpha1.WebhookIntegration, []mapping.Failure) {}
 
 // recorder keeps an answer.
 type recorder struct {

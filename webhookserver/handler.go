@@ -33,10 +33,11 @@ type handler struct {
 
 	synced     func() bool // whether tokens and pending know all there is, and alerts may be stored
 	tokens     *tokenIndex
-	mappings   mapping.Cache
+	mappings   *mapping.Cache
 	pending    *pendingCounter
 	incidents  *incidentIndex
-	budget     *bodyBudget
+	bodies     *memoryBudget
+	decoded    *memoryBudget
 	admits     func(types.NamespacedName) error // the committer's room
 	committer  Committer
 	rejections reporter
@@ -45,12 +46,16 @@ type handler struct {
 	now        func() time.Time
 	log        logr.Logger
 
+	evaluation time.Duration // how long a mapping may take for a request
+
 	stopping atomic.Bool // every answer is the last one of its connection
 }
 
 // reporter shows a refusal on the integration whose token the request bore. It never blocks.
 type reporter interface {
 	report(integration *v1alpha1.WebhookIntegration, reason, message string)
+	// reportFailures shows expressions of the mapping that failed.
+	reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure)
 }
 
 // exchange is one request and what is known of it.
@@ -127,7 +132,7 @@ func (h *handler) serve(x *exchange) (*acceptance, *problem) {
 	if p := h.check(x); p != nil {
 		return nil, p
 	}
-	lane := types.NamespacedName{Namespace: x.integration.Namespace, Name: x.integration.Name}
+	lane := x.lane()
 	if h.pending.refuses(lane.Namespace) {
 		return nil, &problemNamespaceFull
 	}
@@ -135,20 +140,32 @@ func (h *handler) serve(x *exchange) (*acceptance, *problem) {
 		return nil, &problemOverload
 	}
 	reserved := h.bodyReservation(x.Request)
-	if !h.budget.reserve(lane, reserved) {
+	if !h.bodies.reserve(lane, reserved, 0) {
 		return nil, &problemOverload
 	}
-	defer func() { h.budget.release(lane, reserved) }()
+	defer func() { h.bodies.release(lane, reserved) }()
 	body, p := h.readBody(x.writer, x.Request)
 	if p != nil {
 		return nil, p
 	}
 	x.read = true
 	if spare := reserved - int64(len(body)); spare > 0 {
-		h.budget.release(lane, spare)
+		h.bodies.release(lane, spare)
 		reserved -= spare
 	}
-	return h.accept(x, body)
+	read, p := h.read(x, body)
+	if p != nil {
+		return nil, p
+	}
+	body = nil // what waits for the store is counted there
+	h.bodies.release(lane, reserved)
+	reserved = 0
+	return h.accept(x, read)
+}
+
+// lane is the integration of the request.
+func (x *exchange) lane() types.NamespacedName {
+	return types.NamespacedName{Namespace: x.integration.Namespace, Name: x.integration.Name}
 }
 
 // authenticate finds the integration of the request. A request for anything but the endpoint, or with

@@ -39,6 +39,12 @@ const (
 	idleTimeout    = 60 * time.Second // between two requests of a connection
 	maxHeaderBytes = 16 << 10
 
+	// maxConnections is the number of connections at a time. An idle one takes about 20 KiB, with TLS more.
+	maxConnections = 4096
+
+	// victimSample is how many connections are looked at to find the one to close for a new one.
+	victimSample = 128
+
 	// maxStreams is the number of requests at a time on one HTTP/2 connection.
 	maxStreams = 100
 
@@ -81,12 +87,21 @@ const (
 // Limits of what is held in memory before it is stored.
 const (
 	// maxBodyBudget bounds the bodies of all requests that have passed authentication, by their
-	// Content-Length, or by the body limit where it is unknown.
+	// Content-Length, or by the body limit where it is unknown. A namespace has half of it, an integration a
+	// quarter, so that a sender with many slow connections leaves room for the others.
 	maxBodyBudget = 64 << 20
 
-	// maxLaneBodyBudget bounds the same for one integration, so that a sender with many slow connections
-	// leaves room for the others.
-	maxLaneBodyBudget = maxBodyBudget / 4
+	// maxDecodedBudget bounds what those bodies decode to, as payload.Footprint estimates it, from before they
+	// are decoded until their alerts wait for the store; a namespace has half of it, an integration a quarter.
+	// A body of 256 KiB may decode to 20 MiB, so it is this that keeps a few requests from filling the memory.
+	maxDecodedBudget = 32 << 20
+
+	// maxDecodeWait is how long a body waits for room to be decoded. Decoding takes milliseconds.
+	maxDecodeWait = 2 * time.Second
+
+	// maxEvaluation is how long the expressions of a mapping may take for one request, should the count of
+	// their cost miss something or the machine be too busy.
+	maxEvaluation = time.Second
 
 	// maxBatchAlerts and maxBatchBytes bound one AlertEvent that holds the alerts of several requests. Packed,
 	// an alert more costs the API server next to nothing; but should it refuse to take so much at once, the
@@ -159,6 +174,15 @@ const (
 	// maxRejectionMemory is how many integrations' last reports are remembered.
 	maxRejectionMemory = 10_000
 
+	// maxFailedExpression is the most characters that a report quotes of an expression.
+	maxFailedExpression = 256
+
 	// rejectionTimeout bounds the write of one report.
 	rejectionTimeout = 5 * time.Second
+)
+
+// bodyShares and decodedShares are how requests share memory.
+var (
+	bodyShares    = memoryShares{total: maxBodyBudget, namespace: maxBodyBudget / 2, integration: maxBodyBudget / 4}
+	decodedShares = memoryShares{total: maxDecodedBudget, namespace: maxDecodedBudget / 2, integration: maxDecodedBudget / 4}
 )

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
 // durationBuckets are good for 1 ms to 30 s.
@@ -42,6 +43,12 @@ var (
 		Name: "tocsin_webhook_unusable_mappings_total",
 		Help: "Requests that were read by the payload rules alone because the integration's mapping does not compile.",
 	}, []string{"namespace", "integration"})
+
+	mappingFailures = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tocsin_webhook_mapping_failures_total",
+		Help: "Expressions of mappings that failed on an alert, which was read without them, by integration and by what the " +
+			"expression gives (a field of an alert, alerts or drop).",
+	}, []string{"namespace", "integration", "field"})
 
 	writeDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "tocsin_webhook_write_duration_seconds",
@@ -123,8 +130,8 @@ func (c *capacityCollector) Collect(metrics chan<- prometheus.Metric) {
 
 // RegisterMetrics registers the metrics of the webhook server.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, refusedTotal, unusableMappings, writeDuration, writeAlerts,
-		capacityMetrics)
+	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, refusedTotal, unusableMappings, mappingFailures,
+		writeDuration, writeAlerts, capacityMetrics)
 }
 
 // observeRequest counts an answered request. Integrations are the only label that outsiders could add
@@ -157,6 +164,13 @@ func observeUnusableMapping(integration *v1alpha1.WebhookIntegration) {
 	unusableMappings.WithLabelValues(integration.Namespace, integration.Name).Inc()
 }
 
+// observeMappingFailures counts expressions that failed.
+func observeMappingFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure) {
+	for _, failure := range failures {
+		mappingFailures.WithLabelValues(integration.Namespace, integration.Name, failure.Field).Add(float64(failure.Count))
+	}
+}
+
 // observeWrite counts a write of an AlertEvent.
 func observeWrite(alerts int, took time.Duration) {
 	writeDuration.Observe(took.Seconds())
@@ -170,4 +184,5 @@ func forgetIntegration(namespace, name string) {
 	alertsTotal.DeletePartialMatch(labels)
 	refusedTotal.DeletePartialMatch(labels)
 	unusableMappings.DeletePartialMatch(labels)
+	mappingFailures.DeletePartialMatch(labels)
 }

@@ -70,6 +70,9 @@ var (
 		reason: "BatchTooLarge"}
 	problemTooDeep = problem{kind: "nested-too-deep", status: http.StatusBadRequest, title: "The body is nested too deeply",
 		detail: "Objects and arrays may be nested 64 levels deep.", reason: "NestedTooDeep"}
+	problemTooComplex = problem{kind: "body-too-complex", status: http.StatusRequestEntityTooLarge,
+		title: "The body has too many values", detail: "It would take too much memory to decode. Send it in several requests.",
+		reason: "BodyTooComplex"}
 	problemConflict = problem{kind: "idempotency-conflict", status: http.StatusUnprocessableEntity,
 		title:  "The idempotency key was used for another request",
 		detail: "An earlier request with the same key had another body. Nothing of this one was stored.", reason: "IdempotencyConflict"}
@@ -90,6 +93,10 @@ var (
 	problemIncidentLimit = problem{kind: "incident-limit", status: http.StatusServiceUnavailable,
 		title: "The namespace may have no more incidents", reason: "IncidentLimit", retryAfter: retryAfterRefused,
 		detail: "An alert of an incident that exists is accepted. Nothing was stored; try again later."}
+	problemMappingTimeout = problem{kind: "mapping-timeout", status: http.StatusServiceUnavailable,
+		title:  "The mapping took too long",
+		detail: "The expressions of the integration's mapping were interrupted. Nothing was stored; try again.",
+		reason: "MappingTimeout", retryAfter: retryAfterUnavailable}
 	problemUnavailable = problem{kind: "not-stored", status: http.StatusServiceUnavailable, title: "The alert could not be stored",
 		detail: "The Kubernetes API server did not take it in time. Nothing was stored; try again.", retryAfter: retryAfterUnavailable}
 	problemRefused = problem{kind: "refused", status: http.StatusServiceUnavailable,

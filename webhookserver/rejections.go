@@ -35,12 +35,14 @@ type rejectionReporter struct {
 
 	mu       sync.Mutex
 	reported map[types.NamespacedName]time.Time
+	failing  map[types.NamespacedName]*failing
 }
 
 // rejection is one refusal to report.
 type rejection struct {
 	integration *v1alpha1.WebhookIntegration // from the cache, never modified
 	v1alpha1.Rejection
+	failure *v1alpha1.MappingFailure // if not nil, this is to report instead
 }
 
 func newRejectionReporter(c client.Client, recorder events.EventRecorder, log logr.Logger) *rejectionReporter {
@@ -51,6 +53,7 @@ func newRejectionReporter(c client.Client, recorder events.EventRecorder, log lo
 		log:      log,
 		queue:    make(chan rejection, maxRejectionQueue),
 		reported: map[types.NamespacedName]time.Time{},
+		failing:  map[types.NamespacedName]*failing{},
 	}
 }
 
@@ -113,7 +116,11 @@ func (r *rejectionReporter) run(ctx context.Context) {
 func (r *rejectionReporter) write(ctx context.Context, rejected rejection) error {
 	ctx, cancel := context.WithTimeout(ctx, rejectionTimeout)
 	defer cancel()
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"lastRejection": rejected.Rejection}})
+	status := map[string]any{"lastRejection": rejected.Rejection}
+	if rejected.failure != nil {
+		status = map[string]any{"lastMappingFailure": rejected.failure}
+	}
+	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}
@@ -124,7 +131,10 @@ func (r *rejectionReporter) write(ctx context.Context, rejected rejection) error
 		return nil // deleted meanwhile
 	}
 	if err != nil {
-		return fmt.Errorf("writing status.lastRejection: %w", err)
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	if rejected.failure != nil {
+		return nil // the leader makes the Kubernetes Event, when the condition changes
 	}
 	r.recorder.Eventf(rejected.integration, nil, corev1.EventTypeWarning, "Rejected", "Receive",
 		"Refused a request (%s): %s", rejected.Reason, rejected.Message)

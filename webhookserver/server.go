@@ -78,12 +78,14 @@ func (s *Server) Start(ctx context.Context) error {
 
 	server := s.httpServer(tlsConfig)
 	s.listener.Store(&listener)
+	limited := limitConnections(listener, maxConnections)
+	server.ConnState = limited.stateChanged
 	s.log.Info("Serving webhooks", "address", listener.Addr().String(), "tls", tlsConfig != nil)
 	go func() {
 		if tlsConfig != nil {
-			failed <- server.ServeTLS(listener, "", "")
+			failed <- server.ServeTLS(limited, "", "")
 		} else {
-			failed <- server.Serve(listener)
+			failed <- server.Serve(limited)
 		}
 	}()
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
 // Options are the settings of the webhook server. Zero values stand for the defaults in limits.go.
@@ -53,6 +54,9 @@ type Options struct {
 	// Check returns why no alert may be accepted, nil when all is well. It must not block. Default: all is well.
 	Check func() error
 
+	// Mappings remembers compiled mappings. Nil: the server has one of its own.
+	Mappings *mapping.Cache
+
 	// ShutdownDelay is how long to go on serving after the order to stop.
 	ShutdownDelay time.Duration
 }
@@ -72,6 +76,9 @@ func (o Options) withDefaults() Options {
 	o.NamespaceShare = cmp.Or(o.NamespaceShare, v1alpha1.DefaultNamespaceShare)
 	o.MaxInFlightWrites = cmp.Or(o.MaxInFlightWrites, DefaultMaxInFlightWrites)
 	o.ShutdownDelay = cmp.Or(o.ShutdownDelay, DefaultShutdownDelay)
+	if o.Mappings == nil {
+		o.Mappings = &mapping.Cache{}
+	}
 	return o
 }
 
@@ -121,7 +128,10 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 			tokens:     tokens,
 			pending:    pending,
 			incidents:  incidents,
-			budget:     newBodyBudget(),
+			bodies:     newMemoryBudget(bodyShares),
+			decoded:    newMemoryBudget(decodedShares),
+			mappings:   options.Mappings,
+			evaluation: maxEvaluation,
 			admits:     committer.admits,
 			committer:  committer,
 			rejections: reports,

@@ -25,6 +25,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
 // restConfig is the configuration for the control plane of the tests that need one.
@@ -131,6 +132,12 @@ func (r *recordedReports) report(integration *v1alpha1.WebhookIntegration, reaso
 	r.texts = append(r.texts, integration.Name+": "+message)
 }
 
+func (r *recordedReports) reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure) {
+	for _, failure := range failures {
+		r.report(integration, "MappingFailed", failure.Field)
+	}
+}
+
 // logBuffer takes all logs, whatever their level.
 type logBuffer struct {
 	mu   sync.Mutex
@@ -169,7 +176,10 @@ func newBench() *bench {
 		tokens:       newTokenIndex(),
 		pending:      newPendingCounter(DefaultMaxPendingEvents, v1alpha1.DefaultNamespaceShare),
 		incidents:    newIncidentIndex(v1alpha1.Capacity{Limit: DefaultMaxIncidents, Share: v1alpha1.DefaultNamespaceShare}),
-		budget:       newBodyBudget(),
+		bodies:       newMemoryBudget(bodyShares),
+		decoded:      newMemoryBudget(decodedShares),
+		mappings:     &mapping.Cache{},
+		evaluation:   maxEvaluation,
 		admits:       b.group.admits,
 		committer:    b.group,
 		rejections:   b.reports,

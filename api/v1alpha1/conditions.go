@@ -30,8 +30,6 @@ const (
 	ReasonSuspended = "Suspended"
 	// ReasonNoValidToken: no token is listed, or all have expired.
 	ReasonNoValidToken = "NoValidToken"
-	// ReasonInvalidMapping: the mapping does not compile; posts are accepted and read by the payload rules.
-	ReasonInvalidMapping = "InvalidMapping"
 	// ReasonTokenConflict: another integration held a token's hash first and keeps it.
 	ReasonTokenConflict = "TokenConflict"
 )
@@ -59,4 +57,18 @@ const (
 	ReasonForbidden = "Forbidden"
 	// ReasonNamespaceTerminating: the namespace is being deleted.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
+)
+
+// ConditionMappingValid is the condition type of a WebhookIntegration: its preset and mapping compile, and their
+// expressions did not fail on what was posted. Without either it is True.
+const ConditionMappingValid = "MappingValid"
+
+// Reasons of a WebhookIntegration's MappingValid condition.
+const (
+	// ReasonMappingValid: the mapping compiles, and no failure of it was seen for MappingFailureMemory.
+	ReasonMappingValid = "Valid"
+	// ReasonInvalidMapping: the mapping does not compile; posts are accepted and read by the payload rules.
+	ReasonInvalidMapping = "InvalidMapping"
+	// ReasonEvaluationFailed: an expression failed on an alert that was posted; status.lastMappingFailure has more.
+	ReasonEvaluationFailed = "EvaluationFailed"
 )

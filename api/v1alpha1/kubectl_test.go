@@ -110,8 +110,8 @@ func TestKubectlPrintsTheColumns(t *testing.T) {
 	_, err = patchStatus(namespace, "WebhookIntegration", nameOf(integration), string(must(json.Marshal(integration["status"]))))
 	g.Expect(err).NotTo(HaveOccurred())
 	rows = table(run("get", "whi", "-n", namespace))
-	g.Expect(rows[0]).To(Equal([]string{"NAME", "READY", "REASON", "LAST-RECEIVED", "LAST-REJECTION", "AGE"}))
-	g.Expect(rows[1][:3]).To(Equal([]string{"prometheus", "False", "Suspended"}))
+	g.Expect(rows[0]).To(Equal([]string{"NAME", "READY", "REASON", "MAPPING-VALID", "LAST-RECEIVED", "LAST-REJECTION", "AGE"}))
+	g.Expect(rows[1][:4]).To(Equal([]string{"prometheus", "False", "Suspended", "False"}))
 }
 
 func TestKubectlExplains(t *testing.T) {

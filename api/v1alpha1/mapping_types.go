@@ -85,7 +85,7 @@ type MappingFields struct {
 	// +optional
 	Type Expression `json:"type,omitempty"`
 
-	// custom gives an object of whatever else is worth keeping. What no expression uses is added to it.
+	// custom gives an object of whatever else is worth keeping. What became no field as a whole is added to it.
 	// +optional
 	Custom Expression `json:"custom,omitempty"`
 }

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -125,9 +127,42 @@ type Rejection struct {
 	Time Timestamp `json:"time"`
 }
 
+// MappingFailure is an expression of the mapping that failed on an alert that was posted.
+type MappingFailure struct {
+	// field is what the expression gives: a field of an alert as in spec.mapping.fields, alerts or drop. If
+	// several expressions fail it is the one that matters most.
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	Field string `json:"field"`
+
+	// expression is the expression, or the beginning of a long one.
+	// +kubebuilder:validation:MaxLength=256
+	// +required
+	Expression string `json:"expression"`
+
+	// message is why it failed. It may quote the alert.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// count is about how often expressions of the mapping have failed since they began to.
+	// +kubebuilder:validation:Minimum=1
+	// +required
+	Count int64 `json:"count"`
+
+	// time is when the newest failure was seen.
+	// +required
+	Time Timestamp `json:"time"`
+
+	// observedGeneration is the generation of the spec whose mapping failed.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
 // WebhookIntegrationStatus is what the operator says of an integration.
 type WebhookIntegrationStatus struct {
-	// conditions has Ready: whether posts with a token of this integration are accepted.
+	// conditions has Ready, whether posts with a token of this integration are accepted, and MappingValid,
+	// whether its mapping compiles and can be evaluated.
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
 	// +listType=map
@@ -153,6 +188,25 @@ type WebhookIntegrationStatus struct {
 	// lastRejection is the newest refused request. It is written at most once a minute.
 	// +optional
 	LastRejection *Rejection `json:"lastRejection,omitempty"`
+
+	// lastMappingFailure is the newest failure of an expression of the mapping. It is written at most once a
+	// minute, by the replica that saw it.
+	// +optional
+	LastMappingFailure *MappingFailure `json:"lastMappingFailure,omitempty"`
+}
+
+// MappingFailureMemory is how long after its newest failure a mapping counts as failing.
+const MappingFailureMemory = time.Hour
+
+// CurrentMappingFailure returns the newest failure of the mapping as it is now, nil when none was seen for
+// MappingFailureMemory. A time further in the future than that is one of a wrong clock and does not count.
+func (w *WebhookIntegration) CurrentMappingFailure(now time.Time) *MappingFailure {
+	failure := w.Status.LastMappingFailure
+	if failure == nil || failure.ObservedGeneration != w.Generation ||
+		now.Sub(failure.Time.Time).Abs() >= MappingFailureMemory {
+		return nil
+	}
+	return failure
 }
 
 // WebhookIntegration lets a monitoring tool post alerts into its namespace.
@@ -162,6 +216,7 @@ type WebhookIntegrationStatus struct {
 // +kubebuilder:resource:path=webhookintegrations,shortName=whi,categories=tocsin
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Mapping-Valid",type=string,JSONPath=`.status.conditions[?(@.type=="MappingValid")].status`
 // +kubebuilder:printcolumn:name="Last-Received",type=date,JSONPath=`.status.lastReceivedTime`
 // +kubebuilder:printcolumn:name="Last-Rejection",type=string,JSONPath=`.status.lastRejection.reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -3,7 +3,9 @@ package mapping
 import (
 	"fmt"
 	"maps"
+	"slices"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -21,11 +23,13 @@ type builder struct {
 	element any // the alert as it was sent
 	out     Alert
 
-	values [fieldCount]any // what the expressions gave
-	silent expressions     // those that gave nothing, without an error
-	left   leftovers
-	object map[string]any
-	custom map[string]any // what goes into the object's custom
+	values  [fieldCount]any // what the expressions gave
+	gave    expressions     // the expressions that gave something
+	refused []string        // keys of fields whose expressions mention them and gave nothing
+	left    leftovers       // of the alert
+	around  leftovers       // of the payload around it
+	object  map[string]any
+	custom  map[string]any // what goes into the object's custom
 }
 
 // evaluate evaluates the expressions of the fields.
@@ -36,19 +40,34 @@ func (b *builder) evaluate() {
 		}
 		value, err := b.reader.evaluate(e)
 		if err != nil {
-			b.out.warn(fields[i].key, "the mapping's expression failed (%s); the field is read by the payload rules",
-				oneLine(err.Error()))
+			b.fail(i, e, err)
 			continue
 		}
+		looked := b.reader.vars.looked
 		if isAbsent(value) {
-			b.silent |= 1 << i
+			b.refused = append(b.refused, e.ownKeys...)
 			continue
 		}
 		b.values[i] = value
-		b.left.gave |= 1 << i
-		b.left.results = append(b.left.results, value)
+		b.gave |= 1 << i
+		b.out.mapped |= 1 << i
+		b.left.settle(fields[i].object, value, b.element, looked.alert)
+		b.around.settle(fields[i].object, value, b.reader.vars.payload, looked.payload)
 	}
-	b.out.mapped = b.left.gave
+}
+
+// fail deals with an expression that failed. A field is left to the payload rules then, but not the status:
+// what they read could be another thing than the status, and a wrong resolve hides an outage.
+func (b *builder) fail(i int, e *expression, err error) {
+	b.reader.fail(e, err)
+	if i != statusIndex {
+		b.out.warn(fields[i].key, "the mapping's expression failed (%s); the field is read by the payload rules",
+			oneLine(err.Error()))
+		return
+	}
+	b.out.warn(fields[i].key, "the mapping's expression failed (%s); the alert counts as firing", oneLine(err.Error()))
+	b.values[i] = string(v1alpha1.AlertFiring)
+	b.gave |= 1 << i
 }
 
 // normalise puts the object together, of what the expressions gave and of what they left of the alert and
@@ -67,26 +86,13 @@ func (b *builder) normalise(first bool) Alert {
 }
 
 func (b *builder) assemble(first bool) {
-	uses := []*usage{b.reader.program.alertUses, nil}[:1]
-	if isSame(b.element, b.reader.vars.payload) {
-		uses = append(uses, b.reader.program.payloadUses)
-	}
-	rest, some := b.element, true
-	for _, u := range uses {
-		if some && u.used(b.left.gave) {
-			some = false
-		}
-	}
-	element, isObject := rest.(map[string]any)
+	element, isObject := b.discarded(b.element).(map[string]any)
 	b.object = make(map[string]any, len(element)+fieldCount)
-	switch {
-	case !some:
-	case isObject:
-		for key, value := range element {
-			b.addKey(uses, key, value)
-		}
-	default:
-		if rest, some := b.left.of(uses[0], b.element); some {
+	for _, key := range sortedKeys(element) { // in order, since names can be taken
+		b.addKey(key, element[key])
+	}
+	if !isObject && !b.holdsScalar() {
+		if rest, some := b.left.prune(b.element); some {
 			b.keep(alertVariable, rest)
 		}
 	}
@@ -96,36 +102,41 @@ func (b *builder) assemble(first bool) {
 	b.addMapped()
 }
 
+// holdsScalar reports whether a field is the alert itself, when that is no object.
+func (b *builder) holdsScalar() bool {
+	return slices.ContainsFunc(b.values[:], func(value any) bool { return value != nil && isEqual(value, b.element) })
+}
+
+// discarded is the alert without what the mapping discards of it, whatever becomes of the expression that says
+// so: it may be a credential.
+func (b *builder) discarded(element any) any {
+	isPayload := isSame(b.element, b.reader.vars.payload)
+	for _, d := range b.reader.program.discards {
+		if len(d.steps) > 0 && (d.root == alertVariable || isPayload) {
+			element, _ = cut(element, d.steps)
+		}
+	}
+	return element
+}
+
 // addKey adds one entry of the alert as it was sent.
-func (b *builder) addKey(uses []*usage, key string, value any) {
+func (b *builder) addKey(key string, value any) {
 	field, listed := fieldOfKey[key]
-	if listed && field != customIndex && b.left.gave&(1<<field) == 0 && !b.refused(key, 1<<field) {
+	if listed && field != customIndex && b.gave&(1<<field) == 0 && !slices.Contains(b.refused, key) {
 		b.object[key] = value // for the payload rules, whatever else was made of it
 		return
 	}
-	for _, u := range uses {
-		rest, some := b.left.ofKey(u, key, value)
-		if !some {
-			return
-		}
-		value = rest
-	}
+	rest, some := b.left.of(key, value)
 	switch {
+	case !some:
 	case !listed:
-		b.object[key] = value // to custom, by the payload rules
-	case isAbsent(value):
+		b.object[key] = rest // to custom, by the payload rules
+	case isAbsent(rest):
 	case field == customIndex:
-		b.addCustom(value)
+		b.addCustom(rest)
 	default:
-		b.keep(key, value)
+		b.keep(key, rest)
 	}
-}
-
-// refused reports whether the expression of a field has looked at a key that the payload rules would read for
-// the field, and gave nothing: it does not want it then.
-func (b *builder) refused(key string, of expressions) bool {
-	u := b.reader.program.alertUses.keys[key]
-	return u != nil && b.silent&of != 0 && (u.made|u.passed|u.perhaps)&of != 0
 }
 
 // addCustom adds the alert's own custom object.
@@ -135,8 +146,8 @@ func (b *builder) addCustom(value any) {
 		b.keep(customKey, value)
 		return
 	}
-	for key, entry := range entries {
-		b.keep(key, entry)
+	for _, key := range sortedKeys(entries) {
+		b.keep(key, entries[key])
 	}
 }
 
@@ -161,22 +172,23 @@ func freeName(m map[string]any, name string) string {
 
 // addShared adds what is left of the payload around the alert.
 func (b *builder) addShared() {
-	for key, value := range b.reader.shared {
+	for _, name := range sortedKeys(b.reader.shared) {
+		key := name
 		if _, taken := b.object[key]; taken {
 			key = sharedPrefix + key
 		}
-		b.object[freeName(b.object, key)] = value
+		b.object[freeName(b.object, key)] = b.reader.shared[name]
 	}
 }
 
 // addMapped adds what the expressions gave.
 func (b *builder) addMapped() {
 	for i, value := range b.values[:customIndex] {
-		if b.left.gave&(1<<i) != 0 {
+		if b.gave&(1<<i) != 0 {
 			b.object[fields[i].key] = value
 		}
 	}
-	if b.left.gave&(1<<customIndex) != 0 {
+	if b.gave&(1<<customIndex) != 0 {
 		b.addMappedCustom(b.values[customIndex])
 	}
 	if len(b.custom) > 0 {
@@ -199,50 +211,48 @@ func (b *builder) addMappedCustom(value any) {
 	}
 }
 
-// share finds what is left of the payload around the list of alerts: what all of them have in common. It
-// takes the expressions for used that gave something for every alert.
+// share finds what is left of the payload around the list of alerts: what all of them have in common. It is
+// left out if every alert holds it.
 func (r *reader) share(builders []builder) {
 	around, ok := r.vars.payload.(map[string]any)
 	if !ok || !r.fromList || len(builders) == 0 {
 		return
 	}
-	left := leftovers{gave: ^expressions(0)}
+	all := make([]*leftovers, len(builders))
 	for i := range builders {
 		if isSame(builders[i].element, around) {
 			return // the payload is itself one of the alerts
 		}
-		left.gave &= builders[i].left.gave | alertsExpression
+		all[i] = &builders[i].around
 	}
-	left.results = []any{r.list}
-	if len(builders) == 1 {
-		left.results = append(builders[0].left.results, left.results...)
+	left := common(all)
+	left.hold(r.list)
+	for i := range builders {
+		left.hold(builders[i].element)
 	}
-	uses := r.program.payloadUses
-	if uses.used(left.gave) {
-		return
+	for _, d := range r.program.discards {
+		if d.root == payloadVariable && len(d.steps) > 0 {
+			rest, _ := cut(around, d.steps)
+			around, _ = rest.(map[string]any)
+		}
 	}
 	size := 0
 	r.shared = map[string]any{}
-	for key, value := range around {
-		rest, some := left.ofKey(uses, key, value)
+	for _, key := range sortedKeys(around) {
+		rest, some := left.of(key, around[key])
 		if !some || isAbsent(rest) {
 			continue
 		}
 		if _, listed := fieldOfKey[key]; listed {
 			key = sharedPrefix + key
 		}
-		r.shared[key] = rest
+		r.shared[freeName(r.shared, key)] = rest
 		size += len(key) + weighNative(rest, maxSharedTotal)
 	}
 	if len(builders) > 1 && (size > maxSharedBytes || size*len(builders) > maxSharedTotal) {
 		r.sharedOnce = true
 		r.warn("what the payload says beside its alerts is large; it is kept in custom of the first alert only")
 	}
-}
-
-// used reports whether the value as a whole is used.
-func (u *usage) used(gave expressions) bool {
-	return u.passed&gave != 0
 }
 
 // Source says where one field of an alert comes from.

@@ -1,35 +1,53 @@
 package mapping
 
 import (
+	lru "container/list"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"sync"
 
-	k8stypes "k8s.io/apimachinery/pkg/types"
-
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-// maxCached is how many compiled mappings are remembered. Beyond it some are forgotten, to be compiled
-// again when they are needed.
-const maxCached = 1000
-
-// Cache remembers the compiled mapping of each integration, for as long as its spec does not change. The
-// zero value is ready for use, by many goroutines at a time.
+// Cache remembers compiled mappings by their content: integrations that have the same preset, and in one
+// namespace the same mapping, share a program. It forgets those that were used least recently when all
+// together are larger than maxCacheBytes, of the namespace that has most; so what one namespace does costs no
+// other its programs. The presets are always remembered. The zero value is ready for use, by many goroutines
+// at a time.
 type Cache struct {
-	mu       sync.Mutex
-	programs map[k8stypes.NamespacedName]*cached
+	mu         sync.Mutex
+	entries    map[cacheKey]*cached
+	namespaces map[string]*cacheShare
+	bytes      int
+	verdicts   map[cacheKey]error // of mappings that were forgotten too
 }
 
-// cached is the mapping of one generation of an integration.
+// cacheKey is what a program is made of, and the namespace that it counts for.
+type cacheKey struct {
+	namespace string // empty for a preset
+	content   [sha256.Size]byte
+}
+
+// cached is a compiled mapping.
 type cached struct {
-	uid        k8stypes.UID
-	generation int64
-	compile    sync.Once
-	program    *Program
-	err        error
+	key     cacheKey
+	program *Program
+	err     error
+	bytes   int
+	place   *lru.Element // among those of its namespace
+}
+
+// cacheShare is what a namespace has in the cache.
+type cacheShare struct {
+	compiling sync.Mutex // one mapping of a namespace is compiled at a time: others have the processors too
+	used      lru.List   // of *cached, the one used last in front
+	bytes     int
 }
 
 // plain reads by the payload rules alone.
-var plain = &Program{payloadUses: &usage{}, alertUses: &usage{}}
+var plain = &Program{}
 
 // Program is the compiled mapping of an integration. It is never nil: without a mapping, and with one that
 // does not compile, it reads payloads by the payload rules alone, in the latter case with a warning. The
@@ -39,37 +57,146 @@ func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, err
 	if spec.Preset == "" && spec.Mapping == nil {
 		return plain, nil
 	}
-	entry := c.entry(integration)
-	entry.compile.Do(func() {
-		entry.program, entry.err = Compile(spec.Preset, spec.Mapping)
-		if entry.err != nil {
-			broken := *plain
-			broken.broken = true
-			entry.program = &broken
-		}
-	})
+	key, err := keyOf(integration)
+	if err != nil {
+		return plain, err
+	}
+	if entry := c.lookup(key); entry != nil {
+		return entry.program, entry.err
+	}
+	share := c.share(key.namespace)
+	share.compiling.Lock()
+	defer share.compiling.Unlock()
+	if entry := c.lookup(key); entry != nil { // compiled while this waited
+		return entry.program, entry.err
+	}
+	entry := &cached{key: key, bytes: emptyProgramBytes}
+	if entry.program, entry.err = Compile(spec.Preset, spec.Mapping); entry.err != nil {
+		entry.program = &Program{broken: true}
+	}
+	entry.bytes += entry.program.size()
+	c.add(entry)
 	return entry.program, entry.err
 }
 
-// entry finds or makes the entry of an integration.
-func (c *Cache) entry(integration *v1alpha1.WebhookIntegration) *cached {
-	key := k8stypes.NamespacedName{Namespace: integration.Namespace, Name: integration.Name}
+// Check says in one line what is wrong with an integration's mapping. What was compiled once is not compiled
+// again for it, even if the program was forgotten meanwhile.
+func (c *Cache) Check(integration *v1alpha1.WebhookIntegration) error {
+	if integration.Spec.Preset == "" && integration.Spec.Mapping == nil {
+		return nil
+	}
+	key, err := keyOf(integration)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	verdict, known := c.verdicts[key]
+	c.mu.Unlock()
+	if known {
+		return verdict
+	}
+	_, err = c.Program(integration)
+	return oneLineError(err)
+}
+
+func oneLineError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(payload.SanitizeLine(err.Error()))
+}
+
+func keyOf(integration *v1alpha1.WebhookIntegration) (cacheKey, error) {
+	content, err := json.Marshal(struct {
+		Preset  string
+		Mapping *v1alpha1.Mapping
+	}{integration.Spec.Preset, integration.Spec.Mapping})
+	if err != nil {
+		return cacheKey{}, err // cannot happen: a mapping is made of strings
+	}
+	key := cacheKey{content: sha256.Sum256(content)}
+	presets, err := loadedPresets()
+	if err != nil {
+		return cacheKey{}, err
+	}
+	if presets.byName[integration.Spec.Preset] == nil || integration.Spec.Mapping != nil {
+		key.namespace = integration.Namespace
+	}
+	return key, nil
+}
+
+// lookup finds an entry and counts it as used.
+func (c *Cache) lookup(key cacheKey) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.programs == nil {
-		c.programs = map[k8stypes.NamespacedName]*cached{}
+	entry := c.entries[key]
+	if entry != nil {
+		c.namespaces[key.namespace].used.MoveToFront(entry.place)
 	}
-	entry := c.programs[key]
-	if entry != nil && entry.uid == integration.UID && entry.generation == integration.Generation {
-		return entry
+	return entry
+}
+
+// share finds or makes the share of a namespace.
+func (c *Cache) share(namespace string) *cacheShare {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.namespaces == nil {
+		c.entries, c.namespaces, c.verdicts = map[cacheKey]*cached{}, map[string]*cacheShare{}, map[cacheKey]error{}
 	}
-	if entry == nil && len(c.programs) >= maxCached {
-		for one := range c.programs {
-			delete(c.programs, one)
-			break
+	share := c.namespaces[namespace]
+	if share == nil {
+		share = &cacheShare{}
+		c.namespaces[namespace] = share
+	}
+	return share
+}
+
+// add remembers an entry, and forgets others for it.
+func (c *Cache) add(entry *cached) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	share := c.namespaces[entry.key.namespace]
+	entry.place = share.used.PushFront(entry)
+	c.entries[entry.key] = entry
+	if entry.key.namespace != "" {
+		share.bytes += entry.bytes
+		c.bytes += entry.bytes
+	}
+	if len(c.verdicts) >= maxVerdicts {
+		clear(c.verdicts)
+	}
+	c.verdicts[entry.key] = oneLineError(entry.err)
+	for c.bytes > maxCacheBytes {
+		c.forget()
+	}
+}
+
+// forget removes the entry that was used least recently, of the namespace that has most.
+func (c *Cache) forget() {
+	var largest *cacheShare
+	for namespace, share := range c.namespaces {
+		if namespace != "" && (largest == nil || share.bytes > largest.bytes) {
+			largest = share
 		}
 	}
-	entry = &cached{uid: integration.UID, generation: integration.Generation}
-	c.programs[key] = entry
-	return entry
+	entry, _ := largest.used.Back().Value.(*cached)
+	largest.used.Remove(entry.place)
+	delete(c.entries, entry.key)
+	largest.bytes -= entry.bytes
+	c.bytes -= entry.bytes
+}
+
+// size estimates how many bytes the program takes; a test holds it against what is allocated.
+func (p *Program) size() int {
+	total := 0
+	for _, e := range append([]*expression{p.alerts, p.drop}, p.fields[:]...) {
+		if e != nil && !e.preset {
+			one := expressionBytes + len(e.source) + int(e.nodes)*nodeBytes
+			total += one
+			if e.quick == nil {
+				total += one // it is planned twice
+			}
+		}
+	}
+	return total
 }

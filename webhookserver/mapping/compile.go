@@ -39,22 +39,27 @@ type Program struct {
 	drop   *expression
 	fields [fieldCount]*expression
 
-	// What the expressions use of the payload and of the alert; see usage.
-	payloadUses, alertUses *usage
-	usesHeaders            bool
-	mapped                 bool // there is an expression
-	broken                 bool // the integration's mapping does not compile; this stands in for it
+	discards    []*path // the arguments of discard
+	usesHeaders bool
+	mapped      bool // there is an expression
+	broken      bool // the integration's mapping does not compile; this stands in for it
 }
 
 // expression is one compiled expression.
 type expression struct {
+	name   string // what it is of: "title", "alerts"
 	field  string // its place in the resource, or in the preset
 	source string
 	preset bool        // it is the preset's
 	nodes  uint64      // how much there is to evaluate
 	quick  quick       // how it is evaluated without CEL; nil if it cannot be
 	run    cel.Program // how CEL evaluates it
+	brief  cel.Program // the same for an alert that has little left to spend
 	loops  bool        // it has a loop, so that it may have to be interrupted
+
+	// ownKeys are the keys of the alert that it mentions and that the payload rules would read for its field.
+	// When it gives nothing it does not want them.
+	ownKeys []string
 }
 
 // Compile compiles the mapping of an integration: that of the preset, if one is named, overridden field by
@@ -86,8 +91,8 @@ func compile(preset string, base, own *v1alpha1.Mapping) (*Program, error) {
 		own = &v1alpha1.Mapping{}
 	}
 	c := &compiler{env: env}
-	p := &Program{preset: preset, payloadUses: &usage{}, alertUses: &usage{}}
-	p.alerts = c.expression("alerts", base.Alerts, own.Alerts, listKinds, alertsExpression)
+	p := &Program{preset: preset}
+	p.alerts = c.expression("alerts", base.Alerts, own.Alerts, listKinds, 0)
 	p.drop = c.expression("drop", base.Drop, own.Drop, boolKinds, 0)
 	for i, f := range fields {
 		kinds := textKinds
@@ -99,22 +104,17 @@ func compile(preset string, base, own *v1alpha1.Mapping) (*Program, error) {
 	if err := errors.Join(c.errors...); err != nil {
 		return nil, err
 	}
-	p.mapped = len(c.trees) > 0
-	p.findUsage(c.trees)
+	p.mapped, p.usesHeaders, p.discards = c.compiled > 0, c.usesHeaders, c.discards
 	return p, nil
 }
 
 // compiler collects what compiling several expressions gives.
 type compiler struct {
-	env    *cel.Env
-	errors []error
-	trees  []tree
-}
-
-// tree is a checked expression.
-type tree struct {
-	root ast.Expr
-	of   expressions // the one it is of; none for drop, since what decides that is no part of an alert
+	env         *cel.Env
+	errors      []error
+	compiled    int
+	usesHeaders bool
+	discards    []*path
 }
 
 // The kinds of values that an expression may give; those of type dyn show when it is evaluated.
@@ -129,7 +129,7 @@ var (
 // expression compiles what own says, else what base says; nil if neither says anything.
 func (c *compiler) expression(name string, base, own v1alpha1.Expression, kinds []types.Kind,
 	of expressions) *expression {
-	e := &expression{field: "spec.mapping." + name, source: string(own)}
+	e := &expression{name: strings.TrimPrefix(name, "fields."), field: "spec.mapping." + name, source: string(own)}
 	if e.source == "" {
 		e.source, e.preset = string(base), true
 	}
@@ -150,16 +150,29 @@ func (c *compiler) expression(name string, base, own v1alpha1.Expression, kinds 
 		return nil
 	}
 	root := checked.NativeRep().Expr()
-	c.trees = append(c.trees, tree{root: root, of: of})
+	c.compiled++
+	c.inspect(e, root, of)
 	e.nodes = uint64(ast.MaxID(checked.NativeRep()))
 	e.quick = quickOf(root)
 	e.loops = hasLoop(root)
-	var err error
-	if e.run, err = c.env.Program(checked, programOptions...); err != nil {
+	if err := c.plan(e, checked); err != nil {
 		c.fail(&CompileError{Field: e.field, Message: oneLine(err.Error())})
 		return nil
 	}
 	return e
+}
+
+// plan makes the programs of an expression.
+func (c *compiler) plan(e *expression, checked *cel.Ast) (err error) {
+	if e.run, err = c.env.Program(checked, programOptions(maxExpressionCost)...); err != nil {
+		return err
+	}
+	if e.quick != nil {
+		e.brief = e.run // CEL evaluates it rarely, and it has no loops
+		return nil
+	}
+	e.brief, err = c.env.Program(checked, programOptions(maxAlertCost)...)
+	return err
 }
 
 // check parses an expression and checks its types; nil if it does not pass.
@@ -181,6 +194,29 @@ func (c *compiler) check(e *expression) *cel.Ast {
 			Message: oneLine(issue.Message)})
 	}
 	return nil
+}
+
+// inspect notes whether an expression mentions the headers, the own keys of its field, and what it discards.
+func (c *compiler) inspect(of *expression, root ast.Expr, bit expressions) {
+	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		if p := pathOf(e); p != nil {
+			c.usesHeaders = c.usesHeaders || p.root == headersVariable
+			if p.root == alertVariable && len(p.steps) == 1 {
+				if field, listed := fieldOfKey[p.steps[0].key]; listed && 1<<field == bit {
+					of.ownKeys = append(of.ownKeys, p.steps[0].key)
+				}
+			}
+			return
+		}
+		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "discard" || e.AsCall().Args()[0].Kind() != ast.ListKind {
+			return
+		}
+		for _, element := range e.AsCall().Args()[0].AsList().Elements() {
+			if p := pathOf(element); p != nil {
+				c.discards = append(c.discards, p)
+			}
+		}
+	}))
 }
 
 func hasLoop(e ast.Expr) bool {

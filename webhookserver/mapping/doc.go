@@ -3,16 +3,19 @@
 //
 // A mapping says where in the payload the alerts are and what each field of an alert is made of. For each
 // alert the program evaluates the expressions, puts the results where the payload rules look for them, adds
-// what of the payload no expression uses, and lets the package payload normalise the whole. So there is one
+// what of the payload became no field, and lets the package payload normalise the whole. So there is one
 // set of rules for what a severity, a time or a long text means, with a mapping and without.
 //
 // What holds throughout:
 //   - An alert is never refused because of a mapping. An expression that fails leaves its field to the
-//     payload rules; a mapping that does not compile leaves the whole payload to them. The sender is warned.
-//   - Nothing of the payload is lost: what no expression uses is kept in the custom bag.
+//     payload rules, or for the status to firing; a mapping that does not compile leaves the whole payload to
+//     them. The sender is warned, and the failure is part of the result.
+//   - What a payload means never depends on how busy the machine is: when the time runs out, the result is an
+//     error and not an alert.
+//   - Nothing of the payload is lost: what did not become a field as a whole is kept in the custom bag.
 //   - An expression has no more to work with than the payload and some headers, and is stopped when it has
 //     cost too much, whoever wrote it and whatever was sent.
 //
-// The package is pure, as payload is: values in, values out, no client and no clock but the one that stops
-// what takes too long. The kubectl plugin uses it to explain what becomes of a payload.
+// The package is pure, as payload is: values in, values out, no client and no clock; a context stops what
+// takes too long. The kubectl plugin uses it to explain what becomes of a payload.
 package mapping

@@ -9,6 +9,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
 	"k8s.io/apiserver/pkg/cel/library"
@@ -65,11 +66,13 @@ var libraries = []cel.EnvOption{
 	ownFunctions(),
 }
 
-// programOptions are how expressions are run.
-var programOptions = []cel.ProgramOption{
-	cel.CostTracking(costs{}),
-	cel.CostLimit(maxExpressionCost),
-	cel.InterruptCheckFrequency(interruptFrequency),
+// programOptions are how expressions are run: until they have cost so much.
+func programOptions(limit uint64) []cel.ProgramOption {
+	return []cel.ProgramOption{
+		cel.CostTracking(costs{}),
+		cel.CostLimit(limit),
+		cel.InterruptCheckFrequency(interruptFrequency),
+	}
 }
 
 // adapter makes values of CEL from what payload.Parse gives, without a copy.
@@ -113,7 +116,74 @@ type variables struct {
 	headers  map[string]string
 	received time.Time
 
-	read uint64 // bytes that the evaluation of quick expressions has read
+	read    uint64 // bytes that the evaluation of quick expressions has read
+	mayRead uint64 // how many it may read, if not 0
+	looked  lookups
+}
+
+// lookups are the top-level keys of the alert and of the payload that the evaluation of an expression has
+// looked up, until the next one. When the payload is the alert, its keys are the alert's.
+type lookups struct{ alert, payload keySet }
+
+// keySet is a set of keys.
+type keySet map[string]bool
+
+func (s *keySet) add(key string) {
+	if *s == nil {
+		*s = keySet{}
+	}
+	(*s)[key] = true
+}
+
+// forget empties the set. A map that was large would take long to clear each time.
+func (s *keySet) forget() {
+	if len(*s) > 64 {
+		*s = nil
+	}
+	clear(*s)
+}
+
+// look notes a look-up of a key.
+func (v *variables) look(root, key string) {
+	if root == alertVariable || isSame(v.alert, v.payload) {
+		v.looked.alert.add(key)
+	} else {
+		v.looked.payload.add(key)
+	}
+}
+
+// watched is an object for CEL whose look-ups are noted.
+type watched struct {
+	traits.Mapper
+	variables *variables
+	root      string
+}
+
+// Find looks up a key.
+func (w watched) Find(key ref.Val) (ref.Val, bool) {
+	w.look(key)
+	return w.Mapper.Find(key)
+}
+
+// Get looks up a key that has to be there.
+func (w watched) Get(key ref.Val) ref.Val {
+	w.look(key)
+	return w.Mapper.Get(key)
+}
+
+func (w watched) look(key ref.Val) {
+	if text, ok := key.(types.String); ok {
+		w.variables.look(w.root, string(text))
+	}
+}
+
+// watch is a variable for CEL.
+func (v *variables) watch(root string, value any) any {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return value
+	}
+	return watched{Mapper: types.NewStringInterfaceMap(adapter{}, object), variables: v, root: root}
 }
 
 // takeRead is how much was read since it was asked last.
@@ -129,9 +199,9 @@ var _ interpreter.Activation = (*variables)(nil)
 func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case payloadVariable:
-		return v.payload, true
+		return v.watch(payloadVariable, v.payload), true
 	case alertVariable:
-		return v.alert, true
+		return v.watch(alertVariable, v.alert), true
 	case headersVariable:
 		return v.headers, true
 	case receivedVariable:

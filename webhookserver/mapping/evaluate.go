@@ -1,11 +1,14 @@
 package mapping
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/cel-go/interpreter"
@@ -21,7 +24,29 @@ type Result struct {
 
 	// Warnings are about the payload as a whole.
 	Warnings []payload.Warning
+
+	// Failures are the expressions that failed, each once, those first that matter most.
+	Failures []Failure
 }
+
+// Failure is an expression that failed on a payload, and would fail on it again.
+type Failure struct {
+	// Field is what the expression is of, as in a mapping: "title", "alerts", "drop".
+	Field string
+
+	// Expression is its source.
+	Expression string
+
+	// Message is why it failed for the first time, in one line. It may quote the payload.
+	Message string
+
+	// Count is how often it failed.
+	Count int
+}
+
+// ErrInterrupted says that the time for evaluating ran out: what a payload means would depend on how busy the
+// machine is. Another attempt may succeed.
+var ErrInterrupted = errors.New("the mapping took too long")
 
 // Alert is one alert of a payload.
 type Alert struct {
@@ -57,11 +82,18 @@ func (e *NotObjectError) Error() string {
 // Is makes the error count as payload.ErrNotObject.
 func (e *NotObjectError) Is(target error) bool { return target == payload.ErrNotObject }
 
+// Mapped reports whether the program has expressions.
+func (p *Program) Mapped() bool { return p.mapped }
+
+// Forget drops what the alert refers to of the payload. Without it there are no Sources.
+func (a *Alert) Forget() { a.object = nil }
+
 // Alerts reads a payload, as payload.ParseAny gives it, as alerts. headers are those of the request, received
-// is when it came in. The errors are ErrNotObject of the package payload and *TooManyError; both are about
-// the payload and would come without a mapping too. Neither the payload nor the headers are changed.
-func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Result, error) {
-	r := &reader{program: p, vars: variables{payload: body, received: received}, costLeft: maxPayloadCost}
+// is when it came in. When ctx ends before all is evaluated the error is ErrInterrupted. The other errors are
+// ErrNotObject of the package payload and *TooManyError; both are about the payload and would come without a
+// mapping too. Neither the payload nor the headers are changed.
+func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, received time.Time) (Result, error) {
+	r := &reader{program: p, vars: variables{payload: body, received: received}, ctx: ctx, costLeft: maxPayloadCost}
 	if p.usesHeaders {
 		r.vars.headers = visibleHeaders(headers)
 	}
@@ -71,22 +103,30 @@ func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Res
 	}
 	elements, err := r.elements(body)
 	if err != nil {
-		return Result{}, err
+		return Result{}, r.orInterrupted(err)
 	}
 	if len(elements) > MaxAlerts {
-		return Result{}, &TooManyError{Count: len(elements)}
+		return Result{}, r.orInterrupted(&TooManyError{Count: len(elements)})
 	}
 	if len(elements) == 0 {
 		r.warn("the payload holds no alert; nothing is stored")
 	}
-	r.costLeft += uint64(len(elements)) * maxAlertCost
+	r.extraLeft = maxExtraCost
 	builders := make([]builder, len(elements))
 	for i, element := range elements {
 		b := &builders[i]
 		b.reader, b.element = r, element
-		r.vars.alert = element
+		r.begin(element, len(elements))
 		b.out.Dropped = r.dropped(&b.out)
 		b.evaluate()
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	// An expression that was interrupted need not have failed: a || b makes up for it. So it is the time that
+	// tells, not the error.
+	if err := r.orInterrupted(nil); err != nil {
+		return Result{}, err
 	}
 	r.share(builders)
 	result := Result{Alerts: make([]Alert, 0, len(elements))}
@@ -94,7 +134,7 @@ func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Res
 		result.Alerts = append(result.Alerts, builders[i].normalise(i == 0))
 	}
 	r.bound(&result)
-	result.Warnings = r.warnings
+	result.Warnings, result.Failures = r.warnings, r.sortedFailures()
 	return result, nil
 }
 
@@ -104,10 +144,14 @@ type reader struct {
 	vars     variables
 	warnings []payload.Warning
 
-	frame    *interpreter.ExecutionFrame
-	cancel   context.CancelFunc
-	costLeft uint64
-	stopped  bool // the expressions have cost too much; no more are evaluated
+	ctx       context.Context // ends the evaluation
+	frame     *interpreter.ExecutionFrame
+	costLeft  uint64 // of the alert that is read, or of finding the alerts
+	extraLeft uint64 // for alerts that cost more
+	mayTake   uint64 // of that, the alert that is read
+	spent     uint64 // by all alerts
+	stopped   bool   // its expressions have cost too much; no more are evaluated for it
+	failures  []Failure
 
 	// shared is what is left of the payload around the list of alerts.
 	shared     map[string]any
@@ -125,6 +169,9 @@ func (r *reader) elements(body any) ([]any, error) {
 	if r.program.alerts != nil {
 		value, err := r.evaluate(r.program.alerts)
 		r.list = value
+		if err != nil {
+			r.fail(r.program.alerts, err)
+		}
 		switch list := value.(type) {
 		case []any:
 			r.fromList = true
@@ -156,16 +203,63 @@ func (r *reader) elements(body any) ([]any, error) {
 	return nil, payload.ErrNotObject
 }
 
-var errStopped = errors.New("the mapping took too long for one payload")
+var errStopped = errors.New("the mapping costs too much for one alert")
+
+// begin makes ready for the expressions of an alert, one of several. What it may spend does not depend on what
+// its neighbours cost, unless several of them cost very much.
+func (r *reader) begin(element any, several int) {
+	r.vars.alert = element
+	r.costLeft, r.stopped = maxAlertCost, r.spent >= maxTotalCost
+	r.mayTake = min(r.extraLeft, uint64(maxExtraCost/min(several, maxExtraShares)))
+}
+
+// orInterrupted is err, or ErrInterrupted if the time has run out.
+func (r *reader) orInterrupted(err error) error {
+	if r.ctx.Err() != nil {
+		return ErrInterrupted
+	}
+	return err
+}
+
+// fail counts the failure of an expression.
+func (r *reader) fail(e *expression, err error) {
+	for i := range r.failures {
+		if r.failures[i].Field == e.name {
+			r.failures[i].Count++
+			return
+		}
+	}
+	r.failures = append(r.failures, Failure{Field: e.name, Expression: e.source, Message: oneLine(err.Error()), Count: 1})
+}
+
+// failureOrder are the expressions whose failure changes what becomes of an incident, the worst first.
+var failureOrder = []string{"alerts", "dedupKey", "status", "drop"}
+
+// sortedFailures are the failures in an order that does not depend on that of the alerts.
+func (r *reader) sortedFailures() []Failure {
+	rank := func(f Failure) int {
+		if at := slices.Index(failureOrder, f.Field); at >= 0 {
+			return at
+		}
+		return len(failureOrder)
+	}
+	slices.SortStableFunc(r.failures, func(a, b Failure) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Field, b.Field))
+	})
+	return r.failures
+}
 
 // evaluate gives the value of an expression: nil when it gives nothing.
 func (r *reader) evaluate(e *expression) (any, error) {
+	r.vars.looked.alert.forget()
+	r.vars.looked.payload.forget()
 	if r.stopped {
 		return nil, errStopped
 	}
 	var value any
 	var err error
 	if err = errSlow; e.quick != nil {
+		r.vars.mayRead = (r.costLeft + r.mayTake) * bytesPerCost
 		value, err = e.quick.eval(&r.vars)
 		r.charge((e.nodes + r.vars.takeRead()) / bytesPerCost)
 		value = plainHeaders(value)
@@ -194,7 +288,11 @@ func (r *reader) run(e *expression) (any, error) {
 		}
 		input = r.frame
 	}
-	result, details, err := e.run.Eval(input)
+	program := e.run
+	if r.costLeft+r.mayTake <= maxAlertCost {
+		program = e.brief
+	}
+	result, details, err := program.Eval(input)
 	if cost := details.ActualCost(); cost != nil {
 		r.charge(*cost)
 	}
@@ -209,29 +307,34 @@ func (r *reader) run(e *expression) (any, error) {
 	return convert(result, limit)
 }
 
-// open makes what evaluations have in common: the variables, and the time when they are stopped.
+// open makes what evaluations have in common: the variables, and what interrupts them.
 func (r *reader) open() error {
 	frame, err := interpreter.NewExecutionFrame(&r.vars)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), maxDuration)
-	if err := frame.SetContext(ctx, interruptFrequency); err != nil {
-		cancel()
+	if err := frame.SetContext(r.ctx, interruptFrequency); err != nil {
 		return err
 	}
-	r.frame, r.cancel = frame, cancel
+	r.frame = frame
 	return nil
 }
 
 func (r *reader) close() {
 	if r.frame != nil {
-		r.cancel()
 		r.frame.Close()
 	}
 }
 
+// charge takes a cost from what is left for the alert.
 func (r *reader) charge(cost uint64) {
+	r.spent += cost
+	if cost >= r.costLeft {
+		extra := min(r.mayTake, cost-r.costLeft+1)
+		r.costLeft += extra
+		r.mayTake -= extra
+		r.extraLeft -= extra
+	}
 	if cost >= r.costLeft {
 		r.costLeft, r.stopped = 0, true
 		return
@@ -246,8 +349,12 @@ func (r *reader) dropped(out *Alert) bool {
 	}
 	value, err := r.evaluate(r.program.drop)
 	drop, isBool := value.(bool)
+	if err == nil && !isBool && value != nil {
+		r.fail(r.program.drop, errors.New("it is neither true nor false"))
+	}
 	switch {
 	case err != nil:
+		r.fail(r.program.drop, err)
 		out.warn("", "the mapping could not tell whether to drop the alert (%s); it is kept", oneLine(err.Error()))
 	case !isBool && value != nil:
 		out.warn("", "the mapping's drop is neither true nor false; the alert is kept")

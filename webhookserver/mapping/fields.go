@@ -32,11 +32,15 @@ var fields = []field{
 	{"custom", "custom", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Custom }},
 }
 
-// fieldCount is the number of fields, customIndex the place of custom among them.
+// fieldCount is the number of fields, statusIndex and customIndex the places of two of them.
 const (
 	fieldCount  = 15
+	statusIndex = 3
 	customIndex = fieldCount - 1
 )
+
+// expressions is a set of the expressions of the fields: bit i stands for fields[i].
+type expressions uint32
 
 // fieldOfKey finds the field that the payload rules read a key for.
 var fieldOfKey = func() map[string]int {

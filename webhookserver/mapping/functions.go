@@ -224,8 +224,8 @@ func merge(arg ref.Val) ref.Val {
 	return adapter{}.NativeToValue(merged)
 }
 
-// discard gives an empty map. What is discarded counts as used, so that it is not kept in custom: a
-// credential in the payload, say.
+// discard gives an empty map. The paths in its list are left out of custom: that of a credential in the
+// payload, say.
 func discard(ref.Val) ref.Val {
 	return adapter{}.NativeToValue(map[string]any{})
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // guards refuse calls that would take too long or give too much. Cost is counted when a function has
@@ -29,6 +31,7 @@ var guards = map[string]func(args []ref.Val) error{
 	"@sortByAssociatedKeys": guardSort,
 	"sets.equivalent":       guardSets,
 	"sets.intersects":       guardSets,
+	"parseJSON":             guardParse,
 }
 
 // replacements are functions that are not those of the libraries.
@@ -232,6 +235,14 @@ func guardSort(args []ref.Val) error {
 		return tooMuch("the list")
 	}
 	return guardTotal(args)
+}
+
+// guardParse bounds the memory that parseJSON takes, which may be many times the length of the text.
+func guardParse(args []ref.Val) error {
+	if text, ok := args[0].(types.String); ok && payload.Footprint([]byte(text)) > maxParsed {
+		return tooMuch("the text")
+	}
+	return nil
 }
 
 func guardRange(args []ref.Val) error {

@@ -2,127 +2,213 @@ package mapping
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
-	"strconv"
-	"strings"
+	"slices"
 )
 
-// leftovers finds what of a value no expression has used.
+// leftovers finds what of a payload the fields of an alert do not hold. Nothing of a payload is lost, so only
+// what is held whole is left out:
+//
+//   - an object or list that is the value of a field or of an entry of a bag, wherever in the payload it was;
+//   - the scalar of a top-level key that the expression of a field looked up and gave unchanged, as the field
+//     or as an entry of a bag;
+//   - the object of a top-level key that the expression of a bag looked up and whose every entry is in the bag.
 type leftovers struct {
-	gave    expressions // the expressions that gave something
-	results []any       // what they gave, to see whether it has a value in it
+	whole map[identity]bool
+	keys  keySet
 }
 
-// of is what is left of a value, given what the expressions use of it; some is false when nothing is. The
-// value is not changed.
-func (l *leftovers) of(u *usage, value any) (rest any, some bool) {
-	switch {
-	case u == nil:
+// identity tells one object or list of the payload from all others, equal ones too.
+type identity struct {
+	kind    reflect.Kind
+	pointer uintptr
+	length  int
+}
+
+// identityOf is the identity of an object or list that is not empty; ok is false for other values.
+func identityOf(value any) (id identity, ok bool) {
+	switch value.(type) {
+	case map[string]any, []any:
+		v := reflect.ValueOf(value)
+		return identity{kind: v.Kind(), pointer: v.Pointer(), length: v.Len()}, v.Len() > 0
+	}
+	return identity{}, false
+}
+
+// hold notes that a field, or an entry of a bag, has the value.
+func (l *leftovers) hold(value any) {
+	if id, ok := identityOf(value); ok {
+		if l.whole == nil {
+			l.whole = map[identity]bool{}
+		}
+		l.whole[id] = true
+	}
+}
+
+// settle notes what of an object is in the result of a field's expression, which looked up the keys.
+func (l *leftovers) settle(bag bool, result any, object any, looked keySet) {
+	l.hold(result)
+	source, _ := object.(map[string]any)
+	entries, isObject := result.(map[string]any)
+	if !bag || !isObject {
+		entries = nil
+	}
+	var scalars map[any]bool // the values of the entries
+	for key, entry := range entries {
+		l.hold(entry)
+		if value, found := source[key]; found && isEqual(entry, value) {
+			l.keys.add(key)
+		}
+		if isScalar(entry) && len(looked) > 0 {
+			if scalars == nil {
+				scalars = map[any]bool{}
+			}
+			scalars[entry] = true
+		}
+	}
+	for key := range looked {
+		value, found := source[key]
+		if found && (isEqual(result, value) || isScalar(value) && scalars[value] || within(entries, value)) {
+			l.keys.add(key)
+		}
+	}
+}
+
+// within reports whether every entry of an object is in a bag.
+func within(bag map[string]any, object any) bool {
+	parts, isObject := object.(map[string]any)
+	if len(parts) > len(bag) {
+		return false
+	}
+	for key, part := range parts {
+		entry, found := bag[key]
+		if !found || !isEqual(entry, part) {
+			return false
+		}
+	}
+	return isObject && bag != nil
+}
+
+// of is what is left of the value at a top-level key; some is false when nothing is. The value is not changed.
+func (l *leftovers) of(key string, value any) (rest any, some bool) {
+	if l.keys[key] {
+		return nil, false
+	}
+	return l.prune(value)
+}
+
+// prune is a value without the objects and lists in it that are held whole.
+func (l *leftovers) prune(value any) (rest any, some bool) {
+	if len(l.whole) == 0 {
 		return value, true
-	case u.passed&l.gave != 0, u.made&l.gave != 0 && isPlain(value), u.perhaps&l.gave != 0 && l.hold(value):
+	}
+	if id, ok := identityOf(value); ok && l.whole[id] {
 		return nil, false
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		if u.keys != nil || u.rest != nil {
-			return l.ofMap(u, v)
-		}
+		return l.pruneObject(v)
 	case []any:
-		if u.elements != nil || u.rest != nil {
-			return l.ofList(u, v)
-		}
+		return l.pruneList(v)
 	}
 	return value, true
 }
 
-func (l *leftovers) ofMap(u *usage, m map[string]any) (any, bool) {
-	left := make(map[string]any, len(m))
-	for key, element := range m {
-		if rest, some := l.ofKey(u, key, element); some {
+func (l *leftovers) pruneObject(object map[string]any) (any, bool) {
+	left := object
+	for key, element := range object {
+		rest, some := l.prune(element)
+		if some && isEqual(rest, element) {
+			continue
+		}
+		if len(left) == len(object) && isEqual(left, object) {
+			left = maps.Clone(object)
+		}
+		if some {
 			left[key] = rest
+		} else {
+			delete(left, key)
 		}
 	}
-	return left, len(left) > 0 || len(m) == 0
+	return left, len(left) > 0 || len(object) == 0
 }
 
-// ofKey is what is left of an entry of a map.
-func (l *leftovers) ofKey(u *usage, key string, element any) (any, bool) {
-	if known, found := u.keys[key]; found {
-		rest, some := l.of(known, element)
-		if !some || u.rest == nil {
-			return rest, some
+func (l *leftovers) pruneList(list []any) (any, bool) {
+	var left []any
+	changed := false
+	for i, element := range list {
+		rest, some := l.prune(element)
+		if !changed && some && isEqual(rest, element) {
+			continue
 		}
-		return l.of(u.rest, rest)
-	}
-	return l.of(u.rest, element)
-}
-
-func (l *leftovers) ofList(u *usage, list []any) (any, bool) {
-	left := make([]any, 0, len(list))
-	for _, element := range list {
-		rest, some := element, true
-		for _, each := range []*usage{u.elements, u.rest} {
-			if some && each != nil {
-				rest, some = l.of(each, rest)
-			}
+		if !changed {
+			left, changed = append(make([]any, 0, len(list)), list[:i]...), true
 		}
 		if some {
 			left = append(left, rest)
 		}
 	}
-	return left, len(left) > 0 || len(list) == 0
+	if !changed {
+		return list, true
+	}
+	return left, len(left) > 0
 }
 
-// isPlain tells scalars and lists of scalars.
-func isPlain(value any) bool {
+// common is what is held by every one of several alerts.
+func common(all []*leftovers) leftovers {
+	kept := leftovers{whole: maps.Clone(all[0].whole), keys: maps.Clone(all[0].keys)}
+	for _, other := range all[1:] {
+		maps.DeleteFunc(kept.whole, func(id identity, _ bool) bool { return !other.whole[id] })
+		maps.DeleteFunc(kept.keys, func(key string, _ bool) bool { return !other.keys[key] })
+	}
+	return kept
+}
+
+// cut is a value without what is at a path in it; some is false when nothing is left.
+func cut(value any, steps []step) (rest any, some bool) {
+	if len(steps) == 0 {
+		return nil, false
+	}
 	switch v := value.(type) {
 	case map[string]any:
-		return len(v) == 0
-	case []any:
-		for _, element := range v {
-			switch element.(type) {
-			case map[string]any, []any:
-				return false
-			}
+		element, found := v[steps[0].key]
+		if !found || steps[0].isIndex {
+			return value, true
 		}
+		left := maps.Clone(v)
+		if left[steps[0].key], some = cut(element, steps[1:]); !some {
+			delete(left, steps[0].key)
+		}
+		return left, len(left) > 0
+	case []any:
+		at := steps[0].index
+		if !steps[0].isIndex || at < 0 || at >= int64(len(v)) {
+			return value, true
+		}
+		left := slices.Clone(v)
+		if left[at], some = cut(v[at], steps[1:]); !some {
+			left = slices.Delete(left, int(at), int(at)+1)
+		}
+		return left, len(left) > 0
 	}
-	return true
+	return value, true
 }
 
-// hold reports whether the results have a value in them: an object or list as it is, the text of a scalar
-// word for word.
-func (l *leftovers) hold(value any) bool {
-	text := ""
-	switch v := value.(type) {
-	case nil:
+// isEqual reports whether two values are the same scalar, or the same object or list and not only equal ones.
+func isEqual(a, b any) bool {
+	if isScalar(a) || isScalar(b) {
+		return isScalar(a) && isScalar(b) && a == b
+	}
+	return isSame(a, b)
+}
+
+func isScalar(value any) bool {
+	switch value.(type) {
+	case nil, string, bool, json.Number:
 		return true
-	case map[string]any, []any:
-		for _, result := range l.results {
-			if isSame(result, value) {
-				return true
-			}
-		}
-		return false
-	case string:
-		text = strings.TrimSpace(v)
-	case json.Number:
-		text = v.String()
-	case bool:
-		text = strconv.FormatBool(v)
 	}
-	for _, result := range l.results {
-		switch r := result.(type) {
-		case string:
-			if strings.Contains(r, text) {
-				return true
-			}
-		case json.Number:
-			if r.String() == text {
-				return true
-			}
-		}
-	}
-	return text == ""
+	return false
 }
 
 // isSame reports whether two values are the same object or list, not only equal ones.

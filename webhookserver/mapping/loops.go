@@ -58,15 +58,6 @@ func literals(body ast.Expr) int {
 	return count
 }
 
-// rangeOf is what a loop runs over, as it was written.
-func rangeOf(loop ast.ComprehensionExpr) ast.Expr {
-	over := loop.IterRange()
-	if over.Kind() == ast.CallKind && over.AsCall().FunctionName() == rangeFunction {
-		return over.AsCall().Args()[0]
-	}
-	return over
-}
-
 // ordered gives a list as it is, and a map with its keys in order.
 func ordered(value, _ ref.Val) ref.Val {
 	m, ok := value.(traits.Mapper)

@@ -110,10 +110,14 @@ func (p *path) eval(v *variables) (any, error) {
 func (p *path) find(v *variables) (value any, found bool, err error) {
 	steps := p.steps
 	switch p.root {
-	case payloadVariable:
-		value = v.payload
-	case alertVariable:
+	case payloadVariable, alertVariable:
 		value = v.alert
+		if p.root == payloadVariable {
+			value = v.payload
+		}
+		if len(steps) > 0 && !steps[0].isIndex {
+			v.look(p.root, steps[0].key)
+		}
 	default:
 		if len(steps) == 0 {
 			return v.headers, true, nil

@@ -19,10 +19,9 @@ type pattern struct {
 // patterns remembers compiled regular expressions: nearly all stand in a mapping, as they are.
 var patterns = struct {
 	sync.RWMutex
-	compiled map[string]pattern
+	compiled     map[string]pattern
+	instructions int // of all of them
 }{compiled: map[string]pattern{}}
-
-const maxPatternsRemembered = 512
 
 var (
 	errPatternLong = errors.New("the regular expression is too long")
@@ -40,10 +39,6 @@ func compilePattern(text string) (pattern, error) {
 	if found {
 		return p, nil
 	}
-	compiled, err := regexp.Compile(text)
-	if err != nil {
-		return pattern{}, err
-	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return pattern{}, err
@@ -52,13 +47,22 @@ func compilePattern(text string) (pattern, error) {
 	if err != nil {
 		return pattern{}, err
 	}
+	if len(program.Inst) > maxPatternInstructions {
+		return pattern{}, errPatternLong
+	}
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return pattern{}, err
+	}
 	p = pattern{Regexp: compiled, instructions: len(program.Inst)}
 	patterns.Lock()
 	defer patterns.Unlock()
-	if len(patterns.compiled) >= maxPatternsRemembered {
+	if len(patterns.compiled) >= maxPatternsRemembered || patterns.instructions+p.instructions > maxInstructionsRemembered {
 		clear(patterns.compiled)
+		patterns.instructions = 0
 	}
 	patterns.compiled[text] = p
+	patterns.instructions += p.instructions
 	return p, nil
 }
 

@@ -181,27 +181,49 @@ func TestNothingElseIsLost(t *testing.T) {
 		"a key that no expression uses is kept in custom": {
 			mapping: `{fields: {title: alert.name}}`,
 			body:    `{"name": "cpu", "team": "infra"}`, alerts: `[{title: cpu, custom: {team: infra, name: null}}]`},
-		"of an object the rest is kept": {
+		"an object of which a part became a field is kept whole": {
 			mapping: `{fields: {title: alert.trigger.metric}}`,
-			body:    `{"trigger": {"metric": "cpu", "period": 60}}`, alerts: `[{custom: {trigger: {metric: null, period: 60}}}]`},
-		"an object of which everything is used is gone": {
-			mapping: `{fields: {title: alert.trigger.metric}}`,
-			body:    `{"trigger": {"metric": "cpu"}}`, alerts: `[{title: cpu, absent: [custom]}]`},
-		"of a list of objects the rest of each is kept": {
+			body:    `{"trigger": {"metric": "cpu", "period": 60}}`, alerts: `[{title: cpu, custom: {trigger: {metric: cpu, period: 60}}}]`},
+		"an object in it that became a field is gone": {
+			mapping: `{fields: {labels: alert.trigger.tags}}`,
+			body:    `{"trigger": {"tags": {"a": 1}, "period": 60}}`, alerts: `[{labels: {a: 1}, custom: {trigger: {tags: null, period: 60}}}]`},
+		"an object whose entries are all in a bag is gone": {
+			mapping: `{fields: {labels: "merge([alert.tags, {'job': alert.job, 'x': alert.other}])"}}`,
+			body:    `{"tags": {"a": 1, "b": [2]}, "job": "j", "other": {"o": 3}}`,
+			alerts:  `[{labels: {a: 1, b: [2], job: j, x: {o: 3}}, absent: [custom]}]`},
+		"an object of which an entry was overridden is kept": {
+			mapping: `{fields: {labels: "merge([alert.tags, {'a': 2}])"}}`,
+			body:    `{"tags": {"a": 1, "b": 2}}`, alerts: `[{labels: {a: 2, b: 2}, custom: {tags: {a: 1, b: 2}}}]`},
+		"an alert that became a bag as a whole is gone": {
+			mapping: `{fields: {labels: alert}}`,
+			body:    `{"title": "T", "a": 1}`, alerts: `[{title: T, labels: {title: T, a: 1}, absent: [custom]}]`},
+		"of a list of objects of which parts became a field all is kept": {
 			mapping: `{fields: {title: "alert.hosts.map(h, h.name).join(',')"}}`,
-			body:    `{"hosts": [{"name": "a", "ip": "1"}, {"name": "b"}]}`, alerts: `[{title: "a,b", custom: {hosts: [{ip: "1"}]}}]`},
+			body:    `{"hosts": [{"name": "a", "ip": "1"}]}`, alerts: `[{title: a, custom: {hosts: [{name: a, ip: "1"}]}}]`},
+		"what was changed on its way into a field is kept": {
+			mapping: `{fields: {title: alert.name.upperAscii(), severity: "alert.level == 3 ? 'error' : 'info'"}}`,
+			body:    `{"name": "cpu", "level": 3}`, alerts: `[{title: CPU, severity: error, custom: {name: cpu, level: 3}}]`},
+		"what only equals a field is kept": {
+			mapping: `{fields: {title: alert.name, labels: "{'n': alert.name}"}}`,
+			body:    `{"name": "cpu", "other": "cpu"}`, alerts: `[{title: cpu, custom: {name: null, other: cpu}}]`},
 		"what is only counted is kept": {
 			mapping: `{fields: {title: "string(size(alert.hosts))"}}`,
 			body:    `{"hosts": [{"name": "a"}]}`, alerts: `[{title: "1", custom: {hosts: [{name: a}]}}]`},
 		"the one that was not chosen is kept": {
 			mapping: `{fields: {title: "firstNonEmpty([alert.?summary, alert.?name])"}}`,
 			body:    `{"summary": "S", "name": "cpu"}`, alerts: `[{title: S, custom: {name: cpu, summary: null}}]`},
-		"the one that was not chosen is not kept when it says the same": {
-			mapping: `{fields: {title: "firstNonEmpty([alert.?summary, alert.?name])"}}`,
-			body:    `{"summary": "N is down", "name": "N"}`, alerts: `[{title: N is down, absent: [custom]}]`},
+		"the one that was not chosen is kept though the one that was contains it": {
+			mapping: `{fields: {title: "firstNonEmpty([alert.?summary, alert.?code])"}}`,
+			body:    `{"summary": "Disk 12 full", "code": 1}`, alerts: `[{title: Disk 12 full, custom: {code: 1, summary: null}}]`},
+		"with CEL as without, the one that was not chosen is kept": {
+			mapping: `{fields: {title: "firstNonEmpty([alert.?summary, alert.?code].filter(x, true))"}}`,
+			body:    `{"summary": "Disk 12 full", "code": 1}`, alerts: `[{title: Disk 12 full, custom: {code: 1, summary: null}}]`},
 		"of two branches the other is kept": {
 			mapping: `{fields: {title: "alert.up ? alert.good : alert.bad"}}`,
-			body:    `{"up": true, "good": "fine", "bad": "broken"}`, alerts: `[{title: fine, custom: {bad: broken, up: null}}]`},
+			body:    `{"up": true, "good": "fine", "bad": "broken"}`, alerts: `[{title: fine, custom: {bad: broken, up: true, good: null}}]`},
+		"a status that failed counts as firing, whatever else is called status": {
+			mapping: `{fields: {status: "alert.state.code == 0 ? 'resolved' : 'firing'"}}`,
+			body:    `{"status": "ok", "dedup_key": "k"}`, alerts: `[{status: firing, dedupKey: k, custom: {status: ok}, warnings: [status]}]`},
 		"what an expression used that failed is kept": {
 			mapping: `{fields: {title: alert.name + alert.missing}}`,
 			body:    `{"name": "cpu"}`, alerts: `[{custom: {name: cpu}, warnings: [title]}]`},
@@ -230,6 +252,9 @@ func TestNothingElseIsLost(t *testing.T) {
 		"what is discarded is gone": {
 			mapping: `{fields: {custom: "discard([alert.?secret, alert.?auth.?key])"}}`,
 			body:    `{"secret": {"a": 1}, "auth": {"key": "k", "user": "u"}}`, alerts: `[{custom: {secret: null, auth: {user: u, key: null}}}]`},
+		"what is discarded is gone though the expression fails": {
+			mapping: `{fields: {custom: "merge([{'a': alert.missing}, discard([alert.?secret])])"}}`,
+			body:    `{"secret": "s", "user": "u"}`, alerts: `[{custom: {secret: null, user: u}, warnings: [custom]}]`},
 		"the payload as the alert and around it": {
 			mapping: `{fields: {title: payload.name, type: alert.kind}}`,
 			body:    `{"name": "cpu", "kind": "k", "x": 1}`, alerts: `[{title: cpu, type: k, custom: {x: 1, name: null, kind: null}}]`},
@@ -253,7 +278,7 @@ func TestTooManyAlerts(t *testing.T) {
 	read := func(mappingText, body string) (mapping.Result, error) {
 		value, _, err := payload.ParseAny([]byte(body))
 		g.Expect(err).NotTo(HaveOccurred())
-		return compiled(t, mappingText).Alerts(value, nil, received)
+		return compiled(t, mappingText).Alerts(t.Context(), value, nil, received)
 	}
 	most := "[" + sequence(mapping.MaxAlerts, func(int) string { return "{}" }) + "]"
 	result, err := read("{}", most)
@@ -275,7 +300,7 @@ func TestWhatIsNoObject(t *testing.T) {
 			g := NewWithT(t)
 			value, _, err := payload.ParseAny([]byte(body))
 			g.Expect(err).NotTo(HaveOccurred())
-			_, err = compiled(t, text).Alerts(value, nil, received)
+			_, err = compiled(t, text).Alerts(t.Context(), value, nil, received)
 			g.Expect(errors.Is(err, payload.ErrNotObject)).To(BeTrue(), "%s with %s: %v", body, text, err)
 		}
 	}

@@ -484,6 +484,9 @@ func (f first) eval(v *variables) (any, error) {
 		if text, isText := value.(string); isText {
 			v.read += uint64(min(len(text), maxBlank))
 		}
+		if v.mayRead > 0 && v.read > v.mayRead {
+			return nil, errStopped
+		}
 		if !isHollow(value) {
 			found = value
 		}

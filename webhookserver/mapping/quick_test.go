@@ -114,7 +114,7 @@ func TestQuickGivesWhatCELGives(t *testing.T) {
 			return
 		}
 		quicks++
-		program, err := env.Program(checked, programOptions...)
+		program, err := env.Program(checked, programOptions(maxExpressionCost)...)
 		if err != nil {
 			t.Fatal(err)
 		}

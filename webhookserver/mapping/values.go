@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -182,7 +181,12 @@ func isBlank(text string) bool {
 }
 
 func sortedKeys(m map[string]any) []string {
-	return slices.Sorted(maps.Keys(m))
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // oneLine makes a message fit for a log, a condition or a warning.

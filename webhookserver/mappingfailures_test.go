@@ -1,0 +1,127 @@
+package webhookserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
+)
+
+// keyed is a mapping whose key is another one than the payload rules would read.
+func keyed() *v1alpha1.Mapping {
+	return &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{DedupKey: `alert.check.id`, Status: `alert.check.state`}}
+}
+
+// TestWhatRanOutOfTimeIsNotAcknowledged lets a resolve run out of time: without its key it would match nothing, and the
+// Incident would stay open for ever.
+func TestWhatRanOutOfTimeIsNotAcknowledged(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	w := integration("team-a", "prometheus", testToken)
+	w.Spec.Mapping = keyed()
+	b.tokens.set(w)
+	const resolve = `{"check":{"id":"disk","state":"resolved"}}`
+
+	b.evaluation = 0
+	response := b.post(testPath, resolve)
+	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+	g.Expect(response.Header.Get("Retry-After")).NotTo(BeEmpty())
+	g.Expect(decode[problemBody](g, response).kind()).To(Equal("mapping-timeout"))
+	g.Expect(b.store.stored()).To(BeEmpty())
+	g.Expect(b.reports.reasons).To(ConsistOf("MappingTimeout"))
+
+	b.evaluation = time.Minute
+	g.Expect(b.post(testPath, resolve).StatusCode).To(Equal(http.StatusAccepted))
+	alert := b.store.stored()[0].Spec.Alerts[0]
+	g.Expect(alert.DedupKey).To(Equal("disk"))
+	g.Expect(alert.Status).To(Equal(v1alpha1.AlertResolved))
+}
+
+func TestAFailureForGoodIsCountedAndReported(t *testing.T) {
+	g := NewWithT(t)
+	counter := mappingFailures.WithLabelValues("team-a", "prometheus", "dedupKey")
+	before := testutil.ToFloat64(counter)
+	_, answer, code := answerTo(t, "", keyed(), testPath, `[{"check":{"state":"resolved"}},{"check":{"id":"x","state":"resolved"}}]`)
+	g.Expect(code).To(Equal(http.StatusAccepted))
+	g.Expect(testutil.ToFloat64(counter)).To(Equal(before + 1))
+	g.Expect(answer.Warnings).To(ContainElements(
+		And(HaveField("Field", "[0].dedup_key"), HaveField("Detail", ContainSubstring("failed"))),
+		And(HaveField("Field", "[0].dedup_key"), HaveField("Detail", ContainSubstring("matches no incident")))))
+
+	t.Log("a dry run counts nothing")
+	_, _, code = answerTo(t, "", keyed(), testPath+"?dryRun=true", `{"check":{"state":"resolved"}}`)
+	g.Expect(code).To(Equal(http.StatusOK))
+	g.Expect(testutil.ToFloat64(counter)).To(Equal(before + 1))
+}
+
+func TestFailuresAreReportedOnceAMinuteAndAllAreCounted(t *testing.T) {
+	g := NewWithT(t)
+	now := noon
+	r := newRejectionReporter(nil, nil, logr.Discard())
+	r.now = func() time.Time { return now }
+	w := integration("team-a", "one")
+	w.Generation = 2
+	long := mapping.Failure{Field: "dedupKey", Expression: strings.Repeat("x", 2000), Message: "why", Count: 2}
+	other := mapping.Failure{Field: "title", Expression: "alert.t", Message: "why not", Count: 5}
+
+	r.reportFailures(w, []mapping.Failure{long, other})
+	first := (<-r.queue).failure
+	g.Expect(first.Field).To(Equal("dedupKey"))
+	g.Expect([]rune(first.Expression)).To(HaveLen(maxFailedExpression))
+	g.Expect(first.Count).To(BeEquivalentTo(7))
+	g.Expect(first.ObservedGeneration).To(BeEquivalentTo(2))
+	w.Status.LastMappingFailure = first
+
+	now = now.Add(rejectionInterval / 2)
+	r.reportFailures(w, []mapping.Failure{other})
+	g.Expect(r.queue).To(BeEmpty(), "within the minute")
+	now = now.Add(rejectionInterval)
+	r.reportFailures(w, []mapping.Failure{other})
+	g.Expect((<-r.queue).failure.Count).To(BeEquivalentTo(17))
+
+	t.Log("after a change of the spec counting begins anew")
+	now = now.Add(rejectionInterval)
+	w.Generation = 3
+	r.reportFailures(w, []mapping.Failure{other})
+	g.Expect((<-r.queue).failure.Count).To(BeEquivalentTo(5))
+
+	t.Log("another replica has just reported")
+	now = now.Add(rejectionInterval)
+	w.Status.LastMappingFailure = &v1alpha1.MappingFailure{Count: 9, Time: v1alpha1.NewTimestamp(now), ObservedGeneration: 3}
+	r.reportFailures(w, []mapping.Failure{other})
+	g.Expect(r.queue).To(BeEmpty())
+}
+
+// TestAFailingMappingShowsInTheCluster posts to a server on the control plane.
+func TestAFailingMappingShowsInTheCluster(t *testing.T) {
+	g := NewWithT(t)
+	c := startManager(t)
+	w := c.integrate(t, "checks", "token-of-checks-0123")
+	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Mapping = keyed() })
+	g.Eventually(func() string {
+		_, body := c.send(t, "token-of-checks-0123", `{"check":{"state":"resolved"}}`)
+		return body
+	}, "10s", "50ms").Should(ContainSubstring("no such key: id"))
+	g.Eventually(func() *v1alpha1.MappingFailure {
+		var read v1alpha1.WebhookIntegration
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(w), &read)).To(Succeed())
+		return read.Status.LastMappingFailure
+	}, "10s", "50ms").Should(And(
+		HaveField("Field", "dedupKey"), HaveField("Expression", "alert.check.id"), HaveField("Count", BeNumerically(">", 0)),
+		HaveField("ObservedGeneration", w.Generation)))
+	for _, event := range c.listEvents(t) {
+		g.Expect(event.Spec.Alerts[0].Status).To(Equal(v1alpha1.AlertResolved))
+	}
+	encoded, err := json.Marshal(c.logs.String())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(encoded)).NotTo(ContainSubstring("token-of-checks-0123"))
+}

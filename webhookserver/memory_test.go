@@ -1,0 +1,104 @@
+package webhookserver
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+const (
+	floodSenders = 64
+	maxFlood     = 128 << 20 // by which the heap may grow
+)
+
+// inUse is the memory of the heap, what has not been collected yet included.
+func inUse() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64() + sample[1].Value.Uint64()
+}
+
+// peak watches the heap until it is stopped, and returns how far it grew.
+func peak(ctx context.Context) func() uint64 {
+	runtime.GC()
+	before, most := inUse(), uint64(0)
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			<-tick.C
+			most = max(most, inUse())
+		}
+	})
+	return func() uint64 {
+		cancel()
+		done.Wait()
+		return max(most, before) - before
+	}
+}
+
+// TestBodiesThatDecodeToMuchAreTamed posts such bodies from many senders at a time, while the store is slow and another
+// integration goes on.
+func TestBodiesThatDecodeToMuchAreTamed(t *testing.T) {
+	for name, element := range map[string]string{
+		"objects of one entry": `{"":0},`, "objects within objects": `{"":{"":{"":{}}}},`, "empty lists": `[],`, "digits": `1,`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench()
+			b.tokens.set(integration("team-b", "other", "other-token-0123456789"))
+			b.store.before = func(context.Context, *v1alpha1.AlertEvent, int) error {
+				time.Sleep(20 * time.Millisecond) // as an API server takes
+				return nil
+			}
+			address := "http://" + serveLimited(t, maxConnections, b.handler) + eventsPath + "/"
+			body := `{"a":[` + strings.Repeat(element, (DefaultMaxBodyBytes-20)/len(element)) + `0]}`
+			post := func(token, body string) int {
+				response, err := http.Post(address+token, "application/json", strings.NewReader(body))
+				if err != nil {
+					t.Error(err)
+					return 0
+				}
+				defer func() { _ = response.Body.Close() }()
+				_, _ = io.Copy(io.Discard, response.Body)
+				return response.StatusCode
+			}
+			grown := peak(t.Context())
+			var senders sync.WaitGroup
+			codes := make(chan int, 2*floodSenders)
+			for range floodSenders {
+				senders.Go(func() {
+					for range 2 {
+						codes <- post(testToken, body)
+					}
+				})
+			}
+			for range 20 {
+				g.Expect(post("other-token-0123456789", firing)).To(Equal(http.StatusAccepted), "of another integration")
+			}
+			senders.Wait()
+			grew := grown()
+			close(codes)
+			count := map[int]int{}
+			for code := range codes {
+				count[code]++
+			}
+			t.Logf("the heap grew by %d MiB; answers: %v", grew>>20, count)
+			g.Expect(count[http.StatusAccepted]).To(BeNumerically(">", 0))
+			g.Expect(count[http.StatusAccepted] + count[http.StatusServiceUnavailable]).To(Equal(2 * floodSenders))
+			g.Expect(grew).To(BeNumerically("<", maxFlood))
+		})
+	}
+}
