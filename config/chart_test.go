@@ -26,7 +26,8 @@ func objectsOf(t *testing.T, stream string) map[string]any {
 		kind, _ := object["kind"].(string)
 		metadata, _ := object["metadata"].(map[string]any)
 		name, _ := metadata["name"].(string)
-		if apiVersion, _ := object["apiVersion"].(string); strings.HasPrefix(apiVersion, "flowcontrol.") {
+		if apiVersion, _ := object["apiVersion"].(string); strings.HasPrefix(apiVersion, "flowcontrol.") ||
+			strings.HasPrefix(apiVersion, "admissionregistration.") {
 			delete(metadata, "namespace") // kustomize does not know that these have none; kubectl and Helm do
 		}
 		objects[kind+" "+name] = object
