@@ -134,7 +134,7 @@ func (c *cluster) createAs(t *testing.T, user string, object client.Object, args
 	g := NewWithT(t)
 	encoded, err := yaml.Marshal(object)
 	g.Expect(err).NotTo(HaveOccurred())
-	file := filepath.Join(t.TempDir(), "object.yaml")
+	file := filepath.Join(filepath.Dir(c.kubeconfig), "object.yaml") // a comma in the name would be two files to kubectl
 	g.Expect(os.WriteFile(file, encoded, 0o600)).To(Succeed())
 	return c.tryKubectl(t, append([]string{"create", "--dry-run=server", "-f", file, "--as=" + user}, args...)...)
 }

@@ -26,7 +26,8 @@ func objectsOf(t *testing.T, stream string) map[string]any {
 		kind, _ := object["kind"].(string)
 		metadata, _ := object["metadata"].(map[string]any)
 		name, _ := metadata["name"].(string)
-		if apiVersion, _ := object["apiVersion"].(string); strings.HasPrefix(apiVersion, "flowcontrol.") {
+		if apiVersion, _ := object["apiVersion"].(string); strings.HasPrefix(apiVersion, "flowcontrol.") ||
+			strings.HasPrefix(apiVersion, "admissionregistration.") {
 			delete(metadata, "namespace") // kustomize does not know that these have none; kubectl and Helm do
 		}
 		objects[kind+" "+name] = object
@@ -82,11 +83,11 @@ func TestChart(t *testing.T) {
 		deployment, err := yaml.Marshal(helmTemplate(t, "--set", "image.repository=example.com/t,image.tag=v9,replicas=3,goMemoryLimit=5MiB",
 			"--set", "extraArgs={--tracing},extraEnv[0].name=A,extraEnv[0].value=B,resources.limits.memory=7Gi",
 			"--set", "nodeSelector.disk=fast,tolerations[0].operator=Exists,imagePullSecrets[0].name=pull",
-			"--set", "affinity.nodeAffinity.x=y")["Deployment tocsin"])
+			"--set", "affinity.nodeAffinity.x=y,priorityClassName=high")["Deployment tocsin"])
 		g.Expect(err).NotTo(HaveOccurred())
 		for _, text := range []string{
 			"image: example.com/t:v9", "replicas: 3", "value: 5MiB", "- --leader-elect\n", "- --tracing\n", "- name: A\n", "memory: 7Gi",
-			"disk: fast", "operator: Exists", "- name: pull", "x: \"y\"",
+			"disk: fast", "operator: Exists", "- name: pull", "x: \"y\"", "priorityClassName: high",
 		} {
 			g.Expect(string(deployment)).To(ContainSubstring(text))
 		}
