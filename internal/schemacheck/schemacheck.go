@@ -36,7 +36,7 @@ const (
 	interval = time.Minute
 
 	// retryInterval is the same while the last check failed or found something.
-	retryInterval = 3 * time.Second
+	retryInterval = time.Second
 
 	// timeout bounds one request.
 	timeout = 5 * time.Second
