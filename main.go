@@ -143,7 +143,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := addProbes(mgr, o, server.ReadyCheck); err != nil {
+	if err := addProbes(ctx, mgr, o, server.ReadyCheck); err != nil {
 		return err
 	}
 	mgr.GetLogger().Info("Starting the manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)

@@ -30,7 +30,7 @@ const (
 
 	// stopAllowance is what the manager may take to end after the webhook server has drained and the last term has
 	// ended. Together with the server's times it is well within the 45 s that the Deployment gives.
-	stopAllowance = 10 * time.Second
+	stopAllowance = 5 * time.Second
 
 	// leaseDuration, renewDeadline and retryPeriod are the times of the leader election: a replica takes over this long
 	// after the leader fell silent, a leader gives up after so long without a renewal, and both try every so often.

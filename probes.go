@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -17,11 +18,11 @@ const probeHeaderTimeout = 5 * time.Second
 
 // addProbes serves /healthz, which the process answers as long as it runs, and /readyz, which says why the replica is
 // not ready. controller-runtime's own probes keep the reason to themselves.
-func addProbes(mgr ctrl.Manager, o options, ready func() error) error {
+func addProbes(ctx context.Context, mgr ctrl.Manager, o options, ready func() error) error {
 	if o.probeAddress == off {
 		return nil
 	}
-	listener, err := net.Listen("tcp", o.probeAddress)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.probeAddress)
 	if err != nil {
 		return fmt.Errorf("opening the address of the probes: %w", err)
 	}

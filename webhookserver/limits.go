@@ -49,8 +49,8 @@ const (
 	maxStreams = 100
 
 	// drainTimeout bounds the wait for requests in flight at the end, and with it a client that does not
-	// read its answer. ShutdownDelay, drainTimeout and flushTimeout together stay below the 30 s that the
-	// manager waits for its runnables.
+	// read its answer. ShutdownDelay, drainTimeout and flushTimeout together leave the manager
+	// time to end within the 45 s that the Deployment gives.
 	drainTimeout = 15 * time.Second
 
 	// flushTimeout bounds the wait for writes in flight after the last request has ended.

@@ -30,6 +30,7 @@ var bugs = []bug{
 	{name: "no-optimistic-lock", scenario: "stale-incidents"},
 	{name: "high-water-mark", scenario: "watch-shuffled"},
 	{name: "replays-count", scenario: "slow-retries"},
+	{name: "restored-count", scenario: "queue-restored"},
 	{name: "any-order", scenario: "calm"},
 	{name: "reopen-keeps-content", scenario: "calm"},
 	{name: "refusals-not-recorded", scenario: "token-takeover"},

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/faults/proxy"
 )
 
@@ -171,5 +174,39 @@ func stickLeader(ctx context.Context, r *run) error {
 		return errors.New("a replica has exited")
 	}
 	pause(ctx, 5*time.Second)
+	return nil
+}
+
+// restoreQueue does what a restore from a backup does to AlertEvents that were folded since: they are made anew, as
+// Velero makes them. Only those with an idempotency key stay long enough to be found.
+func restoreQueue(ctx context.Context, r *run) error {
+	restored := 0
+	for range 4 {
+		pause(ctx, 2*time.Second)
+		_, keyed, err := r.pendingEvents(ctx, r.tenants)
+		if err != nil {
+			return err
+		}
+		folded, err := r.inLedgers(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range keyed {
+			event := &keyed[i]
+			if !folded[string(event.UID)] {
+				continue
+			}
+			if err := r.admin.Delete(ctx, event); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			anew := &v1alpha1.AlertEvent{Spec: event.Spec}
+			anew.Namespace, anew.Name, anew.Labels = event.Namespace, event.Name, map[string]string{v1alpha1.RestoreLabel: "fault"}
+			if err := r.admin.Create(ctx, anew); err != nil {
+				return err
+			}
+			restored++
+		}
+	}
+	r.note("%d restored", restored)
 	return nil
 }

@@ -64,7 +64,9 @@ var scenarios = []scenario{
 	{name: "apiserver-frozen", about: "SIGSTOP of all API servers for 40 s", fault: freezeAPIServers},
 	{name: "apiserver-refused", about: "kill -9 of all API servers, and none for 40 s", fault: stopAPIServers},
 	{name: "start-in-outage", about: "a replica is killed and starts while all API servers are frozen", fault: startInOutage},
-	{name: "stuck-leader", about: "the leader's quorum lists hang, and it can renew its lease", fault: stickLeader},
+	{name: "stuck-leader", about: "the leader's quorum lists hang, and it can renew its lease",
+		rest: 200 * time.Millisecond, fault: stickLeader},
+	{name: "queue-restored", about: "AlertEvents that are folded come back from a backup, under new UIDs", fault: restoreQueue},
 	{name: "metadata-rewritten", about: "AlertEvents that are folded but not deleted get new annotations", fault: rewriteMetadata},
 }
 

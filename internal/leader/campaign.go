@@ -7,6 +7,7 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -120,4 +121,4 @@ func (c *Campaign) term(ctx context.Context) error {
 }
 
 // errEnded is the failure of work that returned although its term went on.
-var errEnded = fmt.Errorf("the work ended before its term")
+var errEnded = errors.New("the work ended before its term")

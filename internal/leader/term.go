@@ -48,11 +48,14 @@ func (t *Term) GetControllerOptions() config.Controller {
 
 // Run runs what was added until ctx ends or one of the runnables fails, and returns when all have ended.
 func (t *Term) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, running := errgroup.WithContext(ctx)
 	for _, runnable := range t.runnables {
-		group.Go(func() error { return runnable.Start(ctx) })
+		group.Go(func() error { return runnable.Start(running) })
 	}
 	err := group.Wait()
+	if ctx.Err() != nil {
+		err = nil // a controller that was still starting fails when the term ends
+	}
 	if removing := t.cache.close(); removing != nil {
 		err = errors.Join(err, fmt.Errorf("removing event handlers: %w", removing))
 	}

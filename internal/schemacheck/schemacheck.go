@@ -36,7 +36,7 @@ const (
 	interval = time.Minute
 
 	// retryInterval is the same while the last check failed or found something.
-	retryInterval = 3 * time.Second
+	retryInterval = time.Second
 
 	// timeout bounds one request.
 	timeout = 5 * time.Second
@@ -121,9 +121,12 @@ func (c *Checker) NeedLeaderElection() bool { return false }
 // Check checks once. What cannot be found out leaves the verdict as it was, unless there was none.
 func (c *Checker) Check(ctx context.Context) {
 	var problems []error
+	denied := 0
 	for _, r := range requests {
 		unknown, err := c.unknownFields(ctx, r)
 		switch {
+		case apierrors.IsForbidden(err):
+			denied++
 		case err != nil && isAnswered(err):
 			c.log.Info("Could not check the CustomResourceDefinition", "kind", r.kind, "reason", err.Error())
 		case err != nil:
@@ -131,6 +134,9 @@ func (c *Checker) Check(ctx context.Context) {
 		case len(unknown) > 0:
 			problems = append(problems, outdated(r, unknown))
 		}
+	}
+	if denied == len(requests) {
+		return // an API server that has just started denies everything
 	}
 	verdict := errors.Join(problems...)
 	c.mu.Lock()
@@ -198,14 +204,13 @@ func parse(err error) ([]string, error) {
 	return slices.Sorted(maps.Keys(unknown)), nil
 }
 
-// isAnswered reports whether the API server gave an answer that will not change soon. One that has just started denies
-// everything.
+// isAnswered reports whether the API server gave an answer that will not change soon.
 func isAnswered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
 	}
 	code := status.Status().Code
-	return code >= 400 && code < 500 && code != http.StatusUnauthorized && code != http.StatusForbidden &&
-		code != http.StatusTooManyRequests && code != http.StatusNotFound
+	return code >= 400 && code < 500 && code != http.StatusUnauthorized && code != http.StatusTooManyRequests &&
+		code != http.StatusNotFound
 }

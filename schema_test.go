@@ -1,0 +1,46 @@
+package main
+
+import (
+	"net/http"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/hack/testenv"
+)
+
+// TestNoAlertIsAcceptedUnderOlderDefinitions starts a manager in a cluster with the CustomResourceDefinitions of a version
+// before, which did not know comments.
+func TestNoAlertIsAcceptedUnderOlderDefinitions(t *testing.T) {
+	g := NewWithT(t)
+	scheme := testenv.Scheme()
+	g.Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	g.Expect(err).NotTo(HaveOccurred())
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "alertevents.tocsin.dev"}}
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(definition), definition)).To(Succeed())
+	current := definition.DeepCopy()
+	apply := func(spec apiextensionsv1.CustomResourceDefinitionSpec) {
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(definition), definition)).To(Succeed())
+		definition.Spec = spec
+		g.Expect(c.Update(t.Context(), definition)).To(Succeed())
+	}
+	older := definition.DeepCopy().Spec
+	delete(older.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["alerts"].Items.Schema.Properties, "comment")
+	apply(older)
+
+	p := startProcess(t, config.Host)
+	g.Eventually(func() string { _, text := p.ready(); return text }, "20s", "50ms").Should(ContainSubstring(
+		"the CustomResourceDefinition alertevents.tocsin.dev is older than this manager and lacks spec.alerts[0].comment: apply config/crd"))
+	code, problem := p.post("one")
+	g.Expect(code).To(Equal(http.StatusServiceUnavailable))
+	g.Expect(problem).To(Equal("tag:tocsin.dev,2026:not-ready"))
+
+	apply(current.Spec)
+	g.Eventually(func() int { code, _ := p.post("one"); return code }, "20s", "50ms").Should(Equal(http.StatusAccepted))
+	g.Eventually(func() int { code, _ := p.ready(); return code }, "5s", "50ms").Should(Equal(http.StatusOK))
+	p.expectEnd(g)
+}
