@@ -31,7 +31,10 @@ func (s *site) manage(t *testing.T) (stop func()) {
 	mgr, err := ctrl.NewManager(controlPlane(t), ctrl.Options{
 		Scheme:     testenv.Scheme(),
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{s.namespace: {}}},
+		Cache: cache.Options{
+			DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
+			ByObject:          map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: v1alpha1.CondenseForCache}},
+		},
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
 	s.Expect(err).NotTo(HaveOccurred())
