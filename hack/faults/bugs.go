@@ -30,6 +30,7 @@ var bugs = []bug{
 	{name: "no-optimistic-lock", scenario: "stale-incidents"},
 	{name: "high-water-mark", scenario: "watch-shuffled"},
 	{name: "replays-count", scenario: "slow-retries"},
+	{name: "the-limit-is-a-kill-switch", scenario: "hostages"},
 	{name: "any-order", scenario: "calm"},
 	{name: "reopen-keeps-content", scenario: "calm"},
 }
