@@ -72,7 +72,7 @@ type blockBook struct {
 	started    time.Time // when this process became the leader
 	namespaces map[string]*blockade
 	judged     map[string]struct{} // namespaces in which this leader has tried
-	changed    chan struct{} // has something when a namespace was blocked or unblocked
+	changed    chan struct{}       // has something when a namespace was blocked or unblocked
 }
 
 // blockade is what is known of one namespace.

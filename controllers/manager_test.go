@@ -29,8 +29,8 @@ func (s *site) manage(t *testing.T) (stop func()) {
 	t.Helper()
 	skip := true
 	mgr, err := ctrl.NewManager(controlPlane(t), ctrl.Options{
-		Scheme:     testenv.Scheme(),
-		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Scheme:  testenv.Scheme(),
+		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
 			ByObject:          map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: v1alpha1.CondenseForCache}},
