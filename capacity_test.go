@@ -243,3 +243,23 @@ func TestIncidentsAreBoundedInEachNamespace(t *testing.T) {
 	s.Eventually(s.state(s.bad, "f"), "60s", "100ms").Should(Equal(v1alpha1.IncidentOpen), "c makes way for the one that waits")
 	s.Eventually(s.condition(s.bad, v1alpha1.ConditionAlertsFolded), "10s", "100ms").Should(Equal("True Folding"))
 }
+
+func TestTheShareOfANamespace(t *testing.T) {
+	for flags, share := range map[string]float64{
+		"":                                            0.25,
+		"--watch-namespaces=a":                        1,
+		"--watch-namespaces=a,b":                      0.25,
+		"--watch-namespaces=a --namespace-share=0.25": 0.25,
+		"--namespace-share=0.5":                       0.5,
+	} {
+		t.Run(flags, func(t *testing.T) {
+			g := NewWithT(t)
+			o, err := parseFlags(strings.Fields(flags))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(o.webhook.NamespaceShare).To(Equal(share))
+		})
+	}
+	g := NewWithT(t)
+	_, err := parseFlags([]string{"--namespace-share=1.5"})
+	g.Expect(err).To(MatchError(ContainSubstring("--namespace-share")))
+}
