@@ -246,9 +246,9 @@ func TestIncidentsAreBoundedInEachNamespace(t *testing.T) {
 
 func TestTheShareOfANamespace(t *testing.T) {
 	for flags, share := range map[string]float64{
-		"":                                            0.25,
-		"--watch-namespaces=a":                        1,
-		"--watch-namespaces=a,b":                      0.25,
+		"":                       0.25,
+		"--watch-namespaces=a":   1,
+		"--watch-namespaces=a,b": 0.25,
 		"--watch-namespaces=a --namespace-share=0.25": 0.25,
 		"--namespace-share=0.5":                       0.5,
 	} {
