@@ -71,7 +71,8 @@ type blockBook struct {
 	mu         sync.Mutex
 	started    time.Time // when this process became the leader
 	namespaces map[string]*blockade
-	changed    chan struct{} // has something when a namespace was blocked or unblocked
+	judged     map[string]struct{} // namespaces in which this leader has tried
+	changed    chan struct{}       // has something when a namespace was blocked or unblocked
 }
 
 // blockade is what is known of one namespace.
@@ -84,7 +85,7 @@ type blockade struct {
 }
 
 func newBlockBook() *blockBook {
-	return &blockBook{namespaces: map[string]*blockade{}, changed: make(chan struct{}, 1)}
+	return &blockBook{namespaces: map[string]*blockade{}, judged: map[string]struct{}{}, changed: make(chan struct{}, 1)}
 }
 
 // wait returns how long the creation of an Incident waits. At zero it is to be tried, and no other of the
@@ -115,6 +116,7 @@ func (b *blockade) pause() time.Duration {
 func (b *blockBook) block(key types.NamespacedName, cause *blockedError, now time.Time) (wait time.Duration, first bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.judged[key.Namespace] = struct{}{}
 	found := b.namespaces[key.Namespace]
 	first = found == nil || found.reason != cause.reason
 	if found == nil {
@@ -138,6 +140,7 @@ func (b *blockBook) block(key types.NamespacedName, cause *blockedError, now tim
 func (b *blockBook) unblock(namespace string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.judged[namespace] = struct{}{}
 	if b.namespaces[namespace] != nil {
 		delete(b.namespaces, namespace)
 		b.signal()
@@ -183,10 +186,11 @@ func (b *blockBook) begin(now time.Time) {
 	b.started = now
 }
 
-// knows says whether this leader has had the time to find out what is blocked. Before, what its predecessor
-// has found holds.
-func (b *blockBook) knows(now time.Time) bool {
+// knows says whether this leader has found out whether the namespace is blocked, or has had the time to. Before,
+// what its predecessor has found holds.
+func (b *blockBook) knows(namespace string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.started.IsZero() && now.Sub(b.started) >= blockedGrace
+	_, judged := b.judged[namespace]
+	return judged || !b.started.IsZero() && now.Sub(b.started) >= blockedGrace
 }

@@ -3,13 +3,16 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -70,6 +73,13 @@ func (c *incidentCounts) allows(namespace string, incidents int64) bool {
 		count++
 	}
 	return c.capacity.Allows(own+incidents-1, c.total+incidents-1, count)
+}
+
+// known returns the namespaces that have Incidents.
+func (c *incidentCounts) known() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.namespaces))
 }
 
 // headroom is how many Incidents a namespace is to be able to create before the next eviction: with it, the
@@ -185,4 +195,26 @@ func watchLimit(counts *incidentCounts) handler.EventHandler {
 			}
 		},
 	}
+}
+
+// watch brings up the namespaces that are near their limit, again and again: what the counts knew of an Incident
+// when its event came may have been too little.
+func (e *evictor) watch(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	go func() {
+		ticker := time.NewTicker(capacityCheck)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			for _, namespace := range e.counts.known() {
+				if !e.counts.allows(namespace, e.counts.headroom()) {
+					queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: namespace}})
+				}
+			}
+		}
+	}()
+	return nil
 }

@@ -34,9 +34,12 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	t.Helper()
 	skip := true
 	mgr, err := ctrl.NewManager(controlPlane(t), ctrl.Options{
-		Scheme:     testenv.Scheme(),
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{s.namespace: {}}},
+		Scheme:  testenv.Scheme(),
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{
+			DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
+			ByObject:          map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: TransformAlertEvent}},
+		},
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
 	s.Expect(err).NotTo(HaveOccurred())

@@ -311,6 +311,7 @@ func addEvictor(mgr ctrl.Manager, evictions *evictor) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("eviction").
 		Watches(&v1alpha1.Incident{}, watchLimit(evictions.counts)).
+		WatchesRawSource(source.Func(evictions.watch)).
 		WithOptions(controller.Options{
 			RateLimiter:           backoff[reconcile.Request](),
 			ReconciliationTimeout: foldTimeout,

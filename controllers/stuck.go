@@ -121,7 +121,7 @@ func (r *integrationReconciler) alertsFolded(integration *v1alpha1.WebhookIntegr
 		LastTransitionTime: metav1.NewTime(now),
 	}
 	cause := r.blocked.cause(integration.Namespace)
-	if cause == nil && integration.Blocked() != "" && !r.blocked.knows(now) {
+	if cause == nil && integration.Blocked() != "" && !r.blocked.knows(integration.Namespace, now) {
 		condition = *meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionAlertsFolded)
 		condition.ObservedGeneration = integration.Generation
 		return condition

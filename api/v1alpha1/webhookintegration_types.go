@@ -161,8 +161,9 @@ type MappingFailure struct {
 
 // WebhookIntegrationStatus is what the operator says of an integration.
 type WebhookIntegrationStatus struct {
-	// conditions has Ready, whether posts with a token of this integration are accepted, and MappingValid,
-	// whether its mapping compiles and can be evaluated.
+	// conditions has Ready: whether posts with a token of this integration are accepted; MappingValid: whether its
+	// mapping compiles and can be evaluated; and AlertsFolded: whether the stored alerts of the namespace become
+	// part of Incidents.
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
 	// +listType=map

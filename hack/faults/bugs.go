@@ -31,6 +31,7 @@ var bugs = []bug{
 	{name: "high-water-mark", scenario: "watch-shuffled"},
 	{name: "replays-count", scenario: "slow-retries"},
 	{name: "restored-count", scenario: "queue-restored"},
+	{name: "the-limit-is-a-kill-switch", scenario: "hostages"},
 	{name: "any-order", scenario: "calm"},
 	{name: "reopen-keeps-content", scenario: "calm"},
 	{name: "refusals-not-recorded", scenario: "token-takeover"},

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+const (
+	hostages      = 2100 // AlertEvents, more than the scenario's limit
+	hostageTakers = 8
+	hostageTime   = 8 * time.Second // how long they are kept
+)
+
+// takeHostages has somebody who may edit a namespace of his own create AlertEvents with a finalizer there, so
+// that they stay for ever, and finds fault with every alert of the others that is refused meanwhile.
+func takeHostages(ctx context.Context, r *run) error {
+	bad, err := r.newTenant(ctx, true)
+	if err != nil {
+		return fmt.Errorf("making the tenant that takes hostages: %w", err)
+	}
+	defer r.freeHostages(bad)
+	var next atomic.Int64
+	var takers sync.WaitGroup
+	failed := make(chan error, hostageTakers)
+	for range hostageTakers {
+		takers.Go(func() {
+			for n := next.Add(1); n <= hostages; n = next.Add(1) {
+				if err := r.admin.Create(ctx, hostage(bad.namespace, n)); err != nil {
+					failed <- fmt.Errorf("taking a hostage: %w", err)
+					return
+				}
+			}
+		})
+	}
+	takers.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+	}
+	pause(ctx, time.Second) // for the watches to show them
+	from := time.Now()
+	pause(ctx, hostageTime)
+	rate := float64(r.traffic.acknowledgedBetween(from, time.Now())) / time.Since(from).Seconds()
+	r.note("%.0f requests/s beside %d AlertEvents that finalizers keep", rate, hostages)
+	if rate < leastRate {
+		r.found.add("E: only %.0f requests/s are accepted beside another namespace's %d AlertEvents", rate, hostages)
+	}
+	return nil
+}
+
+func hostage(namespace string, n int64) *v1alpha1.AlertEvent {
+	return &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprintf("hostage-%d", n), Finalizers: []string{"example.com/hostage"},
+		},
+		Spec: v1alpha1.AlertEventSpec{
+			IntegrationName: integrationName,
+			Alerts:          []v1alpha1.Alert{{DedupKey: fmt.Sprintf("key-%d", n%20), Status: v1alpha1.AlertFiring}},
+		},
+	}
+}
+
+// freeHostages removes the finalizers and what they kept, so that it is not in the way of the next scenario.
+func (r *run) freeHostages(bad tenant) {
+	ctx, cancel := context.WithTimeout(context.Background(), healTime)
+	defer cancel()
+	var next atomic.Int64
+	var helpers sync.WaitGroup
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	for range hostageTakers {
+		helpers.Go(func() {
+			for n := next.Add(1); n <= hostages; n = next.Add(1) {
+				event := hostage(bad.namespace, n)
+				_ = r.admin.Patch(ctx, event, patch)
+				_ = r.admin.Delete(ctx, event)
+			}
+		})
+	}
+	helpers.Wait()
+}
