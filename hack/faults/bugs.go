@@ -32,6 +32,8 @@ var bugs = []bug{
 	{name: "replays-count", scenario: "slow-retries"},
 	{name: "any-order", scenario: "calm"},
 	{name: "reopen-keeps-content", scenario: "calm"},
+	{name: "quarantine-before-create", scenario: "poison"},
+	{name: "quarantine-forgets-origin", scenario: "poison"},
 }
 
 // bugPatience is how long a run with a bug waits for things to heal.

@@ -40,6 +40,7 @@ type run struct {
 	tenants []tenant
 	traffic *traffic
 	notes   []string // for the table
+	wrong   findings // what the scenario itself found
 }
 
 func (r *run) note(format string, args ...any) {
@@ -100,7 +101,7 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	result.healed = time.Since(ended)
-	result.findings = found
+	result.findings = append(found, run.wrong...)
 	for _, replica := range run.replicas {
 		result.findings = append(result.findings, prefixed("F: ", replica.alarms())...)
 	}

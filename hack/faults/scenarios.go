@@ -25,7 +25,7 @@ var scenarios = []scenario{
 	{name: "nospace", about: "etcd is at its space quota for 8 s", fault: exhaustSpace},
 	{name: "backlog", about: "nothing is folded until the queue is full", args: []string{"--max-pending-events=200"},
 		fault: fillBacklog},
-	{name: "poison", about: "the API server refuses an Incident's every status with one alert in it, for good",
+	{name: "poison", about: "the API server refuses an Incident's every status with one of two alerts in it, for good",
 		replicas: 1, fault: poison, check: checkOptions{looseOrder: true}},
 	{name: "etcd-restored", about: "etcd goes back to a copy 4 s old, and everything is started again", fault: restoreEtcd,
 		check: checkOptions{restored: true}},
