@@ -186,15 +186,15 @@ func (r *incidentReconciler) confirmQuarantine(
 	return nil
 }
 
-// confirmLeft confirms the copies that another process has made and not confirmed.
-func (r *incidentReconciler) confirmLeft(ctx context.Context, f *facts) error {
+// confirmLeft confirms the copies that another process has made and not confirmed. A failure holds up nothing else: the
+// originals stay, and the next fold of the Incident tries again.
+func (r *incidentReconciler) confirmLeft(ctx context.Context, f *facts) {
 	for _, left := range f.unconfirmed {
 		err := r.confirmQuarantine(ctx, f, left.event, left.moved.UID, v1alpha1.QuarantineRejected)
 		if err != nil && !errors.Is(err, errStale) {
-			return err
+			log.FromContext(ctx).Error(err, "Quarantine cannot be confirmed", "alertevent", left.event.Name)
 		}
 	}
-	return nil
 }
 
 // reportUnreadable tells of an AlertEvent whose packed alerts nobody can read: it was made by another hand.

@@ -120,7 +120,11 @@ func (f *simFolder) isCopyOfMoved(event *v1alpha1.AlertEvent) bool {
 func (f *simFolder) quarantine(name string, n int) {
 	var events []*v1alpha1.AlertEvent
 	for uid, event := range f.cache {
-		if _, ok := originOf(event); !ok && slices.Contains(incidentsOf(event), name) && !f.memory[uid][name] {
+		// A second copy is settled by what became of the first, and is not moved itself.
+		isSecond := slices.ContainsFunc(f.sim.cluster.all, func(other *v1alpha1.AlertEvent) bool {
+			return other.Name == event.Name && isServerMade(event.Name) && other.UID != uid
+		})
+		if _, ok := originOf(event); !ok && !isSecond && slices.Contains(incidentsOf(event), name) && !f.memory[uid][name] {
 			events = append(events, event)
 		}
 	}

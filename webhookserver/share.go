@@ -37,24 +37,22 @@ func (c *groupCommitter) mayHave(s *share, ended int) bool {
 	return s == nil || s.writes-ended < c.slots-c.slots/4
 }
 
-// fitsShare says whether a namespace may have more waiting. It has half of the whole bound at most. When all together have
-// more than the bound, it has an equal part of it for itself: so a storm refuses nobody else's alerts, and twice the
-// bound is the most that ever waits.
+// fitsShare says whether a namespace may have more waiting: up to half of the whole bound, as long as a quarter of it is
+// left. That quarter is for namespaces that have little waiting, so a storm in a few refuses nobody else's alerts.
 func (c *groupCommitter) fitsShare(namespace string, more load) bool {
-	var own load
-	others := len(c.shares)
+	own, all := more, c.waiting
+	all.add(more)
 	if s := c.shares[namespace]; s != nil {
-		own = s.waiting
-		others--
+		own.add(s.waiting)
 	}
-	own.add(more)
-	if own.alerts > maxWaitingAlerts/2 || own.bytes > maxWaitingBytes/2 {
-		return false
-	}
-	if c.waiting.alerts+more.alerts <= maxWaitingAlerts && c.waiting.bytes+more.bytes <= maxWaitingBytes {
-		return true
-	}
-	return own.alerts <= maxWaitingAlerts/(others+1) && own.bytes <= maxWaitingBytes/(others+1)
+	whole := load{alerts: maxWaitingAlerts, bytes: maxWaitingBytes}
+	return own.within(whole, 1, 2) && all.within(whole, 3, 4) ||
+		own.within(whole, 1, calmParts) && all.within(whole, 1, 1)
+}
+
+// within says whether a load is no more than part/of the bound.
+func (l load) within(bound load, part, of int) bool {
+	return l.alerts*of <= bound.alerts*part && l.bytes*of <= bound.bytes*part
 }
 
 // comesBefore says whether a queue has its turn before another one that has waited longer.
