@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/client-go/util/workqueue"
@@ -184,7 +185,7 @@ func (t *turns[T]) Pop() (item T) {
 		return item // Len said so
 	}
 	n := t.ring[at]
-	t.ring = append(t.ring[:at], t.ring[at+1:]...)
+	t.ring = slices.Delete(t.ring, at, at+1)
 	if n.items.len() > 0 {
 		item = n.items.pop()
 	} else {

@@ -32,7 +32,7 @@ func (s *site) poison(dedupKey string, events ...*v1alpha1.AlertEvent) {
 	}
 }
 
-// quarantine folds until the events are quarantined, and returns their copies.
+// quarantineOf folds until the events are quarantined, and returns their copies.
 func (s *site) quarantineOf(dedupKey string, events ...*v1alpha1.AlertEvent) []*v1alpha1.AlertEvent {
 	var copies []*v1alpha1.AlertEvent
 	s.Eventually(func(g Gomega) {

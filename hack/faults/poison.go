@@ -109,8 +109,8 @@ func (r *run) expectQuarantined(ctx context.Context, n int) {
 		for i := range list.Items {
 			labels = append(labels, list.Items[i].Labels[v1alpha1.QuarantineLabel])
 		}
-		shown := false
-		said, shown = r.replicas[0].metric("tocsin_alertevents_quarantined")
+		value, shown := r.replicas[0].metric("tocsin_alertevents_quarantined")
+		said = value
 		if shown && len(labels) == n && said == float64(n) && !slices.Contains(labels, v1alpha1.QuarantineUnconfirmed) {
 			return
 		}
