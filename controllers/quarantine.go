@@ -125,11 +125,19 @@ func (r *incidentReconciler) quarantine(ctx context.Context, f *facts, event *v1
 	if seeded("quarantine-before-create") {
 		r.releases.settle(event, f.key.Name)
 	}
-	moved := quarantineCopy(event, f.key.Name)
+	var stored v1alpha1.AlertEvent // the cache may hold less of it
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(event), &stored)
+	if apierrors.IsNotFound(err) || err == nil && stored.UID != event.UID {
+		return fmt.Errorf("%w: the AlertEvent to quarantine is gone", errStale)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the AlertEvent to quarantine: %w", err)
+	}
+	moved := quarantineCopy(&stored, f.key.Name)
 	if len(moved.Spec.Alerts) > 1 {
 		_ = moved.Spec.Pack() // what cannot be packed is written as it is
 	}
-	err := r.live.Create(ctx, moved)
+	err = r.live.Create(ctx, moved)
 	if apierrors.IsAlreadyExists(err) {
 		err = r.live.Get(ctx, client.ObjectKeyFromObject(moved), moved)
 	}

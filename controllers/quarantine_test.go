@@ -184,14 +184,17 @@ func TestAQuarantinedEventCountsOnceWhateverBecomesOfTheOriginal(t *testing.T) {
 		zombie := s.newFolder()
 		f, err := zombie.incidents.gather(s.ctx, s.keyOf("disk"))
 		s.Expect(err).NotTo(HaveOccurred())
-		s.fold("disk")
-		s.release()
 		events := []*v1alpha1.AlertEvent{event}
-		for range goneEntries + 1 { // the ledger forgets the first
-			s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
-			events = append(events, s.postFiring("disk"))
+		zombie.faults.beforeCreate = func() error { // it is asleep, just before the create
 			s.fold("disk")
 			s.release()
+			for range goneEntries + 1 { // the ledger forgets the first
+				s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
+				events = append(events, s.postFiring("disk"))
+				s.fold("disk")
+				s.release()
+			}
+			return nil
 		}
 		s.Expect(zombie.incidents.quarantine(s.ctx, f, event, errUnfoldable)).To(MatchError(errStale))
 		s.Expect(s.eventNames()).To(HaveLen(1))
