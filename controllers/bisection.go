@@ -115,11 +115,15 @@ func (b *bisection) folded(key types.NamespacedName) {
 	}
 }
 
-// clear ends the search: all of the Incident's AlertEvents that can be folded are.
-func (b *bisection) clear(key types.NamespacedName) {
+// clear ends the search: all of the Incident's AlertEvents that can be folded are. Without quarantined ones, the next
+// trial is the first one again.
+func (b *bisection) clear(key types.NamespacedName, quarantined int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.searches, key)
+	if quarantined == 0 {
+		delete(b.trials, key)
+	}
 }
 
 // hold keeps an AlertEvent that cannot be moved out of its Incident's folds for a while.
@@ -194,8 +198,6 @@ func (b *bisection) forget(event *v1alpha1.AlertEvent) {
 	defer b.mu.Unlock()
 	delete(b.retries, event.UID)
 	for name := range incidentNames(event) {
-		key := types.NamespacedName{Namespace: event.Namespace, Name: name}
-		delete(b.trials, key)
-		delete(b.held, heldEvent{key, event.UID})
+		delete(b.held, heldEvent{types.NamespacedName{Namespace: event.Namespace, Name: name}, event.UID})
 	}
 }

@@ -51,6 +51,35 @@
 // twice) that stands in the ledger under another UID is a replay. It enters the ledger as settled and
 // counts nothing. Besides, the release remembers for a while what it deleted.
 //
+// # Quarantine
+//
+// An alert with which an Incident cannot be written is moved: into a copy, an AlertEvent whose name is a hash of the
+// original's UID and the Incident's name, and which holds the original's alerts of this Incident with their ids. Three
+// steps: create the copy, Unconfirmed; read from the quorum that the original still exists; confirm the copy, by its
+// UID. Then the original counts as settled for this Incident, and may be released. The rules of the fold are:
+//
+//   - While the list has a copy, its original is no candidate.
+//   - A copy is settled if the ledger has it or its original; a copy that is folded enters the ledger with its original.
+//   - An original's entry leaves the ledger only after both the original and the copy are gone.
+//   - A copy that the list shows unconfirmed, without its original, is settled and counts nothing.
+//
+// Nothing is lost: the original is released only after the copy was confirmed, and a copy is dropped as unconfirmed only if
+// the original was released without it, that is, folded. Nothing counts twice: say both were folded. A confirmed
+// copy, or one that is listed with its original, existed at a time when its original did. So if the original was folded
+// first, its entry was in the ledger then or came later, and could not leave before the copy was gone: the copy's fold
+// saw it, or had read an older Incident and failed. If the copy was folded first, its write entered the original,
+// whose entry stays while the original exists. A copy made by a process that was asleep until the original was gone is
+// never confirmed, because the read comes after the creation.
+//
+// A copy has its original's place in commit order: it counts, and changes no state that newer alerts have changed since.
+// Copies are folded apart from other alerts, a few at a time, so they neither hold them up nor fill the ledger.
+//
+// # Fairness
+//
+// The queue of the folds, the gate before their writes and the release take turns between namespaces, and none of them has
+// all the workers. So an alert waits for those of its own namespace and for one of each other namespace, however
+// many these have waiting.
+//
 // # Bounds
 //
 // A ledger has room for v1alpha1.MaxLedger events. Entries of gone events give way first; then the

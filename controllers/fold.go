@@ -199,8 +199,11 @@ func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
 	var entries []v1alpha1.LedgerEntry
 	for _, event := range f.in.before {
+		if uid := string(event.UID); !f.in.exists(uid) || f.in.copied(uid) {
+			continue // gone, or to be settled by its copy
+		}
 		for _, entry := range ledgerEntries(event) {
-			if f.in.exists(entry.UID) && !f.in.copied(entry.UID) && !f.ledger.has(entry.UID) {
+			if !f.ledger.has(entry.UID) {
 				entries = append(entries, entry)
 			}
 		}

@@ -10,12 +10,20 @@ import (
 )
 
 // writeGate lets only so many folds write at a time, and the fewer the more requests wait to be stored: what is
-// durable can wait, what is not is lost.
+// durable can wait, what is not is lost. Namespaces take turns.
 type writeGate struct {
 	limit int
 	crowd func() int // how many requests wait to be stored
 
-	mu      sync.Mutex
+	mu         sync.Mutex
+	active     int
+	namespaces map[string]*gateQueue // those with a fold that writes or waits to
+	ring       []*gateQueue          // those with a fold that waits, next turn first
+}
+
+// gateQueue is what one namespace has at the gate.
+type gateQueue struct {
+	name    string
 	active  int
 	waiting []turn // by their due times
 }
@@ -27,21 +35,19 @@ type turn struct {
 }
 
 func newWriteGate(limit int, crowd func() int) *writeGate {
-	return &writeGate{limit: limit, crowd: crowd}
+	return &writeGate{limit: limit, crowd: crowd, namespaces: map[string]*gateQueue{}}
 }
 
-// enter waits for leave to write; after nil, leave must follow. Urgent folds go before those that came less than
-// maxYield earlier, and never before older ones: however many urgent folds there are, the others come to write.
-func (g *writeGate) enter(ctx context.Context, urgent bool) error {
+// enter waits for leave to write; after nil, leave must follow. Of one namespace's folds, urgent ones go before those
+// that came less than maxYield earlier, and never before older ones: however many urgent folds there are, the others come
+// to write.
+func (g *writeGate) enter(ctx context.Context, namespace string, urgent bool) error {
 	own := turn{due: time.Now(), comes: make(chan struct{})}
 	if !urgent {
 		own.due = own.due.Add(maxYield)
 	}
 	g.mu.Lock()
-	i, _ := slices.BinarySearchFunc(g.waiting, own, func(other, own turn) int {
-		return cmp.Or(other.due.Compare(own.due), -1) // behind those that are due at the same time
-	})
-	g.waiting = slices.Insert(g.waiting, i, own)
+	g.queue(namespace, own)
 	g.admit()
 	g.mu.Unlock()
 	select {
@@ -51,42 +57,85 @@ func (g *writeGate) enter(ctx context.Context, urgent bool) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if i := slices.Index(g.waiting, own); i >= 0 {
-		g.waiting = slices.Delete(g.waiting, i, i+1)
+	q := g.namespaces[namespace]
+	if i := slices.Index(q.waiting, own); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+		g.tidy(q)
 	} else { // the place came at the very same moment
-		g.active--
-		g.admit()
+		g.giveBack(namespace)
 	}
 	return fmt.Errorf("waiting to write: %w", ctx.Err())
 }
 
-// leave gives back the place that was used for so long. While requests wait, the place rests before the next
-// one has it: beside a dozen, folds take a quarter of the time of one writer.
-func (g *writeGate) leave(used time.Duration) {
-	rest := min(used*time.Duration(g.crowd())/crowdPerRest, maxRests*used, maxRest)
-	if rest > 0 {
-		time.AfterFunc(rest, g.free)
-		return
+// queue adds a claim to those of its namespace.
+func (g *writeGate) queue(namespace string, own turn) {
+	q := g.namespaces[namespace]
+	if q == nil {
+		q = &gateQueue{name: namespace}
+		g.namespaces[namespace] = q
 	}
-	g.free()
+	if len(q.waiting) == 0 {
+		g.ring = append(g.ring, q)
+	}
+	i, _ := slices.BinarySearchFunc(q.waiting, own, func(other, own turn) int {
+		return cmp.Or(other.due.Compare(own.due), -1) // behind those that are due at the same time
+	})
+	q.waiting = slices.Insert(q.waiting, i, own)
 }
 
-func (g *writeGate) free() {
+// tidy takes a namespace off the ring when it has nothing waiting, and forgets it when nothing of it writes either.
+func (g *writeGate) tidy(q *gateQueue) {
+	if len(q.waiting) > 0 {
+		return
+	}
+	g.ring = slices.DeleteFunc(g.ring, func(other *gateQueue) bool { return other == q })
+	if q.active == 0 {
+		delete(g.namespaces, q.name)
+	}
+}
+
+// leave gives back the place that was used for so long. While requests wait, the place rests before the next
+// one has it: beside a dozen, folds take a quarter of the time of one writer.
+func (g *writeGate) leave(namespace string, used time.Duration) {
+	rest := min(used*time.Duration(g.crowd())/crowdPerRest, maxRests*used, maxRest)
+	if rest > 0 {
+		time.AfterFunc(rest, func() { g.free(namespace) })
+		return
+	}
+	g.free(namespace)
+}
+
+func (g *writeGate) free(namespace string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.giveBack(namespace)
+}
+
+// giveBack gives a namespace's place to the next one.
+func (g *writeGate) giveBack(namespace string) {
 	g.active--
+	q := g.namespaces[namespace]
+	q.active--
+	g.tidy(q)
 	g.admit()
 }
 
-// admit gives the places that there are to those who wait.
+// admit gives the places that there are to those who wait: to the namespace with the fewest folds that write and, of
+// those, to the one that has waited longest for its turn.
 func (g *writeGate) admit() {
-	if len(g.waiting) == 0 {
+	if len(g.ring) == 0 {
 		return
 	}
 	places := max(1, g.limit/(1+g.crowd()))
-	for g.active < places && len(g.waiting) > 0 {
+	for g.active < places && len(g.ring) > 0 {
+		q := slices.MinFunc(g.ring, func(a, b *gateQueue) int { return cmp.Compare(a.active, b.active) })
 		g.active++
-		close(g.waiting[0].comes)
-		g.waiting = slices.Delete(g.waiting, 0, 1)
+		q.active++
+		close(q.waiting[0].comes)
+		q.waiting = slices.Delete(q.waiting, 0, 1)
+		g.ring = slices.DeleteFunc(g.ring, func(other *gateQueue) bool { return other == q })
+		if len(q.waiting) > 0 {
+			g.ring = append(g.ring, q)
+		}
 	}
 }

@@ -32,11 +32,11 @@ func TestWriteGateLetsFewerInTheMoreRequestsWait(t *testing.T) {
 				start := time.Now()
 				for range tc.folds {
 					folds.Go(func() {
-						g.Expect(gate.enter(context.Background(), false)).To(Succeed())
+						g.Expect(gate.enter(context.Background(), "team", false)).To(Succeed())
 						most.Store(max(most.Load(), inside.Add(1)))
 						time.Sleep(write)
 						inside.Add(-1)
-						gate.leave(write)
+						gate.leave("team", write)
 					})
 				}
 				folds.Wait()
@@ -51,23 +51,24 @@ func TestWriteGateForgetsThoseWhoGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		gate := newWriteGate(1, func() int { return 0 })
-		g.Expect(gate.enter(context.Background(), false)).To(Succeed())
+		g.Expect(gate.enter(context.Background(), "team", false)).To(Succeed())
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		g.Expect(gate.enter(ctx, false)).To(MatchError(context.DeadlineExceeded))
-		g.Expect(gate.waiting).To(BeEmpty())
+		g.Expect(gate.enter(ctx, "team", false)).To(MatchError(context.DeadlineExceeded))
+		g.Expect(gate.ring).To(BeEmpty())
 
 		// A place that comes at the moment of giving up is passed on, not lost.
 		ended, end := context.WithCancel(context.Background())
 		end()
-		gate.leave(0)
+		gate.leave("team", 0)
 		for range 100 {
-			if gate.enter(ended, true) == nil {
-				gate.leave(0)
+			if gate.enter(ended, "team", true) == nil {
+				gate.leave("team", 0)
 			}
 		}
 		g.Expect(gate.active).To(BeZero())
-		g.Expect(gate.enter(context.Background(), false)).To(Succeed())
+		g.Expect(gate.namespaces).To(BeEmpty())
+		g.Expect(gate.enter(context.Background(), "team", false)).To(Succeed())
 	})
 }
 
@@ -75,18 +76,18 @@ func TestWriteGateLetsUrgentFoldsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		gate := newWriteGate(1, func() int { return 0 })
-		g.Expect(gate.enter(context.Background(), false)).To(Succeed())
+		g.Expect(gate.enter(context.Background(), "team", false)).To(Succeed())
 		var order []string
 		var folds sync.WaitGroup
 		for _, name := range []string{"repeat 1", "repeat 2", "urgent 1", "urgent 2"} {
 			folds.Go(func() {
-				g.Expect(gate.enter(context.Background(), name[0] == 'u')).To(Succeed())
+				g.Expect(gate.enter(context.Background(), "team", name[0] == 'u')).To(Succeed())
 				order = append(order, name)
-				gate.leave(0)
+				gate.leave("team", 0)
 			})
 			synctest.Wait()
 		}
-		gate.leave(0)
+		gate.leave("team", 0)
 		folds.Wait()
 		g.Expect(order).To(Equal([]string{"urgent 1", "urgent 2", "repeat 1", "repeat 2"}))
 	})
@@ -101,18 +102,46 @@ func TestWriteGateLetsNoStreamOfUrgentFoldsKeepTheOthersOut(t *testing.T) {
 		var folds sync.WaitGroup
 		for range 4 { // always three of them wait
 			folds.Go(func() {
-				for gate.enter(ctx, true) == nil {
+				for gate.enter(ctx, "team", true) == nil {
 					time.Sleep(write)
-					gate.leave(write)
+					gate.leave("team", write)
 				}
 			})
 		}
 		synctest.Wait()
 		start := time.Now()
-		g.Expect(gate.enter(context.Background(), false)).To(Succeed())
+		g.Expect(gate.enter(context.Background(), "team", false)).To(Succeed())
 		g.Expect(time.Since(start)).To(BeNumerically("~", maxYield, 5*write))
-		gate.leave(0)
+		gate.leave("team", 0)
 		stop()
 		folds.Wait()
+	})
+}
+
+func TestNamespacesTakeTurnsAtTheWriteGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		gate := newWriteGate(1, func() int { return 0 })
+		g.Expect(gate.enter(context.Background(), "storm", true)).To(Succeed())
+		var order []string
+		var folds sync.WaitGroup
+		join := func(namespace string, urgent bool) {
+			folds.Go(func() {
+				g.Expect(gate.enter(context.Background(), namespace, urgent)).To(Succeed())
+				order = append(order, namespace)
+				gate.leave(namespace, 0)
+			})
+			synctest.Wait()
+		}
+		for range 50 {
+			join("storm", true)
+		}
+		join("calm", false)
+		join("calm", false)
+		gate.leave("storm", 0)
+		folds.Wait()
+		g.Expect(order[:4]).To(Equal([]string{"storm", "calm", "storm", "calm"}))
+		g.Expect(order).To(HaveLen(52))
+		g.Expect(gate.namespaces).To(BeEmpty())
 	})
 }

@@ -19,11 +19,12 @@ import (
 // carryOut does what the plan says. An error that is errStale means that nothing was done which the next
 // fold does not see.
 func (r *incidentReconciler) carryOut(ctx context.Context, f *facts, p plan) error {
-	if err := r.gate.enter(ctx, p.urgent); err != nil {
+	// An Incident that resolves by itself tells of no alert: thousands of them may come at once.
+	if err := r.gate.enter(ctx, f.key.Namespace, p.urgent && len(p.results) > 0); err != nil {
 		return err
 	}
 	entered := time.Now()
-	defer func() { r.gate.leave(time.Since(entered)) }()
+	defer func() { r.gate.leave(f.key.Namespace, time.Since(entered)) }()
 	if p.unmatched {
 		if err := r.confirmAbsence(ctx, f); err != nil {
 			return err
@@ -231,6 +232,11 @@ func (r *incidentReconciler) expire(ctx context.Context, f *facts) (ctrl.Result,
 	if ledgerHolds(f.incident, listed) {
 		return ctrl.Result{RequeueAfter: expiryRetry}, nil
 	}
+	if err := r.gate.enter(ctx, f.key.Namespace, false); err != nil {
+		return ctrl.Result{}, err
+	}
+	entered := time.Now()
+	defer func() { r.gate.leave(f.key.Namespace, time.Since(entered)) }()
 	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name}}
 	err = r.live.Delete(ctx, incident, client.Preconditions{
 		UID:             &f.incident.UID,

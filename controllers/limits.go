@@ -7,7 +7,8 @@ const (
 	// defaultConcurrency is how many Incidents are folded at a time. Nearly all of that time is spent
 	// waiting for a quorum list, which takes up to 100 ms on a busy API server whatever its size; this many
 	// folds share one.
-	defaultConcurrency = 128
+	// One namespace has four of five of them.
+	defaultConcurrency = 160
 
 	// writeConcurrency is how many of those folds write at a time. While requests wait to be stored, it is divided by
 	// one more than they are: ingest goes first.
@@ -139,8 +140,17 @@ const (
 	// the API server knows the key.
 	keyedLinger = 10 * time.Minute
 
-	// maxLingering is how many AlertEvents stay for their idempotency keys; beyond it the oldest go early.
-	maxLingering = 1000
+	// maxLingering and maxLingeringBytes bound the AlertEvents of one integration that stay for their idempotency keys;
+	// beyond them its oldest go early. So an integration with 100 keyed requests a minute has them all for ten
+	// minutes.
+	maxLingering      = 1000
+	maxLingeringBytes = 16 << 20
+
+	// maxAllLingering and maxAllLingeringBytes bound those of all integrations, for they are part of the queue, are
+	// held by every replica's cache, and are in every quorum list. Beyond them the oldest go of the integration that
+	// has the most.
+	maxAllLingering      = 5000
+	maxAllLingeringBytes = 64 << 20
 
 	// replayWindow is how long the name of a released AlertEvent is remembered. A retry of our own whose
 	// first try got through after all comes well before that.

@@ -125,11 +125,19 @@ func (r *incidentReconciler) quarantine(ctx context.Context, f *facts, event *v1
 	if seeded("quarantine-before-create") {
 		r.releases.settle(event, f.key.Name)
 	}
-	moved := quarantineCopy(event, f.key.Name)
+	var stored v1alpha1.AlertEvent // the cache may hold less of it
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(event), &stored)
+	if apierrors.IsNotFound(err) || err == nil && stored.UID != event.UID {
+		return fmt.Errorf("%w: the AlertEvent to quarantine is gone", errStale)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the AlertEvent to quarantine: %w", err)
+	}
+	moved := quarantineCopy(&stored, f.key.Name)
 	if len(moved.Spec.Alerts) > 1 {
 		_ = moved.Spec.Pack() // what cannot be packed is written as it is
 	}
-	err := r.live.Create(ctx, moved)
+	err = r.live.Create(ctx, moved)
 	if apierrors.IsAlreadyExists(err) {
 		err = r.live.Get(ctx, client.ObjectKeyFromObject(moved), moved)
 	}
@@ -186,15 +194,15 @@ func (r *incidentReconciler) confirmQuarantine(
 	return nil
 }
 
-// confirmLeft confirms the copies that another process has made and not confirmed.
-func (r *incidentReconciler) confirmLeft(ctx context.Context, f *facts) error {
+// confirmLeft confirms the copies that another process has made and not confirmed. A failure holds up nothing else: the
+// originals stay, and the next fold of the Incident tries again.
+func (r *incidentReconciler) confirmLeft(ctx context.Context, f *facts) {
 	for _, left := range f.unconfirmed {
 		err := r.confirmQuarantine(ctx, f, left.event, left.moved.UID, v1alpha1.QuarantineRejected)
 		if err != nil && !errors.Is(err, errStale) {
-			return err
+			log.FromContext(ctx).Error(err, "Quarantine cannot be confirmed", "alertevent", left.event.Name)
 		}
 	}
-	return nil
 }
 
 // reportUnreadable tells of an AlertEvent whose packed alerts nobody can read: it was made by another hand.

@@ -116,6 +116,27 @@ func TestAListThatNobodyWaitsForIsCalledOff(t *testing.T) {
 	})
 }
 
+func TestTheTimeOfAListBeginsWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		const took = listTimeout - 5*time.Second
+		q := &quorumList{list: func(ctx context.Context) (*eventList, error) {
+			select {
+			case <-time.After(took):
+				return &eventList{}, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}}
+		first := make(chan error, 1)
+		go func() { _, err := q.join(t.Context()); first <- err }()
+		synctest.Wait()
+		_, err := q.join(t.Context())
+		g.Expect(err).NotTo(HaveOccurred(), "it waited for the first one before it began")
+		g.Expect(<-first).NotTo(HaveOccurred())
+	})
+}
+
 func TestAListGoesOverAllPagesOfAllNamespaces(t *testing.T) {
 	g := NewWithT(t)
 	s := newSite(t)

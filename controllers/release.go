@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"sync"
@@ -45,7 +46,7 @@ type releaser struct {
 	mu        sync.Mutex
 	queue     workqueue.TypedRateLimitingInterface[eventRef] // nil until the controller starts
 	records   map[types.UID]*releaseRecord
-	lingering []types.UID // events kept for their idempotency keys, oldest first; some may be gone
+	lingering lingering
 
 	released map[types.NamespacedName]releasedEvent
 	order    []releasedEvent // as released, oldest first; some may be replaced in the map
@@ -56,6 +57,22 @@ type releaseRecord struct {
 	ref     eventRef
 	waiting map[string]struct{} // names of the Incidents whose alerts are not settled
 	due     time.Time           // when to delete it, once nothing is waiting
+
+	integration types.NamespacedName
+	bytes       int // of its alerts
+	linger      *list.Element
+}
+
+func newReleaseRecord(event *v1alpha1.AlertEvent) *releaseRecord {
+	record := &releaseRecord{
+		ref:         refOf(event),
+		waiting:     incidentNames(event),
+		integration: types.NamespacedName{Namespace: event.Namespace, Name: event.Spec.IntegrationName},
+	}
+	for i := range event.Spec.Alerts {
+		record.bytes += event.Spec.Alerts[i].EncodedSize()
+	}
+	return record
 }
 
 // releasedEvent is an event that was released.
@@ -94,7 +111,7 @@ func (r *releaser) settle(event *v1alpha1.AlertEvent, incidentName string) {
 		if r.isReleased(refOf(event)) {
 			return
 		}
-		record = &releaseRecord{ref: refOf(event), waiting: incidentNames(event)}
+		record = newReleaseRecord(event)
 		r.records[event.UID] = record
 		r.enqueueAfter(record.ref, partialCheck)
 	}
@@ -126,29 +143,11 @@ func (r *releaser) schedule(record *releaseRecord) {
 	record.due = r.clock.Now()
 	if v1alpha1.IsKeyedEventName(record.ref.Name) {
 		record.due = record.due.Add(keyedLinger)
-		r.lingering = append(r.lingering, record.ref.uid)
-		r.trimLingering()
-	}
-	r.enqueue(record.ref)
-}
-
-// trimLingering makes the oldest due at once when too many events stay for their keys.
-func (r *releaser) trimLingering() {
-	if len(r.lingering) <= maxLingering {
-		return
-	}
-	now := r.clock.Now()
-	kept := r.lingering[:0]
-	for _, uid := range r.lingering {
-		if record := r.records[uid]; record != nil && record.due.After(now) {
-			kept = append(kept, uid)
+		for _, early := range r.lingering.add(record) {
+			r.makeDue(early, r.clock.Now())
 		}
 	}
-	for len(kept) > maxLingering {
-		r.makeDue(r.records[kept[0]], now)
-		kept = kept[1:]
-	}
-	r.lingering = kept
+	r.enqueue(record.ref)
 }
 
 // hurry makes up to n of the events due that are settled and stay for their keys only.
@@ -168,6 +167,7 @@ func (r *releaser) hurry(ledger []v1alpha1.LedgerEntry, n int) {
 }
 
 func (r *releaser) makeDue(record *releaseRecord, now time.Time) {
+	r.lingering.remove(record)
 	record.due = now
 	r.enqueue(record.ref)
 }
@@ -216,6 +216,7 @@ func (r *releaser) close(ref eventRef) {
 		return
 	}
 	delete(r.records, ref.uid)
+	r.lingering.remove(record)
 	if len(record.waiting) == 0 {
 		r.remember(releasedEvent{ref, r.clock.Now()})
 	}

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,20 +121,71 @@ func namedEvent(name string, uid int) *v1alpha1.AlertEvent {
 	}
 }
 
-func TestAtMostAThousandEventsStayForTheirKeys(t *testing.T) {
-	g := NewWithT(t)
-	r, _ := memoryReleaser()
+// keyedEvents settles so many events of an integration with idempotency keys, and returns them.
+func keyedEvents(r *releaser, integration string, n, bytes int) []*v1alpha1.AlertEvent {
 	var events []*v1alpha1.AlertEvent
-	for i := range maxLingering + 5 {
-		event := namedEvent(v1alpha1.KeyedEventName(integrationName, fmt.Sprint(i)), i)
+	for i := range n {
+		event := namedEvent(v1alpha1.KeyedEventName(integration, fmt.Sprint(i)), i)
+		event.UID = types.UID(integration + "-" + string(event.UID))
+		event.Spec.IntegrationName = integration
+		event.Spec.Alerts[0].Description = strings.Repeat("x", bytes)
 		events = append(events, event)
 		r.settle(event, "incident")
 	}
-	for i, event := range events {
-		wait, _, known := r.state(refOf(event))
-		g.Expect(known).To(BeTrue())
-		g.Expect(wait > 0).To(Equal(i >= 5), "event %d", i)
+	return events
+}
+
+// staying counts the events that are not due yet.
+func (r *releaser) staying(events []*v1alpha1.AlertEvent) int {
+	n := 0
+	for _, event := range events {
+		if wait, _, _ := r.state(refOf(event)); wait > 0 {
+			n++
+		}
 	}
+	return n
+}
+
+func TestEventsThatStayForTheirKeysAreBoundedByIntegration(t *testing.T) {
+	t.Run("the oldest of a busy integration go, and none of its neighbours'", func(t *testing.T) {
+		g := NewWithT(t)
+		r, clock := memoryReleaser()
+		calm := keyedEvents(r, "calm", 10, 0)
+		storm := keyedEvents(r, "storm", 60_000, 0) // 100 a second for ten minutes
+		g.Expect(r.staying(storm)).To(Equal(maxLingering))
+		g.Expect(r.staying(storm[:60_000-maxLingering])).To(BeZero(), "the oldest go")
+		clock.SetTime(clock.Now().Add(keyedLinger - time.Second))
+		g.Expect(r.staying(calm)).To(Equal(10))
+		clock.SetTime(clock.Now().Add(time.Second))
+		g.Expect(r.staying(calm)).To(BeZero())
+	})
+	t.Run("large ones are bounded by their size", func(t *testing.T) {
+		g := NewWithT(t)
+		r, _ := memoryReleaser()
+		g.Expect(r.staying(keyedEvents(r, "large", 40, 1<<20))).To(Equal(15))
+	})
+	t.Run("many busy integrations leave a calm one its own", func(t *testing.T) {
+		g := NewWithT(t)
+		r, _ := memoryReleaser()
+		calm := keyedEvents(r, "calm", 100, 0)
+		all := 0
+		for i := range 12 {
+			all += len(keyedEvents(r, fmt.Sprint("storm-", i), maxLingering, 0))
+		}
+		g.Expect(all).To(BeNumerically(">", 2*maxAllLingering))
+		g.Expect(r.lingering.events).To(Equal(maxAllLingering))
+		g.Expect(r.staying(calm)).To(Equal(100))
+	})
+	t.Run("what is gone is forgotten", func(t *testing.T) {
+		g := NewWithT(t)
+		r, _ := memoryReleaser()
+		for _, event := range keyedEvents(r, "calm", 10, 100) {
+			r.gone(refOf(event))
+		}
+		g.Expect(r.lingering.integrations).To(BeEmpty())
+		g.Expect(r.lingering.events).To(BeZero())
+		g.Expect(r.lingering.bytes).To(BeZero())
+	})
 }
 
 func TestWhichEventsAreReplays(t *testing.T) {

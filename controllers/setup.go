@@ -37,7 +37,7 @@ type Options struct {
 	// Namespaces are those that the manager's cache watches. Empty: all.
 	Namespaces []string
 
-	// MaxConcurrentReconciles is how many Incidents are folded at a time. Default: 128.
+	// MaxConcurrentReconciles is how many Incidents are folded at a time. Default: 160.
 	MaxConcurrentReconciles int
 
 	// CheckMapping says what is wrong with an integration's mapping, in a line that does not change.
@@ -275,7 +275,9 @@ func addReleaser(mgr ctrl.Manager, releases *releaser) error {
 		Reconciler:              releases,
 		MaxConcurrentReconciles: releaseConcurrency,
 		RateLimiter:             backoff[eventRef](),
-		ReconciliationTimeout:   foldTimeout,
+		NewQueue: newFairQueue(func(ref eventRef) string { return ref.Namespace },
+			namespaceWorkers(releaseConcurrency)),
+		ReconciliationTimeout: foldTimeout,
 		LogConstructor: func(ref *eventRef) logr.Logger {
 			log := mgr.GetLogger().WithName("release")
 			if ref != nil {
@@ -300,6 +302,7 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler, concurrency i
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency,
 			RateLimiter:             backoff[reconcile.Request](),
+			NewQueue:                newFairQueue(requestNamespace, namespaceWorkers(concurrency)),
 			RecoverPanic:            new(true),
 			ReconciliationTimeout:   foldTimeout,
 		}).
@@ -340,6 +343,11 @@ func addIntegrations(mgr ctrl.Manager, integrations *integrationReconciler) erro
 		WithLogConstructor(logConstructor(mgr, "integration")).
 		Complete(integrations)
 }
+
+func requestNamespace(request reconcile.Request) string { return request.Namespace }
+
+// namespaceWorkers is how many of a controller's workers one namespace may have: four of five.
+func namespaceWorkers(workers int) int { return workers - workers/5 }
 
 // backoff tries what failed again, ever later, each request for itself: one that fails again and again
 // holds up no other.

@@ -24,6 +24,7 @@ type simCluster struct {
 	uids      int
 	events    map[types.UID]*v1alpha1.AlertEvent
 	all       []*v1alpha1.AlertEvent          // every event that ever was, in commit order
+	labels    map[types.UID]map[string]string // of quarantined events, as they are now
 	incidents map[string][]*v1alpha1.Incident // every version by name, oldest first; nil where there was none
 }
 
@@ -31,6 +32,7 @@ func newSimCluster() *simCluster {
 	return &simCluster{
 		version:   90, // so that the numbers get a digit more on the way
 		events:    map[types.UID]*v1alpha1.AlertEvent{},
+		labels:    map[types.UID]map[string]string{},
 		incidents: map[string][]*v1alpha1.Incident{},
 	}
 }
@@ -54,6 +56,11 @@ func (c *simCluster) createEvent(event *v1alpha1.AlertEvent) error {
 	c.events[event.UID] = event
 	c.all = append(c.all, event)
 	return nil
+}
+
+// find returns an event that there is or was.
+func (c *simCluster) find(uid types.UID) *v1alpha1.AlertEvent {
+	return c.all[slices.IndexFunc(c.all, func(event *v1alpha1.AlertEvent) bool { return event.UID == uid })]
 }
 
 // listEvents is the quorum list.

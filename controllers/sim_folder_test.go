@@ -28,10 +28,15 @@ type simJob struct {
 	next     func() (done bool, err error)
 	incident *v1alpha1.Incident
 	exist    map[string]bool
+	copies   map[string]map[string]string // labels of quarantined events that exist, by name
+	void     map[string]bool              // those of them that nobody confirmed, by UID
 	view     []*v1alpha1.AlertEvent
 	before   []*v1alpha1.AlertEvent // what is passed over, being settled
 	now      simMoment
 	plan     plan
+
+	// Of a quarantine: the event, and its copy once it is known.
+	event, moved *v1alpha1.AlertEvent
 }
 
 func newSimFolder(sim *simulation) *simFolder {
@@ -81,8 +86,96 @@ func (f *simFolder) list() (bool, error) {
 			f.job.exist[string(uid)] = true
 		}
 	}
+	f.job.copies, f.job.void = map[string]map[string]string{}, map[string]bool{}
+	for uid, event := range f.sim.cluster.events {
+		if v1alpha1.IsQuarantineName(event.Name) {
+			f.job.copies[event.Name] = f.sim.cluster.labels[uid]
+			f.job.void[string(uid)] = isUnconfirmed(f.sim.cluster.labels[uid])
+		}
+	}
 	f.job.next = f.decide
 	return false, nil
+}
+
+// copied says whether the quorum list has a copy of the event's alerts for the Incident.
+func (j *simJob) copied(uid string) bool {
+	_, ok := j.copies[v1alpha1.QuarantineName(uid, j.name)]
+	return ok
+}
+
+// isCopyOfMoved says whether the event is a second copy of one that the cache has in quarantine for the Incident.
+func (f *simFolder) isCopyOfMoved(event *v1alpha1.AlertEvent) bool {
+	for _, moved := range f.cache {
+		from, ok := originOf(moved)
+		if ok && slices.Contains(incidentsOf(moved), f.job.name) && isServerMade(event.Name) &&
+			from.name == event.Name && from.uid != string(event.UID) {
+			f.remember(event.UID, f.job.name)
+			return true
+		}
+	}
+	return false
+}
+
+// quarantine starts to move the alerts that an event in the cache has for an Incident, at fault or not.
+func (f *simFolder) quarantine(name string, n int) {
+	var events []*v1alpha1.AlertEvent
+	for uid, event := range f.cache {
+		// A second copy is settled by what became of the first, and is not moved itself.
+		isSecond := slices.ContainsFunc(f.sim.cluster.all, func(other *v1alpha1.AlertEvent) bool {
+			return other.Name == event.Name && isServerMade(event.Name) && other.UID != uid
+		})
+		if _, ok := originOf(event); !ok && !isSecond && slices.Contains(incidentsOf(event), name) && !f.memory[uid][name] {
+			events = append(events, event)
+		}
+	}
+	if len(events) == 0 {
+		return
+	}
+	slices.SortFunc(events, func(a, b *v1alpha1.AlertEvent) int { return commitNumber(a) - commitNumber(b) })
+	f.job = &simJob{name: name, event: events[n%len(events)]}
+	f.job.next = f.createCopy
+	if f.sim.bug == bugSettleBeforeCopy {
+		f.remember(f.job.event.UID, name)
+	}
+}
+
+func (f *simFolder) createCopy() (bool, error) {
+	f.job.next = f.confirmCopy
+	moved := quarantineCopy(f.job.event, f.job.name)
+	moved.CreationTimestamp = metav1.NewTime(f.sim.now)
+	if f.sim.cluster.createEvent(moved) != nil {
+		for _, event := range f.sim.cluster.events {
+			if event.Name == moved.Name {
+				moved = event
+			}
+		}
+	}
+	f.job.moved = moved
+	if f.sim.cluster.labels[moved.UID] == nil {
+		f.sim.cluster.labels[moved.UID] = moved.Labels
+	}
+	return false, nil
+}
+
+func (f *simFolder) confirmCopy() (bool, error) {
+	f.job.next = f.labelCopy
+	return f.sim.cluster.events[f.job.event.UID] == nil && f.sim.bug != bugNoConfirmation, nil
+}
+
+func (f *simFolder) labelCopy() (bool, error) {
+	if f.sim.cluster.events[f.job.moved.UID] == nil {
+		return true, nil
+	}
+	f.sim.cluster.labels[f.job.moved.UID] = map[string]string{v1alpha1.QuarantineLabel: v1alpha1.QuarantineRejected}
+	f.remember(f.job.event.UID, f.job.name)
+	return true, nil
+}
+
+func (f *simFolder) remember(uid types.UID, name string) {
+	if f.memory[uid] == nil {
+		f.memory[uid] = map[string]bool{}
+	}
+	f.memory[uid][name] = true
 }
 
 func (f *simFolder) decide() (bool, error) {
@@ -90,6 +183,11 @@ func (f *simFolder) decide() (bool, error) {
 	for uid, event := range f.cache {
 		switch {
 		case !slices.Contains(incidentsOf(event), job.name), !job.exist[string(uid)]:
+		case f.sim.bug != bugNoMove && job.copied(string(uid)):
+			if !isUnconfirmed(job.copies[v1alpha1.QuarantineName(string(uid), job.name)]) {
+				f.remember(uid, job.name)
+			}
+		case f.isCopyOfMoved(event):
 		case f.sim.passOver && f.memory[uid][job.name]:
 			job.before = append(job.before, event)
 		default:
@@ -105,6 +203,11 @@ func (f *simFolder) decide() (bool, error) {
 			silentFrom: f.sim.listening, untrusted: f.sim.deaf,
 		},
 		exists: func(uid string) bool { return job.exist[uid] },
+		copied: job.copied,
+		void:   func(uid string) bool { return f.sim.bug != bugNoConfirmation && job.void[uid] },
+	}
+	if f.sim.bug == bugNoMove {
+		in.copied = nil
 	}
 	f.sim.bug.spoil(&in)
 	job.plan = fold(in)
@@ -138,7 +241,7 @@ func (f *simFolder) confirm() (bool, error) {
 	}
 	for _, result := range job.plan.results {
 		if result.result == resultNoMatch {
-			f.sim.model.unmatched[string(result.eventUID)+"/"+job.name] = true
+			f.sim.model.unmatched[string(f.sim.model.original(f.sim.cluster.find(result.eventUID)).UID)+"/"+job.name] = true
 		}
 	}
 	return false, nil
@@ -165,7 +268,12 @@ func (f *simFolder) write() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	f.sim.model.wrote(written, job.view, job.before, job.now)
+	// A copy that was made too late is not to be counted; mayGo sees to it that its alerts are accounted for.
+	view := slices.DeleteFunc(slices.Clone(job.view), func(event *v1alpha1.AlertEvent) bool {
+		from, ok := originOf(event)
+		return ok && job.void[string(event.UID)] && !job.exist[from.uid]
+	})
+	f.sim.model.wrote(written, view, job.before, job.now)
 	if n := len(written.Status.Ledger.Events); n > v1alpha1.MaxLedger {
 		return true, fmt.Errorf("the ledger has %d entries", n)
 	}
@@ -179,10 +287,7 @@ func (f *simFolder) finish() (bool, error) {
 
 func (f *simFolder) settle() {
 	for _, uid := range f.job.plan.settled {
-		if f.memory[uid] == nil {
-			f.memory[uid] = map[string]bool{}
-		}
-		f.memory[uid][f.job.name] = true
+		f.remember(uid, f.job.name)
 	}
 }
 

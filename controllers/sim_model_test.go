@@ -23,6 +23,27 @@ type simModel struct {
 	keys        map[string]v1alpha1.IncidentSpec
 	lives       map[types.UID]*simLife
 	unmatched   map[string]bool // "event/incident": let go for want of an Incident
+	cluster     *simCluster
+}
+
+// original is the event itself or, of a quarantined one, that from which its alerts were moved: the truth knows no
+// copies.
+func (m *simModel) original(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
+	if from, ok := originOf(event); ok {
+		return m.cluster.find(types.UID(from.uid))
+	}
+	return event
+}
+
+// originals are the originals of events, each once.
+func (m *simModel) originals(events []*v1alpha1.AlertEvent) []*v1alpha1.AlertEvent {
+	var originals []*v1alpha1.AlertEvent
+	for _, event := range events {
+		if original := m.original(event); !slices.Contains(originals, original) {
+			originals = append(originals, original)
+		}
+	}
+	return originals
 }
 
 // simLife is one Incident object, from its creation until a user deletes it.
@@ -61,11 +82,11 @@ func (m *simModel) wrote(incident *v1alpha1.Incident, view, before []*v1alpha1.A
 	if life == nil {
 		life = &simLife{name: incident.Name, seen: map[types.UID]bool{}, names: map[string]bool{}}
 		m.lives[incident.UID] = life
-		for _, event := range before {
+		for _, event := range m.originals(before) {
 			life.seen[event.UID], life.names[event.Name] = true, true
 		}
 	}
-	view = slices.Clone(view)
+	view = m.originals(view)
 	slices.SortFunc(view, func(a, b *v1alpha1.AlertEvent) int { return commitNumber(a) - commitNumber(b) })
 	for _, event := range view {
 		if life.seen[event.UID] {
@@ -84,10 +105,7 @@ func (m *simModel) wrote(incident *v1alpha1.Incident, view, before []*v1alpha1.A
 // mayGo says whether every alert of an event is accounted for.
 func (m *simModel) mayGo(event *v1alpha1.AlertEvent) error {
 	for _, name := range incidentsOf(event) {
-		settled := m.unmatched[string(event.UID)+"/"+name]
-		for _, life := range m.lives {
-			settled = settled || life.name == name && life.seen[event.UID]
-		}
+		settled := m.isSettled(event, name)
 		for i := range event.Spec.Alerts {
 			alert := &event.Spec.Alerts[i]
 			if event.IncidentNameFor(alert) == name && !settled && m.fits(event, alert, name) {
@@ -96,6 +114,28 @@ func (m *simModel) mayGo(event *v1alpha1.AlertEvent) error {
 		}
 	}
 	return nil
+}
+
+// isSettled says whether the alerts that an event has for an Incident are accounted for: by itself or, when it has a
+// name of the server's, by any that has the same name; folded, let go, or in quarantine.
+func (m *simModel) isSettled(event *v1alpha1.AlertEvent, name string) bool {
+	original := m.original(event)
+	for _, other := range m.cluster.all {
+		if first := m.original(other); first != original && (first.Name != original.Name || !isServerMade(first.Name)) {
+			continue
+		}
+		inQuarantine := other != event && m.original(other) != other && m.cluster.events[other.UID] != nil &&
+			slices.Contains(incidentsOf(other), name)
+		if inQuarantine || m.unmatched[string(other.UID)+"/"+name] {
+			return true
+		}
+		for _, life := range m.lives {
+			if life.name == name && life.seen[other.UID] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (m *simModel) fits(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, name string) bool {
@@ -262,7 +302,7 @@ func (r *simReplay) done(integration string) simView {
 	v.Start, v.Opened, v.Resolved, v.Last = simTime(r.start()), simTime(r.opened), simTime(r.resolved), simTime(r.last)
 	v.Severity = r.severity()
 	v.Title = r.latest(func(a *v1alpha1.Alert) string { return a.Title })
-	if v.Title == "" {
+	if v.Title == "" && len(r.episode) > 0 {
 		v.Title = r.episode[0].alert.Description
 	}
 	if v.Title == "" {

@@ -46,10 +46,24 @@ const (
 	bugHighWaterMark    simBug = "what is below a high-water mark counts as seen"
 	bugNoNames          simBug = "the ledger's names are ignored"
 	bugNoStamp          simBug = "the stamp is ignored"
+	bugSettleBeforeCopy simBug = "alerts count as moved before their copy is created"
+	bugNoConfirmation   simBug = "a copy counts though nobody knows whether it was made in time"
+	bugNoOrigin         simBug = "the ledger does not tell of the origin of a copy"
+	bugNoMove           simBug = "an event counts though its alerts were moved"
 )
 
 // spoil makes the mistakes that can be made by what the fold is given.
 func (b simBug) spoil(in *foldInput) {
+	if b == bugNoOrigin {
+		in.events = slices.Clone(in.events)
+		for i, event := range in.events {
+			if _, ok := originOf(event); ok {
+				in.events[i] = event.DeepCopy()
+				in.events[i].Annotations = nil
+			}
+		}
+		return
+	}
 	if in.incident == nil {
 		return
 	}
@@ -83,7 +97,7 @@ func newSimulation(autoResolve, window time.Duration, passOver bool, bug simBug)
 	s := &simulation{cluster: newSimCluster(), now: foldEpoch, passOver: passOver, bug: bug}
 	s.model = &simModel{
 		autoResolve: autoResolve, window: window, keys: map[string]v1alpha1.IncidentSpec{},
-		lives: map[types.UID]*simLife{}, unmatched: map[string]bool{},
+		lives: map[types.UID]*simLife{}, unmatched: map[string]bool{}, cluster: s.cluster,
 	}
 	for _, spec := range []v1alpha1.IncidentSpec{
 		{IntegrationName: "mon", DedupKey: "disk"}, {IntegrationName: "mon", DedupKey: "memory"}, {IntegrationName: "web", DedupKey: "disk"},
@@ -101,7 +115,14 @@ func (s *simulation) do(op simOp) error {
 	folder := s.folders[op.A%2]
 	name := s.names[min(op.B%5, 2)%3]
 	switch op.Kind % 16 {
-	case 0: // nothing: the simplest operation
+	case 0:
+		if op.D%4 > 0 { // nothing otherwise: the simplest operation
+			folder.watch(op.C, op.D%3 > 0, op.D%2 == 0)
+			folder.quarantine(name, op.C)
+			if op.D%4 == 3 {
+				return folder.run()
+			}
+		}
 	case 1, 2, 3:
 		s.post(s.event(name, op), 1+max(0, op.C%6-3), op)
 	case 4:
@@ -336,6 +357,7 @@ func TestFoldIsExactlyOnce(t *testing.T) {
 func TestTheSimulationFindsMistakes(t *testing.T) {
 	for _, bug := range []simBug{
 		bugPruneBeforeGone, bugNoQuorumList, bugDeleteBeforeFold, bugNoLedger, bugHighWaterMark, bugNoNames, bugNoStamp,
+		bugSettleBeforeCopy, bugNoConfirmation, bugNoOrigin, bugNoMove,
 	} {
 		t.Run(string(bug), func(t *testing.T) {
 			const tries = 2000

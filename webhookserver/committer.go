@@ -22,18 +22,20 @@ import (
 //
 // A lane has one write under way, which keeps its alerts in the order in which they came and makes batches
 // as large as can be; when that write is slow, as on a connection that has died unnoticed, another one may
-// begin. A free slot goes to the lane with the fewest writes under way, and among those to the one that has
-// waited longest for its turn: an integration in a storm does not hold up another one by more than the
-// write that was under way.
+// begin. A free slot goes to the namespace with the fewest writes under way, in it to the lane with the fewest, and among
+// those to the one that has waited longest for its turn: an integration in a storm does not hold up another one
+// by more than the write that was under way, and however many integrations of a namespace are in a storm, they
+// leave a slot and a place to wait to the other namespaces.
 type groupCommitter struct {
 	writer  *writer
 	tracing *tracing
 
 	mu      sync.Mutex
-	free    int                            // slots; above 0 only while no lane without a write waits
+	free    int                            // slots; above 0 only while no lane waits that may have one
 	lanes   map[types.NamespacedName]*lane // those with something waiting or being written
 	ring    []*lane                        // those with something waiting, next turn first
 	waiting load                           // in all lanes
+	shares  map[string]*share              // of the namespaces with something waiting or being written
 	writing int                            // submissions that are being written
 	closed  bool
 	idle    *sync.Cond // signalled whenever a slot becomes free
@@ -43,6 +45,7 @@ type groupCommitter struct {
 // lane is what one integration has waiting.
 type lane struct {
 	key     types.NamespacedName
+	share   *share // of its namespace
 	queue   []*entry
 	waiting load
 	writes  int       // under way
@@ -87,7 +90,8 @@ type result struct {
 }
 
 func newGroupCommitter(writer *writer, slots int) *groupCommitter {
-	c := &groupCommitter{writer: writer, free: slots, slots: slots, lanes: map[types.NamespacedName]*lane{}}
+	c := &groupCommitter{writer: writer, free: slots, slots: slots,
+		lanes: map[types.NamespacedName]*lane{}, shares: map[string]*share{}}
 	c.idle = sync.NewCond(&c.mu)
 	return c
 }
@@ -151,15 +155,15 @@ func (c *groupCommitter) enter(e *entry) error {
 	}
 	l := c.lanes[e.lane()]
 	if l == nil {
-		l = &lane{key: e.lane()}
+		l = &lane{key: e.lane(), share: c.share(e.lane().Namespace)}
+		l.share.lanes++
 		c.lanes[l.key] = l
 	}
 	if len(l.queue) == 0 {
 		c.ring = append(c.ring, l)
 	}
 	l.queue = append(l.queue, e)
-	l.waiting.add(e.load)
-	c.waiting.add(e.load)
+	c.wait(l, e.load)
 	c.start(l)
 	return nil
 }
@@ -167,7 +171,7 @@ func (c *groupCommitter) enter(e *entry) error {
 // start begins a write of the lane if it may, and otherwise sees to it that a slow write does not hold up
 // what waits behind it.
 func (c *groupCommitter) start(l *lane) {
-	if c.free > 0 && l.mayWrite(l.writes) {
+	if c.free > 0 && l.mayWrite(l.writes) && c.mayHave(l.share, 0) {
 		if batch := c.take(l); batch != nil {
 			c.free--
 			c.begin(l, batch)
@@ -191,6 +195,7 @@ func (c *groupCommitter) start(l *lane) {
 // begin accounts for a write that begins.
 func (c *groupCommitter) begin(l *lane, batch []*entry) {
 	l.writes++
+	l.share.writes++
 	l.begun = time.Now()
 	c.writing += len(batch)
 }
@@ -198,10 +203,10 @@ func (c *groupCommitter) begin(l *lane, batch []*entry) {
 // room returns ErrOverloaded when the lane or all of them together cannot take more.
 func (c *groupCommitter) room(key types.NamespacedName, more load) error {
 	l := c.lanes[key]
-	if c.free > 0 && (l == nil || l.mayWrite(l.writes)) {
+	if c.free > 0 && (l == nil || l.mayWrite(l.writes)) && c.mayHave(c.shares[key.Namespace], 0) {
 		return nil
 	}
-	if c.waiting.alerts+more.alerts > maxWaitingAlerts || c.waiting.bytes+more.bytes > maxWaitingBytes {
+	if !c.fitsShare(key.Namespace, more) {
 		return ErrOverloaded
 	}
 	if l != nil &&
@@ -232,8 +237,7 @@ func (c *groupCommitter) giveUp(e *entry) (Receipt, error) {
 
 // left accounts for an entry that has left the queue of its lane.
 func (c *groupCommitter) left(l *lane, e *entry) {
-	l.waiting.subtract(e.load)
-	c.waiting.subtract(e.load)
+	c.unwait(l, e.load)
 	if len(l.queue) > 0 {
 		return
 	}
@@ -243,8 +247,12 @@ func (c *groupCommitter) left(l *lane, e *entry) {
 
 // prune forgets a lane that has nothing left.
 func (c *groupCommitter) prune(l *lane) {
-	if len(l.queue) == 0 && l.writes == 0 {
-		delete(c.lanes, l.key)
+	if len(l.queue) > 0 || l.writes > 0 || c.lanes[l.key] != l {
+		return
+	}
+	delete(c.lanes, l.key)
+	if l.share.lanes--; l.share.lanes == 0 {
+		delete(c.shares, l.key.Namespace)
 	}
 }
 
@@ -280,6 +288,7 @@ func (c *groupCommitter) next(l *lane, written int) (*lane, []*entry) {
 		}
 	}
 	l.writes--
+	l.share.writes--
 	if batch == nil {
 		c.free++
 		c.idle.Broadcast()
@@ -295,11 +304,14 @@ func (c *groupCommitter) next(l *lane, written int) (*lane, []*entry) {
 func (c *groupCommitter) nextLane(l *lane) *lane {
 	var turn *lane
 	for _, waiting := range c.ring {
-		beside := waiting.writes
+		beside, ended := waiting.writes, 0
 		if waiting == l {
 			beside--
 		}
-		if waiting.mayWrite(beside) && (turn == nil || waiting.writes < turn.writes) {
+		if waiting.share == l.share {
+			ended = 1
+		}
+		if waiting.mayWrite(beside) && c.mayHave(waiting.share, ended) && (turn == nil || waiting.comesBefore(turn)) {
 			turn = waiting
 		}
 	}
@@ -319,8 +331,7 @@ func (c *groupCommitter) take(l *lane) []*entry {
 		}
 		l.queue[0] = nil
 		l.queue = l.queue[1:]
-		l.waiting.subtract(e.load)
-		c.waiting.subtract(e.load)
+		c.unwait(l, e.load)
 		if late {
 			e.done <- result{err: fmt.Errorf("%w: %w before its turn came", ErrUnavailable, context.DeadlineExceeded)}
 			continue

@@ -117,9 +117,13 @@ const (
 	// slowWrite is how long a write may take before another one of its lane may begin.
 	slowWrite = 250 * time.Millisecond
 
-	// maxWaitingAlerts and maxWaitingBytes bound what waits in all lanes.
+	// maxWaitingAlerts and maxWaitingBytes bound what waits in all lanes. One namespace has at most half of it.
 	maxWaitingAlerts = 20_000
 	maxWaitingBytes  = 32 << 20
+
+	// calmParts is the part of that up to which a namespace may have something waiting when three quarters are taken. It is
+	// room for one request of the largest size, and 8 namespaces fit into the last quarter.
+	calmParts = 32
 
 	// maxPendingBytes is the size of all AlertEvents in the cluster from which on requests are refused.
 	// Every replica holds them in memory, and etcd keeps deleted ones until its next compaction.

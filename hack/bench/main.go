@@ -45,7 +45,7 @@ func main() {
 	flag.StringVar(&o.binary, "manager", filepath.Join(testenv.Root(), "bin", "manager"), "the manager binary")
 	flag.StringVar(&o.out, "out", filepath.Join(testenv.Root(), "bin", "bench.json"), "where the figures are written as JSON")
 	flag.StringVar(&o.only, "only", "", "run only what has this in its name: batches, "+
-		"closed-SENDERS-KEYS, open-steady, open-crash, fairness, slots, size")
+		"closed-SENDERS-KEYS, open-steady, open-crash, fairness, slots, size, noisy-neighbour")
 	flag.StringVar(&o.args, "manager-args", "", "further flags of the manager, separated by spaces")
 	flag.StringVar(&o.profiles, "profiles", "", "a folder for CPU profiles of the manager and the API server; empty for none")
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long each load lasts")
@@ -78,6 +78,7 @@ type report struct {
 	Fairness *fairnessRow `json:"fairness,omitempty"`
 	Slots    []slotsRow   `json:"slots,omitempty"`
 	Sizes    []sizeRow    `json:"sizes,omitempty"`
+	Noisy    []noisyRow   `json:"noisy,omitempty"`
 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -119,6 +120,11 @@ func run(ctx context.Context, o options) (err error) {
 	if o.takes("size") {
 		if r.Sizes, err = c.measureSize(ctx, o.duration); err != nil {
 			return errors.Join(fmt.Errorf("size: %w", err), c.printLog())
+		}
+	}
+	if o.takes("noisy-neighbour") { // last: its backlog is left behind
+		if r.Noisy, err = c.measureNoisyNeighbour(ctx, o.duration); err != nil {
+			return errors.Join(fmt.Errorf("noisy-neighbour: %w", err), c.printLog())
 		}
 	}
 	return nil

@@ -72,6 +72,11 @@ func renderTables(w io.Writer, r *report) {
 	for _, s := range r.Sizes {
 		row(s.Incidents, s.Integrations, s.Pending, s.Ready, s.PeakRSS>>20, whole(s.AcceptedRate), s.LagP50, s.LagP99)
 	}
+	_, _ = fmt.Fprintln(w)
+	table("A few alerts", "Storm/s", "Answers", "p50 ms", "p99 ms", "Folded after p50 s", "at most s", "Not within 30 s")
+	for i := range r.Noisy {
+		_, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(r.Noisy[i].cells(), " | "))
+	}
 }
 
 // plot draws the accepted alerts a second of the closed loops beside the plain creates.

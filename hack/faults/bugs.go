@@ -40,6 +40,8 @@ var bugs = []bug{
 	{name: "stale-resolves-end", scenario: "repeated-alerts"},
 	{name: "downtime-is-silence", scenario: "api-outage"},
 	{name: "any-clock", scenario: "clock-skew"},
+	{name: "quarantine-before-create", scenario: "poison"},
+	{name: "quarantine-forgets-origin", scenario: "poison"},
 }
 
 // bugPatience is how long a run with a bug waits for things to heal.

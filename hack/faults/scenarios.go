@@ -27,7 +27,7 @@ var scenarios = []scenario{
 		fault: fillBacklog},
 	{name: "hostages", about: "finalizers keep more AlertEvents in another namespace than the queue may have",
 		args: []string{"--max-pending-events=2000"}, fault: takeHostages},
-	{name: "poison", about: "the API server refuses an Incident's every status with one alert in it, for good",
+	{name: "poison", about: "the API server refuses an Incident's every status with one of two alerts in it, for good",
 		replicas: 1, fault: poison, check: checkOptions{looseOrder: true}},
 	{name: "etcd-restored", about: "etcd goes back to a copy 4 s old, and everything is started again", fault: restoreEtcd,
 		check: checkOptions{restored: true}},

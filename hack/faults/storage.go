@@ -1,22 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/faults/proxy"
 )
 
@@ -81,67 +74,6 @@ func fillBacklog(ctx context.Context, r *run) error {
 		return fmt.Errorf("%d AlertEvents, though 200 are the limit", most)
 	}
 	return nil
-}
-
-// poison has every status of an Incident refused that has the AlertEvent of one alert in its ledger. That one is
-// to be set aside and shown, the others of its key and the event's alerts of other keys are to be folded, and in
-// the end it is folded too: by another process, which knows nothing of it.
-func poison(ctx context.Context, r *run) error {
-	const key = "poisoned"
-	r.traffic.post(0, key, "firing", false)
-	pause(ctx, 2*time.Second)
-	var name atomic.Value // of the AlertEvent that has it
-	incident := v1alpha1.IncidentName(integrationName, key)
-	r.setRule(func(call proxy.Call) proxy.Fate {
-		if call.Is("create", "alertevents") && hasKey(call.Body, key) {
-			name.CompareAndSwap(nil, `"`+call.Name+`"`)
-		}
-		if poisonous, ok := name.Load().(string); ok && call.Is("update", "incidents/status") && call.Name == incident &&
-			bytes.Contains(call.Body, []byte(poisonous)) {
-			return proxy.Fate{Refuse: http.StatusUnprocessableEntity}
-		}
-		return proxy.Fate{}
-	})
-	for range 10 {
-		r.traffic.post(0, key, "firing", false)
-		pause(ctx, 300*time.Millisecond)
-	}
-	aside := 0.0
-	for until := time.Now().Add(40 * time.Second); aside == 0 && time.Now().Before(until); pause(ctx, 200*time.Millisecond) {
-		aside, _ = r.replicas[0].metric("tocsin_alertevents_set_aside")
-	}
-	if aside == 0 {
-		return errors.New("no AlertEvent is set aside")
-	}
-	if err := r.expectLeft(ctx, key); err != nil {
-		return err
-	}
-	r.setRule(nil)
-	r.replicas[0].kill()
-	pause(ctx, 2*restartDelay)
-	return r.waitReady(ctx)
-}
-
-// hasKey tells whether an AlertEvent, its alerts packed or not, has one of the dedup key.
-func hasKey(body []byte, key string) bool {
-	var event v1alpha1.AlertEvent
-	if err := json.Unmarshal(body, &event); err != nil {
-		return false
-	}
-	return slices.ContainsFunc(event.Spec.Alerts, func(a v1alpha1.Alert) bool { return a.DedupKey == key })
-}
-
-// expectLeft waits until all alerts of the key but those set aside are folded.
-func (r *run) expectLeft(ctx context.Context, key string) error {
-	name := client.ObjectKey{Namespace: r.tenants[0].namespace, Name: v1alpha1.IncidentName(integrationName, key)}
-	var incident v1alpha1.Incident
-	for until := time.Now().Add(40 * time.Second); time.Now().Before(until); pause(ctx, 200*time.Millisecond) {
-		if r.admin.Get(ctx, name, &incident) == nil && incident.Status.AlertCount >= 8 {
-			r.note("%d of 11 alerts of the key folded beside the poison", incident.Status.AlertCount)
-			return nil
-		}
-	}
-	return fmt.Errorf("only %d alerts are folded beside the poison", incident.Status.AlertCount)
 }
 
 // restoreEtcd copies etcd's data, goes on for a while, and then starts everything again on the copy.

@@ -1,0 +1,166 @@
+package controllers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+)
+
+// newTestQueue is a fair queue of strings such as "namespace/name".
+func newTestQueue(workers int) *fairQueue[string] {
+	namespaceOf := func(item string) string { return strings.Split(item, "/")[0] }
+	queue, _ := newFairQueue(namespaceOf, workers)("", backoff[string]()).(*fairQueue[string])
+	return queue
+}
+
+// take hands out n items, and says that their workers are done.
+func (q *fairQueue[T]) take(n int) []T {
+	var taken []T
+	for range n {
+		item, _ := q.Get()
+		taken = append(taken, item)
+		q.Done(item)
+	}
+	return taken
+}
+
+func TestNamespacesTakeTurnsInTheQueue(t *testing.T) {
+	g := NewWithT(t)
+	q := newTestQueue(100)
+	defer q.ShutDown()
+	for i := range 30_000 {
+		q.Add(fmt.Sprint("storm/", i))
+	}
+	q.Add("calm/a")
+	q.Add("calm/b")
+	g.Expect(q.take(5)).To(Equal([]string{"storm/0", "calm/a", "storm/1", "calm/b", "storm/2"}))
+	g.Expect(q.Len()).To(Equal(30_000 - 3))
+}
+
+func TestANamespaceLeavesWorkersToTheOthers(t *testing.T) {
+	g := NewWithT(t)
+	q := newTestQueue(2)
+	defer q.ShutDown()
+	for i := range 4 {
+		q.Add(fmt.Sprint("storm/", i))
+	}
+	var hanging []string
+	for range 2 {
+		item, _ := q.Get()
+		hanging = append(hanging, item)
+	}
+	g.Expect(q.Len()).To(BeZero(), "the others have to wait for these")
+	q.Add("calm/a")
+	g.Expect(q.take(1)).To(Equal([]string{"calm/a"}))
+	q.Done(hanging[0])
+	g.Expect(q.take(2)).To(Equal([]string{"storm/2", "storm/3"}))
+	q.Done(hanging[1])
+	g.Expect(q.turns.namespaces).To(BeEmpty())
+}
+
+func TestWhatIsAddedLastWaitsBehindTheOthersOfItsNamespace(t *testing.T) {
+	g := NewWithT(t)
+	q := newTestQueue(100)
+	defer q.ShutDown()
+	low := handler.LowPriority
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "team/policy 1", "team/policy 2", "team/policy 3")
+	q.Add("team/alert")
+	q.Add("team/policy 3") // an alert has come for it
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "team/alert")
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "other/policy")
+	g.Expect(q.take(5)).To(Equal([]string{"team/alert", "other/policy", "team/policy 3", "team/policy 1", "team/policy 2"}))
+	g.Expect(q.turns.last).To(BeEmpty())
+}
+
+func TestAQueueThatIsShutDownHandsNothingOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		q := newTestQueue(100)
+		q.Add("team/a")
+		q.AddAfter("team/b", time.Minute)
+		q.ShutDown()
+		_, _, shutdown := q.GetWithPriority()
+		g.Expect(shutdown).To(BeTrue())
+		synctest.Wait()
+	})
+}
+
+func TestTheQueueLosesNothingAndHandsNothingOutTwiceAtOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := newTestQueue(3)
+		defer q.ShutDown()
+		low := handler.LowPriority
+		wanted, atWork := map[string]bool{}, map[string]bool{}
+		perNamespace := map[string]int{}
+		take := func() {
+			item, _ := q.Get()
+			if !wanted[item] || atWork[item] {
+				t.Fatalf("%q is handed out, wanted %v, at work %v", item, wanted[item], atWork[item])
+			}
+			delete(wanted, item)
+			atWork[item] = true
+			if perNamespace[item[:1]]++; perNamespace[item[:1]] > 3 {
+				t.Fatalf("%q has more than its workers", item[:1])
+			}
+		}
+		done := func(item string) {
+			delete(atWork, item)
+			perNamespace[item[:1]]--
+			q.Done(item)
+		}
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			item := fmt.Sprintf("%c/%d", 'a'+rapid.IntRange(0, 2).Draw(t, "namespace"), rapid.IntRange(0, 5).Draw(t, "item"))
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0:
+				q.Add(item)
+				wanted[item] = true
+			case 1:
+				q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, item)
+				wanted[item] = true
+			case 2:
+				if q.Len() > 0 {
+					take()
+				}
+			case 3:
+				if atWork[item] {
+					done(item)
+				}
+			}
+		}
+		for len(wanted)+len(atWork) > 0 {
+			for item := range atWork {
+				done(item)
+			}
+			if len(wanted) > 0 {
+				take()
+			}
+		}
+		if q.Len() > 0 || len(q.turns.namespaces) > 0 || len(q.turns.last) > 0 {
+			t.Fatalf("%d items, %d namespaces and %d marks are left", q.Len(), len(q.turns.namespaces), len(q.turns.last))
+		}
+	})
+}
+
+func TestTheReleaseTakesTurns(t *testing.T) {
+	g := NewWithT(t)
+	ref := func(namespace, name string) eventRef {
+		return eventRef{types.NamespacedName{Namespace: namespace, Name: name}, types.UID(name)}
+	}
+	q := newFairQueue(func(ref eventRef) string { return ref.Namespace }, namespaceWorkers(releaseConcurrency))("", backoff[eventRef]())
+	defer q.ShutDown()
+	for i := range 100 {
+		q.Add(ref("storm", fmt.Sprint(i)))
+	}
+	q.Add(ref("calm", "a"))
+	first, _ := q.Get()
+	second, _ := q.Get()
+	g.Expect([]string{first.Namespace, second.Namespace}).To(ConsistOf("storm", "calm"))
+}

@@ -1,0 +1,107 @@
+package controllers
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"pgregory.net/rapid"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// TestTheStoreCountsAreThoseOfTheObjects lets informers tell of objects in all the ways they do, and compares with what
+// there is.
+func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := foldEpoch
+		counts := newStoreCounts(func() time.Time { return now })
+		informer := counts.handler()
+		incidents, events := map[string]*v1alpha1.Incident{}, map[string]*v1alpha1.AlertEvent{}
+		for range rapid.IntRange(1, 150).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "seconds")) * time.Second)
+			number := rapid.IntRange(0, 7).Draw(t, "object")
+			isTombstone := rapid.Bool().Draw(t, "tombstone")
+			if rapid.Bool().Draw(t, "incident") {
+				name := fmt.Sprint("incident-", number)
+				incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				incident.Status.State = rapid.SampledFrom([]v1alpha1.IncidentState{"", "Open", "Resolved"}).Draw(t, "state")
+				incident.Status.Alert.Severity = rapid.SampledFrom([]v1alpha1.Severity{"critical", "info", "odd"}).Draw(t, "severity")
+				tell(informer, incidents, name, incident, rapid.IntRange(0, 2).Draw(t, "what"), isTombstone)
+				continue
+			}
+			name := []string{"key-1", "key-2", "a", "b", "c", "d", "e", "f"}[number]
+			event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now)}}
+			if number > 5 {
+				event.Labels = map[string]string{v1alpha1.QuarantineLabel: v1alpha1.QuarantineRejected}
+			}
+			tell(informer, events, name, event, rapid.IntRange(0, 2).Draw(t, "what"), isTombstone)
+		}
+		compareCounts(t, counts, incidents, events, now)
+	})
+}
+
+// tell has the informer tell of an object that was set or deleted. A tombstone holds what an interrupted watch saw last,
+// which may be another state than the one that was told of.
+func tell[T any](informer toolscache.ResourceEventHandler, objects map[string]*T, name string, object *T, what int, isTombstone bool) {
+	old, known := objects[name]
+	switch {
+	case what == 0 && known && isTombstone:
+		informer.OnDelete(toolscache.DeletedFinalStateUnknown{Key: name, Obj: object})
+		delete(objects, name)
+	case what == 0 && known:
+		informer.OnDelete(old)
+		delete(objects, name)
+	case known:
+		informer.OnUpdate(old, object)
+		objects[name] = object
+	default:
+		informer.OnAdd(object, isTombstone)
+		objects[name] = object
+	}
+}
+
+func compareCounts(
+	t *rapid.T, counts *storeCounts, incidents map[string]*v1alpha1.Incident, events map[string]*v1alpha1.AlertEvent, now time.Time,
+) {
+	g := NewWithT(t)
+	groups := map[incidentGroup]int{}
+	for _, incident := range incidents {
+		if incident.Status.State != "" {
+			groups[incidentGroup{incident.Status.State, incident.Status.Alert.Severity}]++
+		}
+	}
+	g.Expect(counts.groups).To(Equal(groups))
+	quarantined, oldest := 0, time.Duration(0)
+	for name, event := range events {
+		age := now.Sub(event.CreationTimestamp.Time)
+		switch {
+		case len(event.Labels) > 0:
+			quarantined++
+		case !v1alpha1.IsKeyedEventName(name), age >= keyedLinger+time.Minute:
+			oldest = max(oldest, age)
+		}
+	}
+	g.Expect(counts.events).To(HaveLen(len(events)))
+	g.Expect(counts.quarantined).To(Equal(quarantined))
+	g.Expect(counts.oldestAge()).To(Equal(oldest))
+	g.Expect(len(incidentGroups(counts.groups))).To(BeNumerically(">=", 8), "a group without Incidents is reported as 0")
+}
+
+func TestASecondManagerInTheProcessDoesNotTakeTheMetricsOver(t *testing.T) {
+	s := newSite(t)
+	stop := s.manage(t)
+	s.Eventually(func() *storeSource { return stored.source.Load() }, "20s").ShouldNot(BeNil())
+	first := stored.source.Load()
+	other := newSite(t)
+	other.manage(t)
+	other.realTime()
+	other.postFiring("disk")
+	s.Eventually(other.eventNames, "20s").Should(BeEmpty())
+	s.Expect(stored.source.Load()).To(BeIdenticalTo(first))
+	stop()
+	s.Eventually(func() *storeSource { return stored.source.Load() }, "20s").ShouldNot(Or(BeNil(), BeIdenticalTo(first)))
+}

@@ -1,0 +1,116 @@
+package webhookserver
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// stuckStore stores nothing until it is let go, and tells in which order namespaces came.
+type stuckStore struct {
+	eventStore
+	begun chan string
+	goOn  chan struct{}
+}
+
+func (s *stuckStore) create(_ context.Context, event *v1alpha1.AlertEvent) error {
+	s.begun <- event.Namespace
+	<-s.goOn
+	return nil
+}
+
+// submit has an integration submit so many alerts, and returns when they wait or are being written.
+func submit(c *groupCommitter, namespace, integration string, alerts int) chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Commit(context.Background(), Submission{
+			Namespace: namespace, Integration: integration, Alerts: make([]v1alpha1.Alert, alerts),
+		})
+		done <- err
+	}()
+	synctest.Wait()
+	return done
+}
+
+func TestAStormInOneNamespaceLeavesTheOthersAWriterAndAPlaceToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		store := &stuckStore{begun: make(chan string, 1000), goOn: make(chan struct{}, 1000)}
+		c := newGroupCommitter(newTestWriter(store), 8)
+		var waiting []chan error
+		for i := range 100 {
+			waiting = append(waiting, submit(c, "storm", fmt.Sprint(i), 500))
+		}
+		g.Expect(store.begun).To(HaveLen(6), "of eight writers")
+		refused := 0
+		for _, done := range waiting {
+			select {
+			case err := <-done:
+				g.Expect(err).To(MatchError(ErrOverloaded))
+				refused++
+			default:
+			}
+		}
+		g.Expect(refused).To(Equal(100-6-20), "half of all that may wait is its own")
+		calm := submit(c, "calm", "app", 1)
+		g.Expect(store.begun).To(HaveLen(7), "at once")
+
+		for range 100 {
+			store.goOn <- struct{}{}
+		}
+		synctest.Wait()
+		g.Expect(<-calm).To(Succeed())
+		g.Expect(c.close(context.Background())).To(Succeed())
+		g.Expect(c.shares).To(BeEmpty())
+		g.Expect(c.lanes).To(BeEmpty())
+		g.Expect(c.waiting).To(Equal(load{}))
+	})
+}
+
+func TestStormsInManyNamespacesLeaveACalmOneAPlaceToWait(t *testing.T) {
+	g := NewWithT(t)
+	c := newGroupCommitter(newTestWriter(nil), 8)
+	c.free = 0
+	for i := range 6 {
+		l := &lane{share: c.share(fmt.Sprint("storm-", i))}
+		for c.fitsShare(fmt.Sprint("storm-", i), load{requests: 1, alerts: 500}) {
+			c.wait(l, load{requests: 1, alerts: 500})
+		}
+	}
+	g.Expect(c.waiting.alerts).To(BeNumerically(">=", maxWaitingAlerts*3/4))
+	g.Expect(c.waiting.alerts).To(BeNumerically("<", maxWaitingAlerts))
+	g.Expect(c.admits(types.NamespacedName{Namespace: "calm", Name: "app"})).To(Succeed())
+	g.Expect(c.admits(types.NamespacedName{Namespace: "storm-0", Name: "app"})).To(MatchError(ErrOverloaded))
+}
+
+func TestTheNextFreeWriterGoesToTheNamespaceWithTheFewest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		store := &stuckStore{begun: make(chan string, 1000), goOn: make(chan struct{}, 1000)}
+		c := newGroupCommitter(newTestWriter(store), 2)
+		for i := range 20 {
+			submit(c, "storm", fmt.Sprint(i), 1)
+		}
+		submit(c, "calm", "app", 1)
+		for range 21 {
+			store.goOn <- struct{}{}
+		}
+		synctest.Wait()
+		var order []string
+		for range 3 {
+			order = append(order, <-store.begun)
+		}
+		g.Expect(order).To(Equal([]string{"storm", "storm", "calm"}))
+	})
+}
+
+func newTestWriter(store eventStore) *writer {
+	return &writer{store: store, metrics: func(int, time.Duration) {}}
+}
