@@ -194,7 +194,7 @@ func (h *handler) authenticate(x *exchange) *problem {
 	case x.Method != http.MethodPost:
 		return &problemMethod
 	case verdict == tokenUndecided:
-		return &problemUndecided
+		return problemUndecided
 	case verdict == tokenExpired:
 		h.rejections.report(integration, "TokenExpired", "A token was used that has expired.")
 		return &problemToken

@@ -80,10 +80,7 @@ var (
 		reason: "RejectedByAPIServer"}
 
 	problemUnsynced = problem{kind: "not-ready", status: http.StatusServiceUnavailable, title: "The server is not ready",
-		detail:     "It does not know all integrations yet, or cannot store alerts completely. Nothing was stored; try again.",
-		retryAfter: retryAfterUnsynced}
-	problemUndecided = problem{kind: "not-ready", status: http.StatusServiceUnavailable, title: "The server is not ready",
-		detail:     "It is not yet recorded which integration the token belongs to. Nothing was stored; try again.",
+		detail:     "It does not know all integrations yet, or not whose token this is, or it cannot store alerts completely. Nothing was stored; try again.",
 		retryAfter: retryAfterUnsynced}
 	problemOverload = problem{kind: "overloaded", status: http.StatusServiceUnavailable, title: "Too many alerts are waiting",
 		detail: "Nothing was stored; try again later.", retryAfter: retryAfterOverload}
@@ -111,6 +108,10 @@ var (
 	problemInternal = problem{kind: "internal-error", status: http.StatusInternalServerError, title: "The server failed",
 		detail: "This is a fault of the server; its log has more."}
 )
+
+// problemUndecided is for a token that several integrations list, as long as it is not recorded whose it is.
+var problemUndecided = problemUnsynced.saying(
+	"It is not yet recorded which integration the token belongs to. Nothing was stored; try again.")
 
 // MarshalJSON writes the problem's members in RFC 9457's order, the extension members last.
 func (p *problem) MarshalJSON() ([]byte, error) {

@@ -126,14 +126,17 @@ func setup(env *testscript.Env) error {
 		os.WriteFile(filepath.Join(env.WorkDir, "policy.yaml"), []byte(policy), 0o600))
 }
 
-// policyFor is the policy of docs/kubectl-plugin.md, for one namespace: other scripts run meanwhile.
+// policyFor is the component admission-policy, for one namespace: other scripts run meanwhile.
 func policyFor(namespace string) (string, error) {
-	page, err := os.ReadFile(filepath.Join(testenv.Root(), "docs", "kubectl-plugin.md"))
-	if err != nil {
-		return "", err
+	text := ""
+	for _, file := range []string{"policy.yaml", "binding.yaml"} {
+		part, err := os.ReadFile(filepath.Join(testenv.Root(), "config", "components", "admission-policy", file))
+		if err != nil {
+			return "", err
+		}
+		text += "---\n" + string(part)
 	}
-	return blocks(string(page), "yaml")[0] + "  matchResources:\n    namespaceSelector:\n      matchLabels: " +
-		"{kubernetes.io/metadata.name: " + namespace + "}\n", nil
+	return text + "  matchResources:\n    namespaceSelector:\n      matchLabels: {kubernetes.io/metadata.name: " + namespace + "}\n", nil
 }
 
 func writeKubeconfig(path, namespace string) error {

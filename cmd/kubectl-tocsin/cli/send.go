@@ -68,8 +68,8 @@ that is made for it and revoked right afterwards, which takes the right to chang
 
 A Service of the cluster, such as ` + serviceEndpoint + `, is reached by a port-forward to one of
 its pods, which takes the right to get services, to list pods and to create pods/portforward in its namespace. Where
-Tocsin runs in another namespace, --endpoint has it in the name. Any other http:// address that is not of this machine is
-refused, since the token is in the request: use https://, or --allow-plain-http.
+Tocsin runs in another namespace, --endpoint has it in the name. An http:// address of any other machine is refused,
+since the token is in the request: use https://, or --allow-plain-http.
 
 Without --dedup-key a test alert has the key "` + testKey + `", so that several are one incident and
 "--status resolved" ends it.`,
