@@ -80,7 +80,7 @@ var (
 		reason: "RejectedByAPIServer"}
 
 	problemUnsynced = problem{kind: "not-ready", status: http.StatusServiceUnavailable, title: "The server is not ready",
-		detail:     "It does not know all integrations yet, or not whose token this is, or it cannot store alerts completely. Nothing was stored; try again.",
+		detail:     "It does not know all integrations yet, or cannot store alerts completely. Nothing was stored; try again.",
 		retryAfter: retryAfterUnsynced}
 	problemOverload = problem{kind: "overloaded", status: http.StatusServiceUnavailable, title: "Too many alerts are waiting",
 		detail: "Nothing was stored; try again later.", retryAfter: retryAfterOverload}
