@@ -43,7 +43,8 @@ func hostileValues(path string, schema *apiextensionsv1.JSONSchemaProps) []strin
 	switch {
 	case schema.Format == "date-time":
 		return hostileTimes
-	case strings.HasSuffix(path, "utoResolveAfter") || strings.HasSuffix(path, "retention"):
+	case strings.HasSuffix(path, "utoResolveAfter") || strings.HasSuffix(path, "retention"),
+		strings.HasSuffix(path, "lateFiringWindow"):
 		return hostileDurations
 	case schema.Type == "integer":
 		return hostileIntegers

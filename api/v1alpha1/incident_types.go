@@ -172,6 +172,7 @@ type IncidentStatus struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('87600h')",message="must be a time from 0s to 87600h, such as 168h"
 	// +optional
 	Retention *metav1.Duration `json:"retention,omitempty"`
 

@@ -36,6 +36,7 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 	const (
 		autoResolve = "must be a time from 1m to 87600h, such as 1h30m"
 		retention   = "must be a time from 0s to 87600h, such as 168h"
+		lateFiring  = "must be a time from 0s to 24h, such as 30s"
 	)
 	checkAdmission(t, "WebhookIntegration", map[string]admission{
 		"the least": {`{}`, ""},
@@ -50,6 +51,9 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 			`{"tokens":[{"name":"a","sha256":"` + hash + `","token":"secret"}]}`, `unknown field "spec.tokens[0].token"`},
 		"a field that does not exist":     {`{"suspended":true}`, `unknown field "spec.suspended"`},
 		"autoResolveAfter 1m":             {`{"autoResolveAfter":"1m"}`, ""},
+		"lateFiringWindow 0s":             {`{"lateFiringWindow":"0s"}`, ""},
+		"lateFiringWindow 24h":            {`{"lateFiringWindow":"24h"}`, ""},
+		"lateFiringWindow over a day":     {`{"lateFiringWindow":"24h1s"}`, lateFiring},
 		"autoResolveAfter 1h30m":          {`{"autoResolveAfter":"1h30m"}`, ""},
 		"autoResolveAfter 87600h":         {`{"autoResolveAfter":"87600h"}`, ""},
 		"autoResolveAfter below a minute": {`{"autoResolveAfter":"59.999s"}`, autoResolve},
