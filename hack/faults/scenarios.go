@@ -26,7 +26,7 @@ var scenarios = []scenario{
 	{name: "backlog", about: "nothing is folded until the queue is full",
 		args: []string{"--max-pending-events=200", "--namespace-share=1"}, fault: fillBacklog},
 	{name: "hostages", about: "finalizers keep more AlertEvents in another namespace than the queue may have",
-		args: []string{"--max-pending-events=2000"}, fault: takeHostages},
+		args: []string{"--max-pending-events=2000", "--namespace-share=1"}, fault: takeHostages},
 	{name: "poison", about: "the API server refuses an Incident's every status with one alert in it, for good",
 		replicas: 1, fault: poison, check: checkOptions{looseOrder: true}},
 	{name: "etcd-restored", about: "etcd goes back to a copy 4 s old, and everything is started again", fault: restoreEtcd,
