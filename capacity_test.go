@@ -47,6 +47,11 @@ func startTenants(t *testing.T, flags ...string) *tenants {
 			},
 		})).To(Succeed())
 	}
+	t.Cleanup(func() { // nothing deletes what a namespace of a test leaves
+		for _, namespace := range []string{s.bad, s.good} {
+			_ = s.DeleteAllOf(context.Background(), &v1alpha1.AlertEvent{}, client.InNamespace(namespace))
+		}
+	})
 	probe := freeAddress(t)
 	manager := exec.Command(os.Args[0], append([]string{
 		"--webhook-bind-address=" + s.webhook, "--health-probe-bind-address=" + probe, "--metrics-bind-address=" + s.metrics,
@@ -162,7 +167,7 @@ func TestAQueueThatCannotDrainRefusesNobodyElse(t *testing.T) {
 				s.Expect(s.Create(s.ctx, event)).To(Succeed())
 				created = append(created, event)
 			}
-			t.Cleanup(func() { // so that the namespace's end is not held up
+			t.Cleanup(func() {
 				for _, event := range created {
 					if len(event.Finalizers) > 0 {
 						patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))

@@ -133,7 +133,7 @@ func TestManager(t *testing.T) {
 	}
 	g.Eventually(func() ([]v1alpha1.AlertEvent, error) {
 		var left v1alpha1.AlertEventList
-		err := c.List(t.Context(), &left)
+		err := c.List(t.Context(), &left, client.InNamespace(namespace))
 		return left.Items, err
 	}, "30s", "50ms").Should(BeEmpty())
 

@@ -114,11 +114,6 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		r.settle(f, glance)
 		return r.rest(ctx, f, glance)
 	}
-	if glance.create != nil {
-		if wait := r.blocked.wait(f.key, f.now); wait > 0 {
-			return ctrl.Result{RequeueAfter: wait}, nil
-		}
-	}
 	if err := r.confirm(ctx, f); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -302,12 +297,14 @@ func (f *facts) integration() string {
 	return ""
 }
 
-// hold is how long to wait before anything is done: until the cache shows what was written last, and
-// until a busy Incident may be written again.
+// hold is how long to wait before anything is done: until the cache shows what was written last, until an
+// Incident may be created in the namespace, and until a busy one may be written again.
 func (r *incidentReconciler) hold(f *facts, p plan) time.Duration {
 	switch {
 	case r.writes.behind(f.key, f.incident, f.now):
 		return staleRetry // the watch brings it back sooner
+	case p.create != nil:
+		return r.blocked.wait(f.key, f.now)
 	case p.write && !p.urgent && !f.isPressed():
 		return r.writes.wait(f.key, f.now)
 	default:

@@ -52,7 +52,15 @@ var (
 	marshalerType = reflect.TypeFor[json.Marshaler]()
 )
 
-// isLeaf reports whether a type has a JSON form of its own, such as a timestamp.
+// isLeaf reports whether a type has a JSON form that its fields do not tell, such as a timestamp. The fields of a struct
+// that are named for JSON are in its form, also if it writes that itself.
 func isLeaf(t reflect.Type) bool {
+	if t.Kind() == reflect.Struct {
+		for i := range t.NumField() {
+			if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
+				return false
+			}
+		}
+	}
 	return t.Implements(marshalerType) || reflect.PointerTo(t).Implements(marshalerType)
 }
