@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,20 +23,26 @@ import (
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=create;get;patch
 
 // origin is the AlertEvent from which the alerts of a quarantined one were moved.
-type origin struct{ uid, resourceVersion, name string }
+type origin struct {
+	uid, resourceVersion, name string
+	created                    time.Time
+}
 
 // originOf returns the origin of a quarantined AlertEvent, and false for all others. The annotation alone is no proof,
 // since anybody may write it: the name must be the one that is made of the UID and the Incident. A resourceVersion
-// that is not older than the copy's own is not believed.
+// or a creation that is not older than the copy's own is not believed.
 func originOf(event *v1alpha1.AlertEvent) (origin, bool) {
 	if !v1alpha1.IsQuarantineName(event.Name) || len(event.Spec.Alerts) == 0 {
 		return origin{}, false
 	}
-	parts := strings.SplitN(event.Annotations[v1alpha1.QuarantineOriginAnnotation], "/", 3)
-	if len(parts) != 3 || event.Name != v1alpha1.QuarantineName(parts[0], event.IncidentNameFor(&event.Spec.Alerts[0])) {
+	parts := strings.SplitN(event.Annotations[v1alpha1.QuarantineOriginAnnotation], "/", 4)
+	if len(parts) != 4 || event.Name != v1alpha1.QuarantineName(parts[0], event.IncidentNameFor(&event.Spec.Alerts[0])) {
 		return origin{}, false
 	}
-	from := origin{uid: parts[0], resourceVersion: parts[1], name: parts[2]}
+	from := origin{uid: parts[0], resourceVersion: parts[1], name: parts[3], created: event.CreationTimestamp.Time}
+	if created, err := strconv.ParseInt(parts[2], 10, 64); err == nil && created < from.created.Unix() {
+		from.created = time.Unix(created, 0)
+	}
 	if !newerVersion(event.ResourceVersion, from.resourceVersion) {
 		from.resourceVersion = event.ResourceVersion
 	}
@@ -47,6 +55,14 @@ func commitVersion(event *v1alpha1.AlertEvent) string {
 		return from.resourceVersion
 	}
 	return event.ResourceVersion
+}
+
+// createdTime is when the API server stored an AlertEvent, or its origin.
+func createdTime(event *v1alpha1.AlertEvent) time.Time {
+	if from, ok := originOf(event); ok {
+		return from.created.UTC()
+	}
+	return event.CreationTimestamp.UTC()
 }
 
 // isUnconfirmed says whether nobody has confirmed yet that the origin existed when the copy was there. A label that
@@ -64,7 +80,8 @@ func quarantineCopy(event *v1alpha1.AlertEvent, incidentName string) *v1alpha1.A
 			Name:      v1alpha1.QuarantineName(string(event.UID), incidentName),
 			Labels:    map[string]string{v1alpha1.QuarantineLabel: v1alpha1.QuarantineUnconfirmed},
 			Annotations: map[string]string{
-				v1alpha1.QuarantineOriginAnnotation: string(event.UID) + "/" + commitVersion(event) + "/" + event.Name,
+				v1alpha1.QuarantineOriginAnnotation: fmt.Sprintf("%s/%s/%d/%s",
+					event.UID, commitVersion(event), createdTime(event).Unix(), event.Name),
 			},
 		},
 		Spec: v1alpha1.AlertEventSpec{

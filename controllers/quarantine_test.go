@@ -293,13 +293,13 @@ func TestWhatATenantWritesIntoAQuarantinedEvent(t *testing.T) {
 		isMoved bool
 		version string
 	}{
-		"a copy stands at its origin's place":    {event(name, uid+"/90/by-hand", "100"), true, "90"},
-		"a version that is to come":              {event(name, uid+"/9999999/by-hand", "100"), true, "100"},
-		"no version at all":                      {event(name, uid+"/x/by-hand", "100"), true, "100"},
-		"the name of another UID":                {event(name, "other/90/by-hand", "100"), false, "100"},
-		"an ordinary name":                       {event("by-hand", uid+"/90/by-hand", "100"), false, "100"},
+		"a copy stands at its origin's place":    {event(name, uid+"/90/0/by-hand", "100"), true, "90"},
+		"a version that is to come":              {event(name, uid+"/9999999/0/by-hand", "100"), true, "100"},
+		"no version at all":                      {event(name, uid+"/x/0/by-hand", "100"), true, "100"},
+		"the name of another UID":                {event(name, "other/90/0/by-hand", "100"), false, "100"},
+		"an ordinary name":                       {event("by-hand", uid+"/90/0/by-hand", "100"), false, "100"},
 		"the annotation is gone":                 {event(name, "", "100"), false, "100"},
-		"the name of the copy for another thing": {event(v1alpha1.QuarantineName(uid, "other"), uid+"/90/x", "100"), false, "100"},
+		"the name of the copy for another thing": {event(v1alpha1.QuarantineName(uid, "other"), uid+"/90/0/x", "100"), false, "100"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)

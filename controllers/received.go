@@ -93,7 +93,7 @@ func (m *receivedTimes) forget(key types.NamespacedName) {
 // receivedTime is when an event was accepted. People may write any time into an AlertEvent of theirs, and a replica's
 // clock may be wrong: one that lies further ahead of the creation than clocks may differ counts as the creation.
 func receivedTime(event *v1alpha1.AlertEvent) time.Time {
-	received, created := event.Spec.ReceivedTime.UTC(), event.CreationTimestamp.UTC()
+	received, created := event.Spec.ReceivedTime.UTC(), createdTime(event)
 	if received.IsZero() || !created.IsZero() && received.Sub(created) > maxClockDifference {
 		return created
 	}
@@ -103,8 +103,8 @@ func receivedTime(event *v1alpha1.AlertEvent) time.Time {
 // heardTime is since when an Incident has been silent after an event. It is the time of receipt, but not much before the
 // event was stored: the clock of a replica that lags behind must not make its alerts look like silence.
 func heardTime(event *v1alpha1.AlertEvent) time.Time {
-	received, earliest := receivedTime(event), event.CreationTimestamp.Add(-maxClockDifference).UTC()
-	if !event.CreationTimestamp.IsZero() && received.Before(earliest) {
+	received, created := receivedTime(event), createdTime(event)
+	if earliest := created.Add(-maxClockDifference); !created.IsZero() && received.Before(earliest) {
 		return earliest
 	}
 	return received

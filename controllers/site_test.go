@@ -269,7 +269,7 @@ func (s *site) postAs(name string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEven
 	if len(alerts) > 1 {
 		s.Expect(event.Spec.Pack()).To(gomega.Succeed())
 	}
-	s.Expect(s.live.Create(s.ctx, event)).To(gomega.Succeed())
+	s.Expect(s.live.Create(s.ctx, event, client.FieldOwner(v1alpha1.FieldManager))).To(gomega.Succeed())
 	s.created[event.UID] = metav1.NewTime(s.clock.Now())
 	return event
 }

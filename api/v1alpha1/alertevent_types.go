@@ -27,7 +27,7 @@ const (
 )
 
 // QuarantineOriginAnnotation of a quarantined AlertEvent names the AlertEvent from which its alerts were moved:
-// UID, resourceVersion and name, separated by slashes.
+// UID, resourceVersion, the Unix time of its creation and name, separated by slashes.
 const QuarantineOriginAnnotation = "tocsin.dev/quarantined-from"
 
 // Alert is one accepted alert: the content and where it belongs.

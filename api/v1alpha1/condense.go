@@ -13,7 +13,7 @@ const condensedAnnotation = "tocsin.dev/condensed-bytes"
 // alphabet of base64.
 const unreadablePrefix = "!"
 
-// maxOriginBytes bounds the QuarantineOriginAnnotation: a UID, a resourceVersion and a name.
+// maxOriginBytes bounds the QuarantineOriginAnnotation: a UID, a resourceVersion, a time and a name.
 const maxOriginBytes = 512
 
 // maxCondensedBytes bounds what condensedAnnotation is believed: no object in etcd is larger.
