@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +48,9 @@ func takeHostages(ctx context.Context, r *run) error {
 		return err
 	default:
 	}
-	pause(ctx, time.Second) // for the watches to show them
+	if err := r.waitTerminating(ctx, bad); err != nil {
+		return err
+	}
 	from := time.Now()
 	pause(ctx, hostageTime)
 	rate := float64(r.traffic.acknowledgedBetween(from, time.Now())) / time.Since(from).Seconds()
@@ -56,6 +59,22 @@ func takeHostages(ctx context.Context, r *run) error {
 		r.found.add("E: only %.0f requests/s are accepted beside another namespace's %d AlertEvents", rate, hostages)
 	}
 	return nil
+}
+
+// waitTerminating waits until the hostages are folded and deleted, so that only the finalizers keep them: until
+// then they are an ordinary backlog.
+func (r *run) waitTerminating(ctx context.Context, bad tenant) error {
+	for until := time.Now().Add(healTime); time.Now().Before(until); pause(ctx, 500*time.Millisecond) {
+		var list v1alpha1.AlertEventList
+		if err := r.admin.List(ctx, &list, client.InNamespace(bad.namespace)); err != nil {
+			return fmt.Errorf("listing the hostages: %w", err)
+		}
+		if !slices.ContainsFunc(list.Items, func(event v1alpha1.AlertEvent) bool { return event.DeletionTimestamp == nil }) {
+			pause(ctx, time.Second) // for the watches to show them
+			return nil
+		}
+	}
+	return fmt.Errorf("the hostages are not folded after %s", healTime)
 }
 
 func hostage(namespace string, n int64) *v1alpha1.AlertEvent {
