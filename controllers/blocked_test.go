@@ -195,7 +195,7 @@ func TestWhatTheCacheDroppedIsFoldedWhole(t *testing.T) {
 func TestEvictionKeepsTheLedgersOfWhatExists(t *testing.T) {
 	s := newSite(t)
 	counts := newIncidentCounts(v1alpha1.Capacity{Limit: 2, Share: 1})
-	evictions := &evictor{cache: s.cache, live: s.live, lists: s.incidents.lists, counts: counts}
+	evictions := &evictor{cache: s.cache, live: s.live, lists: s.incidents.lists, counts: counts, gate: s.incidents.gate}
 	evict := func() ctrl.Result {
 		result, err := evictions.Reconcile(s.ctx, ctrl.Request{NamespacedName: types.NamespacedName{Name: s.namespace}})
 		s.Expect(err).NotTo(HaveOccurred())

@@ -232,16 +232,7 @@ func (r *incidentReconciler) expire(ctx context.Context, f *facts) (ctrl.Result,
 	if ledgerHolds(f.incident, listed) {
 		return ctrl.Result{RequeueAfter: expiryRetry}, nil
 	}
-	if err := r.gate.enter(ctx, f.key.Namespace, false); err != nil {
-		return ctrl.Result{}, err
-	}
-	entered := time.Now()
-	defer func() { r.gate.leave(f.key.Namespace, time.Since(entered)) }()
-	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name}}
-	err = r.live.Delete(ctx, incident, client.Preconditions{
-		UID:             &f.incident.UID,
-		ResourceVersion: &f.incident.ResourceVersion,
-	})
+	err = deleteIncident(ctx, r.live, r.gate, f.incident)
 	switch {
 	case apierrors.IsConflict(err):
 		log.FromContext(ctx).V(1).Info("starting over", "reason", err.Error())
@@ -256,6 +247,17 @@ func (r *incidentReconciler) expire(ctx context.Context, f *facts) (ctrl.Result,
 	}
 	log.FromContext(ctx).Info("Deleted Incident", "reason", reason, "integration", f.incident.Spec.IntegrationName)
 	return ctrl.Result{}, nil
+}
+
+// deleteIncident deletes exactly the Incident that was read, when it is its namespace's turn to write.
+func deleteIncident(ctx context.Context, live client.Writer, gate *writeGate, read *v1alpha1.Incident) error {
+	if err := gate.enter(ctx, read.Namespace, false); err != nil {
+		return err
+	}
+	entered := time.Now()
+	defer func() { gate.leave(read.Namespace, time.Since(entered)) }()
+	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: read.Namespace, Name: read.Name}}
+	return live.Delete(ctx, incident, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
 }
 
 // ledgerHolds says whether an AlertEvent that the Incident has counted still exists, by a list that began

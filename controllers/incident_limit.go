@@ -9,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -93,6 +92,7 @@ type evictor struct {
 	live   client.Writer
 	lists  *quorumList
 	counts *incidentCounts
+	gate   *writeGate
 }
 
 // Reconcile makes room for further Incidents in one namespace, as far as it has Resolved ones.
@@ -165,8 +165,7 @@ func (e *evictor) evict(ctx context.Context, incident *v1alpha1.Incident, listed
 	if len(waiting.Items) > 0 {
 		return false, nil
 	}
-	target := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, Name: incident.Name}}
-	err = e.live.Delete(ctx, target, client.Preconditions{UID: &incident.UID, ResourceVersion: &incident.ResourceVersion})
+	err = deleteIncident(ctx, e.live, e.gate, incident)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false, nil

@@ -171,7 +171,8 @@ func SetupLeader(mgr ctrl.Manager, options Options) error {
 	if err := addIncidents(mgr, incidents, options.MaxConcurrentReconciles); err != nil {
 		return fmt.Errorf("adding the fold of Incidents: %w", err)
 	}
-	if err := addEvictor(mgr, &evictor{cache: mgr.GetCache(), live: live, lists: lists, counts: counts}); err != nil {
+	evictions := &evictor{cache: mgr.GetCache(), live: live, lists: lists, counts: counts, gate: incidents.gate}
+	if err := addEvictor(mgr, evictions); err != nil {
 		return fmt.Errorf("adding the eviction of Incidents: %w", err)
 	}
 	tokens := v1alpha1.NewTokenRegistry()
