@@ -127,6 +127,9 @@ func (o *getOptions) run(ctx context.Context) error {
 		return err
 	}
 	incidents := wanted(list.Items, &o.filter)
+	if err := o.verify(ctx, c, &o.filter, incidents); err != nil {
+		return err
+	}
 	if machine {
 		return o.output.write(o.objects(incidents), o.Out)
 	}

@@ -35,6 +35,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitCheck   = 2 // an error of "check"
+	exitMissing = 2 // a namespace or an integration does not exist
 )
 
 // completer is the name under which kubectl runs the plugin to complete a command line.
@@ -64,6 +65,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitFailure
 	}
 	_, _ = io.WriteString(stderr, explainError(err)+"\n")
+	if missing := (missingError{}); errors.As(err, &missing) {
+		return exitMissing
+	}
 	if command.Annotations[exitAnnotation] == exitByCheck {
 		return exitCheck
 	}

@@ -5,9 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
 )
 
@@ -53,8 +52,11 @@ func (o *uiOptions) run(ctx context.Context) error {
 		namespace = ""
 	}
 	// What does not work at all is an error now, not a page that never shows anything.
-	if err := c.List(ctx, &v1alpha1.IncidentList{}, client.InNamespace(namespace), client.Limit(1)); err != nil {
+	if err := live.Check(ctx, c, namespace); err != nil {
 		return fmt.Errorf("listing incidents: %w", err)
+	}
+	if err := o.verify(ctx, c, &filter{allNamespaces: o.allNamespaces}, nil); err != nil {
+		return err
 	}
 	server, err := ui.Listen(ctx, c, namespace, o.port)
 	if err != nil {
