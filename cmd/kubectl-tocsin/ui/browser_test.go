@@ -271,7 +271,7 @@ func (c *cluster) fill() (disk *v1alpha1.Incident) {
 
 func serve(t *testing.T, c *cluster) (s *Server, stop func()) {
 	t.Helper()
-	s, err := Listen(t.Context(), c, c.namespace, 0)
+	s, err := Listen(t.Context(), c, Options{Namespace: c.namespace})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -300,7 +300,7 @@ func TestPage(t *testing.T) {
 	b.Expect(b.eval("document.title")).To(Equal("(5) Tocsin"))
 	b.Expect(b.eval("location.hash")).To(Equal("#/"), "the key is not left in the address")
 	b.Eventually(func() string { return b.eval(`document.querySelectorAll("#chart rect").length > 40`) }).Should(Equal("true"))
-	b.Expect(b.text("#chart-caption")).To(ContainSubstring("at most 5 at a time"))
+	b.Expect(b.text("#chart-caption")).To(Equal("At most 5 open at a time"))
 	b.picture("ui-light.png")
 
 	// A reload, and another tab, need no key again.
@@ -351,7 +351,7 @@ func TestKeyboard(t *testing.T) {
 	b.do(chromedp.Navigate(s.URL()))
 	b.Eventually(b.titles).Should(Equal("First|Second|Third"))
 	focused := func() string { return b.eval("document.activeElement.textContent.trim() || document.activeElement.id") }
-	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent("j"), chromedp.KeyEvent("j"))
+	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("j"), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent("j"), chromedp.KeyEvent("j"))
 	b.Expect(focused()).To(Equal("Third"), "the end is the end")
 	b.do(chromedp.KeyEvent("k"))
 	b.Expect(focused()).To(Equal("Second"))

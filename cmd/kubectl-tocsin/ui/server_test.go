@@ -51,7 +51,7 @@ func newFake(objects ...client.Object) fakeClient {
 func start(t *testing.T, namespace string, objects ...client.Object) (*Server, client.Client) {
 	t.Helper()
 	c := newFake(objects...)
-	s, err := Listen(t.Context(), c, namespace, 0)
+	s, err := Listen(t.Context(), c, Options{Namespace: namespace})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -222,7 +222,7 @@ func TestBoardForgetsWhatIsGone(t *testing.T) {
 func TestListenOnATakenPort(t *testing.T) {
 	g := NewWithT(t)
 	s, _ := start(t, "")
-	_, err := Listen(t.Context(), newFake(), "", s.port)
+	_, err := Listen(t.Context(), newFake(), Options{Port: s.port})
 	g.Expect(err).To(MatchError(ContainSubstring("address already in use")))
 	recorder := httptest.NewRecorder()
 	s.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodHead, s.base(), nil))
