@@ -119,7 +119,7 @@ func (o *actOptions) act(ctx context.Context, c *cluster, incident *v1alpha1.Inc
 		return say("is resolved already")
 	}
 	event := &v1alpha1.AlertEvent{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, GenerateName: "kubectl-"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, GenerateName: "kubectl-"},
 		Spec: v1alpha1.AlertEventSpec{
 			IntegrationName: incident.Spec.IntegrationName,
 			Alerts:          []v1alpha1.Alert{{Status: o.status, IncidentName: incident.Name, By: user, Comment: o.message}},

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -137,8 +139,35 @@ func (o *getOptions) run(ctx context.Context) error {
 		_, err := fmt.Fprintln(o.ErrOut, o.filter.none(c))
 		return err
 	}
+	if err := o.shortNames(ctx, c, table, list); err != nil {
+		return err
+	}
 	table.print(incidents)
 	return s.err
+}
+
+// shortNames has a table on a terminal print short names. They are to be clear among all Incidents, not just those
+// that a filter left.
+func (o *getOptions) shortNames(ctx context.Context, c *cluster, table *incidentTable, list *v1alpha1.IncidentList) error {
+	if !table.screen.isTerminal() {
+		return nil
+	}
+	names := []types.NamespacedName{}
+	namespaces := []string{o.filter.namespace(c)}
+	for i := range list.Items {
+		if len(o.names) > 0 && !slices.Contains(namespaces, list.Items[i].Namespace) {
+			namespaces = append(namespaces, list.Items[i].Namespace)
+		}
+	}
+	for _, namespace := range namespaces {
+		found, err := c.incidentNames(ctx, namespace)
+		if err != nil {
+			return fmt.Errorf("listing incidents: %w", err)
+		}
+		names = append(names, found...)
+	}
+	table.shorten(names)
+	return nil
 }
 
 // none says that there is nothing.

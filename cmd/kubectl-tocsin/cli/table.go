@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/mattn/go-runewidth"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -28,6 +31,9 @@ type cell struct {
 type incidentTable struct {
 	columns []column
 	widths  []int
+	left    []bool // out of a narrow terminal
+	short   map[types.NamespacedName]string
+	wide    bool
 	screen  *screen
 	now     func() time.Time
 }
@@ -38,12 +44,25 @@ type tableOptions struct {
 	wide       bool
 }
 
+// expendable are the columns that a narrow terminal does without, the most expendable first.
+var expendable = []string{"LAST-SEEN", "COUNT", "OPENED", "ACK", "STATE"}
+
+const (
+	columnGap = 3 // as kubectl has it
+	// titleRoom is how many cells the titles get at least before columns are left out for them.
+	titleRoom = 24
+	// leastTitle is how many they get in any case.
+	leastTitle = 10
+)
+
 func newIncidentTable(s *screen, now func() time.Time, o tableOptions) *incidentTable {
-	t := &incidentTable{screen: s, now: now}
+	t := &incidentTable{screen: s, now: now, wide: o.wide}
 	if o.namespaces {
 		t.add("NAMESPACE", func(i *v1alpha1.Incident) cell { return cell{text: i.Namespace} })
 	}
-	t.add("NAME", func(i *v1alpha1.Incident) cell { return cell{text: i.Name} })
+	t.add("NAME", func(i *v1alpha1.Incident) cell {
+		return cell{text: cmp.Or(t.short[client.ObjectKeyFromObject(i)], i.Name)}
+	})
 	t.add("STATE", stateCell)
 	t.add("SEVERITY", severityCell)
 	t.add("ACK", func(i *v1alpha1.Incident) cell {
@@ -64,7 +83,7 @@ func newIncidentTable(s *screen, now func() time.Time, o tableOptions) *incident
 
 // reset makes the columns as wide as their titles.
 func (t *incidentTable) reset() {
-	t.widths = make([]int, len(t.columns))
+	t.widths, t.left = make([]int, len(t.columns)), make([]bool, len(t.columns))
 	for n, c := range t.columns {
 		t.widths[n] = len(c.title)
 	}
@@ -88,6 +107,45 @@ func (t *incidentTable) fit(incidents []*v1alpha1.Incident) {
 		for n, c := range t.columns {
 			t.widths[n] = max(t.widths[n], runewidth.StringWidth(c.cell(incident).text))
 		}
+	}
+	if t.screen.isTerminal() {
+		t.squeeze()
+	}
+}
+
+// shorten has the table print the shortest names that are clear among all these, where a person reads them:
+// programs, and whoever wants it wide, get the whole names.
+func (t *incidentTable) shorten(all []types.NamespacedName) {
+	if t.screen.isTerminal() && !t.wide {
+		t.short = shortNames(all)
+	}
+}
+
+// squeeze leaves columns out until the titles have room on the terminal, and at last cuts the names.
+func (t *incidentTable) squeeze() {
+	if t.wide {
+		return
+	}
+	title := len(t.columns) - 1
+	room := func() int {
+		left := t.screen.width
+		for n := range t.columns[:title] {
+			if !t.left[n] {
+				left -= t.widths[n] + columnGap
+			}
+		}
+		return left
+	}
+	for _, name := range expendable {
+		if room() >= min(titleRoom, t.widths[title]) {
+			return
+		}
+		at := slices.IndexFunc(t.columns, func(c column) bool { return c.title == name })
+		t.left[at] = true
+	}
+	if missing := leastTitle - room(); missing > 0 {
+		at := slices.IndexFunc(t.columns, func(c column) bool { return c.title == "NAME" })
+		t.widths[at] = max(leastTitle, t.widths[at]-missing)
 	}
 }
 
@@ -113,18 +171,20 @@ func (t *incidentTable) row(incident *v1alpha1.Incident) string {
 	return t.line(cells)
 }
 
-// line puts cells side by side, three spaces apart as kubectl does, cut to the terminal.
+// line puts cells side by side, cut to the terminal.
 func (t *incidentTable) line(cells []cell) string {
-	const gap = 3
 	var line strings.Builder
 	left := t.screen.width
 	for n, c := range cells {
+		if t.left[n] {
+			continue
+		}
 		text := c.text
 		if text == "" {
 			text = "-"
 		}
 		if n < len(cells)-1 {
-			text = pad(text, t.widths[n]+gap)
+			text = pad(cut(text, t.widths[n]), t.widths[n]+columnGap)
 		}
 		if t.screen.isTerminal() {
 			text = cut(text, left)

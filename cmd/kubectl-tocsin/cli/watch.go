@@ -187,6 +187,7 @@ func (o *getOptions) frame(feed *live.Feed, table *incidentTable) string {
 	s := table.screen
 	var incidents []*v1alpha1.Incident
 	open := 0
+	all := namesOf(feed.Incidents())
 	for _, incident := range feed.Incidents() {
 		if o.filter.wants(incident) {
 			incidents = append(incidents, incident)
@@ -210,6 +211,7 @@ func (o *getOptions) frame(feed *live.Feed, table *incidentTable) string {
 	rest := max(0, len(incidents)-rows)
 	incidents = incidents[:len(incidents)-rest]
 	table.reset()
+	table.shorten(all)
 	table.fit(incidents)
 	lines = append(lines, table.header())
 	for _, incident := range incidents {
