@@ -27,6 +27,9 @@ type getOptions struct {
 	output machineOutput
 	watch  bool
 	names  []string
+
+	noHeaders bool
+	missed    bool // a name
 }
 
 func (p *plugin) getCommand() *cobra.Command {
@@ -89,6 +92,7 @@ func (o *getOptions) addFilterFlags(command *cobra.Command) {
 	o.filter.addFlags(command.Flags())
 	o.filter.addStateFlag(command.Flags())
 	o.filter.addCompletions(o.plugin, command)
+	command.Flags().BoolVar(&o.noHeaders, "no-headers", false, "Print no line of column titles.")
 }
 
 func (o *getOptions) addFlags(command *cobra.Command) {
@@ -120,7 +124,9 @@ func (o *getOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	table := newIncidentTable(s, o.now, tableOptions{namespaces: o.filter.allNamespaces, wide: wide})
+	table := newIncidentTable(s, o.now, tableOptions{
+		namespaces: o.filter.allNamespaces, wide: wide, noHeaders: o.noHeaders,
+	})
 	if o.watch {
 		return o.follow(ctx, c, table)
 	}
@@ -132,10 +138,22 @@ func (o *getOptions) run(ctx context.Context) error {
 	if err := o.verify(ctx, c, &o.filter, incidents); err != nil {
 		return err
 	}
-	if machine {
-		return o.output.write(o.objects(incidents), o.Out)
+	if err := o.print(ctx, c, table, list, incidents); err != nil || !o.missed {
+		return err
 	}
-	if len(incidents) == 0 {
+	return exitError(exitFailure)
+}
+
+// print prints Incidents in the format that -o asks for.
+func (o *getOptions) print(
+	ctx context.Context, c *cluster, table *incidentTable, list *v1alpha1.IncidentList, incidents []*v1alpha1.Incident,
+) error {
+	switch {
+	case o.output.wanted() && *o.output.OutputFormat != outputWide:
+		return o.output.write(o.objects(incidents), o.Out)
+	case len(incidents) == 0 && o.missed:
+		return nil
+	case len(incidents) == 0:
 		_, err := fmt.Fprintln(o.ErrOut, o.filter.none(c))
 		return err
 	}
@@ -143,7 +161,7 @@ func (o *getOptions) run(ctx context.Context) error {
 		return err
 	}
 	table.print(incidents)
-	return s.err
+	return table.screen.err
 }
 
 // shortNames has a table on a terminal print short names. They are to be clear among all Incidents, not just those
@@ -186,10 +204,15 @@ func (o *getOptions) list(ctx context.Context, c *cluster) (*v1alpha1.IncidentLi
 	list := &v1alpha1.IncidentList{}
 	for _, name := range o.names {
 		incident, err := c.incident(ctx, name)
-		if err != nil {
+		switch {
+		case err == nil:
+			list.Items = append(list.Items, *incident)
+		case len(o.names) == 1:
 			return nil, err
+		default: // the others are printed all the same
+			o.missed = true
+			_, _ = fmt.Fprintln(o.ErrOut, explainError(err))
 		}
-		list.Items = append(list.Items, *incident)
 	}
 	return list, nil
 }

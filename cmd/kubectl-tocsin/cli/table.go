@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/mattn/go-runewidth"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,15 +35,17 @@ type incidentTable struct {
 	widths  []int
 	left    []bool // out of a narrow terminal
 	short   map[types.NamespacedName]string
-	wide    bool
-	screen  *screen
-	now     func() time.Time
+	tableOptions
+
+	screen *screen
+	now    func() time.Time
 }
 
 // tableOptions say which columns there are.
 type tableOptions struct {
 	namespaces bool
 	wide       bool
+	noHeaders  bool
 }
 
 // expendable are the columns that a narrow terminal does without, the most expendable first.
@@ -56,7 +60,7 @@ const (
 )
 
 func newIncidentTable(s *screen, now func() time.Time, o tableOptions) *incidentTable {
-	t := &incidentTable{screen: s, now: now, wide: o.wide}
+	t := &incidentTable{screen: s, now: now, tableOptions: o}
 	if o.namespaces {
 		t.add("NAMESPACE", func(i *v1alpha1.Incident) cell { return cell{text: i.Namespace} })
 	}
@@ -65,9 +69,7 @@ func newIncidentTable(s *screen, now func() time.Time, o tableOptions) *incident
 	})
 	t.add("STATE", stateCell)
 	t.add("SEVERITY", severityCell)
-	t.add("ACK", func(i *v1alpha1.Incident) cell {
-		return cell{text: map[bool]string{true: "yes", false: "-"}[isAcknowledged(i)]}
-	})
+	t.add("ACK", func(i *v1alpha1.Incident) cell { return cell{text: acknowledgedBy(i)} })
 	t.add("COUNT", func(i *v1alpha1.Incident) cell { return cell{text: strconv.FormatInt(i.Status.AlertCount, 10)} })
 	t.add("OPENED", func(i *v1alpha1.Incident) cell { return cell{text: t.ago(i.Status.OpenedTime)} })
 	t.add("LAST-SEEN", func(i *v1alpha1.Incident) cell { return cell{text: t.ago(i.Status.LastAlertTime)} })
@@ -158,6 +160,12 @@ func (t *incidentTable) header() string {
 	return t.line(cells)
 }
 
+func (t *incidentTable) printHeader() {
+	if !t.noHeaders {
+		t.screen.printf("%s\n", t.header())
+	}
+}
+
 // row is the line of an Incident.
 func (t *incidentTable) row(incident *v1alpha1.Incident) string {
 	cells := make([]cell, 0, len(t.columns))
@@ -201,7 +209,7 @@ func (t *incidentTable) line(cells []cell) string {
 // print prints the header and the rows.
 func (t *incidentTable) print(incidents []*v1alpha1.Incident) {
 	t.fit(incidents)
-	t.screen.printf("%s\n", t.header())
+	t.printHeader()
 	for _, incident := range incidents {
 		t.screen.printf("%s\n", t.row(incident))
 	}
@@ -225,6 +233,21 @@ func moment(at *v1alpha1.Timestamp) time.Time {
 		return time.Time{}
 	}
 	return at.Time
+}
+
+// acknowledgedBy names the person who acknowledged an Incident, if a person did.
+func acknowledgedBy(incident *v1alpha1.Incident) string {
+	const widest = 16
+	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
+	switch {
+	case condition == nil || condition.Status != metav1.ConditionTrue:
+		return "-"
+	case condition.Reason == v1alpha1.ReasonAcknowledgedByUser:
+		if who, _, found := strings.Cut(condition.Message, " acknowledged "); found {
+			return cut(safe(who), widest)
+		}
+	}
+	return "yes"
 }
 
 func stateCell(incident *v1alpha1.Incident) cell {

@@ -103,7 +103,7 @@ func (o *getOptions) printLines(
 	ctx context.Context, feed *live.Feed, changes <-chan live.Change, table *incidentTable,
 ) error {
 	table.reserve()
-	table.screen.printf("%s\n", table.header())
+	table.printHeader()
 	shown := map[types.UID]string{}
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()

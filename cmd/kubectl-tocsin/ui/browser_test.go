@@ -387,7 +387,7 @@ func TestHostileIncidents(t *testing.T) {
 	b.Eventually(b.titles).Should(HavePrefix(hostileTitle + "|"))
 	b.do(chromedp.Navigate(fmt.Sprintf("%s#/%s/%s", s.base(), c.namespace, incident.Name)))
 	b.Eventually(func() string { return b.text("#incident h2") }).Should(Equal(hostileTitle))
-	b.Expect(b.text("#incident")).To(ContainSubstring("javascript:window.hacked=1"))
+	b.Eventually(func() string { return b.text("#incident") }).Should(ContainSubstring("javascript:window.hacked=1"))
 	b.Expect(b.eval(`[...document.querySelectorAll("a")].map((a) => a.protocol).filter((p) => p !== "http:").join()`)).To(BeEmpty())
 	b.Expect(b.eval(`document.querySelectorAll("main img, main script, main b").length`)).To(Equal("0"))
 	b.Expect(b.eval("String(window.hacked) + String({}.hacked)")).To(Equal("undefinedundefined"))

@@ -253,9 +253,9 @@ function chart(data) {
   const { width, height } = $("chart").getBoundingClientRect();
   if (!width) return; // it is hidden
   setText($("chart-caption"), data.most ? `At most ${data.most} open at a time` : "None was open");
-  // A few steps of 1, 2 or 5, as high as the highest bar at least.
+  // One or two round steps, as high as the highest bar at least.
   const size = 10 ** Math.floor(Math.log10(Math.max(1, data.most / 2)));
-  const step = [1, 2, 5, 10].map((n) => n * size).find((n) => n * 2 >= data.most) || 1;
+  const step = [1, 2, 2.5, 5, 10].map((n) => n * size).find((n) => Number.isInteger(n) && n * 2 >= data.most) || 1;
   const high = Math.max(1, Math.ceil(data.most / step)) * step;
   const left = 10 + 7 * String(high).length, right = width - 4, top = 7, bottom = height - 16;
   const from = Date.parse(data.from), to = Date.parse(data.to);
