@@ -5,17 +5,13 @@ package ui
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -171,7 +167,7 @@ func TestResolvedIncidentsAndLinks(t *testing.T) {
 	})
 	s, _ := serve(t, c)
 	b := openTab(t)
-	b.do(chromedp.Navigate(s.URL() + ""))
+	b.do(chromedp.Navigate(s.URL()))
 	b.Eventually(b.titles).Should(Equal("Links"))
 	b.choose("state", "Resolved")
 	b.Eventually(b.titles).Should(Equal("Newest|Middle|Oldest"))
@@ -218,13 +214,11 @@ func TestLayout(t *testing.T) {
 				return text.data.split(/(?<=[\s-])/).reduce(([at, ok], word) => {
 					range.setStart(text, at); range.setEnd(text, at + word.trimEnd().length);
 					return [at + word.length, ok && range.getClientRects().length === 1]; }, [0, true])[1]; })`)).To(Equal("true"), "%v", size)
-			b.picture2(fmt.Sprintf("%s-%d", scheme, size[0]))
 		}
 	}
 	b.do(chromedp.EmulateViewport(1200, 900))
 	b.eval(fmt.Sprintf("location.hash = '#/%s/%s'", c.namespace, disk.Name))
 	b.Eventually(func() string { return b.text("#incident") }).Should(ContainSubstring("Timeline"))
-	b.picture2("incident")
 
 	// The arrow keys scroll.
 	b.eval("location.hash = '#/'")
@@ -234,16 +228,3 @@ func TestLayout(t *testing.T) {
 	b.Eventually(func() string { return b.eval("scrollY > 0") }).Should(Equal("true"))
 	b.noTrouble()
 }
-
-// picture2 takes a picture to look at.
-func (b *tab) picture2(name string) {
-	folder := os.Getenv("LOOK")
-	if folder == "" {
-		return
-	}
-	image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(os.WriteFile(folder+"/"+name+".png", image, 0o644)).To(Succeed())
-}
-
-var _ = []any{metav1.Now, strings.Join, time.Now}

@@ -302,6 +302,12 @@ func TestPage(t *testing.T) {
 	b.Eventually(func() string { return b.eval(`document.querySelectorAll("#chart rect").length > 40`) }).Should(Equal("true"))
 	b.Expect(b.text("#chart-caption")).To(Equal("At most 5 open at a time"))
 	b.picture("ui-light.png")
+	b.media("dark")
+	b.picture("ui-dark.png")
+	b.do(chromedp.EmulateViewport(390, 700))
+	b.picture("ui-narrow.png")
+	b.do(chromedp.EmulateViewport(1200, 900))
+	b.media("light")
 
 	// A reload, and another tab, need no key again.
 	b.do(chromedp.Reload())

@@ -211,8 +211,9 @@ function draw(fresh = new Set()) {
 
 function headline(open) {
   const counts = severities.map((severity) => [severity, open.filter((row) => row.severity === severity).length]);
-  setText($("summary"), open.length === 0 ? "No incident is open"
-    : `${open.length} open: ` + counts.filter(([, n]) => n).map(([severity, n]) => `${n} ${severity}`).join(", "));
+  const parts = counts.filter(([, n]) => n).map(([severity, n], i, all) => el("span", {}, `${n} ${severity}` + (i + 1 < all.length ? ", " : "")));
+  const text = el("span", {}, ...(open.length ? [`${open.length} open: `, ...parts] : ["No incident is open"]));
+  if ($("summary").textContent !== text.textContent) $("summary").replaceChildren(...text.childNodes);
   document.title = open.length ? `(${open.length}) Tocsin` : "Tocsin";
 }
 
@@ -382,7 +383,8 @@ function page(incident) {
     ["Opened", status.openedTime && el("span", {}, when(status.openedTime), " ago")],
     ["Resolved", status.resolvedTime && el("span", {}, when(status.resolvedTime), " ago")],
     ["Why", status.state === "Resolved" ? condition("Resolved")?.message : undefined],
-    ["Acknowledged", acknowledged?.status === "True" ? acknowledged.message : "no"],
+    ["Acknowledged", acknowledged?.status === "True"
+      ? el("span", {}, when(acknowledged.lastTransitionTime), " ago: ", acknowledged.message) : "no"],
     ["Last alert", status.lastAlertTime && el("span", {}, when(status.lastAlertTime), " ago")],
     ["Alerts", status.alertCount],
     ["Link", alert.link && linkTo(alert.link)],
