@@ -143,7 +143,8 @@ func explainError(err error) string {
 		return "Unable to connect to the server: " + payload.SanitizeLine(request.Err.Error())
 	}
 	if status == nil {
-		return "error: " + payload.SanitizeLine(err.Error())
+		// CEL says in which namespace of types it looked for a name, which is none.
+		return "error: " + strings.ReplaceAll(payload.SanitizeLine(err.Error()), " (in container '')", "")
 	}
 	details := status.Status()
 	text := fmt.Sprintf("Error from server (%s): %s", details.Reason, payload.SanitizeLine(err.Error()))

@@ -29,6 +29,7 @@ type getOptions struct {
 	names  []string
 
 	noHeaders bool
+	sortBy    string
 	missed    bool // a name
 }
 
@@ -62,6 +63,8 @@ kubectl tocsin get -w`),
 	}
 	o.addFlags(command)
 	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "Go on watching.")
+	command.Flags().StringVar(&o.sortBy, "sort-by", "",
+		"Sort by this JSONPath instead, such as .status.alertCount or .status.openedTime.")
 	return command
 }
 
@@ -113,6 +116,8 @@ func (o *getOptions) run(ctx context.Context) error {
 		return errors.New("--watch prints a table; kubectl get incidents -w prints other formats")
 	case o.watch && len(o.names) > 0:
 		return errors.New("--watch takes no names")
+	case o.watch && o.sortBy != "":
+		return errors.New("--watch does not go with --sort-by")
 	case len(o.names) > 0 && o.filter.allNamespaces:
 		return errors.New("a name is one of a namespace: it does not go with --all-namespaces")
 	}
@@ -137,6 +142,11 @@ func (o *getOptions) run(ctx context.Context) error {
 	incidents := wanted(list.Items, &o.filter)
 	if err := o.verify(ctx, c, &o.filter, incidents); err != nil {
 		return err
+	}
+	if o.sortBy != "" {
+		if err := sortBy(incidents, o.sortBy); err != nil {
+			return err
+		}
 	}
 	if err := o.print(ctx, c, table, list, incidents); err != nil || !o.missed {
 		return err

@@ -64,7 +64,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitFailure
 	}
-	_, _ = io.WriteString(stderr, explainError(err)+"\n")
+	_, _ = io.WriteString(stderr, explainError(usageError(command, err))+"\n")
 	if missing := (missingError{}); errors.As(err, &missing) {
 		return exitMissing
 	}
@@ -155,7 +155,7 @@ kubectl tocsin resolve monitoring-qf4t`),
 			root.AddCommand(command)
 		}
 	}
-	root.AddCommand(p.optionsCommand())
+	root.AddCommand(p.optionsCommand(), p.versionCommand())
 	p.addGlobalFlags(root)
 	tidyHelp(root)
 	return root
