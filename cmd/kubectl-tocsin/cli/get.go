@@ -75,8 +75,9 @@ func (p *plugin) watchCommand() *cobra.Command {
 		Short: "Watch incidents, in a live table on a terminal",
 		Long: `Watch incidents, the same as "get --watch".
 
-On a terminal it is a table that keeps itself up to date, open and severe incidents first; Ctrl-C ends it. In a
-pipe it is a line for each incident there is, and one for each change.`,
+On a terminal it is a table that keeps itself up to date, open and severe incidents first; q or Ctrl-C ends it.
+In a pipe it is a line for each incident there is, and one for each change; stderr tells when the API server is gone,
+and when it is back.`,
 		Example: example(`
 # What is open, everywhere
 kubectl tocsin watch -A --state Open

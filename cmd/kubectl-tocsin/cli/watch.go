@@ -150,6 +150,8 @@ func (o *getOptions) drawTable(
 		leave = "\x1b[?25h\x1b[?1049l"
 	)
 	s := table.screen
+	ctx, giveBack := o.untilQuit(ctx)
+	defer giveBack()
 	s.printf(enter)
 	defer func() { _, _ = fmt.Fprint(s.out, leave) }()
 	ticker := time.NewTicker(tick)
