@@ -110,17 +110,8 @@ func (o *getOptions) run(ctx context.Context) error {
 	if err := o.filter.complete(); err != nil {
 		return err
 	}
-	wide := *o.output.OutputFormat == outputWide
-	machine := o.output.wanted() && !wide
-	switch {
-	case o.watch && machine:
-		return errors.New("--watch prints a table; kubectl get incidents -w prints other formats")
-	case o.watch && len(o.names) > 0:
-		return errors.New("--watch takes no names")
-	case o.watch && o.sortBy != "":
-		return errors.New("--watch does not go with --sort-by")
-	case len(o.names) > 0 && o.filter.allNamespaces:
-		return errors.New("a name is one of a namespace: it does not go with --all-namespaces")
+	if err := o.validate(); err != nil {
+		return err
 	}
 	c, err := o.cluster()
 	if err != nil {
@@ -131,7 +122,7 @@ func (o *getOptions) run(ctx context.Context) error {
 		return err
 	}
 	table := newIncidentTable(s, o.now, tableOptions{
-		namespaces: o.filter.allNamespaces, wide: wide, noHeaders: o.noHeaders,
+		namespaces: o.filter.allNamespaces, wide: *o.output.OutputFormat == outputWide, noHeaders: o.noHeaders,
 	})
 	if o.watch {
 		return o.follow(ctx, c, table)
@@ -155,12 +146,30 @@ func (o *getOptions) run(ctx context.Context) error {
 	return exitError(exitFailure)
 }
 
+// validate finds flags that do not go together.
+func (o *getOptions) validate() error {
+	switch {
+	case o.watch && o.machine():
+		return errors.New("--watch prints a table; kubectl get incidents -w prints other formats")
+	case o.watch && len(o.names) > 0:
+		return errors.New("--watch takes no names")
+	case o.watch && o.sortBy != "":
+		return errors.New("--watch does not go with --sort-by")
+	case len(o.names) > 0 && o.filter.allNamespaces:
+		return errors.New("a name is one of a namespace: it does not go with --all-namespaces")
+	}
+	return nil
+}
+
+// machine says whether the output is for a program.
+func (o *getOptions) machine() bool { return o.output.wanted() && *o.output.OutputFormat != outputWide }
+
 // print prints Incidents in the format that -o asks for.
 func (o *getOptions) print(
 	ctx context.Context, c *cluster, table *incidentTable, list *v1alpha1.IncidentList, incidents []*v1alpha1.Incident,
 ) error {
 	switch {
-	case o.output.wanted() && *o.output.OutputFormat != outputWide:
+	case o.machine():
 		return o.output.write(o.objects(incidents), o.Out)
 	case len(incidents) == 0 && o.missed:
 		return nil

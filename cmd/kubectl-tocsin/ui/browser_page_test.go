@@ -204,7 +204,9 @@ func TestLayout(t *testing.T) {
 			b.Eventually(func() string { return b.eval(`document.querySelectorAll("#chart rect").length > 40`) }).Should(Equal("true"))
 			b.Expect(b.eval(`document.querySelector("#rows tr").getBoundingClientRect().top <= innerHeight / 4`)).To(Equal("true"),
 				"%v: the first row is at %s", size, b.eval(`document.querySelector("#rows tr").getBoundingClientRect().top`))
-			b.Expect(b.eval(`document.documentElement.scrollWidth <= innerWidth`)).To(Equal("true"), "%v", size)
+			b.Expect(b.eval(`document.documentElement.scrollWidth <= innerWidth`)).To(Equal("true"), "%v: %s", size,
+				b.eval(`[...document.querySelectorAll("body *")].filter((e) => !e.closest("#filters, thead") &&
+					e.getBoundingClientRect().right > innerWidth).map((e) => e.outerHTML.slice(0, 80)).slice(0, 3).join()`))
 			b.Expect(b.eval(contrasts)).To(Equal("true"), "%s: the colours of the chart", scheme)
 			b.Expect(b.eval(`document.querySelectorAll("#chart text.count").length`)).To(Or(Equal("2"), Equal("3")))
 			b.Expect(b.eval(`document.querySelectorAll("#chart text:not(.count)").length >= 3`)).To(Equal("true"))

@@ -211,7 +211,8 @@ function draw(fresh = new Set()) {
 
 function headline(open) {
   const counts = severities.map((severity) => [severity, open.filter((row) => row.severity === severity).length]);
-  const parts = counts.filter(([, n]) => n).map(([severity, n], i, all) => el("span", {}, `${n} ${severity}` + (i + 1 < all.length ? ", " : "")));
+  const parts = counts.filter(([, n]) => n)
+    .flatMap(([severity, n], i, all) => [el("span", {}, `${n} ${severity}` + (i + 1 < all.length ? "," : "")), i + 1 < all.length ? " " : ""]);
   const text = el("span", {}, ...(open.length ? [`${open.length} open: `, ...parts] : ["No incident is open"]));
   if ($("summary").textContent !== text.textContent) $("summary").replaceChildren(...text.childNodes);
   document.title = open.length ? `(${open.length}) Tocsin` : "Tocsin";
