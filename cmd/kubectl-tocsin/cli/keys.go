@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"os"
 
@@ -29,10 +30,8 @@ func (p *plugin) untilQuit(ctx context.Context) (context.Context, func()) {
 			if _, err := file.Read(key); err != nil {
 				return
 			}
-			for _, quit := range []byte(quitKeys) {
-				if key[0] == quit {
-					cancel()
-				}
+			if bytes.ContainsAny(key, quitKeys) {
+				cancel()
 			}
 		}
 	}()

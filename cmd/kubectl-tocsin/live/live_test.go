@@ -79,6 +79,7 @@ func incident(name string) *v1alpha1.Incident {
 
 // follow runs a feed in a bubble of its own time.
 func follow(t *testing.T, s *server, test func(g *WithT, f *Feed)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		f, err := Follow(s, "", nil, func(Change) {})
