@@ -117,6 +117,9 @@ func TestANewKeyInAnOpenTab(t *testing.T) {
 func TestFiltersAreInTheAddress(t *testing.T) {
 	c := newCluster(t)
 	disk := c.fill()
+	other := *c
+	other.namespace = "default"
+	other.put(c.namespace+"-other", 3, v1alpha1.AlertContent{Title: "Elsewhere", Severity: v1alpha1.SeverityCritical})
 	s, err := Listen(t.Context(), c, Options{Command: "kubectl tocsin --context=prod"})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -126,9 +129,6 @@ func TestFiltersAreInTheAddress(t *testing.T) {
 		cancel()
 		NewWithT(t).Expect(<-done).To(Succeed())
 	})
-	other := *c
-	other.namespace = "default"
-	other.put(c.namespace+"-other", 3, v1alpha1.AlertContent{Title: "Elsewhere", Severity: v1alpha1.SeverityCritical})
 
 	b := openTab(t)
 	b.do(chromedp.Navigate(s.URL()))
