@@ -35,7 +35,7 @@ func startRelay(t *testing.T) *relay {
 			if err != nil {
 				return
 			}
-			server, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(config.Host, "https://"))
+			server, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.Trim(strings.TrimPrefix(config.Host, "https://"), "/"))
 			if err != nil {
 				_ = connection.Close()
 				continue
@@ -95,7 +95,7 @@ func TestPipedWatchTellsOfOutages(t *testing.T) {
 	stdout, stderr := gbytes.NewBuffer(), gbytes.NewBuffer()
 	command.Stdout, command.Stderr = stdout, stderr
 	g.Expect(command.Start()).To(Succeed())
-	g.Eventually(stdout, awaitTimeout).Should(gbytes.Say("NAME"))
+	g.Eventually(stdout, awaitTimeout).Should(gbytes.Say("NAME"), func() string { return string(stderr.Contents()) })
 
 	relay.freeze(true)
 	g.Eventually(stderr, awaitTimeout).Should(gbytes.Say("^error: watching incidents: the API server does not answer; trying again\n"))
