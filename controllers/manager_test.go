@@ -13,7 +13,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +20,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // manage runs a manager with the controllers for the site's namespace. The returned function stops it.
@@ -35,7 +34,7 @@ func (s *site) manage(t *testing.T) (stop func()) {
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(SetupWithManager(mgr, Options{Namespaces: []string{s.namespace}, Clock: clock.RealClock{}})).To(Succeed())
+	s.Expect(SetupWithManager(mgr, Options{Namespaces: []string{s.namespace}, Clock: systemClock{}})).To(Succeed())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

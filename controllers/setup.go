@@ -8,11 +8,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel/trace"
-	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -52,7 +51,7 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 
 	// Clock tells the time. Default: the real one.
-	Clock clock.PassiveClock
+	Clock Clock
 }
 
 func (o Options) withDefaults() Options {
@@ -70,6 +69,12 @@ func (o Options) withDefaults() Options {
 		o.Clock = systemClock{}
 	}
 	return o
+}
+
+// Clock tells the time.
+type Clock interface {
+	Now() time.Time
+	Since(t time.Time) time.Duration
 }
 
 // systemClock is the real clock, which clockSkew may put wrong.
@@ -102,7 +107,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		aside:    newAsideBook(),
 		writes:   newWriteMemory(),
 		recorder: mgr.GetEventRecorder("tocsin"),
-		notices:  rate.NewLimiter(maxNoticeRate, maxNoticeBurst),
+		notices:  flowcontrol.NewTokenBucketRateLimiter(maxNoticeRate, maxNoticeBurst),
 		gate:     newWriteGate(writeConcurrency, options.IngestCrowd),
 		clock:    options.Clock,
 		tracing:  newFoldTracing(options.TracerProvider),
@@ -251,7 +256,7 @@ func logConstructor(mgr ctrl.Manager, kind string) func(*reconcile.Request) logr
 }
 
 // observeStore lets the metrics count what the cache holds, once it is filled.
-func observeStore(mgr ctrl.Manager, clock clock.PassiveClock) error {
+func observeStore(mgr ctrl.Manager, clock Clock) error {
 	var synced []func() bool
 	for _, object := range []client.Object{&v1alpha1.AlertEvent{}, &v1alpha1.Incident{}} {
 		informer, err := mgr.GetCache().GetInformer(context.Background(), object)

@@ -2,9 +2,9 @@
 # Makes sure that bin/node has kubelet, kube-proxy, kube-scheduler and kube-controller-manager, built from their
 # Go modules: about five minutes on two cores once the control plane is built, and nothing after that.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+cd "$(dirname "${BASH_SOURCE[0]}")/modules/node"
 
-readonly folder=../../bin/node
+readonly folder=../../../bin/node
 readonly programs=(kubelet kube-proxy kube-scheduler kube-controller-manager)
 
 key=$(git hash-object go.mod)

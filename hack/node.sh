@@ -10,11 +10,11 @@
 #   node.sh down                ends everything and takes it away
 #   node.sh packages            prints the Debian packages that it needs
 #
-# Linux and root, the Debian packages that "node.sh up" names, and what "make control-plane" and hack/node/build.sh
+# Linux and root, the Debian packages that "node.sh up" names, and what "make control-plane" and hack/node-programs.sh
 # build. There is one such node on a machine. It has no DNS, and pods cannot reach beyond it.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root
 readonly assets=${KUBEBUILDER_ASSETS:-$root/bin/control-plane} programs=$root/bin/node
 readonly state=/var/lib/tocsin-node network=tocsin-node

@@ -18,7 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver"
 )
 
-const introduction = `<!-- Written by hack/metricsdoc; "make generate" writes it anew. -->
+const introduction = `<!-- Written by hack/gen/metricsdoc; "make generate" writes it anew. -->
 
 # Metrics
 

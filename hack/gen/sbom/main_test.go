@@ -21,7 +21,7 @@ func TestBillOfMaterials(t *testing.T) {
 
 	var bom cyclonedx.BOM
 	g.Expect(cyclonedx.NewBOMDecoder(&first, cyclonedx.BOMFileFormatJSON).Decode(&bom)).To(Succeed())
-	g.Expect(bom.Metadata.Component.PackageURL).To(Equal("pkg:golang/github.com/tocsin-dev/tocsin@v1.2.3"))
+	g.Expect(bom.Metadata.Component.PackageURL).To(Equal("pkg:golang/github.com/tocsin-dev/tocsin/hack/gen@v1.2.3"))
 	g.Expect(*bom.Metadata.Component.Hashes).To(HaveLen(1))
 	versions := map[string]string{}
 	for _, c := range *bom.Components {

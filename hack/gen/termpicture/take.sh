@@ -2,11 +2,11 @@
 # Takes the terminal pictures of the documents: runs the kubectl plugin on a control plane of its own and draws what
 # it really prints. It takes five minutes, so that the incidents are of some age.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 
 port=${PORT:-18480}
 work=$(mktemp -d)
-go build -o "$work/termpicture" ./hack/termpicture
+go build -C hack/gen -o "$work/termpicture" ./termpicture
 go build -o "$work/devcluster" ./hack/devcluster
 "$work/devcluster" --port="$port" --folder="$work/run" >"$work/log" &
 cluster=$!

@@ -27,7 +27,7 @@ const assetsVariable = "KUBEBUILDER_ASSETS"
 // Root is the folder that the project lies in.
 func Root() string {
 	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }
 
 // SkipOrFail ends a test for want of what it needs: in continuous integration, where CI is set, that is a failure.

@@ -1,6 +1,6 @@
 // The control plane of the tests and of "make run", built from its Go modules.
 // A module of its own: its dependencies are none of the operator's.
-module github.com/tocsin-dev/tocsin/hack/controlplane
+module github.com/tocsin-dev/tocsin/hack/modules/controlplane
 
 go 1.26.0
 

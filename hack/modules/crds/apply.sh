@@ -18,7 +18,7 @@ envoy_gateway=$(module github.com/envoyproxy/gateway envoygateway)/charts/gatewa
 monitoring=$(mktemp -d)
 trap 'rm -rf "$monitoring"' EXIT
 # The Prometheus Operator's are generated from its types, as its own build does.
-../../bin/tools/controller-gen crd:maxDescLen=0 output:crd:dir="$monitoring" \
+../../../bin/tools/controller-gen crd:maxDescLen=0 output:crd:dir="$monitoring" \
   paths=github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1
 
 kubectl apply --server-side \

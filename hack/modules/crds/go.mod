@@ -1,5 +1,5 @@
 // The CustomResourceDefinitions of others that the components in config/components are tested against, pinned.
-module github.com/tocsin-dev/tocsin/hack/crds
+module github.com/tocsin-dev/tocsin/hack/modules/crds
 
 go 1.26.0
 

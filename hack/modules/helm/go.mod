@@ -1,5 +1,5 @@
 // Helm, pinned, in a module of its own: what it depends on is much, and only the chart's test needs it.
-module github.com/tocsin-dev/tocsin/hack/helm
+module github.com/tocsin-dev/tocsin/hack/modules/helm
 
 go 1.26.0
 

@@ -1,5 +1,5 @@
 // The linter, pinned, in a module of its own: its many dependencies disagree with those of the other tools.
-module github.com/tocsin-dev/tocsin/hack/lint
+module github.com/tocsin-dev/tocsin/hack/modules/lint
 
 go 1.26.0
 

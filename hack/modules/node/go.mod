@@ -1,6 +1,6 @@
 // What makes a node of this machine for "make e2e-local", built from its Go modules.
 // A module of its own: its dependencies are none of the operator's.
-module github.com/tocsin-dev/tocsin/hack/node
+module github.com/tocsin-dev/tocsin/hack/modules/node
 
 go 1.26.0
 

@@ -1,6 +1,6 @@
 // Prometheus and Alertmanager for "make test-senders", built from their Go modules.
 // A module of its own: their dependencies are none of the operator's.
-module github.com/tocsin-dev/tocsin/hack/prometheus
+module github.com/tocsin-dev/tocsin/hack/modules/prometheus
 
 go 1.26.0
 

@@ -1,6 +1,6 @@
 // The tools that build and check the project, pinned. A module of its own: what they depend on is
 // none of the operator's.
-module github.com/tocsin-dev/tocsin/hack/tools
+module github.com/tocsin-dev/tocsin/hack/modules/tools
 
 go 1.26.0
 

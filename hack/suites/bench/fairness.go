@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/hack/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 )
 
 // fairnessRow is what an integration notices of another one in a storm. Times are in seconds.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 )
 
 // maxFaults is how many lines of what does not agree are printed.

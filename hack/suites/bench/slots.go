@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/hack/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 )
 
 // slotsRow is what many integrations in a storm at once get with so many writes at a time. Times are in seconds.

@@ -1,6 +1,7 @@
 //go:build browser
 
-package ui
+// Package browser tests the page of "kubectl tocsin ui" in a headless Chromium.
+package browser
 
 import (
 	"context"
@@ -28,7 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // picturesVariable names a folder for the picture of the page in the documents.
@@ -269,9 +271,9 @@ func (c *cluster) fill() (disk *v1alpha1.Incident) {
 	return disk
 }
 
-func serve(t *testing.T, c *cluster) (s *Server, stop func()) {
+func serve(t *testing.T, c *cluster) (s *ui.Server, stop func()) {
 	t.Helper()
-	s, err := Listen(t.Context(), c, c.namespace, 0)
+	s, err := ui.Listen(t.Context(), c, c.namespace, 0)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -282,6 +284,12 @@ func serve(t *testing.T, c *cluster) (s *Server, stop func()) {
 	})
 	t.Cleanup(stop)
 	return s, stop
+}
+
+// base is the address of the page without the key.
+func base(s *ui.Server) string {
+	address, _, _ := strings.Cut(s.URL(), "#")
+	return address
 }
 
 func TestPage(t *testing.T) {
@@ -385,7 +393,7 @@ func TestHostileIncidents(t *testing.T) {
 	b := openTab(t)
 	b.do(chromedp.Navigate(s.URL()))
 	b.Eventually(b.titles).Should(HavePrefix(hostileTitle + "|"))
-	b.do(chromedp.Navigate(fmt.Sprintf("%s#/%s/%s", s.base(), c.namespace, incident.Name)))
+	b.do(chromedp.Navigate(fmt.Sprintf("%s#/%s/%s", base(s), c.namespace, incident.Name)))
 	b.Eventually(func() string { return b.text("#incident h2") }).Should(Equal(hostileTitle))
 	b.Expect(b.text("#incident")).To(ContainSubstring("javascript:window.hacked=1"))
 	b.Expect(b.eval(`[...document.querySelectorAll("a")].map((a) => a.protocol).filter((p) => p !== "http:").join()`)).To(BeEmpty())
@@ -438,7 +446,7 @@ func TestWithoutTheKeyAndWithoutTheServer(t *testing.T) {
 	c.put("a", 1, v1alpha1.AlertContent{Title: "A", Severity: v1alpha1.SeverityInfo})
 	s, stop := serve(t, c)
 	b := openTab(t)
-	b.do(chromedp.Navigate(s.base()))
+	b.do(chromedp.Navigate(base(s)))
 	b.Eventually(func() string { return b.text("#connection") }).Should(ContainSubstring("open the address that kubectl tocsin ui has printed"))
 	b.Expect(b.titles()).To(BeEmpty())
 	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.URL()))

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/loadgen"
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // leastPending is how many AlertEvents must be waiting when the new version comes.
@@ -75,7 +75,7 @@ func (s *suite) testUninstall(t *testing.T) {
 // load. testdata/baseline.yaml is what config/default was then.
 func (s *suite) testUpgrade(t *testing.T) {
 	g := NewWithT(t)
-	manifests, err := os.ReadFile(filepath.Join(testenv.Root(), "hack", "e2e", "testdata", "baseline.yaml"))
+	manifests, err := os.ReadFile(filepath.Join(testenv.Root(), "hack", "suites", "e2e", "testdata", "baseline.yaml"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(manifests)).To(ContainSubstring("image: tocsin:dev\n"))
 	path := filepath.Join(t.TempDir(), "baseline.yaml")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the end-to-end suite on a node that it makes of this machine and takes down again (see hack/node/node.sh).
+# Runs the end-to-end suite on a node that it makes of this machine and takes down again (see hack/node.sh).
 #
 # The images are built here on an empty base: of this tree, of this tree under another version for the rolling update,
 # and of the baseline for the upgrade. The baseline's manager is built from its commit; in a shallow clone, which lacks
@@ -7,11 +7,11 @@
 #
 # Whatever is missing here makes it fail; nothing is left out.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot BASE=scratch BUILDER=buildah
 
-readonly baseline=c0e695228167 # the commit whose config/default is hack/e2e/testdata/baseline.yaml
-readonly name=localhost/tocsin node=hack/node/node.sh
+readonly baseline=c0e695228167 # the commit whose config/default is hack/suites/e2e/testdata/baseline.yaml
+readonly name=localhost/tocsin node=hack/node.sh
 platform=linux/$(go env GOARCH)
 readonly platform
 export CONTAINERS_STORAGE_CONF
@@ -95,12 +95,12 @@ images
 wait "$up"
 KUBECONFIG=$(cat "$scratch/kubeconfig")
 export KUBECONFIG PATH=$PWD/bin/control-plane:$PATH
-hack/crds/apply.sh >/dev/null
+hack/modules/crds/apply.sh >/dev/null
 for tag in e2e next baseline; do
   "$node" load "$name:$tag"
 done
 export IMG=$name:e2e NEXT_IMG=$name:next BASELINE_IMG=$name:baseline SHELL_IMG=localhost/tocsin-node-busybox:1
 export E2E_RESTART_APISERVER="$node restart-apiserver" E2E_REBOOT_NODE="$node reboot" E2E_COMPLETE=yes
 # shellcheck disable=SC2086 # several flags
-go test -count=1 -timeout=30m -tags=e2e -v ${E2E_FLAGS:-} ./hack/e2e
+go test -C hack/suites -count=1 -timeout=30m -tags=e2e -v ${E2E_FLAGS:-} ./e2e
 say "passed in $SECONDS s"

@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // testPodsAsTheyRun looks at the manager's process from a container beside it, not at what its manifest says.

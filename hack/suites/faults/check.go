@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 )
 
 // ledgerOfTruth is what etcd's history says of the tenants.

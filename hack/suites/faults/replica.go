@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/hack/faults/proxy"
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
 // restartDelay is how soon an ended manager is started again, as a kubelet would.

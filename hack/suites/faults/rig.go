@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tocsin-dev/tocsin/hack/faults/proxy"
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/hack/faults/proxy"
+	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
 // scenarios are the faults under load.

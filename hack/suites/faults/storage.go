@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/faults/proxy"
+	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
 // exhaustSpace brings etcd to its quota, where it refuses all writes, and lifts the quota again.

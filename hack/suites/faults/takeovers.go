@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/faults/proxy"
+	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
 func shuffleWatches(ctx context.Context, r *run) error {

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 )
 
 // tenant is a namespace with an integration. All tenants' integrations and keys have the same names, so

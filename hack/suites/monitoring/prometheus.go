@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 const (

@@ -1,4 +1,4 @@
-package config
+package main
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // histogramParts are what the series of a histogram end in.
@@ -99,7 +99,7 @@ func checkQuery(t *testing.T, metrics map[string][]string, query string) []strin
 
 func TestDashboard(t *testing.T) {
 	g := NewWithT(t)
-	content, err := os.ReadFile(filepath.Join("components", "grafana", "tocsin.json"))
+	content, err := os.ReadFile(filepath.Join(testenv.Root(), "config", "components", "grafana", "tocsin.json"))
 	g.Expect(err).NotTo(HaveOccurred())
 	var dashboard struct {
 		UID    string
@@ -159,7 +159,7 @@ type alertingRule struct {
 func readRules(t *testing.T) []alertingRule {
 	t.Helper()
 	g := NewWithT(t)
-	content, err := os.ReadFile(filepath.Join("components", "prometheus", "rules.yaml"))
+	content, err := os.ReadFile(filepath.Join(testenv.Root(), "config", "components", "prometheus", "rules.yaml"))
 	g.Expect(err).NotTo(HaveOccurred())
 	var object struct {
 		Spec struct {
@@ -177,7 +177,7 @@ func readRules(t *testing.T) []alertingRule {
 
 func TestAlertingRules(t *testing.T) {
 	g := NewWithT(t)
-	content, err := os.ReadFile(filepath.Join("components", "prometheus", "rules_test.yaml"))
+	content, err := os.ReadFile(filepath.Join(testenv.Root(), "config", "components", "prometheus", "rules_test.yaml"))
 	g.Expect(err).NotTo(HaveOccurred())
 	var suite struct {
 		Tests []struct {

@@ -1,4 +1,6 @@
-package webhookserver
+// Package openapi holds what the tests of the webhook server request, and what they are answered, against the OpenAPI
+// document that the server serves.
+package openapi
 
 import (
 	"bytes"
@@ -9,10 +11,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -20,86 +24,59 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
 	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/exchanges"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// openAPIContract holds requests and answers against the OpenAPI document.
-type openAPIContract struct {
-	load func() (*openapi3.T, routers.Router)
+const (
+	webhookPath       = "/api/v1/events/webhook"
+	testPath          = webhookPath + "/test-token-0123456789"
+	problemTypePrefix = "tag:tocsin.dev,2026:"
 
-	mu      sync.Mutex
-	checked map[int]int // answers, by status code
+	// shown is how many exchanges that break the contract are shown.
+	shown = 20
+)
+
+// contract is the OpenAPI document.
+type contract struct {
+	document *openapi3.T
+	router   routers.Router
 }
 
-// contract is what every request of the tests that goes through a bench is held against.
-var contract = &openAPIContract{checked: map[int]int{}, load: sync.OnceValues(loadContract)}
-
-func loadContract() (*openapi3.T, routers.Router) {
-	document, err := openapi3.NewLoader().LoadFromData(openAPIDocument)
-	if err != nil {
-		panic(fmt.Sprintf("openapi.yaml: %v", err))
-	}
+func load(t *testing.T) *contract {
+	t.Helper()
+	g := NewWithT(t)
+	document, err := openapi3.NewLoader().LoadFromFile(filepath.Join(testenv.Root(), "webhookserver", "openapi.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
 	router, err := legacy.NewRouter(document) // validates the document
+	g.Expect(err).NotTo(HaveOccurred())
+	return &contract{document, router}
+}
+
+// check says how an exchange breaks the contract: by an answer that the document does not allow, or because a request
+// was accepted although the document does not allow it.
+func (c *contract) check(e exchanges.Exchange) error {
+	address, err := url.Parse(e.URL)
 	if err != nil {
-		panic(fmt.Sprintf("openapi.yaml: %v", err))
+		return err
 	}
-	return document, router
-}
-
-// serve has the handler answer a request. An answer that the document does not allow is a panic, and so is a request
-// that was accepted although the document does not allow it.
-func (c *openAPIContract) serve(handler http.Handler, w http.ResponseWriter, r *http.Request) {
-	var body bytes.Buffer
-	if r.Body != nil {
-		r.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.TeeReader(r.Body, &body), r.Body}
-	}
-	copied := r.Clone(context.Background())
-	recorder := &recordedAnswer{ResponseWriter: w}
-	handler.ServeHTTP(recorder, r)
-	if err := c.check(copied, body.Bytes(), recorder); err != nil {
-		panic(fmt.Sprintf("openapi.yaml: %s, answered %d %s: %v", copied.Method, recorder.status, recorder.body.Bytes(), err))
-	}
-}
-
-// recordedAnswer keeps a copy of what is answered.
-type recordedAnswer struct {
-	http.ResponseWriter
-	status int
-	body   bytes.Buffer
-}
-
-func (a *recordedAnswer) WriteHeader(status int) {
-	a.status = status
-	a.ResponseWriter.WriteHeader(status)
-}
-
-func (a *recordedAnswer) Write(b []byte) (int, error) {
-	a.body.Write(b)
-	return a.ResponseWriter.Write(b)
-}
-
-// Unwrap is for http.ResponseController and http.MaxBytesReader.
-func (a *recordedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
-func (c *openAPIContract) check(request *http.Request, body []byte, answer *recordedAnswer) error {
-	_, router := c.load()
-	c.mu.Lock()
-	c.checked[answer.status]++
-	c.mu.Unlock()
-	if answer.status == http.StatusMethodNotAllowed {
+	request := &http.Request{Method: e.Method, URL: address, Host: e.Host, Header: e.Header.Clone()}
+	if e.Status == http.StatusMethodNotAllowed {
 		request.Method = http.MethodPost // which has the answer to the others
 	}
-	route, params, err := router.FindRoute(request)
+	route, params, err := c.router.FindRoute(request)
 	if _, none := errors.AsType[*routers.RouteError](err); none {
-		if answer.status != http.StatusNotFound {
+		if e.Status != http.StatusNotFound {
 			return fmt.Errorf("the document does not have the path: %w", err)
 		}
 		return nil
 	}
-	if err != nil || answer.status == http.StatusNotFound {
-		return fmt.Errorf("the document has the path %q: %w", route.Path, err)
+	if err != nil {
+		return fmt.Errorf("looking for the path: %w", err)
+	}
+	if e.Status == http.StatusNotFound {
+		return fmt.Errorf("the document has the path %q", route.Path)
 	}
 	input := &openapi3filter.RequestValidationInput{
 		Request: request, PathParams: params, Route: route,
@@ -107,8 +84,8 @@ func (c *openAPIContract) check(request *http.Request, body []byte, answer *reco
 			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, MultiError: true,
 		},
 	}
-	if answer.status < http.StatusMultipleChoices {
-		if err := prepareBody(request, body); err != nil {
+	if e.Status < http.StatusMultipleChoices {
+		if err := prepareBody(request, e.Body); err != nil {
 			return err
 		}
 		if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil {
@@ -116,8 +93,8 @@ func (c *openAPIContract) check(request *http.Request, body []byte, answer *reco
 		}
 	}
 	return openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: input, Status: answer.status, Header: answer.Header(),
-		Body: io.NopCloser(bytes.NewReader(answer.body.Bytes())), Options: input.Options,
+		RequestValidationInput: input, Status: e.Status, Header: e.AnswerHeader,
+		Body: io.NopCloser(bytes.NewReader(e.Answer)), Options: input.Options,
 	})
 }
 
@@ -143,23 +120,30 @@ func prepareBody(request *http.Request, body []byte) error {
 	return nil
 }
 
-func TestOpenAPIDocumentIsServed(t *testing.T) {
+// TestEveryExchangeIsInTheDocument runs the tests of the webhook server and checks every request of theirs.
+func TestEveryExchangeIsInTheDocument(t *testing.T) {
 	g := NewWithT(t)
-	b := newBench()
-	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		recorder := httptest.NewRecorder()
-		b.handler.ServeHTTP(recorder, httptest.NewRequest(method, "/openapi.yaml", http.NoBody))
-		g.Expect(recorder.Code).To(Equal(http.StatusOK))
-		g.Expect(recorder.Header().Get("Content-Type")).To(Equal("application/yaml"))
-		g.Expect(recorder.Header().Get("Content-Length")).To(Equal(strconv.Itoa(len(openAPIDocument))))
-		if method == http.MethodGet {
-			g.Expect(recorder.Body.Bytes()).To(Equal(openAPIDocument))
+	c := load(t)
+	file := filepath.Join(t.TempDir(), "exchanges")
+	command := exec.CommandContext(t.Context(), "go", "test", "-count=1", "./webhookserver")
+	command.Dir = testenv.Root()
+	command.Env = append(os.Environ(), exchanges.Variable+"="+file)
+	output, err := command.CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred(), string(output))
+
+	codes, broken := map[int]int{}, 0
+	g.Expect(exchanges.Read(file, func(e exchanges.Exchange) {
+		codes[e.Status]++
+		if err := c.check(e); err != nil {
+			if broken++; broken <= shown {
+				t.Errorf("%s %s, answered %d %s: %v", e.Method, e.URL, e.Status, e.Answer, err)
+			}
 		}
+	})).To(Succeed())
+	g.Expect(broken).To(BeZero())
+	for _, code := range []int{200, 202, 400, 401, 404, 405, 413, 415, 429, 503} {
+		g.Expect(codes).To(HaveKey(code), "the tests have seen %v", codes)
 	}
-	recorder := httptest.NewRecorder()
-	b.handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/openapi.yaml", strings.NewReader("{}")))
-	g.Expect(recorder.Code).To(Equal(http.StatusMethodNotAllowed))
-	g.Expect(recorder.Header().Get("Allow")).To(Equal("GET, HEAD"))
 }
 
 // documentedProblem is a row of the table in docs/http.md.
@@ -167,9 +151,11 @@ var documentedProblem = regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| (\\d+) \\|"
 
 func TestOpenAPIDocumentHasEveryProblem(t *testing.T) {
 	g := NewWithT(t)
-	document, _ := contract.load()
+	c := load(t)
+	page, err := os.ReadFile(filepath.Join(testenv.Root(), "docs", "http.md"))
+	g.Expect(err).NotTo(HaveOccurred())
 	var inDocument, inTable []string
-	for code, response := range document.Paths.Value("/api/v1/events/webhook").Post.Responses.Map() {
+	for code, response := range c.document.Paths.Value(webhookPath).Post.Responses.Map() {
 		problem := response.Value.Content.Get("application/problem+json")
 		if problem == nil {
 			continue
@@ -178,7 +164,7 @@ func TestOpenAPIDocumentHasEveryProblem(t *testing.T) {
 			inDocument = append(inDocument, code+" "+strings.TrimPrefix(kind.(string), problemTypePrefix))
 		}
 	}
-	for _, row := range documentedProblem.FindAllStringSubmatch(httpDocs(t), -1) {
+	for _, row := range documentedProblem.FindAllStringSubmatch(string(page), -1) {
 		if row[1] != "not-found" { // of paths that the document does not have
 			inTable = append(inTable, row[2]+" "+row[1])
 		}
@@ -187,6 +173,7 @@ func TestOpenAPIDocumentHasEveryProblem(t *testing.T) {
 }
 
 func TestTheContractCatchesWhatItDoesNotAllow(t *testing.T) {
+	c := load(t)
 	answers := func(status int, contentType, body string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -211,7 +198,8 @@ func TestTheContractCatchesWhatItDoesNotAllow(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			request := httptest.NewRequest(http.MethodPost, test.path, strings.NewReader(test.body))
-			NewWithT(t).Expect(func() { contract.serve(test.handler, httptest.NewRecorder(), request) }).To(PanicWith(ContainSubstring("openapi.yaml")))
+			e := exchanges.Observe(test.handler, httptest.NewRecorder(), request)
+			NewWithT(t).Expect(c.check(e)).NotTo(Succeed())
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package plugin
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 func docs(t *testing.T) string {
@@ -45,7 +45,7 @@ func TestDocs(t *testing.T) {
 	command := exec.CommandContext(t.Context(), "bash", "-c", script)
 	command.Dir = folder
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "TZ=UTC",
-		"PATH="+os.Getenv("PATH")+":"+testenv.Assets(), endpointVariable+"="+endpoint(manager))
+		"PATH="+os.Getenv("PATH")+":"+testenv.Assets(), "TOCSIN_ENDPOINT="+endpoint(manager))
 	output, err := command.CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), string(output))
 	for _, said := range []string{

@@ -1,4 +1,5 @@
-package cli
+// Package plugin tests the kubectl plugin from outside: in scripts, in a terminal and through a pod.
+package plugin
 
 import (
 	"context"
@@ -6,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -24,13 +24,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/cli"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 const (
 	readyTimeout = time.Minute
 	awaitTimeout = 30 * time.Second
 	awaitPoll    = 100 * time.Millisecond
+
+	// completer is the name under which kubectl runs the plugin to complete a command line.
+	completer = "kubectl_complete-tocsin"
+	// webhookPath is where the manager takes alerts, followed by a slash and the token.
+	webhookPath = "/api/v1/events/webhook"
 )
 
 var (
@@ -42,7 +48,7 @@ var (
 // TestMain lets the test binary be the plugin, for the scripts, or else runs the tests beside a control plane
 // and a manager.
 func TestMain(m *testing.M) {
-	be := func() { os.Exit(Main(os.Args, os.Stdin, os.Stdout, os.Stderr)) }
+	be := func() { os.Exit(cli.Main(os.Args, os.Stdin, os.Stdout, os.Stderr)) }
 	testscript.Main(withCluster{m}, map[string]func(){"kubectl-tocsin": be, completer: be})
 }
 
@@ -77,10 +83,8 @@ func startManager(t *testing.T) *testenv.Manager {
 	t.Helper()
 	folder := t.TempDir()
 	binary := filepath.Join(folder, "manager")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
-	build.Dir = testenv.Root()
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the manager: %v\n%s", err, output)
+	if err := testenv.BuildManager(t.Context(), binary); err != nil {
+		t.Fatal(err)
 	}
 	kubeconfig := filepath.Join(folder, "kubeconfig")
 	log, err := os.Create(filepath.Join(folder, "log"))

@@ -1,4 +1,4 @@
-package cli
+package plugin
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // terminal is a terminal with the plugin in it, and somebody before it.

@@ -11,19 +11,19 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // pluginPage is the page whose scripts a test of the plugin's runs.
 const pluginPage = "docs/kubectl-plugin.md"
 
-// incidentsBlock stands behind the language of a session that hack/senderpages runs and writes into the page.
+// incidentsBlock stands behind the language of a session that hack/gen/senderpages runs and writes into the page.
 const incidentsBlock = "incidents"
 
 // runElsewhere are commands that other tests run, each with a file of the test and what stands in it.
 var runElsewhere = map[string]struct{ file, text string }{
 	"kubectl get incidents":            {"README.md", "kubectl -n shop get incidents"},
-	"kubectl tocsin ui -A --port 8090": {"cmd/kubectl-tocsin/cli/testdata/script/ui.txtar", "kubectl tocsin ui"},
+	"kubectl tocsin ui -A --port 8090": {"hack/suites/plugin/testdata/script/ui.txtar", "kubectl tocsin ui"},
 	"kubectl tocsin integration create monitoring --default-severity error": {pluginPage,
 		"namespace shop\nkubectl tocsin integration create monitoring --default-severity error\n```"},
 }

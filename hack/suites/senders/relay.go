@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/hack/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )

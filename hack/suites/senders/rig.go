@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/loadgen"
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 const (

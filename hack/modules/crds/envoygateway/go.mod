@@ -1,5 +1,5 @@
 // The CustomResourceDefinitions of Envoy Gateway, pinned: its requirements do not fit beside those of the others.
-module github.com/tocsin-dev/tocsin/hack/crds/envoygateway
+module github.com/tocsin-dev/tocsin/hack/modules/crds/envoygateway
 
 go 1.26.7
 
