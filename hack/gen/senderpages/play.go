@@ -23,8 +23,7 @@ import (
 )
 
 const (
-	readyTimeout = time.Minute
-	foldTimeout  = time.Minute
+	foldTimeout = time.Minute
 
 	// indexName is the page that shows one Incident in full, one of describedPreset.
 	indexName       = "README"
@@ -53,16 +52,11 @@ func play(ctx context.Context, manager, folder string) (printed map[string]strin
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.cluster.Stop()) }()
-	p.manager, err = testenv.StartManager(testenv.ManagerOptions{Binary: manager, Kubeconfig: p.cluster.Kubeconfig})
+	p.manager, err = testenv.RunManager(ctx, testenv.ManagerOptions{Binary: manager, Kubeconfig: p.cluster.Kubeconfig})
 	if err != nil {
 		return nil, err
 	}
 	defer p.manager.Kill()
-	ready, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	if err := p.manager.WaitReady(ready); err != nil {
-		return nil, err
-	}
 	for _, preset := range presets {
 		spec := v1alpha1.WebhookIntegrationSpec{Preset: preset.Name}
 		if p.tokens[preset.Name], err = p.cluster.Integrate(ctx, preset.Name, preset.Name, spec); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// Cluster is a control plane with the CRDs, for a manager binary to work on.
+// Cluster is a control plane for a manager binary to work on.
 type Cluster struct {
 	// Config and Client are an administrator's.
 	Config *rest.Config
@@ -30,16 +30,23 @@ type Cluster struct {
 	environment *envtest.Environment
 }
 
-// StartCluster starts a control plane; its kubeconfig goes into the folder.
-func StartCluster(folder string) (c *Cluster, err error) {
-	c = &Cluster{environment: Environment(), Kubeconfig: filepath.Join(folder, "kubeconfig")}
+// StartCluster starts a control plane with the CRDs; its kubeconfig goes into the folder.
+func StartCluster(folder string) (*Cluster, error) { return startCluster(folder, Environment()) }
+
+// StartEmptyCluster starts one without the CRDs.
+func StartEmptyCluster(folder string) (*Cluster, error) {
+	return startCluster(folder, &envtest.Environment{BinaryAssetsDirectory: Assets()})
+}
+
+func startCluster(folder string, environment *envtest.Environment) (c *Cluster, err error) {
+	c = &Cluster{environment: environment, Kubeconfig: filepath.Join(folder, "kubeconfig")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Stop())
 		}
 	}()
 	if c.Config, err = c.environment.Start(); err != nil {
-		return c, fmt.Errorf("starting the control plane: %w", err)
+		return c, fmt.Errorf("starting the control plane (\"make control-plane\" gets one): %w", err)
 	}
 	c.Config.QPS = -1
 	user, err := c.environment.AddUser(envtest.User{Name: "cluster-admin", Groups: []string{"system:masters"}}, c.Config)

@@ -138,16 +138,12 @@ func (c *ControlPlane) Stop() {
 func (c *ControlPlane) DataFolder() string { return filepath.Join(c.folder, "etcd") }
 
 func (c *ControlPlane) wait(ctx context.Context, name, url string) error {
-	for {
-		if c.answers(ctx, url) {
-			return nil
+	return Await(ctx, readyTimeout, func(ctx context.Context) error {
+		if !c.answers(ctx, url) {
+			return fmt.Errorf("%s, whose log is in %s, does not answer", name, c.folder)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s, whose log is in %s: %w", name, c.folder, ctx.Err())
-		case <-time.After(readyPoll):
-		}
-	}
+		return nil
+	})
 }
 
 func (c *ControlPlane) answers(ctx context.Context, url string) bool {

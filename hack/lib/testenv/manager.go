@@ -16,6 +16,9 @@ import (
 // readyPoll is how often a starting manager is asked whether it is ready.
 const readyPoll = 50 * time.Millisecond
 
+// managerTimeout is how long a manager may take to become ready on a busy machine.
+const managerTimeout = time.Minute
+
 // Manager is a running manager binary.
 type Manager struct {
 	// WebhookURL is where alerts are posted: the endpoint without a token, with a slash at its end.
@@ -67,6 +70,21 @@ func StartManager(options ManagerOptions) (*Manager, error) {
 		args:       args,
 	}
 	return m, m.Start()
+}
+
+// RunManager starts a manager and waits until it is ready.
+func RunManager(ctx context.Context, options ManagerOptions) (*Manager, error) {
+	m, err := StartManager(options)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, managerTimeout)
+	defer cancel()
+	if err := m.WaitReady(ctx); err != nil {
+		m.Kill()
+		return nil, err
+	}
+	return m, nil
 }
 
 // Start starts the manager again, on the same addresses, after it was stopped or killed.

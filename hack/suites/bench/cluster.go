@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
@@ -31,25 +30,23 @@ const (
 
 // cluster is a control plane with a manager at work on it.
 type cluster struct {
-	environment *envtest.Environment
-	config      *rest.Config
-	client      client.Client
-	folder      string
-	kubeconfig  string
-	binary      string
-	args        []string // of the manager
-	profiles    string   // the folder for them, empty for none
-	log         *os.File
-	manager     *testenv.Manager
+	plane    *testenv.Cluster
+	config   *rest.Config
+	client   client.Client
+	folder   string
+	binary   string
+	args     []string // of the manager
+	profiles string   // the folder for them, empty for none
+	log      *os.File
+	manager  *testenv.Manager
 }
 
 // startCluster starts a control plane; no manager yet.
 func startCluster(o options) (c *cluster, err error) {
 	c = &cluster{
-		environment: testenv.Environment(),
-		binary:      o.binary,
-		args:        append([]string{"--leader-elect=false"}, strings.Fields(o.args)...),
-		profiles:    o.profiles,
+		binary:   o.binary,
+		args:     append([]string{"--leader-elect=false"}, strings.Fields(o.args)...),
+		profiles: o.profiles,
 	}
 	if c.profiles != "" {
 		c.args = append(c.args, "--pprof-bind-address="+pprofAddress)
@@ -65,38 +62,21 @@ func startCluster(o options) (c *cluster, err error) {
 	if c.log, err = os.Create(filepath.Join(c.folder, "manager.log")); err != nil {
 		return c, err
 	}
-	if c.config, err = c.environment.Start(); err != nil {
-		return c, fmt.Errorf("starting the control plane: %w", err)
-	}
-	c.config.QPS = -1
-	user, err := c.environment.AddUser(envtest.User{Name: "bench", Groups: []string{"system:masters"}}, c.config)
+	plane, err := testenv.StartCluster(c.folder)
 	if err != nil {
-		return c, fmt.Errorf("adding a user: %w", err)
-	}
-	kubeconfig, err := user.KubeConfig()
-	if err != nil {
-		return c, fmt.Errorf("making the kubeconfig: %w", err)
-	}
-	c.kubeconfig = filepath.Join(c.folder, "kubeconfig")
-	if err = os.WriteFile(c.kubeconfig, kubeconfig, 0o600); err != nil {
 		return c, err
 	}
-	c.client, err = client.New(c.config, client.Options{Scheme: testenv.Scheme()})
-	return c, err
+	c.plane, c.config, c.client = plane, plane.Config, plane.Client
+	return c, nil
 }
 
 // startManager starts the manager and waits until it is ready.
 func (c *cluster) startManager(ctx context.Context) error {
-	manager, err := testenv.StartManager(testenv.ManagerOptions{
-		Binary: c.binary, Kubeconfig: c.kubeconfig, Log: c.log, Args: c.args,
+	var err error
+	c.manager, err = testenv.RunManager(ctx, testenv.ManagerOptions{
+		Binary: c.binary, Kubeconfig: c.plane.Kubeconfig, Log: c.log, Args: c.args,
 	})
-	if err != nil {
-		return err
-	}
-	c.manager = manager
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	return manager.WaitReady(ctx)
+	return err
 }
 
 // warmUp posts a few alerts to an integration of their own and waits until they are folded: the first
@@ -151,7 +131,11 @@ func (c *cluster) stop() error {
 	if c.manager != nil {
 		c.manager.Kill()
 	}
-	return errors.Join(c.environment.Stop(), c.log.Close(), os.RemoveAll(c.folder))
+	var err error
+	if c.plane != nil {
+		err = c.plane.Stop()
+	}
+	return errors.Join(err, c.log.Close(), os.RemoveAll(c.folder))
 }
 
 // tenant is a namespace with an integration.

@@ -138,7 +138,7 @@ func (s *suite) evictAll(ctx context.Context) error {
 	}
 	refused := 0
 	for i := range pods {
-		err := eventually(ctx, 2*time.Minute, func() error {
+		err := testenv.Await(ctx, 2*time.Minute, func(context.Context) error {
 			eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: pods[i].Name}}
 			err := s.SubResource("eviction").Create(ctx, &pods[i], eviction)
 			if apierrors.IsTooManyRequests(err) {
@@ -176,7 +176,7 @@ func (s *suite) outOfMemory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = eventually(ctx, 2*time.Minute, func() error {
+	err = testenv.Await(ctx, 2*time.Minute, func(context.Context) error {
 		used := map[string]usage{}
 		if err := s.sample(ctx, used); err != nil {
 			return err
@@ -184,7 +184,7 @@ func (s *suite) outOfMemory(ctx context.Context) error {
 		if err := s.resize(ctx, leader, fmt.Sprint(used[leader].last+1<<20)); err != nil {
 			return err
 		}
-		return eventually(ctx, 5*time.Second, func() error { return s.killedForMemory(ctx, leader) })
+		return testenv.Await(ctx, 5*time.Second, func(context.Context) error { return s.killedForMemory(ctx, leader) })
 	})
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (s *suite) reboot(ctx context.Context) error {
 			gone[status.ContainerID] = true
 		}
 	}
-	err = eventually(ctx, 2*time.Minute, func() error {
+	err = testenv.Await(ctx, 2*time.Minute, func(context.Context) error {
 		pods, err := s.pods(ctx)
 		for i := range pods {
 			for _, status := range pods[i].Status.ContainerStatuses {

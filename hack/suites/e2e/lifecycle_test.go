@@ -123,7 +123,7 @@ func (s *suite) forbidFolding(ctx context.Context) error {
 }
 
 func (s *suite) awaitPending(ctx context.Context, namespace string) error {
-	return eventually(ctx, time.Minute, func() error {
+	return testenv.Await(ctx, time.Minute, func(context.Context) error {
 		var events v1alpha1.AlertEventList
 		err := s.List(ctx, &events, client.InNamespace(namespace), client.Limit(leastPending))
 		if err == nil && len(events.Items) < leastPending {

@@ -202,7 +202,7 @@ func (s *suite) settled(ctx context.Context, replicas int) error {
 	if _, err := s.tryKubectl(ctx, "-n", systemNamespace, "rollout", "status", "deployment/tocsin", "--timeout=3m"); err != nil {
 		return err
 	}
-	return eventually(ctx, 2*time.Minute, func() error {
+	return testenv.Await(ctx, 2*time.Minute, func(context.Context) error {
 		var list corev1.PodList
 		if err := s.List(ctx, &list, client.InNamespace(systemNamespace), podsSelector); err != nil {
 			return err
@@ -231,23 +231,6 @@ func ready(pod *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// eventually tries until there is no error; after so long it returns the last one.
-func eventually(ctx context.Context, timeout time.Duration, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("after %v: %w", timeout, err)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }
 
 // namespace makes a namespace that lives as long as the step.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -13,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
@@ -36,33 +34,22 @@ const (
 
 // cluster is a control plane with a manager on it.
 type cluster struct {
-	environment *envtest.Environment
-	manager     *testenv.Manager
+	*testenv.Cluster
+	manager *testenv.Manager
 }
 
 // startCluster starts a manager as the Deployment does, with leader election, and makes the integrations.
 func startCluster(ctx context.Context, folder string) (*cluster, error) {
-	c := &cluster{environment: testenv.Environment()}
-	config, err := c.environment.Start()
+	plane, err := testenv.StartCluster(folder)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting the control plane: %w", err), c.stop())
+		return nil, err
 	}
-	path := filepath.Join(folder, "kubeconfig")
-	if err := os.WriteFile(path, c.environment.KubeConfig, 0o600); err != nil {
-		return nil, errors.Join(err, c.stop())
-	}
-	k8s, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
-	if err == nil {
-		err = createIntegrations(ctx, k8s)
-	}
-	if err == nil {
-		c.manager, err = testenv.StartManager(testenv.ManagerOptions{
-			Binary: filepath.Join(testenv.Root(), "bin", "manager"), Kubeconfig: path,
+	c := &cluster{Cluster: plane}
+	if err = createIntegrations(ctx, c.Client); err == nil {
+		c.manager, err = testenv.RunManager(ctx, testenv.ManagerOptions{
+			Binary: filepath.Join(testenv.Root(), "bin", "manager"), Kubeconfig: c.Kubeconfig,
 			Args: []string{"--leader-elect", "--leader-election-namespace=" + namespace, "--shutdown-delay=0s"},
 		})
-	}
-	if err == nil {
-		err = c.manager.WaitReady(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.stop())
@@ -96,7 +83,7 @@ func (c *cluster) stop() error {
 	if c.manager != nil {
 		c.manager.Kill()
 	}
-	return c.environment.Stop()
+	return c.Stop()
 }
 
 // load posts alerts until ctx ends: those of a good sender, and now and then what is refused.

@@ -148,9 +148,7 @@ func (p *prometheus) stop() {
 
 // awaitPanels waits until every query of every panel returns a value.
 func (p *prometheus) awaitPanels(ctx context.Context, panels []panel) error {
-	ctx, cancel := context.WithTimeout(ctx, panelTimeout)
-	defer cancel()
-	for {
+	return testenv.Await(ctx, panelTimeout, func(ctx context.Context) error {
 		var empty []string
 		for _, panel := range panels {
 			for _, target := range panel.Targets {
@@ -162,12 +160,8 @@ func (p *prometheus) awaitPanels(ctx context.Context, panels []panel) error {
 		if len(empty) == 0 {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("these panels show nothing:\n%s", strings.Join(empty, "\n"))
-		case <-time.After(poll):
-		}
-	}
+		return fmt.Errorf("these panels show nothing:\n%s", strings.Join(empty, "\n"))
+	})
 }
 
 // shows tells whether a query returns a series with a number.

@@ -22,14 +22,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 const (
 	partTimeout  = 2 * time.Minute
-	readyTimeout = time.Minute
+	sweepTimeout = time.Minute
 	sweepPeriod  = 200 * time.Millisecond
 )
 
@@ -77,7 +76,7 @@ func TestNewcomer(t *testing.T) {
 		n.sweep(ctx)
 	}()
 	n.run(t, uninstall)
-	g.Eventually(n.everything).WithArguments(t).WithTimeout(readyTimeout).Should(Equal(before), "nothing is left behind")
+	g.Eventually(n.everything).WithArguments(t).WithTimeout(sweepTimeout).Should(Equal(before), "nothing is left behind")
 	cancel()
 	<-swept
 }
@@ -86,18 +85,12 @@ func TestNewcomer(t *testing.T) {
 func arrive(t *testing.T) *newcomer {
 	t.Helper()
 	g := NewWithT(t)
-	environment := &envtest.Environment{BinaryAssetsDirectory: testenv.Assets()}
-	config, err := environment.Start()
-	t.Cleanup(func() { g.Expect(environment.Stop()).To(Succeed()) })
-	g.Expect(err).NotTo(HaveOccurred(), `"make control-plane" gets etcd and kube-apiserver`)
-	config.QPS = -1
-	user, err := environment.AddUser(envtest.User{Name: "newcomer", Groups: []string{"system:masters"}}, config)
-	g.Expect(err).NotTo(HaveOccurred())
-	kubeconfig, err := user.KubeConfig()
-	g.Expect(err).NotTo(HaveOccurred())
 	n := &newcomer{folder: t.TempDir()}
-	n.kubeconfig = filepath.Join(n.folder, "kubeconfig")
-	g.Expect(os.WriteFile(n.kubeconfig, kubeconfig, 0o600)).To(Succeed())
+	cluster, err := testenv.StartEmptyCluster(n.folder)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(cluster.Stop()).To(Succeed()) })
+	config := cluster.Config
+	n.kubeconfig = cluster.Kubeconfig
 	n.clientset, err = kubernetes.NewForConfig(config)
 	g.Expect(err).NotTo(HaveOccurred())
 	n.metadata, err = metadata.NewForConfig(config)
@@ -138,15 +131,12 @@ func (n *newcomer) startManager(t *testing.T) *testenv.Manager {
 	}
 	path := filepath.Join(n.folder, "manager-kubeconfig")
 	g.Expect(clientcmd.WriteToFile(*kubeconfig, path)).To(Succeed())
-	manager, err := testenv.StartManager(testenv.ManagerOptions{
+	manager, err := testenv.RunManager(t.Context(), testenv.ManagerOptions{
 		Binary: filepath.Join(n.folder, "manager"), Kubeconfig: path,
 		Args: []string{"--leader-elect", "--leader-election-namespace=tocsin-system", "--shutdown-delay=0s"},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(manager.Kill)
-	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
-	defer cancel()
-	g.Expect(manager.WaitReady(ctx)).To(Succeed())
 	return manager
 }
 

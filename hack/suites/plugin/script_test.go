@@ -29,7 +29,6 @@ import (
 )
 
 const (
-	readyTimeout = time.Minute
 	awaitTimeout = 30 * time.Second
 	awaitPoll    = 100 * time.Millisecond
 
@@ -91,16 +90,11 @@ func startManager(t *testing.T) *testenv.Manager {
 	if err := errors.Join(err, writeKubeconfig(kubeconfig, "default")); err != nil {
 		t.Fatal(err)
 	}
-	started, err := testenv.StartManager(testenv.ManagerOptions{Binary: binary, Kubeconfig: kubeconfig, Log: log})
+	started, err := testenv.RunManager(t.Context(), testenv.ManagerOptions{Binary: binary, Kubeconfig: kubeconfig, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(started.Kill)
-	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
-	defer cancel()
-	if err := started.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
 	return started
 }
 

@@ -11,16 +11,11 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-const (
-	readyTimeout  = time.Minute
-	scriptTimeout = time.Minute
-)
+const scriptTimeout = time.Minute
 
 // notHere are the commands that need nodes, which a bare control plane lacks; the manager runs beside it.
 var notHere = regexp.MustCompile(`(?m)^.*(--for=condition=Available|port-forward).*\n`)
@@ -53,18 +48,10 @@ func TestFiveMinutesOnACluster(t *testing.T) {
 func startControlPlane(t *testing.T) string {
 	t.Helper()
 	g := NewWithT(t)
-	environment := &envtest.Environment{BinaryAssetsDirectory: testenv.Assets()}
-	var config *rest.Config
-	config, err := environment.Start()
-	t.Cleanup(func() { g.Expect(environment.Stop()).To(Succeed()) })
-	g.Expect(err).NotTo(HaveOccurred(), `"make control-plane" gets etcd and kube-apiserver`)
-	user, err := environment.AddUser(envtest.User{Name: "reader", Groups: []string{"system:masters"}}, config)
+	cluster, err := testenv.StartEmptyCluster(t.TempDir())
 	g.Expect(err).NotTo(HaveOccurred())
-	kubeconfig, err := user.KubeConfig()
-	g.Expect(err).NotTo(HaveOccurred())
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	g.Expect(os.WriteFile(path, kubeconfig, 0o600)).To(Succeed())
-	return path
+	t.Cleanup(func() { g.Expect(cluster.Stop()).To(Succeed()) })
+	return cluster.Kubeconfig
 }
 
 func startManager(t *testing.T, kubeconfig string, args ...string) *testenv.Manager {
@@ -75,12 +62,10 @@ func startManager(t *testing.T, kubeconfig string, args ...string) *testenv.Mana
 	g.Expect(testenv.BuildManager(t.Context(), binary)).To(Succeed())
 	log, err := os.Create(filepath.Join(folder, "log"))
 	g.Expect(err).NotTo(HaveOccurred())
-	manager, err := testenv.StartManager(testenv.ManagerOptions{Binary: binary, Kubeconfig: kubeconfig, Log: log, Args: args})
+	manager, err := testenv.RunManager(t.Context(),
+		testenv.ManagerOptions{Binary: binary, Kubeconfig: kubeconfig, Log: log, Args: args})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(manager.Kill)
-	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
-	defer cancel()
-	g.Expect(manager.WaitReady(ctx)).To(Succeed())
 	return manager
 }
 

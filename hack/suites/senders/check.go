@@ -18,6 +18,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // firing is an alert that Prometheus says is firing.
@@ -171,7 +172,7 @@ func (r *rig) counts(ctx context.Context) error {
 	}
 	for _, w := range r.ways() {
 		var wrong []string
-		err := await(ctx, func(ctx context.Context) (err error) {
+		err := testenv.Await(ctx, waitTimeout, func(ctx context.Context) (err error) {
 			wrong, err = loadgen.Check(ctx, r.cluster.Client, w.preset, w.preset, w.relay.account, 10)
 			if err == nil && len(wrong) > 0 {
 				err = errors.New(strings.Join(wrong, "\n"))
@@ -193,7 +194,7 @@ func (r *rig) repeated(ctx context.Context, times int) error {
 	}
 	for _, w := range r.ways() {
 		before := w.relay.acknowledged()
-		err := await(ctx, func(context.Context) error {
+		err := testenv.Await(ctx, waitTimeout, func(context.Context) error {
 			again := 0
 			for key, count := range w.relay.acknowledged() {
 				if count >= before[key]+times {

@@ -19,7 +19,6 @@ const (
 
 	// waitTimeout is how long something that takes seconds may take on a busy machine.
 	waitTimeout = 45 * time.Second
-	poll        = 100 * time.Millisecond
 
 	webhookPath = "/api/v1/events/webhook/"
 )
@@ -72,13 +71,10 @@ func (r *rig) startManager(ctx context.Context, binary, folder string) error {
 	if err != nil {
 		return err
 	}
-	r.manager, err = testenv.StartManager(testenv.ManagerOptions{
+	r.manager, err = testenv.RunManager(ctx, testenv.ManagerOptions{
 		Binary: binary, Kubeconfig: r.cluster.Kubeconfig, Log: log, Args: []string{"--shutdown-delay=0s"},
 	})
-	if err != nil {
-		return err
-	}
-	return r.waitManager(ctx)
+	return err
 }
 
 // waitManager waits until the manager is ready.
@@ -133,7 +129,7 @@ func (r *rig) startSenders(ctx context.Context, b binaries, folder string) error
 		if err := sender.process.Start(); err != nil {
 			return err
 		}
-		if err := await(ctx, func(ctx context.Context) error { return ready(ctx, sender.address) }); err != nil {
+		if err := testenv.Await(ctx, waitTimeout, func(ctx context.Context) error { return ready(ctx, sender.address) }); err != nil {
 			return err
 		}
 	}
@@ -155,27 +151,6 @@ func ready(ctx context.Context, address string) error {
 		return fmt.Errorf("%s: %s", request.URL, response.Status)
 	}
 	return nil
-}
-
-// await calls attempt until it gives no error, and returns its last one when that takes too long.
-func await(ctx context.Context, attempt func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
-	defer cancel()
-	var last error
-	for {
-		err := attempt(ctx)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w; then: %w", last, ctx.Err())
-		case <-time.After(poll):
-		}
-	}
 }
 
 // drained waits until the alerts that were let through are folded.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // How full disks are.
@@ -83,7 +84,7 @@ func outage(ctx context.Context, r *rig) error {
 	if err != nil {
 		return err
 	}
-	err = await(ctx, func(ctx context.Context) error {
+	err = testenv.Await(ctx, waitTimeout, func(ctx context.Context) error {
 		now, err := r.givenUp(ctx)
 		if err == nil && now < before+2*groups {
 			err = fmt.Errorf("%d notifications were given up", now-before)
@@ -138,7 +139,7 @@ func reopen(ctx context.Context, r *rig) error {
 
 // fires waits until just these alerts fire in Prometheus.
 func (r *rig) fires(ctx context.Context, names ...string) error {
-	return await(ctx, func(ctx context.Context) error {
+	return testenv.Await(ctx, waitTimeout, func(ctx context.Context) error {
 		have, err := r.names(ctx)
 		if err == nil && !slices.Equal(have, names) {
 			err = fmt.Errorf("there fire %v, not %v", have, names)
@@ -152,7 +153,7 @@ func (r *rig) settle(ctx context.Context, names ...string) error {
 	if err := r.fires(ctx, names...); err != nil {
 		return err
 	}
-	if err := await(ctx, r.agree); err != nil {
+	if err := testenv.Await(ctx, waitTimeout, r.agree); err != nil {
 		return err
 	}
 	return r.counts(ctx)

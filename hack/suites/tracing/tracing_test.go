@@ -77,11 +77,13 @@ func TestAnAlertIsTracedAllTheWay(t *testing.T) {
 	defer server.Close()
 	folder := t.TempDir()
 	cluster, err := testenv.StartCluster(folder)
-	g.Expect(err).NotTo(HaveOccurred(), `"make control-plane" gets etcd and kube-apiserver`)
+	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { g.Expect(cluster.Stop()).To(Succeed()) }()
 	binary := filepath.Join(folder, "manager")
 	g.Expect(testenv.BuildManager(t.Context(), binary)).To(Succeed())
-	manager, err := testenv.StartManager(testenv.ManagerOptions{
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	manager, err := testenv.RunManager(ctx, testenv.ManagerOptions{
 		Binary: binary, Kubeconfig: cluster.Kubeconfig, Log: os.Stderr, Args: []string{"--tracing", "--shutdown-delay=0s"},
 		Env: []string{
 			"OTEL_EXPORTER_OTLP_ENDPOINT=" + server.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
@@ -90,9 +92,6 @@ func TestAnAlertIsTracedAllTheWay(t *testing.T) {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer manager.Kill()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	g.Expect(manager.WaitReady(ctx)).To(Succeed())
 
 	token, err := cluster.Integrate(ctx, "shop", "monitoring", v1alpha1.WebhookIntegrationSpec{})
 	g.Expect(err).NotTo(HaveOccurred())
