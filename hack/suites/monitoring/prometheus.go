@@ -25,8 +25,6 @@ const (
 	// rulesFile is what the rules' tests call it.
 	rulesFile = "rules.rules.yaml"
 
-	poll = 500 * time.Millisecond
-
 	// panelTimeout is how long the panels may take to show something: a few scrapes.
 	panelTimeout = time.Minute
 )
