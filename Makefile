@@ -28,11 +28,11 @@ PORT ?= 8080
 # Flags of "go test" for the end-to-end suite, such as -run=/metrics.
 E2E_FLAGS ?=
 
-# Flags of hack/bench (see "go run ./hack/bench -help"), and how often bench-micro repeats.
+# Flags of hack/suites/bench, such as -help, and how often bench-micro repeats.
 BENCH_FLAGS ?=
 BENCH_COUNT ?= 6
 
-# Flags of hack/faults, such as --run=kill or --rounds=5, and how long to soak.
+# Flags of hack/suites/faults, such as --run=kill or --rounds=5, and how long to soak.
 FAULTS_FLAGS ?=
 SOAK ?= 1h
 
@@ -42,6 +42,9 @@ FUZZTIME ?= 10m
 # Flags of hack/devcluster for "make run", and of "go test".
 RUN_FLAGS ?=
 TEST_FLAGS ?=
+
+# The modules with Go files of ours beside the root's.
+OUR_MODULES := hack/gen hack/suites
 
 ##@ To try it
 
@@ -78,55 +81,57 @@ image-files: ## Build what goes into the image, with a bill of materials, into b
 .PHONY: test
 test: control-plane $(TOOLS)/controller-gen $(TOOLS)/helm ## Run the unit, property, fuzz-seed and control-plane tests
 	go test $(TEST_FLAGS) ./...
+	@# What they read lies outside of their modules, so that Go would not see that it has changed: nothing is cached.
+	for module in $(OUR_MODULES); do go test -C $$module -count=1 $(TEST_FLAGS) ./... || exit; done
 
 .PHONY: test-browser
 test-browser: control-plane ## Test the page of "kubectl tocsin ui" in a headless Chromium, which has to be installed
-	go test -tags browser $(TEST_FLAGS) ./cmd/kubectl-tocsin/ui/...
+	go test -C hack/suites -count=1 -tags browser $(TEST_FLAGS) ./browser
 
 .PHONY: pictures
 pictures: control-plane build plugin ## Take the pictures that the documents show, from what is really printed
-	hack/termpicture/take.sh
-	TOCSIN_UI_PICTURES=$(CURDIR)/docs/images go test -count=1 -tags browser -run TestPage ./cmd/kubectl-tocsin/ui
+	hack/gen/termpicture/take.sh
+	TOCSIN_UI_PICTURES=$(CURDIR)/docs/images go test -C hack/suites -count=1 -tags browser -run TestPage ./browser
 
 .PHONY: test-fuzz
 test-fuzz: ## Fuzz for FUZZTIME (10m) a fuzz test
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: test-faults
-test-faults: control-plane ## Break everything that can break, under load, and check that no alert is lost or counted twice
-	go run ./hack/faults $(FAULTS_FLAGS)
+test-faults: control-plane bin/suites/faults ## Break everything that can break, under load, and check that no alert is lost or counted twice
+	bin/suites/faults $(FAULTS_FLAGS)
 
 .PHONY: test-faults-short
-test-faults-short: control-plane ## The same in about four minutes
-	go run ./hack/faults --short $(FAULTS_FLAGS)
+test-faults-short: control-plane bin/suites/faults ## The same in about four minutes
+	bin/suites/faults --short $(FAULTS_FLAGS)
 
 .PHONY: test-faults-bugs
-test-faults-bugs: control-plane ## Check that the fault suite catches every seeded bug
-	go run ./hack/faults --bugs $(FAULTS_FLAGS)
+test-faults-bugs: control-plane bin/suites/faults ## Check that the fault suite catches every seeded bug
+	bin/suites/faults --bugs $(FAULTS_FLAGS)
 
 .PHONY: soak
-soak: control-plane ## Faults at random for SOAK (1h)
-	go run ./hack/faults --soak=$(SOAK) $(FAULTS_FLAGS)
+soak: control-plane bin/suites/faults ## Faults at random for SOAK (1h)
+	bin/suites/faults --soak=$(SOAK) $(FAULTS_FLAGS)
 
 .PHONY: test-senders
-test-senders: control-plane build $(TOOLS)/prometheus $(TOOLS)/alertmanager ## Let a real Prometheus and Alertmanager send alerts, about a minute
-	go run ./hack/senders
+test-senders: control-plane build bin/suites/senders $(TOOLS)/prometheus $(TOOLS)/alertmanager ## Let a real Prometheus and Alertmanager send alerts, about a minute
+	bin/suites/senders
 
 .PHONY: test-monitoring
-test-monitoring: control-plane build ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)
-	go run ./hack/monitoring
+test-monitoring: control-plane build bin/suites/monitoring ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)
+	bin/suites/monitoring
 
 .PHONY: e2e
 e2e: ## Install Tocsin on the cluster of KUBECONFIG, from the image IMG, and break it there under load
-	go test -count=1 -timeout=30m -tags=e2e -v $(E2E_FLAGS) ./hack/e2e
+	go test -C hack/suites -count=1 -timeout=30m -tags=e2e -v $(E2E_FLAGS) ./e2e
 
 .PHONY: e2e-local
-e2e-local: node-programs $(TOOLS)/controller-gen ## The same on a node made of this machine: Linux and root, see hack/node/node.sh
-	@$(IMAGE_ENVIRONMENT) E2E_FLAGS='$(E2E_FLAGS)' hack/e2e/local.sh
+e2e-local: node-programs $(TOOLS)/controller-gen ## The same on a node made of this machine: Linux and root, see hack/node.sh
+	@$(IMAGE_ENVIRONMENT) E2E_FLAGS='$(E2E_FLAGS)' hack/suites/e2e/local.sh
 
 .PHONY: bench
-bench: control-plane build ## Measure intake and fold beside plain creates, with a control plane of its own
-	go run ./hack/bench $(BENCH_FLAGS)
+bench: control-plane build bin/suites/bench ## Measure intake and fold beside plain creates, with a control plane of its own
+	bin/suites/bench $(BENCH_FLAGS)
 
 .PHONY: bench-micro
 bench-micro: ## Run the Go benchmarks, for benchstat
@@ -135,6 +140,7 @@ bench-micro: ## Run the Go benchmarks, for benchstat
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters
 	$(TOOLS)/golangci-lint run
+	for module in $(OUR_MODULES); do (cd $$module && $(CURDIR)/$(TOOLS)/golangci-lint run) || exit; done
 
 .PHONY: fmt
 fmt: $(TOOLS)/golangci-lint ## Format the Go files
@@ -145,11 +151,11 @@ verify: tools ## Check that what is generated is up to date, modules are tidy an
 	hack/verify.sh
 
 .PHONY: generate
-generate: manifests dist $(TOOLS)/crd-ref-docs ## Generate everything that is generated
-	$(TOOLS)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
-	go run ./hack/metricsdoc >docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
-	go run ./hack/plugindoc >docs/kubectl-tocsin.md.tmp && mv docs/kubectl-tocsin.md.tmp docs/kubectl-tocsin.md
-	$(TOOLS)/crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=hack/crd-ref-docs.yaml --renderer=markdown \
+generate: manifests dist bin/gen/metricsdoc bin/gen/plugindoc $(TOOLS)/crd-ref-docs ## Generate everything that is generated
+	$(TOOLS)/controller-gen object:headerFile=hack/gen/boilerplate.go.txt paths=./api/...
+	bin/gen/metricsdoc >docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
+	bin/gen/plugindoc >docs/kubectl-tocsin.md.tmp && mv docs/kubectl-tocsin.md.tmp docs/kubectl-tocsin.md
+	$(TOOLS)/crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=hack/gen/crd-ref-docs.yaml --renderer=markdown \
 		--output-path=docs/api.md.tmp
 	@# It escapes braces for a renderer that takes them for code; here they stand in code already.
 	sed -e 's/\\\([{}]\)/\1/g' docs/api.md.tmp >docs/api.md && rm docs/api.md.tmp
@@ -161,19 +167,19 @@ manifests: $(TOOLS)/controller-gen ## Generate the CRDs and the manager's Cluste
 		output:rbac:dir=config/rbac
 
 .PHONY: sender-pages
-sender-pages: control-plane build ## Write what kubectl prints of every preset's samples into docs/senders
-	go run ./hack/senderpages
+sender-pages: control-plane build bin/gen/senderpages ## Write what kubectl prints of every preset's samples into docs/senders
+	bin/gen/senderpages
 
 .PHONY: dist
-dist: manifests $(TOOLS)/kustomize ## Write the Helm chart, and dist/install.yaml with the image IMG
+dist: manifests bin/gen/chart $(TOOLS)/kustomize ## Write the Helm chart, and dist/install.yaml with the image IMG
 	mkdir -p dist
 	$(TOOLS)/kustomize build config/default | sed 's|image: tocsin:dev$$|image: $(IMG)|' >dist/install.yaml.tmp
 	mv dist/install.yaml.tmp dist/install.yaml
-	go run ./hack/chart -kustomize=$(TOOLS)/kustomize -out=dist/chart
+	bin/gen/chart -kustomize=$(TOOLS)/kustomize -out=dist/chart
 
 .PHONY: tidy
 tidy: ## Tidy the Go modules
-	for module in . hack/controlplane hack/crds hack/crds/envoygateway hack/helm hack/lint hack/node hack/prometheus hack/tools; do (cd $$module && go mod tidy) || exit; done
+	git ls-files '*go.mod' | while read -r module; do (cd "$$(dirname "$$module")" && go mod tidy) || exit; done
 
 .PHONY: clean
 clean: ## Remove what was built, the control plane included
@@ -185,9 +191,16 @@ clean: ## Remove what was built, the control plane included
 control-plane: ## Get etcd, kube-apiserver and kubectl, see hack/control-plane.sh
 	@hack/control-plane.sh
 
+# The programs of the suites and generators: built in their module, and run from here.
+bin/gen/%: FORCE
+	@go build -C hack/gen -o $(CURDIR)/$@ ./$*
+bin/suites/%: FORCE
+	@go build -C hack/suites -o $(CURDIR)/$@ ./$*
+FORCE:
+
 .PHONY: node-programs
-node-programs: control-plane ## Build kubelet, kube-proxy and the like, see hack/node/build.sh
-	@hack/node/build.sh
+node-programs: control-plane ## Build kubelet, kube-proxy and the like, see hack/node-programs.sh
+	@hack/node-programs.sh
 
 .PHONY: tools
 tools: $(TOOLS)/controller-gen $(TOOLS)/crd-ref-docs $(TOOLS)/kustomize $(TOOLS)/setup-envtest ## Build the tools
@@ -196,23 +209,23 @@ $(TOOLS)/controller-gen: PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-
 $(TOOLS)/crd-ref-docs: PACKAGE := github.com/elastic/crd-ref-docs
 $(TOOLS)/kustomize: PACKAGE := sigs.k8s.io/kustomize/kustomize/v5
 $(TOOLS)/setup-envtest: PACKAGE := sigs.k8s.io/controller-runtime/tools/setup-envtest
-$(TOOLS)/controller-gen $(TOOLS)/crd-ref-docs $(TOOLS)/kustomize $(TOOLS)/setup-envtest: hack/tools/go.mod hack/tools/go.sum
-	CGO_ENABLED=0 go build -C hack/tools -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
+$(TOOLS)/controller-gen $(TOOLS)/crd-ref-docs $(TOOLS)/kustomize $(TOOLS)/setup-envtest: hack/modules/tools/go.mod hack/modules/tools/go.sum
+	CGO_ENABLED=0 go build -C hack/modules/tools -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
 
-$(TOOLS)/helm: hack/helm/go.mod hack/helm/go.sum
+$(TOOLS)/helm: hack/modules/helm/go.mod hack/modules/helm/go.sum
 	@echo 'building helm, once; this takes a minute or two on two cores'
-	CGO_ENABLED=0 go build -C hack/helm -ldflags '-s -w' -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
+	CGO_ENABLED=0 go build -C hack/modules/helm -ldflags '-s -w' -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
 
-$(TOOLS)/golangci-lint: hack/lint/go.mod hack/lint/go.sum
+$(TOOLS)/golangci-lint: hack/modules/lint/go.mod hack/modules/lint/go.sum
 	@echo 'building golangci-lint, once; this takes two minutes or so on two cores'
-	CGO_ENABLED=0 go build -C hack/lint -ldflags '-s -w' -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	CGO_ENABLED=0 go build -C hack/modules/lint -ldflags '-s -w' -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 # The discovery of targets in clouds is left out: it is not needed, and takes long to build.
 $(TOOLS)/prometheus: PACKAGE := github.com/prometheus/prometheus/cmd/prometheus
 $(TOOLS)/alertmanager: PACKAGE := github.com/prometheus/alertmanager/cmd/alertmanager
-$(TOOLS)/prometheus $(TOOLS)/alertmanager: hack/prometheus/go.mod hack/prometheus/go.sum
+$(TOOLS)/prometheus $(TOOLS)/alertmanager: hack/modules/prometheus/go.mod hack/modules/prometheus/go.sum
 	@echo 'building $(@F), once; this takes one to three minutes on two cores'
-	CGO_ENABLED=0 go build -C hack/prometheus -tags remove_all_sd -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
+	CGO_ENABLED=0 go build -C hack/modules/prometheus -tags remove_all_sd -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
 
 .PHONY: help
 help: ## List the targets

@@ -4,7 +4,7 @@ package controllers
 
 import "time"
 
-// seeded says whether the manager has a bug on purpose, for hack/faults to show that it would be found.
+// seeded says whether the manager has a bug on purpose, for hack/suites/faults to show that it would be found.
 // An ordinary build has none, and the compiler leaves out whatever depends on it.
 func seeded(string) bool { return false }
 

@@ -211,7 +211,7 @@ func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.In
 	logger := log.FromContext(ctx).WithValues("integration", incident.Spec.IntegrationName)
 	for i := range p.transitions {
 		transition := &p.transitions[i]
-		if r.notices.Allow() {
+		if r.notices.TryAccept() {
 			emit(r.recorder, incident, transition)
 		}
 		logger.Info("incident changed", "transition", transition.Type, "state", incident.Status.State,

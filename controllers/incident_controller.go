@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
+	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -43,9 +42,9 @@ type incidentReconciler struct {
 	bisection *bisection
 	blocked   *blockBook
 	counts    *incidentCounts
-	notices   *rate.Limiter // of Kubernetes Events
+	notices   flowcontrol.RateLimiter // of Kubernetes Events
 	gate      *writeGate
-	clock     clock.PassiveClock
+	clock     Clock
 	tracing   *foldTracing
 
 	listening silence

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,7 +30,7 @@ type integrationReconciler struct {
 	live     client.StatusClient
 	received *receivedTimes
 	recorder events.EventRecorder
-	clock    clock.PassiveClock
+	clock    Clock
 	blocked  *blockBook
 	stuck    *stuckBook
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 )
 
 // Listening knows since when this process has been able to store alerts without a break, and how far its clock differs
@@ -15,7 +14,7 @@ import (
 // It goes by two things: the API server answers a probe (see Start), and no alert was refused for a reason that is
 // Tocsin's or the API server's (see Refused).
 type Listening struct {
-	clock  clock.PassiveClock
+	clock  Clock
 	prober *prober
 
 	mu       sync.Mutex
@@ -27,7 +26,7 @@ type Listening struct {
 }
 
 // newListening makes one without a probe.
-func newListening(clock clock.PassiveClock) *Listening {
+func newListening(clock Clock) *Listening {
 	return &Listening{clock: clock, refusals: map[types.NamespacedName]time.Time{}}
 }
 

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -50,7 +49,7 @@ func TestListening(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
-			clock := clocktesting.NewFakePassiveClock(minute(0))
+			clock := newFakeClock(minute(0))
 			l := newListening(clock)
 			for _, step := range c.steps {
 				clock.SetTime(minute(0).Add(step.at))
@@ -85,7 +84,7 @@ func TestListening(t *testing.T) {
 	})
 	t.Run("more integrations than are remembered: nobody was silent", func(t *testing.T) {
 		g := NewWithT(t)
-		clock := clocktesting.NewFakePassiveClock(minute(0))
+		clock := newFakeClock(minute(0))
 		l := newListening(clock)
 		l.answered(clock.Now(), clock.Now(), clock.Now())
 		clock.SetTime(at(10 * time.Second))

@@ -13,7 +13,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +20,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // manage runs a manager with the controllers for the site's namespace. The returned function stops it.
@@ -43,7 +42,7 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
 	s.Expect(err).NotTo(HaveOccurred())
-	options.Namespaces, options.Clock = []string{s.namespace}, clock.RealClock{}
+	options.Namespaces, options.Clock = []string{s.namespace}, systemClock{}
 	s.Expect(SetupReplica(mgr, options)).To(Succeed())
 	s.Expect(SetupLeader(mgr, options)).To(Succeed())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -155,7 +154,7 @@ func TestTimePassesByItself(t *testing.T) {
 	integration := s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.Retention = &metav1.Duration{Duration: 0}
 	})
-	listening := newListening(clock.RealClock{})
+	listening := newListening(systemClock{})
 	listening.answered(time.Now(), time.Now(), time.Now())
 	listening.since = time.Now().Add(-time.Hour)
 	s.manageWith(t, Options{Listening: listening})

@@ -13,7 +13,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -32,7 +31,7 @@ type prober struct {
 
 // NewListening returns what the controllers and the webhook server share. It is to be added to the manager, and begins
 // once the caches are filled, on every replica.
-func NewListening(config *rest.Config, namespaces []string, clock clock.PassiveClock) (*Listening, error) {
+func NewListening(config *rest.Config, namespaces []string, clock Clock) (*Listening, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.Timeout = probeTimeout

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -41,7 +40,7 @@ func refOf(event *v1alpha1.AlertEvent) eventRef {
 type releaser struct {
 	cache client.Reader
 	live  client.Writer
-	clock clock.PassiveClock
+	clock Clock
 
 	mu        sync.Mutex
 	queue     workqueue.TypedRateLimitingInterface[eventRef] // nil until the controller starts
@@ -81,7 +80,7 @@ type releasedEvent struct {
 	at  time.Time
 }
 
-func newReleaser(cache client.Reader, live client.Writer, clock clock.PassiveClock) *releaser {
+func newReleaser(cache client.Reader, live client.Writer, clock Clock) *releaser {
 	return &releaser{
 		cache:    cache,
 		live:     live,

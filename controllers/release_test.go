@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -109,8 +108,8 @@ func TestARecordOfAnEventThatIsGoneIsDropped(t *testing.T) {
 }
 
 // memoryReleaser is a releaser without an API server.
-func memoryReleaser() (*releaser, *clocktesting.FakePassiveClock) {
-	clock := clocktesting.NewFakePassiveClock(foldEpoch)
+func memoryReleaser() (*releaser, *fakeClock) {
+	clock := newFakeClock(foldEpoch)
 	return newReleaser(nil, nil, clock), clock
 }
 

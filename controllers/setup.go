@@ -8,11 +8,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel/trace"
-	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -70,7 +69,7 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 
 	// Clock tells the time. Default: the real one.
-	Clock clock.PassiveClock
+	Clock Clock
 }
 
 func (o Options) withDefaults() Options {
@@ -100,6 +99,12 @@ func (o Options) withDefaults() Options {
 
 // noPresetWindow stands for presets that say nothing of late firings.
 func noPresetWindow(string) (window time.Duration, ok bool) { return 0, false }
+
+// Clock tells the time.
+type Clock interface {
+	Now() time.Time
+	Since(t time.Time) time.Duration
+}
 
 // systemClock is the real clock, which clockSkew may put wrong.
 type systemClock struct{}
@@ -158,7 +163,7 @@ func SetupLeader(mgr ctrl.Manager, options Options) error {
 		writes:    newWriteMemory(),
 		recorder:  mgr.GetEventRecorder("tocsin"),
 		bisection: newBisection(),
-		notices:   rate.NewLimiter(maxNoticeRate, maxNoticeBurst),
+		notices:   flowcontrol.NewTokenBucketRateLimiter(maxNoticeRate, maxNoticeBurst),
 		gate:      newWriteGate(writeConcurrency, options.IngestCrowd),
 		clock:     options.Clock,
 		tracing:   newFoldTracing(options.TracerProvider),

@@ -11,19 +11,18 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/onsi/gomega"
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // integrationName is the integration whose alerts a test folds.
@@ -35,7 +34,7 @@ type site struct {
 	ctx       context.Context
 	namespace string
 	live      client.WithWatch
-	clock     *clocktesting.FakePassiveClock
+	clock     *fakeClock
 
 	mappingError error                     // what is wrong with every mapping
 	created      map[types.UID]metav1.Time // by the site's clock, of the AlertEvents that it posted
@@ -64,7 +63,7 @@ func newSite(t *testing.T) *site {
 		namespace: testenv.Namespace(t, live),
 		live:      live,
 		created:   map[types.UID]metav1.Time{},
-		clock:     clocktesting.NewFakePassiveClock(time.Now().UTC().Truncate(time.Microsecond)),
+		clock:     newFakeClock(time.Now().UTC().Truncate(time.Microsecond)),
 	}
 	s.folder = s.newFolder()
 	return s
@@ -93,7 +92,7 @@ func (s *site) newFolder() *folder {
 		writes:    newWriteMemory(),
 		bisection: newBisection(),
 		recorder:  f.events,
-		notices:   rate.NewLimiter(rate.Inf, 0),
+		notices:   flowcontrol.NewFakeAlwaysRateLimiter(),
 		gate:      newWriteGate(2, func() int { return 0 }),
 		clock:     s.clock,
 		blocked:   newBlockBook(),

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -257,7 +256,7 @@ func incidentGroups(counts map[incidentGroup]int) []incidentGroup {
 }
 
 // observeStore has the manager's informers feed the metrics as long as the manager runs.
-func observeStore(mgr ctrl.Manager, clock clock.PassiveClock) error {
+func observeStore(mgr ctrl.Manager, clock Clock) error {
 	counts := newStoreCounts(clock.Now)
 	var synced []func() bool
 	for _, object := range []client.Object{&v1alpha1.AlertEvent{}, &v1alpha1.Incident{}} {

@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -150,7 +149,7 @@ func watchIntegrations(reader client.Reader) handler.EventHandler {
 
 // watchReceived notes when alerts of an integration were received, and brings the integration up when that
 // is to be written.
-func watchReceived(received *receivedTimes, clock clock.PassiveClock) handler.EventHandler {
+func watchReceived(received *receivedTimes, clock Clock) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, queue requestQueue) {
 			event, ok := e.Object.(*v1alpha1.AlertEvent)

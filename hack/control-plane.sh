@@ -5,14 +5,14 @@
 #   1. KUBEBUILDER_ASSETS, when set.
 #   2. bin/control-plane, filled by an earlier run for the same versions.
 #   3. setup-envtest, which downloads them. Without a connection this gives up within seconds.
-#   4. Their Go modules (hack/controlplane), which takes about five minutes on two cores, once.
+#   4. Their Go modules (hack/modules/controlplane), which takes about five minutes on two cores, once.
 #
 # CONTROL_PLANE=build skips the download. Everything is said on stderr.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly folder=bin/control-plane
-readonly module=hack/controlplane
+readonly module=hack/modules/controlplane
 readonly reach_seconds=10     # to find out whether the download can work at all
 readonly download_seconds=120 # for the download itself
 

@@ -17,7 +17,7 @@ files() {
     binary=$folder/$platform/manager
     # Without what the Go command knows of the repository: it depends on how deep the clone is.
     CGO_ENABLED=0 GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -buildvcs=false -ldflags "$LDFLAGS" -o "$binary" .
-    go run ./hack/sbom -version "$VERSION" "$binary" >"$folder/tocsin-${platform/\//-}.cdx.json"
+    go run -C hack/gen ./sbom -version "$VERSION" "$PWD/$binary" >"$folder/tocsin-${platform/\//-}.cdx.json"
     sha256sum "$binary"
   done
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +16,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +25,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // cluster is a webhook server in a manager that works on the control plane, and a namespace to test in.
@@ -295,13 +296,9 @@ func (c *cluster) gather(t *testing.T, registry *prometheus.Registry) map[string
 	integrations := &v1alpha1.WebhookIntegrationList{}
 	g.Expect(c.List(t.Context(), integrations, client.InNamespace(c.namespace))).To(Succeed())
 	g.Expect(integrations.Items[0].Status.LastRejection).NotTo(BeNil())
-	families, err := registry.Gather()
-	g.Expect(err).NotTo(HaveOccurred())
-	var metrics bytes.Buffer
-	for _, family := range families {
-		_, err := expfmt.MetricFamilyToText(&metrics, family)
-		g.Expect(err).NotTo(HaveOccurred())
-	}
+	metrics := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(metrics, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	g.Expect(metrics.Code).To(Equal(http.StatusOK))
 	inCluster := func(object any) string {
 		text, err := json.Marshal(object)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -309,7 +306,7 @@ func (c *cluster) gather(t *testing.T, registry *prometheus.Registry) map[string
 	}
 	return map[string]string{
 		"logs":         c.logs.String() + libraryLogs.String(),
-		"metrics":      metrics.String(),
+		"metrics":      metrics.Body.String(),
 		"Events":       inCluster(kubernetesEvents),
 		"integrations": inCluster(integrations),
 		"AlertEvents":  inCluster(c.listEvents(t)),

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
+	"github.com/onsi/gomega/gleak"
 	"k8s.io/client-go/tools/events"
 	certutil "k8s.io/client-go/util/cert"
 
@@ -62,6 +62,12 @@ func (r *running) address() string { return (*r.listener.Load()).Addr().String()
 
 func (r *running) url() string { return "http://" + r.address() + testPath }
 
+// expectNoLeak returns what to call at the end: it expects that no goroutine is left that was not there before.
+func expectNoLeak(g *WithT) func() {
+	before := gleak.Goroutines()
+	return func() { g.Eventually(gleak.Goroutines).ShouldNot(gleak.HaveLeaked(before)) }
+}
+
 func TestServerReturnsItsErrors(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -75,8 +81,8 @@ func TestServerReturnsItsErrors(t *testing.T) {
 		"a certificate that is absent": {Options{BindAddress: "127.0.0.1:0", TLSCertPath: t.TempDir()}, "certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 			g := NewWithT(t)
+			defer expectNoLeak(g)()
 			s := newServer(newBench(), test.options)
 			g.Expect(s.Start(t.Context())).To(MatchError(ContainSubstring(test.want)))
 			g.Expect(s.ReadyCheck()).NotTo(Succeed())
@@ -94,8 +100,8 @@ func TestServerIsReadyWhileItServes(t *testing.T) {
 }
 
 func TestServerDrainsWhenItIsStopped(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	g := NewWithT(t)
+	defer expectNoLeak(g)()
 	b := newBench()
 	begun, finish := make(chan struct{}), make(chan struct{})
 	b.store.before = func(_ context.Context, event *v1alpha1.AlertEvent, _ int) error {

@@ -24,7 +24,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/exchanges"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -190,9 +191,9 @@ func newBench() *bench {
 	return b
 }
 
-// ServeHTTP has the handler answer, and holds request and answer against openapi.yaml.
+// ServeHTTP has the handler answer. hack/suites/openapi holds request and answer against openapi.yaml.
 func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	contract.serve(b.handler, w, r)
+	exchanges.Serve(b.handler, w, r)
 }
 
 // post sends a request through the handler and returns the answer.

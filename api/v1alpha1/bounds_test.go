@@ -8,9 +8,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/utils/ptr"
 
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // variant is one field of a full object changed.
@@ -43,7 +42,11 @@ func variants(path string, schema *apiextensionsv1.JSONSchemaProps, value any, s
 			if schema.Pattern == "" {
 				try(strings.Repeat("é", int(*schema.MaxLength)), "")
 			} else {
-				try(strings.Repeat("Ä", int(max(1, ptr.Deref(schema.MinLength, 1)))), "should match '"+schema.Pattern+"'")
+				least := int64(1)
+				if schema.MinLength != nil {
+					least = max(least, *schema.MinLength)
+				}
+				try(strings.Repeat("Ä", int(least)), "should match '"+schema.Pattern+"'")
 			}
 		}
 		if schema.MinLength != nil {

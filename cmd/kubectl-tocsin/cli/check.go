@@ -26,7 +26,7 @@ func (p *plugin) checkCommand() *cobra.Command {
 
   0  none is open
   1  at least one is open
-  2  it could not be found out
+  2  could not be determined, or the namespace or an integration does not exist
 
 It prints how many are open, and which.`,
 		Example: example(`
@@ -63,6 +63,9 @@ func (o *checkOptions) run(ctx context.Context) error {
 		return err
 	}
 	open := wanted(list.Items, &o.filter)
+	if err := o.verify(ctx, c, &o.filter, open); err != nil {
+		return err
+	}
 	if !o.quiet {
 		s.printf("%s\n", tally(open))
 		for _, incident := range open {

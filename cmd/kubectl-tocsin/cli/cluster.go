@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +29,7 @@ const fieldManager = client.FieldOwner("kubectl-tocsin")
 type cluster struct {
 	client.WithWatch
 	namespace string // of the flag or the kubeconfig's context
+	chosen    bool   // by the flag
 }
 
 // cluster connects to the cluster of the flags and the kubeconfig. Nothing is sent yet.
@@ -49,7 +52,7 @@ func (p *plugin) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	return &cluster{WithWatch: c, namespace: namespace}, nil
+	return &cluster{WithWatch: c, namespace: namespace, chosen: *p.config.Namespace != ""}, nil
 }
 
 func newScheme() (*runtime.Scheme, error) {
@@ -76,47 +79,43 @@ func newMapper() meta.RESTMapper {
 	return mapper
 }
 
-// incident finds an Incident by its name, or by the beginning of it when there is only one; "incident/NAME"
-// is understood as well.
+// incident finds an Incident by its name, or by the beginning of it when there is only one; "incident/NAME" is
+// understood as well, and so is the "NAMESPACE/NAME" that commands print.
 func (c *cluster) incident(ctx context.Context, name string) (*v1alpha1.Incident, error) {
-	if kind, rest, found := strings.Cut(name, "/"); found {
-		if !slices.Contains([]string{"incident", "incidents", "inc", "incident.tocsin.dev", "incidents.tocsin.dev"}, kind) {
-			return nil, fmt.Errorf("%q is not an incident", name)
+	namespace := c.namespace
+	if before, rest, found := strings.Cut(name, "/"); found {
+		kinds := []string{"incident", "incidents", "inc", "incident.tocsin.dev", "incidents.tocsin.dev"}
+		switch {
+		case slices.Contains(kinds, before):
+		case c.chosen && before != namespace:
+			return nil, fmt.Errorf("%q is not in the namespace %s", name, namespace)
+		default:
+			namespace = before
 		}
 		name = rest
 	}
-	if name == "" {
-		return nil, errors.New("an incident needs a name")
+	if name == "" || namespace == "" || strings.Contains(name, "/") {
+		return nil, errors.New("an incident is given as NAME or NAMESPACE/NAME")
 	}
 	incident := &v1alpha1.Incident{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, incident)
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, incident)
 	if !apierrors.IsNotFound(err) {
 		return incident, err
 	}
-	names, listErr := c.incidentNames(ctx, name)
+	all, listErr := c.incidentNames(ctx, namespace)
+	var names []string
+	for _, one := range all {
+		if strings.HasPrefix(one.Name, name) {
+			names = append(names, one.Name)
+		}
+	}
 	switch {
 	case listErr != nil, len(names) == 0:
 		return nil, err
 	case len(names) > 1:
 		return nil, fmt.Errorf("%q is the beginning of %d incidents: %s", name, len(names), summary(names))
 	}
-	return incident, c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: names[0]}, incident)
-}
-
-// incidentNames are those in the namespace that begin like this.
-func (c *cluster) incidentNames(ctx context.Context, prefix string) ([]string, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("IncidentList"))
-	if err := c.List(ctx, list, client.InNamespace(c.namespace)); err != nil {
-		return nil, err
-	}
-	var names []string
-	for i := range list.Items {
-		if strings.HasPrefix(list.Items[i].Name, prefix) {
-			names = append(names, list.Items[i].Name)
-		}
-	}
-	return names, nil
+	return incident, c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names[0]}, incident)
 }
 
 // summary lists a few of many.
@@ -131,8 +130,21 @@ func summary(names []string) string {
 // explainError says an error as kubectl does, with a hint where it is known to help.
 func explainError(err error) string {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return "error: " + payload.SanitizeLine(err.Error())
+	var request *url.Error
+	switch {
+	case errors.As(err, &status):
+	case errors.As(err, &request) && errors.Is(err, syscall.ECONNREFUSED):
+		server, parseErr := url.Parse(request.URL)
+		if parseErr != nil {
+			break
+		}
+		return fmt.Sprintf("The connection to the server %s was refused - did you specify the right host or port?", server.Host)
+	case errors.As(err, &request):
+		return "Unable to connect to the server: " + payload.SanitizeLine(request.Err.Error())
+	}
+	if status == nil {
+		// CEL says in which namespace of types it looked for a name, which is none.
+		return "error: " + strings.ReplaceAll(payload.SanitizeLine(err.Error()), " (in container '')", "")
 	}
 	details := status.Status()
 	text := fmt.Sprintf("Error from server (%s): %s", details.Reason, payload.SanitizeLine(err.Error()))

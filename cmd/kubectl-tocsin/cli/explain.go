@@ -219,11 +219,19 @@ func (e *explanation) alert(i int) {
 		add(field[0], field[1], "default")
 	}
 	for _, row := range rows {
-		if e.isTerminal() {
-			row[2] = cut(row[2], max(1, e.width-widths[0]-widths[1]-len("      ")))
+		if e.isTerminal() && 2+widths[0]+2+widths[1]+2+runewidth.StringWidth(row[2]) > e.width {
+			e.inTwoLines(row, widths[0])
+			continue
 		}
 		e.printf("  %s  %s  %s\n", pad(row[0], widths[0]), pad(row[1], widths[1]), e.styled(dim, row[2]))
 	}
+}
+
+// inTwoLines prints a field whose line would be longer than the terminal is wide: where it comes from stands below.
+func (e *explanation) inTwoLines(row [3]string, width int) {
+	indent := 2 + width + 2
+	e.printf("  %s  %s\n", pad(row[0], width), cut(row[1], max(1, e.width-indent)))
+	e.printf("%s%s\n", strings.Repeat(" ", indent+2), e.styled(dim, cut(row[2], max(1, e.width-indent-2))))
 }
 
 // effect says what an alert would do.

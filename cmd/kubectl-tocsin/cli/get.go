@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -25,6 +27,10 @@ type getOptions struct {
 	output machineOutput
 	watch  bool
 	names  []string
+
+	noHeaders bool
+	sortBy    string
+	missed    bool // a name
 }
 
 func (p *plugin) getCommand() *cobra.Command {
@@ -57,6 +63,8 @@ kubectl tocsin get -w`),
 	}
 	o.addFlags(command)
 	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "Go on watching.")
+	command.Flags().StringVar(&o.sortBy, "sort-by", "",
+		"Sort by this JSONPath instead, such as .status.alertCount or .status.openedTime.")
 	return command
 }
 
@@ -67,8 +75,9 @@ func (p *plugin) watchCommand() *cobra.Command {
 		Short: "Watch incidents, in a live table on a terminal",
 		Long: `Watch incidents, the same as "get --watch".
 
-On a terminal it is a table that keeps itself up to date, open and severe incidents first; Ctrl-C ends it. In a
-pipe it is a line for each incident there is, and one for each change.`,
+On a terminal it is a table that keeps itself up to date, open and severe incidents first; q or Ctrl-C ends it.
+In a pipe it is a line for each incident there is, and one for each change; stderr tells when the API server is gone,
+and when it is back.`,
 		Example: example(`
 # What is open, everywhere
 kubectl tocsin watch -A --state Open
@@ -87,6 +96,7 @@ func (o *getOptions) addFilterFlags(command *cobra.Command) {
 	o.filter.addFlags(command.Flags())
 	o.filter.addStateFlag(command.Flags())
 	o.filter.addCompletions(o.plugin, command)
+	command.Flags().BoolVar(&o.noHeaders, "no-headers", false, "Print no line of column titles.")
 }
 
 func (o *getOptions) addFlags(command *cobra.Command) {
@@ -100,15 +110,8 @@ func (o *getOptions) run(ctx context.Context) error {
 	if err := o.filter.complete(); err != nil {
 		return err
 	}
-	wide := *o.output.OutputFormat == outputWide
-	machine := o.output.wanted() && !wide
-	switch {
-	case o.watch && machine:
-		return errors.New("--watch prints a table; kubectl get incidents -w prints other formats")
-	case o.watch && len(o.names) > 0:
-		return errors.New("--watch takes no names")
-	case len(o.names) > 0 && o.filter.allNamespaces:
-		return errors.New("a name is one of a namespace: it does not go with --all-namespaces")
+	if err := o.validate(); err != nil {
+		return err
 	}
 	c, err := o.cluster()
 	if err != nil {
@@ -118,7 +121,9 @@ func (o *getOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	table := newIncidentTable(s, o.now, tableOptions{namespaces: o.filter.allNamespaces, wide: wide})
+	table := newIncidentTable(s, o.now, tableOptions{
+		namespaces: o.filter.allNamespaces, wide: *o.output.OutputFormat == outputWide, noHeaders: o.noHeaders,
+	})
 	if o.watch {
 		return o.follow(ctx, c, table)
 	}
@@ -127,15 +132,80 @@ func (o *getOptions) run(ctx context.Context) error {
 		return err
 	}
 	incidents := wanted(list.Items, &o.filter)
-	if machine {
-		return o.output.write(o.objects(incidents), o.Out)
+	if err := o.verify(ctx, c, &o.filter, incidents); err != nil {
+		return err
 	}
-	if len(incidents) == 0 {
+	if o.sortBy != "" {
+		if err := sortBy(incidents, o.sortBy); err != nil {
+			return err
+		}
+	}
+	if err := o.print(ctx, c, table, list, incidents); err != nil || !o.missed {
+		return err
+	}
+	return exitError(exitFailure)
+}
+
+// validate finds flags that do not go together.
+func (o *getOptions) validate() error {
+	switch {
+	case o.watch && o.machine():
+		return errors.New("--watch prints a table; kubectl get incidents -w prints other formats")
+	case o.watch && len(o.names) > 0:
+		return errors.New("--watch takes no names")
+	case o.watch && o.sortBy != "":
+		return errors.New("--watch does not go with --sort-by")
+	case len(o.names) > 0 && o.filter.allNamespaces:
+		return errors.New("a name is one of a namespace: it does not go with --all-namespaces")
+	}
+	return nil
+}
+
+// machine says whether the output is for a program.
+func (o *getOptions) machine() bool { return o.output.wanted() && *o.output.OutputFormat != outputWide }
+
+// print prints Incidents in the format that -o asks for.
+func (o *getOptions) print(
+	ctx context.Context, c *cluster, table *incidentTable, list *v1alpha1.IncidentList, incidents []*v1alpha1.Incident,
+) error {
+	switch {
+	case o.machine():
+		return o.output.write(o.objects(incidents), o.Out)
+	case len(incidents) == 0 && o.missed:
+		return nil
+	case len(incidents) == 0:
 		_, err := fmt.Fprintln(o.ErrOut, o.filter.none(c))
 		return err
 	}
+	if err := o.shortNames(ctx, c, table, list); err != nil {
+		return err
+	}
 	table.print(incidents)
-	return s.err
+	return table.screen.err
+}
+
+// shortNames has a table on a terminal print short names. They are to be clear among all Incidents, not just those
+// that a filter left.
+func (o *getOptions) shortNames(ctx context.Context, c *cluster, table *incidentTable, list *v1alpha1.IncidentList) error {
+	if !table.screen.isTerminal() {
+		return nil
+	}
+	names := []types.NamespacedName{}
+	namespaces := []string{o.filter.namespace(c)}
+	for i := range list.Items {
+		if len(o.names) > 0 && !slices.Contains(namespaces, list.Items[i].Namespace) {
+			namespaces = append(namespaces, list.Items[i].Namespace)
+		}
+	}
+	for _, namespace := range namespaces {
+		found, err := c.incidentNames(ctx, namespace)
+		if err != nil {
+			return fmt.Errorf("listing incidents: %w", err)
+		}
+		names = append(names, found...)
+	}
+	table.shorten(names)
+	return nil
 }
 
 // none says that there is nothing.
@@ -154,10 +224,15 @@ func (o *getOptions) list(ctx context.Context, c *cluster) (*v1alpha1.IncidentLi
 	list := &v1alpha1.IncidentList{}
 	for _, name := range o.names {
 		incident, err := c.incident(ctx, name)
-		if err != nil {
+		switch {
+		case err == nil:
+			list.Items = append(list.Items, *incident)
+		case len(o.names) == 1:
 			return nil, err
+		default: // the others are printed all the same
+			o.missed = true
+			_, _ = fmt.Fprintln(o.ErrOut, explainError(err))
 		}
-		list.Items = append(list.Items, *incident)
 	}
 	return list, nil
 }

@@ -69,7 +69,7 @@ kubectl tocsin integration create cron --auto-resolve-after 24h --retention 168h
 
 # A manifest for Git, without a token
 kubectl tocsin integration create monitoring --no-token --dry-run=client -o yaml`),
-		Args:              cobra.ExactArgs(1),
+		Args:              oneName("integration"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(command *cobra.Command, args []string) error { return o.run(command.Context(), args[0]) },
 	}

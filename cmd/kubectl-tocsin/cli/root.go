@@ -35,6 +35,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitCheck   = 2 // an error of "check"
+	exitMissing = 2 // a namespace or an integration does not exist
 )
 
 // completer is the name under which kubectl runs the plugin to complete a command line.
@@ -63,7 +64,10 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitFailure
 	}
-	_, _ = io.WriteString(stderr, explainError(err)+"\n")
+	_, _ = io.WriteString(stderr, explainError(usageError(command, err))+"\n")
+	if missing := (missingError{}); errors.As(err, &missing) {
+		return exitMissing
+	}
 	if command.Annotations[exitAnnotation] == exitByCheck {
 		return exitCheck
 	}
@@ -151,7 +155,7 @@ kubectl tocsin resolve monitoring-qf4t`),
 			root.AddCommand(command)
 		}
 	}
-	root.AddCommand(p.optionsCommand())
+	root.AddCommand(p.optionsCommand(), p.versionCommand())
 	p.addGlobalFlags(root)
 	tidyHelp(root)
 	return root

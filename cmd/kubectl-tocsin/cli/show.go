@@ -37,7 +37,7 @@ kubectl tocsin show monitoring-qf4temcyqfg5jyf6hfops4jsuk
 
 # The same, when it is the only one that begins like this
 kubectl tocsin show monitoring-qf4t`),
-		Args:              cobra.ExactArgs(1),
+		Args:              oneName("incident"),
 		ValidArgsFunction: onlyFirst(p.completeIncidents),
 		RunE:              func(command *cobra.Command, args []string) error { return o.run(command.Context(), args[0]) },
 	}

@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/mattn/go-runewidth"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -28,27 +33,43 @@ type cell struct {
 type incidentTable struct {
 	columns []column
 	widths  []int
-	screen  *screen
-	now     func() time.Time
+	left    []bool // out of a narrow terminal
+	short   map[types.NamespacedName]string
+	tableOptions
+
+	screen *screen
+	now    func() time.Time
 }
 
 // tableOptions say which columns there are.
 type tableOptions struct {
 	namespaces bool
 	wide       bool
+	noHeaders  bool
 }
 
+// expendable are the columns that a narrow terminal does without, the most expendable first.
+var expendable = []string{"LAST-SEEN", "COUNT", "OPENED", "ACK", "STATE"}
+
+const (
+	columnGap = 3 // as kubectl has it
+	// titleRoom is how many cells the titles get at least before columns are left out for them.
+	titleRoom = 24
+	// leastTitle is how many they get in any case.
+	leastTitle = 10
+)
+
 func newIncidentTable(s *screen, now func() time.Time, o tableOptions) *incidentTable {
-	t := &incidentTable{screen: s, now: now}
+	t := &incidentTable{screen: s, now: now, tableOptions: o}
 	if o.namespaces {
 		t.add("NAMESPACE", func(i *v1alpha1.Incident) cell { return cell{text: i.Namespace} })
 	}
-	t.add("NAME", func(i *v1alpha1.Incident) cell { return cell{text: i.Name} })
+	t.add("NAME", func(i *v1alpha1.Incident) cell {
+		return cell{text: cmp.Or(t.short[client.ObjectKeyFromObject(i)], i.Name)}
+	})
 	t.add("STATE", stateCell)
 	t.add("SEVERITY", severityCell)
-	t.add("ACK", func(i *v1alpha1.Incident) cell {
-		return cell{text: map[bool]string{true: "yes", false: "-"}[isAcknowledged(i)]}
-	})
+	t.add("ACK", func(i *v1alpha1.Incident) cell { return cell{text: acknowledgedBy(i)} })
 	t.add("COUNT", func(i *v1alpha1.Incident) cell { return cell{text: strconv.FormatInt(i.Status.AlertCount, 10)} })
 	t.add("OPENED", func(i *v1alpha1.Incident) cell { return cell{text: t.ago(i.Status.OpenedTime)} })
 	t.add("LAST-SEEN", func(i *v1alpha1.Incident) cell { return cell{text: t.ago(i.Status.LastAlertTime)} })
@@ -64,7 +85,7 @@ func newIncidentTable(s *screen, now func() time.Time, o tableOptions) *incident
 
 // reset makes the columns as wide as their titles.
 func (t *incidentTable) reset() {
-	t.widths = make([]int, len(t.columns))
+	t.widths, t.left = make([]int, len(t.columns)), make([]bool, len(t.columns))
 	for n, c := range t.columns {
 		t.widths[n] = len(c.title)
 	}
@@ -89,6 +110,45 @@ func (t *incidentTable) fit(incidents []*v1alpha1.Incident) {
 			t.widths[n] = max(t.widths[n], runewidth.StringWidth(c.cell(incident).text))
 		}
 	}
+	if t.screen.isTerminal() {
+		t.squeeze()
+	}
+}
+
+// shorten has the table print the shortest names that are clear among all these, where a person reads them:
+// programs, and whoever wants it wide, get the whole names.
+func (t *incidentTable) shorten(all []types.NamespacedName) {
+	if t.screen.isTerminal() && !t.wide {
+		t.short = shortNames(all)
+	}
+}
+
+// squeeze leaves columns out until the titles have room on the terminal, and at last cuts the names.
+func (t *incidentTable) squeeze() {
+	if t.wide {
+		return
+	}
+	title := len(t.columns) - 1
+	room := func() int {
+		left := t.screen.width
+		for n := range t.columns[:title] {
+			if !t.left[n] {
+				left -= t.widths[n] + columnGap
+			}
+		}
+		return left
+	}
+	for _, name := range expendable {
+		if room() >= min(titleRoom, t.widths[title]) {
+			return
+		}
+		at := slices.IndexFunc(t.columns, func(c column) bool { return c.title == name })
+		t.left[at] = true
+	}
+	if missing := leastTitle - room(); missing > 0 {
+		at := slices.IndexFunc(t.columns, func(c column) bool { return c.title == "NAME" })
+		t.widths[at] = max(leastTitle, t.widths[at]-missing)
+	}
 }
 
 // header is the line of titles.
@@ -98,6 +158,12 @@ func (t *incidentTable) header() string {
 		cells = append(cells, cell{c.title, bold})
 	}
 	return t.line(cells)
+}
+
+func (t *incidentTable) printHeader() {
+	if !t.noHeaders {
+		t.screen.printf("%s\n", t.header())
+	}
 }
 
 // row is the line of an Incident.
@@ -113,18 +179,20 @@ func (t *incidentTable) row(incident *v1alpha1.Incident) string {
 	return t.line(cells)
 }
 
-// line puts cells side by side, three spaces apart as kubectl does, cut to the terminal.
+// line puts cells side by side, cut to the terminal.
 func (t *incidentTable) line(cells []cell) string {
-	const gap = 3
 	var line strings.Builder
 	left := t.screen.width
 	for n, c := range cells {
+		if t.left[n] {
+			continue
+		}
 		text := c.text
 		if text == "" {
 			text = "-"
 		}
 		if n < len(cells)-1 {
-			text = pad(text, t.widths[n]+gap)
+			text = pad(cut(text, t.widths[n]), t.widths[n]+columnGap)
 		}
 		if t.screen.isTerminal() {
 			text = cut(text, left)
@@ -141,7 +209,7 @@ func (t *incidentTable) line(cells []cell) string {
 // print prints the header and the rows.
 func (t *incidentTable) print(incidents []*v1alpha1.Incident) {
 	t.fit(incidents)
-	t.screen.printf("%s\n", t.header())
+	t.printHeader()
 	for _, incident := range incidents {
 		t.screen.printf("%s\n", t.row(incident))
 	}
@@ -165,6 +233,21 @@ func moment(at *v1alpha1.Timestamp) time.Time {
 		return time.Time{}
 	}
 	return at.Time
+}
+
+// acknowledgedBy names the person who acknowledged an Incident, if a person did.
+func acknowledgedBy(incident *v1alpha1.Incident) string {
+	const widest = 16
+	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
+	switch {
+	case condition == nil || condition.Status != metav1.ConditionTrue:
+		return "-"
+	case condition.Reason == v1alpha1.ReasonAcknowledgedByUser:
+		if who, _, found := strings.Cut(condition.Message, " acknowledged "); found {
+			return cut(safe(who), widest)
+		}
+	}
+	return "yes"
 }
 
 func stateCell(incident *v1alpha1.Incident) cell {

@@ -3,11 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
 )
 
@@ -16,6 +17,7 @@ type uiOptions struct {
 	*plugin
 	allNamespaces bool
 	port          int
+	command       *cobra.Command
 }
 
 func (p *plugin) uiCommand() *cobra.Command {
@@ -23,8 +25,8 @@ func (p *plugin) uiCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "ui",
 		Short: "Show incidents in the browser, on a page of your own",
-		Long: `Show incidents in the browser: what is open, live, with search, each incident with its timeline and payload, and
-how many were open over time.
+		Long: `Show incidents in the browser: what is open, live, with search, each incident with its timeline, and how many
+were open over time.
 
 The page is served on 127.0.0.1 while the command runs, with your own kubeconfig and your own rights, and only to
 who has the key in the address that is printed. It changes nothing. Ctrl-C ends it.`,
@@ -38,6 +40,7 @@ kubectl tocsin ui -A --port 8090`),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
+	o.command = command
 	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Look at all namespaces.")
 	command.Flags().IntVar(&o.port, "port", 0, "The port on 127.0.0.1. Default: a free one.")
 	return command
@@ -53,10 +56,13 @@ func (o *uiOptions) run(ctx context.Context) error {
 		namespace = ""
 	}
 	// What does not work at all is an error now, not a page that never shows anything.
-	if err := c.List(ctx, &v1alpha1.IncidentList{}, client.InNamespace(namespace), client.Limit(1)); err != nil {
+	if err := live.Check(ctx, c, namespace); err != nil {
 		return fmt.Errorf("listing incidents: %w", err)
 	}
-	server, err := ui.Listen(ctx, c, namespace, o.port)
+	if err := o.verify(ctx, c, &filter{allNamespaces: o.allNamespaces}, nil); err != nil {
+		return err
+	}
+	server, err := ui.Listen(ctx, c, ui.Options{Namespace: namespace, Port: o.port, Command: o.sameCluster()})
 	if err != nil {
 		return err
 	}
@@ -66,4 +72,24 @@ func (o *uiOptions) run(ctx context.Context) error {
 		return err
 	}
 	return server.Run(ctx)
+}
+
+// sameCluster is how a command line begins that reaches the same cluster as the same user: with the flags that say
+// so. A token or a password among them stays out of the page.
+func (o *uiOptions) sameCluster() string {
+	line := "kubectl tocsin"
+	for _, name := range []string{"kubeconfig", "context", "cluster", "user", "server", "as", "as-uid"} {
+		if flag := o.command.Flags().Lookup(name); flag != nil && flag.Changed {
+			line += " --" + name + "=" + quote(flag.Value.String())
+		}
+	}
+	return line
+}
+
+// quote makes a text one word of a shell's.
+func quote(text string) string {
+	if regexp.MustCompile(`^[\w./:@%+=,-]+$`).MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

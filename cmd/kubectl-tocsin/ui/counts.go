@@ -1,6 +1,9 @@
 package ui
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -9,8 +12,8 @@ import (
 // intervals is into how many intervals the time that is looked at is divided.
 const intervals = 48
 
-// count is how many Incidents were open at some moment of an interval, by the severity that they have or had
-// last.
+// count is how many Incidents were open at the moment of an interval at which the most were, by the severity that
+// they have or had last.
 type count struct {
 	Start    time.Time                 `json:"start"`
 	Severity map[v1alpha1.Severity]int `json:"severity"`
@@ -21,45 +24,82 @@ type counts struct {
 	From   time.Time `json:"from"`
 	To     time.Time `json:"to"`
 	Counts []count   `json:"counts"`
+	// Most is how many were open at the moment at which the most were.
+	Most int `json:"most"`
 }
 
-// countOpen counts the Incidents that were open over the time before now. It knows of an Incident what its
-// timeline has, the newest 20 transitions, and of one that was deleted nothing.
+// turn is a moment at which an Incident begins or ceases to be open.
+type turn struct {
+	at       time.Time
+	change   int
+	severity v1alpha1.Severity
+}
+
+// countOpen counts the Incidents that were open at each moment of the time before now. It knows of an Incident what
+// its timeline has, the newest 20 transitions, and of one that was deleted nothing.
 func countOpen(incidents []*v1alpha1.Incident, now time.Time, span time.Duration) counts {
 	from := now.Add(-span)
 	step := span / intervals
+	turns := turnsOf(incidents, now)
 	result := counts{From: from, To: now, Counts: make([]count, intervals)}
-	for i := range result.Counts {
-		result.Counts[i] = count{Start: from.Add(time.Duration(i) * step), Severity: map[v1alpha1.Severity]int{}}
+	open, total := map[v1alpha1.Severity]int{}, 0
+	pass := func() {
+		open[turns[0].severity] += turns[0].change
+		total += turns[0].change
+		turns = turns[1:]
 	}
-	for _, incident := range incidents {
-		var in [intervals]bool
-		for _, episode := range episodes(incident, now) {
-			first := max(0, int(episode.from.Sub(from)/step))
-			last := min(intervals-1, int(episode.to.Sub(from)/step))
-			if episode.to.Before(from) || episode.from.After(now) {
-				continue
-			}
-			for i := first; i <= last; i++ {
-				in[i] = true
+	for i := range result.Counts {
+		one := &result.Counts[i]
+		one.Start = from.Add(time.Duration(i) * step)
+		end := one.Start.Add(step)
+		for len(turns) > 0 && !turns[0].at.After(one.Start) {
+			pass()
+		}
+		most := total
+		one.Severity = maps.Clone(open)
+		for len(turns) > 0 && (turns[0].at.Before(end) || i == intervals-1 && !turns[0].at.After(now)) {
+			pass()
+			if total > most {
+				most = total
+				one.Severity = maps.Clone(open)
 			}
 		}
-		for i, open := range in {
-			if open {
-				result.Counts[i].Severity[incident.Status.Alert.Severity]++
-			}
-		}
+		maps.DeleteFunc(one.Severity, func(_ v1alpha1.Severity, n int) bool { return n == 0 })
+		result.Most = max(result.Most, most)
 	}
 	return result
 }
 
-// stretch is a time from one moment to another.
+// turnsOf are the moments at which something begins or ceases to be open, in order: at the same moment what ceases
+// comes first.
+func turnsOf(incidents []*v1alpha1.Incident, now time.Time) []turn {
+	var turns []turn
+	for _, incident := range incidents {
+		for _, episode := range episodes(incident, now) {
+			severity := incident.Status.Alert.Severity
+			turns = append(turns, turn{episode.from, 1, severity}, turn{episode.to, -1, severity})
+		}
+	}
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.change, b.change)) })
+	return turns
+}
+
+// stretch is a time from one moment to just before another.
 type stretch struct{ from, to time.Time }
 
-// episodes are when an Incident was open, as far as its timeline goes back.
+// episodes are when an Incident was open, as far as its timeline goes back: in order, and none within another.
 func episodes(incident *v1alpha1.Incident, now time.Time) []stretch {
 	var found []stretch
+	add := func(from, to time.Time) {
+		if len(found) > 0 && from.Before(found[len(found)-1].to) {
+			from = found[len(found)-1].to
+		}
+		if from.Before(to) {
+			found = append(found, stretch{from, to})
+		}
+	}
 	var open *time.Time
+	known := false // how some episode began and ended
 	for i := range incident.Status.Timeline {
 		transition := &incident.Status.Timeline[i]
 		switch transition.Type {
@@ -67,7 +107,8 @@ func episodes(incident *v1alpha1.Incident, now time.Time) []stretch {
 			open = &transition.Time.Time
 		case v1alpha1.TransitionResolved:
 			if open != nil {
-				found = append(found, stretch{*open, transition.Time.Time})
+				known = true
+				add(*open, transition.Time.Time)
 			}
 			open = nil
 		case v1alpha1.TransitionAcknowledged, v1alpha1.TransitionSeverityChanged, v1alpha1.TransitionContentReplaced:
@@ -75,11 +116,11 @@ func episodes(incident *v1alpha1.Incident, now time.Time) []stretch {
 	}
 	status := &incident.Status
 	switch {
-	case len(found) == 0 && open == nil && status.OpenedTime != nil && status.ResolvedTime != nil:
-		// The timeline has forgotten how the last episode began.
-		found = append(found, stretch{status.OpenedTime.Time, status.ResolvedTime.Time})
 	case status.State == v1alpha1.IncidentOpen && status.OpenedTime != nil:
-		found = append(found, stretch{status.OpenedTime.Time, now})
+		add(status.OpenedTime.Time, now.Add(time.Nanosecond)) // it is open now as well
+	case !known && open == nil && status.OpenedTime != nil && status.ResolvedTime != nil:
+		// The timeline has forgotten how the last episode began.
+		add(status.OpenedTime.Time, status.ResolvedTime.Time)
 	}
 	return found
 }

@@ -15,6 +15,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"embed"
@@ -42,8 +43,8 @@ const (
 	idleTimeout   = time.Minute
 	// writeTimeout bounds one write to a browser that does not read.
 	writeTimeout = 10 * time.Second
-	// readTimeout bounds a request to the API server.
-	readTimeout    = 10 * time.Second
+	// readTimeout bounds a request to the API server. The page waits for a little longer.
+	readTimeout    = 5 * time.Second
 	maxHeaderBytes = 16 << 10
 )
 
@@ -51,6 +52,7 @@ const (
 type Server struct {
 	client    client.WithWatch
 	namespace string // empty: all
+	command   string
 	key       string
 	port      int
 	listener  net.Listener
@@ -59,14 +61,25 @@ type Server struct {
 	now       func() time.Time
 }
 
-// Listen makes a server on a port of 127.0.0.1, 0 for a free one, for the Incidents of a namespace, empty for
-// all.
-func Listen(ctx context.Context, c client.WithWatch, namespace string, port int) (*Server, error) {
+// Options are what a page shows, and where.
+type Options struct {
+	// Namespace is the one whose Incidents the page shows; empty for all.
+	Namespace string
+	// Port is the one of 127.0.0.1 to listen on; 0 for a free one.
+	Port int
+	// Command is how the command lines begin that the page offers to be copied; empty for "kubectl tocsin".
+	Command string
+}
+
+// Listen makes a server.
+func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error) {
+	port, namespace := o.Port, o.Namespace
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{client: c, namespace: namespace, key: rand.Text(), listener: listener, board: newBoard(), now: time.Now}
+	s := &Server{client: c, namespace: namespace, command: cmp.Or(o.Command, "kubectl tocsin"),
+		key: rand.Text(), listener: listener, board: newBoard(), now: time.Now}
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.port = address.Port
 	}
@@ -145,10 +158,13 @@ func (s *Server) incident(w http.ResponseWriter, r *http.Request) {
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}, incident)
 	if err != nil {
 		code := http.StatusBadGateway
+		if errors.Is(err, context.DeadlineExceeded) {
+			code = http.StatusGatewayTimeout
+		}
 		if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code != 0 {
 			code = int(status.Status().Code)
 		}
-		writeError(w, code, err)
+		writeError(w, code, errors.New(live.Sentence(err)))
 		return
 	}
 	incident.ManagedFields = nil

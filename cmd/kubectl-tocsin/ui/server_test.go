@@ -7,18 +7,21 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 func incidentNamed(namespace, name string) *v1alpha1.Incident {
@@ -51,7 +54,7 @@ func newFake(objects ...client.Object) fakeClient {
 func start(t *testing.T, namespace string, objects ...client.Object) (*Server, client.Client) {
 	t.Helper()
 	c := newFake(objects...)
-	s, err := Listen(t.Context(), c, namespace, 0)
+	s, err := Listen(t.Context(), c, Options{Namespace: namespace})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -175,6 +178,8 @@ func TestStream(t *testing.T) {
 	g.Expect(m.Whole).To(BeTrue())
 	g.Expect(m.Synced).To(BeTrue())
 	g.Expect(m.Scope).To(BeEmpty())
+	g.Expect(m.Age).To(BeNumerically("<", 10))
+	g.Expect(m.Command).To(Equal("kubectl tocsin"))
 	g.Expect(m.Rows).To(HaveLen(2))
 	for _, r := range m.Rows {
 		g.Expect(r.Labels).To(Equal(map[string]string{"team": "storage", "n": "7"}))
@@ -222,9 +227,30 @@ func TestBoardForgetsWhatIsGone(t *testing.T) {
 func TestListenOnATakenPort(t *testing.T) {
 	g := NewWithT(t)
 	s, _ := start(t, "")
-	_, err := Listen(t.Context(), newFake(), "", s.port)
+	_, err := Listen(t.Context(), newFake(), Options{Port: s.port})
 	g.Expect(err).To(MatchError(ContainSubstring("address already in use")))
 	recorder := httptest.NewRecorder()
 	s.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodHead, s.base(), nil))
 	g.Expect(recorder.Code).To(Equal(http.StatusOK))
+}
+
+// An incident that the API server does not give is an error that says so, after seconds, and without an address.
+func TestIncidentWhileTheAPIServerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		s := &Server{key: "k", port: 1, client: interceptor.NewClient(newFake(), interceptor.Funcs{
+			Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+				<-ctx.Done()
+				return &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis", Err: ctx.Err()}
+			},
+		})}
+		request := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:1/api/incidents/shop/a", nil)
+		request.Header.Set("Authorization", "Bearer k")
+		recorder := httptest.NewRecorder()
+		begun := time.Now()
+		s.Handler().ServeHTTP(recorder, request)
+		g.Expect(time.Since(begun)).To(Equal(readTimeout))
+		g.Expect(recorder.Code).To(Equal(http.StatusGatewayTimeout))
+		g.Expect(recorder.Body.String()).To(MatchJSON(`{"error": "the API server does not answer"}`))
+	})
 }

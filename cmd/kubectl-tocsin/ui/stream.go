@@ -4,13 +4,15 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
+
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
 const (
 	// settle is how long a burst of changes is gathered.
 	settle = 200 * time.Millisecond
 	// heartbeat is how often a browser hears something when nothing happens, so that it notices an end.
-	heartbeat = 5 * time.Second
+	heartbeat = 2 * time.Second
 )
 
 // message is one line of the stream.
@@ -20,10 +22,14 @@ type message struct {
 	Rows  []row `json:"rows,omitempty"`
 	// Synced is false while the first list is under way.
 	Synced bool `json:"synced"`
-	// Problem says why the rows may be out of date.
+	// Problem says why the rows may be out of date, as part of a sentence.
 	Problem string `json:"problem,omitempty"`
+	// Age is how many seconds ago the API server confirmed that the rows are up to date.
+	Age float64 `json:"age"`
 	// Scope is the namespace that is looked at; empty for all.
 	Scope string `json:"scope"`
+	// Command is the beginning of a command line for the same cluster.
+	Command string `json:"command"`
 }
 
 // stream sends all rows, and then what changes, as lines of JSON, until the browser hangs up.
@@ -38,9 +44,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		synced := s.feed.Synced()
 		rows, next, whole, changed := s.board.since(sequence)
 		sequence = next
-		m := message{Whole: whole, Rows: rows, Synced: synced, Scope: s.namespace}
+		m := message{Whole: whole, Rows: rows, Synced: synced, Scope: s.namespace, Command: s.command, Age: s.feed.Age().Seconds()}
 		if problem := s.feed.Problem(); problem != nil {
-			m.Problem = problem.Error()
+			m.Problem = live.Sentence(problem)
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not all writers have one
 		if encoder.Encode(m) != nil || control.Flush() != nil {

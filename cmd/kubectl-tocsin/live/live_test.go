@@ -1,0 +1,161 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// server is an API server in memory with troubles of its own.
+type server struct {
+	client.WithWatch
+	hangs       atomic.Bool
+	refuses     atomic.Bool
+	denyWatches atomic.Bool
+}
+
+// IsWatchListSemanticsUnSupported tells the informer that lists are not streamed.
+func (*server) IsWatchListSemanticsUnSupported() bool { return true }
+
+func newServer(objects ...client.Object) *server {
+	s := &server{}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		panic(err)
+	}
+	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				if err := s.trouble(ctx); err != nil {
+					return err
+				}
+				return c.List(ctx, list, options...)
+			},
+			Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+				if err := s.trouble(ctx); err != nil {
+					return nil, err
+				}
+				if s.denyWatches.Load() {
+					return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "incidents"}, "", errors.New("no"))
+				}
+				return c.Watch(ctx, list, options...)
+			},
+		}).Build()
+	return s
+}
+
+func (s *server) trouble(ctx context.Context) error {
+	if s.refuses.Load() {
+		return &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
+	}
+	if s.hangs.Load() {
+		<-ctx.Done()
+		return &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis", Err: ctx.Err()}
+	}
+	return nil
+}
+
+func incident(name string) *v1alpha1.Incident {
+	return &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+}
+
+// follow runs a feed in a bubble of its own time.
+func follow(t *testing.T, s *server, test func(g *WithT, f *Feed)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		f, err := Follow(s, "", nil, func(Change) {})
+		g.Expect(err).NotTo(HaveOccurred())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			f.Run(ctx)
+		}()
+		time.Sleep(2 * time.Second)
+		test(g, f)
+		cancel()
+		<-done
+	})
+}
+
+func TestAnAPIServerThatHangsIsNoticedWithinSeconds(t *testing.T) {
+	s := newServer(incident("a"))
+	follow(t, s, func(g *WithT, f *Feed) {
+		time.Sleep(time.Hour)
+		g.Expect(f.Problem()).NotTo(HaveOccurred())
+		g.Expect(f.Age()).To(BeNumerically("<=", probeInterval), "silence alone is no trouble")
+		s.hangs.Store(true)
+		time.Sleep(probeInterval + probeTimeout + time.Second)
+		g.Expect(f.Problem()).To(HaveOccurred())
+		g.Expect(Sentence(f.Problem())).To(Equal("the API server does not answer"))
+		time.Sleep(time.Minute)
+		g.Expect(f.Age()).To(BeNumerically(">", time.Minute))
+		g.Expect(f.Incidents()).To(HaveLen(1), "what was known stays")
+		s.hangs.Store(false)
+		time.Sleep(probeInterval + probeTimeout)
+		g.Expect(f.Problem()).NotTo(HaveOccurred())
+		g.Expect(f.Age()).To(BeNumerically("<=", probeInterval))
+	})
+}
+
+func TestAFeedIsBackWithinSecondsAfterALongOutage(t *testing.T) {
+	s := newServer(incident("a"))
+	s.refuses.Store(true)
+	follow(t, s, func(g *WithT, f *Feed) {
+		time.Sleep(time.Hour)
+		g.Expect(Sentence(f.Problem())).To(Equal("the API server refuses connections"))
+		g.Expect(f.Synced()).To(BeFalse())
+		s.refuses.Store(false)
+		time.Sleep(2 * probeInterval)
+		g.Expect(f.Synced()).To(BeTrue())
+		g.Expect(f.Problem()).NotTo(HaveOccurred())
+	})
+}
+
+func TestADeniedWatchIsAProblemWhileListsWork(t *testing.T) {
+	s := newServer(incident("a"))
+	s.denyWatches.Store(true)
+	follow(t, s, func(g *WithT, f *Feed) {
+		for range 120 {
+			time.Sleep(time.Second)
+			g.Expect(Denied(f.Problem())).To(BeTrue())
+		}
+	})
+}
+
+func TestSentence(t *testing.T) {
+	const address = "https://10.0.0.1:6443/apis/tocsin.dev/v1alpha1/incidents?limit=1"
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "tocsin.dev", Resource: "incidents"}, "", errors.New("User \"x\" may not"))
+	for sentence, test := range map[string]struct {
+		err  error
+		want string
+	}{
+		"a timeout":           {&url.Error{Op: "Get", URL: address, Err: context.DeadlineExceeded}, "the API server does not answer"},
+		"a refusal to listen": {&url.Error{Op: "Get", URL: address, Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, "the API server refuses connections"},
+		"anything else":       {&url.Error{Op: "Get", URL: address, Err: errors.New("tls: \x1b[2Jexpired")}, "the API server cannot be reached: tls: [2Jexpired"},
+		"what it answers":     {forbidden, `incidents.tocsin.dev is forbidden: User "x" may not`},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			NewWithT(t).Expect(Sentence(test.err)).To(Equal(test.want))
+		})
+	}
+}

@@ -1,0 +1,130 @@
+// Command metricsdoc writes docs/metrics.md, on its standard output, from the metrics that the packages
+// register.
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/webhookserver"
+)
+
+const introduction = `<!-- Written by hack/gen/metricsdoc; "make generate" writes it anew. -->
+
+# Metrics
+
+The manager serves its metrics in the Prometheus format at ` + "`/metrics`" + ` of ` + "`--metrics-bind-address`" + `: by
+default over HTTPS on port 8443, for those who may ` + "`get`" + ` the path ` + "`/metrics`" + ` of the cluster. The
+ClusterRole ` + "`tocsin-metrics-reader`" + ` allows just that; bind it to the service account of Prometheus.
+
+Besides these there are those of controller-runtime, the Go runtime and the process.
+`
+
+func main() {
+	var r registry
+	webhookserver.RegisterMetrics(&r)
+	controllers.RegisterMetrics(&r)
+	if err := r.write(os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "metricsdoc:", err)
+		os.Exit(1)
+	}
+}
+
+// metric is what the page says of one metric.
+type metric struct {
+	name, kind, help string
+	labels           []string
+}
+
+// registry remembers what is registered with it. It implements prometheus.Registerer.
+type registry struct {
+	metrics []metric
+	err     error
+}
+
+// Register remembers the metrics of a collector.
+func (r *registry) Register(c prometheus.Collector) error {
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		c.Describe(descs)
+		close(descs)
+	}()
+	for desc := range descs {
+		m, err := describe(desc, c)
+		r.err = cmp.Or(r.err, err)
+		r.metrics = append(r.metrics, m)
+	}
+	return nil
+}
+
+// MustRegister remembers the metrics of some collectors.
+func (r *registry) MustRegister(collectors ...prometheus.Collector) {
+	for _, c := range collectors {
+		_ = r.Register(c)
+	}
+}
+
+// Unregister is there for the interface.
+func (*registry) Unregister(prometheus.Collector) bool { return false }
+
+// description matches the string of a Desc, which is all that it tells of itself.
+var description = regexp.MustCompile(
+	`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),.* variableLabels: \{(.*)\}\}$`)
+
+func describe(desc *prometheus.Desc, c prometheus.Collector) (metric, error) {
+	parts := description.FindStringSubmatch(desc.String())
+	if parts == nil {
+		return metric{}, fmt.Errorf("cannot read the description %s", desc)
+	}
+	name, nameErr := strconv.Unquote(parts[1])
+	help, helpErr := strconv.Unquote(parts[2])
+	m := metric{name: name, kind: kind(c, name), help: help}
+	if parts[3] != "" {
+		m.labels = strings.Split(parts[3], ",")
+	}
+	return m, cmp.Or(nameErr, helpErr)
+}
+
+// kind is the type of a metric. A collector of a type of its own does not tell; the name does.
+func kind(c prometheus.Collector, name string) string {
+	switch c.(type) {
+	case *prometheus.HistogramVec, prometheus.Histogram:
+		return "histogram"
+	case *prometheus.GaugeVec, prometheus.Gauge:
+		return "gauge"
+	case *prometheus.CounterVec, prometheus.Counter:
+		return "counter"
+	}
+	if strings.HasSuffix(name, "_total") {
+		return "counter"
+	}
+	return "gauge"
+}
+
+// write writes the page, the metrics in the order of their names.
+func (r *registry) write(w io.Writer) error {
+	if r.err != nil {
+		return r.err
+	}
+	slices.SortFunc(r.metrics, func(a, b metric) int { return strings.Compare(a.name, b.name) })
+	page := strings.Builder{}
+	page.WriteString(introduction)
+	for _, m := range r.metrics {
+		labels := "none"
+		if len(m.labels) > 0 {
+			labels = "`" + strings.Join(m.labels, "`, `") + "`"
+		}
+		fmt.Fprintf(&page, "\n## %s\n\nType: %s. Labels: %s.\n\n%s\n", m.name, m.kind, labels, m.help)
+	}
+	_, err := io.WriteString(w, page.String())
+	return err
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+)
+
+const (
+	foldTimeout = time.Minute
+
+	// indexName is the page that shows one Incident in full, one of describedPreset.
+	indexName       = "README"
+	describedPreset = "alertmanager"
+)
+
+// samplesTime is the time at which the samples were sent.
+var samplesTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// player posts the samples of the presets, each to an integration and a namespace of its preset's name.
+type player struct {
+	cluster *testenv.Cluster
+	manager *testenv.Manager
+	tokens  map[string]string // by preset
+	later   time.Duration     // since samplesTime
+}
+
+// play posts the samples of all presets and returns what kubectl prints, by page.
+func play(ctx context.Context, manager, folder string) (printed map[string]string, err error) {
+	presets, err := mapping.Presets()
+	if err != nil {
+		return nil, err
+	}
+	p := &player{tokens: map[string]string{}, later: time.Since(samplesTime)}
+	if p.cluster, err = testenv.StartCluster(folder); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.cluster.Stop()) }()
+	p.manager, err = testenv.RunManager(ctx, testenv.ManagerOptions{Binary: manager, Kubeconfig: p.cluster.Kubeconfig})
+	if err != nil {
+		return nil, err
+	}
+	defer p.manager.Kill()
+	for _, preset := range presets {
+		spec := v1alpha1.WebhookIntegrationSpec{Preset: preset.Name}
+		if p.tokens[preset.Name], err = p.cluster.Integrate(ctx, preset.Name, preset.Name, spec); err != nil {
+			return nil, err
+		}
+	}
+	return p.run(ctx)
+}
+
+// run posts the firing samples, their repeats and the resolved ones.
+func (p *player) run(ctx context.Context) (map[string]string, error) {
+	printed := map[string]string{}
+	for _, samples := range [][]string{{"firing", "repeat"}, {"resolved"}} {
+		for preset := range p.tokens {
+			for _, sample := range samples {
+				if err := p.post(ctx, preset, sample); err != nil {
+					return nil, fmt.Errorf("posting %s.%s.json: %w", preset, sample, err)
+				}
+			}
+		}
+		for preset := range p.tokens {
+			text, err := p.get(ctx, preset, samples[len(samples)-1])
+			if err != nil {
+				return nil, fmt.Errorf("after %s.%s.json: %w", preset, samples[len(samples)-1], err)
+			}
+			if printed[preset] != "" {
+				text = "\n" + text
+			}
+			printed[preset] += text
+		}
+	}
+	args := []string{"-n", describedPreset, "describe", "incident", "--show-events=false",
+		v1alpha1.IncidentName(describedPreset, "791cec13fcba0368")}
+	text, err := p.cluster.Kubectl(ctx, args...)
+	printed[indexName] = command(args) + text
+	return printed, err
+}
+
+// dated is a time in a sample.
+var dated = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
+
+// sample reads a sample, with its times as if it were sent now.
+func (p *player) sample(preset, name string) ([]byte, error) {
+	body, err := os.ReadFile(filepath.Join(testenv.Root(), "webhookserver", "mapping", "presets", preset+"."+name+".json"))
+	if err != nil {
+		return nil, err
+	}
+	return dated.ReplaceAllFunc(body, func(text []byte) []byte {
+		at, err := time.Parse(time.RFC3339Nano, string(text))
+		if err != nil || at.Year() <= 1 {
+			return text
+		}
+		return at.Add(p.later).AppendFormat(nil, time.RFC3339Nano)
+	}), nil
+}
+
+func (p *player) post(ctx context.Context, preset, sample string) error {
+	body, err := p.sample(preset, sample)
+	if err != nil {
+		return err
+	}
+	address := p.manager.WebhookURL + p.tokens[preset]
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusAccepted {
+		err = fmt.Errorf("%s: %s", response.Status, answer)
+	}
+	return err
+}
+
+// get waits until what was posted is folded, checks it, and returns what kubectl prints.
+func (p *player) get(ctx context.Context, preset, after string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, foldTimeout)
+	defer cancel()
+	if _, err := loadgen.Drained(ctx, p.cluster.Client, preset); err != nil {
+		return "", err
+	}
+	if err := p.check(ctx, preset, after); err != nil {
+		return "", err
+	}
+	args := []string{"-n", preset, "get", "incidents", "-o", "wide"}
+	text, err := p.cluster.Kubectl(ctx, args...)
+	return command(args) + text, err
+}
+
+// check compares the Incidents with the alerts of the sample that was posted last: one for each, which counts
+// the alerts of all samples so far and is resolved if its last one says so.
+func (p *player) check(ctx context.Context, preset, sample string) error {
+	posts := int64(2)
+	if sample == "resolved" {
+		posts++
+	}
+	body, err := p.sample(preset, sample)
+	if err != nil {
+		return err
+	}
+	value, _, err := payload.ParseAny(body)
+	if err != nil {
+		return err
+	}
+	program, err := mapping.Compile(preset, nil)
+	if err != nil {
+		return err
+	}
+	result, err := program.Alerts(ctx, value, nil, time.Now())
+	if err != nil {
+		return err
+	}
+	var incidents v1alpha1.IncidentList
+	if err := p.cluster.Client.List(ctx, &incidents, client.InNamespace(preset)); err != nil {
+		return err
+	}
+	states := map[string]v1alpha1.IncidentState{}
+	for _, alert := range result.Alerts {
+		states[alert.DedupKey] = v1alpha1.IncidentOpen
+		if alert.Status == v1alpha1.AlertResolved {
+			states[alert.DedupKey] = v1alpha1.IncidentResolved
+		}
+	}
+	if len(incidents.Items) != len(states) {
+		return fmt.Errorf("there are %d Incidents for %d keys", len(incidents.Items), len(states))
+	}
+	for _, incident := range incidents.Items {
+		if incident.Status.State != states[incident.Spec.DedupKey] || incident.Status.AlertCount != posts {
+			return fmt.Errorf("%s is %s with %d alerts; it should be %s with %d", incident.Spec.DedupKey,
+				incident.Status.State, incident.Status.AlertCount, states[incident.Spec.DedupKey], posts)
+		}
+	}
+	return nil
+}
+
+// command is the line that one types for kubectl.
+func command(args []string) string {
+	return "$ kubectl " + strings.Join(args, " ") + "\n"
+}

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Applies the CustomResourceDefinitions of others that the components need to the cluster of KUBECONFIG: those of go.mod
+# and envoygateway/go.mod, in their own schemas, so that strict validation means something. It needs kubectl, and what
+# "make tools" builds.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+export GOWORK=off
+
+# module PATH [FOLDER]: where the module lies that the go.mod in the folder pins; the first time it is downloaded.
+module() {
+  go -C "${2:-.}" mod download "$1"
+  go -C "${2:-.}" list -m -f '{{.Dir}}' "$1"
+}
+
+cert_manager=$(module github.com/cert-manager/cert-manager)/deploy/crds
+gateway_api=$(module sigs.k8s.io/gateway-api)/config/crd/standard
+envoy_gateway=$(module github.com/envoyproxy/gateway envoygateway)/charts/gateway-helm/charts/crds/crds/generated
+monitoring=$(mktemp -d)
+trap 'rm -rf "$monitoring"' EXIT
+# The Prometheus Operator's are generated from its types, as its own build does.
+../../../bin/tools/controller-gen crd:maxDescLen=0 output:crd:dir="$monitoring" \
+  paths=github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1
+
+kubectl apply --server-side \
+  -f "$cert_manager/cert-manager.io_certificates.yaml" \
+  -f "$cert_manager/cert-manager.io_issuers.yaml" \
+  -f "$gateway_api/gateway.networking.k8s.io_gateways.yaml" \
+  -f "$gateway_api/gateway.networking.k8s.io_httproutes.yaml" \
+  -f "$monitoring/monitoring.coreos.com_servicemonitors.yaml" \
+  -f "$monitoring/monitoring.coreos.com_prometheusrules.yaml" \
+  -f "$envoy_gateway/gateway.envoyproxy.io_envoyproxies.yaml"
+kubectl wait --for=condition=Established crd --all --timeout=30s

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// Bounds of what the benchmark waits for.
+const (
+	readyTimeout = 30 * time.Second
+	drainTimeout = 10 * time.Minute
+	warmUpTime   = 2 * time.Second
+)
+
+// cluster is a control plane with a manager at work on it.
+type cluster struct {
+	plane    *testenv.Cluster
+	config   *rest.Config
+	client   client.Client
+	folder   string
+	binary   string
+	args     []string // of the manager
+	profiles string   // the folder for them, empty for none
+	log      *os.File
+	manager  *testenv.Manager
+}
+
+// startCluster starts a control plane; no manager yet.
+func startCluster(o options) (c *cluster, err error) {
+	c = &cluster{
+		binary:   o.binary,
+		args:     append([]string{"--leader-elect=false"}, strings.Fields(o.args)...),
+		profiles: o.profiles,
+	}
+	if c.profiles != "" {
+		c.args = append(c.args, "--pprof-bind-address="+pprofAddress)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.stop())
+		}
+	}()
+	if c.folder, err = os.MkdirTemp("", "tocsin-bench-"); err != nil {
+		return c, err
+	}
+	if c.log, err = os.Create(filepath.Join(c.folder, "manager.log")); err != nil {
+		return c, err
+	}
+	plane, err := testenv.StartCluster(c.folder)
+	if err != nil {
+		return c, err
+	}
+	c.plane, c.config, c.client = plane, plane.Config, plane.Client
+	return c, nil
+}
+
+// startManager starts the manager and waits until it is ready.
+func (c *cluster) startManager(ctx context.Context) error {
+	var err error
+	c.manager, err = testenv.RunManager(ctx, testenv.ManagerOptions{
+		Binary: c.binary, Kubeconfig: c.plane.Kubeconfig, Log: c.log, Args: c.args,
+	})
+	return err
+}
+
+// warmUp posts a few alerts to an integration of their own and waits until they are folded: the first
+// requests after a start, and after a CRD was made, are slower than the others.
+func (c *cluster) warmUp(ctx context.Context) error {
+	t, err := c.newTenant(ctx)
+	if err != nil {
+		return err
+	}
+	account := loadgen.Run(ctx, loadgen.Load{
+		URLs: []string{c.manager.WebhookURL + t.token}, Senders: 16, Duration: warmUpTime, Key: loadgen.RotatingKeys(16),
+	})
+	if account.Acknowledged() == 0 {
+		return fmt.Errorf("no alert of the warm-up was accepted: %v", account.Codes)
+	}
+	if _, err := c.drained(ctx, t); err != nil {
+		return err
+	}
+	return c.clear(ctx, t.namespace)
+}
+
+// drained waits until all alerts of a tenant are folded, and returns how long that took.
+func (c *cluster) drained(ctx context.Context, t tenant) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	return loadgen.Drained(ctx, c.client, t.namespace)
+}
+
+// clear deletes what a load left in its namespace, one by one: the API server gives one request a minute, which
+// is too little for thousands.
+func (c *cluster) clear(ctx context.Context, namespace string) error {
+	for _, kind := range []string{"WebhookIntegration", "AlertEvent", "Incident"} {
+		var list metav1.PartialObjectMetadataList
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
+		if err := c.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		err := sideBySide(fillClients, len(list.Items), func(n int) error {
+			item := &list.Items[n]
+			item.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+			return client.IgnoreNotFound(c.client.Delete(ctx, item))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop ends the manager and the control plane.
+func (c *cluster) stop() error {
+	if c.manager != nil {
+		c.manager.Kill()
+	}
+	var err error
+	if c.plane != nil {
+		err = c.plane.Stop()
+	}
+	return errors.Join(err, c.log.Close(), os.RemoveAll(c.folder))
+}
+
+// tenant is a namespace with an integration.
+type tenant struct {
+	namespace   string
+	integration string
+	token       string
+}
+
+// newTenant makes a namespace with an integration and a token for it.
+func (c *cluster) newTenant(ctx context.Context) (tenant, error) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
+	if err := c.client.Create(ctx, namespace); err != nil {
+		return tenant{}, fmt.Errorf("creating a namespace: %w", err)
+	}
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return tenant{}, err
+	}
+	t := tenant{namespace: namespace.Name, integration: "bench", token: hex.EncodeToString(secret)}
+	return t, c.client.Create(ctx, &v1alpha1.WebhookIntegration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: t.integration},
+		Spec: v1alpha1.WebhookIntegrationSpec{
+			Tokens: []v1alpha1.Token{{Name: "bench", SHA256: v1alpha1.TokenHash(t.token)}},
+		},
+	})
+}

@@ -1,0 +1,139 @@
+// Command bench measures the manager: how fast it takes alerts in, how soon they are folded and what that
+// costs, beside the rate of plain creates of one-alert AlertEvents in the same run.
+//
+// It starts a control plane of its own and the real manager binary, and fails when an acknowledged alert
+// was not folded exactly once.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// options are what the command line says.
+type options struct {
+	binary   string
+	out      string
+	only     string
+	args     string
+	profiles string
+	render   string
+	plot     string
+	duration time.Duration
+	unique   int
+}
+
+// takes tells whether something of the name is to be run.
+func (o options) takes(name string) bool { return strings.Contains(name, o.only) }
+
+func main() {
+	var o options
+	flag.StringVar(&o.binary, "manager", filepath.Join(testenv.Root(), "bin", "manager"), "the manager binary")
+	flag.StringVar(&o.out, "out", filepath.Join(testenv.Root(), "bin", "bench.json"), "where the figures are written as JSON")
+	flag.StringVar(&o.only, "only", "", "run only what has this in its name: batches, "+
+		"closed-SENDERS-KEYS, open-steady, open-crash, fairness, slots, size, noisy-neighbour")
+	flag.StringVar(&o.args, "manager-args", "", "further flags of the manager, separated by spaces")
+	flag.StringVar(&o.profiles, "profiles", "", "a folder for CPU profiles of the manager and the API server; empty for none")
+	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long each load lasts")
+	flag.IntVar(&o.unique, "unique", 20000, "how many alerts 64 senders of unique keys send at most; others a quarter")
+	flag.StringVar(&o.render, "render", "", "measure nothing, and print this JSON file as Markdown tables")
+	flag.StringVar(&o.plot, "plot", "", "with -render: the SVG file to draw a plot into")
+	flag.Parse()
+	if o.render != "" {
+		if err := render(os.Stdout, o.render, o.plot); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctrl.SetLogger(zap.New())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// report is what the JSON file holds.
+type report struct {
+	Time     time.Time    `json:"time"`
+	Batches  []batchRow   `json:"batches"`
+	Results  []*result    `json:"results"`
+	Fairness *fairnessRow `json:"fairness,omitempty"`
+	Slots    []slotsRow   `json:"slots,omitempty"`
+	Sizes    []sizeRow    `json:"sizes,omitempty"`
+	Noisy    []noisyRow   `json:"noisy,omitempty"`
+}
+
+func run(ctx context.Context, o options) (err error) {
+	c, err := startCluster(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stop()) }()
+	r := report{Time: time.Now().UTC()}
+	// What was measured is worth keeping when a later load fails.
+	defer func() { err = errors.Join(err, r.write(o.out)) }()
+	if o.takes("batches") {
+		if r.Batches, err = c.measureBatches(ctx); err != nil {
+			return fmt.Errorf("measuring plain creates: %w", err)
+		}
+	}
+	printHeader()
+	for _, s := range scenarios(o) {
+		if !o.takes(s.name) {
+			continue
+		}
+		result, err := c.measure(ctx, s)
+		if err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", s.name, err), c.printLog())
+		}
+		r.Results = append(r.Results, result)
+		result.print()
+	}
+	if o.takes("fairness") {
+		if r.Fairness, err = c.measureFairness(ctx, o.duration); err != nil {
+			return errors.Join(fmt.Errorf("fairness: %w", err), c.printLog())
+		}
+	}
+	if o.takes("slots") {
+		if r.Slots, err = c.measureSlots(ctx, o.duration); err != nil {
+			return errors.Join(fmt.Errorf("slots: %w", err), c.printLog())
+		}
+	}
+	if o.takes("size") {
+		if r.Sizes, err = c.measureSize(ctx, o.duration); err != nil {
+			return errors.Join(fmt.Errorf("size: %w", err), c.printLog())
+		}
+	}
+	if o.takes("noisy-neighbour") { // last: its backlog is left behind
+		if r.Noisy, err = c.measureNoisyNeighbour(ctx, o.duration); err != nil {
+			return errors.Join(fmt.Errorf("noisy-neighbour: %w", err), c.printLog())
+		}
+	}
+	return nil
+}
+
+func (r *report) write(path string) error {
+	encoded, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return cmp.Or(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, append(encoded, '\n'), 0o600))
+}

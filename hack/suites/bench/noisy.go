@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+)
+
+// The noisy neighbour and the other tenant.
+const (
+	noisyRate    = 3000 // new keys a second
+	noisySenders = 64
+	calmRate     = 5
+	foldPatience = 30 * time.Second
+)
+
+// noisyRow is what a tenant with a few alerts notices of another one that opens thousands of Incidents a second: alone,
+// beside the storm, and while the storm's backlog drains. Times are in seconds.
+type noisyRow struct {
+	Name      string         `json:"name"`
+	StormRate float64        `json:"stormPerSecond"`
+	Backlog   int            `json:"backlog"` // of the storm's alerts at the end that no Incident tells of yet
+	Codes     map[string]int `json:"codes"`   // answers to the tenant with a few alerts
+	P50       float64        `json:"p50"`
+	P99       float64        `json:"p99"`
+	LagP50    float64        `json:"lagP50"` // from the answer to the Incident's status
+	LagMax    float64        `json:"lagMax"`
+	Unfolded  int            `json:"unfolded"` // not folded within 30 s
+}
+
+// measureNoisyNeighbour measures the three phases. The queue limit is out of the way: it is not what is measured.
+func (c *cluster) measureNoisyNeighbour(ctx context.Context, duration time.Duration) ([]noisyRow, error) {
+	var tenants [2]tenant
+	for i := range tenants {
+		t, err := c.newTenant(ctx)
+		if err != nil {
+			return nil, err
+		}
+		tenants[i] = t
+	}
+	c.args = append(slices.Clone(c.args), "--max-pending-events=200000")
+	if err := c.startManager(ctx); err != nil {
+		return nil, err
+	}
+	defer c.manager.Kill()
+	if err := c.warmUp(ctx); err != nil {
+		return nil, err
+	}
+	storm, calm := tenants[0], tenants[1]
+	rows := []noisyRow{c.measureCalm(ctx, "alone", calm, duration)}
+	var account *loadgen.Account
+	var both sync.WaitGroup
+	both.Go(func() {
+		account = loadgen.Run(ctx, loadgen.Load{
+			URLs: []string{c.manager.WebhookURL + storm.token}, Senders: noisySenders, Rate: noisyRate, Duration: duration,
+			Key: loadgen.UniqueKeys(),
+		})
+	})
+	beside := c.measureCalm(ctx, "beside the storm", calm, duration)
+	both.Wait()
+	beside.StormRate = account.Rate()
+	drain := c.measureCalm(ctx, "while it drains", calm, duration)
+	var incidents v1alpha1.IncidentList
+	if err := c.client.List(ctx, &incidents, client.InNamespace(storm.namespace)); err != nil {
+		return nil, err
+	}
+	drain.Backlog = account.Acknowledged() - len(incidents.Items)
+	rows = append(rows, beside, drain)
+	for i := range rows {
+		r := &rows[i]
+		fmt.Printf("noisy-neighbour, %-17s storm %4.0f/s, backlog %5d; answers %v, p50 %5.1f ms, p99 %6.1f ms (%.1f times); "+
+			"folded after p50 %.2f s, at most %.2f s, %d not\n", r.Name+":", r.StormRate, r.Backlog, r.Codes, r.P50*1000, r.P99*1000,
+			r.P99/rows[0].P99, r.LagP50, r.LagMax, r.Unfolded)
+	}
+	return rows, nil
+}
+
+// measureCalm posts a few alerts with a key each, and watches for their Incidents.
+func (c *cluster) measureCalm(ctx context.Context, name string, t tenant, duration time.Duration) noisyRow {
+	row := noisyRow{Name: name, Codes: map[string]int{}}
+	var mu sync.Mutex
+	var latencies, lags []time.Duration
+	var posts sync.WaitGroup
+	key := loadgen.UniqueKeys()
+	ticker := time.NewTicker(time.Second / calmRate)
+	defer ticker.Stop()
+	for n := range int(duration.Seconds() * calmRate) {
+		<-ticker.C
+		posts.Go(func() {
+			one := loadgen.Run(ctx, loadgen.Load{
+				URLs: []string{c.manager.WebhookURL + t.token}, Senders: 1, Requests: 1, Key: func(int) string { return key(n) },
+			})
+			lag, folded := time.Duration(0), false
+			if one.Acknowledged() > 0 {
+				lag, folded = c.foldedAfter(ctx, t, key(n))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for code := range one.Codes {
+				row.Codes[code]++
+			}
+			latencies = append(latencies, one.Latencies...)
+			switch {
+			case folded:
+				lags = append(lags, lag)
+			case one.Acknowledged() > 0:
+				row.Unfolded++
+			}
+		})
+	}
+	posts.Wait()
+	slices.Sort(latencies)
+	slices.Sort(lags)
+	row.P50, row.P99 = quantile(latencies, 0.5), quantile(latencies, 0.99)
+	row.LagP50, row.LagMax = quantile(lags, 0.5), quantile(lags, 1)
+	return row
+}
+
+// foldedAfter is how long it takes until an Incident tells of the key's alert.
+func (c *cluster) foldedAfter(ctx context.Context, t tenant, key string) (time.Duration, bool) {
+	name := client.ObjectKey{Namespace: t.namespace, Name: v1alpha1.IncidentName(t.integration, key)}
+	for start := time.Now(); time.Since(start) < foldPatience && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		var incident v1alpha1.Incident
+		if c.client.Get(ctx, name, &incident) == nil && incident.Status.AlertCount > 0 {
+			return time.Since(start), true
+		}
+	}
+	return 0, false
+}
+
+// quantile is the value, in seconds, that the fraction q of the sorted ones does not exceed.
+func quantile(sorted []time.Duration, q float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)].Seconds()
+}
+
+// cells are the cells of a row in the report.
+func (r *noisyRow) cells() []string {
+	text := func(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) }
+	return []string{r.Name, strconv.FormatFloat(r.StormRate, 'f', 0, 64), fmt.Sprint(r.Codes), text(r.P50 * 1000),
+		text(r.P99 * 1000), text(r.LagP50), text(r.LagMax), strconv.Itoa(r.Unfolded)}
+}

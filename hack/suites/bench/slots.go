@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+)
+
+// slotsRow is what many integrations in a storm at once get with so many writes at a time. Times are in seconds.
+type slotsRow struct {
+	Slots          int     `json:"maxInFlightWrites"`
+	Integrations   int     `json:"integrations"`
+	Senders        int     `json:"senders"`
+	AcceptedRate   float64 `json:"acceptedPerSecond"`
+	P50            float64 `json:"p50"`
+	P99            float64 `json:"p99"`
+	AlertsPerEvent float64 `json:"alertsPerEvent"`
+}
+
+const (
+	slotsIntegrations = 16
+	slotsSenders      = 4 // of each
+)
+
+// measureSlots runs the manager with more and more write slots.
+func (c *cluster) measureSlots(ctx context.Context, duration time.Duration) ([]slotsRow, error) {
+	const format = "%-8s %12s %9s %8s %8s %7s\n"
+	fmt.Printf(format, "slots", "integrations", "accept/s", "p50 ms", "p99 ms", "al/ev")
+	usual := c.args
+	defer func() { c.args = usual }()
+	var rows []slotsRow
+	for _, slots := range []int{1, 2, 4, 8, 16, 32} {
+		c.args = append(slices.Clone(usual), fmt.Sprintf("--max-in-flight-writes=%d", slots))
+		row, err := c.measureStorms(ctx, duration)
+		if err != nil {
+			return nil, fmt.Errorf("%d slots: %w", slots, err)
+		}
+		row.Slots = slots
+		fmt.Printf(format, fmt.Sprint(slots), fmt.Sprint(row.Integrations), fmt.Sprintf("%.0f", row.AcceptedRate),
+			fmt.Sprintf("%.1f", row.P50*1000), fmt.Sprintf("%.1f", row.P99*1000), fmt.Sprintf("%.1f", row.AlertsPerEvent))
+		rows = append(rows, *row)
+	}
+	return rows, nil
+}
+
+// measureStorms lets all integrations post at once, and checks that each of their alerts was folded once.
+func (c *cluster) measureStorms(ctx context.Context, duration time.Duration) (*slotsRow, error) {
+	tenants := make([]tenant, slotsIntegrations)
+	for i := range tenants {
+		t, err := c.newTenant(ctx)
+		if err != nil {
+			return nil, err
+		}
+		tenants[i] = t
+	}
+	if err := c.startManager(ctx); err != nil {
+		return nil, err
+	}
+	defer c.manager.Kill()
+	if err := c.warmUp(ctx); err != nil {
+		return nil, err
+	}
+	before, err := c.apiServerMetrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	accounts := make([]*loadgen.Account, len(tenants))
+	var storms sync.WaitGroup
+	for i, t := range tenants {
+		storms.Go(func() {
+			accounts[i] = loadgen.Run(ctx, loadgen.Load{
+				URLs: []string{c.manager.WebhookURL + t.token}, Senders: slotsSenders, Duration: duration, Key: loadgen.SharedKey,
+			})
+		})
+	}
+	storms.Wait()
+	after, err := c.apiServerMetrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	row := &slotsRow{Integrations: len(tenants), Senders: slotsSenders * len(tenants)}
+	var latencies loadgen.Account
+	for i, t := range tenants {
+		if _, err := c.drained(ctx, t); err != nil {
+			return nil, err
+		}
+		if err := errors.Join(c.check(ctx, t, accounts[i]), c.clear(ctx, t.namespace)); err != nil {
+			return nil, err
+		}
+		row.AcceptedRate += accounts[i].Rate()
+		latencies.Latencies = append(latencies.Latencies, accounts[i].Latencies...)
+	}
+	slices.Sort(latencies.Latencies)
+	row.P50, row.P99 = latencies.Quantile(0.5).Seconds(), latencies.Quantile(0.99).Seconds()
+	row.AlertsPerEvent = float64(latencies.Acknowledged()) / max(eventsCreated(before, after), 1)
+	return row, nil
+}

@@ -1,0 +1,468 @@
+//go:build browser
+
+// Package browser tests the page of "kubectl tocsin ui" in a headless Chromium.
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// picturesVariable names a folder for the picture of the page in the documents.
+const picturesVariable = "TOCSIN_UI_PICTURES"
+
+const (
+	tabTimeout        = 2 * time.Minute
+	eventuallyTimeout = 20 * time.Second
+)
+
+var config *rest.Config
+
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Main(m, func(c *rest.Config) { config = c }))
+}
+
+// chromium finds the browser. Without it nothing here is tested, so that is a failure.
+func chromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Fatal("there is no Chromium: on Debian, apt-get install chromium")
+	return ""
+}
+
+// tab is a tab of a browser in which nothing may go wrong unseen.
+type tab struct {
+	*WithT
+	ctx      context.Context
+	mu       sync.Mutex
+	troubles []string
+}
+
+func openTab(t *testing.T) *tab {
+	t.Helper()
+	allocator, cancelAllocator := chromedp.NewExecAllocator(context.Background(),
+		chromedp.ExecPath(chromium(t)), chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoSandbox,
+		chromedp.UserDataDir(t.TempDir()),
+		chromedp.WindowSize(1200, 900), chromedp.Env("LANG=en_GB.UTF-8", "TZ=UTC"))
+	browser, cancelBrowser := chromedp.NewContext(allocator)
+	t.Cleanup(func() {
+		cancelBrowser()
+		cancelAllocator()
+	})
+	one := &tab{WithT: NewWithT(t)}
+	one.Expect(chromedp.Do(browser)).To(Succeed(), "starting Chromium") // its life is that of this context: no timeout
+	ctx, cancel := context.WithTimeout(browser, tabTimeout)
+	t.Cleanup(cancel)
+	one.ctx = ctx
+	one.SetDefaultEventuallyTimeout(eventuallyTimeout)
+	one.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	for _, enable := range []func() error{
+		func() error { _, err := chromedp.Call(ctx, log.Enable, cdp.Empty{}); return err },
+		func() error { _, err := chromedp.Call(ctx, runtime.Enable, cdp.Empty{}); return err },
+		func() error { _, err := chromedp.Call(ctx, page.Enable, page.EnableParams{}); return err },
+	} {
+		one.Expect(enable()).To(Succeed())
+	}
+	one.Expect(chromedp.Listen(ctx, one.note)).To(Succeed())
+	return one
+}
+
+// note remembers what goes wrong in the page: exceptions, what the browser logs (a policy that was broken, for
+// example) and dialogs.
+func (b *tab) note(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		b.troubles = append(b.troubles, e.ExceptionDetails.Text)
+	case *log.EventEntryAdded:
+		b.troubles = append(b.troubles, e.Entry.Text)
+	case *page.EventJavascriptDialogOpening:
+		b.troubles = append(b.troubles, "dialog: "+e.Message)
+	}
+}
+
+// noTrouble expects that nothing went wrong.
+func (b *tab) noTrouble() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Expect(b.troubles).To(BeEmpty())
+}
+
+func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	b.Expect(chromedp.Do(b.ctx, actions...)).To(Succeed())
+}
+
+// eval gives what an expression is, as text.
+func (b *tab) eval(expression string) string {
+	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[any](expression))
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return fmt.Sprint(value)
+}
+
+// titles are those in the list, in its order.
+func (b *tab) titles() string {
+	return b.eval(`[...document.querySelectorAll("#rows a")].map((a) => a.textContent).join("|")`)
+}
+
+func (b *tab) text(selector string) string {
+	return b.eval(fmt.Sprintf(`document.querySelector(%q)?.innerText ?? "nothing"`, selector))
+}
+
+// choose sets a control of the filters, as a user does.
+func (b *tab) choose(id, value string) {
+	b.eval(fmt.Sprintf(`document.getElementById(%q).value = %q;
+		document.getElementById(%[1]q).dispatchEvent(new Event("input", {bubbles: true})); 0`, id, value))
+}
+
+// press presses a key that writes a character, as a keyboard does: unless the page prevents it, it is written.
+func (b *tab) press(key string) {
+	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
+		params := input.DispatchKeyEventParams{Type: kind, Key: key}
+		if kind == input.DispatchKeyEventTypeKeyDown {
+			params.Text = key
+		}
+		_, err := chromedp.Call(b.ctx, input.DispatchKeyEvent, params)
+		b.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+func (b *tab) picture(name string) {
+	folder := os.Getenv(picturesVariable)
+	if folder == "" {
+		return
+	}
+	image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(os.MkdirAll(folder, 0o755)).To(Succeed())
+	b.Expect(os.WriteFile(filepath.Join(folder, name), image, 0o644)).To(Succeed())
+}
+
+func (b *tab) media(scheme string) {
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+	}})
+	b.Expect(err).NotTo(HaveOccurred())
+}
+
+const hostileTitle = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>&lt;b&gt; ${window.hacked=1}`
+
+// cluster is a namespace with Incidents in it.
+type cluster struct {
+	client.WithWatch
+	namespace string
+	g         *WithT
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	g := NewWithT(t)
+	c, err := client.NewWithWatch(config, client.Options{Scheme: testenv.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	// A name for pictures, so a new one only when it is taken.
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	if c.Create(t.Context(), namespace) != nil {
+		return &cluster{c, testenv.Namespace(t, c), g}
+	}
+	return &cluster{c, namespace.Name, g}
+}
+
+// put makes an Incident, as the operator would have.
+func (c *cluster) put(key string, minutesAgo int, content v1alpha1.AlertContent) *v1alpha1.Incident {
+	at := v1alpha1.NewTimestamp(time.Now().Add(-time.Duration(minutesAgo) * time.Minute))
+	incident := &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: v1alpha1.IncidentName("monitoring", key)},
+		Spec:       v1alpha1.IncidentSpec{IntegrationName: "monitoring", DedupKey: key},
+	}
+	c.g.Expect(c.Create(context.Background(), incident)).To(Succeed())
+	condition := func(kind, reason, message string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at.Time)}
+	}
+	incident.Status = v1alpha1.IncidentStatus{
+		State: v1alpha1.IncidentOpen, Alert: content, AlertCount: int64(1 + minutesAgo/10),
+		OpenedTime: &at, LastAlertTime: &at,
+		Episode: &v1alpha1.Episode{Number: 1, StartTime: at, AlertCount: 1},
+		Conditions: []metav1.Condition{
+			condition(v1alpha1.ConditionResolved, v1alpha1.ReasonFiring, "The incident is open."),
+			condition(v1alpha1.ConditionAcknowledged, v1alpha1.ReasonNotAcknowledged, "Nobody has acknowledged the incident."),
+		},
+		Timeline: []v1alpha1.Transition{{Type: v1alpha1.TransitionOpened, Time: at,
+			Message: fmt.Sprintf("Opened with severity %s: %.100s", content.Severity, content.Title)}},
+	}
+	c.g.Expect(c.Status().Update(context.Background(), incident)).To(Succeed())
+	return incident
+}
+
+// resolve resolves an Incident so many minutes ago.
+func (c *cluster) resolve(incident *v1alpha1.Incident, minutesAgo int) {
+	at := v1alpha1.NewTimestamp(time.Now().Add(-time.Duration(minutesAgo) * time.Minute))
+	incident.Status.State, incident.Status.ResolvedTime = v1alpha1.IncidentResolved, &at
+	incident.Status.Conditions[0].Status, incident.Status.Conditions[0].Reason = metav1.ConditionTrue, v1alpha1.ReasonResolvedByUser
+	incident.Status.Conditions[0].Message = "maria resolved the incident."
+	incident.Status.Timeline = append(incident.Status.Timeline,
+		v1alpha1.Transition{Type: v1alpha1.TransitionResolved, Time: at, Message: "Resolved by maria: replaced the disk"})
+	c.g.Expect(c.Status().Update(context.Background(), incident)).To(Succeed())
+}
+
+// acknowledge acknowledges an Incident so many minutes ago.
+func (c *cluster) acknowledge(incident *v1alpha1.Incident, minutesAgo int) {
+	at := v1alpha1.NewTimestamp(time.Now().Add(-time.Duration(minutesAgo) * time.Minute))
+	incident.Status.Conditions[1].Status, incident.Status.Conditions[1].Reason = metav1.ConditionTrue, v1alpha1.ReasonAcknowledgedByUser
+	incident.Status.Conditions[1].Message = "maria acknowledged the incident."
+	incident.Status.Timeline = append(incident.Status.Timeline,
+		v1alpha1.Transition{Type: v1alpha1.TransitionAcknowledged, Time: at, Message: "Acknowledged by maria: looking into it"})
+	c.g.Expect(c.Status().Update(context.Background(), incident)).To(Succeed())
+}
+
+// fill puts what the pictures show.
+func (c *cluster) fill() (disk *v1alpha1.Incident) {
+	bag := func(pairs ...string) v1alpha1.Bag {
+		b := v1alpha1.Bag{}
+		for i := 0; i < len(pairs); i += 2 {
+			b[pairs[i]] = []byte(pairs[i+1])
+		}
+		return b
+	}
+	disk = c.put("disk-db-1", 43, v1alpha1.AlertContent{
+		Title: "Disk 97 % full", Severity: v1alpha1.SeverityCritical, Hostname: "db-1", Type: "metric", Region: "eu-west",
+		Description: "/var is at 97 %.\nIt grows by 1 % an hour.", Link: "https://grafana.example.com/d/disk",
+		Labels: bag("team", `"storage"`, "mount", `"/var"`), Values: bag("used", "0.97"),
+		Annotations: bag("runbook", `"https://runbooks.example.com/disk"`), Custom: bag("check", `{"id": 4711, "flags": ["a", null]}`),
+	})
+	c.acknowledge(disk, 31)
+	c.put("latency-api", 9, v1alpha1.AlertContent{Title: "95 % of the requests take longer than 2 s", Severity: v1alpha1.SeverityCritical,
+		Hostname: "api-3", Labels: bag("team", `"web"`)})
+	c.put("queue", 380, v1alpha1.AlertContent{Title: "Queue stalls: 18,204 messages wait", Severity: v1alpha1.SeverityError, Labels: bag("team", `"web"`)})
+	c.put("cert", 1100, v1alpha1.AlertContent{Title: "The certificate of shop.example.com ends in 12 days", Severity: v1alpha1.SeverityWarning})
+	c.put("update", 700, v1alpha1.AlertContent{Title: "Node pool wants an update", Severity: v1alpha1.SeverityInfo})
+	backup := c.put("backup", 1300, v1alpha1.AlertContent{Title: "Backup of db-2 failed", Severity: v1alpha1.SeverityError, Hostname: "db-2"})
+	c.resolve(backup, 900)
+	return disk
+}
+
+func serve(t *testing.T, c *cluster) (s *ui.Server, stop func()) {
+	t.Helper()
+	return serveWith(t, c, ui.Options{Namespace: c.namespace})
+}
+
+func serveWith(t *testing.T, c *cluster, options ui.Options) (s *ui.Server, stop func()) {
+	t.Helper()
+	s, err := ui.Listen(t.Context(), c, options)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		NewWithT(t).Expect(<-done).To(Succeed())
+	})
+	t.Cleanup(stop)
+	return s, stop
+}
+
+// base is the address of the page without the key.
+func base(s *ui.Server) string {
+	address, _, _ := strings.Cut(s.URL(), "#")
+	return address
+}
+
+func TestPage(t *testing.T) {
+	c := newCluster(t)
+	disk := c.fill()
+	s, _ := serve(t, c)
+	b := openTab(t)
+	b.media("light")
+	b.do(chromedp.Navigate(s.URL()))
+
+	// The list: what is open, the worst and the unacknowledged first.
+	b.Eventually(b.titles).Should(Equal("95 % of the requests take longer than 2 s|Disk 97 % full|" +
+		"Queue stalls: 18,204 messages wait|The certificate of shop.example.com ends in 12 days|Node pool wants an update"))
+	b.Expect(b.text("#summary")).To(Equal("5 open: 2 critical, 1 error, 1 warning, 1 info"))
+	b.Expect(b.text("#connection")).To(Equal("live"))
+	b.Expect(b.eval("document.title")).To(Equal("(5) Tocsin"))
+	b.Expect(b.eval("location.hash")).To(Equal("#/"), "the key is not left in the address")
+	b.Eventually(func() string { return b.eval(`document.querySelectorAll("#chart rect").length > 40`) }).Should(Equal("true"))
+	b.Expect(b.text("#chart-caption")).To(Equal("At most 5 open at a time"))
+	b.picture("ui-light.png")
+	b.media("dark")
+	b.picture("ui-dark.png")
+	b.do(chromedp.EmulateViewport(390, 700))
+	b.picture("ui-narrow.png")
+	b.do(chromedp.EmulateViewport(1200, 900))
+	b.media("light")
+
+	// A reload, and another tab, need no key again.
+	b.do(chromedp.Reload())
+	b.Eventually(b.titles).Should(HavePrefix("95 %"))
+
+	// Live: what comes, changes and goes.
+	fresh := c.put("fresh", 0, v1alpha1.AlertContent{Title: "Just now", Severity: v1alpha1.SeverityCritical})
+	b.Eventually(b.titles).Should(HavePrefix("Just now|95 %"))
+	c.resolve(fresh, 0)
+	b.Eventually(b.titles).ShouldNot(ContainSubstring("Just now"))
+	b.Expect(c.Delete(context.Background(), fresh)).To(Succeed())
+
+	// Search and filters.
+	b.do(chromedp.SendKeys("#search", "TEAM=web stalls"))
+	b.Eventually(b.titles).Should(Equal("Queue stalls: 18,204 messages wait"))
+	b.do(chromedp.Clear("#search"), chromedp.SendKeys("#search", "nothing like that"))
+	b.Eventually(func() string { return b.text("#rest") }).Should(Equal("Nothing found."))
+	b.choose("search", "")
+	b.choose("state", "Resolved")
+	b.Eventually(b.titles).Should(Equal("Backup of db-2 failed"))
+	b.choose("state", "Open")
+	b.choose("severity", "critical")
+	b.Eventually(b.titles).Should(Equal("95 % of the requests take longer than 2 s|Disk 97 % full"))
+
+	// The page of an incident, while it changes.
+	b.do(chromedp.Click(fmt.Sprintf("a[data-id=%q]", c.namespace+"/"+disk.Name)))
+	b.Eventually(func() string { return b.text("#incident") }).Should(And(
+		ContainSubstring("Disk 97 % full"), ContainSubstring("/var is at 97 %."), ContainSubstring("maria acknowledged the incident."),
+		ContainSubstring("Acknowledged by maria: looking into it"), ContainSubstring(`"flags": [`), ContainSubstring(disk.Name)))
+	b.Expect(b.eval(`document.querySelector('#incident a[href="https://grafana.example.com/d/disk"]').rel`)).To(ContainSubstring("noopener"))
+	b.Expect(b.eval(`!!document.querySelector('#incident a[href="https://runbooks.example.com/disk"]')`)).To(Equal("true"))
+	b.Expect(b.eval(`getComputedStyle(document.getElementById("list")).display`)).To(Equal("none"))
+	c.resolve(disk, 0)
+	b.Eventually(func() string { return b.text("#incident") }).Should(ContainSubstring("Resolved by maria: replaced the disk"))
+	b.do(chromedp.NavigateBack())
+	b.Eventually(b.titles).Should(Equal("95 % of the requests take longer than 2 s"))
+	b.noTrouble()
+}
+
+func TestKeyboard(t *testing.T) {
+	c := newCluster(t)
+	for i, title := range []string{"First", "Second", "Third"} {
+		c.put(title, i, v1alpha1.AlertContent{Title: title, Severity: v1alpha1.SeverityError})
+	}
+	s, _ := serve(t, c)
+	b := openTab(t)
+	b.do(chromedp.Navigate(s.URL()))
+	b.Eventually(b.titles).Should(Equal("First|Second|Third"))
+	focused := func() string { return b.eval("document.activeElement.textContent.trim() || document.activeElement.id") }
+	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("j"), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent("j"), chromedp.KeyEvent("j"))
+	b.Expect(focused()).To(Equal("Third"), "the end is the end")
+	b.do(chromedp.KeyEvent("k"))
+	b.Expect(focused()).To(Equal("Second"))
+	// A change redraws the list, and the focus stays.
+	c.put("Fourth", 9, v1alpha1.AlertContent{Title: "Fourth", Severity: v1alpha1.SeverityError})
+	b.Eventually(b.titles).Should(HaveSuffix("Fourth"))
+	b.Expect(focused()).To(Equal("Second"))
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.Eventually(func() string { return b.eval("document.activeElement.tagName") }).Should(Equal("H2"), "the heading of its page")
+	b.Expect(focused()).To(Equal("Second"))
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.Eventually(func() string { return b.eval("document.activeElement.tagName") }).Should(Equal("A"), "back where it was")
+	b.Expect(focused()).To(Equal("Second"))
+	b.press("/")
+	b.press("j")
+	b.Expect(b.eval("document.activeElement.value")).To(Equal("j"), "a letter in the search is a letter")
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.noTrouble()
+}
+
+func TestHostileIncidents(t *testing.T) {
+	c := newCluster(t)
+	incident := c.put(hostileTitle, 1, v1alpha1.AlertContent{
+		Title: hostileTitle, Severity: v1alpha1.SeverityCritical, Description: hostileTitle, Hostname: hostileTitle,
+		Type: hostileTitle, Region: hostileTitle, Link: "javascript:window.hacked=1",
+		Labels: v1alpha1.Bag{hostileTitle: []byte(`"javascript:window.hacked=1"`), "__proto__": []byte(`{"hacked": 1}`)},
+		Custom: v1alpha1.Bag{"</pre><script>": []byte(`"data:text/html,<script>window.hacked=1</script>"`)},
+	})
+	c.put("long", 2, v1alpha1.AlertContent{Title: strings.Repeat("W", 1024), Severity: v1alpha1.SeverityInfo})
+	s, _ := serve(t, c)
+	b := openTab(t)
+	b.do(chromedp.Navigate(s.URL()))
+	b.Eventually(b.titles).Should(HavePrefix(hostileTitle + "|"))
+	b.do(chromedp.Navigate(fmt.Sprintf("%s#/%s/%s", base(s), c.namespace, incident.Name)))
+	b.Eventually(func() string { return b.text("#incident h2") }).Should(Equal(hostileTitle))
+	b.Eventually(func() string { return b.text("#incident") }).Should(ContainSubstring("javascript:window.hacked=1"))
+	b.Expect(b.eval(`[...document.querySelectorAll("a")].map((a) => a.protocol).filter((p) => p !== "http:").join()`)).To(BeEmpty())
+	b.Expect(b.eval(`document.querySelectorAll("main img, main script, main b").length`)).To(Equal("0"))
+	b.Expect(b.eval("String(window.hacked) + String({}.hacked)")).To(Equal("undefinedundefined"))
+	// Even a mistake in the page would be held back.
+	b.Expect(b.eval(`try { document.body.insertAdjacentHTML("beforeend", "<i>x</i>"); "it worked" } catch (e) { e.name }`)).To(Equal("TypeError"))
+	b.Expect(b.eval(`document.documentElement.scrollWidth <= innerWidth`)).To(Equal("true"), "a long title breaks")
+}
+
+func TestSchemesAndScreens(t *testing.T) {
+	c := newCluster(t)
+	disk := c.fill()
+	s, _ := serve(t, c)
+	b := openTab(t)
+	// contrast is the least contrast (WCAG 2, 1.4.3) of a text of the page to its background.
+	const contrast = `(() => {
+		const parts = (c) => c.match(/[\d.]+/g).map(Number);
+		const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+			.reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+		const ground = (e) => { for (; e; e = e.parentElement) { const c = parts(getComputedStyle(e).backgroundColor); if (c[3] !== 0) return c; } };
+		return Math.min(...[...document.querySelectorAll("main:not([hidden]) *, header *, footer *")]
+			.filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+			.map((e) => [light(parts(getComputedStyle(e).color)), light(ground(e))].sort((a, b) => b - a))
+			.map(([a, b]) => (a + 0.05) / (b + 0.05)));
+	})()`
+	backgrounds := map[string]bool{}
+	for _, scheme := range []string{"light", "dark"} {
+		b.media(scheme)
+		for _, hash := range []string{"#/", "#/" + c.namespace + "/" + disk.Name} {
+			b.do(chromedp.Navigate(s.URL()))
+			b.Eventually(b.titles).Should(ContainSubstring("Disk"))
+			b.eval(fmt.Sprintf("location.hash = %q", hash))
+			b.Eventually(func() string { return b.text("main:not([hidden])") }).Should(ContainSubstring("Disk 97 % full"))
+			b.Eventually(func() string { return b.eval(contrast + " >= 4.5") }).Should(Equal("true"), "%s %s: %s", scheme, hash, b.eval(contrast))
+			for _, width := range []int64{1200, 768, 320} {
+				b.do(chromedp.EmulateViewport(width, 800))
+				b.Expect(b.eval("document.documentElement.scrollWidth <= innerWidth")).To(Equal("true"), "%s at %d: nothing sticks out", hash, width)
+			}
+			b.do(chromedp.EmulateViewport(1200, 900))
+		}
+		backgrounds[b.eval("getComputedStyle(document.body).backgroundColor")] = true
+	}
+	b.Expect(backgrounds).To(HaveLen(2))
+	b.noTrouble()
+}
+
+func TestWithoutTheKeyAndWithoutTheServer(t *testing.T) {
+	c := newCluster(t)
+	c.put("a", 1, v1alpha1.AlertContent{Title: "A", Severity: v1alpha1.SeverityInfo})
+	s, stop := serve(t, c)
+	b := openTab(t)
+	b.do(chromedp.Navigate(base(s)))
+	b.Eventually(func() string { return b.text("#connection") }).Should(ContainSubstring("open the address that kubectl tocsin ui has printed"))
+	b.Expect(b.titles()).To(BeEmpty())
+	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.URL()))
+	b.Eventually(b.titles).Should(Equal("A"))
+	stop()
+	b.Eventually(func() string { return b.text("#connection") }).Should(HavePrefix("Out of date: kubectl tocsin ui "))
+	b.Expect(b.titles()).To(Equal("A"), "what was known stays")
+}

@@ -1,0 +1,109 @@
+// Command faults proves what docs/reliability.md promises. It runs real managers on a real etcd and two
+// real API servers, lays a load on them, brings about one fault after the other, and compares what the
+// senders were told with etcd's history and with the Incidents.
+//
+//	faults                  every scenario
+//	faults --short          the short form
+//	faults --run='kill|nospace' --rounds=5
+//	faults --soak=1h        scenarios at random, for so long
+//	faults --bugs           check the checker: every seeded bug has to be caught
+//
+// It exits 1 when a promise was broken, and prints a table in Markdown.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// settings are the command line.
+type settings struct {
+	short  bool
+	bugs   bool
+	race   bool
+	keep   bool
+	run    string
+	rounds int
+	soak   time.Duration
+}
+
+func main() {
+	var s settings
+	flag.BoolVar(&s.short, "short", false, "run the short form")
+	flag.BoolVar(&s.bugs, "bugs", false, "run managers with seeded bugs, each of which has to be caught")
+	flag.BoolVar(&s.race, "race", false, "build the managers with the race detector")
+	flag.BoolVar(&s.keep, "keep", false, "keep the logs even when all is well")
+	flag.StringVar(&s.run, "run", "", "run only what matches this regular expression")
+	flag.IntVar(&s.rounds, "rounds", 1, "how often to run each scenario")
+	flag.DurationVar(&s.soak, "soak", 0, "run scenarios at random for so long")
+	flag.Parse()
+	log.SetLogger(logr.Discard()) // of the harness's own client
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ok, err := execute(ctx, s)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "faults:", err)
+	}
+	if !ok || err != nil {
+		os.Exit(1)
+	}
+}
+
+func execute(ctx context.Context, s settings) (ok bool, err error) {
+	wanted, err := regexp.Compile(s.run)
+	if err != nil {
+		return false, err
+	}
+	folder, err := os.MkdirTemp("", "tocsin-faults-")
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if ok && !s.keep {
+			_ = os.RemoveAll(folder)
+		} else {
+			fmt.Println("\nThe logs are in", folder)
+		}
+	}()
+	suite := &suite{settings: s, wanted: wanted, folder: folder, binary: map[string]string{}}
+	defer suite.close()
+	switch {
+	case s.bugs:
+		return suite.runBugs(ctx)
+	case s.soak > 0:
+		return suite.runSoak(ctx)
+	default:
+		return suite.runAll(ctx)
+	}
+}
+
+// bugTag is the build tag of managers with seeded bugs and a clock that can be wrong.
+const bugTag = "tocsin_bugs"
+
+// buildManager builds the manager with these build tags.
+func buildManager(ctx context.Context, binary, tags string, race bool) (string, error) {
+	args := []string{"build", "-tags=" + tags, "-o", binary}
+	if race {
+		args = append(args, "-race")
+	}
+	command := exec.CommandContext(ctx, "go", append(args, ".")...)
+	command.Dir = testenv.Root()
+	command.Stdout, command.Stderr = os.Stderr, os.Stderr
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("building the manager: %w", err)
+	}
+	return binary, nil
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
+)
+
+// restartDelay is how soon an ended manager is started again, as a kubelet would.
+const restartDelay = 300 * time.Millisecond
+
+// replica is a manager process that is started again whenever it ends.
+type replica struct {
+	name  string
+	proxy *proxy.Proxy
+	log   string // path of the log
+
+	mu      sync.Mutex
+	manager *testenv.Manager
+	down    bool // is to stay down
+	held    bool // is to stay down for a while
+	leaving bool // out of the load balancer
+	kills   int  // by the harness
+	exits   int  // all ends of the process
+}
+
+func (r *rig) newReplica(number int, args, env []string) (*replica, error) {
+	p, err := proxy.Start(r.plane.URLs, r.token, number%len(r.plane.URLs))
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("replica-%d", number)
+	kubeconfig := filepath.Join(r.folder, name+".kubeconfig")
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\n"+
+		"contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", p.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	logPath := filepath.Join(r.folder, fmt.Sprintf("%s-%d.log", name, time.Now().UnixNano()))
+	log, err := os.Create(logPath)
+	if err != nil {
+		return nil, err
+	}
+	p.SetRule(nil)
+	replica := &replica{name: name, proxy: p, log: logPath}
+	replica.manager, err = testenv.StartManager(testenv.ManagerOptions{
+		Binary: r.binary, Kubeconfig: kubeconfig, Log: log, Args: args, Env: env,
+	})
+	if err != nil {
+		return nil, err
+	}
+	go replica.supervise(replica.manager.Exited())
+	return replica, nil
+}
+
+// supervise starts the manager again when it has ended.
+func (r *replica) supervise(exited <-chan struct{}) {
+	for {
+		<-exited
+		r.mu.Lock()
+		r.exits++
+		down := r.down
+		r.mu.Unlock()
+		if down {
+			return
+		}
+		time.Sleep(restartDelay)
+		for r.isHeld() {
+			time.Sleep(restartDelay)
+		}
+		r.mu.Lock()
+		if r.down {
+			r.mu.Unlock()
+			return
+		}
+		err := r.manager.Start()
+		exited = r.manager.Exited()
+		r.mu.Unlock()
+		if err != nil {
+			panic(fmt.Sprintf("starting a manager again: %v", err))
+		}
+	}
+}
+
+// kill ends the process with SIGKILL; the supervisor starts it again.
+func (r *replica) kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kills++
+	_ = r.manager.Signal(syscall.SIGKILL)
+}
+
+// hold keeps the process down when it has ended, until further notice.
+func (r *replica) hold(held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = held
+}
+
+func (r *replica) isHeld() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held && !r.down
+}
+
+// balancerDelay is how long a load balancer goes on sending to a replica that is to end.
+const balancerDelay = 3 * time.Second
+
+// exited is closed when the process that runs now has ended.
+func (r *replica) exited() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.manager.Exited()
+}
+
+// terminate asks the process to end, as a rolling restart does, and waits until it has. New connections go
+// to the other replicas after a while, until setLeaving(false).
+func (r *replica) terminate() {
+	exited := r.exited()
+	r.mu.Lock()
+	r.kills++
+	_ = r.manager.Signal(syscall.SIGTERM)
+	r.mu.Unlock()
+	time.Sleep(balancerDelay)
+	r.setLeaving(true)
+	<-exited
+}
+
+func (r *replica) setLeaving(leaving bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leaving = leaving
+}
+
+func (r *replica) isLeaving() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leaving
+}
+
+func (r *replica) signal(signal os.Signal) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.manager.Signal(signal)
+}
+
+// close ends the process for good.
+func (r *replica) close() {
+	r.mu.Lock()
+	r.down = true
+	exited := r.manager.Exited()
+	_ = r.manager.Signal(syscall.SIGKILL)
+	r.mu.Unlock()
+	<-exited
+	r.proxy.Close()
+}
+
+func (r *replica) waitReady(ctx context.Context) error {
+	for {
+		response, err := harnessClient.Get(r.manager.ReadyURL)
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		if !pause(ctx, 50*time.Millisecond) {
+			return fmt.Errorf("waiting for %s, whose log is %s: %w", r.name, r.log, ctx.Err())
+		}
+	}
+}
+
+// leads says whether this replica holds the lease.
+func (r *replica) leads() bool {
+	value, ok := r.metric("leader_election_master_status")
+	return ok && value == 1
+}
+
+// metric is the value of the first sample whose name begins so.
+func (r *replica) metric(name string) (float64, bool) {
+	client := http.Client{Timeout: time.Second}
+	response, err := client.Get(r.manager.MetricsURL)
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = response.Body.Close() }()
+	scanner := bufio.NewScanner(response.Body)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		fields := strings.Fields(scanner.Text())
+		if len(fields) == 2 && strings.HasPrefix(fields[0], name) {
+			value, err := strconv.ParseFloat(fields[1], 64)
+			return value, err == nil
+		}
+	}
+	return 0, false
+}
+
+// rss is the memory that the process holds, in bytes, and the most that it ever held.
+func (r *replica) rss() (now, peak int64) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.manager.PID()))
+	if err != nil {
+		return 0, 0
+	}
+	for text := range strings.Lines(string(status)) {
+		var kilobytes int64
+		if n, _ := fmt.Sscanf(text, "VmRSS: %d kB", &kilobytes); n == 1 {
+			now = kilobytes << 10
+		}
+		if n, _ := fmt.Sscanf(text, "VmHWM: %d kB", &kilobytes); n == 1 {
+			peak = kilobytes << 10
+		}
+	}
+	return now, peak
+}
+
+// resetPeak makes the present memory the most that the process ever held.
+func (r *replica) resetPeak() error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", r.manager.PID()), []byte("5"), 0o200)
+}
+
+// alarms are lines of the log that no fault excuses.
+func (r *replica) alarms() []string {
+	raw, err := os.ReadFile(r.log)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var found []string
+	for _, word := range []string{"panic:", "Observed a panic", "DATA RACE", "fatal error:", "goroutine stack exceeds"} {
+		if at := bytes.Index(raw, []byte(word)); at >= 0 {
+			found = append(found, fmt.Sprintf("%s says %q: %.300s", r.name, word, raw[at:]))
+		}
+	}
+	if at := bytes.IndexFunc(raw, func(c rune) bool { return c < ' ' && c != '\n' && c != '\t' || c == 0x7f }); at >= 0 {
+		found = append(found, fmt.Sprintf("%s logged the raw control character %#x", r.name, raw[at]))
+	}
+	return found
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
+)
+
+const (
+	systemNamespace = "tocsin-system"
+	serviceAccount  = "tocsin"
+
+	// healTime is how long after a fault everything may take to be folded and released.
+	healTime = 60 * time.Second
+
+	// startTimeout is for a manager on a busy machine, a lease of a predecessor included.
+	startTimeout = 90 * time.Second
+)
+
+// rigOptions say what to build a rig of.
+type rigOptions struct {
+	folder string // for data and logs
+	binary string // the manager
+	quota  int64  // of etcd; zero is its default
+}
+
+// rig is a control plane, a proxy for each replica, and the replicas. The harness itself looks at the
+// cluster through a proxy of its own that has no faults.
+type rig struct {
+	rigOptions
+	plane    *testenv.ControlPlane
+	direct   *proxy.Proxy
+	admin    client.Client
+	token    string // of the operator's service account
+	history  *etcdHistory
+	replicas []*replica
+	patience time.Duration // how long after a fault everything may take to be folded and released
+}
+
+// newRig starts a control plane with everything that config/crd and config/rbac have, and no replica.
+func newRig(ctx context.Context, options rigOptions) (r *rig, err error) {
+	r = &rig{rigOptions: options, patience: healTime}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	r.plane, err = testenv.StartControlPlane(ctx, testenv.ControlPlaneOptions{
+		Folder: filepath.Join(options.folder, "plane"), APIServers: 2, QuotaBytes: options.quota,
+	})
+	if err != nil {
+		return r, fmt.Errorf("starting the control plane: %w", err)
+	}
+	r.history = &etcdHistory{url: r.plane.EtcdURL}
+	if r.direct, err = proxy.Start(r.plane.URLs, r.plane.Token, 0); err != nil {
+		return r, err
+	}
+	r.admin, err = client.New(&rest.Config{Host: r.direct.URL, QPS: -1}, client.Options{Scheme: testenv.Scheme()})
+	if err != nil {
+		return r, err
+	}
+	if err = r.install(ctx); err != nil {
+		return r, fmt.Errorf("installing Tocsin: %w", err)
+	}
+	return r, nil
+}
+
+// install applies what a user applies, and gets the token that a pod of the operator would get.
+func (r *rig) install(ctx context.Context) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}}
+	if err := r.admin.Create(ctx, namespace); err != nil {
+		return err
+	}
+	for _, pattern := range []string{
+		"config/crd/bases/*.yaml", "config/rbac/*.yaml",
+		"config/components/flow-control/priority_levels.yaml", "config/components/flow-control/flow_schemas.yaml",
+	} {
+		files, err := filepath.Glob(filepath.Join(testenv.Root(), pattern))
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			if err := r.applyFile(ctx, file); err != nil {
+				return fmt.Errorf("applying %s: %w", file, err)
+			}
+		}
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: serviceAccount}}
+	hours := int64(24 * 60 * 60)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours}}
+	if err := r.admin.SubResource("token").Create(ctx, account, request); err != nil {
+		return fmt.Errorf("requesting a token: %w", err)
+	}
+	r.token = request.Status.Token
+	return nil
+}
+
+func (r *rig) applyFile(ctx context.Context, file string) error {
+	objects, err := readManifests(file)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if strings.HasPrefix(object.GetAPIVersion(), "kustomize.config.k8s.io/") {
+			continue
+		}
+		err := r.admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("faults"))
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// readManifests reads the objects of a YAML file.
+func readManifests(file string) ([]*unstructured.Unstructured, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for _, document := range splitDocuments(raw) {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(document, &object.Object); err != nil {
+			return nil, err
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+	return objects, nil
+}
+
+// startReplicas starts so many replicas with these arguments and environment, each behind its own proxy,
+// and waits until all are ready.
+func (r *rig) startReplicas(ctx context.Context, count int, args, env []string) error {
+	for i := range count {
+		replica, err := r.newReplica(i, args, environment(env, i))
+		if err != nil {
+			return err
+		}
+		r.replicas = append(r.replicas, replica)
+	}
+	return r.waitReady(ctx)
+}
+
+// environment gives each replica a clock of its own: one is an hour ahead, the other an hour behind.
+func environment(env []string, number int) []string {
+	skew := []string{"1h", "-1h"}[number%2]
+	replaced := make([]string, len(env))
+	for i, variable := range env {
+		replaced[i] = strings.ReplaceAll(variable, "%skew", skew)
+	}
+	return replaced
+}
+
+// waitReady waits until every replica is ready and, where there is an election, one leads.
+func (r *rig) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for _, replica := range r.replicas {
+		if err := replica.waitReady(ctx); err != nil {
+			return err
+		}
+	}
+	_, err := r.leader(ctx)
+	return err
+}
+
+// leader waits until a replica leads and returns it.
+func (r *rig) leader(ctx context.Context) (*replica, error) {
+	if len(r.replicas) == 1 {
+		return r.replicas[0], nil
+	}
+	for {
+		for _, replica := range r.replicas {
+			if replica.leads() {
+				return replica, nil
+			}
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return nil, fmt.Errorf("waiting for a leader: %w", ctx.Err())
+		}
+	}
+}
+
+// follower is a replica that does not lead.
+func (r *rig) follower(ctx context.Context) (*replica, error) {
+	leader, err := r.leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, replica := range r.replicas {
+		if replica != leader {
+			return replica, nil
+		}
+	}
+	return nil, errors.New("there is one replica only")
+}
+
+// stopReplicas ends the replicas and forgets them.
+func (r *rig) stopReplicas() {
+	for _, replica := range r.replicas {
+		replica.close()
+	}
+	r.replicas = nil
+}
+
+func (r *rig) close() {
+	r.stopReplicas()
+	if r.direct != nil {
+		r.direct.Close()
+	}
+	if r.plane != nil {
+		r.plane.Stop()
+	}
+}
+
+// setRule gives all replicas' proxies a rule.
+func (r *rig) setRule(rule func(proxy.Call) proxy.Fate) {
+	for _, replica := range r.replicas {
+		replica.proxy.SetRule(rule)
+	}
+}
+
+// restartAPIServer kills an API server and starts it again after a while.
+func (r *rig) restartAPIServer(ctx context.Context, number int, down time.Duration) error {
+	r.plane.APIServers[number].Kill()
+	pause(ctx, down)
+	if err := r.plane.APIServers[number].Start(); err != nil {
+		return err
+	}
+	return r.plane.WaitAPIServer(ctx, number)
+}
+
+// pause waits; it is false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// harnessClient is for what the harness asks of managers and etcd.
+var harnessClient = &http.Client{Timeout: 20 * time.Second}

@@ -1,0 +1,384 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
+)
+
+// scenarios are the faults under load.
+var scenarios = []scenario{
+	{name: "calm", about: "no fault at all", short: true, fault: func(ctx context.Context, _ *run) error {
+		pause(ctx, 2*time.Second)
+		return nil
+	}},
+	{name: "weather", about: "5 % each of 429, 500, 504, reset and lost replies", short: true, fault: weather},
+	{name: "kill-at-calls", about: "kill -9 before and after each kind of call", short: true, replicas: 1, fault: killAtCalls},
+	{name: "kill-leader", about: "kill -9 of the leader", short: true, fault: killLeader},
+	{name: "nospace", about: "etcd is at its space quota for 8 s", fault: exhaustSpace},
+	{name: "backlog", about: "nothing is folded until the queue is full",
+		args: []string{"--max-pending-events=200", "--namespace-share=1"}, fault: fillBacklog},
+	{name: "hostages", about: "finalizers keep more AlertEvents in another namespace than the queue may have",
+		args: []string{"--max-pending-events=2000", "--namespace-share=1"}, fault: takeHostages},
+	{name: "poison", about: "the API server refuses an Incident's every status with one of two alerts in it, for good",
+		replicas: 1, fault: poison, check: checkOptions{looseOrder: true}},
+	{name: "etcd-restored", about: "etcd goes back to a copy 4 s old, and everything is started again", fault: restoreEtcd,
+		check: checkOptions{restored: true}},
+	{name: "kill-follower", about: "kill -9 of the follower at random points", fault: killFollower},
+	{name: "zombie", about: "SIGSTOP of the leader past its lease, then SIGCONT", fault: zombie},
+	{name: "rolling-restart", about: "SIGTERM of one replica after the other", fault: rollingRestart},
+	{name: "apiserver-kill", about: "kill -9 and restart of each API server", fault: killAPIServers},
+	{name: "etcd-kill", about: "kill -9 of etcd, three times", fault: killEtcd},
+	{name: "etcd-freeze", about: "SIGSTOP of etcd for 1, 5 and 30 s", fault: freezeEtcd},
+	{name: "watch-frozen", about: "no watch shows anything for 60 s", rest: 200 * time.Millisecond,
+		fault: freezeWatches},
+	{name: "watch-expired", about: "watches end with 410 three times a second", short: true, fault: expireWatches},
+	{name: "watch-dropped", about: "watches lose events and then expire", fault: dropEvents},
+	{name: "watch-lag", about: "one replica sees everything 3 s late, and the leader dies of kill -9", fault: lagWatches},
+	{name: "watch-shuffled", about: "one creation in ten is seen 1.5 s later than what came after it",
+		fault: shuffleWatches, check: checkOptions{looseOrder: true}},
+	{name: "slow-retries", about: "one reply in three is lost, and the retry comes when the alert is folded and released",
+		replicas: 1, fault: slowRetries},
+	{name: "release-blocked", about: "deletes are refused for 4 s, then kill -9", replicas: 1, fault: blockRelease},
+	{name: "fold-blocked", about: "status writes are refused for 4 s, then kill -9", replicas: 1, fault: blockFold},
+	{name: "kill-at-create", about: "kill -9 before and after creates of AlertEvents", replicas: 1, fault: killAtCreates},
+	{name: "replies-lost", about: "no create of an AlertEvent is answered for 8 s", fault: loseReplies},
+	{name: "stale-events", about: "the leader dies, and its successor's watch of AlertEvents stands still", fault: staleEvents},
+	{name: "stale-incidents", about: "the leader dies, and its successor's watch of Incidents stands still", fault: staleIncidents},
+	{name: "clock-skew", about: "the replicas' clocks are two hours apart, and the leader dies",
+		env: []string{"TOCSIN_CLOCK_SKEW=%skew"}, fault: killLeader},
+	{name: "api-outage", about: "all API servers are away for longer than autoResolveAfter", fault: apiOutage},
+	{name: "repeated-alerts", about: "alerts of an episode that is over are repeated, and the leader dies", fault: repeatAlerts},
+	{name: "incident-deleted", about: "Incidents are deleted in the middle", fault: deleteIncidents,
+		check: checkOptions{incidentsDeleted: true}},
+	{name: "integration-deleted", about: "an integration is deleted in the middle and made again", fault: deleteIntegration},
+	{name: "token-takeover", about: "the tenants list each other's tokens, whose owners are deleted while no manager runs",
+		fault: takeTokens},
+	{name: "namespace-deleted", about: "a namespace is deleted in the middle", fault: deleteNamespace,
+		check: checkOptions{namespaceDeleted: true}},
+	{name: "apiserver-frozen", about: "SIGSTOP of all API servers for 40 s", fault: freezeAPIServers},
+	{name: "apiserver-refused", about: "kill -9 of all API servers, and none for 40 s", fault: stopAPIServers},
+	{name: "start-in-outage", about: "a replica is killed and starts while all API servers are frozen", fault: startInOutage},
+	{name: "stuck-leader", about: "the leader's quorum lists hang, and it can renew its lease",
+		rest: 200 * time.Millisecond, fault: stickLeader},
+	{name: "queue-restored", about: "AlertEvents that are folded come back from a backup, under new UIDs", fault: restoreQueue},
+	{name: "metadata-rewritten", about: "AlertEvents that are folded but not deleted get new annotations", fault: rewriteMetadata},
+}
+
+// weather has every kind of trouble between the replicas and the API servers, at random.
+func weather(ctx context.Context, r *run) error {
+	r.setRule(func(call proxy.Call) proxy.Fate {
+		if call.Resource == "leases" && rand.IntN(2) > 0 || call.Verb == "watch" {
+			return proxy.Fate{}
+		}
+		switch dice := rand.IntN(100); {
+		case dice < 5:
+			return proxy.Fate{Lose: true}
+		case dice < 10:
+			return proxy.Fate{Refuse: http.StatusTooManyRequests}
+		case dice < 15:
+			return proxy.Fate{Refuse: http.StatusInternalServerError}
+		case dice < 20:
+			return proxy.Fate{Garble: http.StatusGatewayTimeout}
+		case dice < 25:
+			return proxy.Fate{Reset: true}
+		case dice < 30:
+			return proxy.Fate{Delay: time.Duration(rand.IntN(800)) * time.Millisecond}
+		}
+		return proxy.Fate{}
+	})
+	pause(ctx, 15*time.Second)
+	return nil
+}
+
+// crashPoint is a kind of call at which a manager may die.
+type crashPoint struct{ verb, resource string }
+
+var crashPoints = []crashPoint{
+	{"create", "alertevents"},
+	{"list", "alertevents"},
+	{"create", "incidents"},
+	{"update", "incidents/status"},
+	{"delete", "alertevents"},
+}
+
+// killAtCalls kills the only replica at one of the next calls of each kind: before the API server sees it,
+// and after it was carried out but before the answer arrives.
+func killAtCalls(ctx context.Context, r *run) error {
+	replica := r.replicas[0]
+	kills := 0
+	for _, point := range crashPoints {
+		for _, after := range []bool{false, true} {
+			if err := r.killAt(ctx, replica, point, after); err != nil {
+				return err
+			}
+			kills++
+		}
+	}
+	r.note("%d kills", kills)
+	return nil
+}
+
+// killAtCreates kills the only replica while it stores what it is to acknowledge.
+func killAtCreates(ctx context.Context, r *run) error {
+	const kills = 6
+	for i := range kills {
+		if err := r.killAt(ctx, r.replicas[0], crashPoints[0], i%2 > 0); err != nil {
+			return err
+		}
+	}
+	r.note("%d kills", kills)
+	return nil
+}
+
+func (r *run) killAt(ctx context.Context, replica *replica, point crashPoint, after bool) error {
+	var once sync.Once
+	killed := make(chan struct{})
+	kill := func() {
+		once.Do(func() {
+			replica.kill()
+			close(killed)
+		})
+	}
+	var mu sync.Mutex
+	skip := rand.IntN(20)
+	if point.verb == "create" && point.resource == "incidents" {
+		skip = 0
+		// All Incidents of the load exist by now: have new ones made.
+		go r.traffic.post(0, fmt.Sprintf("late-%d", rand.Int()), "firing", false)
+		go r.traffic.post(1, fmt.Sprintf("late-%d", rand.Int()), "firing", false)
+	}
+	replica.proxy.SetRule(func(call proxy.Call) proxy.Fate {
+		if !call.Is(point.verb, point.resource) {
+			return proxy.Fate{}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if skip--; skip >= 0 {
+			return proxy.Fate{}
+		}
+		if after {
+			return proxy.Fate{After: kill, Lose: true}
+		}
+		return proxy.Fate{Before: kill, Reset: true}
+	})
+	select {
+	case <-killed:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(30 * time.Second):
+		return fmt.Errorf("there was no call to %s %s within 30 s", point.verb, point.resource)
+	}
+	replica.proxy.SetRule(nil)
+	pause(ctx, 2*restartDelay)
+	ready, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return replica.waitReady(ready)
+}
+
+func killLeader(ctx context.Context, r *run) error {
+	leader, err := r.leader(ctx)
+	if err != nil {
+		return err
+	}
+	pause(ctx, time.Duration(rand.IntN(1500))*time.Millisecond)
+	leader.kill()
+	pause(ctx, time.Second)
+	return r.waitReady(ctx)
+}
+
+func killFollower(ctx context.Context, r *run) error {
+	follower, err := r.follower(ctx)
+	if err != nil {
+		return err
+	}
+	const kills = 6
+	for range kills {
+		pause(ctx, time.Duration(300+rand.IntN(1500))*time.Millisecond)
+		follower.kill()
+		pause(ctx, 2*restartDelay)
+		if err := follower.waitReady(ctx); err != nil {
+			return err
+		}
+	}
+	r.note("%d kills", kills)
+	return nil
+}
+
+// zombie freezes the leader until another one leads, and then lets it go on where it was.
+func zombie(ctx context.Context, r *run) error {
+	leader, err := r.leader(ctx)
+	if err != nil {
+		return err
+	}
+	follower, err := r.follower(ctx)
+	if err != nil {
+		return err
+	}
+	if err := leader.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	frozen := time.Now()
+	for !follower.leads() {
+		if time.Since(frozen) > time.Minute || !pause(ctx, 100*time.Millisecond) {
+			_ = leader.signal(syscall.SIGCONT)
+			return fmt.Errorf("nobody took the lease over")
+		}
+	}
+	pause(ctx, 2*time.Second)
+	r.note("frozen for %s", time.Since(frozen).Round(time.Second))
+	exited, thawed := leader.exited(), time.Now()
+	if err := leader.signal(syscall.SIGCONT); err != nil {
+		return err
+	}
+	for leader.leads() {
+		if time.Since(thawed) > time.Minute || !pause(ctx, 100*time.Millisecond) {
+			return errors.New("the old leader does not notice that the lease is gone")
+		}
+	}
+	r.note("ended its term %s after it went on", time.Since(thawed).Round(time.Second))
+	pause(ctx, 2*time.Second)
+	select {
+	case <-exited:
+		return errors.New("the old leader has exited")
+	default:
+		return r.waitReady(ctx)
+	}
+}
+
+// rollingRestart restarts all replicas as a Deployment does. Nobody may be refused but with 503.
+func rollingRestart(ctx context.Context, r *run) error {
+	for _, replica := range r.replicas {
+		replica.terminate()
+		// A new pod has an address of its own. Here it has that of the old one, and the senders' idle connections to
+		// that must not be taken for connections to the new one.
+		r.traffic.client.CloseIdleConnections()
+		replica.setLeaving(false)
+		pause(ctx, 2*restartDelay)
+		if err := r.waitReady(ctx); err != nil {
+			return err
+		}
+	}
+	r.traffic.mu.Lock()
+	defer r.traffic.mu.Unlock()
+	for code, n := range r.traffic.codes {
+		switch code {
+		case "202", "503", "refused connection":
+		default:
+			return fmt.Errorf("%d requests were answered %s", n, code)
+		}
+	}
+	r.note("answers %v", r.traffic.codes)
+	return nil
+}
+
+func killAPIServers(ctx context.Context, r *run) error {
+	for number := range r.plane.APIServers {
+		if err := r.restartAPIServer(ctx, number, 2*time.Second); err != nil {
+			return err
+		}
+		pause(ctx, 2*time.Second)
+	}
+	return nil
+}
+
+func killEtcd(ctx context.Context, r *run) error {
+	for range 3 {
+		pause(ctx, time.Duration(rand.IntN(2000))*time.Millisecond)
+		r.plane.Etcd.Kill()
+		pause(ctx, time.Duration(rand.IntN(3000))*time.Millisecond)
+		if err := r.plane.Etcd.Start(); err != nil {
+			return err
+		}
+		if err := r.plane.WaitEtcd(ctx); err != nil {
+			return err
+		}
+	}
+	return r.waitPlane(ctx)
+}
+
+// waitPlane waits until all API servers are ready.
+func (r *rig) waitPlane(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for number := range r.plane.APIServers {
+		if err := r.plane.WaitAPIServer(ctx, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func freezeEtcd(ctx context.Context, r *run) error {
+	for _, d := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second} {
+		if err := r.plane.Etcd.Freeze(); err != nil {
+			return err
+		}
+		pause(ctx, d)
+		if err := r.plane.Etcd.Thaw(); err != nil {
+			return err
+		}
+		pause(ctx, 3*time.Second)
+	}
+	return r.waitPlane(ctx)
+}
+
+func (r *run) eachProxy(do func(*proxy.Proxy)) {
+	for _, replica := range r.replicas {
+		do(replica.proxy)
+	}
+}
+
+// watched are the resources that a manager watches.
+var watched = []string{"alertevents", "incidents", "webhookintegrations"}
+
+func freezeWatches(ctx context.Context, r *run) error {
+	r.eachProxy(func(p *proxy.Proxy) { p.FreezeWatches(true, watched...) })
+	pause(ctx, 60*time.Second)
+	r.eachProxy(func(p *proxy.Proxy) { p.FreezeWatches(false, watched...) })
+	return nil
+}
+
+func expireWatches(ctx context.Context, r *run) error {
+	const times = 30
+	for range times {
+		r.eachProxy((*proxy.Proxy).ExpireWatches)
+		pause(ctx, 300*time.Millisecond)
+	}
+	r.note("%d relists", times)
+	return nil
+}
+
+func dropEvents(ctx context.Context, r *run) error {
+	for range 5 {
+		r.eachProxy(func(p *proxy.Proxy) { p.DropEvents(true) })
+		pause(ctx, 1500*time.Millisecond)
+		r.eachProxy(func(p *proxy.Proxy) { p.DropEvents(false) })
+		pause(ctx, time.Second)
+	}
+	return nil
+}
+
+// lagWatches makes the leader lag, and then kills it: the next leader is the one that sees everything.
+func lagWatches(ctx context.Context, r *run) error {
+	leader, err := r.leader(ctx)
+	if err != nil {
+		return err
+	}
+	leader.proxy.LagWatches(3 * time.Second)
+	pause(ctx, 8*time.Second)
+	leader.kill()
+	pause(ctx, time.Second)
+	if err := r.waitReady(ctx); err != nil {
+		return err
+	}
+	leader.proxy.LagWatches(0)
+	return nil
+}

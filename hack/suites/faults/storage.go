@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
+)
+
+// exhaustSpace brings etcd to its quota, where it refuses all writes, and lifts the quota again.
+func exhaustSpace(ctx context.Context, r *run) error {
+	size, err := r.history.size(ctx)
+	if err != nil {
+		return err
+	}
+	const flag, junk = "--quota-backend-bytes", 1 << 20
+	if err := r.restartEtcd(ctx, func() { r.plane.Etcd.SetArg(flag, strconv.FormatInt(size+2*junk, 10)) }); err != nil {
+		return err
+	}
+	full := false
+	for i := 0; i < 64 && !full; i++ {
+		full = r.history.put(ctx, fmt.Sprintf("/junk/%d-%d", time.Now().UnixNano(), i), make([]byte, junk)) != nil
+	}
+	if !full {
+		return fmt.Errorf("etcd does not mind its quota")
+	}
+	before := time.Now()
+	pause(ctx, 8*time.Second)
+	r.note("%d acknowledged while etcd was full", r.traffic.acknowledgedBetween(before.Add(time.Second), time.Now()))
+	if err := r.restartEtcd(ctx, func() { r.plane.Etcd.SetArg(flag, "0") }); err != nil {
+		return err
+	}
+	if err := r.history.disarm(ctx); err != nil {
+		return err
+	}
+	return r.waitPlane(ctx)
+}
+
+func (r *rig) restartEtcd(ctx context.Context, change func()) error {
+	r.plane.Etcd.Kill()
+	change()
+	if err := r.plane.Etcd.Start(); err != nil {
+		return err
+	}
+	return r.plane.WaitEtcd(ctx)
+}
+
+// fillBacklog lets nothing be folded, so that the queue grows to its limit, and then drains.
+func fillBacklog(ctx context.Context, r *run) error {
+	r.setRule(func(call proxy.Call) proxy.Fate {
+		if call.Resource == "incidents/status" || call.Is("delete", "alertevents") {
+			return proxy.Fate{Refuse: http.StatusServiceUnavailable}
+		}
+		return proxy.Fate{}
+	})
+	most := 0
+	for until := time.Now().Add(12 * time.Second); time.Now().Before(until); pause(ctx, 300*time.Millisecond) {
+		ordinary, keyed, err := r.pendingEvents(ctx, r.tenants)
+		if err != nil {
+			return err
+		}
+		most = max(most, len(ordinary)+len(keyed))
+	}
+	r.note("at most %d AlertEvents", most)
+	// Requests under way when the limit is reached may still be stored, a write slot each and replica, and
+	// those that a lagging cache does not count yet.
+	if most > 350 {
+		return fmt.Errorf("%d AlertEvents, though 200 are the limit", most)
+	}
+	return nil
+}
+
+// restoreEtcd copies etcd's data, goes on for a while, and then starts everything again on the copy.
+func restoreEtcd(ctx context.Context, r *run) error {
+	backup := r.plane.DataFolder() + ".backup"
+	copied := func() error { return exec.CommandContext(ctx, "cp", "-r", r.plane.DataFolder(), backup).Run() }
+	var err error
+	failed := r.restartEtcd(ctx, func() { err, r.traffic.lostFrom = copied(), time.Now() })
+	if err := errors.Join(failed, err); err != nil {
+		return fmt.Errorf("copying etcd: %w", err)
+	}
+	pause(ctx, 4*time.Second)
+	for _, server := range r.plane.APIServers {
+		server.Kill()
+	}
+	// A leader that is cut off for so long as a restore takes has lost its lease and ended. What it remembers is
+	// of a time that never was: it would delete what the older Incidents have not counted.
+	for _, replica := range r.replicas {
+		replica.hold(true)
+		defer replica.hold(false)
+		replica.kill()
+	}
+	err = r.restartEtcd(ctx, func() {
+		if err = os.RemoveAll(r.plane.DataFolder()); err == nil {
+			err = os.Rename(backup, r.plane.DataFolder())
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("restoring etcd: %w", err)
+	}
+	r.traffic.mu.Lock()
+	r.traffic.lostUntil = time.Now()
+	r.traffic.mu.Unlock()
+	for _, server := range r.plane.APIServers {
+		if err := server.Start(); err != nil {
+			return err
+		}
+	}
+	if err := r.waitPlane(ctx); err != nil {
+		return err
+	}
+	for _, replica := range r.replicas {
+		replica.hold(false)
+	}
+	pause(ctx, time.Second)
+	return r.waitReady(ctx)
+}

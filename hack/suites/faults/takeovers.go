@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
+)
+
+func shuffleWatches(ctx context.Context, r *run) error {
+	r.eachProxy(func(p *proxy.Proxy) { p.ShuffleWatches(1500 * time.Millisecond) })
+	pause(ctx, 12*time.Second)
+	r.eachProxy(func(p *proxy.Proxy) { p.ShuffleWatches(0) })
+	return nil
+}
+
+// slowRetries loses the answers to creates, and holds the second try back until the first copy is folded
+// and deleted: then it is stored again, under the same name.
+func slowRetries(ctx context.Context, r *run) error {
+	var mu sync.Mutex
+	lost := map[string]bool{}
+	r.setRule(func(call proxy.Call) proxy.Fate {
+		if !call.Is("create", "alertevents") {
+			return proxy.Fate{}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if lost[call.Name] {
+			return proxy.Fate{Before: func() { r.waitGone(ctx, call) }}
+		}
+		lost[call.Name] = rand.IntN(3) == 0
+		return proxy.Fate{Lose: lost[call.Name]}
+	})
+	pause(ctx, 15*time.Second)
+	return nil
+}
+
+// waitGone waits until an AlertEvent is folded and released, no longer than a manager goes on trying to store one.
+func (r *run) waitGone(ctx context.Context, call proxy.Call) {
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
+	defer cancel()
+	name := client.ObjectKey{Namespace: call.Namespace, Name: call.Name}
+	for pause(ctx, 50*time.Millisecond) {
+		if apierrors.IsNotFound(r.admin.Get(ctx, name, &v1alpha1.AlertEvent{})) {
+			return
+		}
+	}
+}
+
+// blockRelease lets alerts be folded but not released, and then kills the manager: its successor finds
+// them all again.
+func blockRelease(ctx context.Context, r *run) error {
+	return r.blockThenKill(ctx, crashPoint{"delete", "alertevents"})
+}
+
+// blockFold lets nothing be folded, and then kills the manager: nothing may be released by then.
+func blockFold(ctx context.Context, r *run) error {
+	return r.blockThenKill(ctx, crashPoint{"update", "incidents/status"})
+}
+
+func (r *run) blockThenKill(ctx context.Context, point crashPoint) error {
+	for range 3 {
+		r.setRule(func(call proxy.Call) proxy.Fate {
+			if call.Is(point.verb, point.resource) {
+				return proxy.Fate{Refuse: http.StatusTooManyRequests}
+			}
+			return proxy.Fate{}
+		})
+		pause(ctx, 4*time.Second)
+		r.replicas[0].kill()
+		pause(ctx, 2*restartDelay)
+		r.setRule(nil)
+		if err := r.waitReady(ctx); err != nil {
+			return err
+		}
+		pause(ctx, 2*time.Second)
+	}
+	return nil
+}
+
+// loseReplies leaves everybody who writes an AlertEvent without an answer. Nobody may be told that the alert
+// is not stored.
+func loseReplies(ctx context.Context, r *run) error {
+	r.setRule(func(call proxy.Call) proxy.Fate {
+		return proxy.Fate{Lose: call.Is("create", "alertevents")}
+	})
+	pause(ctx, 8*time.Second)
+	return nil
+}
+
+func staleEvents(ctx context.Context, r *run) error    { return r.staleTakeover(ctx, "alertevents") }
+func staleIncidents(ctx context.Context, r *run) error { return r.staleTakeover(ctx, "incidents") }
+
+// staleTakeover kills the leader while the other replica's cache of a resource stands still, and lets that
+// one lead with what it has.
+func (r *run) staleTakeover(ctx context.Context, resource string) error {
+	leader, err := r.leader(ctx)
+	if err != nil {
+		return err
+	}
+	follower, err := r.follower(ctx)
+	if err != nil {
+		return err
+	}
+	follower.proxy.FreezeWatches(true, resource)
+	pause(ctx, 3*time.Second)
+	leader.hold(true)
+	defer leader.hold(false)
+	leader.kill()
+	killed := time.Now()
+	for !follower.leads() {
+		if time.Since(killed) > time.Minute || !pause(ctx, 100*time.Millisecond) {
+			return errors.New("nobody took the lease over")
+		}
+	}
+	pause(ctx, 6*time.Second)
+	follower.proxy.FreezeWatches(false, resource)
+	leader.hold(false)
+	pause(ctx, time.Second)
+	return r.waitReady(ctx)
+}
+
+// deleteIncidents deletes Incidents as people do, while alerts come in for them.
+func deleteIncidents(ctx context.Context, r *run) error {
+	deleted := 0
+	for range 5 {
+		for _, t := range r.tenants {
+			var list v1alpha1.IncidentList
+			if err := r.admin.List(ctx, &list, client.InNamespace(t.namespace)); err != nil {
+				return err
+			}
+			for i := range list.Items {
+				if rand.IntN(3) > 0 {
+					continue
+				}
+				if err := r.admin.Delete(ctx, &list.Items[i]); client.IgnoreNotFound(err) != nil {
+					return err
+				}
+				deleted++
+			}
+		}
+		pause(ctx, time.Second)
+	}
+	r.note("%d deleted", deleted)
+	return nil
+}
+
+// deleteIntegration deletes the first tenant's integration: what was acknowledged is folded all the same.
+func deleteIntegration(ctx context.Context, r *run) error {
+	integration := &v1alpha1.WebhookIntegration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.tenants[0].namespace, Name: integrationName},
+	}
+	if err := r.admin.Delete(ctx, integration); err != nil {
+		return err
+	}
+	pause(ctx, 4*time.Second)
+	return r.newIntegration(ctx, r.tenants[0])
+}
+
+// deleteNamespace deletes the second tenant's namespace, and does what the namespace controller does.
+// Alerts for it must be refused, and the other tenant must not notice.
+func deleteNamespace(ctx context.Context, r *run) error {
+	name := r.tenants[1].namespace
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := r.admin.Delete(ctx, namespace); err != nil {
+		return err
+	}
+	for range 3 {
+		pause(ctx, time.Second)
+		for _, object := range []client.Object{&v1alpha1.AlertEvent{}, &v1alpha1.WebhookIntegration{}, &v1alpha1.Incident{}} {
+			if err := r.admin.DeleteAllOf(ctx, object, client.InNamespace(name)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); err != nil {
+		return err
+	}
+	namespace.Spec.Finalizers = nil
+	if err := r.admin.SubResource("finalize").Update(ctx, namespace); err != nil {
+		return fmt.Errorf("finalizing the namespace: %w", err)
+	}
+	pause(ctx, 2*time.Second)
+	r.traffic.mu.Lock()
+	defer r.traffic.mu.Unlock()
+	r.note("answers %v", r.traffic.codes)
+	return nil
+}
+
+// inLedgers are the UIDs in the ledgers of the tenants' Incidents.
+func (r *run) inLedgers(ctx context.Context) (map[string]bool, error) {
+	uids := map[string]bool{}
+	for _, t := range r.tenants {
+		var list v1alpha1.IncidentList
+		if err := r.admin.List(ctx, &list, client.InNamespace(t.namespace)); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			for _, entry := range list.Items[i].Status.Ledger.Events {
+				uids[entry.UID] = true
+			}
+		}
+	}
+	return uids, nil
+}
+
+// rewriteMetadata gives AlertEvents annotations again and again, which moves their resourceVersions. Only
+// those with an idempotency key stay long enough to be found.
+func rewriteMetadata(ctx context.Context, r *run) error {
+	patch := client.RawPatch("application/merge-patch+json",
+		fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, time.Now().UnixNano()))
+	rewritten := 0
+	for until := time.Now().Add(8 * time.Second); time.Now().Before(until); {
+		_, keyed, err := r.pendingEvents(ctx, r.tenants)
+		if err != nil {
+			return err
+		}
+		folded, err := r.inLedgers(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range keyed {
+			if !folded[string(keyed[i].UID)] {
+				continue
+			}
+			err := r.admin.Patch(ctx, &keyed[i], patch)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+			rewritten++
+		}
+		pause(ctx, 500*time.Millisecond)
+	}
+	r.note("%d rewritten", rewritten)
+	return nil
+}

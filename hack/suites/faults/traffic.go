@@ -1,0 +1,328 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+)
+
+// tenant is a namespace with an integration. All tenants' integrations and keys have the same names, so
+// whatever crosses a namespace finds something to spoil.
+type tenant struct{ namespace, token string }
+
+const integrationName = "app"
+
+// autoResolveAfter is that of all integrations, the least that there may be: what a fault keeps away from the managers
+// must not look like silence.
+const autoResolveAfter = time.Minute
+
+// newTenant makes a namespace and its integration, with a token that carries its tag or with any other secret.
+func (r *rig) newTenant(ctx context.Context, tagged bool) (tenant, error) {
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return tenant{}, err
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}
+	if err := r.admin.Create(ctx, namespace); err != nil {
+		return tenant{}, err
+	}
+	t := tenant{namespace: namespace.Name, token: hex.EncodeToString(secret)}
+	if tagged {
+		t.token = v1alpha1.NewToken(t.namespace, integrationName)
+	}
+	return t, r.newIntegration(ctx, t)
+}
+
+func (r *rig) newIntegration(ctx context.Context, t tenant) error {
+	return r.admin.Create(ctx, &v1alpha1.WebhookIntegration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: integrationName},
+		Spec: v1alpha1.WebhookIntegrationSpec{
+			Tokens:           []v1alpha1.Token{{Name: "sender", SHA256: v1alpha1.TokenHash(t.token)}},
+			AutoResolveAfter: &metav1.Duration{Duration: autoResolveAfter},
+		},
+	})
+}
+
+// record is one request of a sender, or several tries of one with the same idempotency key.
+type record struct {
+	tenant  tenant
+	key     string
+	status  string
+	keyed   bool
+	outcome loadgen.Outcome
+	ids     []string
+	began   time.Time
+	ended   time.Time
+}
+
+// traffic is the load on the endpoints and the record of every request.
+type traffic struct {
+	rig     *rig
+	tenants []tenant
+	client  *http.Client
+	rest    time.Duration // of senders between two requests
+	senders sync.WaitGroup
+
+	mu      sync.Mutex
+	next    int
+	records map[string]*record // by the label seq of the alert
+	codes   map[string]int
+
+	lostFrom, lostUntil time.Time // what was acknowledged in this time is gone with an older etcd
+}
+
+func newTraffic(r *rig, tenants []tenant) *traffic {
+	return &traffic{
+		rig:     r,
+		tenants: tenants,
+		client: &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
+			MaxIdleConnsPerHost: 128, DisableCompression: true,
+		}},
+		records: map[string]*record{},
+		codes:   map[string]int{},
+	}
+}
+
+// Senders of one tenant, and how long each rests between two requests.
+const (
+	ownKeySenders = 4 // each with a key that nobody else uses
+	sharedSenders = 3 // all on the same two keys
+	keyedSenders  = 2 // with an idempotency key, trying again until acknowledged
+	openRate      = 15
+	senderRest    = 15 * time.Millisecond
+)
+
+// start starts all senders. They end when ctx does; wait waits for the last answer.
+func (t *traffic) start(ctx context.Context) {
+	for number := range t.tenants {
+		for i := range ownKeySenders {
+			t.senders.Go(func() { t.sendSequence(ctx, number, func(int) string { return fmt.Sprintf("own-%d", i) }, false) })
+		}
+		for range sharedSenders {
+			t.senders.Go(func() {
+				t.sendSequence(ctx, number, func(n int) string { return fmt.Sprintf("shared-%d", n%2) }, false)
+			})
+		}
+		for i := range keyedSenders {
+			t.senders.Go(func() { t.sendSequence(ctx, number, func(int) string { return fmt.Sprintf("keyed-%d", i) }, true) })
+		}
+		t.senders.Go(func() { t.sendOpenLoop(ctx, number) })
+	}
+}
+
+func (t *traffic) wait() { t.senders.Wait() }
+
+// sendSequence posts alerts of a key one after the other, through all of its life cycle.
+func (t *traffic) sendSequence(ctx context.Context, number int, key func(int) string, keyed bool) {
+	rest := t.rest
+	if keyed {
+		rest = 20 * senderRest // each keeps an AlertEvent for ten minutes
+	}
+	statuses := []string{"firing", "firing", "acknowledged", "firing", "resolved", "firing", "resolved", "resolved", "firing"}
+	for n := mathrand.IntN(3); ctx.Err() == nil; n++ {
+		t.post(number, key(n), statuses[n%len(statuses)], keyed)
+		pause(ctx, rest)
+	}
+}
+
+// sendOpenLoop begins requests at a steady rate, whatever becomes of those before.
+func (t *traffic) sendOpenLoop(ctx context.Context, number int) {
+	ticker := time.NewTicker(time.Second / openRate)
+	defer ticker.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			t.senders.Go(func() { t.post(number, fmt.Sprintf("open-%d", n%10), "firing", false) })
+		}
+	}
+}
+
+var severities = []string{"critical", "error", "warning", "info"}
+
+// post sends one alert to a replica at random. A keyed one is sent again, to any replica, until it is
+// acknowledged.
+func (t *traffic) post(number int, key, status string, keyed bool) {
+	t.postTold(number, key, status, keyed, nil)
+}
+
+// postTold posts an alert that tells these times as well.
+func (t *traffic) postTold(number int, key, status string, keyed bool, times map[string]time.Time) {
+	tenant := t.tenants[number]
+	t.mu.Lock()
+	t.next++
+	seq := fmt.Sprintf("%s-%d", tenant.namespace, t.next)
+	rec := &record{tenant: tenant, key: key, status: status, keyed: keyed, outcome: loadgen.Unknown, began: time.Now()}
+	t.records[seq] = rec
+	t.mu.Unlock()
+
+	payload := map[string]any{
+		"dedup_key": key, "status": status,
+		"labels": map[string]any{"seq": seq, "tenant": tenant.namespace},
+		"values": map[string]any{"n": t.next, string(rune('a' + mathrand.IntN(6))): mathrand.IntN(1000)},
+	}
+	if status == "firing" {
+		payload["title"] = "Alert " + seq
+		payload["severity"] = severities[mathrand.IntN(len(severities))]
+	}
+	for name, at := range times {
+		payload[name] = at.UTC().Format(time.RFC3339Nano)
+	}
+	body, err := json.Marshal(payload)
+	if err != nil {
+		panic(err)
+	}
+	idempotencyKey, tries := "", 1
+	if keyed {
+		idempotencyKey, tries = seq, 12
+	}
+	outcome, ids := loadgen.Refused, []string(nil)
+	for try := range tries {
+		if try > 0 {
+			time.Sleep(500 * time.Millisecond)
+		}
+		var once loadgen.Outcome
+		once, ids = t.try(tenant.token, body, idempotencyKey)
+		if once == loadgen.Acknowledged {
+			outcome = once
+			break
+		}
+		if once == loadgen.Unknown {
+			outcome = once
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	rec.outcome, rec.ids, rec.ended = outcome, ids, time.Now()
+}
+
+// try sends a request to a replica at random; when that one does not take the connection, to another, as a
+// load balancer would.
+func (t *traffic) try(token string, body []byte, idempotencyKey string) (loadgen.Outcome, []string) {
+	replicas := t.rig.replicas
+	first := mathrand.IntN(len(replicas))
+	for i := range replicas {
+		replica := replicas[(first+i)%len(replicas)]
+		if replica.isLeaving() {
+			continue
+		}
+		url := replica.manager.WebhookURL + token
+		outcome, ids, dialed := t.tryAt(url, body, idempotencyKey)
+		if dialed {
+			return outcome, ids
+		}
+	}
+	return loadgen.Refused, nil
+}
+
+// tryAt sends a request once. dialed is false when nobody took the connection.
+func (t *traffic) tryAt(url string, body []byte, idempotencyKey string) (outcome loadgen.Outcome, ids []string, dialed bool) {
+	request, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	if idempotencyKey != "" {
+		request.Header.Set("Idempotency-Key", idempotencyKey)
+	}
+	request.GetBody = nil // net/http must not try again on its own: the record would not know
+	response, err := t.client.Do(request)
+	if err != nil {
+		var operation *net.OpError
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &operation) && operation.Op == "dial" {
+			t.count("refused connection")
+			return loadgen.Refused, nil, false
+		}
+		t.count("no answer")
+		return loadgen.Unknown, nil, true
+	}
+	defer func() { _ = response.Body.Close() }()
+	raw, err := io.ReadAll(response.Body)
+	var answer struct {
+		Type   string `json:"type"`
+		Alerts []struct {
+			ID string `json:"id"`
+		} `json:"alerts"`
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &answer)
+	}
+	t.count(fmt.Sprint(response.StatusCode))
+	switch {
+	case response.StatusCode == http.StatusAccepted: // with or without the rest of the answer
+		for _, alert := range answer.Alerts {
+			ids = append(ids, alert.ID)
+		}
+		return loadgen.Acknowledged, ids, true
+	case err != nil, answer.Type == loadgen.UnknownOutcomeType:
+		return loadgen.Unknown, nil, true
+	default:
+		return loadgen.Refused, nil, true
+	}
+}
+
+func (t *traffic) count(code string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.codes[code]++
+}
+
+// tally counts the requests by outcome.
+func (t *traffic) tally() map[loadgen.Outcome]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counts := map[loadgen.Outcome]int{}
+	for _, rec := range t.records {
+		counts[rec.outcome]++
+	}
+	return counts
+}
+
+// acknowledgedBetween counts the requests that were acknowledged in that time.
+func (t *traffic) acknowledgedBetween(from, to time.Time) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, rec := range t.records {
+		if rec.outcome == loadgen.Acknowledged && rec.ended.After(from) && rec.ended.Before(to) {
+			n++
+		}
+	}
+	return n
+}
+
+// pendingEvents are the AlertEvents of the tenants, those apart that stay for their idempotency keys.
+func (r *rig) pendingEvents(ctx context.Context, tenants []tenant) (ordinary, keyed []v1alpha1.AlertEvent, err error) {
+	for _, t := range tenants {
+		var list v1alpha1.AlertEventList
+		if err := r.admin.List(ctx, &list, client.InNamespace(t.namespace)); err != nil {
+			return nil, nil, err
+		}
+		for i := range list.Items {
+			if v1alpha1.IsKeyedEventName(list.Items[i].Name) {
+				keyed = append(keyed, list.Items[i])
+			} else {
+				ordinary = append(ordinary, list.Items[i])
+			}
+		}
+	}
+	return ordinary, keyed, nil
+}

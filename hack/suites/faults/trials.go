@@ -1,0 +1,360 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// trials are the tests that bring their own load or rig.
+var trials = []trial{
+	{name: "keyed-burst", short: true, run: keyedBurst},
+	{name: "permissions", short: true, run: checkPermissions},
+	{name: "flow-control", short: true, run: checkFlows},
+	{name: "payload-corpus", short: true, run: postCorpus},
+	{name: "hostile-load", run: hostileLoad},
+	{name: "import", run: importIncidents},
+}
+
+// ordinary is the shape of a rig for a trial: two replicas.
+var ordinary = &scenario{name: "trial"}
+
+// startTrial prepares a rig with two replicas and two tenants.
+func (s *suite) startTrial(ctx context.Context) (*run, error) {
+	if err := s.prepareRig(ctx, ordinary); err != nil {
+		return nil, err
+	}
+	run, _, err := s.rig.prepare(ctx)
+	return run, err
+}
+
+// answer is what the endpoint said.
+type answer struct {
+	code  int
+	Event string `json:"event"`
+	Type  string `json:"type"`
+
+	Alerts []struct {
+		ID       string `json:"id"`
+		Incident string `json:"incident"`
+	} `json:"alerts"`
+}
+
+// post posts a body to a replica.
+func (r *run) post(replica int, token string, body io.Reader, headers map[string]string) (answer, error) {
+	request, err := http.NewRequest(http.MethodPost, r.replicas[replica%len(r.replicas)].manager.WebhookURL+token, body)
+	if err != nil {
+		return answer{}, err
+	}
+	for name, value := range headers {
+		request.Header.Set(name, value)
+	}
+	response, err := harnessClient.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	a := answer{code: response.StatusCode}
+	return a, json.NewDecoder(response.Body).Decode(&a)
+}
+
+// keyedBurst posts one request with an idempotency key a hundred times at once to both replicas.
+func keyedBurst(ctx context.Context, s *suite) (*report, error) {
+	run, err := s.startTrial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const copies = 100
+	result := &report{}
+	headers := map[string]string{"Idempotency-Key": "burst"}
+	body := `{"title":"One","dedup_key":"burst"}`
+	var mu sync.Mutex
+	codes, ids := map[int]int{}, map[string]int{}
+	var senders sync.WaitGroup
+	for i := range copies {
+		senders.Go(func() {
+			a, _ := run.post(i, run.tenants[0].token, strings.NewReader(body), headers)
+			mu.Lock()
+			defer mu.Unlock()
+			codes[a.code]++
+			for _, alert := range a.Alerts {
+				ids[alert.ID]++
+			}
+		})
+	}
+	senders.Wait()
+	result.acknowledged = codes[202]
+	if codes[202] != copies || len(ids) != 1 {
+		result.findings.add("A: the answers were %v with %d different ids", codes, len(ids))
+	}
+	other, err := run.post(0, run.tenants[0].token, strings.NewReader(`{"title":"Another","dedup_key":"burst"}`), headers)
+	if err != nil {
+		return result, err
+	}
+	if other.code != http.StatusUnprocessableEntity {
+		result.findings.add("D: other content under the same key is answered %d", other.code)
+	}
+	neighbour, err := run.post(1, run.tenants[1].token, strings.NewReader(body), headers)
+	if err != nil {
+		return result, err
+	}
+	if neighbour.code != http.StatusAccepted || ids[neighbour.Alerts[0].ID] == copies && neighbour.Alerts[0].Incident == "" {
+		result.findings.add("F: the other tenant's request under the same key is answered %d", neighbour.code)
+	}
+	for _, t := range run.tenants {
+		if err := run.expectCount(ctx, t.namespace, "burst", 1); err != nil {
+			result.findings.add("A: %v", err)
+		}
+	}
+	run.sweep(ctx)
+	return result, nil
+}
+
+// expectCount waits until an Incident has counted so many alerts, and a little longer.
+func (r *run) expectCount(ctx context.Context, namespace, key string, want int64) error {
+	var incident v1alpha1.Incident
+	name := client.ObjectKey{Namespace: namespace, Name: v1alpha1.IncidentName(integrationName, key)}
+	for until := time.Now().Add(healTime); time.Now().Before(until); pause(ctx, 200*time.Millisecond) {
+		if r.admin.Get(ctx, name, &incident) == nil && incident.Status.AlertCount >= want {
+			break
+		}
+	}
+	pause(ctx, 2*time.Second)
+	if err := r.admin.Get(ctx, name, &incident); err != nil {
+		return err
+	}
+	if incident.Status.AlertCount != want {
+		return fmt.Errorf("%s has counted %d alerts, want %d", name, incident.Status.AlertCount, want)
+	}
+	return nil
+}
+
+// grants are all that the operator's service account may do to Tocsin's resources and others, in a tenant's
+// namespace. Whatever else is granted is one right too many. What is needed shows in all other scenarios,
+// where the managers have no more than this.
+var grants = map[string]string{
+	"events.k8s.io/events":                      "create patch",
+	"tocsin.dev/alertevents":                    "create delete get list watch",
+	"tocsin.dev/incidents":                      "create delete get list watch",
+	"tocsin.dev/incidents/status":               "patch update",
+	"tocsin.dev/webhookintegrations":            "get list watch",
+	"tocsin.dev/webhookintegrations/status":     "patch update",
+	"authentication.k8s.io/tokenreviews":        "create",
+	"authorization.k8s.io/subjectaccessreviews": "create",
+	// What every authenticated user may do.
+	"authentication.k8s.io/selfsubjectreviews":      "create",
+	"authorization.k8s.io/selfsubjectaccessreviews": "create",
+	"authorization.k8s.io/selfsubjectrulesreviews":  "create",
+}
+
+// checkPermissions asks, as the operator's service account, what it may do.
+func checkPermissions(ctx context.Context, s *suite) (*report, error) {
+	run, err := s.startTrial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	as, err := client.New(&rest.Config{
+		Host:        run.direct.URL,
+		Impersonate: rest.ImpersonationConfig{UserName: "system:serviceaccount:" + systemNamespace + ":" + serviceAccount},
+	}, client.Options{Scheme: testenv.Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	review := &authorizationv1.SelfSubjectRulesReview{
+		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: run.tenants[0].namespace},
+	}
+	if err := as.Create(ctx, review); err != nil {
+		return nil, err
+	}
+	result := &report{}
+	got := verbsOf(review.Status.ResourceRules)
+	for name := range got {
+		if got[name] != grants[name] {
+			result.findings.add("F: the service account may %q %s, and should %q", got[name], name, grants[name])
+		}
+	}
+	for name := range grants {
+		if got[name] == "" {
+			result.findings.add("F: the service account may not %s %s", grants[name], name)
+		}
+	}
+	for _, replica := range run.replicas {
+		if forbidden := replica.proxy.Forbidden(); len(forbidden) > 0 {
+			result.findings.add("F: %s was forbidden to %v", replica.name, forbidden)
+		}
+	}
+	slices.Sort(result.findings)
+	result.notes = append(result.notes, fmt.Sprintf("%d rules", len(got)))
+	return result, nil
+}
+
+// verbsOf sums rules up: the verbs by group/resource, and by name where one is given.
+func verbsOf(rules []authorizationv1.ResourceRule) map[string]string {
+	verbs := map[string][]string{}
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				name := strings.Join(append([]string{group + "/" + resource}, rule.ResourceNames...), " ")
+				verbs[name] = append(verbs[name], rule.Verbs...)
+			}
+		}
+	}
+	summed := map[string]string{}
+	for name := range verbs {
+		slices.Sort(verbs[name])
+		summed[name] = strings.Join(slices.Compact(verbs[name]), " ")
+	}
+	return summed
+}
+
+// flows are the FlowSchemas that calls have to come under.
+var flows = map[string]string{
+	"update leases":           "tocsin-leader-election",
+	"create alertevents":      "tocsin-ingest",
+	"list alertevents":        "tocsin-fold",
+	"update incidents/status": "tocsin-fold",
+	"delete alertevents":      "tocsin-fold",
+}
+
+// checkFlows sees to it that the API server sorts the managers' calls as config/components/flow-control says.
+func checkFlows(ctx context.Context, s *suite) (*report, error) {
+	run, err := s.startTrial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	uids := map[string]string{}
+	var schemas flowcontrolv1.FlowSchemaList
+	if err := run.admin.List(ctx, &schemas); err != nil {
+		return nil, err
+	}
+	for i := range schemas.Items {
+		uids[string(schemas.Items[i].UID)] = schemas.Items[i].Name
+	}
+	for n := range 4 {
+		if _, err := run.post(n, run.tenants[0].token, strings.NewReader(`{"title":"flow","dedup_key":"flow"}`), nil); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := loadgen.Drained(ctx, run.admin, run.tenants[0].namespace); err != nil {
+		return nil, err
+	}
+	result := &report{}
+	for call, want := range flows {
+		var got []string
+		for _, replica := range run.replicas {
+			if uid := replica.proxy.Flows()[call]; uid != "" {
+				got = append(got, uids[uid])
+			}
+		}
+		if len(got) == 0 || slices.ContainsFunc(got, func(name string) bool { return name != want }) {
+			result.findings.add("E: %s comes under %v and should come under %s", call, got, want)
+		}
+	}
+	slices.Sort(result.findings)
+	return result, nil
+}
+
+// lives is how many alerts postLives posts.
+const lives = 20
+
+// postLives posts alerts of all kinds for a few keys, and waits until they are folded.
+func (r *run) postLives(ctx context.Context) error {
+	for n := range lives {
+		status := []string{"firing", "resolved", "firing", "acknowledged"}[n%4]
+		body := fmt.Sprintf(`{"title":"n %d","status":%q,"dedup_key":"key-%d"}`, n, status, n%3)
+		a, err := r.post(n, r.tenants[0].token, strings.NewReader(body), nil)
+		if err != nil {
+			return err
+		}
+		if a.code != http.StatusAccepted {
+			return fmt.Errorf("an alert is answered %d", a.code)
+		}
+	}
+	_, err := loadgen.Drained(ctx, r.admin, r.tenants[0].namespace)
+	return err
+}
+
+// restoreIncidents makes Incidents of another cluster here, status included.
+func (r *run) restoreIncidents(ctx context.Context, incidents []v1alpha1.Incident) error {
+	for _, incident := range incidents {
+		imported := &v1alpha1.Incident{
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.tenants[0].namespace, Name: incident.Name}, Spec: incident.Spec,
+		}
+		if err := r.admin.Create(ctx, imported); err != nil {
+			return err
+		}
+		imported.Status = incident.Status
+		if err := r.admin.Status().Update(ctx, imported); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// importIncidents moves Incidents with their status to a fresh cluster, where resourceVersions are smaller,
+// and has more alerts folded into them there.
+func importIncidents(ctx context.Context, s *suite) (*report, error) {
+	old, err := s.startTrial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := old.postLives(ctx); err != nil {
+		return nil, err
+	}
+	var exported v1alpha1.IncidentList
+	if err := old.admin.List(ctx, &exported, client.InNamespace(old.tenants[0].namespace)); err != nil {
+		return nil, err
+	}
+	s.dropRig()
+
+	fresh, err := s.startTrial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := fresh.restoreIncidents(ctx, exported.Items); err != nil {
+		return nil, err
+	}
+	if err := fresh.postLives(ctx); err != nil {
+		return nil, err
+	}
+	result := &report{acknowledged: 2 * lives}
+	for _, before := range exported.Items {
+		var after v1alpha1.Incident
+		key := client.ObjectKey{Namespace: fresh.tenants[0].namespace, Name: before.Name}
+		if err := fresh.admin.Get(ctx, key, &after); err != nil {
+			return nil, err
+		}
+		// The same posts again: the same count once more, and the same state at the end. A report that came
+		// first counted for nothing in the old cluster, and counts in the new one.
+		if n := after.Status.AlertCount - before.Status.AlertCount; n < before.Status.AlertCount || n > before.Status.AlertCount+2 {
+			result.findings.add("A: %s had counted %d alerts and counts %d after the same ones came again",
+				before.Spec.DedupKey, before.Status.AlertCount, after.Status.AlertCount)
+		}
+		if !reflect.DeepEqual(after.Status.State, before.Status.State) || after.Status.Alert.Title != before.Status.Alert.Title {
+			result.findings.add("B: %s is %s %q, was %s %q", before.Spec.DedupKey, after.Status.State, after.Status.Alert.Title,
+				before.Status.State, before.Status.Alert.Title)
+		}
+		if bytes.Equal([]byte(after.Status.Ledger.ResourceVersion), []byte(before.Status.Ledger.ResourceVersion)) {
+			result.findings.add("B: %s still has the old cluster's stamp", before.Spec.DedupKey)
+		}
+	}
+	return result, nil
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+const (
+	namespace = "shop"
+
+	// The integrations: one for the load, and one whose mapping does not compile.
+	loaded, unmapped = "loaded", "unmapped"
+	token            = "-token-for-the-dashboard"
+
+	// rate is how many alerts are posted a second, and keys of how many Incidents.
+	rate, keys = 50, 20
+
+	// oddities is how often a second requests come that are refused, or read without their mapping.
+	oddities = 2
+)
+
+// cluster is a control plane with a manager on it.
+type cluster struct {
+	*testenv.Cluster
+	manager *testenv.Manager
+}
+
+// startCluster starts a manager as the Deployment does, with leader election, and makes the integrations.
+func startCluster(ctx context.Context, folder string) (*cluster, error) {
+	plane, err := testenv.StartCluster(folder)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{Cluster: plane}
+	if err = createIntegrations(ctx, c.Client); err == nil {
+		c.manager, err = testenv.RunManager(ctx, testenv.ManagerOptions{
+			Binary: filepath.Join(testenv.Root(), "bin", "manager"), Kubeconfig: c.Kubeconfig,
+			Args: []string{"--leader-elect", "--leader-election-namespace=" + namespace, "--shutdown-delay=0s"},
+		})
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	return c, nil
+}
+
+func createIntegrations(ctx context.Context, k8s client.Client) error {
+	if err := k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return fmt.Errorf("making the namespace: %w", err)
+	}
+	for _, name := range []string{loaded, unmapped} {
+		integration := &v1alpha1.WebhookIntegration{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec: v1alpha1.WebhookIntegrationSpec{
+				Tokens: []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(name + token)}},
+			},
+		}
+		if name == unmapped {
+			integration.Spec.Mapping = &v1alpha1.Mapping{Drop: "this is no expression"}
+		}
+		if err := k8s.Create(ctx, integration); err != nil {
+			return fmt.Errorf("making the integration %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// stop stops what was started.
+func (c *cluster) stop() error {
+	if c.manager != nil {
+		c.manager.Kill()
+	}
+	return c.Stop()
+}
+
+// load posts alerts until ctx ends: those of a good sender, and now and then what is refused.
+func (c *cluster) load(ctx context.Context) *loadgen.Account {
+	go func() {
+		ticker := time.NewTicker(time.Second / oddities)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				// What they are answered shows on the dashboard, or its test fails.
+				c.post(ctx, loaded, "[")
+				c.post(ctx, unmapped, "{}")
+				c.post(ctx, "unknown", "{}")
+			}
+		}
+	}()
+	return loadgen.Run(ctx, loadgen.Load{
+		URLs: []string{c.manager.WebhookURL + loaded + token}, Senders: 4, Rate: rate, Key: loadgen.RotatingKeys(keys),
+	})
+}
+
+func (c *cluster) post(ctx context.Context, integration, body string) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.manager.WebhookURL+integration+token, strings.NewReader(body))
+	if err != nil {
+		return
+	}
+	if response, err := http.DefaultClient.Do(request); err == nil {
+		_ = response.Body.Close()
+	}
+}

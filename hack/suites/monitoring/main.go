@@ -1,0 +1,94 @@
+// Command monitoring is "make test-monitoring". It tests the alerting rules with promtool, and has a real
+// Prometheus scrape a manager under load, to see that every panel of the dashboard shows something and that every
+// alert of the rules is what it should be. Both programs are in Debian's package prometheus.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// timeout bounds it all.
+const timeout = 3 * time.Minute
+
+func main() {
+	ctrl.SetLogger(logr.Discard()) // what fails here is returned
+	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	err := run(ctx)
+	cancel()
+	release()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "monitoring:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	for _, program := range []string{"promtool", "prometheus"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("there is no %s on the PATH; on Debian and Ubuntu \"apt-get install prometheus\" brings it", program)
+		}
+	}
+	folder, err := os.MkdirTemp("", "tocsin-monitoring-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	if err := testRules(ctx, folder); err != nil {
+		return err
+	}
+	return testDashboard(ctx, folder)
+}
+
+// testRules takes the rules out of the PrometheusRule, into the form that promtool reads, and runs their tests.
+func testRules(ctx context.Context, folder string) error {
+	source := filepath.Join(testenv.Root(), "config", "components", "prometheus")
+	content, err := os.ReadFile(filepath.Join(source, "rules.yaml"))
+	if err != nil {
+		return err
+	}
+	var object struct {
+		Spec map[string]any `json:"spec"`
+	}
+	if err := yaml.Unmarshal(content, &object); err != nil {
+		return fmt.Errorf("reading the PrometheusRule: %w", err)
+	}
+	rules, err := yaml.Marshal(object.Spec)
+	if err != nil {
+		return err
+	}
+	tests, err := os.ReadFile(filepath.Join(source, "rules_test.yaml"))
+	if err != nil {
+		return err
+	}
+	err = errors.Join(
+		os.WriteFile(filepath.Join(folder, rulesFile), rules, 0o600),
+		os.WriteFile(filepath.Join(folder, "rules_test.yaml"), tests, 0o600),
+	)
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", "rules_test.yaml"}} {
+		command := exec.CommandContext(ctx, "promtool", args...)
+		command.Dir = folder
+		command.Stdout, command.Stderr = os.Stdout, os.Stderr
+		if err := command.Run(); err != nil {
+			return fmt.Errorf("promtool %s %s: %w", args[0], args[1], err)
+		}
+	}
+	return nil
+}

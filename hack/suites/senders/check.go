@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// firing is an alert that Prometheus says is firing.
+type firing struct {
+	Labels      map[string]string
+	Annotations map[string]string
+	State       string
+	ActiveAt    time.Time
+}
+
+// severities are what the rules' severities are to be read as.
+var severities = map[string]v1alpha1.Severity{
+	"critical": v1alpha1.SeverityCritical, "ticket": v1alpha1.SeverityWarning, "none": v1alpha1.SeverityInfo,
+}
+
+// firingAlerts asks Prometheus what fires.
+func (r *rig) firingAlerts(ctx context.Context) (alerts []firing, err error) {
+	var answer struct {
+		Data struct{ Alerts []firing }
+	}
+	if err := getJSON(ctx, "http://"+r.at.prometheus+"/api/v1/alerts", &answer); err != nil {
+		return nil, err
+	}
+	for _, alert := range answer.Data.Alerts {
+		if alert.State == "firing" {
+			alerts = append(alerts, alert)
+		}
+	}
+	return alerts, nil
+}
+
+// fingerprints asks Alertmanager for the fingerprints of the alerts that it knows, by their labels.
+func (r *rig) fingerprints(ctx context.Context) (map[string]string, error) {
+	var alerts []struct {
+		Labels      map[string]string
+		Fingerprint string
+	}
+	if err := getJSON(ctx, "http://"+r.at.alertmanager+"/api/v2/alerts", &alerts); err != nil {
+		return nil, err
+	}
+	prints := map[string]string{}
+	for _, alert := range alerts {
+		prints[fmt.Sprint(alert.Labels)] = alert.Fingerprint
+	}
+	return prints, nil
+}
+
+// agree tells whether on both ways the open Incidents are the alerts that fire, with what they say.
+func (r *rig) agree(ctx context.Context) error {
+	alerts, err := r.firingAlerts(ctx)
+	if err != nil {
+		return err
+	}
+	prints, err := r.fingerprints(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range r.ways() {
+		incidents, err := r.incidents(ctx, w)
+		if err != nil {
+			return err
+		}
+		for _, alert := range alerts {
+			labels := fmt.Sprint(alert.Labels)
+			incident := incidents[labels]
+			if incident == nil {
+				return fmt.Errorf("%s: %s fires, and there is no Incident", w.preset, labels)
+			}
+			if err := compare(alert, incident); err != nil {
+				return fmt.Errorf("%s: %s: %w", w.preset, labels, err)
+			}
+			if w == r.through && incident.Spec.DedupKey != prints[labels] {
+				return fmt.Errorf("%s has the key %s, not its fingerprint %s", labels, incident.Spec.DedupKey, prints[labels])
+			}
+			delete(incidents, labels)
+		}
+		for labels, incident := range incidents {
+			if incident.Status.State != v1alpha1.IncidentResolved {
+				return fmt.Errorf("%s: %s fires no more and is %s", w.preset, labels, incident.Status.State)
+			}
+		}
+	}
+	return nil
+}
+
+// incidents are those of a way, by their labels.
+func (r *rig) incidents(ctx context.Context, w *way) (map[string]*v1alpha1.Incident, error) {
+	var list v1alpha1.IncidentList
+	if err := r.cluster.Client.List(ctx, &list, client.InNamespace(w.preset)); err != nil {
+		return nil, err
+	}
+	found := map[string]*v1alpha1.Incident{}
+	for i := range list.Items {
+		incident := &list.Items[i]
+		labels := map[string]string{}
+		for key, value := range incident.Status.Alert.Labels {
+			var text string
+			if err := json.Unmarshal(value, &text); err != nil {
+				return nil, fmt.Errorf("label %s of %s: %w", key, incident.Name, err)
+			}
+			labels[key] = text
+		}
+		if other := found[fmt.Sprint(labels)]; other != nil {
+			return nil, fmt.Errorf("%s: %s and %s are of the same alert", w.preset, other.Name, incident.Name)
+		}
+		found[fmt.Sprint(labels)] = incident
+	}
+	return found, nil
+}
+
+// compare tells how an Incident differs from its alert.
+func compare(alert firing, incident *v1alpha1.Incident) error {
+	is := incident.Status
+	title, host := alert.Annotations["summary"], alert.Labels["instance"]
+	if title == "" {
+		title = alert.Labels["alertname"]
+	}
+	host, _, _ = strings.Cut(host, ":")
+	var wrong []error
+	for _, field := range []struct {
+		name       string
+		have, want any
+	}{
+		{"state", is.State, v1alpha1.IncidentOpen},
+		{"title", is.Alert.Title, title},
+		{"description", is.Alert.Description, alert.Annotations["description"]},
+		{"severity", is.Alert.Severity, severities[alert.Labels["severity"]]},
+		{"hostname", is.Alert.Hostname, host},
+		{"link", strings.Contains(is.Alert.Link, "/graph?g0.expr="), true},
+	} {
+		if field.have != field.want {
+			wrong = append(wrong, fmt.Errorf("the %s is %v, not %v", field.name, field.have, field.want))
+		}
+	}
+	// Prometheus sends milliseconds.
+	if is.Alert.StartsAt == nil || is.Alert.StartsAt.Before(alert.ActiveAt.Truncate(time.Millisecond)) {
+		wrong = append(wrong, fmt.Errorf("it starts at %v, before %v", is.Alert.StartsAt, alert.ActiveAt))
+	}
+	return errors.Join(wrong...)
+}
+
+// counts compares the Incidents with the account of the relays: every alert that the manager acknowledged is
+// counted once, none that it refused. Meanwhile no requests are let through.
+func (r *rig) counts(ctx context.Context) error {
+	for _, w := range r.ways() {
+		w.relay.close()
+		defer w.relay.open()
+	}
+	if err := r.drained(ctx); err != nil {
+		return err
+	}
+	for _, w := range r.ways() {
+		var wrong []string
+		err := testenv.Await(ctx, waitTimeout, func(ctx context.Context) (err error) {
+			wrong, err = loadgen.Check(ctx, r.cluster.Client, w.preset, w.preset, w.relay.account, 10)
+			if err == nil && len(wrong) > 0 {
+				err = errors.New(strings.Join(wrong, "\n"))
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.preset, err)
+		}
+	}
+	return nil
+}
+
+// repeated waits until each firing alert was acknowledged so many times more on each way.
+func (r *rig) repeated(ctx context.Context, times int) error {
+	alerts, err := r.firingAlerts(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range r.ways() {
+		before := w.relay.acknowledged()
+		err := testenv.Await(ctx, waitTimeout, func(context.Context) error {
+			again := 0
+			for key, count := range w.relay.acknowledged() {
+				if count >= before[key]+times {
+					again++
+				}
+			}
+			if again < len(alerts) {
+				return fmt.Errorf("%s: %d of %d alerts were repeated", w.preset, again, len(alerts))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failedNotifications is the metric for notifications that Alertmanager gave up.
+var failedNotifications = regexp.MustCompile(
+	`(?m)^alertmanager_notifications_failed_total\{[^}]*integration="webhook"[^}]*\} (\d+)$`)
+
+// givenUp is how many notifications Alertmanager has given up.
+func (r *rig) givenUp(ctx context.Context) (int, error) {
+	text, err := get(ctx, "http://"+r.at.alertmanager+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	matches := failedNotifications.FindAllSubmatch(text, -1)
+	if len(matches) == 0 {
+		return 0, errors.New("among its metrics Alertmanager has none for failed notifications")
+	}
+	total := 0
+	for _, match := range matches {
+		count, err := strconv.Atoi(string(match[1]))
+		if err != nil {
+			return 0, err
+		}
+		total += count
+	}
+	return total, nil
+}
+
+func getJSON(ctx context.Context, address string, into any) error {
+	body, err := get(ctx, address)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(body, into)
+}
+
+func get(ctx context.Context, address string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", address, response.Status)
+	}
+	return io.ReadAll(response.Body)
+}
+
+// names are the alerts that fire, as far as the steps tell them apart.
+func (r *rig) names(ctx context.Context) ([]string, error) {
+	alerts, err := r.firingAlerts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, alert := range alerts {
+		names[strings.TrimSpace(alert.Labels["alertname"]+" "+alert.Labels["device"])] = true
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}

@@ -1,0 +1,87 @@
+// Command senders is "make test-senders": it lets a real Prometheus with alerting rules and a real
+// Alertmanager send to a real manager, and checks that the Incidents follow what Prometheus says: alerts fire,
+// are repeated and are resolved, while the manager is restarted, killed, and away for longer than
+// Alertmanager tries. Nothing may be lost, nothing counted twice.
+//
+// The alerts take both ways to the manager: through Alertmanager to an integration with the preset
+// alertmanager, and straight from Prometheus to one with the preset vmalert. On each way stands a relay that
+// keeps account of every answer.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// runTimeout ends a run that hangs.
+const runTimeout = 5 * time.Minute
+
+// binaries are the programs to run.
+type binaries struct{ manager, prometheus, alertmanager string }
+
+func main() {
+	var b binaries
+	bin := filepath.Join(testenv.Root(), "bin")
+	flag.StringVar(&b.manager, "manager", filepath.Join(bin, "manager"), "the manager")
+	flag.StringVar(&b.prometheus, "prometheus", filepath.Join(bin, "tools", "prometheus"), "Prometheus")
+	flag.StringVar(&b.alertmanager, "alertmanager", filepath.Join(bin, "tools", "alertmanager"), "Alertmanager")
+	flag.Parse()
+	ctrl.SetLogger(logr.Discard()) // what fails here is returned
+
+	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := execute(ctx, b)
+	release()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "senders:", err)
+		os.Exit(1)
+	}
+}
+
+// execute runs all steps. The logs are kept when one fails.
+func execute(ctx context.Context, b binaries) (err error) {
+	for _, path := range []string{b.manager, b.prometheus, b.alertmanager} {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("%w; \"make test-senders\" builds it", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	folder, err := os.MkdirTemp("", "tocsin-senders-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil {
+			err = os.RemoveAll(folder)
+		} else {
+			fmt.Println("The logs are in", folder)
+		}
+	}()
+	r, err := startRig(ctx, b, folder)
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	for _, s := range steps {
+		start := time.Now()
+		if err := s.run(ctx, r); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		fmt.Printf("ok  %-75s %5.1f s\n", s.name, time.Since(start).Seconds())
+	}
+	fmt.Printf("\n%s\nPassed in %.0f s.\n", r.summary(), time.Since(begin).Seconds())
+	return nil
+}
