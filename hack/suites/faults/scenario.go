@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -101,7 +102,7 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	result.healed = time.Since(ended)
-	result.findings = append(found, run.found...)
+	result.findings = slices.Concat(found, run.found)
 	for _, replica := range run.replicas {
 		result.findings = append(result.findings, prefixed("F: ", replica.alarms())...)
 	}
