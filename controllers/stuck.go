@@ -144,8 +144,9 @@ func (r *integrationReconciler) alertsFolded(integration *v1alpha1.WebhookIntegr
 
 // refusalMessages say what each reason means for posts.
 var refusalMessages = map[string]string{
-	v1alpha1.ReasonQueueFull:            "Too many AlertEvents of the namespace wait to be folded: posts get 503.",
-	v1alpha1.ReasonIncidentLimit:        "The namespace has as many Incidents as it may have: posts of alerts that need a new one get 503.",
+	v1alpha1.ReasonQueueFull: "Too many AlertEvents of the namespace wait to be folded: posts get 503.",
+	v1alpha1.ReasonIncidentLimit: "The namespace has as many Incidents as it may have: posts of alerts that need a new " +
+		"one get 503.",
 	v1alpha1.ReasonQuotaExceeded:        "A ResourceQuota rejects new Incidents: posts of alerts that need a new one get 503.",
 	v1alpha1.ReasonForbidden:            "The operator may not create Incidents: posts of alerts that need a new one get 503.",
 	v1alpha1.ReasonNamespaceTerminating: "The namespace is being deleted: posts of alerts that need a new Incident get 503.",
