@@ -102,12 +102,9 @@ func run(ctx context.Context, o options) error {
 	}
 	registerMetrics()
 	o.webhook.Mappings = &mapping.Cache{}
-	listening, err := controllers.NewListening(config, o.watchNamespaces, nil)
+	listening, err := controllers.AddListening(mgr, o.watchNamespaces, nil)
 	if err != nil {
-		return fmt.Errorf("setting up the probe of the API server: %w", err)
-	}
-	if err := mgr.Add(listening); err != nil {
-		return fmt.Errorf("adding the probe of the API server: %w", err)
+		return err
 	}
 	o.webhook.Refused = listening.Refused
 	folding := controllers.Options{

@@ -186,7 +186,10 @@ func createBracketed(t *testing.T, c client.Client, namespace string) {
 }
 
 // kubeconfigFile writes a kubeconfig for the tests' control plane and returns its path.
-func kubeconfigFile(t *testing.T) string { return kubeconfigFor(t, config.Host) }
+func kubeconfigFile(t *testing.T) string {
+	t.Helper()
+	return kubeconfigFor(t, config.Host)
+}
 
 // kubeconfigFor is the same for another address of the API server.
 func kubeconfigFor(t *testing.T, host string) string {

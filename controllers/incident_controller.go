@@ -117,6 +117,14 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{}, err
 	}
 	p, err := r.foldAndWrite(ctx, f)
+	if err != nil {
+		return r.retry(ctx, f, err)
+	}
+	return r.rest(ctx, f, p)
+}
+
+// retry says when to fold again after an error.
+func (r *incidentReconciler) retry(ctx context.Context, f *facts, err error) (ctrl.Result, error) {
 	var blocked *blockedError
 	switch {
 	case errors.As(err, &blocked):
@@ -131,10 +139,9 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{RequeueAfter: terminatingRetry}, nil
 	case isRefused(err):
 		return r.deal(ctx, f, err)
-	case err != nil:
+	default:
 		return ctrl.Result{}, err
 	}
-	return r.rest(ctx, f, p)
 }
 
 // foldAndWrite decides anew, after a quorum list, and does it.

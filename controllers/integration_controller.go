@@ -65,9 +65,6 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	received, wait := r.received.due(req.NamespacedName, integration.Status.LastReceivedTime, now)
 
 	mapping, settles := mappingValidity(&integration, r.checkMapping(&integration), now)
-	if next.IsZero() || !settles.IsZero() && settles.Before(next) {
-		next = settles
-	}
 	updated := integration.DeepCopy()
 	meta.SetStatusCondition(&updated.Status.Conditions, r.alertsFolded(&integration, now))
 	refuseFor(&ready, cmp.Or(r.refusals(integration.Namespace), updated.Blocked()))
@@ -89,10 +86,17 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if changed && mapping.Status == metav1.ConditionFalse {
 		r.recorder.Eventf(&integration, nil, corev1.EventTypeWarning, mapping.Reason, "Check", "%s", mapping.Message)
 	}
-	if !next.IsZero() && (wait == 0 || next.Sub(now) < wait) {
-		wait = next.Sub(now)
+	return ctrl.Result{RequeueAfter: soonest(wait, now, next, settles)}, nil
+}
+
+// soonest is how long it is until the first of the times that are set, or a wait that is shorter, unless it is zero.
+func soonest(wait time.Duration, now time.Time, times ...time.Time) time.Duration {
+	for _, t := range times {
+		if until := t.Sub(now); !t.IsZero() && (wait == 0 || until < wait) {
+			wait = until
+		}
 	}
-	return ctrl.Result{RequeueAfter: wait}, nil
+	return wait
 }
 
 // patch sends what differs and nothing else: other replicas write lastRejection meanwhile.

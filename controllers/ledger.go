@@ -135,8 +135,9 @@ func newerVersion(a, b string) bool {
 	return err == nil && order > 0
 }
 
-// inCommitOrder orders events by resourceVersion, quarantined ones by that of their origin. They are hardly ever
-// updated, so that is the order in which they were stored. The rest only makes the order total for objects that never were in an API server.
+// inCommitOrder orders events by resourceVersion, quarantined ones by that of their origin. They are hardly ever updated,
+// so that is the order in which they were stored. The rest only makes the order total for objects that never were in an
+// API server.
 func inCommitOrder(a, b *v1alpha1.AlertEvent) int {
 	first, second := commitVersion(a), commitVersion(b)
 	switch {

@@ -101,7 +101,7 @@ func TestListening(t *testing.T) {
 func TestTheProbe(t *testing.T) {
 	t.Run("a real API server answers it and stores nothing", func(t *testing.T) {
 		s := newSite(t)
-		l, err := NewListening(controlPlane(t), []string{s.namespace}, nil)
+		l, err := newProbing(controlPlane(t), []string{s.namespace}, nil)
 		s.Expect(err).NotTo(HaveOccurred())
 		l.probe(s.ctx)
 		_, ok := l.silentFrom(shop, time.Now())
@@ -135,7 +135,7 @@ func TestTheProbe(t *testing.T) {
 				w.WriteHeader(c.code)
 			}))
 			defer server.Close()
-			l, err := NewListening(&rest.Config{Host: server.URL}, nil, nil)
+			l, err := newProbing(&rest.Config{Host: server.URL}, nil, nil)
 			g.Expect(err).NotTo(HaveOccurred())
 			l.probe(t.Context())
 			_, ok := l.silentFrom(shop, time.Now())
@@ -147,7 +147,7 @@ func TestTheProbe(t *testing.T) {
 		var asked atomic.Int32
 		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 		defer server.Close()
-		l, err := NewListening(&rest.Config{Host: server.URL}, nil, nil)
+		l, err := newProbing(&rest.Config{Host: server.URL}, nil, nil)
 		g.Expect(err).NotTo(HaveOccurred())
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

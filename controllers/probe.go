@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -29,9 +30,21 @@ type prober struct {
 	body   []byte
 }
 
-// NewListening returns what the controllers and the webhook server share. It is to be added to the manager, and begins
-// once the caches are filled, on every replica.
-func NewListening(config *rest.Config, namespaces []string, clock Clock) (*Listening, error) {
+// AddListening adds to the manager what the controllers and the webhook server share. It begins once the caches are
+// filled, on every replica.
+func AddListening(mgr ctrl.Manager, namespaces []string, clock Clock) (*Listening, error) {
+	l, err := newProbing(mgr.GetConfig(), namespaces, clock)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the probe of the API server: %w", err)
+	}
+	if err := mgr.Add(l); err != nil {
+		return nil, fmt.Errorf("adding the probe of the API server: %w", err)
+	}
+	return l, nil
+}
+
+// newProbing makes one that is still to be started.
+func newProbing(config *rest.Config, namespaces []string, clock Clock) (*Listening, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.Timeout = probeTimeout

@@ -50,12 +50,12 @@ func (s *site) quarantineOf(dedupKey string, events ...*v1alpha1.AlertEvent) []*
 	return copies
 }
 
-// heal lets the quarantined events be tried again.
-func (s *site) heal(dedupKey string) {
+// heal lets the quarantined events of the Incident "disk" be tried again.
+func (s *site) heal() {
 	s.faults.refuseStatus = nil
 	s.clock.SetTime(s.clock.Now().Add(quarantineRetry))
 	for range 10 {
-		s.fold(dedupKey)
+		s.fold("disk")
 		s.release()
 		s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
 	}
@@ -78,7 +78,7 @@ func TestAnEventWhoseFoldIsRefusedIsQuarantined(t *testing.T) {
 	s.Expect(s.folder.told()).To(ContainElement(ContainSubstring("Quarantined")))
 
 	s.Expect(s.fold("disk").RequeueAfter).To(BeNumerically("~", quarantineRetry, quarantineRetry/2), "it is tried later")
-	s.heal("disk")
+	s.heal()
 	s.expectCounted("disk", first, bad, last)
 	s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved), "it came before the resolve")
 	s.Expect(s.eventNames()).To(BeEmpty())
@@ -153,7 +153,7 @@ func TestACrashDuringAQuarantine(t *testing.T) {
 			s.Expect(s.eventNames()).To(HaveLen(1), "the copy")
 
 			s.folder = s.newFolder()
-			s.heal("disk")
+			s.heal()
 			s.expectCounted("disk", first, bad)
 			s.expectCounted("cpu", bad)
 			s.Expect(s.eventNames()).To(BeEmpty())
@@ -167,7 +167,7 @@ func TestAQuarantinedEventCountsOnceWhateverBecomesOfTheOriginal(t *testing.T) {
 		bad := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
 		s.poison("disk", bad)
 		s.quarantineOf("disk", bad)
-		s.heal("disk")
+		s.heal()
 		s.Expect(s.eventNames()).To(ConsistOf(bad.Name))
 		for range 2 {
 			s.folder = s.newFolder()
@@ -200,7 +200,7 @@ func TestAQuarantinedEventCountsOnceWhateverBecomesOfTheOriginal(t *testing.T) {
 		s.Expect(s.eventNames()).To(HaveLen(1))
 
 		s.folder = s.newFolder()
-		s.heal("disk")
+		s.heal()
 		s.expectCounted("disk", events...)
 		s.Expect(s.eventNames()).To(BeEmpty(), "the copy is of no use")
 	})
@@ -220,7 +220,7 @@ func TestAQuarantinedEventCountsOnceWhateverBecomesOfTheOriginal(t *testing.T) {
 		s.release()
 		s.Expect(s.eventNames()).To(HaveLen(1))
 		s.folder = s.newFolder()
-		s.heal("disk")
+		s.heal()
 		s.expectCounted("disk", event)
 		s.Expect(s.eventNames()).To(BeEmpty())
 	})
@@ -245,7 +245,7 @@ func TestAQuarantinedAlertMadeByHandKeepsItsPlaceAndItsID(t *testing.T) {
 	moved := s.quarantineOf("disk", byHand)[0]
 	s.Expect(moved.Spec.Alerts).To(HaveLen(1))
 	s.Expect(moved.Spec.Alerts[0].ID).To(Equal(fmt.Sprintf("%s/1", byHand.UID)))
-	s.heal("disk")
+	s.heal()
 	want := parseDigest(before)
 	want.add(fmt.Sprintf("%s/1", byHand.UID))
 	s.Expect(s.incident("disk").Status.Ledger.Digest).To(Equal(want.String()))
@@ -273,7 +273,7 @@ func TestAnEventThatCannotBeMovedHoldsUpNoOther(t *testing.T) {
 	s.Expect(s.folder.told()).To(ContainElement(ContainSubstring("QuarantineFailed")))
 
 	s.faults.beforeCreate = nil
-	s.heal("disk")
+	s.heal()
 	s.expectCounted("disk", bad, good)
 	s.Expect(s.eventNames()).To(BeEmpty())
 }
@@ -322,7 +322,7 @@ func TestAQuarantineLabelThatSomebodyRemovesLosesNothing(t *testing.T) {
 	s.release()
 	s.Expect(s.live.Patch(s.ctx, moved, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`)))).To(Succeed())
 	s.folder = s.newFolder()
-	s.heal("disk")
+	s.heal()
 	s.expectCounted("disk", first, bad)
 	s.Expect(s.eventNames()).To(BeEmpty())
 }

@@ -128,21 +128,13 @@ func SetupReplica(mgr ctrl.Manager, options Options) error {
 // anew: what a leader remembers is worth nothing after another one has folded.
 func SetupLeader(mgr ctrl.Manager, options Options) error {
 	options = options.withDefaults()
-	stuck := newStuckDetector()
-	if err := mgr.Add(stuck); err != nil {
-		return fmt.Errorf("adding the detector of a stuck leader: %w", err)
-	}
-	live, err := newLiveClient(mgr)
+	live, err := newObservedClient(mgr)
 	if err != nil {
 		return err
 	}
-	live = &observedClient{Client: live, detector: stuck}
 	if options.Listening == nil {
-		if options.Listening, err = NewListening(mgr.GetConfig(), options.Namespaces, options.Clock); err != nil {
+		if options.Listening, err = AddListening(mgr, options.Namespaces, options.Clock); err != nil {
 			return err
-		}
-		if err := mgr.Add(options.Listening); err != nil {
-			return fmt.Errorf("adding the probe of the API server: %w", err)
 		}
 	}
 	releases := newReleaser(mgr.GetCache(), live, options.Clock)
@@ -180,6 +172,11 @@ func SetupLeader(mgr ctrl.Manager, options Options) error {
 	if err := addEvictor(mgr, evictions); err != nil {
 		return fmt.Errorf("adding the eviction of Incidents: %w", err)
 	}
+	return setupStatus(mgr, options, live, blocked)
+}
+
+// setupStatus adds what keeps the integrations' status.
+func setupStatus(mgr ctrl.Manager, options Options, live client.Client, blocked *blockBook) error {
 	tokens := v1alpha1.NewTokenRegistry()
 	tokensSynced, err := feedTokens(mgr.GetCache(), tokens)
 	if err != nil {
@@ -216,6 +213,19 @@ func countIncidents(mgr ctrl.Manager, options Options) (*incidentCounts, error) 
 		return nil, fmt.Errorf("counting the Incidents: %w", err)
 	}
 	return counts, nil
+}
+
+// newObservedClient makes the client of the fold, with a detector of a fold that is stuck.
+func newObservedClient(mgr ctrl.Manager) (client.Client, error) {
+	stuck := newStuckDetector()
+	if err := mgr.Add(stuck); err != nil {
+		return nil, fmt.Errorf("adding the detector of a stuck leader: %w", err)
+	}
+	live, err := newLiveClient(mgr)
+	if err != nil {
+		return nil, err
+	}
+	return &observedClient{Client: live, detector: stuck}, nil
 }
 
 // newLiveClient makes a client of the fold's own: it reads from the quorum, and no rate limit on this side

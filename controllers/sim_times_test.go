@@ -13,7 +13,7 @@ func (r *simReplay) stale(alert *v1alpha1.Alert) bool {
 	if told == nil {
 		told = alert.StartsAt
 	}
-	return startsAt != nil && told != nil && alert.By == "" && told.Time.Before(*startsAt)
+	return startsAt != nil && told != nil && alert.By == "" && told.Before(*startsAt)
 }
 
 // over says whether a firing tells of the episode that has ended.

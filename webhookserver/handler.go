@@ -157,8 +157,7 @@ func (h *handler) serve(x *exchange) (*acceptance, *problem) {
 	if p != nil {
 		return nil, p
 	}
-	body = nil // what waits for the store is counted there
-	h.bodies.release(lane, reserved)
+	h.bodies.release(lane, reserved) // what waits for the store is counted there
 	reserved = 0
 	return h.accept(x, read)
 }

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// ExcludeFromBackupLabel, when "true", makes Velero leave an object out of backups. AlertEvents that the operator
+	// ExcludeFromBackupLabel makes Velero leave an object out of backups when it is "true". AlertEvents that the operator
 	// writes have it: the queue of yesterday is of no use, and its alerts are counted in Incidents since.
 	ExcludeFromBackupLabel = "velero.io/exclude-from-backup"
 

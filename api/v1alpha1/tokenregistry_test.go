@@ -230,7 +230,7 @@ func TestNobodyTakesATokenOver(t *testing.T) {
 				t.Fatal("the thief is served")
 			}
 		}
-		owner = c.add(c.integration("owner", ""))
+		c.add(c.integration("owner", ""))
 		if c.owner() != "owner" {
 			t.Fatalf("the owner is not served, but %s", c.owner())
 		}

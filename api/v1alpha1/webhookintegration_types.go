@@ -90,9 +90,10 @@ type WebhookIntegrationSpec struct {
 type TokenClaimState string
 
 const (
-	// TokenHeld: the integration held the hash first, and owns the token.
+	// TokenHeld means that the integration held the hash first, and owns the token.
 	TokenHeld TokenClaimState = "Held"
-	// TokenRefused: another integration held the hash first. It stays so until the hash leaves this integration's spec.
+	// TokenRefused means that another integration held the hash first. It stays so until the hash leaves this
+	// integration's spec.
 	TokenRefused TokenClaimState = "Refused"
 )
 

@@ -45,11 +45,10 @@ func (c *Campaign) Start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if ctx.Err() != nil {
-			break
-		}
 		if failure == nil {
-			c.Log.Info("Lost the lease, campaigning again")
+			if ctx.Err() == nil {
+				c.Log.Info("Lost the lease, campaigning again")
+			}
 			continue
 		}
 		c.Log.Error(failure, "Released the lease", "rest", c.Rest.String())

@@ -104,7 +104,9 @@ func (c *termCache) close() error {
 }
 
 // GetInformer implements cache.Informers.
-func (c *termCache) GetInformer(ctx context.Context, object client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *termCache) GetInformer(
+	ctx context.Context, object client.Object, opts ...cache.InformerGetOption,
+) (cache.Informer, error) {
 	informer, err := c.Cache.GetInformer(ctx, object, opts...)
 	if err != nil {
 		return nil, err

@@ -31,8 +31,7 @@ func every(t reflect.Type) any {
 
 // addFields adds the fields of a struct, those of embedded structs among them.
 func addFields(object map[string]any, t reflect.Type) {
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		if !field.IsExported() || field.Type == metadataType {
 			continue
 		}

@@ -61,7 +61,10 @@ type request struct {
 var requests = []request{
 	{"AlertEvent", "alertevents", reflect.TypeFor[v1alpha1.AlertEvent](), http.MethodPost, ""},
 	{"Incident", "incidents", reflect.TypeFor[v1alpha1.Incident](), http.MethodPost, ""},
-	{"WebhookIntegration", "webhookintegrations", reflect.TypeFor[v1alpha1.WebhookIntegration](), http.MethodPut, "tocsin-schema-probe"},
+	{
+		"WebhookIntegration", "webhookintegrations", reflect.TypeFor[v1alpha1.WebhookIntegration](), http.MethodPut,
+		"tocsin-schema-probe",
+	},
 }
 
 // Checker checks the CustomResourceDefinitions again and again.

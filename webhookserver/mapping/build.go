@@ -236,7 +236,15 @@ func (r *reader) share(builders []builder) {
 			around, _ = rest.(map[string]any)
 		}
 	}
-	size := 0
+	size := r.addShared(left, around)
+	if len(builders) > 1 && (size > maxSharedBytes || size*len(builders) > maxSharedTotal) {
+		r.sharedOnce = true
+		r.warn("what the payload says beside its alerts is large; it is kept in custom of the first alert only")
+	}
+}
+
+// addShared shares what is left around the list of alerts, and returns about how many bytes that is.
+func (r *reader) addShared(left leftovers, around map[string]any) (size int) {
 	r.shared = map[string]any{}
 	for _, key := range sortedKeys(around) {
 		rest, some := left.of(key, around[key])
@@ -249,10 +257,7 @@ func (r *reader) share(builders []builder) {
 		r.shared[freeName(r.shared, key)] = rest
 		size += len(key) + weighNative(rest, maxSharedTotal)
 	}
-	if len(builders) > 1 && (size > maxSharedBytes || size*len(builders) > maxSharedTotal) {
-		r.sharedOnce = true
-		r.warn("what the payload says beside its alerts is large; it is kept in custom of the first alert only")
-	}
+	return size
 }
 
 // Source says where one field of an alert comes from.

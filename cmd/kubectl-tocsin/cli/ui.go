@@ -77,13 +77,13 @@ func (o *uiOptions) run(ctx context.Context) error {
 // sameCluster is how a command line begins that reaches the same cluster as the same user: with the flags that say
 // so. A token or a password among them stays out of the page.
 func (o *uiOptions) sameCluster() string {
-	line := "kubectl tocsin"
+	line := []string{"kubectl tocsin"}
 	for _, name := range []string{"kubeconfig", "context", "cluster", "user", "server", "as", "as-uid"} {
 		if flag := o.command.Flags().Lookup(name); flag != nil && flag.Changed {
-			line += " --" + name + "=" + quote(flag.Value.String())
+			line = append(line, "--"+name+"="+quote(flag.Value.String()))
 		}
 	}
-	return line
+	return strings.Join(line, " ")
 }
 
 // quote makes a text one word of a shell's.

@@ -47,15 +47,9 @@ func takeTokens(ctx context.Context, r *run) error {
 		return err
 	}
 	pause(ctx, 4*time.Second)
-	served := 0
-	for n := range r.tenants {
-		a, err := r.post(n, r.tenants[n].token, strings.NewReader(`{"title":"x"}`), nil)
-		if err != nil {
-			return err
-		}
-		if a.code != http.StatusUnauthorized {
-			served++
-		}
+	served, err := r.servedTokens()
+	if err != nil {
+		return err
 	}
 	r.note("%d of %d tokens taken over", served, len(r.tenants))
 	for _, t := range r.tenants {
@@ -64,6 +58,20 @@ func takeTokens(ctx context.Context, r *run) error {
 		}
 	}
 	return nil
+}
+
+// servedTokens counts the tenants' tokens with which somebody may post.
+func (r *run) servedTokens() (served int, err error) {
+	for n := range r.tenants {
+		a, err := r.post(n, r.tenants[n].token, strings.NewReader(`{"title":"x"}`), nil)
+		if err != nil {
+			return 0, err
+		}
+		if a.code != http.StatusUnauthorized {
+			served++
+		}
+	}
+	return served, nil
 }
 
 // thief is an integration of another tenant that lists the hash of a tenant's token.
