@@ -294,7 +294,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	mgr, objects, err := newManager(rest.CopyConfig(config), o)
 	g.Expect(err).NotTo(HaveOccurred())
-	listening, err := controllers.NewListening(mgr.GetConfig(), o.watchNamespaces, nil)
+	listening, err := controllers.AddListening(mgr, o.watchNamespaces, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	folding := controllers.Options{Namespaces: o.watchNamespaces, Listening: listening}
 	g.Expect(controllers.SetupReplica(mgr, folding)).To(Succeed())
