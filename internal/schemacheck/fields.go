@@ -55,8 +55,8 @@ var (
 // that are named for JSON are in its form, also if it writes that itself.
 func isLeaf(t reflect.Type) bool {
 	if t.Kind() == reflect.Struct {
-		for i := range t.NumField() {
-			if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
+		for field := range t.Fields() {
+			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" && name != "-" {
 				return false
 			}
 		}
