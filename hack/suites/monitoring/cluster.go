@@ -21,9 +21,10 @@ import (
 const (
 	namespace = "shop"
 
-	// The integrations: one for the load, and one whose mapping does not compile.
-	loaded, unmapped = "loaded", "unmapped"
-	token            = "-token-for-the-dashboard"
+	// The integrations: one for the load, one whose mapping does not compile, and one whose mapping fails.
+	loaded, unmapped, failing = "loaded", "unmapped", "failing"
+
+	token = "-token-for-the-dashboard"
 
 	// rate is how many alerts are posted a second, and keys of how many Incidents.
 	rate, keys = 50, 20
@@ -48,7 +49,7 @@ func startCluster(ctx context.Context, folder string) (*cluster, error) {
 	if err = createIntegrations(ctx, c.Client); err == nil {
 		c.manager, err = testenv.RunManager(ctx, testenv.ManagerOptions{
 			Binary: filepath.Join(testenv.Root(), "bin", "manager"), Kubeconfig: c.Kubeconfig,
-			Args: []string{"--leader-elect", "--leader-election-namespace=" + namespace, "--shutdown-delay=0s"},
+			Args: append([]string{"--leader-elect", "--leader-election-namespace=" + namespace, "--shutdown-delay=0s"}, limits...),
 		})
 	}
 	if err != nil {
@@ -61,15 +62,21 @@ func createIntegrations(ctx context.Context, k8s client.Client) error {
 	if err := k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return fmt.Errorf("making the namespace: %w", err)
 	}
-	for _, name := range []string{loaded, unmapped} {
+	if err := createClosed(ctx, k8s); err != nil {
+		return err
+	}
+	for name, namespace := range map[string]string{loaded: namespace, unmapped: namespace, failing: namespace, closed: closed} {
 		integration := &v1alpha1.WebhookIntegration{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 			Spec: v1alpha1.WebhookIntegrationSpec{
 				Tokens: []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(name + token)}},
 			},
 		}
-		if name == unmapped {
+		switch name {
+		case unmapped:
 			integration.Spec.Mapping = &v1alpha1.Mapping{Drop: "this is no expression"}
+		case failing:
+			integration.Spec.Mapping = &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{Title: "alert.check.name"}}
 		}
 		if err := k8s.Create(ctx, integration); err != nil {
 			return fmt.Errorf("making the integration %s: %w", name, err)
@@ -98,8 +105,9 @@ func (c *cluster) load(ctx context.Context) *loadgen.Account {
 			case <-ticker.C:
 				// What they are answered shows on the dashboard, or its test fails.
 				c.post(ctx, loaded, "[")
-				c.post(ctx, unmapped, "{}")
-				c.post(ctx, "unknown", "{}")
+				for _, integration := range []string{unmapped, failing, closed, "unknown"} {
+					c.post(ctx, integration, `{"dedup_key":"odd"}`)
+				}
 			}
 		}
 	}()
