@@ -178,24 +178,17 @@ func stickLeader(ctx context.Context, r *run) error {
 }
 
 // restoreQueue does what a restore from a backup does to AlertEvents that were folded since: they are made anew, as
-// Velero makes them. Only those with an idempotency key stay long enough to be found.
+// Velero makes them.
 func restoreQueue(ctx context.Context, r *run) error {
 	restored := 0
 	for range 4 {
 		pause(ctx, 2*time.Second)
-		_, keyed, err := r.pendingEvents(ctx, r.tenants)
+		folded, err := r.foldedEvents(ctx)
 		if err != nil {
 			return err
 		}
-		folded, err := r.inLedgers(ctx)
-		if err != nil {
-			return err
-		}
-		for i := range keyed {
-			event := &keyed[i]
-			if !folded[string(event.UID)] {
-				continue
-			}
+		for i := range folded {
+			event := &folded[i]
 			if err := r.admin.Delete(ctx, event); client.IgnoreNotFound(err) != nil {
 				return err
 			}

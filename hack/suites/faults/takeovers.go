@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -216,26 +217,32 @@ func (r *run) inLedgers(ctx context.Context) (map[string]bool, error) {
 	return uids, nil
 }
 
-// rewriteMetadata gives AlertEvents annotations again and again, which moves their resourceVersions. Only
-// those with an idempotency key stay long enough to be found.
+// foldedEvents returns AlertEvents that are folded and still exist. Only those with an idempotency key stay long enough
+// to be found.
+func (r *run) foldedEvents(ctx context.Context) ([]v1alpha1.AlertEvent, error) {
+	_, keyed, err := r.pendingEvents(ctx, r.tenants)
+	if err != nil {
+		return nil, err
+	}
+	folded, err := r.inLedgers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(keyed, func(event v1alpha1.AlertEvent) bool { return !folded[string(event.UID)] }), nil
+}
+
+// rewriteMetadata gives AlertEvents that are folded annotations again and again, which moves their resourceVersions.
 func rewriteMetadata(ctx context.Context, r *run) error {
 	patch := client.RawPatch("application/merge-patch+json",
 		fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, time.Now().UnixNano()))
 	rewritten := 0
 	for until := time.Now().Add(8 * time.Second); time.Now().Before(until); {
-		_, keyed, err := r.pendingEvents(ctx, r.tenants)
+		folded, err := r.foldedEvents(ctx)
 		if err != nil {
 			return err
 		}
-		folded, err := r.inLedgers(ctx)
-		if err != nil {
-			return err
-		}
-		for i := range keyed {
-			if !folded[string(keyed[i].UID)] {
-				continue
-			}
-			err := r.admin.Patch(ctx, &keyed[i], patch)
+		for i := range folded {
+			err := r.admin.Patch(ctx, &folded[i], patch)
 			if err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
