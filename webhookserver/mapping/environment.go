@@ -159,22 +159,13 @@ type watched struct {
 	root      string
 }
 
-// Find looks up a key.
+// Find looks up a key, as every way to name a key in an expression does. Get is for what goes through all
+// keys, in any order.
 func (w watched) Find(key ref.Val) (ref.Val, bool) {
-	w.look(key)
-	return w.Mapper.Find(key)
-}
-
-// Get looks up a key that has to be there.
-func (w watched) Get(key ref.Val) ref.Val {
-	w.look(key)
-	return w.Mapper.Get(key)
-}
-
-func (w watched) look(key ref.Val) {
 	if text, ok := key.(types.String); ok {
 		w.variables.look(w.root, string(text))
 	}
+	return w.Mapper.Find(key)
 }
 
 // watch is a variable for CEL.
