@@ -1,7 +1,7 @@
-// Command manager is Tocsin: it takes alerts in over HTTP, stores them as AlertEvents and folds them into
+// Command manager is Tocsin's operator: it accepts alerts over HTTP, stores them as AlertEvents and folds them into
 // Incidents.
 //
-// Every replica serves webhooks; one, the holder of the lease, folds.
+// Every replica serves webhooks; the leader, which holds the lease, folds.
 package main
 
 import (
@@ -26,8 +26,10 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/depthlimit"
 	"github.com/tocsin-dev/tocsin/internal/leader"
+	"github.com/tocsin-dev/tocsin/internal/probes"
 	"github.com/tocsin-dev/tocsin/internal/schemacheck"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
@@ -44,7 +46,7 @@ func main() {
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// execute is main with its surroundings as arguments. It returns the exit code.
+// execute runs the command line and returns the exit code.
 func execute(args []string, stdout, stderr io.Writer) int {
 	o, err := parseFlags(args)
 	switch {
@@ -64,30 +66,30 @@ func execute(args []string, stdout, stderr io.Writer) int {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The first signal begins the shutdown; from then on signals have their usual effect, so that a second
-	// one ends a shutdown that hangs.
+	// The first signal starts the shutdown and restores the default handlers, so that a second one ends a shutdown
+	// that hangs.
 	context.AfterFunc(ctx, stop)
 
 	if err := run(ctx, o); err != nil {
-		logger.Error(err, "The manager ends because of an error")
+		logger.Error(err, "Manager exited")
 		return exitFailure
 	}
-	logger.Info("The manager has stopped")
+	logger.Info("Manager stopped")
 	return exitOK
 }
 
-// registerMetrics fills the registry that the metrics endpoint serves. Both are the process's, so a
-// second run must not register again.
+// registerMetrics registers all metrics with the registry that the metrics endpoint serves. The registry belongs to the
+// process, so a second run must not register again.
 var registerMetrics = sync.OnceFunc(func() {
 	webhookserver.RegisterMetrics(metrics.Registry)
 	controllers.RegisterMetrics(metrics.Registry)
 })
 
-// run runs the manager until ctx ends, and then until everything it began is finished.
+// run runs the manager until ctx ends, and returns when everything has shut down.
 func run(ctx context.Context, o options) error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("finding the cluster: %w", err)
+		return fmt.Errorf("loading the kubeconfig: %w", err)
 	}
 	config.UserAgent = "tocsin/" + buildinfo.Read().Version
 	config.Wrap(depthlimit.Wrap(v1alpha1.GroupVersion.Group))
@@ -125,8 +127,8 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	o.webhook.Check = checker.Verdict
-	if err := mgr.Add(newStoreGuard(mgr.GetAPIReader(), firstNamespace(o))); err != nil {
-		return fmt.Errorf("adding the guard of the store: %w", err)
+	if err := mgr.Add(clustercache.NewStoreGuard(mgr.GetAPIReader(), firstNamespace(o))); err != nil {
+		return fmt.Errorf("adding the store guard: %w", err)
 	}
 	server, err := webhookserver.New(mgr, o.webhook)
 	if err != nil {
@@ -140,16 +142,17 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := addProbes(ctx, mgr, o, server.ReadyCheck); err != nil {
-		return err
+	if o.probeAddress != off {
+		if err := probes.Add(ctx, mgr, o.probeAddress, server.ReadyCheck); err != nil {
+			return err
+		}
 	}
-	mgr.GetLogger().Info("Starting the manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)
+	mgr.GetLogger().Info("Starting manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)
 	return runAll(ctx, mgr, server, campaign)
 }
 
 // runAll runs the manager, the webhook server and the campaign until ctx ends or one of them fails. Then the campaign
-// releases the lease and the server drains, and the manager goes on until both have ended: its caches, metrics and
-// probes serve them to the end.
+// releases the lease and the server drains. The manager stops last, because both need its caches, metrics and probes.
 func runAll(ctx context.Context, mgr ctrl.Manager, server *webhookserver.Server, campaign *leader.Campaign) error {
 	group, ctx := errgroup.WithContext(ctx)
 	managed, stopManager := context.WithCancel(context.WithoutCancel(ctx))
@@ -170,7 +173,7 @@ func runAll(ctx context.Context, mgr ctrl.Manager, server *webhookserver.Server,
 	return group.Wait()
 }
 
-// addSchemaCheck has every replica compare the installed CustomResourceDefinitions with what it writes.
+// addSchemaCheck adds the check that the installed CustomResourceDefinitions have every field that the manager writes.
 func addSchemaCheck(mgr ctrl.Manager, o options) (*schemacheck.Checker, error) {
 	namespace := cmp.Or(firstNamespace(o), metav1.NamespaceDefault)
 	checker, err := schemacheck.New(mgr.GetConfig(), namespace, mgr.GetLogger().WithName("schemacheck"))
@@ -183,7 +186,7 @@ func addSchemaCheck(mgr ctrl.Manager, o options) (*schemacheck.Checker, error) {
 	return checker, nil
 }
 
-// firstNamespace is a namespace in which the manager has its permissions, empty when it has them in all.
+// firstNamespace returns a namespace in which the manager has its permissions; empty when it watches all namespaces.
 func firstNamespace(o options) string {
 	if len(o.watchNamespaces) == 0 {
 		return ""

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/leader"
 )
 
@@ -61,7 +62,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, cache.Cache, erro
 	var objects cache.Cache
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:         newScheme(),
-		MapperProvider: staticMapper,
+		MapperProvider: clustercache.RESTMapper,
 		Cache: cache.Options{
 			DefaultNamespaces: cacheNamespaces(o.watchNamespaces),
 			// Nothing here reads managed fields, and of a small object they are the greater part.
@@ -69,14 +70,14 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, cache.Cache, erro
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.AlertEvent{}: {Transform: controllers.TransformAlertEvent},
 			},
-			NewInformer: newInformer(ctrl.Log.WithName("cache")),
+			NewInformer: clustercache.NewInformer(ctrl.Log.WithName("cache")),
 		},
 		NewCache: func(config *rest.Config, options cache.Options) (c cache.Cache, err error) {
 			objects, err = cache.New(config, options)
-			return unawaitedCache{objects}, err
+			return clustercache.Unawaited{Cache: objects}, err
 		},
 		Metrics:                 metricsOptions(o),
-		HealthProbeBindAddress:  off, // see addProbes
+		HealthProbeBindAddress:  off, // see internal/probes
 		PprofBindAddress:        o.pprofAddress,
 		GracefulShutdownTimeout: new(stopAllowance),
 	})

@@ -1,4 +1,4 @@
-package main
+package clustercache
 
 import (
 	"context"
@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// guardInterval is how often the store's version is read, and guardTimeout bounds a read.
+	// guardInterval is how often the StoreGuard reads the store's resourceVersion; guardTimeout bounds one read.
 	guardInterval = 10 * time.Second
 	guardTimeout  = 5 * time.Second
 )
 
-// storeGuard ends the process when the store was restored from a backup: caches that are younger than the store would
-// not show what is created in it. It is the one reason to end; a new process reads everything anew.
-type storeGuard struct {
-	// version returns the store's resourceVersion, from the quorum. It never goes back by itself.
+// StoreGuard ends the process when the store was restored from a backup: a cache that is newer than the store does not
+// show objects created after the restore. A new process reads everything again.
+type StoreGuard struct {
+	// version returns the store's current resourceVersion by a quorum read. It never decreases by itself.
 	version func(ctx context.Context) (string, error)
 	ticks   <-chan time.Time // nil: every guardInterval
 }
 
-// newStoreGuard makes a guard that reads the version from a list of WebhookIntegrations, of one item at most.
-func newStoreGuard(reader client.Reader, namespace string) *storeGuard {
-	return &storeGuard{version: func(ctx context.Context) (string, error) {
+// NewStoreGuard returns a StoreGuard that reads the resourceVersion from a list of at most one WebhookIntegration.
+func NewStoreGuard(reader client.Reader, namespace string) *StoreGuard {
+	return &StoreGuard{version: func(ctx context.Context) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 		defer cancel()
 		var list metav1.PartialObjectMetadataList
@@ -39,10 +39,10 @@ func newStoreGuard(reader client.Reader, namespace string) *storeGuard {
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica has a cache.
-func (g *storeGuard) NeedLeaderElection() bool { return false }
+func (g *StoreGuard) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable. It fails when the store has gone back. While the API server is away it waits.
-func (g *storeGuard) Start(ctx context.Context) error {
+// Start implements manager.Runnable. It returns an error when the resourceVersion decreases, and ignores failed reads.
+func (g *StoreGuard) Start(ctx context.Context) error {
 	ticks := g.ticks
 	if ticks == nil {
 		ticker := time.NewTicker(guardInterval)

@@ -1,4 +1,6 @@
-package main
+// Package probes serves /healthz, which answers as long as the process runs, and /readyz, which tells why the replica
+// is not ready. controller-runtime's own probes do not tell the reason.
+package probes
 
 import (
 	"context"
@@ -13,30 +15,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// probeHeaderTimeout bounds the headers of a request to the probes.
-const probeHeaderTimeout = 5 * time.Second
+// headerTimeout bounds reading the headers of a request.
+const headerTimeout = 5 * time.Second
 
-// addProbes serves /healthz, which the process answers as long as it runs, and /readyz, which says why the replica is
-// not ready. controller-runtime's own probes keep the reason to themselves.
-func addProbes(ctx context.Context, mgr ctrl.Manager, o options, ready func() error) error {
-	if o.probeAddress == off {
-		return nil
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.probeAddress)
+// Add opens the address and adds a server of both probes to the manager. /readyz answers what ready returns.
+func Add(ctx context.Context, mgr ctrl.Manager, address string, ready func() error) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("opening the address of the probes: %w", err)
+		return fmt.Errorf("listening on the health probe address: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { answerProbe(w, nil) })
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { respond(w, nil) })
 	mux.Handle("/readyz", &readiness{check: ready, log: mgr.GetLogger().WithName("readiness")})
 	return mgr.Add(&manager.Server{
 		Name:     "health probe",
-		Server:   &http.Server{Handler: mux, ReadHeaderTimeout: probeHeaderTimeout},
+		Server:   &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout},
 		Listener: listener,
 	})
 }
 
-// readiness answers /readyz, and logs every change of the answer.
+// readiness serves /readyz, and logs every change of the response.
 type readiness struct {
 	check func() error
 	log   logr.Logger
@@ -48,7 +46,7 @@ type readiness struct {
 // ServeHTTP implements http.Handler.
 func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	err := r.check()
-	answerProbe(w, err)
+	respond(w, err)
 	reason := "ok"
 	if err != nil {
 		reason = err.Error()
@@ -66,8 +64,8 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// answerProbe answers 200, or 503 with the reason.
-func answerProbe(w http.ResponseWriter, err error) {
+// respond writes 200, or 503 with the reason.
+func respond(w http.ResponseWriter, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
