@@ -146,7 +146,7 @@ func (f *folding) isFull(event *v1alpha1.AlertEvent) bool {
 // event from which its alerts were moved.
 func ledgerEntries(event *v1alpha1.AlertEvent) []v1alpha1.LedgerEntry {
 	entries := []v1alpha1.LedgerEntry{{UID: string(event.UID), Name: event.Name}}
-	if from, ok := originOf(event); ok && !seeded("quarantine-forgets-origin") {
+	if from, ok := originOf(event); ok {
 		entries = append(entries, v1alpha1.LedgerEntry{UID: from.uid, Name: from.name})
 	}
 	return entries
@@ -166,8 +166,7 @@ func (f *folding) pending() []*v1alpha1.AlertEvent {
 	}
 	slices.SortFunc(pending, inCommitOrder)
 	return slices.DeleteFunc(pending, func(event *v1alpha1.AlertEvent) bool {
-		settled := f.isSettled(event) && !seeded("no-ledger")
-		settled = settled || seeded("high-water-mark") && f.ledger.isLate(event.ResourceVersion)
+		settled := f.isSettled(event)
 		if settled {
 			f.plan.settled = append(f.plan.settled, event.UID)
 		}

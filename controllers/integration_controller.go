@@ -71,9 +71,7 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	changed := meta.SetStatusCondition(&updated.Status.Conditions, mapping)
 	updated.Status.ObservedGeneration = integration.Generation
-	if !seeded("refusals-not-recorded") {
-		updated.Status.Tokens = claims
-	}
+	updated.Status.Tokens = claims
 	if received != nil {
 		updated.Status.LastReceivedTime = received
 	}

@@ -20,7 +20,7 @@ import (
 // of the ended episode is late whatever it is. After an Incident resolved itself for silence, nobody has
 // said that the trouble was over, so whatever fires then reopens it.
 func isLateDuplicate(s *v1alpha1.IncidentStatus, a arrivedAlert, window time.Duration) bool {
-	if !isSet(a.StartsAt) || !isWithin(window, s.ResolvedTime, a.received) && !seeded("late-for-ever") {
+	if !isSet(a.StartsAt) || !isWithin(window, s.ResolvedTime, a.received) {
 		return false
 	}
 	resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
@@ -51,7 +51,7 @@ func isWithin(window time.Duration, resolved *v1alpha1.Timestamp, received time.
 // startsAt far ahead of the episode's opening is no time of a sender's clock, and would keep every resolve out.
 func isStaleResolve(s *v1alpha1.IncidentStatus, a arrivedAlert) bool {
 	startsAt := s.Alert.StartsAt
-	if a.Status != v1alpha1.AlertResolved || a.by() != "" || !isSet(startsAt) || seeded("stale-resolves-end") {
+	if a.Status != v1alpha1.AlertResolved || a.by() != "" || !isSet(startsAt) {
 		return false
 	}
 	if isSet(s.OpenedTime) && startsAt.Sub(s.OpenedTime.Time) > maxClockLead {

@@ -138,9 +138,7 @@ func (l *lifecycle) open(a arrivedAlert, transition v1alpha1.TransitionType) {
 	s.Episode = &v1alpha1.Episode{Number: number}
 	s.OpenedTime = timestamp(a.received)
 	s.ResolvedTime = nil
-	if !seeded("reopen-keeps-content") {
-		s.Alert = v1alpha1.AlertContent{}
-	}
+	s.Alert = v1alpha1.AlertContent{}
 	l.sizeBound = maxTitleBytes // a title may be made from the description
 	l.condition(v1alpha1.ConditionResolved, metav1.ConditionFalse, a.received, v1alpha1.ReasonFiring, messageFiring)
 	l.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received,

@@ -139,9 +139,6 @@ func (r *incidentReconciler) deal(ctx context.Context, f *facts, refusal error) 
 // quarantine moves the alerts that an AlertEvent has for the Incident into an AlertEvent of their own. When it returns
 // nil, the API server has acknowledged that one, and the alerts are settled as far as the first one is concerned.
 func (r *incidentReconciler) quarantine(ctx context.Context, f *facts, event *v1alpha1.AlertEvent, refusal error) error {
-	if seeded("quarantine-before-create") {
-		r.releases.settle(event, f.key.Name)
-	}
 	var stored v1alpha1.AlertEvent // the cache may hold less of it
 	err := r.live.Get(ctx, client.ObjectKeyFromObject(event), &stored)
 	if apierrors.IsNotFound(err) || err == nil && stored.UID != event.UID {

@@ -115,9 +115,6 @@ func (r *releaser) settle(event *v1alpha1.AlertEvent, incidentName string) {
 		r.enqueueAfter(record.ref, partialCheck)
 	}
 	delete(record.waiting, incidentName)
-	if seeded("release-when-partly-settled") {
-		clear(record.waiting)
-	}
 	if len(record.waiting) == 0 && record.due.IsZero() {
 		r.schedule(record)
 	}
@@ -198,7 +195,7 @@ func (r *releaser) isReplay(event *v1alpha1.AlertEvent) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first, ok := r.released[client.ObjectKeyFromObject(event)]
-	return ok && !seeded("replays-count") && first.ref.uid != event.UID && r.clock.Since(first.at) <= replayWindow
+	return ok && first.ref.uid != event.UID && r.clock.Since(first.at) <= replayWindow
 }
 
 // gone notes that the cache saw the event's end.

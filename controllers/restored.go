@@ -13,7 +13,7 @@ func TransformAlertEvent(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	restored := event.IsRestored() && !seeded("restored-count")
+	restored := event.IsRestored()
 	event.Condense() // drops a mark that somebody made
 	if restored {
 		if event.Annotations == nil {

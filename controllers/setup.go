@@ -106,10 +106,10 @@ type Clock interface {
 	Since(t time.Time) time.Duration
 }
 
-// systemClock is the real clock, which clockSkew may put wrong.
+// systemClock is the real clock.
 type systemClock struct{}
 
-func (systemClock) Now() time.Time { return time.Now().Add(clockSkew()) }
+func (systemClock) Now() time.Time { return time.Now() }
 
 func (c systemClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 

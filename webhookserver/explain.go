@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,7 +38,7 @@ func Explain(
 		evaluation:   maxEvaluation,
 		admits:       func(types.NamespacedName) error { return nil },
 		rejections:   noReports{},
-		now:          now,
+		now:          time.Now,
 		log:          logr.Discard(),
 	}
 	const target = eventsPath + "/" + explainToken + "?dryRun=true"

@@ -99,9 +99,6 @@ func (p *pendingCounter) isFull(namespace string) bool {
 	if own.events == 0 {
 		count++
 	}
-	if seeded("the-limit-is-a-kill-switch") {
-		return p.all.events >= int64(p.maxEvents)
-	}
 	events, size := p.eventCapacity(), p.byteCapacity()
 	if !events.Allows(own.events, p.draining.events, count) || !size.Allows(own.bytes, p.draining.bytes, count) {
 		return true

@@ -137,14 +137,11 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 			rejections: reports,
 			refused:    options.Refused,
 			tracing:    spans,
-			now:        now,
+			now:        time.Now,
 			log:        log,
 		},
 	}, nil
 }
-
-// now is the time, which clockSkew may put wrong.
-func now() time.Time { return time.Now().Add(clockSkew()) }
 
 // feed has the cache call the handler for every object of a kind. The result tells whether the handler has
 // been called for all that there were at first: that the cache has synced does not say so.

@@ -39,9 +39,6 @@ type Submission struct {
 
 // lane is the integration that the submission queues up behind.
 func (s *Submission) lane() types.NamespacedName {
-	if seeded("lanes-across-namespaces") {
-		return types.NamespacedName{Name: s.Integration}
-	}
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Integration}
 }
 

@@ -38,9 +38,6 @@ func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookInteg
 		return nil, tokenUnknown
 	}
 	sum := sha256.Sum256(buffer[:copy(buffer[:], token)])
-	if seeded("token-tag-ignored") {
-		token = ""
-	}
 	owner, expires, decided := x.registry.Find(sum, token)
 	switch {
 	case !decided:

@@ -132,15 +132,6 @@ func (w *writer) write(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alph
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		stored, err := w.attempt(ctx, event)
 		v := judge(err)
-		if seeded("retry-under-a-new-name") && v == writeUncertain {
-			event.Name = uuid.NewString()
-			for i := range event.Spec.Alerts {
-				event.Spec.Alerts[i].ID = uuid.NewString()
-			}
-		}
-		if seeded("uncertain-is-refused") && v == writeUncertain {
-			v = writeRefused
-		}
 		if v == writeUncertain {
 			maybe = err
 		}
