@@ -147,7 +147,7 @@ fmt: $(TOOLS)/golangci-lint ## Format the Go files
 	$(TOOLS)/golangci-lint fmt
 
 .PHONY: verify
-verify: tools ## Check that what is generated is up to date, modules are tidy and links work; changes nothing
+verify: tools ## Check generated files, modules, format, links and seeded bugs; changes nothing
 	hack/verify.sh
 
 .PHONY: generate

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that what is generated is up to date, that the modules are tidy, that the Go files are formatted and
-# that the links of the documents lead somewhere. Generating happens in a copy: the tree is never touched.
+# Checks that what is generated is up to date, that the modules are tidy, that the Go files are formatted, that
+# the links of the documents lead somewhere and that the seeded bugs still apply and compile. Generating happens in a copy: the tree is never touched.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -62,4 +62,5 @@ check "generated files" generated
 check "modules" tidy
 check "format" formatted
 check "links" go run ./hack/checklinks
+check "seeded bugs" go test -C hack/suites -count=1 -run TestPatches ./faults
 exit "$status"

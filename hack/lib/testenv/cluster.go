@@ -99,8 +99,10 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return string(output), nil
 }
 
-// BuildManager builds the manager binary at a path.
-func BuildManager(ctx context.Context, path string) error { return build(ctx, path, ".") }
+// BuildManager builds the manager binary at a path; flags are more ones of "go build".
+func BuildManager(ctx context.Context, path string, flags ...string) error {
+	return build(ctx, path, ".", flags...)
+}
 
 // BuildPlugin builds the kubectl plugin at a path.
 func BuildPlugin(ctx context.Context, path string) error {
@@ -108,8 +110,8 @@ func BuildPlugin(ctx context.Context, path string) error {
 }
 
 // build builds a program of the project, source, at a path.
-func build(ctx context.Context, path, source string) error {
-	command := exec.CommandContext(ctx, "go", "build", "-o", path, source)
+func build(ctx context.Context, path, source string, flags ...string) error {
+	command := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", path}, flags...), source)...)
 	command.Dir = Root()
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w: %s", source, err, output)

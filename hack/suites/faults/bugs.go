@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// bug is one that the build tag tocsin_bugs can seed, and the scenario that has to catch it.
+// bug is a bug that the patch of its name seeds in the manager, and the scenario that has to catch it.
 type bug struct {
 	name     string
 	scenario string
@@ -49,9 +52,6 @@ const bugPatience = 15 * time.Second
 
 // runBugs runs managers with a bug each, and says whether all were caught.
 func (s *suite) runBugs(ctx context.Context) (bool, error) {
-	if _, err := s.manager(ctx, bugTag); err != nil {
-		return false, err
-	}
 	ok := true
 	var lines []string
 	for _, b := range bugs {
@@ -81,15 +81,33 @@ func (s *suite) runBugs(ctx context.Context) (bool, error) {
 	return ok, nil
 }
 
+// patchFiles returns the paths of patches of the manager.
+func patchFiles(names []string) []string {
+	files := make([]string, len(names))
+	for i, name := range names {
+		files[i] = filepath.Join(testenv.Root(), "hack/suites/faults/bugs", name+".patch")
+	}
+	return files
+}
+
+// seeded returns the bug's scenario with the bug in the manager.
+func (b bug) seeded() (scenario, error) {
+	at := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == b.scenario })
+	if at < 0 {
+		return scenario{}, fmt.Errorf("there is no scenario %q", b.scenario)
+	}
+	s := scenarios[at]
+	s.patches = append(slices.Clone(s.patches), b.name)
+	s.args = append(slices.Clone(s.args), b.args...)
+	return s, nil
+}
+
 // runBug runs a bug's scenario, up to three times, and returns the first thing that was found.
 func (s *suite) runBug(ctx context.Context, b bug) (string, error) {
-	at := slices.IndexFunc(scenarios, func(scenario scenario) bool { return scenario.name == b.scenario })
-	if at < 0 {
-		return "", fmt.Errorf("there is no scenario %q", b.scenario)
+	scenario, err := b.seeded()
+	if err != nil {
+		return "", err
 	}
-	scenario := scenarios[at]
-	scenario.env = append(slices.Clone(scenario.env), "TOCSIN_BUG="+b.name)
-	scenario.args = append(slices.Clone(scenario.args), b.args...)
 	if err := s.prepareRig(ctx, &scenario); err != nil {
 		return "", err
 	}

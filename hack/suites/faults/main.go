@@ -16,7 +16,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"regexp"
 	"syscall"
@@ -24,8 +23,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // settings are the command line.
@@ -88,22 +85,4 @@ func execute(ctx context.Context, s settings) (ok bool, err error) {
 	default:
 		return suite.runAll(ctx)
 	}
-}
-
-// bugTag is the build tag of managers with seeded bugs and a clock that can be wrong.
-const bugTag = "tocsin_bugs"
-
-// buildManager builds the manager with these build tags.
-func buildManager(ctx context.Context, binary, tags string, race bool) (string, error) {
-	args := []string{"build", "-tags=" + tags, "-o", binary}
-	if race {
-		args = append(args, "-race")
-	}
-	command := exec.CommandContext(ctx, "go", append(args, ".")...)
-	command.Dir = testenv.Root()
-	command.Stdout, command.Stderr = os.Stderr, os.Stderr
-	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("building the manager: %w", err)
-	}
-	return binary, nil
 }

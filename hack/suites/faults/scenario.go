@@ -27,6 +27,7 @@ type scenario struct {
 	replicas int      // default: 2, with leader election
 	args     []string // of the manager
 	env      []string
+	patches  []string // of the manager, see patchFiles
 
 	fault func(ctx context.Context, run *run) error
 	check checkOptions

@@ -53,7 +53,7 @@ var scenarios = []scenario{
 	{name: "stale-events", about: "the leader dies, and its successor's watch of AlertEvents stands still", fault: staleEvents},
 	{name: "stale-incidents", about: "the leader dies, and its successor's watch of Incidents stands still", fault: staleIncidents},
 	{name: "clock-skew", about: "the replicas' clocks are two hours apart, and the leader dies",
-		env: []string{"TOCSIN_CLOCK_SKEW=%skew"}, fault: killLeader},
+		patches: []string{"clock"}, env: []string{"TOCSIN_CLOCK_SKEW=%skew"}, fault: killLeader},
 	{name: "api-outage", about: "all API servers are away for longer than autoResolveAfter", fault: apiOutage},
 	{name: "repeated-alerts", about: "alerts of an episode that is over are repeated, and the leader dies", fault: repeatAlerts},
 	{name: "incident-deleted", about: "Incidents are deleted in the middle", fault: deleteIncidents,

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/overlay"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // suite runs scenarios one after the other on one control plane.
@@ -17,7 +20,7 @@ type suite struct {
 	settings
 	wanted *regexp.Regexp
 	folder string
-	binary map[string]string // by build tags
+	binary map[string]string // by patches
 
 	rig     *rig
 	shape   string // of the rig's replicas
@@ -102,11 +105,7 @@ func (s *suite) prepareRig(ctx context.Context, scenario *scenario) error {
 		}
 		s.rig, s.shape = rig, ""
 	}
-	tags := ""
-	if len(scenario.env) > 0 {
-		tags = bugTag
-	}
-	binary, err := s.manager(ctx, tags)
+	binary, err := s.manager(ctx, scenario.patches...)
 	if err != nil {
 		return err
 	}
@@ -134,23 +133,33 @@ func (s *suite) newRig(ctx context.Context, quota int64) (*rig, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
-	binary, err := s.manager(ctx, "")
+	binary, err := s.manager(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return newRig(ctx, rigOptions{folder: folder, binary: binary, quota: quota})
 }
 
-// manager builds the manager with these build tags, once.
-func (s *suite) manager(ctx context.Context, tags string) (string, error) {
-	if binary := s.binary[tags]; binary != "" {
+// manager builds the manager with these patches, once.
+func (s *suite) manager(ctx context.Context, patches ...string) (string, error) {
+	name := strings.Join(append([]string{"manager"}, patches...), "+")
+	if binary := s.binary[name]; binary != "" {
 		return binary, nil
 	}
-	binary, err := buildManager(ctx, filepath.Join(s.folder, "manager-"+tags), tags, s.race)
-	if err == nil {
-		s.binary[tags] = binary
+	folder := filepath.Join(s.folder, "source-of-"+name)
+	file, _, err := overlay.Write(testenv.Root(), folder, patchFiles(patches)...)
+	if err != nil {
+		return "", err
 	}
-	return binary, err
+	binary, flags := filepath.Join(s.folder, name), []string{"-overlay=" + file}
+	if s.race {
+		flags = append(flags, "-race")
+	}
+	if err := testenv.BuildManager(ctx, binary, flags...); err != nil {
+		return "", err
+	}
+	s.binary[name] = binary
+	return binary, nil
 }
 
 func (s *suite) dropRig() {

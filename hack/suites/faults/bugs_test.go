@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/overlay"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// TestPatchesCompile checks that the patches of every seeded bug apply to the product as it is, and compile.
+func TestPatchesCompile(t *testing.T) {
+	for _, b := range bugs {
+		t.Run(b.name, func(t *testing.T) {
+			scenario, err := b.seeded()
+			if err != nil {
+				t.Fatal(err)
+			}
+			file, packages, err := overlay.Write(testenv.Root(), t.TempDir(), patchFiles(scenario.patches)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			command := exec.CommandContext(t.Context(), "go", append([]string{"build", "-overlay=" + file}, packages...)...)
+			command.Dir = testenv.Root()
+			if output, err := command.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, output)
+			}
+		})
+	}
+}
+
+// TestPatchesAreUsed finds patches that no bug needs.
+func TestPatchesAreUsed(t *testing.T) {
+	files, err := filepath.Glob(patchFiles([]string{"*"})[0])
+	if err != nil || len(files) < len(bugs) {
+		t.Fatalf("%d patches for %d bugs: %v", len(files), len(bugs), err)
+	}
+	var used []string
+	for _, b := range bugs {
+		scenario, err := b.seeded()
+		if err != nil {
+			t.Fatal(err)
+		}
+		used = append(used, patchFiles(scenario.patches)...)
+	}
+	for _, file := range files {
+		if !slices.Contains(used, file) {
+			t.Errorf("no bug needs %s", file)
+		}
+	}
+}
