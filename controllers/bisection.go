@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // errUnfoldable says that the fold itself failed on what it was given.
@@ -25,7 +26,7 @@ func isRefused(err error) bool {
 }
 
 // tryFold folds, and makes an error of a panic.
-func (f *facts) tryFold() (p plan, err error) {
+func (f *facts) tryFold() (p fold.Plan, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			cause, ok := v.(runtime.Error)
@@ -78,7 +79,7 @@ func (b *bisection) pick(key types.NamespacedName, events []*v1alpha1.AlertEvent
 	if s == nil || s.atOnce == 0 || len(events) <= s.atOnce {
 		return events
 	}
-	return slices.SortedFunc(slices.Values(events), inCommitOrder)[:s.atOnce]
+	return slices.SortedFunc(slices.Values(events), fold.InCommitOrder)[:s.atOnce]
 }
 
 // refuse notes that the fold of these AlertEvents was refused. After a few refusals in a row, each one halves the
@@ -152,7 +153,7 @@ func (b *bisection) due(key types.NamespacedName, events []*v1alpha1.AlertEvent,
 			due = append(due, event)
 		}
 	}
-	slices.SortFunc(due, inCommitOrder)
+	slices.SortFunc(due, fold.InCommitOrder)
 	return due[:min(len(due), max(1, b.trials[key]))]
 }
 

@@ -70,7 +70,7 @@ func TestAFoldWithoutEventsThatIsRefusedIsTriedEverMoreSeldom(t *testing.T) {
 
 func TestQuarantinedEventsAreTriedOneByOneUntilOneSucceeds(t *testing.T) {
 	g := NewWithT(t)
-	b, key, now := newBisection(), types.NamespacedName{Name: "app"}, foldEpoch
+	b, key, now := newBisection(), types.NamespacedName{Name: "app"}, testEpoch
 	events := numberedEvents(300)
 	for i := range 3 {
 		due := b.due(key, events, now)

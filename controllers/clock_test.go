@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// testEpoch is when the tests begin.
+var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
 // fakeClock is a clock that stands still until it is set.
 type fakeClock struct {
 	mu  sync.Mutex

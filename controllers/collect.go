@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // leftCopy is an AlertEvent whose alerts somebody copied into quarantine without confirming it.
@@ -40,7 +41,7 @@ func (r *incidentReconciler) collect(ctx context.Context, f *facts) error {
 	for i := range list.Items {
 		event := &list.Items[i]
 		f.pending = append(f.pending, event)
-		if _, ok := originOf(event); ok {
+		if _, ok := fold.OriginOf(event); ok {
 			f.copies[event.Name] = event
 		}
 	}
@@ -68,11 +69,11 @@ func (r *incidentReconciler) sort(ctx context.Context, f *facts, event *v1alpha1
 	case f.copies[event.Name] == event:
 		f.tries = append(f.tries, event)
 	case isRestored(event):
-		if r.releases.discard(event, resultRestored) {
+		if r.releases.discard(event, fold.ResultRestored) {
 			log.FromContext(ctx).Info("Discarded AlertEvent restored from a backup", "alertevent", event.Name)
 		}
 	case r.releases.isReplay(event):
-		r.releases.discard(event, resultReplayed)
+		r.releases.discard(event, fold.ResultReplayed)
 	case r.bisection.holds(f.key, event.UID, f.now):
 		f.held = true
 	default:
@@ -89,7 +90,7 @@ func (r *incidentReconciler) isMoved(f *facts, event *v1alpha1.AlertEvent) bool 
 	moved := f.copies[v1alpha1.QuarantineName(string(event.UID), f.key.Name)]
 	switch {
 	case moved == nil || r.releases.isSettled(event, f.key.Name):
-	case isUnconfirmed(moved.Labels):
+	case fold.IsUnconfirmed(moved.Labels):
 		f.unconfirmed = append(f.unconfirmed, leftCopy{event, moved})
 	default:
 		r.releases.settle(event, f.key.Name)
@@ -100,11 +101,11 @@ func (r *incidentReconciler) isMoved(f *facts, event *v1alpha1.AlertEvent) bool 
 // isCopyOfMoved says whether the AlertEvent is a second copy of one whose alerts of the Incident are in quarantine, as a
 // late retry makes it: the same name, made by the server, with another UID. It counts nothing.
 func (r *incidentReconciler) isCopyOfMoved(f *facts, event *v1alpha1.AlertEvent) bool {
-	if len(f.copies) == 0 || !isServerMade(event.Name) {
+	if len(f.copies) == 0 || !v1alpha1.IsGeneratedEventName(event.Name) {
 		return false
 	}
 	for _, moved := range f.copies {
-		if from, ok := originOf(moved); ok && from.name == event.Name && from.uid != string(event.UID) {
+		if from, ok := fold.OriginOf(moved); ok && from.Name == event.Name && from.UID != string(event.UID) {
 			r.releases.settle(event, f.key.Name)
 			return true
 		}

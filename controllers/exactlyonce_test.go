@@ -9,16 +9,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // expectCounted checks an Incident against the alerts that were stored for it.
 func (s *site) expectCounted(dedupKey string, events ...*v1alpha1.AlertEvent) {
-	var digest alertDigest
+	var digest fold.Digest
 	count := int64(0)
 	for _, event := range events {
 		for i := range event.Spec.Alerts {
 			if event.IncidentNameFor(&event.Spec.Alerts[i]) == s.keyOf(dedupKey).Name {
-				digest.add(alertID(event, i))
+				digest.Add(fold.AlertID(event, i))
 				count++
 			}
 		}
@@ -288,7 +289,7 @@ func TestAReplayOfALostReplyIsDeleted(t *testing.T) {
 		between int
 		restart bool
 	}{
-		"the releaser remembers it when the ledger does not": {between: 2 * goneEntries},
+		"the releaser remembers it when the ledger does not": {between: 2 * fold.GoneEntries},
 		"after a restart the ledger remembers it":            {restart: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {

@@ -14,24 +14,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // carryOut does what the plan says. An error that is errStale means that nothing was done which the next
 // fold does not see.
-func (r *incidentReconciler) carryOut(ctx context.Context, f *facts, p plan) error {
+func (r *incidentReconciler) carryOut(ctx context.Context, f *facts, p fold.Plan) error {
 	// An Incident that resolves by itself tells of no alert: thousands of them may come at once.
-	if err := r.gate.enter(ctx, f.key.Namespace, p.urgent && len(p.results) > 0); err != nil {
+	if err := r.gate.enter(ctx, f.key.Namespace, p.Urgent && len(p.Results) > 0); err != nil {
 		return err
 	}
 	entered := time.Now()
 	defer func() { r.gate.leave(f.key.Namespace, time.Since(entered)) }()
-	if p.unmatched {
+	if p.Unmatched {
 		if err := r.confirmAbsence(ctx, f); err != nil {
 			return err
 		}
 	}
 	incident := f.incident
-	if p.silent {
+	if p.AutoResolved {
 		missing, err := r.cacheLags(ctx, f)
 		if err != nil {
 			return err
@@ -40,15 +41,15 @@ func (r *incidentReconciler) carryOut(ctx context.Context, f *facts, p plan) err
 			return errUnseen
 		}
 	}
-	if p.create != nil {
-		created, err := r.create(ctx, f, *p.create)
+	if p.Create != nil {
+		created, err := r.create(ctx, f, *p.Create)
 		if err != nil {
 			return err
 		}
 		incident = created
 	}
-	if p.write {
-		written, err := r.write(ctx, f, incident, p.status)
+	if p.Write {
+		written, err := r.write(ctx, f, incident, p.Status)
 		if err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func (r *incidentReconciler) carryOut(ctx context.Context, f *facts, p plan) err
 	}
 	now := r.clock.Now()
 	foldDuration.Observe(now.Sub(f.began).Seconds())
-	observeFold(p.results, now)
+	observeFold(p.Results, now)
 	r.settle(f, p)
 	return nil
 }
@@ -144,7 +145,8 @@ func (r *incidentReconciler) confirmAbsence(ctx context.Context, f *facts) error
 func (r *incidentReconciler) lacksOlder(ctx context.Context, f *facts) (bool, error) {
 	newest := ""
 	for _, event := range f.events {
-		if f.now.Sub(event.CreationTimestamp.Time) < orderPatience && (newest == "" || newerVersion(event.ResourceVersion, newest)) {
+		if f.now.Sub(event.CreationTimestamp.Time) < orderPatience &&
+			(newest == "" || fold.NewerVersion(event.ResourceVersion, newest)) {
 			newest = event.ResourceVersion
 		}
 	}
@@ -173,7 +175,7 @@ func (r *incidentReconciler) lacks(ctx context.Context, f *facts, olderThan stri
 		known[cached.Items[i].UID] = storedEvent{}
 	}
 	for uid, event := range f.listed.eventSet {
-		if event.key.Namespace != f.key.Namespace || olderThan != "" && !newerVersion(olderThan, event.resourceVersion) {
+		if event.key.Namespace != f.key.Namespace || olderThan != "" && !fold.NewerVersion(olderThan, event.resourceVersion) {
 			continue
 		}
 		if _, ok := known[uid]; !ok && !r.releases.knows(eventRef{event.key, uid}) {
@@ -184,9 +186,9 @@ func (r *incidentReconciler) lacks(ctx context.Context, f *facts, olderThan stri
 }
 
 // settle hands over to the release what the plan has settled.
-func (r *incidentReconciler) settle(f *facts, p plan) {
-	settled := make(map[types.UID]struct{}, len(p.settled))
-	for _, uid := range p.settled {
+func (r *incidentReconciler) settle(f *facts, p fold.Plan) {
+	settled := make(map[types.UID]struct{}, len(p.Settled))
+	for _, uid := range p.Settled {
 		settled[uid] = struct{}{}
 	}
 	for _, event := range f.events {
@@ -197,10 +199,10 @@ func (r *incidentReconciler) settle(f *facts, p plan) {
 }
 
 // announce tells what happened, now that it is written.
-func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.Incident, p plan) {
+func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.Incident, p fold.Plan) {
 	logger := log.FromContext(ctx).WithValues("integration", incident.Spec.IntegrationName)
-	for i := range p.transitions {
-		transition := &p.transitions[i]
+	for i := range p.Transitions {
+		transition := &p.Transitions[i]
 		if r.notices.TryAccept() {
 			emit(r.recorder, incident, transition)
 		}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch
@@ -61,7 +62,7 @@ type silence interface {
 type facts struct {
 	key         types.NamespacedName
 	incident    *v1alpha1.Incident // from the cache and never modified; nil when there is none
-	policy      policy
+	policy      fold.Policy
 	pending     []*v1alpha1.AlertEvent // in the cache, with an alert of this Incident
 	events      []*v1alpha1.AlertEvent // those of pending that are not known to be settled
 	settled     []*v1alpha1.AlertEvent // those of pending that are
@@ -77,17 +78,17 @@ type facts struct {
 	now         time.Time
 }
 
-func (f *facts) fold() plan {
-	return fold(foldInput{
-		name:     f.key.Name,
-		incident: f.incident,
-		events:   f.events,
-		before:   f.settled,
-		exists:   f.exists,
-		copied:   f.copied,
-		void:     f.void,
-		policy:   f.policy,
-		now:      f.now,
+func (f *facts) fold() fold.Plan {
+	return fold.Decide(fold.Input{
+		Name:        f.key.Name,
+		Incident:    f.incident,
+		Events:      f.events,
+		Settled:     f.settled,
+		Exists:      f.exists,
+		Copied:      f.copied,
+		Unconfirmed: f.void,
+		Policy:      f.policy,
+		Now:         f.now,
 	})
 }
 
@@ -145,9 +146,9 @@ func (r *incidentReconciler) retry(ctx context.Context, f *facts, err error) (ct
 }
 
 // foldAndWrite decides anew, after a quorum list, and does it.
-func (r *incidentReconciler) foldAndWrite(ctx context.Context, f *facts) (plan, error) {
+func (r *incidentReconciler) foldAndWrite(ctx context.Context, f *facts) (fold.Plan, error) {
 	ctx, end := r.tracing.begin(ctx, f)
-	var p plan
+	var p fold.Plan
 	err := r.restore(ctx, f)
 	if err == nil {
 		p, err = f.tryFold()
@@ -226,13 +227,13 @@ func (r *incidentReconciler) confirm(ctx context.Context, f *facts) error {
 // readPolicy takes the policy from the Incident's integration, or from the one whose alerts may create it.
 func (r *incidentReconciler) readPolicy(ctx context.Context, f *facts) error {
 	key := types.NamespacedName{Namespace: f.key.Namespace, Name: f.integration()}
-	f.policy = policyOf(nil, r.presetWindow)
+	f.policy = fold.PolicyOf(nil, r.presetWindow)
 	if key.Name != "" {
 		var integration v1alpha1.WebhookIntegration
 		err := r.cache.Get(ctx, key, &integration, client.UnsafeDisableDeepCopy)
 		switch {
 		case err == nil:
-			f.policy = policyOf(&integration, r.presetWindow)
+			f.policy = fold.PolicyOf(&integration, r.presetWindow)
 		case !apierrors.IsNotFound(err):
 			return fmt.Errorf("reading the WebhookIntegration: %w", err)
 		}
@@ -245,46 +246,15 @@ func (r *incidentReconciler) readPolicy(ctx context.Context, f *facts) error {
 // listen takes over what is known of silence at the facts' time.
 func (r *incidentReconciler) listen(f *facts) {
 	from, ok := r.listening.silentFrom(types.NamespacedName{Namespace: f.key.Namespace, Name: f.integration()}, f.now)
-	f.policy.silentFrom, f.policy.untrusted = from, !ok
+	f.policy.SilentFrom, f.policy.Untrusted = from, !ok
 }
 
 // endGeneratedKey has an Incident with a generated key resolve by itself, unless its integration says when:
 // hardly any sender sends a resolve for it.
 func (f *facts) endGeneratedKey() {
-	if f.policy.autoResolveAfter == 0 && f.incident != nil && v1alpha1.IsGeneratedKey(f.incident.Spec.DedupKey) {
-		f.policy.autoResolveAfter = generatedAutoResolve
+	if f.policy.AutoResolveAfter == 0 && f.incident != nil && v1alpha1.IsGeneratedKey(f.incident.Spec.DedupKey) {
+		f.policy.AutoResolveAfter = fold.GeneratedAutoResolve
 	}
-}
-
-// policyOf is what an integration asks for its Incidents; nil stands for one that is gone.
-func policyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(string) (time.Duration, bool)) policy {
-	p := policy{retention: defaultRetention, lateFiringWindow: defaultLateFiringWindow}
-	if integration == nil {
-		p.absent = true
-		return p
-	}
-	p.lateFiringWindow = lateFiringWindow(integration, presetWindow)
-	if after := integration.Spec.AutoResolveAfter; after != nil {
-		p.autoResolveAfter = after.Duration
-	}
-	if retention := integration.Spec.Retention; retention != nil {
-		p.retention = retention.Duration
-	}
-	return p
-}
-
-// lateFiringWindow is the integration's window for late firings: that of the spec, else that of its preset, else the
-// default.
-func lateFiringWindow(
-	integration *v1alpha1.WebhookIntegration, presetWindow func(preset string) (time.Duration, bool),
-) time.Duration {
-	if window := integration.Spec.LateFiringWindow; window != nil {
-		return window.Duration
-	}
-	if window, ok := presetWindow(integration.Spec.Preset); ok {
-		return window
-	}
-	return defaultLateFiringWindow
 }
 
 // integration is the name of the integration that the Incident belongs to, empty when nothing tells.
@@ -302,13 +272,13 @@ func (f *facts) integration() string {
 
 // hold is how long to wait before anything is done: until the cache shows what was written last, until an
 // Incident may be created in the namespace, and until a busy one may be written again.
-func (r *incidentReconciler) hold(f *facts, p plan) time.Duration {
+func (r *incidentReconciler) hold(f *facts, p fold.Plan) time.Duration {
 	switch {
 	case r.writes.behind(f.key, f.incident, f.now):
 		return staleRetry // the watch brings it back sooner
-	case p.create != nil:
+	case p.Create != nil:
 		return r.blocked.wait(f.key, f.now)
-	case p.write && !p.urgent && !f.isPressed():
+	case p.Write && !p.Urgent && !f.isPressed():
 		return r.writes.wait(f.key, f.now)
 	default:
 		return 0
@@ -316,13 +286,13 @@ func (r *incidentReconciler) hold(f *facts, p plan) time.Duration {
 }
 
 // isIdle says that a plan has nothing to do but to settle what the ledger has.
-func isIdle(p plan) bool {
-	return p.create == nil && !p.write && len(p.results) == 0
+func isIdle(p fold.Plan) bool {
+	return p.Create == nil && !p.Write && len(p.Results) == 0
 }
 
 // rest ends a reconciliation: it lets go what presses on the ledger, deletes the Incident if its time has
 // come, and says when to look again.
-func (r *incidentReconciler) rest(ctx context.Context, f *facts, p plan) (ctrl.Result, error) {
+func (r *incidentReconciler) rest(ctx context.Context, f *facts, p fold.Plan) (ctrl.Result, error) {
 	r.relieve(f)
 	if f.more {
 		r.bisection.folded(f.key)
@@ -338,7 +308,7 @@ func (r *incidentReconciler) rest(ctx context.Context, f *facts, p plan) (ctrl.R
 	if f.held && (!waits || wait > quarantineRetry) {
 		wait, waits = quarantineRetry, true
 	}
-	if !waits || p.ledgerFull || err != nil {
+	if !waits || p.LedgerFull || err != nil {
 		return result, err
 	}
 	result.RequeueAfter = min(max(wait, staleRetry), cmp.Or(result.RequeueAfter, quarantineRetry))
@@ -346,19 +316,19 @@ func (r *incidentReconciler) rest(ctx context.Context, f *facts, p plan) (ctrl.R
 }
 
 // restUntil deletes the Incident if its time has come, and says when to look again, quarantined AlertEvents left out.
-func (r *incidentReconciler) restUntil(ctx context.Context, f *facts, p plan) (ctrl.Result, error) {
-	if p.ledgerFull {
+func (r *incidentReconciler) restUntil(ctx context.Context, f *facts, p fold.Plan) (ctrl.Result, error) {
+	if p.LedgerFull {
 		log.FromContext(ctx).V(1).Info("waiting for AlertEvents to be deleted: the ledger is full")
 		return ctrl.Result{RequeueAfter: pausedRetry}, nil
 	}
 	if f.incident == nil {
 		return ctrl.Result{}, nil
 	}
-	at, ok := deadline(f.incident, f.policy)
+	at, ok := fold.Deadline(f.incident, f.policy)
 	switch {
 	case !ok:
 		return ctrl.Result{}, nil
-	case f.policy.untrusted: // nor may the clock be believed for how long to wait
+	case f.policy.Untrusted: // nor may the clock be believed for how long to wait
 		return ctrl.Result{RequeueAfter: untrustedRetry}, nil
 	case at.After(f.now):
 		return ctrl.Result{RequeueAfter: at.Sub(f.now)}, nil

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 func TestAnAlertBecomesAnIncidentAndItsEventGoes(t *testing.T) {
@@ -169,7 +170,7 @@ func TestASilentIncidentResolvesByItself(t *testing.T) {
 	s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
 
 	s.clock.SetTime(s.clock.Now().Add(time.Minute))
-	s.Expect(s.fold("disk").RequeueAfter).To(Equal(defaultRetention))
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(fold.DefaultRetention))
 	status := s.incident("disk").Status
 	s.Expect(status.State).To(Equal(v1alpha1.IncidentResolved))
 	s.Expect(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionResolved).Reason).To(Equal(v1alpha1.ReasonAutoResolved))
@@ -211,7 +212,7 @@ func TestAnExpiredIncidentThatChangedMeanwhileStays(t *testing.T) {
 	s.post(s.alert(v1alpha1.AlertResolved, "disk"))
 	s.fold("disk")
 	s.release()
-	s.clock.SetTime(s.clock.Now().Add(defaultRetention))
+	s.clock.SetTime(s.clock.Now().Add(fold.DefaultRetention))
 	s.faults.onDelete = func() error {
 		incident := s.incident("disk")
 		incident.Status.AlertCount++

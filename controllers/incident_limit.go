@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // incidentCounts counts the Incidents of each namespace, as far as the informer has heard.
@@ -143,8 +144,8 @@ func (e *evictor) resolved(ctx context.Context, namespace string) ([]*v1alpha1.I
 		}
 	}
 	slices.SortFunc(resolved, func(a, b *v1alpha1.Incident) int {
-		x, _ := deadline(a, policy{})
-		y, _ := deadline(b, policy{})
+		x, _ := fold.Deadline(a, fold.Policy{})
+		y, _ := fold.Deadline(b, fold.Policy{})
 		return x.Compare(y)
 	})
 	return resolved, nil

@@ -26,7 +26,7 @@ func expiring(token v1alpha1.Token, at time.Time) v1alpha1.Token {
 }
 
 func TestReadiness(t *testing.T) {
-	now := foldEpoch
+	now := testEpoch
 	integration := func(namespace, name string, age int, tokens ...v1alpha1.Token) v1alpha1.WebhookIntegration {
 		return v1alpha1.WebhookIntegration{
 			ObjectMeta: metav1.ObjectMeta{
@@ -242,8 +242,8 @@ func TestAnIntegrationThatIsGoneIsForgotten(t *testing.T) {
 func TestNobodyReceivesInTheFuture(t *testing.T) {
 	g := NewWithT(t)
 	event := &v1alpha1.AlertEvent{}
-	event.Spec.ReceivedTime = v1alpha1.NewTimestamp(foldEpoch.AddDate(100, 0, 0))
-	g.Expect(receivedBy(event, foldEpoch)).To(Equal(foldEpoch))
+	event.Spec.ReceivedTime = v1alpha1.NewTimestamp(testEpoch.AddDate(100, 0, 0))
+	g.Expect(receivedBy(event, testEpoch)).To(Equal(testEpoch))
 }
 
 func TestAMappingThatDoesNotCompileShows(t *testing.T) {

@@ -31,21 +31,6 @@ const (
 	// releaseConcurrency is how many AlertEvents are deleted at a time.
 	releaseConcurrency = 8
 
-	// defaultRetention is how long a Resolved Incident is kept when its integration does not say.
-	defaultRetention = 168 * time.Hour
-
-	// defaultLateFiringWindow is how long after a resolve a firing may be a late duplicate, when neither the integration
-	// nor its preset says: longer than the replicas of a sender wait for each other (Alertmanager: 15 s each), shorter
-	// than any interval at which senders repeat.
-	defaultLateFiringWindow = 30 * time.Second
-
-	// maxClockDifference is how far clocks may differ. A receivedTime that lies further ahead of the creation is not
-	// believed; a leader whose clock differs more from the API server's lets nothing end for its age.
-	maxClockDifference = time.Minute
-
-	// maxClockLead is how far ahead of its receipt a startsAt may lie. A local time taken for UTC is up to 14 hours ahead.
-	maxClockLead = 24 * time.Hour
-
 	// probeInterval is how often a replica asks the API server whether alerts could be stored, and probeTimeout how long
 	// it waits for the answer. After maxProbeGap without one, the time before it does not count as listening any more;
 	// ingest itself tries for 5 s to store an alert.
@@ -65,13 +50,6 @@ const (
 
 	// untrustedRetry is when to look again at an Incident with a deadline while nothing may end for its age.
 	untrustedRetry = 30 * time.Second
-
-	// emptyPatience is how long an Incident without a status is kept: its creator may be about to write it.
-	emptyPatience = 10 * time.Minute
-
-	// generatedAutoResolve is after how much silence an Incident with a generated dedup key resolves when its
-	// integration does not say.
-	generatedAutoResolve = 24 * time.Hour
 
 	// writeInterval is the least time between two writes of an Incident that tell of no change of state.
 	writeInterval = time.Second

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // Listening knows since when this process has been able to store alerts without a break, and how far its clock differs
@@ -49,7 +51,7 @@ func (l *Listening) Refused(integration types.NamespacedName) {
 func (l *Listening) silentFrom(integration types.NamespacedName, now time.Time) (from time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last.IsZero() || now.Sub(l.last) > maxProbeGap || l.aheadAt(now).Abs() > maxClockDifference {
+	if l.last.IsZero() || now.Sub(l.last) > maxProbeGap || l.aheadAt(now).Abs() > fold.MaxClockDifference {
 		return time.Time{}, false
 	}
 	from = l.since
@@ -83,7 +85,7 @@ func (l *Listening) answered(sent, received, server time.Time) (ahead time.Durat
 	default:
 		l.ahead = 0
 	}
-	wrong = l.ahead.Abs() > maxClockDifference
+	wrong = l.ahead.Abs() > fold.MaxClockDifference
 	changed = wrong != l.wrong
 	l.wrong = wrong
 	return l.ahead, wrong, changed

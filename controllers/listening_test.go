@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 var (
@@ -49,10 +50,10 @@ func TestListening(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
-			clock := newFakeClock(minute(0))
+			clock := newFakeClock(testEpoch)
 			l := newListening(clock)
 			for _, step := range c.steps {
-				clock.SetTime(minute(0).Add(step.at))
+				clock.SetTime(testEpoch.Add(step.at))
 				if step.answer {
 					l.answered(clock.Now(), clock.Now(), clock.Now().Add(-step.ahead))
 				}
@@ -60,10 +61,10 @@ func TestListening(t *testing.T) {
 					l.Refused(*step.refused)
 				}
 			}
-			from, ok := l.silentFrom(shop, minute(0).Add(c.now))
+			from, ok := l.silentFrom(shop, testEpoch.Add(c.now))
 			g.Expect(ok).To(Equal(c.from != never))
 			if ok {
-				g.Expect(from).To(Equal(minute(0).Add(c.from + autoResolveGrace)))
+				g.Expect(from).To(Equal(testEpoch.Add(c.from + autoResolveGrace)))
 			}
 		})
 	}
@@ -84,17 +85,17 @@ func TestListening(t *testing.T) {
 	})
 	t.Run("more integrations than are remembered: nobody was silent", func(t *testing.T) {
 		g := NewWithT(t)
-		clock := newFakeClock(minute(0))
+		clock := newFakeClock(testEpoch)
 		l := newListening(clock)
 		l.answered(clock.Now(), clock.Now(), clock.Now())
-		clock.SetTime(at(10 * time.Second))
+		clock.SetTime(testEpoch.Add(10 * time.Second))
 		for i := range maxRefusals + 1 {
 			l.Refused(types.NamespacedName{Namespace: "n", Name: string(rune(i))})
 		}
 		g.Expect(len(l.refusals)).To(BeNumerically("<=", maxRefusals))
 		from, ok := l.silentFrom(shop, clock.Now())
 		g.Expect(ok).To(BeTrue())
-		g.Expect(from).To(Equal(at(10*time.Second + autoResolveGrace)))
+		g.Expect(from).To(Equal(testEpoch.Add(10*time.Second + autoResolveGrace)))
 	})
 }
 
@@ -269,6 +270,6 @@ func TestSilenceIsMeasuredOnlyWhileWeListen(t *testing.T) {
 		s.Expect(s.live.Create(s.ctx, event)).To(Succeed())
 		s.created[event.UID] = metav1.NewTime(s.clock.Now())
 		s.fold("cpu")
-		s.Expect(s.incident("cpu").Status.LastAlertTime.Time).To(BeTemporally(">=", s.clock.Now().Add(-maxClockDifference-time.Second)))
+		s.Expect(s.incident("cpu").Status.LastAlertTime.Time).To(BeTemporally(">=", s.clock.Now().Add(-fold.MaxClockDifference-time.Second)))
 	})
 }

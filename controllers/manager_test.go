@@ -20,6 +20,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
@@ -188,7 +189,7 @@ func TestDowntimeOfTheManagerIsNoSilence(t *testing.T) {
 	s.fold("disk")
 	s.release()
 	incident := s.incident("disk")
-	incident.Status.LastAlertTime = timestamp(s.clock.Now()) // and the manager was away since
+	incident.Status.LastAlertTime = new(v1alpha1.NewTimestamp(s.clock.Now())) // and the manager was away since
 	s.Expect(s.live.Status().Update(s.ctx, incident)).To(Succeed())
 
 	s.realTime()
@@ -255,5 +256,5 @@ tocsin_incidents{severity="warning",state="Resolved"} 0
 `), "tocsin_alertevents_pending", "tocsin_incidents")
 	}, 10*time.Second, 100*time.Millisecond).Should(Succeed())
 	s.Expect(testutil.GatherAndCount(registry, "tocsin_alertevents_oldest_age_seconds")).To(Equal(1))
-	s.Expect(testutil.ToFloat64(alertsFoldedTotal.WithLabelValues(resultOpened))).To(BeNumerically(">=", 1))
+	s.Expect(testutil.ToFloat64(alertsFoldedTotal.WithLabelValues(fold.ResultOpened))).To(BeNumerically(">=", 1))
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // durationBuckets are good for 1 ms to 30 s.
@@ -72,13 +74,13 @@ func countFolded(result string, alerts int) {
 
 // observeFold counts the alerts that one fold dealt with. The lag is that of the alerts that a status
 // counts now.
-func observeFold(results []alertResult, now time.Time) {
+func observeFold(results []fold.AlertResult, now time.Time) {
 	for _, result := range results {
-		countFolded(result.result, 1)
-		switch result.result {
-		case resultNoMatch, resultReplayed, resultInvalid:
+		countFolded(result.Result, 1)
+		switch result.Result {
+		case fold.ResultNoMatch, fold.ResultReplayed, fold.ResultInvalid:
 		default:
-			foldLag.Observe(max(0, now.Sub(result.received).Seconds()))
+			foldLag.Observe(max(0, now.Sub(result.Received).Seconds()))
 		}
 	}
 }

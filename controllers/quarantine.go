@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,88 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=create;get;patch
-
-// origin is the AlertEvent from which the alerts of a quarantined one were moved.
-type origin struct {
-	uid, resourceVersion, name string
-	created                    time.Time
-}
-
-// originOf returns the origin of a quarantined AlertEvent, and false for all others. The annotation alone is no proof,
-// since anybody may write it: the name must be the one that is made of the UID and the Incident. A resourceVersion
-// or a creation that is not older than the copy's own is not believed.
-func originOf(event *v1alpha1.AlertEvent) (origin, bool) {
-	if !v1alpha1.IsQuarantineName(event.Name) || len(event.Spec.Alerts) == 0 {
-		return origin{}, false
-	}
-	parts := strings.SplitN(event.Annotations[v1alpha1.QuarantineOriginAnnotation], "/", 4)
-	if len(parts) != 4 || event.Name != v1alpha1.QuarantineName(parts[0], event.IncidentNameFor(&event.Spec.Alerts[0])) {
-		return origin{}, false
-	}
-	from := origin{uid: parts[0], resourceVersion: parts[1], name: parts[3], created: event.CreationTimestamp.Time}
-	if created, err := strconv.ParseInt(parts[2], 10, 64); err == nil && created < from.created.Unix() {
-		from.created = time.Unix(created, 0)
-	}
-	if !newerVersion(event.ResourceVersion, from.resourceVersion) {
-		from.resourceVersion = event.ResourceVersion
-	}
-	return from, true
-}
-
-// commitVersion is the resourceVersion that gives an AlertEvent's place in commit order: its own, or its origin's.
-func commitVersion(event *v1alpha1.AlertEvent) string {
-	if from, ok := originOf(event); ok {
-		return from.resourceVersion
-	}
-	return event.ResourceVersion
-}
-
-// createdTime is when the API server stored an AlertEvent, or its origin.
-func createdTime(event *v1alpha1.AlertEvent) time.Time {
-	if from, ok := originOf(event); ok {
-		return from.created.UTC()
-	}
-	return event.CreationTimestamp.UTC()
-}
-
-// isUnconfirmed says whether nobody has confirmed yet that the origin existed when the copy was there. A label that
-// somebody removed counts as confirmed: alerts are rather kept than lost.
-func isUnconfirmed(labels map[string]string) bool {
-	return labels[v1alpha1.QuarantineLabel] == v1alpha1.QuarantineUnconfirmed
-}
-
-// quarantineCopy returns the AlertEvent that takes over the alerts that an AlertEvent has for an Incident. They keep
-// their ids, or get those that they would have had by their places, so that they count as the same alerts.
-func quarantineCopy(event *v1alpha1.AlertEvent, incidentName string) *v1alpha1.AlertEvent {
-	moved := &v1alpha1.AlertEvent{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: event.Namespace,
-			Name:      v1alpha1.QuarantineName(string(event.UID), incidentName),
-			Labels:    map[string]string{v1alpha1.QuarantineLabel: v1alpha1.QuarantineUnconfirmed},
-			Annotations: map[string]string{
-				v1alpha1.QuarantineOriginAnnotation: fmt.Sprintf("%s/%s/%d/%s",
-					event.UID, commitVersion(event), createdTime(event).Unix(), event.Name),
-			},
-		},
-		Spec: v1alpha1.AlertEventSpec{
-			IntegrationName: event.Spec.IntegrationName,
-			ReceivedTime:    v1alpha1.NewTimestamp(receivedTime(event)),
-			Defaults:        event.Spec.Defaults.DeepCopy(),
-		},
-	}
-	for i := range event.Spec.Alerts {
-		if event.IncidentNameFor(&event.Spec.Alerts[i]) != incidentName {
-			continue
-		}
-		alert := *event.Spec.Alerts[i].DeepCopy()
-		alert.ID, alert.IncidentName = alertID(event, i), incidentName
-		moved.Spec.Alerts = append(moved.Spec.Alerts, alert)
-	}
-	return moved
-}
 
 // deal deals with a fold that was refused. Until it is clear which AlertEvent is at fault, it is to be tried again, at
 // once where that brings it out; then that one's alerts are moved into quarantine.
@@ -129,7 +48,7 @@ func (r *incidentReconciler) deal(ctx context.Context, f *facts, refusal error) 
 		log.FromContext(ctx).Error(err, "AlertEvent cannot be quarantined", "alertevent", culprit.Name)
 		r.recorder.Eventf(culprit, nil, corev1.EventTypeWarning, "QuarantineFailed", "Fold",
 			"Folding it into the Incident %s failed repeatedly, and its alerts cannot be moved; tried again in %s: %s",
-			f.key.Name, quarantineRetry, oneLine(err.Error(), maxMessageChars, maxMessageBytes))
+			f.key.Name, quarantineRetry, v1alpha1.ShortMessage(err.Error()))
 	case err != nil:
 		return ctrl.Result{}, err
 	}
@@ -147,7 +66,7 @@ func (r *incidentReconciler) quarantine(ctx context.Context, f *facts, event *v1
 	if err != nil {
 		return fmt.Errorf("reading the AlertEvent to quarantine: %w", err)
 	}
-	moved := quarantineCopy(&stored, f.key.Name)
+	moved := fold.QuarantineCopy(&stored, f.key.Name)
 	if len(moved.Spec.Alerts) > 1 {
 		_ = moved.Spec.Pack() // what cannot be packed is written as it is
 	}
@@ -169,7 +88,7 @@ func (r *incidentReconciler) quarantine(ctx context.Context, f *facts, event *v1
 	log.FromContext(ctx).Error(refusal, "Quarantined AlertEvent", "alertevent", event.Name, "quarantine", moved.Name)
 	r.recorder.Eventf(moved, event, corev1.EventTypeWarning, "Quarantined", "Fold",
 		"Folding its alerts into the Incident %s failed repeatedly; tried again every %s: %s",
-		f.key.Name, quarantineRetry, oneLine(refusal.Error(), maxMessageChars, maxMessageBytes))
+		f.key.Name, quarantineRetry, v1alpha1.ShortMessage(refusal.Error()))
 	return nil
 }
 
@@ -224,5 +143,5 @@ func (r *incidentReconciler) confirmLeft(ctx context.Context, f *facts) {
 func (r *incidentReconciler) reportUnreadable(ctx context.Context, event *v1alpha1.AlertEvent, cause error) {
 	log.FromContext(ctx).Error(cause, "an AlertEvent cannot be read", "namespace", event.Namespace, "alertevent", event.Name)
 	r.recorder.Eventf(event, nil, corev1.EventTypeWarning, "Unreadable", "Fold",
-		"Nothing of it is folded, and it is kept: %s", oneLine(cause.Error(), maxMessageChars, maxMessageBytes))
+		"Nothing of it is folded, and it is kept: %s", v1alpha1.ShortMessage(cause.Error()))
 }

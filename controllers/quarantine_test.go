@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // poison has the API server find every status of the key's Incident invalid that has one of these AlertEvents, or a
@@ -43,7 +44,7 @@ func (s *site) quarantineOf(dedupKey string, events ...*v1alpha1.AlertEvent) []*
 			moved := &v1alpha1.AlertEvent{}
 			key := types.NamespacedName{Namespace: s.namespace, Name: v1alpha1.QuarantineName(string(event.UID), s.keyOf(dedupKey).Name)}
 			g.Expect(s.live.Get(s.ctx, key, moved)).To(Succeed())
-			g.Expect(isUnconfirmed(moved.Labels)).To(BeFalse())
+			g.Expect(fold.IsUnconfirmed(moved.Labels)).To(BeFalse())
 			copies = append(copies, moved)
 		}
 	}, "60s", "1ms").Should(Succeed())
@@ -188,7 +189,7 @@ func TestAQuarantinedEventCountsOnceWhateverBecomesOfTheOriginal(t *testing.T) {
 		zombie.faults.beforeCreate = func() error { // it is asleep, just before the create
 			s.fold("disk")
 			s.release()
-			for range goneEntries + 1 { // the ledger forgets the first
+			for range fold.GoneEntries + 1 { // the ledger forgets the first
 				s.clock.SetTime(s.clock.Now().Add(2 * writeInterval))
 				events = append(events, s.postFiring("disk"))
 				s.fold("disk")
@@ -246,8 +247,8 @@ func TestAQuarantinedAlertMadeByHandKeepsItsPlaceAndItsID(t *testing.T) {
 	s.Expect(moved.Spec.Alerts).To(HaveLen(1))
 	s.Expect(moved.Spec.Alerts[0].ID).To(Equal(fmt.Sprintf("%s/1", byHand.UID)))
 	s.heal()
-	want := parseDigest(before)
-	want.add(fmt.Sprintf("%s/1", byHand.UID))
+	want := fold.ParseDigest(before)
+	want.Add(fmt.Sprintf("%s/1", byHand.UID))
 	s.Expect(s.incident("disk").Status.Ledger.Digest).To(Equal(want.String()))
 }
 
@@ -303,9 +304,9 @@ func TestWhatATenantWritesIntoAQuarantinedEvent(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
-			_, ok := originOf(test.event)
+			_, ok := fold.OriginOf(test.event)
 			g.Expect(ok).To(Equal(test.isMoved))
-			g.Expect(commitVersion(test.event)).To(Equal(test.version))
+			g.Expect(fold.CommitVersion(test.event)).To(Equal(test.version))
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // storedEvent is what a quorum list tells of an AlertEvent.
@@ -181,7 +182,7 @@ func addEvents(ctx context.Context, reader client.Reader, namespace string, even
 			item := &page.Items[i]
 			stored := storedEvent{key: client.ObjectKeyFromObject(item), resourceVersion: item.ResourceVersion}
 			if v1alpha1.IsQuarantineName(item.Name) {
-				stored.unconfirmed = isUnconfirmed(item.Labels)
+				stored.unconfirmed = fold.IsUnconfirmed(item.Labels)
 				events.quarantined[stored.key] = struct{}{}
 			}
 			events.eventSet[item.UID] = stored

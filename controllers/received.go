@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // receivedTimes gathers when alerts were received, by integration, and spreads the writes of it: one a
@@ -90,29 +91,9 @@ func (m *receivedTimes) forget(key types.NamespacedName) {
 	delete(m.entries, key)
 }
 
-// receivedTime is when an event was accepted. People may write any time into an AlertEvent of theirs, and a replica's
-// clock may be wrong: one that lies further ahead of the creation than clocks may differ counts as the creation.
-func receivedTime(event *v1alpha1.AlertEvent) time.Time {
-	received, created := event.Spec.ReceivedTime.UTC(), createdTime(event)
-	if received.IsZero() || !created.IsZero() && received.Sub(created) > maxClockDifference {
-		return created
-	}
-	return received
-}
-
-// heardTime is since when an Incident has been silent after an event. It is the time of receipt, but not much before the
-// event was stored: the clock of a replica that lags behind must not make its alerts look like silence.
-func heardTime(event *v1alpha1.AlertEvent) time.Time {
-	received, created := receivedTime(event), createdTime(event)
-	if earliest := created.Add(-maxClockDifference); !created.IsZero() && received.Before(earliest) {
-		return earliest
-	}
-	return received
-}
-
 // receivedBy is when the event's alerts were accepted, but not in the future of the own clock.
 func receivedBy(event *v1alpha1.AlertEvent, now time.Time) time.Time {
-	if received := receivedTime(event); received.Before(now) {
+	if received := fold.ReceivedTime(event); received.Before(now) {
 		return received
 	}
 	return now

@@ -189,7 +189,7 @@ func (r *releaser) knows(ref eventRef) bool {
 // isReplay says whether the event is a second copy of one that was released a moment ago. Names given by
 // people or derived from an idempotency key may come again and are no sign of it.
 func (r *releaser) isReplay(event *v1alpha1.AlertEvent) bool {
-	if !isServerMade(event.Name) {
+	if !v1alpha1.IsGeneratedEventName(event.Name) {
 		return false
 	}
 	r.mu.Lock()

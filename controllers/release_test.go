@@ -109,7 +109,7 @@ func TestARecordOfAnEventThatIsGoneIsDropped(t *testing.T) {
 
 // memoryReleaser is a releaser without an API server.
 func memoryReleaser() (*releaser, *fakeClock) {
-	clock := newFakeClock(foldEpoch)
+	clock := newFakeClock(testEpoch)
 	return newReleaser(nil, nil, clock), clock
 }
 

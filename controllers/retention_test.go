@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 const day = 24 * time.Hour
@@ -34,10 +35,10 @@ func TestHistoryOutlivesItsIntegration(t *testing.T) {
 		keptUntil time.Duration // after the resolve: not deleted before, deleted then
 	}{
 		"a long retention, gone after 20 days: kept for it, and then for the default": {
-			&metav1.Duration{Duration: 8760 * time.Hour}, 20 * day, 8760*time.Hour + defaultRetention},
+			&metav1.Duration{Duration: 8760 * time.Hour}, 20 * day, 8760*time.Hour + fold.DefaultRetention},
 		"no retention, gone at once: kept for the default": {
-			&metav1.Duration{Duration: time.Hour}, 0, time.Hour + defaultRetention},
-		"the default retention, gone after 6 days": {nil, 6 * day, 2 * defaultRetention},
+			&metav1.Duration{Duration: time.Hour}, 0, time.Hour + fold.DefaultRetention},
+		"the default retention, gone after 6 days": {nil, 6 * day, 2 * fold.DefaultRetention},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)
@@ -50,7 +51,7 @@ func TestHistoryOutlivesItsIntegration(t *testing.T) {
 			s.fold("disk")
 			s.Expect(s.faults.statusWrites).To(Equal(writes), "an integration that goes costs no writes")
 
-			retentionOver := c.keptUntil - defaultRetention
+			retentionOver := c.keptUntil - fold.DefaultRetention
 			for _, after := range []time.Duration{c.goneAfter, retentionOver, c.keptUntil - time.Minute} {
 				s.restart()
 				s.clock.SetTime(resolved.Add(after))
@@ -109,15 +110,15 @@ func TestAnIncidentThatNeverGotAStatus(t *testing.T) {
 		s := newSite(t)
 		empty(s)
 		s.postFiring("disk")
-		s.clock.SetTime(s.clock.Now().Add(emptyPatience))
+		s.clock.SetTime(s.clock.Now().Add(fold.EmptyPatience))
 		s.fold("disk")
 		s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
 	})
 	t.Run("is deleted after a while", func(t *testing.T) {
 		s := newSite(t)
 		empty(s)
-		s.Expect(s.fold("disk").RequeueAfter).To(Equal(emptyPatience))
-		s.clock.SetTime(s.clock.Now().Add(emptyPatience))
+		s.Expect(s.fold("disk").RequeueAfter).To(Equal(fold.EmptyPatience))
+		s.clock.SetTime(s.clock.Now().Add(fold.EmptyPatience))
 		s.fold("disk")
 		s.Expect(s.incidentNames()).To(BeEmpty())
 	})
@@ -125,7 +126,7 @@ func TestAnIncidentThatNeverGotAStatus(t *testing.T) {
 		s := newSite(t)
 		empty(s)
 		s.postFiring("disk")
-		s.clock.SetTime(s.clock.Now().Add(emptyPatience))
+		s.clock.SetTime(s.clock.Now().Add(fold.EmptyPatience))
 		s.faults.beforeStatus = func() error { return apierrors.NewInternalError(errCrash) }
 		for range 3 {
 			_, err := s.reconcile("disk")
@@ -136,7 +137,7 @@ func TestAnIncidentThatNeverGotAStatus(t *testing.T) {
 	t.Run("is kept when it gets a status at the last moment", func(t *testing.T) {
 		s := newSite(t)
 		empty(s)
-		s.clock.SetTime(s.clock.Now().Add(emptyPatience))
+		s.clock.SetTime(s.clock.Now().Add(fold.EmptyPatience))
 		s.faults.onDelete = func() error {
 			incident := s.incident("disk")
 			incident.Status.State = v1alpha1.IncidentOpen

@@ -17,7 +17,7 @@ import (
 // there is.
 func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		now := foldEpoch
+		now := testEpoch
 		counts := newStoreCounts(func() time.Time { return now })
 		informer := counts.handler()
 		incidents, events := map[string]*v1alpha1.Incident{}, map[string]*v1alpha1.AlertEvent{}

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // tracerName is the instrumentation scope of the folds' spans.
@@ -30,9 +31,9 @@ func newFoldTracing(provider trace.TracerProvider) *foldTracing {
 
 // begin begins the span of a fold. It is the root of a trace and linked to the writes of the AlertEvents that it
 // folds: they have answered their requests before it began, and there may be many. The result ends it.
-func (t *foldTracing) begin(ctx context.Context, f *facts) (context.Context, func(plan, error)) {
+func (t *foldTracing) begin(ctx context.Context, f *facts) (context.Context, func(fold.Plan, error)) {
 	if t == nil {
-		return ctx, func(plan, error) {}
+		return ctx, func(fold.Plan, error) {}
 	}
 	ctx, span := t.tracer.Start(ctx, "fold Incident",
 		trace.WithNewRoot(),
@@ -44,10 +45,10 @@ func (t *foldTracing) begin(ctx context.Context, f *facts) (context.Context, fun
 			attribute.String("tocsin.integration.name", f.integration()),
 			attribute.String("tocsin.incident.name", f.key.Name),
 		))
-	return ctx, func(p plan, err error) {
+	return ctx, func(p fold.Plan, err error) {
 		counts := map[string]int{}
-		for _, result := range p.results {
-			counts[result.result]++
+		for _, result := range p.Results {
+			counts[result.Result]++
 		}
 		for result, count := range counts {
 			span.SetAttributes(attribute.Int("tocsin.alerts."+result, count))

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 func TestAFoldIsLinkedToTheWritesOfItsAlerts(t *testing.T) {
@@ -67,6 +68,6 @@ func TestWithoutTracingAFoldCostsNothingMore(t *testing.T) {
 	f := &facts{}
 	g.Expect(testing.AllocsPerRun(100, func() {
 		_, end := off.begin(t.Context(), f)
-		end(plan{}, nil)
+		end(fold.Plan{}, nil)
 	})).To(BeZero())
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // writeMemory remembers when this process last wrote an Incident, and which version came of it. It spares
@@ -57,7 +58,7 @@ func (m *writeMemory) behind(key types.NamespacedName, incident *v1alpha1.Incide
 	if !ok || now.Sub(write.time) > cachePatience {
 		return false
 	}
-	return incident == nil || newerVersion(write.resourceVersion, incident.ResourceVersion)
+	return incident == nil || fold.NewerVersion(write.resourceVersion, incident.ResourceVersion)
 }
 
 // wait is how long the Incident is not to be written for anything but a change of state.

@@ -5,6 +5,7 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/hex"
+	"regexp"
 	"strings"
 )
 
@@ -33,6 +34,14 @@ func KeyedEventName(integration, idempotencyKey string) string {
 // IsKeyedEventName tells the names that KeyedEventName makes from the others.
 func IsKeyedEventName(name string) bool {
 	return strings.HasPrefix(name, keyedEventPrefix)
+}
+
+// generatedEventName matches the UUIDs that name AlertEvents posted without an idempotency key.
+var generatedEventName = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// IsGeneratedEventName reports whether a name was made by the webhook server for one AlertEvent, and is so never given twice.
+func IsGeneratedEventName(name string) bool {
+	return len(name) == 36 && generatedEventName.MatchString(name)
 }
 
 // QuarantineName is the name of the AlertEvent that takes over the alerts that the AlertEvent with this UID has for

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
@@ -106,7 +106,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("it would be %w", err)
 	}
-	a.Incidents = controllers.Preview(a.event(integration), integration, mapping.LateFiringWindow, o.now())
+	a.Incidents = fold.Preview(a.event(integration), integration, mapping.LateFiringWindow, o.now())
 	if o.output != "" {
 		text, err := withIncidents(text, a.Incidents)
 		if err != nil {

@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -17,7 +16,7 @@ import (
 // goneEntries is how many entries of events that no longer exist stay in a ledger. They are not needed
 // against counting an event twice; by their names they tell a second copy of an event, stored by a late
 // retry after the first was folded and deleted, from a new one.
-const goneEntries = 8
+const GoneEntries = 8
 
 // ledgerBook is an Incident's ledger while a fold works on it.
 type ledgerBook struct {
@@ -26,7 +25,7 @@ type ledgerBook struct {
 	names   map[string]string // UID by name
 	present int               // entries whose event may still exist; those of gone ones give way to them
 	stamp   string
-	digest  alertDigest
+	digest  Digest
 }
 
 // openLedger reads a stored ledger. An entry is gone only when exists says so. The stamp counts for
@@ -38,7 +37,7 @@ func openLedger(stored v1alpha1.Ledger, incidentVersion string, exists func(uid 
 		gone:    map[string]bool{},
 		names:   map[string]string{},
 		stamp:   stored.ResourceVersion,
-		digest:  parseDigest(stored.Digest),
+		digest:  ParseDigest(stored.Digest),
 	}
 	for _, entry := range book.entries {
 		gone := !exists(entry.UID)
@@ -48,7 +47,7 @@ func openLedger(stored v1alpha1.Ledger, incidentVersion string, exists func(uid 
 			book.present++
 		}
 	}
-	if newerVersion(book.stamp, incidentVersion) {
+	if NewerVersion(book.stamp, incidentVersion) {
 		book.stamp = ""
 	}
 	return book
@@ -65,7 +64,7 @@ func (b *ledgerBook) has(uid string) bool {
 // may come again.
 func (b *ledgerBook) isCopy(uid, name string) bool {
 	first, ok := b.names[name]
-	return ok && first != uid && isServerMade(name)
+	return ok && first != uid && v1alpha1.IsGeneratedEventName(name)
 }
 
 // add enters an event.
@@ -96,22 +95,22 @@ func (b *ledgerBook) enter(uid, name string) {
 }
 
 // isLate says whether an event of this resourceVersion is older than the newest folded one.
-func (b *ledgerBook) isLate(version string) bool { return newerVersion(b.stamp, version) }
+func (b *ledgerBook) isLate(version string) bool { return NewerVersion(b.stamp, version) }
 
 // advance notes the resourceVersion of a folded event.
 func (b *ledgerBook) advance(version string) {
-	if b.stamp == "" || newerVersion(version, b.stamp) {
+	if b.stamp == "" || NewerVersion(version, b.stamp) {
 		b.stamp = version
 	}
 }
 
 // count adds the id of a folded alert to the digest.
-func (b *ledgerBook) count(alertID string) { b.digest.add(alertID) }
+func (b *ledgerBook) count(alertID string) { b.digest.Add(alertID) }
 
 // close returns the ledger to store: every entry that may still be needed, and the newest gone ones as
 // far as there is room.
 func (b *ledgerBook) close() v1alpha1.Ledger {
-	excess := len(b.entries) - b.present - min(goneEntries, max(0, v1alpha1.MaxLedger-b.present))
+	excess := len(b.entries) - b.present - min(GoneEntries, max(0, v1alpha1.MaxLedger-b.present))
 	kept := make([]v1alpha1.LedgerEntry, 0, len(b.entries))
 	for _, entry := range b.entries {
 		if excess > 0 && b.gone[entry.UID] {
@@ -123,27 +122,22 @@ func (b *ledgerBook) close() v1alpha1.Ledger {
 	return v1alpha1.Ledger{Events: kept, ResourceVersion: b.stamp, Digest: b.digest.String()}
 }
 
-// isServerMade says whether a name was made by the webhook server for this one event.
-func isServerMade(name string) bool {
-	return len(name) == 36 && uuid.Validate(name) == nil
-}
-
-// newerVersion says whether a is a newer resourceVersion than b. What is no resourceVersion is never
+// NewerVersion says whether a is a newer resourceVersion than b. What is no resourceVersion is never
 // newer nor older.
-func newerVersion(a, b string) bool {
+func NewerVersion(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order > 0
 }
 
-// inCommitOrder orders events by resourceVersion, quarantined ones by that of their origin. They are hardly ever updated,
+// InCommitOrder orders events by resourceVersion, quarantined ones by that of their origin. They are hardly ever updated,
 // so that is the order in which they were stored. The rest only makes the order total for objects that never were in an
 // API server.
-func inCommitOrder(a, b *v1alpha1.AlertEvent) int {
-	first, second := commitVersion(a), commitVersion(b)
+func InCommitOrder(a, b *v1alpha1.AlertEvent) int {
+	first, second := CommitVersion(a), CommitVersion(b)
 	switch {
-	case newerVersion(first, second):
+	case NewerVersion(first, second):
 		return 1
-	case newerVersion(second, first):
+	case NewerVersion(second, first):
 		return -1
 	}
 	return cmp.Or(
@@ -153,19 +147,19 @@ func inCommitOrder(a, b *v1alpha1.AlertEvent) int {
 	)
 }
 
-// alertDigest is the sum, modulo 2^128, of the first 128 bits of the SHA-256 of every counted alert's
+// Digest is the sum, modulo 2^128, of the first 128 bits of the SHA-256 of every counted alert's
 // id. It does not depend on the order, so two folds of the same alerts have the same.
-type alertDigest struct{ high, low uint64 }
+type Digest struct{ high, low uint64 }
 
-func parseDigest(text string) alertDigest {
+func ParseDigest(text string) Digest {
 	raw, err := hex.DecodeString(text)
 	if err != nil || len(raw) != 16 {
-		return alertDigest{}
+		return Digest{}
 	}
-	return alertDigest{binary.BigEndian.Uint64(raw), binary.BigEndian.Uint64(raw[8:])}
+	return Digest{binary.BigEndian.Uint64(raw), binary.BigEndian.Uint64(raw[8:])}
 }
 
-func (d *alertDigest) add(alertID string) {
+func (d *Digest) Add(alertID string) {
 	sum := sha256.Sum256([]byte(alertID))
 	var carry uint64
 	d.low, carry = bits.Add64(d.low, binary.BigEndian.Uint64(sum[8:16]), 0)
@@ -173,7 +167,7 @@ func (d *alertDigest) add(alertID string) {
 }
 
 // String is the digest as 32 hexadecimal digits.
-func (d alertDigest) String() string {
+func (d Digest) String() string {
 	var raw [16]byte
 	binary.BigEndian.PutUint64(raw[:8], d.high)
 	binary.BigEndian.PutUint64(raw[8:], d.low)

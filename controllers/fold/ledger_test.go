@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"fmt"
@@ -17,10 +17,10 @@ func TestLedger(t *testing.T) {
 		bench := newBench()
 		bench.fold(eventOf(1, firingAlert()))
 		p := bench.fold(eventOf(1, firingAlert()))
-		g.Expect(p.settled).To(Equal([]types.UID{"uid-1"}))
-		g.Expect(p.results).To(BeEmpty())
-		g.Expect(p.write).To(BeFalse())
-		g.Expect(p.status.AlertCount).To(BeEquivalentTo(1))
+		g.Expect(p.Settled).To(Equal([]types.UID{"uid-1"}))
+		g.Expect(p.Results).To(BeEmpty())
+		g.Expect(p.Write).To(BeFalse())
+		g.Expect(p.Status.AlertCount).To(BeEquivalentTo(1))
 	})
 	t.Run("an entry stays while its event exists, however old it is", func(t *testing.T) {
 		g := NewWithT(t)
@@ -42,9 +42,9 @@ func TestLedger(t *testing.T) {
 			bench.fold(eventOf(n, firingAlert()))
 			bench.gone[fmt.Sprintf("uid-%d", n)] = n > 1
 		}
-		g.Expect(bench.fold().write).To(BeFalse())
+		g.Expect(bench.fold().Write).To(BeFalse())
 		bench.gone["uid-1"] = true
-		g.Expect(bench.fold().write).To(BeFalse())
+		g.Expect(bench.fold().Write).To(BeFalse())
 	})
 	t.Run("a second copy of an event, by its server-made name, is a replay and settled for good", func(t *testing.T) {
 		g := NewWithT(t)
@@ -54,15 +54,15 @@ func TestLedger(t *testing.T) {
 		replay := eventOf(2, firingAlert(), firingAlert())
 		replay.Name = eventOf(1).Name
 		p := bench.fold(replay)
-		g.Expect(resultsOf(p)).To(Equal([]string{resultReplayed, resultReplayed}))
-		g.Expect(p.settled).To(Equal([]types.UID{"uid-2"}))
-		g.Expect(p.write).To(BeTrue(), "it enters the ledger, or it would count once the first entry is pruned")
-		g.Expect(p.status.AlertCount).To(BeEquivalentTo(2))
-		g.Expect(p.status.Ledger.ResourceVersion).To(Equal("1001"), "a replay overtakes nothing")
+		g.Expect(resultsOf(p)).To(Equal([]string{ResultReplayed, ResultReplayed}))
+		g.Expect(p.Settled).To(Equal([]types.UID{"uid-2"}))
+		g.Expect(p.Write).To(BeTrue(), "it enters the ledger, or it would count once the first entry is pruned")
+		g.Expect(p.Status.AlertCount).To(BeEquivalentTo(2))
+		g.Expect(p.Status.Ledger.ResourceVersion).To(Equal("1001"), "a replay overtakes nothing")
 	})
 	for sentence, name := range map[string]string{
 		"a name given by hand may come again": "ack-by-hand",
-		"the name of a key may come again":    v1alpha1.KeyedEventName(foldIntegration, "k"),
+		"the name of a key may come again":    v1alpha1.KeyedEventName(testIntegration, "k"),
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			bench := newBench()
@@ -71,7 +71,7 @@ func TestLedger(t *testing.T) {
 			bench.fold(first)
 			bench.gone["uid-1"] = true
 			p := bench.fold(second)
-			NewWithT(t).Expect(resultsOf(p)).To(Equal([]string{resultUpdated}))
+			NewWithT(t).Expect(resultsOf(p)).To(Equal([]string{ResultUpdated}))
 		})
 	}
 }
@@ -86,36 +86,36 @@ func TestFullLedger(t *testing.T) {
 	}
 	g := NewWithT(t)
 	bench := newBench()
-	bench.policy.autoResolveAfter = 1
+	bench.policy.AutoResolveAfter = 1
 	bench.now = minute(-1)
 
 	all := firings(1, 130)
 	slices.Reverse(all)
 	p := bench.fold(all...)
-	g.Expect(p.ledgerFull).To(BeTrue(), "more events than fit")
-	g.Expect(p.status.AlertCount).To(BeEquivalentTo(v1alpha1.MaxLedger), "as many as fit are folded")
-	g.Expect(p.status.Ledger.Events).To(HaveLen(v1alpha1.MaxLedger))
-	g.Expect(p.settled).To(HaveLen(v1alpha1.MaxLedger))
-	g.Expect(p.settled[0]).To(BeEquivalentTo("uid-1"), "in order")
+	g.Expect(p.LedgerFull).To(BeTrue(), "more events than fit")
+	g.Expect(p.Status.AlertCount).To(BeEquivalentTo(v1alpha1.MaxLedger), "as many as fit are folded")
+	g.Expect(p.Status.Ledger.Events).To(HaveLen(v1alpha1.MaxLedger))
+	g.Expect(p.Settled).To(HaveLen(v1alpha1.MaxLedger))
+	g.Expect(p.Settled[0]).To(BeEquivalentTo("uid-1"), "in order")
 
 	bench.now = minute(1000)
 	p = bench.fold(append(firings(1, 130), eventOf(131, resolvingAlert()))...)
-	g.Expect(p.ledgerFull).To(BeTrue())
-	g.Expect(p.write).To(BeFalse(), "what waits keeps the Incident from resolving by itself")
-	g.Expect(p.settled).To(HaveLen(v1alpha1.MaxLedger), "what is in the ledger is settled all the same")
+	g.Expect(p.LedgerFull).To(BeTrue())
+	g.Expect(p.Write).To(BeFalse(), "what waits keeps the Incident from resolving by itself")
+	g.Expect(p.Settled).To(HaveLen(v1alpha1.MaxLedger), "what is in the ledger is settled all the same")
 
 	bench.gone["uid-5"], bench.gone["uid-1"] = true, true
 	p = bench.fold(firings(2, 131)...)
-	g.Expect(p.ledgerFull).To(BeTrue(), "one more than the two that are gone")
-	ledger := namesOf(p.status.Ledger)
+	g.Expect(p.LedgerFull).To(BeTrue(), "one more than the two that are gone")
+	ledger := namesOf(p.Status.Ledger)
 	g.Expect(ledger).To(HaveLen(v1alpha1.MaxLedger))
 	g.Expect(ledger).NotTo(ContainElement("uid-1"), "the entries of gone events give way")
 	g.Expect(ledger).To(ContainElements("uid-2", "uid-129", "uid-130"))
 
 	bench.gone["uid-2"] = true
 	p = bench.fold(firings(3, 131)...)
-	g.Expect(p.ledgerFull).To(BeFalse())
-	g.Expect(p.status.AlertCount).To(BeEquivalentTo(131))
+	g.Expect(p.LedgerFull).To(BeFalse())
+	g.Expect(p.Status.AlertCount).To(BeEquivalentTo(131))
 }
 
 func TestUnmatchedEventsEnterTheLedgerAsFarAsThereIsRoom(t *testing.T) {
@@ -125,10 +125,10 @@ func TestUnmatchedEventsEnterTheLedgerAsFarAsThereIsRoom(t *testing.T) {
 		events = append(events, eventOf(n, resolvingAlert()))
 	}
 	p := newBench().fold(append(events, eventOf(151, firingAlert()), eventOf(152, firingAlert()))...)
-	g.Expect(p.ledgerFull).To(BeTrue(), "the second firing alert waits for room")
-	g.Expect(p.settled).To(HaveLen(151))
-	g.Expect(p.status.AlertCount).To(BeEquivalentTo(1))
-	ledger := namesOf(p.status.Ledger)
+	g.Expect(p.LedgerFull).To(BeTrue(), "the second firing alert waits for room")
+	g.Expect(p.Settled).To(HaveLen(151))
+	g.Expect(p.Status.AlertCount).To(BeEquivalentTo(1))
+	ledger := namesOf(p.Status.Ledger)
 	g.Expect(ledger).To(HaveLen(v1alpha1.MaxLedger))
 	g.Expect(ledger[0]).To(Equal("uid-24"))
 	g.Expect(ledger[v1alpha1.MaxLedger-1]).To(Equal("uid-151"))
@@ -146,23 +146,23 @@ func TestUnmatchedEventsHaveTheirPlacesBeforeThoseThatWouldFillTheLedger(t *test
 		events = append(events, eventOf(n, firingAlert()))
 	}
 	p := bench.fold(events...)
-	g.Expect(p.ledgerFull).To(BeTrue())
-	g.Expect(p.settled).To(HaveLen(v1alpha1.MaxLedger))
-	g.Expect(p.status.AlertCount).To(BeEquivalentTo(v1alpha1.MaxLedger - 5))
-	g.Expect(namesOf(p.status.Ledger)[:6]).To(Equal([]string{"uid-1", "uid-2", "uid-3", "uid-4", "uid-5", "uid-6"}))
+	g.Expect(p.LedgerFull).To(BeTrue())
+	g.Expect(p.Settled).To(HaveLen(v1alpha1.MaxLedger))
+	g.Expect(p.Status.AlertCount).To(BeEquivalentTo(v1alpha1.MaxLedger - 5))
+	g.Expect(namesOf(p.Status.Ledger)[:6]).To(Equal([]string{"uid-1", "uid-2", "uid-3", "uid-4", "uid-5", "uid-6"}))
 
 	for n := 6; n <= v1alpha1.MaxLedger; n++ {
 		bench.gone[fmt.Sprintf("uid-%d", n)] = true
 	}
 	p = bench.fold(events...)
-	g.Expect(p.status.AlertCount).To(BeEquivalentTo(v1alpha1.MaxLedger + 1))
+	g.Expect(p.Status.AlertCount).To(BeEquivalentTo(v1alpha1.MaxLedger + 1))
 }
 
 func TestDigest(t *testing.T) {
 	sum := func(ids ...string) string {
-		var digest alertDigest
+		var digest Digest
 		for _, id := range ids {
-			digest.add(id)
+			digest.Add(id)
 		}
 		return digest.String()
 	}
@@ -176,13 +176,13 @@ func TestDigest(t *testing.T) {
 		NewWithT(t).Expect(sum("abc")).To(Equal("ba7816bf8f01cfea414140de5dae2223"))
 	})
 	t.Run("it wraps around", func(t *testing.T) {
-		digest := parseDigest("ffffffffffffffffffffffffffffffff")
-		digest.add("abc")
+		digest := ParseDigest("ffffffffffffffffffffffffffffffff")
+		digest.Add("abc")
 		NewWithT(t).Expect(digest.String()).To(Equal("ba7816bf8f01cfea414140de5dae2222"))
 	})
 	t.Run("what is no digest counts as zero", func(t *testing.T) {
 		for _, text := range []string{"", "0", "no hexadecimal digits at all !!!", "ba7816bf"} {
-			NewWithT(t).Expect(parseDigest(text)).To(Equal(alertDigest{}))
+			NewWithT(t).Expect(ParseDigest(text)).To(Equal(Digest{}))
 		}
 	})
 	t.Run("late alerts are in it, unmatched and invalid ones are not", func(t *testing.T) {

@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"time"
@@ -10,7 +10,7 @@ import (
 
 // Preview folds the alerts of an event of the integration as if there were no Incident yet, by the same fold as the
 // operator's. It returns the Incidents that they would open, in the order of their first alerts; alerts that acknowledge
-// or resolve open none. presetWindow is Options.PresetLateFiringWindow.
+// or resolve open none. presetWindow is as for PolicyOf.
 func Preview(
 	event *v1alpha1.AlertEvent, integration *v1alpha1.WebhookIntegration,
 	presetWindow func(preset string) (window time.Duration, ok bool), now time.Time,
@@ -31,22 +31,22 @@ func Preview(
 			continue
 		}
 		seen[name] = true
-		folded := fold(foldInput{
-			name:   name,
-			events: []*v1alpha1.AlertEvent{event},
-			exists: func(string) bool { return true },
-			policy: policyOf(integration, presetWindow),
-			now:    now,
+		folded := Decide(Input{
+			Name:   name,
+			Events: []*v1alpha1.AlertEvent{event},
+			Exists: func(string) bool { return true },
+			Policy: PolicyOf(integration, presetWindow),
+			Now:    now,
 		})
-		if folded.create == nil {
+		if folded.Create == nil {
 			continue
 		}
-		folded.status.Ledger = v1alpha1.Ledger{}
+		folded.Status.Ledger = v1alpha1.Ledger{}
 		incidents = append(incidents, v1alpha1.Incident{
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Incident"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: event.Namespace, Name: name},
-			Spec:       *folded.create,
-			Status:     folded.status,
+			Spec:       *folded.Create,
+			Status:     folded.Status,
 		})
 	}
 	return incidents

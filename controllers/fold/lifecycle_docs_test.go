@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"os"
@@ -28,7 +28,7 @@ func yamlBlocks(t *testing.T, path string) []string {
 
 func TestTheWalkthroughOfTheDocs(t *testing.T) {
 	g := NewWithT(t)
-	blocks := yamlBlocks(t, "../docs/lifecycle.md")
+	blocks := yamlBlocks(t, "../../docs/lifecycle.md")
 	g.Expect(blocks).To(HaveLen(2))
 	var steps []struct {
 		Received time.Time      `json:"received"`
@@ -40,9 +40,9 @@ func TestTheWalkthroughOfTheDocs(t *testing.T) {
 	g.Expect(yaml.UnmarshalStrict([]byte(blocks[1]), &want)).To(Succeed())
 
 	bench := newBench()
-	bench.policy.lateFiringWindow = defaultLateFiringWindow
+	bench.policy.LateFiringWindow = defaultLateFiringWindow
 	for i, step := range steps {
-		step.Alert.DedupKey, step.Alert.IncidentName = foldKey, foldName
+		step.Alert.DedupKey, step.Alert.IncidentName = testKey, testName
 		event := eventOf(i+1, step.Alert)
 		event.Spec.ReceivedTime = v1alpha1.NewTimestamp(step.Received)
 		event.CreationTimestamp = metav1.NewTime(step.Received)

@@ -1,7 +1,8 @@
-package controllers
+package fold
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -22,7 +23,7 @@ func TestPreview(t *testing.T) {
 		alert("a", v1alpha1.AlertFiring, "A"), alert("b", v1alpha1.AlertFiring, "B, still"), alert("a", v1alpha1.AlertResolved, ""),
 	}
 	before := event.DeepCopy()
-	incidents := Preview(event, &v1alpha1.WebhookIntegration{}, noPresetWindow, minute(0))
+	incidents := Preview(event, &v1alpha1.WebhookIntegration{}, func(string) (time.Duration, bool) { return 0, false }, minute(0))
 	g.Expect(event).To(Equal(before))
 	g.Expect(incidents).To(HaveLen(2))
 	g.Expect(incidents[0].Namespace).To(Equal("shop"))

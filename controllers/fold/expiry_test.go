@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"math"
@@ -13,10 +13,10 @@ import (
 )
 
 func TestDeadline(t *testing.T) {
-	hour := policy{autoResolveAfter: time.Hour, retention: 2 * time.Hour}
+	hour := Policy{AutoResolveAfter: time.Hour, Retention: 2 * time.Hour}
 	for sentence, c := range map[string]struct {
 		status v1alpha1.IncidentStatus
-		policy policy
+		policy Policy
 		want   time.Time // zero: never
 	}{
 		"Open: autoResolveAfter from the newest alert": {
@@ -31,7 +31,7 @@ func TestDeadline(t *testing.T) {
 		},
 		"Open without autoResolveAfter: never": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
-			policy: policy{retention: time.Hour},
+			policy: Policy{Retention: time.Hour},
 		},
 		"Resolved: retention from the resolve, whatever came later": {
 			status: v1alpha1.IncidentStatus{
@@ -49,28 +49,28 @@ func TestDeadline(t *testing.T) {
 		"created and not yet written: ten minutes from the creation": {policy: hour, want: minute(9)},
 		"Open, and listening since after the newest alert: autoResolveAfter from then": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
-			policy: policy{autoResolveAfter: time.Hour, silentFrom: minute(30)}, want: minute(90),
+			policy: Policy{AutoResolveAfter: time.Hour, SilentFrom: minute(30)}, want: minute(90),
 		},
 		"Open, and listening since before the newest alert: autoResolveAfter from the alert": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
-			policy: policy{autoResolveAfter: time.Hour, silentFrom: minute(4)}, want: minute(65),
+			policy: Policy{AutoResolveAfter: time.Hour, SilentFrom: minute(4)}, want: minute(65),
 		},
 		"Resolved, the integration gone: the retention that it had": {
 			status: v1alpha1.IncidentStatus{
 				State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(5), Retention: &metav1.Duration{Duration: time.Hour},
 			},
-			policy: policy{absent: true, retention: time.Minute}, want: minute(65),
+			policy: Policy{Absent: true, Retention: time.Minute}, want: minute(65),
 		},
 		"Resolved, the integration gone, no retention noted: the default": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(5)},
-			policy: policy{absent: true}, want: minute(5).Add(defaultRetention),
+			policy: Policy{Absent: true}, want: minute(5).Add(DefaultRetention),
 		},
 		"Resolved, the integration gone when the time was up: the default from then": {
 			status: v1alpha1.IncidentStatus{
 				State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(5), Retention: &metav1.Duration{Duration: time.Hour},
 				OrphanedTime: minuteStamp(70),
 			},
-			policy: policy{absent: true}, want: minute(70).Add(defaultRetention),
+			policy: Policy{Absent: true}, want: minute(70).Add(DefaultRetention),
 		},
 		"Resolved, the integration back: its retention, whatever was noted": {
 			status: v1alpha1.IncidentStatus{
@@ -84,7 +84,7 @@ func TestDeadline(t *testing.T) {
 			g := NewWithT(t)
 			incident := &v1alpha1.Incident{Status: c.status}
 			incident.CreationTimestamp = metav1.NewTime(minute(-1))
-			when, ok := deadline(incident, c.policy)
+			when, ok := Deadline(incident, c.policy)
 			g.Expect(ok).To(Equal(!c.want.IsZero()))
 			if ok {
 				g.Expect(when).To(BeTemporally("==", c.want))
@@ -92,12 +92,12 @@ func TestDeadline(t *testing.T) {
 		})
 	}
 	t.Run("the longest durations do not wrap around", func(t *testing.T) {
-		forever := policy{autoResolveAfter: math.MaxInt64, retention: math.MaxInt64}
+		forever := Policy{AutoResolveAfter: math.MaxInt64, Retention: math.MaxInt64}
 		for _, state := range []v1alpha1.IncidentState{v1alpha1.IncidentOpen, v1alpha1.IncidentResolved} {
 			incident := &v1alpha1.Incident{Status: v1alpha1.IncidentStatus{
 				State: state, LastAlertTime: minuteStamp(0), ResolvedTime: minuteStamp(0),
 			}}
-			when, ok := deadline(incident, forever)
+			when, ok := Deadline(incident, forever)
 			NewWithT(t).Expect(ok && when.After(minute(0))).To(BeTrue())
 		}
 	})
@@ -106,7 +106,7 @@ func TestDeadline(t *testing.T) {
 func TestAutoResolve(t *testing.T) {
 	open := func(after time.Duration) *foldBench {
 		bench := newBench()
-		bench.policy.autoResolveAfter = after
+		bench.policy.AutoResolveAfter = after
 		bench.now = minute(1)
 		bench.fold(eventOf(1, firingAlert()))
 		return bench
@@ -114,12 +114,12 @@ func TestAutoResolve(t *testing.T) {
 	t.Run("not before the deadline", func(t *testing.T) {
 		bench := open(time.Hour)
 		bench.now = minute(61).Add(-time.Microsecond)
-		NewWithT(t).Expect(bench.fold().write).To(BeFalse())
+		NewWithT(t).Expect(bench.fold().Write).To(BeFalse())
 	})
 	t.Run("not when the integration asks for none", func(t *testing.T) {
 		bench := open(0)
 		bench.now = minute(1e6)
-		NewWithT(t).Expect(bench.fold().write).To(BeFalse())
+		NewWithT(t).Expect(bench.fold().Write).To(BeFalse())
 	})
 	t.Run("at the deadline, without counting an alert", func(t *testing.T) {
 		g := NewWithT(t)
@@ -127,8 +127,8 @@ func TestAutoResolve(t *testing.T) {
 		bench.now = minute(61)
 		p := bench.fold()
 		s := bench.status()
-		g.Expect([]bool{p.write, p.urgent}).To(Equal([]bool{true, true}))
-		g.Expect(p.transitions).To(Equal([]v1alpha1.Transition{
+		g.Expect([]bool{p.Write, p.Urgent}).To(Equal([]bool{true, true}))
+		g.Expect(p.Transitions).To(Equal([]v1alpha1.Transition{
 			{Type: v1alpha1.TransitionResolved, Time: *minuteStamp(61), Message: "Resolved after 1h0m0s without an alert"},
 		}))
 		g.Expect(s.State).To(Equal(v1alpha1.IncidentResolved))
@@ -137,19 +137,19 @@ func TestAutoResolve(t *testing.T) {
 		g.Expect(s.LastAlertTime.Time).To(Equal(minute(1)))
 		resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
 		g.Expect(resolved.Reason).To(Equal(v1alpha1.ReasonAutoResolved))
-		g.Expect(bench.fold().write).To(BeFalse(), "once")
+		g.Expect(bench.fold().Write).To(BeFalse(), "once")
 	})
 	t.Run("an alert of the same fold puts it off", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := open(time.Hour)
 		bench.now = minute(61)
 		p := bench.fold(eventOf(60, firingAlert()))
-		g.Expect(p.status.State).To(Equal(v1alpha1.IncidentOpen))
+		g.Expect(p.Status.State).To(Equal(v1alpha1.IncidentOpen))
 	})
 	t.Run("a leader whose clock is behind waits", func(t *testing.T) {
 		bench := open(time.Hour)
 		bench.now = minute(-600)
-		NewWithT(t).Expect(bench.fold().write).To(BeFalse())
+		NewWithT(t).Expect(bench.fold().Write).To(BeFalse())
 	})
 	t.Run("what fires after it reopens, even with the startsAt of before", func(t *testing.T) {
 		g := NewWithT(t)
@@ -160,6 +160,6 @@ func TestAutoResolve(t *testing.T) {
 		bench.fold()
 		g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentResolved))
 		p := bench.fold(eventOf(63, still))
-		g.Expect(resultsOf(p)).To(Equal([]string{resultReopened}))
+		g.Expect(resultsOf(p)).To(Equal([]string{ResultReopened}))
 	})
 }

@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"encoding/json"
@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	foldIntegration = "mon"
-	foldKey         = "disk"
+	testIntegration = "mon"
+	testKey         = "disk"
 )
 
 var (
-	foldName  = v1alpha1.IncidentName(foldIntegration, foldKey)
-	foldEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	testName  = v1alpha1.IncidentName(testIntegration, testKey)
+	testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
 // minute is the n-th minute of the tests.
-func minute(n int) time.Time { return foldEpoch.Add(time.Duration(n) * time.Minute) }
+func minute(n int) time.Time { return testEpoch.Add(time.Duration(n) * time.Minute) }
 
 func minuteStamp(minutes int) *v1alpha1.Timestamp { return timestamp(minute(minutes)) }
 
 // alertOf makes an alert of the test's Incident.
 func alertOf(status v1alpha1.AlertStatus, content v1alpha1.AlertContent) v1alpha1.Alert {
-	return v1alpha1.Alert{IncidentName: foldName, DedupKey: foldKey, Status: status, AlertContent: content}
+	return v1alpha1.Alert{IncidentName: testName, DedupKey: testKey, Status: status, AlertContent: content}
 }
 
 func firingAlert() v1alpha1.Alert { return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{}) }
@@ -51,7 +51,7 @@ func eventOf(n int, alerts ...v1alpha1.Alert) *v1alpha1.AlertEvent {
 			CreationTimestamp: metav1.NewTime(minute(n)),
 		},
 		Spec: v1alpha1.AlertEventSpec{
-			IntegrationName: foldIntegration,
+			IntegrationName: testIntegration,
 			ReceivedTime:    *minuteStamp(n),
 			Alerts:          alerts,
 		},
@@ -68,32 +68,32 @@ func eventOf(n int, alerts ...v1alpha1.Alert) *v1alpha1.AlertEvent {
 type foldBench struct {
 	incident *v1alpha1.Incident
 	gone     map[string]bool
-	policy   policy
+	policy   Policy
 	now      time.Time
 }
 
 func newBench() *foldBench {
-	asked := policy{retention: 168 * time.Hour, lateFiringWindow: time.Hour}
+	asked := Policy{Retention: 168 * time.Hour, LateFiringWindow: time.Hour}
 	return &foldBench{gone: map[string]bool{}, policy: asked, now: minute(0)}
 }
 
-func (b *foldBench) input(events ...*v1alpha1.AlertEvent) foldInput {
-	return foldInput{
-		name: foldName, incident: b.incident, events: events, policy: b.policy, now: b.now,
-		exists: func(uid string) bool { return !b.gone[uid] },
+func (b *foldBench) input(events ...*v1alpha1.AlertEvent) Input {
+	return Input{
+		Name: testName, Incident: b.incident, Events: events, Policy: b.policy, Now: b.now,
+		Exists: func(uid string) bool { return !b.gone[uid] },
 	}
 }
 
-func (b *foldBench) fold(events ...*v1alpha1.AlertEvent) plan {
-	p := fold(b.input(events...))
-	if p.create != nil {
+func (b *foldBench) fold(events ...*v1alpha1.AlertEvent) Plan {
+	p := Decide(b.input(events...))
+	if p.Create != nil {
 		b.incident = &v1alpha1.Incident{
-			ObjectMeta: metav1.ObjectMeta{Name: foldName, Generation: 1, CreationTimestamp: metav1.NewTime(b.now)},
-			Spec:       *p.create,
+			ObjectMeta: metav1.ObjectMeta{Name: testName, Generation: 1, CreationTimestamp: metav1.NewTime(b.now)},
+			Spec:       *p.Create,
 		}
 	}
-	if p.write {
-		b.incident.Status = p.status
+	if p.Write {
+		b.incident.Status = p.Status
 		b.incident.ResourceVersion = "5000"
 	}
 	return p
@@ -101,10 +101,10 @@ func (b *foldBench) fold(events ...*v1alpha1.AlertEvent) plan {
 
 func (b *foldBench) status() *v1alpha1.IncidentStatus { return &b.incident.Status }
 
-func resultsOf(p plan) []string {
-	results := make([]string, len(p.results))
-	for i, r := range p.results {
-		results[i] = r.result
+func resultsOf(p Plan) []string {
+	results := make([]string, len(p.Results))
+	for i, r := range p.Results {
+		results[i] = r.Result
 	}
 	return results
 }
@@ -137,23 +137,23 @@ func TestFoldWithoutAnIncident(t *testing.T) {
 		entries            int
 	}{
 		"a firing alert creates the Incident": {
-			alerts: []v1alpha1.Alert{firingAlert()}, results: []string{resultOpened}, creates: true, entries: 1,
+			alerts: []v1alpha1.Alert{firingAlert()}, results: []string{ResultOpened}, creates: true, entries: 1,
 		},
 		"a resolved alert creates nothing": {
-			alerts: []v1alpha1.Alert{resolvingAlert()}, results: []string{resultNoMatch}, unmatched: true,
+			alerts: []v1alpha1.Alert{resolvingAlert()}, results: []string{ResultNoMatch}, unmatched: true,
 		},
 		"an acknowledged alert creates nothing": {
-			alerts: []v1alpha1.Alert{acknowledgingAlert()}, results: []string{resultNoMatch}, unmatched: true,
+			alerts: []v1alpha1.Alert{acknowledgingAlert()}, results: []string{ResultNoMatch}, unmatched: true,
 		},
 		"a firing alert without a dedup key matches nothing": {
-			alerts: []v1alpha1.Alert{nameless}, results: []string{resultNoMatch}, unmatched: true,
+			alerts: []v1alpha1.Alert{nameless}, results: []string{ResultNoMatch}, unmatched: true,
 		},
 		"a firing alert whose key has another name is invalid": {
-			alerts: []v1alpha1.Alert{other}, results: []string{resultInvalid},
+			alerts: []v1alpha1.Alert{other}, results: []string{ResultInvalid},
 		},
 		"a resolved alert before the first firing matches nothing, and the firing opens": {
 			alerts:  []v1alpha1.Alert{resolvingAlert(), firingAlert()},
-			results: []string{resultNoMatch, resultOpened}, creates: true, unmatched: true, entries: 2,
+			results: []string{ResultNoMatch, ResultOpened}, creates: true, unmatched: true, entries: 2,
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -165,40 +165,40 @@ func TestFoldWithoutAnIncident(t *testing.T) {
 			}
 			p := bench.fold(events...)
 			g.Expect(resultsOf(p)).To(Equal(c.results))
-			g.Expect(p.create != nil).To(Equal(c.creates))
-			g.Expect(p.write).To(Equal(c.creates))
-			g.Expect(p.urgent).To(Equal(c.creates))
-			g.Expect(p.unmatched).To(Equal(c.unmatched))
-			g.Expect(p.settled).To(HaveLen(len(events)))
-			g.Expect(p.status.Ledger.Events).To(HaveLen(c.entries))
+			g.Expect(p.Create != nil).To(Equal(c.creates))
+			g.Expect(p.Write).To(Equal(c.creates))
+			g.Expect(p.Urgent).To(Equal(c.creates))
+			g.Expect(p.Unmatched).To(Equal(c.unmatched))
+			g.Expect(p.Settled).To(HaveLen(len(events)))
+			g.Expect(p.Status.Ledger.Events).To(HaveLen(c.entries))
 		})
 	}
 
 	t.Run("the Incident gets the integration and the key", func(t *testing.T) {
 		p := newBench().fold(eventOf(1, firingAlert()))
-		NewWithT(t).Expect(*p.create).To(Equal(v1alpha1.IncidentSpec{IntegrationName: foldIntegration, DedupKey: foldKey}))
+		NewWithT(t).Expect(*p.Create).To(Equal(v1alpha1.IncidentSpec{IntegrationName: testIntegration, DedupKey: testKey}))
 	})
 	t.Run("a resolve and a firing in one event are folded together", func(t *testing.T) {
 		g := NewWithT(t)
 		p := newBench().fold(eventOf(1, resolvingAlert(), firingAlert(), resolvingAlert()))
-		g.Expect(resultsOf(p)).To(Equal([]string{resultNoMatch, resultOpened, resultResolved}))
-		g.Expect(p.status.AlertCount).To(BeEquivalentTo(2))
-		g.Expect(p.status.Ledger.Events).To(HaveLen(1))
+		g.Expect(resultsOf(p)).To(Equal([]string{ResultNoMatch, ResultOpened, ResultResolved}))
+		g.Expect(p.Status.AlertCount).To(BeEquivalentTo(2))
+		g.Expect(p.Status.Ledger.Events).To(HaveLen(1))
 	})
 	t.Run("an Incident whose status was never written is as none, but is not created", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := newBench()
 		bench.incident = &v1alpha1.Incident{
-			ObjectMeta: metav1.ObjectMeta{Name: foldName, ResourceVersion: "10", Generation: 1},
-			Spec:       v1alpha1.IncidentSpec{IntegrationName: foldIntegration, DedupKey: foldKey},
+			ObjectMeta: metav1.ObjectMeta{Name: testName, ResourceVersion: "10", Generation: 1},
+			Spec:       v1alpha1.IncidentSpec{IntegrationName: testIntegration, DedupKey: testKey},
 		}
-		p := fold(bench.input(eventOf(1, resolvingAlert())))
-		g.Expect(resultsOf(p)).To(Equal([]string{resultNoMatch}))
-		g.Expect([]bool{p.unmatched, p.write}).To(Equal([]bool{true, false}))
-		p = fold(bench.input(eventOf(2, firingAlert())))
-		g.Expect(resultsOf(p)).To(Equal([]string{resultOpened}))
-		g.Expect(p.create).To(BeNil())
-		g.Expect([]bool{p.urgent, p.write}).To(Equal([]bool{true, true}))
+		p := Decide(bench.input(eventOf(1, resolvingAlert())))
+		g.Expect(resultsOf(p)).To(Equal([]string{ResultNoMatch}))
+		g.Expect([]bool{p.Unmatched, p.Write}).To(Equal([]bool{true, false}))
+		p = Decide(bench.input(eventOf(2, firingAlert())))
+		g.Expect(resultsOf(p)).To(Equal([]string{ResultOpened}))
+		g.Expect(p.Create).To(BeNil())
+		g.Expect([]bool{p.Urgent, p.Write}).To(Equal([]bool{true, true}))
 	})
 }
 
@@ -225,12 +225,12 @@ func TestFoldMatchesAlertsToTheIncident(t *testing.T) {
 		settled int
 	}{
 		"by its name alone": {
-			event:   byHand(v1alpha1.Alert{IncidentName: foldName, Status: v1alpha1.AlertAcknowledged}),
-			results: []string{resultAcknowledged}, settled: 1,
+			event:   byHand(v1alpha1.Alert{IncidentName: testName, Status: v1alpha1.AlertAcknowledged}),
+			results: []string{ResultAcknowledged}, settled: 1,
 		},
-		"by the integration and the key":      {event: eventOf(2, byKey), results: []string{resultAcknowledged}, settled: 1},
-		"not when the integration is another": {event: foreign, results: []string{resultInvalid}, settled: 1},
-		"not when the key is another":         {event: eventOf(2, otherKey), results: []string{resultInvalid}, settled: 1},
+		"by the integration and the key":      {event: eventOf(2, byKey), results: []string{ResultAcknowledged}, settled: 1},
+		"not when the integration is another": {event: foreign, results: []string{ResultInvalid}, settled: 1},
+		"not when the key is another":         {event: eventOf(2, otherKey), results: []string{ResultInvalid}, settled: 1},
 		"and leaves those of other Incidents": {event: eventOf(2, elsewhere), results: []string{}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -240,12 +240,12 @@ func TestFoldMatchesAlertsToTheIncident(t *testing.T) {
 			bench.gone["uid-1"] = true
 			p := bench.fold(c.event)
 			g.Expect(resultsOf(p)).To(Equal(c.results))
-			g.Expect(p.settled).To(HaveLen(c.settled))
-			counts := len(c.results) > 0 && c.results[0] == resultAcknowledged
-			g.Expect(p.write).To(Equal(counts))
+			g.Expect(p.Settled).To(HaveLen(c.settled))
+			counts := len(c.results) > 0 && c.results[0] == ResultAcknowledged
+			g.Expect(p.Write).To(Equal(counts))
 			if counts {
-				g.Expect(p.results[0].received).To(Equal(minute(2)), "the creation time stands in for the received time")
-				g.Expect(p.results[0].integration).To(Equal(foldIntegration))
+				g.Expect(p.Results[0].Received).To(Equal(minute(2)), "the creation time stands in for the received time")
+				g.Expect(p.Results[0].Integration).To(Equal(testIntegration))
 			}
 		})
 	}
@@ -260,37 +260,37 @@ func TestFoldOrder(t *testing.T) {
 		older, newer := eventOf(1, titled("older")), eventOf(2, titled("newer"))
 		older.ResourceVersion, newer.ResourceVersion = "999", "1000"
 		p := newBench().fold(newer, older)
-		g.Expect(p.status.Alert.Title).To(Equal("newer"))
-		g.Expect(p.status.Ledger.ResourceVersion).To(Equal("1000"))
+		g.Expect(p.Status.Alert.Title).To(Equal("newer"))
+		g.Expect(p.Status.Ledger.ResourceVersion).To(Equal("1000"))
 	})
 	t.Run("alerts of one event are folded by their place", func(t *testing.T) {
 		p := newBench().fold(eventOf(1, titled("a"), titled("b"), titled("c")))
-		NewWithT(t).Expect(p.status.Alert.Title).To(Equal("c"))
+		NewWithT(t).Expect(p.Status.Alert.Title).To(Equal("c"))
 	})
 	t.Run("an event that is in the input twice is folded once", func(t *testing.T) {
 		p := newBench().fold(eventOf(1, firingAlert()), eventOf(1, firingAlert()))
-		NewWithT(t).Expect(p.status.AlertCount).To(BeEquivalentTo(1))
+		NewWithT(t).Expect(p.Status.AlertCount).To(BeEquivalentTo(1))
 	})
 	t.Run("an event that does not exist is neither folded nor settled", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := newBench()
 		bench.gone["uid-1"] = true
 		p := bench.fold(eventOf(1, firingAlert()))
-		g.Expect(p.results).To(BeEmpty())
-		g.Expect(p.settled).To(BeEmpty())
+		g.Expect(p.Results).To(BeEmpty())
+		g.Expect(p.Settled).To(BeEmpty())
 	})
 	t.Run("an alert older than the newest folded one counts and changes nothing", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := newBench()
 		bench.fold(eventOf(1, titled("first")), eventOf(5, resolvingAlert()))
 		p := bench.fold(eventOf(3, titled("late")))
-		g.Expect(resultsOf(p)).To(Equal([]string{resultLate}))
-		g.Expect([]bool{p.write, p.urgent}).To(Equal([]bool{true, false}))
-		g.Expect(p.status.State).To(Equal(v1alpha1.IncidentResolved))
-		g.Expect(p.status.Alert.Title).To(Equal("first"))
-		g.Expect(p.status.AlertCount).To(BeEquivalentTo(3))
-		g.Expect(p.status.LastAlertTime.Time).To(Equal(minute(5)), "the newest stays")
-		g.Expect(p.status.Ledger.ResourceVersion).To(Equal("1005"))
+		g.Expect(resultsOf(p)).To(Equal([]string{ResultLate}))
+		g.Expect([]bool{p.Write, p.Urgent}).To(Equal([]bool{true, false}))
+		g.Expect(p.Status.State).To(Equal(v1alpha1.IncidentResolved))
+		g.Expect(p.Status.Alert.Title).To(Equal("first"))
+		g.Expect(p.Status.AlertCount).To(BeEquivalentTo(3))
+		g.Expect(p.Status.LastAlertTime.Time).To(Equal(minute(5)), "the newest stays")
+		g.Expect(p.Status.Ledger.ResourceVersion).To(Equal("1005"))
 	})
 	t.Run("the stamp of another cluster is ignored", func(t *testing.T) {
 		g := NewWithT(t)
@@ -298,8 +298,8 @@ func TestFoldOrder(t *testing.T) {
 		bench.fold(eventOf(1, firingAlert()))
 		bench.incident.Status.Ledger.ResourceVersion = "90000" // above the Incident's own
 		p := bench.fold(eventOf(2, resolvingAlert()))
-		g.Expect(resultsOf(p)).To(Equal([]string{resultResolved}))
-		g.Expect(p.status.Ledger.ResourceVersion).To(Equal("1002"))
+		g.Expect(resultsOf(p)).To(Equal([]string{ResultResolved}))
+		g.Expect(p.Status.Ledger.ResourceVersion).To(Equal("1002"))
 	})
 }
 
@@ -320,16 +320,16 @@ func TestFoldIsAFunction(t *testing.T) {
 	for _, event := range events {
 		eventsBefore = append(eventsBefore, event.DeepCopy())
 	}
-	first := fold(bench.input(events...))
-	second := fold(bench.input(events[2], events[0], events[1]))
+	first := Decide(bench.input(events...))
+	second := Decide(bench.input(events[2], events[0], events[1]))
 	g.Expect(second).To(Equal(first), "the same input in another order gives the same plan")
 	g.Expect(bench.incident).To(Equal(incidentBefore), "the Incident is not modified")
 	g.Expect(events).To(Equal(eventsBefore), "the events are not modified")
 
 	// What the plan holds is its own.
-	for key, value := range first.status.Alert.Labels {
+	for key, value := range first.Status.Alert.Labels {
 		value[0] = '!'
-		delete(first.status.Alert.Labels, key)
+		delete(first.Status.Alert.Labels, key)
 	}
 	g.Expect(bench.incident).To(Equal(incidentBefore))
 	g.Expect(events).To(Equal(eventsBefore))

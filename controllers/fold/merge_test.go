@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"encoding/json"
@@ -162,9 +162,9 @@ func TestContentTooLarge(t *testing.T) {
 		g.Expect(bench.status().Alert.Custom).To(HaveLen(1))
 		g.Expect(bench.status().Alert.Custom).To(HaveKey("b"))
 		g.Expect(bench.status().Alert.Labels).To(Equal(v1alpha1.Bag{"team": json.RawMessage(`"ops"`)}))
-		g.Expect(kindsOf(p.transitions)).To(Equal([]v1alpha1.TransitionType{v1alpha1.TransitionContentReplaced}))
+		g.Expect(kindsOf(p.Transitions)).To(Equal([]v1alpha1.TransitionType{v1alpha1.TransitionContentReplaced}))
 		p = bench.fold(eventOf(3, with("c", 100<<10)))
-		g.Expect(p.transitions).To(BeEmpty(), "a sender who does it every time does not fill the timeline")
+		g.Expect(p.Transitions).To(BeEmpty(), "a sender who does it every time does not fill the timeline")
 	})
 	t.Run("the largest entries go when that is not enough, and are named", func(t *testing.T) {
 		g := NewWithT(t)
@@ -174,7 +174,7 @@ func TestContentTooLarge(t *testing.T) {
 		p := bench.fold(eventOf(1, big))
 		g.Expect(bench.status().Alert.Annotations).To(BeEmpty())
 		g.Expect(bench.status().Alert.Custom).To(HaveKey("small"))
-		g.Expect(p.transitions[0].Message).To(ContainSubstring("dropped annotations.huge"))
+		g.Expect(p.Transitions[0].Message).To(ContainSubstring("dropped annotations.huge"))
 	})
 	t.Run("an alert without bags does not blank those there are more than it must", func(t *testing.T) {
 		g := NewWithT(t)
@@ -184,24 +184,6 @@ func TestContentTooLarge(t *testing.T) {
 		g.Expect(bench.status().Alert.Custom).To(HaveLen(1))
 		g.Expect(bench.status().Alert.Custom).To(HaveKey("b"))
 	})
-}
-
-func TestOneLine(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                       "",
-		" \n\t ":                 "",
-		"a  b\nc":                "a b c",
-		"a\x00\x1b\u009b\u202eb": "ab",
-		"\xff":                   "\ufffd",
-		"12345678":               "1234567…",
-		"1234567":                "1234567",
-		"123456 8":               "123456…",
-		"<<<<<<":                 "<<<…",
-		strings.Repeat("😀", 7):   "😀😀😀😀…",
-		"\u202e" + "xxx":         "xxx",
-	} {
-		NewWithT(t).Expect(oneLine(text, 8, 21)).To(Equal(want), "of %q", text)
-	}
 }
 
 // worstText draws a text of at most max characters that is long in JSON.
@@ -224,7 +206,7 @@ func TestIncidentSizeIsBounded(t *testing.T) {
 	// Whatever the API server lets in, in whatever order: the Incident stays small enough to be stored.
 	rapid.Check(t, func(t *rapid.T) {
 		key := strings.Repeat(rapid.SampledFrom([]string{"k", "\x01", "<", "😀"}).Draw(t, "key"), 1024)
-		name := v1alpha1.IncidentName(foldIntegration, key)
+		name := v1alpha1.IncidentName(testIntegration, key)
 		bench := newBench()
 		for n := range rapid.IntRange(1, 4).Draw(t, "folds") {
 			var events []*v1alpha1.AlertEvent
@@ -253,9 +235,9 @@ func TestIncidentSizeIsBounded(t *testing.T) {
 				events = append(events, event)
 			}
 			in := bench.input(events...)
-			in.name = name
-			p := fold(in)
-			bench.incident = &v1alpha1.Incident{Spec: v1alpha1.IncidentSpec{IntegrationName: foldIntegration, DedupKey: key}, Status: p.status}
+			in.Name = name
+			p := Decide(in)
+			bench.incident = &v1alpha1.Incident{Spec: v1alpha1.IncidentSpec{IntegrationName: testIntegration, DedupKey: key}, Status: p.Status}
 			checkBounds(t, bench.incident)
 		}
 	})

@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ type lifecycle struct {
 // apply takes in one alert and returns its result. An alert without an Incident changes nothing.
 func (l *lifecycle) apply(a arrivedAlert) string {
 	if l.status.State == "" && isReport(a.Status) {
-		return resultNoMatch
+		return ResultNoMatch
 	}
 	result := l.step(a)
 	l.count(a)
@@ -55,23 +55,23 @@ func (l *lifecycle) step(a arrivedAlert) string {
 	switch {
 	case l.status.State == "":
 		l.open(a, v1alpha1.TransitionOpened)
-		return resultOpened
+		return ResultOpened
 	case a.overtaken:
-		return resultLate
+		return ResultLate
 	case l.status.State != v1alpha1.IncidentResolved:
 		return l.stepOpen(a)
 	case isReport(a.Status), isLateDuplicate(l.status, a, l.lateWindow):
-		return resultLate
+		return ResultLate
 	default:
 		l.open(a, v1alpha1.TransitionReopened)
-		return resultReopened
+		return ResultReopened
 	}
 }
 
 // stepOpen takes in an alert of an Incident that is Open.
 func (l *lifecycle) stepOpen(a arrivedAlert) string {
 	if isStaleResolve(l.status, a) {
-		return resultLate
+		return ResultLate
 	}
 	before := l.status.Alert.Severity
 	l.merge(a)
@@ -79,25 +79,25 @@ func (l *lifecycle) stepOpen(a arrivedAlert) string {
 		reason, message := a.report(v1alpha1.ReasonResolvedByAlert, messageResolvedByAlert,
 			v1alpha1.ReasonResolvedByUser, "resolved")
 		l.resolve(a.received, reason, message, "Resolved by "+a.author())
-		return resultResolved
+		return ResultResolved
 	}
 	if after := l.status.Alert.Severity; before != after && before != "" {
 		l.record(v1alpha1.TransitionSeverityChanged, a.received, "Severity changed from %s to %s", before, after)
 	}
 	again := meta.IsStatusConditionTrue(l.status.Conditions, v1alpha1.ConditionAcknowledged)
 	if a.Status != v1alpha1.AlertAcknowledged || again && a.Comment == "" {
-		return resultUpdated
+		return ResultUpdated
 	}
 	// Who acknowledges it once more to say something is heard; the condition stays with the first one.
 	l.record(v1alpha1.TransitionAcknowledged, a.received, "Acknowledged by %s", a.author())
 	l.urgent = true
 	if again {
-		return resultUpdated
+		return ResultUpdated
 	}
 	reason, message := a.report(v1alpha1.ReasonAcknowledged, messageAcknowledged,
 		v1alpha1.ReasonAcknowledgedByUser, "acknowledged")
 	l.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionTrue, a.received, reason, message)
-	return resultAcknowledged
+	return ResultAcknowledged
 }
 
 // author says for the timeline who sent a report, and what they said about it.
@@ -114,7 +114,7 @@ func (a *arrivedAlert) author() string {
 
 // by is the name of the user whose report the alert is, in one line; empty for an alert of a sender.
 func (a *arrivedAlert) by() string {
-	return oneLine(a.By, maxMessageChars, maxMessageBytes)
+	return v1alpha1.ShortMessage(a.By)
 }
 
 // report is the reason and the message of the condition that an alert brings about: those of an alert, or
@@ -230,7 +230,7 @@ func (l *lifecycle) record(kind v1alpha1.TransitionType, at time.Time, format st
 	entry := v1alpha1.Transition{
 		Type:    kind,
 		Time:    v1alpha1.NewTimestamp(at),
-		Message: oneLine(fmt.Sprintf(format, args...), maxMessageChars, maxMessageBytes),
+		Message: v1alpha1.ShortMessage(fmt.Sprintf(format, args...)),
 	}
 	l.transitions = append(l.transitions, entry)
 	l.status.Timeline = append(l.status.Timeline, entry)

@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"fmt"
@@ -31,43 +31,43 @@ func TestLifecycle(t *testing.T) {
 		counts      [2]int64 // of the Incident, of the episode
 	}{
 		"none, firing: the Incident opens": {
-			alert: firing, result: resultOpened, state: v1alpha1.IncidentOpen, urgent: true,
+			alert: firing, result: ResultOpened, state: v1alpha1.IncidentOpen, urgent: true,
 			transitions: []v1alpha1.TransitionType{v1alpha1.TransitionOpened}, episode: 1, counts: [2]int64{1, 1},
 		},
 		"Open, firing: it is updated and counted": {
-			before: []v1alpha1.Alert{firing}, alert: firing, result: resultUpdated, state: v1alpha1.IncidentOpen,
+			before: []v1alpha1.Alert{firing}, alert: firing, result: ResultUpdated, state: v1alpha1.IncidentOpen,
 			transitions: []v1alpha1.TransitionType{}, episode: 1, counts: [2]int64{2, 2},
 		},
 		"Open, resolved: it is Resolved": {
-			before: []v1alpha1.Alert{firing}, alert: resolve, result: resultResolved, state: v1alpha1.IncidentResolved, urgent: true,
+			before: []v1alpha1.Alert{firing}, alert: resolve, result: ResultResolved, state: v1alpha1.IncidentResolved, urgent: true,
 			transitions: []v1alpha1.TransitionType{v1alpha1.TransitionResolved}, episode: 1, counts: [2]int64{2, 2},
 		},
 		"Open, acknowledged: it is Acknowledged": {
-			before: []v1alpha1.Alert{firing}, alert: ack, result: resultAcknowledged, state: v1alpha1.IncidentOpen, acked: true, urgent: true,
+			before: []v1alpha1.Alert{firing}, alert: ack, result: ResultAcknowledged, state: v1alpha1.IncidentOpen, acked: true, urgent: true,
 			transitions: []v1alpha1.TransitionType{v1alpha1.TransitionAcknowledged}, episode: 1, counts: [2]int64{2, 2},
 		},
 		"Open and acknowledged, acknowledged: it is counted": {
-			before: []v1alpha1.Alert{firing, ack}, alert: ack, result: resultUpdated, state: v1alpha1.IncidentOpen, acked: true,
+			before: []v1alpha1.Alert{firing, ack}, alert: ack, result: ResultUpdated, state: v1alpha1.IncidentOpen, acked: true,
 			transitions: []v1alpha1.TransitionType{}, episode: 1, counts: [2]int64{3, 3},
 		},
 		"Open and acknowledged, firing: it stays acknowledged": {
-			before: []v1alpha1.Alert{firing, ack}, alert: firing, result: resultUpdated, state: v1alpha1.IncidentOpen, acked: true,
+			before: []v1alpha1.Alert{firing, ack}, alert: firing, result: ResultUpdated, state: v1alpha1.IncidentOpen, acked: true,
 			transitions: []v1alpha1.TransitionType{}, episode: 1, counts: [2]int64{3, 3},
 		},
 		"Open and acknowledged, resolved: it stays acknowledged": {
-			before: []v1alpha1.Alert{firing, ack}, alert: resolve, result: resultResolved, state: v1alpha1.IncidentResolved, acked: true, urgent: true,
+			before: []v1alpha1.Alert{firing, ack}, alert: resolve, result: ResultResolved, state: v1alpha1.IncidentResolved, acked: true, urgent: true,
 			transitions: []v1alpha1.TransitionType{v1alpha1.TransitionResolved}, episode: 1, counts: [2]int64{3, 3},
 		},
 		"Resolved, firing: it reopens with a new episode, not acknowledged": {
-			before: []v1alpha1.Alert{firing, ack, resolve}, alert: firing, result: resultReopened, state: v1alpha1.IncidentOpen, urgent: true,
+			before: []v1alpha1.Alert{firing, ack, resolve}, alert: firing, result: ResultReopened, state: v1alpha1.IncidentOpen, urgent: true,
 			transitions: []v1alpha1.TransitionType{v1alpha1.TransitionReopened}, episode: 2, counts: [2]int64{4, 1},
 		},
 		"Resolved, resolved: it is counted": {
-			before: []v1alpha1.Alert{firing, resolve}, alert: resolve, result: resultLate, state: v1alpha1.IncidentResolved,
+			before: []v1alpha1.Alert{firing, resolve}, alert: resolve, result: ResultLate, state: v1alpha1.IncidentResolved,
 			transitions: []v1alpha1.TransitionType{}, episode: 1, counts: [2]int64{3, 3},
 		},
 		"Resolved, acknowledged: it is counted and not acknowledged": {
-			before: []v1alpha1.Alert{firing, resolve}, alert: ack, result: resultLate, state: v1alpha1.IncidentResolved,
+			before: []v1alpha1.Alert{firing, resolve}, alert: ack, result: ResultLate, state: v1alpha1.IncidentResolved,
 			transitions: []v1alpha1.TransitionType{}, episode: 1, counts: [2]int64{3, 3},
 		},
 	} {
@@ -79,9 +79,9 @@ func TestLifecycle(t *testing.T) {
 			}
 			p := bench.fold(eventOf(10, c.alert))
 			g.Expect(resultsOf(p)).To(Equal([]string{c.result}))
-			g.Expect(kindsOf(p.transitions)).To(Equal(c.transitions))
-			g.Expect(p.urgent).To(Equal(c.urgent))
-			g.Expect(p.write).To(BeTrue())
+			g.Expect(kindsOf(p.Transitions)).To(Equal(c.transitions))
+			g.Expect(p.Urgent).To(Equal(c.urgent))
+			g.Expect(p.Write).To(BeTrue())
 			s := bench.status()
 			g.Expect(s.State).To(Equal(c.state))
 			g.Expect(acknowledged(s)).To(Equal(c.acked))
@@ -154,14 +154,14 @@ func TestLateDuplicates(t *testing.T) {
 			s := bench.status()
 			g.Expect(s.AlertCount).To(BeEquivalentTo(3))
 			if !c.late {
-				g.Expect(resultsOf(p)).To(Equal([]string{resultReopened}))
+				g.Expect(resultsOf(p)).To(Equal([]string{ResultReopened}))
 				return
 			}
-			g.Expect(resultsOf(p)).To(Equal([]string{resultLate}))
+			g.Expect(resultsOf(p)).To(Equal([]string{ResultLate}))
 			g.Expect(s.State).To(Equal(v1alpha1.IncidentResolved))
 			g.Expect(s.Alert).To(Equal(before))
 			g.Expect(s.Episode.Number).To(BeEquivalentTo(1))
-			g.Expect(p.urgent).To(BeFalse())
+			g.Expect(p.Urgent).To(BeFalse())
 		})
 	}
 }
@@ -195,14 +195,14 @@ func TestTimeline(t *testing.T) {
 			eventOf(1, severe(v1alpha1.SeverityInfo, "Disk\n\tfull\u202e \x1b[31m now")),
 			eventOf(2, severe(v1alpha1.SeverityCritical, "")), eventOf(3, severe(v1alpha1.SeverityCritical, "")),
 			eventOf(4, acknowledgingAlert()), eventOf(5, resolvingAlert()), eventOf(6, severe("", "x")))
-		g.Expect(p.transitions).To(Equal([]v1alpha1.Transition{
+		g.Expect(p.Transitions).To(Equal([]v1alpha1.Transition{
 			{Type: v1alpha1.TransitionOpened, Time: *minuteStamp(1), Message: "Opened with severity info: Disk full [31m now"},
 			{Type: v1alpha1.TransitionSeverityChanged, Time: *minuteStamp(2), Message: "Severity changed from info to critical"},
 			{Type: v1alpha1.TransitionAcknowledged, Time: *minuteStamp(4), Message: "Acknowledged by an alert"},
 			{Type: v1alpha1.TransitionResolved, Time: *minuteStamp(5), Message: "Resolved by an alert"},
 			{Type: v1alpha1.TransitionReopened, Time: *minuteStamp(6), Message: "Reopened with severity warning: x"},
 		}))
-		g.Expect(bench.status().Timeline).To(Equal(p.transitions))
+		g.Expect(bench.status().Timeline).To(Equal(p.Transitions))
 	})
 	t.Run("it says who acknowledged and resolved, and what they said about it", func(t *testing.T) {
 		g := NewWithT(t)
@@ -218,10 +218,10 @@ func TestTimeline(t *testing.T) {
 			eventOf(4, said(acknowledgingAlert(), "alex", "me too")),
 			eventOf(5, said(resolvingAlert(), "", "sent with a comment")),
 			eventOf(6, severe("", "y")), eventOf(7, said(resolvingAlert(), "maria", "")))
-		g.Expect(resultsOf(p)).To(Equal([]string{resultOpened, resultAcknowledged, resultUpdated, resultUpdated,
-			resultResolved, resultReopened, resultResolved}))
+		g.Expect(resultsOf(p)).To(Equal([]string{ResultOpened, ResultAcknowledged, ResultUpdated, ResultUpdated,
+			ResultResolved, ResultReopened, ResultResolved}))
 		messages := []string{}
-		for _, transition := range p.transitions {
+		for _, transition := range p.Transitions {
 			messages = append(messages, transition.Message)
 		}
 		g.Expect(messages).To(Equal([]string{
@@ -254,13 +254,13 @@ func TestTimeline(t *testing.T) {
 			alerts = append(alerts, severe("", fmt.Sprint("number ", i)), resolvingAlert())
 		}
 		p := bench.fold(eventOf(1, alerts...))
-		g.Expect(p.transitions).To(HaveLen(30))
-		g.Expect(bench.status().Timeline).To(Equal(p.transitions[10:]))
+		g.Expect(p.Transitions).To(HaveLen(30))
+		g.Expect(bench.status().Timeline).To(Equal(p.Transitions[10:]))
 	})
 	t.Run("a message has at most 256 characters", func(t *testing.T) {
 		g := NewWithT(t)
 		p := newBench().fold(eventOf(1, severe("", strings.Repeat("ü", 1000))))
-		message := []rune(p.transitions[0].Message)
+		message := []rune(p.Transitions[0].Message)
 		g.Expect(len(message)).To(BeNumerically("<=", 256))
 		g.Expect(string(message[len(message)-2:])).To(Equal("ü…"))
 	})
@@ -269,8 +269,8 @@ func TestTimeline(t *testing.T) {
 		bench.fold(eventOf(1, severe(v1alpha1.SeverityCritical, "")))
 		p := bench.fold(eventOf(2, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{Severity: v1alpha1.SeverityInfo})))
 		g := NewWithT(t)
-		g.Expect(kindsOf(p.transitions)).To(Equal([]v1alpha1.TransitionType{v1alpha1.TransitionResolved}))
-		g.Expect(p.status.Alert.Severity).To(Equal(v1alpha1.SeverityInfo))
+		g.Expect(kindsOf(p.Transitions)).To(Equal([]v1alpha1.TransitionType{v1alpha1.TransitionResolved}))
+		g.Expect(p.Status.Alert.Severity).To(Equal(v1alpha1.SeverityInfo))
 	})
 }
 
@@ -282,7 +282,7 @@ func TestForeignStatus(t *testing.T) {
 				g := NewWithT(t)
 				bench := newBench()
 				bench.incident = &v1alpha1.Incident{
-					Spec:   v1alpha1.IncidentSpec{IntegrationName: foldIntegration, DedupKey: foldKey},
+					Spec:   v1alpha1.IncidentSpec{IntegrationName: testIntegration, DedupKey: testKey},
 					Status: v1alpha1.IncidentStatus{State: state},
 				}
 				bench.fold(eventOf(1, alertOf(status, v1alpha1.AlertContent{StartsAt: minuteStamp(0)})))

@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"time"
@@ -6,41 +6,41 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// deadline is when the Incident's time is up: when an Open one resolves by itself, or a Resolved one or one without a
+// Deadline is when the Incident's time is up: when an Open one resolves by itself, or a Resolved one or one without a
 // status is to be deleted. ok is false when that never happens.
 //
 // A Resolved Incident's retention runs from its resolvedTime: alerts that come late do not prolong it. While its
 // integration is gone, the retention that it last had counts, and the default retention from the orphanedTime on.
-func deadline(incident *v1alpha1.Incident, p policy) (at time.Time, ok bool) {
+func Deadline(incident *v1alpha1.Incident, p Policy) (at time.Time, ok bool) {
 	status := &incident.Status
 	switch status.State {
 	case v1alpha1.IncidentResolved:
 		since, known := firstTime(status.ResolvedTime, status.LastAlertTime, &v1alpha1.Timestamp{Time: incident.CreationTimestamp.Time})
-		retention := p.retention
-		if p.absent {
+		retention := p.Retention
+		if p.Absent {
 			retention = retentionOf(status)
 		}
 		at = since.Add(max(0, retention))
-		if p.absent && isSet(status.OrphanedTime) {
-			at = latest(at, status.OrphanedTime.Add(defaultRetention))
+		if p.Absent && isSet(status.OrphanedTime) {
+			at = latest(at, status.OrphanedTime.Add(DefaultRetention))
 		}
 		return at, known
 	case v1alpha1.IncidentOpen:
 		since, known := lastHeard(status, incident.CreationTimestamp.Time)
-		if p.autoResolveAfter <= 0 || !known {
+		if p.AutoResolveAfter <= 0 || !known {
 			return time.Time{}, false
 		}
-		return latest(since, p.silentFrom).Add(p.autoResolveAfter), true
+		return latest(since, p.SilentFrom).Add(p.AutoResolveAfter), true
 	default: // created and not yet written: an alert is on its way, or its writer never came back
 		created := incident.CreationTimestamp.Time
-		return created.Add(emptyPatience), !created.IsZero()
+		return created.Add(EmptyPatience), !created.IsZero()
 	}
 }
 
 // retentionOf is the retention that the Incident's integration last had.
 func retentionOf(status *v1alpha1.IncidentStatus) time.Duration {
 	if status.Retention == nil {
-		return defaultRetention
+		return DefaultRetention
 	}
 	return status.Retention.Duration
 }

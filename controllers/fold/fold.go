@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"cmp"
@@ -14,71 +14,60 @@ import (
 
 // What became of one alert, as the results of a plan and the metrics name it.
 const (
-	resultOpened       = "opened"
-	resultUpdated      = "updated"
-	resultResolved     = "resolved"
-	resultReopened     = "reopened"
-	resultAcknowledged = "acknowledged"
-	resultLate         = "late"
-	resultNoMatch      = "nomatch"
-	resultReplayed     = "replayed"
-	resultRestored     = "restored"
-	resultInvalid      = "invalid"
+	ResultOpened       = "opened"
+	ResultUpdated      = "updated"
+	ResultResolved     = "resolved"
+	ResultReopened     = "reopened"
+	ResultAcknowledged = "acknowledged"
+	ResultLate         = "late"
+	ResultNoMatch      = "nomatch"
+	ResultReplayed     = "replayed"
+	ResultRestored     = "restored"
+	ResultInvalid      = "invalid"
 )
 
-// policy is what the integration asks for its Incidents.
-type policy struct {
-	autoResolveAfter time.Duration // 0: never
-	retention        time.Duration
-	lateFiringWindow time.Duration // 0: no firing is late
-	absent           bool          // there is no such integration
-
-	silentFrom time.Time // silence is measured from then on at the earliest
-	untrusted  bool      // nothing may end for its age, see Listening.silentFrom
+// Input is everything that a fold depends on. Nothing in it is modified.
+type Input struct {
+	Name        string                 // of the Incident
+	Incident    *v1alpha1.Incident     // as read; nil when there is none
+	Events      []*v1alpha1.AlertEvent // those with an alert of this Incident that exist per the quorum list, in any order
+	Settled     []*v1alpha1.AlertEvent // those that were settled earlier, and are not among events
+	Exists      func(uid string) bool  // whether an AlertEvent exists per the quorum list, which began after the Incident was read
+	Copied      func(uid string) bool  // whether it has a quarantined copy of an AlertEvent's alerts of this Incident; nil: never
+	Unconfirmed func(uid string) bool  // whether it has a quarantined AlertEvent that nobody confirmed; nil: never
+	Policy      Policy
+	Now         time.Time
 }
 
-// foldInput is everything that a fold depends on. Nothing in it is modified.
-type foldInput struct {
-	name     string                 // of the Incident
-	incident *v1alpha1.Incident     // as read; nil when there is none
-	events   []*v1alpha1.AlertEvent // those with an alert of this Incident that exist per the quorum list, in any order
-	before   []*v1alpha1.AlertEvent // those that were settled earlier, and are not among events
-	exists   func(uid string) bool  // whether an AlertEvent exists per the quorum list, which began after the Incident was read
-	copied   func(uid string) bool  // whether it has a quarantined copy of an AlertEvent's alerts of this Incident; nil: never
-	void     func(uid string) bool  // whether it has a quarantined AlertEvent that nobody confirmed; nil: never
-	policy   policy
-	now      time.Time
+// AlertResult is what became of one alert.
+type AlertResult struct {
+	EventUID    types.UID
+	Integration string
+	Result      string    // one of the result constants
+	Received    time.Time // when the alert was accepted
 }
 
-// alertResult is what became of one alert.
-type alertResult struct {
-	eventUID    types.UID
-	integration string
-	result      string    // one of the result constants
-	received    time.Time // when the alert was accepted
+// Plan is what has to be done for one Incident.
+type Plan struct {
+	Create       *v1alpha1.IncidentSpec  // when not nil, there is no Incident: create it with this spec, then write the status
+	Status       v1alpha1.IncidentStatus // what to write
+	Write        bool                    // status differs from what is stored in more than a pruned ledger
+	Urgent       bool                    // a first write or a change of state: not to be delayed
+	Transitions  []v1alpha1.Transition   // what happened, in order
+	Results      []AlertResult           // one for each alert that was folded now, or found without an Incident or invalid
+	Settled      []types.UID             // events with no alert left for this Incident once the plan is carried out
+	Unmatched    bool                    // some alert found no Incident: confirm the absence by a quorum read first
+	LedgerFull   bool                    // some event has to wait for room in the ledger
+	AutoResolved bool                    // the Incident resolves for silence: make sure that no alert was missed
 }
 
-// plan is what has to be done for one Incident.
-type plan struct {
-	create      *v1alpha1.IncidentSpec  // when not nil, there is no Incident: create it with this spec, then write the status
-	status      v1alpha1.IncidentStatus // what to write
-	write       bool                    // status differs from what is stored in more than a pruned ledger
-	urgent      bool                    // a first write or a change of state: not to be delayed
-	transitions []v1alpha1.Transition   // what happened, in order
-	results     []alertResult           // one for each alert that was folded now, or found without an Incident or invalid
-	settled     []types.UID             // events with no alert left for this Incident once the plan is carried out
-	unmatched   bool                    // some alert found no Incident: confirm the absence by a quorum read first
-	ledgerFull  bool                    // some event has to wait for room in the ledger
-	silent      bool                    // the Incident resolves for silence: make sure that no alert was missed
-}
-
-// fold decides what the events mean for the Incident: it brings them into commit order, takes in each that
+// Decide decides what the events mean for the Incident: it brings them into commit order, takes in each that
 // is not settled yet, and then sees whether the Incident has been silent for too long, and notes how long it is to be kept.
-func fold(in foldInput) plan {
+func Decide(in Input) Plan {
 	f := openFold(in)
 	for _, event := range f.pending() {
 		if f.isFull(event) {
-			f.plan.ledgerFull = true
+			f.plan.LedgerFull = true
 			break // the later ones wait too: they must not overtake
 		}
 		f.takeIn(event)
@@ -90,25 +79,25 @@ func fold(in foldInput) plan {
 
 // folding is one fold under way.
 type folding struct {
-	in        foldInput
+	in        Input
 	spec      *v1alpha1.IncidentSpec // of the Incident; nil while there is none
 	life      lifecycle
 	ledger    *ledgerBook
 	opens     bool                   // there was nothing but a name so far
 	before    []v1alpha1.LedgerEntry // events that earlier folds found without an Incident, and that still exist
 	unmatched []v1alpha1.LedgerEntry // events whose alerts came before there was an Incident
-	plan      plan
+	plan      Plan
 }
 
-func openFold(in foldInput) *folding {
-	if in.copied == nil {
-		in.copied = func(string) bool { return false }
+func openFold(in Input) *folding {
+	if in.Copied == nil {
+		in.Copied = func(string) bool { return false }
 	}
-	if in.void == nil {
-		in.void = func(string) bool { return false }
+	if in.Unconfirmed == nil {
+		in.Unconfirmed = func(string) bool { return false }
 	}
 	f := &folding{in: in, opens: true}
-	incident := in.incident
+	incident := in.Incident
 	if incident == nil {
 		incident = &v1alpha1.Incident{}
 		incident.Generation = 1 // as the API server will make it
@@ -116,15 +105,15 @@ func openFold(in foldInput) *folding {
 		f.spec = &incident.Spec
 		f.opens = incident.Status.State == ""
 	}
-	f.plan.status = *incident.Status.DeepCopy()
+	f.plan.Status = *incident.Status.DeepCopy()
 	f.life = lifecycle{
-		status:     &f.plan.status,
+		status:     &f.plan.Status,
 		generation: incident.Generation,
 		sizeBound:  incident.Status.Alert.EncodedSize(),
-		lateWindow: f.in.policy.lateFiringWindow,
+		lateWindow: f.in.Policy.LateFiringWindow,
 	}
 	f.ledger = openLedger(incident.Status.Ledger, incident.ResourceVersion, func(uid string) bool {
-		return in.exists(uid) || in.copied(uid)
+		return in.Exists(uid) || in.Copied(uid)
 	})
 	if f.opens {
 		f.before = f.settledBefore()
@@ -136,7 +125,7 @@ func openFold(in foldInput) *folding {
 // Incident enters it with the first event that opens it, and so has its place from then on.
 func (f *folding) isFull(event *v1alpha1.AlertEvent) bool {
 	reserved := len(ledgerEntries(event))
-	if f.opens && f.plan.write {
+	if f.opens && f.plan.Write {
 		reserved += len(f.before) + len(f.unmatched)
 	}
 	return f.ledger.present+reserved > v1alpha1.MaxLedger
@@ -146,8 +135,8 @@ func (f *folding) isFull(event *v1alpha1.AlertEvent) bool {
 // event from which its alerts were moved.
 func ledgerEntries(event *v1alpha1.AlertEvent) []v1alpha1.LedgerEntry {
 	entries := []v1alpha1.LedgerEntry{{UID: string(event.UID), Name: event.Name}}
-	if from, ok := originOf(event); ok {
-		entries = append(entries, v1alpha1.LedgerEntry{UID: from.uid, Name: from.name})
+	if from, ok := OriginOf(event); ok {
+		entries = append(entries, v1alpha1.LedgerEntry{UID: from.UID, Name: from.Name})
 	}
 	return entries
 }
@@ -156,19 +145,19 @@ func ledgerEntries(event *v1alpha1.AlertEvent) []v1alpha1.LedgerEntry {
 func (f *folding) pending() []*v1alpha1.AlertEvent {
 	var pending []*v1alpha1.AlertEvent
 	seen := map[types.UID]bool{}
-	for _, event := range f.in.events {
+	for _, event := range f.in.Events {
 		uid := string(event.UID)
-		if seen[event.UID] || !f.in.exists(uid) || f.in.copied(uid) || !f.concerns(event) {
+		if seen[event.UID] || !f.in.Exists(uid) || f.in.Copied(uid) || !f.concerns(event) {
 			continue
 		}
 		seen[event.UID] = true
 		pending = append(pending, event)
 	}
-	slices.SortFunc(pending, inCommitOrder)
+	slices.SortFunc(pending, InCommitOrder)
 	return slices.DeleteFunc(pending, func(event *v1alpha1.AlertEvent) bool {
 		settled := f.isSettled(event)
 		if settled {
-			f.plan.settled = append(f.plan.settled, event.UID)
+			f.plan.Settled = append(f.plan.Settled, event.UID)
 		}
 		return settled
 	})
@@ -178,7 +167,7 @@ func (f *folding) pending() []*v1alpha1.AlertEvent {
 // quarantined one that nobody confirmed while its origin existed was made too late: what it holds was folded before.
 func (f *folding) isSettled(event *v1alpha1.AlertEvent) bool {
 	entries := ledgerEntries(event)
-	if len(entries) > 1 && f.in.void(string(event.UID)) && !f.in.exists(entries[1].UID) {
+	if len(entries) > 1 && f.in.Unconfirmed(string(event.UID)) && !f.in.Exists(entries[1].UID) {
 		return true
 	}
 	return slices.ContainsFunc(entries, func(entry v1alpha1.LedgerEntry) bool { return f.ledger.has(entry.UID) })
@@ -187,7 +176,7 @@ func (f *folding) isSettled(event *v1alpha1.AlertEvent) bool {
 // concerns says whether an event has an alert of this Incident.
 func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 	for i := range event.Spec.Alerts {
-		if event.IncidentNameFor(&event.Spec.Alerts[i]) == f.in.name {
+		if event.IncidentNameFor(&event.Spec.Alerts[i]) == f.in.Name {
 			return true
 		}
 	}
@@ -197,8 +186,8 @@ func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 // settledBefore are the events that earlier folds found without an Incident and that still exist.
 func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
 	var entries []v1alpha1.LedgerEntry
-	for _, event := range f.in.before {
-		if uid := string(event.UID); !f.in.exists(uid) || f.in.copied(uid) {
+	for _, event := range f.in.Settled {
+		if uid := string(event.UID); !f.in.Exists(uid) || f.in.Copied(uid) {
 			continue // gone, or to be settled by its copy
 		}
 		for _, entry := range ledgerEntries(event) {
@@ -214,9 +203,9 @@ func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
 func (f *folding) takeIn(event *v1alpha1.AlertEvent) {
 	entries := ledgerEntries(event)
 	first := entries[len(entries)-1]
-	isCopy, version := f.ledger.isCopy(first.UID, first.Name), commitVersion(event)
+	isCopy, version := f.ledger.isCopy(first.UID, first.Name), CommitVersion(event)
 	arrived := arrivedAlert{
-		received:  receivedTime(event),
+		received:  ReceivedTime(event),
 		heard:     heardTime(event),
 		defaults:  event.Spec.Defaults,
 		overtaken: f.ledger.isLate(version),
@@ -224,40 +213,40 @@ func (f *folding) takeIn(event *v1alpha1.AlertEvent) {
 	unmatched, enters := false, isCopy
 	for i := range event.Spec.Alerts {
 		arrived.Alert = &event.Spec.Alerts[i]
-		if event.IncidentNameFor(arrived.Alert) != f.in.name {
+		if event.IncidentNameFor(arrived.Alert) != f.in.Name {
 			continue
 		}
-		result := resultReplayed
+		result := ResultReplayed
 		if !isCopy {
 			result = f.takeInAlert(event, arrived)
 		}
 		switch result {
-		case resultInvalid, resultReplayed:
-		case resultNoMatch:
+		case ResultInvalid, ResultReplayed:
+		case ResultNoMatch:
 			unmatched = true
 		default:
 			enters = true
-			f.ledger.count(alertID(event, i))
+			f.ledger.count(AlertID(event, i))
 			f.ledger.advance(version)
 		}
-		f.plan.results = append(f.plan.results, alertResult{
-			eventUID:    event.UID,
-			integration: cmp.Or(event.Spec.IntegrationName, f.integration()),
-			result:      result,
-			received:    arrived.received,
+		f.plan.Results = append(f.plan.Results, AlertResult{
+			EventUID:    event.UID,
+			Integration: cmp.Or(event.Spec.IntegrationName, f.integration()),
+			Result:      result,
+			Received:    arrived.received,
 		})
 	}
 	switch {
 	case enters:
 		for _, entry := range slices.Backward(entries) {
-			f.ledger.add(entry.UID, entry.Name, f.in.exists(entry.UID))
+			f.ledger.add(entry.UID, entry.Name, f.in.Exists(entry.UID))
 		}
-		f.plan.write = true
+		f.plan.Write = true
 	case unmatched:
 		f.unmatched = append(f.unmatched, entries...)
 	}
-	f.plan.unmatched = f.plan.unmatched || unmatched
-	f.plan.settled = append(f.plan.settled, event.UID)
+	f.plan.Unmatched = f.plan.Unmatched || unmatched
+	f.plan.Settled = append(f.plan.Settled, event.UID)
 }
 
 // takeInAlert settles one alert and returns its result.
@@ -265,15 +254,15 @@ func (f *folding) takeInAlert(event *v1alpha1.AlertEvent, a arrivedAlert) string
 	switch {
 	case f.spec != nil:
 		if !belongs(event, a.Alert, f.spec) {
-			return resultInvalid
+			return ResultInvalid
 		}
 	case isReport(a.Status), event.Spec.IntegrationName == "", a.DedupKey == "":
-		return resultNoMatch
-	case v1alpha1.IncidentName(event.Spec.IntegrationName, a.DedupKey) != f.in.name:
-		return resultInvalid
+		return ResultNoMatch
+	case v1alpha1.IncidentName(event.Spec.IntegrationName, a.DedupKey) != f.in.Name:
+		return ResultInvalid
 	default:
-		f.plan.create = &v1alpha1.IncidentSpec{IntegrationName: event.Spec.IntegrationName, DedupKey: a.DedupKey}
-		f.spec = f.plan.create
+		f.plan.Create = &v1alpha1.IncidentSpec{IntegrationName: event.Spec.IntegrationName, DedupKey: a.DedupKey}
+		f.spec = f.plan.Create
 	}
 	a.integration = f.spec.IntegrationName
 	return f.life.apply(a)
@@ -288,12 +277,12 @@ func belongs(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, spec *v1alpha1.I
 
 // autoResolve resolves an Open Incident whose deadline has come, unless alerts of it still wait.
 func (f *folding) autoResolve() {
-	if f.plan.ledgerFull || f.in.policy.untrusted || f.plan.status.State != v1alpha1.IncidentOpen {
+	if f.plan.LedgerFull || f.in.Policy.Untrusted || f.plan.Status.State != v1alpha1.IncidentOpen {
 		return
 	}
-	if at, ok := f.deadline(); ok && !f.in.now.Before(at) {
-		f.life.autoResolve(f.in.now, f.in.policy.autoResolveAfter)
-		f.plan.write, f.plan.silent = true, true
+	if at, ok := f.deadline(); ok && !f.in.Now.Before(at) {
+		f.life.autoResolve(f.in.Now, f.in.Policy.AutoResolveAfter)
+		f.plan.Write, f.plan.AutoResolved = true, true
 	}
 }
 
@@ -301,48 +290,48 @@ func (f *folding) autoResolve() {
 // and, if its time is up, when that was. The latter is written once, when the Incident would be deleted otherwise, so an
 // integration that goes costs no writes, however many Incidents it leaves behind.
 func (f *folding) keepRetention() {
-	status, p := &f.plan.status, &f.in.policy
+	status, p := &f.plan.Status, &f.in.Policy
 	switch {
 	case status.State == "":
-	case !p.absent:
-		if retentionOf(status) != p.retention {
-			status.Retention = &metav1.Duration{Duration: p.retention}
-			f.plan.write = true
+	case !p.Absent:
+		if retentionOf(status) != p.Retention {
+			status.Retention = &metav1.Duration{Duration: p.Retention}
+			f.plan.Write = true
 		}
 		if isSet(status.OrphanedTime) {
 			status.OrphanedTime = nil
-			f.plan.write = true
+			f.plan.Write = true
 		}
-	case status.State == v1alpha1.IncidentResolved && !p.untrusted && !isSet(status.OrphanedTime):
-		if at, ok := f.deadline(); ok && !f.in.now.Before(at) {
-			status.OrphanedTime = timestamp(f.in.now)
-			f.plan.write = true
+	case status.State == v1alpha1.IncidentResolved && !p.Untrusted && !isSet(status.OrphanedTime):
+		if at, ok := f.deadline(); ok && !f.in.Now.Before(at) {
+			status.OrphanedTime = timestamp(f.in.Now)
+			f.plan.Write = true
 		}
 	}
 }
 
 // deadline is that of the Incident as it is to be written.
 func (f *folding) deadline() (at time.Time, ok bool) {
-	incident := v1alpha1.Incident{Status: f.plan.status}
-	if f.in.incident != nil {
-		incident.CreationTimestamp = f.in.incident.CreationTimestamp
+	incident := v1alpha1.Incident{Status: f.plan.Status}
+	if f.in.Incident != nil {
+		incident.CreationTimestamp = f.in.Incident.CreationTimestamp
 	}
-	return deadline(&incident, f.in.policy)
+	return Deadline(&incident, f.in.Policy)
 }
 
 // close completes the plan. What it holds is shared with no input.
-func (f *folding) close() plan {
-	if f.opens && f.plan.write {
+func (f *folding) close() Plan {
+	if f.opens && f.plan.Write {
 		// What came before the Incident is settled with it, and must not be found again as its own.
 		f.ledger.addBefore(slices.Concat(f.before, f.unmatched))
 	}
-	f.plan.status.Ledger = f.ledger.close()
-	if f.plan.write {
-		f.plan.status.ObservedGeneration = f.life.generation
-		f.plan.status.Alert = *f.plan.status.Alert.DeepCopy()
+	f.plan.Status.Ledger = f.ledger.close()
+	if f.plan.Write {
+		f.plan.Status.ObservedGeneration = f.life.generation
+		f.plan.Status.Alert = *f.plan.Status.Alert.DeepCopy()
 	}
-	f.plan.urgent = f.life.urgent
-	f.plan.transitions = f.life.transitions
+	f.plan.Urgent = f.life.urgent
+	f.plan.Transitions = f.life.transitions
 	return f.plan
 }
 
@@ -353,8 +342,8 @@ func (f *folding) integration() string {
 	return f.spec.IntegrationName
 }
 
-// alertID tells an alert from every other one; the one made by hand gets its place as its id.
-func alertID(event *v1alpha1.AlertEvent, index int) string {
+// AlertID tells an alert from every other one; the one made by hand gets its place as its id.
+func AlertID(event *v1alpha1.AlertEvent, index int) string {
 	if id := event.Spec.Alerts[index].ID; id != "" {
 		return id
 	}

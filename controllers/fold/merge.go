@@ -1,23 +1,17 @@
-package controllers
+package fold
 
 import (
 	"encoding/json"
 	"maps"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// Bounds of the lines that are made here.
+// Bounds of AlertContent.title, in characters and, as JSON, in bytes.
 const (
-	maxTitleChars   = v1alpha1.MaxLineChars // of AlertContent.title
-	maxTitleBytes   = 6 * maxTitleChars     // the same as JSON
-	maxMessageChars = 256                   // of Transition.message
-	// maxMessageBytes bounds a message as JSON, where a character may take six bytes: twenty of them must
-	// leave room for the rest of the Incident.
-	maxMessageBytes = 768
+	maxTitleChars = v1alpha1.MaxLineChars
+	maxTitleBytes = 6 * maxTitleChars
 )
 
 // Content that no alert gave and the integration has no default for.
@@ -118,7 +112,7 @@ func boundContent(content, newest *v1alpha1.AlertContent, defaults *v1alpha1.Ale
 	if dropped := content.TrimTo(v1alpha1.MaxContentBytes); len(dropped) > 0 {
 		message += "; dropped " + strings.Join(dropped, ", ")
 	}
-	return oneLine(message, maxMessageChars, maxMessageBytes)
+	return v1alpha1.ShortMessage(message)
 }
 
 // defaultsSize is at least what defaults add to the encoded size of a content.
@@ -137,59 +131,9 @@ func defaultsSize(defaults *v1alpha1.AlertDefaults) int {
 // firstLine is the first line of a text that is not blank, fit for a title.
 func firstLine(text string) string {
 	for line := range strings.Lines(text) {
-		if line = oneLine(line, maxTitleChars, maxTitleBytes); line != "" {
+		if line = v1alpha1.OneLine(line, maxTitleChars, maxTitleBytes); line != "" {
 			return line
 		}
 	}
 	return ""
-}
-
-// oneLine makes one printable line of a text: white space becomes single spaces, control characters and
-// those that turn the direction of the text go. It has at most maxChars characters, and maxBytes bytes as
-// JSON; an ellipsis shows where it was cut.
-func oneLine(text string, maxChars, maxBytes int) string {
-	var line strings.Builder
-	chars, size, space := 0, 0, false
-	for _, r := range text {
-		switch {
-		case unicode.IsSpace(r):
-			space = line.Len() > 0
-			continue
-		case !isPrintable(r):
-			continue
-		}
-		cost := encodedCost(r)
-		need := 1
-		if space {
-			need, cost = 2, cost+1
-		}
-		// One character and its three bytes are left for the ellipsis.
-		if chars+need > maxChars-1 || size+cost > maxBytes-3 {
-			return line.String() + "…"
-		}
-		if space {
-			line.WriteByte(' ')
-			space = false
-		}
-		line.WriteRune(r)
-		chars, size = chars+need, size+cost
-	}
-	return line.String()
-}
-
-// isPrintable says whether a character prints and leaves the direction of the text alone.
-func isPrintable(r rune) bool {
-	return !unicode.Is(unicode.Cc, r) && !unicode.Is(unicode.Bidi_Control, r)
-}
-
-// encodedCost is how many bytes a character takes in JSON as Go's encoder writes it.
-func encodedCost(r rune) int {
-	switch r {
-	case '<', '>', '&':
-		return 6
-	case '"', '\\':
-		return 2
-	default:
-		return utf8.RuneLen(r)
-	}
 }

@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"encoding/json"
@@ -53,21 +53,21 @@ const (
 )
 
 // spoil makes the mistakes that can be made by what the fold is given.
-func (b simBug) spoil(in *foldInput) {
+func (b simBug) spoil(in *Input) {
 	if b == bugNoOrigin {
-		in.events = slices.Clone(in.events)
-		for i, event := range in.events {
-			if _, ok := originOf(event); ok {
-				in.events[i] = event.DeepCopy()
-				in.events[i].Annotations = nil
+		in.Events = slices.Clone(in.Events)
+		for i, event := range in.Events {
+			if _, ok := OriginOf(event); ok {
+				in.Events[i] = event.DeepCopy()
+				in.Events[i].Annotations = nil
 			}
 		}
 		return
 	}
-	if in.incident == nil {
+	if in.Incident == nil {
 		return
 	}
-	spoilt := in.incident.DeepCopy()
+	spoilt := in.Incident.DeepCopy()
 	ledger := &spoilt.Status.Ledger
 	switch b {
 	case bugPruneBeforeGone:
@@ -83,18 +83,18 @@ func (b simBug) spoil(in *foldInput) {
 	case bugNoStamp:
 		ledger.ResourceVersion = ""
 	case bugHighWaterMark:
-		in.events = slices.DeleteFunc(slices.Clone(in.events), func(event *v1alpha1.AlertEvent) bool {
-			return ledger.ResourceVersion != "" && !newerVersion(event.ResourceVersion, ledger.ResourceVersion)
+		in.Events = slices.DeleteFunc(slices.Clone(in.Events), func(event *v1alpha1.AlertEvent) bool {
+			return ledger.ResourceVersion != "" && !NewerVersion(event.ResourceVersion, ledger.ResourceVersion)
 		})
 		ledger.Events = nil
 	default:
 		return
 	}
-	in.incident = spoilt
+	in.Incident = spoilt
 }
 
 func newSimulation(autoResolve, window time.Duration, passOver bool, bug simBug) *simulation {
-	s := &simulation{cluster: newSimCluster(), now: foldEpoch, passOver: passOver, bug: bug}
+	s := &simulation{cluster: newSimCluster(), now: testEpoch, passOver: passOver, bug: bug}
 	s.model = &simModel{
 		autoResolve: autoResolve, window: window, keys: map[string]v1alpha1.IncidentSpec{},
 		lives: map[types.UID]*simLife{}, unmatched: map[string]bool{}, cluster: s.cluster,
@@ -214,7 +214,7 @@ func (s *simulation) postByHand(name string, op simOp) {
 func (s *simulation) postCopy(op simOp) {
 	var gone []*v1alpha1.AlertEvent
 	for _, event := range s.cluster.all {
-		if isServerMade(event.Name) && s.cluster.events[event.UID] == nil {
+		if v1alpha1.IsGeneratedEventName(event.Name) && s.cluster.events[event.UID] == nil {
 			gone = append(gone, event)
 		}
 	}
@@ -223,7 +223,7 @@ func (s *simulation) postCopy(op simOp) {
 	}
 	copied := gone[len(gone)-1-op.C%min(len(gone), 6)].DeepCopy()
 	for _, name := range incidentsOf(copied) {
-		if s.copiesUnderway(name) || s.eventsSince(name, copied) >= goneEntries {
+		if s.copiesUnderway(name) || s.eventsSince(name, copied) >= GoneEntries {
 			return // further back than a ledger remembers
 		}
 	}
@@ -242,7 +242,7 @@ func (s *simulation) store(event *v1alpha1.AlertEvent) {
 func (s *simulation) copiesUnderway(name string) bool {
 	for i, event := range s.cluster.all {
 		isCopy := slices.ContainsFunc(s.cluster.all[:i], func(other *v1alpha1.AlertEvent) bool { return other.Name == event.Name })
-		if isCopy && isServerMade(event.Name) && s.cluster.events[event.UID] != nil && slices.Contains(incidentsOf(event), name) {
+		if isCopy && v1alpha1.IsGeneratedEventName(event.Name) && s.cluster.events[event.UID] != nil && slices.Contains(incidentsOf(event), name) {
 			return true
 		}
 	}

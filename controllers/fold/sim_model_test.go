@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"crypto/sha256"
@@ -29,8 +29,8 @@ type simModel struct {
 // original is the event itself or, of a quarantined one, that from which its alerts were moved: the truth knows no
 // copies.
 func (m *simModel) original(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
-	if from, ok := originOf(event); ok {
-		return m.cluster.find(types.UID(from.uid))
+	if from, ok := OriginOf(event); ok {
+		return m.cluster.find(types.UID(from.UID))
 	}
 	return event
 }
@@ -121,7 +121,7 @@ func (m *simModel) mayGo(event *v1alpha1.AlertEvent) error {
 func (m *simModel) isSettled(event *v1alpha1.AlertEvent, name string) bool {
 	original := m.original(event)
 	for _, other := range m.cluster.all {
-		if first := m.original(other); first != original && (first.Name != original.Name || !isServerMade(first.Name)) {
+		if first := m.original(other); first != original && (first.Name != original.Name || !v1alpha1.IsGeneratedEventName(first.Name)) {
 			continue
 		}
 		inQuarantine := other != event && m.original(other) != other && m.cluster.events[other.UID] != nil &&

@@ -1,4 +1,4 @@
-package controllers
+package fold
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ type simJob struct {
 	view     []*v1alpha1.AlertEvent
 	before   []*v1alpha1.AlertEvent // what is passed over, being settled
 	now      simMoment
-	plan     plan
+	plan     Plan
 
 	// Of a quarantine: the event, and its copy once it is known.
 	event, moved *v1alpha1.AlertEvent
@@ -90,7 +90,7 @@ func (f *simFolder) list() (bool, error) {
 	for uid, event := range f.sim.cluster.events {
 		if v1alpha1.IsQuarantineName(event.Name) {
 			f.job.copies[event.Name] = f.sim.cluster.labels[uid]
-			f.job.void[string(uid)] = isUnconfirmed(f.sim.cluster.labels[uid])
+			f.job.void[string(uid)] = IsUnconfirmed(f.sim.cluster.labels[uid])
 		}
 	}
 	f.job.next = f.decide
@@ -106,9 +106,9 @@ func (j *simJob) copied(uid string) bool {
 // isCopyOfMoved says whether the event is a second copy of one that the cache has in quarantine for the Incident.
 func (f *simFolder) isCopyOfMoved(event *v1alpha1.AlertEvent) bool {
 	for _, moved := range f.cache {
-		from, ok := originOf(moved)
-		if ok && slices.Contains(incidentsOf(moved), f.job.name) && isServerMade(event.Name) &&
-			from.name == event.Name && from.uid != string(event.UID) {
+		from, ok := OriginOf(moved)
+		if ok && slices.Contains(incidentsOf(moved), f.job.name) && v1alpha1.IsGeneratedEventName(event.Name) &&
+			from.Name == event.Name && from.UID != string(event.UID) {
 			f.remember(event.UID, f.job.name)
 			return true
 		}
@@ -122,9 +122,9 @@ func (f *simFolder) quarantine(name string, n int) {
 	for uid, event := range f.cache {
 		// A second copy is settled by what became of the first, and is not moved itself.
 		isSecond := slices.ContainsFunc(f.sim.cluster.all, func(other *v1alpha1.AlertEvent) bool {
-			return other.Name == event.Name && isServerMade(event.Name) && other.UID != uid
+			return other.Name == event.Name && v1alpha1.IsGeneratedEventName(event.Name) && other.UID != uid
 		})
-		if _, ok := originOf(event); !ok && !isSecond && slices.Contains(incidentsOf(event), name) && !f.memory[uid][name] {
+		if _, ok := OriginOf(event); !ok && !isSecond && slices.Contains(incidentsOf(event), name) && !f.memory[uid][name] {
 			events = append(events, event)
 		}
 	}
@@ -141,7 +141,7 @@ func (f *simFolder) quarantine(name string, n int) {
 
 func (f *simFolder) createCopy() (bool, error) {
 	f.job.next = f.confirmCopy
-	moved := quarantineCopy(f.job.event, f.job.name)
+	moved := QuarantineCopy(f.job.event, f.job.name)
 	moved.CreationTimestamp = metav1.NewTime(f.sim.now)
 	if f.sim.cluster.createEvent(moved) != nil {
 		for _, event := range f.sim.cluster.events {
@@ -184,7 +184,7 @@ func (f *simFolder) decide() (bool, error) {
 		switch {
 		case !slices.Contains(incidentsOf(event), job.name), !job.exist[string(uid)]:
 		case f.sim.bug != bugNoMove && job.copied(string(uid)):
-			if !isUnconfirmed(job.copies[v1alpha1.QuarantineName(string(uid), job.name)]) {
+			if !IsUnconfirmed(job.copies[v1alpha1.QuarantineName(string(uid), job.name)]) {
 				f.remember(uid, job.name)
 			}
 		case f.isCopyOfMoved(event):
@@ -196,24 +196,24 @@ func (f *simFolder) decide() (bool, error) {
 	}
 	job.now = simMoment{clock: f.sim.now, listening: f.sim.listening, deaf: f.sim.deaf}
 	incident := job.incident.DeepCopy()
-	in := foldInput{
-		name: job.name, incident: job.incident, events: job.view, before: job.before, now: job.now.clock,
-		policy: policy{
-			autoResolveAfter: f.sim.model.autoResolve, retention: time.Hour, lateFiringWindow: f.sim.model.window,
-			silentFrom: f.sim.listening, untrusted: f.sim.deaf,
+	in := Input{
+		Name: job.name, Incident: job.incident, Events: job.view, Settled: job.before, Now: job.now.clock,
+		Policy: Policy{
+			AutoResolveAfter: f.sim.model.autoResolve, Retention: time.Hour, LateFiringWindow: f.sim.model.window,
+			SilentFrom: f.sim.listening, Untrusted: f.sim.deaf,
 		},
-		exists: func(uid string) bool { return job.exist[uid] },
-		copied: job.copied,
-		void:   func(uid string) bool { return f.sim.bug != bugNoConfirmation && job.void[uid] },
+		Exists:      func(uid string) bool { return job.exist[uid] },
+		Copied:      job.copied,
+		Unconfirmed: func(uid string) bool { return f.sim.bug != bugNoConfirmation && job.void[uid] },
 	}
 	if f.sim.bug == bugNoMove {
-		in.copied = nil
+		in.Copied = nil
 	}
 	f.sim.bug.spoil(&in)
-	job.plan = fold(in)
+	job.plan = Decide(in)
 	if f.sim.bug == bugHighWaterMark {
 		for _, event := range job.view {
-			job.plan.settled = append(job.plan.settled, event.UID) // what is below the mark counts as seen
+			job.plan.Settled = append(job.plan.Settled, event.UID) // what is below the mark counts as seen
 		}
 	}
 	if !reflect.DeepEqual(incident, job.incident) {
@@ -229,7 +229,7 @@ func (f *simFolder) decide() (bool, error) {
 func (f *simFolder) confirm() (bool, error) {
 	job := f.job
 	job.next = f.create
-	if !job.plan.unmatched {
+	if !job.plan.Unmatched {
 		return false, nil
 	}
 	now := f.sim.cluster.incident(job.name)
@@ -239,9 +239,9 @@ func (f *simFolder) confirm() (bool, error) {
 	if now != nil && now.Status.State != "" {
 		return true, fmt.Errorf("%s is %s, and an alert of it matches nothing", job.name, now.Status.State)
 	}
-	for _, result := range job.plan.results {
-		if result.result == resultNoMatch {
-			f.sim.model.unmatched[string(f.sim.model.original(f.sim.cluster.find(result.eventUID)).UID)+"/"+job.name] = true
+	for _, result := range job.plan.Results {
+		if result.Result == ResultNoMatch {
+			f.sim.model.unmatched[string(f.sim.model.original(f.sim.cluster.find(result.EventUID)).UID)+"/"+job.name] = true
 		}
 	}
 	return false, nil
@@ -250,10 +250,10 @@ func (f *simFolder) confirm() (bool, error) {
 func (f *simFolder) create() (bool, error) {
 	job := f.job
 	job.next = f.write
-	if job.plan.create == nil {
+	if job.plan.Create == nil {
 		return false, nil
 	}
-	incident, err := f.sim.cluster.createIncident(job.name, *job.plan.create, metav1.NewTime(f.sim.now))
+	incident, err := f.sim.cluster.createIncident(job.name, *job.plan.Create, metav1.NewTime(f.sim.now))
 	job.incident = incident
 	return false, err
 }
@@ -261,17 +261,17 @@ func (f *simFolder) create() (bool, error) {
 func (f *simFolder) write() (bool, error) {
 	job := f.job
 	job.next = f.finish
-	if !job.plan.write {
+	if !job.plan.Write {
 		return false, nil
 	}
-	written, err := f.sim.cluster.updateStatus(job.incident, job.plan.status)
+	written, err := f.sim.cluster.updateStatus(job.incident, job.plan.Status)
 	if err != nil {
 		return false, err
 	}
 	// A copy that was made too late is not to be counted; mayGo sees to it that its alerts are accounted for.
 	view := slices.DeleteFunc(slices.Clone(job.view), func(event *v1alpha1.AlertEvent) bool {
-		from, ok := originOf(event)
-		return ok && job.void[string(event.UID)] && !job.exist[from.uid]
+		from, ok := OriginOf(event)
+		return ok && job.void[string(event.UID)] && !job.exist[from.UID]
 	})
 	f.sim.model.wrote(written, view, job.before, job.now)
 	if n := len(written.Status.Ledger.Events); n > v1alpha1.MaxLedger {
@@ -286,7 +286,7 @@ func (f *simFolder) finish() (bool, error) {
 }
 
 func (f *simFolder) settle() {
-	for _, uid := range f.job.plan.settled {
+	for _, uid := range f.job.plan.Settled {
 		f.remember(uid, f.job.name)
 	}
 }

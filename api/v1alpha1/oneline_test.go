@@ -1,0 +1,28 @@
+package v1alpha1_test
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                       "",
+		" \n\t ":                 "",
+		"a  b\nc":                "a b c",
+		"a\x00\x1b\u009b\u202eb": "ab",
+		"\xff":                   "\ufffd",
+		"12345678":               "1234567…",
+		"1234567":                "1234567",
+		"123456 8":               "123456…",
+		"<<<<<<":                 "<<<…",
+		strings.Repeat("😀", 7):   "😀😀😀😀…",
+		"\u202e" + "xxx":         "xxx",
+	} {
+		NewWithT(t).Expect(v1alpha1.OneLine(text, 8, 21)).To(Equal(want), "of %q", text)
+	}
+}

@@ -1,0 +1,138 @@
+package fold
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// at is so long after the first minute of the tests.
+func at(d time.Duration) time.Time { return minute(0).Add(d) }
+
+func atStamp(d time.Duration) *v1alpha1.Timestamp { return timestamp(at(d)) }
+
+// receivedAt changes when an event was received and stored.
+func receivedAt(event *v1alpha1.AlertEvent, t time.Time) *v1alpha1.AlertEvent {
+	event.Spec.ReceivedTime, event.CreationTimestamp = v1alpha1.NewTimestamp(t), metav1.NewTime(t)
+	return event
+}
+
+func TestLateFiringWindow(t *testing.T) {
+	const resolvedAt = 10 * time.Minute
+	for sentence, c := range map[string]struct {
+		window, received time.Duration // the latter after the resolve
+		want             string
+	}{
+		"within the window: late":                                          {30 * time.Second, 30*time.Second - time.Microsecond, ResultLate},
+		"when the window is over: reopens":                                 {30 * time.Second, 30 * time.Second, ResultReopened},
+		"four hours later: reopens":                                        {30 * time.Second, 4 * time.Hour, ResultReopened},
+		"by a replica whose clock is behind: late":                         {30 * time.Second, -time.Second, ResultLate},
+		"no window: reopens":                                               {0, time.Microsecond, ResultReopened},
+		"no window, by a replica whose clock is behind: reopens":           {0, -time.Second, ResultReopened},
+		"no window, at the very moment: reopens":                           {0, 0, ResultReopened},
+		"a window of a day, four hours later: late":                        {24 * time.Hour, 4 * time.Hour, ResultLate},
+		"the leader's own clock does not matter: late, though folded then": {30 * time.Second, time.Second, ResultLate},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			bench := newBench()
+			bench.policy.LateFiringWindow = c.window
+			bench.now = minute(1e6)
+			firing := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartsAt: atStamp(0)})
+			bench.fold(receivedAt(eventOf(1, firing), at(0)), receivedAt(eventOf(2, resolvingAlert()), at(resolvedAt)))
+			p := bench.fold(receivedAt(eventOf(3, firing), at(resolvedAt+c.received)))
+			g.Expect(resultsOf(p)).To(Equal([]string{c.want}))
+			g.Expect(bench.status().AlertCount).To(BeEquivalentTo(3))
+		})
+	}
+}
+
+func TestStaleResolves(t *testing.T) {
+	resolve := func(startsAt, endsAt *v1alpha1.Timestamp) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{StartsAt: startsAt, EndsAt: endsAt})
+	}
+	byMaria := resolve(nil, atStamp(0))
+	byMaria.By = "maria"
+	const second = time.Second
+	for sentence, c := range map[string]struct {
+		startsAt *v1alpha1.Timestamp // of the episode
+		resolve  v1alpha1.Alert
+		stale    bool
+	}{
+		"endsAt before the episode's startsAt: late":                    {atStamp(60 * second), resolve(nil, atStamp(59*second)), true},
+		"endsAt equal to it: resolves":                                  {atStamp(60 * second), resolve(nil, atStamp(60*second)), false},
+		"endsAt after it: resolves":                                     {atStamp(60 * second), resolve(nil, atStamp(61*second)), false},
+		"endsAt after it, startsAt before it: resolves":                 {atStamp(60 * second), resolve(atStamp(0), atStamp(61*second)), false},
+		"endsAt before it, startsAt after it: late":                     {atStamp(60 * second), resolve(atStamp(61*second), atStamp(59*second)), true},
+		"startsAt alone, before it: late":                               {atStamp(60 * second), resolve(atStamp(0), nil), true},
+		"startsAt alone, the same: resolves":                            {atStamp(60 * second), resolve(atStamp(60*second), nil), false},
+		"no times: resolves":                                            {atStamp(60 * second), resolve(nil, nil), false},
+		"the episode without startsAt, whatever was received: resolves": {nil, resolve(nil, atStamp(-time.Hour)), false},
+		"a user's resolve, with an endsAt of before: resolves":          {atStamp(60 * second), byMaria, false},
+		"endsAt in seconds, within the second of the start: resolves": {
+			atStamp(60*second + 700*time.Millisecond), resolve(nil, atStamp(60*second)), false},
+		"endsAt in seconds, a second before: late": {
+			atStamp(60*second + 700*time.Millisecond), resolve(nil, atStamp(59*second)), true},
+		"endsAt in milliseconds, within the one of the start: resolves": {
+			atStamp(60*second + 1700*time.Microsecond), resolve(nil, atStamp(60*second+time.Millisecond)), false},
+		"endsAt in microseconds, one before: late": {
+			atStamp(60*second + 700*time.Microsecond), resolve(nil, atStamp(60*second+699*time.Microsecond)), true},
+		"the episode's startsAt in the year 9999: resolves": {
+			timestamp(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)), resolve(nil, atStamp(60*second)), false},
+		"the episode's startsAt in a time zone ahead, endsAt of before: late": {
+			atStamp(14 * time.Hour), resolve(nil, atStamp(13*time.Hour)), true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			bench := newBench()
+			bench.fold(eventOf(2, alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartsAt: c.startsAt})))
+			before := bench.status().Alert
+			p := bench.fold(eventOf(3, c.resolve))
+			s := bench.status()
+			g.Expect(s.AlertCount).To(BeEquivalentTo(2))
+			g.Expect(s.LastAlertTime.Time).To(Equal(minute(3)))
+			if !c.stale {
+				g.Expect(resultsOf(p)).To(Equal([]string{ResultResolved}))
+				return
+			}
+			g.Expect(resultsOf(p)).To(Equal([]string{ResultLate}))
+			g.Expect(s.State).To(Equal(v1alpha1.IncidentOpen))
+			g.Expect(s.Alert).To(Equal(before))
+			g.Expect([]bool{p.Write, p.Urgent}).To(Equal([]bool{true, false}))
+		})
+	}
+}
+
+func TestReceivedTimeIsBoundByTheCreation(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		received, want, heard time.Duration // from the creation
+	}{
+		"a minute ahead: believed":                                            {time.Minute, time.Minute, time.Minute},
+		"more than a minute ahead: the creation":                              {time.Minute + time.Microsecond, 0, 0},
+		"years ahead: the creation":                                           {200 * 365 * 24 * time.Hour, 0, 0},
+		"a minute before: believed":                                           {-time.Minute, -time.Minute, -time.Minute},
+		"an hour before: believed, but heard no earlier than a minute before": {-time.Hour, -time.Hour, -time.Minute},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			event := eventOf(0, firingAlert())
+			event.Spec.ReceivedTime = *atStamp(c.received)
+			g.Expect(ReceivedTime(event)).To(Equal(at(c.want)))
+			g.Expect(heardTime(event)).To(Equal(at(c.heard)))
+		})
+	}
+}
+
+func TestYearsThatNoTimestampHasCountAsAbsent(t *testing.T) {
+	for _, text := range []string{"0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "10000-01-01T00:00:00Z"} {
+		var when v1alpha1.Timestamp
+		NewWithT(t).Expect(when.UnmarshalJSON([]byte(`"` + text + `"`))).To(Succeed())
+		event := eventOf(3, firingAlert())
+		event.Spec.ReceivedTime = when
+		NewWithT(t).Expect(ReceivedTime(event)).To(Equal(minute(3)), text)
+	}
+}
