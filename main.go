@@ -108,7 +108,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	o.webhook.Refused = listening.Refused
+	o.webhook.Refused, o.webhook.Metrics = listening.Refused, metrics.Registry
 	folding := controllers.Options{
 		Namespaces: o.watchNamespaces, CheckMapping: o.webhook.Mappings.Check,
 		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
@@ -134,7 +134,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
-	folding.IngestCrowd, folding.Refusals = server.Crowd, server.Refusal
+	folding.IngestCrowd, folding.Refusals = server.IngestBacklog, server.Refusal
 	if err := controllers.SetupReplica(mgr, folding); err != nil {
 		return fmt.Errorf("setting up the controllers: %w", err)
 	}

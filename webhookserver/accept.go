@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"strings"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -49,13 +52,13 @@ func (h *handler) accept(x *exchange, read *reading) (*acceptance, *problem) {
 		answer.list(x.integration.Namespace, read, nil)
 		return answer, nil
 	}
-	if alertsSize(alerts) > maxSubmissionBytes {
+	if commit.Size(alerts) > commit.MaxBytes {
 		return nil, &problemBatchTooLarge
 	}
 	if stored, refused := h.split(x, alerts); refused > 0 {
 		return nil, h.storePart(x, stored, refused)
 	}
-	receipt, p := h.store(x, alerts)
+	receipt, p := h.commit(x, alerts)
 	if p != nil {
 		return nil, p
 	}
@@ -76,10 +79,10 @@ func (h *handler) read(x *exchange, body []byte) (*reading, *problem) {
 	switch {
 	case size > maxDecodedBudget:
 		return nil, &problemTooComplex
-	case !h.decoded.reserve(x.lane(), size, maxDecodeWait):
+	case !h.decoded.reserve(x.sender(), size, maxDecodeWait):
 		return nil, &problemOverload
 	}
-	defer h.decoded.release(x.lane(), size)
+	defer h.decoded.release(x.sender(), size)
 	decoded, warnings, p := parse(text)
 	if p != nil {
 		return nil, p
@@ -157,11 +160,10 @@ func kept(read []mapping.Alert) []v1alpha1.Alert {
 	return alerts
 }
 
-// store hands the alerts to the committer.
-func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (Receipt, *problem) {
-	submission := Submission{
-		Namespace:   x.integration.Namespace,
-		Integration: x.integration.Name,
+// commit hands the alerts to the committer.
+func (h *handler) commit(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *problem) {
+	submission := commit.Submission{
+		Integration: client.ObjectKeyFromObject(x.integration),
 		Defaults:    x.integration.Spec.Defaults,
 		Received:    x.start,
 		Alerts:      alerts,
@@ -180,9 +182,43 @@ func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (Receipt, *problem
 			p.owner, x.cause = "", errQuotedToken
 		}
 		observeRefusal(x.integration, p)
-		return Receipt{}, p
+		return commit.Receipt{}, p
 	}
 	return receipt, nil
+}
+
+// split takes from the alerts those that need a new Incident, when the namespace may have none: because of
+// the limit, or because the leader says that the API server rejects new ones. They would wait in the queue,
+// where the sender knows nothing of it. Alerts of Incidents that exist, resolves and acknowledgements stay.
+func (h *handler) split(x *exchange, alerts []v1alpha1.Alert) (stored []v1alpha1.Alert, refused int) {
+	namespace := x.integration.Namespace
+	if x.integration.Blocked() == "" && !h.incidents.IsFull(namespace) {
+		return alerts, 0
+	}
+	for i := range alerts {
+		if alerts[i].Status == v1alpha1.AlertFiring && !h.incidents.Has(namespace, alerts[i].IncidentName) {
+			refused++
+			continue
+		}
+		stored = append(stored, alerts[i])
+	}
+	return stored, refused
+}
+
+// storePart stores what split has left of a request and returns the problem that tells of the rest. The part
+// has no idempotency key: the request comes again under it, and then it may be stored whole.
+func (h *handler) storePart(x *exchange, alerts []v1alpha1.Alert, refused int) *problem {
+	if len(alerts) == 0 {
+		return &problemIncidentLimit
+	}
+	x.key = ""
+	receipt, p := h.commit(x, alerts)
+	if p != nil {
+		return p
+	}
+	observeAlerts(x.integration, receipt.Alerts)
+	return problemIncidentLimit.saying(fmt.Sprintf("Of %d alerts, %d need a new incident, and the namespace may have no more; "+
+		"they were not stored. The others were. Try again later.", len(alerts)+refused, refused))
 }
 
 // errQuotedToken stands for an error of the API server that cannot be repeated.

@@ -11,8 +11,10 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
 // BenchmarkHandler measures what a request costs besides the API server's part and the network's.
@@ -26,8 +28,8 @@ func BenchmarkHandler(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			bench := newBench()
 			bench.log = logr.Discard()
-			bench.committer = committerFunc(func(_ context.Context, s Submission) (Receipt, error) {
-				return Receipt{EventName: "event", Alerts: s.Alerts}, nil
+			bench.committer = committerFunc(func(_ context.Context, s commit.Submission) (commit.Receipt, error) {
+				return commit.Receipt{EventName: "event", Alerts: s.Alerts}, nil
 			})
 			b.ReportAllocs()
 			for b.Loop() {
@@ -43,20 +45,24 @@ func BenchmarkHandler(b *testing.B) {
 
 // BenchmarkCommit measures alerts stored in the control plane of the tests, with so many senders at a time.
 func BenchmarkCommit(b *testing.B) {
-	store, err := newRESTStore(restConfig)
+	store, err := commit.NewClient(restConfig)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer store.close()
+	defer store.Close()
 	for _, senders := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprintf("%d senders", senders), func(b *testing.B) {
-			c := newGroupCommitter(&writer{store: store, metrics: func(int, time.Duration) {}}, DefaultMaxInFlightWrites)
+			c := commit.New(store, DefaultMaxInFlightWrites, nil)
 			b.SetParallelism(max(1, senders/2)) // times GOMAXPROCS
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					s := submission("x", "1")
-					s.Namespace = metav1.NamespaceDefault
-					s.Alerts[0].AlertContent = v1alpha1.AlertContent{Title: "Disk full", Description: strings.Repeat("x", 300)}
+					s := commit.Submission{
+						Integration: types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "x"}, Received: time.Now(),
+						Alerts: []v1alpha1.Alert{{
+							ID: "1", DedupKey: "1", Status: v1alpha1.AlertFiring,
+							AlertContent: v1alpha1.AlertContent{Title: "Disk full", Description: strings.Repeat("x", 300)},
+						}},
+					}
 					if _, err := c.Commit(context.Background(), s); err != nil {
 						b.Error(err)
 					}

@@ -176,7 +176,7 @@ func TestRequestsGiveTheirMemoryBack(t *testing.T) {
 func TestNothingIsHeldWhileAnAlertWaitsForTheStore(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
-	b.store.before = func(context.Context, *v1alpha1.AlertEvent, int) error {
+	b.store.Before = func(context.Context, *v1alpha1.AlertEvent, int) error {
 		b.bodies.mu.Lock()
 		defer b.bodies.mu.Unlock()
 		b.decoded.mu.Lock()
@@ -186,7 +186,7 @@ func TestNothingIsHeldWhileAnAlertWaitsForTheStore(t *testing.T) {
 		return nil
 	}
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusAccepted))
-	g.Expect(b.store.stored()).To(HaveLen(1))
+	g.Expect(b.store.Stored()).To(HaveLen(1))
 }
 
 func TestABodyThatDecodesToTooMuchIsRefused(t *testing.T) {

@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
 func gzipped(body string) string {
@@ -77,8 +79,8 @@ func TestAcceptedRequests(t *testing.T) {
 			body := decode[acceptance](g, response)
 			incident := v1alpha1.IncidentName("prometheus", "disk-1")
 			g.Expect(body.Status).To(Equal("accepted"))
-			g.Expect(b.store.stored()).To(HaveLen(1))
-			event := b.store.stored()[0]
+			g.Expect(b.store.Stored()).To(HaveLen(1))
+			event := b.store.Stored()[0]
 			g.Expect(body.Alerts).To(HaveExactElements(
 				acceptedAlert{ID: event.Spec.Alerts[0].ID, DedupKey: "disk-1", Incident: "team-a/" + incident}))
 			g.Expect(event.Name).To(Equal(body.Event))
@@ -176,19 +178,18 @@ func TestRefusedRequests(t *testing.T) {
 			prepare: func(b *bench) { b.synced = func() bool { return false } }},
 		"too many pending AlertEvents": {body: firing, status: 503, kind: "namespace-full", reason: "NamespaceFull",
 			prepare: func(b *bench) {
-				b.pending.maxEvents = 4
-				b.pending.set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+				b.pending = commit.NewPendingEvents(4, v1alpha1.DefaultNamespaceShare)
+				b.pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
 			}},
 		"a new key at the limit of Incidents": {body: firing, status: 503, kind: "incident-limit", reason: "IncidentLimit",
 			prepare: func(b *bench) {
-				b.incidents.capacity.Limit = 4
-				b.incidents.set("team-a", "another")
+				b.limitIncidents(4, "another")
 			}},
-		"lanes that are full": {body: firing, status: 503, kind: "overloaded", prepare: func(b *bench) {
-			b.admits = refuse
+		"queues that are full": {body: firing, status: 503, kind: "overloaded", prepare: func(b *bench) {
+			b.committer = refusing{}
 		}},
 		"a panic": {body: firing, status: 500, kind: "internal-error", prepare: func(b *bench) {
-			b.admits = func(types.NamespacedName) error { panic("with " + testToken) }
+			b.committer = panicking{}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -225,20 +226,14 @@ func TestRefusedRequests(t *testing.T) {
 				reasons = []string{test.reason}
 			}
 			g.Expect(b.reports.reasons).To(Equal(reasons))
-			g.Expect(b.store.stored()).To(BeEmpty())
+			g.Expect(b.store.Stored()).To(BeEmpty())
 			g.Expect(b.logs.String()).NotTo(ContainSubstring(testToken))
 		})
 	}
 }
 
-// serverError is an answer of the API server.
-func serverError(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
-}
-
 func TestStoreThatFails(t *testing.T) {
-	terminating := serverError(403, metav1.StatusReasonForbidden, "namespace is being terminated")
+	terminating := memorystore.ServerError(403, metav1.StatusReasonForbidden, "namespace is being terminated")
 	terminating.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}
 	for name, test := range map[string]struct {
 		err    error
@@ -249,44 +244,48 @@ func TestStoreThatFails(t *testing.T) {
 		"refused connections":  {err: &net.OpError{Op: "dial", Err: errors.New("refused")}, status: 503, kind: "not-stored"},
 		"a reply that is lost": {err: io.ErrUnexpectedEOF, status: 503, kind: "outcome-unknown"},
 		"internal errors": {
-			err: serverError(500, metav1.StatusReasonInternalError, "etcd"), status: 503, kind: "outcome-unknown"},
+			err: memorystore.ServerError(500, metav1.StatusReasonInternalError, "etcd"), status: 503, kind: "outcome-unknown"},
 		"too many requests":       {err: apierrors.NewTooManyRequests("later", 60), status: 503, kind: "not-stored"},
 		"a terminating namespace": {err: terminating, status: 503, kind: "not-stored"},
 		"a namespace that is gone": {
 			err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x"), status: 503, kind: "not-stored"},
-		"a missing permission": {err: apierrors.NewForbidden(alertEvents, "x", errors.New("no")), status: 503, kind: "not-stored"},
+		"a missing permission": {err: apierrors.NewForbidden(memorystore.AlertEvents, "x", errors.New("no")), status: 503, kind: "not-stored"},
 		"expired credentials":  {err: apierrors.NewUnauthorized("who"), status: 503, kind: "not-stored"},
 		"an object that is invalid": {
-			err: schemaError("spec.\x1b[1m"), status: 422, kind: "rejected"},
+			err: memorystore.SchemaError("spec.\x1b[1m"), status: 422, kind: "rejected"},
 		"an object that somebody calls invalid": {
-			err: serverError(422, metav1.StatusReasonInvalid, "spec: \x1b[1mInvalid"), status: 503, kind: "refused"},
+			err: memorystore.ServerError(422, metav1.StatusReasonInvalid, "spec: \x1b[1mInvalid"), status: 503, kind: "refused"},
 		"an object that is too large": {
 			err: apierrors.NewRequestEntityTooLargeError("etcd"), status: 422, kind: "rejected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
-			b.committer = committerFunc(func(ctx context.Context, s Submission) (Receipt, error) {
+			b.committer = committerFunc(func(ctx context.Context, s commit.Submission) (commit.Receipt, error) {
 				ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // does not change the outcome, only the wait
 				defer cancel()
-				return newGroupCommitter(&writer{store: b.store, metrics: observeWrite}, 1).Commit(ctx, s)
+				return commit.New(b.store, 1, nil).Commit(ctx, s)
 			})
-			b.store.before = func(context.Context, *v1alpha1.AlertEvent, int) error { return test.err }
+			b.store.Before = func(context.Context, *v1alpha1.AlertEvent, int) error { return test.err }
 			response := b.post(testPath, firing)
 			g.Expect(response.StatusCode).To(Equal(test.status))
 			p := decode[problemBody](g, response)
 			g.Expect(p.kind()).To(Equal(test.kind))
 			g.Expect(p.Detail).NotTo(ContainSubstring("\x1b"))
 			g.Expect(response.Header.Get("Retry-After") != "").To(Equal(test.status == 503))
-			g.Expect(b.store.stored()).To(BeEmpty())
+			g.Expect(b.store.Stored()).To(BeEmpty())
 		})
 	}
 }
 
-// committerFunc is a Committer that is a function.
-type committerFunc func(context.Context, Submission) (Receipt, error)
+// committerFunc is a committer that is a function.
+type committerFunc func(context.Context, commit.Submission) (commit.Receipt, error)
 
-func (f committerFunc) Commit(ctx context.Context, s Submission) (Receipt, error) { return f(ctx, s) }
+func (f committerFunc) Commit(ctx context.Context, s commit.Submission) (commit.Receipt, error) {
+	return f(ctx, s)
+}
+
+func (committerFunc) CheckCapacity(types.NamespacedName) error { return nil }
 
 func TestDryRunStoresNothing(t *testing.T) {
 	g := NewWithT(t)
@@ -300,7 +299,7 @@ func TestDryRunStoresNothing(t *testing.T) {
 	g.Expect(body.Alerts[0].Alert.Title).To(Equal("Disk full"))
 	g.Expect(body.Alerts[0].Alert.Custom).To(HaveKey("node"))
 	g.Expect(body.Warnings).To(ContainElement(HaveField("Field", "severity")))
-	g.Expect(b.store.stored()).To(BeEmpty())
+	g.Expect(b.store.Stored()).To(BeEmpty())
 }
 
 func TestGeneratedDedupKeyIsReturned(t *testing.T) {
@@ -310,7 +309,7 @@ func TestGeneratedDedupKeyIsReturned(t *testing.T) {
 	second := decode[acceptance](g, b.post(testPath, `{"title":"x"}`))
 	g.Expect(first.Alerts[0].DedupKey).NotTo(BeEmpty())
 	g.Expect(first.Alerts[0].DedupKey).NotTo(Equal(second.Alerts[0].DedupKey))
-	g.Expect(b.store.stored()[0].Spec.Alerts[0].DedupKey).To(Equal(first.Alerts[0].DedupKey))
+	g.Expect(b.store.Stored()[0].Spec.Alerts[0].DedupKey).To(Equal(first.Alerts[0].DedupKey))
 }
 
 func TestUnauthorizedAnswersAreUniform(t *testing.T) {
@@ -333,7 +332,15 @@ func TestUnauthorizedAnswersAreUniform(t *testing.T) {
 	g.Expect(answers[2]).To(Equal(answers[0]))
 }
 
-func refuse(types.NamespacedName) error { return ErrOverloaded }
+// refusing is a committer without capacity.
+type refusing struct{ committer }
+
+func (refusing) CheckCapacity(types.NamespacedName) error { return commit.ErrOverloaded }
+
+// panicking is a committer with a bug.
+type panicking struct{ committer }
+
+func (panicking) CheckCapacity(types.NamespacedName) error { panic("with " + testToken) }
 
 // untouchable is a body that must not be read.
 type untouchable struct{ t *testing.T }
@@ -348,10 +355,10 @@ func TestBodyStaysUnread(t *testing.T) {
 		"before the token is known good": func(_ *bench, r *http.Request) { r.URL.Path = eventsPath + "/nobody" },
 		"while caches are not synced":    func(b *bench, _ *http.Request) { b.synced = func() bool { return false } },
 		"under overload": func(b *bench, _ *http.Request) {
-			b.pending.maxEvents = 1
-			b.pending.set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+			b.pending = commit.NewPendingEvents(1, 1)
+			b.pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
 		},
-		"with lanes full":                   func(b *bench, _ *http.Request) { b.admits = refuse },
+		"with queues full":                  func(b *bench, _ *http.Request) { b.committer = refusing{} },
 		"when its length is over the limit": func(_ *bench, r *http.Request) { r.ContentLength = DefaultMaxBodyBytes + 1 },
 		"in another encoding":               func(_ *bench, r *http.Request) { r.Header.Set("Content-Encoding", "br") },
 		"with another method":               func(_ *bench, r *http.Request) { r.Method = http.MethodPut },

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -31,12 +31,12 @@ func Explain(
 		maxBodyBytes: DefaultMaxBodyBytes,
 		synced:       func() bool { return true },
 		tokens:       tokens,
-		pending:      newPendingCounter(DefaultMaxPendingEvents, 1),
+		pending:      commit.NewPendingEvents(DefaultMaxPendingEvents, 1),
 		bodies:       newMemoryBudget(bodyShares),
 		decoded:      newMemoryBudget(decodedShares),
 		mappings:     &mapping.Cache{},
 		evaluation:   maxEvaluation,
-		admits:       func(types.NamespacedName) error { return nil },
+		committer:    commit.New(nil, 1, nil),
 		rejections:   noReports{},
 		now:          time.Now,
 		log:          logr.Discard(),

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -34,12 +35,11 @@ type handler struct {
 	synced     func() bool // whether tokens and pending know all there is, and alerts may be stored
 	tokens     *tokenIndex
 	mappings   *mapping.Cache
-	pending    *pendingCounter
-	incidents  *incidentIndex
+	pending    *commit.PendingEvents
+	incidents  *commit.Incidents
 	bodies     *memoryBudget
 	decoded    *memoryBudget
-	admits     func(types.NamespacedName) error // the committer's room
-	committer  Committer
+	committer  committer
 	rejections reporter
 	refused    func(integration types.NamespacedName) // Options.Refused; may be nil
 	tracing    *tracing
@@ -56,6 +56,12 @@ type reporter interface {
 	report(integration *v1alpha1.WebhookIntegration, reason, message string)
 	// reportFailures shows expressions of the mapping that failed.
 	reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure)
+}
+
+// committer is a *commit.Committer.
+type committer interface {
+	CheckCapacity(integration types.NamespacedName) error
+	Commit(ctx context.Context, submission commit.Submission) (commit.Receipt, error)
 }
 
 // exchange is one request and what is known of it.
@@ -132,38 +138,38 @@ func (h *handler) serve(x *exchange) (*acceptance, *problem) {
 	if p := h.check(x); p != nil {
 		return nil, p
 	}
-	lane := x.lane()
-	if h.pending.refuses(lane.Namespace) {
+	sender := x.sender()
+	if h.pending.IsFull(sender.Namespace) {
 		return nil, &problemNamespaceFull
 	}
-	if h.admits(lane) != nil {
+	if h.committer.CheckCapacity(sender) != nil {
 		return nil, &problemOverload
 	}
 	reserved := h.bodyReservation(x.Request)
-	if !h.bodies.reserve(lane, reserved, 0) {
+	if !h.bodies.reserve(sender, reserved, 0) {
 		return nil, &problemOverload
 	}
-	defer func() { h.bodies.release(lane, reserved) }()
+	defer func() { h.bodies.release(sender, reserved) }()
 	body, p := h.readBody(x.writer, x.Request)
 	if p != nil {
 		return nil, p
 	}
 	x.read = true
 	if spare := reserved - int64(len(body)); spare > 0 {
-		h.bodies.release(lane, spare)
+		h.bodies.release(sender, spare)
 		reserved -= spare
 	}
 	read, p := h.read(x, body)
 	if p != nil {
 		return nil, p
 	}
-	h.bodies.release(lane, reserved) // what waits for the store is counted there
+	h.bodies.release(sender, reserved) // what waits for the store is counted there
 	reserved = 0
 	return h.accept(x, read)
 }
 
-// lane is the integration of the request.
-func (x *exchange) lane() types.NamespacedName {
+// sender is the name of the request's integration.
+func (x *exchange) sender() types.NamespacedName {
 	return types.NamespacedName{Namespace: x.integration.Namespace, Name: x.integration.Name}
 }
 
@@ -234,14 +240,14 @@ func (h *handler) check(x *exchange) *problem {
 // storeContext bounds the wait for the store. It does not end when the client hangs up: what has come in
 // whole is better stored, and many senders do not wait for the answer.
 func (h *handler) storeContext(x *exchange) (context.Context, context.CancelFunc) {
-	left := min(storeTimeout, requestTimeout-h.now().Sub(x.start))
+	left := min(commit.Timeout, requestTimeout-h.now().Sub(x.start))
 	return context.WithTimeout(context.WithoutCancel(x.Context()), left)
 }
 
 // storeProblem tells the sender what an error of the committer means for the alert.
 func storeProblem(err error) *problem {
-	var rejected *RejectedError
-	var refused *RefusedError
+	var rejected *commit.RejectedError
+	var refused *commit.RefusedError
 	switch {
 	case errors.As(err, &refused):
 		p := problemRefused
@@ -249,11 +255,11 @@ func storeProblem(err error) *problem {
 		return &p
 	case errors.As(err, &rejected):
 		return problemRejected.saying("The alert is " + rejected.Message + ".")
-	case errors.Is(err, ErrConflict):
+	case errors.Is(err, commit.ErrConflict):
 		return &problemConflict
-	case errors.Is(err, ErrOverloaded):
+	case errors.Is(err, commit.ErrOverloaded):
 		return &problemOverload
-	case errors.Is(err, ErrUnavailable):
+	case errors.Is(err, commit.ErrUnavailable):
 		return &problemUnavailable
 	default:
 		return &problemUnknown // the one that promises least

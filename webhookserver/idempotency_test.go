@@ -62,7 +62,7 @@ func TestRepeatedRequests(t *testing.T) {
 	again := b.post(testPath, body, with("Idempotency-Key", "k1"))
 	g.Expect(again.StatusCode).To(Equal(http.StatusAccepted))
 	g.Expect(decode[acceptance](g, again)).To(Equal(first), "the generated dedup key is the same as well")
-	g.Expect(b.store.stored()).To(HaveLen(1))
+	g.Expect(b.store.Stored()).To(HaveLen(1))
 
 	compressed := b.post(testPath, gzipped(body), with("Idempotency-Key", "k1"), with("Content-Encoding", "gzip"))
 	g.Expect(compressed.StatusCode).To(Equal(http.StatusAccepted), "the same body, compressed")
@@ -74,7 +74,7 @@ func TestRepeatedRequests(t *testing.T) {
 
 	other := decode[acceptance](g, b.post(testPath, body, with("Idempotency-Key", "k2")))
 	g.Expect(other.Alerts[0].DedupKey).NotTo(Equal(first.Alerts[0].DedupKey))
-	g.Expect(b.store.stored()).To(HaveLen(2))
+	g.Expect(b.store.Stored()).To(HaveLen(2))
 }
 
 func TestIdempotencyKeysOfIntegrationsAreTheirOwn(t *testing.T) {
@@ -83,7 +83,7 @@ func TestIdempotencyKeysOfIntegrationsAreTheirOwn(t *testing.T) {
 	b.tokens.set(integration("team-a", "grafana", "other-token"))
 	g.Expect(b.post(testPath, firing, with("Idempotency-Key", "k")).StatusCode).To(Equal(http.StatusAccepted))
 	g.Expect(b.post(eventsPath+"/other-token", `{}`, with("Idempotency-Key", "k")).StatusCode).To(Equal(http.StatusAccepted))
-	g.Expect(b.store.stored()).To(HaveLen(2))
+	g.Expect(b.store.Stored()).To(HaveLen(2))
 }
 
 func TestManyCopiesOfARequestGiveOneEvent(t *testing.T) {
@@ -103,5 +103,5 @@ func TestManyCopiesOfARequestGiveOneEvent(t *testing.T) {
 		g.Expect(answer).To(Equal(answers[0]))
 	}
 	g.Expect(answers[0]).To(HavePrefix("202"))
-	g.Expect(b.store.stored()).To(HaveLen(1))
+	g.Expect(b.store.Stored()).To(HaveLen(1))
 }

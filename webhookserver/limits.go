@@ -3,7 +3,7 @@ package webhookserver
 import (
 	"time"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
 // What the options are when they are zero.
@@ -15,7 +15,7 @@ const (
 	DefaultMaxBodyBytes = 256 << 10
 
 	// DefaultMaxPendingEvents is the number of AlertEvents in the cluster from which on requests are
-	// refused; pending.go has the rules. Together with maxPendingBytes it keeps the queue from filling etcd:
+	// refused; commit.PendingEvents has the rules. Together with the bound of their size it keeps the queue from filling etcd:
 	// an etcd that is out of space takes no writes, so the queue could not be drained either.
 	DefaultMaxPendingEvents = 20_000
 
@@ -54,25 +54,17 @@ const (
 	drainTimeout = 15 * time.Second
 
 	// flushTimeout bounds the wait for writes in flight after the last request has ended.
-	flushTimeout = storeTimeout
+	flushTimeout = commit.Timeout
 )
 
 // Limits of one request.
 const (
-	// storeTimeout bounds a request from when its body has been read to its answer: waiting for a write
-	// slot, the write and its retries.
-	storeTimeout = 5 * time.Second
-
 	// requestTimeout bounds storing as well, from the end of the headers: a body that took long to come
 	// leaves less time, so that the answer is still sent within writeTimeout.
 	requestTimeout = writeTimeout - 500*time.Millisecond
 
 	// maxTokenLength is the most bytes of a token. It keeps hashing cheap and off the heap.
 	maxTokenLength = 256
-
-	// maxSubmissionBytes bounds the alerts of one request, which go into one AlertEvent, as the API server
-	// stores them: etcd takes no more than 1.5 MiB.
-	maxSubmissionBytes = 1 << 20
 
 	// quotedTokenPrefix is how much of a token makes words of the API server unfit to be repeated.
 	quotedTokenPrefix = 8
@@ -102,61 +94,6 @@ const (
 	// maxEvaluation is how long the expressions of a mapping may take for one request, should the count of
 	// their cost miss something or the machine be too busy.
 	maxEvaluation = time.Second
-
-	// maxBatchAlerts and maxBatchBytes bound one AlertEvent that holds the alerts of several requests. Packed,
-	// an alert more costs the API server next to nothing; but should it refuse to take so much at once, the
-	// halves must be worth a try.
-	maxBatchAlerts = v1alpha1.MaxAlertsPerEvent
-	maxBatchBytes  = 512 << 10
-
-	// maxLaneAlerts and maxLaneBytes bound what waits for a write slot in one integration's lane. At
-	// several thousand alerts a second it is what can be written within storeTimeout.
-	maxLaneAlerts = 5_000
-	maxLaneBytes  = 8 << 20
-
-	// slowWrite is how long a write may take before another one of its lane may begin.
-	slowWrite = 250 * time.Millisecond
-
-	// maxWaitingAlerts and maxWaitingBytes bound what waits in all lanes. One namespace has at most half of it.
-	maxWaitingAlerts = 20_000
-	maxWaitingBytes  = 32 << 20
-
-	// calmParts is the part of that up to which a namespace may have something waiting when three quarters are taken. It is
-	// room for one request of the largest size, and 8 namespaces fit into the last quarter.
-	calmParts = 32
-
-	// maxPendingBytes is the size of all AlertEvents in the cluster from which on requests are refused.
-	// Every replica holds them in memory, and etcd keeps deleted ones until its next compaction.
-	maxPendingBytes = 256 << 20
-
-	// maxStuckFactor is how many times the limits may be used when AlertEvents that cannot drain count as
-	// well. With the reserve of v1alpha1.Capacity that is three times the limits at the most: 768 MiB of
-	// etcd's 2 GiB.
-	maxStuckFactor = 2
-
-	// reportedRatio is how much of its share a namespace has to use for its metrics to be reported, so that
-	// their number does not grow with the number of namespaces.
-	reportedRatio = 0.5
-)
-
-// Limits of a write to the API server.
-const (
-	// attemptTimeout bounds one attempt: half the time of the write, so that a connection that has died
-	// unnoticed leaves room for a second attempt on a new one.
-	attemptTimeout = storeTimeout / 2
-
-	dialTimeout = 2 * time.Second
-
-	// Between attempts: doubling from the first to the second, each with jitter.
-	minBackoff = 50 * time.Millisecond
-	maxBackoff = time.Second
-
-	// maxRefusedSplits is how often the halves of a batch that a policy refused are tried. It suffices to find two
-	// alerts among 500, and keeps a policy that refuses everything from multiplying the writes by a thousand.
-	maxRefusedSplits = 20
-
-	// maxServerMessage is the most bytes of the API server's words that are passed on.
-	maxServerMessage = 512
 )
 
 // What Retry-After says, in seconds.

@@ -26,6 +26,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
 // cluster is a webhook server in a manager that works on the control plane, and a namespace to test in.
@@ -37,7 +38,7 @@ type cluster struct {
 }
 
 // startManager starts a manager with nothing but the webhook server and waits until it is ready.
-func startManager(t *testing.T) *cluster {
+func startManager(t *testing.T, change ...func(*Options)) *cluster {
 	t.Helper()
 	g := NewWithT(t)
 	c := &cluster{logs: &logBuffer{}}
@@ -47,7 +48,11 @@ func startManager(t *testing.T) *cluster {
 		Metrics: metricsserver.Options{BindAddress: "0"},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
-	c.Server, err = New(mgr, Options{BindAddress: "127.0.0.1:0", ShutdownDelay: time.Millisecond})
+	options := Options{BindAddress: "127.0.0.1:0", ShutdownDelay: time.Millisecond}
+	for _, f := range change {
+		f(&options)
+	}
+	c.Server, err = New(mgr, options)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(mgr.Add(c.Server)).To(Succeed())
 	g.Expect(c.ReadyCheck()).NotTo(Succeed())
@@ -204,11 +209,8 @@ func TestCopiesOfARequestGiveOneEventInTheCluster(t *testing.T) {
 
 func TestPendingLimitRecoversByItself(t *testing.T) {
 	g := NewWithT(t)
-	c := startManager(t)
+	c := startManager(t, func(o *Options) { o.MaxPendingEvents, o.NamespaceShare = 2, 1 })
 	c.integrate(t, "prometheus", "pending-token")
-	c.handler.pending.mu.Lock()
-	c.handler.pending.maxEvents, c.handler.pending.share = 2, 1
-	c.handler.pending.mu.Unlock()
 	g.Eventually(func() int { return c.post(t, "pending-token", firing) }, "5s", "10ms").Should(Equal(http.StatusServiceUnavailable))
 	for _, event := range c.listEvents(t) {
 		g.Expect(c.Delete(t.Context(), &event)).To(Succeed())
@@ -261,14 +263,14 @@ func TestTokenAppearsNowhere(t *testing.T) {
 	try(canary, firing, http.StatusUnsupportedMediaType, with("Content-Encoding", "br"))
 	try(canary, firing, http.StatusAccepted, with("Idempotency-Key", "k"))
 	try(canary, "{}", http.StatusUnprocessableEntity, with("Idempotency-Key", "k"))
-	commit := c.handler.committer
-	for _, err := range []error{ErrOverloaded, ErrUnavailable, ErrOutcomeUnknown, &RejectedError{Message: "no"}} {
-		c.handler.committer = committerFunc(func(context.Context, Submission) (Receipt, error) { return Receipt{}, err })
+	working := c.handler.committer
+	for _, err := range []error{commit.ErrOverloaded, commit.ErrUnavailable, commit.ErrOutcomeUnknown, &commit.RejectedError{Message: "no"}} {
+		c.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) { return commit.Receipt{}, err })
 		try(canary, firing, storeProblem(err).status)
 	}
-	c.handler.committer = committerFunc(func(context.Context, Submission) (Receipt, error) { panic(canary) })
+	c.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) { panic(canary) })
 	try(canary, firing, http.StatusInternalServerError)
-	c.handler.committer = commit
+	c.handler.committer = working
 	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Suspend = true })
 	g.Eventually(func() int { return c.post(t, canary, firing) }, "2s", "10ms").Should(Equal(http.StatusForbidden))
 

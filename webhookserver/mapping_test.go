@@ -25,7 +25,7 @@ func answerTo(
 	if response.StatusCode < http.StatusBadRequest {
 		g.Expect(json.NewDecoder(response.Body).Decode(&answer)).To(Succeed())
 	}
-	for _, event := range b.store.stored() {
+	for _, event := range b.store.Stored() {
 		alerts = append(alerts, event.Spec.Alerts...)
 	}
 	return alerts, answer, response.StatusCode

@@ -38,12 +38,12 @@ func TestWhatRanOutOfTimeIsNotAcknowledged(t *testing.T) {
 	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 	g.Expect(response.Header.Get("Retry-After")).NotTo(BeEmpty())
 	g.Expect(decode[problemBody](g, response).kind()).To(Equal("mapping-timeout"))
-	g.Expect(b.store.stored()).To(BeEmpty())
+	g.Expect(b.store.Stored()).To(BeEmpty())
 	g.Expect(b.reports.reasons).To(ConsistOf("MappingTimeout"))
 
 	b.evaluation = time.Minute
 	g.Expect(b.post(testPath, resolve).StatusCode).To(Equal(http.StatusAccepted))
-	alert := b.store.stored()[0].Spec.Alerts[0]
+	alert := b.store.Stored()[0].Spec.Alerts[0]
 	g.Expect(alert.DedupKey).To(Equal("disk"))
 	g.Expect(alert.Status).To(Equal(v1alpha1.AlertResolved))
 }

@@ -59,7 +59,7 @@ func TestBodiesThatDecodeToMuchAreTamed(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
 			b.tokens.set(integration("team-b", "other", "other-token-0123456789"))
-			b.store.before = func(context.Context, *v1alpha1.AlertEvent, int) error {
+			b.store.Before = func(context.Context, *v1alpha1.AlertEvent, int) error {
 				time.Sleep(20 * time.Millisecond) // as an API server takes
 				return nil
 			}

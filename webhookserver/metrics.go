@@ -2,12 +2,12 @@ package webhookserver
 
 import (
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -49,89 +49,12 @@ var (
 		Help: "Expressions of mappings that failed on an alert, which was read without them, by integration and by what the " +
 			"expression gives (a field of an alert, alerts or drop).",
 	}, []string{"namespace", "integration", "field"})
-
-	writeDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "tocsin_webhook_write_duration_seconds",
-		Help:    "Time to write one AlertEvent, retries included, whether or not it succeeded.",
-		Buckets: durationBuckets,
-	})
-
-	writeAlerts = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "tocsin_webhook_write_alerts",
-		Help:    "Alerts in one AlertEvent that was written: above 1 for batches, and when alerts had to wait for a write.",
-		Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 200, 500},
-	})
 )
-
-// capacity is how full the queue and the set of Incidents are, as the server of this process sees it.
-type capacity struct {
-	pending   *pendingCounter
-	incidents *incidentIndex
-}
-
-// capacities is the capacity of the server of this process, once there is one.
-var capacities atomic.Pointer[capacity]
-
-var capacityMetrics = &capacityCollector{
-	backlog: prometheus.NewDesc("tocsin_webhook_backlog_ratio",
-		"How full the queue of AlertEvents is, by number or by size, whichever is nearer to its bound: from 1 on, requests "+
-			"of the namespaces that hold much of it are answered 503. AlertEvents that cannot drain count only towards "+
-			"a higher bound. Reported alike by every replica.", nil, nil),
-	namespaceBacklog: prometheus.NewDesc("tocsin_webhook_namespace_backlog_ratio",
-		"How full a namespace's share of the queue is, for namespaces that have used half of it: from 1 on, requests of "+
-			"the namespace are answered 503. Reported alike by every replica.", []string{"namespace"}, nil),
-	stuck: prometheus.NewDesc("tocsin_alertevents_stuck",
-		"AlertEvents that cannot drain, by reason, reported alike by every replica: Terminating (a finalizer keeps a "+
-			"deleted one), Unreadable (its packed alerts cannot be decoded), Quarantined (its alerts cannot be folded), or "+
-			"new Incidents of its namespace wait for QuotaExceeded, Forbidden, NamespaceTerminating or IncidentLimit.",
-		[]string{"reason"}, nil),
-	incidents: prometheus.NewDesc("tocsin_incidents_limit_ratio",
-		"Incidents as part of --max-incidents: from 1 on, alerts that need new ones are answered 503 in the namespaces "+
-			"that have many. Reported alike by every replica.", nil, nil),
-	namespaceIncidents: prometheus.NewDesc("tocsin_namespace_incidents_limit_ratio",
-		"Incidents of a namespace as part of its share of --max-incidents, for namespaces that have used half of it: from "+
-			"1 on, alerts that need new ones are answered 503. Reported alike by every replica.", []string{"namespace"}, nil),
-}
-
-// capacityCollector reads the capacities when it is asked.
-type capacityCollector struct {
-	backlog, namespaceBacklog, stuck, incidents, namespaceIncidents *prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (c *capacityCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.backlog, c.namespaceBacklog, c.stuck, c.incidents, c.namespaceIncidents} {
-		descs <- desc
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c *capacityCollector) Collect(metrics chan<- prometheus.Metric) {
-	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-	}
-	now := capacities.Load()
-	if now == nil {
-		gauge(c.backlog, 0)
-		return
-	}
-	gauge(c.backlog, now.pending.ratio())
-	gauge(c.incidents, now.incidents.ratio())
-	for namespace, ratio := range now.pending.fullest() {
-		gauge(c.namespaceBacklog, ratio, namespace)
-	}
-	for namespace, ratio := range now.incidents.fullest() {
-		gauge(c.namespaceIncidents, ratio, namespace)
-	}
-	for reason, events := range now.pending.stuck() {
-		gauge(c.stuck, float64(events), reason)
-	}
-}
 
 // RegisterMetrics registers the metrics of the webhook server.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, refusedTotal, unusableMappings, mappingFailures,
-		writeDuration, writeAlerts, capacityMetrics)
+	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, refusedTotal, unusableMappings, mappingFailures)
+	commit.RegisterMetrics(registry)
 }
 
 // observeRequest counts an answered request. Integrations are the only label that outsiders could add
@@ -169,12 +92,6 @@ func observeMappingFailures(integration *v1alpha1.WebhookIntegration, failures [
 	for _, failure := range failures {
 		mappingFailures.WithLabelValues(integration.Namespace, integration.Name, failure.Field).Add(float64(failure.Count))
 	}
-}
-
-// observeWrite counts a write of an AlertEvent.
-func observeWrite(alerts int, took time.Duration) {
-	writeDuration.Observe(took.Seconds())
-	writeAlerts.Observe(float64(alerts))
 }
 
 // forgetIntegration drops the series of an integration that was deleted.

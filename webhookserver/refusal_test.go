@@ -1,10 +1,8 @@
 package webhookserver
 
 import (
-	"context"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,49 +18,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
-
-// schemaError is what the API server says of an object whose fields its schema does not allow.
-func schemaError(fields ...string) error {
-	err := serverError(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
-		`AlertEvent.tocsin.dev "secret-name" is invalid: spec.alerts[0].title: Invalid value: "it denied the request"`)
-	err.ErrStatus.Details = &metav1.StatusDetails{Kind: "AlertEvent"}
-	for _, field := range fields {
-		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
-			metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: "secret words"})
-	}
-	return err
-}
-
-func TestASchemaRejectionNamesFieldsAndNothingElse(t *testing.T) {
-	g := NewWithT(t)
-	_, err := commitOne(&memoryStore{before: failFirst(schemaError("spec.alerts[0].title", "spec.receivedTime"))}, submission("x", "1"))
-	p := storeProblem(err)
-	g.Expect(p.status).To(Equal(http.StatusUnprocessableEntity))
-	g.Expect(p.detail).To(Equal("The alert is not allowed by the schema: alerts[0].title (Invalid), receivedTime (Invalid)."))
-	g.Expect(err.Error()).NotTo(ContainSubstring("secret"))
-}
-
-func TestAPolicyThatRefusesEverythingIsNotAskedForEachAlert(t *testing.T) {
-	g := NewWithT(t)
-	denied := serverError(http.StatusForbidden, metav1.StatusReasonForbidden, `admission webhook "x" denied the request: no`)
-	store := &memoryStore{before: failAlways(denied)}
-	var batch []*entry
-	for i := range v1alpha1.MaxAlertsPerEvent {
-		batch = append(batch, &entry{Submission: submission("x", fmt.Sprint(i)), done: make(chan result, 1), deadline: time.Now().Add(time.Minute)})
-	}
-	newGroupCommitter(&writer{store: store, metrics: observeWrite}, 1).write(batch)
-	g.Expect(store.calls).To(BeNumerically("<=", 2*maxRefusedSplits+1))
-	for _, e := range batch {
-		var refused *RefusedError
-		g.Expect(errors.As((<-e.done).err, &refused)).To(BeTrue())
-		g.Expect(refused.Reason).To(Equal(refusedByPolicy))
-	}
-}
 
 // refusals are ways to make a cluster refuse the AlertEvents of one namespace. Each returns what undoes it.
 var refusals = map[string]struct {
@@ -70,15 +33,15 @@ var refusals = map[string]struct {
 	words  string // for the owner
 	refuse func(t *testing.T, c *cluster)
 }{
-	"a policy":                                 {refusedByPolicy, "no alerts on Sundays", policy("")},
-	"a policy that forbids":                    {refusedByPolicy, "no alerts on Sundays", policy(metav1.StatusReasonForbidden)},
-	"a policy that says 413":                   {refusedByPolicy, "no alerts on Sundays", policy(metav1.StatusReasonRequestEntityTooLarge)},
-	"an admission webhook without a code":      {refusedByPolicy, "no alerts on Sundays", admissionWebhook(0)},
-	"an admission webhook that says 400":       {refusedByPolicy, "no alerts on Sundays", admissionWebhook(http.StatusBadRequest)},
-	"an admission webhook that says 403":       {refusedByPolicy, "no alerts on Sundays", admissionWebhook(http.StatusForbidden)},
-	"an admission webhook that says 422":       {refusedByPolicy, "no alerts on Sundays", admissionWebhook(http.StatusUnprocessableEntity)},
-	"an admission webhook that says 500":       {refusedByPolicy, "no alerts on Sundays", admissionWebhook(http.StatusInternalServerError)},
-	"a ResourceQuota of the number of objects": {quotaExceeded, "exceeded quota: internal-name", quota},
+	"a policy":                                 {commit.ReasonPolicy, "no alerts on Sundays", policy("")},
+	"a policy that forbids":                    {commit.ReasonPolicy, "no alerts on Sundays", policy(metav1.StatusReasonForbidden)},
+	"a policy that says 413":                   {commit.ReasonPolicy, "no alerts on Sundays", policy(metav1.StatusReasonRequestEntityTooLarge)},
+	"an admission webhook without a code":      {commit.ReasonPolicy, "no alerts on Sundays", admissionWebhook(0)},
+	"an admission webhook that says 400":       {commit.ReasonPolicy, "no alerts on Sundays", admissionWebhook(http.StatusBadRequest)},
+	"an admission webhook that says 403":       {commit.ReasonPolicy, "no alerts on Sundays", admissionWebhook(http.StatusForbidden)},
+	"an admission webhook that says 422":       {commit.ReasonPolicy, "no alerts on Sundays", admissionWebhook(http.StatusUnprocessableEntity)},
+	"an admission webhook that says 500":       {commit.ReasonPolicy, "no alerts on Sundays", admissionWebhook(http.StatusInternalServerError)},
+	"a ResourceQuota of the number of objects": {commit.ReasonQuota, "exceeded quota: internal-name", quota},
 }
 
 func TestRefusalsOfTheClusterAskToTryAgain(t *testing.T) {
@@ -115,7 +78,7 @@ func TestRefusalsOfTheClusterAskToTryAgain(t *testing.T) {
 func TestAPolicyThatQuotesTheTokenIsNotRepeated(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
-	b.store.before = failAlways(serverError(http.StatusForbidden, metav1.StatusReasonForbidden,
+	b.store.Before = memorystore.FailAlways(memorystore.ServerError(http.StatusForbidden, metav1.StatusReasonForbidden,
 		`admission webhook "x" denied the request: no link `+testPath))
 	response := b.post(testPath, firing)
 	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
@@ -126,8 +89,10 @@ func TestAPolicyThatQuotesTheTokenIsNotRepeated(t *testing.T) {
 func TestTheSchemaOfTheClusterRejectsForGood(t *testing.T) {
 	g := NewWithT(t)
 	c := startManager(t)
-	s := submission("x", "1")
-	s.Namespace = c.namespace
+	s := commit.Submission{
+		Integration: types.NamespacedName{Namespace: c.namespace, Name: "x"}, Received: time.Now(),
+		Alerts: []v1alpha1.Alert{{ID: "1", DedupKey: "1", Status: v1alpha1.AlertFiring}},
+	}
 	s.Alerts[0].Title = strings.Repeat("x", v1alpha1.MaxLineChars+1)
 	_, err := c.committer.Commit(t.Context(), s)
 	p := storeProblem(err)
@@ -231,9 +196,4 @@ func quota(t *testing.T, c *cluster) {
 	c.make(t, object)
 	object.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: hard}
 	NewWithT(t).Expect(c.Status().Update(t.Context(), object)).To(Succeed())
-}
-
-// failAlways answers every create with the error.
-func failAlways(err error) func(context.Context, *v1alpha1.AlertEvent, int) error {
-	return func(context.Context, *v1alpha1.AlertEvent, int) error { return err }
 }

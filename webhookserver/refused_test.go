@@ -10,14 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
 // Whoever measures silence hears of alerts that could not be stored, and of no others.
 func TestRefusalsAreTold(t *testing.T) {
 	sender := types.NamespacedName{Namespace: "team-a", Name: "prometheus"}
 	unavailable := func(b *bench) {
-		b.committer = committerFunc(func(context.Context, Submission) (Receipt, error) {
-			return Receipt{}, ErrUnavailable
+		b.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
+			return commit.Receipt{}, commit.ErrUnavailable
 		})
 	}
 	for sentence, c := range map[string]struct {
@@ -54,8 +55,8 @@ func TestRefusalsAreTold(t *testing.T) {
 }
 
 func full(b *bench) {
-	b.pending.maxEvents = 1
-	b.pending.set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+	b.pending = commit.NewPendingEvents(1, 1)
+	b.pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
 }
 
 func suspended(b *bench) {
@@ -65,13 +66,13 @@ func suspended(b *bench) {
 }
 
 func rejected(b *bench) {
-	b.committer = committerFunc(func(context.Context, Submission) (Receipt, error) {
-		return Receipt{}, &RejectedError{Message: "no"}
+	b.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
+		return commit.Receipt{}, &commit.RejectedError{Message: "no"}
 	})
 }
 
 func unknown(b *bench) {
-	b.committer = committerFunc(func(context.Context, Submission) (Receipt, error) {
-		return Receipt{}, ErrOutcomeUnknown
+	b.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
+		return commit.Receipt{}, commit.ErrOutcomeUnknown
 	})
 }

@@ -16,6 +16,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
 // Server serves the endpoint. It runs on every replica, and beside the manager: requests are answered before the
@@ -23,8 +26,9 @@ import (
 type Server struct {
 	options   Options
 	handler   *handler
-	committer *groupCommitter
-	store     interface{ close() }
+	committer *commit.Committer
+	client    interface{ Close() }
+	capacity  *commit.CapacityMetrics
 	reports   *rejectionReporter
 	log       logr.Logger
 
@@ -34,9 +38,21 @@ type Server struct {
 // NeedLeaderElection implements manager.LeaderElectionRunnable, for a manager that runs the server.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Crowd is how many requests wait to be stored, or share a write with others, because they come faster than
-// they are written. It is 0 on an idle server and while single requests are written.
-func (s *Server) Crowd() int { return s.committer.crowd() }
+// IngestBacklog returns how many requests wait to be stored, or share a write with others, because they arrive faster
+// than they are written. It is 0 on an idle server and while single requests are written.
+func (s *Server) IngestBacklog() int { return s.committer.Backlog() }
+
+// Refusal returns why requests of a namespace are refused: v1alpha1.ReasonQueueFull when all are,
+// v1alpha1.ReasonIncidentLimit when those are that need a new Incident, empty when none are.
+func (s *Server) Refusal(namespace string) string {
+	switch {
+	case s.handler.pending.IsFull(namespace):
+		return v1alpha1.ReasonQueueFull
+	case s.handler.incidents.IsFull(namespace):
+		return v1alpha1.ReasonIncidentLimit
+	}
+	return ""
+}
 
 // ReadyCheck returns why the server is not ready. It returns nil while requests are served and valid tokens are known.
 func (s *Server) ReadyCheck() error {
@@ -61,6 +77,12 @@ func (s *Server) Start(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.options.BindAddress)
 	if err != nil {
 		return fmt.Errorf("opening the webhook server's address: %w", err)
+	}
+	if s.options.Metrics != nil {
+		if err := s.options.Metrics.Register(s.capacity); err != nil {
+			return errors.Join(fmt.Errorf("registering the metrics of the capacity: %w", err), listener.Close())
+		}
+		defer s.options.Metrics.Unregister(s.capacity)
 	}
 	// What runs beside the server ends when the server has, not when ctx does.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -120,10 +142,10 @@ func (s *Server) drain(server *http.Server) {
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	if err := s.committer.close(ctx); err != nil {
+	if err := s.committer.Close(ctx); err != nil {
 		s.log.Error(err, "Writes were cut off while stopping")
 	}
-	s.store.close()
+	s.client.Close()
 }
 
 // httpServer sets the limits of the connections.

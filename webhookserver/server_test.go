@@ -48,7 +48,7 @@ func newServer(b *bench, options Options) *Server {
 		options:   options.withDefaults(),
 		handler:   b.handler,
 		committer: b.group,
-		store:     nothingToClose{},
+		client:    nothingToClose{},
 		reports:   newRejectionReporter(nil, events.NewFakeRecorder(10), b.logs.logger()),
 		log:       b.logs.logger(),
 	}
@@ -56,7 +56,7 @@ func newServer(b *bench, options Options) *Server {
 
 type nothingToClose struct{}
 
-func (nothingToClose) close() {}
+func (nothingToClose) Close() {}
 
 func (r *running) address() string { return (*r.listener.Load()).Addr().String() }
 
@@ -104,7 +104,7 @@ func TestServerDrainsWhenItIsStopped(t *testing.T) {
 	defer expectNoLeak(g)()
 	b := newBench()
 	begun, finish := make(chan struct{}), make(chan struct{})
-	b.store.before = func(_ context.Context, event *v1alpha1.AlertEvent, _ int) error {
+	b.store.Before = func(_ context.Context, event *v1alpha1.AlertEvent, _ int) error {
 		if event.Spec.Alerts[0].DedupKey == "slow" {
 			close(begun)
 			<-finish
@@ -143,7 +143,7 @@ func TestServerDrainsWhenItIsStopped(t *testing.T) {
 	close(finish)
 	g.Eventually(answers).Should(Receive(Equal(http.StatusAccepted)))
 	g.Eventually(s.result).Should(Receive(BeNil()))
-	g.Expect(b.store.stored()).To(HaveLen(2))
+	g.Expect(b.store.Stored()).To(HaveLen(2))
 }
 
 func TestServerEndsConnectionsWhileItStops(t *testing.T) {

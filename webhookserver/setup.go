@@ -3,18 +3,18 @@ package webhookserver
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/informers"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -57,6 +57,9 @@ type Options struct {
 	// Mappings remembers compiled mappings. Nil: the server has one of its own.
 	Mappings *mapping.Cache
 
+	// Metrics is where the server registers the metrics of its capacity while it runs. Nil: nowhere.
+	Metrics prometheus.Registerer
+
 	// ShutdownDelay is how long to go on serving after the order to stop.
 	ShutdownDelay time.Duration
 }
@@ -87,72 +90,73 @@ func (o Options) withDefaults() Options {
 func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	options = options.withDefaults()
 	log := mgr.GetLogger().WithName("webhookserver")
-	tokens, pending := newTokenIndex(), newPendingCounter(options.MaxPendingEvents, options.NamespaceShare)
-	incidents := newIncidentIndex(v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare})
-	var synced []func() bool
-	for _, fed := range []struct {
-		kind    client.Object
-		handler toolscache.ResourceEventHandler
-	}{
-		{&v1alpha1.WebhookIntegration{}, tokens.handler()},
-		{&v1alpha1.WebhookIntegration{}, pending.integrations()},
-		{&v1alpha1.AlertEvent{}, pending.handler()},
-		{&v1alpha1.Incident{}, incidents.handler()},
-	} {
-		fedSynced, err := feed(mgr.GetCache(), fed.kind, fed.handler)
-		if err != nil {
-			return nil, err
-		}
-		synced = append(synced, fedSynced)
-	}
-	store, err := newRESTStore(mgr.GetConfig())
+	tokens := newTokenIndex()
+	pending := commit.NewPendingEvents(options.MaxPendingEvents, options.NamespaceShare)
+	incidents := commit.NewIncidents(options.MaxIncidents, options.NamespaceShare)
+	synced, err := feed(mgr.GetCache(), tokens, pending, incidents)
 	if err != nil {
 		return nil, err
 	}
-	capacities.Store(&capacity{pending, incidents})
-	committer := newGroupCommitter(&writer{store: store, metrics: observeWrite}, options.MaxInFlightWrites)
-	spans := newTracing(options.TracerProvider)
-	committer.tracing = spans
+	client, err := commit.NewClient(mgr.GetConfig())
+	if err != nil {
+		return nil, err
+	}
+	committer := commit.New(client, options.MaxInFlightWrites, options.TracerProvider)
 	reports := newRejectionReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
 	return &Server{
 		options:   options,
 		committer: committer,
-		store:     store,
+		client:    client,
+		capacity:  &commit.CapacityMetrics{Pending: pending, Incidents: incidents},
 		reports:   reports,
 		log:       log,
 		handler: &handler{
 			maxBodyBytes: options.MaxBodyBytes,
-			synced: func() bool {
-				return !slices.ContainsFunc(synced, func(is func() bool) bool { return !is() }) && options.check() == nil
-			},
-			tokens:     tokens,
-			pending:    pending,
-			incidents:  incidents,
-			bodies:     newMemoryBudget(bodyShares),
-			decoded:    newMemoryBudget(decodedShares),
-			mappings:   options.Mappings,
-			evaluation: maxEvaluation,
-			admits:     committer.admits,
-			committer:  committer,
-			rejections: reports,
-			refused:    options.Refused,
-			tracing:    spans,
-			now:        time.Now,
-			log:        log,
+			synced:       func() bool { return synced() && options.check() == nil },
+			tokens:       tokens,
+			pending:      pending,
+			incidents:    incidents,
+			bodies:       newMemoryBudget(bodyShares),
+			decoded:      newMemoryBudget(decodedShares),
+			mappings:     options.Mappings,
+			evaluation:   maxEvaluation,
+			committer:    committer,
+			rejections:   reports,
+			refused:      options.Refused,
+			tracing:      newTracing(options.TracerProvider),
+			now:          time.Now,
+			log:          log,
 		},
 	}, nil
 }
 
-// feed has the cache call the handler for every object of a kind. The result tells whether the handler has
-// been called for all that there were at first: that the cache has synced does not say so.
-func feed(objects cache.Cache, kind client.Object, handler toolscache.ResourceEventHandler) (func() bool, error) {
-	informer, err := objects.GetInformer(context.Background(), kind)
+// feed has the cache feed what the server has to know. The result says whether it knows everything that existed at first.
+func feed(
+	objects cache.Cache, tokens *tokenIndex, pending *commit.PendingEvents, incidents *commit.Incidents,
+) (synced func() bool, err error) {
+	ctx := context.Background()
+	integrationsSynced, err := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
+		func(w *v1alpha1.WebhookIntegration, initial bool) {
+			tokens.registry.Set(w, initial)
+			pending.SetIntegration(w)
+		},
+		func(w *v1alpha1.WebhookIntegration) {
+			tokens.registry.Remove(client.ObjectKeyFromObject(w), w.UID)
+			pending.RemoveIntegration(w)
+			forgetIntegration(w.Namespace, w.Name)
+		})
 	if err != nil {
-		return nil, fmt.Errorf("getting the informer of %T: %w", kind, err)
+		return nil, err
 	}
-	registration, err := informer.AddEventHandler(handler)
+	eventsSynced, err := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{},
+		func(event *v1alpha1.AlertEvent, _ bool) { pending.Set(event) }, pending.Remove)
 	if err != nil {
-		return nil, fmt.Errorf("listening to the informer of %T: %w", kind, err)
+		return nil, err
 	}
-	return registration.HasSynced, nil
+	incidentsSynced, err := informers.Feed(ctx, objects, &v1alpha1.Incident{},
+		func(incident *v1alpha1.Incident, _ bool) { incidents.Set(incident) }, incidents.Remove)
+	if err != nil {
+		return nil, err
+	}
+	return func() bool { return integrationsSynced() && eventsSynced() && incidentsSynced() }, nil
 }

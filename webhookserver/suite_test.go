@@ -2,7 +2,6 @@ package webhookserver
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -16,16 +15,16 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/exchanges"
+	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -46,78 +45,6 @@ const (
 	testPath  = eventsPath + "/" + testToken
 	firing    = `{"title":"Disk full","dedup_key":"disk-1","severity":"critical"}`
 )
-
-var alertEvents = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "alertevents"}
-
-// memoryStore is an API server that keeps AlertEvents in memory.
-type memoryStore struct {
-	mu     sync.Mutex
-	events map[string]*v1alpha1.AlertEvent
-	order  []string
-	calls  int
-
-	// before and after stand around the storing of each create; an error of theirs is the answer.
-	before, after func(ctx context.Context, event *v1alpha1.AlertEvent, call int) error
-	onGet         func(name string) error
-}
-
-func (s *memoryStore) create(ctx context.Context, event *v1alpha1.AlertEvent) error {
-	s.mu.Lock()
-	s.calls++
-	call := s.calls
-	s.mu.Unlock()
-	if s.before != nil {
-		if err := s.before(ctx, event, call); err != nil {
-			return err
-		}
-	}
-	if err := s.put(event); err != nil {
-		return err
-	}
-	if s.after != nil {
-		return s.after(ctx, event, call)
-	}
-	return nil
-}
-
-func (s *memoryStore) put(event *v1alpha1.AlertEvent) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.events[event.Name] != nil {
-		return apierrors.NewAlreadyExists(alertEvents, event.Name)
-	}
-	if s.events == nil {
-		s.events = map[string]*v1alpha1.AlertEvent{}
-	}
-	s.events[event.Name] = event.DeepCopy()
-	s.order = append(s.order, event.Name)
-	return nil
-}
-
-func (s *memoryStore) get(_ context.Context, _, name string) (*v1alpha1.AlertEvent, error) {
-	if s.onGet != nil {
-		if err := s.onGet(name); err != nil {
-			return nil, err
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if event := s.events[name]; event != nil {
-		return event.DeepCopy(), nil
-	}
-	return nil, apierrors.NewNotFound(alertEvents, name)
-}
-
-// stored returns what was stored, in order.
-func (s *memoryStore) stored() []*v1alpha1.AlertEvent {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var events []*v1alpha1.AlertEvent
-	for _, name := range s.order {
-		events = append(events, s.events[name])
-	}
-	return events
-}
 
 // recordedReports is a reporter that remembers.
 type recordedReports struct {
@@ -162,26 +89,25 @@ func (b *logBuffer) String() string {
 // bench is a handler with everything around it in memory.
 type bench struct {
 	*handler
-	store   *memoryStore
-	group   *groupCommitter
+	store   *memorystore.Store
+	group   *commit.Committer
 	reports *recordedReports
 	logs    *logBuffer
 }
 
 func newBench() *bench {
-	b := &bench{store: &memoryStore{}, reports: &recordedReports{}, logs: &logBuffer{}}
-	b.group = newGroupCommitter(&writer{store: b.store, metrics: observeWrite}, DefaultMaxInFlightWrites)
+	b := &bench{store: &memorystore.Store{}, reports: &recordedReports{}, logs: &logBuffer{}}
+	b.group = commit.New(b.store, DefaultMaxInFlightWrites, nil)
 	b.handler = &handler{
 		maxBodyBytes: DefaultMaxBodyBytes,
 		synced:       func() bool { return true },
 		tokens:       newTokenIndex(),
-		pending:      newPendingCounter(DefaultMaxPendingEvents, v1alpha1.DefaultNamespaceShare),
-		incidents:    newIncidentIndex(v1alpha1.Capacity{Limit: DefaultMaxIncidents, Share: v1alpha1.DefaultNamespaceShare}),
+		pending:      commit.NewPendingEvents(DefaultMaxPendingEvents, v1alpha1.DefaultNamespaceShare),
+		incidents:    commit.NewIncidents(DefaultMaxIncidents, v1alpha1.DefaultNamespaceShare),
 		bodies:       newMemoryBudget(bodyShares),
 		decoded:      newMemoryBudget(decodedShares),
 		mappings:     &mapping.Cache{},
 		evaluation:   maxEvaluation,
-		admits:       b.group.admits,
 		committer:    b.group,
 		rejections:   b.reports,
 		now:          time.Now,

@@ -4,9 +4,6 @@ import (
 	"crypto/sha256"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
-
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
@@ -54,30 +51,4 @@ func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookInteg
 // set makes the index say what the integration's spec and status say.
 func (x *tokenIndex) set(integration *v1alpha1.WebhookIntegration) {
 	x.registry.Set(integration, false)
-}
-
-// handler feeds the index from an informer.
-func (x *tokenIndex) handler() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, initial bool) {
-			if integration, ok := obj.(*v1alpha1.WebhookIntegration); ok {
-				x.registry.Set(integration, initial)
-			}
-		},
-		UpdateFunc: func(_, obj any) {
-			if integration, ok := obj.(*v1alpha1.WebhookIntegration); ok {
-				x.set(integration)
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-				obj = tombstone.Obj
-			}
-			if integration, ok := obj.(*v1alpha1.WebhookIntegration); ok {
-				key := types.NamespacedName{Namespace: integration.Namespace, Name: integration.Name}
-				x.registry.Remove(key, integration.UID)
-				forgetIntegration(integration.Namespace, integration.Name)
-			}
-		},
-	}
 }

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -102,9 +101,8 @@ func TestATokenOfSeveralIntegrationsIsServedOnceItIsDecided(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
 	a, c := integration("a", "one", "shared"), integration("c", "two", "shared")
-	handler := b.tokens.handler()
-	handler.OnAdd(a, true)
-	handler.OnAdd(c, true)
+	b.tokens.registry.Set(a, true)
+	b.tokens.registry.Set(c, true)
 	response := b.post(eventsPath+"/shared", firing)
 	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 	g.Expect(response.Header.Get("Retry-After")).NotTo(BeEmpty())
@@ -112,7 +110,7 @@ func TestATokenOfSeveralIntegrationsIsServedOnceItIsDecided(t *testing.T) {
 
 	decided := c.DeepCopy()
 	decided.Status.Tokens = []v1alpha1.TokenClaim{{SHA256: v1alpha1.TokenHash("shared"), State: v1alpha1.TokenHeld}}
-	handler.OnUpdate(c, decided)
+	b.tokens.registry.Set(decided, false)
 	owner, v := b.tokens.lookup("shared", noon)
 	g.Expect(v).To(Equal(tokenValid))
 	g.Expect(owner.Namespace).To(Equal("c"))
@@ -134,19 +132,6 @@ func TestATaggedTokenIsValidForItsIntegrationAlone(t *testing.T) {
 	x.registry.Remove(types.NamespacedName{Namespace: "b", Name: "victim"}, "")
 	_, v = x.lookup(token, noon)
 	g.Expect(v).To(Equal(tokenUnknown), "nor does it gain anything while the integration is replaced")
-}
-
-func TestTokenIndexIsFedByAnInformer(t *testing.T) {
-	g := NewWithT(t)
-	x := newTokenIndex()
-	handler := x.handler()
-	handler.OnAdd(integration("a", "one", "t1"), true)
-	handler.OnUpdate(integration("a", "one", "t1"), integration("a", "one", "t2"))
-	_, v := x.lookup("t2", noon)
-	g.Expect(v).To(Equal(tokenValid))
-	handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "a/one", Obj: integration("a", "one", "t2")})
-	_, v = x.lookup("t2", noon)
-	g.Expect(v).To(Equal(tokenUnknown))
 }
 
 func BenchmarkTokenLookup(b *testing.B) {

@@ -18,13 +18,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
 // traced has a bench make spans, which the exporter keeps.
 func traced(b *bench, options ...sdktrace.TracerProviderOption) *tracetest.InMemoryExporter {
 	exporter := tracetest.NewInMemoryExporter()
-	spans := newTracing(sdktrace.NewTracerProvider(append(options, sdktrace.WithSyncer(exporter))...))
-	b.tracing, b.group.tracing = spans, spans
+	provider := sdktrace.NewTracerProvider(append(options, sdktrace.WithSyncer(exporter))...)
+	b.tracing, b.group = newTracing(provider), commit.New(b.store, DefaultMaxInFlightWrites, provider)
+	b.committer = b.group
 	return exporter
 }
 
@@ -69,7 +72,7 @@ func TestARequestAndItsWriteAreTraced(t *testing.T) {
 		"tocsin.alert.count": int64(1), "tocsin.dry_run": false,
 	}))
 	g.Expect(write.Parent.SpanID()).To(Equal(request.SpanContext.SpanID()))
-	event := b.store.stored()[0]
+	event := b.store.Stored()[0]
 	g.Expect(attributes(write)).To(HaveKeyWithValue("tocsin.alertevent.name", event.Name))
 	g.Expect(event.Annotations).To(Equal(map[string]string{v1alpha1.TraceparentAnnotation: fmt.Sprintf("00-%s-%s-01",
 		write.SpanContext.TraceID(), write.SpanContext.SpanID())}))
@@ -80,7 +83,7 @@ func TestAWriteOfSeveralRequestsIsLinkedToAll(t *testing.T) {
 	b := newBench()
 	exporter := traced(b)
 	release := make(chan struct{})
-	b.store.before = func(_ context.Context, _ *v1alpha1.AlertEvent, call int) error {
+	b.store.Before = func(_ context.Context, _ *v1alpha1.AlertEvent, call int) error {
 		if call == 1 {
 			<-release
 		}
@@ -91,11 +94,7 @@ func TestAWriteOfSeveralRequestsIsLinkedToAll(t *testing.T) {
 	for range requests {
 		go func() { answered <- b.post(testPath, firing).StatusCode }()
 	}
-	g.Eventually(func() int {
-		b.group.mu.Lock()
-		defer b.group.mu.Unlock()
-		return b.group.waiting.requests
-	}, "5s").Should(Equal(requests - 1))
+	g.Eventually(b.group.Backlog, "5s").Should(Equal(requests - 1))
 	close(release)
 	for range requests {
 		g.Expect(<-answered).To(Equal(http.StatusAccepted))
@@ -122,16 +121,14 @@ func TestWhatIsNotTraced(t *testing.T) {
 		exporter := traced(b, sdktrace.WithSampler(sdktrace.NeverSample()))
 		NewWithT(t).Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusAccepted))
 		NewWithT(t).Expect(exporter.GetSpans()).To(BeEmpty())
-		NewWithT(t).Expect(b.store.stored()[0].Annotations).To(BeEmpty())
+		NewWithT(t).Expect(b.store.Stored()[0].Annotations).To(BeEmpty())
 	})
 	t.Run("without tracing a request costs nothing more", func(t *testing.T) {
 		g := NewWithT(t)
 		var off *tracing
 		x := &exchange{Request: httptest.NewRequest(http.MethodPost, testPath, http.NoBody), integration: integration("a", "b")}
-		batch, event := []*entry{{}}, &v1alpha1.AlertEvent{}
 		g.Expect(testing.AllocsPerRun(100, func() {
 			off.begin(x)
-			off.beginWrite(batch, event)(nil)
 			x.end(nil, nil, http.StatusAccepted, 0)
 		})).To(BeZero())
 	})
@@ -149,7 +146,7 @@ func TestNoSpanHasTheTokenOrTheAlert(t *testing.T) {
 	b.post(testPath+"?dryRun=true", body)
 	b.post(testPath, body, with("Idempotency-Key", testToken), with("User-Agent", testToken), with("Tracestate", "a="+testToken))
 	b.post(testPath, `[`+secret)
-	b.store.before = func(context.Context, *v1alpha1.AlertEvent, int) error {
+	b.store.Before = func(context.Context, *v1alpha1.AlertEvent, int) error {
 		return apierrors.NewBadRequest(secret + testToken)
 	}
 	b.post(testPath, body)
@@ -173,7 +170,9 @@ func TestFailuresShowInSpans(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
 	exporter := traced(b)
-	b.store.before = func(context.Context, *v1alpha1.AlertEvent, int) error { return schemaError("spec.alerts[0].title") }
+	b.store.Before = func(context.Context, *v1alpha1.AlertEvent, int) error {
+		return memorystore.SchemaError("spec.alerts[0].title")
+	}
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusUnprocessableEntity))
 	request, write := spanNamed(t, exporter, requestSpan), spanNamed(t, exporter, writeSpan)
 	g.Expect(write.Status.Code).To(Equal(codes.Error))
@@ -181,7 +180,7 @@ func TestFailuresShowInSpans(t *testing.T) {
 	g.Expect(request.Attributes).To(ContainElement(attribute.String("error.type", "rejected")))
 
 	exporter.Reset()
-	b.admits = refuse
+	b.committer = refusing{}
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusServiceUnavailable))
 	request = spanNamed(t, exporter, requestSpan)
 	g.Expect(request.Status.Code).To(Equal(codes.Error))

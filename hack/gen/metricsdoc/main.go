@@ -16,6 +16,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/webhookserver"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
 const introduction = `<!-- Written by hack/gen/metricsdoc; "make generate" writes it anew. -->
@@ -32,6 +33,7 @@ Besides these there are those of controller-runtime, the Go runtime and the proc
 func main() {
 	var r registry
 	webhookserver.RegisterMetrics(&r)
+	r.MustRegister(&commit.CapacityMetrics{})
 	controllers.RegisterMetrics(&r)
 	if err := r.write(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "metricsdoc:", err)

@@ -24,7 +24,7 @@ var bugs = []bug{
 	{name: "acknowledge-before-write", scenario: "kill-at-create"},
 	{name: "retry-under-a-new-name", scenario: "weather"},
 	{name: "uncertain-is-refused", scenario: "replies-lost"},
-	{name: "lanes-across-namespaces", scenario: "calm", args: oneWrite},
+	{name: "queues-across-namespaces", scenario: "calm", args: oneWrite},
 	{name: "delete-before-fold", scenario: "fold-blocked"},
 	{name: "release-when-partly-settled", scenario: "fold-blocked", args: oneWrite},
 	{name: "no-ledger", scenario: "release-blocked"},

@@ -1,4 +1,4 @@
-package webhookserver
+package commit
 
 import (
 	"context"
@@ -18,44 +18,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
 )
 
-// commitOne commits within storeTimeout.
-func commitOne(store eventStore, s Submission) (Receipt, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+// commitOne commits within Timeout.
+func commitOne(store Store, s Submission) (Receipt, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
-	c := newGroupCommitter(&writer{store: store, metrics: func(int, time.Duration) {}}, 1)
+	c := New(store, 1, nil)
 	receipt, err := c.Commit(ctx, s)
-	return receipt, errors.Join(err, c.close(context.Background()))
-}
-
-// failFirst makes a function fail the first calls, each with one of the errors.
-func failFirst(failures ...error) func(context.Context, *v1alpha1.AlertEvent, int) error {
-	return func(_ context.Context, _ *v1alpha1.AlertEvent, call int) error {
-		if call <= len(failures) {
-			return failures[call-1]
-		}
-		return nil
-	}
+	return receipt, errors.Join(err, c.Close(context.Background()))
 }
 
 func TestWriterRetries(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	for name, test := range map[string]struct {
-		store *memoryStore
+		store *memorystore.Store
 		calls int
 		least time.Duration
 	}{
-		"refused connections":             {store: &memoryStore{before: failFirst(dial, dial, dial)}, calls: 4},
-		"a connection that breaks before": {store: &memoryStore{before: failFirst(io.EOF)}, calls: 2},
-		"a reply that is lost":            {store: &memoryStore{after: failFirst(io.ErrUnexpectedEOF)}, calls: 2},
-		"two replies that are lost":       {store: &memoryStore{after: failFirst(io.EOF), onGet: failOnce(io.EOF)}, calls: 3},
-		"server errors, stored or not": {store: &memoryStore{
-			before: failFirst(serverError(500, "", "etcd")), after: failFirst(nil, serverError(504, "", "late"))}, calls: 3},
+		"refused connections":             {store: &memorystore.Store{Before: memorystore.FailFirst(dial, dial, dial)}, calls: 4},
+		"a connection that breaks before": {store: &memorystore.Store{Before: memorystore.FailFirst(io.EOF)}, calls: 2},
+		"a reply that is lost":            {store: &memorystore.Store{After: memorystore.FailFirst(io.ErrUnexpectedEOF)}, calls: 2},
+		"two replies that are lost":       {store: &memorystore.Store{After: memorystore.FailFirst(io.EOF), OnGet: failOnce(io.EOF)}, calls: 3},
+		"server errors, stored or not": {store: &memorystore.Store{
+			Before: memorystore.FailFirst(memorystore.ServerError(500, "", "etcd")), After: memorystore.FailFirst(nil, memorystore.ServerError(504, "", "late"))}, calls: 3},
 		"a server that asks to wait for 2 s": {
-			store: &memoryStore{before: failFirst(apierrors.NewTooManyRequests("wait", 2))}, calls: 2, least: 2 * time.Second},
-		"a lost reply to an event gone since": {store: &memoryStore{after: failFirst(io.EOF), onGet: func(name string) error {
-			return apierrors.NewNotFound(alertEvents, name)
+			store: &memorystore.Store{Before: memorystore.FailFirst(apierrors.NewTooManyRequests("wait", 2))}, calls: 2, least: 2 * time.Second},
+		"a lost reply to an event gone since": {store: &memorystore.Store{After: memorystore.FailFirst(io.EOF), OnGet: func(name string) error {
+			return apierrors.NewNotFound(memorystore.AlertEvents, name)
 		}}, calls: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,11 +55,11 @@ func TestWriterRetries(t *testing.T) {
 				start := time.Now()
 				receipt, err := commitOne(test.store, submission("x", "1"))
 				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(test.store.calls).To(Equal(test.calls))
-				g.Expect(test.store.stored()).To(HaveLen(1), "all attempts are for the same name")
-				g.Expect(test.store.stored()[0].Name).To(Equal(receipt.EventName))
+				g.Expect(test.store.Calls()).To(Equal(test.calls))
+				g.Expect(test.store.Stored()).To(HaveLen(1), "all attempts are for the same name")
+				g.Expect(test.store.Stored()[0].Name).To(Equal(receipt.EventName))
 				g.Expect(time.Since(start)).To(BeNumerically(">=", test.least))
-				g.Expect(time.Since(start)).To(BeNumerically("<", storeTimeout))
+				g.Expect(time.Since(start)).To(BeNumerically("<", Timeout))
 			})
 		})
 	}
@@ -89,23 +80,23 @@ func TestWriterIsBounded(t *testing.T) {
 		return ctx.Err()
 	}
 	for name, test := range map[string]struct {
-		store *memoryStore
+		store *memorystore.Store
 		want  error
 		calls int
 		took  time.Duration
 	}{
 		"a server that never answers gets a second attempt": {
-			store: &memoryStore{before: hang}, want: ErrOutcomeUnknown, calls: 2, took: storeTimeout},
+			store: &memorystore.Store{Before: hang}, want: ErrOutcomeUnknown, calls: 2, took: Timeout},
 		"one that stores and never answers as well": {
-			store: &memoryStore{after: hang, onGet: func(string) error { return context.DeadlineExceeded }},
-			want:  ErrOutcomeUnknown, took: storeTimeout},
+			store: &memorystore.Store{After: hang, OnGet: func(string) error { return context.DeadlineExceeded }},
+			want:  ErrOutcomeUnknown, took: Timeout},
 		"one that asks to wait longer than the bound is not waited for": {
-			store: &memoryStore{before: failFirst(apierrors.NewTooManyRequests("wait", 60))}, want: ErrUnavailable, calls: 1},
+			store: &memorystore.Store{Before: memorystore.FailFirst(apierrors.NewTooManyRequests("wait", 60))}, want: ErrUnavailable, calls: 1},
 		"a rejection after a lost reply says nothing of what was lost": {
-			store: &memoryStore{before: failFirst(io.EOF, serverError(422, metav1.StatusReasonInvalid, "bad"))},
+			store: &memorystore.Store{Before: memorystore.FailFirst(io.EOF, memorystore.ServerError(422, metav1.StatusReasonInvalid, "bad"))},
 			want:  ErrOutcomeUnknown, calls: 2, took: time.Second},
 		"one that forbids the write is not asked again": {
-			store: &memoryStore{before: failFirst(apierrors.NewForbidden(alertEvents, "x", nil))}, want: ErrUnavailable, calls: 1},
+			store: &memorystore.Store{Before: memorystore.FailFirst(apierrors.NewForbidden(memorystore.AlertEvents, "x", nil))}, want: ErrUnavailable, calls: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -115,7 +106,7 @@ func TestWriterIsBounded(t *testing.T) {
 				g.Expect(err).To(MatchError(test.want))
 				g.Expect(time.Since(start)).To(BeNumerically("<=", test.took))
 				if test.calls > 0 {
-					g.Expect(test.store.calls).To(Equal(test.calls))
+					g.Expect(test.store.Calls()).To(Equal(test.calls))
 				}
 			})
 		})
@@ -125,7 +116,7 @@ func TestWriterIsBounded(t *testing.T) {
 func TestWriterSanitisesWhatTheServerSaid(t *testing.T) {
 	g := NewWithT(t)
 	message := "spec.alerts[0]: Invalid value: \"\x1b[31m\n\u202e" + strings.Repeat("ä", maxServerMessage) + "\""
-	_, err := commitOne(&memoryStore{before: failFirst(serverError(422, metav1.StatusReasonInvalid, message))}, submission("x", "1"))
+	_, err := commitOne(&memorystore.Store{Before: memorystore.FailFirst(memorystore.ServerError(422, metav1.StatusReasonInvalid, message))}, submission("x", "1"))
 	var rejected *RefusedError
 	g.Expect(errors.As(err, &rejected)).To(BeTrue())
 	g.Expect(rejected.Message).To(HavePrefix("spec.alerts[0]: Invalid value"))
@@ -151,11 +142,11 @@ func TestKeyedSubmissions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
-				store := &memoryStore{}
+				store := &memorystore.Store{}
 				first, err := commitOne(store, keyed("1", "2"))
 				g.Expect(err).NotTo(HaveOccurred())
 				receipt, err := commitOne(store, test.second)
-				g.Expect(store.stored()).To(HaveLen(1))
+				g.Expect(store.Stored()).To(HaveLen(1))
 				if test.want != nil {
 					g.Expect(err).To(MatchError(test.want))
 					return
@@ -168,16 +159,16 @@ func TestKeyedSubmissions(t *testing.T) {
 	t.Run("a key that is forgotten between two looks is used anew", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := NewWithT(t)
-			store := &memoryStore{before: failFirst(apierrors.NewAlreadyExists(alertEvents, "key"))}
+			store := &memorystore.Store{Before: memorystore.FailFirst(apierrors.NewAlreadyExists(memorystore.AlertEvents, "key"))}
 			_, err := commitOne(store, keyed("1"))
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(store.stored()).To(HaveLen(1))
+			g.Expect(store.Stored()).To(HaveLen(1))
 		})
 	})
 }
 
 // TestNothingIsAcknowledgedThatIsNotStored has a store fail in every way at random, under a load that
-// fills the slots: what is acknowledged is stored once, and what is said not to be stored is not.
+// fills the writers: what is acknowledged is stored once, and what is said not to be stored is not.
 func TestNothingIsAcknowledgedThatIsNotStored(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -186,13 +177,13 @@ func TestNothingIsAcknowledgedThatIsNotStored(t *testing.T) {
 				store := newFlakyStore(seed)
 				c := startCommits(store, 3)
 				for i := range 300 {
-					s := submission(fmt.Sprintf("lane-%d", i%4), fmt.Sprint(i))
+					s := submission(fmt.Sprintf("queue-%d", i%4), fmt.Sprint(i))
 					if i%10 == 0 {
-						s.EventName = v1alpha1.KeyedEventName(s.Integration, fmt.Sprint(i))
+						s.EventName = v1alpha1.KeyedEventName(s.Integration.Name, fmt.Sprint(i))
 					}
 					c.wait.Go(func() {
 						time.Sleep(time.Duration(i) * 20 * time.Millisecond)
-						ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+						ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 						defer cancel()
 						_, err := c.committer.Commit(ctx, s)
 						c.mu.Lock()
@@ -201,9 +192,9 @@ func TestNothingIsAcknowledgedThatIsNotStored(t *testing.T) {
 					})
 				}
 				c.wait.Wait()
-				g.Expect(c.committer.close(t.Context())).To(Succeed())
+				g.Expect(c.committer.Close(t.Context())).To(Succeed())
 				stored := map[string]int{}
-				for _, event := range store.stored() {
+				for _, event := range store.Stored() {
 					for _, alert := range event.Spec.Alerts {
 						stored[alert.ID]++
 					}
@@ -224,7 +215,7 @@ func TestNothingIsAcknowledgedThatIsNotStored(t *testing.T) {
 }
 
 // newFlakyStore makes a store that fails before, after or instead of storing.
-func newFlakyStore(seed uint64) *memoryStore {
+func newFlakyStore(seed uint64) *memorystore.Store {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0))
 	fail := func(ctx context.Context, definite ...error) error {
@@ -239,9 +230,9 @@ func newFlakyStore(seed uint64) *memoryStore {
 		}
 		failures := append([]error{
 			io.ErrUnexpectedEOF,
-			serverError(500, metav1.StatusReasonInternalError, "etcd"),
-			serverError(503, metav1.StatusReasonServiceUnavailable, "starting"),
-			serverError(504, metav1.StatusReasonTimeout, "slow"),
+			memorystore.ServerError(500, metav1.StatusReasonInternalError, "etcd"),
+			memorystore.ServerError(503, metav1.StatusReasonServiceUnavailable, "starting"),
+			memorystore.ServerError(504, metav1.StatusReasonTimeout, "slow"),
 		}, definite...)
 		if n == len(failures) { // hangs
 			<-ctx.Done()
@@ -252,17 +243,17 @@ func newFlakyStore(seed uint64) *memoryStore {
 		}
 		return nil
 	}
-	return &memoryStore{
-		before: func(ctx context.Context, _ *v1alpha1.AlertEvent, _ int) error {
-			return fail(ctx, apierrors.NewTooManyRequests("later", 1), serverError(422, metav1.StatusReasonInvalid, "bad"),
-				&net.OpError{Op: "dial", Err: errors.New("refused")}, apierrors.NewForbidden(alertEvents, "x", nil))
+	return &memorystore.Store{
+		Before: func(ctx context.Context, _ *v1alpha1.AlertEvent, _ int) error {
+			return fail(ctx, apierrors.NewTooManyRequests("later", 1), memorystore.ServerError(422, metav1.StatusReasonInvalid, "bad"),
+				&net.OpError{Op: "dial", Err: errors.New("refused")}, apierrors.NewForbidden(memorystore.AlertEvents, "x", nil))
 		},
-		after: func(ctx context.Context, _ *v1alpha1.AlertEvent, _ int) error { return fail(ctx) },
-		onGet: func(string) error {
+		After: func(ctx context.Context, _ *v1alpha1.AlertEvent, _ int) error { return fail(ctx) },
+		OnGet: func(string) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if random.IntN(3) == 0 {
-				return serverError(500, metav1.StatusReasonInternalError, "etcd")
+				return memorystore.ServerError(500, metav1.StatusReasonInternalError, "etcd")
 			}
 			return nil
 		},

@@ -1,4 +1,4 @@
-package webhookserver
+package commit
 
 import (
 	"context"
@@ -15,18 +15,18 @@ import (
 )
 
 // apiServer makes a store that talks to a handler over TLS.
-func apiServer(t *testing.T, handler http.HandlerFunc) *restStore {
+func apiServer(t *testing.T, handler http.HandlerFunc) *Client {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	store, err := newRESTStore(&rest.Config{
+	store, err := NewClient(&rest.Config{
 		Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 0.001, Burst: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(store.close)
+	t.Cleanup(store.Close)
 	return store
 }
 
@@ -53,7 +53,7 @@ func TestStoreSendsTypedObjectsWithoutLimit(t *testing.T) {
 	})
 	start := time.Now()
 	for range 10 {
-		g.Expect(store.create(t.Context(), eventOf([]*entry{{Submission: submission("x", "1")}}))).To(Succeed())
+		g.Expect(store.Create(t.Context(), newAlertEvent([]*entry{{Submission: submission("x", "1")}}))).To(Succeed())
 	}
 	g.Expect(requests.Load()).To(BeEquivalentTo(10))
 	g.Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second), "the manager's rate limit does not count")
@@ -72,8 +72,8 @@ func TestStorePacksSeveralAlerts(t *testing.T) {
 			spec = object.Spec
 			w.WriteHeader(http.StatusCreated)
 		})
-		event := eventOf([]*entry{{Submission: s}})
-		g.Expect(store.create(t.Context(), event)).To(Succeed())
+		event := newAlertEvent([]*entry{{Submission: s}})
+		g.Expect(store.Create(t.Context(), event)).To(Succeed())
 		g.Expect(event.Spec.Alerts).To(Equal(s.Alerts), "what was given is not changed")
 		return spec
 	}
@@ -101,7 +101,7 @@ func TestStoreLeavesRetriesToTheWriter(t *testing.T) {
 				requests.Add(1)
 				handle(w, r)
 			})
-			err := store.create(t.Context(), eventOf([]*entry{{Submission: submission("x", "1")}}))
+			err := store.Create(t.Context(), newAlertEvent([]*entry{{Submission: submission("x", "1")}}))
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(requests.Load()).To(BeEquivalentTo(1))
 		})
@@ -109,12 +109,12 @@ func TestStoreLeavesRetriesToTheWriter(t *testing.T) {
 }
 
 func TestStoreErrorsAreJudged(t *testing.T) {
-	event := eventOf([]*entry{{Submission: submission("x", "1")}})
+	event := newAlertEvent([]*entry{{Submission: submission("x", "1")}})
 	t.Run("nobody listens", func(t *testing.T) {
 		g := NewWithT(t)
-		store, err := newRESTStore(&rest.Config{Host: "https://127.0.0.1:1"})
+		store, err := NewClient(&rest.Config{Host: "https://127.0.0.1:1"})
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(judge(store.create(t.Context(), event))).To(Equal(writeRefused))
+		g.Expect(outcomeOf(store.Create(t.Context(), event))).To(Equal(writeFailed))
 	})
 	for name, test := range map[string]struct {
 		answer http.HandlerFunc
@@ -127,16 +127,16 @@ func TestStoreErrorsAreJudged(t *testing.T) {
 		}, writeUncertain},
 		"a plain 502 of a proxy": {answer(http.StatusBadGateway), writeUncertain},
 		"a plain 503":            {answer(http.StatusServiceUnavailable), writeUncertain},
-		"a plain 429":            {answer(http.StatusTooManyRequests), writeRefused},
-		"a plain 422":            {answer(http.StatusUnprocessableEntity), writeRejected},
-		"a plain 401":            {answer(http.StatusUnauthorized), writeRefusedForGood},
-		"a plain 409":            {answer(http.StatusConflict), writeRefused},
+		"a plain 429":            {answer(http.StatusTooManyRequests), writeFailed},
+		"a plain 422":            {answer(http.StatusUnprocessableEntity), writeRefused},
+		"a plain 401":            {answer(http.StatusUnauthorized), writeFailedForGood},
+		"a plain 409":            {answer(http.StatusConflict), writeFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
-			g.Expect(judge(apiServer(t, test.answer).create(ctx, event))).To(Equal(test.want))
+			g.Expect(outcomeOf(apiServer(t, test.answer).Create(ctx, event))).To(Equal(test.want))
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package webhookserver
+package commit
 
 import (
 	"context"
@@ -14,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
 )
 
 // slowStore answers after took, on the bubble's clock.
-func slowStore(took time.Duration) *memoryStore {
-	return &memoryStore{before: func(ctx context.Context, _ *v1alpha1.AlertEvent, _ int) error {
+func slowStore(took time.Duration) *memorystore.Store {
+	return &memorystore.Store{Before: func(ctx context.Context, _ *v1alpha1.AlertEvent, _ int) error {
 		select {
 		case <-time.After(took):
 			return nil
@@ -30,7 +31,7 @@ func slowStore(took time.Duration) *memoryStore {
 
 // submission makes a submission with alerts of the given ids.
 func submission(integration string, ids ...string) Submission {
-	s := Submission{Namespace: "team-a", Integration: integration, Received: time.Now()}
+	s := Submission{Integration: types.NamespacedName{Namespace: "team-a", Name: integration}, Received: time.Now()}
 	for _, id := range ids {
 		s.Alerts = append(s.Alerts, v1alpha1.Alert{ID: id, DedupKey: id, Status: v1alpha1.AlertFiring})
 	}
@@ -39,16 +40,16 @@ func submission(integration string, ids ...string) Submission {
 
 // commits runs commits side by side and collects what they return.
 type commits struct {
-	committer *groupCommitter
+	committer *Committer
 	wait      sync.WaitGroup
 	mu        sync.Mutex
 	errs      map[string]error         // by the id of the first alert
 	took      map[string]time.Duration // likewise
 }
 
-func startCommits(store eventStore, slots int) *commits {
+func startCommits(store Store, writers int) *commits {
 	return &commits{
-		committer: newGroupCommitter(&writer{store: store, metrics: func(int, time.Duration) {}}, slots),
+		committer: New(store, writers, nil),
 		errs:      map[string]error{},
 		took:      map[string]time.Duration{},
 	}
@@ -77,9 +78,9 @@ func (c *commits) result(id string) error {
 }
 
 // contents lists the ids of the alerts of each stored event, in the order of storing.
-func contents(store *memoryStore) []string {
+func contents(store *memorystore.Store) []string {
 	var list []string
-	for _, event := range store.stored() {
+	for _, event := range store.Stored() {
 		var ids []string
 		for _, alert := range event.Spec.Alerts {
 			ids = append(ids, alert.ID)
@@ -92,47 +93,47 @@ func contents(store *memoryStore) []string {
 func TestCommitterGroups(t *testing.T) {
 	defaults := &v1alpha1.AlertDefaults{Title: "other"}
 	for name, test := range map[string]struct {
-		slots       int
+		writers     int
 		submissions func() []Submission
 		want        []string
 	}{
-		"a submission that finds a free slot is written at once and alone": {
-			slots: 3,
+		"a submission that finds a free writer is written at once and alone": {
+			writers: 3,
 			submissions: func() []Submission {
 				return []Submission{submission("x", "1"), submission("y", "2"), submission("z", "3")}
 			},
 			want: []string{"x:1", "y:2", "z:3"},
 		},
 		"those of an integration that has a write under way go together, in their order": {
-			slots: 3,
+			writers: 3,
 			submissions: func() []Submission {
 				return []Submission{submission("x", "1"), submission("x", "2"), submission("y", "3"), submission("x", "4")}
 			},
 			want: []string{"x:1", "y:3", "x:2,4"},
 		},
-		"those that come while all slots are busy go together, in their order": {
-			slots: 1,
+		"those that come while all writers are busy go together, in their order": {
+			writers: 1,
 			submissions: func() []Submission {
 				return []Submission{submission("x", "1"), submission("x", "2"), submission("x", "3", "4"), submission("x", "5")}
 			},
 			want: []string{"x:1", "x:2,3,4,5"},
 		},
 		"integrations do not share events": {
-			slots: 1,
+			writers: 1,
 			submissions: func() []Submission {
 				return []Submission{submission("x", "1"), submission("y", "2"), submission("z", "3"), submission("y", "4")}
 			},
 			want: []string{"x:1", "y:2,4", "z:3"},
 		},
-		"lanes take turns, and one that has just been written waits for the others": {
-			slots: 1,
+		"queues take turns, and one that has just been written waits for the others": {
+			writers: 1,
 			submissions: func() []Submission {
 				return []Submission{submission("x", "1"), submission("x", "2"), submission("y", "3")}
 			},
 			want: []string{"x:1", "y:3", "x:2"},
 		},
 		"a keyed submission has an event of its own": {
-			slots: 1,
+			writers: 1,
 			submissions: func() []Submission {
 				keyed := submission("x", "3")
 				keyed.EventName = v1alpha1.KeyedEventName("x", "key")
@@ -141,7 +142,7 @@ func TestCommitterGroups(t *testing.T) {
 			want: []string{"x:1", "x:2", "x:3", "x:4,5"},
 		},
 		"submissions with other defaults have an event of their own": {
-			slots: 1,
+			writers: 1,
 			submissions: func() []Submission {
 				other := submission("x", "3")
 				other.Defaults = defaults
@@ -156,7 +157,7 @@ func TestCommitterGroups(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
 				store := slowStore(slowWrite - time.Millisecond)
-				c := startCommits(store, test.slots)
+				c := startCommits(store, test.writers)
 				for _, s := range test.submissions() {
 					time.Sleep(time.Millisecond) // on the bubble's clock: arrivals have an order
 					c.add(s, 10*time.Second)
@@ -195,7 +196,7 @@ func TestCommitterBoundsAnEvent(t *testing.T) {
 		}
 		c.wait.Wait()
 		var sizes []int
-		for _, event := range store.stored() {
+		for _, event := range store.Stored() {
 			sizes = append(sizes, len(event.Spec.Alerts))
 		}
 		g.Expect(sizes).To(Equal([]int{1, 300, 300, 2, 2}))
@@ -205,7 +206,7 @@ func TestCommitterBoundsAnEvent(t *testing.T) {
 func TestCommitterDoesNotWaitForASlowWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		store := &memoryStore{before: func(_ context.Context, event *v1alpha1.AlertEvent, _ int) error {
+		store := &memorystore.Store{Before: func(_ context.Context, event *v1alpha1.AlertEvent, _ int) error {
 			if event.Spec.Alerts[0].ID == "hangs" {
 				time.Sleep(2 * time.Second)
 			}
@@ -224,7 +225,7 @@ func TestCommitterDoesNotWaitForASlowWrite(t *testing.T) {
 func TestCommitterIdlePathTakesNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		c := startCommits(&memoryStore{}, 1)
+		c := startCommits(&memorystore.Store{}, 1)
 		c.add(submission("x", "1"), time.Second)
 		c.wait.Wait()
 		g.Expect(c.took["1"]).To(BeZero())
@@ -246,9 +247,9 @@ func TestCommitterDeadlines(t *testing.T) {
 		g.Expect(c.took["1"]).To(Equal(time.Second))
 		g.Expect(c.took["2"]).To(Equal(time.Second))
 		g.Expect(contents(store)).To(Equal([]string{"x:3"}), "what has given up is never written")
-		g.Expect(c.committer.close(t.Context())).To(Succeed())
-		g.Expect(c.committer.lanes).To(BeEmpty())
-		g.Expect(c.committer.waiting).To(Equal(load{}))
+		g.Expect(c.committer.Close(t.Context())).To(Succeed())
+		g.Expect(c.committer.queues).To(BeEmpty())
+		g.Expect(c.committer.shares.waiting).To(Equal(load{}))
 	})
 }
 
@@ -275,16 +276,16 @@ func TestCommitterOverload(t *testing.T) {
 		storm := types.NamespacedName{Namespace: "team-a", Name: "storm"}
 		quiet := types.NamespacedName{Namespace: "team-a", Name: "quiet"}
 		c.add(submission("storm", "first"), time.Hour)
-		for i := range maxLaneAlerts {
+		for i := range maxQueueAlerts {
 			c.wait.Go(func() { _, _ = c.committer.Commit(t.Context(), submission("storm", fmt.Sprintf("s%d", i))) })
 		}
 		synctest.Wait()
-		g.Expect(c.committer.admits(storm)).To(MatchError(ErrOverloaded))
-		g.Expect(c.committer.admits(quiet)).To(Succeed(), "another lane has room")
+		g.Expect(c.committer.CheckCapacity(storm)).To(MatchError(ErrOverloaded))
+		g.Expect(c.committer.CheckCapacity(quiet)).To(Succeed(), "another queue has capacity")
 		c.add(submission("storm", "too many"), time.Hour)
 		g.Expect(c.result("too many")).To(MatchError(ErrOverloaded))
 		c.wait.Wait()
-		g.Expect(c.committer.admits(storm)).To(Succeed(), "it recovers by itself")
+		g.Expect(c.committer.CheckCapacity(storm)).To(Succeed(), "it recovers by itself")
 	})
 }
 
@@ -302,16 +303,16 @@ func TestCommitterSplitsWhatIsRejected(t *testing.T) {
 					invalid[id] = true
 				}
 				store := slowStore(100 * time.Millisecond)
-				slow := store.before
+				slow := store.Before
 				names := map[string]bool{}
-				store.before = func(ctx context.Context, event *v1alpha1.AlertEvent, call int) error {
+				store.Before = func(ctx context.Context, event *v1alpha1.AlertEvent, call int) error {
 					if err := slow(ctx, event, call); err != nil {
 						return err
 					}
 					names[event.Name] = true
 					for _, alert := range event.Spec.Alerts {
 						if invalid[alert.ID] {
-							return schemaError("spec.alerts[0].title")
+							return memorystore.SchemaError("spec.alerts[0].title")
 						}
 					}
 					return nil
@@ -323,7 +324,7 @@ func TestCommitterSplitsWhatIsRejected(t *testing.T) {
 				}
 				c.wait.Wait()
 				stored := map[string]int{}
-				for _, event := range store.stored() {
+				for _, event := range store.Stored() {
 					for _, alert := range event.Spec.Alerts {
 						stored[alert.ID]++
 					}
@@ -334,7 +335,7 @@ func TestCommitterSplitsWhatIsRejected(t *testing.T) {
 					g.Expect(errors.As(c.errs[id], &rejected)).To(Equal(invalid[id]), id)
 					g.Expect(stored[id] == 1).To(Equal(!invalid[id]), id)
 				}
-				g.Expect(names).To(HaveLen(store.calls), "every write has a name of its own")
+				g.Expect(names).To(HaveLen(store.Calls()), "every write has a name of its own")
 			})
 		})
 	}
@@ -347,7 +348,7 @@ func TestCommitterClose(t *testing.T) {
 		c := startCommits(store, 1)
 		c.add(submission("x", "1"), time.Minute)
 		c.add(submission("x", "2"), time.Minute)
-		g.Expect(c.committer.close(t.Context())).To(Succeed())
+		g.Expect(c.committer.Close(t.Context())).To(Succeed())
 		g.Expect(contents(store)).To(Equal([]string{"x:1", "x:2"}), "what was begun is done")
 		_, err := c.committer.Commit(t.Context(), submission("x", "3"))
 		g.Expect(err).To(MatchError(ErrUnavailable))
@@ -355,18 +356,18 @@ func TestCommitterClose(t *testing.T) {
 	})
 }
 
-func TestCommitterCountsTheCrowd(t *testing.T) {
+func TestCommitterCountsTheBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		c := startCommits(slowStore(slowWrite/2), 4)
 		for i := range 5 {
 			c.add(submission("x", fmt.Sprint(i)), time.Minute)
-			g.Expect(c.committer.crowd()).To(Equal(i), "one is written alone, the others wait")
+			g.Expect(c.committer.Backlog()).To(Equal(i), "one is written alone, the others wait")
 		}
 		time.Sleep(slowWrite/2 + time.Millisecond)
-		g.Expect(c.committer.crowd()).To(Equal(3), "they share a write now")
+		g.Expect(c.committer.Backlog()).To(Equal(3), "they share a write now")
 		c.wait.Wait()
 		synctest.Wait()
-		g.Expect(c.committer.crowd()).To(BeZero())
+		g.Expect(c.committer.Backlog()).To(BeZero())
 	})
 }

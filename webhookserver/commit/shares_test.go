@@ -1,11 +1,10 @@
-package webhookserver
+package commit
 
 import (
 	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,23 +14,23 @@ import (
 
 // stuckStore stores nothing until it is let go, and tells in which order namespaces came.
 type stuckStore struct {
-	eventStore
+	Store
 	begun chan string
 	goOn  chan struct{}
 }
 
-func (s *stuckStore) create(_ context.Context, event *v1alpha1.AlertEvent) error {
+func (s *stuckStore) Create(_ context.Context, event *v1alpha1.AlertEvent) error {
 	s.begun <- event.Namespace
 	<-s.goOn
 	return nil
 }
 
 // submit has an integration submit so many alerts, and returns when they wait or are being written.
-func submit(c *groupCommitter, namespace, integration string, alerts int) chan error {
+func submit(c *Committer, namespace, integration string, alerts int) chan error {
 	done := make(chan error, 1)
 	go func() {
 		_, err := c.Commit(context.Background(), Submission{
-			Namespace: namespace, Integration: integration, Alerts: make([]v1alpha1.Alert, alerts),
+			Integration: types.NamespacedName{Namespace: namespace, Name: integration}, Alerts: make([]v1alpha1.Alert, alerts),
 		})
 		done <- err
 	}()
@@ -43,7 +42,7 @@ func TestAStormInOneNamespaceLeavesTheOthersAWriterAndAPlaceToWait(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		store := &stuckStore{begun: make(chan string, 1000), goOn: make(chan struct{}, 1000)}
-		c := newGroupCommitter(newTestWriter(store), 8)
+		c := New(store, 8, nil)
 		var waiting []chan error
 		for i := range 100 {
 			waiting = append(waiting, submit(c, "storm", fmt.Sprint(i), 500))
@@ -67,34 +66,34 @@ func TestAStormInOneNamespaceLeavesTheOthersAWriterAndAPlaceToWait(t *testing.T)
 		}
 		synctest.Wait()
 		g.Expect(<-calm).To(Succeed())
-		g.Expect(c.close(context.Background())).To(Succeed())
-		g.Expect(c.shares).To(BeEmpty())
-		g.Expect(c.lanes).To(BeEmpty())
-		g.Expect(c.waiting).To(Equal(load{}))
+		g.Expect(c.Close(context.Background())).To(Succeed())
+		g.Expect(c.shares.namespaces).To(BeEmpty())
+		g.Expect(c.queues).To(BeEmpty())
+		g.Expect(c.shares.waiting).To(Equal(load{}))
 	})
 }
 
 func TestStormsInManyNamespacesLeaveACalmOneAPlaceToWait(t *testing.T) {
 	g := NewWithT(t)
-	c := newGroupCommitter(newTestWriter(nil), 8)
+	c := New(nil, 8, nil)
 	c.free = 0
 	for i := range 6 {
-		l := &lane{share: c.share(fmt.Sprint("storm-", i))}
-		for c.fitsShare(fmt.Sprint("storm-", i), load{requests: 1, alerts: 500}) {
-			c.wait(l, load{requests: 1, alerts: 500})
+		q := &queue{share: c.shares.of(fmt.Sprint("storm-", i))}
+		for c.shares.allowsWaiting(fmt.Sprint("storm-", i), load{requests: 1, alerts: 500}) {
+			c.shares.addWaiting(q, load{requests: 1, alerts: 500})
 		}
 	}
-	g.Expect(c.waiting.alerts).To(BeNumerically(">=", maxWaitingAlerts*3/4))
-	g.Expect(c.waiting.alerts).To(BeNumerically("<", maxWaitingAlerts))
-	g.Expect(c.admits(types.NamespacedName{Namespace: "calm", Name: "app"})).To(Succeed())
-	g.Expect(c.admits(types.NamespacedName{Namespace: "storm-0", Name: "app"})).To(MatchError(ErrOverloaded))
+	g.Expect(c.shares.waiting.alerts).To(BeNumerically(">=", maxWaitingAlerts*3/4))
+	g.Expect(c.shares.waiting.alerts).To(BeNumerically("<", maxWaitingAlerts))
+	g.Expect(c.CheckCapacity(types.NamespacedName{Namespace: "calm", Name: "app"})).To(Succeed())
+	g.Expect(c.CheckCapacity(types.NamespacedName{Namespace: "storm-0", Name: "app"})).To(MatchError(ErrOverloaded))
 }
 
 func TestTheNextFreeWriterGoesToTheNamespaceWithTheFewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		store := &stuckStore{begun: make(chan string, 1000), goOn: make(chan struct{}, 1000)}
-		c := newGroupCommitter(newTestWriter(store), 2)
+		c := New(store, 2, nil)
 		for i := range 20 {
 			submit(c, "storm", fmt.Sprint(i), 1)
 		}
@@ -111,8 +110,4 @@ func TestTheNextFreeWriterGoesToTheNamespaceWithTheFewest(t *testing.T) {
 		synctest.Wait()
 		g.Expect(order).To(Equal([]string{"storm", "storm", "calm"}))
 	})
-}
-
-func newTestWriter(store eventStore) *writer {
-	return &writer{store: store, metrics: func(int, time.Duration) {}}
 }

@@ -1,4 +1,4 @@
-package webhookserver
+package commit
 
 import (
 	"context"
@@ -16,18 +16,18 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// restStore writes AlertEvents through a client of its own.
-type restStore struct {
-	client *rest.RESTClient
+// Client writes AlertEvents. It implements Store.
+type Client struct {
+	rest *rest.RESTClient
 }
 
-// newRESTStore makes the client from the manager's configuration.
+// NewClient makes a client from the manager's configuration.
 //
 // It shares no connection with the manager's other clients, so that neither waits behind the other, and
 // speaks HTTP/1.1, a connection for each write under way: one that has died is dropped with the attempt
-// that found out, and the next attempt takes another. The number of writes under way is the committer's
-// business, so there is no rate limit here, and retries are the writer's.
-func newRESTStore(config *rest.Config) (*restStore, error) {
+// that found out, and the next attempt takes another. The Committer limits the number of writes under way, so there is
+// no rate limit here, and its writers retry.
+func NewClient(config *rest.Config) (*Client, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("building the scheme of the ingest client: %w", err)
@@ -51,17 +51,17 @@ func newRESTStore(config *rest.Config) (*restStore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the ingest client: %w", err)
 	}
-	return &restStore{client: client}, nil
+	return &Client{rest: client}, nil
 }
 
-// create implements eventStore. The answer's body is not needed, so it is asked for without the spec; and
+// Create implements Store. The answer's body is not needed, so it is asked for without the spec; and
 // as the object is made of typed structs, the API server need not look for unknown fields.
-func (s *restStore) create(ctx context.Context, event *v1alpha1.AlertEvent) error {
+func (c *Client) Create(ctx context.Context, event *v1alpha1.AlertEvent) error {
 	body, err := json.Marshal(packed(event))
 	if err != nil {
 		return &notSentError{fmt.Errorf("encoding the AlertEvent: %w", err)}
 	}
-	return s.client.Post().
+	return c.rest.Post().
 		Namespace(event.Namespace).
 		Resource("alertevents").
 		VersionedParams(&metav1.CreateOptions{FieldManager: v1alpha1.FieldManager, FieldValidation: metav1.FieldValidationIgnore},
@@ -88,10 +88,10 @@ func packed(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
 	return &small
 }
 
-// get implements eventStore.
-func (s *restStore) get(ctx context.Context, namespace, name string) (*v1alpha1.AlertEvent, error) {
+// Get implements Store.
+func (c *Client) Get(ctx context.Context, namespace, name string) (*v1alpha1.AlertEvent, error) {
 	event := &v1alpha1.AlertEvent{}
-	err := s.client.Get().
+	err := c.rest.Get().
 		Namespace(namespace).
 		Resource("alertevents").
 		Name(name).
@@ -102,10 +102,10 @@ func (s *restStore) get(ctx context.Context, namespace, name string) (*v1alpha1.
 	return event, err
 }
 
-// close drops the connections that are kept for the next write.
-func (s *restStore) close() {
-	if s.client.Client != nil && s.client.Client.Transport != nil {
-		utilnet.CloseIdleConnectionsFor(s.client.Client.Transport)
+// Close drops the connections that are kept for the next write.
+func (c *Client) Close() {
+	if c.rest.Client != nil && c.rest.Client.Transport != nil {
+		utilnet.CloseIdleConnectionsFor(c.rest.Client.Transport)
 	}
 }
 

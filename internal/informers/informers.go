@@ -1,0 +1,52 @@
+// Package informers feeds typed functions from the informers of a manager's cache.
+package informers
+
+import (
+	"context"
+	"fmt"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Feed calls set for every object of the kind that exists, appears or changes, and remove for every object that is
+// deleted, with its last known state. Objects that existed from the start are initial. The result says whether set has
+// been called for all of those: that the cache has synced does not say so.
+func Feed[T client.Object](
+	ctx context.Context, objects cache.Informers, kind T, set func(object T, initial bool), remove func(T),
+) (hasSynced func() bool, err error) {
+	informer, err := objects.GetInformer(ctx, kind)
+	if err != nil {
+		return nil, fmt.Errorf("getting the informer of %T: %w", kind, err)
+	}
+	registration, err := informer.AddEventHandler(Handler(set, remove))
+	if err != nil {
+		return nil, fmt.Errorf("listening to the informer of %T: %w", kind, err)
+	}
+	return registration.HasSynced, nil
+}
+
+// Handler returns the event handler with which Feed listens.
+func Handler[T client.Object](set func(object T, initial bool), remove func(T)) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(object any, initial bool) {
+			if typed, ok := object.(T); ok {
+				set(typed, initial)
+			}
+		},
+		UpdateFunc: func(_, object any) {
+			if typed, ok := object.(T); ok {
+				set(typed, false)
+			}
+		},
+		DeleteFunc: func(object any) {
+			if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = tombstone.Obj
+			}
+			if typed, ok := object.(T); ok {
+				remove(typed)
+			}
+		},
+	}
+}

@@ -1,0 +1,54 @@
+package commit
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// Submission holds the alerts of one request. All of them are stored in one AlertEvent, or none.
+type Submission struct {
+	// Integration is the WebhookIntegration that received the request.
+	Integration types.NamespacedName
+
+	// Defaults are those of the integration; only submissions with the same ones share an AlertEvent.
+	Defaults *v1alpha1.AlertDefaults
+
+	// Received is the time at which the request arrived.
+	Received time.Time
+
+	// EventName is the name of the AlertEvent for a request with an idempotency key, which gets one of its
+	// own. Otherwise it is empty, and the Committer generates a name.
+	EventName string
+
+	// Alerts are the alerts, ids and names included. 1 to v1alpha1.MaxAlertsPerEvent.
+	Alerts []v1alpha1.Alert
+}
+
+// Receipt says where a Submission was stored.
+type Receipt struct {
+	// EventName is the name of the AlertEvent.
+	EventName string
+
+	// Alerts are the alerts as stored: for a repeated request with an idempotency key those of the first.
+	Alerts []v1alpha1.Alert
+}
+
+// Errors of Commit.
+var (
+	// ErrOverloaded: the queues are full. Nothing was stored.
+	ErrOverloaded = errors.New("too many alerts are waiting to be stored")
+
+	// ErrUnavailable: the API server was not reached, did not accept writes, or did not process this one in time.
+	// Nothing was stored.
+	ErrUnavailable = errors.New("the API server did not take the alert in time")
+
+	// ErrOutcomeUnknown: a write was sent and its outcome did not come back in time.
+	ErrOutcomeUnknown = errors.New("the API server did not confirm the write in time")
+
+	// ErrConflict: the name of a keyed submission is taken by an AlertEvent with other alerts.
+	ErrConflict = errors.New("another request was stored under the same idempotency key")
+)

@@ -1,0 +1,79 @@
+package commit
+
+import (
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// Limits of a submission.
+const (
+	// Timeout bounds a submission: its wait for a writer, the write and its retries.
+	Timeout = 5 * time.Second
+
+	// MaxBytes bounds the Size of the alerts of one submission, which go into one AlertEvent: etcd takes no more than
+	// 1.5 MiB.
+	MaxBytes = 1 << 20
+)
+
+// Limits of the submissions that wait in memory, and of their batches.
+const (
+	// maxBatchAlerts and maxBatchBytes bound one AlertEvent that holds the alerts of several submissions. Packed,
+	// an additional alert costs the API server next to nothing; but should it refuse so large an object, the
+	// halves must be worth a try.
+	maxBatchAlerts = v1alpha1.MaxAlertsPerEvent
+	maxBatchBytes  = 512 << 10
+
+	// maxQueueAlerts and maxQueueBytes bound the submissions that wait in the queue of one integration. At
+	// several thousand alerts a second they can be written within Timeout.
+	maxQueueAlerts = 5_000
+	maxQueueBytes  = 8 << 20
+
+	// maxWaitingAlerts and maxWaitingBytes bound the submissions that wait in all queues. One namespace has at most half
+	// of it.
+	maxWaitingAlerts = 20_000
+	maxWaitingBytes  = 32 << 20
+
+	// calmParts is the part of that, one in so many, up to which a namespace may have submissions waiting when three
+	// quarters are taken. One request of the largest size fits into it, and 8 namespaces fit into the last quarter.
+	calmParts = 32
+
+	// slowWrite is how long a write may take before another one of its queue may begin.
+	slowWrite = 250 * time.Millisecond
+)
+
+// Limits of a write to the API server.
+const (
+	// attemptTimeout bounds one attempt: half the time of the write, so that a connection that has died
+	// unnoticed leaves time for a second attempt on a new one.
+	attemptTimeout = Timeout / 2
+
+	dialTimeout = 2 * time.Second
+
+	// Between attempts: doubling from the first to the second, each with jitter.
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = time.Second
+
+	// maxRefusedSplits is how many batches refused by a policy are split. It suffices to find two alerts among 500,
+	// and keeps a policy that refuses everything from multiplying the writes by a thousand.
+	maxRefusedSplits = 20
+
+	// maxServerMessage is the most bytes of the API server's message that are passed on.
+	maxServerMessage = 512
+)
+
+// Limits of what the cluster holds.
+const (
+	// maxPendingBytes is the size of all AlertEvents in the cluster from which on requests are refused.
+	// Every replica holds them in memory, and etcd keeps deleted ones until its next compaction.
+	maxPendingBytes = 256 << 20
+
+	// maxStuckFactor is how many times the limits may be used when AlertEvents that cannot drain count as
+	// well. With the reserve of v1alpha1.Capacity that is three times the limits at the most: 768 MiB of
+	// etcd's 2 GiB.
+	maxStuckFactor = 2
+
+	// reportedRatio is how much of its share a namespace has to use for its metrics to be reported, so that
+	// their number does not grow with the number of namespaces.
+	reportedRatio = 0.5
+)

@@ -1,0 +1,85 @@
+package commit
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	writeDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "tocsin_webhook_write_duration_seconds",
+		Help:    "Time to write one AlertEvent, retries included, whether or not it succeeded.",
+		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+	})
+
+	writeAlerts = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "tocsin_webhook_write_alerts",
+		Help:    "Alerts in one AlertEvent that was written: above 1 for batches, and when alerts had to wait for a write.",
+		Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 200, 500},
+	})
+)
+
+// RegisterMetrics registers the metrics of writes.
+func RegisterMetrics(registry prometheus.Registerer) {
+	registry.MustRegister(writeDuration, writeAlerts)
+}
+
+func observeWrite(alerts int, took time.Duration) {
+	writeDuration.Observe(took.Seconds())
+	writeAlerts.Observe(float64(alerts))
+}
+
+// CapacityMetrics reports how much of the capacity is used. It implements prometheus.Collector.
+type CapacityMetrics struct {
+	Pending   *PendingEvents
+	Incidents *Incidents
+}
+
+var (
+	backlogRatio = prometheus.NewDesc("tocsin_webhook_backlog_ratio",
+		"How full the queue of AlertEvents is, by number or by size, whichever is nearer to its bound: from 1 on, requests "+
+			"of the namespaces that hold much of it are answered 503. AlertEvents that cannot drain count only towards "+
+			"a higher bound. Reported alike by every replica.", nil, nil)
+	namespaceBacklogRatio = prometheus.NewDesc("tocsin_webhook_namespace_backlog_ratio",
+		"How full a namespace's share of the queue is, for namespaces that have used half of it: from 1 on, requests of "+
+			"the namespace are answered 503. Reported alike by every replica.", []string{"namespace"}, nil)
+	stuckEvents = prometheus.NewDesc("tocsin_alertevents_stuck",
+		"AlertEvents that cannot drain, by reason, reported alike by every replica: Terminating (a finalizer keeps a "+
+			"deleted one), Unreadable (its packed alerts cannot be decoded), Quarantined (its alerts cannot be folded), or "+
+			"new Incidents of its namespace wait for QuotaExceeded, Forbidden, NamespaceTerminating or IncidentLimit.",
+		[]string{"reason"}, nil)
+	incidentsRatio = prometheus.NewDesc("tocsin_incidents_limit_ratio",
+		"Incidents as part of --max-incidents: from 1 on, alerts that need new ones are answered 503 in the namespaces "+
+			"that have many. Reported alike by every replica.", nil, nil)
+	namespaceIncidentsRatio = prometheus.NewDesc("tocsin_namespace_incidents_limit_ratio",
+		"Incidents of a namespace as part of its share of --max-incidents, for namespaces that have used half of it: from "+
+			"1 on, alerts that need new ones are answered 503. Reported alike by every replica.", []string{"namespace"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (*CapacityMetrics) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{
+		backlogRatio, namespaceBacklogRatio, stuckEvents, incidentsRatio, namespaceIncidentsRatio,
+	} {
+		descs <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *CapacityMetrics) Collect(metrics chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(backlogRatio, c.Pending.ratio())
+	gauge(incidentsRatio, c.Incidents.ratio())
+	for namespace, ratio := range c.Pending.namespaceRatios() {
+		gauge(namespaceBacklogRatio, ratio, namespace)
+	}
+	for namespace, ratio := range c.Incidents.namespaceRatios() {
+		gauge(namespaceIncidentsRatio, ratio, namespace)
+	}
+	for reason, events := range c.Pending.stuck() {
+		gauge(stuckEvents, float64(events), reason)
+	}
+}

@@ -1,0 +1,40 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
+)
+
+func TestASchemaRejectionNamesFieldsAndNothingElse(t *testing.T) {
+	g := NewWithT(t)
+	_, err := commitOne(&memorystore.Store{Before: memorystore.FailFirst(memorystore.SchemaError("spec.alerts[0].title", "spec.receivedTime"))}, submission("x", "1"))
+	var rejected *RejectedError
+	g.Expect(errors.As(err, &rejected)).To(BeTrue())
+	g.Expect(rejected.Message).To(Equal("not allowed by the schema: alerts[0].title (Invalid), receivedTime (Invalid)"))
+}
+
+func TestAPolicyThatRefusesEverythingIsNotAskedForEachAlert(t *testing.T) {
+	g := NewWithT(t)
+	denied := memorystore.ServerError(http.StatusForbidden, metav1.StatusReasonForbidden, `admission webhook "x" denied the request: no`)
+	store := &memorystore.Store{Before: memorystore.FailAlways(denied)}
+	var batch []*entry
+	for i := range v1alpha1.MaxAlertsPerEvent {
+		batch = append(batch, &entry{Submission: submission("x", fmt.Sprint(i)), done: make(chan result, 1), deadline: time.Now().Add(time.Minute)})
+	}
+	New(store, 1, nil).writer.writeBatch(batch)
+	g.Expect(store.Calls()).To(BeNumerically("<=", 2*maxRefusedSplits+1))
+	for _, e := range batch {
+		var refused *RefusedError
+		g.Expect(errors.As((<-e.done).err, &refused)).To(BeTrue())
+		g.Expect(refused.Reason).To(Equal(ReasonPolicy))
+	}
+}

@@ -1,0 +1,197 @@
+package commit
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// newEvent makes an AlertEvent of the integration "prometheus".
+func newEvent(namespace, name string, change ...func(*v1alpha1.AlertEvent)) *v1alpha1.AlertEvent {
+	event := &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.AlertEventSpec{
+			IntegrationName: "prometheus",
+			Alerts:          []v1alpha1.Alert{{DedupKey: "x"}},
+		},
+	}
+	for _, f := range change {
+		f(event)
+	}
+	return event
+}
+
+// blockedIntegration is the integration "prometheus" as the leader marks it for this reason.
+func blockedIntegration(namespace, reason string) *v1alpha1.WebhookIntegration {
+	w := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prometheus"}}
+	w.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionAlertsFolded, Status: metav1.ConditionFalse, Reason: reason},
+	}
+	return w
+}
+
+func TestANamespaceThatCannotDrainRefusesNobodyElse(t *testing.T) {
+	terminating := func(e *v1alpha1.AlertEvent) { e.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)} }
+	for name, test := range map[string]struct {
+		change  func(*v1alpha1.AlertEvent)
+		blocked string
+		drains  bool
+		reason  string
+	}{
+		"kept by a finalizer": {change: terminating, reason: v1alpha1.StuckTerminating},
+		"with packed alerts that cannot be decoded": {reason: v1alpha1.StuckUnreadable, change: func(e *v1alpha1.AlertEvent) {
+			e.Spec.Alerts, e.Spec.PackedAlerts = nil, "bm8gZ3ppcA=="
+		}},
+		"quarantined": {reason: v1alpha1.StuckQuarantined, change: func(e *v1alpha1.AlertEvent) {
+			e.Labels = map[string]string{v1alpha1.QuarantineLabel: "Invalid"}
+		}},
+		"of an integration whose Incidents a quota rejects": {
+			blocked: v1alpha1.ReasonQuotaExceeded, reason: v1alpha1.ReasonQuotaExceeded},
+		"of an integration at the limit of Incidents": {
+			blocked: v1alpha1.ReasonIncidentLimit, reason: v1alpha1.ReasonIncidentLimit},
+		"of an integration that does not exist": {change: func(e *v1alpha1.AlertEvent) { e.Spec.IntegrationName = "none" }},
+		"of no integration":                     {change: func(e *v1alpha1.AlertEvent) { e.Spec.IntegrationName = "" }},
+		"that wait for their fold":              {drains: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			change := test.change
+			if change == nil {
+				change = func(*v1alpha1.AlertEvent) {}
+			}
+			p := NewPendingEvents(80, 0.25)
+			var added []*v1alpha1.AlertEvent
+			for n := range 40 { // namespaces, each with its share
+				namespace := fmt.Sprintf("bad-%d", n)
+				p.SetIntegration(blockedIntegration(namespace, test.blocked))
+				for i := range 3 {
+					event := newEvent(namespace, fmt.Sprint(i), change)
+					p.Set(event)
+					added = append(added, event)
+				}
+			}
+			g.Expect(p.draining.events >= 80).To(Equal(test.drains), "%+v", p.draining)
+			if test.reason != "" {
+				g.Expect(p.stuck()).To(HaveKeyWithValue(test.reason, int64(120)))
+			}
+			for i := range 17 {
+				p.Set(newEvent("bad-0", fmt.Sprint("more-", i), change))
+			}
+			g.Expect(p.IsFull("bad-0")).To(BeTrue(), "its share is full")
+			g.Expect(p.namespaceRatios()).To(HaveKeyWithValue("bad-0", 1.0))
+			g.Expect(p.namespaceRatios()).To(HaveLen(1))
+			g.Expect(p.IsFull("good")).To(Equal(false))
+			g.Expect(p.IsFull("bad-1")).To(Equal(test.drains), "3 of 80, when those that drain fill the limit")
+
+			for i := range 17 {
+				p.Remove(newEvent("bad-0", fmt.Sprint("more-", i)))
+			}
+			for _, event := range added {
+				p.Remove(event)
+			}
+			g.Expect(p.all).To(BeZero())
+			g.Expect(p.draining).To(BeZero())
+			g.Expect(p.busy).To(BeZero())
+			g.Expect(p.IsFull("bad-0")).To(BeFalse(), "it recovers by itself")
+		})
+	}
+}
+
+func TestWhatCannotDrainIsBoundedForEtcd(t *testing.T) {
+	g := NewWithT(t)
+	p := NewPendingEvents(80, 0.25)
+	for n := range 60 {
+		namespace := fmt.Sprintf("bad-%d", n)
+		for i := 0; !p.IsFull(namespace); i++ {
+			p.Set(newEvent(namespace, fmt.Sprint(i), func(e *v1alpha1.AlertEvent) { e.Spec.IntegrationName = "" }))
+		}
+	}
+	g.Expect(p.all.events).To(And(BeNumerically(">=", 160), BeNumerically("<=", 300)),
+		"between twice and three times the limit, and one for each namespace")
+	g.Expect(p.draining).To(BeZero())
+	g.Expect(p.ratio()).To(BeNumerically(">=", 1))
+	g.Expect(p.IsFull("good")).To(BeFalse())
+}
+
+func TestLargeAlertEventsFillAShareAsWell(t *testing.T) {
+	g := NewWithT(t)
+	p := NewPendingEvents(20_000, 0.25)
+	unreadable := newEvent("bad", "", func(e *v1alpha1.AlertEvent) {
+		e.Spec.Alerts, e.Spec.PackedAlerts = nil, strings.Repeat("A", 1<<20)
+		e.Condense()
+	})
+	g.Expect(len(unreadable.Spec.PackedAlerts)).To(BeNumerically("<", 200), "the text is not kept")
+	for i := range 63 {
+		unreadable.Name = fmt.Sprint(i)
+		p.Set(unreadable)
+	}
+	g.Expect(p.IsFull("bad")).To(BeFalse())
+	unreadable.Name = "last"
+	p.Set(unreadable)
+	g.Expect(p.IsFull("bad")).To(BeTrue(), "64 MiB are a quarter of 256")
+	g.Expect(p.IsFull("good")).To(BeFalse())
+}
+
+func TestTheCounterAgreesWithACountMadeAnew(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := NewPendingEvents(10, 0.5)
+		for range rapid.IntRange(0, 80).Draw(t, "steps") {
+			namespace := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "namespace")
+			switch rapid.IntRange(0, 3).Draw(t, "step") {
+			case 0, 1:
+				p.Set(newEvent(namespace, rapid.StringMatching("[a-h]").Draw(t, "name"), func(e *v1alpha1.AlertEvent) {
+					e.Spec.IntegrationName = rapid.SampledFrom([]string{"", "prometheus", "other"}).Draw(t, "integration")
+					if rapid.Bool().Draw(t, "stuck") {
+						e.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)}
+					}
+				}))
+			case 2:
+				p.Remove(newEvent(namespace, rapid.StringMatching("[a-h]").Draw(t, "name")))
+			default:
+				reason := rapid.SampledFrom([]string{"", v1alpha1.ReasonQuotaExceeded}).Draw(t, "reason")
+				if rapid.Bool().Draw(t, "deleted") {
+					p.RemoveIntegration(blockedIntegration(namespace, ""))
+				} else {
+					p.SetIntegration(blockedIntegration(namespace, reason))
+				}
+			}
+			checkPending(t, p)
+		}
+	})
+}
+
+// checkPending counts anew what the counter has counted.
+func checkPending(t *rapid.T, p *PendingEvents) {
+	var all, draining int64
+	for _, namespace := range []string{"a", "b", "c"} {
+		own := int64(0)
+		for name, event := range p.events {
+			if name.Namespace != namespace {
+				continue
+			}
+			all++
+			queue := p.namespaces[namespace].integrations[event.integration]
+			if event.stuck == "" && queue != nil && queue.exists && queue.blocked == "" {
+				own++
+			}
+		}
+		draining += min(own, 5)
+	}
+	if p.all.events != all || p.draining.events != draining {
+		t.Fatalf("counted %d, of which %d drain; there are %d and %d", p.all.events, p.draining.events, all, draining)
+	}
+	busy := map[string]bool{}
+	for name := range p.events {
+		busy[name.Namespace] = true
+	}
+	if p.busy != len(busy) {
+		t.Fatalf("%d namespaces are busy, not %d", len(busy), p.busy)
+	}
+}

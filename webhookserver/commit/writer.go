@@ -1,0 +1,202 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// Store is the part of the API server that a write needs. Its errors are client-go's.
+type Store interface {
+	Create(ctx context.Context, event *v1alpha1.AlertEvent) error
+	// Get reads what was last committed, from no cache.
+	Get(ctx context.Context, namespace, name string) (*v1alpha1.AlertEvent, error)
+}
+
+// writer writes batches as AlertEvents.
+type writer struct {
+	store  Store
+	tracer *tracer
+}
+
+// writeBatch stores a batch and tells every entry of it its outcome.
+func (w *writer) writeBatch(batch []*entry) {
+	deadline := batch[0].deadline
+	for _, e := range batch[1:] {
+		if e.deadline.After(deadline) {
+			deadline = e.deadline
+		}
+	}
+	// No request's context: a client that hangs up must not take its neighbours' alerts with it.
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	splits := maxRefusedSplits
+	w.writeOrSplit(ctx, batch, &splits)
+}
+
+// writeOrSplit writes a batch as one AlertEvent. When the API server finds it invalid, or a policy refuses it, its halves
+// are written under names of their own, so that in the end only the submissions at fault are refused. A policy may refuse
+// them all, so its refusals split at most splits batches.
+func (w *writer) writeOrSplit(ctx context.Context, batch []*entry, splits *int) {
+	event := newAlertEvent(batch)
+	end := w.tracer.start(batch, event)
+	stored, err := w.createWithRetries(ctx, event)
+	end(err)
+	if len(batch) > 1 && mayStoreHalf(err, splits) {
+		half := len(batch) / 2
+		w.writeOrSplit(ctx, batch[:half], splits)
+		w.writeOrSplit(ctx, batch[half:], splits)
+		return
+	}
+	for _, e := range batch {
+		if err != nil {
+			e.done <- result{err: err}
+			continue
+		}
+		receipt := Receipt{EventName: event.Name, Alerts: e.Alerts}
+		if e.EventName != "" && stored != nil {
+			receipt.Alerts = stored.Spec.Alerts
+		}
+		e.done <- result{receipt: receipt}
+	}
+}
+
+// mayStoreHalf says whether a part of a batch may be stored although the whole was not. A refusal by a policy costs
+// one of splits.
+func mayStoreHalf(err error, splits *int) bool {
+	var rejected *RejectedError
+	var refused *RefusedError
+	switch {
+	case errors.As(err, &rejected):
+		return true
+	case errors.As(err, &refused) && refused.Reason == ReasonPolicy && *splits > 0:
+		*splits--
+		return true
+	}
+	return false
+}
+
+// newAlertEvent makes the AlertEvent that holds the alerts of a batch, in the order of their arrival.
+func newAlertEvent(batch []*entry) *v1alpha1.AlertEvent {
+	first := batch[0]
+	name := first.EventName
+	if name == "" {
+		name = uuid.Must(uuid.NewV7()).String()
+	}
+	event := &v1alpha1.AlertEvent{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AlertEvent"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: first.Integration.Namespace, Name: name,
+			Labels: map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"},
+		},
+		Spec: v1alpha1.AlertEventSpec{
+			IntegrationName: first.Integration.Name,
+			ReceivedTime:    v1alpha1.NewTimestamp(first.Received),
+			Defaults:        first.Defaults,
+		},
+	}
+	for _, e := range batch {
+		if e.Received.Before(event.Spec.ReceivedTime.Time) {
+			event.Spec.ReceivedTime = v1alpha1.NewTimestamp(e.Received)
+		}
+		event.Spec.Alerts = append(event.Spec.Alerts, e.Alerts...)
+	}
+	return event
+}
+
+func sameDefaults(a, b *v1alpha1.AlertDefaults) bool {
+	return a == b || reflect.DeepEqual(a, b)
+}
+
+// createWithRetries stores the event and returns nil, or the stored one when it existed already with the same alerts.
+// All attempts create the same object under the same name, so however many of them reach the API server, it is stored
+// once. It returns when ctx ends at the latest.
+func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
+	start := time.Now()
+	defer func() { observeWrite(len(event.Spec.Alerts), time.Since(start)) }()
+	// uncertain is the error of the last attempt that may have stored the event all the same. From then on no other
+	// answer than success says what is stored: a batch that is rejected must not be split and written again.
+	var uncertain error
+	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
+		stored, err := w.attempt(ctx, event)
+		outcome := outcomeOf(err)
+		if outcome == writeUncertain {
+			uncertain = err
+		}
+		switch {
+		case outcome == writeDone:
+			return stored, nil
+		case outcome == writeConflict:
+			return nil, ErrConflict
+		case outcome == writeRefused && uncertain == nil:
+			return nil, refusalOf(err)
+		case outcome == writeRefused, outcome == writeFailedForGood, !pause(ctx, backoff, err):
+			if uncertain != nil {
+				return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, uncertain)
+			}
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
+}
+
+// attempt creates the event once. When an event of its name exists already, attempt compares the two.
+func (w *writer) attempt(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, &notSentError{err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	err := w.store.Create(ctx, event)
+	if !apierrors.IsAlreadyExists(err) {
+		return nil, err
+	}
+	keyed := v1alpha1.IsKeyedEventName(event.Name)
+	stored, err := w.store.Get(ctx, event.Namespace, event.Name)
+	switch {
+	case apierrors.IsNotFound(err) && !keyed:
+		// Nobody else makes this name: an earlier attempt stored it, and by now it is folded and deleted.
+		return nil, nil
+	case apierrors.IsNotFound(err):
+		return nil, &notSentError{errors.New("the earlier request with this key has just been forgotten")}
+	case err != nil:
+		return nil, fmt.Errorf("reading the AlertEvent of the same name: %w", err)
+	case !sameAlerts(stored.Spec.Alerts, event.Spec.Alerts):
+		return nil, ErrConflict
+	}
+	return stored, nil
+}
+
+// sameAlerts compares by id: the id of a keyed alert is derived from the request's body.
+func sameAlerts(a, b []v1alpha1.Alert) bool {
+	return slices.EqualFunc(a, b, func(a, b v1alpha1.Alert) bool { return a.ID == b.ID })
+}
+
+// pause waits before the next attempt, as long as the API server asked for or else about backoff. It returns
+// false, at once, when ctx would end before that.
+func pause(ctx context.Context, backoff time.Duration, err error) bool {
+	wait := backoff/2 + rand.N(backoff)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		wait = max(wait, time.Duration(seconds)*time.Second)
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

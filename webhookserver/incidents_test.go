@@ -1,0 +1,101 @@
+package webhookserver
+
+import (
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
+)
+
+// limitIncidents gives the cluster a limit and the namespace team-a an Incident.
+func (b *bench) limitIncidents(limit int, name string) {
+	b.incidents = commit.NewIncidents(limit, v1alpha1.DefaultNamespaceShare)
+	b.incidents.Set(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}})
+}
+
+func TestAtTheLimitOfIncidentsOnlyNewKeysAreRefused(t *testing.T) {
+	known := v1alpha1.IncidentName("prometheus", "known")
+	for name, test := range map[string]struct {
+		body   string
+		limit  int
+		status int
+		kind   string
+		stored []string // keys
+	}{
+		"a new key":                          {`{"dedup_key":"new"}`, 4, 503, "incident-limit", nil},
+		"a new key, and another namespace's": {`{"dedup_key":"new"}`, 8, 202, "", []string{"new"}},
+		"no key":                             {`{"title":"x"}`, 4, 503, "incident-limit", nil},
+		"a known key":                        {`{"dedup_key":"known"}`, 4, 202, "", []string{"known"}},
+		"a resolve of an unknown key":        {`{"dedup_key":"other","status":"resolved"}`, 4, 202, "", []string{"other"}},
+		"an acknowledgement":                 {`{"dedup_key":"other","status":"acknowledged"}`, 4, 202, "", []string{"other"}},
+		"a new key among others": {
+			`[{"dedup_key":"known"},{"dedup_key":"new"},{"dedup_key":"old","status":"resolved"}]`, 4, 503, "incident-limit",
+			[]string{"known", "old"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench()
+			b.limitIncidents(test.limit, known)
+			response := b.post(testPath, test.body)
+			g.Expect(response.StatusCode).To(Equal(test.status))
+			var stored []string
+			for _, event := range b.store.Stored() {
+				for i := range event.Spec.Alerts {
+					stored = append(stored, event.Spec.Alerts[i].DedupKey)
+				}
+			}
+			slices.Sort(stored)
+			g.Expect(stored).To(Equal(test.stored))
+			if test.status == 503 {
+				g.Expect(response.Header.Get("Retry-After")).NotTo(BeEmpty())
+				g.Expect(decode[problemBody](g, response).kind()).To(Equal(test.kind))
+				g.Expect(b.reports.reasons).To(ConsistOf("IncidentLimit"))
+			}
+		})
+	}
+}
+
+func TestWhereAQuotaRejectsIncidentsNewKeysAreRefused(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	w := integration("team-a", "prometheus", testToken)
+	w.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionAlertsFolded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuotaExceeded},
+	}
+	b.tokens.set(w)
+	g.Expect(b.post(testPath, `{"dedup_key":"new"}`).StatusCode).To(Equal(503))
+	b.limitIncidents(DefaultMaxIncidents, v1alpha1.IncidentName("prometheus", "known"))
+	g.Expect(b.post(testPath, `{"dedup_key":"known"}`).StatusCode).To(Equal(202))
+}
+
+func TestAKeyedRequestThatWasStoredInPartIsStoredWholeLater(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	const body = `[{"dedup_key":"known"},{"dedup_key":"new"}]`
+	b.limitIncidents(4, v1alpha1.IncidentName("prometheus", "known"))
+	g.Expect(b.post(testPath, body, with("Idempotency-Key", "k")).StatusCode).To(Equal(503))
+	b.limitIncidents(400, v1alpha1.IncidentName("prometheus", "known"))
+	g.Expect(b.post(testPath, body, with("Idempotency-Key", "k")).StatusCode).To(Equal(202))
+	g.Expect(b.store.Stored()).To(HaveLen(2))
+	b.limitIncidents(4, v1alpha1.IncidentName("prometheus", "known"))
+	g.Expect(b.post(testPath, `[{"dedup_key":"new"}]`, with("Idempotency-Key", "l")).StatusCode).To(Equal(503))
+}
+
+func TestGeneratedKeysAreRecognised(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	b.post(testPath, `{"title":"x"}`)
+	b.post(testPath, `{"title":"x"}`, with("Idempotency-Key", "k"))
+	b.post(testPath, firing)
+	var generated []bool
+	for _, event := range b.store.Stored() {
+		generated = append(generated, v1alpha1.IsGeneratedKey(event.Spec.Alerts[0].DedupKey))
+	}
+	g.Expect(generated).To(Equal([]bool{true, true, false}))
+	g.Expect(v1alpha1.IsGeneratedKey("tocsin:disk")).To(BeFalse())
+	g.Expect(v1alpha1.IsGeneratedKey("019b76da-a800-7000-8000-000000000001")).To(BeFalse())
+}
