@@ -43,7 +43,7 @@ func (b *builder) evaluate() {
 			b.fail(i, e, err)
 			continue
 		}
-		looked := b.reader.vars.looked
+		looked := b.reader.vars.lookups
 		if isAbsent(value) {
 			b.refused = append(b.refused, e.ownKeys...)
 			continue

@@ -186,16 +186,13 @@ func (c *Cache) forget() {
 	c.bytes -= entry.bytes
 }
 
-// size estimates how many bytes the program takes; a test holds it against what is allocated.
+// size estimates how many bytes the program takes beside those of its preset; a test compares it with what is
+// allocated.
 func (p *Program) size() int {
 	total := 0
 	for _, e := range append([]*expression{p.alerts, p.drop}, p.fields[:]...) {
 		if e != nil && !e.preset {
-			one := expressionBytes + len(e.source) + int(e.nodes)*nodeBytes
-			total += one
-			if e.quick == nil {
-				total += one // it is planned twice
-			}
+			total += e.bytes
 		}
 	}
 	return total

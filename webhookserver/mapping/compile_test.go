@@ -42,9 +42,12 @@ func TestCompileErrors(t *testing.T) {
 			"spec.mapping.fields.title: it is longer than 2048 characters"}},
 		"an expression that nests too deep": {mapping: `{fields: {title: "` + strings.Repeat("(", 100) + "1" + strings.Repeat(")", 100) + `"}}`,
 			errors: []string{"spec.mapping.fields.title: line 1, column 1: "}},
-		"an expression that multiplies": {
-			mapping: `{fields: {title: "alert.?a` + strings.Repeat(".optMap(x, x)", 40) + `"}}`,
-			errors:  []string{"spec.mapping.fields.title: it has more than 4 optMap"}},
+		"a regular expression of the sender": {mapping: `{drop: "alert.a.matches(alert.b)"}`, errors: []string{
+			"spec.mapping.drop: the regular expression of matches must be a literal"}},
+		"a regular expression that is too long": {mapping: `{drop: "alert.a.matches('` + strings.Repeat("a{1000}", 100) + `')"}`, errors: []string{
+			"spec.mapping.drop: the regular expressions are too long"}},
+		"a pattern to find that is none": {mapping: `{fields: {title: "alert.a.find('(')"}}`, errors: []string{
+			"spec.mapping.fields.title: error parsing regexp"}},
 		"several mistakes": {mapping: `{alerts: "a", fields: {title: "b", custom: "c"}}`, errors: []string{
 			"spec.mapping.alerts: line 1, column 1: ", "spec.mapping.fields.title: line 1, column 1: ",
 			"spec.mapping.fields.custom: line 1, column 1: "}},

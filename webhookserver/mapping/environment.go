@@ -2,17 +2,20 @@ package mapping
 
 import (
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
-	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // The variables of expressions.
@@ -21,57 +24,87 @@ const (
 	alertVariable    = "alert"
 	headersVariable  = "headers"
 	receivedVariable = "received"
+
+	// meterVariable is the meter of the evaluation. Its name is no identifier, so no expression can use it.
+	meterVariable = "@meter"
 )
 
-// environment is what all expressions are compiled in: the standard library of CEL, the libraries that
-// Kubernetes adds to it (those about authorization aside) and the functions of this package. Unlike in
-// Kubernetes, the elements of a list and the values of a map may be of different types, as in JSON.
-var environment = sync.OnceValues(func() (*cel.Env, error) {
-	options := []cel.EnvOption{
+// environment compiles all expressions.
+type environment struct {
+	*cel.Env
+
+	// bindings are the implementations of all functions, by overload and by name.
+	bindings map[string]*functions.Overload
+}
+
+// loadedEnvironment makes the environment once.
+var loadedEnvironment = sync.OnceValues(newEnvironment)
+
+func newEnvironment() (*environment, error) {
+	env, err := cel.NewCustomEnv(
 		cel.EagerlyValidateDeclarations(true),
 		cel.DefaultUTCTimeZone(true),
 		cel.CrossTypeNumericComparisons(true),
+		cel.StdLib(),
 		cel.OptionalTypes(),
+		cel.ClearMacros(), // drops optMap and optFlatMap, which evaluate what they are called on twice
+		cel.Macros(cel.StandardMacros...),
+		ext.TwoVarComprehensions(),
+		only(ext.Strings(), "join", "lowerAscii", "replace", "split", "upperAscii"),
+		only(ext.Lists(), "flatten"),
+		ownFunctions(),
+		meterFunctions(),
 		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
 		cel.ParserExpressionSizeLimit(maxExpressionLength),
 		cel.ParserRecursionLimit(maxExpressionDepth),
 		cel.CustomTypeAdapter(adapter{}),
-		loopFunctions(),
 		cel.Variable(payloadVariable, cel.DynType),
 		cel.Variable(alertVariable, cel.DynType),
 		cel.Variable(headersVariable, cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable(receivedVariable, cel.TimestampType),
+	)
+	if err != nil {
+		return nil, err
 	}
-	for _, lib := range libraries {
-		options = append(options, guarded(lib))
+	e := &environment{Env: env, bindings: map[string]*functions.Overload{}}
+	for _, function := range env.Functions() {
+		bindings, err := function.Bindings()
+		if err != nil {
+			return nil, err
+		}
+		for _, binding := range bindings {
+			e.bindings[binding.Operator] = binding
+		}
 	}
-	return cel.NewCustomEnv(options...)
-})
-
-// libraries have the functions of expressions, but for those about optional values.
-var libraries = []cel.EnvOption{
-	cel.StdLib(),
-	ext.Strings(ext.StringsVersion(5)),
-	ext.Lists(ext.ListsVersion(3)),
-	ext.Sets(),
-	ext.Encoders(),
-	ext.TwoVarComprehensions(),
-	library.Lists(),
-	library.URLs(),
-	library.Regex(),
-	library.IP(),
-	library.CIDR(),
-	library.Format(),
-	library.SemverLib(library.SemverVersion(1)),
-	ownFunctions(),
+	return e, nil
 }
 
-// programOptions are how expressions are run: until they have cost so much.
-func programOptions(limit uint64) []cel.ProgramOption {
-	return []cel.ProgramOption{
-		cel.CostTracking(costs{}),
-		cel.CostLimit(limit),
-		cel.InterruptCheckFrequency(interruptFrequency),
+// all is several options in one.
+func all(options ...cel.EnvOption) cel.EnvOption {
+	return func(env *cel.Env) (*cel.Env, error) {
+		var err error
+		for _, option := range options {
+			if env, err = option(env); err != nil {
+				return nil, err
+			}
+		}
+		return env, nil
+	}
+}
+
+// only adds the named functions of a library.
+func only(library cel.EnvOption, names ...string) cel.EnvOption {
+	return func(env *cel.Env) (*cel.Env, error) {
+		whole, err := cel.NewCustomEnv(library)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if env, err = cel.FunctionDecls(whole.Functions()[name])(env); err != nil {
+				return nil, err
+			}
+		}
+		return env, nil
 	}
 }
 
@@ -80,7 +113,7 @@ type adapter struct{}
 
 var _ types.Adapter = adapter{}
 
-// NativeToValue gives the value of CEL for a value of Go.
+// NativeToValue returns the value of CEL for a value of Go.
 func (a adapter) NativeToValue(value any) ref.Val {
 	switch v := value.(type) {
 	case string:
@@ -97,32 +130,45 @@ func (a adapter) NativeToValue(value any) ref.Val {
 	return types.DefaultTypeAdapter.NativeToValue(value)
 }
 
-// numberValue reads a number as an int if it is written as one that fits, else as a double.
+// numberValue reads a number as an int if it is written as one that fits, else as a double. One that neither
+// holds exactly stays the text that it is, as the payload rules store it.
 func numberValue(literal string) ref.Val {
 	if whole, err := strconv.ParseInt(literal, 10, 64); err == nil {
 		return types.Int(whole)
 	}
 	float, err := strconv.ParseFloat(literal, 64)
-	if err != nil && float == 0 {
-		return types.NewErr("%q is not a number", literal)
+	if err != nil || !payload.IsExact(literal) {
+		return types.String(literal)
 	}
 	return types.Double(float)
 }
 
 // variables are the values of the variables of expressions.
 type variables struct {
-	payload  any
-	alert    any
-	headers  map[string]string
+	payload  any // as decoded
+	alert    any // as decoded
+	header   http.Header
 	received time.Time
+	meter    *meter
 
-	read    uint64 // bytes that the evaluation of quick expressions has read
-	mayRead uint64 // how many it may read, if not 0
-	looked  lookups
+	// What CEL sees of them. The headers are there once an expression used them.
+	payloadValue, alertValue any
+	headers                  map[string]string
+
+	lookups lookups
 }
 
-// lookups are the top-level keys of the alert and of the payload that the evaluation of an expression has
-// looked up, until the next one. When the payload is the alert, its keys are the alert's.
+// setAlert makes an element of the payload the alert.
+func (v *variables) setAlert(alert any) {
+	v.alert, v.alertValue = alert, watch(alert, &v.lookups.alert)
+	v.payloadValue = v.alertValue
+	if !isSame(alert, v.payload) {
+		v.payloadValue = watch(v.payload, &v.lookups.payload)
+	}
+}
+
+// lookups are the top-level keys of the alert and of the payload around it that an expression looked up. When
+// the payload is the alert, its keys are the alert's.
 type lookups struct{ alert, payload keySet }
 
 // keySet is a set of keys.
@@ -143,63 +189,50 @@ func (s *keySet) forget() {
 	clear(*s)
 }
 
-// look notes a look-up of a key.
-func (v *variables) look(root, key string) {
-	if root == alertVariable || isSame(v.alert, v.payload) {
-		v.looked.alert.add(key)
-	} else {
-		v.looked.payload.add(key)
-	}
-}
-
-// watched is an object for CEL whose look-ups are noted.
+// watched is an object that notes the keys that expressions look up in it.
 type watched struct {
 	traits.Mapper
-	variables *variables
-	root      string
+	keys *keySet
 }
 
-// Find looks up a key, as every way to name a key in an expression does. Get is for what goes through all
-// keys, in any order.
+// Find looks up a key. Every way to name a key in an expression calls it; iterating over the object does not.
 func (w watched) Find(key ref.Val) (ref.Val, bool) {
 	if text, ok := key.(types.String); ok {
-		w.variables.look(w.root, string(text))
+		w.keys.add(string(text))
 	}
 	return w.Mapper.Find(key)
 }
 
-// watch is a variable for CEL.
-func (v *variables) watch(root string, value any) any {
+// watch returns the value of CEL for a decoded value. If that is an object, look-ups in it are noted.
+func watch(value any, keys *keySet) any {
 	object, ok := value.(map[string]any)
 	if !ok {
-		return value
+		return adapter{}.NativeToValue(value)
 	}
-	return watched{Mapper: types.NewStringInterfaceMap(adapter{}, object), variables: v, root: root}
-}
-
-// takeRead is how much was read since it was asked last.
-func (v *variables) takeRead() uint64 {
-	read := v.read
-	v.read = 0
-	return read
+	return watched{Mapper: types.NewStringInterfaceMap(adapter{}, object), keys: keys}
 }
 
 var _ interpreter.Activation = (*variables)(nil)
 
-// ResolveName gives the value of a variable.
+// ResolveName returns the value of a variable.
 func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
-	case payloadVariable:
-		return v.watch(payloadVariable, v.payload), true
 	case alertVariable:
-		return v.watch(alertVariable, v.alert), true
+		return v.alertValue, true
+	case payloadVariable:
+		return v.payloadValue, true
 	case headersVariable:
+		if v.headers == nil {
+			v.headers = visibleHeaders(v.header)
+		}
 		return v.headers, true
 	case receivedVariable:
 		return v.received, true
+	case meterVariable:
+		return v.meter, true
 	}
 	return nil, false
 }
 
-// Parent is nil: there are no other variables.
+// Parent returns nil: there are no other variables.
 func (v *variables) Parent() interpreter.Activation { return nil }

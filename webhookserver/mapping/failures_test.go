@@ -15,7 +15,10 @@ import (
 )
 
 // costly is an expression that costs so much that it is stopped, where alert.heavy is true.
-const costly = `alert.?heavy.orValue(false) ? string(lists.range(300).map(i, lists.range(300)).size()) : alert.name`
+const costly = `alert.?heavy.orValue(false) ? string(` + ten + `.map(i, ` + ten + `.map(j, ` + ten + `.map(k, ` + ten +
+	`.map(l, i + j + k + l)))).size()) : alert.name`
+
+const ten = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
 
 // TestAnAlertThatCostsTooMuchLeavesItsNeighboursAlone stops expressions at the first, or at every third alert.
 func TestAnAlertThatCostsTooMuchLeavesItsNeighboursAlone(t *testing.T) {
@@ -54,8 +57,8 @@ func TestAnAlertThatCostsTooMuchLeavesItsNeighboursAlone(t *testing.T) {
 
 func TestAnAlertAloneMayCostMore(t *testing.T) {
 	g := NewWithT(t)
-	program := compiled(t, `fields: {title: "string(lists.range(200).map(i, i + 1).size())"}`)
-	g.Expect(readBody(t, program, `{}`, nil).Alerts[0].Title).To(Equal("200"))
+	program := compiled(t, `fields: {title: "string(`+ten+`.map(i, `+ten+`.map(j, `+ten+`.map(k, i + j + k))).flatten().flatten().size())"}`)
+	g.Expect(readBody(t, program, `{}`, nil).Alerts[0].Title).To(Equal("1000"))
 }
 
 // TestWhatRanOutOfTimeIsNotRead interrupts evaluations, also one whose interruption another operand makes up for.

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -19,42 +21,32 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-// ownFunctions are the functions that are Tocsin's own; docs/mapping.md tells users of them.
+// ownFunctions declares the functions that are Tocsin's own; docs/mapping.md describes them.
 func ownFunctions() cel.EnvOption {
-	anyMap := cel.MapType(cel.StringType, cel.DynType)
-	textMap := cel.MapType(cel.StringType, cel.StringType)
-	anyList := cel.ListType(cel.DynType)
-	options := []cel.EnvOption{
-		cel.Function("parseJSON", cel.Overload("parse_json_string",
-			[]*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(parseJSON))),
-		cel.Function("firstNonEmpty", cel.Overload("first_non_empty_list",
-			[]*cel.Type{anyList}, cel.DynType, cel.UnaryBinding(firstNonEmpty))),
-		cel.Function("hash", cel.Overload("hash_list",
-			[]*cel.Type{anyList}, cel.StringType, cel.UnaryBinding(hash))),
-		cel.Function("timestampFromUnix", cel.Overload("timestamp_from_unix_dyn",
-			[]*cel.Type{cel.DynType}, cel.TimestampType, cel.UnaryBinding(timestampFromUnix))),
-		cel.Function("merge", cel.Overload("merge_list",
-			[]*cel.Type{anyList}, anyMap, cel.UnaryBinding(merge))),
-		cel.Function("discard", cel.Overload("discard_list",
-			[]*cel.Type{anyList}, anyMap, cel.UnaryBinding(discard))),
-		cel.Function("withoutPort", cel.Overload("without_port_string",
-			[]*cel.Type{cel.StringType}, cel.StringType, cel.UnaryBinding(withoutPort))),
-		cel.Function("lowerKeys", cel.Overload("lower_keys_map",
-			[]*cel.Type{cel.DynType}, anyMap, cel.UnaryBinding(lowerKeys))),
+	text, dyn, list := cel.StringType, cel.DynType, cel.ListType(cel.DynType)
+	anyMap, textMap := cel.MapType(text, dyn), cel.MapType(text, text)
+	return all(
+		unary("parseJSON", text, dyn, parseJSON),
+		unary("firstNonEmpty", list, dyn, firstNonEmpty),
+		unary("hash", list, text, hash),
+		unary("timestampFromUnix", dyn, cel.TimestampType, timestampFromUnix),
+		unary("merge", list, anyMap, merge),
+		unary("discard", list, anyMap, discard),
+		unary("withoutPort", text, text, withoutPort),
+		unary("urlHost", text, text, urlHost),
 		cel.Function("pairs", cel.Overload("pairs_string_string_string",
-			[]*cel.Type{cel.StringType, cel.StringType, cel.StringType}, textMap, cel.FunctionBinding(pairs))),
+			[]*cel.Type{text, text, text}, textMap, cel.FunctionBinding(pairs))),
 		cel.Function("mapFromList", cel.Overload("map_from_list_string_string",
-			[]*cel.Type{anyList, cel.StringType, cel.StringType}, anyMap, cel.FunctionBinding(mapFromList))),
-	}
-	return func(env *cel.Env) (*cel.Env, error) {
-		var err error
-		for _, option := range options {
-			if env, err = option(env); err != nil {
-				return nil, err
-			}
-		}
-		return env, nil
-	}
+			[]*cel.Type{list, text, text}, anyMap, cel.FunctionBinding(mapFromList))),
+		// compilePattern implements find, and matches of the standard library.
+		cel.Function("find", cel.MemberOverload("string_find_string", []*cel.Type{text, text}, text)),
+	)
+}
+
+// unary declares a function of one argument.
+func unary(name string, argument, result *cel.Type, implementation functions.UnaryOp) cel.EnvOption {
+	return cel.Function(name,
+		cel.Overload(name+"_"+strings.ToLower(argument.TypeName()), []*cel.Type{argument}, result, cel.UnaryBinding(implementation)))
 }
 
 // parseJSON reads a text that holds JSON.
@@ -237,31 +229,25 @@ func withoutPort(arg ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(arg)
 	}
-	return types.String(cutPort(string(text)))
-}
-
-func cutPort(address string) string {
-	host, port, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(string(text))
 	if err != nil || host == "" || port == "" || strings.Trim(port, "0123456789") != "" || strings.Contains(host, "/") {
-		return address
+		return text
 	}
-	return host
+	return types.String(host)
 }
 
-// lowerKeys is a map with its keys in lower case. Of keys that become equal the one that is last in order
-// wins, which is the one with more small letters.
-func lowerKeys(arg ref.Val) ref.Val {
-	lowered, last := map[string]any{}, map[string]string{}
-	err := eachEntry(unwrap(arg), func(key string, element any) {
-		lower := strings.ToLower(key)
-		if other, found := last[lower]; !found || key > other {
-			lowered[lower], last[lower] = element, key
-		}
-	})
-	if err != nil {
-		return types.NewErr("lowerKeys: %v", err)
+// urlHost returns the host of a URL without the port: "a.example" of "https://a.example:8443/x". It returns an
+// empty text for what is no URL.
+func urlHost(arg ref.Val) ref.Val {
+	text, ok := arg.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(arg)
 	}
-	return adapter{}.NativeToValue(lowered)
+	parsed, err := url.ParseRequestURI(string(text))
+	if err != nil {
+		return types.String("")
+	}
+	return types.String(parsed.Hostname())
 }
 
 // eachEntry calls a function with the entries of a map, in no order.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
-	"slices"
 )
 
 // leftovers finds what of a payload the fields of an alert do not hold. Nothing of a payload is lost, so only
@@ -163,36 +162,6 @@ func common(all []*leftovers) leftovers {
 		maps.DeleteFunc(kept.keys, func(key string, _ bool) bool { return !other.keys[key] })
 	}
 	return kept
-}
-
-// cut is a value without what is at a path in it; some is false when nothing is left.
-func cut(value any, steps []step) (rest any, some bool) {
-	if len(steps) == 0 {
-		return nil, false
-	}
-	switch v := value.(type) {
-	case map[string]any:
-		element, found := v[steps[0].key]
-		if !found || steps[0].isIndex {
-			return value, true
-		}
-		left := maps.Clone(v)
-		if left[steps[0].key], some = cut(element, steps[1:]); !some {
-			delete(left, steps[0].key)
-		}
-		return left, len(left) > 0
-	case []any:
-		at := steps[0].index
-		if !steps[0].isIndex || at < 0 || at >= int64(len(v)) {
-			return value, true
-		}
-		left := slices.Clone(v)
-		if left[at], some = cut(v[at], steps[1:]); !some {
-			left = slices.Delete(left, int(at), int(at)+1)
-		}
-		return left, len(left) > 0
-	}
-	return value, true
 }
 
 // isEqual reports whether two values are the same scalar, or the same object or list and not only equal ones.

@@ -1,8 +1,6 @@
 package mapping
 
-// The limits of a mapping and of what it may do with one payload. The work of an expression is counted as
-// Kubernetes counts it, in units of cost; a unit takes up to 200 ns. They are counts rather than times so
-// that a machine that stalls does not change how an alert is read.
+// The limits of a mapping.
 const (
 	// MaxAlerts is the most alerts in one payload.
 	MaxAlerts = 500
@@ -13,69 +11,39 @@ const (
 	// maxExpressionDepth is how deep an expression may nest.
 	maxExpressionDepth = 64
 
-	// maxOptMaps is the most optMap and optFlatMap in an expression: each doubles what it is called on.
-	maxOptMaps = 4
+	// maxPatternInstructions is the most instructions of all compiled regular expressions in an expression, of
+	// about 100 bytes each; a{1000} has a thousand.
+	maxPatternInstructions = 5000
 
-	// maxExpressionCost bounds one evaluation of one expression.
-	maxExpressionCost = 50_000
+	// maxDepth is how deep the value of an expression may nest.
+	maxDepth = 64
 
-	// maxPayloadCost bounds the expression that finds the alerts in a payload.
-	maxPayloadCost = 60_000
-
-	// maxAlertCost is what all expressions for one alert may cost, whatever the others of its payload cost. Those
-	// of a preset for a tool that sends many alerts at a time cost less; a test sees to it.
-	maxAlertCost = 400
-
-	// maxExtraCost is for alerts that cost more than that. Of a payload with many alerts, each may have the
-	// maxExtraShares-th part of it.
-	maxExtraCost   = 60_000
-	maxExtraShares = 4
-
-	// maxTotalCost bounds all expressions for a payload, what they cost beyond their limits included: a function
-	// is counted when it has returned. It is more than all alerts may cost, and only reached when the expressions
-	// of very many are stopped.
-	maxTotalCost = 800_000
-
-	// interruptFrequency is the number of rounds of a loop between two looks at the clock.
-	interruptFrequency = 64
+	// maxResult is the most bytes that the value of an expression may take as JSON.
+	maxResult = 512 << 10
 )
 
-// Limits of single functions, which the count of cost sees only when they have returned.
+// The work that the expressions of a mapping may do for one payload. A unit takes about a nanosecond. It is
+// counted and not measured, so that a machine that stalls does not change how an alert is read.
 const (
-	// maxText is the most bytes that a function may give.
-	maxText = 512 << 10
+	// maxFindWork bounds the expression that finds the alerts in a payload.
+	maxFindWork = 10_000_000
 
-	// maxParsed is the most bytes of memory that the value of parseJSON may take.
-	maxParsed = 4 << 20
+	// maxAlertWork bounds all expressions for one alert, whatever the others of its payload need. Those of a preset
+	// for a tool that sends many alerts at a time need less; a test checks it.
+	maxAlertWork = 60_000
 
-	// maxPattern is the most bytes of a regular expression.
-	maxPattern = 1024
+	// maxExtraWork is for alerts that need more than that. Of a payload with many alerts, each may have the
+	// maxExtraShares-th part of it.
+	maxExtraWork   = 10_000_000
+	maxExtraShares = 4
 
-	// maxPatternInstructions is the most instructions of one when it is compiled, a{1000} has a thousand. What is
-	// remembered of compiled ones is bounded by their number and by their instructions, of about 100 bytes each.
-	maxPatternInstructions    = 20_000
-	maxPatternsRemembered     = 512
-	maxInstructionsRemembered = 200_000
-
-	// maxPatternWork is the most steps that a regular expression may take: the bytes of the text times the
-	// instructions of the compiled expression.
-	maxPatternWork = 1 << 19
-
-	// maxPatternMatches is the most matches that findAll looks for.
-	maxPatternMatches = 1000
-
-	// maxPairs bounds a function that compares each element with each: the bytes of the one list times those
-	// of the other.
-	maxPairs = 1 << 20
-
-	// maxSorted is the most elements that are sorted.
-	maxSorted = 4096
-
-	// maxRange is the most elements of lists.range.
-	maxRange = 10_000
-
-	// maxDepth is how deep a value may nest that an expression gives or parseJSON reads.
-	maxDepth = 64
+	nodeWork        = 80  // evaluating a node of an expression
+	callWork        = 100 // calling a function
+	keyWork         = 300 // sorting a key of a map
+	valueWork       = 10  // reading and making a byte of a value of any kind
+	byteWork        = 3   // reading or writing a byte of a text
+	parsedByteWork  = 3   // allocating a byte of a parsed value
+	patternStepWork = 25  // an instruction of a regular expression at a byte of a text
 )
 
 // Limits of what an alert takes from outside of it.
@@ -105,10 +73,11 @@ const (
 	// it is used, which takes milliseconds, for the largest tens of them.
 	maxCacheBytes = 64 << 20
 
-	// expressionBytes is what a compiled expression takes, nodeBytes what each of its nodes adds, and
-	// emptyProgramBytes what a program takes besides.
+	// expressionBytes is what a compiled expression takes, nodeBytes what each of its nodes adds,
+	// instructionBytes each instruction of a regular expression, and emptyProgramBytes what a program takes besides.
 	expressionBytes   = 22 << 10
 	nodeBytes         = 260
+	instructionBytes  = 150
 	emptyProgramBytes = 2 << 10
 
 	// maxVerdicts is how many mappings are remembered to compile, or not to.

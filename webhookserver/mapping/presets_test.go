@@ -248,9 +248,9 @@ func TestAPresetReadsAsManyAlertsAsThereMayBe(t *testing.T) {
 					g.Expect(w.Detail).NotTo(ContainSubstring("too much"))
 				}
 			}
-			cost := mapping.CostOf(program, body, received)
-			g.Expect(cost).To(BeNumerically("<", mapping.MaxAlertCost))
-			t.Logf("cost %d of %d", cost, mapping.MaxAlertCost)
+			work := mapping.WorkOf(program, body, received)
+			g.Expect(work).To(BeNumerically("<", mapping.MaxAlertWork))
+			t.Logf("work %d of %d", work, mapping.MaxAlertWork)
 		})
 	}
 }

@@ -35,6 +35,12 @@ func appendNumber(dst []byte, literal string) ([]byte, bool) {
 	return dst[:start], false
 }
 
+// IsExact reports whether the API server would store a JSON number without changing its value.
+func IsExact(literal string) bool {
+	_, exact := appendNumber(nil, literal)
+	return exact
+}
+
 // isShortInteger reports the literals that surely fit into an int64 and are spelt as it is.
 func isShortInteger(literal string) bool {
 	if len(literal) == 0 || len(literal) > 18 || literal[0] == '0' && len(literal) > 1 {

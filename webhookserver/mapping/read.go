@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/cel-go/interpreter"
-
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -93,11 +91,7 @@ func (a *Alert) Forget() { a.object = nil }
 // ErrNotObject of the package payload and *TooManyError; both are about the payload and would come without a
 // mapping too. Neither the payload nor the headers are changed.
 func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, received time.Time) (Result, error) {
-	r := &reader{program: p, vars: variables{payload: body, received: received}, ctx: ctx, costLeft: maxPayloadCost}
-	if p.usesHeaders {
-		r.vars.headers = visibleHeaders(headers)
-	}
-	defer r.close()
+	r := newReader(ctx, p, body, headers, received)
 	if p.broken {
 		r.warn("the mapping of the integration does not compile; the payload is read without it")
 	}
@@ -111,7 +105,6 @@ func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, rec
 	if len(elements) == 0 {
 		r.warn("the payload holds no alert; nothing is stored")
 	}
-	r.extraLeft = maxExtraCost
 	builders := make([]builder, len(elements))
 	for i, element := range elements {
 		b := &builders[i]
@@ -119,12 +112,11 @@ func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, rec
 		r.begin(element, len(elements))
 		b.out.Dropped = r.dropped(&b.out)
 		b.evaluate()
+		r.end()
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	// An expression that was interrupted need not have failed: a || b makes up for it. So it is the time that
-	// tells, not the error.
 	if err := r.orInterrupted(nil); err != nil {
 		return Result{}, err
 	}
@@ -140,24 +132,29 @@ func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, rec
 
 // reader is the state of reading one payload.
 type reader struct {
+	ctx      context.Context // ends the evaluation
 	program  *Program
 	vars     variables
+	meter    meter
 	warnings []payload.Warning
+	failures []Failure
 
-	ctx       context.Context // ends the evaluation
-	frame     *interpreter.ExecutionFrame
-	costLeft  uint64 // of the alert that is read, or of finding the alerts
-	extraLeft uint64 // for alerts that cost more
-	mayTake   uint64 // of that, the alert that is read
-	spent     uint64 // by all alerts
-	stopped   bool   // its expressions have cost too much; no more are evaluated for it
-	failures  []Failure
+	granted   int // the work that the current alert may do
+	extraLeft int // the work for alerts that need more than maxAlertWork
 
 	// shared is what is left of the payload around the list of alerts.
 	shared     map[string]any
 	sharedOnce bool // only the first alert gets it
 	fromList   bool // the alerts were found by the expression alerts
 	list       any  // what that gave
+}
+
+func newReader(ctx context.Context, p *Program, body any, headers http.Header, received time.Time) *reader {
+	r := &reader{ctx: ctx, program: p, meter: meter{left: maxFindWork}, extraLeft: maxExtraWork,
+		vars: variables{payload: body, header: headers, received: received}}
+	r.vars.meter = &r.meter
+	r.vars.setAlert(nil)
+	return r
 }
 
 func (r *reader) warn(format string, args ...any) {
@@ -203,14 +200,17 @@ func (r *reader) elements(body any) ([]any, error) {
 	return nil, payload.ErrNotObject
 }
 
-var errStopped = errors.New("the mapping costs too much for one alert")
-
-// begin makes ready for the expressions of an alert, one of several. What it may spend does not depend on what
-// its neighbours cost, unless several of them cost very much.
+// begin gives the expressions of an alert, one of several, their work. How much that is does not depend on what
+// its neighbours need, unless several of them need very much.
 func (r *reader) begin(element any, several int) {
-	r.vars.alert = element
-	r.costLeft, r.stopped = maxAlertCost, r.spent >= maxTotalCost
-	r.mayTake = min(r.extraLeft, uint64(maxExtraCost/min(several, maxExtraShares)))
+	r.vars.setAlert(element)
+	r.granted = maxAlertWork + min(r.extraLeft, maxExtraWork/min(several, maxExtraShares))
+	r.meter.left = r.granted
+}
+
+// end takes what an alert needed more than others from what is left for such alerts.
+func (r *reader) end() {
+	r.extraLeft -= max(0, r.granted-r.meter.left-maxAlertWork)
 }
 
 // orInterrupted is err, or ErrInterrupted if the time has run out.
@@ -249,97 +249,30 @@ func (r *reader) sortedFailures() []Failure {
 	return r.failures
 }
 
-// evaluate gives the value of an expression: nil when it gives nothing.
+// evaluate returns the value of an expression: nil when it gives nothing.
 func (r *reader) evaluate(e *expression) (any, error) {
-	r.vars.looked.alert.forget()
-	r.vars.looked.payload.forget()
-	if r.stopped {
-		return nil, errStopped
+	r.vars.lookups.alert.forget()
+	r.vars.lookups.payload.forget()
+	r.meter.exceeded = false
+	if err := r.meter.spend(e.nodes * nodeWork); err != nil {
+		return nil, err
 	}
-	var value any
-	var err error
-	if err = errSlow; e.quick != nil {
-		r.vars.mayRead = (r.costLeft + r.mayTake) * bytesPerCost
-		value, err = e.quick.eval(&r.vars)
-		r.charge((e.nodes + r.vars.takeRead()) / bytesPerCost)
-		value = plainHeaders(value)
-	}
-	if errors.Is(err, errSlow) {
-		value, err = r.run(e)
+	result, _, err := e.program.Eval(&r.vars)
+	if r.meter.exceeded {
+		return nil, errTooMuchWork // though a || b made up for it
 	}
 	if err != nil {
 		return nil, err
 	}
-	// What is done with the value has its cost as well.
-	if e != r.program.alerts {
-		r.charge(uint64(weighNative(value, maxText)) / bytesPerCost)
-	}
-	return value, nil
-}
-
-// run lets CEL evaluate an expression.
-func (r *reader) run(e *expression) (any, error) {
-	input := any(&r.vars)
-	if e.loops {
-		if r.frame == nil {
-			if err := r.open(); err != nil {
-				return nil, err
-			}
-		}
-		input = r.frame
-	}
-	program := e.run
-	if r.costLeft+r.mayTake <= maxAlertCost {
-		program = e.brief
-	}
-	result, details, err := program.Eval(input)
-	if cost := details.ActualCost(); cost != nil {
-		r.charge(*cost)
-	}
-	if err != nil {
-		return nil, err
-	}
-	limit := maxText
 	if e == r.program.alerts {
-		// The alerts are parts of the payload, which may be larger.
-		limit += weighNative(r.vars.payload, math.MaxInt/2)
+		// The alerts are parts of the payload, which may be larger than a field.
+		return convert(result, maxResult+weighNative(r.vars.payload, math.MaxInt/2))
 	}
-	return convert(result, limit)
-}
-
-// open makes what evaluations have in common: the variables, and what interrupts them.
-func (r *reader) open() error {
-	frame, err := interpreter.NewExecutionFrame(&r.vars)
+	value, err := convert(result, maxResult)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := frame.SetContext(r.ctx, interruptFrequency); err != nil {
-		return err
-	}
-	r.frame = frame
-	return nil
-}
-
-func (r *reader) close() {
-	if r.frame != nil {
-		r.frame.Close()
-	}
-}
-
-// charge takes a cost from what is left for the alert.
-func (r *reader) charge(cost uint64) {
-	r.spent += cost
-	if cost >= r.costLeft {
-		extra := min(r.mayTake, cost-r.costLeft+1)
-		r.costLeft += extra
-		r.mayTake -= extra
-		r.extraLeft -= extra
-	}
-	if cost >= r.costLeft {
-		r.costLeft, r.stopped = 0, true
-		return
-	}
-	r.costLeft -= cost
+	return value, r.meter.spend(weighNative(value, maxResult) * valueWork)
 }
 
 // dropped reports whether the mapping wants the alert dropped. Anything but a plain true keeps it.

@@ -1,0 +1,346 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+)
+
+// An expression pays for its work before it does it: for its nodes when its evaluation begins, for the rounds of
+// a loop when the loop begins, and for what a call reads and writes when the arguments are known. A call that is
+// larger than what is left does not happen. So the budget bounds time and memory alike, whoever wrote the
+// expression and whatever was sent, and no function needs a guard of its own.
+
+// errTooMuchWork says that an expression needs more work than the alert has left.
+var errTooMuchWork = errors.New("the mapping does too much work for one alert")
+
+// meter holds the work that may still be done for an alert.
+type meter struct {
+	left     int
+	exceeded bool // the current expression needed more
+}
+
+// spend pays for work. It returns an error, from then on for the whole expression, when not enough is left.
+func (m *meter) spend(work int) error {
+	if m.exceeded || work > m.left {
+		m.exceeded = true
+		return errTooMuchWork
+	}
+	m.left -= work
+	return nil
+}
+
+// meteredCall is a call that pays for its work.
+type meteredCall struct {
+	interpreter.InterpretableCall
+	args []interpreter.InterpretableV2
+	call functions.FunctionOp
+	work func(args []ref.Val, limit int) int
+}
+
+// Exec evaluates the arguments, pays and calls the function.
+func (c *meteredCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	values := make([]ref.Val, len(c.args))
+	for i, arg := range c.args {
+		if values[i] = arg.Exec(frame); types.IsUnknownOrError(values[i]) {
+			return values[i]
+		}
+	}
+	resolved, _ := frame.ResolveName(meterVariable)
+	m, ok := resolved.(*meter)
+	if !ok {
+		return types.NewErr("%s is evaluated without a meter", c.Function())
+	}
+	if m.exceeded || m.spend(c.work(values, m.left)) != nil {
+		return types.WrapErr(errTooMuchWork)
+	}
+	return types.LabelErrNode(c.ID(), c.call(values...))
+}
+
+// Eval is Exec for callers without a frame.
+func (c *meteredCall) Eval(vars interpreter.Activation) ref.Val {
+	return c.Exec(interpreter.AsFrame(vars))
+}
+
+// metered replaces each call of an expression by one that pays, and compiles the regular expressions.
+func (c *compiler) metered(node interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	call, isCall := node.(interpreter.InterpretableCall)
+	if !isCall {
+		return node, nil // paid for as a node
+	}
+	m := &meteredCall{InterpretableCall: call, args: call.Args(), work: textWork}
+	if work, found := works[call.Function()]; found {
+		m.work = work
+	}
+	switch call.Function() {
+	case operators.Equals:
+		m.call = func(args ...ref.Val) ref.Val { return types.Equal(args[0], args[1]) }
+	case operators.NotEquals:
+		m.call = func(args ...ref.Val) ref.Val { return types.Bool(types.Equal(args[0], args[1]) != types.True) }
+	case "matches", "find":
+		return m, c.compilePattern(m)
+	default:
+		binding := c.env.bindings[call.OverloadID()]
+		if binding == nil {
+			binding = c.env.bindings[call.Function()]
+		}
+		if binding == nil {
+			return nil, fmt.Errorf("the function %s is not implemented", call.Function())
+		}
+		if binding.NonStrict {
+			return node, nil // it takes errors, and only tells whether a loop goes on
+		}
+		m.call = operation(binding)
+	}
+	return m, nil
+}
+
+// operation makes one function of the implementations that CEL distinguishes by the number of arguments.
+func operation(binding *functions.Overload) functions.FunctionOp {
+	return func(args ...ref.Val) ref.Val {
+		switch {
+		case binding.OperandTrait != 0 && !args[0].Type().HasTrait(binding.OperandTrait):
+		case len(args) == 1 && binding.Unary != nil:
+			return binding.Unary(args[0])
+		case len(args) == 2 && binding.Binary != nil:
+			return binding.Binary(args[0], args[1])
+		case binding.Function != nil:
+			return binding.Function(args...)
+		}
+		return types.NoSuchOverloadErr()
+	}
+}
+
+// The functions that the compiler puts into expressions. Their names are no identifiers.
+const (
+	// rangeFunction is around what a loop runs over. The loop pays there for all its rounds, and runs over the
+	// keys of a map in their order, so that the same payload gives the same alert each time.
+	rangeFunction = "@range"
+
+	// keyFunction is around a computed key, which may be a long text that is hashed.
+	keyFunction = "@key"
+)
+
+// meterFunctions declares the functions that the compiler puts into expressions.
+func meterFunctions() cel.EnvOption {
+	key, list := cel.TypeParamType("K"), cel.ListType(cel.TypeParamType("V"))
+	object := cel.MapType(key, cel.TypeParamType("V"))
+	return all(
+		cel.Function(rangeFunction,
+			cel.Overload("@range_list_int", []*cel.Type{list, cel.IntType}, list, cel.BinaryBinding(ordered)),
+			cel.Overload("@range_map_int", []*cel.Type{object, cel.IntType}, object, cel.BinaryBinding(ordered))),
+		cel.Function(keyFunction,
+			cel.Overload("@key_any", []*cel.Type{key}, key, cel.UnaryBinding(func(key ref.Val) ref.Val { return key }))),
+	)
+}
+
+// addMeters puts rangeFunction around what the loops of an expression run over, and keyFunction around its
+// computed keys.
+func addMeters(parsed *ast.AST) {
+	factory, info, next := ast.NewExprFactory(), parsed.SourceInfo(), ast.MaxID(parsed)
+	wrap := func(e ast.Expr, function string, more ...ast.Expr) {
+		next++
+		inner := factory.NewUnspecifiedExpr(next)
+		inner.SetKindCase(e)
+		if place, found := info.GetOffsetRange(e.ID()); found {
+			info.SetOffsetRange(inner.ID(), place)
+		}
+		e.SetKindCase(factory.NewCall(e.ID(), function, append([]ast.Expr{inner}, more...)...))
+	}
+	ast.PostOrderVisit(parsed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.ComprehensionKind:
+			next++
+			nodes := countNodes(e.AsComprehension().LoopCondition()) + countNodes(e.AsComprehension().LoopStep())
+			wrap(e.AsComprehension().IterRange(), rangeFunction, factory.NewLiteral(next, types.Int(nodes)))
+		case ast.CallKind:
+			call := e.AsCall()
+			if name := call.FunctionName(); name == operators.Index || name == operators.OptIndex {
+				if key := call.Args()[1]; key.Kind() != ast.LiteralKind {
+					wrap(key, keyFunction)
+				}
+			}
+		case ast.MapKind:
+			for _, entry := range e.AsMap().Entries() {
+				if key := entry.AsMapEntry().Key(); key.Kind() != ast.LiteralKind {
+					wrap(key, keyFunction)
+				}
+			}
+		}
+	}))
+}
+
+func countNodes(e ast.Expr) int {
+	count := 0
+	ast.PostOrderVisit(e, ast.NewExprVisitor(func(ast.Expr) { count++ }))
+	return count
+}
+
+// ordered returns a list as it is, and a map with its keys in order.
+func ordered(value, _ ref.Val) ref.Val {
+	if m, ok := value.(traits.Mapper); ok {
+		return orderedMap{Mapper: m, keys: keysInOrder(m)}
+	}
+	return value
+}
+
+// orderedMap is a map that iterates over its keys in order.
+type orderedMap struct {
+	traits.Mapper
+	keys traits.Lister
+}
+
+// Iterator iterates over the keys in order.
+func (m orderedMap) Iterator() traits.Iterator { return m.keys.Iterator() }
+
+// keysInOrder lists the keys of a map.
+func keysInOrder(m traits.Mapper) traits.Lister {
+	if native, ok := m.Value().(map[string]any); ok {
+		return types.NewStringList(adapter{}, sortedKeys(native))
+	}
+	var keys []ref.Val
+	for all := m.Iterator(); all.HasNext() == types.True; {
+		keys = append(keys, all.Next())
+	}
+	slices.SortFunc(keys, func(a, b ref.Val) int {
+		first, _ := plainText(a)
+		second, _ := plainText(b)
+		if first == second { // 1 and "1"
+			return strings.Compare(a.Type().TypeName(), b.Type().TypeName())
+		}
+		return strings.Compare(first, second)
+	})
+	return types.NewRefValList(adapter{}, keys)
+}
+
+// works are the functions whose work is more than reading the texts that they are given.
+var works = map[string]func(args []ref.Val, limit int) int{
+	operators.Add:       addWork,
+	operators.Equals:    equalWork,
+	operators.NotEquals: equalWork,
+	operators.In:        containerWork,
+	rangeFunction:       rangeWork,
+	"firstNonEmpty":     blankWork,
+	"flatten":           containerWork,
+	"hash":              containerWork,
+	"join":              joinWork,
+
+	"mapFromList":    containerWork,
+	"merge":          containerWork,
+	"pairs":          containerWork,
+	"parseJSON":      parseWork,
+	"replace":        replaceWork,
+	"split":          containerWork,
+	"cel.@mapInsert": textWork,
+}
+
+// textWork is the work of reading all texts among the arguments.
+func textWork(args []ref.Val, _ int) int {
+	length := 0
+	for _, arg := range args {
+		switch v := arg.(type) {
+		case types.String:
+			length += len(v)
+		case types.Bytes:
+			length += len(v)
+		}
+	}
+	return callWork + length*byteWork
+}
+
+// containerWork is the work of reading all of the arguments, and of making as many values.
+func containerWork(args []ref.Val, limit int) int {
+	weight := 0
+	for _, arg := range args {
+		weight += weigh(arg, limit/valueWork)
+	}
+	return callWork + weight*valueWork
+}
+
+// equalWork is the work of comparing two values, which ends where the smaller one does.
+func equalWork(args []ref.Val, limit int) int {
+	smaller := weigh(args[0], limit/valueWork)
+	return callWork + min(smaller, weigh(args[1], smaller))*valueWork
+}
+
+// addWork is the work of joining two texts, or of reading the joined list of two.
+func addWork(args []ref.Val, limit int) int {
+	size := types.Int(0)
+	for _, arg := range args {
+		if _, isResult := arg.(traits.MutableLister); isResult {
+			continue // the result of a loop so far, to which this adds
+		}
+		if list, ok := arg.(traits.Lister); ok {
+			size += sizeOf(list)
+		}
+	}
+	return textWork(args, limit) + int(size)*elementWeight*byteWork
+}
+
+// rangeWork is the work of a loop whose body has as many nodes as the second argument says.
+func rangeWork(args []ref.Val, limit int) int {
+	nodes, _ := args[1].(types.Int)
+	rounds, keys := types.Int(0), types.Int(0)
+	if sizer, ok := args[0].(traits.Sizer); ok {
+		rounds, _ = sizer.Size().(types.Int)
+	}
+	if _, isMap := args[0].(traits.Mapper); isMap {
+		keys = rounds
+	}
+	if rounds > types.Int(limit) {
+		return limit + 1
+	}
+	return callWork + int(rounds*(nodes+1)*nodeWork+keys*keyWork)
+}
+
+// blankWork is the work of looking for an element that is not blank.
+func blankWork(args []ref.Val, _ int) int {
+	list, ok := args[0].(traits.Lister)
+	if !ok {
+		return callWork
+	}
+	work := callWork
+	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
+		work += elementWeight
+		if text, isText := list.Get(i).(types.String); isText {
+			work += min(len(text), maxBlank)
+		}
+	}
+	return work
+}
+
+// joinWork is the work of list.join(separator).
+func joinWork(args []ref.Val, limit int) int {
+	work := containerWork(args[:1], limit)
+	if list, ok := args[0].(traits.Lister); ok && len(args) > 1 {
+		separator, _ := args[1].(types.String)
+		work += int(sizeOf(list)) * len(separator) * byteWork
+	}
+	return work
+}
+
+// replaceWork is the work of text.replace(old, new), whose result may be much larger than the text.
+func replaceWork(args []ref.Val, limit int) int {
+	text, _ := args[0].(types.String)
+	old, _ := args[1].(types.String)
+	replacement, _ := args[2].(types.String)
+	return textWork(args, limit) + strings.Count(string(text), string(old))*(len(replacement)+elementWeight)*byteWork
+}
+
+// parseWork is the work of parseJSON(text), whose value may take much more memory than the text.
+func parseWork(args []ref.Val, _ int) int {
+	text, _ := args[0].(types.String)
+	return callWork + int(payload.Footprint([]byte(text)))*parsedByteWork
+}
