@@ -19,6 +19,8 @@ const (
 	hostages      = 2100 // AlertEvents, more than the scenario's limit
 	hostageTakers = 8
 	hostageTime   = 8 * time.Second // how long they are kept
+
+	hostageFoldTime = 2 * healTime // for so many of a few keys
 )
 
 // takeHostages has somebody who may edit a namespace of his own create AlertEvents with a finalizer there, so
@@ -64,7 +66,7 @@ func takeHostages(ctx context.Context, r *run) error {
 // waitTerminating waits until the hostages are folded and deleted, so that only the finalizers keep them: until
 // then they are an ordinary backlog.
 func (r *run) waitTerminating(ctx context.Context, bad tenant) error {
-	for until := time.Now().Add(healTime); time.Now().Before(until); pause(ctx, 500*time.Millisecond) {
+	for until := time.Now().Add(hostageFoldTime); time.Now().Before(until); pause(ctx, 500*time.Millisecond) {
 		var list v1alpha1.AlertEventList
 		if err := r.admin.List(ctx, &list, client.InNamespace(bad.namespace)); err != nil {
 			return fmt.Errorf("listing the hostages: %w", err)
@@ -74,7 +76,7 @@ func (r *run) waitTerminating(ctx context.Context, bad tenant) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the hostages are not folded after %s", healTime)
+	return fmt.Errorf("the hostages are not folded after %s", hostageFoldTime)
 }
 
 func hostage(namespace string, n int64) *v1alpha1.AlertEvent {
