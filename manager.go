@@ -26,29 +26,29 @@ import (
 )
 
 const (
-	// leaseName is the name of the lease that tells which replica folds.
+	// leaseName is the name of the leader's lease.
 	leaseName = "manager.tocsin.dev"
 
-	// stopAllowance is what the manager may take to end after the webhook server has drained and the last term has
-	// ended. Together with the server's times it is well within the 45 s that the Deployment gives.
-	stopAllowance = 5 * time.Second
+	// gracefulStop bounds how long the manager takes to stop after the webhook server has drained and the last term has
+	// ended. Together with the server's timeouts it is well below the Deployment's termination grace period of 45 s.
+	gracefulStop = 5 * time.Second
 
-	// leaseDuration, renewDeadline and retryPeriod are the times of the leader election: a replica takes over this long
-	// after the leader fell silent, a leader gives up after so long without a renewal, and both try every so often.
+	// Leader election: another replica takes over leaseDuration after the last renewal; a leader that could not renew
+	// for renewDeadline gives up; both try every retryPeriod.
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
 
-	// termRest is how long a replica that could not fold leaves the lease to others. They notice within two
+	// failedTermBackoff is how long a replica that could not fold leaves the lease to others, which notice within two
 	// retryPeriods that it is free.
-	termRest = 10 * time.Second
+	failedTermBackoff = 10 * time.Second
 
-	// Of the lease's connection to the API server.
+	// The lease's connection to the API server.
 	leaseDialTimeout = 5 * time.Second
 	leaseKeepAlive   = 30 * time.Second
 )
 
-// newScheme knows the standard resources and Tocsin's.
+// newScheme returns a scheme with the standard resources and Tocsin's.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -56,8 +56,8 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// newManager makes the manager that every replica runs all the time, with its caches, clients, metrics and probes, and
-// returns its cache besides. It calls no API server. What folds runs in terms of its own (see newCampaign).
+// newManager returns the manager that every replica runs from start to stop, with its clients, metrics and cache, and
+// the cache. It calls no API server. The controllers that fold run in leader terms (see newCampaign).
 func newManager(config *rest.Config, o options) (ctrl.Manager, cache.Cache, error) {
 	var objects cache.Cache
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -65,7 +65,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, cache.Cache, erro
 		MapperProvider: clustercache.RESTMapper,
 		Cache: cache.Options{
 			DefaultNamespaces: cacheNamespaces(o.watchNamespaces),
-			// Nothing here reads managed fields, and of a small object they are the greater part.
+			// The manager reads no managed fields, and they are the larger part of a small object.
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.AlertEvent{}: {Transform: controllers.TransformAlertEvent},
@@ -79,12 +79,12 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, cache.Cache, erro
 		Metrics:                 metricsOptions(o),
 		HealthProbeBindAddress:  off, // see internal/probes
 		PprofBindAddress:        o.pprofAddress,
-		GracefulShutdownTimeout: new(stopAllowance),
+		GracefulShutdownTimeout: new(gracefulStop),
 	})
 	return mgr, objects, err
 }
 
-// newCampaign makes what runs the controllers on one replica at a time.
+// newCampaign returns the campaign that runs the folding controllers on one replica at a time.
 func newCampaign(
 	mgr ctrl.Manager, objects cache.Cache, o options, folding controllers.Options,
 ) (*leader.Campaign, error) {
@@ -94,7 +94,7 @@ func newCampaign(
 		RenewDeadline: renewDeadline,
 		RetryPeriod:   retryPeriod,
 		Prepare:       objects.WaitForCacheSync,
-		Rest:          termRest,
+		Backoff:       failedTermBackoff,
 		Log:           mgr.GetLogger().WithName("leader"),
 		Work: func(ctx context.Context) error {
 			term := leader.NewTerm(mgr, objects)
@@ -120,7 +120,7 @@ func newCampaign(
 	return campaign, nil
 }
 
-// cacheNamespaces is nil, which means all, when there are no names.
+// cacheNamespaces returns the cache's configuration per namespace; nil, which means all namespaces, without names.
 func cacheNamespaces(names []string) map[string]cache.Config {
 	if len(names) == 0 {
 		return nil
@@ -132,7 +132,7 @@ func cacheNamespaces(names []string) map[string]cache.Config {
 	return namespaces
 }
 
-// metricsOptions has the endpoint speak TLS when it is secure or has got a certificate.
+// metricsOptions returns the options of the metrics endpoint, which uses TLS when it is secure or has a certificate.
 func metricsOptions(o options) metricsserver.Options {
 	m := metricsserver.Options{BindAddress: o.metricsAddress, CertDir: o.metricsCertPath}
 	m.SecureServing = o.metricsSecure || o.metricsCertPath != ""
@@ -145,22 +145,22 @@ func metricsOptions(o options) metricsserver.Options {
 	return m
 }
 
-// checkMetricsCertificate makes sure that there is the certificate that was asked for: without one, the metrics server
-// would make one itself and never look for the other again.
+// checkMetricsCertificate returns an error if the configured certificate cannot be loaded: the metrics server would
+// silently generate a self-signed one and never look for the other again.
 func checkMetricsCertificate(o options) error {
 	if o.metricsCertPath == "" || o.metricsAddress == off {
 		return nil
 	}
-	folder := o.metricsCertPath
-	if _, err := tls.LoadX509KeyPair(filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")); err != nil {
-		return fmt.Errorf("reading the certificate of the metrics: %w", err)
+	dir := o.metricsCertPath
+	if _, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")); err != nil {
+		return fmt.Errorf("loading the metrics certificate: %w", err)
 	}
 	return nil
 }
 
-// leaseConfig is the configuration of the client that renews the lease. Clients with equal configurations
-// share one HTTP/2 connection; a dialer of its own gives this one a connection of its own, so that a
-// renewal never waits behind a flood of alerts.
+// leaseConfig returns the configuration of the client that renews the lease. Clients with equal configurations share
+// one HTTP/2 connection; a separate dialer gives this client its own, so that a renewal never waits behind a flood of
+// alerts.
 func leaseConfig(config *rest.Config) *rest.Config {
 	lease := rest.CopyConfig(config)
 	if lease.Dial == nil {

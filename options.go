@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// off is the address that switches a server off.
+	// off is the address that disables a server.
 	off = "0"
 
-	// maxShutdownDelay leaves time to drain within the Deployment's termination grace.
+	// maxShutdownDelay leaves time to drain within the Deployment's termination grace period.
 	maxShutdownDelay = 15 * time.Second
 )
 
-// options are what the command line says.
+// options holds the values of the command line.
 type options struct {
 	webhook         webhookserver.Options
 	probeAddress    string
@@ -42,13 +42,13 @@ type options struct {
 	showVersion     bool
 }
 
-// namespaceList is a flag that holds names of namespaces, separated by commas.
+// namespaceList is a flag with comma-separated namespaces.
 type namespaceList []string
 
-// String is the flag's value as it is written.
+// String implements flag.Value.
 func (l *namespaceList) String() string { return strings.Join(*l, ",") }
 
-// Set reads the flag's value.
+// Set implements flag.Value.
 func (l *namespaceList) Set(value string) error {
 	*l = nil
 	if value == "" {
@@ -57,60 +57,60 @@ func (l *namespaceList) Set(value string) error {
 	for name := range strings.SplitSeq(value, ",") {
 		name = strings.TrimSpace(name)
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			return fmt.Errorf("%q is not the name of a namespace: %s", name, problems[0])
+			return fmt.Errorf("%q is not a valid namespace name: %s", name, problems[0])
 		}
 		*l = append(*l, name)
 	}
 	return nil
 }
 
-// newFlagSet binds the flags to the options.
+// newFlagSet returns a flag set that fills the options.
 func newFlagSet(o *options) *flag.FlagSet {
 	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // execute says what is wrong
+	flags.SetOutput(io.Discard) // execute prints errors
 
 	w := &o.webhook
-	flags.StringVar(&w.BindAddress, "webhook-bind-address", ":8080", "The address that alerts are posted to.")
+	flags.StringVar(&w.BindAddress, "webhook-bind-address", ":8080", "Address of the webhook endpoint.")
 	flags.StringVar(&w.TLSCertPath, "webhook-tls-cert-path", "",
-		"The folder of tls.crt and tls.key for the webhook endpoint; they are read again when they change. "+
-			"Empty: the endpoint speaks plain HTTP.")
+		"Directory with tls.crt and tls.key of the webhook endpoint, reloaded when they change. "+
+			"If empty, the endpoint serves plain HTTP.")
 	flags.Int64Var(&w.MaxBodyBytes, "max-body-bytes", webhookserver.DefaultMaxBodyBytes,
-		"The most bytes of a request's body, both as sent and after decompression.")
+		"Maximum size of a request body in bytes, both as sent and after decompression.")
 	flags.IntVar(&w.MaxPendingEvents, "max-pending-events", webhookserver.DefaultMaxPendingEvents,
-		"Maximum number of AlertEvents in the cluster; beyond it, requests get 503 in the namespaces that have many of them. "+
-			"AlertEvents that cannot be folded count for their own namespace only.")
+		"Maximum number of unfolded AlertEvents in the cluster; at the limit, requests to the namespaces that have the most "+
+			"get 503. AlertEvents that cannot be folded count for their own namespace only.")
 	flags.IntVar(&w.MaxIncidents, "max-incidents", webhookserver.DefaultMaxIncidents,
-		"Maximum number of Incidents; beyond it, a namespace that has many of them loses its oldest resolved ones, and "+
-			"without any, alerts that need a new Incident get 503.")
+		"Maximum number of Incidents; at the limit, the oldest resolved Incidents of the namespaces that have the most are "+
+			"deleted and, if there are none, alerts that need a new Incident get 503.")
 	flags.Float64Var(&w.NamespaceShare, "namespace-share", v1alpha1.DefaultNamespaceShare,
-		"The part of --max-pending-events and of --max-incidents that one namespace may use. "+
+		"Fraction of --max-pending-events and --max-incidents that one namespace may use. "+
 			"Default with a single namespace in --watch-namespaces: 1.")
 	flags.IntVar(&w.MaxInFlightWrites, "max-in-flight-writes", webhookserver.DefaultMaxInFlightWrites,
-		"How many AlertEvents are written at a time; an integration has one of them, more while one is slow.")
+		"Maximum number of concurrent writes of AlertEvents. An integration has one at a time, or more while one is slow.")
 	flags.BoolVar(&w.EnableHTTP2, "enable-http2", false, "Serve HTTP/2 on the webhook and metrics endpoints.")
 	flags.DurationVar(&w.ShutdownDelay, "shutdown-delay", webhookserver.DefaultShutdownDelay,
-		"How long alerts are still taken after the order to stop, for load balancers to hear of it; at most "+
+		"How long to accept alerts after SIGTERM, so that load balancers can remove the replica; at most "+
 			maxShutdownDelay.String()+".")
 
-	flags.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "The address of /healthz and /readyz; 0 is off.")
-	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "The address of /metrics; 0 is off.")
+	flags.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz; 0 disables them.")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "Address of /metrics; 0 disables it.")
 	flags.BoolVar(&o.metricsSecure, "metrics-secure", true,
-		"Serve metrics over HTTPS, and only to those who may get /metrics of the cluster. "+
-			"When false: to everybody, over plain HTTP unless there is a --metrics-cert-path.")
+		"Serve metrics over HTTPS, and only to clients that are authorized to get /metrics. "+
+			"If false, serve them to everyone, over plain HTTP unless --metrics-cert-path is set.")
 	flags.StringVar(&o.metricsCertPath, "metrics-cert-path", "",
-		"The folder of tls.crt and tls.key for the metrics endpoint; they are read again when they change. "+
-			"Empty: the manager makes a certificate itself.")
-	flags.StringVar(&o.pprofAddress, "pprof-bind-address", off, "The address of /debug/pprof; 0 is off.")
+		"Directory with tls.crt and tls.key of the metrics endpoint, reloaded when they change. "+
+			"If empty, the manager generates a self-signed certificate.")
+	flags.StringVar(&o.pprofAddress, "pprof-bind-address", off, "Address of /debug/pprof; 0 disables it.")
 
 	flags.BoolVar(&o.tracing, "tracing", false,
-		"Send OpenTelemetry traces over OTLP. OpenTelemetry's environment variables say where to and how many.")
+		"Export OpenTelemetry traces over OTLP. Configure the exporter by OpenTelemetry's environment variables.")
 
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
-		"Let only the holder of a lease fold. Needed as soon as there is more than one replica.")
+		"Fold only while holding a lease. Required with more than one replica.")
 	flags.StringVar(&o.leaseNamespace, "leader-election-namespace", "",
-		"The namespace of the lease. Default: the one that the manager runs in.")
+		"Namespace of the lease. Default: the manager's own namespace.")
 	flags.Var(&o.watchNamespaces, "watch-namespaces",
-		"The namespaces whose WebhookIntegrations are served, separated by commas. Default: all.")
+		"Comma-separated namespaces to serve WebhookIntegrations of. Default: all.")
 	flags.BoolVar(&o.showVersion, "version", false, "Print the version and exit.")
 	o.zap.BindFlags(flags)
 	for name, usage := range logUsage {
@@ -119,16 +119,16 @@ func newFlagSet(o *options) *flag.FlagSet {
 	return flags
 }
 
-// logUsage says of controller-runtime's flags what they do here, in the words of the others.
+// logUsage replaces the help texts of controller-runtime's logging flags.
 var logUsage = map[string]string{
-	"zap-devel":            "Log for a person who develops: text, debug messages, and stacktraces from warnings on.",
-	"zap-encoder":          "How log lines look: json or console (text). Default: json; console with --zap-devel.",
-	"zap-log-level":        "The least level that is logged: debug, info, error, panic or a number (higher is more). Default: info.",
-	"zap-stacktrace-level": "The least level that is logged with a stacktrace: info, error or panic. Default: error.",
-	"zap-time-encoding":    "How times are logged: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano. Default: rfc3339.",
+	"zap-devel":            "Use development logging: text, debug messages, and stack traces from level warn.",
+	"zap-encoder":          "Log format: json or console (text). Default: json; console with --zap-devel.",
+	"zap-log-level":        "Minimum level to log: debug, info, error, panic or a number (higher is more verbose). Default: info.",
+	"zap-stacktrace-level": "Minimum level to log with a stack trace: info, error or panic. Default: error.",
+	"zap-time-encoding":    "Time format in logs: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano. Default: rfc3339.",
 }
 
-// parseFlags reads the command line. The error is flag.ErrHelp when help was asked for.
+// parseFlags parses and validates the command line. It returns flag.ErrHelp for --help.
 func parseFlags(args []string) (options, error) {
 	var o options
 	flags := newFlagSet(&o)
@@ -144,12 +144,12 @@ func parseFlags(args []string) (options, error) {
 		o.webhook.NamespaceShare = 1
 	}
 	err := o.validate()
-	// Zero stands for the default where the options go; who writes zero here means no delay.
+	// Zero means the default in webhookserver.Options; on the command line it means no delay.
 	o.webhook.ShutdownDelay = max(o.webhook.ShutdownDelay, time.Nanosecond)
 	return o, err
 }
 
-// printUsage lists the flags.
+// printUsage prints the help.
 func printUsage(w io.Writer) {
 	var o options
 	flags := newFlagSet(&o)
@@ -159,7 +159,7 @@ func printUsage(w io.Writer) {
 	flags.PrintDefaults()
 }
 
-// validate finds everything that is wrong with the options.
+// validate returns all errors of the options.
 func (o *options) validate() error {
 	w := &o.webhook
 	return errors.Join(
@@ -177,7 +177,7 @@ func (o *options) validate() error {
 	)
 }
 
-// checkAddress wants host:port, the host possibly empty.
+// checkAddress validates host:port; the host may be empty.
 func checkAddress(name, address string, mayBeOff bool) error {
 	if mayBeOff && address == off {
 		return nil
@@ -204,7 +204,7 @@ func checkNamespace(name, namespace string) error {
 		return nil
 	}
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-		return fmt.Errorf("--%s: %q is not the name of a namespace: %s", name, namespace, problems[0])
+		return fmt.Errorf("--%s: %q is not a valid namespace name: %s", name, namespace, problems[0])
 	}
 	return nil
 }

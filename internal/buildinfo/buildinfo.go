@@ -1,4 +1,4 @@
-// Package buildinfo says what a binary of the project was built from.
+// Package buildinfo returns the version that a binary was built from.
 package buildinfo
 
 import (
@@ -15,14 +15,14 @@ var (
 	date    string
 )
 
-// Info is what a binary was built from; what is not known is "unknown".
+// Info is the version of a binary; an unknown value is "unknown".
 type Info struct {
 	Version string // as git describes it
 	Commit  string // its hash
 	Date    string // of the commit, RFC 3339
 }
 
-// Read takes what the linker was told and, where it was told nothing, what the Go command knows.
+// Read returns the values set by the linker, else those recorded by the Go command.
 func Read() Info {
 	b := Info{Version: version, Commit: commit, Date: date}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -44,7 +44,7 @@ func Read() Info {
 	}
 }
 
-// Line is what --version of a program prints.
+// Line returns the output of a program's --version.
 func Line(program string) string {
 	b := Read()
 	return fmt.Sprintf("%s %s (commit %s, built %s, %s)", program, b.Version, b.Commit, b.Date, runtime.Version())

@@ -1,8 +1,7 @@
-// Package depthlimit keeps deeply nested objects from breaking the reads of everybody else's.
+// Package depthlimit prevents a deeply nested object from breaking reads of all other objects.
 //
-// The API server stores nearly as many levels of nesting as a JSON decoder reads, and a list wraps its objects in a
-// few more. Without a limit, one object that somebody makes by hand keeps every informer from reading the objects of
-// all namespaces.
+// The API server stores nearly as many levels of nesting as a JSON decoder reads, and a list adds a few more. Without a
+// limit, one hand-made object prevents every informer from reading the objects of all namespaces.
 package depthlimit
 
 import (
@@ -14,12 +13,12 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// maxDepth is how deep the JSON of a response may nest. The webhook endpoint takes 64 levels.
+// maxDepth is the maximum nesting depth of a JSON response. The webhook endpoint accepts 64 levels.
 const maxDepth = 1000
 
-// Wrap returns what rest.Config.Wrap needs: every JSON response to a read of the API group loses the content of
-// objects and arrays that nest deeper than 1,000 levels. Other encodings pass unchanged: their decoders have limits of
-// their own, and in them a bracket is an ordinary byte.
+// Wrap returns a wrapper for rest.Config.Wrap that empties objects and arrays nested deeper than 1,000 levels in every
+// JSON response to a read of the API group. Other encodings pass unchanged: their decoders have their own limits, and
+// in them a bracket is an ordinary byte.
 func Wrap(group string) transport.WrapperFunc {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return &depthLimiter{next: next, path: "/apis/" + group + "/"}
@@ -38,7 +37,7 @@ func (l *depthLimiter) WrappedRoundTripper() http.RoundTripper { return l.next }
 // RoundTrip implements http.RoundTripper.
 func (l *depthLimiter) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := l.next.RoundTrip(request)
-	// The answer to a write is what the manager has written.
+	// A write is answered with the manager's own object.
 	reads := request.Method == http.MethodGet
 	if err == nil && reads && strings.Contains(request.URL.Path, l.path) && isJSON(response.Header) {
 		response.Body = &depthFilter{ReadCloser: response.Body, limit: maxDepth}
@@ -55,7 +54,7 @@ func isJSON(header http.Header) bool {
 	return err == nil && mediaType == "application/json" && header.Get("Content-Encoding") == ""
 }
 
-// depthFilter passes JSON on, one document or many, and empties objects and arrays that are at the limit.
+// depthFilter reads a stream of JSON documents and empties objects and arrays below the depth limit.
 type depthFilter struct {
 	io.ReadCloser
 	limit             int // at least 1
@@ -74,7 +73,7 @@ func (f *depthFilter) Read(p []byte) (int, error) {
 	}
 }
 
-// filter drops from text what is too deep, moves the rest together, and returns its length.
+// filter removes bytes below the depth limit from text in place, and returns the remaining length.
 func (f *depthFilter) filter(text []byte) int {
 	kept := 0
 	for _, c := range text {

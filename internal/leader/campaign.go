@@ -1,8 +1,8 @@
 // Package leader runs work on one replica at a time without tying the process to the lease: a replica that loses the
-// lease ends its term and campaigns again, while everything else in the process goes on.
+// lease ends its term and campaigns again, while the rest of the process keeps running.
 //
-// controller-runtime's manager ends the process instead, because a manager cannot be started twice. Here, what is to
-// run during a term is set up anew for each, in a Term, on the caches and clients of the replica's one manager.
+// controller-runtime's manager exits the process instead, because a manager cannot be started twice. Here, the
+// controllers are set up again for each term, in a Term, on the caches and clients of the replica's one manager.
 package leader
 
 import (
@@ -19,22 +19,22 @@ import (
 
 // Campaign competes for a lease and runs a term of work whenever it holds the lease.
 type Campaign struct {
-	// Lock is the lease. Nil: there is no competition, and term follows term.
+	// Lock is the lease; nil runs one term after another without election.
 	Lock resourcelock.Interface
 	// Name labels the metric leader_election_master_status.
 	Name string
 	// LeaseDuration, RenewDeadline and RetryPeriod are those of client-go's leader election.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 
-	// Prepare returns when this replica is able to work, or false when ctx has ended.
+	// Prepare waits until this replica is able to work. It returns false when ctx has ended.
 	Prepare func(ctx context.Context) bool
-	// Work is one term. It returns soon after ctx ends; if it returns earlier, the lease is released.
+	// Work runs one term. It must return soon after ctx ends; if it returns earlier, the lease is released.
 	Work func(ctx context.Context) error
-	// Rest is how long to stay out of the competition after a term that failed, for another replica to take over.
-	Rest time.Duration
-	Log  logr.Logger
+	// Backoff is how long not to compete after a term that failed, so that another replica can take over.
+	Backoff time.Duration
+	Log     logr.Logger
 
-	// working is held during a term: a new one never begins before the last one has ended.
+	// working is held during a term: the next one never starts before the last one has ended.
 	working sync.Mutex
 }
 
@@ -51,16 +51,16 @@ func (c *Campaign) Start(ctx context.Context) error {
 			}
 			continue
 		}
-		c.Log.Error(failure, "Released the lease", "rest", c.Rest.String())
+		c.Log.Error(failure, "Released the lease", "backoff", c.Backoff.String())
 		select {
-		case <-time.After(c.Rest):
+		case <-time.After(c.Backoff):
 		case <-ctx.Done():
 		}
 	}
 	return nil
 }
 
-// compete waits for the lease and runs one term. The failure is why the term ended by itself, nil when the lease was
+// compete waits for the lease and runs one term. failure is the reason why the term ended early; nil when the lease was
 // lost or ctx ended.
 func (c *Campaign) compete(ctx context.Context) (failure, err error) {
 	if c.Lock == nil {
@@ -68,7 +68,7 @@ func (c *Campaign) compete(ctx context.Context) (failure, err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The competition's own goroutine may begin the term after the lease is lost again, or never.
+	// The elector's goroutine may start the term after the lease is lost again, or never.
 	failed := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          c.Lock,
@@ -85,11 +85,11 @@ func (c *Campaign) compete(ctx context.Context) (failure, err error) {
 			},
 			OnStoppedLeading: func() {},
 		},
-		// Two leaders at once do no harm (see package controllers), and a successor need not wait.
+		// Two leaders at once are harmless (see package controllers), and the successor need not wait.
 		ReleaseOnCancel: true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the elector: %w", err)
+		return nil, fmt.Errorf("creating the leader elector: %w", err)
 	}
 	elector.Run(logr.NewContext(ctx, c.Log))
 	c.working.Lock()
@@ -101,14 +101,14 @@ func (c *Campaign) compete(ctx context.Context) (failure, err error) {
 	return failure, nil
 }
 
-// term runs the work, and returns why it ended before ctx did.
+// term runs Work, and returns the reason if it ended before ctx did.
 func (c *Campaign) term(ctx context.Context) error {
 	c.working.Lock()
 	defer c.working.Unlock()
 	if ctx.Err() != nil {
 		return nil
 	}
-	c.Log.Info("Began a term as leader")
+	c.Log.Info("Became leader")
 	err := c.Work(ctx)
 	if ctx.Err() != nil {
 		return nil
@@ -119,5 +119,5 @@ func (c *Campaign) term(ctx context.Context) error {
 	return err
 }
 
-// errEnded is the failure of work that returned although its term went on.
-var errEnded = errors.New("the work ended before its term")
+// errEnded is the failure of a Work that returned nil before its term ended.
+var errEnded = errors.New("the leader's work ended early")

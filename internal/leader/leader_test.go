@@ -45,7 +45,7 @@ func newCandidate(t *testing.T, namespace, identity string) *candidate {
 		},
 		Name: "lease", LeaseDuration: 2 * time.Second, RenewDeadline: time.Second, RetryPeriod: 100 * time.Millisecond,
 		Prepare: func(context.Context) bool { return true },
-		Rest:    time.Second,
+		Backoff: time.Second,
 		Log:     logr.Discard(),
 		Work: func(ctx context.Context) error {
 			c.terms.Add(1)
@@ -115,7 +115,7 @@ func TestCampaign(t *testing.T) {
 func TestTermsFollowEachOtherWithoutALease(t *testing.T) {
 	g := NewWithT(t)
 	c := newCandidate(t, "default", "only")
-	c.Lock, c.Rest = nil, time.Millisecond
+	c.Lock, c.Backoff = nil, time.Millisecond
 	c.run(t)
 	c.fail <- errors.New("once")
 	c.fail <- nil

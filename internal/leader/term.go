@@ -17,20 +17,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Term is the manager of the controllers of one term. It shares everything with the replica's manager but the
-// runnables, which it starts itself, and the event handlers, which it removes from the informers at its end.
+// Term is the manager of the controllers of one term. It shares everything with the replica's manager except the
+// runnables, which it starts itself, and the event handlers, which it removes from the informers when it ends.
 type Term struct {
 	ctrl.Manager
 	cache     *termCache
 	runnables []manager.Runnable
 }
 
-// NewTerm returns a term on a replica's manager. objects is the manager's cache, for controllers to wait for.
+// NewTerm returns a term on a replica's manager. Controllers wait for objects, the manager's cache, to sync.
 func NewTerm(mgr ctrl.Manager, objects cache.Cache) *Term {
 	return &Term{Manager: mgr, cache: &termCache{Cache: objects}}
 }
 
-// Add implements manager.Manager: the runnable will run during this term.
+// Add implements manager.Manager: the runnable runs during this term.
 func (t *Term) Add(runnable manager.Runnable) error {
 	t.runnables = append(t.runnables, runnable)
 	return nil
@@ -39,14 +39,14 @@ func (t *Term) Add(runnable manager.Runnable) error {
 // GetCache implements cluster.Cluster.
 func (t *Term) GetCache() cache.Cache { return t.cache }
 
-// GetControllerOptions implements manager.Manager. The names of controllers come again with every term.
+// GetControllerOptions implements manager.Manager. Every term uses the same controller names.
 func (t *Term) GetControllerOptions() config.Controller {
 	options := t.Manager.GetControllerOptions()
 	options.SkipNameValidation = new(true)
 	return options
 }
 
-// Run runs what was added until ctx ends or one of the runnables fails, and returns when all have ended.
+// Run runs the runnables until ctx ends or one of them fails, and returns when all have ended.
 func (t *Term) Run(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
 	for _, runnable := range t.runnables {
@@ -62,7 +62,7 @@ func (t *Term) Run(ctx context.Context) error {
 	return err
 }
 
-// termCache is a cache that remembers the event handlers that were added through it.
+// termCache is a cache that remembers the event handlers added through it.
 type termCache struct {
 	cache.Cache
 
@@ -71,7 +71,7 @@ type termCache struct {
 	removes []func() error
 }
 
-// errClosed is the answer to who adds an event handler after the end of the term.
+// errClosed is returned for an event handler that is added after the end of the term.
 var errClosed = errors.New("the term has ended")
 
 // add adds a handler, unless the term has ended.

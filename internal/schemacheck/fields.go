@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// every returns an object of the type in which every field is present, as it is in JSON. The values are of no meaning:
-// what matters is whether the API server knows the fields.
+// every returns the JSON form of a type with every field present. The values are meaningless: only the field names are
+// checked.
 func every(t reflect.Type) any {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -29,7 +29,7 @@ func every(t reflect.Type) any {
 	}
 }
 
-// addFields adds the fields of a struct, those of embedded structs among them.
+// addFields adds the fields of a struct and of its embedded structs.
 func addFields(object map[string]any, t reflect.Type) {
 	for field := range t.Fields() {
 		if !field.IsExported() || field.Type == metadataType {
@@ -51,8 +51,8 @@ var (
 	marshalerType = reflect.TypeFor[json.Marshaler]()
 )
 
-// isLeaf reports whether a type has a JSON form that its fields do not tell, such as a timestamp. The fields of a struct
-// that are named for JSON are in its form, also if it writes that itself.
+// isLeaf reports whether a type's JSON form is not that of its fields, such as a timestamp's. A struct with JSON tags has
+// the form of its fields even if it implements json.Marshaler.
 func isLeaf(t reflect.Type) bool {
 	if t.Kind() == reflect.Struct {
 		for field := range t.Fields() {

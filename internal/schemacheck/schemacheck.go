@@ -1,10 +1,9 @@
-// Package schemacheck finds out whether the installed CustomResourceDefinitions are older than the program. The API
-// server drops fields that it does not know, and says nothing: a manager that is rolled out before its
-// CustomResourceDefinitions would answer 202 and lose part of what it stores.
+// Package schemacheck detects CustomResourceDefinitions that are older than the program. The API server silently drops
+// unknown fields: a manager that is rolled out before its CustomResourceDefinitions would answer 202 and lose data.
 //
-// The check needs no permission beyond those that the manager has. For each kind it sends an object with every field of
-// the Go type, in a dry run with strict field validation. One more field, which no schema has, makes the API server
-// refuse the request before it comes to admission or to anything else; the refusal lists the unknown fields.
+// The check needs no permissions beyond the manager's. For each kind it sends an object with every field of the Go
+// type, as a dry run with strict field validation. One additional field, which is in no schema, makes the API server
+// reject the request before admission; the rejection lists the unknown fields.
 package schemacheck
 
 import (
@@ -32,23 +31,23 @@ import (
 )
 
 const (
-	// interval is the time between two checks: somebody may apply older CustomResourceDefinitions at any time.
+	// interval is the time between two checks: older CustomResourceDefinitions may be applied at any time.
 	interval = time.Minute
 
-	// retryInterval is the same while the last check failed or found something.
+	// retryInterval is the same after a check that failed or found unknown fields.
 	retryInterval = time.Second
 
 	// timeout bounds one request.
 	timeout = 5 * time.Second
 
-	// probe is the field that no schema has.
+	// probe is a field that is in no schema.
 	probe = "tocsinSchemaProbe"
 
-	// maxFields is how many unknown fields the message names.
+	// maxFields bounds how many unknown fields the message names.
 	maxFields = 5
 )
 
-// request is a way to have an object of a kind decoded that the manager may use.
+// request is a write of a kind that the manager is authorized for.
 type request struct {
 	kind, resource string
 	object         reflect.Type
@@ -56,8 +55,8 @@ type request struct {
 	name           string // with the subresource, for an update
 }
 
-// requests are for all kinds. The manager creates no WebhookIntegrations, but writes their status; the object need not
-// exist.
+// requests has one request for each kind. The manager does not create WebhookIntegrations, but writes their status; the
+// object need not exist.
 var requests = []request{
 	{"AlertEvent", "alertevents", reflect.TypeFor[v1alpha1.AlertEvent](), http.MethodPost, ""},
 	{"Incident", "incidents", reflect.TypeFor[v1alpha1.Incident](), http.MethodPost, ""},
@@ -67,7 +66,7 @@ var requests = []request{
 	},
 }
 
-// Checker checks the CustomResourceDefinitions again and again.
+// Checker checks the CustomResourceDefinitions periodically.
 type Checker struct {
 	client    rest.Interface
 	namespace string
@@ -80,7 +79,7 @@ type Checker struct {
 // errUnchecked is the verdict before the first check.
 var errUnchecked = errors.New("the CustomResourceDefinitions are not checked yet")
 
-// New makes a checker that uses a namespace in which the manager may create AlertEvents; it need not exist.
+// New returns a checker. The manager must be authorized to create AlertEvents in the namespace, which need not exist.
 func New(config *rest.Config, namespace string, log logr.Logger) (*Checker, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath = "/apis"
@@ -90,12 +89,12 @@ func New(config *rest.Config, namespace string, log logr.Logger) (*Checker, erro
 	config.Timeout = timeout
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("making the client of the schema check: %w", err)
+		return nil, fmt.Errorf("creating the client of the schema check: %w", err)
 	}
 	return &Checker{client: client, namespace: namespace, log: log, verdict: errUnchecked}, nil
 }
 
-// Verdict returns what the last check found, nil when all fields are known.
+// Verdict returns the result of the last check: nil when all fields are known.
 func (c *Checker) Verdict() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +120,7 @@ func (c *Checker) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica checks.
 func (c *Checker) NeedLeaderElection() bool { return false }
 
-// Check checks once. What cannot be found out leaves the verdict as it was, unless there was none.
+// Check checks once. The verdict remains if the API server is not available or denies all requests.
 func (c *Checker) Check(ctx context.Context) {
 	var problems []error
 	denied := 0
@@ -131,9 +130,9 @@ func (c *Checker) Check(ctx context.Context) {
 		case apierrors.IsForbidden(err):
 			denied++
 		case err != nil && isAnswered(err):
-			c.log.Info("Could not check the CustomResourceDefinition", "kind", r.kind, "reason", err.Error())
+			c.log.Info("Cannot check CustomResourceDefinition", "kind", r.kind, "reason", err.Error())
 		case err != nil:
-			return // the API server is away
+			return // the API server is not available
 		case len(unknown) > 0:
 			problems = append(problems, outdated(r, unknown))
 		}
@@ -145,12 +144,12 @@ func (c *Checker) Check(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if verdict != nil && (c.verdict == nil || c.verdict.Error() != verdict.Error()) {
-		c.log.Error(verdict, "Refusing alerts: what they consist of would not be stored whole")
+		c.log.Error(verdict, "Rejecting alerts: the API server would drop some of their fields")
 	}
 	c.verdict = verdict
 }
 
-// outdated is what to tell about a CustomResourceDefinition that lacks fields.
+// outdated returns the error for a CustomResourceDefinition that lacks fields.
 func outdated(r request, unknown []string) error {
 	more := ""
 	if len(unknown) > maxFields {
@@ -165,7 +164,7 @@ func outdated(r request, unknown []string) error {
 func (c *Checker) unknownFields(ctx context.Context, r request) ([]string, error) {
 	object, ok := every(r.object).(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("%s is no object", r.kind)
+		return nil, fmt.Errorf("%s is not an object", r.kind)
 	}
 	object["apiVersion"], object["kind"], object[probe] = v1alpha1.GroupVersion.String(), r.kind, ""
 	metadata := map[string]any{"namespace": c.namespace}
@@ -186,13 +185,13 @@ func (c *Checker) unknownFields(ctx context.Context, r request) ([]string, error
 	return parse(err)
 }
 
-// unknownField is how the API server names a field in strict validation.
+// unknownField matches a field in the API server's message of strict validation.
 var unknownField = regexp.MustCompile(`unknown field "([^"]+)"`)
 
-// parse takes the unknown fields from the refusal. Any other answer is an error.
+// parse returns the unknown fields that the rejection lists. Any other response is an error.
 func parse(err error) ([]string, error) {
 	if err == nil {
-		return nil, errors.New("the API server took an unknown field")
+		return nil, errors.New("the API server accepted an unknown field")
 	}
 	unknown := map[string]bool{}
 	if apierrors.IsBadRequest(err) {
@@ -207,7 +206,7 @@ func parse(err error) ([]string, error) {
 	return slices.Sorted(maps.Keys(unknown)), nil
 }
 
-// isAnswered reports whether the API server gave an answer that will not change soon.
+// isAnswered reports whether the API server rejected the request for a lasting reason.
 func isAnswered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
