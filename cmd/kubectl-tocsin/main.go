@@ -1,7 +1,7 @@
-// Command kubectl-tocsin is the kubectl plugin: with it on the PATH, "kubectl tocsin" shows and handles
-// Incidents, lets senders in and explains what becomes of a payload.
+// Command kubectl-tocsin is the kubectl plugin. With it on the PATH, "kubectl tocsin" shows and manages Incidents,
+// authorizes senders and explains how payloads are processed.
 //
-// Under the name kubectl_complete-tocsin it completes kubectl's command line, as kubectl expects of plugins.
+// Under the name kubectl_complete-tocsin, it completes kubectl's command line.
 package main
 
 import (

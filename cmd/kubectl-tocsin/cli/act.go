@@ -21,17 +21,27 @@ import (
 )
 
 const (
-	// foldPoll is how often to look whether an AlertEvent has been folded.
+	// foldPoll is the interval of checks whether an AlertEvent has been folded.
 	foldPoll = 100 * time.Millisecond
 
 	maxByChars      = 256  // of spec.alerts[].by
 	maxCommentChars = 1024 // of spec.alerts[].comment
 )
 
-// actOptions are those of "ack" and "resolve".
+// actionNotes is the part of the help that "ack" and "resolve" share.
+const actionNotes = `
+
+The timeline records your user name and the message. The command creates an AlertEvent, which the role "edit"
+permits. NAME may be any unambiguous prefix of a name.
+
+Instead of names, select open incidents by flags such as --severity or --integration, or by --all. The command
+lists them and asks for confirmation.`
+
+// actOptions are the options of "ack" and "resolve".
 type actOptions struct {
 	*plugin
 	status  v1alpha1.AlertStatus
+	verb    string
 	message string
 	wait    bool
 	timeout time.Duration
@@ -41,104 +51,88 @@ type actOptions struct {
 }
 
 func (p *plugin) ackCommand() *cobra.Command {
-	o := &actOptions{plugin: p, status: v1alpha1.AlertAcknowledged}
-	command := &cobra.Command{
+	o := &actOptions{plugin: p, status: v1alpha1.AlertAcknowledged, verb: "Acknowledge"}
+	return o.complete(&cobra.Command{
 		Use:     "ack [NAME...]",
 		Aliases: []string{"acknowledge"},
-		Short:   "Acknowledge incidents: say that somebody is at it",
-		Long: `Acknowledge incidents: they stay open, and everybody sees that somebody is at it.
-
-Your user name, as the cluster knows it, and the message go into the timeline. It is done by creating an
-AlertEvent, which takes the rights of "edit" in the namespace. A NAME may be shortened as long as only one
-incident begins like it.
-
-Instead of names, a filter chooses among the open incidents; the command lists them and asks before it goes on.`,
+		Short:   "Acknowledge incidents: mark them as being handled",
+		Long:    `Acknowledge incidents: mark them as being handled. Acknowledged incidents stay open.` + actionNotes,
 		Example: example(`
+# Acknowledge an incident
 kubectl tocsin ack monitoring-qf4t --message "looking into it"
 
-# All that are critical, after a question
+# Acknowledge all critical incidents
 kubectl tocsin ack --severity critical`),
-	}
-	return o.finish(command)
+	})
 }
 
 func (p *plugin) resolveCommand() *cobra.Command {
-	o := &actOptions{plugin: p, status: v1alpha1.AlertResolved}
-	command := &cobra.Command{
+	o := &actOptions{plugin: p, status: v1alpha1.AlertResolved, verb: "Resolve"}
+	return o.complete(&cobra.Command{
 		Use:   "resolve [NAME...]",
-		Short: "Resolve incidents: say that it is over",
-		Long: `Resolve incidents: say that it is over. The next firing alert opens them again, unless it only repeats what is
-over by saying that it began when that did.
-
-Your user name, as the cluster knows it, and the message go into the timeline. It is done by creating an
-AlertEvent, which takes the rights of "edit" in the namespace. A NAME may be shortened as long as only one
-incident begins like it.
-
-Instead of names, a filter chooses among the open incidents; the command lists them and asks before it goes on.`,
+		Short: "Resolve incidents",
+		Long: `Resolve incidents. The next firing alert reopens the incident, unless its start time falls within the resolved
+episode.` + actionNotes,
 		Example: example(`
+# Resolve an incident
 kubectl tocsin resolve monitoring-qf4t --message "replaced the disk"
 
-# All of an integration, without a question
+# Resolve all incidents of an integration without confirmation
 kubectl tocsin resolve --integration monitoring --yes`),
-	}
-	return o.finish(command)
+	})
 }
 
-func (o *actOptions) finish(command *cobra.Command) *cobra.Command {
+func (o *actOptions) complete(command *cobra.Command) *cobra.Command {
 	command.ValidArgsFunction = o.completeIncidents
-	command.RunE = func(command *cobra.Command, args []string) error { return o.run(command.Context(), args) }
+	command.RunE = o.withCluster(o.run)
 	flags := command.Flags()
-	flags.StringVarP(&o.message, "message", "m", "", "What to say about it in the timeline.")
-	flags.BoolVar(&o.wait, "wait", true, "Wait until Tocsin has carried it out.")
-	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "How long to wait for each.")
-	o.filter.addFlags(flags)
-	o.filter.addCompletions(o.plugin, command)
-	flags.BoolVar(&o.all, "all", false, "All open incidents of the namespace, or of all namespaces with -A.")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "Do not ask before handling the incidents of a filter.")
+	flags.StringVarP(&o.message, "message", "m", "", "Message to record in the timeline.")
+	flags.BoolVar(&o.wait, "wait", true, "Wait until the incident has changed.")
+	o.timeout = 10 * time.Second
+	flags.DurationVar(&o.timeout, "timeout", o.timeout, "How long to wait for each incident.")
+	o.filter.addFlags(o.plugin, command)
+	flags.BoolVar(&o.all, "all", false, "Select all open incidents of the namespace, or of all namespaces with -A.")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "Skip the confirmation.")
 	return command
 }
 
-func (o *actOptions) run(ctx context.Context, names []string) error {
+func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error {
 	if utf8.RuneCountInString(o.message) > maxCommentChars {
 		return fmt.Errorf("the message has more than %d characters", maxCommentChars)
 	}
-	filtered := o.all || o.filter.unacknowledged || len(o.filter.severities)+len(o.filter.integrations)+len(o.filter.labels) > 0
+	filtered := o.all || o.filter.isSet()
 	switch {
 	case len(names) > 0 && (filtered || o.filter.allNamespaces):
-		return errors.New("give either incident names or a filter, not both")
+		return errors.New("specify either incident names or a filter, not both")
 	case len(names) == 0 && !filtered:
-		return errors.New("give an incident name, a filter such as --severity or --integration, or --all")
+		return errors.New("specify an incident name, a filter such as --severity or --integration, or --all")
 	}
 	if err := o.filter.complete(); err != nil {
-		return err
-	}
-	c, err := o.cluster()
-	if err != nil {
 		return err
 	}
 	user, err := c.user(ctx)
 	if err != nil {
 		return err
 	}
-	incidents, err := o.named(ctx, c, names)
+	find := o.named
 	if filtered {
-		incidents, err = o.matching(ctx, c)
+		find = o.confirmed
 	}
+	incidents, err := find(ctx, c, names)
 	if err != nil {
 		return err
 	}
-	return o.handle(ctx, c, incidents, user)
+	return o.apply(ctx, c, incidents, user)
 }
 
-// matching are the Incidents of the filter that there is something to be done about, after the user agreed.
-func (o *actOptions) matching(ctx context.Context, c *cluster) ([]*v1alpha1.Incident, error) {
+// confirmed returns the open Incidents that match the filter, after the user has confirmed.
+func (o *actOptions) confirmed(ctx context.Context, c *cluster, _ []string) ([]*v1alpha1.Incident, error) {
 	o.filter.states = []string{string(v1alpha1.IncidentOpen)}
 	o.filter.unacknowledged = o.filter.unacknowledged || o.status == v1alpha1.AlertAcknowledged
-	list, err := c.incidents(ctx, o.filter.listOptions(c)...)
+	incidents, err := c.incidents(ctx, &o.filter)
 	if err != nil {
 		return nil, err
 	}
-	incidents := wanted(list.Items, &o.filter)
 	if err := o.verify(ctx, c, &o.filter, incidents); err != nil {
 		return nil, err
 	}
@@ -149,12 +143,11 @@ func (o *actOptions) matching(ctx context.Context, c *cluster) ([]*v1alpha1.Inci
 	if o.yes {
 		return incidents, nil
 	}
-	verb := map[v1alpha1.AlertStatus]string{v1alpha1.AlertAcknowledged: "Acknowledge", v1alpha1.AlertResolved: "Resolve"}[o.status]
 	for _, incident := range incidents {
 		_, _ = fmt.Fprintf(o.ErrOut, "%s/%s %s %s\n", incident.Namespace, incident.Name, incident.Status.Alert.Severity,
 			safe(incident.Status.Alert.Title))
 	}
-	_, _ = fmt.Fprintf(o.ErrOut, "%s %s? [y/N] ", verb, plural(len(incidents), "incident"))
+	_, _ = fmt.Fprintf(o.ErrOut, "%s %s? [y/N] ", o.verb, plural(len(incidents), "incident"))
 	answer, err := bufio.NewReader(o.In).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -163,19 +156,12 @@ func (o *actOptions) matching(ctx context.Context, c *cluster) ([]*v1alpha1.Inci
 	case "y", "yes":
 		return incidents, nil
 	}
-	return nil, errors.New("not confirmed: nothing was done (--yes does not ask)")
+	return nil, errors.New("not confirmed, nothing was changed; use --yes to skip the confirmation")
 }
 
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// named are the Incidents of these names.
+// named returns the Incidents with these names. It finds all before the command changes any, so that a mistyped name
+// does not leave the command half done.
 func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*v1alpha1.Incident, error) {
-	// Find them all before anything is done: a mistyped name is no half of a command carried out.
 	var incidents []*v1alpha1.Incident
 	for _, name := range names {
 		incident, err := c.incident(ctx, name)
@@ -183,73 +169,67 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 			return nil, err
 		}
 		if o.status == v1alpha1.AlertAcknowledged && incident.Status.State == v1alpha1.IncidentResolved {
-			return nil, fmt.Errorf("%s is resolved; there is nothing to acknowledge", incident.Name)
+			return nil, fmt.Errorf("%s is resolved and cannot be acknowledged", incident.Name)
 		}
 		incidents = append(incidents, incident)
 	}
 	return incidents, nil
 }
 
-// handle acknowledges or resolves Incidents: it asks for all of it first, and then waits.
-func (o *actOptions) handle(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident, user string) error {
+// apply creates an AlertEvent for each Incident, and then waits for all of them.
+func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident, user string) error {
 	events := make([]*v1alpha1.AlertEvent, len(incidents))
 	for i, incident := range incidents {
 		if o.status == v1alpha1.AlertResolved && incident.Status.State == v1alpha1.IncidentResolved {
 			continue
 		}
-		events[i] = o.event(incident, user)
+		events[i] = &v1alpha1.AlertEvent{
+			ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, GenerateName: "kubectl-"},
+			Spec: v1alpha1.AlertEventSpec{
+				IntegrationName: incident.Spec.IntegrationName,
+				Alerts:          []v1alpha1.Alert{{Status: o.status, IncidentName: incident.Name, By: user, Comment: o.message}},
+			},
+		}
 		if err := c.Create(ctx, events[i], fieldManager); err != nil {
 			return err
 		}
 	}
 	for i, incident := range incidents {
-		done := string(o.status)
+		result := string(o.status)
 		switch {
 		case events[i] == nil:
-			done = "is resolved already"
+			result = "already resolved"
 		case !o.wait:
-			done = "will be " + done
+			result = "will be " + result
 		default:
 			if err := o.await(ctx, c, events[i]); err != nil {
 				return err
 			}
 		}
-		if _, err := fmt.Fprintf(o.Out, "incident.tocsin.dev/%s %s\n", incident.Name, done); err != nil {
+		if _, err := fmt.Fprintf(o.Out, "incident.tocsin.dev/%s %s\n", incident.Name, result); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// event is the AlertEvent that acknowledges or resolves an Incident.
-func (o *actOptions) event(incident *v1alpha1.Incident, user string) *v1alpha1.AlertEvent {
-	return &v1alpha1.AlertEvent{
-		ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, GenerateName: "kubectl-"},
-		Spec: v1alpha1.AlertEventSpec{
-			IntegrationName: incident.Spec.IntegrationName,
-			Alerts:          []v1alpha1.Alert{{Status: o.status, IncidentName: incident.Name, By: user, Comment: o.message}},
-		},
-	}
-}
-
-// await waits until an AlertEvent is folded: then it is deleted.
+// await waits until an AlertEvent has been folded and therefore deleted.
 func (o *actOptions) await(ctx context.Context, c *cluster, event *v1alpha1.AlertEvent) error {
 	err := wait.PollUntilContextTimeout(ctx, foldPoll, o.timeout, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(event), &v1alpha1.AlertEvent{})
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the AlertEvent %s is stored, but Tocsin has not carried it out within %s; it will when it runs",
-			event.Name, o.timeout)
+		return fmt.Errorf("timed out after %s; AlertEvent %s is stored and takes effect when Tocsin processes it", o.timeout, event.Name)
 	}
 	return err
 }
 
-// user is the name of the user as the cluster knows it, which is not the one in the kubeconfig.
+// user returns the user name that the API server authenticates, which differs from the one in the kubeconfig.
 func (c *cluster) user(ctx context.Context) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {
-		return "", fmt.Errorf("asking the API server for your user name: %w", err)
+		return "", fmt.Errorf("reading your user name from the API server: %w", err)
 	}
 	name := []rune(review.Status.UserInfo.Username)
 	return string(name[:min(len(name), maxByChars)]), nil

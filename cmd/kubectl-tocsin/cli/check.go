@@ -10,7 +10,10 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// checkOptions are those of "check".
+// checkName is the name of the command whose errors have an exit code of their own.
+const checkName = "check"
+
+// checkOptions are the options of "check".
 type checkOptions struct {
 	*plugin
 	filter filter
@@ -20,52 +23,40 @@ type checkOptions struct {
 func (p *plugin) checkCommand() *cobra.Command {
 	o := &checkOptions{plugin: p}
 	command := &cobra.Command{
-		Use:   "check",
-		Short: "Tell by the exit code whether incidents are open, for scripts",
-		Long: `Tell by the exit code whether incidents are open, for scripts:
+		Use:   checkName,
+		Short: "Check for open incidents, with an exit code for scripts",
+		Long: `Check for open incidents and list them. Exit codes:
 
-  0  none is open
-  1  at least one is open
-  2  could not be determined, or the namespace or an integration does not exist
-
-It prints how many are open, and which.`,
+  0: no incident is open
+  1: at least one incident is open
+  2: could not be determined, or the namespace or an integration does not exist.`,
 		Example: example(`
-# Go on with a roll-out only while nothing critical is open
+# Continue a rollout only while no severe incident is open
 kubectl tocsin check -n shop --severity critical,error && ./roll-out
 
-# Is there anything that nobody has acknowledged?
+# Check for unacknowledged incidents in all namespaces
 kubectl tocsin check -A --unacknowledged --quiet`),
-		Args:        cobra.NoArgs,
-		Annotations: map[string]string{exitAnnotation: exitByCheck},
-		RunE:        func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+		Args: cobra.NoArgs,
+		RunE: p.withCluster(o.run),
 	}
-	o.filter.addFlags(command.Flags())
-	o.filter.addCompletions(p, command)
-	command.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "Print nothing but errors.")
+	o.filter.addFlags(p, command)
+	command.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "Print errors only.")
 	return command
 }
 
-func (o *checkOptions) run(ctx context.Context) error {
+func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	if err := o.filter.complete(); err != nil {
 		return err
 	}
 	o.filter.states = []string{string(v1alpha1.IncidentOpen)}
-	c, err := o.cluster()
+	open, err := c.incidents(ctx, &o.filter)
 	if err != nil {
 		return err
 	}
-	s, err := o.screen()
-	if err != nil {
-		return err
-	}
-	list, err := c.incidents(ctx, o.filter.listOptions(c)...)
-	if err != nil {
-		return err
-	}
-	open := wanted(list.Items, &o.filter)
 	if err := o.verify(ctx, c, &o.filter, open); err != nil {
 		return err
 	}
+	s := o.screen
 	if !o.quiet {
 		s.printf("%s\n", tally(open))
 		for _, incident := range open {
@@ -75,12 +66,12 @@ func (o *checkOptions) run(ctx context.Context) error {
 		}
 	}
 	if s.err == nil && len(open) > 0 {
-		return exitError(exitFailure)
+		return silentError{}
 	}
 	return s.err
 }
 
-// tally counts Incidents by severity, in a sentence.
+// tally summarizes Incidents by severity.
 func tally(open []*v1alpha1.Incident) string {
 	switch len(open) {
 	case 0:

@@ -9,12 +9,15 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -25,14 +28,25 @@ import (
 // fieldManager owns the fields that the plugin writes.
 const fieldManager = client.FieldOwner("kubectl-tocsin")
 
-// cluster is the API server as the user sees it.
+// cluster is a client for the user's cluster.
 type cluster struct {
 	client.WithWatch
-	namespace string // of the flag or the kubeconfig's context
-	chosen    bool   // by the flag
+	namespace string // of --namespace or of the kubeconfig's context
+	explicit  bool   // --namespace is set
 }
 
-// cluster connects to the cluster of the flags and the kubeconfig. Nothing is sent yet.
+// withCluster returns a RunE that calls run with the cluster and the arguments.
+func (p *plugin) withCluster(run func(context.Context, *cluster, []string) error) func(*cobra.Command, []string) error {
+	return func(command *cobra.Command, args []string) error {
+		c, err := p.cluster()
+		if err != nil {
+			return err
+		}
+		return run(command.Context(), c, args)
+	}
+}
+
+// cluster returns a client for the cluster of the flags and the kubeconfig. It sends no request.
 func (p *plugin) cluster() (*cluster, error) {
 	config, err := p.config.ToRESTConfig()
 	if err != nil {
@@ -44,28 +58,22 @@ func (p *plugin) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := newScheme()
+	c, err := client.NewWithWatch(config, client.Options{Scheme: newScheme(), Mapper: newMapper()})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("creating the client: %w", err)
 	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: newMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the cluster: %w", err)
-	}
-	return &cluster{WithWatch: c, namespace: namespace, chosen: *p.config.Namespace != ""}, nil
+	return &cluster{WithWatch: c, namespace: namespace, explicit: *p.config.Namespace != ""}, nil
 }
 
-func newScheme() (*runtime.Scheme, error) {
+func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	err := errors.Join(corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme))
-	if err != nil {
-		return nil, fmt.Errorf("building the scheme: %w", err)
-	}
-	return scheme, nil
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	utilruntime.Must(authenticationv1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	return scheme
 }
 
-// newMapper knows the resources that the plugin uses, so that no command begins with asking the API server
-// for all that there are.
+// newMapper returns a static mapper of the kinds that the plugin uses, which saves discovery.
 func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"WebhookIntegration", "AlertEvent", "Incident"} {
@@ -79,30 +87,30 @@ func newMapper() meta.RESTMapper {
 	return mapper
 }
 
-// incident finds an Incident by its name, or by the beginning of it when there is only one; "incident/NAME" is
-// understood as well, and so is the "NAMESPACE/NAME" that commands print.
+// incident returns the Incident with a name or an unambiguous prefix of it. The name may be preceded by the kind
+// ("incident/NAME") or the namespace ("NAMESPACE/NAME").
 func (c *cluster) incident(ctx context.Context, name string) (*v1alpha1.Incident, error) {
 	namespace := c.namespace
 	if before, rest, found := strings.Cut(name, "/"); found {
 		kinds := []string{"incident", "incidents", "inc", "incident.tocsin.dev", "incidents.tocsin.dev"}
 		switch {
 		case slices.Contains(kinds, before):
-		case c.chosen && before != namespace:
-			return nil, fmt.Errorf("%q is not in the namespace %s", name, namespace)
+		case c.explicit && before != namespace:
+			return nil, fmt.Errorf("%q is not in namespace %q", name, namespace)
 		default:
 			namespace = before
 		}
 		name = rest
 	}
 	if name == "" || namespace == "" || strings.Contains(name, "/") {
-		return nil, errors.New("an incident is given as NAME or NAMESPACE/NAME")
+		return nil, errors.New("specify an incident as NAME or NAMESPACE/NAME")
 	}
 	incident := &v1alpha1.Incident{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, incident)
 	if !apierrors.IsNotFound(err) {
 		return incident, err
 	}
-	all, listErr := c.incidentNames(ctx, namespace)
+	all, listErr := c.names(ctx, v1alpha1.GroupVersion.WithKind("IncidentList"), client.InNamespace(namespace))
 	var names []string
 	for _, one := range all {
 		if strings.HasPrefix(one.Name, name) {
@@ -113,22 +121,85 @@ func (c *cluster) incident(ctx context.Context, name string) (*v1alpha1.Incident
 	case listErr != nil, len(names) == 0:
 		return nil, err
 	case len(names) > 1:
-		return nil, fmt.Errorf("%q is the beginning of %d incidents: %s", name, len(names), summary(names))
+		const most = 5
+		list := strings.Join(names[:min(len(names), most)], ", ")
+		if len(names) > most {
+			list += " …"
+		}
+		return nil, fmt.Errorf("%q is a prefix of %d incidents: %s", name, len(names), list)
 	}
 	return incident, c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names[0]}, incident)
 }
 
-// summary lists a few of many.
-func summary(names []string) string {
-	const few = 5
-	if len(names) > few {
-		return strings.Join(names[:few], ", ") + " …"
-	}
-	return strings.Join(names, ", ")
+// integration returns a WebhookIntegration of the namespace.
+func (c *cluster) integration(ctx context.Context, name string) (*v1alpha1.WebhookIntegration, error) {
+	integration := &v1alpha1.WebhookIntegration{}
+	return integration, c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, integration)
 }
 
-// explainError says an error as kubectl does, with a hint where it is known to help.
-func explainError(err error) string {
+// names lists the names of a kind's objects.
+func (c *cluster) names(
+	ctx context.Context, list schema.GroupVersionKind, options ...client.ListOption,
+) ([]client.ObjectKey, error) {
+	objects := &metav1.PartialObjectMetadataList{}
+	objects.SetGroupVersionKind(list)
+	if err := c.List(ctx, objects, options...); err != nil {
+		return nil, err
+	}
+	names := make([]client.ObjectKey, 0, len(objects.Items))
+	for i := range objects.Items {
+		names = append(names, client.ObjectKeyFromObject(&objects.Items[i]))
+	}
+	return names, nil
+}
+
+// missingError reports a namespace or an integration that does not exist. Commands exit with exitMissing.
+type missingError struct{ error }
+
+func (e missingError) Unwrap() error { return e.error }
+
+// verify returns a missingError if the namespace or an integration of a filter does not exist. Without this check, a
+// mistyped name looks like one without incidents. A namespace or integration with an Incident in found exists. If the
+// user has no permission to verify, verify prints a warning.
+func (p *plugin) verify(ctx context.Context, c *cluster, f *filter, found []*v1alpha1.Incident) error {
+	if !f.allNamespaces && len(found) == 0 {
+		namespace := metav1.PartialObjectMetadata{}
+		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		err := c.Get(ctx, client.ObjectKey{Name: c.namespace}, &namespace)
+		if err := p.verified("namespace "+c.namespace, err); err != nil {
+			return err
+		}
+	}
+	for _, name := range f.integrations {
+		if slices.ContainsFunc(found, func(i *v1alpha1.Incident) bool { return i.Spec.IntegrationName == name }) {
+			continue
+		}
+		names, err := c.names(ctx, v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"),
+			client.InNamespace(f.namespace(c)), client.MatchingFields{metav1.ObjectNameField: name}, client.Limit(1))
+		if err == nil && len(names) == 0 {
+			err = apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("webhookintegrations").GroupResource(), name)
+		}
+		if err := p.verified("integration "+name, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verified reports the result of reading an object that has to exist.
+func (p *plugin) verified(object string, err error) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		_, err = fmt.Fprintf(p.ErrOut, "Warning: cannot verify that %s exists: permission denied\n", object)
+		return err
+	case apierrors.IsNotFound(err):
+		return missingError{err}
+	}
+	return err
+}
+
+// errorMessage formats an error as kubectl does, with a hint if Tocsin is not installed.
+func errorMessage(err error) string {
 	var status apierrors.APIStatus
 	var request *url.Error
 	switch {
@@ -143,13 +214,14 @@ func explainError(err error) string {
 		return "Unable to connect to the server: " + payload.SanitizeLine(request.Err.Error())
 	}
 	if status == nil {
-		// CEL says in which namespace of types it looked for a name, which is none.
+		// CEL tells the container of an unknown name, which is always empty.
 		return "error: " + strings.ReplaceAll(payload.SanitizeLine(err.Error()), " (in container '')", "")
 	}
 	details := status.Status()
 	text := fmt.Sprintf("Error from server (%s): %s", details.Reason, payload.SanitizeLine(err.Error()))
 	if details.Reason == metav1.StatusReasonNotFound && (details.Details == nil || details.Details.Name == "") {
-		text += "\nTocsin does not seem to be installed in this cluster: it does not serve " + v1alpha1.GroupVersion.String() + "."
+		text += "\nTocsin does not seem to be installed in this cluster: the API server does not serve " +
+			v1alpha1.GroupVersion.String() + "."
 	}
 	return text
 }

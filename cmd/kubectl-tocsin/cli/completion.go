@@ -9,101 +9,135 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// completeTimeout bounds the wait of somebody who pressed Tab.
+// completeTimeout bounds the requests of one completion.
 const completeTimeout = 3 * time.Second
 
-// completions gives the words that may stand where the cursor is.
 type completions = cobra.CompletionFunc
 
 func fixedCompletions(words ...string) completions {
 	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// nothing completes to nothing, not to file names either.
-func nothing([]string) ([]string, cobra.ShellCompDirective) {
-	return nil, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeIncidents completes the names of Incidents with their titles.
-func (p *plugin) completeIncidents(command *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
-	c, ctx, cancel, err := p.completing(command)
-	if err != nil {
-		return nothing(given)
-	}
-	defer cancel()
-	list, err := c.incidents(ctx, client.InNamespace(c.namespace))
-	if err != nil {
-		return nothing(given)
-	}
-	words := []string{}
-	for _, incident := range wanted(list.Items, &filter{}) {
-		if !slices.Contains(given, incident.Name) {
-			words = append(words, cobra.CompletionWithDesc(incident.Name,
-				strings.Join([]string{string(incident.Status.State), safe(incident.Status.Alert.Title)}, ": ")))
+// completeFlags registers completions of a command's flags.
+func completeFlags(command *cobra.Command, flags map[string]completions) {
+	for name, words := range flags {
+		if err := command.RegisterFlagCompletionFunc(name, words); err != nil {
+			panic(err) // there is no such flag
 		}
 	}
-	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// completeIntegrations completes the names of WebhookIntegrations.
-func (p *plugin) completeIntegrations(command *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return p.completeNames(command, given, v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"), true)
+// firstArgument completes the first argument and no others.
+func firstArgument(words completions) completions {
+	return func(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(given) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return words(command, given, begun)
+	}
 }
 
-func (p *plugin) completeNamespaces(command *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return p.completeNames(command, given, corev1.SchemeGroupVersion.WithKind("NamespaceList"), false)
+// fromCluster returns completions that read the cluster. It completes nothing if that fails.
+func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]string, error)) completions {
+	return func(command *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		c, err := p.cluster()
+		if err != nil {
+			return nil, directive
+		}
+		parent := command.Context()
+		if parent == nil {
+			parent = context.Background()
+		}
+		ctx, cancel := context.WithTimeout(parent, completeTimeout)
+		defer cancel()
+		words, err := read(ctx, c, given)
+		if err != nil {
+			return nil, directive
+		}
+		return words, directive
+	}
 }
 
-func (p *plugin) completeContexts(_ *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+// completeIncidents completes names of Incidents, described by their states and titles.
+func (p *plugin) completeIncidents(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) ([]string, error) {
+		incidents, err := c.incidents(ctx, &filter{})
+		var words []string
+		for _, incident := range incidents {
+			if !slices.Contains(given, incident.Name) {
+				words = append(words, cobra.CompletionWithDesc(incident.Name,
+					strings.Join([]string{string(incident.Status.State), safe(incident.Status.Alert.Title)}, ": ")))
+			}
+		}
+		return words, err
+	})(command, given, begun)
+}
+
+// completeTokens completes an integration, and then the names of its tokens.
+func (p *plugin) completeTokens(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(given) == 0 {
+		return p.completeIntegrations(command, given, begun)
+	}
+	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) ([]string, error) {
+		integration, err := c.integration(ctx, given[0])
+		var words []string
+		for _, token := range integration.Spec.Tokens {
+			if !slices.Contains(given[1:], token.Name) {
+				words = append(words, token.Name)
+			}
+		}
+		return words, err
+	})(command, given, begun)
+}
+
+func (p *plugin) completeIntegrations(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return p.completeNames(v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"), true)(command, given, begun)
+}
+
+func (p *plugin) completeNamespaces(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return p.completeNames(corev1.SchemeGroupVersion.WithKind("NamespaceList"), false)(command, given, begun)
+}
+
+// completeNames completes the names of a kind's objects.
+func (p *plugin) completeNames(list schema.GroupVersionKind, namespaced bool) completions {
+	return p.fromCluster(func(ctx context.Context, c *cluster, _ []string) ([]string, error) {
+		namespace := ""
+		if namespaced {
+			namespace = c.namespace
+		}
+		names, err := c.names(ctx, list, client.InNamespace(namespace))
+		words := make([]string, 0, len(names))
+		for _, name := range names {
+			words = append(words, name.Name)
+		}
+		return words, err
+	})
+}
+
+func (p *plugin) completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	config, err := p.config.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
-		return nothing(given)
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNames completes the names of the objects of a kind.
-func (p *plugin) completeNames(
-	command *cobra.Command, given []string, kind schema.GroupVersionKind, namespaced bool,
-) ([]string, cobra.ShellCompDirective) {
-	c, ctx, cancel, err := p.completing(command)
+func completePresets(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	presets, err := mapping.Presets()
 	if err != nil {
-		return nothing(given)
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	defer cancel()
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind)
-	options := []client.ListOption{}
-	if namespaced {
-		options = append(options, client.InNamespace(c.namespace))
-	}
-	if err := c.List(ctx, list, options...); err != nil {
-		return nothing(given)
-	}
-	words := []string{}
-	for i := range list.Items {
-		words = append(words, list.Items[i].Name)
+	words := make([]string, 0, len(presets))
+	for i := range presets {
+		words = append(words, cobra.CompletionWithDesc(presets[i].Name, presets[i].Title))
 	}
 	return words, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completing connects to the cluster for a moment.
-func (p *plugin) completing(command *cobra.Command) (*cluster, context.Context, context.CancelFunc, error) {
-	c, err := p.cluster()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	parent := command.Context()
-	if parent == nil {
-		parent = context.Background()
-	}
-	ctx, cancel := context.WithTimeout(parent, completeTimeout)
-	return c, ctx, cancel, nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/mattn/go-runewidth"
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -21,7 +20,7 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// explainOptions are those of "explain".
+// explainOptions are the options of "explain".
 type explainOptions struct {
 	*plugin
 	file        string
@@ -36,50 +35,47 @@ func (p *plugin) explainCommand() *cobra.Command {
 	o := &explainOptions{plugin: p}
 	command := &cobra.Command{
 		Use:   "explain -f PAYLOAD",
-		Short: "Explain what would become of a payload, without sending it",
-		Long: `Explain what would become of a payload: which alerts it holds, where each of their fields comes from, and which
-incidents they would open. Nothing is sent and nothing is stored: the plugin reads the payload as the manager of
-its own version would.
+		Short: "Explain how a payload would be processed, without sending it",
+		Long: `Explain how a payload would be processed: print its alerts, the origin of each of their fields, and the incidents
+that they would open. The plugin processes the payload as a manager of the same version would. It sends and
+stores nothing.
 
-How it is read is up to an integration: that of the cluster with --integration, one in a manifest with
---manifest, or the one that a --preset makes. Only the first asks the cluster. Without any it is read by the
-rules for payloads alone.`,
+The payload is read as an integration's: --integration reads one from the cluster, --manifest from a file, and
+--preset uses one with this preset. Without these flags, no mapping is applied.`,
 		Example: example(`
-# As the integration "monitoring" of the cluster reads it
+# Read the payload as the integration "monitoring" does
 kubectl tocsin explain -f payload.json -i monitoring
 
-# Try a mapping before it is applied
+# Test a mapping before applying it
 kubectl tocsin explain -f payload.json --manifest integration.yaml
 
-# Try a preset on what a tool sends
+# Test a preset
 curl -s https://tool.example.com/last-webhook | kubectl tocsin explain -f - --preset grafana`),
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
 	flags := command.Flags()
-	flags.StringVarP(&o.file, "filename", "f", "", "The file with the payload; - is standard input.")
-	flags.StringVarP(&o.integration, "integration", "i", "", "Read it as this integration of the cluster.")
-	flags.StringVar(&o.manifest, "manifest", "", "Read it as the WebhookIntegration in this file.")
-	flags.StringVar(&o.preset, "preset", "", "Read it with this preset.")
-	flags.StringArrayVarP(&o.headers, "header", "H", nil, `A header of the request, such as "X-GitHub-Event: push".`)
-	flags.StringVarP(&o.output, "output", "o", "",
-		"The format: json or yaml, as the endpoint answers a dry run. Default: for a person.")
+	flags.StringVarP(&o.file, "filename", "f", "", "File with the payload; - reads standard input.")
+	flags.StringVarP(&o.integration, "integration", "i", "", "Integration in the cluster.")
+	flags.StringVar(&o.manifest, "manifest", "", "File with a WebhookIntegration.")
+	flags.StringVar(&o.preset, "preset", "", "Name of a preset.")
+	addHeaderFlag(flags, &o.headers)
+	flags.StringVarP(&o.output, "output", "o", "", "Output format: json or yaml, as a dry run's response. Default: a description.")
 	command.MarkFlagsMutuallyExclusive("integration", "manifest", "preset")
-	err := errors.Join(
-		command.MarkFlagRequired("filename"),
-		command.RegisterFlagCompletionFunc("integration", p.completeIntegrations),
-		command.RegisterFlagCompletionFunc("preset", completePresets),
-		command.RegisterFlagCompletionFunc("output", fixedCompletions(outputJSON, outputYAML)),
-	)
-	if err != nil {
-		panic(err) // the flags exist
-	}
+	completeFlags(command, map[string]completions{
+		"integration": p.completeIntegrations,
+		"preset":      completePresets,
+		"output":      fixedCompletions(outputJSON, outputYAML),
+	})
 	return command
 }
 
 func (o *explainOptions) run(ctx context.Context) error {
-	if err := checkAnswerFormat(o.output); err != nil {
+	if o.file == "" {
+		return errors.New("--filename is required")
+	}
+	if err := checkResponseFormat(o.output); err != nil {
 		return err
 	}
 	header, err := parseHeaders(o.headers)
@@ -97,28 +93,24 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := o.screen()
-	if err != nil {
-		return err
-	}
 	code, text := webhookserver.Explain(ctx, integration, header, body)
-	a, err := parseAnswer(code, text)
+	r, err := parseResponse(code, text)
 	if err != nil {
-		return fmt.Errorf("it would be %w", err)
+		return fmt.Errorf("the payload would be %w", err)
 	}
-	a.Incidents = fold.Preview(a.event(integration), integration, mapping.LateFiringWindow, o.now())
+	r.Incidents = fold.Preview(r.event(integration), integration, mapping.LateFiringWindow, o.now())
 	if o.output != "" {
-		text, err := withIncidents(text, a.Incidents)
+		text, err := withIncidents(text, r.Incidents)
 		if err != nil {
 			return err
 		}
-		return writeAnswer(o.Out, o.output, text)
+		return writeResponse(o.Out, o.output, text)
 	}
-	(&explanation{screen: s, answer: a}).tell()
-	return s.err
+	(&explanation{screen: o.screen, response: r}).print()
+	return o.screen.err
 }
 
-// reader is the integration that reads the payload.
+// reader returns the integration that reads the payload.
 func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegration, error) {
 	integration := &v1alpha1.WebhookIntegration{}
 	integration.Name = "example"
@@ -128,7 +120,7 @@ func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegrati
 		if err != nil {
 			return nil, err
 		}
-		return integration, c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: o.integration}, integration)
+		return c.integration(ctx, o.integration)
 	case o.manifest != "":
 		text, err := os.ReadFile(o.manifest)
 		if err != nil {
@@ -138,23 +130,22 @@ func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegrati
 			return nil, fmt.Errorf("reading %s: %w", o.manifest, err)
 		}
 		if integration.Kind != "WebhookIntegration" {
-			return nil, fmt.Errorf("%s has no WebhookIntegration, but kind %q", o.manifest, integration.Kind)
+			return nil, fmt.Errorf("%s contains kind %q, not a WebhookIntegration", o.manifest, integration.Kind)
 		}
 	case o.preset != "":
 		integration.Spec.Preset = o.preset
 	}
-	// It need not be where there is a cluster.
-	integration.Namespace = cmp.Or(integration.Namespace, "default")
+	integration.Namespace = cmp.Or(integration.Namespace, "default") // explain also works without a cluster
 	return integration, nil
 }
 
-// event is the AlertEvent that would be stored.
-func (a *answer) event(integration *v1alpha1.WebhookIntegration) *v1alpha1.AlertEvent {
+// event returns the AlertEvent that would be stored.
+func (r *response) event(integration *v1alpha1.WebhookIntegration) *v1alpha1.AlertEvent {
 	event := &v1alpha1.AlertEvent{}
 	event.Namespace = integration.Namespace
 	event.Spec.IntegrationName = integration.Name
 	event.Spec.Defaults = integration.Spec.Defaults
-	for _, alert := range a.Alerts {
+	for _, alert := range r.Alerts {
 		if alert.Alert != nil && !alert.Dropped {
 			event.Spec.Alerts = append(event.Spec.Alerts, *alert.Alert)
 		}
@@ -162,7 +153,7 @@ func (a *answer) event(integration *v1alpha1.WebhookIntegration) *v1alpha1.Alert
 	return event
 }
 
-// withIncidents adds what the alerts would open to the endpoint's answer.
+// withIncidents adds the Incidents that the alerts would open to a response.
 func withIncidents(text []byte, incidents []v1alpha1.Incident) ([]byte, error) {
 	object := map[string]json.RawMessage{}
 	if err := json.Unmarshal(text, &object); err != nil {
@@ -176,37 +167,33 @@ func withIncidents(text []byte, incidents []v1alpha1.Incident) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// explanation prints what would become of a payload.
+// explanation prints how a payload would be processed.
 type explanation struct {
 	*screen
-	answer *answer
+	response *response
 }
 
-func (e *explanation) tell() {
-	count := fmt.Sprintf("%d alerts.", len(e.answer.Alerts))
-	if len(e.answer.Alerts) == 1 {
-		count = "one alert."
-	}
-	e.printf("It would be accepted: %s\n", count)
-	for i := range e.answer.Alerts {
+func (e *explanation) print() {
+	e.printf("The payload would be accepted: %s.\n", plural(len(e.response.Alerts), "alert"))
+	for i := range e.response.Alerts {
 		e.alert(i)
 	}
-	e.answer.warn(e.screen)
+	e.response.printWarnings(e.screen)
 }
 
-// alert prints one alert: what it would do, and its fields.
+// alert prints the effect of an alert, and its fields.
 func (e *explanation) alert(i int) {
-	alert := &e.answer.Alerts[i]
+	alert := &e.response.Alerts[i]
 	if alert.Dropped {
-		e.printf("\n%s\n", e.styled(bold, fmt.Sprintf("Alert %d would be dropped, as the mapping wants it.", i+1)))
+		e.printf("\n%s\n", e.styled(bold, fmt.Sprintf("Alert %d would be dropped: %s.", i+1, dropReason)))
 		return
 	}
-	e.printf("\n%s\n", e.styled(bold, e.effect(alert)))
-	const longest = 60
+	e.printf("\n%s\n", e.styled(bold, effect(alert)))
+	const maxValueCells = 60
 	rows := [][3]string{}
 	widths := [2]int{}
 	add := func(field, value, from string) {
-		value = cut(safe(value), longest)
+		value = cut(safe(value), maxValueCells)
 		rows = append(rows, [3]string{field, value, from})
 		widths[0] = max(widths[0], len(field))
 		widths[1] = max(widths[1], runewidth.StringWidth(value))
@@ -215,7 +202,7 @@ func (e *explanation) alert(i int) {
 	for _, source := range alert.Sources {
 		add(source.Field, fields[source.Field], origin(source))
 	}
-	for _, field := range e.filledIn(alert) {
+	for _, field := range e.defaults(alert) {
 		add(field[0], field[1], "default")
 	}
 	for _, row := range rows {
@@ -227,52 +214,52 @@ func (e *explanation) alert(i int) {
 	}
 }
 
-// inTwoLines prints a field whose line would be longer than the terminal is wide: where it comes from stands below.
+// inTwoLines prints a field on two lines, for a terminal that is too narrow for one.
 func (e *explanation) inTwoLines(row [3]string, width int) {
 	indent := 2 + width + 2
 	e.printf("  %s  %s\n", pad(row[0], width), cut(row[1], max(1, e.width-indent)))
 	e.printf("%s%s\n", strings.Repeat(" ", indent+2), e.styled(dim, cut(row[2], max(1, e.width-indent-2))))
 }
 
-// effect says what an alert would do.
-func (e *explanation) effect(alert *answeredAlert) string {
+// effect describes what an alert would do.
+func effect(alert *alertResponse) string {
 	if alert.Alert == nil {
 		return safe(alert.Incident)
 	}
 	switch alert.Alert.Status {
 	case v1alpha1.AlertResolved:
-		return "It would resolve " + alert.Incident + ", if that is open."
+		return "Would resolve " + alert.Incident + " if it is open."
 	case v1alpha1.AlertAcknowledged:
-		return "It would acknowledge " + alert.Incident + ", if that is open."
+		return "Would acknowledge " + alert.Incident + " if it is open."
 	default:
-		return "It would open " + alert.Incident + ", or be counted there."
+		return "Would open " + alert.Incident + ", or update it if it is open."
 	}
 }
 
-// filledIn are the fields that no alert tells and the defaults fill in.
-func (e *explanation) filledIn(alert *answeredAlert) [][2]string {
-	at := slices.IndexFunc(e.answer.Incidents, func(i v1alpha1.Incident) bool {
+// defaults returns the fields that the alert lacks and the integration's defaults set.
+func (e *explanation) defaults(alert *alertResponse) [][2]string {
+	at := slices.IndexFunc(e.response.Incidents, func(i v1alpha1.Incident) bool {
 		return i.Namespace+"/"+i.Name == alert.Incident
 	})
 	if at < 0 || alert.Alert == nil {
 		return nil
 	}
 	var filled [][2]string
-	content := &e.answer.Incidents[at].Status.Alert
-	said := alert.Alert.AlertContent
-	for _, field := range []struct{ name, said, is string }{
-		{"title", said.Title, content.Title},
-		{"severity", string(said.Severity), string(content.Severity)},
-		{"type", said.Type, content.Type},
+	content := &e.response.Incidents[at].Status.Alert
+	given := alert.Alert.AlertContent
+	for _, field := range []struct{ name, given, result string }{
+		{"title", given.Title, content.Title},
+		{"severity", string(given.Severity), string(content.Severity)},
+		{"type", given.Type, content.Type},
 	} {
-		if field.said == "" {
-			filled = append(filled, [2]string{field.name, field.is})
+		if field.given == "" {
+			filled = append(filled, [2]string{field.name, field.result})
 		}
 	}
 	return filled
 }
 
-// origin says where a field comes from.
+// origin describes the origin of a field.
 func origin(source mapping.Source) string {
 	switch {
 	case source.Expression != "" && source.Preset != "":
@@ -282,14 +269,14 @@ func origin(source mapping.Source) string {
 	case source.Key != "":
 		return "key " + safe(source.Key)
 	case source.Field == "custom":
-		return "the other keys"
+		return "unmapped keys"
 	case source.Field == "dedup_key":
-		return "made anew"
+		return "generated"
 	}
-	return "not said"
+	return "unknown"
 }
 
-// alertFields are the fields of an alert by their names in a payload, as texts.
+// alertFields returns the fields of an alert as text, by their names in a payload.
 func alertFields(alert *v1alpha1.Alert) map[string]string {
 	if alert == nil {
 		return nil

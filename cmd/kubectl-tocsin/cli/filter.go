@@ -2,26 +2,33 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
-// severities are all there are, worst first.
-var severities = []v1alpha1.Severity{
-	v1alpha1.SeverityCritical, v1alpha1.SeverityError, v1alpha1.SeverityWarning, v1alpha1.SeverityInfo,
-}
+// listChunk is the limit of one list request: an Incident may have up to 256 KiB.
+const listChunk = 250
 
-// filter says which Incidents are wanted.
+var (
+	// severities lists all severities, the most severe first.
+	severities = []v1alpha1.Severity{
+		v1alpha1.SeverityCritical, v1alpha1.SeverityError, v1alpha1.SeverityWarning, v1alpha1.SeverityInfo,
+	}
+	severityNames = []string{"critical", "error", "warning", "info"}
+	stateNames    = []string{string(v1alpha1.IncidentOpen), string(v1alpha1.IncidentResolved)}
+)
+
+// filter selects Incidents.
 type filter struct {
 	allNamespaces  bool
 	states         []string
@@ -33,50 +40,44 @@ type filter struct {
 	selectors []fields.Selector // of labels
 }
 
-// addFlags adds the flags that say it; the state is left to the commands that are about all of them.
-func (f *filter) addFlags(flags *pflag.FlagSet) {
-	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "Look at all namespaces.")
-	flags.StringSliceVar(&f.severities, "severity", nil, "Only these severities, such as critical,error.")
-	flags.StringSliceVarP(&f.integrations, "integration", "i", nil, "Only the incidents of these integrations.")
+// addFlags adds the flags of the filter except --state.
+func (f *filter) addFlags(p *plugin, command *cobra.Command) {
+	flags := command.Flags()
+	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "Select incidents of all namespaces.")
+	flags.StringSliceVar(&f.severities, "severity", nil, "Select incidents with one of these severities, such as critical,error.")
+	flags.StringSliceVarP(&f.integrations, "integration", "i", nil, "Select incidents of one of these integrations.")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil,
-		"Only incidents whose alerts have this label, such as team=storage or team!=web; several must all hold.")
-	flags.BoolVar(&f.unacknowledged, "unacknowledged", false, "Only incidents that nobody has acknowledged.")
-}
-
-func (f *filter) addStateFlag(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&f.states, "state", nil, "Only incidents in these states, Open or Resolved. Default: both.")
-}
-
-// addCompletions completes the values of the flags.
-func (f *filter) addCompletions(p *plugin, command *cobra.Command) {
-	complete := map[string]completions{
-		"severity":    fixedCompletions("critical", "error", "warning", "info"),
-		"state":       fixedCompletions("Open", "Resolved"),
+		"Select incidents by an alert label, such as team=storage or team!=web. If repeated, all must match.")
+	flags.BoolVar(&f.unacknowledged, "unacknowledged", false, "Select incidents that are not acknowledged.")
+	completeFlags(command, map[string]completions{
+		"severity":    fixedCompletions(severityNames...),
 		"integration": p.completeIntegrations,
-	}
-	for flag, values := range complete {
-		if command.Flags().Lookup(flag) == nil {
-			continue
-		}
-		if err := command.RegisterFlagCompletionFunc(flag, values); err != nil {
-			panic(err) // the flag exists
-		}
-	}
+	})
 }
 
-// complete reads what the flags say.
+func (f *filter) addStateFlag(command *cobra.Command) {
+	command.Flags().StringSliceVar(&f.states, "state", nil, "Select incidents in one of these states: Open, Resolved. Default: all.")
+	completeFlags(command, map[string]completions{"state": fixedCompletions(stateNames...)})
+}
+
+// isSet reports whether a flag other than --all-namespaces and --state is set.
+func (f *filter) isSet() bool {
+	return f.unacknowledged || len(f.severities)+len(f.integrations)+len(f.labels) > 0
+}
+
+// complete validates and normalizes the flags.
 func (f *filter) complete() error {
 	for i, state := range f.states {
-		at := slices.IndexFunc([]string{"Open", "Resolved"}, func(s string) bool { return strings.EqualFold(s, state) })
+		at := slices.IndexFunc(stateNames, func(s string) bool { return strings.EqualFold(s, state) })
 		if at < 0 {
-			return fmt.Errorf("--state is Open or Resolved, not %q", state)
+			return fmt.Errorf("--state must be Open or Resolved, not %q", state)
 		}
-		f.states[i] = []string{"Open", "Resolved"}[at]
+		f.states[i] = stateNames[at]
 	}
 	for i, severity := range f.severities {
 		f.severities[i] = strings.ToLower(severity)
-		if !slices.Contains(severities, v1alpha1.Severity(f.severities[i])) {
-			return fmt.Errorf("--severity is one of critical, error, warning and info, not %q", severity)
+		if !slices.Contains(severityNames, f.severities[i]) {
+			return fmt.Errorf("--severity must be one of critical, error, warning and info, not %q", severity)
 		}
 	}
 	for _, label := range f.labels {
@@ -89,7 +90,7 @@ func (f *filter) complete() error {
 	return nil
 }
 
-// namespace is where to look; empty for everywhere.
+// namespace returns the selected namespace; empty for all namespaces.
 func (f *filter) namespace(c *cluster) string {
 	if f.allNamespaces {
 		return ""
@@ -97,51 +98,55 @@ func (f *filter) namespace(c *cluster) string {
 	return c.namespace
 }
 
-// listOptions has the API server leave out what it can.
-func (f *filter) listOptions(c *cluster) []client.ListOption {
+// incidents returns the Incidents that match a filter, the most urgent first. The API server selects by fields if the
+// filter has one value for a field.
+func (c *cluster) incidents(ctx context.Context, f *filter) ([]*v1alpha1.Incident, error) {
 	selector := fields.Set{}
 	for field, values := range map[string][]string{
 		"status.state":          f.states,
 		"status.alert.severity": f.severities,
 		"spec.integrationName":  f.integrations,
 	} {
-		if len(values) == 1 { // it knows no "one of these"
+		if len(values) == 1 {
 			selector[field] = values[0]
 		}
 	}
-	return []client.ListOption{
-		client.InNamespace(f.namespace(c)),
-		client.MatchingFieldsSelector{Selector: selector.AsSelector()},
+	var all []v1alpha1.Incident
+	for next := ""; ; {
+		list := &v1alpha1.IncidentList{}
+		err := c.List(ctx, list, client.InNamespace(f.namespace(c)), client.Limit(listChunk), client.Continue(next),
+			client.MatchingFieldsSelector{Selector: selector.AsSelector()})
+		if err != nil {
+			return nil, fmt.Errorf("listing incidents: %w", err)
+		}
+		all = append(all, list.Items...)
+		if next = list.Continue; next == "" {
+			return f.apply(all), nil
+		}
 	}
 }
 
-// wants says whether an Incident is one of those that are wanted.
-func (f *filter) wants(incident *v1alpha1.Incident) bool {
+// apply returns the Incidents that match, the most urgent first.
+func (f *filter) apply(items []v1alpha1.Incident) []*v1alpha1.Incident {
+	var list []*v1alpha1.Incident
+	for i := range items {
+		if f.matches(&items[i]) {
+			list = append(list, &items[i])
+		}
+	}
+	slices.SortFunc(list, byUrgency)
+	return list
+}
+
+func (f *filter) matches(incident *v1alpha1.Incident) bool {
 	status := &incident.Status
-	for _, set := range []struct {
-		allowed []string
-		value   string
-	}{
-		{f.states, string(status.State)},
-		{f.severities, string(status.Alert.Severity)},
-		{f.integrations, incident.Spec.IntegrationName},
-	} {
-		if len(set.allowed) > 0 && !slices.Contains(set.allowed, set.value) {
-			return false
-		}
-	}
-	if f.unacknowledged && isAcknowledged(incident) {
-		return false
-	}
-	for _, selector := range f.selectors {
-		if !selector.Matches(alertLabels(status.Alert.Labels)) {
-			return false
-		}
-	}
-	return true
+	in := func(values []string, value string) bool { return len(values) == 0 || slices.Contains(values, value) }
+	return in(f.states, string(status.State)) && in(f.severities, string(status.Alert.Severity)) &&
+		in(f.integrations, incident.Spec.IntegrationName) && !(f.unacknowledged && isAcknowledged(incident)) &&
+		!slices.ContainsFunc(f.selectors, func(s fields.Selector) bool { return !s.Matches(alertLabels(status.Alert.Labels)) })
 }
 
-// alertLabels are the labels of an Incident's alert, as a selector looks at them.
+// alertLabels implements fields.Fields for the labels of an alert.
 type alertLabels v1alpha1.Bag
 
 // Has implements fields.Fields.
@@ -151,34 +156,26 @@ func (l alertLabels) Has(name string) bool {
 }
 
 // Get implements fields.Fields.
-func (l alertLabels) Get(name string) string { return text(l[name]) }
-
-// text is a JSON value for a person: a string without its quotes, anything else as it is.
-func text(value json.RawMessage) string {
-	var s string
-	if json.Unmarshal(value, &s) == nil {
-		return s
-	}
-	return string(value)
-}
+func (l alertLabels) Get(name string) string { return live.Text(l[name]) }
 
 func isAcknowledged(incident *v1alpha1.Incident) bool {
 	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
 }
 
-// byUrgency orders Incidents: open, severe and not yet acknowledged first, then the newest.
+// byUrgency orders Incidents by state, severity, acknowledgement and age: open, severe, unacknowledged and new ones
+// first.
 func byUrgency(a, b *v1alpha1.Incident) int {
 	return cmp.Or(
-		cmp.Compare(boolRank(a.Status.State == v1alpha1.IncidentResolved), boolRank(b.Status.State == v1alpha1.IncidentResolved)),
+		compareBool(a.Status.State == v1alpha1.IncidentResolved, b.Status.State == v1alpha1.IncidentResolved),
 		cmp.Compare(severityRank(a.Status.Alert.Severity), severityRank(b.Status.Alert.Severity)),
-		cmp.Compare(boolRank(isAcknowledged(a)), boolRank(isAcknowledged(b))),
-		-moment(a.Status.LastAlertTime).Compare(moment(b.Status.LastAlertTime)),
+		compareBool(isAcknowledged(a), isAcknowledged(b)),
+		-timeOf(a.Status.LastAlertTime).Compare(timeOf(b.Status.LastAlertTime)),
 		cmp.Compare(a.Namespace, b.Namespace),
 		cmp.Compare(a.Name, b.Name),
 	)
 }
 
-// severityRank is 0 for the worst.
+// severityRank returns 0 for the most severe.
 func severityRank(severity v1alpha1.Severity) int {
 	if i := slices.Index(severities, severity); i >= 0 {
 		return i
@@ -186,9 +183,13 @@ func severityRank(severity v1alpha1.Severity) int {
 	return len(severities)
 }
 
-func boolRank(b bool) int {
-	if b {
-		return 1
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
 	}
-	return 0
+	return 1
 }

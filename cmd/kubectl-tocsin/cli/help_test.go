@@ -30,7 +30,7 @@ func TestHelpIsOfOnePiece(t *testing.T) {
 			command.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 				g.Expect(f.Usage).To(HaveSuffix("."), f.Name)
 				first := []rune(f.Usage)[0]
-				g.Expect(unicode.IsUpper(first) || strings.HasPrefix(f.Usage, "none, ")).To(BeTrue(), f.Usage)
+				g.Expect(unicode.IsUpper(first)).To(BeTrue(), f.Usage)
 			})
 		})
 	}

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/term"
 )
 
-// quitKeys end a live table: q as in less, and Ctrl-C, which is a key while the terminal is raw.
+// quitKeys end a live table: q as in less, and Ctrl-C, which is an ordinary key in raw mode.
 const quitKeys = "qQ\x03"
 
-// untilQuit returns a context that ends when somebody at the terminal presses a key to quit, and how to give the
-// terminal back.
+// untilQuit returns a context that ends when the user presses a quit key, and a function that restores the
+// terminal.
 func (p *plugin) untilQuit(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	file, isFile := p.In.(*os.File)
@@ -21,12 +21,12 @@ func (p *plugin) untilQuit(ctx context.Context) (context.Context, func()) {
 	}
 	usual, err := term.MakeRaw(int(file.Fd()))
 	if err != nil {
-		return ctx, cancel // Ctrl-C works without it
+		return ctx, cancel // Ctrl-C still sends a signal
 	}
 	go func() {
 		key := make([]byte, 1)
 		for {
-			// It goes on until the process ends: nothing else reads from the terminal.
+			// This goroutine runs until the process ends: nothing else reads from the terminal.
 			if _, err := file.Read(key); err != nil {
 				return
 			}

@@ -1,27 +1,25 @@
 package cli
 
 import (
-	"context"
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// leastHash is how many characters of the hash at the end of a name a short name has at least: a name that is short
-// today is to be clear tomorrow as well.
-const leastHash = 4
+// minHashChars is the minimum number of characters that a short name has of the hash at the end of a name: a short name
+// should stay unambiguous when more Incidents are created.
+const minHashChars = 4
 
-// shortNames maps the names of Incidents to the shortest beginnings that are clear in their namespaces.
+// shortNames maps the names of Incidents to their shortest prefixes that are unambiguous in their namespaces.
 func shortNames(names []types.NamespacedName) map[types.NamespacedName]string {
 	names = slices.Clone(names)
 	slices.SortFunc(names, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 	short := make(map[types.NamespacedName]string, len(names))
-	common := func(i, j int) int { // how many characters two neighbours have in common
+	common := func(i, j int) int { // length of the common prefix of two neighbors
 		if j < 0 || j >= len(names) || names[i].Namespace != names[j].Namespace {
 			return 0
 		}
@@ -33,24 +31,10 @@ func shortNames(names []types.NamespacedName) map[types.NamespacedName]string {
 		return n
 	}
 	for i, name := range names {
-		least := strings.LastIndex(name.Name, "-") + 1 + leastHash
+		least := strings.LastIndex(name.Name, "-") + 1 + minHashChars
 		short[name] = name.Name[:min(len(name.Name), max(least, common(i, i-1)+1, common(i, i+1)+1))]
 	}
 	return short
-}
-
-// incidentNames are the names of the Incidents in a namespace, empty for all.
-func (c *cluster) incidentNames(ctx context.Context, namespace string) ([]types.NamespacedName, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("IncidentList"))
-	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, err
-	}
-	names := make([]types.NamespacedName, 0, len(list.Items))
-	for i := range list.Items {
-		names = append(names, client.ObjectKeyFromObject(&list.Items[i]))
-	}
-	return names, nil
 }
 
 func namesOf(incidents []*v1alpha1.Incident) []types.NamespacedName {

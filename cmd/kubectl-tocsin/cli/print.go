@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mattn/go-runewidth"
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,71 +17,70 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-// What --color may be.
+// Values of --color.
 const (
 	colorAuto   = "auto"
 	colorAlways = "always"
 	colorNever  = "never"
 )
 
-// style is how a text looks on a terminal: the parameters of an SGR sequence (ECMA-48, section 8.3.117).
+// style holds the parameters of an SGR sequence (ECMA-48, section 8.3.117).
 type style string
 
 const (
-	plain  style = ""
-	bold   style = "1"
-	dim    style = "2"
-	red    style = "31"
-	alarm  style = "1;31"
-	green  style = "32"
-	yellow style = "33"
-	blue   style = "34"
+	plain   style = ""
+	bold    style = "1"
+	dim     style = "2"
+	red     style = "31"
+	boldRed style = "1;31"
+	green   style = "32"
+	yellow  style = "33"
+	blue    style = "34"
 )
 
-// severityStyles are the colours of the severities.
+// severityStyles maps severities to their colors.
 var severityStyles = map[v1alpha1.Severity]style{
-	v1alpha1.SeverityCritical: alarm,
+	v1alpha1.SeverityCritical: boldRed,
 	v1alpha1.SeverityError:    red,
 	v1alpha1.SeverityWarning:  yellow,
 	v1alpha1.SeverityInfo:     blue,
 }
 
-// screen is where a command prints to. It remembers the first error, for the end.
+// screen is the output of a command. It remembers the first write error in err.
 type screen struct {
 	out    io.Writer
 	colors bool
-	width  int // of the terminal in cells; 0: it is none
+	width  int // of the terminal in cells; 0 if out is not a terminal
 	height int
 	err    error
 }
 
-// screen finds out what can be printed to.
-func (p *plugin) screen() (*screen, error) {
-	s := &screen{out: p.Out}
-	file, isFile := p.Out.(*os.File)
+// newScreen returns a screen with the capabilities of out and the value of --color.
+func newScreen(out io.Writer, color string) (*screen, error) {
+	s := &screen{out: out}
+	file, isFile := out.(*os.File)
 	if isFile && term.IsTerminal(int(file.Fd())) {
 		s.measure()
 		s.colors = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" // https://no-color.org
 	}
-	switch p.color {
+	switch color {
 	case colorAuto:
 	case colorAlways:
 		s.colors = true
 	case colorNever:
 		s.colors = false
 	default:
-		return nil, fmt.Errorf("--color is %s, %s or %s", colorAuto, colorAlways, colorNever)
+		return nil, fmt.Errorf("--color must be %s, %s or %s", colorAuto, colorAlways, colorNever)
 	}
 	return s, nil
 }
 
-// isTerminal says whether somebody looks at a terminal.
 func (s *screen) isTerminal() bool { return s.width > 0 }
 
-// measure asks the terminal for its size, which may have changed.
+// measure updates the size, which changes when the user resizes the terminal.
 func (s *screen) measure() {
-	const usualWidth, usualHeight = 80, 24
-	s.width, s.height = usualWidth, usualHeight
+	const defaultWidth, defaultHeight = 80, 24
+	s.width, s.height = defaultWidth, defaultHeight
 	if file, isFile := s.out.(*os.File); isFile {
 		if width, height, err := term.GetSize(int(file.Fd())); err == nil && width > 0 && height > 0 {
 			s.width, s.height = width, height
@@ -94,7 +94,7 @@ func (s *screen) printf(format string, args ...any) {
 	}
 }
 
-// styled is a text in a style, where there are colours. The text must be safe already.
+// styled returns a sanitized text in a style, if colors are on.
 func (s *screen) styled(look style, text string) string {
 	if !s.colors || look == plain || text == "" {
 		return text
@@ -102,10 +102,10 @@ func (s *screen) styled(look style, text string) string {
 	return "\x1b[" + string(look) + "m" + text + "\x1b[0m"
 }
 
-// safe makes a text that anybody may have written safe to print: on one line, without control characters.
+// safe sanitizes untrusted text for the terminal: one line without control characters.
 func safe(text string) string { return payload.SanitizeLine(text) }
 
-// safeLines is safe for a text of several lines.
+// safeLines sanitizes text of several lines.
 func safeLines(text string) []string {
 	lines := strings.Split(strings.ReplaceAll(strings.TrimSpace(text), "\r\n", "\n"), "\n")
 	for i, line := range lines {
@@ -115,43 +115,47 @@ func safeLines(text string) []string {
 	return lines
 }
 
-// cut shortens a text to a number of cells.
+// cut truncates a text to a number of cells.
 func cut(text string, cells int) string {
 	return runewidth.Truncate(text, cells, "…")
 }
 
-// pad lengthens a text to a number of cells.
+// pad extends a text to a number of cells.
 func pad(text string, cells int) string {
 	return text + strings.Repeat(" ", max(0, cells-runewidth.StringWidth(text)))
 }
 
-// machineOutput is -o: the formats for programs, of kubectl's own making, and none for people.
-type machineOutput struct {
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// outputFlag is -o for objects, with the formats of cli-runtime's printers. Without it, a command prints for people.
+type outputFlag struct {
 	*genericclioptions.PrintFlags
 }
 
-func newMachineOutput() machineOutput {
-	return machineOutput{genericclioptions.NewPrintFlags("")}
+func newOutputFlag() outputFlag {
+	return outputFlag{genericclioptions.NewPrintFlags("")}
 }
 
-// wanted says whether -o was given.
-func (m machineOutput) wanted() bool { return *m.OutputFormat != "" }
+func (o outputFlag) addFlag(command *cobra.Command, usage string) {
+	o.AddFlags(command)
+	command.Flags().Lookup("output").Usage = usage
+}
 
-// write prints an object as -o wants it.
-func (m machineOutput) write(object runtime.Object, out io.Writer) error {
-	scheme, err := newScheme()
+func (o outputFlag) isSet() bool { return *o.OutputFormat != "" }
+
+// write prints an object in the format of -o. For a list, "-o name" prints one name per line.
+func (o outputFlag) write(object runtime.Object, out io.Writer) error {
+	printer, err := o.WithTypeSetter(newScheme()).ToPrinter()
 	if err != nil {
 		return err
 	}
-	printer, err := m.WithTypeSetter(scheme).ToPrinter()
-	if err != nil {
-		return err
-	}
-	if *m.OutputFormat == outputName && meta.IsListType(object) {
+	if *o.OutputFormat == "name" && meta.IsListType(object) {
 		return meta.EachListItem(object, func(item runtime.Object) error { return printer.PrintObj(item, out) })
 	}
 	return printer.PrintObj(object, out)
 }
-
-// outputName is the value of -o that gives resource/name.
-const outputName = "name"

@@ -1,16 +1,16 @@
-// Package cli has the commands of the kubectl plugin.
+// Package cli implements the commands of the kubectl plugin.
 //
-// Each command is a file: what it can be told is a struct of options, filled by flags, with a run method that
-// gets a context and talks to the API server as the user whom the kubeconfig names. The commands never do
-// what the user could not do with kubectl alone; they do it with less to type. What they print is for a
-// person unless -o asks for something else, and everything that a sender may have written is made safe for
-// the terminal first (print.go).
+// Each command is a file with a struct of options, a constructor that binds them to flags, and a run method. Commands
+// talk to the API server as the kubeconfig's user and do nothing that the user could not do with kubectl alone. They
+// print for people unless -o selects another format; all text that a sender may have written is sanitized for the
+// terminal first (print.go).
 package cli
 
 import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -30,66 +30,59 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 )
 
-// Exit codes. "check" has its own meaning for 1, see there.
+// Exit codes. For "check", 1 means that incidents are open.
 const (
 	exitOK      = 0
 	exitFailure = 1
-	exitCheck   = 2 // an error of "check"
+	exitCheck   = 2 // "check" failed
 	exitMissing = 2 // a namespace or an integration does not exist
 )
 
-// completer is the name under which kubectl runs the plugin to complete a command line.
+// completer is the program name under which kubectl runs the plugin for completions.
 const completer = "kubectl_complete-tocsin"
 
-// Main runs the plugin with its arguments, the program's name first, and returns the exit code.
+// Main runs the plugin and returns the exit code. args begins with the program name.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends what hangs
+	context.AfterFunc(ctx, stop) // a second signal terminates the process
 
-	p := newPlugin(genericiooptions.IOStreams{In: stdin, Out: stdout, ErrOut: stderr})
-	root := p.command()
+	root := newPlugin(genericiooptions.IOStreams{In: stdin, Out: stdout, ErrOut: stderr}).command()
 	rest := args[1:]
 	if strings.TrimSuffix(filepath.Base(args[0]), ".exe") == completer {
 		rest = append([]string{cobra.ShellCompRequestCmd}, rest...)
 	}
 	root.SetArgs(rest)
 	command, err := root.ExecuteContextC(ctx)
-	var code exitError
+	var silent silentError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &code):
-		return int(code) // the command has said what there was to say
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case errors.As(err, &silent), ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitFailure
 	}
-	_, _ = io.WriteString(stderr, explainError(usageError(command, err))+"\n")
-	if missing := (missingError{}); errors.As(err, &missing) {
+	_, _ = io.WriteString(stderr, errorMessage(err)+"\n")
+	var missing missingError
+	switch {
+	case errors.As(err, &missing):
 		return exitMissing
-	}
-	if command.Annotations[exitAnnotation] == exitByCheck {
+	case command.Name() == checkName:
 		return exitCheck
 	}
 	return exitFailure
 }
 
-// exitError is an error that has been told to the user already, or is none.
-type exitError int
+// silentError makes the plugin exit with exitFailure and without a message.
+type silentError struct{}
 
-func (exitError) Error() string { return "exit" }
+func (silentError) Error() string { return "exit" }
 
-// A command with this annotation exits with exitCheck on an error.
-const (
-	exitAnnotation = "exit"
-	exitByCheck    = "check"
-)
-
-// plugin is what all commands share.
+// plugin holds the state that all commands share.
 type plugin struct {
 	genericiooptions.IOStreams
 	config *genericclioptions.ConfigFlags
 	color  string
+	screen *screen // set before a command runs
 	now    func() time.Time
 }
 
@@ -102,24 +95,24 @@ func newPlugin(streams genericiooptions.IOStreams) *plugin {
 	}
 }
 
-// command makes the command tree.
+// command returns the root command.
 func (p *plugin) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-tocsin",
-		Short: "Show and handle incidents, and let senders of alerts in",
-		Long: `Show and handle incidents, and let senders of alerts in.
+		Short: "View and manage incidents, and authorize senders of alerts",
+		Long: `View and manage incidents, and authorize senders of alerts.
 
-Tocsin turns any alert webhook into an Incident, a resource of the cluster. Everything here is done through
-the Kubernetes API with your own kubeconfig and your own rights.`,
+Tocsin turns any alert webhook into an Incident resource. All commands use the Kubernetes API with your
+kubeconfig and your permissions.`,
 		Example: example(`
-# What is wrong, the worst first; -w goes on watching
+# List incidents in all namespaces, the most urgent first; -w keeps watching
 kubectl tocsin get -A
 kubectl tocsin get -A -w
 
-# Let a sender in: the address is printed once
+# Authorize a sender: prints the webhook URL once
 kubectl tocsin integration create monitoring --preset alertmanager
 
-# Take an incident on, and end it
+# Acknowledge an incident, then resolve it
 kubectl tocsin ack monitoring-qf4t --message "looking into it"
 kubectl tocsin resolve monitoring-qf4t`),
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tocsin"},
@@ -127,77 +120,65 @@ kubectl tocsin resolve monitoring-qf4t`),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		PersistentPreRun: func(command *cobra.Command, _ []string) {
-			// What goes wrong is told by the commands; the client's own log is for whoever asks for it.
+		PersistentPreRunE: func(command *cobra.Command, _ []string) (err error) {
+			// Commands report errors themselves; the client's log is on with -v only.
 			if level := command.Flags().Lookup("v"); level != nil && level.Value.String() == "0" {
 				klog.SetLogger(logr.Discard())
 			}
-			log.SetLogger(klog.Background()) // or it complains after half a minute that nobody did
+			log.SetLogger(klog.Background()) // without a logger, controller-runtime warns after 30 seconds
+			p.screen, err = newScreen(p.Out, p.color)
+			return err
 		},
 	}
 	root.SetVersionTemplate(buildinfo.Line("kubectl-tocsin") + "\n")
 	root.SetIn(p.In)
 	root.SetOut(p.Out)
 	root.SetErr(p.ErrOut)
-	root.AddGroup(
-		&cobra.Group{ID: groupIncidents, Title: "Incidents:"},
-		&cobra.Group{ID: groupSenders, Title: "Senders:"},
-	)
-	for group, commands := range map[string][]*cobra.Command{
-		groupIncidents: {
-			p.getCommand(), p.watchCommand(), p.showCommand(), p.checkCommand(),
-			p.ackCommand(), p.resolveCommand(), p.uiCommand(),
-		},
-		groupSenders: {p.integrationCommand(), p.tokenCommand(), p.sendCommand(), p.explainCommand()},
-	} {
-		for _, command := range commands {
-			command.GroupID = group
-			root.AddCommand(command)
-		}
-	}
+	root.SetUsageTemplate(usageTemplate)
+	addGroup(root, "Incident Commands:", p.getCommand(), p.watchCommand(), p.showCommand(), p.checkCommand(),
+		p.ackCommand(), p.resolveCommand(), p.uiCommand())
+	addGroup(root, "Sender Commands:", p.integrationCommand(), p.tokenCommand(), p.sendCommand(), p.explainCommand())
 	root.AddCommand(p.optionsCommand(), p.versionCommand())
 	p.addGlobalFlags(root)
-	tidyHelp(root)
+	adjustHelp(root)
 	return root
 }
 
-const (
-	groupIncidents = "incidents"
-	groupSenders   = "senders"
-)
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, command := range commands {
+		command.GroupID = title
+	}
+	root.AddCommand(commands...)
+}
 
-// addGlobalFlags adds kubectl's flags for the cluster, and the few of our own.
+// addGlobalFlags adds kubectl's flags for the cluster, --color and -v.
 func (p *plugin) addGlobalFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	p.config.AddFlags(flags)
 	flags.StringVar(&p.color, "color", p.color,
-		"Whether to use colours: auto (on a terminal, unless NO_COLOR is set), always or never.")
+		"When to use colors: auto (on a terminal, unless NO_COLOR is set), always or never.")
 	verbosity := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(verbosity)
 	if v := verbosity.Lookup("v"); v != nil {
-		v.Usage = "How much to log of what goes on; 6 shows the requests to the API server."
+		v.Usage = "Log level verbosity; 6 logs requests to the API server."
 		flags.AddGoFlag(v)
 	}
-	complete := func(name string, values completions) {
-		// It fails only for a flag that does not exist.
-		if err := root.RegisterFlagCompletionFunc(name, values); err != nil {
-			panic(err)
-		}
-	}
-	complete("namespace", p.completeNamespaces)
-	complete("context", p.completeContexts)
-	complete("color", cobra.FixedCompletions([]string{colorAuto, colorAlways, colorNever}, cobra.ShellCompDirectiveNoFileComp))
-	root.SetUsageTemplate(usageTemplate)
+	completeFlags(root, map[string]completions{
+		"namespace": p.completeNamespaces,
+		"context":   p.completeContexts,
+		"color":     fixedCompletions(colorAuto, colorAlways, colorNever),
+	})
 }
 
-// tidyHelp makes what cobra and cli-runtime say of their flags read like the rest.
-func tidyHelp(command *cobra.Command) {
+// adjustHelp rewords the help of flags that cobra and cli-runtime add.
+func adjustHelp(command *cobra.Command) {
 	command.InitDefaultHelpFlag()
 	for name, usage := range map[string]string{
-		"help":                        "Show this help.",
-		"template":                    "The template, or the path of its file, for -o go-template and go-template-file.",
-		"show-managed-fields":         "Print the managed fields too.",
-		"allow-missing-template-keys": "A template may name what is not there.",
+		"help":                        "Print this help.",
+		"template":                    "Template or path to a template file for -o go-template and -o go-template-file.",
+		"show-managed-fields":         "Print managedFields in JSON or YAML.",
+		"allow-missing-template-keys": "Ignore missing fields and map keys in templates.",
 	} {
 		if found := command.Flags().Lookup(name); found != nil {
 			found.Usage = usage
@@ -209,20 +190,59 @@ func tidyHelp(command *cobra.Command) {
 		}
 	})
 	for _, child := range command.Commands() {
-		tidyHelp(child)
+		adjustHelp(child)
 	}
 }
 
-// parent makes a command that is there for its subcommands only.
+// parent returns a command that only has subcommands.
 func parent(command *cobra.Command, children ...*cobra.Command) *cobra.Command {
-	command.Args = cobra.NoArgs // so that a mistyped subcommand is an error
+	command.Args = cobra.NoArgs // a mistyped subcommand is an error
 	command.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
 	command.AddCommand(children...)
 	return command
 }
 
-// usageTemplate is cobra's, less the flags that every command has: those would bury the others. "kubectl
-// tocsin options" lists them, as kubectl's own commands have it.
+// optionsCommand lists the global flags, as "kubectl options" does.
+func (p *plugin) optionsCommand() *cobra.Command {
+	const width = 110
+	return &cobra.Command{
+		Use:   "options",
+		Short: "Print the list of flags inherited by all commands",
+		Long:  `Print the list of flags inherited by all commands.`,
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			p.screen.printf("The following options can be passed to any command:\n\n%s", command.InheritedFlags().FlagUsagesWrapped(width))
+			return p.screen.err
+		},
+	}
+}
+
+func (p *plugin) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of the plugin",
+		Long:    `Print the version of the plugin, and the commit and date of its build.`,
+		Example: example(`kubectl tocsin version`),
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(p.Out, buildinfo.Line("kubectl-tocsin"))
+			return err
+		},
+	}
+}
+
+// oneName validates that there is exactly one argument, the name of an object.
+func oneName(kind string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("requires exactly one %s name", kind)
+		}
+		return nil
+	}
+}
+
+// usageTemplate is cobra's without the global flags, which would bury the command's own. "kubectl tocsin options" lists
+// them.
 var usageTemplate = `Usage:{{if not .HasAvailableSubCommands}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} COMMAND{{end}}{{if gt (len .Aliases) 0}}
@@ -239,18 +259,18 @@ Commands:{{range $cmds}}{{if .IsAvailableCommand}}
 {{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) .IsAvailableCommand)}}
   {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}
 
-Other commands:{{range $cmds}}{{if (and (eq .GroupID "") (or .IsAvailableCommand (eq .Name "help")))}}
+Other Commands:{{range $cmds}}{{if (and (eq .GroupID "") (or .IsAvailableCommand (eq .Name "help")))}}
   {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}{{if .HasParent}}
 
 Flags:
 {{.LocalNonPersistentFlags.FlagUsagesWrapped 110 | trimTrailingWhitespaces}}{{end}}{{end}}
 
-{{if .HasAvailableSubCommands}}Use "{{.CommandPath}} COMMAND --help" for more about a command{{if not .HasParent}},
-"{{.CommandPath}} options" for the flags that all commands have{{end}}.
-{{else if .HasParent}}Use "{{.Root.CommandPath}} options" for the flags that all commands have.
+{{if .HasAvailableSubCommands}}Use "{{.CommandPath}} COMMAND --help" for more information about a command{{if not .HasParent}},
+"{{.CommandPath}} options" for a list of global flags{{end}}.
+{{else if .HasParent}}Use "{{.Root.CommandPath}} options" for a list of global flags.
 {{end}}`
 
-// example indents the lines of an example, as the help wants it.
+// example indents the lines of an example.
 func example(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i, line := range lines {

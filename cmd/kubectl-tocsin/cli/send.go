@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,21 +24,21 @@ const (
 	// urlVariable is the environment variable for --url.
 	urlVariable = "TOCSIN_URL"
 
-	// testKey is the dedup key of test alerts, unless another one is given.
+	// testKey is the default dedup key of test alerts.
 	testKey = "kubectl-tocsin-send"
 
-	// sendTimeout bounds one post; the server answers within five seconds of the body's end.
+	// sendTimeout bounds one post; the server responds within five seconds after the end of the body.
 	sendTimeout = 15 * time.Second
 
-	// A token of our own works when the manager has heard of it.
-	tokenLife  = time.Minute
-	tokenDelay = 10 * time.Second
-	tokenPoll  = 200 * time.Millisecond
+	// A temporary token is valid for tokenLifetime. Within tokenDelay, the manager has learned of it.
+	tokenLifetime = time.Minute
+	tokenDelay    = 10 * time.Second
+	tokenPoll     = 200 * time.Millisecond
 
-	maxAnswerBytes = 4 << 20
+	maxResponseBytes = 4 << 20
 )
 
-// sendOptions are those of "send".
+// sendOptions are the options of "send".
 type sendOptions struct {
 	*plugin
 	file        string
@@ -48,10 +49,9 @@ type sendOptions struct {
 	dryRun      bool
 	allowPlain  bool
 	output      string
-	poster      *http.Client
 
 	title, description, severity, status, dedupKey string
-	kind, link, hostname, region                   string
+	alertType, link, hostname, region              string
 	labels                                         map[string]string
 }
 
@@ -59,34 +59,35 @@ func (p *plugin) sendCommand() *cobra.Command {
 	o := &sendOptions{plugin: p}
 	command := &cobra.Command{
 		Use:   "send",
-		Short: "Send an alert through the real endpoint, as a sender would",
-		Long: `Send an alert through the real endpoint, as a sender would: a test alert, one that the flags describe, or the
+		Short: "Send an alert to the webhook endpoint",
+		Long: `Send an alert to the webhook endpoint as a sender would: a test alert, an alert described by flags, or the
 payload in a file.
 
-It goes to the address that "token create" printed (--url), or, with --integration, to the integration by a token
-that is made for it and revoked right afterwards, which takes the right to change the integration.
+The destination is a webhook URL as printed by "token create" (--url), or an integration (--integration). For an
+integration, the command creates a temporary token and revokes it afterwards, which requires permission to patch
+the integration.
 
-A Service of the cluster, such as ` + serviceEndpoint + `, is reached by a port-forward to one of
-its pods, which takes the right to get services, to list pods and to create pods/portforward in its namespace. Where
-Tocsin runs in another namespace, --endpoint has it in the name. An http:// address of any other machine is refused,
-since the token is in the request: use https://, or --allow-plain-http.
+A Service of the cluster, such as ` + serviceEndpoint + `, is reached by port forwarding. This
+requires permission to get services, list pods and create pods/portforward in the Service's namespace. If Tocsin
+runs in another namespace, set --endpoint. Other plain http:// URLs are rejected because the request contains the
+token: use https:// or --allow-plain-http.
 
-Without --dedup-key a test alert has the key "` + testKey + `", so that several are one incident and
-"--status resolved" ends it.`,
+Test alerts have the dedup key "` + testKey + `" unless --dedup-key is set, so several test alerts
+update one incident and "--status resolved" resolves it.`,
 		Example: example(`
-# A test alert, by a token of its own
+# Send a test alert to an integration
 kubectl tocsin send -i monitoring
 
-# The same along the way that senders outside the cluster take
+# Send a test alert the same way as senders outside the cluster
 kubectl tocsin send -i monitoring --endpoint https://alerts.example.com
 
-# To an address that "token create" printed
+# Send an alert to a webhook URL
 kubectl tocsin send --url "$url" --title "Disk full" --severity critical --dedup-key disk-db-1
 
 # Resolve it
 kubectl tocsin send --url "$url" --status resolved --dedup-key disk-db-1
 
-# What a tool would send
+# Send a tool's payload
 kubectl tocsin send --url "$url" -f payload.json`),
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -94,38 +95,35 @@ kubectl tocsin send --url "$url" -f payload.json`),
 	}
 	o.addFlags(command)
 	command.MarkFlagsMutuallyExclusive("url", "integration")
-	err := errors.Join(
-		command.RegisterFlagCompletionFunc("integration", p.completeIntegrations),
-		command.RegisterFlagCompletionFunc("severity", fixedCompletions("critical", "error", "warning", "info")),
-		command.RegisterFlagCompletionFunc("status", fixedCompletions("firing", "resolved", "acknowledged")),
-		command.RegisterFlagCompletionFunc("output", fixedCompletions(outputJSON, outputYAML)),
-	)
-	if err != nil {
-		panic(err) // the flags exist
-	}
+	completeFlags(command, map[string]completions{
+		"integration": p.completeIntegrations,
+		"severity":    fixedCompletions(severityNames...),
+		"status":      fixedCompletions("firing", "resolved", "acknowledged"),
+		"output":      fixedCompletions(outputJSON, outputYAML),
+	})
 	return command
 }
 
 func (o *sendOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&o.url, "url", "", "The address to post to, token included. Default: $"+urlVariable+".")
-	flags.StringVarP(&o.integration, "integration", "i", "", "Send to this integration, by a token of its own.")
+	flags.StringVar(&o.url, "url", "", "Webhook URL with the token. Default: $"+urlVariable+".")
+	flags.StringVarP(&o.integration, "integration", "i", "", "Integration to send to with a temporary token.")
 	o.endpoint.addFlag(flags)
-	flags.StringVarP(&o.file, "filename", "f", "", "Send the payload in this file; - is standard input.")
-	flags.StringVar(&o.title, "title", "", "The title.")
-	flags.StringVar(&o.description, "description", "", "The description.")
-	flags.StringVar(&o.severity, "severity", "", "The severity: critical, error, warning or info.")
-	flags.StringVar(&o.status, "status", "", "The status: firing, resolved or acknowledged.")
-	flags.StringVar(&o.dedupKey, "dedup-key", "", "The dedup key.")
-	flags.StringVar(&o.kind, "type", "", "The type.")
-	flags.StringVar(&o.link, "link", "", "The link.")
-	flags.StringVar(&o.hostname, "hostname", "", "The host.")
-	flags.StringVar(&o.region, "region", "", "The region.")
-	flags.StringToStringVarP(&o.labels, "label", "l", nil, "Labels as `KEY=VALUE`, such as team=storage.")
-	flags.StringArrayVarP(&o.headers, "header", "H", nil, `A header of the request, such as "X-GitHub-Event: push".`)
-	flags.BoolVar(&o.dryRun, "dry-run", false, "Ask the endpoint what it would store, and store nothing.")
-	flags.BoolVar(&o.allowPlain, "allow-plain-http", false, "Send the token unencrypted to http:// addresses of other machines.")
-	flags.StringVarP(&o.output, "output", "o", "", "Print the answer: json or yaml. Default: for a person.")
+	flags.StringVarP(&o.file, "filename", "f", "", "File with the payload to send; - reads standard input.")
+	flags.StringVar(&o.title, "title", "", "Title of the alert.")
+	flags.StringVar(&o.description, "description", "", "Description of the alert.")
+	flags.StringVar(&o.severity, "severity", "", "Severity of the alert: critical, error, warning or info.")
+	flags.StringVar(&o.status, "status", "", "Status of the alert: firing, resolved or acknowledged.")
+	flags.StringVar(&o.dedupKey, "dedup-key", "", "Dedup key of the alert.")
+	flags.StringVar(&o.alertType, "type", "", "Type of the alert.")
+	flags.StringVar(&o.link, "link", "", "Link of the alert.")
+	flags.StringVar(&o.hostname, "hostname", "", "Hostname of the alert.")
+	flags.StringVar(&o.region, "region", "", "Region of the alert.")
+	flags.StringToStringVarP(&o.labels, "label", "l", nil, "Labels of the alert as `KEY=VALUE`, such as team=storage.")
+	addHeaderFlag(flags, &o.headers)
+	flags.BoolVar(&o.dryRun, "dry-run", false, "Print what the endpoint would store, without storing it.")
+	flags.BoolVar(&o.allowPlain, "allow-plain-http", false, "Send the token unencrypted to http:// URLs of other hosts.")
+	flags.StringVarP(&o.output, "output", "o", "", "Output format of the response: json or yaml. Default: a summary.")
 	for _, field := range []string{
 		"title", "description", "severity", "status", "dedup-key", "type", "link", "hostname", "region", "label",
 	} {
@@ -134,7 +132,7 @@ func (o *sendOptions) addFlags(command *cobra.Command) {
 }
 
 func (o *sendOptions) run(ctx context.Context) error {
-	if err := checkAnswerFormat(o.output); err != nil {
+	if err := checkResponseFormat(o.output); err != nil {
 		return err
 	}
 	header, err := parseHeaders(o.headers)
@@ -145,48 +143,40 @@ func (o *sendOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := o.screen()
+	code, text, err := o.send(ctx, header, body)
 	if err != nil {
 		return err
 	}
-	o.poster = o.newPoster(o.allowPlain)
-	defer o.poster.CloseIdleConnections()
-	var code int
-	var text []byte
-	if address := o.address(); address != "" {
-		if err := checkAddress(address); err != nil {
-			return err
-		}
-		code, text, err = o.post(ctx, address, header, body)
-	} else {
-		code, text, err = o.postByOwnToken(ctx, header, body)
-	}
-	if err != nil {
-		return err
-	}
-	a, err := parseAnswer(code, text)
+	r, err := parseResponse(code, text)
 	if err != nil {
 		return err
 	}
 	if o.output != "" {
-		return writeAnswer(o.Out, o.output, text)
+		return writeResponse(o.Out, o.output, text)
 	}
-	o.tell(s, a)
-	return s.err
+	o.print(r)
+	return o.screen.err
 }
 
-// address is the one to post to; empty when there is to be a token of our own.
-func (o *sendOptions) address() string {
+// send posts to the URL, or to the integration with a temporary token. It returns the status code and the body.
+func (o *sendOptions) send(ctx context.Context, header http.Header, body []byte) (int, []byte, error) {
+	target := o.url
+	if o.integration == "" {
+		target = cmp.Or(target, os.Getenv(urlVariable))
+	}
 	switch {
-	case o.url != "":
-		return o.url
-	case o.integration != "":
-		return ""
+	case target != "":
+		if err := checkURL(target); err != nil {
+			return 0, nil, err
+		}
+		return o.post(ctx, target, header, body)
+	case o.integration == "":
+		return 0, nil, fmt.Errorf("no destination: set --url (or $%s) or --integration", urlVariable)
 	}
-	return os.Getenv(urlVariable)
+	return o.postWithTemporaryToken(ctx, header, body)
 }
 
-// body is what to post.
+// body returns the payload to post.
 func (o *sendOptions) body() ([]byte, error) {
 	if o.file != "" {
 		return o.readInput(o.file)
@@ -194,7 +184,7 @@ func (o *sendOptions) body() ([]byte, error) {
 	fields := map[string]any{}
 	for name, value := range map[string]string{
 		"title": o.title, "description": o.description, "severity": o.severity, "status": o.status,
-		"dedup_key": o.dedupKey, "type": o.kind, "link": o.link, "hostname": o.hostname, "region": o.region,
+		"dedup_key": cmp.Or(o.dedupKey, testKey), "type": o.alertType, "link": o.link, "hostname": o.hostname, "region": o.region,
 	} {
 		if value != "" {
 			fields[name] = value
@@ -203,38 +193,34 @@ func (o *sendOptions) body() ([]byte, error) {
 	if len(o.labels) > 0 {
 		fields["labels"] = o.labels
 	}
-	if o.dedupKey == "" {
-		fields["dedup_key"] = testKey
-	}
 	if o.title == "" && (o.status == "" || o.status == string(v1alpha1.AlertFiring)) {
 		fields["title"] = "Test alert"
-		if o.description == "" {
-			fields["description"] = "Sent by kubectl tocsin send."
-		}
-		if o.severity == "" {
-			fields["severity"] = string(v1alpha1.SeverityInfo)
-		}
+		fields["description"] = cmp.Or(o.description, "Sent by kubectl tocsin send.")
+		fields["severity"] = cmp.Or(o.severity, string(v1alpha1.SeverityInfo))
 	}
 	return json.Marshal(fields)
 }
 
-// post posts a body and returns the answer. Its errors do not quote the address: the token is in it.
-func (o *sendOptions) post(ctx context.Context, address string, header http.Header, body []byte) (int, []byte, error) {
+// post posts a body and returns the status code and the body of the response. Its errors do not quote the URL, because
+// it contains the token.
+func (o *sendOptions) post(ctx context.Context, target string, header http.Header, body []byte) (int, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	if o.dryRun {
-		address += "?dryRun=true"
+		target += "?dryRun=true"
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, errors.New("the address cannot be posted to")
+		return 0, nil, errors.New("invalid webhook URL")
 	}
 	request.Header = header.Clone()
 	request.Header.Set("User-Agent", "kubectl-tocsin/"+buildinfo.Read().Version)
 	if request.Header.Get("Content-Type") == "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	response, err := o.poster.Do(request)
+	poster := o.newClient(request.URL, o.allowPlain)
+	defer poster.CloseIdleConnections()
+	response, err := poster.Do(request)
 	if err != nil {
 		if urlError, is := errors.AsType[*url.Error](err); is {
 			err = urlError.Err
@@ -242,18 +228,15 @@ func (o *sendOptions) post(ctx context.Context, address string, header http.Head
 		return 0, nil, fmt.Errorf("posting to %s: %w", request.URL.Host, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes))
 	if err != nil {
-		return 0, nil, fmt.Errorf("reading the answer: %w", err)
+		return 0, nil, fmt.Errorf("reading the response: %w", err)
 	}
 	return response.StatusCode, text, nil
 }
 
-// postByOwnToken makes a token, posts with it and revokes it.
-func (o *sendOptions) postByOwnToken(ctx context.Context, header http.Header, body []byte) (code int, text []byte, err error) {
-	if o.integration == "" {
-		return 0, nil, fmt.Errorf("where to? Give --url (or $%s) or --integration", urlVariable)
-	}
+// postWithTemporaryToken creates a token, posts with it and revokes it.
+func (o *sendOptions) postWithTemporaryToken(ctx context.Context, header http.Header, body []byte) (code int, text []byte, err error) {
 	endpoint, err := o.endpoint.base()
 	if err != nil {
 		return 0, nil, err
@@ -262,22 +245,25 @@ func (o *sendOptions) postByOwnToken(ctx context.Context, header http.Header, bo
 	if err != nil {
 		return 0, nil, err
 	}
-	maker := &tokenCreateOptions{plugin: o.plugin, name: "send-" + rand.String(6), expiresIn: tokenLife}
-	made, err := maker.create(ctx, c, o.integration)
+	creator := &tokenCreateOptions{plugin: o.plugin, name: "send-" + rand.String(6), expiresIn: tokenLifetime}
+	token, err := creator.create(ctx, c, o.integration)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer func() {
-		// Also when the user has had enough; the token expires soon in any case.
-		revokeErr := c.revokeToken(context.WithoutCancel(ctx), o.integration, made.Name)
+		// Revoke the token also when the user has interrupted the command.
+		revokeErr := c.editTokens(context.WithoutCancel(ctx), o.integration, func(tokens []v1alpha1.Token) ([]v1alpha1.Token, error) {
+			kept, _ := removeTokens(tokens, func(t v1alpha1.Token) bool { return t.Name == token.Name })
+			return kept, nil
+		})
 		if revokeErr != nil {
-			err = errors.Join(err, fmt.Errorf("revoking the token %s: %w", made.Name, revokeErr))
+			err = errors.Join(err, fmt.Errorf("revoking the token %s: %w", token.Name, revokeErr))
 		}
 	}()
 	ticker := time.NewTicker(tokenPoll)
 	defer ticker.Stop()
 	for deadline := o.now().Add(tokenDelay); ; {
-		code, text, err = o.post(ctx, endpoint+webhookPath+"/"+made.secret, header, body)
+		code, text, err = o.post(ctx, endpoint+webhookPath+"/"+token.secret, header, body)
 		if err != nil || code != http.StatusUnauthorized || o.now().After(deadline) {
 			return code, text, err
 		}
@@ -289,21 +275,21 @@ func (o *sendOptions) postByOwnToken(ctx context.Context, header http.Header, bo
 	}
 }
 
-// tell says what became of it.
-func (o *sendOptions) tell(s *screen, a *answer) {
-	what := "Accepted"
+// print prints the result of each alert.
+func (o *sendOptions) print(r *response) {
+	s, result := o.screen, "Accepted"
 	if o.dryRun {
-		what = "Would be accepted"
+		result = "Would be accepted"
 	}
-	if len(a.Alerts) == 0 {
-		s.printf("%s, with no alert in it.\n", what)
+	if len(r.Alerts) == 0 {
+		s.printf("%s: the payload contains no alert\n", result)
 	}
-	for _, alert := range a.Alerts {
+	for _, alert := range r.Alerts {
 		if alert.Dropped {
-			s.printf("%s, and dropped, as the mapping wants it.\n", what)
+			s.printf("%s and dropped: %s\n", result, dropReason)
 			continue
 		}
-		s.printf("%s: incident %s, dedup key %s\n", what, s.styled(bold, safe(alert.Incident)), safe(alert.DedupKey))
+		s.printf("%s: incident %s, dedup key %s\n", result, s.styled(bold, safe(alert.Incident)), safe(alert.DedupKey))
 	}
-	a.warn(s)
+	r.printWarnings(s)
 }

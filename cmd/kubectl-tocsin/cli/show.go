@@ -18,62 +18,53 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// showOptions are those of "show".
+// showOptions are the options of "show".
 type showOptions struct {
 	*plugin
-	output machineOutput
+	output outputFlag
 }
 
 func (p *plugin) showCommand() *cobra.Command {
-	o := &showOptions{plugin: p, output: newMachineOutput()}
+	o := &showOptions{plugin: p, output: newOutputFlag()}
 	command := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show everything about an incident",
-		Long: `Show everything about an incident: what it is, since when, what happened, and all that the sender said of it.
+		Short: "Show the details of an incident",
+		Long: `Show the details of an incident: its state, all fields of its alerts, and its timeline.
 
-NAME may be shortened as long as only one incident begins like it.`,
+NAME may be any unambiguous prefix of a name.`,
 		Example: example(`
+# Show an incident
 kubectl tocsin show monitoring-qf4temcyqfg5jyf6hfops4jsuk
 
-# The same, when it is the only one that begins like this
+# Show an incident by a prefix of its name
 kubectl tocsin show monitoring-qf4t`),
 		Args:              oneName("incident"),
-		ValidArgsFunction: onlyFirst(p.completeIncidents),
-		RunE:              func(command *cobra.Command, args []string) error { return o.run(command.Context(), args[0]) },
+		ValidArgsFunction: firstArgument(p.completeIncidents),
+		RunE:              p.withCluster(o.run),
 	}
-	o.output.AddFlags(command)
-	command.Flags().Lookup("output").Usage = "The format: json, yaml, name, jsonpath=…, go-template=… Default: for a person."
+	o.output.addFlag(command, "Output format: json, yaml, name, jsonpath=…, go-template=… Default: a description.")
 	return command
 }
 
-func (o *showOptions) run(ctx context.Context, name string) error {
-	c, err := o.cluster()
+func (o *showOptions) run(ctx context.Context, c *cluster, names []string) error {
+	incident, err := c.incident(ctx, names[0])
 	if err != nil {
 		return err
 	}
-	s, err := o.screen()
-	if err != nil {
-		return err
+	if o.output.isSet() {
+		return o.output.write(objects([]*v1alpha1.Incident{incident}, true), o.Out)
 	}
-	incident, err := c.incident(ctx, name)
-	if err != nil {
-		return err
-	}
-	if o.output.wanted() {
-		incident.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Incident"))
-		return o.output.write(incident, o.Out)
-	}
-	(&description{screen: s, now: o.now()}).incident(incident)
-	return s.err
+	(&description{screen: o.screen, now: o.now()}).incident(incident)
+	return o.screen.err
 }
 
-// description prints an Incident for a person.
+// description prints the details of an Incident.
 type description struct {
 	*screen
 	now time.Time
 }
 
-// labelWidth is how wide the names of fields are.
+// labelWidth is the width of field names.
 const labelWidth = 14
 
 func (d *description) incident(incident *v1alpha1.Incident) {
@@ -117,7 +108,7 @@ func (d *description) field(name, value string) {
 
 func (d *description) section(title string) { d.printf("\n%s\n", d.styled(bold, title+":")) }
 
-// state says whether it goes on, and since when.
+// state describes the state and since when the Incident has it.
 func (d *description) state(incident *v1alpha1.Incident) string {
 	status := &incident.Status
 	switch status.State {
@@ -141,7 +132,7 @@ func (d *description) state(incident *v1alpha1.Incident) string {
 	return text
 }
 
-// acknowledged says by whom and when.
+// acknowledged describes by whom and when the Incident was acknowledged.
 func (d *description) acknowledged(incident *v1alpha1.Incident) string {
 	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
 	if !isAcknowledged(incident) {
@@ -159,7 +150,7 @@ func (d *description) count(status *v1alpha1.IncidentStatus) string {
 	return text
 }
 
-// time is a moment in the local time zone, and how long ago that was.
+// time formats a time in the local time zone, with its age.
 func (d *description) time(at *v1alpha1.Timestamp) string {
 	if at == nil || at.IsZero() {
 		return ""
@@ -167,7 +158,7 @@ func (d *description) time(at *v1alpha1.Timestamp) string {
 	return fmt.Sprintf("%s (%s ago)", at.Local().Format("2006-01-02 15:04:05 MST"), ago(at, d.now))
 }
 
-// bag prints what is in a bag, sorted.
+// bag prints the entries of a bag, sorted.
 func (d *description) bag(title string, bag v1alpha1.Bag) {
 	if len(bag) == 0 {
 		return
@@ -187,8 +178,7 @@ func (d *description) bag(title string, bag v1alpha1.Bag) {
 	}
 }
 
-// valueLines are the lines of a JSON value: of a string those that it has, of an object or list those of its
-// indented form when it is long.
+// valueLines returns the lines of a JSON value. Long objects and lists are indented.
 func valueLines(value json.RawMessage) []string {
 	var s string
 	if json.Unmarshal(value, &s) == nil {
@@ -219,7 +209,7 @@ func (d *description) timeline(transitions []v1alpha1.Transition) {
 	}
 }
 
-// ordinal is 2nd, 3rd, 11th.
+// ordinal formats 2nd, 3rd, 11th.
 func ordinal(n int64) string {
 	suffix := "th"
 	if n%100 < 11 || n%100 > 13 {
@@ -233,14 +223,4 @@ func ordinal(n int64) string {
 		}
 	}
 	return fmt.Sprint(n, suffix)
-}
-
-// onlyFirst completes the first argument and no further one.
-func onlyFirst(values completions) completions {
-	return func(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(given) > 0 {
-			return nothing(given)
-		}
-		return values(command, given, begun)
-	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// sortBy orders Incidents by a JSONPath expression, such as .status.alertCount, as kubectl get --sort-by does. Those
-// that have no such field come first.
+// sortBy sorts Incidents by a JSONPath expression such as .status.alertCount, as kubectl get --sort-by does. Incidents
+// without the field come first.
 func sortBy(incidents []*v1alpha1.Incident, expression string) error {
 	path := jsonpath.New("sort-by").AllowMissingKeys(true)
 	if err := path.Parse("{" + strings.Trim(expression, "{}") + "}"); err != nil {
@@ -37,10 +37,10 @@ func sortBy(incidents []*v1alpha1.Incident, expression string) error {
 	return nil
 }
 
-// compareKeys compares numbers as such and everything else as text. Timestamps of the API are in the order of their text.
+// compareKeys compares numbers by value and everything else as text. API timestamps sort correctly as text.
 func compareKeys(a, b any) int {
 	if a == nil || b == nil {
-		return cmp.Compare(boolRank(a != nil), boolRank(b != nil))
+		return compareBool(a != nil, b != nil)
 	}
 	x, xNumber := a.(int64)
 	y, yNumber := b.(int64)

@@ -17,23 +17,23 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// column is one column of a table.
+// column is a column of a table.
 type column struct {
 	title string
 	cell  func(*v1alpha1.Incident) cell
 }
 
-// cell is a text, safe to print, and how it looks.
+// cell is a sanitized text with a style.
 type cell struct {
 	text string
 	look style
 }
 
-// incidentTable prints Incidents, a line each.
+// incidentTable prints one Incident per line.
 type incidentTable struct {
 	columns []column
 	widths  []int
-	left    []bool // out of a narrow terminal
+	hidden  []bool // does not fit the terminal
 	short   map[types.NamespacedName]string
 	tableOptions
 
@@ -41,22 +41,22 @@ type incidentTable struct {
 	now    func() time.Time
 }
 
-// tableOptions say which columns there are.
+// tableOptions select the columns.
 type tableOptions struct {
 	namespaces bool
 	wide       bool
 	noHeaders  bool
 }
 
-// expendable are the columns that a narrow terminal does without, the most expendable first.
-var expendable = []string{"LAST-SEEN", "COUNT", "OPENED", "ACK", "STATE"}
+// optionalColumns are hidden on a narrow terminal, in this order.
+var optionalColumns = []string{"LAST-SEEN", "COUNT", "OPENED", "ACK", "STATE"}
 
 const (
-	columnGap = 3 // as kubectl has it
-	// titleRoom is how many cells the titles get at least before columns are left out for them.
-	titleRoom = 24
-	// leastTitle is how many they get in any case.
-	leastTitle = 10
+	columnGap = 3 // as in kubectl
+
+	// Columns are hidden until the titles have titleWidth cells. Then names are cut until titles have minTitleWidth.
+	titleWidth    = 24
+	minTitleWidth = 10
 )
 
 func newIncidentTable(s *screen, now func() time.Time, o tableOptions) *incidentTable {
@@ -85,17 +85,17 @@ func newIncidentTable(s *screen, now func() time.Time, o tableOptions) *incident
 
 // reset makes the columns as wide as their titles.
 func (t *incidentTable) reset() {
-	t.widths, t.left = make([]int, len(t.columns)), make([]bool, len(t.columns))
+	t.widths, t.hidden = make([]int, len(t.columns)), make([]bool, len(t.columns))
 	for n, c := range t.columns {
 		t.widths[n] = len(c.title)
 	}
 }
 
-// reserve makes the columns as wide as what is usually in them, for lines that are printed before all is known.
+// reserve widens the columns to typical contents, for rows that are printed before all Incidents are known.
 func (t *incidentTable) reserve() {
-	usual := map[string]int{"STATE": len("Resolved"), "SEVERITY": len("critical"), "NAME": 40, "NAMESPACE": 16}
+	typical := map[string]int{"STATE": len("Resolved"), "SEVERITY": len("critical"), "NAME": 40, "NAMESPACE": 16}
 	for n, c := range t.columns {
-		t.widths[n] = max(t.widths[n], usual[c.title])
+		t.widths[n] = max(t.widths[n], typical[c.title])
 	}
 }
 
@@ -103,7 +103,7 @@ func (t *incidentTable) add(title string, cell func(*v1alpha1.Incident) cell) {
 	t.columns = append(t.columns, column{title, cell})
 }
 
-// fit makes the columns wide enough.
+// fit widens the columns to the contents of these Incidents.
 func (t *incidentTable) fit(incidents []*v1alpha1.Incident) {
 	for _, incident := range incidents {
 		for n, c := range t.columns {
@@ -115,43 +115,43 @@ func (t *incidentTable) fit(incidents []*v1alpha1.Incident) {
 	}
 }
 
-// shorten has the table print the shortest names that are clear among all these, where a person reads them:
-// programs, and whoever wants it wide, get the whole names.
+// shorten makes a table on a terminal print the shortest names that are unambiguous among all. Pipes and wide tables
+// have full names.
 func (t *incidentTable) shorten(all []types.NamespacedName) {
 	if t.screen.isTerminal() && !t.wide {
 		t.short = shortNames(all)
 	}
 }
 
-// squeeze leaves columns out until the titles have room on the terminal, and at last cuts the names.
+// squeeze hides columns and then cuts names until the titles fit on the terminal.
 func (t *incidentTable) squeeze() {
 	if t.wide {
 		return
 	}
 	title := len(t.columns) - 1
-	room := func() int {
+	available := func() int {
 		left := t.screen.width
 		for n := range t.columns[:title] {
-			if !t.left[n] {
+			if !t.hidden[n] {
 				left -= t.widths[n] + columnGap
 			}
 		}
 		return left
 	}
-	for _, name := range expendable {
-		if room() >= min(titleRoom, t.widths[title]) {
+	for _, name := range optionalColumns {
+		if available() >= min(titleWidth, t.widths[title]) {
 			return
 		}
 		at := slices.IndexFunc(t.columns, func(c column) bool { return c.title == name })
-		t.left[at] = true
+		t.hidden[at] = true
 	}
-	if missing := leastTitle - room(); missing > 0 {
+	if missing := minTitleWidth - available(); missing > 0 {
 		at := slices.IndexFunc(t.columns, func(c column) bool { return c.title == "NAME" })
-		t.widths[at] = max(leastTitle, t.widths[at]-missing)
+		t.widths[at] = max(minTitleWidth, t.widths[at]-missing)
 	}
 }
 
-// header is the line of titles.
+// header returns the line of column titles.
 func (t *incidentTable) header() string {
 	cells := make([]cell, 0, len(t.columns))
 	for _, c := range t.columns {
@@ -166,25 +166,25 @@ func (t *incidentTable) printHeader() {
 	}
 }
 
-// row is the line of an Incident.
+// row returns the line of an Incident.
 func (t *incidentTable) row(incident *v1alpha1.Incident) string {
 	cells := make([]cell, 0, len(t.columns))
 	for _, c := range t.columns {
-		made := c.cell(incident)
-		if incident.Status.State == v1alpha1.IncidentResolved && made.look == plain {
-			made.look = dim
+		content := c.cell(incident)
+		if incident.Status.State == v1alpha1.IncidentResolved && content.look == plain {
+			content.look = dim
 		}
-		cells = append(cells, made)
+		cells = append(cells, content)
 	}
 	return t.line(cells)
 }
 
-// line puts cells side by side, cut to the terminal.
+// line joins cells, and cuts the line to the width of the terminal.
 func (t *incidentTable) line(cells []cell) string {
 	var line strings.Builder
 	left := t.screen.width
 	for n, c := range cells {
-		if t.left[n] {
+		if t.hidden[n] {
 			continue
 		}
 		text := c.text
@@ -215,11 +215,11 @@ func (t *incidentTable) print(incidents []*v1alpha1.Incident) {
 	}
 }
 
-func (t *incidentTable) ago(moment *v1alpha1.Timestamp) string {
-	return ago(moment, t.now())
+func (t *incidentTable) ago(at *v1alpha1.Timestamp) string {
+	return ago(at, t.now())
 }
 
-// ago is how long ago a moment was, as kubectl says it.
+// ago returns the age of a time in kubectl's format.
 func ago(at *v1alpha1.Timestamp, now time.Time) string {
 	if at == nil || at.IsZero() {
 		return "-"
@@ -227,15 +227,15 @@ func ago(at *v1alpha1.Timestamp, now time.Time) string {
 	return duration.HumanDuration(max(0, now.Sub(at.Time)))
 }
 
-// moment is the time of a timestamp that may be absent.
-func moment(at *v1alpha1.Timestamp) time.Time {
+// timeOf returns the time of an optional timestamp.
+func timeOf(at *v1alpha1.Timestamp) time.Time {
 	if at == nil {
 		return time.Time{}
 	}
 	return at.Time
 }
 
-// acknowledgedBy names the person who acknowledged an Incident, if a person did.
+// acknowledgedBy returns the user who acknowledged an Incident, "yes" if a sender did, or "-".
 func acknowledgedBy(incident *v1alpha1.Incident) string {
 	const widest = 16
 	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
@@ -264,16 +264,4 @@ func severityCell(incident *v1alpha1.Incident) cell {
 		return cell{text: string(severity)}
 	}
 	return cell{string(severity), severityStyles[severity]}
-}
-
-// wanted are the Incidents that a filter wants, the most urgent first.
-func wanted(items []v1alpha1.Incident, f *filter) []*v1alpha1.Incident {
-	var list []*v1alpha1.Incident
-	for i := range items {
-		if f.wants(&items[i]) {
-			list = append(list, &items[i])
-		}
-	}
-	slices.SortFunc(list, byUrgency)
-	return list
 }

@@ -4,31 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
-	streamhttp "k8s.io/streaming/pkg/httpstream"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
-	// lookupTimeout bounds the search for the name of a Service, which a resolver outside the cluster may hand on
-	// to others that do not answer.
+	// lookupTimeout bounds looking up the name of a Service, which a resolver outside the cluster may forward to others
+	// that do not respond.
 	lookupTimeout = 3 * time.Second
 
-	// connectTimeout bounds how long it takes to be connected to a pod.
+	// connectTimeout bounds connecting to a pod.
 	connectTimeout = 10 * time.Second
 )
 
@@ -38,9 +37,8 @@ type serviceAddress struct {
 	port            int
 }
 
-// parseService reads host:port as the address of a Service, NAME.NAMESPACE.svc with or without the domain of the
-// cluster behind it.
-func parseService(hostPort string) (service serviceAddress, is bool) {
+// parseService parses host:port as the address of a Service: NAME.NAMESPACE.svc, optionally with the cluster's domain.
+func parseService(hostPort string) (service serviceAddress, ok bool) {
 	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {
 		return service, false
@@ -53,61 +51,40 @@ func parseService(hostPort string) (service serviceAddress, is bool) {
 	return serviceAddress{namespace: labels[1], name: labels[0], port: number}, true
 }
 
-// errClearText says why an address is not posted to.
-var errClearText = errors.New("the token would be sent unencrypted: use https://, or the address of the Service, to which a " +
-	"port is forwarded, or --allow-plain-http")
+// errClearText rejects a URL that would send the token unencrypted over the network.
+var errClearText = errors.New("the token would be sent unencrypted: use https://, a Service of the cluster, or --allow-plain-http")
 
-// poster posts alerts. Services of the cluster it reaches from outside as well.
-type poster struct{ plain, encrypted *http.Transport }
-
-// RoundTrip implements http.RoundTripper.
-func (p *poster) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.URL.Scheme == "https" {
-		return p.encrypted.RoundTrip(request)
-	}
-	return p.plain.RoundTrip(request)
-}
-
-// CloseIdleConnections is what http.Client looks for.
-func (p *poster) CloseIdleConnections() {
-	p.plain.CloseIdleConnections()
-	p.encrypted.CloseIdleConnections()
-}
-
-// newPoster makes the client that posts alerts. Without encryption it connects to this machine, and to Services through the
-// API server, and to anything else only if allowPlain is set.
-func (p *plugin) newPoster(allowPlain bool) *http.Client {
-	encrypted := &http.Transport{
+// newClient returns an HTTP client that also reaches Services from outside the cluster. For plain HTTP, it connects to
+// this machine and to Services only, unless allowPlain is set.
+func (p *plugin) newClient(target *url.URL, allowPlain bool) *http.Client {
+	transport := &http.Transport{
 		DialContext: p.dial,
 		Proxy: func(request *http.Request) (*url.URL, error) {
-			if _, is := parseService(net.JoinHostPort(request.URL.Hostname(), "0")); is {
+			if _, ok := parseService(net.JoinHostPort(request.URL.Hostname(), "0")); ok {
 				return nil, nil
 			}
 			return http.ProxyFromEnvironment(request)
 		},
 		TLSHandshakeTimeout: connectTimeout,
 	}
-	plain := encrypted.Clone()
-	if !allowPlain {
-		plain.DialContext, plain.Proxy = p.dialGuarded, nil
+	if target.Scheme != "https" && !allowPlain {
+		transport.DialContext, transport.Proxy = p.dialPlain, nil
 	}
 	return &http.Client{
-		Transport: &poster{plain: plain, encrypted: encrypted},
-		// A redirect would lead the token to another host.
+		Transport: transport,
+		// A redirect would send the token to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// dialGuarded connects to an address on which nobody else can listen in.
-func (p *plugin) dialGuarded(ctx context.Context, network, address string) (net.Conn, error) {
-	if service, is := parseService(address); is {
-		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-		defer cancel()
-		return p.forward(ctx, service)
+// dialPlain connects to this machine or to a Service through the API server. It rejects other addresses.
+func (p *plugin) dialPlain(ctx context.Context, network, address string) (net.Conn, error) {
+	if service, ok := parseService(address); ok {
+		return p.dialService(ctx, service)
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("reading the address: %w", err)
+		return nil, fmt.Errorf("parsing the address: %w", err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return nil, errClearText
@@ -115,23 +92,23 @@ func (p *plugin) dialGuarded(ctx context.Context, network, address string) (net.
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
-// dial connects to an address. A Service whose name is not known here is reached through the API server.
+// dial connects to an address, or through the API server to a Service whose name cannot be resolved here.
 func (p *plugin) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	service, is := parseService(address)
-	if !is {
+	service, ok := parseService(address)
+	if !ok {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}
 	connection, err := (&net.Dialer{Timeout: lookupTimeout}).DialContext(ctx, network, address)
 	if _, unknown := errors.AsType[*net.DNSError](err); !unknown {
 		return connection, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	return p.forward(ctx, service)
+	return p.dialService(ctx, service)
 }
 
-// forward connects to a pod of a Service as "kubectl port-forward" does.
-func (p *plugin) forward(ctx context.Context, service serviceAddress) (net.Conn, error) {
+// dialService connects to a pod of a Service as "kubectl port-forward" does.
+func (p *plugin) dialService(ctx context.Context, service serviceAddress) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
 	c, err := p.cluster()
 	if err != nil {
 		return nil, err
@@ -144,22 +121,31 @@ func (p *plugin) forward(ctx context.Context, service serviceAddress) (net.Conn,
 	if err != nil {
 		return nil, err
 	}
-	dialer, err := podDialer(config, pod)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	type result struct {
+		net.Conn
+		err error
 	}
-	connection, err := forwardTo(ctx, dialer, port)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	dialed := make(chan result, 1)
+	go func() {
+		connection, err := dialPod(config, pod, port) // takes no context
+		dialed <- result{connection, err}
+	}()
+	select {
+	case r := <-dialed:
+		if r.err != nil {
+			return nil, fmt.Errorf("connecting to pod %s/%s: %w", pod.Namespace, pod.Name, r.err)
+		}
+		return r.Conn, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("connecting to pod %s/%s: %w", pod.Namespace, pod.Name, ctx.Err())
 	}
-	return connection, nil
 }
 
-// backend is a pod of a Service that is ready, and the port there.
+// backend returns a ready pod of a Service, and the port of the pod.
 func (c *cluster) backend(ctx context.Context, address serviceAddress) (*corev1.Pod, int, error) {
 	service := &corev1.Service{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: address.namespace, Name: address.name}, service); err != nil {
-		return nil, 0, fmt.Errorf("looking for the Service in the cluster: %w", err)
+		return nil, 0, fmt.Errorf("reading the Service: %w", err)
 	}
 	at := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == address.port })
 	if at < 0 {
@@ -186,7 +172,7 @@ func isReady(pod *corev1.Pod) bool {
 		})
 }
 
-// targetPort is the number of a Service's port on a pod; 0 when the pod has none of that name.
+// targetPort returns the number of a Service's target port on a pod; 0 if the pod has no such port.
 func targetPort(pod *corev1.Pod, port intstr.IntOrString) int {
 	if port.Type == intstr.Int {
 		return port.IntValue()
@@ -201,9 +187,9 @@ func targetPort(pod *corev1.Pod, port intstr.IntOrString) int {
 	return 0
 }
 
-// podDialer connects to the ports of a pod: by WebSockets or, where something on the way does not let them pass,
-// by SPDY, as kubectl does.
-func podDialer(config *rest.Config, pod *corev1.Pod) (streamhttp.Dialer, error) {
+// dialPod connects to a port of a pod through the API server, by WebSocket or, where a proxy does not support it, by
+// SPDY. The protocol is that of "kubectl port-forward": one stream for data and one for an error message.
+func dialPod(config *rest.Config, pod *corev1.Pod, port int) (net.Conn, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
 	server, path, err := rest.DefaultServerUrlFor(config)
@@ -215,113 +201,72 @@ func podDialer(config *rest.Config, pod *corev1.Pod) (streamhttp.Dialer, error) 
 	if err != nil {
 		return nil, err
 	}
-	webSockets, err := portforward.NewSPDYOverWebsocketDialerForStreaming(address, config)
+	webSocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(address, config)
 	if err != nil {
 		return nil, err
 	}
-	spdyOnly := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: roundTripper}, http.MethodPost, address)
-	return portforward.NewFallbackDialerForStreaming(webSockets, spdyOnly, func(err error) bool {
-		return streamhttp.IsUpgradeFailure(err) || streamhttp.IsHTTPSProxyError(err)
-	}), nil
+	streams, _, err := webSocket.Dial(portforward.PortForwardProtocolV1Name)
+	if err != nil {
+		dialer := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: roundTripper}, http.MethodPost, address)
+		streams, _, err = dialer.Dial(portforward.PortForwardProtocolV1Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{}
+	header.Set(corev1.PortHeader, strconv.Itoa(port))
+	header.Set(corev1.PortForwardRequestIDHeader, "0")
+	header.Set(corev1.StreamType, corev1.StreamTypeError)
+	failure, err := streams.CreateStream(header)
+	if err == nil {
+		err = failure.Close() // nothing is written to it
+	}
+	if err != nil {
+		return nil, errors.Join(err, streams.Close())
+	}
+	header.Set(corev1.StreamType, corev1.StreamTypeData)
+	data, err := streams.CreateStream(header)
+	if err != nil {
+		return nil, errors.Join(err, streams.Close())
+	}
+	return newPodConn(data, failure, data.Reset, streams.Close), nil
 }
 
-// forwardTo forwards a free port of this machine and connects to it. The connection's end is the end of both.
-func forwardTo(ctx context.Context, dialer streamhttp.Dialer, port int) (net.Conn, error) {
-	var said problems
-	forwarding, stop := context.WithCancel(logr.NewContext(context.WithoutCancel(ctx), said.logger()))
-	ready := make(chan struct{})
-	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(
-		forwarding, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, ready, nil, nil)
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	var failure error
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		failure = forwarder.ForwardPorts()
-	}()
-	select {
-	case <-ready:
-	case <-ended:
-		stop()
-		return nil, failure
-	case <-ctx.Done():
-		stop()
-		return nil, ctx.Err()
-	}
-	ports, err := forwarder.GetPorts()
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	local := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports[0].Local)))
-	connection, err := new(net.Dialer).DialContext(ctx, "tcp", local)
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	return &forwarded{Conn: connection, stop: stop, ended: ended, said: &said}, nil
-}
-
-// forwarded is a connection through a forwarded port, which ends with it.
-type forwarded struct {
+// podConn is a connection to a port of a pod. The pipe gives the streams the deadlines and addresses of a net.Conn.
+type podConn struct {
 	net.Conn
-	stop  context.CancelFunc
-	ended <-chan struct{}
-	said  *problems
+	closeStreams func() error
+	failure      atomic.Value // error
 }
 
-// Read implements net.Conn. When the pod could not be reached, it says why.
-func (f *forwarded) Read(buffer []byte) (int, error) {
-	n, err := f.Conn.Read(buffer)
-	if problem := f.said.last(); err != nil && problem != nil {
-		err = problem
+// newPodConn connects a pipe to the data stream. After the end of the data, it reads why the pod could not be reached
+// from the failure stream. reset ends the data stream, and closeStreams both.
+func newPodConn(data io.ReadWriteCloser, failure io.Reader, reset, closeStreams func() error) *podConn {
+	local, remote := net.Pipe()
+	c := &podConn{Conn: local, closeStreams: closeStreams}
+	go func() {
+		_, _ = io.Copy(data, remote)
+		_ = data.Close()
+	}()
+	go func() {
+		_, _ = io.Copy(remote, data)
+		_ = reset() // unsent data would block the failure stream
+		if message, _ := io.ReadAll(failure); len(message) > 0 {
+			c.failure.Store(errors.New(string(message)))
+		}
+		_ = remote.Close()
+	}()
+	return c
+}
+
+// Read implements net.Conn. Its error tells why the pod could not be reached.
+func (c *podConn) Read(buffer []byte) (int, error) {
+	n, err := c.Conn.Read(buffer)
+	if failure, ok := c.failure.Load().(error); ok && err != nil {
+		err = failure
 	}
 	return n, err
 }
 
 // Close implements net.Conn.
-func (f *forwarded) Close() error {
-	err := f.Conn.Close()
-	f.stop()
-	<-f.ended
-	return err
-}
-
-// problems keeps the last error that is logged: a PortForwarder tells it nowhere else.
-type problems struct {
-	mu  sync.Mutex
-	err error
-}
-
-func (p *problems) logger() logr.Logger { return logr.New(p) }
-
-func (p *problems) last() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.err
-}
-
-// Init implements logr.LogSink.
-func (p *problems) Init(logr.RuntimeInfo) {}
-
-// Enabled implements logr.LogSink.
-func (p *problems) Enabled(int) bool { return false }
-
-// Info implements logr.LogSink.
-func (p *problems) Info(int, string, ...any) {}
-
-// Error implements logr.LogSink.
-func (p *problems) Error(err error, _ string, _ ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.err = err
-}
-
-// WithValues implements logr.LogSink.
-func (p *problems) WithValues(...any) logr.LogSink { return p }
-
-// WithName implements logr.LogSink.
-func (p *problems) WithName(string) logr.LogSink { return p }
+func (c *podConn) Close() error { return errors.Join(c.Conn.Close(), c.closeStreams()) }

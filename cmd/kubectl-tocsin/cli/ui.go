@@ -12,7 +12,7 @@ import (
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
 )
 
-// uiOptions are those of "ui".
+// uiOptions are the options of "ui".
 type uiOptions struct {
 	*plugin
 	allNamespaces bool
@@ -24,38 +24,34 @@ func (p *plugin) uiCommand() *cobra.Command {
 	o := &uiOptions{plugin: p}
 	command := &cobra.Command{
 		Use:   "ui",
-		Short: "Show incidents in the browser, on a page of your own",
-		Long: `Show incidents in the browser: what is open, live, with search, each incident with its timeline, and how many
-were open over time.
+		Short: "Show incidents in the browser",
+		Long: `Show incidents in the browser: a live list with search, the details and timeline of each incident, and a chart of
+the number of open incidents.
 
-The page is served on 127.0.0.1 while the command runs, with your own kubeconfig and your own rights, and only to
-who has the key in the address that is printed. It changes nothing. Ctrl-C ends it.`,
+The command serves the page on 127.0.0.1 with your kubeconfig and your permissions, and serves data only to
+clients with the key in the printed URL. The page is read-only. Press Ctrl-C to stop.`,
 		Example: example(`
-# The incidents of the namespace
+# Show the incidents of the namespace
 kubectl tocsin ui
 
-# Those of all namespaces, always on the same port
+# Show the incidents of all namespaces on a fixed port
 kubectl tocsin ui -A --port 8090`),
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+		RunE:              p.withCluster(o.run),
 	}
 	o.command = command
-	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Look at all namespaces.")
-	command.Flags().IntVar(&o.port, "port", 0, "The port on 127.0.0.1. Default: a free one.")
+	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Show incidents of all namespaces.")
+	command.Flags().IntVar(&o.port, "port", 0, "Port on 127.0.0.1. Default: a free port.")
 	return command
 }
 
-func (o *uiOptions) run(ctx context.Context) error {
-	c, err := o.cluster()
-	if err != nil {
-		return err
-	}
+func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	namespace := c.namespace
 	if o.allNamespaces {
 		namespace = ""
 	}
-	// What does not work at all is an error now, not a page that never shows anything.
+	// Fail now if listing does not work at all, instead of serving an empty page.
 	if err := live.Check(ctx, c, namespace); err != nil {
 		return fmt.Errorf("listing incidents: %w", err)
 	}
@@ -66,7 +62,7 @@ func (o *uiOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const hint = "Open this address in a browser of this machine; it has a key in it. Ctrl-C ends the page."
+	const hint = "Open this URL in a browser on this machine. It contains a key. Press Ctrl-C to stop."
 	_, err = fmt.Fprintf(o.Out, "%s\n%s\n", server.URL(), hint)
 	if err != nil {
 		return err
@@ -74,8 +70,7 @@ func (o *uiOptions) run(ctx context.Context) error {
 	return server.Run(ctx)
 }
 
-// sameCluster is how a command line begins that reaches the same cluster as the same user: with the flags that say
-// so. A token or a password among them stays out of the page.
+// sameCluster returns the beginning of a command line for the same cluster and user. It omits flags with secrets.
 func (o *uiOptions) sameCluster() string {
 	line := []string{"kubectl tocsin"}
 	for _, name := range []string{"kubeconfig", "context", "cluster", "user", "server", "as", "as-uid"} {
@@ -86,7 +81,7 @@ func (o *uiOptions) sameCluster() string {
 	return strings.Join(line, " ")
 }
 
-// quote makes a text one word of a shell's.
+// quote quotes a text for a shell if necessary.
 func quote(text string) string {
 	if regexp.MustCompile(`^[\w./:@%+=,-]+$`).MatchString(text) {
 		return text

@@ -15,15 +15,18 @@ import (
 )
 
 const (
-	// tick is how often a live table is drawn when nothing happens: ages grow.
+	// tick is the interval at which a live table is drawn without changes, because of its ages.
 	tick = time.Second
-	// settle is how long a burst of changes is waited for before the table is drawn.
+	// settle is how long changes are gathered before the table is drawn.
 	settle = 100 * time.Millisecond
+	// denialTicks is the number of successive ticks with a permission error before the command fails. An API server that
+	// has just started denies everything.
+	denialTicks = 4
 )
 
-// follow prints what there is and what changes until ctx ends: the end of watching is no error.
+// follow prints the Incidents and their changes until ctx ends, which is not an error.
 func (o *getOptions) follow(ctx context.Context, c *cluster, table *incidentTable) error {
-	// What does not work at all is an error now, not something to try for ever.
+	// Fail now if listing does not work at all, instead of retrying forever.
 	if err := live.Check(ctx, c, o.filter.namespace(c)); err != nil {
 		return fmt.Errorf("listing incidents: %w", err)
 	}
@@ -57,17 +60,13 @@ func (o *getOptions) follow(ctx context.Context, c *cluster, table *incidentTabl
 	return o.printLines(ctx, feed, changes, table)
 }
 
-// denialTicks is for how many ticks in a row the API server has to deny the watch before the command gives up: a
-// starting API server denies everything for a moment.
-const denialTicks = 4
-
-// outage follows what goes wrong with a feed, tick by tick.
+// outage tracks the error of a feed from tick to tick.
 type outage struct {
-	denials int
-	told    string
+	denials  int
+	reported string
 }
 
-// note takes in a feed's problem. Its error is one that ends the command.
+// note counts a feed's error. It returns an error if the command should fail.
 func (t *outage) note(problem error) error {
 	if !live.Denied(problem) {
 		t.denials = 0
@@ -80,25 +79,25 @@ func (t *outage) note(problem error) error {
 	return fmt.Errorf("watching incidents: %w", problem)
 }
 
-// tell says on a stream what goes wrong, once, and when it is over.
-func (t *outage) tell(problem error, to io.Writer) {
+// report prints a feed's error when it changes or ends.
+func (t *outage) report(problem error, to io.Writer) {
 	text := ""
 	if problem != nil {
 		text = live.Sentence(problem)
 	}
-	if text == t.told || live.Denied(problem) && t.denials < denialTicks {
+	if text == t.reported || live.Denied(problem) && t.denials < denialTicks {
 		return
 	}
-	t.told = text
+	t.reported = text
 	if text == "" {
 		_, _ = fmt.Fprintln(to, "The watch is up to date again.")
 		return
 	}
-	_, _ = fmt.Fprintf(to, "error: watching incidents: %s; trying again\n", text)
+	_, _ = fmt.Fprintf(to, "error: watching incidents: %s; retrying\n", text)
 }
 
-// printLines prints a line for each Incident that there is and for each change of one. An Incident that was
-// wanted and is not any more is printed once more, as it is now.
+// printLines prints a line for each Incident and for each change. It prints an Incident that no longer matches the
+// filter once more.
 func (o *getOptions) printLines(
 	ctx context.Context, feed *live.Feed, changes <-chan live.Change, table *incidentTable,
 ) error {
@@ -107,33 +106,33 @@ func (o *getOptions) printLines(
 	shown := map[types.UID]string{}
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	trouble := &outage{}
+	failures := &outage{}
 	for table.screen.err == nil {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 			problem := feed.Problem()
-			if err := trouble.note(problem); err != nil {
+			if err := failures.note(problem); err != nil {
 				return err
 			}
-			trouble.tell(problem, o.ErrOut)
+			failures.report(problem, o.ErrOut)
 		case change := <-changes:
 			incident := change.Incident
 			_, was := shown[incident.UID]
-			if change.Gone || !was && !o.filter.wants(incident) {
+			if change.Deleted || !was && !o.filter.matches(incident) {
 				delete(shown, incident.UID)
 				continue
 			}
 			table.fit([]*v1alpha1.Incident{incident})
-			// The ledger changes too, when nothing does that is shown.
+			// The status also changes in fields that the table does not show, such as the ledger.
 			digest := fmt.Sprint(incident.Status.State, incident.Status.Alert.Severity, isAcknowledged(incident),
 				incident.Status.AlertCount, incident.Status.Alert.Title)
 			if shown[incident.UID] != digest {
 				table.screen.printf("%s\n", table.row(incident))
 				shown[incident.UID] = digest
 			}
-			if !o.filter.wants(incident) {
+			if !o.filter.matches(incident) {
 				delete(shown, incident.UID)
 			}
 		}
@@ -141,7 +140,7 @@ func (o *getOptions) printLines(
 	return table.screen.err
 }
 
-// drawTable keeps a table on the terminal up to date.
+// drawTable draws a live table on the terminal.
 func (o *getOptions) drawTable(
 	ctx context.Context, feed *live.Feed, changes <-chan live.Change, table *incidentTable,
 ) error {
@@ -150,15 +149,15 @@ func (o *getOptions) drawTable(
 		leave = "\x1b[?25h\x1b[?1049l"
 	)
 	s := table.screen
-	ctx, giveBack := o.untilQuit(ctx)
-	defer giveBack()
+	ctx, restore := o.untilQuit(ctx)
+	defer restore()
 	s.printf(enter)
 	defer func() { _, _ = fmt.Fprint(s.out, leave) }()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	settled := time.NewTimer(settle)
 	defer settled.Stop()
-	trouble := &outage{}
+	failures := &outage{}
 	for s.err == nil {
 		select {
 		case <-ctx.Done():
@@ -168,7 +167,7 @@ func (o *getOptions) drawTable(
 			continue
 		case <-settled.C:
 		case <-ticker.C:
-			if err := trouble.note(feed.Problem()); err != nil {
+			if err := failures.note(feed.Problem()); err != nil {
 				return err
 			}
 		}
@@ -178,12 +177,11 @@ func (o *getOptions) drawTable(
 	return s.err
 }
 
-// frame is the whole screen: a line that says what there is, the table, as much of it as there is room for,
-// and what is wrong.
+// frame returns the whole screen: a summary, the feed's error, and as many rows as fit.
 func (o *getOptions) frame(feed *live.Feed, table *incidentTable) string {
 	const (
 		home      = "\x1b[H"
-		lineEnd   = "\x1b[K\r\n" // clears what an earlier frame had there
+		lineEnd   = "\x1b[K\r\n" // clears the rest of the previous frame's line
 		screenEnd = "\x1b[J"
 	)
 	s := table.screen
@@ -191,7 +189,7 @@ func (o *getOptions) frame(feed *live.Feed, table *incidentTable) string {
 	open := 0
 	all := namesOf(feed.Incidents())
 	for _, incident := range feed.Incidents() {
-		if o.filter.wants(incident) {
+		if o.filter.matches(incident) {
 			incidents = append(incidents, incident)
 			if incident.Status.State == v1alpha1.IncidentOpen {
 				open++
@@ -199,7 +197,7 @@ func (o *getOptions) frame(feed *live.Feed, table *incidentTable) string {
 		}
 	}
 	slices.SortFunc(incidents, byUrgency)
-	title := fmt.Sprintf("%d open, %d in all", open, len(incidents))
+	title := fmt.Sprintf("%d open, %d total", open, len(incidents))
 	if !feed.Synced() {
 		title = "Listing incidents …"
 	}
@@ -207,9 +205,9 @@ func (o *getOptions) frame(feed *live.Feed, table *incidentTable) string {
 		s.styled(bold, cut(title, max(0, s.width-10))) + "  " + s.styled(dim, o.now().Format(time.TimeOnly)), "",
 	}
 	if problem := feed.Problem(); problem != nil {
-		lines[1] = s.styled(alarm, cut("Out of date: "+live.Sentence(problem), s.width))
+		lines[1] = s.styled(boldRed, cut("Out of date: "+live.Sentence(problem), s.width))
 	}
-	rows := max(0, s.height-len(lines)-2) // less the header and the last line
+	rows := max(0, s.height-len(lines)-2) // without the header and the last line
 	rest := max(0, len(incidents)-rows)
 	incidents = incidents[:len(incidents)-rest]
 	table.reset()

@@ -1,7 +1,7 @@
-// Package live keeps the Incidents of a namespace, or of a whole cluster, up to date by a watch.
+// Package live follows the Incidents of a namespace or of the whole cluster by a watch.
 //
-// A watch is silent while nothing changes, and just as silent while the API server hangs. So a Feed also asks for one
-// Incident's metadata every few seconds: what is known is up to date as long as that succeeds and the watch stands.
+// A watch is silent while nothing changes, and also while the API server hangs. A Feed therefore also lists one
+// Incident's metadata every few seconds: its data is up to date as long as that succeeds and the watch is established.
 package live
 
 import (
@@ -21,21 +21,20 @@ import (
 )
 
 const (
-	// probeInterval is how often the API server is asked for a sign of life.
+	// probeInterval is the interval of requests that check whether the API server responds.
 	probeInterval = 3 * time.Second
-	// probeTimeout is how long an API server may take to answer before it counts as hanging.
+	// probeTimeout is the time after which an API server counts as hanging.
 	probeTimeout = 5 * time.Second
 )
 
-// Change is what happened to one Incident.
+// Change is a change of an Incident.
 type Change struct {
-	// Incident is how it is now or, when it is gone, how it was last. It is not to be modified.
+	// Incident is the current state or, if it was deleted, the last known one. It must not be modified.
 	Incident *v1alpha1.Incident
-	// Gone is true when it was deleted.
-	Gone bool
+	Deleted  bool
 }
 
-// Feed follows Incidents: it lists and watches them, and begins again when the connection is lost.
+// Feed lists and watches Incidents, and reconnects when the connection is lost.
 type Feed struct {
 	client    client.WithWatch
 	namespace string
@@ -45,11 +44,11 @@ type Feed struct {
 	mu        sync.Mutex
 	problems  [requests]error
 	confirmed time.Time
-	// reachable is closed when a probe succeeds again; nil while the API server answers.
+	// reachable is closed when a probe succeeds again; nil while the API server responds.
 	reachable chan struct{}
 }
 
-// request is a kind of request that may fail by itself: who may list need not be allowed to watch.
+// request is a kind of request, which may fail independently of the others: a user may be allowed to list but not to watch.
 type request int
 
 const (
@@ -59,18 +58,18 @@ const (
 	requests
 )
 
-// Follow makes a Feed for a namespace, empty for all. onChange is called for every Incident that there is and
-// for every change, one call at a time; it must not block for long. The Feed keeps of an Incident what keep
-// leaves of it; nil keeps all.
-func Follow(c client.WithWatch, namespace string, keep func(*v1alpha1.Incident), onChange func(Change)) (*Feed, error) {
+// Follow returns a Feed for a namespace; empty for all. It calls onChange for every existing Incident and for every
+// change, one call at a time; onChange must not block for long. prune, if not nil, removes fields of an Incident before
+// the Feed stores it.
+func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident), onChange func(Change)) (*Feed, error) {
 	f := &Feed{client: c, namespace: namespace, onChange: onChange, confirmed: time.Now()}
 	source := cache.ToListWatcherWithWatchListSemantics(f.source(c, namespace), c)
 	f.informer = cache.NewSharedIndexInformer(source, &v1alpha1.Incident{}, 0, cache.Indexers{})
 	err := f.informer.SetTransform(func(object any) (any, error) {
 		if incident, ok := object.(*v1alpha1.Incident); ok {
 			incident.ManagedFields = nil
-			if keep != nil {
-				keep(incident)
+			if prune != nil {
+				prune(incident)
 			}
 		}
 		return object, nil
@@ -78,15 +77,15 @@ func Follow(c client.WithWatch, namespace string, keep func(*v1alpha1.Incident),
 	if err != nil {
 		return nil, fmt.Errorf("setting up the watch: %w", err)
 	}
-	// What goes wrong is in Problem; the default handler would log it as well.
+	// Problem returns errors; the default handler would also log them.
 	err = f.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the watch: %w", err)
 	}
 	_, err = f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { f.tell(object, false) },
-		UpdateFunc: func(_, object any) { f.tell(object, false) },
-		DeleteFunc: func(object any) { f.tell(object, true) },
+		AddFunc:    func(object any) { f.notify(object, false) },
+		UpdateFunc: func(_, object any) { f.notify(object, false) },
+		DeleteFunc: func(object any) { f.notify(object, true) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the watch: %w", err)
@@ -94,45 +93,45 @@ func Follow(c client.WithWatch, namespace string, keep func(*v1alpha1.Incident),
 	return f, nil
 }
 
-// source lists and watches, and notes how that goes.
+// source returns a ListWatch that records errors.
 func (f *Feed) source(c client.WithWatch, namespace string) *cache.ListWatch {
-	where := func(options metav1.ListOptions) *client.ListOptions {
+	listOptions := func(options metav1.ListOptions) *client.ListOptions {
 		return &client.ListOptions{Namespace: namespace, Raw: &options}
 	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			f.awaitReachable(ctx)
 			incidents := &v1alpha1.IncidentList{}
-			err := c.List(ctx, incidents, where(options))
+			err := c.List(ctx, incidents, listOptions(options))
 			f.note(ctx, list, err)
 			return incidents, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			f.awaitReachable(ctx)
-			events, err := c.Watch(ctx, &v1alpha1.IncidentList{}, where(options))
+			events, err := c.Watch(ctx, &v1alpha1.IncidentList{}, listOptions(options))
 			if options.SendInitialEvents == nil || !apierrors.IsInvalid(err) {
 				f.note(ctx, watching, err)
-			} // else the API server does not know initial events, and is asked for a list next
+			} // else the API server does not support initial events, and the informer falls back to a list
 			return events, err
 		},
 	}
 }
 
-// note remembers how a request went.
-func (f *Feed) note(ctx context.Context, of request, err error) {
+// note records the result of a request.
+func (f *Feed) note(ctx context.Context, kind request, err error) {
 	if ctx.Err() != nil {
-		return // it is over
+		return // shutting down
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.problems[of] = err
-	if of == watching && err == nil {
-		f.problems[list] = nil // the watch brings what a list would have brought
+	f.problems[kind] = err
+	if kind == watching && err == nil {
+		f.problems[list] = nil // the watch includes the initial list
 	}
 }
 
-// awaitReachable waits until the API server answers. The informer's own retries come at longer and longer
-// intervals; waiting here, it has failed once or twice when the API server is back.
+// awaitReachable waits until the API server responds. It prevents the informer's retries from backing off during an
+// outage.
 func (f *Feed) awaitReachable(ctx context.Context) {
 	f.mu.Lock()
 	reachable := f.reachable
@@ -146,34 +145,34 @@ func (f *Feed) awaitReachable(ctx context.Context) {
 	}
 }
 
-func (f *Feed) tell(object any, gone bool) {
+func (f *Feed) notify(object any, deleted bool) {
 	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = tombstone.Obj
 	}
 	if incident, ok := object.(*v1alpha1.Incident); ok {
-		f.onChange(Change{Incident: incident, Gone: gone})
+		f.onChange(Change{Incident: incident, Deleted: deleted})
 	}
 }
 
-// Run follows until ctx ends.
+// Run follows the Incidents until ctx ends.
 func (f *Feed) Run(ctx context.Context) {
-	probed := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(probed)
+		defer close(done)
 		f.probe(ctx)
 	}()
 	f.informer.RunWithContext(ctx)
-	<-probed
+	<-done
 }
 
-// probe asks the API server for a sign of life until ctx ends.
+// probe checks periodically until ctx ends whether the API server responds.
 func (f *Feed) probe(ctx context.Context) {
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
 	for {
 		err := Check(ctx, f.client, f.namespace)
 		f.note(ctx, probe, err)
-		f.conclude(err)
+		f.probed(err)
 		select {
 		case <-ctx.Done():
 			return
@@ -182,8 +181,8 @@ func (f *Feed) probe(ctx context.Context) {
 	}
 }
 
-// conclude draws the conclusions from a probe.
-func (f *Feed) conclude(err error) {
+// probed records the result of a probe.
+func (f *Feed) probed(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch answered := err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown; {
@@ -198,8 +197,8 @@ func (f *Feed) conclude(err error) {
 	}
 }
 
-// Check finds out whether the API server answers and lets the caller list the Incidents of a namespace, empty for
-// all. It waits for no longer than a few seconds.
+// Check returns an error unless the API server responds within a few seconds and the user may list the Incidents of a
+// namespace; empty for all.
 func Check(ctx context.Context, c client.Client, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -208,10 +207,10 @@ func Check(ctx context.Context, c client.Client, namespace string) error {
 	return c.List(ctx, one, client.InNamespace(namespace), client.Limit(1))
 }
 
-// Synced says whether all Incidents that there were at first are known.
+// Synced reports whether the initial list is complete.
 func (f *Feed) Synced() bool { return f.informer.HasSynced() }
 
-// Incidents are those that there are, in no order. They are not to be modified.
+// Incidents returns all Incidents in no particular order. They must not be modified.
 func (f *Feed) Incidents() []*v1alpha1.Incident {
 	var incidents []*v1alpha1.Incident
 	for _, object := range f.informer.GetStore().List() {
@@ -222,7 +221,7 @@ func (f *Feed) Incidents() []*v1alpha1.Incident {
 	return incidents
 }
 
-// Problem is why what is known may be out of date; nil when it is not.
+// Problem returns the reason why the Incidents may be out of date; nil if they are up to date.
 func (f *Feed) Problem() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -238,7 +237,7 @@ func (f *Feed) problem() error {
 	return nil
 }
 
-// Age is how long ago the API server last confirmed that what is known is up to date.
+// Age returns the time since the API server last confirmed that the Incidents are up to date.
 func (f *Feed) Age() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -106,7 +106,7 @@ func TestAnAPIServerThatHangsIsNoticedWithinSeconds(t *testing.T) {
 		s.hangs.Store(true)
 		time.Sleep(probeInterval + probeTimeout + time.Second)
 		g.Expect(f.Problem()).To(HaveOccurred())
-		g.Expect(Sentence(f.Problem())).To(Equal("the API server does not answer"))
+		g.Expect(Sentence(f.Problem())).To(Equal("the API server does not respond"))
 		time.Sleep(time.Minute)
 		g.Expect(f.Age()).To(BeNumerically(">", time.Minute))
 		g.Expect(f.Incidents()).To(HaveLen(1), "what was known stays")
@@ -149,7 +149,7 @@ func TestSentence(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a timeout":           {&url.Error{Op: "Get", URL: address, Err: context.DeadlineExceeded}, "the API server does not answer"},
+		"a timeout":           {&url.Error{Op: "Get", URL: address, Err: context.DeadlineExceeded}, "the API server does not respond"},
 		"a refusal to listen": {&url.Error{Op: "Get", URL: address, Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, "the API server refuses connections"},
 		"anything else":       {&url.Error{Op: "Get", URL: address, Err: errors.New("tls: \x1b[2Jexpired")}, "the API server cannot be reached: tls: [2Jexpired"},
 		"what it answers":     {forbidden, `incidents.tocsin.dev is forbidden: User "x" may not`},

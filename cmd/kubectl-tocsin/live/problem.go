@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/url"
@@ -12,8 +13,8 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-// Sentence describes an error of a request to the API server for a person, without the address that was asked.
-// It begins with a lower-case letter and ends without a full stop.
+// Sentence describes an error of a request to the API server without its URL. It begins with a lower-case letter and
+// ends without a full stop.
 func Sentence(err error) string {
 	var request *url.Error
 	var timeout net.Error
@@ -21,7 +22,7 @@ func Sentence(err error) string {
 	case isStatus(err):
 		return payload.SanitizeLine(err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return "the API server does not answer"
+		return "the API server does not respond"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the API server refuses connections"
 	case errors.As(err, &request):
@@ -35,5 +36,14 @@ func isStatus(err error) bool {
 	return errors.As(err, &status)
 }
 
-// Denied says whether the API server refuses what the caller asks for, which time does not change.
+// Denied reports whether the user lacks permission.
 func Denied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+
+// Text returns a JSON value for people: a string without quotes, any other value as it is.
+func Text(value json.RawMessage) string {
+	var s string
+	if json.Unmarshal(value, &s) == nil {
+		return s
+	}
+	return string(value)
+}

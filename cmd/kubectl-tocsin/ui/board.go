@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"encoding/json"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,15 +10,15 @@ import (
 )
 
 const (
-	// maxGone is how many deleted Incidents are remembered, for browsers that have not heard of it yet.
+	// maxGone is the number of deleted Incidents to remember, for browsers that do not know of the deletion yet.
 	maxGone = 1000
 
-	// maxRowLabels and maxLabelChars bound what of the labels is there to be searched.
+	// maxRowLabels and maxLabelChars bound the labels that can be searched.
 	maxRowLabels  = 32
 	maxLabelChars = 200
 )
 
-// row is what the list shows of an Incident.
+// row is an Incident in the list.
 type row struct {
 	Namespace    string              `json:"namespace"`
 	Name         string              `json:"name"`
@@ -38,13 +37,13 @@ type row struct {
 	Gone         bool                `json:"gone,omitempty"`
 }
 
-// board has the rows, and tells who asks what changed since.
+// board holds the rows, and returns those that changed since a sequence number.
 type board struct {
 	mu       sync.Mutex
-	sequence uint64 // of the newest change, from 2 on: nobody has seen number 0
+	sequence uint64 // of the newest change; starts at 1, since 0 asks for all rows
 	rows     map[string]entry
-	gone     []string // keys of rows that are gone, oldest first
-	complete uint64   // what is newer than this is known in full
+	gone     []string // keys of rows of deleted Incidents, oldest first
+	complete uint64   // all changes with higher numbers are remembered
 	changed  chan struct{}
 }
 
@@ -57,16 +56,16 @@ func newBoard() *board {
 	return &board{sequence: 1, rows: map[string]entry{}, changed: make(chan struct{})}
 }
 
-// note takes in a change.
+// note records a change.
 func (b *board) note(change live.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	made := makeRow(change.Incident)
-	made.Gone = change.Gone
+	made.Gone = change.Deleted
 	key := made.Namespace + "/" + made.Name
 	b.sequence++
 	b.rows[key] = entry{made, b.sequence}
-	if change.Gone {
+	if change.Deleted {
 		b.gone = append(b.gone, key)
 		b.forget()
 	}
@@ -74,7 +73,7 @@ func (b *board) note(change live.Change) {
 	b.changed = make(chan struct{})
 }
 
-// forget drops the oldest of those that are gone.
+// forget removes the oldest rows of deleted Incidents.
 func (b *board) forget() {
 	for len(b.gone) > maxGone {
 		key := b.gone[0]
@@ -86,8 +85,8 @@ func (b *board) forget() {
 	}
 }
 
-// since gives the rows that changed after a sequence number, the number to ask with next, and a channel that is
-// closed at the next change. When whole is true the rows are all there are, and whatever else was known is gone.
+// since returns the rows that changed after a sequence number, the number for the next call, and a channel that is
+// closed at the next change. If whole is true, it returns all rows, and others that the caller knows no longer exist.
 func (b *board) since(sequence uint64) (rows []row, next uint64, whole bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,18 +123,9 @@ func makeRow(incident *v1alpha1.Incident) row {
 		if made.Labels == nil {
 			made.Labels = map[string]string{}
 		}
-		made.Labels[firstChars(name)] = firstChars(text(value))
+		made.Labels[firstChars(name)] = firstChars(live.Text(value))
 	}
 	return made
-}
-
-// text is a JSON value to search: a string without its quotes, anything else as it is.
-func text(value json.RawMessage) string {
-	var s string
-	if json.Unmarshal(value, &s) == nil {
-		return s
-	}
-	return string(value)
 }
 
 func firstChars(s string) string {

@@ -9,34 +9,33 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// intervals is into how many intervals the time that is looked at is divided.
+// intervals is the number of intervals in the time span of the chart.
 const intervals = 48
 
-// count is how many Incidents were open at the moment of an interval at which the most were, by the severity that
-// they have or had last.
+// count is the maximum number of Incidents that were open at the same time in an interval, by their last severity.
 type count struct {
 	Start    time.Time                 `json:"start"`
 	Severity map[v1alpha1.Severity]int `json:"severity"`
 }
 
-// counts are those of the intervals of a time that ends now, oldest first.
+// counts holds the counts of all intervals, oldest first.
 type counts struct {
 	From   time.Time `json:"from"`
 	To     time.Time `json:"to"`
 	Counts []count   `json:"counts"`
-	// Most is how many were open at the moment at which the most were.
+	// Most is the maximum of all intervals.
 	Most int `json:"most"`
 }
 
-// turn is a moment at which an Incident begins or ceases to be open.
+// turn is a time at which an Incident was opened or resolved.
 type turn struct {
 	at       time.Time
 	change   int
 	severity v1alpha1.Severity
 }
 
-// countOpen counts the Incidents that were open at each moment of the time before now. It knows of an Incident what
-// its timeline has, the newest 20 transitions, and of one that was deleted nothing.
+// countOpen counts the Incidents that were open in the time span before now. It covers the newest 20 transitions of
+// each Incident, which its timeline keeps, and no deleted Incidents.
 func countOpen(incidents []*v1alpha1.Incident, now time.Time, span time.Duration) counts {
 	from := now.Add(-span)
 	step := span / intervals
@@ -70,8 +69,8 @@ func countOpen(incidents []*v1alpha1.Incident, now time.Time, span time.Duration
 	return result
 }
 
-// turnsOf are the moments at which something begins or ceases to be open, in order: at the same moment what ceases
-// comes first.
+// turnsOf returns the times at which Incidents were opened or resolved, in order. At the same time, resolves come
+// first.
 func turnsOf(incidents []*v1alpha1.Incident, now time.Time) []turn {
 	var turns []turn
 	for _, incident := range incidents {
@@ -84,10 +83,10 @@ func turnsOf(incidents []*v1alpha1.Incident, now time.Time) []turn {
 	return turns
 }
 
-// stretch is a time from one moment to just before another.
+// stretch is the half-open time span [from, to).
 type stretch struct{ from, to time.Time }
 
-// episodes are when an Incident was open, as far as its timeline goes back: in order, and none within another.
+// episodes returns the time spans in which an Incident was open according to its timeline, in order and without overlap.
 func episodes(incident *v1alpha1.Incident, now time.Time) []stretch {
 	var found []stretch
 	add := func(from, to time.Time) {
@@ -99,7 +98,7 @@ func episodes(incident *v1alpha1.Incident, now time.Time) []stretch {
 		}
 	}
 	var open *time.Time
-	known := false // how some episode began and ended
+	known := false // the timeline has a complete episode
 	for i := range incident.Status.Timeline {
 		transition := &incident.Status.Timeline[i]
 		switch transition.Type {
@@ -117,9 +116,9 @@ func episodes(incident *v1alpha1.Incident, now time.Time) []stretch {
 	status := &incident.Status
 	switch {
 	case status.State == v1alpha1.IncidentOpen && status.OpenedTime != nil:
-		add(status.OpenedTime.Time, now.Add(time.Nanosecond)) // it is open now as well
+		add(status.OpenedTime.Time, now.Add(time.Nanosecond)) // including now
 	case !known && open == nil && status.OpenedTime != nil && status.ResolvedTime != nil:
-		// The timeline has forgotten how the last episode began.
+		// The timeline no longer has the start of the last episode.
 		add(status.OpenedTime.Time, status.ResolvedTime.Time)
 	}
 	return found

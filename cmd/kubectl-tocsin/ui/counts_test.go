@@ -12,7 +12,7 @@ import (
 )
 
 func change(name string, gone bool) live.Change {
-	return live.Change{Incident: incidentNamed("shop", name), Gone: gone}
+	return live.Change{Incident: incidentNamed("shop", name), Deleted: gone}
 }
 
 func TestCountOpen(t *testing.T) {

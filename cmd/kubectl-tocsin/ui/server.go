@@ -1,17 +1,14 @@
-// Package ui serves a web page of the Incidents, for the browser of the one who started it.
+// Package ui serves a web page with the Incidents to the user's browser.
 //
-// It listens on 127.0.0.1 only and shows what the caller's kubeconfig may read; it changes nothing. Everybody
-// else on the machine can reach the port, and so can every web page that the browser has open, which is what
-// these are for:
+// It listens on 127.0.0.1 only, shows what the user's kubeconfig may read, and changes nothing. Other users of the
+// machine and web pages in the browser can also reach the port, so:
 //
-//   - The data are given out only to whoever has the key, 128 random bits behind the # of the address that is
-//     printed. A browser does not send that part to anybody; the page puts it into the Authorization header.
-//     A cookie would go to every other port of the host too.
-//   - A request for another host than this one is refused, so a name that is made to point to 127.0.0.1 (DNS
-//     rebinding) leads nowhere.
-//   - The page may load nothing from elsewhere and run nothing but its one script, which makes nodes and sets
-//     their text: what a sender calls an alert is never read as HTML. Content-Security-Policy and Trusted Types
-//     hold it to that.
+//   - The server returns data only to clients with the key: 128 random bits in the fragment of the printed URL. A
+//     browser does not send the fragment; the page sends it in the Authorization header. A cookie would be sent to
+//     every other port of the host, too.
+//   - The server rejects requests for other hosts, which prevents DNS rebinding.
+//   - The page loads nothing from other origins and runs only its own script, which creates nodes and sets their
+//     text: senders' text is never parsed as HTML. Content-Security-Policy and Trusted Types enforce this.
 package ui
 
 import (
@@ -43,12 +40,12 @@ const (
 	idleTimeout   = time.Minute
 	// writeTimeout bounds one write to a browser that does not read.
 	writeTimeout = 10 * time.Second
-	// readTimeout bounds a request to the API server. The page waits for a little longer.
+	// readTimeout bounds a request to the API server. The page waits a little longer.
 	readTimeout    = 5 * time.Second
 	maxHeaderBytes = 16 << 10
 )
 
-// Server is the page and its data.
+// Server serves the page and its data.
 type Server struct {
 	client    client.WithWatch
 	namespace string // empty: all
@@ -61,17 +58,17 @@ type Server struct {
 	now       func() time.Time
 }
 
-// Options are what a page shows, and where.
+// Options of a Server.
 type Options struct {
-	// Namespace is the one whose Incidents the page shows; empty for all.
+	// Namespace is the namespace of the Incidents; empty for all.
 	Namespace string
-	// Port is the one of 127.0.0.1 to listen on; 0 for a free one.
+	// Port to listen on; 0 for a free one.
 	Port int
-	// Command is how the command lines begin that the page offers to be copied; empty for "kubectl tocsin".
+	// Command is the beginning of the command lines that the page offers to copy. Default: "kubectl tocsin".
 	Command string
 }
 
-// Listen makes a server.
+// Listen opens the port and returns a server.
 func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error) {
 	port, namespace := o.Port, o.Namespace
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -83,21 +80,21 @@ func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error)
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.port = address.Port
 	}
-	s.feed, err = live.Follow(c, namespace, keep, s.board.note)
+	s.feed, err = live.Follow(c, namespace, prune, s.board.note)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return s, nil
 }
 
-// keep leaves of an Incident what the list, the search and the counts need.
-func keep(incident *v1alpha1.Incident) {
+// prune removes fields that the list, the search and the chart do not need.
+func prune(incident *v1alpha1.Incident) {
 	alert := &incident.Status.Alert
 	alert.Description, alert.Annotations, alert.Values, alert.Custom = "", nil, nil, nil
 	incident.Status.Ledger = v1alpha1.Ledger{}
 }
 
-// URL is the address of the page with the key.
+// URL returns the URL of the page with the key.
 func (s *Server) URL() string {
 	return fmt.Sprintf("http://127.0.0.1:%d/#key=%s", s.port, s.key)
 }
@@ -134,7 +131,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// Handler answers the browser.
+// Handler returns the HTTP handler.
 func (s *Server) Handler() http.Handler {
 	files, err := fs.Sub(static, "static")
 	if err != nil {
@@ -150,7 +147,7 @@ func (s *Server) Handler() http.Handler {
 	return s.guard(mux)
 }
 
-// incident answers with an Incident as it is now, all of it but what is the operator's own.
+// incident returns an Incident without its ledger and managed fields.
 func (s *Server) incident(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
@@ -172,12 +169,12 @@ func (s *Server) incident(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, incident)
 }
 
-// counts answers with how many Incidents were open over the last hours.
+// counts returns the number of open Incidents over the last hours.
 func (s *Server) counts(w http.ResponseWriter, r *http.Request) {
-	const most = 24 * 31
+	const maxHours = 24 * 31
 	hours, err := strconv.Atoi(r.URL.Query().Get("hours"))
-	if err != nil || hours < 1 || hours > most {
-		writeError(w, http.StatusBadRequest, fmt.Errorf("hours is a number from 1 to %d", most))
+	if err != nil || hours < 1 || hours > maxHours {
+		writeError(w, http.StatusBadRequest, fmt.Errorf("hours must be a number from 1 to %d", maxHours))
 		return
 	}
 	writeJSON(w, http.StatusOK, countOpen(s.feed.Incidents(), s.now(), time.Duration(hours)*time.Hour))
@@ -190,5 +187,5 @@ func writeError(w http.ResponseWriter, code int, err error) {
 func writeJSON(w http.ResponseWriter, code int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(value) // the browser may have gone
+	_ = json.NewEncoder(w).Encode(value) // the browser may have disconnected
 }

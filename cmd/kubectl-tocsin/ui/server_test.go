@@ -251,6 +251,6 @@ func TestIncidentWhileTheAPIServerHangs(t *testing.T) {
 		s.Handler().ServeHTTP(recorder, request)
 		g.Expect(time.Since(begun)).To(Equal(readTimeout))
 		g.Expect(recorder.Code).To(Equal(http.StatusGatewayTimeout))
-		g.Expect(recorder.Body.String()).To(MatchJSON(`{"error": "the API server does not answer"}`))
+		g.Expect(recorder.Body.String()).To(MatchJSON(`{"error": "the API server does not respond"}`))
 	})
 }

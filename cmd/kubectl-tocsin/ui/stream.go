@@ -9,30 +9,30 @@ import (
 )
 
 const (
-	// settle is how long a burst of changes is gathered.
+	// settle is how long changes are gathered before they are sent.
 	settle = 200 * time.Millisecond
-	// heartbeat is how often a browser hears something when nothing happens, so that it notices an end.
+	// heartbeat is the interval of messages without changes, so that the browser notices a lost connection.
 	heartbeat = 2 * time.Second
 )
 
 // message is one line of the stream.
 type message struct {
-	// Whole says that Rows are all there are; otherwise they are what changed.
+	// Whole means that Rows are all rows; otherwise they are the changed rows.
 	Whole bool  `json:"whole,omitempty"`
 	Rows  []row `json:"rows,omitempty"`
-	// Synced is false while the first list is under way.
+	// Synced is false until the initial list is complete.
 	Synced bool `json:"synced"`
-	// Problem says why the rows may be out of date, as part of a sentence.
+	// Problem is the reason why the rows may be out of date.
 	Problem string `json:"problem,omitempty"`
-	// Age is how many seconds ago the API server confirmed that the rows are up to date.
+	// Age is the time in seconds since the API server confirmed that the rows are up to date.
 	Age float64 `json:"age"`
-	// Scope is the namespace that is looked at; empty for all.
+	// Scope is the namespace; empty for all.
 	Scope string `json:"scope"`
 	// Command is the beginning of a command line for the same cluster.
 	Command string `json:"command"`
 }
 
-// stream sends all rows, and then what changes, as lines of JSON, until the browser hangs up.
+// stream sends all rows, and then changed rows, as lines of JSON until the browser disconnects.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	control, encoder := http.NewResponseController(w), json.NewEncoder(w)
@@ -40,7 +40,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	defer ticker.Stop()
 	var sequence uint64
 	for {
-		// Asked first: once it is synced, the rows are all there.
+		// Read Synced before the rows: if it is true, they are complete.
 		synced := s.feed.Synced()
 		rows, next, whole, changed := s.board.since(sequence)
 		sequence = next
@@ -48,7 +48,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		if problem := s.feed.Problem(); problem != nil {
 			m.Problem = live.Sentence(problem)
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not all writers have one
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not all writers support it
 		if encoder.Encode(m) != nil || control.Flush() != nil {
 			return
 		}

@@ -83,7 +83,7 @@ func TestPageWhileTheAPIServerHangs(t *testing.T) {
 	b.Eventually(func() string { return b.text("#updated") }).Should(MatchRegexp(`^updated \d s ago$`))
 
 	server.hang()
-	b.Eventually(func() string { return b.text("#connection") }).Should(Equal("Out of date: the API server does not answer."))
+	b.Eventually(func() string { return b.text("#connection") }).Should(Equal("Out of date: the API server does not respond."))
 	b.Expect(b.titles()).To(Equal("Disk full"), "what was known stays")
 	b.Eventually(func() string { return b.text("#updated") }).Should(MatchRegexp(`^updated (8|9|1\d) s ago$`), "the age grows")
 
@@ -91,7 +91,7 @@ func TestPageWhileTheAPIServerHangs(t *testing.T) {
 	b.eval(fmt.Sprintf("location.hash = '#/%s/%s'", c.namespace, disk.Name))
 	b.Eventually(func() string { return b.text("#incident h2") }).Should(Equal("Disk full"))
 	b.Eventually(func() string { return b.text("#incident-problem") }).Should(
-		Equal("Cannot load the incident: the API server does not answer. Trying again …"))
+		Equal("Cannot load the incident: the API server does not respond. Trying again …"))
 
 	// It recovers without a hand on it.
 	server.wake()

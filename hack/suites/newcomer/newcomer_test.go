@@ -65,7 +65,7 @@ func TestNewcomer(t *testing.T) {
 	g.Expect(output).To(MatchRegexp(`1 incident is open:\nshop/monitoring-\w{26} critical Disk 97 % full`))
 	g.Expect(output).To(MatchRegexp(`incident.tocsin.dev/monitoring-\w{26} acknowledged\nincident.tocsin.dev/monitoring-\w{26} resolved\n`))
 	g.Expect(output).To(ContainSubstring("No incident is open."))
-	g.Expect(output).To(ContainSubstring("Revoked first of the integration monitoring."))
+	g.Expect(output).To(ContainSubstring(`Revoked token "first" of integration "monitoring".`))
 	g.Expect(output).To(ContainSubstring("refused with 401"))
 	g.Expect(manager.Stop()).To(Succeed())
 

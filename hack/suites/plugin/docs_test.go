@@ -51,12 +51,12 @@ func TestDocs(t *testing.T) {
 	for _, said := range []string{
 		`webhookintegration.tocsin.dev/monitoring created`,
 		`second +in 89d`,
-		`Revoked \d{4}-\d\d-\d\d of the integration monitoring\.`,
+		`Revoked token "\d{4}-\d\d-\d\d" of integration "monitoring"\.`,
 		`Accepted: incident shop/monitoring-qf4temcyqfg5jyf6hfops4jsuk, dedup key disk-db-1`,
 		`Open +critical +- +1 .* Disk 97 % full`,
 		`Resolved by admin: replaced the disk`,
 		`nothing critical: go on`,
-		`It would open shop/monitoring-\w{26}, or be counted there.`,
+		`Would open shop/monitoring-\w{26}, or update it if it is open.`,
 	} {
 		g.Expect(string(output)).To(MatchRegexp(said))
 	}

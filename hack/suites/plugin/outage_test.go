@@ -98,11 +98,11 @@ func TestPipedWatchTellsOfOutages(t *testing.T) {
 	g.Eventually(stdout, awaitTimeout).Should(gbytes.Say("NAME"), func() string { return string(stderr.Contents()) })
 
 	relay.freeze(true)
-	g.Eventually(stderr, awaitTimeout).Should(gbytes.Say("^error: watching incidents: the API server does not answer; trying again\n"))
+	g.Eventually(stderr, awaitTimeout).Should(gbytes.Say("^error: watching incidents: the API server does not respond; retrying\n"))
 	relay.freeze(false)
 	g.Eventually(stderr, awaitTimeout).Should(gbytes.Say("^The watch is up to date again.\n"))
 	relay.end()
-	g.Eventually(stderr, awaitTimeout).Should(gbytes.Say("error: watching incidents: the API server refuses connections; trying again\n"))
+	g.Eventually(stderr, awaitTimeout).Should(gbytes.Say("error: watching incidents: the API server refuses connections; retrying\n"))
 
 	g.Expect(command.Process.Signal(os.Interrupt)).To(Succeed())
 	g.Expect(command.Wait()).To(Succeed(), "the end of watching is no error")

@@ -169,7 +169,7 @@ func TestLiveTable(t *testing.T) {
 			screen := func() string { return strings.Join(term.lines(), "\n") }
 			const cert, backup = `Certificate ends\[2J\]0;x soon`, `Backup failed`
 
-			g.Eventually(screen, awaitTimeout).Should(MatchRegexp(table("2 open, 3 in all",
+			g.Eventually(screen, awaitTimeout).Should(MatchRegexp(table("2 open, 3 total",
 				row("Open", "critical", "-", "7m.*", "Disk full"), row("Open", "warning", "-", "5h.*", cert),
 				row("Resolved", "critical", "-", "30h", backup))))
 			g.Expect(term.screen.CursorVisible()).To(BeFalse())
@@ -181,18 +181,18 @@ func TestLiveTable(t *testing.T) {
 			// It keeps itself up to date, and in order.
 			queue := b.open(t, "queue", "error", 2*time.Minute, "Queue stalls")
 			b.acknowledge(t, disk)
-			g.Eventually(screen, awaitTimeout).Should(MatchRegexp(table("3 open, 4 in all",
+			g.Eventually(screen, awaitTimeout).Should(MatchRegexp(table("3 open, 4 total",
 				row("Open", "critical", "yes", "7m.*", "Disk full"), row("Open", "error", "-", "2m.*", "Queue stalls"),
 				row("Open", "warning", "-", "5h.*", cert), row("Resolved", "critical", "-", "30h", backup))))
 			b.resolve(t, disk)
 			g.Expect(b.Delete(t.Context(), queue)).To(Succeed())
-			g.Eventually(screen, awaitTimeout).Should(MatchRegexp(table("1 open, 3 in all", row("Open", "warning", "-", "5h.*", cert),
+			g.Eventually(screen, awaitTimeout).Should(MatchRegexp(table("1 open, 3 total", row("Open", "warning", "-", "5h.*", cert),
 				row("Resolved", "critical", "-", "30h", backup), row("Resolved", "critical", "yes", "7m.*", "Disk full"))))
 
 			// It has room in a small terminal too: no line is broken, and what is not shown is counted.
 			g.Expect(term.resize(60, 6)).To(Succeed())
 			g.Eventually(screen, awaitTimeout).Should(MatchRegexp(
-				`^1 open, 3 in all +\S+\n\nNAME +STATE +SEVERITY +TITLE\nmon-\w{4} +Open +warning +Certificate ends.*\nmon-\w{4} .*Backup failed\nand 1 more$`))
+				`^1 open, 3 total +\S+\n\nNAME +STATE +SEVERITY +TITLE\nmon-\w{4} +Open +warning +Certificate ends.*\nmon-\w{4} .*Backup failed\nand 1 more$`))
 
 			// Ctrl-C gives the terminal back, and so does q.
 			g.Expect(term.press(map[string]string{"watch": "\x03", "get": "q"}[args[0]])).To(Succeed())
@@ -211,10 +211,10 @@ func TestLiveTableSaysThatItIsOutOfDate(t *testing.T) {
 	proxy := startProxy(t)
 	term := atTerminal(t, b.namespace, nil, 120, 24, "watch", "--server", proxy.URL)
 	screen := func() string { return strings.Join(term.lines(), "\n") }
-	g.Eventually(screen, awaitTimeout).Should(MatchRegexp(table("1 open, 1 in all", row("Open", "critical", "-", "7m.*", "Disk full"))))
+	g.Eventually(screen, awaitTimeout).Should(MatchRegexp(table("1 open, 1 total", row("Open", "critical", "-", "7m.*", "Disk full"))))
 	proxy.CloseClientConnections()
 	proxy.Close()
-	g.Eventually(screen, awaitTimeout).Should(MatchRegexp(`^1 open, 1 in all .*\nOut of date: .*\nNAME .*\n.*Disk full$`))
+	g.Eventually(screen, awaitTimeout).Should(MatchRegexp(`^1 open, 1 total .*\nOut of date: .*\nNAME .*\n.*Disk full$`))
 }
 
 func TestColours(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -18,20 +19,20 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-// answer is what the endpoint answers (docs/http.md): an acceptance or a problem.
-type answer struct {
-	Status   json.RawMessage   `json:"status"` // a word or, of a problem, a number
-	Alerts   []answeredAlert   `json:"alerts"`
+// response is the endpoint's response (docs/http.md): an acceptance or problem details.
+type response struct {
+	Status   json.RawMessage   `json:"status"` // a word or, in problem details, a number
+	Alerts   []alertResponse   `json:"alerts"`
 	Warnings []payload.Warning `json:"warnings"`
 
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
 
-	// Incidents is what the plugin adds: what the alerts would open.
+	// Incidents are the Incidents that the alerts would open. "explain" adds them.
 	Incidents []v1alpha1.Incident `json:"incidents"`
 }
 
-type answeredAlert struct {
+type alertResponse struct {
 	DedupKey string           `json:"dedup_key"`
 	Incident string           `json:"incident"`
 	Dropped  bool             `json:"dropped"`
@@ -39,30 +40,28 @@ type answeredAlert struct {
 	Sources  []mapping.Source `json:"sources"`
 }
 
-// parseAnswer reads what came with a status code. What is no answer of Tocsin's is an error, and so is a
-// refusal.
-func parseAnswer(code int, body []byte) (*answer, error) {
-	a := &answer{}
-	if err := json.Unmarshal(body, a); err != nil {
-		return nil, fmt.Errorf("the endpoint answered %d %s, and not as Tocsin does", code, http.StatusText(code))
+// parseResponse parses a response body. A rejection is an error, and so is a response that is not Tocsin's.
+func parseResponse(code int, body []byte) (*response, error) {
+	r := &response{}
+	if err := json.Unmarshal(body, r); err != nil {
+		return nil, fmt.Errorf("unexpected response: %d %s; is this Tocsin's endpoint?", code, http.StatusText(code))
 	}
 	if code < http.StatusOK || code >= http.StatusMultipleChoices {
-		text := fmt.Sprintf("refused with %d: %s", code, safe(a.Title))
-		if a.Detail != "" {
-			text += ". " + safe(a.Detail)
+		text := fmt.Sprintf("rejected with %d: %s", code, safe(r.Title))
+		if r.Detail != "" {
+			text += ". " + safe(r.Detail)
 		}
 		return nil, errors.New(text)
 	}
-	return a, nil
+	return r, nil
 }
 
-// warn prints the warnings.
-func (a *answer) warn(s *screen) {
-	if len(a.Warnings) == 0 {
+func (r *response) printWarnings(s *screen) {
+	if len(r.Warnings) == 0 {
 		return
 	}
 	s.printf("\n%s\n", s.styled(bold, "Warnings:"))
-	for _, warning := range a.Warnings {
+	for _, warning := range r.Warnings {
 		field := ""
 		if warning.Field != "" {
 			field = safe(warning.Field) + ": "
@@ -79,35 +78,42 @@ func (p *plugin) readInput(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// parseHeaders reads headers such as "X-GitHub-Event: push".
+func addHeaderFlag(flags *pflag.FlagSet, headers *[]string) {
+	flags.StringArrayVarP(headers, "header", "H", nil, `Request header, such as "X-GitHub-Event: push".`)
+}
+
+// parseHeaders parses headers such as "X-GitHub-Event: push".
 func parseHeaders(lines []string) (http.Header, error) {
 	header := http.Header{}
 	for _, line := range lines {
 		name, value, found := strings.Cut(line, ":")
 		if name = textproto.TrimString(name); !found || name == "" || strings.ContainsAny(line, "\r\n") {
-			return nil, fmt.Errorf(`--header %q is not like "X-GitHub-Event: push"`, line)
+			return nil, fmt.Errorf(`--header %q does not have the form "X-GitHub-Event: push"`, line)
 		}
 		header.Add(name, textproto.TrimString(value))
 	}
 	return header, nil
 }
 
-// What -o may be for answers.
+// dropReason explains why an alert is dropped.
+const dropReason = "the mapping's drop expression matched"
+
+// Values of -o for responses.
 const (
 	outputJSON = "json"
 	outputYAML = "yaml"
 )
 
-func checkAnswerFormat(format string) error {
+func checkResponseFormat(format string) error {
 	switch format {
 	case "", outputJSON, outputYAML:
 		return nil
 	}
-	return fmt.Errorf("-o is json or yaml, not %q", format)
+	return fmt.Errorf("--output must be json or yaml, not %q", format)
 }
 
-// writeAnswer prints a JSON object in one of the formats.
-func writeAnswer(out io.Writer, format string, object []byte) error {
+// writeResponse prints a JSON object in one of the formats.
+func writeResponse(out io.Writer, format string, object []byte) error {
 	var text []byte
 	var err error
 	if format == outputYAML {
