@@ -1,10 +1,10 @@
 package v1alpha1
 
-// Severity says how bad an alert is.
+// Severity is the severity of an alert.
 // +kubebuilder:validation:Enum=critical;error;warning;info
 type Severity string
 
-// The severities, worst first.
+// The severities, most severe first.
 const (
 	SeverityCritical Severity = "critical"
 	SeverityError    Severity = "error"
@@ -12,7 +12,7 @@ const (
 	SeverityInfo     Severity = "info"
 )
 
-// AlertStatus says what an alert reports of its incident.
+// AlertStatus is the status that an alert reports.
 // +kubebuilder:validation:Enum=firing;resolved;acknowledged
 type AlertStatus string
 
@@ -23,10 +23,10 @@ const (
 	AlertAcknowledged AlertStatus = "acknowledged"
 )
 
-// AlertContent is what an alert says. Every field is optional: an absent field leaves what an earlier
-// alert of the same incident said.
+// AlertContent is the content of an alert. Every field is optional: an absent field does not change the value of earlier
+// alerts of the same incident.
 type AlertContent struct {
-	// title is one line that says what is wrong.
+	// title is one line that describes the problem.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Title string `json:"title,omitempty"`
@@ -45,22 +45,22 @@ type AlertContent struct {
 	// +optional
 	Type string `json:"type,omitempty"`
 
-	// link is an address to look at for more.
+	// link is a URL with more information.
 	// +kubebuilder:validation:MaxLength=2048
 	// +optional
 	Link string `json:"link,omitempty"`
 
-	// hostname is the host that the alert is about.
+	// hostname is the affected host.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Hostname string `json:"hostname,omitempty"`
 
-	// region is where that host or service is.
+	// region is the location of the host or service.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Region string `json:"region,omitempty"`
 
-	// labels identify what the alert is about. The values may be any JSON.
+	// labels identify the subject of the alert. The values may be any JSON.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -76,7 +76,7 @@ type AlertContent struct {
 	// +optional
 	Annotations Bag `json:"annotations,omitempty"`
 
-	// values are what was measured. The values may be any JSON.
+	// values are measured values. They may be any JSON.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -84,7 +84,7 @@ type AlertContent struct {
 	// +optional
 	Values Bag `json:"values,omitempty"`
 
-	// custom holds whatever else the sender sent. The values may be any JSON.
+	// custom holds everything else that the sender sent. The values may be any JSON.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -92,33 +92,33 @@ type AlertContent struct {
 	// +optional
 	Custom Bag `json:"custom,omitempty"`
 
-	// startsAt is when the trouble began, as the sender says.
+	// startsAt is the start time of the problem, as reported by the sender.
 	// +optional
 	StartsAt *Timestamp `json:"startsAt,omitempty,omitzero"`
 
-	// endsAt is when the trouble ended, as the sender says.
+	// endsAt is the end time of the problem, as reported by the sender.
 	// +optional
 	EndsAt *Timestamp `json:"endsAt,omitempty,omitzero"`
 }
 
-// AlertDefaults are used for what no alert of an incident has said.
+// AlertDefaults apply to fields that no alert of an incident sets.
 type AlertDefaults struct {
-	// severity is used for an alert without a known severity. Default: warning.
+	// severity applies to alerts without a known severity. Default: warning.
 	// +optional
 	Severity Severity `json:"severity,omitempty"`
 
-	// type is used for an alert without a type. Default: webhook.
+	// type applies to alerts without a type. Default: webhook.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Type string `json:"type,omitempty"`
 
-	// title is used for an alert with neither title nor description.
+	// title applies to alerts with neither title nor description.
 	// Default: "Alert from" and the name of the integration.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Title string `json:"title,omitempty"`
 
-	// labels are added to those of an alert; a label that the alert has itself wins.
+	// labels are added to the labels of an alert. Labels of the alert take precedence.
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) >= 1 && size(key) <= 128)",message="a label's name has 1 to 128 characters"
 	// +mapType=atomic

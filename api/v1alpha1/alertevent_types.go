@@ -4,43 +4,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxAlertsPerEvent is the most alerts that one AlertEvent holds.
+// MaxAlertsPerEvent is the maximum number of alerts in an AlertEvent.
 const MaxAlertsPerEvent = 500
 
-// TraceparentAnnotation of an AlertEvent is the W3C traceparent of the write that stored it, if that is traced, for the
-// fold to link to.
+// TraceparentAnnotation holds the W3C traceparent of the write that stored an AlertEvent, if it is traced. The span of the
+// fold links to it.
 const TraceparentAnnotation = "tocsin.dev/traceparent"
 
-// QuarantineLabel of an AlertEvent says that its alerts could not be folded where they came, and why, in one
-// CamelCase word. They were moved into this AlertEvent, which is folded apart from all others.
+// QuarantineLabel marks an AlertEvent with alerts that could not be folded with others. Its value is the reason. The
+// alerts were moved into this AlertEvent, which is folded separately.
 const QuarantineLabel = "tocsin.dev/quarantined"
 
 // Values of QuarantineLabel.
 const (
-	// QuarantineUnconfirmed: the copy is made, and it is not yet certain that it was made in time. See the package
-	// comment of the controllers.
+	// QuarantineUnconfirmed: it is not yet certain that the copy was created in time. See package controllers.
 	QuarantineUnconfirmed = "Unconfirmed"
-	// QuarantineRejected: the API server finds the Incident invalid that the alerts make.
+	// QuarantineRejected: the API server rejects the resulting Incident as invalid.
 	QuarantineRejected = "Rejected"
-	// QuarantineFoldFailed: the fold itself fails on the alerts.
+	// QuarantineFoldFailed: the fold function fails on the alerts.
 	QuarantineFoldFailed = "FoldFailed"
 )
 
-// QuarantineOriginAnnotation of a quarantined AlertEvent names the AlertEvent from which its alerts were moved:
-// UID, resourceVersion, the Unix time of its creation and name, separated by slashes.
+// QuarantineOriginAnnotation identifies the AlertEvent from which the alerts of a quarantined AlertEvent were moved: its
+// UID, resourceVersion, Unix time of creation and name, separated by slashes.
 const QuarantineOriginAnnotation = "tocsin.dev/quarantined-from"
 
-// Alert is one accepted alert: the content and where it belongs.
+// Alert is an accepted alert: its content and the Incident that it belongs to.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.incidentName) || has(self.dedupKey)",message="an alert needs incidentName or dedupKey"
 // +kubebuilder:validation:XValidation:rule="self.status != 'firing' || has(self.dedupKey)",message="a firing alert needs dedupKey"
 type Alert struct {
-	// id tells this alert from every other one. Written by the operator; an alert made by hand needs none.
+	// id uniquely identifies the alert. Written by the operator; optional in alerts created by hand.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	ID string `json:"id,omitempty"`
 
-	// incidentName is the Incident that the alert belongs to, in the same namespace.
+	// incidentName is the name of the Incident that the alert belongs to, in the same namespace.
 	// Default: the name derived from integrationName and dedupKey.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -48,7 +47,7 @@ type Alert struct {
 	// +optional
 	IncidentName string `json:"incidentName,omitempty"`
 
-	// dedupKey is the key that the sender gives all alerts of one incident.
+	// dedupKey is the key that all alerts of an incident share.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
@@ -58,14 +57,14 @@ type Alert struct {
 	// +required
 	Status AlertStatus `json:"status"`
 
-	// by is who acknowledges or resolves the incident, as the creator of the AlertEvent says: the name of a
-	// user, for the timeline. Absent in alerts that came as webhooks; of no effect in a firing alert.
+	// by is the name of the user who acknowledges or resolves the incident, for the timeline. The creator of the
+	// AlertEvent sets it; it is not verified. Absent in alerts from webhooks; ignored in firing alerts.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	By string `json:"by,omitempty"`
 
-	// comment is what they say about it, for the timeline, which has room for 256 characters of both. Of no
-	// effect in a firing alert.
+	// comment is the user's comment for the timeline, which keeps 256 characters of by and comment together. Ignored in
+	// firing alerts.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Comment string `json:"comment,omitempty"`
@@ -73,23 +72,23 @@ type Alert struct {
 	AlertContent `json:",inline"`
 }
 
-// AlertEventSpec is what was accepted. It never changes.
+// AlertEventSpec holds accepted alerts. It is immutable.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.alerts) != has(self.packedAlerts)",message="an AlertEvent has either alerts or packedAlerts"
 // +kubebuilder:validation:XValidation:rule="has(self.integrationName) || has(self.alerts) && self.alerts.all(a, has(a.incidentName) && a.status != 'firing')",message="integrationName is needed for alerts that fire or have no incidentName, and for packed ones"
 type AlertEventSpec struct {
-	// integrationName is the WebhookIntegration that accepted the alerts, in the same namespace.
+	// integrationName is the name of the WebhookIntegration that accepted the alerts, in the same namespace.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +optional
 	IntegrationName string `json:"integrationName,omitempty"`
 
-	// receivedTime is when the alerts were accepted. Default: the time of creation.
+	// receivedTime is the time at which the alerts were accepted. Default: the time of creation.
 	// +optional
 	ReceivedTime Timestamp `json:"receivedTime,omitempty,omitzero"`
 
-	// defaults are the integration's defaults at the time the alerts were accepted.
+	// defaults is a copy of the integration's defaults at the time at which the alerts were accepted.
 	// +optional
 	Defaults *AlertDefaults `json:"defaults,omitempty"`
 
@@ -100,24 +99,23 @@ type AlertEventSpec struct {
 	// +optional
 	Alerts []Alert `json:"alerts,omitempty"`
 
-	// packedAlerts are the accepted alerts when there are several: what alerts would hold, as JSON, compressed
-	// with gzip, in base64. So the API server has one text to read and keep where it would have thousands of
-	// fields.
+	// packedAlerts replaces alerts if there are several: the JSON of alerts, compressed with gzip and encoded in
+	// base64. The API server processes one string instead of thousands of fields.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1048576
 	// +optional
 	PackedAlerts string `json:"packedAlerts,omitempty"`
 
-	// UnpackedFrom is the packedAlerts that alerts were unpacked from when the spec was read. It is never sent as a
-	// field: while alerts still say the same, it is written back as packedAlerts, so that an update of the metadata
-	// leaves the spec as it is. Whoever keeps many AlertEvents and writes none may clear it.
+	// UnpackedFrom is the packedAlerts that alerts were unpacked from when the spec was decoded. While alerts are
+	// unchanged, the spec is encoded with it as packedAlerts, so that an update of the metadata does not change the
+	// spec. A cache of AlertEvents that are never written may clear it.
 	UnpackedFrom string `json:"-"`
 }
 
-// AlertEvent is one entry of the durable queue: alerts that were accepted and are not yet released.
+// AlertEvent is an entry of the durable queue: alerts that were accepted and are not yet released.
 //
-// Nobody updates an AlertEvent's spec: it has no status, no finalizer and no owner, so that no garbage
-// collection can take an acknowledged alert. It is deleted when every alert in it is folded.
+// It is immutable and has no status, no finalizer and no owner, so that garbage collection never deletes an acknowledged
+// alert. It is released, that is deleted, after all its alerts have been folded.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=alertevents,shortName=ae,categories=tocsin
@@ -133,7 +131,7 @@ type AlertEvent struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is what was accepted. It never changes.
+	// spec holds the accepted alerts. It is immutable.
 	// +required
 	Spec AlertEventSpec `json:"spec"`
 }

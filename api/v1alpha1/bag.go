@@ -8,15 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// MaxContentBytes bounds the JSON of one alert's content as the API server stores it. With the bounds
-// of the other fields it keeps an Incident under 256 KiB.
+// MaxContentBytes bounds the JSON of an alert's content as the API server stores it. With the limits of the other fields,
+// it keeps an Incident below 256 KiB.
 const MaxContentBytes = 176 << 10
 
-// Bag is a JSON object of the sender's making: the values are kept as they came.
+// Bag is a JSON object from the sender. Its values are kept unchanged.
 type Bag map[string]json.RawMessage
 
-// Merge returns b with the values of newer in it, each replacing an older one whole. Neither is changed;
-// the result may be one of them.
+// Merge returns b with its values replaced by those of newer. It changes neither; the result may be one of them.
 func (b Bag) Merge(newer Bag) Bag {
 	if len(newer) == 0 {
 		return b
@@ -40,7 +39,7 @@ func (c *AlertContent) Bags() map[string]*Bag {
 	}
 }
 
-// EncodedSize is the size in bytes of the content's JSON as the API server stores it, never less.
+// EncodedSize returns an upper bound of the size in bytes of the content's JSON as the API server stores it.
 func (c *AlertContent) EncodedSize() int {
 	const overhead = 512 // field names, braces and the two times
 	size := overhead
@@ -55,8 +54,8 @@ func (c *AlertContent) EncodedSize() int {
 	return size
 }
 
-// TrimTo drops the largest bag entries until the content's EncodedSize is at most limit bytes, and
-// returns the dropped ones as "bag.key", sorted. The bags it had are not changed.
+// TrimTo removes the largest bag entries until EncodedSize is at most limit bytes. It returns the removed entries as
+// "bag.key", sorted. It copies the bags that it changes.
 func (c *AlertContent) TrimTo(limit int) []string {
 	size := c.EncodedSize()
 	if size <= limit {
@@ -97,7 +96,7 @@ func entrySize(key string, value json.RawMessage) int {
 	return quotedLen(key) + rawLen(string(value)) + 2 // colon, comma
 }
 
-// quotedGrowth is by how many bytes Go's encoder lengthens an ASCII character of a string.
+// quotedGrowth is the number of bytes that Go's encoder adds to an ASCII character of a string.
 var quotedGrowth = func() (growth [utf8.RuneSelf]int) {
 	for c := range growth {
 		switch {
@@ -112,7 +111,7 @@ var quotedGrowth = func() (growth [utf8.RuneSelf]int) {
 	return growth
 }()
 
-// quotedLen is how long a Go string becomes as JSON.
+// quotedLen returns the length of a Go string as JSON.
 func quotedLen(s string) int {
 	n := len(s) + 2
 	for i := 0; i < len(s); {
@@ -128,17 +127,17 @@ func quotedLen(s string) int {
 	return n
 }
 
-// rawLen is how long a JSON text may become when the API server has read it and written it again: besides
-// the escapes, numbers grow (1e20 becomes 100000000000000000000).
+// rawLen returns the maximum length of a JSON text after the API server has decoded and encoded it: besides escapes,
+// numbers grow (1e20 becomes 100000000000000000000).
 func rawLen(s string) int {
 	const (
-		longest = 25 // what a float64 takes at most: -0.0000012345678901234567
-		exact   = 17 // a number of fewer characters and no exponent is written as it came
+		longest = 25 // the longest float64: -0.0000012345678901234567
+		exact   = 17 // a shorter number without an exponent does not change
 	)
 	n := len(s)
 	quoted := false
 	for i := 0; i < len(s); {
-		if !quoted { // numbers only: looking for them in strings too would take the square of the length
+		if !quoted { // searching strings for numbers would take quadratic time
 			if number := numberLen(s[i:]); number > 0 {
 				if number >= exact || strings.ContainsAny(s[i:i+number], "eE") {
 					n += max(0, longest-number)
@@ -154,13 +153,13 @@ func rawLen(s string) int {
 		case r == '"':
 			quoted = !quoted
 		case r == '\\' && quoted:
-			i++ // what is escaped ends no string
+			i++ // an escaped quote does not end the string
 		}
 	}
 	return n
 }
 
-// numberLen is how many bytes of a JSON number s begins with.
+// numberLen returns the length of the JSON number at the start of s.
 func numberLen(s string) int {
 	if s[0] != '-' && (s[0] < '0' || s[0] > '9') {
 		return 0
@@ -171,10 +170,10 @@ func numberLen(s string) int {
 	return len(s)
 }
 
-// escapeGrowth is by how many bytes Go's encoder lengthens a character that is not escaped yet.
+// escapeGrowth is the number of bytes that Go's encoder adds to an unescaped character.
 func escapeGrowth(r rune) int {
 	switch r {
-	case '<', '>', '&', utf8.RuneError: // the last stands for a byte that is not UTF-8
+	case '<', '>', '&', utf8.RuneError: // RuneError stands for an invalid byte
 		return 5
 	case '\u2028', '\u2029':
 		return 3

@@ -2,8 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Blocked returns the reason for which alerts of the integration that need a new Incident wait, empty when
-// they do not.
+// Blocked returns the reason why no Incident can be created for the integration; empty if Incidents can be created.
 func (w *WebhookIntegration) Blocked() string {
 	for i := range w.Status.Conditions {
 		condition := &w.Status.Conditions[i]

@@ -6,27 +6,26 @@ import (
 	"strings"
 )
 
-// condensedAnnotation is on cached AlertEvents only: how many bytes of the stored object Condense dropped.
+// condensedAnnotation exists on cached AlertEvents only: the number of bytes that Condense removed.
 const condensedAnnotation = "tocsin.dev/condensed-bytes"
 
-// unreadablePrefix begins the packedAlerts of a condensed AlertEvent; the reason follows. It is not in the
-// alphabet of base64.
+// unreadablePrefix precedes the reason in the packedAlerts of a condensed AlertEvent. It is not in the base64 alphabet.
 const unreadablePrefix = "!"
 
 // maxOriginBytes bounds the QuarantineOriginAnnotation: a UID, a resourceVersion, a time and a name.
 const maxOriginBytes = 512
 
-// maxCondensedBytes bounds what condensedAnnotation is believed: no object in etcd is larger.
+// maxCondensedBytes bounds the value of condensedAnnotation: no object in etcd is larger.
 const maxCondensedBytes = 2 << 20
 
-// Reasons for which an AlertEvent stays in the queue whatever is done about its Incidents.
+// Reasons why an AlertEvent stays in the queue regardless of its Incidents.
 const (
-	StuckTerminating = "Terminating" // it is deleted, and a finalizer keeps it
+	StuckTerminating = "Terminating" // a finalizer prevents its deletion
 	StuckUnreadable  = "Unreadable"  // its packed alerts cannot be decoded
 	StuckQuarantined = "Quarantined" // its alerts cannot be folded
 )
 
-// Stuck returns the reason for which the AlertEvent cannot drain, empty when it can.
+// Stuck returns the reason why the AlertEvent cannot be released; empty if it can.
 func (e *AlertEvent) Stuck() string {
 	switch {
 	case !e.DeletionTimestamp.IsZero():
@@ -39,14 +38,14 @@ func (e *AlertEvent) Stuck() string {
 	return ""
 }
 
-// Condense makes the AlertEvent small for a cache: it drops annotations and labels that nobody reads, packed
-// alerts that cannot be decoded, of which it keeps the reason, and the content of alerts that are stuck, of
-// which it keeps what tells to which Incident they belong. CondensedBytes says how much that was.
+// Condense reduces the size of a cached AlertEvent: it removes unused annotations and labels, replaces packedAlerts that
+// cannot be decoded by the reason, and reduces stuck alerts to the fields that identify their Incidents. CondensedBytes
+// returns how many bytes it removed.
 //
-// A namespace's AlertEvents that cannot drain would otherwise fill the memory of every replica.
+// Without it, stuck AlertEvents of one namespace would fill the memory of every replica.
 func (e *AlertEvent) Condense() {
 	dropped := e.condenseMetadata()
-	e.Spec.UnpackedFrom = "" // only those who write the AlertEvent need it
+	e.Spec.UnpackedFrom = "" // needed for writes only
 	stuck := e.Stuck()
 	switch {
 	case stuck == "":
@@ -74,7 +73,7 @@ func (e *AlertEvent) Condense() {
 	e.Annotations[condensedAnnotation] = strconv.Itoa(dropped)
 }
 
-// condenseMetadata returns how many bytes it dropped.
+// condenseMetadata returns how many bytes it removed.
 func (e *AlertEvent) condenseMetadata() (dropped int) {
 	e.ManagedFields = nil
 	kept := map[string]string{}
@@ -102,18 +101,18 @@ func (e *AlertEvent) condenseMetadata() (dropped int) {
 	return dropped
 }
 
-// IsCondensed says whether the content of the alerts has to be read from the API server.
+// IsCondensed reports whether the content of the alerts must be read from the API server.
 func (e *AlertEvent) IsCondensed() bool {
 	return e.Annotations[condensedAnnotation] != "" && e.Stuck() != ""
 }
 
-// CondensedBytes returns how many bytes of the stored AlertEvent are not in this copy of it.
+// CondensedBytes returns how many bytes of the stored AlertEvent this copy lacks.
 func (e *AlertEvent) CondensedBytes() int64 {
 	dropped, _ := strconv.ParseInt(e.Annotations[condensedAnnotation], 10, 64)
 	return min(max(0, dropped), maxCondensedBytes)
 }
 
-// condensedReason is why packed alerts could not be decoded, as Condense left it.
+// condensedReason returns the reason that Condense has stored in packedAlerts; nil if there is none.
 func condensedReason(packed string) error {
 	reason, ok := strings.CutPrefix(packed, unreadablePrefix)
 	if !ok {

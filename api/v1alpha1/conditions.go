@@ -2,9 +2,9 @@ package v1alpha1
 
 // Condition types of an Incident.
 const (
-	// ConditionResolved is False from the Incident's first write on, and True while it is Resolved.
+	// ConditionResolved is True while the Incident is Resolved, else False; it is present from the first write on.
 	ConditionResolved = "Resolved"
-	// ConditionAcknowledged is True once somebody took the Incident on, until a new episode begins.
+	// ConditionAcknowledged is True after the Incident has been acknowledged, until a new episode begins.
 	ConditionAcknowledged = "Acknowledged"
 )
 
@@ -19,37 +19,37 @@ const (
 	ReasonAcknowledgedByUser = "AcknowledgedByUser"
 )
 
-// ConditionReady is the condition type of a WebhookIntegration: posts with one of its tokens are accepted.
+// ConditionReady tells whether requests with a token of a WebhookIntegration are accepted.
 const ConditionReady = "Ready"
 
 // Reasons of a WebhookIntegration's Ready condition.
 const (
-	// ReasonAccepting: at least one token works.
+	// ReasonAccepting: at least one token is valid.
 	ReasonAccepting = "Accepting"
 	// ReasonSuspended: spec.suspend is true.
 	ReasonSuspended = "Suspended"
-	// ReasonNoValidToken: no token is listed, or all have expired.
+	// ReasonNoValidToken: spec.tokens is empty, or all tokens have expired.
 	ReasonNoValidToken = "NoValidToken"
-	// ReasonTokenConflict: another integration held a token's hash first and keeps it.
+	// ReasonTokenConflict: another integration held the hash of a token first, and owns it.
 	ReasonTokenConflict = "TokenConflict"
 )
 
 // Further reasons of a WebhookIntegration's Ready condition.
 const (
-	// ReasonQueueFull: the namespace has so many unfolded AlertEvents that posts are refused.
+	// ReasonQueueFull: requests are rejected because the namespace has too many unfolded AlertEvents.
 	ReasonQueueFull = "QueueFull"
-	// ReasonIncidentLimit: the namespace has so many Incidents that alerts which need new ones are refused.
+	// ReasonIncidentLimit: alerts that need a new Incident are rejected because the namespace has too many Incidents.
 	ReasonIncidentLimit = "IncidentLimit"
 )
 
-// ConditionAlertsFolded is the condition type of a WebhookIntegration: the alerts of its namespace that are
-// stored become part of Incidents. The leader writes it; every replica reads it.
+// ConditionAlertsFolded tells whether the stored alerts of a WebhookIntegration's namespace are folded into Incidents.
+// The leader writes it; every replica reads it.
 const ConditionAlertsFolded = "AlertsFolded"
 
-// Reasons of a WebhookIntegration's AlertsFolded condition; ReasonIncidentLimit is another one, and so are
-// StuckTerminating, StuckUnreadable and StuckQuarantined.
+// Reasons of a WebhookIntegration's AlertsFolded condition, besides ReasonIncidentLimit, StuckTerminating,
+// StuckUnreadable and StuckQuarantined.
 const (
-	// ReasonFolding: no alert of the namespace is known to be stuck.
+	// ReasonFolding: no alert of the namespace is stuck.
 	ReasonFolding = "Folding"
 	// ReasonQuotaExceeded: a ResourceQuota of the namespace rejects new Incidents.
 	ReasonQuotaExceeded = "QuotaExceeded"
@@ -59,16 +59,16 @@ const (
 	ReasonNamespaceTerminating = "NamespaceTerminating"
 )
 
-// ConditionMappingValid is the condition type of a WebhookIntegration: its preset and mapping compile, and their
-// expressions did not fail on what was posted. Without either it is True.
+// ConditionMappingValid tells whether the preset and the mapping of a WebhookIntegration compile, and their expressions
+// did not fail on received alerts. It is True without a preset and a mapping.
 const ConditionMappingValid = "MappingValid"
 
 // Reasons of a WebhookIntegration's MappingValid condition.
 const (
-	// ReasonMappingValid: the mapping compiles, and no failure of it was seen for MappingFailureMemory.
+	// ReasonMappingValid: the mapping compiles and has not failed within MappingFailureMemory.
 	ReasonMappingValid = "Valid"
-	// ReasonInvalidMapping: the mapping does not compile; posts are accepted and read by the payload rules.
+	// ReasonInvalidMapping: the mapping does not compile; requests are accepted, and the payload rules apply.
 	ReasonInvalidMapping = "InvalidMapping"
-	// ReasonEvaluationFailed: an expression failed on an alert that was posted; status.lastMappingFailure has more.
+	// ReasonEvaluationFailed: an expression failed on a received alert; see status.lastMappingFailure.
 	ReasonEvaluationFailed = "EvaluationFailed"
 )

@@ -2,15 +2,15 @@ package v1alpha1
 
 import "strings"
 
-// generatedKeyPrefix begins the dedup keys that the operator makes for alerts that have none.
+// generatedKeyPrefix is the prefix of generated dedup keys.
 const generatedKeyPrefix = "tocsin:"
 
-// GeneratedKey returns the dedup key of an alert without one, made of the alert's id: a UUID or 128 bits in
+// GeneratedKey returns the dedup key for an alert that has none. id is the alert's id: a UUID or 128 bits in
 // hexadecimal.
 func GeneratedKey(id string) string { return generatedKeyPrefix + id }
 
-// IsGeneratedKey says whether GeneratedKey made the dedup key. No alert but a resolve that quotes it has the
-// same key, so its Incident hears of nothing more unless somebody resolves it.
+// IsGeneratedKey reports whether GeneratedKey returned the dedup key. No further alert has the same key, except for a
+// resolve by a sender that has kept the key from the response.
 func IsGeneratedKey(dedupKey string) bool {
 	id, ok := strings.CutPrefix(dedupKey, generatedKeyPrefix)
 	if !ok {

@@ -1,7 +1,7 @@
 // Package v1alpha1 holds the resources of tocsin.dev/v1alpha1 and the names derived from them.
 //
-// A WebhookIntegration says who may post alerts. Each accepted alert is stored in an AlertEvent, the
-// durable queue, and the alerts of one dedup key are folded into one Incident.
+// A WebhookIntegration authorizes senders. Each accepted alert is stored in an AlertEvent, the durable queue, and the
+// alerts with one dedup key are folded into one Incident.
 //
 // +kubebuilder:object:generate=true
 // +groupName=tocsin.dev

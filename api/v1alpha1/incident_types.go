@@ -6,14 +6,14 @@ import (
 
 // Bounds of an Incident's lists.
 const (
-	// MaxTimeline is how many transitions an Incident remembers.
+	// MaxTimeline is the maximum number of transitions in a timeline.
 	MaxTimeline = 20
-	// MaxLedger is how many AlertEvents a ledger holds; an Incident whose ledger is full is not folded
-	// into until some of them are gone.
+	// MaxLedger is the maximum number of AlertEvents in a ledger. Folding into an Incident pauses while its ledger is
+	// full.
 	MaxLedger = 128
 )
 
-// IncidentState is whether an incident goes on.
+// IncidentState is the state of an Incident.
 // +kubebuilder:validation:Enum=Open;Resolved
 type IncidentState string
 
@@ -23,11 +23,11 @@ const (
 	IncidentResolved IncidentState = "Resolved"
 )
 
-// IncidentSpec says which alerts belong to the Incident.
+// IncidentSpec identifies the alerts that belong to the Incident.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the spec of an Incident is immutable"
 type IncidentSpec struct {
-	// integrationName is the WebhookIntegration whose alerts these are.
+	// integrationName is the name of the WebhookIntegration that accepted the alerts.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
@@ -41,19 +41,19 @@ type IncidentSpec struct {
 	DedupKey string `json:"dedupKey"`
 }
 
-// Episode is one stretch of trouble, from the alert that opened it to the one that resolved it.
+// Episode is one continuous period in which the Incident is open.
 type Episode struct {
 	// number is 1 for the first episode of the Incident.
 	// +kubebuilder:validation:Minimum=1
 	// +required
 	Number int64 `json:"number"`
 
-	// startTime is the earliest startsAt of the episode's alerts; an alert without one counts with the
-	// time it was received.
+	// startTime is the earliest startsAt of the episode's alerts, or the time at which an alert without startsAt was
+	// received.
 	// +required
 	StartTime Timestamp `json:"startTime"`
 
-	// alertCount is how many alerts were folded since the episode began.
+	// alertCount is the number of alerts folded since the episode began.
 	// +kubebuilder:validation:Minimum=0
 	// +required
 	AlertCount int64 `json:"alertCount"`
@@ -75,21 +75,21 @@ const (
 
 // Transition is one entry of the timeline.
 type Transition struct {
-	// type says what happened.
+	// type is the kind of the transition.
 	// +required
 	Type TransitionType `json:"type"`
 
-	// time is when the alert that caused it was received.
+	// time is the time at which the alert that caused the transition was received.
 	// +required
 	Time Timestamp `json:"time"`
 
-	// message says it for a person.
+	// message is a human-readable description.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// LedgerEntry names an AlertEvent that is folded into the Incident.
+// LedgerEntry identifies an AlertEvent that has been folded into the Incident.
 type LedgerEntry struct {
 	// uid is the AlertEvent's UID.
 	// +kubebuilder:validation:MaxLength=64
@@ -102,35 +102,35 @@ type LedgerEntry struct {
 	Name string `json:"name"`
 }
 
-// Ledger is what makes the fold exactly-once.
+// Ledger records which AlertEvents have been folded, so that each is folded exactly once.
 type Ledger struct {
-	// events are the AlertEvents that are folded and may still exist, oldest first, and the newest few
-	// that are gone.
+	// events are the AlertEvents that have been folded and may still exist, oldest first, and the newest few that have
+	// been deleted.
 	// +kubebuilder:validation:MaxItems=128
 	// +listType=atomic
 	// +optional
 	Events []LedgerEntry `json:"events,omitempty"`
 
-	// resourceVersion is that of the newest AlertEvent that was folded. An older one that comes later
-	// counts and does not change state or content.
+	// resourceVersion is the resourceVersion of the newest folded AlertEvent. An older one that is folded later is
+	// counted, but does not change state or content.
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 
-	// digest is the sum, modulo 2^128, of the first 128 bits of the SHA-256 of the id of every alert
-	// that was folded, as 32 hexadecimal digits: a proof of which alerts were counted.
+	// digest proves which alerts have been counted: the sum, modulo 2^128, of the first 128 bits of the SHA-256 hashes
+	// of the ids of all folded alerts, as 32 hexadecimal digits.
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	Digest string `json:"digest,omitempty"`
 }
 
-// IncidentStatus is the fold of the Incident's alerts.
+// IncidentStatus is the result of folding the Incident's alerts.
 type IncidentStatus struct {
 	// state is Open or Resolved.
 	// +optional
 	State IncidentState `json:"state,omitempty"`
 
-	// conditions has Resolved and Acknowledged.
+	// conditions has the types Resolved and Acknowledged.
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
 	// +listType=map
@@ -138,47 +138,47 @@ type IncidentStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation of the spec that the status speaks of.
+	// observedGeneration is the generation of the spec that the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// alert is the folded content of the episode's alerts.
+	// alert is the content folded from the episode's alerts.
 	// +optional
 	Alert AlertContent `json:"alert,omitempty,omitzero"`
 
-	// alertCount is how many alerts were folded into the Incident.
+	// alertCount is the number of alerts folded into the Incident.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	AlertCount int64 `json:"alertCount,omitempty"`
 
-	// episode is the current or, when resolved, the last stretch of trouble.
+	// episode is the current episode or, while the Incident is resolved, the last one.
 	// +optional
 	Episode *Episode `json:"episode,omitempty"`
 
-	// openedTime is when the alert that opened the episode was received.
+	// openedTime is the time at which the alert that opened the episode was received.
 	// +optional
 	OpenedTime *Timestamp `json:"openedTime,omitempty,omitzero"`
 
-	// resolvedTime is when the alert that ended the episode was received. Absent while Open.
+	// resolvedTime is the time at which the alert that ended the episode was received. Absent while Open.
 	// +optional
 	ResolvedTime *Timestamp `json:"resolvedTime,omitempty,omitzero"`
 
-	// lastAlertTime is when the newest alert was received, and no more than a minute before it was stored.
+	// lastAlertTime is the time at which the newest alert was received, or at most one minute before it was stored.
 	// +optional
 	LastAlertTime *Timestamp `json:"lastAlertTime,omitempty,omitzero"`
 
-	// retention is the integration's retention, for the time when the integration may be gone. Written by the
-	// operator. Default: 168h.
+	// retention is a copy of the integration's retention, which applies after the integration has been deleted. Written
+	// by the operator. Default: 168h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('87600h')",message="must be a time from 0s to 87600h, such as 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('87600h')",message="must be a duration from 0s to 87600h, such as 168h"
 	// +optional
 	Retention *metav1.Duration `json:"retention,omitempty"`
 
-	// orphanedTime is when the retention of the resolved Incident was over and there was no WebhookIntegration of
-	// its name: the Incident is kept for the default retention from then on. Written by the operator; absent when
-	// there is one again.
+	// orphanedTime is the time at which the retention of the resolved Incident ended while its WebhookIntegration did
+	// not exist. The Incident is deleted after the default retention from then on. Written by the operator; absent when
+	// the WebhookIntegration exists again.
 	// +optional
 	OrphanedTime *Timestamp `json:"orphanedTime,omitempty,omitzero"`
 
@@ -188,12 +188,12 @@ type IncidentStatus struct {
 	// +optional
 	Timeline []Transition `json:"timeline,omitempty"`
 
-	// ledger names the AlertEvents that are folded already.
+	// ledger records which AlertEvents have been folded.
 	// +optional
 	Ledger Ledger `json:"ledger,omitempty,omitzero"`
 }
 
-// Incident is one thing that is, or was, wrong: the fold of all alerts with one dedup key.
+// Incident is a problem that is or was ongoing: the result of folding all alerts with one dedup key.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -217,11 +217,11 @@ type Incident struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec says which alerts belong to the Incident.
+	// spec identifies the alerts that belong to the Incident.
 	// +required
 	Spec IncidentSpec `json:"spec"`
 
-	// status is the fold of the Incident's alerts. Written by the operator only.
+	// status is the result of folding the Incident's alerts. Written by the operator only.
 	// +optional
 	Status IncidentStatus `json:"status,omitempty,omitzero"`
 }

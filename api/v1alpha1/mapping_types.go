@@ -5,87 +5,85 @@ package v1alpha1
 // +kubebuilder:validation:MaxLength=2048
 type Expression string
 
-// Mapping says how the payloads of a tool are read as alerts. What it leaves out is read by the rules for
-// payloads.
+// Mapping converts the payloads of a tool to alerts. The payload rules apply to everything that it does not set.
 //
-// The expressions may use the variables payload (the body as sent), alert (the one alert in it that is
-// being read, the payload itself when it is not a list) and headers (those of the request, the names in
-// lower case).
+// Expressions can use the variables payload (the body as sent), alert (the current alert in the payload, or the payload
+// itself if it is not a list) and headers (the request headers, with names in lower case).
 type Mapping struct {
-	// alerts gives the list of alerts in a payload. Default: the payload is the only alert, or, if it is a
-	// list, each element of it is one.
+	// alerts evaluates to the list of alerts in a payload. Default: the payload is one alert or, if it is a list,
+	// each element is one.
 	// +optional
 	Alerts Expression `json:"alerts,omitempty"`
 
-	// drop is true for an alert that is accepted but not stored. Default: every alert is stored.
+	// drop evaluates to true for an alert to accept but not store. Default: every alert is stored.
 	// +optional
 	Drop Expression `json:"drop,omitempty"`
 
-	// fields give what the fields of an alert hold.
+	// fields has an expression for each field of an alert.
 	// +optional
 	Fields MappingFields `json:"fields,omitempty,omitzero"`
 }
 
-// MappingFields has an expression for each field of an alert. Null, an empty string and a missing optional
-// value count as absent, which leaves the field to the rules for payloads.
+// MappingFields has an expression for each field of an alert. Null, an empty string and an absent optional value leave the
+// field to the payload rules.
 type MappingFields struct {
-	// title gives one line that says what is wrong.
+	// title evaluates to one line that describes the problem.
 	// +optional
 	Title Expression `json:"title,omitempty"`
 
-	// description gives a text that explains the alert; it may have several lines.
+	// description evaluates to a text that explains the alert; it may have several lines.
 	// +optional
 	Description Expression `json:"description,omitempty"`
 
-	// severity gives one of critical, error, warning and info, or a synonym of one.
+	// severity evaluates to critical, error, warning or info, or a synonym.
 	// +optional
 	Severity Expression `json:"severity,omitempty"`
 
-	// status gives firing, resolved or acknowledged.
+	// status evaluates to firing, resolved or acknowledged.
 	// +optional
 	Status Expression `json:"status,omitempty"`
 
-	// dedupKey gives the key that all alerts of one incident have in common.
+	// dedupKey evaluates to the key that all alerts of an incident share.
 	// +optional
 	DedupKey Expression `json:"dedupKey,omitempty"`
 
-	// link gives an address to look at for more.
+	// link evaluates to a URL with more information.
 	// +optional
 	Link Expression `json:"link,omitempty"`
 
-	// hostname gives the host that the alert is about.
+	// hostname evaluates to the affected host.
 	// +optional
 	Hostname Expression `json:"hostname,omitempty"`
 
-	// region gives where that host or service is.
+	// region evaluates to the location of the host or service.
 	// +optional
 	Region Expression `json:"region,omitempty"`
 
-	// startsAt gives when the trouble began, as a timestamp or in any form that the rules for payloads read.
+	// startsAt evaluates to the start time of the problem, as a timestamp or in any format that the payload rules accept.
 	// +optional
 	StartsAt Expression `json:"startsAt,omitempty"`
 
-	// endsAt gives when the trouble ended, in the same forms.
+	// endsAt evaluates to the end time of the problem, in the same formats.
 	// +optional
 	EndsAt Expression `json:"endsAt,omitempty"`
 
-	// labels give an object that identifies what the alert is about.
+	// labels evaluates to an object that identifies the subject of the alert.
 	// +optional
 	Labels Expression `json:"labels,omitempty"`
 
-	// annotations give an object that explains the alert.
+	// annotations evaluates to an object that explains the alert.
 	// +optional
 	Annotations Expression `json:"annotations,omitempty"`
 
-	// values give an object with what was measured.
+	// values evaluates to an object with measured values.
 	// +optional
 	Values Expression `json:"values,omitempty"`
 
-	// type gives the class of the alert.
+	// type evaluates to the class of the alert.
 	// +optional
 	Type Expression `json:"type,omitempty"`
 
-	// custom gives an object of whatever else is worth keeping. What became no field as a whole is added to it.
+	// custom evaluates to an object with additional data. Everything unmapped is added to it.
 	// +optional
 	Custom Expression `json:"custom,omitempty"`
 }

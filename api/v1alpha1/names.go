@@ -9,61 +9,60 @@ import (
 	"strings"
 )
 
-// keyedEventPrefix begins the names of AlertEvents that were posted with an idempotency key.
+// keyedEventPrefix is the prefix of AlertEvents of requests with an idempotency key.
 const keyedEventPrefix = "key-"
 
-// quarantinePrefix begins the names of AlertEvents with alerts that could not be folded.
+// quarantinePrefix is the prefix of AlertEvents with quarantined alerts.
 const quarantinePrefix = "quarantine-"
 
-// nameEncoding writes hashes in the letters and digits that names may have.
+// nameEncoding encodes hashes in letters and digits that are valid in names.
 var nameEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// IncidentName is the name of the Incident that holds the alerts of one integration with one dedup key:
-// the integration's name, a dash and 130 bits of a SHA-256 in 26 characters. A key is scoped to its
-// integration, so one sender cannot resolve another's incident.
+// IncidentName returns the name of the Incident for an integration and a dedup key: the integration's name, a dash and
+// 130 bits of a SHA-256 hash in 26 characters. A key is scoped to its integration, so one sender cannot resolve
+// another's incident.
 func IncidentName(integration, dedupKey string) string {
 	return integration + "-" + nameHash(integration, dedupKey)
 }
 
-// KeyedEventName is the name of the AlertEvent that stores a request of an integration with an
-// idempotency key: the same for every copy of the request, so that the API server stores one.
+// KeyedEventName returns the name of the AlertEvent for a request with an idempotency key. It is the same for every copy
+// of the request, so that the API server stores only one.
 func KeyedEventName(integration, idempotencyKey string) string {
 	return keyedEventPrefix + nameHash(integration, idempotencyKey)
 }
 
-// IsKeyedEventName tells the names that KeyedEventName makes from the others.
+// IsKeyedEventName reports whether KeyedEventName returned the name.
 func IsKeyedEventName(name string) bool {
 	return strings.HasPrefix(name, keyedEventPrefix)
 }
 
-// generatedEventName matches the UUIDs that name AlertEvents posted without an idempotency key.
+// generatedEventName matches the UUIDs that name AlertEvents without an idempotency key.
 var generatedEventName = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// IsGeneratedEventName reports whether a name was made by the webhook server for one AlertEvent, and is so never given twice.
+// IsGeneratedEventName reports whether the webhook server generated the name, which is unique to one AlertEvent.
 func IsGeneratedEventName(name string) bool {
 	return len(name) == 36 && generatedEventName.MatchString(name)
 }
 
-// QuarantineName is the name of the AlertEvent that takes over the alerts that the AlertEvent with this UID has for
-// an Incident: the same whoever moves them, so that the API server stores one.
+// QuarantineName returns the name of the AlertEvent to which the alerts for an Incident are moved from the AlertEvent with
+// this UID. It is the same for every attempt, so that the API server stores only one.
 func QuarantineName(uid, incidentName string) string {
 	return quarantinePrefix + hex.EncodeToString(hashParts(uid, incidentName))
 }
 
-// IsQuarantineName reports whether a name may be one that QuarantineName returns.
+// IsQuarantineName reports whether a name has the format of QuarantineName.
 func IsQuarantineName(name string) bool {
 	return len(name) == len(quarantinePrefix)+2*sha256.Size && strings.HasPrefix(name, quarantinePrefix)
 }
 
-// TokenHash is the form in which a WebhookIntegration holds a token: its SHA-256 as 64 lower-case
-// hexadecimal digits.
+// TokenHash returns the SHA-256 hash of a token as 64 lower-case hexadecimal digits, as in spec.tokens.
 func TokenHash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
 
-// IncidentNameFor is the name of the Incident that an alert of an event belongs to: the one it gives, or
-// else the one of its integration and dedup key.
+// IncidentNameFor returns the name of the Incident that an alert of the event belongs to: its incidentName, or else the
+// name derived from its integration and dedup key.
 func (e *AlertEvent) IncidentNameFor(alert *Alert) string {
 	if alert.IncidentName != "" {
 		return alert.IncidentName
@@ -71,12 +70,12 @@ func (e *AlertEvent) IncidentNameFor(alert *Alert) string {
 	return IncidentName(e.Spec.IntegrationName, alert.DedupKey)
 }
 
-// nameHash is the beginning of the parts' hash in letters and digits.
+// nameHash returns the first 130 bits of the hash of the parts in letters and digits.
 func nameHash(parts ...string) string {
 	return nameEncoding.EncodeToString(hashParts(parts...))[:26]
 }
 
-// hashParts hashes the parts, each behind its length: no two lists of parts run together.
+// hashParts hashes the parts, each preceded by its length, so that different lists never have the same input.
 func hashParts(parts ...string) []byte {
 	h := sha256.New()
 	var length [8]byte

@@ -12,11 +12,10 @@ import (
 	"sync"
 )
 
-// maxUnpackedBytes bounds what packed alerts may unpack to, so that a few bytes made by hand cannot become
-// gigabytes.
+// maxUnpackedBytes bounds the size of unpacked alerts, so that a small hand-made object cannot expand to gigabytes.
 const maxUnpackedBytes = 4 << 20
 
-// packers holds compressors, which are large.
+// packers pools compressors, which are large.
 var packers = sync.Pool{New: func() any {
 	w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
 	if err != nil {
@@ -25,8 +24,8 @@ var packers = sync.Pool{New: func() any {
 	return w
 }}
 
-// Pack moves the alerts of s into packedAlerts. It fails, and changes nothing, when one of them is not
-// within the bounds of the schema: packed, it would escape them.
+// Pack compresses the alerts of s into packedAlerts. It returns an error and changes nothing if an alert violates the
+// schema, which the API server does not check in packed alerts.
 func (s *AlertEventSpec) Pack() error {
 	for i := range s.Alerts {
 		if err := s.Alerts[i].validate(); err != nil {
@@ -55,9 +54,8 @@ func (s *AlertEventSpec) Pack() error {
 	return nil
 }
 
-// UnmarshalJSON reads a spec and unpacks packed alerts, so that readers find them in alerts whichever way
-// they were written. Packed alerts that cannot be read stay where they are rather than being an error: one
-// object made by hand must not keep an informer from decoding all the others.
+// UnmarshalJSON decodes a spec and unpacks packedAlerts into alerts. It keeps packedAlerts that cannot be unpacked and
+// returns no error: one hand-made object must not prevent an informer from decoding all others.
 func (s *AlertEventSpec) UnmarshalJSON(b []byte) error {
 	type stored AlertEventSpec
 	if err := json.Unmarshal(b, (*stored)(s)); err != nil {
@@ -72,8 +70,8 @@ func (s *AlertEventSpec) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON writes a spec. Alerts that were unpacked and are unchanged are written as they were stored: to pack them
-// again might give another text, and a spec never changes.
+// MarshalJSON encodes a spec. Alerts that were unpacked and are unchanged are encoded as they were stored: packing them
+// again might give other bytes, and a spec is immutable.
 func (s AlertEventSpec) MarshalJSON() ([]byte, error) {
 	if s.UnpackedFrom != "" && s.PackedAlerts == "" {
 		if alerts, err := unpack(s.UnpackedFrom); err == nil && reflect.DeepEqual(alerts, s.Alerts) {
@@ -84,7 +82,7 @@ func (s AlertEventSpec) MarshalJSON() ([]byte, error) {
 	return json.Marshal(stored(s))
 }
 
-// CheckPacked says what is wrong with packed alerts that could not be read, nil when there are none.
+// CheckPacked returns the reason why packedAlerts could not be unpacked; nil if there is no such reason.
 func (s *AlertEventSpec) CheckPacked() error {
 	if len(s.PackedAlerts) == 0 {
 		return nil
@@ -110,7 +108,7 @@ func unpack(packed string) ([]Alert, error) {
 	}
 	var alerts []Alert
 	if err := json.Unmarshal(encoded, &alerts); err != nil {
-		// The error of a value that does not fit may quote it.
+		// The decoder's error may quote a value.
 		return nil, errors.New("packedAlerts: not a JSON array of alerts")
 	}
 	if n := len(alerts); n == 0 || n > MaxAlertsPerEvent {

@@ -34,9 +34,9 @@ func checkAdmission(t *testing.T, kind string, tests map[string]admission) {
 func TestWebhookIntegrationAdmission(t *testing.T) {
 	hash := v1alpha1.TokenHash("a token")
 	const (
-		autoResolve = "must be a time from 1m to 87600h, such as 1h30m"
-		retention   = "must be a time from 0s to 87600h, such as 168h"
-		lateFiring  = "must be a time from 0s to 24h, such as 30s"
+		autoResolve = "must be a duration from 1m to 87600h, such as 1h30m"
+		retention   = "must be a duration from 0s to 87600h, such as 168h"
+		lateFiring  = "must be a duration from 0s to 24h, such as 30s"
 	)
 	checkAdmission(t, "WebhookIntegration", map[string]admission{
 		"the least": {`{}`, ""},

@@ -10,12 +10,12 @@ const timestampFormat = "2006-01-02T15:04:05.000000Z07:00"
 
 // Timestamp is a time with microseconds, written as RFC 3339.
 //
-// Unlike metav1.MicroTime it reads any RFC 3339 time, with or without a fraction, and a time that it
-// cannot read is zero rather than an error: one object made by hand must not keep an informer from
-// decoding all the others. OpenAPI's date-time format lets more pass than Go can read (a lower-case t,
-// an offset of 99:99); the pattern closes that gap at admission.
+// Unlike metav1.MicroTime, it accepts any RFC 3339 time, with or without a fraction, and decodes an invalid time as zero
+// instead of returning an error: one hand-made object must not prevent an informer from decoding all others. OpenAPI's
+// date-time format permits times that Go cannot parse (a lower-case t, an offset of 99:99); the pattern rejects them at
+// admission.
 //
-// What it writes, the schema accepts: see NewTimestamp.
+// The schema accepts every time that it encodes: see NewTimestamp.
 //
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:Format=date-time
@@ -26,14 +26,14 @@ type Timestamp struct {
 	time.Time `json:"-"`
 }
 
-// The schema's first and last moment.
+// The first and last time that the schema permits.
 var (
 	minTimestamp = time.Date(100, time.January, 1, 0, 0, 0, 0, time.UTC)
 	maxTimestamp = time.Date(9999, time.December, 31, 23, 59, 59, int(time.Second-time.Microsecond), time.UTC)
 )
 
-// NewTimestamp returns t in UTC, cut to microseconds and to the years 100 to 9999. The year 1 and what is
-// before it, which senders print for "none", is the zero time.
+// NewTimestamp returns t in UTC, truncated to microseconds and limited to the years 100 to 9999. A time in year 1 or
+// before, which senders use for "none", is the zero time.
 func NewTimestamp(t time.Time) Timestamp {
 	t = t.UTC().Truncate(time.Microsecond)
 	switch {
@@ -47,7 +47,7 @@ func NewTimestamp(t time.Time) Timestamp {
 	return Timestamp{t}
 }
 
-// MarshalJSON writes the time in UTC, and a zero time as null.
+// MarshalJSON encodes the time in UTC, and a zero time as null.
 func (t Timestamp) MarshalJSON() ([]byte, error) {
 	t = NewTimestamp(t.Time)
 	if t.IsZero() {
@@ -59,7 +59,7 @@ func (t Timestamp) MarshalJSON() ([]byte, error) {
 	return append(b, '"'), nil
 }
 
-// UnmarshalJSON reads any RFC 3339 time; anything else reads as the zero time.
+// UnmarshalJSON decodes any RFC 3339 time, and anything else as the zero time.
 func (t *Timestamp) UnmarshalJSON(b []byte) error {
 	*t = Timestamp{}
 	var s string

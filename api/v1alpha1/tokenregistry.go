@@ -12,35 +12,35 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// tokenReservation is how long the hashes of a deleted integration stay reserved for its namespace, so that nobody
-// takes them over while it is being replaced.
+// tokenReservation is the time for which the hashes of a deleted integration stay reserved for its namespace, so that no
+// other namespace takes them over while the integration is being replaced.
 const tokenReservation = time.Hour
 
-// maxReservedTokens bounds the hashes that stay reserved for one namespace.
+// maxReservedTokens bounds the reserved hashes of a namespace.
 const maxReservedTokens = 1000
 
-// TokenRegistry decides which integration a token belongs to, for the server that looks tokens up and for the
-// controller that records the decision. It does no I/O: an informer of the WebhookIntegrations of every watched
-// namespace feeds it.
+// TokenRegistry decides which integration owns a token. The webhook server looks tokens up in one, and the controller
+// records the decisions of another in status.tokens. It does no I/O: an informer of the WebhookIntegrations of all
+// watched namespaces feeds it.
 //
-// A token that carries a tag belongs to the integration with that tag, if it lists the hash. For any other secret,
+// A token with a tag belongs to the integration with that tag, if the integration lists the hash. For any other secret,
 // the integration that held the hash first owns it:
 //
-//  1. A claim that was refused stays refused until the hash leaves that integration's spec. It is refused when
-//     status.tokens says so, or when this registry has seen another integration own the hash.
-//  2. Of the claims that are not refused, one that status.tokens calls Held wins.
-//  3. Otherwise the hash belongs to the last owner that this registry has seen. While that one is deleted, for up to
-//     tokenReservation, the hash is reserved for integrations of its namespace.
-//  4. Otherwise a single claim wins. Of several, the oldest integration's wins, but only the controller decides so:
-//     until it has, none is served.
+//  1. A refused claim stays refused until the hash is removed from that integration's spec. A claim is refused if
+//     status.tokens says so, or if this registry has observed that another integration owns the hash.
+//  2. Of the remaining claims, one that is Held in status.tokens wins.
+//  3. Otherwise, the hash belongs to the last owner that this registry has observed. After that owner was deleted, the
+//     hash is reserved for integrations of its namespace, for up to tokenReservation.
+//  4. Otherwise, a single claim wins. Of several claims, the oldest integration's wins, but only the controller makes
+//     this decision: until then, the token is not valid.
 //
-// What it has seen itself is lost with the process. The controller records refusals within milliseconds, so that
-// matters only while there is no leader.
+// The registry's own observations are lost when the process ends. The controller records refusals within milliseconds,
+// so this matters only while there is no leader.
 //
 // +kubebuilder:object:generate=false
 type TokenRegistry struct {
 	mu       sync.RWMutex
-	claims   map[TokenSum][]*tokenClaim // of each hash the oldest integration's first
+	claims   map[TokenSum][]*tokenClaim // by hash, the oldest integration first
 	entries  map[types.NamespacedName]*tokenEntry
 	owners   map[TokenSum]tokenOwner
 	reserved []reservedToken // oldest first
@@ -53,7 +53,7 @@ type TokenRegistry struct {
 // +kubebuilder:object:generate=false
 type TokenSum [sha256.Size]byte
 
-// tokenEntry is what the registry knows of an integration.
+// tokenEntry is an integration in the registry.
 //
 // +kubebuilder:object:generate=false
 type tokenEntry struct {
@@ -62,7 +62,7 @@ type tokenEntry struct {
 	claims  map[TokenSum]*tokenClaim
 }
 
-// tokenClaim is one integration's listing of one hash.
+// tokenClaim is a hash in an integration's spec.
 //
 // +kubebuilder:object:generate=false
 type tokenClaim struct {
@@ -73,12 +73,12 @@ type tokenClaim struct {
 	state       TokenClaimState
 }
 
-// tokenOwner is the last owner that was seen of a hash.
+// tokenOwner is the last observed owner of a hash.
 //
 // +kubebuilder:object:generate=false
 type tokenOwner struct {
-	key  types.NamespacedName
-	gone time.Time // when it was deleted; zero while it exists
+	key     types.NamespacedName
+	deleted time.Time // zero while it exists
 }
 
 // reservedToken is a hash whose owner was deleted.
@@ -87,10 +87,10 @@ type tokenOwner struct {
 type reservedToken struct {
 	sum       TokenSum
 	namespace string
-	gone      time.Time
+	deleted   time.Time
 }
 
-// NewTokenRegistry returns a registry that knows no integration.
+// NewTokenRegistry returns an empty registry.
 func NewTokenRegistry() *TokenRegistry {
 	return &TokenRegistry{
 		claims:  map[TokenSum][]*tokenClaim{},
@@ -101,8 +101,8 @@ func NewTokenRegistry() *TokenRegistry {
 	}
 }
 
-// Set takes an integration in as it is now. It ignores an older version of one that it knows. Initial says that the
-// integration comes from an informer's first list: its place in that list does not tell who was first.
+// Set adds or updates an integration. It ignores an older version than the one it has. initial means that the integration
+// is from an informer's first list, whose order does not tell which integration was first.
 func (x *TokenRegistry) Set(integration *WebhookIntegration, initial bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -118,7 +118,7 @@ func (x *TokenRegistry) Set(integration *WebhookIntegration, initial bool) {
 	}
 	claims := claimsOf(integration, key)
 	for sum := range claims {
-		x.settle(sum, initial) // whoever is there already was first
+		x.settle(sum, initial) // existing claims were first
 	}
 	if same {
 		for sum, claim := range old.claims {
@@ -138,7 +138,7 @@ func (x *TokenRegistry) Set(integration *WebhookIntegration, initial bool) {
 	}
 }
 
-// Remove forgets a deleted integration. It does nothing when another one has the name by now.
+// Remove removes a deleted integration. It does nothing if a new integration has the same name.
 func (x *TokenRegistry) Remove(key types.NamespacedName, uid types.UID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -147,7 +147,7 @@ func (x *TokenRegistry) Remove(key types.NamespacedName, uid types.UID) {
 	}
 }
 
-// drop forgets an integration and reserves the hashes that it owned.
+// drop removes an integration and reserves the hashes that it owned.
 func (x *TokenRegistry) drop(key types.NamespacedName) {
 	entry := x.entries[key]
 	if entry == nil {
@@ -158,7 +158,7 @@ func (x *TokenRegistry) drop(key types.NamespacedName) {
 	}
 	x.unlink(key, entry, entry.claims)
 	now := x.now()
-	for len(x.reserved) > 0 && now.Sub(x.reserved[0].gone) >= tokenReservation {
+	for len(x.reserved) > 0 && now.Sub(x.reserved[0].deleted) >= tokenReservation {
 		x.endReservation(x.reserved[0])
 		x.reserved = x.reserved[1:]
 	}
@@ -170,8 +170,8 @@ func (x *TokenRegistry) drop(key types.NamespacedName) {
 			delete(x.owners, sum)
 			continue
 		}
-		x.owners[sum] = tokenOwner{key: key, gone: now}
-		x.reserved = append(x.reserved, reservedToken{sum: sum, namespace: key.Namespace, gone: now})
+		x.owners[sum] = tokenOwner{key: key, deleted: now}
+		x.reserved = append(x.reserved, reservedToken{sum: sum, namespace: key.Namespace, deleted: now})
 		x.counts[key.Namespace]++
 	}
 }
@@ -180,12 +180,12 @@ func (x *TokenRegistry) endReservation(r reservedToken) {
 	if x.counts[r.namespace]--; x.counts[r.namespace] == 0 {
 		delete(x.counts, r.namespace)
 	}
-	if x.owners[r.sum].gone.Equal(r.gone) {
+	if x.owners[r.sum].deleted.Equal(r.deleted) {
 		delete(x.owners, r.sum)
 	}
 }
 
-// unlink takes the claims of an integration out. A hash that it owned and that is not in kept is free again.
+// unlink removes the claims of an integration. A hash that it owned and that is not in kept becomes available.
 func (x *TokenRegistry) unlink(key types.NamespacedName, entry *tokenEntry, kept map[TokenSum]*tokenClaim) {
 	for sum, claim := range entry.claims {
 		rest := slices.DeleteFunc(x.claims[sum], func(c *tokenClaim) bool { return c == claim })
@@ -201,7 +201,7 @@ func (x *TokenRegistry) unlink(key types.NamespacedName, entry *tokenEntry, kept
 	delete(x.entries, key)
 }
 
-// settle remembers who owns a hash, and that the others do not.
+// settle records the owner of a hash, and refuses the other claims.
 func (x *TokenRegistry) settle(sum TokenSum, initial bool) {
 	owner, decided := x.owner(sum)
 	if !decided || owner != nil && initial && owner.state != TokenHeld {
@@ -217,10 +217,10 @@ func (x *TokenRegistry) settle(sum TokenSum, initial bool) {
 	}
 }
 
-// owner returns the claim that a hash belongs to, nil for none, and whether that is beyond doubt.
+// owner returns the claim that owns a hash, nil for none, and whether this is decided.
 func (x *TokenRegistry) owner(sum TokenSum) (owner *tokenClaim, decided bool) {
 	last, known := x.owners[sum]
-	known = known && (last.gone.IsZero() || x.now().Sub(last.gone) < tokenReservation)
+	known = known && (last.deleted.IsZero() || x.now().Sub(last.deleted) < tokenReservation)
 	var candidates int
 	var first, sameName, sameNamespace *tokenClaim
 	for _, claim := range x.claims[sum] {
@@ -245,9 +245,8 @@ func (x *TokenRegistry) owner(sum TokenSum) (owner *tokenClaim, decided bool) {
 	return first, candidates < 2
 }
 
-// Find returns the integration that a token belongs to and when the token expires there, zero for never. The
-// integration is nil when there is none. When decided is false, the controller has yet to say to which of several
-// integrations the token belongs.
+// Find returns the integration that owns a token, nil for none, and when the token expires, zero for never. If decided is
+// false, the controller has not yet decided which of several integrations owns the token.
 func (x *TokenRegistry) Find(sum TokenSum, token string) (integration *WebhookIntegration, expires time.Time, decided bool) {
 	tag, tagged := TokenTagOf(token)
 	x.mu.RLock()
@@ -269,8 +268,7 @@ func (x *TokenRegistry) Find(sum TokenSum, token string) (integration *WebhookIn
 	return owner.integration, owner.expires, decided
 }
 
-// Claims returns what status.tokens of an integration has to say, which Set has taken in before. It takes the
-// decision where there is one to take, and remembers it.
+// Claims returns the status.tokens of an integration that was passed to Set. It makes and records pending decisions.
 func (x *TokenRegistry) Claims(key types.NamespacedName) []TokenClaim {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -292,14 +290,14 @@ func (x *TokenRegistry) Claims(key types.NamespacedName) []TokenClaim {
 	return claims
 }
 
-// Len returns the number of hashes that integrations list.
+// Len returns the number of hashes in the specs of all integrations.
 func (x *TokenRegistry) Len() int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return len(x.claims)
 }
 
-// claimsOf returns what an integration's spec lists, with what its status says of it.
+// claimsOf returns the claims of an integration's spec, with their states from its status.
 func claimsOf(integration *WebhookIntegration, key types.NamespacedName) map[TokenSum]*tokenClaim {
 	claims := map[TokenSum]*tokenClaim{}
 	tag := TokenTag(key.Namespace, key.Name)
@@ -307,13 +305,13 @@ func claimsOf(integration *WebhookIntegration, key types.NamespacedName) map[Tok
 		token := &integration.Spec.Tokens[i]
 		var sum TokenSum
 		if n, err := hex.Decode(sum[:], []byte(token.SHA256)); err != nil || n != len(sum) {
-			continue // the API server lets none pass
+			continue // the schema permits none
 		}
 		var expires time.Time
 		if token.ExpiresAt != nil {
 			expires = token.ExpiresAt.Time
 		}
-		if other := claims[sum]; other != nil { // listed twice: the later end counts
+		if other := claims[sum]; other != nil { // listed twice: the later expiry counts
 			if !other.expires.IsZero() && (expires.IsZero() || expires.After(other.expires)) {
 				other.expires = expires
 			}
@@ -331,7 +329,7 @@ func claimsOf(integration *WebhookIntegration, key types.NamespacedName) map[Tok
 	return claims
 }
 
-// byAge orders integrations by age, oldest first; those made in one second by namespace and name.
+// byAge orders integrations by age, oldest first, and those of the same second by namespace and name.
 func byAge(a, b *WebhookIntegration) int {
 	return cmp.Or(
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),

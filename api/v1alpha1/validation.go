@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of an alert's content, in characters. They are those of the schema.
+// Limits of an alert's content in characters, equal to those of the schema.
 const (
 	MaxLineChars        = 1024 // of a title, type, hostname or region
 	MaxLinkChars        = 2048
 	MaxDescriptionChars = 16384
 )
 
-// Bounds of an alert's other fields, likewise.
+// Limits of an alert's other fields in characters, equal to those of the schema.
 const (
 	maxIDChars           = 64
 	maxIncidentNameChars = 253
@@ -25,8 +25,8 @@ const (
 
 var namePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
-// validate holds an alert against the bounds and rules that the schema has for one, for alerts that the
-// API server does not see. It quotes nothing of the alert.
+// validate checks an alert against the limits and rules of the schema, for packed alerts, which the API server cannot
+// validate. Its errors quote nothing of the alert.
 func (a *Alert) validate() error {
 	for _, text := range []struct {
 		field, value string
@@ -44,7 +44,7 @@ func (a *Alert) validate() error {
 		{"hostname", a.Hostname, MaxLineChars},
 		{"region", a.Region, MaxLineChars},
 	} {
-		// A character has at least one byte, so counting is for texts close to the bound.
+		// A character has at least one byte, so most texts need no counting.
 		if len(text.value) > text.max && utf8.RuneCountInString(text.value) > text.max {
 			return fmt.Errorf("%s has more than %d characters", text.field, text.max)
 		}
