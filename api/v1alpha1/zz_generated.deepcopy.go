@@ -9,8 +9,7 @@ package v1alpha1
 
 import (
 	"encoding/json"
-
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
