@@ -124,5 +124,5 @@ func TestKubectlExplains(t *testing.T) {
 	g.Expect(status).To(ContainSubstring("timeline has the newest 20 transitions"))
 	g.Expect(run("explain", "incident.status.alert.severity")).To(MatchRegexp(`critical\s+error\s+warning\s+info`))
 	g.Expect(run("explain", "whi.spec.retention")).To(ContainSubstring("Default: 168h"))
-	g.Expect(run("explain", "ae.spec.alerts.custom")).To(ContainSubstring("custom holds whatever else the sender sent"))
+	g.Expect(run("explain", "ae.spec.alerts.custom")).To(ContainSubstring("custom holds everything else that the sender sent"))
 }

@@ -163,9 +163,9 @@ type MappingFailure struct {
 
 // WebhookIntegrationStatus is the observed state of an integration.
 type WebhookIntegrationStatus struct {
-	// conditions: Ready tells whether requests with a token of this integration are accepted, MappingValid whether the
-	// mapping compiles and can be evaluated, and AlertsFolded whether the stored alerts of the namespace are folded
-	// into Incidents.
+	// conditions has the types Ready (requests with a token of this integration are accepted), MappingValid (the
+	// mapping compiles and can be evaluated) and AlertsFolded (the stored alerts of the namespace are folded into
+	// Incidents).
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
 	// +listType=map
