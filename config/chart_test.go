@@ -66,7 +66,7 @@ func TestChart(t *testing.T) {
 		"with components also in another namespace": {"elsewhere", []string{"flow-control", "admission-policy"}, []string{"flowControl.enabled=true,admissionPolicy.enabled=true"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			args := []string{"--namespace", test.namespace}
+			args := []string{"--namespace", test.namespace, "--set", "image.tag=dev"}
 			for _, value := range test.values {
 				args = append(args, "--set", value)
 			}
@@ -78,6 +78,12 @@ func TestChart(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the image is that of the chart's version", func(t *testing.T) {
+		g := NewWithT(t)
+		deployment, err := yaml.Marshal(helmTemplate(t)["Deployment tocsin"])
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(deployment)).To(ContainSubstring("image: tocsin:0.1.0\n"))
+	})
 	t.Run("its values go into the Deployment", func(t *testing.T) {
 		g := NewWithT(t)
 		deployment, err := yaml.Marshal(helmTemplate(t, "--set", "image.repository=example.com/t,image.tag=v9,replicas=3,goMemoryLimit=5MiB",
