@@ -4,28 +4,31 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"strings"
 	"sync"
-
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-// checkHeaders refuses a body for what the headers say of it.
-func (h *handler) checkHeaders(r *http.Request) *problem {
+// bodyReader reads bodies within the limits of their size and of the memory that all of them hold.
+type bodyReader struct {
+	maxBytes int64
+	memory   *memoryBudget
+}
+
+// checkHeaders refuses a body whose headers say that it cannot be read.
+func (b *bodyReader) checkHeaders(r *http.Request) *problem {
 	if _, ok := contentEncoding(r); !ok {
 		return &problemEncoding
 	}
-	if r.ContentLength > h.maxBodyBytes {
-		return h.tooLarge()
+	if r.ContentLength > b.maxBytes {
+		return b.tooLarge()
 	}
 	return nil
 }
 
-// contentEncoding tells whether the body is compressed; ok is false when it is so in another way than gzip.
+// contentEncoding says whether the body is compressed with gzip; ok is false for any other compression.
 func contentEncoding(r *http.Request) (gzipped, ok bool) {
 	switch strings.ToLower(strings.TrimSpace(strings.Join(r.Header.Values("Content-Encoding"), ","))) {
 	case "", "identity":
@@ -37,43 +40,45 @@ func contentEncoding(r *http.Request) (gzipped, ok bool) {
 	}
 }
 
-func (h *handler) tooLarge() *problem {
+func (b *bodyReader) tooLarge() *problem {
 	p := problemTooLarge
-	p.limit = h.maxBodyBytes
+	p.limit = b.maxBytes
 	return &p
 }
 
-// bodyReservation is how much memory the request's body may take.
-func (h *handler) bodyReservation(r *http.Request) int64 {
-	if gzipped, _ := contentEncoding(r); gzipped || r.ContentLength < 0 {
-		return h.maxBodyBytes
+// reserve reserves the memory that the request's body may need. It returns nil when it is not available.
+func (b *bodyReader) reserve(x *exchange) *memoryReservation {
+	size := x.ContentLength
+	if gzipped, _ := contentEncoding(x.Request); gzipped || size < 0 {
+		size = b.maxBytes
 	}
-	return r.ContentLength
+	return b.memory.reserve(x.sender(), size, 0)
 }
 
-// readBody reads the body, decompressed. Neither form of it is read further than a byte beyond the limit.
-func (h *handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *problem) {
-	sent := &bodyReader{source: http.MaxBytesReader(w, r.Body, h.maxBodyBytes)}
+// read reads the body, decompressed. Neither form of it is read further than a byte beyond the limit.
+func (b *bodyReader) read(x *exchange) ([]byte, *problem) {
+	sent := &connectionReader{source: http.MaxBytesReader(x.writer, x.Body, b.maxBytes)}
 	var body []byte
 	var err error
-	if gzipped, _ := contentEncoding(r); gzipped {
-		body, err = inflate(sent, h.maxBodyBytes)
+	if gzipped, _ := contentEncoding(x.Request); gzipped {
+		body, err = inflate(sent, b.maxBytes)
 	} else {
 		var buffer bytes.Buffer
-		buffer.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // spares its growing; checked against the limit before
+		buffer.Grow(int(max(x.ContentLength, 0)) + bytes.MinRead) // at once; checked against the limit before
 		_, err = buffer.ReadFrom(sent)
 		body = buffer.Bytes()
 	}
 	if err != nil {
-		return nil, h.bodyProblem(sent, err)
+		return nil, b.problemOf(sent, err)
 	}
+	x.read = true
 	return body, nil
 }
 
-// errTooLong is what a body is that decompresses to more than the limit.
+// errTooLong is the error of a body that decompresses to more than the limit.
 var errTooLong = errors.New("longer than the limit")
 
-// inflater decompresses into memory that it keeps, so that bombs leave no garbage behind.
+// inflater decompresses into memory that it reuses, so that decompression bombs leave no garbage behind.
 type inflater struct {
 	unzip gzip.Reader
 	text  bytes.Buffer
@@ -81,7 +86,7 @@ type inflater struct {
 
 var inflaters = sync.Pool{New: func() any { return new(inflater) }}
 
-// inflate decompresses limit bytes at the most, and fails when there are more.
+// inflate decompresses at most limit bytes, and fails when there are more.
 func inflate(source io.Reader, limit int64) ([]byte, error) {
 	i, _ := inflaters.Get().(*inflater)
 	defer inflaters.Put(i)
@@ -98,25 +103,26 @@ func inflate(source io.Reader, limit int64) ([]byte, error) {
 	return bytes.Clone(i.text.Bytes()), nil
 }
 
-// bodyReader remembers the error of the connection, to tell it from one of the decompression.
-type bodyReader struct {
+// connectionReader remembers the error of the connection, to tell it from one of the decompression.
+type connectionReader struct {
 	source io.Reader
 	err    error
 }
 
-func (b *bodyReader) Read(p []byte) (int, error) {
-	n, err := b.source.Read(p)
+func (c *connectionReader) Read(p []byte) (int, error) {
+	n, err := c.source.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		b.err = err
+		c.err = err
 	}
 	return n, err
 }
 
-func (h *handler) bodyProblem(sent *bodyReader, err error) *problem {
+// problemOf returns the problem for an error of reading a body.
+func (b *bodyReader) problemOf(sent *connectionReader, err error) *problem {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(sent.err, &tooLarge), errors.Is(err, errTooLong):
-		return h.tooLarge()
+		return b.tooLarge()
 	case errors.Is(sent.err, os.ErrDeadlineExceeded):
 		return &problemSlow
 	case sent.err != nil:
@@ -125,26 +131,5 @@ func (h *handler) bodyProblem(sent *bodyReader, err error) *problem {
 		return &problemEmpty
 	default:
 		return &problemGzip
-	}
-}
-
-// parse decodes JSON.
-func parse(body []byte) (any, []payload.Warning, *problem) {
-	decoded, warnings, err := payload.ParseAny(body)
-	var syntax *payload.SyntaxError
-	switch {
-	case err == nil:
-		return decoded, warnings, nil
-	case errors.Is(err, payload.ErrEmpty):
-		return nil, nil, &problemEmpty
-	case errors.Is(err, payload.ErrTooDeep):
-		return nil, nil, &problemTooDeep
-	case errors.As(err, &syntax):
-		p := problemSyntax
-		p.detail = fmt.Sprintf("At byte %d: %s.", syntax.Offset, strings.TrimSuffix(syntax.Detail, "."))
-		p.offset, p.hasOffset = syntax.Offset, true
-		return nil, nil, &p
-	default:
-		return nil, nil, problemSyntax.saying("It could not be decoded.")
 	}
 }

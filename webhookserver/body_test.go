@@ -102,55 +102,57 @@ func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
 func TestMemoryBudget(t *testing.T) {
 	g := NewWithT(t)
-	b := newMemoryBudget(memoryShares{total: 400, namespace: 200, integration: 100})
-	lane := func(namespace, name string) types.NamespacedName {
-		return types.NamespacedName{Namespace: namespace, Name: name}
+	b := newMemoryBudget(400)
+	reserve := func(namespace, name string, size int64) *memoryReservation {
+		return b.reserve(types.NamespacedName{Namespace: namespace, Name: name}, size, 0)
 	}
-	reserve := func(namespace, name string, size int64) bool { return b.reserve(lane(namespace, name), size, 0) }
-	g.Expect(reserve("team-a", "a", 100)).To(BeTrue())
-	g.Expect(reserve("team-a", "a", 1)).To(BeFalse(), "an integration has its share")
-	g.Expect(reserve("team-a", "b", 100)).To(BeTrue())
-	g.Expect(reserve("team-a", "c", 1)).To(BeFalse(), "a namespace has its share")
-	g.Expect(reserve("team-b", "a", 100)).To(BeTrue())
-	g.Expect(reserve("team-c", "a", 100)).To(BeTrue())
-	g.Expect(reserve("team-d", "a", 1)).To(BeFalse(), "all of them together have the whole")
-	b.release(lane("team-a", "a"), 100)
-	g.Expect(reserve("team-d", "a", 1)).To(BeTrue())
-	for _, held := range []types.NamespacedName{lane("team-a", "b"), lane("team-b", "a"), lane("team-c", "a")} {
-		b.release(held, 100)
+	first := reserve("team-a", "a", 100)
+	g.Expect(first).NotTo(BeNil())
+	g.Expect(reserve("team-a", "a", 1)).To(BeNil(), "an integration has its share")
+	held := []*memoryReservation{reserve("team-a", "b", 100)}
+	g.Expect(reserve("team-a", "c", 1)).To(BeNil(), "a namespace has its share")
+	held = append(held, reserve("team-b", "a", 100), reserve("team-c", "a", 100))
+	g.Expect(reserve("team-d", "a", 1)).To(BeNil(), "all of them together have the whole")
+	first.shrink(99)
+	held = append(held, reserve("team-d", "a", 1))
+	first.release()
+	first.release()
+	for _, reservation := range held {
+		g.Expect(reservation).NotTo(BeNil())
+		reservation.release()
 	}
-	b.release(lane("team-d", "a"), 1)
 	g.Expect(b.held).To(BeEmpty())
-	g.Expect(reserve("team-a", "a", 1000)).To(BeTrue(), "however large it may be, one is let in")
-	g.Expect(reserve("team-b", "a", 1)).To(BeFalse())
-	b.release(lane("team-a", "a"), 1000)
+	large := reserve("team-a", "a", 1000)
+	g.Expect(large).NotTo(BeNil(), "however large it may be, one is let in")
+	g.Expect(reserve("team-b", "a", 1)).To(BeNil())
+	large.release()
 	g.Expect(b.held).To(BeEmpty())
 }
 
-func TestWhatHasToWaitForMemoryGetsIt(t *testing.T) {
+func TestAReservationWaitsForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		b := newMemoryBudget(memoryShares{total: 100, namespace: 100, integration: 100})
+		b := newMemoryBudget(400)
 		one := types.NamespacedName{Namespace: "team-a", Name: "a"}
-		g.Expect(b.reserve(one, 100, 0)).To(BeTrue())
+		first := b.reserve(one, 100, 0)
 		begin := time.Now()
-		g.Expect(b.reserve(one, 60, time.Second)).To(BeFalse())
+		g.Expect(b.reserve(one, 60, time.Second)).To(BeNil())
 		g.Expect(time.Since(begin)).To(Equal(time.Second))
 		var served atomic.Int32
 		for range 2 {
 			go func() {
-				if b.reserve(one, 60, time.Minute) {
+				if memory := b.reserve(one, 60, time.Minute); memory != nil {
 					served.Add(1)
 					time.Sleep(time.Second)
-					b.release(one, 60)
+					memory.release()
 				}
 			}()
 		}
 		synctest.Wait()
 		g.Expect(served.Load()).To(BeZero())
-		b.release(one, 100)
+		first.release()
 		synctest.Wait()
-		g.Expect(served.Load()).To(BeEquivalentTo(1), "there is room for one of them")
+		g.Expect(served.Load()).To(BeEquivalentTo(1), "there is capacity for one of them")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		g.Expect(served.Load()).To(BeEquivalentTo(2))
@@ -166,9 +168,9 @@ func TestRequestsGiveTheirMemoryBack(t *testing.T) {
 		b.post(testPath+"?dryRun=true", body)
 		b.post(testPath, body, with("Content-Encoding", "gzip"))
 	}
-	g.Expect(b.bodies.held).To(BeEmpty())
-	g.Expect(b.decoded.held).To(BeEmpty())
-	b.bodies.held[types.NamespacedName{}] = maxBodyBudget
+	g.Expect(b.bodies.memory.held).To(BeEmpty())
+	g.Expect(b.decoder.memory.held).To(BeEmpty())
+	b.bodies.memory.held[types.NamespacedName{}] = maxBodyMemory
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusServiceUnavailable))
 }
 
@@ -177,12 +179,12 @@ func TestNothingIsHeldWhileAnAlertWaitsForTheStore(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
 	b.store.Before = func(context.Context, *v1alpha1.AlertEvent, int) error {
-		b.bodies.mu.Lock()
-		defer b.bodies.mu.Unlock()
-		b.decoded.mu.Lock()
-		defer b.decoded.mu.Unlock()
-		g.Expect(b.bodies.held).To(BeEmpty())
-		g.Expect(b.decoded.held).To(BeEmpty())
+		b.bodies.memory.mu.Lock()
+		defer b.bodies.memory.mu.Unlock()
+		b.decoder.memory.mu.Lock()
+		defer b.decoder.memory.mu.Unlock()
+		g.Expect(b.bodies.memory.held).To(BeEmpty())
+		g.Expect(b.decoder.memory.held).To(BeEmpty())
 		return nil
 	}
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusAccepted))
@@ -192,7 +194,7 @@ func TestNothingIsHeldWhileAnAlertWaitsForTheStore(t *testing.T) {
 func TestABodyThatDecodesToTooMuchIsRefused(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
-	b.maxBodyBytes = 4 << 20
+	b.bodies.maxBytes = 4 << 20
 	body := `{"a":[` + strings.Repeat(`{"":0},`, 200_000) + `0]}`
 	response := b.post(testPath, body)
 	g.Expect(response.StatusCode).To(Equal(http.StatusRequestEntityTooLarge))

@@ -172,24 +172,24 @@ func TestRefusedRequests(t *testing.T) {
 		"a dryRun that is neither true nor false": {target: testPath + "?dryRun=All", body: firing, status: 400,
 			kind: "invalid-parameter", reason: "InvalidParameter"},
 		"caches that are not synced": {body: firing, status: 503, kind: "not-ready", prepare: func(b *bench) {
-			b.synced = func() bool { return false }
+			b.ready = func() bool { return false }
 		}},
 		"an unknown token while caches are not synced": {target: eventsPath + "/nobody", body: firing, status: 503, kind: "not-ready",
-			prepare: func(b *bench) { b.synced = func() bool { return false } }},
+			prepare: func(b *bench) { b.ready = func() bool { return false } }},
 		"too many pending AlertEvents": {body: firing, status: 503, kind: "namespace-full", reason: "NamespaceFull",
 			prepare: func(b *bench) {
-				b.pending = commit.NewPendingEvents(4, v1alpha1.DefaultNamespaceShare)
-				b.pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+				b.capacity.Pending = commit.NewPendingEvents(4, v1alpha1.DefaultNamespaceShare)
+				b.capacity.Pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
 			}},
 		"a new key at the limit of Incidents": {body: firing, status: 503, kind: "incident-limit", reason: "IncidentLimit",
 			prepare: func(b *bench) {
 				b.limitIncidents(4, "another")
 			}},
 		"queues that are full": {body: firing, status: 503, kind: "overloaded", prepare: func(b *bench) {
-			b.committer = refusing{}
+			b.handler.store.committer = refusing{}
 		}},
 		"a panic": {body: firing, status: 500, kind: "internal-error", prepare: func(b *bench) {
-			b.committer = panicking{}
+			b.handler.store.committer = panicking{}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestStoreThatFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
-			b.committer = committerFunc(func(ctx context.Context, s commit.Submission) (commit.Receipt, error) {
+			b.handler.store.committer = committerFunc(func(ctx context.Context, s commit.Submission) (commit.Receipt, error) {
 				ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // does not change the outcome, only the wait
 				defer cancel()
 				return commit.New(b.store, 1, nil).Commit(ctx, s)
@@ -353,12 +353,12 @@ func (u untouchable) Read([]byte) (int, error) {
 func TestBodyStaysUnread(t *testing.T) {
 	for name, prepare := range map[string]func(*bench, *http.Request){
 		"before the token is known good": func(_ *bench, r *http.Request) { r.URL.Path = eventsPath + "/nobody" },
-		"while caches are not synced":    func(b *bench, _ *http.Request) { b.synced = func() bool { return false } },
+		"while caches are not synced":    func(b *bench, _ *http.Request) { b.ready = func() bool { return false } },
 		"under overload": func(b *bench, _ *http.Request) {
-			b.pending = commit.NewPendingEvents(1, 1)
-			b.pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+			b.capacity.Pending = commit.NewPendingEvents(1, 1)
+			b.capacity.Pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
 		},
-		"with queues full":                  func(b *bench, _ *http.Request) { b.committer = refusing{} },
+		"with queues full":                  func(b *bench, _ *http.Request) { b.handler.store.committer = refusing{} },
 		"when its length is over the limit": func(_ *bench, r *http.Request) { r.ContentLength = DefaultMaxBodyBytes + 1 },
 		"in another encoding":               func(_ *bench, r *http.Request) { r.Header.Set("Content-Encoding", "br") },
 		"with another method":               func(_ *bench, r *http.Request) { r.Method = http.MethodPut },

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/go-logr/logr"
 
@@ -17,8 +16,7 @@ import (
 const explainToken = "explain"
 
 // Explain answers a request as the endpoint answers a dry run of it: by the same handler, but without a server,
-// a cluster or a token. header are the request's, body what is posted. What it returns is the status code and
-// the JSON of the answer: 200 with the alerts, or a problem.
+// a cluster or a token. It returns the status code and the JSON of the answer: 200 with the alerts, or a problem.
 func Explain(
 	ctx context.Context, integration *v1alpha1.WebhookIntegration, header http.Header, body []byte,
 ) (code int, answer []byte) {
@@ -27,20 +25,10 @@ func Explain(
 	owner.Spec.Tokens = []v1alpha1.Token{{Name: explainToken, SHA256: v1alpha1.TokenHash(explainToken)}}
 	tokens := newTokenIndex()
 	tokens.set(owner)
-	h := &handler{
-		maxBodyBytes: DefaultMaxBodyBytes,
-		synced:       func() bool { return true },
-		tokens:       tokens,
-		pending:      commit.NewPendingEvents(DefaultMaxPendingEvents, 1),
-		bodies:       newMemoryBudget(bodyShares),
-		decoded:      newMemoryBudget(decodedShares),
-		mappings:     &mapping.Cache{},
-		evaluation:   maxEvaluation,
-		committer:    commit.New(nil, 1, nil),
-		rejections:   noReports{},
-		now:          time.Now,
-		log:          logr.Discard(),
-	}
+	options := Options{NamespaceShare: 1}.withDefaults()
+	capacity := commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
+	ready := func() bool { return true }
+	h := newHandler(options, ready, tokens, capacity, commit.New(nil, 1, nil), noReports{}, logr.Discard())
 	const target = eventsPath + "/" + explainToken + "?dryRun=true"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
@@ -54,14 +42,14 @@ func Explain(
 	return recorder.code, recorder.body.Bytes()
 }
 
-// noReports shows refusals nowhere.
+// noReports drops all reports.
 type noReports struct{}
 
-func (noReports) report(*v1alpha1.WebhookIntegration, string, string) {}
+func (noReports) reportRejection(*v1alpha1.WebhookIntegration, string, string) {}
 
 func (noReports) reportFailures(*v1alpha1.WebhookIntegration, []mapping.Failure) {}
 
-// recorder keeps an answer.
+// recorder records an answer.
 type recorder struct {
 	header http.Header
 	code   int

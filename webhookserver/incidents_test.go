@@ -13,8 +13,8 @@ import (
 
 // limitIncidents gives the cluster a limit and the namespace team-a an Incident.
 func (b *bench) limitIncidents(limit int, name string) {
-	b.incidents = commit.NewIncidents(limit, v1alpha1.DefaultNamespaceShare)
-	b.incidents.Set(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}})
+	b.capacity.Incidents = commit.NewIncidents(limit, v1alpha1.DefaultNamespaceShare)
+	b.capacity.Incidents.Set(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}})
 }
 
 func TestAtTheLimitOfIncidentsOnlyNewKeysAreRefused(t *testing.T) {

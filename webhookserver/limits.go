@@ -6,7 +6,7 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
-// What the options are when they are zero.
+// Defaults of the options.
 const (
 	// DefaultBindAddress is where the server listens.
 	DefaultBindAddress = ":8080"
@@ -14,13 +14,12 @@ const (
 	// DefaultMaxBodyBytes is the most bytes of a body, both as sent and after decompression.
 	DefaultMaxBodyBytes = 256 << 10
 
-	// DefaultMaxPendingEvents is the number of AlertEvents in the cluster from which on requests are
-	// refused; commit.PendingEvents has the rules. Together with the bound of their size it keeps the queue from filling etcd:
-	// an etcd that is out of space takes no writes, so the queue could not be drained either.
+	// DefaultMaxPendingEvents is the maximum number of unfolded AlertEvents in the cluster; commit.PendingEvents has the
+	// rules. Together with the bound of their size it keeps them from filling etcd: an etcd that is out of space accepts no
+	// writes, so they could not be drained either.
 	DefaultMaxPendingEvents = 20_000
 
-	// DefaultMaxIncidents is the number of Incidents from which on alerts that need new ones are refused.
-	// Every replica holds them in memory, about 12 KiB each: its 1 GiB are used up near 85,000.
+	// DefaultMaxIncidents is the maximum number of Incidents; at the limit, alerts that need new ones are refused. Every replica holds them in memory, about 12 KiB each: its 1 GiB are used up near 85,000.
 	DefaultMaxIncidents = 50_000
 
 	// DefaultMaxInFlightWrites is the number of writes to the API server at a time.
@@ -42,9 +41,6 @@ const (
 	// maxConnections is the number of connections at a time. An idle one takes about 20 KiB, with TLS more.
 	maxConnections = 4096
 
-	// victimSample is how many connections are looked at to find the one to close for a new one.
-	victimSample = 128
-
 	// maxStreams is the number of requests at a time on one HTTP/2 connection.
 	maxStreams = 100
 
@@ -59,14 +55,14 @@ const (
 
 // Limits of one request.
 const (
-	// requestTimeout bounds storing as well, from the end of the headers: a body that took long to come
+	// requestTimeout bounds storing, beside commit.Timeout, from the end of the headers: a body that arrived slowly
 	// leaves less time, so that the answer is still sent within writeTimeout.
 	requestTimeout = writeTimeout - 500*time.Millisecond
 
 	// maxTokenLength is the most bytes of a token. It keeps hashing cheap and off the heap.
 	maxTokenLength = 256
 
-	// quotedTokenPrefix is how much of a token makes words of the API server unfit to be repeated.
+	// quotedTokenPrefix is the length of the part of a token that a message of the API server must not quote.
 	quotedTokenPrefix = 8
 
 	// maxWarnings is the most warnings in one answer.
@@ -76,19 +72,17 @@ const (
 	maxIdempotencyKeyLength = 256
 )
 
-// Limits of what is held in memory before it is stored.
+// Limits of the memory that requests hold before their alerts wait to be stored.
 const (
-	// maxBodyBudget bounds the bodies of all requests that have passed authentication, by their
-	// Content-Length, or by the body limit where it is unknown. A namespace has half of it, an integration a
-	// quarter, so that a sender with many slow connections leaves room for the others.
-	maxBodyBudget = 64 << 20
+	// maxBodyMemory bounds the bodies of all requests that have passed authentication, by their
+	// Content-Length, or by the body limit where it is unknown.
+	maxBodyMemory = 64 << 20
 
-	// maxDecodedBudget bounds what those bodies decode to, as payload.Footprint estimates it, from before they
-	// are decoded until their alerts wait for the store; a namespace has half of it, an integration a quarter.
-	// A body of 256 KiB may decode to 20 MiB, so it is this that keeps a few requests from filling the memory.
-	maxDecodedBudget = 32 << 20
+	// maxDecodedMemory bounds those bodies in decoded form, as payload.Footprint estimates it. A body of 256 KiB may
+	// decode to 20 MiB, so this bound keeps a few requests from filling the memory.
+	maxDecodedMemory = 32 << 20
 
-	// maxDecodeWait is how long a body waits for room to be decoded. Decoding takes milliseconds.
+	// maxDecodeWait is how long a body waits for memory to be decoded. Decoding takes milliseconds.
 	maxDecodeWait = 2 * time.Second
 
 	// maxEvaluation is how long the expressions of a mapping may take for one request, should the count of
@@ -96,34 +90,29 @@ const (
 	maxEvaluation = time.Second
 )
 
-// What Retry-After says, in seconds.
+// Values of Retry-After, in seconds.
 const (
 	retryAfterUnsynced    = 2
 	retryAfterUnavailable = 5
 	retryAfterOverload    = 10
-	retryAfterRefused     = 30 // somebody has to change a policy or a limit, or the queue has to drain
+	retryAfterRefused     = 30 // until a policy or a limit is changed, or AlertEvents are folded
 )
 
-// Limits of the report of refusals.
+// Limits of the reports of refusals and failures.
 const (
-	// rejectionInterval is the least time between two reports of the same integration.
-	rejectionInterval = time.Minute
+	// reportInterval is the minimum time between two reports of the same kind for one integration.
+	reportInterval = time.Minute
 
-	// maxRejectionQueue is how many reports wait to be written; further ones are dropped.
-	maxRejectionQueue = 128
+	// maxReportQueue is how many reports wait to be written; further ones are dropped.
+	maxReportQueue = 128
 
-	// maxRejectionMemory is how many integrations' last reports are remembered.
-	maxRejectionMemory = 10_000
+	// maxReportMemory is how many integrations' last reports are remembered, for reportMemory.
+	maxReportMemory = 10_000
+	reportMemory    = 24 * time.Hour
 
-	// maxFailedExpression is the most characters that a report quotes of an expression.
+	// maxFailedExpression is the most characters of an expression that a report quotes.
 	maxFailedExpression = 256
 
-	// rejectionTimeout bounds the write of one report.
-	rejectionTimeout = 5 * time.Second
-)
-
-// bodyShares and decodedShares are how requests share memory.
-var (
-	bodyShares    = memoryShares{total: maxBodyBudget, namespace: maxBodyBudget / 2, integration: maxBodyBudget / 4}
-	decodedShares = memoryShares{total: maxDecodedBudget, namespace: maxDecodedBudget / 2, integration: maxDecodedBudget / 4}
+	// reportTimeout bounds the write of one report.
+	reportTimeout = 5 * time.Second
 )

@@ -263,14 +263,14 @@ func TestTokenAppearsNowhere(t *testing.T) {
 	try(canary, firing, http.StatusUnsupportedMediaType, with("Content-Encoding", "br"))
 	try(canary, firing, http.StatusAccepted, with("Idempotency-Key", "k"))
 	try(canary, "{}", http.StatusUnprocessableEntity, with("Idempotency-Key", "k"))
-	working := c.handler.committer
+	working := c.handler.store.committer
 	for _, err := range []error{commit.ErrOverloaded, commit.ErrUnavailable, commit.ErrOutcomeUnknown, &commit.RejectedError{Message: "no"}} {
-		c.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) { return commit.Receipt{}, err })
-		try(canary, firing, storeProblem(err).status)
+		c.handler.store.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) { return commit.Receipt{}, err })
+		try(canary, firing, commitProblem(&exchange{integration: w, token: canary}, err).status)
 	}
-	c.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) { panic(canary) })
+	c.handler.store.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) { panic(canary) })
 	try(canary, firing, http.StatusInternalServerError)
-	c.handler.committer = working
+	c.handler.store.committer = working
 	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Suspend = true })
 	g.Eventually(func() int { return c.post(t, canary, firing) }, "2s", "10ms").Should(Equal(http.StatusForbidden))
 

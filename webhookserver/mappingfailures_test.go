@@ -33,7 +33,7 @@ func TestWhatRanOutOfTimeIsNotAcknowledged(t *testing.T) {
 	b.tokens.set(w)
 	const resolve = `{"check":{"id":"disk","state":"resolved"}}`
 
-	b.evaluation = 0
+	b.decoder.timeout = 0
 	response := b.post(testPath, resolve)
 	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 	g.Expect(response.Header.Get("Retry-After")).NotTo(BeEmpty())
@@ -41,7 +41,7 @@ func TestWhatRanOutOfTimeIsNotAcknowledged(t *testing.T) {
 	g.Expect(b.store.Stored()).To(BeEmpty())
 	g.Expect(b.reports.reasons).To(ConsistOf("MappingTimeout"))
 
-	b.evaluation = time.Minute
+	b.decoder.timeout = time.Minute
 	g.Expect(b.post(testPath, resolve).StatusCode).To(Equal(http.StatusAccepted))
 	alert := b.store.Stored()[0].Spec.Alerts[0]
 	g.Expect(alert.DedupKey).To(Equal("disk"))
@@ -68,7 +68,7 @@ func TestAFailureForGoodIsCountedAndReported(t *testing.T) {
 func TestFailuresAreReportedOnceAMinuteAndAllAreCounted(t *testing.T) {
 	g := NewWithT(t)
 	now := noon
-	r := newRejectionReporter(nil, nil, logr.Discard())
+	r := newReporter(nil, nil, logr.Discard())
 	r.now = func() time.Time { return now }
 	w := integration("team-a", "one")
 	w.Generation = 2
@@ -83,21 +83,21 @@ func TestFailuresAreReportedOnceAMinuteAndAllAreCounted(t *testing.T) {
 	g.Expect(first.ObservedGeneration).To(BeEquivalentTo(2))
 	w.Status.LastMappingFailure = first
 
-	now = now.Add(rejectionInterval / 2)
+	now = now.Add(reportInterval / 2)
 	r.reportFailures(w, []mapping.Failure{other})
 	g.Expect(r.queue).To(BeEmpty(), "within the minute")
-	now = now.Add(rejectionInterval)
+	now = now.Add(reportInterval)
 	r.reportFailures(w, []mapping.Failure{other})
 	g.Expect((<-r.queue).failure.Count).To(BeEquivalentTo(17))
 
 	t.Log("after a change of the spec counting begins anew")
-	now = now.Add(rejectionInterval)
+	now = now.Add(reportInterval)
 	w.Generation = 3
 	r.reportFailures(w, []mapping.Failure{other})
 	g.Expect((<-r.queue).failure.Count).To(BeEquivalentTo(5))
 
 	t.Log("another replica has just reported")
-	now = now.Add(rejectionInterval)
+	now = now.Add(reportInterval)
 	w.Status.LastMappingFailure = &v1alpha1.MappingFailure{Count: 9, Time: v1alpha1.NewTimestamp(now), ObservedGeneration: 3}
 	r.reportFailures(w, []mapping.Failure{other})
 	g.Expect(r.queue).To(BeEmpty())

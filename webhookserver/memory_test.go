@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"runtime/metrics"
 	"strings"
@@ -63,7 +64,9 @@ func TestBodiesThatDecodeToMuchAreTamed(t *testing.T) {
 				time.Sleep(20 * time.Millisecond) // as an API server takes
 				return nil
 			}
-			address := "http://" + serveLimited(t, maxConnections, b.handler) + eventsPath + "/"
+			server := httptest.NewServer(b.handler)
+			defer server.Close()
+			address := server.URL + eventsPath + "/"
 			body := `{"a":[` + strings.Repeat(element, (DefaultMaxBodyBytes-20)/len(element)) + `0]}`
 			post := func(token, body string) int {
 				response, err := http.Post(address+token, "application/json", strings.NewReader(body))

@@ -11,9 +11,6 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// durationBuckets are good for 1 ms to 30 s.
-var durationBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
-
 var (
 	requestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_webhook_requests_total",
@@ -24,7 +21,7 @@ var (
 	requestDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "tocsin_webhook_request_duration_seconds",
 		Help:    "Time from the headers of a webhook request to its answer, by class of status code (2xx, 4xx, 5xx).",
-		Buckets: durationBuckets,
+		Buckets: commit.DurationBuckets,
 	}, []string{"code"})
 
 	alertsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -35,7 +32,7 @@ var (
 
 	refusedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_webhook_refused_total",
-		Help: "Requests answered 503 because the cluster does not let their alerts be stored, by integration and by reason: " +
+		Help: "Requests answered 503 because the cluster refused to store their alerts, by integration and by reason: " +
 			"RefusedByPolicy (an admission policy or webhook) or QuotaExceeded.",
 	}, []string{"namespace", "integration", "reason"})
 
@@ -46,8 +43,8 @@ var (
 
 	mappingFailures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_webhook_mapping_failures_total",
-		Help: "Expressions of mappings that failed on an alert, which was read without them, by integration and by what the " +
-			"expression gives (a field of an alert, alerts or drop).",
+		Help: "Expressions of mappings that failed on an alert, which was read without them, by integration and by the target of " +
+			"the expression (a field of an alert, alerts or drop).",
 	}, []string{"namespace", "integration", "field"})
 )
 
@@ -75,18 +72,6 @@ func observeAlerts(integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.A
 	}
 }
 
-// observeRefusal counts a request whose alerts the cluster does not let be stored.
-func observeRefusal(integration *v1alpha1.WebhookIntegration, p *problem) {
-	if p.kind == problemRefused.kind {
-		refusedTotal.WithLabelValues(integration.Namespace, integration.Name, p.reason).Inc()
-	}
-}
-
-// observeUnusableMapping counts a request whose integration has a mapping that does not compile.
-func observeUnusableMapping(integration *v1alpha1.WebhookIntegration) {
-	unusableMappings.WithLabelValues(integration.Namespace, integration.Name).Inc()
-}
-
 // observeMappingFailures counts expressions that failed.
 func observeMappingFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure) {
 	for _, failure := range failures {
@@ -97,9 +82,7 @@ func observeMappingFailures(integration *v1alpha1.WebhookIntegration, failures [
 // forgetIntegration drops the series of an integration that was deleted.
 func forgetIntegration(namespace, name string) {
 	labels := prometheus.Labels{"namespace": namespace, "integration": name}
-	requestsTotal.DeletePartialMatch(labels)
-	alertsTotal.DeletePartialMatch(labels)
-	refusedTotal.DeletePartialMatch(labels)
-	unusableMappings.DeletePartialMatch(labels)
-	mappingFailures.DeletePartialMatch(labels)
+	for _, counter := range []*prometheus.CounterVec{requestsTotal, alertsTotal, refusedTotal, unusableMappings, mappingFailures} {
+		counter.DeletePartialMatch(labels)
+	}
 }

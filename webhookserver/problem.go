@@ -2,6 +2,7 @@ package webhookserver
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 )
@@ -9,31 +10,28 @@ import (
 // problemTypePrefix begins the type of every problem. It is a tag URI (RFC 4151): a name, not an address.
 const problemTypePrefix = "tag:tocsin.dev,2026:"
 
-// problem is an answer that refuses a request, as RFC 9457 lays it down.
+// problem is an answer that refuses a request, in the format of RFC 9457.
 type problem struct {
 	kind   string // the end of the type
 	status int
 	title  string
 	detail string
 
-	// reason is what status.lastRejection of the integration calls it; empty: it is not shown there.
+	// reason is its reason in status.lastRejection of the integration; empty: it is not shown there.
 	reason string
 
-	// owner is what status.lastRejection says besides, and the sender is not told.
-	owner string
+	// ownerDetail is shown in status.lastRejection and not to the sender.
+	ownerDetail string
 
-	// offset is where in the body the trouble is, when hasOffset.
-	offset    int64
-	hasOffset bool
-
-	limit      int64  // the limit in bytes that was passed, if any
+	offset     *int64 // the position of the error in the body, if it has one
+	limit      int64  // the limit in bytes that was exceeded, if any
 	retryAfter int    // seconds, 0: no such header
 	allow      string // the header Allow
 }
 
 // The problems that the endpoint answers with. docs/http.md lists them.
 var (
-	problemNotFound = problem{kind: "not-found", status: http.StatusNotFound, title: "There is nothing here",
+	problemNotFound = problem{kind: "not-found", status: http.StatusNotFound, title: "Not found",
 		detail: "Post to /api/v1/events/webhook/{token}, or to /api/v1/events/webhook with the token in the Authorization header."}
 	problemMethod = problem{kind: "method-not-allowed", status: http.StatusMethodNotAllowed, title: "Only POST is allowed",
 		detail: "Set the sender to use the method POST.", reason: "MethodNotAllowed", allow: http.MethodPost}
@@ -47,22 +45,22 @@ var (
 		detail: "Idempotency-Key may have at most " + strconv.Itoa(maxIdempotencyKeyLength) + " bytes.",
 		reason: "InvalidIdempotencyKey"}
 	problemEncoding = problem{kind: "unsupported-encoding", status: http.StatusUnsupportedMediaType,
-		title: "The content encoding is not supported", detail: "Send the body as it is or compressed with gzip.",
+		title: "The content encoding is not supported", detail: "Send the body uncompressed or compressed with gzip.",
 		reason: "UnsupportedEncoding"}
 	problemTooLarge = problem{kind: "body-too-large", status: http.StatusRequestEntityTooLarge, title: "The body is too large",
 		detail: "The body has more bytes than this server accepts, as sent or after decompression.", reason: "BodyTooLarge"}
 	problemUnreadable = problem{kind: "unreadable-body", status: http.StatusBadRequest, title: "The body could not be read",
-		detail: "The body ended early or came broken.", reason: "UnreadableBody"}
-	problemSlow = problem{kind: "body-timeout", status: http.StatusRequestTimeout, title: "The body came too slowly",
-		detail: "The body has to come within 10 seconds.", reason: "BodyTimeout"}
+		detail: "The body is truncated or corrupt.", reason: "UnreadableBody"}
+	problemSlow = problem{kind: "body-timeout", status: http.StatusRequestTimeout, title: "The body arrived too slowly",
+		detail: "The body must arrive within 10 seconds.", reason: "BodyTimeout"}
 	problemGzip = problem{kind: "malformed-gzip", status: http.StatusBadRequest, title: "The body is not valid gzip",
-		detail: "Content-Encoding says gzip, but the body does not decompress.", reason: "MalformedGzip"}
+		detail: "The Content-Encoding is gzip, but the body cannot be decompressed.", reason: "MalformedGzip"}
 	problemEmpty = problem{kind: "empty-body", status: http.StatusBadRequest, title: "The body is empty",
 		detail: "Send a JSON object.", reason: "EmptyBody"}
 	problemSyntax = problem{kind: "malformed-json", status: http.StatusBadRequest, title: "The body is not valid JSON",
 		reason: "MalformedJSON"}
 	problemNotObject = problem{kind: "not-an-object", status: http.StatusBadRequest, title: "The body is not a JSON object",
-		detail: "The outermost value has to be a JSON object.", reason: "NotAnObject"}
+		detail: "The top-level value must be a JSON object.", reason: "NotAnObject"}
 	problemTooManyAlerts = problem{kind: "too-many-alerts", status: http.StatusRequestEntityTooLarge,
 		title: "The payload has too many alerts", reason: "TooManyAlerts"}
 	problemBatchTooLarge = problem{kind: "batch-too-large", status: http.StatusRequestEntityTooLarge,
@@ -80,7 +78,7 @@ var (
 		reason: "RejectedByAPIServer"}
 
 	problemUnsynced = problem{kind: "not-ready", status: http.StatusServiceUnavailable, title: "The server is not ready",
-		detail:     "It does not know all integrations yet, or cannot store alerts completely. Nothing was stored; try again.",
+		detail:     "Its caches are not synced, or it cannot store alerts completely. Nothing was stored; try again.",
 		retryAfter: retryAfterUnsynced}
 	problemOverload = problem{kind: "overloaded", status: http.StatusServiceUnavailable, title: "Too many alerts are waiting",
 		detail: "Nothing was stored; try again later.", retryAfter: retryAfterOverload}
@@ -88,30 +86,30 @@ var (
 		title:  "Too many alerts of this namespace are waiting",
 		detail: "Nothing was stored; try again later.", reason: "NamespaceFull", retryAfter: retryAfterOverload}
 	problemIncidentLimit = problem{kind: "incident-limit", status: http.StatusServiceUnavailable,
-		title: "The namespace may have no more incidents", reason: "IncidentLimit", retryAfter: retryAfterRefused,
-		detail: "An alert of an incident that exists is accepted. Nothing was stored; try again later."}
+		title: "The namespace has reached its limit of incidents", reason: "IncidentLimit", retryAfter: retryAfterRefused,
+		detail: "Alerts of existing incidents are accepted. Nothing was stored; try again later."}
 	problemMappingTimeout = problem{kind: "mapping-timeout", status: http.StatusServiceUnavailable,
 		title:  "The mapping took too long",
 		detail: "The expressions of the integration's mapping were interrupted. Nothing was stored; try again.",
 		reason: "MappingTimeout", retryAfter: retryAfterUnavailable}
 	problemUnavailable = problem{kind: "not-stored", status: http.StatusServiceUnavailable, title: "The alert could not be stored",
-		detail: "The Kubernetes API server did not take it in time. Nothing was stored; try again.", retryAfter: retryAfterUnavailable}
+		detail: "The Kubernetes API server did not accept it in time. Nothing was stored; try again.", retryAfter: retryAfterUnavailable}
 	problemRefused = problem{kind: "refused", status: http.StatusServiceUnavailable,
-		title:      "The cluster does not let the alert be stored",
-		detail:     "Nothing was stored; try again later. status.lastRejection of the integration says why.",
+		title:      "The cluster refused the alert",
+		detail:     "Nothing was stored; try again later. See status.lastRejection of the integration.",
 		retryAfter: retryAfterRefused}
 	problemUnknown = problem{kind: "outcome-unknown", status: http.StatusServiceUnavailable,
-		title: "It is not known whether the alert was stored",
+		title: "It is unknown whether the alert was stored",
 		detail: "The Kubernetes API server did not confirm the alert in time. Try again; " +
 			"with a dedup_key or an Idempotency-Key a second copy does no harm.",
 		retryAfter: retryAfterUnavailable}
-	problemInternal = problem{kind: "internal-error", status: http.StatusInternalServerError, title: "The server failed",
-		detail: "This is a fault of the server; its log has more."}
+	problemInternal = problem{kind: "internal-error", status: http.StatusInternalServerError, title: "Internal server error",
+		detail: "The log of the server has details."}
 )
 
-// problemUndecided is for a token that several integrations list, as long as it is not recorded whose it is.
-var problemUndecided = problemUnsynced.saying(
-	"It is not yet recorded which integration the token belongs to. Nothing was stored; try again.")
+// problemUndecided is for a token that several integrations list, until its owner is recorded.
+var problemUndecided = problemUnsynced.withDetail(
+	"The integration that owns the token is not yet recorded. Nothing was stored; try again.")
 
 // MarshalJSON writes the problem's members in RFC 9457's order, the extension members last.
 func (p *problem) MarshalJSON() ([]byte, error) {
@@ -122,21 +120,33 @@ func (p *problem) MarshalJSON() ([]byte, error) {
 		Detail string `json:"detail,omitempty"`
 		Offset *int64 `json:"offset,omitempty"`
 		Limit  int64  `json:"limit,omitempty"`
-	}{Type: problemTypePrefix + p.kind, Title: p.title, Status: p.status, Detail: p.detail, Limit: p.limit}
-	if p.hasOffset {
-		members.Offset = &p.offset
-	}
+	}{problemTypePrefix + p.kind, p.title, p.status, p.detail, p.offset, p.limit}
 	return json.Marshal(members)
 }
 
-// saying returns the problem with another detail.
-func (p problem) saying(detail string) *problem {
+// withDetail returns the problem with another detail.
+func (p problem) withDetail(detail string) *problem {
 	p.detail = detail
 	return &p
 }
 
-// write answers with the problem.
-func (p *problem) write(w http.ResponseWriter) {
+// ownerMessage describes the problem to the owner of the integration, with nothing of the request but what a policy of
+// the cluster quotes.
+func (p *problem) ownerMessage() string {
+	switch {
+	case p.ownerDetail != "":
+		return p.title + ": " + p.ownerDetail
+	case p.offset != nil:
+		return fmt.Sprintf("%s, at byte %d.", p.title, *p.offset)
+	case p.limit > 0:
+		return fmt.Sprintf("%s, the limit is %d bytes.", p.title, p.limit)
+	default:
+		return p.title + "."
+	}
+}
+
+// writeTo answers with the problem.
+func (p *problem) writeTo(w http.ResponseWriter) {
 	header := w.Header()
 	if p.retryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(p.retryAfter))
@@ -151,18 +161,4 @@ func (p *problem) write(w http.ResponseWriter) {
 		header.Set("Accept-Encoding", "gzip, identity") // RFC 9110, section 12.5.3
 	}
 	writeJSON(w, p.status, "application/problem+json", p)
-}
-
-func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
-	encoded, err := json.Marshal(body)
-	if err != nil { // cannot happen: every body is made of plain types and checked JSON
-		status, encoded = http.StatusInternalServerError, []byte(`{}`)
-	}
-	header := w.Header()
-	header.Set("Content-Type", contentType)
-	header.Set("Content-Length", strconv.Itoa(len(encoded)+1))
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(encoded, '\n')) // the client is gone when this fails; there is nobody to tell
 }

@@ -82,7 +82,7 @@ func TestAPolicyThatQuotesTheTokenIsNotRepeated(t *testing.T) {
 		`admission webhook "x" denied the request: no link `+testPath))
 	response := b.post(testPath, firing)
 	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
-	g.Expect(b.reports.texts).To(ConsistOf(ContainSubstring("does not let the alert be stored")))
+	g.Expect(b.reports.texts).To(ConsistOf(ContainSubstring("cluster refused the alert")))
 	g.Expect(b.reports.texts[0] + b.logs.String()).NotTo(ContainSubstring(testToken))
 }
 
@@ -95,7 +95,7 @@ func TestTheSchemaOfTheClusterRejectsForGood(t *testing.T) {
 	}
 	s.Alerts[0].Title = strings.Repeat("x", v1alpha1.MaxLineChars+1)
 	_, err := c.committer.Commit(t.Context(), s)
-	p := storeProblem(err)
+	p := commitProblem(&exchange{}, err)
 	g.Expect(p.status).To(Equal(http.StatusUnprocessableEntity))
 	g.Expect(p.detail).To(Equal("The alert is not allowed by the schema: alerts[0].title (TooLong)."))
 }

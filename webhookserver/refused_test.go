@@ -17,7 +17,7 @@ import (
 func TestRefusalsAreTold(t *testing.T) {
 	sender := types.NamespacedName{Namespace: "team-a", Name: "prometheus"}
 	unavailable := func(b *bench) {
-		b.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
+		b.handler.store.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
 			return commit.Receipt{}, commit.ErrUnavailable
 		})
 	}
@@ -42,7 +42,7 @@ func TestRefusalsAreTold(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
 			var told []types.NamespacedName
-			b.refused = func(integration types.NamespacedName) { told = append(told, integration) }
+			b.onRefused = func(integration types.NamespacedName) { told = append(told, integration) }
 			c.prepare(b)
 			g.Expect(b.post(c.target, c.body).StatusCode).To(Equal(c.status))
 			if !c.told {
@@ -55,8 +55,8 @@ func TestRefusalsAreTold(t *testing.T) {
 }
 
 func full(b *bench) {
-	b.pending = commit.NewPendingEvents(1, 1)
-	b.pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+	b.capacity.Pending = commit.NewPendingEvents(1, 1)
+	b.capacity.Pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
 }
 
 func suspended(b *bench) {
@@ -66,13 +66,13 @@ func suspended(b *bench) {
 }
 
 func rejected(b *bench) {
-	b.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
+	b.handler.store.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
 		return commit.Receipt{}, &commit.RejectedError{Message: "no"}
 	})
 }
 
 func unknown(b *bench) {
-	b.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
+	b.handler.store.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
 		return commit.Receipt{}, commit.ErrOutcomeUnknown
 	})
 }

@@ -21,38 +21,33 @@ import (
 func TestRejectionsAreReportedOnceAMinute(t *testing.T) {
 	g := NewWithT(t)
 	now := noon
-	r := newRejectionReporter(nil, nil, logr.Discard())
+	r := newReporter(nil, nil, logr.Discard())
 	r.now = func() time.Time { return now }
 	one, two := integration("team-a", "one"), integration("team-a", "two")
 
-	r.report(one, "MalformedJSON", "first")
-	r.report(one, "EmptyBody", "within the minute")
-	r.report(two, "MalformedJSON", "of another integration")
+	r.reportRejection(one, "MalformedJSON", "first")
+	r.reportRejection(one, "EmptyBody", "within the minute")
+	r.reportRejection(two, "MalformedJSON", "of another integration")
 	g.Expect(r.queue).To(HaveLen(2))
-	now = now.Add(rejectionInterval)
-	r.report(one, "EmptyBody", "a minute later")
+	now = now.Add(reportInterval)
+	r.reportRejection(one, "EmptyBody", "a minute later")
 	g.Expect(r.queue).To(HaveLen(3))
 
 	t.Log("a report by another replica counts as well")
 	three := integration("team-a", "three")
 	three.Status.LastRejection = &v1alpha1.Rejection{Time: v1alpha1.NewTimestamp(now.Add(-time.Second))}
-	r.report(three, "EmptyBody", "")
+	r.reportRejection(three, "EmptyBody", "")
 	g.Expect(r.queue).To(HaveLen(3))
 }
 
 func TestRejectionsNeverBlock(t *testing.T) {
 	g := NewWithT(t)
-	r := newRejectionReporter(nil, nil, logr.Discard())
-	now := noon
-	r.now = func() time.Time { return now }
-	for i := range maxRejectionMemory + 100 {
-		r.report(integration("team-a", fmt.Sprint(i)), "EmptyBody", "")
+	r := newReporter(nil, nil, logr.Discard())
+	for i := range maxReportMemory + 100 {
+		r.reportRejection(integration("team-a", fmt.Sprint(i)), "EmptyBody", "")
 	}
-	g.Expect(r.queue).To(HaveLen(maxRejectionQueue))
-	g.Expect(r.reported).To(HaveLen(maxRejectionMemory))
-	now = now.Add(rejectionInterval)
-	r.report(integration("team-a", "later"), "EmptyBody", "")
-	g.Expect(r.reported).To(HaveLen(1), "what is older than the minute is forgotten")
+	g.Expect(r.queue).To(HaveLen(maxReportQueue))
+	g.Expect(r.reported.Keys()).To(HaveLen(maxReportMemory))
 }
 
 func TestRejectionIsWrittenToStatusAndAsEvent(t *testing.T) {
@@ -81,8 +76,8 @@ func TestRejectionIsWrittenToStatusAndAsEvent(t *testing.T) {
 			}
 			c := builder.Build()
 			recorder := events.NewFakeRecorder(10)
-			r := newRejectionReporter(c, recorder, logr.Discard())
-			err := r.write(t.Context(), rejection{integration: w, Rejection: v1alpha1.Rejection{
+			r := newReporter(c, recorder, logr.Discard())
+			err := r.write(t.Context(), report{integration: w, rejection: &v1alpha1.Rejection{
 				Reason: "MalformedJSON", Message: "The body is not valid JSON, at byte 3.", Time: v1alpha1.NewTimestamp(noon)}})
 			g.Expect(err != nil).To(Equal(test.fails))
 			g.Expect(recorder.Events).To(HaveLen(test.events))

@@ -15,9 +15,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/connlimit"
+	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
@@ -27,12 +32,71 @@ type Server struct {
 	options   Options
 	handler   *handler
 	committer *commit.Committer
-	client    interface{ Close() }
-	capacity  *commit.CapacityMetrics
-	reports   *rejectionReporter
+	store     interface{ Close() }
+	capacity  *commit.Capacity
+	reports   *statusReporter
 	log       logr.Logger
 
 	listener atomic.Pointer[net.Listener] // once it is open
+}
+
+// New makes the server and has the manager's cache feed it. The caller starts it, and may do so before the manager:
+// until the cache has synced, requests are answered 503.
+func New(mgr ctrl.Manager, options Options) (*Server, error) {
+	options = options.withDefaults()
+	log := mgr.GetLogger().WithName("webhookserver")
+	tokens := newTokenIndex()
+	capacity := commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
+	synced, err := feed(mgr.GetCache(), tokens, capacity)
+	if err != nil {
+		return nil, err
+	}
+	store, err := commit.NewClient(mgr.GetConfig())
+	if err != nil {
+		return nil, err
+	}
+	committer := commit.New(store, options.MaxInFlightWrites, options.TracerProvider)
+	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
+	ready := func() bool { return synced() && options.check() == nil }
+	return &Server{
+		options:   options,
+		handler:   newHandler(options, ready, tokens, capacity, committer, reports, log),
+		capacity:  capacity,
+		committer: committer,
+		store:     store,
+		reports:   reports,
+		log:       log,
+	}, nil
+}
+
+// feed keeps tokens and capacity up to date with the cache. The result says whether they know every object that existed
+// at the start.
+func feed(objects cache.Cache, tokens *tokenIndex, capacity *commit.Capacity) (synced func() bool, err error) {
+	ctx, pending, incidents := context.Background(), capacity.Pending, capacity.Incidents
+	integrationsSynced, err := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
+		func(w *v1alpha1.WebhookIntegration, initial bool) {
+			tokens.registry.Set(w, initial)
+			pending.SetIntegration(w)
+		},
+		func(w *v1alpha1.WebhookIntegration) {
+			tokens.registry.Remove(client.ObjectKeyFromObject(w), w.UID)
+			pending.RemoveIntegration(w)
+			forgetIntegration(w.Namespace, w.Name)
+		})
+	if err != nil {
+		return nil, err
+	}
+	eventsSynced, err := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{},
+		func(event *v1alpha1.AlertEvent, _ bool) { pending.Set(event) }, pending.Remove)
+	if err != nil {
+		return nil, err
+	}
+	incidentsSynced, err := informers.Feed(ctx, objects, &v1alpha1.Incident{},
+		func(incident *v1alpha1.Incident, _ bool) { incidents.Set(incident) }, incidents.Remove)
+	if err != nil {
+		return nil, err
+	}
+	return func() bool { return integrationsSynced() && eventsSynced() && incidentsSynced() }, nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable, for a manager that runs the server.
@@ -46,15 +110,15 @@ func (s *Server) IngestBacklog() int { return s.committer.Backlog() }
 // v1alpha1.ReasonIncidentLimit when those are that need a new Incident, empty when none are.
 func (s *Server) Refusal(namespace string) string {
 	switch {
-	case s.handler.pending.IsFull(namespace):
+	case s.capacity.Pending.IsFull(namespace):
 		return v1alpha1.ReasonQueueFull
-	case s.handler.incidents.IsFull(namespace):
+	case s.capacity.Incidents.IsFull(namespace):
 		return v1alpha1.ReasonIncidentLimit
 	}
 	return ""
 }
 
-// ReadyCheck returns why the server is not ready. It returns nil while requests are served and valid tokens are known.
+// ReadyCheck returns why the server is not ready, nil while requests are served and valid tokens are known.
 func (s *Server) ReadyCheck() error {
 	err := s.options.check()
 	switch {
@@ -62,17 +126,16 @@ func (s *Server) ReadyCheck() error {
 		return errors.New("the webhook server is stopping")
 	case err != nil:
 		return err
-	case !s.handler.synced():
+	case !s.handler.ready():
 		return errors.New("the webhook server's caches are not synced")
 	case s.listener.Load() == nil:
-		return errors.New("the webhook server does not listen yet")
+		return errors.New("the webhook server is not listening yet")
 	}
 	return nil
 }
 
-// Start serves until ctx ends, and then until what was begun is done: it goes on serving for the shutdown
-// delay while load balancers learn that it is not ready, lets the requests in flight end, and waits for the
-// writes in flight.
+// Start serves until ctx ends, and then drains: it keeps serving for the shutdown delay while load balancers learn that
+// it is not ready, lets the requests in flight end, and waits for the writes in flight.
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.options.BindAddress)
 	if err != nil {
@@ -84,7 +147,7 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 		defer s.options.Metrics.Unregister(s.capacity)
 	}
-	// What runs beside the server ends when the server has, not when ctx does.
+	// The reporter and the certificate watcher end when the server has, not when ctx does.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	failed := make(chan error, 2)
@@ -100,8 +163,8 @@ func (s *Server) Start(ctx context.Context) error {
 
 	server := s.httpServer(tlsConfig)
 	s.listener.Store(&listener)
-	limited := limitConnections(listener, maxConnections)
-	server.ConnState = limited.stateChanged
+	limited := connlimit.Limit(listener, maxConnections)
+	server.ConnState = limited.StateChanged
 	s.log.Info("Serving webhooks", "address", listener.Addr().String(), "tls", tlsConfig != nil)
 	go func() {
 		if tlsConfig != nil {
@@ -137,18 +200,18 @@ func (s *Server) drain(server *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		s.log.Error(err, "Requests were cut off while stopping")
+		s.log.Error(err, "Aborted requests while stopping")
 		_ = server.Close() // the listener is closed already, and the connections are lost anyway
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	if err := s.committer.Close(ctx); err != nil {
-		s.log.Error(err, "Writes were cut off while stopping")
+		s.log.Error(err, "Aborted writes while stopping")
 	}
-	s.client.Close()
+	s.store.Close()
 }
 
-// httpServer sets the limits of the connections.
+// httpServer returns a server with limits for its connections.
 func (s *Server) httpServer(tlsConfig *tls.Config) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -185,11 +248,11 @@ func (s *Server) startCertWatcher(ctx context.Context, failed chan<- error) (*tl
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate}, nil
 }
 
-// errorLog takes what net/http has to say of connections. It never speaks of paths or headers as far as is
-// known, but nothing promises so.
+// errorLog logs net/http's messages about connections. As far as is known they never contain paths or headers, but
+// nothing guarantees it.
 type errorLog struct{ log logr.Logger }
 
-// secretParts are where a token could stand: behind the route, and in an Authorization header.
+// secretParts matches the places of a token: behind the route, and in an Authorization header.
 var secretParts = regexp.MustCompile(`(?i)(` + eventsPath + `/+|bearer +)[^\s"'?/]+`)
 
 func (l *errorLog) Write(line []byte) (int, error) {

@@ -47,9 +47,10 @@ func newServer(b *bench, options Options) *Server {
 	return &Server{
 		options:   options.withDefaults(),
 		handler:   b.handler,
+		capacity:  b.capacity,
 		committer: b.group,
-		client:    nothingToClose{},
-		reports:   newRejectionReporter(nil, events.NewFakeRecorder(10), b.logs.logger()),
+		store:     nothingToClose{},
+		reports:   newReporter(nil, events.NewFakeRecorder(10), b.logs.logger()),
 		log:       b.logs.logger(),
 	}
 }
@@ -94,7 +95,7 @@ func TestServerIsReadyWhileItServes(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
 	g.Expect(newServer(b, Options{}).ReadyCheck()).To(MatchError(ContainSubstring("listen")))
-	b.synced = func() bool { return false }
+	b.ready = func() bool { return false }
 	g.Expect(newServer(b, Options{}).ReadyCheck()).To(MatchError(ContainSubstring("synced")))
 	g.Expect((&Server{}).NeedLeaderElection()).To(BeFalse())
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -53,7 +52,7 @@ type recordedReports struct {
 	texts   []string
 }
 
-func (r *recordedReports) report(integration *v1alpha1.WebhookIntegration, reason, message string) {
+func (r *recordedReports) reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reasons = append(r.reasons, reason)
@@ -62,7 +61,7 @@ func (r *recordedReports) report(integration *v1alpha1.WebhookIntegration, reaso
 
 func (r *recordedReports) reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure) {
 	for _, failure := range failures {
-		r.report(integration, "MappingFailed", failure.Field)
+		r.reportRejection(integration, "MappingFailed", failure.Field)
 	}
 }
 
@@ -89,30 +88,20 @@ func (b *logBuffer) String() string {
 // bench is a handler with everything around it in memory.
 type bench struct {
 	*handler
-	store   *memorystore.Store
-	group   *commit.Committer
-	reports *recordedReports
-	logs    *logBuffer
+	store    *memorystore.Store
+	capacity *commit.Capacity
+	group    *commit.Committer
+	reports  *recordedReports
+	logs     *logBuffer
 }
 
 func newBench() *bench {
 	b := &bench{store: &memorystore.Store{}, reports: &recordedReports{}, logs: &logBuffer{}}
 	b.group = commit.New(b.store, DefaultMaxInFlightWrites, nil)
-	b.handler = &handler{
-		maxBodyBytes: DefaultMaxBodyBytes,
-		synced:       func() bool { return true },
-		tokens:       newTokenIndex(),
-		pending:      commit.NewPendingEvents(DefaultMaxPendingEvents, v1alpha1.DefaultNamespaceShare),
-		incidents:    commit.NewIncidents(DefaultMaxIncidents, v1alpha1.DefaultNamespaceShare),
-		bodies:       newMemoryBudget(bodyShares),
-		decoded:      newMemoryBudget(decodedShares),
-		mappings:     &mapping.Cache{},
-		evaluation:   maxEvaluation,
-		committer:    b.group,
-		rejections:   b.reports,
-		now:          time.Now,
-		log:          b.logs.logger(),
-	}
+	options := Options{}.withDefaults()
+	b.capacity = commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
+	ready := func() bool { return true }
+	b.handler = newHandler(options, ready, newTokenIndex(), b.capacity, b.group, b.reports, b.logs.logger())
 	b.tokens.set(integration("team-a", "prometheus", testToken))
 	return b
 }

@@ -13,7 +13,7 @@ import (
 // tracerName is the instrumentation scope of the server's spans.
 const tracerName = "github.com/tocsin-dev/tocsin/webhookserver"
 
-// routePattern stands for the path, which has the token in it.
+// routePattern replaces the path, which has the token in it.
 const routePattern = eventsPath + "/{token}"
 
 // tracing makes the spans of requests. A nil one makes none and costs nothing. A span continues the trace of the sender,
@@ -32,7 +32,7 @@ func newTracing(provider trace.TracerProvider) *tracing {
 }
 
 // begin begins the span of a request with a valid token. Others have none: strangers could fill the store of traces
-// with them. What it says of the request is neither path nor headers, where the token is.
+// with them. The span has neither the path nor the headers, where the token is.
 func (t *tracing) begin(x *exchange) {
 	if t == nil || x.integration == nil {
 		return
@@ -50,9 +50,9 @@ func (t *tracing) begin(x *exchange) {
 	x.Request = x.WithContext(ctx)
 }
 
-// end ends the span of a request, if it has one. The problem's type is all that it says of a failure: details may
+// end ends the span of a request, if it has one. Of a failure it records only the problem's type: details may
 // quote the alert.
-func (x *exchange) end(accepted *acceptance, p *problem, status int, took time.Duration) {
+func (t *tracing) end(x *exchange, accepted *acceptance, p *problem, status int, took time.Duration) {
 	if x.span == nil {
 		return
 	}

@@ -6,16 +6,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// DurationBuckets are the buckets of histograms of durations from 1 ms to 30 s.
+var DurationBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+
 var (
 	writeDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "tocsin_webhook_write_duration_seconds",
 		Help:    "Time to write one AlertEvent, retries included, whether or not it succeeded.",
-		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+		Buckets: DurationBuckets,
 	})
 
 	writeAlerts = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "tocsin_webhook_write_alerts",
-		Help:    "Alerts in one AlertEvent that was written: above 1 for batches, and when alerts had to wait for a write.",
+		Help:    "Alerts in one AlertEvent that was written: above 1 for batches, and when alerts had to wait for a writer.",
 		Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 200, 500},
 	})
 )
@@ -30,20 +33,14 @@ func observeWrite(alerts int, took time.Duration) {
 	writeAlerts.Observe(float64(alerts))
 }
 
-// CapacityMetrics reports how much of the capacity is used. It implements prometheus.Collector.
-type CapacityMetrics struct {
-	Pending   *PendingEvents
-	Incidents *Incidents
-}
-
 var (
 	backlogRatio = prometheus.NewDesc("tocsin_webhook_backlog_ratio",
-		"How full the queue of AlertEvents is, by number or by size, whichever is nearer to its bound: from 1 on, requests "+
-			"of the namespaces that hold much of it are answered 503. AlertEvents that cannot drain count only towards "+
+		"Unfolded AlertEvents as part of their maximum, by number or by size, whichever is nearer to its bound: from 1 on, "+
+			"requests of the namespaces that hold many are answered 503. AlertEvents that cannot drain count only towards "+
 			"a higher bound. Reported alike by every replica.", nil, nil)
 	namespaceBacklogRatio = prometheus.NewDesc("tocsin_webhook_namespace_backlog_ratio",
-		"How full a namespace's share of the queue is, for namespaces that have used half of it: from 1 on, requests of "+
-			"the namespace are answered 503. Reported alike by every replica.", []string{"namespace"}, nil)
+		"Unfolded AlertEvents of a namespace as part of its share of their maximum, for namespaces that have used half of "+
+			"it: from 1 on, requests of the namespace are answered 503. Reported alike by every replica.", []string{"namespace"}, nil)
 	stuckEvents = prometheus.NewDesc("tocsin_alertevents_stuck",
 		"AlertEvents that cannot drain, by reason, reported alike by every replica: Terminating (a finalizer keeps a "+
 			"deleted one), Unreadable (its packed alerts cannot be decoded), Quarantined (its alerts cannot be folded), or "+
@@ -58,7 +55,7 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (*CapacityMetrics) Describe(descs chan<- *prometheus.Desc) {
+func (*Capacity) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		backlogRatio, namespaceBacklogRatio, stuckEvents, incidentsRatio, namespaceIncidentsRatio,
 	} {
@@ -67,7 +64,7 @@ func (*CapacityMetrics) Describe(descs chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (c *CapacityMetrics) Collect(metrics chan<- prometheus.Metric) {
+func (c *Capacity) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}

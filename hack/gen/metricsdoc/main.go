@@ -33,7 +33,7 @@ Besides these there are those of controller-runtime, the Go runtime and the proc
 func main() {
 	var r registry
 	webhookserver.RegisterMetrics(&r)
-	r.MustRegister(&commit.CapacityMetrics{})
+	r.MustRegister(&commit.Capacity{})
 	controllers.RegisterMetrics(&r)
 	if err := r.write(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "metricsdoc:", err)

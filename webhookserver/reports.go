@@ -1,0 +1,177 @@
+package webhookserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
+)
+
+// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// statusReporter shows rejected requests and failed expressions in the status of their integration, each at most once a
+// minute, and rejections as a Kubernetes Event as well. Every replica reports its own requests; through the status in the
+// cache they share the minute.
+//
+// The messages come from the list of problems, and for a refusal by a policy from that policy. The former contain nothing
+// of a request, and neither contains the token.
+type statusReporter struct {
+	client   client.Client
+	recorder events.EventRecorder
+	now      func() time.Time
+	log      logr.Logger
+	queue    chan report
+
+	mu       sync.Mutex
+	reported *cache.LRUExpireCache // a *reportState by integration
+}
+
+// report is a field of an integration's status to write.
+type report struct {
+	integration *v1alpha1.WebhookIntegration // from the cache, never modified
+	rejection   *v1alpha1.Rejection
+	failure     *v1alpha1.MappingFailure
+}
+
+// reportState holds the last reports of an integration by this replica.
+type reportState struct {
+	rejected time.Time
+	failed   time.Time
+	failures int64 // since failed
+}
+
+func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger) *statusReporter {
+	return &statusReporter{
+		client:   c,
+		recorder: recorder,
+		now:      time.Now,
+		log:      log,
+		queue:    make(chan report, maxReportQueue),
+		reported: cache.NewLRUExpireCache(maxReportMemory),
+	}
+}
+
+// state returns the state of an integration. The caller holds the mutex.
+func (r *statusReporter) state(integration *v1alpha1.WebhookIntegration) *reportState {
+	key := client.ObjectKeyFromObject(integration)
+	if known, ok := r.reported.Get(key); ok {
+		if state, ok := known.(*reportState); ok {
+			return state
+		}
+	}
+	state := &reportState{}
+	r.reported.Add(key, state, reportMemory)
+	return state
+}
+
+// reportRejection implements reporter. When too many reports wait, it drops this one.
+func (r *statusReporter) reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, state := r.now(), r.state(integration)
+	last := integration.Status.LastRejection
+	if now.Sub(state.rejected) < reportInterval || last != nil && now.Sub(last.Time.Time) < reportInterval {
+		return
+	}
+	state.rejected = now
+	rejection := &v1alpha1.Rejection{Reason: reason, Message: message, Time: v1alpha1.NewTimestamp(now)}
+	select {
+	case r.queue <- report{integration: integration, rejection: rejection}:
+	default:
+	}
+}
+
+// reportFailures implements reporter. It shows the most important failure, and how many occurred.
+func (r *statusReporter) reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, state := r.now(), r.state(integration)
+	for _, failure := range failures {
+		state.failures += int64(failure.Count)
+	}
+	last := integration.CurrentMappingFailure(now)
+	if now.Sub(state.failed) < reportInterval || last != nil && now.Sub(last.Time.Time) < reportInterval {
+		return
+	}
+	failure := &v1alpha1.MappingFailure{
+		Field:              failures[0].Field,
+		Expression:         shorten(failures[0].Expression, maxFailedExpression),
+		Message:            failures[0].Message,
+		Count:              state.failures,
+		Time:               v1alpha1.NewTimestamp(now),
+		ObservedGeneration: integration.Generation,
+	}
+	if last != nil {
+		failure.Count += last.Count
+	}
+	select {
+	case r.queue <- report{integration: integration, failure: failure}:
+		state.failed, state.failures = now, 0
+	default: // it is reported with the next failure
+	}
+}
+
+// run writes reports until ctx ends.
+func (r *statusReporter) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case report := <-r.queue:
+			if err := r.write(ctx, report); err != nil && ctx.Err() == nil {
+				r.log.Error(err, "Could not report to an integration",
+					"namespace", report.integration.Namespace, "integration", report.integration.Name)
+			}
+		}
+	}
+}
+
+// write patches one field of the status, and then makes the Kubernetes Event of a rejection. That of a failure is the
+// leader's, when the condition changes.
+func (r *statusReporter) write(ctx context.Context, report report) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	status := map[string]any{"lastRejection": report.rejection}
+	if report.failure != nil {
+		status = map[string]any{"lastMappingFailure": report.failure}
+	}
+	patch, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		return fmt.Errorf("encoding the status: %w", err)
+	}
+	target := &v1alpha1.WebhookIntegration{}
+	target.Namespace, target.Name = report.integration.Namespace, report.integration.Name
+	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	if apierrors.IsNotFound(err) {
+		return nil // deleted meanwhile
+	}
+	if err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	if report.rejection != nil {
+		r.recorder.Eventf(report.integration, nil, corev1.EventTypeWarning, "Rejected", "Receive",
+			"Refused a request (%s): %s", report.rejection.Reason, report.rejection.Message)
+	}
+	return nil
+}
+
+// shorten returns the beginning of a text, of so many characters at most.
+func shorten(text string, limit int) string {
+	if runes := []rune(text); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
+	}
+	return text
+}

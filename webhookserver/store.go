@@ -1,0 +1,131 @@
+package webhookserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
+)
+
+// alertStore stores alerts within the capacity of the server and of the cluster.
+type alertStore struct {
+	capacity  *commit.Capacity
+	committer committer
+	now       func() time.Time
+}
+
+// committer is a *commit.Committer.
+type committer interface {
+	CheckCapacity(integration types.NamespacedName) error
+	Commit(ctx context.Context, submission commit.Submission) (commit.Receipt, error)
+}
+
+// checkCapacity refuses a request of the sender that could not be stored soon.
+func (s *alertStore) checkCapacity(sender types.NamespacedName) *problem {
+	switch {
+	case s.capacity.Pending.IsFull(sender.Namespace):
+		return &problemNamespaceFull
+	case s.committer.CheckCapacity(sender) != nil:
+		return &problemOverload
+	}
+	return nil
+}
+
+// commit stores the alerts of a request, or those that do not need an Incident for which there is no capacity. In the
+// latter case it returns the problem that says so.
+func (s *alertStore) commit(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *problem) {
+	if commit.Size(alerts) > commit.MaxBytes {
+		return commit.Receipt{}, &problemBatchTooLarge
+	}
+	storable := s.withinIncidentLimit(x.integration, alerts)
+	if len(storable) == 0 {
+		return commit.Receipt{}, &problemIncidentLimit
+	}
+	refused := len(alerts) - len(storable)
+	if refused > 0 {
+		// The request comes again under its idempotency key, and then it may be stored whole.
+		x.key = ""
+	}
+	receipt, err := s.submit(x, storable)
+	if err != nil {
+		return commit.Receipt{}, commitProblem(x, err)
+	}
+	observeAlerts(x.integration, receipt.Alerts)
+	if refused > 0 {
+		return commit.Receipt{}, problemIncidentLimit.withDetail(fmt.Sprintf(
+			"Of %d alerts, %d need a new incident, and the namespace has reached its limit; they were not stored. "+
+				"The others were. Try again later.", len(alerts), refused))
+	}
+	return receipt, nil
+}
+
+// withinIncidentLimit leaves out the alerts that need a new Incident when the namespace may have none: because of
+// the limit, or because the leader says that the API server rejects new ones. They would wait as an AlertEvent, without
+// the sender's knowledge. Alerts of Incidents that exist, resolves and acknowledgements stay.
+func (s *alertStore) withinIncidentLimit(integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.Alert) []v1alpha1.Alert {
+	if integration.Blocked() == "" && !s.capacity.Incidents.IsFull(integration.Namespace) {
+		return alerts
+	}
+	var storable []v1alpha1.Alert
+	for i := range alerts {
+		if alerts[i].Status != v1alpha1.AlertFiring || s.capacity.Incidents.Has(integration.Namespace, alerts[i].IncidentName) {
+			storable = append(storable, alerts[i])
+		}
+	}
+	return storable
+}
+
+// submit hands the alerts to the committer. The wait does not end when the client hangs up: a request that has arrived
+// whole is better stored, and many senders do not wait for the answer.
+func (s *alertStore) submit(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, error) {
+	submission := commit.Submission{
+		Integration: x.sender(),
+		Defaults:    x.integration.Spec.Defaults,
+		Received:    x.start,
+		Alerts:      alerts,
+	}
+	if x.key != "" {
+		submission.EventName = v1alpha1.KeyedEventName(x.integration.Name, x.key)
+	}
+	timeout := min(commit.Timeout, requestTimeout-s.now().Sub(x.start))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.Context()), timeout)
+	defer cancel()
+	return s.committer.Commit(ctx, submission)
+}
+
+// errQuotedToken stands for an error of the API server that cannot be repeated.
+var errQuotedToken = errors.New("the API server refused the AlertEvent with a message that quotes the token")
+
+// commitProblem returns the problem for an error of the committer.
+func commitProblem(x *exchange, err error) *problem {
+	x.cause = err
+	var rejected *commit.RejectedError
+	var refused *commit.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		refusedTotal.WithLabelValues(x.integration.Namespace, x.integration.Name, refused.Reason).Inc()
+		p := problemRefused
+		p.reason, p.ownerDetail = refused.Reason, refused.Message
+		// A policy may quote an alert that has the sender's own address in it, and its message may be cut.
+		if strings.Contains(p.ownerDetail, x.token[:min(len(x.token), quotedTokenPrefix)]) {
+			p.ownerDetail, x.cause = "", errQuotedToken
+		}
+		return &p
+	case errors.As(err, &rejected):
+		return problemRejected.withDetail("The alert is " + rejected.Message + ".")
+	case errors.Is(err, commit.ErrConflict):
+		return &problemConflict
+	case errors.Is(err, commit.ErrOverloaded):
+		return &problemOverload
+	case errors.Is(err, commit.ErrUnavailable):
+		return &problemUnavailable
+	default:
+		return &problemUnknown // the one that promises least
+	}
+}
