@@ -2,9 +2,7 @@ package controllers
 
 import (
 	"errors"
-	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -19,39 +17,24 @@ import (
 // errUnfoldable says that the fold itself failed on what it was given.
 var errUnfoldable = errors.New("the fold failed")
 
-// isRefused says whether a fold failed in a way that another try does not mend.
-func isRefused(err error) bool {
+// isRejected says whether a fold failed in a way that another try does not mend.
+func isRejected(err error) bool {
 	return errors.Is(err, errUnfoldable) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsRequestEntityTooLargeError(err)
-}
-
-// tryFold folds, and makes an error of a panic.
-func (f *facts) tryFold() (p fold.Plan, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			cause, ok := v.(runtime.Error)
-			if !ok { // another value could quote the alert
-				err = errUnfoldable
-				return
-			}
-			err = fmt.Errorf("%w: %w", errUnfoldable, cause)
-		}
-	}()
-	return f.fold(), nil
 }
 
 // bisection finds the AlertEvents with which an Incident's folds fail for good, by folding fewer and fewer at a
 // time, and says which quarantined ones are to be tried again.
 type bisection struct {
-	mu       sync.Mutex
-	searches map[types.NamespacedName]*search // by Incident
-	trials   map[types.NamespacedName]int     // by Incident: how many quarantined AlertEvents are tried at a time
-	retries  map[types.UID]time.Time          // when to try a quarantined AlertEvent again
-	held     map[heldEvent]time.Time          // AlertEvents that could not be moved, and until when they wait
+	mu           sync.Mutex
+	searches     map[types.NamespacedName]*search // by Incident
+	retryBatches map[types.NamespacedName]int     // by Incident: how many quarantined AlertEvents are tried at a time
+	retries      map[types.UID]time.Time          // when to try a quarantined AlertEvent again
+	delayed      map[delayedEvent]time.Time       // AlertEvents that could not be moved, and until when they wait
 }
 
-// heldEvent is an AlertEvent in the folds of one of its Incidents.
-type heldEvent struct {
+// delayedEvent is an AlertEvent in the folds of one of its Incidents.
+type delayedEvent struct {
 	incident types.NamespacedName
 	uid      types.UID
 }
@@ -64,10 +47,10 @@ type search struct {
 
 func newBisection() *bisection {
 	return &bisection{
-		searches: map[types.NamespacedName]*search{},
-		trials:   map[types.NamespacedName]int{},
-		retries:  map[types.UID]time.Time{},
-		held:     map[heldEvent]time.Time{},
+		searches:     map[types.NamespacedName]*search{},
+		retryBatches: map[types.NamespacedName]int{},
+		retries:      map[types.UID]time.Time{},
+		delayed:      map[delayedEvent]time.Time{},
 	}
 }
 
@@ -82,10 +65,10 @@ func (b *bisection) pick(key types.NamespacedName, events []*v1alpha1.AlertEvent
 	return slices.SortedFunc(slices.Values(events), fold.InCommitOrder)[:s.atOnce]
 }
 
-// refuse notes that the fold of these AlertEvents was refused. After a few refusals in a row, each one halves the
+// failed notes that the fold of these AlertEvents was refused. After a few refusals in a row, each one halves the
 // number that is folded together, until one is left; that is the culprit. Until then closer says whether the next
 // fold takes fewer than this one, or the last one once more.
-func (b *bisection) refuse(
+func (b *bisection) failed(
 	key types.NamespacedName, events []*v1alpha1.AlertEvent,
 ) (culprit *v1alpha1.AlertEvent, closer bool) {
 	b.mu.Lock()
@@ -123,28 +106,28 @@ func (b *bisection) clear(key types.NamespacedName, quarantined int) {
 	defer b.mu.Unlock()
 	delete(b.searches, key)
 	if quarantined == 0 {
-		delete(b.trials, key)
+		delete(b.retryBatches, key)
 	}
 }
 
-// hold keeps an AlertEvent that cannot be moved out of its Incident's folds for a while.
-func (b *bisection) hold(key types.NamespacedName, uid types.UID, now time.Time) {
+// delay keeps an AlertEvent that cannot be moved out of its Incident's folds for a while.
+func (b *bisection) delay(key types.NamespacedName, uid types.UID, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.held, func(_ heldEvent, until time.Time) bool { return !until.After(now) })
-	b.held[heldEvent{key, uid}] = now.Add(quarantineRetry)
+	maps.DeleteFunc(b.delayed, func(_ delayedEvent, until time.Time) bool { return !until.After(now) })
+	b.delayed[delayedEvent{key, uid}] = now.Add(quarantineRetry)
 }
 
-// holds says whether the AlertEvent is kept out of the Incident's folds.
-func (b *bisection) holds(key types.NamespacedName, uid types.UID, now time.Time) bool {
+// isDelayed says whether the AlertEvent is kept out of the Incident's folds.
+func (b *bisection) isDelayed(key types.NamespacedName, uid types.UID, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.held[heldEvent{key, uid}].After(now)
+	return b.delayed[delayedEvent{key, uid}].After(now)
 }
 
-// due returns the quarantined AlertEvents to try now, the oldest first: one of them, and the more the more trials
+// dueRetries returns the quarantined AlertEvents to try now, the oldest first: one of them, and the more the more retryBatches
 // succeeded before.
-func (b *bisection) due(key types.NamespacedName, events []*v1alpha1.AlertEvent, now time.Time) []*v1alpha1.AlertEvent {
+func (b *bisection) dueRetries(key types.NamespacedName, events []*v1alpha1.AlertEvent, now time.Time) []*v1alpha1.AlertEvent {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var due []*v1alpha1.AlertEvent
@@ -154,11 +137,11 @@ func (b *bisection) due(key types.NamespacedName, events []*v1alpha1.AlertEvent,
 		}
 	}
 	slices.SortFunc(due, fold.InCommitOrder)
-	return due[:min(len(due), max(1, b.trials[key]))]
+	return due[:min(len(due), max(1, b.retryBatches[key]))]
 }
 
-// wait is how long until one of the quarantined AlertEvents is to be tried, false without any.
-func (b *bisection) wait(events []*v1alpha1.AlertEvent, now time.Time) (wait time.Duration, ok bool) {
+// nextRetry is how long until one of the quarantined AlertEvents is to be tried, false without any.
+func (b *bisection) nextRetry(events []*v1alpha1.AlertEvent, now time.Time) (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, event := range events {
@@ -169,25 +152,25 @@ func (b *bisection) wait(events []*v1alpha1.AlertEvent, now time.Time) (wait tim
 	return wait, ok
 }
 
-// failed notes that a trial of quarantined AlertEvents failed: one alone waits, several are tried one by one.
-func (b *bisection) failed(key types.NamespacedName, events []*v1alpha1.AlertEvent, now time.Time) {
+// retryFailed notes that a trial of quarantined AlertEvents failed: one alone waits, several are tried one by one.
+func (b *bisection) retryFailed(key types.NamespacedName, events []*v1alpha1.AlertEvent, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.trials, key)
+	delete(b.retryBatches, key)
 	if len(events) == 1 {
 		b.retries[events[0].UID] = now.Add(quarantineRetry)
 	}
 }
 
-// succeeded notes that a trial of so many quarantined AlertEvents succeeded.
-func (b *bisection) succeeded(key types.NamespacedName, n int) {
+// retrySucceeded notes that a trial of so many quarantined AlertEvents succeeded.
+func (b *bisection) retrySucceeded(key types.NamespacedName, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.trials[key] = min(2*n, v1alpha1.MaxLedger/4)
+	b.retryBatches[key] = min(2*n, v1alpha1.MaxLedger/4)
 }
 
-// postpone has a quarantined AlertEvent tried later.
-func (b *bisection) postpone(uid types.UID, now time.Time) {
+// scheduleRetry has a quarantined AlertEvent tried later.
+func (b *bisection) scheduleRetry(uid types.UID, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.retries[uid] = now.Add(quarantineRetry)
@@ -199,6 +182,6 @@ func (b *bisection) forget(event *v1alpha1.AlertEvent) {
 	defer b.mu.Unlock()
 	delete(b.retries, event.UID)
 	for name := range incidentNames(event) {
-		delete(b.held, heldEvent{types.NamespacedName{Namespace: event.Namespace, Name: name}, event.UID})
+		delete(b.delayed, delayedEvent{types.NamespacedName{Namespace: event.Namespace, Name: name}, event.UID})
 	}
 }

@@ -30,7 +30,7 @@ func (b *bisection) search(key types.NamespacedName, events []*v1alpha1.AlertEve
 	for left := slices.Clone(events); len(left) > 0 && folds < 10_000; folds++ {
 		picked := b.pick(key, left)
 		if slices.ContainsFunc(picked, isBad) {
-			if culprit, _ := b.refuse(key, picked); culprit != nil {
+			if culprit, _ := b.failed(key, picked); culprit != nil {
 				culprits = append(culprits, culprit)
 				left = slices.DeleteFunc(left, func(event *v1alpha1.AlertEvent) bool { return event == culprit })
 			}
@@ -62,7 +62,7 @@ func TestAFoldWithoutEventsThatIsRefusedIsTriedEverMoreSeldom(t *testing.T) {
 	g := NewWithT(t)
 	b, key := newBisection(), types.NamespacedName{Name: "app"}
 	for range 2 * bisectAfter {
-		culprit, closer := b.refuse(key, nil) // the time for autoResolveAfter has come, say
+		culprit, closer := b.failed(key, nil) // the time for autoResolveAfter has come, say
 		g.Expect(culprit).To(BeNil())
 		g.Expect(closer).To(BeFalse())
 	}
@@ -73,28 +73,29 @@ func TestQuarantinedEventsAreTriedOneByOneUntilOneSucceeds(t *testing.T) {
 	b, key, now := newBisection(), types.NamespacedName{Name: "app"}, testEpoch
 	events := numberedEvents(300)
 	for i := range 3 {
-		due := b.due(key, events, now)
+		due := b.dueRetries(key, events, now)
 		g.Expect(due).To(HaveExactElements(events[i]))
-		b.failed(key, due, now)
+		b.retryFailed(key, due, now)
 	}
 	for _, n := range []int{1, 2, 4} {
-		due := b.due(key, events, now)
+		due := b.dueRetries(key, events, now)
 		g.Expect(due).To(HaveLen(n))
-		b.succeeded(key, n)
+		b.retrySucceeded(key, n)
 	}
-	b.failed(key, b.due(key, events, now), now)
-	g.Expect(b.due(key, events, now)).To(HaveExactElements(events[3]), "those that failed together are tried alone")
-	wait, ok := b.wait(events[:3], now.Add(time.Minute))
+	b.retryFailed(key, b.dueRetries(key, events, now), now)
+	g.Expect(b.dueRetries(key, events, now)).To(HaveExactElements(events[3]), "those that failed together are tried alone")
+	wait, ok := b.nextRetry(events[:3], now.Add(time.Minute))
 	g.Expect(ok).To(BeTrue())
 	g.Expect(wait).To(Equal(quarantineRetry - time.Minute))
-	_, ok = b.wait(nil, now)
+	_, ok = b.nextRetry(nil, now)
 	g.Expect(ok).To(BeFalse())
-	g.Expect(b.due(key, events[:3], now.Add(quarantineRetry))).To(HaveLen(1), "after ten minutes")
+	g.Expect(b.dueRetries(key, events[:3], now.Add(quarantineRetry))).To(HaveLen(1), "after ten minutes")
 }
 
 func TestAFoldThatPanicsIsRefused(t *testing.T) {
 	g := NewWithT(t)
-	f := &facts{events: []*v1alpha1.AlertEvent{nil}, exists: func(string) bool { return true }}
-	_, err := f.tryFold()
-	g.Expect(isRefused(err)).To(BeTrue())
+	o := &observed{exists: newEventList(0)}
+	o.toFold = []*v1alpha1.AlertEvent{nil}
+	_, err := o.decide()
+	g.Expect(isRejected(err)).To(BeTrue())
 }

@@ -38,10 +38,10 @@ func newWriteGate(limit int, crowd func() int) *writeGate {
 	return &writeGate{limit: limit, crowd: crowd, namespaces: map[string]*gateQueue{}}
 }
 
-// enter waits for leave to write; after nil, leave must follow. Of one namespace's folds, urgent ones go before those
+// enter waits until the fold may write, and returns what has to be called when it has. Of one namespace's folds, urgent ones go before those
 // that came less than maxYield earlier, and never before older ones: however many urgent folds there are, the others come
 // to write.
-func (g *writeGate) enter(ctx context.Context, namespace string, urgent bool) error {
+func (g *writeGate) enter(ctx context.Context, namespace string, urgent bool) (leave func(), err error) {
 	own := turn{due: time.Now(), comes: make(chan struct{})}
 	if !urgent {
 		own.due = own.due.Add(maxYield)
@@ -52,7 +52,8 @@ func (g *writeGate) enter(ctx context.Context, namespace string, urgent bool) er
 	g.mu.Unlock()
 	select {
 	case <-own.comes:
-		return nil
+		entered := time.Now()
+		return func() { g.leave(namespace, time.Since(entered)) }, nil
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
@@ -64,7 +65,7 @@ func (g *writeGate) enter(ctx context.Context, namespace string, urgent bool) er
 	} else { // the place came at the very same moment
 		g.giveBack(namespace)
 	}
-	return fmt.Errorf("waiting to write: %w", ctx.Err())
+	return nil, fmt.Errorf("waiting to write: %w", ctx.Err())
 }
 
 // queue adds a claim to those of its namespace.

@@ -32,11 +32,11 @@ func TestWriteGateLetsFewerInTheMoreRequestsWait(t *testing.T) {
 				start := time.Now()
 				for range tc.folds {
 					folds.Go(func() {
-						g.Expect(gate.enter(context.Background(), "team", false)).To(Succeed())
+						leave := enter(g, gate, "team", false)
 						most.Store(max(most.Load(), inside.Add(1)))
 						time.Sleep(write)
 						inside.Add(-1)
-						gate.leave("team", write)
+						leave()
 					})
 				}
 				folds.Wait()
@@ -47,28 +47,36 @@ func TestWriteGateLetsFewerInTheMoreRequestsWait(t *testing.T) {
 	}
 }
 
+// enter enters the gate, and returns how to leave it.
+func enter(g Gomega, gate *writeGate, namespace string, urgent bool) (leave func()) {
+	leave, err := gate.enter(context.Background(), namespace, urgent)
+	g.Expect(err).NotTo(HaveOccurred())
+	return leave
+}
+
 func TestWriteGateForgetsThoseWhoGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		gate := newWriteGate(1, func() int { return 0 })
-		g.Expect(gate.enter(context.Background(), "team", false)).To(Succeed())
+		leave := enter(g, gate, "team", false)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		g.Expect(gate.enter(ctx, "team", false)).To(MatchError(context.DeadlineExceeded))
+		_, err := gate.enter(ctx, "team", false)
+		g.Expect(err).To(MatchError(context.DeadlineExceeded))
 		g.Expect(gate.ring).To(BeEmpty())
 
 		// A place that comes at the moment of giving up is passed on, not lost.
 		ended, end := context.WithCancel(context.Background())
 		end()
-		gate.leave("team", 0)
+		leave()
 		for range 100 {
-			if gate.enter(ended, "team", true) == nil {
-				gate.leave("team", 0)
+			if leave, err := gate.enter(ended, "team", true); err == nil {
+				leave()
 			}
 		}
 		g.Expect(gate.active).To(BeZero())
 		g.Expect(gate.namespaces).To(BeEmpty())
-		g.Expect(gate.enter(context.Background(), "team", false)).To(Succeed())
+		enter(g, gate, "team", false)
 	})
 }
 
@@ -76,18 +84,18 @@ func TestWriteGateLetsUrgentFoldsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		gate := newWriteGate(1, func() int { return 0 })
-		g.Expect(gate.enter(context.Background(), "team", false)).To(Succeed())
+		leave := enter(g, gate, "team", false)
 		var order []string
 		var folds sync.WaitGroup
 		for _, name := range []string{"repeat 1", "repeat 2", "urgent 1", "urgent 2"} {
 			folds.Go(func() {
-				g.Expect(gate.enter(context.Background(), "team", name[0] == 'u')).To(Succeed())
+				leave := enter(g, gate, "team", name[0] == 'u')
 				order = append(order, name)
-				gate.leave("team", 0)
+				leave()
 			})
 			synctest.Wait()
 		}
-		gate.leave("team", 0)
+		leave()
 		folds.Wait()
 		g.Expect(order).To(Equal([]string{"urgent 1", "urgent 2", "repeat 1", "repeat 2"}))
 	})
@@ -102,17 +110,21 @@ func TestWriteGateLetsNoStreamOfUrgentFoldsKeepTheOthersOut(t *testing.T) {
 		var folds sync.WaitGroup
 		for range 4 { // always three of them wait
 			folds.Go(func() {
-				for gate.enter(ctx, "team", true) == nil {
+				for {
+					leave, err := gate.enter(ctx, "team", true)
+					if err != nil {
+						return
+					}
 					time.Sleep(write)
-					gate.leave("team", write)
+					leave()
 				}
 			})
 		}
 		synctest.Wait()
 		start := time.Now()
-		g.Expect(gate.enter(context.Background(), "team", false)).To(Succeed())
+		leave := enter(g, gate, "team", false)
 		g.Expect(time.Since(start)).To(BeNumerically("~", maxYield, 5*write))
-		gate.leave("team", 0)
+		leave()
 		stop()
 		folds.Wait()
 	})
@@ -122,14 +134,14 @@ func TestNamespacesTakeTurnsAtTheWriteGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		gate := newWriteGate(1, func() int { return 0 })
-		g.Expect(gate.enter(context.Background(), "storm", true)).To(Succeed())
+		leave := enter(g, gate, "storm", true)
 		var order []string
 		var folds sync.WaitGroup
 		join := func(namespace string, urgent bool) {
 			folds.Go(func() {
-				g.Expect(gate.enter(context.Background(), namespace, urgent)).To(Succeed())
+				leave := enter(g, gate, namespace, urgent)
 				order = append(order, namespace)
-				gate.leave(namespace, 0)
+				leave()
 			})
 			synctest.Wait()
 		}
@@ -138,7 +150,7 @@ func TestNamespacesTakeTurnsAtTheWriteGate(t *testing.T) {
 		}
 		join("calm", false)
 		join("calm", false)
-		gate.leave("storm", 0)
+		leave()
 		folds.Wait()
 		g.Expect(order[:4]).To(Equal([]string{"storm", "calm", "storm", "calm"}))
 		g.Expect(order).To(HaveLen(52))

@@ -2,8 +2,9 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,61 +18,56 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
-// carryOut does what the plan says. An error that is errStale means that nothing was done which the next
-// fold does not see.
-func (r *incidentReconciler) carryOut(ctx context.Context, f *facts, p fold.Plan) error {
+// carryOut does what the plan says, and returns the Incident as it is then. An error that is errStale means that nothing
+// was done which the next fold does not see.
+func (r *incidentReconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan) (*v1alpha1.Incident, error) {
 	// An Incident that resolves by itself tells of no alert: thousands of them may come at once.
-	if err := r.gate.enter(ctx, f.key.Namespace, p.Urgent && len(p.Results) > 0); err != nil {
-		return err
+	leave, err := r.gate.enter(ctx, c.key.Namespace, plan.Urgent && len(plan.Results) > 0)
+	if err != nil {
+		return nil, err
 	}
-	entered := time.Now()
-	defer func() { r.gate.leave(f.key.Namespace, time.Since(entered)) }()
-	if p.Unmatched {
-		if err := r.confirmAbsence(ctx, f); err != nil {
-			return err
+	defer leave()
+	if plan.Unmatched {
+		if err := r.confirmAbsence(ctx, c); err != nil {
+			return nil, err
 		}
 	}
-	incident := f.incident
-	if p.AutoResolved {
-		missing, err := r.cacheLags(ctx, f)
+	if plan.AutoResolved { // a stored alert may break the silence
+		missing, err := r.cacheLacks(ctx, c, "")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if missing {
-			return errUnseen
+			return nil, errUnseen
 		}
 	}
-	if p.Create != nil {
-		created, err := r.create(ctx, f, *p.Create)
-		if err != nil {
-			return err
+	incident := c.incident
+	if plan.Create != nil {
+		if incident, err = r.create(ctx, c, *plan.Create); err != nil {
+			return nil, err
 		}
-		incident = created
 	}
-	if p.Write {
-		written, err := r.write(ctx, f, incident, p.Status)
-		if err != nil {
-			return err
+	if plan.Write {
+		if incident, err = r.write(ctx, incident, plan.Status); err != nil {
+			return nil, err
 		}
-		f.incident = written
-		r.announce(ctx, written, p)
+		r.announce(ctx, incident, plan)
 	}
 	now := r.clock.Now()
-	foldDuration.Observe(now.Sub(f.began).Seconds())
-	observeFold(p.Results, now)
-	r.settle(f, p)
-	return nil
+	foldDuration.Observe(now.Sub(c.began).Seconds())
+	observeFold(plan.Results, now)
+	return incident, nil
 }
 
 // create creates the Incident, its status still empty. AlreadyExists says that somebody else, or this
 // process before the cache could show it, was first.
-func (r *incidentReconciler) create(ctx context.Context, f *facts, spec v1alpha1.IncidentSpec) (*v1alpha1.Incident, error) {
+func (r *incidentReconciler) create(ctx context.Context, c *confirmed, spec v1alpha1.IncidentSpec) (*v1alpha1.Incident, error) {
 	incident := &v1alpha1.Incident{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name},
 		Spec:       spec,
 	}
 	err := errIncidentLimit
-	if r.counts.allows(f.key.Namespace, 1) {
+	if r.counts.allows(c.key.Namespace, 1) {
 		err = r.live.Create(ctx, incident)
 	}
 	if apierrors.IsAlreadyExists(err) {
@@ -83,15 +79,15 @@ func (r *incidentReconciler) create(ctx context.Context, f *facts, spec v1alpha1
 	if err != nil {
 		return nil, fmt.Errorf("creating the Incident: %w", err)
 	}
-	r.blocked.unblock(f.key.Namespace)
-	r.writes.wrote(f.key, incident.ResourceVersion, f.now)
+	r.blocked.unblock(c.key.Namespace)
+	r.writes.wrote(c.key, incident.ResourceVersion, c.now)
 	return incident, nil
 }
 
 // write writes the status over exactly the Incident that was read: its UID and resourceVersion go along.
 // That, and the ledger in the status, is what makes the fold exactly-once.
 func (r *incidentReconciler) write(
-	ctx context.Context, f *facts, read *v1alpha1.Incident, status v1alpha1.IncidentStatus,
+	ctx context.Context, read *v1alpha1.Incident, status v1alpha1.IncidentStatus,
 ) (*v1alpha1.Incident, error) {
 	incident := &v1alpha1.Incident{
 		ObjectMeta: metav1.ObjectMeta{
@@ -100,37 +96,47 @@ func (r *incidentReconciler) write(
 			UID:             read.UID,
 			ResourceVersion: read.ResourceVersion,
 		},
-		Spec: read.Spec,
-		// The plan's status shares maps with the cache, and the answer is decoded into this object.
-		Status: *status.DeepCopy(),
+		Spec:   read.Spec,
+		Status: status,
 	}
-	err := r.live.Status().Update(ctx, incident)
+	err := r.live.Status().Update(ctx, incident) // which decodes the answer into it
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("%w: %w", errStale, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("writing the Incident's status: %w", err)
 	}
-	r.writes.wrote(f.key, incident.ResourceVersion, r.clock.Now())
+	r.writes.wrote(client.ObjectKeyFromObject(incident), incident.ResourceVersion, r.clock.Now())
 	return incident, nil
 }
 
 // confirmAbsence makes sure that an alert which matches no Incident really has none: the quorum knows no
 // other Incident than the cache, and the cache lacks no older AlertEvent that may be the one to create it.
-func (r *incidentReconciler) confirmAbsence(ctx context.Context, f *facts) error {
+func (r *incidentReconciler) confirmAbsence(ctx context.Context, c *confirmed) error {
 	var incident v1alpha1.Incident
-	err := r.live.Get(ctx, f.key, &incident)
+	err := r.live.Get(ctx, c.key, &incident)
 	switch {
 	case apierrors.IsNotFound(err):
-		if f.incident != nil {
+		if c.incident != nil {
 			return fmt.Errorf("%w: the Incident is gone", errStale)
 		}
 	case err != nil:
 		return fmt.Errorf("confirming that there is no Incident: %w", err)
-	case f.incident == nil || f.incident.ResourceVersion != incident.ResourceVersion:
+	case c.incident == nil || c.incident.ResourceVersion != incident.ResourceVersion:
 		return fmt.Errorf("%w: there is a newer Incident", errStale)
 	}
-	missing, err := r.lacksOlder(ctx, f)
+	newest := ""
+	for _, event := range c.toFold {
+		if c.now.Sub(event.CreationTimestamp.Time) < orderPatience &&
+			(newest == "" || fold.NewerVersion(event.ResourceVersion, newest)) {
+			newest = event.ResourceVersion
+		}
+	}
+	if newest == "" {
+		return nil
+	}
+	// A cache that lists anew can show a newer object before an older one.
+	missing, err := r.cacheLacks(ctx, c, newest)
 	if err != nil {
 		return err
 	}
@@ -140,42 +146,20 @@ func (r *incidentReconciler) confirmAbsence(ctx context.Context, f *facts) error
 	return nil
 }
 
-// lacksOlder says whether the quorum list has an AlertEvent in the namespace that the cache lacks and that
-// is older than one of those to fold. A cache that lists anew can show a newer object before an older one.
-func (r *incidentReconciler) lacksOlder(ctx context.Context, f *facts) (bool, error) {
-	newest := ""
-	for _, event := range f.events {
-		if f.now.Sub(event.CreationTimestamp.Time) < orderPatience &&
-			(newest == "" || fold.NewerVersion(event.ResourceVersion, newest)) {
-			newest = event.ResourceVersion
-		}
-	}
-	if newest == "" {
-		return false, nil
-	}
-	return r.lacks(ctx, f, newest)
-}
-
-// cacheLags says whether the quorum list has an AlertEvent in the namespace that the cache does not show: it may hold an
-// alert of an Incident that seems silent.
-func (r *incidentReconciler) cacheLags(ctx context.Context, f *facts) (bool, error) {
-	return r.lacks(ctx, f, "")
-}
-
-// lacks says whether the quorum list has an AlertEvent in the namespace that the cache lacks: one that is older than the
-// resourceVersion, or any.
-func (r *incidentReconciler) lacks(ctx context.Context, f *facts, olderThan string) (bool, error) {
+// cacheLacks says whether the quorum list has an AlertEvent in the namespace that the cache lacks: one that is older than
+// the resourceVersion or, without one, any.
+func (r *incidentReconciler) cacheLacks(ctx context.Context, c *confirmed, olderThan string) (bool, error) {
 	var cached v1alpha1.AlertEventList
-	err := r.cache.List(ctx, &cached, client.InNamespace(f.key.Namespace), client.UnsafeDisableDeepCopy)
+	err := r.cache.List(ctx, &cached, client.InNamespace(c.key.Namespace), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return false, fmt.Errorf("reading the AlertEvents: %w", err)
 	}
-	known := make(eventSet, len(cached.Items))
+	known := make(map[types.UID]struct{}, len(cached.Items))
 	for i := range cached.Items {
-		known[cached.Items[i].UID] = storedEvent{}
+		known[cached.Items[i].UID] = struct{}{}
 	}
-	for uid, event := range f.listed.eventSet {
-		if event.key.Namespace != f.key.Namespace || olderThan != "" && !fold.NewerVersion(olderThan, event.resourceVersion) {
+	for uid, event := range c.exists.events {
+		if event.key.Namespace != c.key.Namespace || olderThan != "" && !fold.NewerVersion(olderThan, event.resourceVersion) {
 			continue
 		}
 		if _, ok := known[uid]; !ok && !r.releases.knows(eventRef{event.key, uid}) {
@@ -185,69 +169,92 @@ func (r *incidentReconciler) lacks(ctx context.Context, f *facts, olderThan stri
 	return false, nil
 }
 
+// settleUnfolded settles the AlertEvents of which nothing is to be folded: those whose alerts are in quarantine, second
+// copies, and those restored from a backup. If a copy cannot be confirmed, its original stays, and the next fold of the
+// Incident tries again.
+func (r *incidentReconciler) settleUnfolded(ctx context.Context, o *observed) {
+	for _, event := range o.moved {
+		r.releases.settle(event, o.key.Name)
+	}
+	for _, event := range o.replayed {
+		r.releases.discard(event, fold.ResultReplayed)
+	}
+	for _, event := range o.restored {
+		if r.releases.discard(event, fold.ResultRestored) {
+			log.FromContext(ctx).Info("Discarded AlertEvent restored from a backup", "alertevent", event.Name)
+		}
+	}
+	for _, left := range o.unconfirmed {
+		err := r.confirmQuarantine(ctx, o, left.event, left.moved.UID, v1alpha1.QuarantineRejected)
+		if err != nil && !errors.Is(err, errStale) {
+			log.FromContext(ctx).Error(err, "Quarantine cannot be confirmed", "alertevent", left.event.Name)
+		}
+	}
+}
+
 // settle hands over to the release what the plan has settled.
-func (r *incidentReconciler) settle(f *facts, p fold.Plan) {
-	settled := make(map[types.UID]struct{}, len(p.Settled))
-	for _, uid := range p.Settled {
+func (r *incidentReconciler) settle(o *observed, plan fold.Plan) {
+	settled := make(map[types.UID]struct{}, len(plan.Settled))
+	for _, uid := range plan.Settled {
 		settled[uid] = struct{}{}
 	}
-	for _, event := range f.events {
+	for _, event := range o.toFold {
 		if _, ok := settled[event.UID]; ok {
-			r.releases.settle(event, f.key.Name)
+			r.releases.settle(event, o.key.Name)
 		}
 	}
 }
 
 // announce tells what happened, now that it is written.
-func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.Incident, p fold.Plan) {
+func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.Incident, plan fold.Plan) {
 	logger := log.FromContext(ctx).WithValues("integration", incident.Spec.IntegrationName)
-	for i := range p.Transitions {
-		transition := &p.Transitions[i]
+	for i := range plan.Transitions {
+		transition := &plan.Transitions[i]
 		if r.notices.TryAccept() {
 			emit(r.recorder, incident, transition)
 		}
-		logger.Info("incident changed", "transition", transition.Type, "state", incident.Status.State,
+		logger.Info("Incident changed", "transition", transition.Type, "state", incident.Status.State,
 			"severity", incident.Status.Alert.Severity, "alerts", incident.Status.AlertCount)
 	}
 }
 
 // expire deletes a Resolved Incident whose retention is over, or one that never got a status: exactly the one that was
 // read, and not while an AlertEvent exists that it has counted or is still to count, for the ledger must outlive its events.
-func (r *incidentReconciler) expire(ctx context.Context, f *facts) (ctrl.Result, error) {
-	if len(f.pending) > 0 {
+func (r *incidentReconciler) expire(ctx context.Context, o *observed) (ctrl.Result, error) {
+	if len(o.all) > 0 {
 		return ctrl.Result{RequeueAfter: expiryRetry}, nil
 	}
 	listed, err := r.lists.join(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if ledgerHolds(f.incident, listed) {
+	if ledgerHolds(o.incident, listed) {
 		return ctrl.Result{RequeueAfter: expiryRetry}, nil
 	}
-	err = deleteIncident(ctx, r.live, r.gate, f.incident)
+	err = deleteIncident(ctx, r.live, r.gate, o.incident)
 	switch {
 	case apierrors.IsConflict(err):
-		log.FromContext(ctx).V(1).Info("starting over", "reason", err.Error())
+		log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	case err != nil && !apierrors.IsNotFound(err):
 		return ctrl.Result{}, fmt.Errorf("deleting the expired Incident: %w", err)
 	}
-	r.writes.forget(f.key)
+	r.writes.forget(o.key)
 	reason := "its retention is over"
-	if f.incident.Status.State == "" {
+	if o.incident.Status.State == "" {
 		reason = "it has no status and no alerts"
 	}
-	log.FromContext(ctx).Info("Deleted Incident", "reason", reason, "integration", f.incident.Spec.IntegrationName)
+	log.FromContext(ctx).Info("Deleted Incident", "reason", reason, "integration", o.incident.Spec.IntegrationName)
 	return ctrl.Result{}, nil
 }
 
 // deleteIncident deletes exactly the Incident that was read, when it is its namespace's turn to write.
 func deleteIncident(ctx context.Context, live client.Writer, gate *writeGate, read *v1alpha1.Incident) error {
-	if err := gate.enter(ctx, read.Namespace, false); err != nil {
+	leave, err := gate.enter(ctx, read.Namespace, false)
+	if err != nil {
 		return err
 	}
-	entered := time.Now()
-	defer func() { gate.leave(read.Namespace, time.Since(entered)) }()
+	defer leave()
 	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: read.Namespace, Name: read.Name}}
 	return live.Delete(ctx, incident, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
 }
@@ -264,29 +271,38 @@ func ledgerHolds(incident *v1alpha1.Incident, listed *eventList) bool {
 }
 
 // waitForCapacity puts off a fold whose Incident cannot be created. What it waits for is on the integrations.
-func (r *incidentReconciler) waitForCapacity(ctx context.Context, f *facts, cause *blockedError) ctrl.Result {
-	wait, first := r.blocked.block(f.key, cause, f.now)
+func (r *incidentReconciler) waitForCapacity(ctx context.Context, o *observed, cause *blockedError) ctrl.Result {
+	wait, first := r.blocked.block(o.key, cause, o.now)
 	if first {
 		log.FromContext(ctx).Info("No Incident can be created in the namespace", "reason", cause.reason, "cause", cause.cause.Error())
 	}
 	return ctrl.Result{RequeueAfter: wait}
 }
 
-// restore reads anew the AlertEvents whose content the cache does not keep.
-func (r *incidentReconciler) restore(ctx context.Context, f *facts) error {
-	for i, event := range f.events {
+// loadCondensed returns the AlertEvents, those read anew of which the cache keeps no content.
+func (r *incidentReconciler) loadCondensed(ctx context.Context, events []*v1alpha1.AlertEvent) ([]*v1alpha1.AlertEvent, error) {
+	loaded := slices.Clone(events)
+	for i, event := range events {
 		if !event.IsCondensed() {
 			continue
 		}
 		whole := &v1alpha1.AlertEvent{}
-		err := r.live.Get(ctx, client.ObjectKeyFromObject(event), whole)
-		switch {
-		case apierrors.IsNotFound(err), err == nil && whole.UID != event.UID:
-			return fmt.Errorf("%w: the AlertEvent %s is gone", errStale, event.Name)
-		case err != nil:
-			return fmt.Errorf("reading the AlertEvent %s: %w", event.Name, err)
+		if err := r.readAgain(ctx, event, whole); err != nil {
+			return nil, err
 		}
-		f.events[i] = whole
+		loaded[i] = whole
+	}
+	return loaded, nil
+}
+
+// readAgain reads an AlertEvent, or its metadata, from the quorum. Another one of the same name does not count.
+func (r *incidentReconciler) readAgain(ctx context.Context, event *v1alpha1.AlertEvent, into client.Object) error {
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(event), into)
+	if apierrors.IsNotFound(err) || err == nil && into.GetUID() != event.UID {
+		return fmt.Errorf("%w: the AlertEvent %s is gone", errStale, event.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the AlertEvent %s: %w", event.Name, err)
 	}
 	return nil
 }

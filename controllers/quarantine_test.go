@@ -183,7 +183,7 @@ func TestAQuarantinedEventCountsOnceWhateverBecomesOfTheOriginal(t *testing.T) {
 		s := newSite(t)
 		event := s.postFiring("disk")
 		zombie := s.newFolder()
-		f, err := zombie.incidents.gather(s.ctx, s.keyOf("disk"))
+		seen, err := zombie.incidents.observe(s.ctx, s.keyOf("disk"))
 		s.Expect(err).NotTo(HaveOccurred())
 		events := []*v1alpha1.AlertEvent{event}
 		zombie.faults.beforeCreate = func() error { // it is asleep, just before the create
@@ -197,7 +197,7 @@ func TestAQuarantinedEventCountsOnceWhateverBecomesOfTheOriginal(t *testing.T) {
 			}
 			return nil
 		}
-		s.Expect(zombie.incidents.quarantine(s.ctx, f, event, errUnfoldable)).To(MatchError(errStale))
+		s.Expect(zombie.incidents.quarantine(s.ctx, seen, event, errUnfoldable)).To(MatchError(errStale))
 		s.Expect(s.eventNames()).To(HaveLen(1))
 
 		s.folder = s.newFolder()
@@ -209,11 +209,11 @@ func TestAQuarantinedEventCountsOnceWhateverBecomesOfTheOriginal(t *testing.T) {
 		s := newSite(t)
 		event := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
 		other := s.newFolder()
-		f, err := other.incidents.gather(s.ctx, s.keyOf("disk"))
+		seen, err := other.incidents.observe(s.ctx, s.keyOf("disk"))
 		s.Expect(err).NotTo(HaveOccurred())
 		s.faults.beforeStatus = func() error {
 			s.faults.beforeStatus = nil
-			return other.incidents.quarantine(s.ctx, f, event, errUnfoldable)
+			return other.incidents.quarantine(s.ctx, seen, event, errUnfoldable)
 		}
 		_, err = s.reconcile("disk")
 		s.Expect(err).NotTo(HaveOccurred())

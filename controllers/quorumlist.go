@@ -21,20 +21,33 @@ type storedEvent struct {
 	unconfirmed     bool // it is a quarantined copy that nobody has confirmed
 }
 
-// eventSet is the AlertEvents that existed at one moment, by UID. It is shared and never modified.
-type eventSet map[types.UID]storedEvent
+// eventList is the AlertEvents that existed at one moment. It is shared and never modified once it is complete.
+type eventList struct {
+	events      map[types.UID]storedEvent
+	quarantined map[types.NamespacedName]struct{} // the names of those among them that are quarantined
+}
+
+func newEventList(size int) *eventList {
+	return &eventList{events: make(map[types.UID]storedEvent, size), quarantined: map[types.NamespacedName]struct{}{}}
+}
+
+// add enters an AlertEvent or its metadata.
+func (l *eventList) add(event client.Object, unconfirmed bool) {
+	stored := storedEvent{client.ObjectKeyFromObject(event), event.GetResourceVersion(), unconfirmed}
+	l.events[event.GetUID()] = stored
+	if v1alpha1.IsQuarantineName(stored.key.Name) {
+		l.quarantined[stored.key] = struct{}{}
+	}
+}
 
 // has says whether the event existed.
-func (s eventSet) has(uid string) bool {
-	_, ok := s[types.UID(uid)]
+func (l *eventList) has(uid string) bool {
+	_, ok := l.events[types.UID(uid)]
 	return ok
 }
 
-// eventList is a quorum list: the AlertEvents, and the names of those among them that are quarantined.
-type eventList struct {
-	eventSet
-	quarantined map[types.NamespacedName]struct{}
-}
+// unconfirmed says whether the event existed and was a quarantined copy that nobody had confirmed.
+func (l *eventList) unconfirmed(uid string) bool { return l.events[types.UID(uid)].unconfirmed }
 
 // copied says whether a copy existed of the alerts that an event has for an Incident.
 func (l *eventList) copied(uid string, incident types.NamespacedName) bool {
@@ -159,7 +172,7 @@ func (q *quorumList) stop() bool {
 // of one list are as old as its first.
 func listEvents(reader client.Reader, namespaces []string) func(context.Context) (*eventList, error) {
 	return func(ctx context.Context) (*eventList, error) {
-		events := &eventList{eventSet: eventSet{}, quarantined: map[types.NamespacedName]struct{}{}}
+		events := newEventList(0)
 		for _, namespace := range namespaces {
 			if err := addEvents(ctx, reader, namespace, events); err != nil {
 				return nil, fmt.Errorf("listing AlertEvents: %w", err)
@@ -180,12 +193,7 @@ func addEvents(ctx context.Context, reader client.Reader, namespace string, even
 		}
 		for i := range page.Items {
 			item := &page.Items[i]
-			stored := storedEvent{key: client.ObjectKeyFromObject(item), resourceVersion: item.ResourceVersion}
-			if v1alpha1.IsQuarantineName(item.Name) {
-				stored.unconfirmed = fold.IsUnconfirmed(item.Labels)
-				events.quarantined[stored.key] = struct{}{}
-			}
-			events.eventSet[item.UID] = stored
+			events.add(item, v1alpha1.IsQuarantineName(item.Name) && fold.IsUnconfirmed(item.Labels))
 		}
 		if token = page.Continue; token == "" {
 			return nil

@@ -33,7 +33,7 @@ func (s *slowLists) list(ctx context.Context) (*eventList, error) {
 	if s.fail != nil {
 		return nil, s.fail
 	}
-	return &eventList{eventSet: eventSet{types.UID(fmt.Sprint(n)): {}}}, nil
+	return &eventList{events: map[types.UID]storedEvent{types.UID(fmt.Sprint(n)): {}}}, nil
 }
 
 func TestAListIsSharedByThoseWhoCameBeforeItBegan(t *testing.T) {
@@ -157,7 +157,7 @@ func TestAListGoesOverAllPagesOfAllNamespaces(t *testing.T) {
 	events, err := listEvents(small, []string{s.namespace, other.namespace})(s.ctx)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pages).To(Equal(3))
-	g.Expect(events.eventSet).To(HaveLen(3))
+	g.Expect(events.events).To(HaveLen(3))
 	for _, uid := range want {
 		g.Expect(events.has(uid)).To(BeTrue())
 	}

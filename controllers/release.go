@@ -146,8 +146,8 @@ func (r *releaser) schedule(record *releaseRecord) {
 	r.enqueue(record.ref)
 }
 
-// hurry makes up to n of the events due that are settled and stay for their keys only.
-func (r *releaser) hurry(ledger []v1alpha1.LedgerEntry, n int) {
+// expedite makes up to n of the events due that are settled and stay for their keys only.
+func (r *releaser) expedite(ledger []v1alpha1.LedgerEntry, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
@@ -198,8 +198,8 @@ func (r *releaser) isReplay(event *v1alpha1.AlertEvent) bool {
 	return ok && first.ref.uid != event.UID && r.clock.Since(first.at) <= replayWindow
 }
 
-// gone notes that the cache saw the event's end.
-func (r *releaser) gone(ref eventRef) {
+// forget notes that the cache saw the event's end.
+func (r *releaser) forget(ref eventRef) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.close(ref)
@@ -266,7 +266,7 @@ func (r *releaser) Reconcile(ctx context.Context, ref eventRef) (ctrl.Result, er
 		return ctrl.Result{}, fmt.Errorf("releasing the AlertEvent: %w", err)
 	}
 	log.FromContext(ctx).V(1).Info("released")
-	r.gone(ref)
+	r.forget(ref)
 	return ctrl.Result{}, nil
 }
 
@@ -290,7 +290,7 @@ func (r *releaser) checkPartial(ctx context.Context, ref eventRef) (ctrl.Result,
 	case client.IgnoreNotFound(err) != nil:
 		return ctrl.Result{}, fmt.Errorf("reading the AlertEvent: %w", err)
 	case event.UID != ref.uid: // none, or another
-		r.gone(ref)
+		r.forget(ref)
 		return ctrl.Result{}, nil
 	default:
 		return ctrl.Result{RequeueAfter: partialCheck}, nil

@@ -179,7 +179,7 @@ func TestEventsThatStayForTheirKeysAreBoundedByIntegration(t *testing.T) {
 		g := NewWithT(t)
 		r, _ := memoryReleaser()
 		for _, event := range keyedEvents(r, "calm", 10, 100) {
-			r.gone(refOf(event))
+			r.forget(refOf(event))
 		}
 		g.Expect(r.lingering.integrations).To(BeEmpty())
 		g.Expect(r.lingering.events).To(BeZero())
@@ -208,7 +208,7 @@ func TestWhichEventsAreReplays(t *testing.T) {
 			for _, name := range []string{serverMade, v1alpha1.KeyedEventName("shop", "x"), "by-hand"} {
 				event := namedEvent(name, 1)
 				r.settle(event, "incident")
-				r.gone(refOf(event))
+				r.forget(refOf(event))
 				r.records = map[types.UID]*releaseRecord{} // they share a UID here
 			}
 			clock.SetTime(clock.Now().Add(test.after))
@@ -223,7 +223,7 @@ func TestTheMemoryOfReleasedEventsIsBounded(t *testing.T) {
 	release := func(i int) {
 		event := namedEvent(fmt.Sprint("event-", i), i)
 		r.settle(event, "incident")
-		r.gone(refOf(event))
+		r.forget(refOf(event))
 	}
 	for i := range maxReleased + 100 {
 		release(i)

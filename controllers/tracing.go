@@ -31,19 +31,19 @@ func newFoldTracing(provider trace.TracerProvider) *foldTracing {
 
 // begin begins the span of a fold. It is the root of a trace and linked to the writes of the AlertEvents that it
 // folds: they have answered their requests before it began, and there may be many. The result ends it.
-func (t *foldTracing) begin(ctx context.Context, f *facts) (context.Context, func(fold.Plan, error)) {
+func (t *foldTracing) begin(ctx context.Context, o *observed) (context.Context, func(fold.Plan, error)) {
 	if t == nil {
 		return ctx, func(fold.Plan, error) {}
 	}
 	ctx, span := t.tracer.Start(ctx, "fold Incident",
 		trace.WithNewRoot(),
-		trace.WithTimestamp(f.began),
+		trace.WithTimestamp(o.began),
 		trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithLinks(writesOf(f.events)...),
+		trace.WithLinks(writesOf(o.toFold)...),
 		trace.WithAttributes(
-			attribute.String("k8s.namespace.name", f.key.Namespace),
-			attribute.String("tocsin.integration.name", f.integration()),
-			attribute.String("tocsin.incident.name", f.key.Name),
+			attribute.String("k8s.namespace.name", o.key.Namespace),
+			attribute.String("tocsin.integration.name", o.integration().Name),
+			attribute.String("tocsin.incident.name", o.key.Name),
 		))
 	return ctx, func(p fold.Plan, err error) {
 		counts := map[string]int{}

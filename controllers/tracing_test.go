@@ -65,9 +65,9 @@ func TestAFoldIsLinkedToTheWritesOfItsAlerts(t *testing.T) {
 func TestWithoutTracingAFoldCostsNothingMore(t *testing.T) {
 	g := NewWithT(t)
 	var off *foldTracing
-	f := &facts{}
+	o := &observed{}
 	g.Expect(testing.AllocsPerRun(100, func() {
-		_, end := off.begin(t.Context(), f)
+		_, end := off.begin(t.Context(), o)
 		end(fold.Plan{}, nil)
 	})).To(BeZero())
 }

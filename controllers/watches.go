@@ -38,7 +38,7 @@ func foldEvents(
 	}
 	gone := func(object client.Object, queue requestQueue) {
 		if event, ok := object.(*v1alpha1.AlertEvent); ok {
-			releases.gone(refOf(event))
+			releases.forget(refOf(event))
 			bisection.forget(event)
 		}
 		enqueue(object, queue)

@@ -61,6 +61,9 @@ type Plan struct {
 	AutoResolved bool                    // the Incident resolves for silence: make sure that no alert was missed
 }
 
+// IsIdle says whether a plan has nothing to do but to settle what the ledger has.
+func (p *Plan) IsIdle() bool { return p.Create == nil && !p.Write && len(p.Results) == 0 }
+
 // Decide decides what the events mean for the Incident: it brings them into commit order, takes in each that
 // is not settled yet, and then sees whether the Incident has been silent for too long, and notes how long it is to be kept.
 func Decide(in Input) Plan {
@@ -319,7 +322,7 @@ func (f *folding) deadline() (at time.Time, ok bool) {
 	return Deadline(&incident, f.in.Policy)
 }
 
-// close completes the plan. What it holds is shared with no input.
+// close completes the plan. It shares no map and no slice with the input but the values in bags, which nobody modifies.
 func (f *folding) close() Plan {
 	if f.opens && f.plan.Write {
 		// What came before the Incident is settled with it, and must not be found again as its own.
@@ -328,7 +331,6 @@ func (f *folding) close() Plan {
 	f.plan.Status.Ledger = f.ledger.close()
 	if f.plan.Write {
 		f.plan.Status.ObservedGeneration = f.life.generation
-		f.plan.Status.Alert = *f.plan.Status.Alert.DeepCopy()
 	}
 	f.plan.Urgent = f.life.urgent
 	f.plan.Transitions = f.life.transitions
