@@ -134,7 +134,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
-	folding.IngestCrowd, folding.Refusals = server.IngestBacklog, server.Refusal
+	folding.IngestBacklog, folding.Refusals = server.IngestBacklog, server.Refusal
 	if err := controllers.SetupReplica(mgr, folding); err != nil {
 		return fmt.Errorf("setting up the controllers: %w", err)
 	}

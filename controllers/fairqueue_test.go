@@ -63,7 +63,7 @@ func TestANamespaceLeavesWorkersToTheOthers(t *testing.T) {
 	q.Done(hanging[0])
 	g.Expect(q.take(2)).To(Equal([]string{"storm/2", "storm/3"}))
 	q.Done(hanging[1])
-	g.Expect(q.turns.namespaces).To(BeEmpty())
+	g.Expect(q.turns.items.namespaces).To(BeEmpty())
 }
 
 func TestWhatIsAddedLastWaitsBehindTheOthersOfItsNamespace(t *testing.T) {
@@ -143,8 +143,8 @@ func TestTheQueueLosesNothingAndHandsNothingOutTwiceAtOnce(t *testing.T) {
 				take()
 			}
 		}
-		if q.Len() > 0 || len(q.turns.namespaces) > 0 || len(q.turns.last) > 0 {
-			t.Fatalf("%d items, %d namespaces and %d marks are left", q.Len(), len(q.turns.namespaces), len(q.turns.last))
+		if q.Len() > 0 || len(q.turns.items.namespaces) > 0 || len(q.turns.last) > 0 {
+			t.Fatalf("%d items, %d namespaces and %d marks are left", q.Len(), len(q.turns.items.namespaces), len(q.turns.last))
 		}
 	})
 }

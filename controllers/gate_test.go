@@ -14,19 +14,19 @@ import (
 func TestWriteGateLetsFewerInTheMoreRequestsWait(t *testing.T) {
 	const write = time.Second / 10
 	for name, tc := range map[string]struct {
-		crowd, folds int
-		most         int32
-		takes        time.Duration // until the last fold has written
+		backlog, folds int
+		most           int32
+		takes          time.Duration // until the last fold has written
 	}{
-		"nobody waits":                          {crowd: 0, folds: 32, most: 16, takes: 2 * write},
-		"one waits, and each place rests a bit": {crowd: 1, folds: 16, most: 8, takes: 2*write + write/crowdPerRest},
-		"a few wait":                            {crowd: 4, folds: 6, most: 3, takes: 3 * write},
-		"a storm":                               {crowd: 64, folds: 3, most: 1, takes: (3 + 2*maxRests) * write},
+		"nobody waits":                          {backlog: 0, folds: 32, most: 16, takes: 2 * write},
+		"one waits, and each place rests a bit": {backlog: 1, folds: 16, most: 8, takes: 2*write + write/backlogPerPause},
+		"a few wait":                            {backlog: 4, folds: 6, most: 3, takes: 3 * write},
+		"a storm":                               {backlog: 64, folds: 3, most: 1, takes: (3 + 2*maxPauseFactor) * write},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
-				gate := newWriteGate(16, func() int { return tc.crowd })
+				gate := newWriteGate(16, func() int { return tc.backlog })
 				var inside, most atomic.Int32
 				var folds sync.WaitGroup
 				start := time.Now()
@@ -63,7 +63,7 @@ func TestWriteGateForgetsThoseWhoGiveUp(t *testing.T) {
 		defer cancel()
 		_, err := gate.enter(ctx, "team", false)
 		g.Expect(err).To(MatchError(context.DeadlineExceeded))
-		g.Expect(gate.ring).To(BeEmpty())
+		g.Expect(gate.claims.ring).To(BeEmpty())
 
 		// A place that comes at the moment of giving up is passed on, not lost.
 		ended, end := context.WithCancel(context.Background())
@@ -75,7 +75,7 @@ func TestWriteGateForgetsThoseWhoGiveUp(t *testing.T) {
 			}
 		}
 		g.Expect(gate.active).To(BeZero())
-		g.Expect(gate.namespaces).To(BeEmpty())
+		g.Expect(gate.claims.namespaces).To(BeEmpty())
 		enter(g, gate, "team", false)
 	})
 }
@@ -154,6 +154,6 @@ func TestNamespacesTakeTurnsAtTheWriteGate(t *testing.T) {
 		folds.Wait()
 		g.Expect(order[:4]).To(Equal([]string{"storm", "calm", "storm", "calm"}))
 		g.Expect(order).To(HaveLen(52))
-		g.Expect(gate.namespaces).To(BeEmpty())
+		g.Expect(gate.claims.namespaces).To(BeEmpty())
 	})
 }

@@ -11,16 +11,16 @@ const (
 	defaultConcurrency = 160
 
 	// writeConcurrency is how many of those folds write at a time. While requests wait to be stored, it is divided by
-	// one more than they are: ingest goes first.
+	// one more than they are: ingest has priority.
 	writeConcurrency = 16
 
-	// crowdPerRest is how many waiting requests make a fold's place rest for as long as the fold wrote. It rests
-	// maxRests times as long, and maxRest, at the most.
-	crowdPerRest = 4
-	maxRests     = 3
-	maxRest      = time.Second
+	// backlogPerPause is how many waiting requests make a fold's place pause for as long as the fold wrote. It pauses at
+	// most maxPauseFactor times as long, and at most maxPause.
+	backlogPerPause = 4
+	maxPauseFactor  = 3
+	maxPause        = time.Second
 
-	// maxYield is by how much folds that tell of no change of state let urgent ones go before them.
+	// maxYield is how long a non-urgent write yields to urgent ones.
 	maxYield = time.Second
 
 	// maxNoticeRate and maxNoticeBurst bound the Kubernetes Events on Incidents, a second and at once. Each is a

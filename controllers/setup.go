@@ -51,9 +51,9 @@ type Options struct {
 	// the manager, here.
 	Listening *Listening
 
-	// IngestCrowd says how many requests wait in this process to be stored; the more, the fewer folds write at a
+	// IngestBacklog says how many requests wait in this process to be stored; the more, the fewer folds write at a
 	// time. Default: that none ever do.
-	IngestCrowd func() int
+	IngestBacklog func() int
 
 	// MaxIncidents is how many Incidents there may be. Default: 50,000.
 	MaxIncidents int
@@ -88,8 +88,8 @@ func (o Options) withDefaults() Options {
 	if o.PresetLateFiringWindow == nil {
 		o.PresetLateFiringWindow = noPresetWindow
 	}
-	if o.IngestCrowd == nil {
-		o.IngestCrowd = func() int { return 0 }
+	if o.IngestBacklog == nil {
+		o.IngestBacklog = func() int { return 0 }
 	}
 	if o.Clock == nil {
 		o.Clock = systemClock{}
@@ -156,7 +156,7 @@ func SetupLeader(mgr ctrl.Manager, options Options) error {
 		recorder:  mgr.GetEventRecorder("tocsin"),
 		bisection: newBisection(),
 		notices:   flowcontrol.NewTokenBucketRateLimiter(maxNoticeRate, maxNoticeBurst),
-		gate:      newWriteGate(writeConcurrency, options.IngestCrowd),
+		gate:      newWriteGate(writeConcurrency, options.IngestBacklog),
 		clock:     options.Clock,
 		tracing:   newFoldTracing(options.TracerProvider),
 		blocked:   blocked,
