@@ -113,6 +113,7 @@ func run(ctx context.Context, o options) error {
 		Namespaces: o.watchNamespaces, CheckMapping: o.webhook.Mappings.Check,
 		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
 		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
+		Metrics: metrics.Registry,
 	}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
@@ -135,10 +136,11 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
 	folding.IngestBacklog, folding.Refusals = server.IngestBacklog, server.Refusal
-	if err := controllers.SetupReplica(mgr, folding); err != nil {
+	replica, err := controllers.NewReplica(mgr, folding)
+	if err != nil {
 		return fmt.Errorf("setting up the controllers: %w", err)
 	}
-	campaign, err := newCampaign(mgr, objects, o, folding)
+	campaign, err := newCampaign(mgr, objects, o, replica)
 	if err != nil {
 		return err
 	}

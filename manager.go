@@ -86,7 +86,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, cache.Cache, erro
 
 // newCampaign returns the campaign that runs the folding controllers on one replica at a time.
 func newCampaign(
-	mgr ctrl.Manager, objects cache.Cache, o options, folding controllers.Options,
+	mgr ctrl.Manager, objects cache.Cache, o options, replica *controllers.Replica,
 ) (*leader.Campaign, error) {
 	campaign := &leader.Campaign{
 		Name:          leaseName,
@@ -98,7 +98,7 @@ func newCampaign(
 		Log:           mgr.GetLogger().WithName("leader"),
 		Work: func(ctx context.Context) error {
 			term := leader.NewTerm(mgr, objects)
-			if err := controllers.SetupLeader(term, folding); err != nil {
+			if err := replica.Lead(term); err != nil {
 				return fmt.Errorf("setting up the controllers: %w", err)
 			}
 			return term.Run(ctx)

@@ -297,7 +297,8 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	listening, err := controllers.AddListening(mgr, o.watchNamespaces, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	folding := controllers.Options{Namespaces: o.watchNamespaces, Listening: listening}
-	g.Expect(controllers.SetupReplica(mgr, folding)).To(Succeed())
+	replica, err := controllers.NewReplica(mgr, folding)
+	g.Expect(err).NotTo(HaveOccurred())
 	ctx, stop := context.WithCancel(t.Context())
 	managed := make(chan error, 1)
 	go func() { managed <- mgr.Start(ctx) }()
@@ -306,7 +307,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 		g.Expect(<-managed).To(Succeed())
 	}()
 	g.Expect(objects.WaitForCacheSync(ctx)).To(BeTrue())
-	campaign, err := newCampaign(mgr, objects, o, folding)
+	campaign, err := newCampaign(mgr, objects, o, replica)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	lead := func() {

@@ -194,8 +194,9 @@ func TestWhatTheCacheDroppedIsFoldedWhole(t *testing.T) {
 
 func TestEvictionKeepsTheLedgersOfWhatExists(t *testing.T) {
 	s := newSite(t)
-	counts := newIncidentCounts(v1alpha1.Capacity{Limit: 2, Share: 1})
-	evictions := &evictor{cache: s.cache, live: s.live, lists: s.incidents.lists, counts: counts, gate: s.incidents.gate}
+	counts := newStoreCounts(s.clock.Now)
+	limit := &incidentLimit{v1alpha1.Capacity{Limit: 2, Share: 1}, counts}
+	evictions := &evictor{cache: s.cache, live: s.live, lists: s.incidents.lists, limit: limit, gate: s.incidents.gate}
 	evict := func() ctrl.Result {
 		result, err := evictions.Reconcile(s.ctx, ctrl.Request{NamespacedName: types.NamespacedName{Name: s.namespace}})
 		s.Expect(err).NotTo(HaveOccurred())
@@ -205,15 +206,16 @@ func TestEvictionKeepsTheLedgersOfWhatExists(t *testing.T) {
 		s.postFiring(key)
 		s.post(s.alert(v1alpha1.AlertResolved, key))
 		s.fold(key)
-		counts.add(s.namespace, 1)
+		counts.setIncident(nil, s.incident(key), false)
 		s.clock.SetTime(s.clock.Now().Add(time.Minute))
 	}
+	old := s.incident("old")
 	s.Expect(evict().RequeueAfter).To(Equal(evictionRetry))
 	s.Expect(s.incidentNames()).To(HaveLen(2), "their AlertEvents exist")
 	s.release()
 	evict()
 	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("new").Name), "the one that was resolved first goes, and no more than needed")
-	counts.add(s.namespace, -1)
+	counts.setIncident(old, nil, false)
 	s.Expect(evict().RequeueAfter).To(BeZero())
 	s.Expect(s.incidentNames()).To(HaveLen(1))
 }

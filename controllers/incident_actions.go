@@ -67,7 +67,7 @@ func (r *incidentReconciler) create(ctx context.Context, c *confirmed, spec v1al
 		Spec:       spec,
 	}
 	err := errIncidentLimit
-	if r.counts.allows(c.key.Namespace, 1) {
+	if r.limit.allows(c.key.Namespace, 1) {
 		err = r.live.Create(ctx, incident)
 	}
 	if apierrors.IsAlreadyExists(err) {

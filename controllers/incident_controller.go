@@ -40,7 +40,7 @@ type incidentReconciler struct {
 	recorder  events.EventRecorder
 	bisection *bisection
 	blocked   *blockBook
-	counts    *incidentCounts
+	limit     *incidentLimit
 	notices   flowcontrol.RateLimiter // of Kubernetes Events
 	gate      *writeGate
 	clock     Clock

@@ -3,14 +3,11 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,85 +19,40 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
-// incidentCounts counts the Incidents of each namespace, as far as the informer has heard.
-type incidentCounts struct {
+// incidentLimit says how many Incidents a namespace may have.
+type incidentLimit struct {
 	capacity v1alpha1.Capacity
-
-	mu         sync.Mutex
-	namespaces map[string]int64
-	total      int64
-}
-
-func newIncidentCounts(capacity v1alpha1.Capacity) *incidentCounts {
-	return &incidentCounts{capacity: capacity, namespaces: map[string]int64{}}
-}
-
-// handler feeds the counts from an informer.
-func (c *incidentCounts) handler() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			if incident, ok := obj.(*v1alpha1.Incident); ok {
-				c.add(incident.Namespace, 1)
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-				obj = tombstone.Obj
-			}
-			if incident, ok := obj.(*v1alpha1.Incident); ok {
-				c.add(incident.Namespace, -1)
-			}
-		},
-	}
-}
-
-func (c *incidentCounts) add(namespace string, incidents int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.total += incidents
-	c.namespaces[namespace] += incidents
-	if c.namespaces[namespace] == 0 {
-		delete(c.namespaces, namespace)
-	}
+	counts   *storeCounts
 }
 
 // allows says whether the namespace may have as many further Incidents.
-func (c *incidentCounts) allows(namespace string, incidents int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	own, count := c.namespaces[namespace], len(c.namespaces)
+func (l *incidentLimit) allows(namespace string, incidents int64) bool {
+	own, all, namespaces := l.counts.countIncidents(namespace)
 	if own == 0 {
-		count++
+		namespaces++
 	}
-	return c.capacity.Allows(own+incidents-1, c.total+incidents-1, count)
-}
-
-// known returns the namespaces that have Incidents.
-func (c *incidentCounts) known() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Collect(maps.Keys(c.namespaces))
+	return l.capacity.Allows(own+incidents-1, all+incidents-1, namespaces)
 }
 
 // headroom is how many Incidents a namespace is to be able to create before the next eviction: with it, the
 // webhook server need not refuse any alert while there are Resolved Incidents.
-func (c *incidentCounts) headroom() int64 { return 1 + c.capacity.Own()/headroomPart }
+func (l *incidentLimit) headroom() int64 { return 1 + l.capacity.Own()/headroomPart }
 
 // evictor deletes the oldest Resolved Incidents of a namespace that is near its limit of Incidents, before
 // their retention is over. A request names a namespace.
 type evictor struct {
-	cache  client.Reader
-	live   client.Writer
-	lists  *quorumList
-	counts *incidentCounts
-	gate   *writeGate
+	cache client.Reader
+	live  client.Writer
+	lists *quorumList
+	limit *incidentLimit
+	gate  *writeGate
 }
 
 // Reconcile makes room for further Incidents in one namespace, as far as it has Resolved ones.
 func (e *evictor) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	namespace := req.Name
-	headroom := e.counts.headroom()
-	if e.counts.allows(namespace, headroom) {
+	headroom := e.limit.headroom()
+	if e.limit.allows(namespace, headroom) {
 		return ctrl.Result{}, nil
 	}
 	resolved, err := e.resolved(ctx, namespace)
@@ -113,7 +65,7 @@ func (e *evictor) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	}
 	evicted := int64(0)
 	for _, incident := range resolved {
-		if evicted >= headroom || e.counts.allows(namespace, headroom) {
+		if evicted >= headroom || e.limit.allows(namespace, headroom) {
 			break
 		}
 		done, err := e.evict(ctx, incident, listed)
@@ -178,10 +130,10 @@ func (e *evictor) evict(ctx context.Context, incident *v1alpha1.Incident, listed
 }
 
 // watchLimit brings a namespace to the evictor when one of its Incidents comes or is resolved near the limit.
-func watchLimit(counts *incidentCounts) handler.EventHandler {
+func watchLimit(limit *incidentLimit) handler.EventHandler {
 	enqueue := func(object client.Object, queue requestQueue) {
 		namespace := object.GetNamespace()
-		if !counts.allows(namespace, counts.headroom()) {
+		if !limit.allows(namespace, limit.headroom()) {
 			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: namespace}})
 		}
 	}
@@ -209,8 +161,8 @@ func (e *evictor) watch(ctx context.Context, queue workqueue.TypedRateLimitingIn
 				return
 			case <-ticker.C:
 			}
-			for _, namespace := range e.counts.known() {
-				if !e.counts.allows(namespace, e.counts.headroom()) {
+			for _, namespace := range e.limit.counts.incidentNamespaces() {
+				if !e.limit.allows(namespace, e.limit.headroom()) {
 					queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: namespace}})
 				}
 			}

@@ -47,26 +47,30 @@ var (
 		Help: "How far the clock of this replica is ahead of the API server's; negative when it is behind. Beyond a " +
 			"minute the leading replica resolves no Incident for silence and deletes none.",
 	})
-
-	stored = &storeCollector{
-		pending: prometheus.NewDesc("tocsin_alertevents_pending",
-			"AlertEvents in the cluster that are not yet released, reported alike by every replica.", nil, nil),
-		oldestAge: prometheus.NewDesc("tocsin_alertevents_oldest_age_seconds",
-			"Age of the oldest AlertEvent that is not yet released, 0 without any, reported alike by every replica; "+
-				"those that may be there for their idempotency key alone and quarantined ones do not count.", nil, nil),
-		quarantined: prometheus.NewDesc("tocsin_alertevents_quarantined",
-			"AlertEvents that hold alerts which cannot be folded, reported alike by every replica; each is tried again "+
-				"every ten minutes, and a Kubernetes Event on it says why.", nil, nil),
-		incidents: prometheus.NewDesc("tocsin_incidents",
-			"Incidents in the cluster, by state and severity, reported alike by every replica.",
-			[]string{"state", "severity"}, nil),
-	}
 )
 
-// RegisterMetrics registers the metrics of the controllers.
+// Metrics of the objects in the store, see storeCounts.
+var (
+	pendingDesc = prometheus.NewDesc("tocsin_alertevents_pending",
+		"AlertEvents in the cluster that are not yet released, reported alike by every replica.", nil, nil)
+	oldestAgeDesc = prometheus.NewDesc("tocsin_alertevents_oldest_age_seconds",
+		"Age of the oldest AlertEvent that is not yet released, 0 without any, reported alike by every replica; "+
+			"those that may be there for their idempotency key alone and quarantined ones do not count.", nil, nil)
+	quarantinedDesc = prometheus.NewDesc("tocsin_alertevents_quarantined",
+		"AlertEvents that hold alerts which cannot be folded, reported alike by every replica; each is tried again "+
+			"every ten minutes, and a Kubernetes Event on it says why.", nil, nil)
+	incidentsDesc = prometheus.NewDesc("tocsin_incidents",
+		"Incidents in the cluster, by state and severity, reported alike by every replica.",
+		[]string{"state", "severity"}, nil)
+)
+
+// RegisterMetrics registers the metrics of the controllers, all but those of StoreMetrics.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(foldDuration, foldLag, alertsFoldedTotal, incidentsEvicted, clockOffset, stored)
+	registry.MustRegister(foldDuration, foldLag, alertsFoldedTotal, incidentsEvicted, clockOffset)
 }
+
+// StoreMetrics describes the metrics that a replica registers with Options.Metrics while its manager runs.
+func StoreMetrics() prometheus.Collector { return newStoreCounts(time.Now) }
 
 func countFolded(result string, alerts int) {
 	alertsFoldedTotal.WithLabelValues(result).Add(float64(alerts))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -47,12 +48,11 @@ type Options struct {
 	// spec.lateFiringWindow and before the default. Default: no preset says anything.
 	PresetLateFiringWindow func(preset string) (window time.Duration, ok bool)
 
-	// Listening is the process's. It is added to a manager by whoever made it. Default: one that is made, and added to
-	// the manager, here.
+	// Listening is the process's. Its maker adds it to the manager. Default: NewReplica makes and adds one.
 	Listening *Listening
 
-	// IngestBacklog says how many requests wait in this process to be stored; the more, the fewer folds write at a
-	// time. Default: that none ever do.
+	// IngestBacklog returns how many requests wait in this process to be stored; the more, the fewer folds write at a
+	// time. Default: none ever do.
 	IngestBacklog func() int
 
 	// MaxIncidents is how many Incidents there may be. Default: 50,000.
@@ -64,6 +64,9 @@ type Options struct {
 	// Refusals returns the reason of the condition Ready for which posts to a namespace are refused, empty when
 	// they are not. Default: they never are.
 	Refusals func(namespace string) string
+
+	// Metrics is where the metrics of the objects in the store are registered while the manager runs. Default: nowhere.
+	Metrics prometheus.Registerer
 
 	// TracerProvider makes the spans of folds. Nil: there are none.
 	TracerProvider trace.TracerProvider
@@ -113,38 +116,44 @@ func (systemClock) Now() time.Time { return time.Now() }
 
 func (c systemClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// SetupReplica prepares the manager's cache and the metrics of what it holds. It is called once in a process, before the
-// manager starts.
-func SetupReplica(mgr ctrl.Manager, options Options) error {
-	options = options.withDefaults()
-	if err := addIndexes(mgr); err != nil {
-		return err
-	}
-	return observeStore(mgr, options.Clock)
+// Replica is the part of the controllers that every replica runs, the leader or not.
+type Replica struct {
+	options Options
+	counts  *storeCounts
 }
 
-// SetupLeader adds to the manager what turns AlertEvents into Incidents and keeps the integrations' status. It is called
-// for every term of a leader, with a manager of the term on the cache that SetupReplica has prepared. All memory begins
-// anew: what a leader remembers is worth nothing after another one has folded.
-func SetupLeader(mgr ctrl.Manager, options Options) error {
+// NewReplica prepares the manager's cache and the metrics of the objects in it, before the manager starts.
+func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 	options = options.withDefaults()
-	live, err := newObservedClient(mgr)
+	if err := addIndexes(mgr); err != nil {
+		return nil, err
+	}
+	counts, err := countStore(mgr, options)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if options.Listening == nil {
 		if options.Listening, err = AddListening(mgr, options.Namespaces, options.Clock); err != nil {
-			return err
+			return nil, err
 		}
+	}
+	return &Replica{options, counts}, nil
+}
+
+// Lead adds to the manager of a leader's term, which has the replica's cache, what turns AlertEvents into Incidents and
+// keeps the integrations' status. All memory begins anew: what a leader remembers is worth nothing after another one has
+// folded.
+func (r *Replica) Lead(mgr ctrl.Manager) error {
+	options := r.options
+	live, err := newObservedClient(mgr)
+	if err != nil {
+		return err
 	}
 	releases := newReleaser(mgr.GetCache(), live, options.Clock)
 	if err := addReleaser(mgr, releases); err != nil {
 		return fmt.Errorf("adding the release of AlertEvents: %w", err)
 	}
-	counts, err := countIncidents(mgr, options)
-	if err != nil {
-		return err
-	}
+	limit := &incidentLimit{v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare}, r.counts}
 	lists := &quorumList{list: listEvents(live, options.Namespaces)}
 	blocked := newBlockBook()
 	incidents := &incidentReconciler{
@@ -160,7 +169,7 @@ func SetupLeader(mgr ctrl.Manager, options Options) error {
 		clock:     options.Clock,
 		tracing:   newFoldTracing(options.TracerProvider),
 		blocked:   blocked,
-		counts:    counts,
+		limit:     limit,
 
 		listening:    options.Listening,
 		presetWindow: options.PresetLateFiringWindow,
@@ -168,7 +177,7 @@ func SetupLeader(mgr ctrl.Manager, options Options) error {
 	if err := addIncidents(mgr, incidents, options.MaxConcurrentReconciles); err != nil {
 		return fmt.Errorf("adding the fold of Incidents: %w", err)
 	}
-	evictions := &evictor{cache: mgr.GetCache(), live: live, lists: lists, counts: counts, gate: incidents.gate}
+	evictions := &evictor{cache: mgr.GetCache(), live: live, lists: lists, limit: limit, gate: incidents.gate}
 	if err := addEvictor(mgr, evictions); err != nil {
 		return fmt.Errorf("adding the eviction of Incidents: %w", err)
 	}
@@ -200,19 +209,6 @@ func setupStatus(mgr ctrl.Manager, options Options, live client.Client, blocked 
 		return fmt.Errorf("adding the status of WebhookIntegrations: %w", err)
 	}
 	return nil
-}
-
-// countIncidents has the cache feed the counts of Incidents.
-func countIncidents(mgr ctrl.Manager, options Options) (*incidentCounts, error) {
-	counts := newIncidentCounts(v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare})
-	informer, err := mgr.GetCache().GetInformer(context.Background(), &v1alpha1.Incident{})
-	if err == nil {
-		_, err = informer.AddEventHandler(counts.handler())
-	}
-	if err != nil {
-		return nil, fmt.Errorf("counting the Incidents: %w", err)
-	}
-	return counts, nil
 }
 
 // newObservedClient makes the client of the fold, with a detector of a fold that is stuck.
@@ -329,7 +325,7 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler, concurrency i
 func addEvictor(mgr ctrl.Manager, evictions *evictor) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("eviction").
-		Watches(&v1alpha1.Incident{}, watchLimit(evictions.counts)).
+		Watches(&v1alpha1.Incident{}, watchLimit(evictions.limit)).
 		WatchesRawSource(source.Func(evictions.watch)).
 		WithOptions(controller.Options{
 			RateLimiter:           backoff[reconcile.Request](),

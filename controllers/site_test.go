@@ -96,7 +96,7 @@ func (s *site) newFolder() *folder {
 		gate:      newWriteGate(2, func() int { return 0 }),
 		clock:     s.clock,
 		blocked:   newBlockBook(),
-		counts:    newIncidentCounts(v1alpha1.Capacity{Limit: defaultMaxIncidents, Share: 1}),
+		limit:     &incidentLimit{v1alpha1.Capacity{Limit: defaultMaxIncidents, Share: 1}, newStoreCounts(s.clock.Now)},
 
 		listening:    always{},
 		presetWindow: noPresetWindow,

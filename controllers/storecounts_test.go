@@ -6,6 +6,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
@@ -19,7 +21,8 @@ func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := testEpoch
 		counts := newStoreCounts(func() time.Time { return now })
-		informer := counts.handler()
+		incidentInformer := changeFunc[*v1alpha1.Incident](counts.setIncident).handler()
+		eventInformer := changeFunc[*v1alpha1.AlertEvent](counts.setEvent).handler()
 		incidents, events := map[string]*v1alpha1.Incident{}, map[string]*v1alpha1.AlertEvent{}
 		for range rapid.IntRange(1, 150).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "seconds")) * time.Second)
@@ -30,7 +33,7 @@ func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
 				incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Name: name}}
 				incident.Status.State = rapid.SampledFrom([]v1alpha1.IncidentState{"", "Open", "Resolved"}).Draw(t, "state")
 				incident.Status.Alert.Severity = rapid.SampledFrom([]v1alpha1.Severity{"critical", "info", "odd"}).Draw(t, "severity")
-				tell(informer, incidents, name, incident, rapid.IntRange(0, 2).Draw(t, "what"), isTombstone)
+				tell(incidentInformer, incidents, name, incident, rapid.IntRange(0, 2).Draw(t, "what"), isTombstone)
 				continue
 			}
 			name := []string{"key-1", "key-2", "a", "b", "c", "d", "e", "f"}[number]
@@ -38,7 +41,7 @@ func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
 			if number > 5 {
 				event.Labels = map[string]string{v1alpha1.QuarantineLabel: v1alpha1.QuarantineRejected}
 			}
-			tell(informer, events, name, event, rapid.IntRange(0, 2).Draw(t, "what"), isTombstone)
+			tell(eventInformer, events, name, event, rapid.IntRange(0, 2).Draw(t, "what"), isTombstone)
 		}
 		compareCounts(t, counts, incidents, events, now)
 	})
@@ -68,13 +71,16 @@ func compareCounts(
 	t *rapid.T, counts *storeCounts, incidents map[string]*v1alpha1.Incident, events map[string]*v1alpha1.AlertEvent, now time.Time,
 ) {
 	g := NewWithT(t)
-	groups := map[incidentGroup]int{}
+	groups := newStoreCounts(nil).groups()
+	g.Expect(groups).To(HaveLen(8), "a group without Incidents is reported as 0")
 	for _, incident := range incidents {
 		if incident.Status.State != "" {
 			groups[incidentGroup{incident.Status.State, incident.Status.Alert.Severity}]++
 		}
 	}
-	g.Expect(counts.groups).To(Equal(groups))
+	g.Expect(counts.groups()).To(Equal(groups))
+	own, all, _ := counts.countIncidents("")
+	g.Expect([]int64{own, all}).To(HaveEach(BeEquivalentTo(len(incidents))))
 	quarantined, oldest := 0, time.Duration(0)
 	for name, event := range events {
 		age := now.Sub(event.CreationTimestamp.Time)
@@ -86,22 +92,28 @@ func compareCounts(
 		}
 	}
 	g.Expect(counts.events).To(HaveLen(len(events)))
-	g.Expect(counts.quarantined).To(Equal(quarantined))
-	g.Expect(counts.oldestAge()).To(Equal(oldest))
-	g.Expect(len(incidentGroups(counts.groups))).To(BeNumerically(">=", 8), "a group without Incidents is reported as 0")
+	gotOldest, gotQuarantined := counts.waiting()
+	g.Expect(gotQuarantined).To(Equal(quarantined))
+	g.Expect(gotOldest).To(Equal(oldest))
 }
 
 func TestASecondManagerInTheProcessDoesNotTakeTheMetricsOver(t *testing.T) {
-	s := newSite(t)
-	stop := s.manage(t)
-	s.Eventually(func() *storeSource { return stored.source.Load() }, "20s").ShouldNot(BeNil())
-	first := stored.source.Load()
+	s, registry := newSite(t), prometheus.NewPedanticRegistry()
+	incidents := func() int {
+		count, err := testutil.GatherAndCount(registry, "tocsin_alertevents_pending")
+		s.Expect(err).NotTo(HaveOccurred())
+		return count
+	}
+	stop := s.manageWith(t, Options{Metrics: registry})
+	s.Eventually(incidents, "20s").Should(Equal(1))
 	other := newSite(t)
-	other.manage(t)
+	stopOther := other.manageWith(t, Options{Metrics: registry})
 	other.realTime()
 	other.postFiring("disk")
 	s.Eventually(other.eventNames, "20s").Should(BeEmpty())
-	s.Expect(stored.source.Load()).To(BeIdenticalTo(first))
+	s.Expect(incidents()).To(Equal(1))
 	stop()
-	s.Eventually(func() *storeSource { return stored.source.Load() }, "20s").ShouldNot(Or(BeNil(), BeIdenticalTo(first)))
+	s.Eventually(incidents, "20s").Should(Equal(1), "those of the other one")
+	stopOther()
+	s.Expect(incidents()).To(BeZero())
 }

@@ -322,7 +322,7 @@ func (f *folding) deadline() (at time.Time, ok bool) {
 	return Deadline(&incident, f.in.Policy)
 }
 
-// close completes the plan. It shares no map and no slice with the input but the values in bags, which nobody modifies.
+// close completes the plan. It shares nothing with the input: openFold copies the status, and merging copies alerts.
 func (f *folding) close() Plan {
 	if f.opens && f.plan.Write {
 		// What came before the Incident is settled with it, and must not be found again as its own.

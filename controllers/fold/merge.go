@@ -2,7 +2,7 @@ package fold
 
 import (
 	"encoding/json"
-	"maps"
+	"slices"
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -22,8 +22,7 @@ const (
 )
 
 // mergeContent folds a newer alert's content into that of an episode. Present fields replace, absent ones
-// stay; bags merge key by key; the earliest startsAt stays. The maps of into are changed, those of newer
-// are not and are never shared.
+// stay; bags merge key by key; the earliest startsAt stays. into and newer share nothing.
 func mergeContent(into, newer *v1alpha1.AlertContent) {
 	replace(&into.Title, newer.Title)
 	replace(&into.Description, newer.Description)
@@ -57,7 +56,9 @@ func mergeBag(into *v1alpha1.Bag, newer v1alpha1.Bag) {
 	if *into == nil {
 		*into = make(v1alpha1.Bag, len(newer))
 	}
-	maps.Copy(*into, newer)
+	for key, value := range newer {
+		(*into)[key] = slices.Clone(value)
+	}
 }
 
 // fillContent gives the content what its alerts did not say: a severity, a type, a title, and the default
@@ -104,7 +105,7 @@ func boundContent(content, newest *v1alpha1.AlertContent, defaults *v1alpha1.Ale
 	newestBags := newest.Bags()
 	if len(newest.Labels)+len(newest.Annotations)+len(newest.Values)+len(newest.Custom) > 0 {
 		for name, bag := range content.Bags() {
-			*bag = maps.Clone(*newestBags[name])
+			*bag = newestBags[name].DeepCopy()
 		}
 		fillContent(content, defaults, integration)
 		message += "; the newest alert's bags replaced the older ones"

@@ -35,6 +35,7 @@ func main() {
 	webhookserver.RegisterMetrics(&r)
 	r.MustRegister(&commit.Capacity{})
 	controllers.RegisterMetrics(&r)
+	r.MustRegister(controllers.StoreMetrics())
 	if err := r.write(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "metricsdoc:", err)
 		os.Exit(1)
