@@ -127,18 +127,25 @@ func TestANewLeaderKeepsWhatItsPredecessorFound(t *testing.T) {
 
 func TestTheStuckAreShownOnTheirIntegration(t *testing.T) {
 	g := NewWithT(t)
-	book := newStuckBook()
+	stuck := newStuckEvents()
 	shop := types.NamespacedName{Namespace: "team", Name: "shop"}
 	one, two := types.NamespacedName{Namespace: "team", Name: "1"}, types.NamespacedName{Namespace: "team", Name: "2"}
-	g.Expect(book.set(one, stuckEvent{})).To(BeEmpty())
-	g.Expect(book.set(one, stuckEvent{"shop", v1alpha1.StuckTerminating})).To(ConsistOf(shop))
-	g.Expect(book.set(two, stuckEvent{"shop", v1alpha1.StuckTerminating})).To(BeEmpty(), "nothing new")
-	g.Expect(book.set(two, stuckEvent{"shop", v1alpha1.StuckUnreadable})).To(ConsistOf(shop))
-	g.Expect(book.reasons(shop)).To(Equal([]string{v1alpha1.StuckTerminating, v1alpha1.StuckUnreadable}))
-	g.Expect(book.set(one, stuckEvent{})).To(ConsistOf(shop))
-	g.Expect(book.set(two, stuckEvent{})).To(ConsistOf(shop))
-	g.Expect(book.events).To(BeEmpty())
-	g.Expect(book.counts).To(BeEmpty())
+	set := func(name types.NamespacedName, now stuckEvent) bool {
+		_, changed := stuck.set(name, now)
+		return changed
+	}
+	terminating, unreadable := stuckEvent{"shop", v1alpha1.StuckTerminating}, stuckEvent{"shop", v1alpha1.StuckUnreadable}
+	g.Expect(set(one, stuckEvent{"shop", ""})).To(BeFalse())
+	g.Expect(set(one, terminating)).To(BeTrue())
+	g.Expect(set(one, terminating)).To(BeFalse(), "nothing new")
+	g.Expect(set(two, unreadable)).To(BeTrue())
+	g.Expect(set(types.NamespacedName{Namespace: "other", Name: "3"}, stuckEvent{"shop", v1alpha1.StuckQuarantined})).To(BeTrue())
+	g.Expect(stuck.reasons(shop)).To(Equal(map[string]bool{v1alpha1.StuckTerminating: true, v1alpha1.StuckUnreadable: true}))
+	before, changed := stuck.set(one, stuckEvent{})
+	g.Expect(changed).To(BeTrue())
+	g.Expect(before).To(Equal(terminating))
+	g.Expect(set(two, stuckEvent{})).To(BeTrue())
+	g.Expect(stuck.reasons(shop)).To(BeEmpty())
 }
 
 func TestGeneratedKeysResolveByThemselves(t *testing.T) {

@@ -126,7 +126,7 @@ func (r *incidentReconciler) handleFailure(ctx context.Context, o *observed, err
 // fold.
 func (r *incidentReconciler) delayFold(o *observed) time.Duration {
 	switch {
-	case r.writes.behind(o.key, o.incident, o.now):
+	case r.writes.behind(o.key, o.incident):
 		return staleRetry // the watch brings it back sooner
 	case o.onlyRepeats() && !o.ledgerNearlyFull():
 		return r.writes.wait(o.key, o.now)

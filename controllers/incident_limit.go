@@ -4,14 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -129,44 +126,26 @@ func (e *evictor) evict(ctx context.Context, incident *v1alpha1.Incident, listed
 	return true, nil
 }
 
-// watchLimit brings a namespace to the evictor when one of its Incidents comes or is resolved near the limit.
+// watchLimit enqueues a namespace when one of its Incidents comes or is resolved near the limit.
 func watchLimit(limit *incidentLimit) handler.EventHandler {
-	enqueue := func(object client.Object, queue requestQueue) {
-		namespace := object.GetNamespace()
-		if !limit.allows(namespace, limit.headroom()) {
-			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: namespace}})
+	return onChange(func(_ context.Context, before, after *v1alpha1.Incident, _ bool, queue requestQueue) {
+		switch {
+		case after == nil, before != nil && before.Status.State == after.Status.State:
+		case !limit.allows(after.Namespace, limit.headroom()):
+			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: after.Namespace}})
 		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, queue requestQueue) { enqueue(e.Object, queue) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue requestQueue) {
-			before, ok := e.ObjectOld.(*v1alpha1.Incident)
-			after, isIncident := e.ObjectNew.(*v1alpha1.Incident)
-			if ok && isIncident && before.Status.State != after.Status.State {
-				enqueue(after, queue)
-			}
-		},
-	}
+	})
 }
 
-// watch brings up the namespaces that are near their limit, again and again: what the counts knew of an Incident
-// when its event came may have been too little.
-func (e *evictor) watch(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-	go func() {
-		ticker := time.NewTicker(capacityCheck)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			for _, namespace := range e.limit.counts.incidentNamespaces() {
-				if !e.limit.allows(namespace, e.limit.headroom()) {
-					queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: namespace}})
-				}
+// watch enqueues the namespaces that are near their limit, again and again: an Incident's event may come before it is
+// counted.
+func (e *evictor) watch(ctx context.Context, queue requestQueue) error {
+	go every(ctx, capacityCheck, nil, func() {
+		for _, namespace := range e.limit.counts.incidentNamespaces() {
+			if !e.limit.allows(namespace, e.limit.headroom()) {
+				queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: namespace}})
 			}
 		}
-	}()
+	})
 	return nil
 }

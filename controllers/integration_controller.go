@@ -32,7 +32,7 @@ type integrationReconciler struct {
 	recorder events.EventRecorder
 	clock    Clock
 	blocked  *blockBook
-	stuck    *stuckBook
+	stuck    *stuckEvents
 
 	// refusals returns the reason of Ready for which posts to a namespace are refused, empty when they are not.
 	refusals func(namespace string) string

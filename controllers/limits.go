@@ -58,6 +58,9 @@ const (
 	// depends on it but the number of conflicts.
 	cachePatience = 2 * time.Second
 
+	// maxRememberedWrites bounds the last writes that are remembered: more than are made within cachePatience.
+	maxRememberedWrites = 20_000
+
 	// staleRetry is when to look again after something turned out to be older than it seemed.
 	staleRetry = 50 * time.Millisecond
 

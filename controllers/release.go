@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,8 +48,7 @@ type releaser struct {
 	records   map[types.UID]*releaseRecord
 	lingering lingering
 
-	released map[types.NamespacedName]releasedEvent
-	order    []releasedEvent // as released, oldest first; some may be replaced in the map
+	released *utilcache.LRUExpireCache // UIDs by names
 }
 
 // releaseRecord is an event of which at least one alert is settled.
@@ -74,19 +74,13 @@ func newReleaseRecord(event *v1alpha1.AlertEvent) *releaseRecord {
 	return record
 }
 
-// releasedEvent is an event that was released.
-type releasedEvent struct {
-	ref eventRef
-	at  time.Time
-}
-
 func newReleaser(cache client.Reader, live client.Writer, clock Clock) *releaser {
 	return &releaser{
 		cache:    cache,
 		live:     live,
 		clock:    clock,
 		records:  map[types.UID]*releaseRecord{},
-		released: map[types.NamespacedName]releasedEvent{},
+		released: utilcache.NewLRUExpireCacheWithClock(maxReleased, clock),
 	}
 }
 
@@ -192,10 +186,8 @@ func (r *releaser) isReplay(event *v1alpha1.AlertEvent) bool {
 	if !v1alpha1.IsGeneratedEventName(event.Name) {
 		return false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	first, ok := r.released[client.ObjectKeyFromObject(event)]
-	return ok && first.ref.uid != event.UID && r.clock.Since(first.at) <= replayWindow
+	uid, ok := r.released.Get(client.ObjectKeyFromObject(event))
+	return ok && uid != event.UID
 }
 
 // forget notes that the cache saw the event's end.
@@ -214,26 +206,13 @@ func (r *releaser) close(ref eventRef) {
 	delete(r.records, ref.uid)
 	r.lingering.remove(record)
 	if len(record.waiting) == 0 {
-		r.remember(releasedEvent{ref, r.clock.Now()})
-	}
-}
-
-// remember enters a released event, and forgets those that are old or too many.
-func (r *releaser) remember(event releasedEvent) {
-	r.released[event.ref.NamespacedName] = event
-	r.order = append(r.order, event)
-	for len(r.order) > maxReleased || event.at.Sub(r.order[0].at) > replayWindow {
-		oldest := r.order[0]
-		r.order = r.order[1:]
-		if r.released[oldest.ref.NamespacedName] == oldest {
-			delete(r.released, oldest.ref.NamespacedName)
-		}
+		r.released.Add(ref.NamespacedName, ref.uid, replayWindow)
 	}
 }
 
 func (r *releaser) isReleased(ref eventRef) bool {
-	event, ok := r.released[ref.NamespacedName]
-	return ok && event.ref.uid == ref.uid
+	uid, ok := r.released.Get(ref.NamespacedName)
+	return ok && uid == ref.uid
 }
 
 func (r *releaser) enqueue(ref eventRef) {

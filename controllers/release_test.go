@@ -228,10 +228,8 @@ func TestTheMemoryOfReleasedEventsIsBounded(t *testing.T) {
 	for i := range maxReleased + 100 {
 		release(i)
 	}
-	g.Expect(r.released).To(HaveLen(maxReleased))
+	g.Expect(r.released.Keys()).To(HaveLen(maxReleased))
 	g.Expect(r.records).To(BeEmpty())
 	clock.SetTime(clock.Now().Add(replayWindow + time.Second))
-	release(maxReleased + 100)
-	g.Expect(r.released).To(HaveLen(1))
-	g.Expect(r.order).To(HaveLen(1))
+	g.Expect(r.released.Keys()).To(BeEmpty())
 }

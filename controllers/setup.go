@@ -161,7 +161,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		live:      live,
 		lists:     lists,
 		releases:  releases,
-		writes:    newWriteMemory(),
+		writes:    newWriteMemory(options.Clock),
 		recorder:  mgr.GetEventRecorder("tocsin"),
 		bisection: newBisection(),
 		notices:   flowcontrol.NewTokenBucketRateLimiter(maxNoticeRate, maxNoticeBurst),
@@ -194,7 +194,7 @@ func setupStatus(mgr ctrl.Manager, options Options, live client.Client, blocked 
 	integrations := &integrationReconciler{
 		cache:    mgr.GetCache(),
 		blocked:  blocked,
-		stuck:    newStuckBook(),
+		stuck:    newStuckEvents(),
 		refusals: options.Refusals,
 		live:     live,
 		received: newReceivedTimes(),

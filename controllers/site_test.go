@@ -89,7 +89,7 @@ func (s *site) newFolder() *folder {
 			return list(ctx)
 		}},
 		releases:  f.releases,
-		writes:    newWriteMemory(),
+		writes:    newWriteMemory(s.clock),
 		bisection: newBisection(),
 		recorder:  f.events,
 		notices:   flowcontrol.NewFakeAlwaysRateLimiter(),
@@ -103,7 +103,7 @@ func (s *site) newFolder() *folder {
 	}
 	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), recorder: f.events, clock: s.clock,
 		tokens: v1alpha1.NewTokenRegistry(), tokensSynced: func() bool { return true },
-		blocked: f.incidents.blocked, stuck: newStuckBook(), refusals: func(string) string { return "" },
+		blocked: f.incidents.blocked, stuck: newStuckEvents(), refusals: func(string) string { return "" },
 		checkMapping: func(*v1alpha1.WebhookIntegration) error { return s.mappingError }}
 	return f
 }

@@ -3,17 +3,13 @@ package controllers
 import (
 	"cmp"
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -28,87 +24,61 @@ var stuckMessages = []struct{ reason, message string }{
 	{v1alpha1.StuckTerminating, "AlertEvents are deleted, but finalizers keep them."},
 }
 
-// stuckBook counts the AlertEvents of each integration that cannot drain, by reason.
-type stuckBook struct {
+// stuckEvents knows the AlertEvents that cannot drain.
+type stuckEvents struct {
 	mu     sync.Mutex
 	events map[types.NamespacedName]stuckEvent
-	counts map[types.NamespacedName]map[string]int // by integration
 }
 
+// stuckEvent is the integration of an AlertEvent, and why it is stuck.
 type stuckEvent struct{ integration, reason string }
 
-func newStuckBook() *stuckBook {
-	return &stuckBook{events: map[types.NamespacedName]stuckEvent{}, counts: map[types.NamespacedName]map[string]int{}}
+func newStuckEvents() *stuckEvents {
+	return &stuckEvents{events: map[types.NamespacedName]stuckEvent{}}
 }
 
-// set notes why an AlertEvent is stuck, if it is, and returns the integrations for which the reasons changed.
-func (b *stuckBook) set(name types.NamespacedName, now stuckEvent) []types.NamespacedName {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	before := b.events[name]
-	if before == now {
-		return nil
-	}
-	var changed []types.NamespacedName
-	count := func(event stuckEvent, sign int) {
-		if event.reason == "" {
-			return
-		}
-		integration := types.NamespacedName{Namespace: name.Namespace, Name: event.integration}
-		counts := b.counts[integration]
-		if counts == nil {
-			counts = map[string]int{}
-			b.counts[integration] = counts
-		}
-		had := counts[event.reason] > 0
-		counts[event.reason] += sign
-		if counts[event.reason] == 0 {
-			delete(counts, event.reason)
-		}
-		if has := counts[event.reason] > 0; has != had {
-			changed = append(changed, integration)
-		}
-		if len(counts) == 0 {
-			delete(b.counts, integration)
-		}
-	}
-	count(before, -1)
-	count(now, 1)
+// set notes why an AlertEvent is stuck, if it is, and says whether that is news. before is what was known.
+func (s *stuckEvents) set(name types.NamespacedName, now stuckEvent) (before stuckEvent, changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before = s.events[name]
 	if now.reason == "" {
-		delete(b.events, name)
+		now = stuckEvent{}
+		delete(s.events, name)
 	} else {
-		b.events[name] = now
+		s.events[name] = now
 	}
-	return changed
+	return before, before != now
 }
 
-// reasons returns why AlertEvents of the integration are stuck, sorted.
-func (b *stuckBook) reasons(integration types.NamespacedName) []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Sorted(maps.Keys(b.counts[integration]))
+// reasons returns why AlertEvents of the integration are stuck.
+func (s *stuckEvents) reasons(integration types.NamespacedName) map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reasons := map[string]bool{}
+	for name, event := range s.events {
+		if name.Namespace == integration.Namespace && event.integration == integration.Name {
+			reasons[event.reason] = true
+		}
+	}
+	return reasons
 }
 
-// watchStuck keeps the book, and brings up the integrations for which it changes.
-func watchStuck(book *stuckBook) handler.EventHandler {
-	set := func(object client.Object, gone bool, queue requestQueue) {
-		alertEvent, ok := object.(*v1alpha1.AlertEvent)
-		if !ok {
-			return
+// watchStuck keeps the stuck AlertEvents, and enqueues the integrations for which they change.
+func watchStuck(stuck *stuckEvents) handler.EventHandler {
+	return onChange(func(_ context.Context, old, new *v1alpha1.AlertEvent, _ bool, queue requestQueue) {
+		now := stuckEvent{}
+		if new != nil {
+			now = stuckEvent{new.Spec.IntegrationName, new.Stuck()}
 		}
-		now := stuckEvent{alertEvent.Spec.IntegrationName, alertEvent.Stuck()}
-		if gone || now.reason == "" {
-			now = stuckEvent{}
+		name := client.ObjectKeyFromObject(cmp.Or(new, old))
+		before, changed := stuck.set(name, now)
+		for _, integration := range []string{before.integration, now.integration} {
+			if changed && integration != "" {
+				queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: name.Namespace, Name: integration}})
+			}
 		}
-		for _, integration := range book.set(client.ObjectKeyFromObject(alertEvent), now) {
-			queue.Add(reconcile.Request{NamespacedName: integration})
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, queue requestQueue) { set(e.Object, false, queue) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue requestQueue) { set(e.ObjectNew, false, queue) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue requestQueue) { set(e.Object, true, queue) },
-	}
+	})
 }
 
 // alertsFolded is the condition AlertsFolded of an integration: why stored alerts do not become part of
@@ -132,7 +102,7 @@ func (r *integrationReconciler) alertsFolded(integration *v1alpha1.WebhookIntegr
 	}
 	reasons := r.stuck.reasons(client.ObjectKeyFromObject(integration))
 	for _, known := range stuckMessages {
-		if slices.Contains(reasons, known.reason) {
+		if reasons[known.reason] {
 			condition.Reason, condition.Message = known.reason, known.message
 			return condition
 		}
@@ -158,11 +128,9 @@ func refuseFor(ready *metav1.Condition, refusal string) {
 	}
 }
 
-// watchCapacity brings up the integrations whose conditions do not say what holds for their namespace, every
-// few seconds and when a namespace is blocked or unblocked.
-func (r *integrationReconciler) watchCapacity(
-	ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request],
-) error {
+// watchCapacity enqueues the integrations whose conditions are wrong about their namespace, every few seconds and when a
+// namespace is blocked or unblocked.
+func (r *integrationReconciler) watchCapacity(ctx context.Context, queue requestQueue) error {
 	check := func() {
 		var list v1alpha1.WebhookIntegrationList
 		if err := r.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -176,19 +144,7 @@ func (r *integrationReconciler) watchCapacity(
 		}
 	}
 	r.blocked.begin(r.clock.Now())
-	go func() {
-		ticker := time.NewTicker(capacityCheck)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-r.blocked.changed:
-			case <-ticker.C:
-			}
-			check()
-		}
-	}()
+	go every(ctx, capacityCheck, r.blocked.changed, check)
 	return nil
 }
 

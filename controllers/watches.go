@@ -1,7 +1,9 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -18,89 +20,97 @@ import (
 // requestQueue is the queue of a controller.
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// foldEvents brings the Incidents of an AlertEvent to the fold when it comes, and when it goes: then there
-// is room in a ledger, and an expired Incident may be free to go. What else happens to an AlertEvent, such
-// as a new annotation, means nothing.
+// onChange returns a handler that calls changed when an object is created, updated or deleted. before is nil when the
+// object is created, after when it is deleted. initial says that the object was there when the watch began.
+func onChange[T client.Object](
+	changed func(ctx context.Context, before, after T, initial bool, queue requestQueue),
+) handler.EventHandler {
+	call := func(ctx context.Context, before, after client.Object, initial bool, queue requestQueue) {
+		old, hadType := before.(T)
+		now, hasType := after.(T)
+		if hadType || hasType {
+			changed(ctx, old, now, initial, queue)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue requestQueue) {
+			call(ctx, nil, e.Object, e.IsInInitialList, queue)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue requestQueue) {
+			call(ctx, e.ObjectOld, e.ObjectNew, false, queue)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue requestQueue) {
+			call(ctx, e.Object, nil, false, queue)
+		},
+	}
+}
+
+// isSame says whether an update left an object what it was: neither replaced by another of its name nor with another spec.
+func isSame(before, after client.Object) bool {
+	return before.GetUID() == after.GetUID() && before.GetGeneration() == after.GetGeneration()
+}
+
+// foldEvents enqueues the Incidents of an AlertEvent when it comes, and when it goes: then there is space in a ledger, and
+// an expired Incident may be free to go. Other changes of an AlertEvent, such as a new annotation, mean nothing.
 //
-// Unlike other objects that are there at the start, AlertEvents do not wait behind newer ones: somebody
-// has been told that their alerts are accepted.
+// Unlike other objects that are there at the start, AlertEvents do not wait behind newer ones: their senders have been told
+// that they are accepted.
 func foldEvents(
 	releases *releaser, bisection *bisection, unreadable func(context.Context, *v1alpha1.AlertEvent, error),
 ) handler.EventHandler {
-	enqueue := func(object client.Object, queue requestQueue) {
-		event, ok := object.(*v1alpha1.AlertEvent)
-		if !ok {
-			return
-		}
+	enqueue := func(event *v1alpha1.AlertEvent, queue requestQueue) {
 		for name := range incidentNames(event) {
 			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: event.Namespace, Name: name}})
 		}
 	}
-	gone := func(object client.Object, queue requestQueue) {
-		if event, ok := object.(*v1alpha1.AlertEvent); ok {
-			releases.forget(refOf(event))
-			bisection.forget(event)
+	return onChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, _ bool, queue requestQueue) {
+		if before != nil && after != nil && before.UID == after.UID {
+			return
 		}
-		enqueue(object, queue)
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue requestQueue) {
-			if created, ok := e.Object.(*v1alpha1.AlertEvent); ok {
-				if err := created.Spec.CheckPacked(); err != nil {
-					unreadable(ctx, created, err)
-				}
+		// The watch may show a deletion and a creation of the same name as one update.
+		if before != nil {
+			releases.forget(refOf(before))
+			bisection.forget(before)
+			enqueue(before, queue)
+		}
+		if after != nil {
+			if err := after.Spec.CheckPacked(); err != nil {
+				unreadable(ctx, after, err)
 			}
-			enqueue(e.Object, queue)
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue requestQueue) { gone(e.Object, queue) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue requestQueue) {
-			// The watch may show a deletion and a creation of the same name as one update.
-			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
-				gone(e.ObjectOld, queue)
-				enqueue(e.ObjectNew, queue)
-			}
-		},
-	}
+			enqueue(after, queue)
+		}
+	})
 }
 
-// forgetIncidents forgets what was written of an Incident that is deleted: no cache will show it.
+// forgetIncidents forgets the last write of an Incident that is deleted: no cache will show it.
 func forgetIncidents(writes *writeMemory) handler.EventHandler {
-	return handler.Funcs{
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requestQueue) {
-			writes.forget(client.ObjectKeyFromObject(e.Object))
-		},
-	}
+	return onChange(func(_ context.Context, before, after *v1alpha1.Incident, _ bool, _ requestQueue) {
+		if after == nil {
+			writes.forget(client.ObjectKeyFromObject(before))
+		}
+	})
 }
 
-// foldPolicies brings the Incidents of a WebhookIntegration to the fold when it comes, goes or changes:
-// their deadlines may be other ones. They come after those that have alerts.
+// foldPolicies enqueues the Incidents of a WebhookIntegration when it comes, goes or changes: their deadlines may be other
+// ones. They come after those that have alerts.
 func foldPolicies(reader client.Reader) handler.EventHandler {
-	enqueue := func(ctx context.Context, object client.Object, queue requestQueue) {
+	return onChange(func(ctx context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requestQueue) {
+		if initial || before != nil && after != nil && isSame(before, after) {
+			return // at the start, the Incidents come by themselves
+		}
+		integration := cmp.Or(after, before)
 		var incidents v1alpha1.IncidentList
-		err := reader.List(ctx, &incidents, client.InNamespace(object.GetNamespace()),
-			client.MatchingFields{integrationNameIndex: object.GetName()}, client.UnsafeDisableDeepCopy)
+		err := reader.List(ctx, &incidents, client.InNamespace(integration.Namespace),
+			client.MatchingFields{integrationNameIndex: integration.Name}, client.UnsafeDisableDeepCopy)
 		if err != nil {
-			log.FromContext(ctx).Error(err, "reading the Incidents of an integration",
-				"namespace", object.GetNamespace(), "integration", object.GetName())
+			log.FromContext(ctx).Error(err, "Could not read the Incidents of an integration",
+				"namespace", integration.Namespace, "integration", integration.Name)
 			return
 		}
 		for i := range incidents.Items {
 			addLast(queue, client.ObjectKeyFromObject(&incidents.Items[i]))
 		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue requestQueue) {
-			if !e.IsInInitialList { // the Incidents are in theirs
-				enqueue(ctx, e.Object, queue)
-			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue requestQueue) { enqueue(ctx, e.Object, queue) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue requestQueue) {
-			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
-				enqueue(ctx, e.ObjectNew, queue)
-			}
-		},
-	}
+	})
 }
 
 // addLast adds a request behind all others.
@@ -114,18 +124,14 @@ func addLast(queue requestQueue, key types.NamespacedName) {
 	queue.Add(request)
 }
 
-// watchIntegrations brings an integration up when it changes, and with it those that list one of the
-// tokens it lists or listed: they may gain or lose them.
+// watchIntegrations enqueues an integration when it changes, and with it those that list one of the tokens it lists or
+// listed: they may gain or lose them.
 func watchIntegrations(reader client.Reader) handler.EventHandler {
-	enqueue := func(ctx context.Context, object client.Object, queue requestQueue) {
-		integration, ok := object.(*v1alpha1.WebhookIntegration)
-		if !ok {
-			return
-		}
+	enqueue := func(ctx context.Context, integration *v1alpha1.WebhookIntegration, queue requestQueue) {
 		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(integration)})
 		sharers, err := listSharers(ctx, reader, integration)
 		if err != nil {
-			log.FromContext(ctx).Error(err, "looking for integrations with the same tokens",
+			log.FromContext(ctx).Error(err, "Could not look for integrations with the same tokens",
 				"namespace", integration.Namespace, "integration", integration.Name)
 			return
 		}
@@ -133,33 +139,44 @@ func watchIntegrations(reader client.Reader) handler.EventHandler {
 			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&sharers[i])})
 		}
 	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue requestQueue) { enqueue(ctx, e.Object, queue) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue requestQueue) { enqueue(ctx, e.Object, queue) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue requestQueue) {
-			if e.ObjectOld.GetGeneration() == e.ObjectNew.GetGeneration() && e.ObjectOld.GetUID() == e.ObjectNew.GetUID() {
-				queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)})
-				return
+	return onChange(func(ctx context.Context, before, after *v1alpha1.WebhookIntegration, _ bool, queue requestQueue) {
+		if before != nil && after != nil && isSame(before, after) {
+			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(after)})
+			return
+		}
+		for _, integration := range []*v1alpha1.WebhookIntegration{before, after} {
+			if integration != nil {
+				enqueue(ctx, integration, queue)
 			}
-			enqueue(ctx, e.ObjectOld, queue)
-			enqueue(ctx, e.ObjectNew, queue)
-		},
-	}
+		}
+	})
 }
 
-// watchReceived notes when alerts of an integration were received, and brings the integration up when that
-// is to be written.
+// watchReceived notes when alerts of an integration were received, and enqueues the integration when that is to be
+// written.
 func watchReceived(received *receivedTimes, clock Clock) handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, queue requestQueue) {
-			event, ok := e.Object.(*v1alpha1.AlertEvent)
-			if !ok || event.Spec.IntegrationName == "" {
-				return
-			}
-			key := types.NamespacedName{Namespace: event.Namespace, Name: event.Spec.IntegrationName}
-			if received.note(key, receivedBy(event, clock.Now())) {
-				queue.Add(reconcile.Request{NamespacedName: key})
-			}
-		},
+	return onChange(func(_ context.Context, before, after *v1alpha1.AlertEvent, _ bool, queue requestQueue) {
+		if before != nil || after.Spec.IntegrationName == "" {
+			return
+		}
+		key := types.NamespacedName{Namespace: after.Namespace, Name: after.Spec.IntegrationName}
+		if received.note(key, receivedBy(after, clock.Now())) {
+			queue.Add(reconcile.Request{NamespacedName: key})
+		}
+	})
+}
+
+// every calls check at each interval, and when there is a signal, until ctx ends.
+func every(ctx context.Context, interval time.Duration, signal <-chan struct{}, check func()) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-signal:
+		case <-ticker.C:
+		}
+		check()
 	}
 }
