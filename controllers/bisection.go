@@ -14,17 +14,17 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
-// errUnfoldable says that the fold itself failed on what it was given.
+// errUnfoldable says that the fold itself failed on its input.
 var errUnfoldable = errors.New("the fold failed")
 
-// isRejected says whether a fold failed in a way that another try does not mend.
+// isRejected reports whether a fold failed in a way that another attempt does not repair.
 func isRejected(err error) bool {
 	return errors.Is(err, errUnfoldable) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// bisection finds the AlertEvents with which an Incident's folds fail for good, by folding fewer and fewer at a
-// time, and says which quarantined ones are to be tried again.
+// bisection finds the AlertEvents that make the folds of an Incident fail permanently, by folding fewer and fewer at a
+// time, and schedules the retries of quarantined ones.
 type bisection struct {
 	mu           sync.Mutex
 	searches     map[types.NamespacedName]*search // by Incident
@@ -65,12 +65,12 @@ func (b *bisection) pick(key types.NamespacedName, events []*v1alpha1.AlertEvent
 	return slices.SortedFunc(slices.Values(events), fold.InCommitOrder)[:s.atOnce]
 }
 
-// failed notes that the fold of these AlertEvents was refused. After a few refusals in a row, each one halves the
-// number that is folded together, until one is left; that is the culprit. Until then closer says whether the next
-// fold takes fewer than this one, or the last one once more.
+// failed notes that the fold of these AlertEvents was rejected. After a few consecutive rejections, each one halves the
+// number that is folded together, until one is left: the culprit. Until then narrowed reports whether the next fold takes
+// fewer than this one, or the last one once more.
 func (b *bisection) failed(
 	key types.NamespacedName, events []*v1alpha1.AlertEvent,
-) (culprit *v1alpha1.AlertEvent, closer bool) {
+) (culprit *v1alpha1.AlertEvent, narrowed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.searches[key]
@@ -100,7 +100,7 @@ func (b *bisection) folded(key types.NamespacedName) {
 }
 
 // clear ends the search: all of the Incident's AlertEvents that can be folded are. Without quarantined ones, the next
-// trial is the first one again.
+// retry is the first one again.
 func (b *bisection) clear(key types.NamespacedName, quarantined int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,14 +118,14 @@ func (b *bisection) delay(key types.NamespacedName, uid types.UID, now time.Time
 	b.delayed[delayedEvent{key, uid}] = now.Add(quarantineRetry)
 }
 
-// isDelayed says whether the AlertEvent is kept out of the Incident's folds.
+// isDelayed reports whether the AlertEvent is kept out of the Incident's folds.
 func (b *bisection) isDelayed(key types.NamespacedName, uid types.UID, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.delayed[delayedEvent{key, uid}].After(now)
 }
 
-// dueRetries returns the quarantined AlertEvents to try now, the oldest first: one of them, and the more the more retryBatches
+// dueRetries returns the quarantined AlertEvents to retry now, oldest first: one of them, and the more the more retries
 // succeeded before.
 func (b *bisection) dueRetries(key types.NamespacedName, events []*v1alpha1.AlertEvent, now time.Time) []*v1alpha1.AlertEvent {
 	b.mu.Lock()
@@ -152,7 +152,7 @@ func (b *bisection) nextRetry(events []*v1alpha1.AlertEvent, now time.Time) (wai
 	return wait, ok
 }
 
-// retryFailed notes that a trial of quarantined AlertEvents failed: one alone waits, several are tried one by one.
+// retryFailed notes that a retry of quarantined AlertEvents failed: one alone waits, several are retried one by one.
 func (b *bisection) retryFailed(key types.NamespacedName, events []*v1alpha1.AlertEvent, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,7 +162,7 @@ func (b *bisection) retryFailed(key types.NamespacedName, events []*v1alpha1.Ale
 	}
 }
 
-// retrySucceeded notes that a trial of so many quarantined AlertEvents succeeded.
+// retrySucceeded notes that a retry of n quarantined AlertEvents succeeded.
 func (b *bisection) retrySucceeded(key types.NamespacedName, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,7 +176,7 @@ func (b *bisection) scheduleRetry(uid types.UID, now time.Time) {
 	b.retries[uid] = now.Add(quarantineRetry)
 }
 
-// forget drops what is known of an AlertEvent that is gone.
+// forget drops all records of an AlertEvent that no longer exists.
 func (b *bisection) forget(event *v1alpha1.AlertEvent) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

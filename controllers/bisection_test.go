@@ -62,9 +62,9 @@ func TestAFoldWithoutEventsThatIsRefusedIsTriedEverMoreSeldom(t *testing.T) {
 	g := NewWithT(t)
 	b, key := newBisection(), types.NamespacedName{Name: "app"}
 	for range 2 * bisectAfter {
-		culprit, closer := b.failed(key, nil) // the time for autoResolveAfter has come, say
+		culprit, narrowed := b.failed(key, nil) // the time for autoResolveAfter has come, say
 		g.Expect(culprit).To(BeNil())
-		g.Expect(closer).To(BeFalse())
+		g.Expect(narrowed).To(BeFalse())
 	}
 }
 

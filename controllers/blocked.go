@@ -49,7 +49,7 @@ func asBlocked(err error) *blockedError {
 	return nil // an admission plugin that refuses this Incident
 }
 
-// message says what the reason means, in words that do not change while it holds.
+// message explains the reason, in words that do not change while it applies.
 func (e *blockedError) message() string {
 	const wait = " Alerts that need one wait, and posts of such alerts get 503."
 	switch e.reason {
@@ -64,19 +64,19 @@ func (e *blockedError) message() string {
 	}
 }
 
-// blockBook knows the namespaces in which no Incident can be created. Of the Incidents that wait there, one
-// tries at a time, ever less often: thousands of alerts with new keys cost the API server no more than one,
-// and hold up no other fold. The first success lets all of them try.
-type blockBook struct {
+// blockedNamespaces records the namespaces in which no Incident can be created. Of the Incidents that wait there, one
+// tries at a time, with increasing delays: thousands of alerts with new keys cost the API server no more than one,
+// and delay no other fold. After the first success all of them try.
+type blockedNamespaces struct {
 	mu         sync.Mutex
 	started    time.Time // when this process became the leader
-	namespaces map[string]*blockade
-	judged     map[string]struct{} // namespaces in which this leader has tried
+	namespaces map[string]*blockedNamespace
+	tried      map[string]struct{} // namespaces in which this leader has tried
 	changed    chan struct{}       // has something when a namespace was blocked or unblocked
 }
 
-// blockade is what is known of one namespace.
-type blockade struct {
+// blockedNamespace is the state of one of them.
+type blockedNamespace struct {
 	*blockedError
 	failures int
 	retryAt  time.Time
@@ -84,13 +84,15 @@ type blockade struct {
 	waiting  map[string]struct{} // names of Incidents
 }
 
-func newBlockBook() *blockBook {
-	return &blockBook{namespaces: map[string]*blockade{}, judged: map[string]struct{}{}, changed: make(chan struct{}, 1)}
+func newBlockedNamespaces() *blockedNamespaces {
+	return &blockedNamespaces{
+		namespaces: map[string]*blockedNamespace{}, tried: map[string]struct{}{}, changed: make(chan struct{}, 1),
+	}
 }
 
 // wait returns how long the creation of an Incident waits. At zero it is to be tried, and no other of the
 // namespace is until the outcome is known or as much time has passed again.
-func (b *blockBook) wait(key types.NamespacedName, now time.Time) time.Duration {
+func (b *blockedNamespaces) wait(key types.NamespacedName, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	found := b.namespaces[key.Namespace]
@@ -107,20 +109,20 @@ func (b *blockBook) wait(key types.NamespacedName, now time.Time) time.Duration 
 }
 
 // pause is how long to wait after as many failures as there were.
-func (b *blockade) pause() time.Duration {
+func (b *blockedNamespace) pause() time.Duration {
 	return min(minBlockedRetry<<min(b.failures-1, 10), maxBlockedRetry)
 }
 
 // block notes that an Incident could not be created, and returns how long to wait. first says that the
 // namespace was not blocked, or for another reason.
-func (b *blockBook) block(key types.NamespacedName, cause *blockedError, now time.Time) (wait time.Duration, first bool) {
+func (b *blockedNamespaces) block(key types.NamespacedName, cause *blockedError, now time.Time) (wait time.Duration, first bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.judged[key.Namespace] = struct{}{}
+	b.tried[key.Namespace] = struct{}{}
 	found := b.namespaces[key.Namespace]
 	first = found == nil || found.reason != cause.reason
 	if found == nil {
-		found = &blockade{probe: key.Name, waiting: map[string]struct{}{}}
+		found = &blockedNamespace{probe: key.Name, waiting: map[string]struct{}{}}
 		b.namespaces[key.Namespace] = found
 	}
 	if first {
@@ -137,10 +139,10 @@ func (b *blockBook) block(key types.NamespacedName, cause *blockedError, now tim
 }
 
 // unblock notes that an Incident was created.
-func (b *blockBook) unblock(namespace string) {
+func (b *blockedNamespaces) unblock(namespace string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.judged[namespace] = struct{}{}
+	b.tried[namespace] = struct{}{}
 	if b.namespaces[namespace] != nil {
 		delete(b.namespaces, namespace)
 		b.signal()
@@ -148,7 +150,7 @@ func (b *blockBook) unblock(namespace string) {
 }
 
 // forget notes that an Incident need not be created any more.
-func (b *blockBook) forget(key types.NamespacedName) {
+func (b *blockedNamespaces) forget(key types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	found := b.namespaces[key.Namespace]
@@ -162,7 +164,7 @@ func (b *blockBook) forget(key types.NamespacedName) {
 	}
 }
 
-func (b *blockBook) signal() {
+func (b *blockedNamespaces) signal() {
 	select {
 	case b.changed <- struct{}{}:
 	default:
@@ -170,7 +172,7 @@ func (b *blockBook) signal() {
 }
 
 // cause returns why the namespace is blocked, nil when it is not.
-func (b *blockBook) cause(namespace string) *blockedError {
+func (b *blockedNamespaces) cause(namespace string) *blockedError {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if found := b.namespaces[namespace]; found != nil {
@@ -180,17 +182,17 @@ func (b *blockBook) cause(namespace string) *blockedError {
 }
 
 // begin notes that this process leads from now on.
-func (b *blockBook) begin(now time.Time) {
+func (b *blockedNamespaces) begin(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.started = now
 }
 
-// knows says whether this leader has found out whether the namespace is blocked, or has had the time to. Before,
-// what its predecessor has found holds.
-func (b *blockBook) knows(namespace string, now time.Time) bool {
+// knows reports whether this leader has tried to create an Incident in the namespace, or has had the time to. Before,
+// the findings of its predecessor apply.
+func (b *blockedNamespaces) knows(namespace string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, judged := b.judged[namespace]
-	return judged || !b.started.IsZero() && now.Sub(b.started) >= blockedGrace
+	_, tried := b.tried[namespace]
+	return tried || !b.started.IsZero() && now.Sub(b.started) >= blockedGrace
 }

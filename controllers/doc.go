@@ -2,7 +2,7 @@
 //
 // Each reconciliation gathers, decides and acts. Gathering reads an Incident, the list of the AlertEvents
 // that exist, and those of them that the cache has for this Incident. Deciding is the function fold.Decide: it
-// takes what was gathered and the time, and returns a plan; it has no client, no context and no clock.
+// takes the observations and the time, and returns a plan; it has no client, no context and no clock.
 // Acting carries the plan out: at most one create, one status write, and the release of events.
 //
 // # The algorithm
@@ -40,7 +40,7 @@
 // which events count as seen. An event that shows up behind a newer one that is folded already is counted;
 // it changes neither state nor content, since the newer one spoke after it. The ledger's resourceVersion
 // tells that; it decides what an alert may change and never whether it counts. An alert that finds no
-// Incident is let go only after the quorum confirmed that there is none.
+// Incident is released only after the quorum confirmed that there is none.
 //
 // # The same event under two UIDs
 //
@@ -72,7 +72,7 @@
 // never confirmed, because the read comes after the creation.
 //
 // A copy has its original's place in commit order: it counts, and changes no state that newer alerts have changed since.
-// Copies are folded apart from other alerts, a few at a time, so they neither hold them up nor fill the ledger.
+// Copies are folded apart from other alerts, a few at a time, so they neither delay them nor fill the ledger.
 //
 // # Fairness
 //
@@ -82,7 +82,7 @@
 //
 // # Bounds
 //
-// A ledger has room for v1alpha1.MaxLedger events. Entries of gone events give way first; then the
+// A ledger has space for v1alpha1.MaxLedger events. Entries of deleted events are dropped first; then the
 // Incident pauses until events are deleted, and since folding goes in commit order and takes the whole
 // event or nothing, none overtakes another. Timeline, messages and content are bounded, so that no
 // Incident can grow beyond what the API server stores.

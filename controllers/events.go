@@ -18,8 +18,8 @@ const maxNote = 1024
 // kubernetesEvent is how a transition shows as a Kubernetes Event.
 type kubernetesEvent struct {
 	eventType string
-	action    string // what was done, as events.k8s.io wants it
-	note      string // what is said when the transition has no words of its own
+	action    string // as events.k8s.io requires
+	note      string // when the transition has no message
 }
 
 // kubernetesEvents lists the Kubernetes Events on an Incident by their reason, which is the transition's
@@ -28,7 +28,7 @@ var kubernetesEvents = map[v1alpha1.TransitionType]kubernetesEvent{
 	v1alpha1.TransitionOpened:          {corev1.EventTypeWarning, "Open", "An alert opened the incident."},
 	v1alpha1.TransitionReopened:        {corev1.EventTypeWarning, "Reopen", "An alert reopened the incident."},
 	v1alpha1.TransitionResolved:        {corev1.EventTypeNormal, "Resolve", "The incident is resolved."},
-	v1alpha1.TransitionAcknowledged:    {corev1.EventTypeNormal, "Acknowledge", "Somebody acknowledged the incident."},
+	v1alpha1.TransitionAcknowledged:    {corev1.EventTypeNormal, "Acknowledge", "A user acknowledged the incident."},
 	v1alpha1.TransitionSeverityChanged: {corev1.EventTypeNormal, "ChangeSeverity", "The severity changed."},
 }
 

@@ -34,7 +34,7 @@ func newFairQueue[T comparable](
 	}
 }
 
-// AddWithOpts implements priorityqueue.PriorityQueue. A priority below 0 puts what is added behind the others of its
+// AddWithOpts implements priorityqueue.PriorityQueue. A priority below 0 puts an item behind the others of its
 // namespace, until it is added again without one.
 func (q *fairQueue[T]) AddWithOpts(opts priorityqueue.AddOpts, items ...T) {
 	for _, item := range items {
@@ -71,7 +71,7 @@ func (q *fairQueue[T]) Done(item T) {
 	q.TypedRateLimitingInterface.Done(item)
 }
 
-// ShutDown implements workqueue.TypedInterface: what waits is dropped.
+// ShutDown implements workqueue.TypedInterface: waiting items are dropped.
 func (q *fairQueue[T]) ShutDown() {
 	q.turns.close()
 	q.TypedRateLimitingInterface.ShutDown()

@@ -18,8 +18,8 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
-// carryOut does what the plan says, and returns the Incident as it is then. An error that is errStale means that nothing
-// was done which the next fold does not see.
+// carryOut carries a plan out, and returns the Incident as it is then. After errStale the next fold sees everything that
+// was done.
 func (r *incidentReconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan) (*v1alpha1.Incident, error) {
 	// An Incident that resolves by itself tells of no alert: thousands of them may come at once.
 	leave, err := r.gate.enter(ctx, c.key.Namespace, plan.Urgent && len(plan.Results) > 0)
@@ -59,8 +59,8 @@ func (r *incidentReconciler) carryOut(ctx context.Context, c *confirmed, plan fo
 	return incident, nil
 }
 
-// create creates the Incident, its status still empty. AlreadyExists says that somebody else, or this
-// process before the cache could show it, was first.
+// create creates the Incident, its status still empty. AlreadyExists says that another
+// process, or this one before the cache could show it, was first.
 func (r *incidentReconciler) create(ctx context.Context, c *confirmed, spec v1alpha1.IncidentSpec) (*v1alpha1.Incident, error) {
 	incident := &v1alpha1.Incident{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name},
@@ -85,7 +85,7 @@ func (r *incidentReconciler) create(ctx context.Context, c *confirmed, spec v1al
 }
 
 // write writes the status over exactly the Incident that was read: its UID and resourceVersion go along.
-// That, and the ledger in the status, is what makes the fold exactly-once.
+// Together with the ledger in the status, that makes the fold exactly-once.
 func (r *incidentReconciler) write(
 	ctx context.Context, read *v1alpha1.Incident, status v1alpha1.IncidentStatus,
 ) (*v1alpha1.Incident, error) {
@@ -146,7 +146,7 @@ func (r *incidentReconciler) confirmAbsence(ctx context.Context, c *confirmed) e
 	return nil
 }
 
-// cacheLacks says whether the quorum list has an AlertEvent in the namespace that the cache lacks: one that is older than
+// cacheLacks reports whether the quorum list has an AlertEvent in the namespace that the cache lacks: one that is older than
 // the resourceVersion or, without one, any.
 func (r *incidentReconciler) cacheLacks(ctx context.Context, c *confirmed, olderThan string) (bool, error) {
 	var cached v1alpha1.AlertEventList
@@ -192,7 +192,7 @@ func (r *incidentReconciler) settleUnfolded(ctx context.Context, o *observed) {
 	}
 }
 
-// settle hands over to the release what the plan has settled.
+// settle passes the AlertEvents that the plan has settled to the release.
 func (r *incidentReconciler) settle(o *observed, plan fold.Plan) {
 	settled := make(map[types.UID]struct{}, len(plan.Settled))
 	for _, uid := range plan.Settled {
@@ -205,7 +205,7 @@ func (r *incidentReconciler) settle(o *observed, plan fold.Plan) {
 	}
 }
 
-// announce tells what happened, now that it is written.
+// announce reports the transitions, now that they are written.
 func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.Incident, plan fold.Plan) {
 	logger := log.FromContext(ctx).WithValues("integration", incident.Spec.IntegrationName)
 	for i := range plan.Transitions {
@@ -259,7 +259,7 @@ func deleteIncident(ctx context.Context, live client.Writer, gate *writeGate, re
 	return live.Delete(ctx, incident, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
 }
 
-// ledgerHolds says whether an AlertEvent that the Incident has counted still exists, by a list that began
+// ledgerHolds reports whether an AlertEvent that the Incident has counted still exists, by a list that began
 // after the Incident was read. As long as one does, the ledger has to stay.
 func ledgerHolds(incident *v1alpha1.Incident, listed *eventList) bool {
 	for _, entry := range incident.Status.Ledger.Events {

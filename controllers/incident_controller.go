@@ -22,11 +22,10 @@ import (
 // +kubebuilder:rbac:groups=tocsin.dev,resources=incidents/status,verbs=update
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
 
-// errStale says that what a fold has read is not what the API server has now. Time will tell: the fold
-// starts over, and nobody needs to hear of it.
+// errStale says that a fold has read something older than the API server has now: it starts over.
 var errStale = errors.New("read something that has changed meanwhile")
 
-// errUnseen says that AlertEvents are stored which the cache does not show yet, and that it matters.
+// errUnseen says that AlertEvents are stored which the cache does not show yet, and which the fold needs.
 var errUnseen = errors.New("the cache lacks an AlertEvent")
 
 // incidentReconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one
@@ -39,7 +38,7 @@ type incidentReconciler struct {
 	writes    *writeMemory
 	recorder  events.EventRecorder
 	bisection *bisection
-	blocked   *blockBook
+	blocked   *blockedNamespaces
 	limit     *incidentLimit
 	notices   flowcontrol.RateLimiter // of Kubernetes Events
 	gate      *writeGate
@@ -56,8 +55,8 @@ type silence interface {
 	silentFrom(integration types.NamespacedName, now time.Time) (from time.Time, ok bool)
 }
 
-// Reconcile folds the alerts of one Incident. What the cache has is enough to see that there is nothing
-// to do, or not yet; what is written is decided anew after a quorum list.
+// Reconcile folds the alerts of one Incident. The cache is enough to see that there is nothing to do, or not yet; a write
+// is decided again after a quorum list.
 func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	o, err := r.observe(ctx, req.NamespacedName)
 	if err != nil {
@@ -81,8 +80,8 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	return r.finish(ctx, o, plan)
 }
 
-// foldConfirmed folds after a quorum list and carries the plan out. It returns what was observed, with the Incident as
-// it is written.
+// foldConfirmed folds after a quorum list and carries the plan out. It returns its observations, with the Incident
+// as it is written.
 func (r *incidentReconciler) foldConfirmed(ctx context.Context, seen *observed) (_ *observed, plan fold.Plan, err error) {
 	c, err := r.confirm(ctx, seen)
 	if err != nil {
@@ -121,7 +120,7 @@ func (r *incidentReconciler) handleFailure(ctx context.Context, o *observed, err
 	}
 }
 
-// delayFold returns how long to wait before anything is decided: until the cache shows what was written last, and until
+// delayFold returns how long to wait before anything is decided: until the cache shows the last write, and until
 // a busy Incident may be written again if its alerts change no state. delayWrite would find the same, for the price of a
 // fold.
 func (r *incidentReconciler) delayFold(o *observed) time.Duration {

@@ -22,7 +22,7 @@ type incidentLimit struct {
 	counts   *storeCounts
 }
 
-// allows says whether the namespace may have as many further Incidents.
+// allows reports whether the namespace may have as many further Incidents.
 func (l *incidentLimit) allows(namespace string, incidents int64) bool {
 	own, all, namespaces := l.counts.countIncidents(namespace)
 	if own == 0 {
@@ -32,7 +32,7 @@ func (l *incidentLimit) allows(namespace string, incidents int64) bool {
 }
 
 // headroom is how many Incidents a namespace is to be able to create before the next eviction: with it, the
-// webhook server need not refuse any alert while there are Resolved Incidents.
+// webhook server need not reject any alert while there are Resolved Incidents.
 func (l *incidentLimit) headroom() int64 { return 1 + l.capacity.Own()/headroomPart }
 
 // evictor deletes the oldest Resolved Incidents of a namespace that is near its limit of Incidents, before
@@ -45,7 +45,7 @@ type evictor struct {
 	gate  *writeGate
 }
 
-// Reconcile makes room for further Incidents in one namespace, as far as it has Resolved ones.
+// Reconcile deletes Resolved Incidents until the namespace can have enough further ones.
 func (e *evictor) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	namespace := req.Name
 	headroom := e.limit.headroom()
@@ -80,7 +80,7 @@ func (e *evictor) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	return ctrl.Result{RequeueAfter: evictionRetry}, nil
 }
 
-// resolved returns the Resolved Incidents of a namespace, those that were resolved first before the others.
+// resolved returns the Resolved Incidents of a namespace, oldest resolve first.
 func (e *evictor) resolved(ctx context.Context, namespace string) ([]*v1alpha1.Incident, error) {
 	var list v1alpha1.IncidentList
 	if err := e.cache.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {

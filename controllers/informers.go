@@ -13,7 +13,7 @@ import (
 // initial says that the object was there when the informer began.
 type changeFunc[T client.Object] func(before, after T, initial bool)
 
-// follow has the cache's informer report every change of the objects of a kind. synced says whether it has reported all
+// follow has the cache's informer report every change of the objects of a kind. synced reports whether it has reported all
 // those that were there at first.
 func follow[T client.Object](objects cache.Informers, kind T, changed changeFunc[T]) (synced func() bool, err error) {
 	informer, err := objects.GetInformer(context.Background(), kind)

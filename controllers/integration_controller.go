@@ -31,7 +31,7 @@ type integrationReconciler struct {
 	received *receivedTimes
 	recorder events.EventRecorder
 	clock    Clock
-	blocked  *blockBook
+	blocked  *blockedNamespaces
 	stuck    *stuckEvents
 
 	// refusals returns the reason of Ready for which posts to a namespace are refused, empty when they are not.
@@ -41,7 +41,7 @@ type integrationReconciler struct {
 	tokens       *v1alpha1.TokenRegistry
 	tokensSynced func() bool
 
-	// checkMapping says what is wrong with an integration's mapping, in a line that does not change.
+	// checkMapping returns the error of an integration's mapping, in a line that does not change.
 	checkMapping func(*v1alpha1.WebhookIntegration) error
 }
 
@@ -67,7 +67,7 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	mapping, settles := mappingValidity(&integration, r.checkMapping(&integration), now)
 	updated := integration.DeepCopy()
 	meta.SetStatusCondition(&updated.Status.Conditions, r.alertsFolded(&integration, now))
-	refuseFor(&ready, cmp.Or(r.refusals(integration.Namespace), updated.Blocked()))
+	setRefusing(&ready, cmp.Or(r.refusals(integration.Namespace), updated.Blocked()))
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	changed := meta.SetStatusCondition(&updated.Status.Conditions, mapping)
 	updated.Status.ObservedGeneration = integration.Generation
@@ -97,7 +97,7 @@ func soonest(wait time.Duration, now time.Time, times ...time.Time) time.Duratio
 	return wait
 }
 
-// patch sends what differs and nothing else: other replicas write lastRejection meanwhile.
+// patch sends only the differences: other replicas write lastRejection meanwhile.
 func (r *integrationReconciler) patch(ctx context.Context, read, updated *v1alpha1.WebhookIntegration) error {
 	patch := client.MergeFrom(read)
 	data, err := patch.Data(updated)

@@ -41,11 +41,11 @@ const (
 	// maxProbeAnswer is how many bytes of an answer to the probe are read, to use the connection again.
 	maxProbeAnswer = 64 << 10
 
-	// autoResolveGrace is what senders get, after they could not deliver, beside autoResolveAfter: they wait between
-	// their tries, and many of them come at once.
+	// autoResolveGrace is added to autoResolveAfter when senders could not deliver: they wait between their attempts, and
+	// many of them come at once.
 	autoResolveGrace = time.Minute
 
-	// maxRefusals is for how many integrations the newest refusal is remembered.
+	// maxRefusals bounds the integrations whose newest refusal is remembered.
 	maxRefusals = 10_000
 
 	// untrustedRetry is when to look again at an Incident with a deadline while nothing may end for its age.
@@ -54,7 +54,7 @@ const (
 	// writeInterval is the least time between two writes of an Incident that tell of no change of state.
 	writeInterval = time.Second
 
-	// cachePatience is how long a fold waits for the cache to show what this process wrote last. Nothing
+	// cachePatience is how long a fold waits for the cache to show the last write of this process. Nothing
 	// depends on it but the number of conflicts.
 	cachePatience = 2 * time.Second
 
@@ -79,8 +79,8 @@ const (
 	minBlockedRetry = time.Second
 	maxBlockedRetry = 30 * time.Second
 
-	// blockedGrace is how long a new leader keeps what the conditions of integrations say of namespaces in which
-	// no Incident can be created, until it has tried itself.
+	// blockedGrace is how long a new leader keeps the conditions of integrations in namespaces in which no Incident could
+	// be created, until it has tried itself.
 	blockedGrace = time.Minute
 
 	// capacityCheck is how often the leader compares the conditions of all integrations with the capacity of
@@ -110,7 +110,7 @@ const (
 	// listPageSize is how many AlertEvents one page of a quorum list holds.
 	listPageSize = 5000
 
-	// maxListPause bounds the rest between two quorum lists.
+	// maxListPause bounds the pause between two quorum lists.
 	maxListPause = time.Second
 
 	// orderPatience is how old an alert without an Incident may become while the cache lacks an older

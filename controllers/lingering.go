@@ -7,8 +7,8 @@ import (
 )
 
 // lingering is the AlertEvents that are folded and stay for their idempotency keys. Each integration has a bound of its
-// own, and when all of them together have too many, those give way that belong to the integration with the most: what
-// one sender does costs no other its memory.
+// own, and when all of them together have too many, those of the integration with the most are released first:
+// no sender costs another one its memory.
 type lingering struct {
 	integrations map[types.NamespacedName]*lingeringQueue
 	events       int
@@ -21,7 +21,7 @@ type lingeringQueue struct {
 	bytes   int
 }
 
-// add enters a record, and takes out and returns those for which there is no room any more.
+// add enters a record, and takes out and returns those that exceed a limit.
 func (l *lingering) add(record *releaseRecord) (early []*releaseRecord) {
 	if l.integrations == nil {
 		l.integrations = map[types.NamespacedName]*lingeringQueue{}

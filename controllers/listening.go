@@ -10,10 +10,10 @@ import (
 )
 
 // Listening knows since when this process has been able to store alerts without a break, and how far its clock differs
-// from the API server's. An Incident is silent only while somebody listens: what senders could not deliver is no silence.
+// from the API server's. An Incident is silent only while Tocsin listens: alerts that senders could not deliver are no silence.
 //
 // There is one for each process. Every replica keeps it, so that a follower which becomes the leader knows its own past.
-// It goes by two things: the API server answers a probe (see Start), and no alert was refused for a reason that is
+// It depends on two things: the API server answers a probe (see Start), and no alert was refused for a reason of
 // Tocsin's or the API server's (see Refused).
 type Listening struct {
 	clock  Clock
@@ -40,7 +40,7 @@ func (l *Listening) Refused(integration types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.refusals[integration]; !known && len(l.refusals) >= maxRefusals {
-		l.since = now // where nearly everybody is refused, nobody is listened to
+		l.since = now // too many integrations to remember: none has been listened to
 		clear(l.refusals)
 	}
 	l.refusals[integration] = now

@@ -14,21 +14,22 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
-// observed is what one reconciliation knows of an Incident and its AlertEvents. It is never modified.
+// observed is the state of an Incident and its AlertEvents as a reconciliation found it. It is never modified.
 type observed struct {
 	alertEvents
 	key      types.NamespacedName
 	incident *v1alpha1.Incident // nil when there is none
-	exists   *eventList         // the AlertEvents that exist, as far as the cache knows
+	exists   *eventList         // the AlertEvents that exist: those in the cache, or in the quorum list
 	policy   fold.Policy
 	began    time.Time // when the reconciliation began
 	now      time.Time
 }
 
-// confirmed is what is observed once a quorum list that began after the Incident was read tells which AlertEvents exist.
+// confirmed is an observation in which the existing AlertEvents are those of a quorum list that began after the Incident
+// was read.
 type confirmed struct{ observed }
 
-// alertEvents are the cached AlertEvents with alerts of one Incident, by what is to be done with them.
+// alertEvents are the cached AlertEvents with alerts of one Incident, by their treatment.
 type alertEvents struct {
 	all         []*v1alpha1.AlertEvent
 	toFold      []*v1alpha1.AlertEvent
@@ -44,10 +45,10 @@ type alertEvents struct {
 	replayed    []*v1alpha1.AlertEvent // second copies of released ones: not to be folded
 }
 
-// unconfirmedCopy is an AlertEvent and its quarantined copy that nobody has confirmed.
+// unconfirmedCopy is an AlertEvent and its quarantined copy, which is not confirmed.
 type unconfirmedCopy struct{ event, moved *v1alpha1.AlertEvent }
 
-// observe reads the Incident, and then what the cache has for it.
+// observe reads the Incident and then its AlertEvents from the cache.
 func (r *incidentReconciler) observe(ctx context.Context, key types.NamespacedName) (*observed, error) {
 	now := r.clock.Now()
 	o := &observed{key: key, began: now, now: now}
@@ -71,7 +72,7 @@ func (r *incidentReconciler) observe(ctx context.Context, key types.NamespacedNa
 	return o, err
 }
 
-// confirm learns which AlertEvents exist, after the Incident was read, and returns what that changes.
+// confirm lists the AlertEvents that exist, now that the Incident is read, and returns the observation by that list.
 func (r *incidentReconciler) confirm(ctx context.Context, seen *observed) (*confirmed, error) {
 	listed, err := r.lists.join(ctx)
 	if err != nil {
@@ -103,7 +104,7 @@ func listAlertEvents(ctx context.Context, cache client.Reader, incident types.Na
 	return events, nil
 }
 
-// classify says what is to be done with the Incident's AlertEvents.
+// classify sorts the Incident's AlertEvents by their treatment.
 func (r *incidentReconciler) classify(o *observed, events []*v1alpha1.AlertEvent) alertEvents {
 	copies := map[string]*v1alpha1.AlertEvent{} // by name
 	for _, event := range events {
@@ -125,7 +126,7 @@ func (r *incidentReconciler) classify(o *observed, events []*v1alpha1.AlertEvent
 	return a
 }
 
-// place puts one AlertEvent where it belongs.
+// place enters one AlertEvent.
 func (r *incidentReconciler) place(
 	o *observed, event *v1alpha1.AlertEvent, copies map[string]*v1alpha1.AlertEvent, into *alertEvents,
 ) {
@@ -159,7 +160,7 @@ func (r *incidentReconciler) place(
 	}
 }
 
-// isCopyOfMoved says whether the AlertEvent is a second copy of one whose alerts of the Incident are in quarantine, as a
+// isCopyOfMoved reports whether the AlertEvent is a second copy of one whose alerts of the Incident are in quarantine, as a
 // late retry makes it: the same name, made by the server, with another UID. It counts nothing.
 func isCopyOfMoved(event *v1alpha1.AlertEvent, copies map[string]*v1alpha1.AlertEvent) bool {
 	if !v1alpha1.IsGeneratedEventName(event.Name) {
@@ -192,7 +193,7 @@ func (r *incidentReconciler) readPolicy(ctx context.Context, o *observed) (fold.
 	return r.withSilence(policy, o), nil
 }
 
-// withSilence returns the policy with what is known now of the integration's silence.
+// withSilence returns the policy with the current start of the integration's silence.
 func (r *incidentReconciler) withSilence(policy fold.Policy, o *observed) fold.Policy {
 	from, ok := r.listening.silentFrom(o.integration(), o.now)
 	policy.SilentFrom, policy.Untrusted = from, !ok
@@ -215,7 +216,7 @@ func (o *observed) integration() types.NamespacedName {
 	return key
 }
 
-// decide folds what is observed. A panic becomes an error: it is of the AlertEvents' making.
+// decide folds the AlertEvents. A panic becomes an error, since the AlertEvents cause it.
 func (o *observed) decide() (plan fold.Plan, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -238,7 +239,7 @@ func (o *observed) decide() (plan fold.Plan, err error) {
 	}), nil
 }
 
-// onlyRepeats says whether the Incident is open and all alerts for it say so once more: no state changes.
+// onlyRepeats reports whether the Incident is open and all alerts for it say so once more: no state changes.
 func (o *observed) onlyRepeats() bool {
 	if o.incident == nil || o.incident.Status.State != v1alpha1.IncidentOpen || len(o.toFold) == 0 {
 		return false
@@ -254,7 +255,7 @@ func (o *observed) onlyRepeats() bool {
 	return true
 }
 
-// ledgerNearlyFull says whether more AlertEvents wait than the ledger has space for, and the space is worth a write:
+// ledgerNearlyFull reports whether more AlertEvents wait than the ledger has space for, and the space is worth a write:
 // waiting would not make it more.
 func (o *observed) ledgerNearlyFull() bool {
 	space := v1alpha1.MaxLedger - o.ledgerUse()

@@ -22,15 +22,15 @@ import (
 // probeName is the name of the AlertEvent that is never stored.
 const probeName = "tocsin-probe"
 
-// prober asks the API server to create an AlertEvent, as a dry run: that takes what ingest takes, but for the last
-// step into etcd. Why alerts could not be stored at that step, their refusals tell.
+// prober asks the API server to create an AlertEvent, as a dry run, which takes all that ingest takes but the last step
+// into etcd. Failures of that step show as refused alerts.
 type prober struct {
 	client *http.Client
 	url    string
 	body   []byte
 }
 
-// AddListening adds to the manager what the controllers and the webhook server share. It begins once the caches are
+// AddListening adds to the manager the Listening that the controllers and the webhook server share. It begins once the caches are
 // filled, on every replica.
 func AddListening(mgr ctrl.Manager, namespaces []string, clock Clock) (*Listening, error) {
 	l, err := newProbing(mgr.GetConfig(), namespaces, clock)

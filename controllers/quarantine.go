@@ -29,9 +29,9 @@ func (r *incidentReconciler) handleRejection(ctx context.Context, o *observed, r
 			"rejection", rejection.Error())
 		return ctrl.Result{RequeueAfter: writeInterval}, nil
 	}
-	culprit, closer := r.bisection.failed(o.key, o.toFold)
+	culprit, narrowed := r.bisection.failed(o.key, o.toFold)
 	switch {
-	case closer:
+	case narrowed:
 		log.FromContext(ctx).Info("Searching for the AlertEvent that cannot be folded",
 			"alertevents", len(o.toFold), "rejection", rejection.Error())
 		return ctrl.Result{RequeueAfter: staleRetry}, nil

@@ -14,11 +14,11 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
-// storedEvent is what a quorum list tells of an AlertEvent.
+// storedEvent is an AlertEvent in an eventList.
 type storedEvent struct {
 	key             types.NamespacedName
 	resourceVersion string
-	unconfirmed     bool // it is a quarantined copy that nobody has confirmed
+	unconfirmed     bool // it is a quarantined copy that is not confirmed
 }
 
 // eventList is the AlertEvents that existed at one moment. It is shared and never modified once it is complete.
@@ -40,16 +40,16 @@ func (l *eventList) add(event client.Object, unconfirmed bool) {
 	}
 }
 
-// has says whether the event existed.
+// has reports whether the event existed.
 func (l *eventList) has(uid string) bool {
 	_, ok := l.events[types.UID(uid)]
 	return ok
 }
 
-// unconfirmed says whether the event existed and was a quarantined copy that nobody had confirmed.
+// unconfirmed reports whether the event existed and was a quarantined copy that was not confirmed.
 func (l *eventList) unconfirmed(uid string) bool { return l.events[types.UID(uid)].unconfirmed }
 
-// copied says whether a copy existed of the alerts that an event has for an Incident.
+// copied reports whether a copy existed of the alerts that an event has for an Incident.
 func (l *eventList) copied(uid string, incident types.NamespacedName) bool {
 	if len(l.quarantined) == 0 {
 		return false
@@ -60,19 +60,19 @@ func (l *eventList) copied(uid string, incident types.NamespacedName) bool {
 }
 
 // quorumList shares lists of the AlertEvents that exist. Whoever joins gets a list that began after it
-// joined, which is what the exactly-once argument needs: while one is under way, all newcomers wait
-// together for the next. So at rest a fold costs one small list, and under load all folds share them.
+// joined, as the exactly-once argument requires: while one is under way, all newcomers wait
+// together for the next. So when idle a fold costs one small list, and under load all folds share them.
 type quorumList struct {
 	// list makes one list, as the API server's quorum has it and not as a cache does.
 	list func(context.Context) (*eventList, error)
 
 	mu        sync.Mutex
 	running   bool
-	next      *listing  // the list that has not begun, when somebody waits for it
+	next      *listing  // the list that has not begun, when a fold waits for it
 	restUntil time.Time // belongs to the one run that is running
 }
 
-// listing is one list and those who wait for it.
+// listing is one list and its waiters.
 type listing struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -94,7 +94,7 @@ func (q *quorumList) join(ctx context.Context) (*eventList, error) {
 	}
 }
 
-// enter adds a waiter to the next list and sees to it that somebody makes it.
+// enter adds a waiter to the next list, and starts to make lists if none is under way.
 func (q *quorumList) enter() *listing {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -125,7 +125,7 @@ func (q *quorumList) leave(l *listing) {
 	}
 }
 
-// run makes lists as long as somebody waits for one. It rests after each for as long as it took, so that
+// run makes lists as long as there are waiters. It pauses after each for as long as it took, so that
 // lists take at most half the time, and the longer they are, the more folds share one.
 func (q *quorumList) run() {
 	for {
@@ -135,7 +135,7 @@ func (q *quorumList) run() {
 			return
 		}
 		began := time.Now()
-		// The time that it may take begins here: it has waited for the list before it, and for the rest after that.
+		// The time that it may take begins here: it has waited for the list before it, and for the pause after that.
 		ctx, end := context.WithTimeout(l.ctx, listTimeout)
 		l.events, l.err = q.list(ctx)
 		end()
@@ -149,7 +149,7 @@ func (q *quorumList) run() {
 	}
 }
 
-// take begins the next list, nil when nobody waits any more.
+// take begins the next list, nil without waiters.
 func (q *quorumList) take() *listing {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -159,7 +159,7 @@ func (q *quorumList) take() *listing {
 	return l
 }
 
-// stop ends the run when nobody waits.
+// stop ends the run when there are no waiters.
 func (q *quorumList) stop() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -20,14 +20,14 @@ type receivedTimes struct {
 type receivedEntry struct {
 	newest  time.Time
 	written time.Time // when the status was last written with it
-	queued  bool      // whether somebody will call due
+	queued  bool      // whether due is going to be called
 }
 
 func newReceivedTimes() *receivedTimes {
 	return &receivedTimes{entries: map[types.NamespacedName]*receivedEntry{}}
 }
 
-// note takes in an alert's time. It says whether due has to be called because of it.
+// note records the time of an alert, and reports whether due has to be called because of it.
 func (m *receivedTimes) note(key types.NamespacedName, received time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,7 @@ func (m *receivedTimes) wrote(key types.NamespacedName, now time.Time) {
 	}
 }
 
-// forget drops an integration that is gone.
+// forget drops an integration that does not exist any more.
 func (m *receivedTimes) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

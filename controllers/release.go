@@ -84,7 +84,7 @@ func newReleaser(cache client.Reader, live client.Writer, clock Clock) *releaser
 	}
 }
 
-// start takes the controller's queue and enters what was settled before.
+// start takes the controller's queue and enters the AlertEvents that were settled before.
 func (r *releaser) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[eventRef]) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +162,7 @@ func (r *releaser) makeDue(record *releaseRecord, now time.Time) {
 	r.enqueue(record.ref)
 }
 
-// isSettled says whether the event's alerts for the Incident are settled already.
+// isSettled reports whether the event's alerts for the Incident are settled already.
 func (r *releaser) isSettled(event *v1alpha1.AlertEvent, incidentName string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,14 +173,14 @@ func (r *releaser) isSettled(event *v1alpha1.AlertEvent, incidentName string) bo
 	return r.isReleased(refOf(event))
 }
 
-// knows says whether the event was released, or is settled in part, here.
+// knows reports whether the event was released, or is settled in part, here.
 func (r *releaser) knows(ref eventRef) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.records[ref.uid] != nil || r.isReleased(ref)
 }
 
-// isReplay says whether the event is a second copy of one that was released a moment ago. Names given by
+// isReplay reports whether the event is a second copy of one that was released a moment ago. Names given by
 // people or derived from an idempotency key may come again and are no sign of it.
 func (r *releaser) isReplay(event *v1alpha1.AlertEvent) bool {
 	if !v1alpha1.IsGeneratedEventName(event.Name) {
@@ -197,7 +197,7 @@ func (r *releaser) forget(ref eventRef) {
 	r.close(ref)
 }
 
-// close drops the record of an event that is gone, and remembers the event when it was settled whole.
+// close drops the record of an event that no longer exists, and remembers the event when all its alerts were settled.
 func (r *releaser) close(ref eventRef) {
 	record := r.records[ref.uid]
 	if record == nil {
@@ -249,7 +249,7 @@ func (r *releaser) Reconcile(ctx context.Context, ref eventRef) (ctrl.Result, er
 	return ctrl.Result{}, nil
 }
 
-// state says what is known of an event: how long it is to stay, and whether alerts of it are unsettled.
+// state returns how long an event is to stay, whether alerts of it are unsettled, and whether it is known at all.
 func (r *releaser) state(ref eventRef) (wait time.Duration, partial, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,7 +14,7 @@ func TransformAlertEvent(object any) (any, error) {
 		return object, nil
 	}
 	restored := event.IsRestored()
-	event.Condense() // drops a mark that somebody made
+	event.Condense() // drops a mark that a user made
 	if restored {
 		if event.Annotations == nil {
 			event.Annotations = map[string]string{}

@@ -2,11 +2,11 @@ package controllers
 
 import "slices"
 
-// rotation has namespaces take turns. Of those with items waiting, the next one is that with the fewest items at work
-// and, of those, that which has waited longest for its turn. It is not safe for concurrent use.
+// rotation has namespaces take turns. Of those with items waiting, the next one has the fewest items at work
+// and, among equals, the one that has waited longest for its turn. It is not safe for concurrent use.
 type rotation[T comparable] struct {
 	workers int // how many items of one namespace may be at work
-	// goesFirst says whether the first of a namespace's later items goes before its first ordinary one. Nil: it never does.
+	// goesFirst reports whether the first of a namespace's later items goes before its first ordinary one. Nil: it never does.
 	goesFirst func(later, ordinary T) bool
 
 	namespaces map[string]*namespaceItems[T]
@@ -48,7 +48,7 @@ func (r *rotation[T]) promote(namespace string, item T) {
 	}
 }
 
-// remove takes an item out, and says whether it was waiting.
+// remove takes an item out, and reports whether it was waiting.
 func (r *rotation[T]) remove(namespace string, item T) bool {
 	n := r.namespaces[namespace]
 	if n == nil || !n.ordinary.remove(item) && !n.later.remove(item) {
@@ -142,7 +142,7 @@ func (q *fifo[T]) push(item T) {
 	q.order = append(q.order, numbered[T]{item, q.last})
 }
 
-// remove takes an item out, and says whether it was in. Its entry stays until its turn comes.
+// remove takes an item out, and reports whether it was in. Its entry stays until its turn comes.
 func (q *fifo[T]) remove(item T) bool {
 	had := q.has(item)
 	delete(q.numbers, item)

@@ -34,18 +34,18 @@ const (
 
 // Options are the settings of the controllers.
 type Options struct {
-	// Namespaces are those that the manager's cache watches. Empty: all.
+	// Namespaces are the namespaces that the manager's cache watches. Empty: all.
 	Namespaces []string
 
 	// MaxConcurrentReconciles is how many Incidents are folded at a time. Default: 160.
 	MaxConcurrentReconciles int
 
-	// CheckMapping says what is wrong with an integration's mapping, in a line that does not change.
-	// Default: nothing ever is.
+	// CheckMapping returns the error of an integration's mapping, in a line that does not change.
+	// Default: no mapping has one.
 	CheckMapping func(*v1alpha1.WebhookIntegration) error
 
-	// PresetLateFiringWindow is what a preset says of late firings, if anything. It stands behind
-	// spec.lateFiringWindow and before the default. Default: no preset says anything.
+	// PresetLateFiringWindow returns the window of a preset, for integrations without spec.lateFiringWindow. Default: no
+	// preset has one.
 	PresetLateFiringWindow func(preset string) (window time.Duration, ok bool)
 
 	// Listening is the process's. Its maker adds it to the manager. Default: NewReplica makes and adds one.
@@ -100,7 +100,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// noPresetWindow stands for presets that say nothing of late firings.
+// noPresetWindow stands for presets without a window for late firings.
 func noPresetWindow(string) (window time.Duration, ok bool) { return 0, false }
 
 // Clock tells the time.
@@ -140,9 +140,8 @@ func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 	return &Replica{options, counts}, nil
 }
 
-// Lead adds to the manager of a leader's term, which has the replica's cache, what turns AlertEvents into Incidents and
-// keeps the integrations' status. All memory begins anew: what a leader remembers is worth nothing after another one has
-// folded.
+// Lead adds the controllers to the manager of a leader's term, which has the replica's cache. All memory begins anew: that
+// of an earlier term is worth nothing after another leader has folded.
 func (r *Replica) Lead(mgr ctrl.Manager) error {
 	options := r.options
 	live, err := newObservedClient(mgr)
@@ -155,7 +154,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	}
 	limit := &incidentLimit{v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare}, r.counts}
 	lists := &quorumList{list: listEvents(live, options.Namespaces)}
-	blocked := newBlockBook()
+	blocked := newBlockedNamespaces()
 	incidents := &incidentReconciler{
 		cache:     mgr.GetCache(),
 		live:      live,
@@ -184,8 +183,8 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	return setupStatus(mgr, options, live, blocked)
 }
 
-// setupStatus adds what keeps the integrations' status.
-func setupStatus(mgr ctrl.Manager, options Options, live client.Client, blocked *blockBook) error {
+// setupStatus adds the controller of the integrations' status.
+func setupStatus(mgr ctrl.Manager, options Options, live client.Client, blocked *blockedNamespaces) error {
 	tokens := v1alpha1.NewTokenRegistry()
 	tokensSynced, err := feedTokens(mgr.GetCache(), tokens)
 	if err != nil {
@@ -361,8 +360,7 @@ func requestNamespace(request reconcile.Request) string { return request.Namespa
 // namespaceWorkers is how many of a controller's workers one namespace may have: four of five.
 func namespaceWorkers(workers int) int { return workers - workers/5 }
 
-// backoff tries what failed again, ever later, each request for itself: one that fails again and again
-// holds up no other.
+// backoff retries failed requests with increasing delays, each for itself: one that failed repeatedly delays no other.
 func backoff[request comparable]() workqueue.TypedRateLimiter[request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](minBackoff, maxBackoff)
 }

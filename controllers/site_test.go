@@ -95,7 +95,7 @@ func (s *site) newFolder() *folder {
 		notices:   flowcontrol.NewFakeAlwaysRateLimiter(),
 		gate:      newWriteGate(2, func() int { return 0 }),
 		clock:     s.clock,
-		blocked:   newBlockBook(),
+		blocked:   newBlockedNamespaces(),
 		limit:     &incidentLimit{v1alpha1.Capacity{Limit: defaultMaxIncidents, Share: 1}, newStoreCounts(s.clock.Now)},
 
 		listening:    always{},

@@ -17,7 +17,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// stuckMessages say what each reason for a stuck AlertEvent means, in the order in which they count.
+// stuckMessages explain the reasons for stuck AlertEvents, most important first.
 var stuckMessages = []struct{ reason, message string }{
 	{v1alpha1.StuckQuarantined, "The alerts of quarantined AlertEvents cannot be folded; a Kubernetes Event on each says why."},
 	{v1alpha1.StuckUnreadable, "The packed alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why."},
@@ -37,7 +37,7 @@ func newStuckEvents() *stuckEvents {
 	return &stuckEvents{events: map[types.NamespacedName]stuckEvent{}}
 }
 
-// set notes why an AlertEvent is stuck, if it is, and says whether that is news. before is what was known.
+// set notes why an AlertEvent is stuck, if it is, and reports whether that is new. before is the earlier state.
 func (s *stuckEvents) set(name types.NamespacedName, now stuckEvent) (before stuckEvent, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (r *integrationReconciler) alertsFolded(integration *v1alpha1.WebhookIntegr
 	return condition
 }
 
-// refusalMessages say what each reason means for posts.
+// refusalMessages explain the consequences of each reason for posts.
 var refusalMessages = map[string]string{
 	v1alpha1.ReasonQueueFull:            "Too many AlertEvents of the namespace wait to be folded: posts get 503.",
 	v1alpha1.ReasonIncidentLimit:        "The namespace may have no more Incidents: posts of alerts that need a new one get 503.",
@@ -121,8 +121,8 @@ var refusalMessages = map[string]string{
 	v1alpha1.ReasonNamespaceTerminating: "The namespace is being deleted: posts of alerts that need a new Incident get 503.",
 }
 
-// refuseFor changes the Ready condition of an integration whose posts are refused for lack of capacity.
-func refuseFor(ready *metav1.Condition, refusal string) {
+// setRefusing changes the Ready condition of an integration whose posts are refused for lack of capacity.
+func setRefusing(ready *metav1.Condition, refusal string) {
 	if message, ok := refusalMessages[refusal]; ok && ready.Status == metav1.ConditionTrue {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, refusal, message
 	}
@@ -148,7 +148,7 @@ func (r *integrationReconciler) watchCapacity(ctx context.Context, queue request
 	return nil
 }
 
-// isOutdated says whether the integration's conditions tell of another lack of capacity than there is.
+// isOutdated reports whether the integration's conditions are wrong about the capacity of its namespace.
 func (r *integrationReconciler) isOutdated(integration *v1alpha1.WebhookIntegration) bool {
 	blocked := ""
 	if cause := r.blocked.cause(integration.Namespace); cause != nil {

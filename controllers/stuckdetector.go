@@ -15,7 +15,7 @@ import (
 // stuckDetector tells a leader that can renew its lease but cannot fold, because its lists, reads or writes fail or
 // hang, that another replica should have the lease. It observes the calls of one term.
 //
-// It counts as progress when the API server answers, a refusal of the one object included: that would be no different
+// It counts as progress when the API server answers, a rejection of the one object included: that would be no different
 // on another replica.
 type stuckDetector struct {
 	after time.Duration
@@ -25,7 +25,7 @@ type stuckDetector struct {
 	kinds map[string]*callState
 }
 
-// callState is what is known of one kind of calls.
+// callState is the state of one kind of calls.
 type callState struct {
 	under   int       // calls under way
 	failing time.Time // since when there have been calls and no answer; zero after an answer
@@ -73,7 +73,7 @@ func (d *stuckDetector) end(kind string, answered bool) {
 	}
 }
 
-// check returns an error when calls of one kind have had no answer for too long. Failures that nobody tried again do
+// check returns an error when calls of one kind have had no answer for too long. Failures that were not retried do
 // not count: there is no work left.
 func (d *stuckDetector) check() error {
 	d.mu.Lock()

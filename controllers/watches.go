@@ -45,7 +45,7 @@ func onChange[T client.Object](
 	}
 }
 
-// isSame says whether an update left an object what it was: neither replaced by another of its name nor with another spec.
+// isSame reports whether an update changed neither the UID nor the generation of an object.
 func isSame(before, after client.Object) bool {
 	return before.GetUID() == after.GetUID() && before.GetGeneration() == after.GetGeneration()
 }

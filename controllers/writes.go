@@ -41,7 +41,7 @@ func (m *writeMemory) last(key types.NamespacedName) (last lastWrite, ok bool) {
 	return last, ok
 }
 
-// behind says whether the Incident as read is older than the last write.
+// behind reports whether the Incident as read is older than the last write.
 func (m *writeMemory) behind(key types.NamespacedName, incident *v1alpha1.Incident) bool {
 	last, ok := m.last(key)
 	return ok && (incident == nil || fold.NewerVersion(last.resourceVersion, incident.ResourceVersion))

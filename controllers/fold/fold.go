@@ -12,7 +12,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// What became of one alert, as the results of a plan and the metrics name it.
+// Results of folding one alert, in plans and metrics.
 const (
 	ResultOpened       = "opened"
 	ResultUpdated      = "updated"
@@ -31,15 +31,15 @@ type Input struct {
 	Name        string                 // of the Incident
 	Incident    *v1alpha1.Incident     // as read; nil when there is none
 	Events      []*v1alpha1.AlertEvent // those with an alert of this Incident that exist per the quorum list, in any order
-	Settled     []*v1alpha1.AlertEvent // those that were settled earlier, and are not among events
+	Settled     []*v1alpha1.AlertEvent // settled earlier, and not among Events
 	Exists      func(uid string) bool  // whether an AlertEvent exists per the quorum list, which began after the Incident was read
 	Copied      func(uid string) bool  // whether it has a quarantined copy of an AlertEvent's alerts of this Incident; nil: never
-	Unconfirmed func(uid string) bool  // whether it has a quarantined AlertEvent that nobody confirmed; nil: never
+	Unconfirmed func(uid string) bool  // whether it has a quarantined AlertEvent that is not confirmed; nil: never
 	Policy      Policy
 	Now         time.Time
 }
 
-// AlertResult is what became of one alert.
+// AlertResult is the result of folding one alert.
 type AlertResult struct {
 	EventUID    types.UID
 	Integration string
@@ -47,13 +47,13 @@ type AlertResult struct {
 	Received    time.Time // when the alert was accepted
 }
 
-// Plan is what has to be done for one Incident.
+// Plan is the result of a fold: the writes for one Incident and their reasons.
 type Plan struct {
 	Create       *v1alpha1.IncidentSpec  // when not nil, there is no Incident: create it with this spec, then write the status
-	Status       v1alpha1.IncidentStatus // what to write
-	Write        bool                    // status differs from what is stored in more than a pruned ledger
+	Status       v1alpha1.IncidentStatus // to write
+	Write        bool                    // Status differs from the stored one in more than a pruned ledger
 	Urgent       bool                    // a first write or a change of state: not to be delayed
-	Transitions  []v1alpha1.Transition   // what happened, in order
+	Transitions  []v1alpha1.Transition   // in order
 	Results      []AlertResult           // one for each alert that was folded now, or found without an Incident or invalid
 	Settled      []types.UID             // events with no alert left for this Incident once the plan is carried out
 	Unmatched    bool                    // some alert found no Incident: confirm the absence by a quorum read first
@@ -61,11 +61,11 @@ type Plan struct {
 	AutoResolved bool                    // the Incident resolves for silence: make sure that no alert was missed
 }
 
-// IsIdle says whether a plan has nothing to do but to settle what the ledger has.
+// IsIdle reports whether nothing has to be done but to settle AlertEvents that the ledger has.
 func (p *Plan) IsIdle() bool { return p.Create == nil && !p.Write && len(p.Results) == 0 }
 
-// Decide decides what the events mean for the Incident: it brings them into commit order, takes in each that
-// is not settled yet, and then sees whether the Incident has been silent for too long, and notes how long it is to be kept.
+// Decide folds AlertEvents into an Incident: those that are not settled yet, in commit order. It then resolves the Incident
+// if it has been silent for too long, and records how long it is to be kept.
 func Decide(in Input) Plan {
 	f := openFold(in)
 	for _, event := range f.pending() {
@@ -73,7 +73,7 @@ func Decide(in Input) Plan {
 			f.plan.LedgerFull = true
 			break // the later ones wait too: they must not overtake
 		}
-		f.takeIn(event)
+		f.foldEvent(event)
 	}
 	f.autoResolve()
 	f.keepRetention()
@@ -124,8 +124,8 @@ func openFold(in Input) *folding {
 	return f
 }
 
-// isFull says that the ledger has no room for the event, and its origin if it is quarantined. What came before the
-// Incident enters it with the first event that opens it, and so has its place from then on.
+// isFull reports whether the ledger has no space for the event, and its origin if it is quarantined. Events from before the
+// Incident enter it with the first event that opens it, and need their space from then on.
 func (f *folding) isFull(event *v1alpha1.AlertEvent) bool {
 	reserved := len(ledgerEntries(event))
 	if f.opens && f.plan.Write {
@@ -166,8 +166,8 @@ func (f *folding) pending() []*v1alpha1.AlertEvent {
 	})
 }
 
-// isSettled says whether the ledger has an event or, of a quarantined one, that from which its alerts were moved. A
-// quarantined one that nobody confirmed while its origin existed was made too late: what it holds was folded before.
+// isSettled reports whether the ledger has an event or, for a quarantined one, the event from which its alerts were moved.
+// A quarantined one that was not confirmed while its origin existed was made too late: its alerts were folded before.
 func (f *folding) isSettled(event *v1alpha1.AlertEvent) bool {
 	entries := ledgerEntries(event)
 	if len(entries) > 1 && f.in.Unconfirmed(string(event.UID)) && !f.in.Exists(entries[1].UID) {
@@ -176,7 +176,7 @@ func (f *folding) isSettled(event *v1alpha1.AlertEvent) bool {
 	return slices.ContainsFunc(entries, func(entry v1alpha1.LedgerEntry) bool { return f.ledger.has(entry.UID) })
 }
 
-// concerns says whether an event has an alert of this Incident.
+// concerns reports whether an event has an alert of this Incident.
 func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 	for i := range event.Spec.Alerts {
 		if event.IncidentNameFor(&event.Spec.Alerts[i]) == f.in.Name {
@@ -202,12 +202,12 @@ func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
 	return entries
 }
 
-// takeIn settles an event: all its alerts of this Incident, in their order.
-func (f *folding) takeIn(event *v1alpha1.AlertEvent) {
+// foldEvent settles an event: all its alerts of this Incident, in their order.
+func (f *folding) foldEvent(event *v1alpha1.AlertEvent) {
 	entries := ledgerEntries(event)
 	first := entries[len(entries)-1]
 	isCopy, version := f.ledger.isCopy(first.UID, first.Name), CommitVersion(event)
-	arrived := arrivedAlert{
+	arrived := receivedAlert{
 		received:  ReceivedTime(event),
 		heard:     heardTime(event),
 		defaults:  event.Spec.Defaults,
@@ -221,7 +221,7 @@ func (f *folding) takeIn(event *v1alpha1.AlertEvent) {
 		}
 		result := ResultReplayed
 		if !isCopy {
-			result = f.takeInAlert(event, arrived)
+			result = f.foldAlert(event, arrived)
 		}
 		switch result {
 		case ResultInvalid, ResultReplayed:
@@ -252,8 +252,8 @@ func (f *folding) takeIn(event *v1alpha1.AlertEvent) {
 	f.plan.Settled = append(f.plan.Settled, event.UID)
 }
 
-// takeInAlert settles one alert and returns its result.
-func (f *folding) takeInAlert(event *v1alpha1.AlertEvent, a arrivedAlert) string {
+// foldAlert settles one alert and returns its result.
+func (f *folding) foldAlert(event *v1alpha1.AlertEvent, a receivedAlert) string {
 	switch {
 	case f.spec != nil:
 		if !belongs(event, a.Alert, f.spec) {
@@ -271,7 +271,7 @@ func (f *folding) takeInAlert(event *v1alpha1.AlertEvent, a arrivedAlert) string
 	return f.life.apply(a)
 }
 
-// belongs says whether what an alert tells of its integration and key agrees with the Incident.
+// belongs reports whether the integration and the key of an alert, if given, are those of the Incident.
 func belongs(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, spec *v1alpha1.IncidentSpec) bool {
 	integration := event.Spec.IntegrationName
 	return (integration == "" || integration == spec.IntegrationName) &&
@@ -289,7 +289,7 @@ func (f *folding) autoResolve() {
 	}
 }
 
-// keepRetention notes in the status what the Incident's deletion goes by when its integration is gone: the retention,
+// keepRetention records in the status what decides on the Incident's deletion once its integration is deleted: the retention,
 // and, if its time is up, when that was. The latter is written once, when the Incident would be deleted otherwise, so an
 // integration that goes costs no writes, however many Incidents it leaves behind.
 func (f *folding) keepRetention() {

@@ -8,7 +8,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// isLateDuplicate says whether a firing repeats the episode that has ended: it was received within the window of the
+// isLateDuplicate reports whether a firing repeats the episode that has ended: it was received within the window of the
 // resolve, and its startsAt is not after that episode's start, or not after its end.
 //
 // After the window, the sender says that the trouble goes on: Prometheus keeps startsAt when its alerts could not
@@ -17,9 +17,9 @@ import (
 //
 // Only times up to the moment of the resolve are believed. Some senders write a predicted end into every
 // alert, and clocks go wrong; an end in the year 9999 must not hide every later outage. The very startsAt
-// of the ended episode is late whatever it is. After an Incident resolved itself for silence, nobody has
+// of the ended episode is late whatever it is. After an Incident resolved itself for silence, no alert has
 // said that the trouble was over, so whatever fires then reopens it.
-func isLateDuplicate(s *v1alpha1.IncidentStatus, a arrivedAlert, window time.Duration) bool {
+func isLateDuplicate(s *v1alpha1.IncidentStatus, a receivedAlert, window time.Duration) bool {
 	if !isSet(a.StartsAt) || !isWithin(window, s.ResolvedTime, a.received) {
 		return false
 	}
@@ -38,18 +38,18 @@ func isLateDuplicate(s *v1alpha1.IncidentStatus, a arrivedAlert, window time.Dur
 	return notAfterStart || notAfterEnd
 }
 
-// isWithin says whether an alert was received within the window of the resolve. Replicas' clocks differ, so one that
+// isWithin reports whether an alert was received within the window of the resolve. Replicas' clocks differ, so one that
 // follows the resolve may bear an earlier time. Nothing is within a window of zero: the sender delivers in order.
 func isWithin(window time.Duration, resolved *v1alpha1.Timestamp, received time.Time) bool {
 	return window > 0 && isSet(resolved) && received.Sub(resolved.Time) < window
 }
 
-// isStaleResolve says whether a resolve of a sender is about an earlier episode than the current one: its endsAt,
+// isStaleResolve reports whether a resolve of a sender is about an earlier episode than the current one: its endsAt,
 // or without one its startsAt, is before the startsAt of the current episode.
 //
 // Only times given by the sender are compared: an episode whose alerts have no startsAt is resolved by any resolve. A
 // startsAt far ahead of the episode's opening is no time of a sender's clock, and would keep every resolve out.
-func isStaleResolve(s *v1alpha1.IncidentStatus, a arrivedAlert) bool {
+func isStaleResolve(s *v1alpha1.IncidentStatus, a receivedAlert) bool {
 	startsAt := s.Alert.StartsAt
 	if a.Status != v1alpha1.AlertResolved || a.by() != "" || !isSet(startsAt) {
 		return false

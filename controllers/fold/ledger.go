@@ -53,13 +53,13 @@ func openLedger(stored v1alpha1.Ledger, incidentVersion string, exists func(uid 
 	return book
 }
 
-// has says whether the event is settled for this Incident.
+// has reports whether the event is settled for this Incident.
 func (b *ledgerBook) has(uid string) bool {
 	_, ok := b.gone[uid]
 	return ok
 }
 
-// isCopy says whether the event is another copy of one in the ledger: the same name, made by the server
+// isCopy reports whether the event is another copy of one in the ledger: the same name, made by the server
 // and so never given twice, with another UID. Names given by people or derived from idempotency keys
 // may come again.
 func (b *ledgerBook) isCopy(uid, name string) bool {
@@ -77,7 +77,7 @@ func (b *ledgerBook) add(uid, name string, exists bool) {
 	}
 }
 
-// addBefore enters events that exist before all others, the newest that there is room for.
+// addBefore enters events that exist before all others, the newest for which there is space.
 func (b *ledgerBook) addBefore(events []v1alpha1.LedgerEntry) {
 	if room := max(0, v1alpha1.MaxLedger-b.present); len(events) > room {
 		events = events[len(events)-room:]
@@ -94,7 +94,7 @@ func (b *ledgerBook) enter(uid, name string) {
 	b.present++
 }
 
-// isLate says whether an event of this resourceVersion is older than the newest folded one.
+// isLate reports whether an event of this resourceVersion is older than the newest folded one.
 func (b *ledgerBook) isLate(version string) bool { return NewerVersion(b.stamp, version) }
 
 // advance notes the resourceVersion of a folded event.
@@ -122,7 +122,7 @@ func (b *ledgerBook) close() v1alpha1.Ledger {
 	return v1alpha1.Ledger{Events: kept, ResourceVersion: b.stamp, Digest: b.digest.String()}
 }
 
-// NewerVersion says whether a is a newer resourceVersion than b. What is no resourceVersion is never
+// NewerVersion reports whether a is a newer resourceVersion than b. An invalid resourceVersion is neither
 // newer nor older.
 func NewerVersion(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
@@ -130,8 +130,8 @@ func NewerVersion(a, b string) bool {
 }
 
 // InCommitOrder orders events by resourceVersion, quarantined ones by that of their origin. They are hardly ever updated,
-// so that is the order in which they were stored. The rest only makes the order total for objects that never were in an
-// API server.
+// so that is the order in which they were stored. The other comparisons only make the order total for
+// objects that were never in an API server.
 func InCommitOrder(a, b *v1alpha1.AlertEvent) int {
 	first, second := CommitVersion(a), CommitVersion(b)
 	switch {

@@ -19,8 +19,8 @@ const (
 	messageAcknowledged    = "An alert acknowledged the incident."
 )
 
-// arrivedAlert is one alert and what its event says of it.
-type arrivedAlert struct {
+// receivedAlert is an alert with the data of its event.
+type receivedAlert struct {
 	*v1alpha1.Alert
 	received    time.Time
 	heard       time.Time // when it ended the Incident's silence, see heardTime
@@ -41,7 +41,7 @@ type lifecycle struct {
 }
 
 // apply takes in one alert and returns its result. An alert without an Incident changes nothing.
-func (l *lifecycle) apply(a arrivedAlert) string {
+func (l *lifecycle) apply(a receivedAlert) string {
 	if l.status.State == "" && isReport(a.Status) {
 		return ResultNoMatch
 	}
@@ -51,7 +51,7 @@ func (l *lifecycle) apply(a arrivedAlert) string {
 }
 
 // step is the table of the life cycle.
-func (l *lifecycle) step(a arrivedAlert) string {
+func (l *lifecycle) step(a receivedAlert) string {
 	switch {
 	case l.status.State == "":
 		l.open(a, v1alpha1.TransitionOpened)
@@ -69,7 +69,7 @@ func (l *lifecycle) step(a arrivedAlert) string {
 }
 
 // stepOpen takes in an alert of an Incident that is Open.
-func (l *lifecycle) stepOpen(a arrivedAlert) string {
+func (l *lifecycle) stepOpen(a receivedAlert) string {
 	if isStaleResolve(l.status, a) {
 		return ResultLate
 	}
@@ -100,8 +100,8 @@ func (l *lifecycle) stepOpen(a arrivedAlert) string {
 	return ResultAcknowledged
 }
 
-// author says for the timeline who sent a report, and what they said about it.
-func (a *arrivedAlert) author() string {
+// author returns the author of a report and their comment, for the timeline.
+func (a *receivedAlert) author() string {
 	author := "an alert"
 	if by := a.by(); by != "" {
 		author = by
@@ -113,13 +113,13 @@ func (a *arrivedAlert) author() string {
 }
 
 // by is the name of the user whose report the alert is, in one line; empty for an alert of a sender.
-func (a *arrivedAlert) by() string {
+func (a *receivedAlert) by() string {
 	return v1alpha1.ShortMessage(a.By)
 }
 
 // report is the reason and the message of the condition that an alert brings about: those of an alert, or
 // those of a user.
-func (a *arrivedAlert) report(reason, message, userReason, userDid string) (condition, text string) {
+func (a *receivedAlert) report(reason, message, userReason, userDid string) (condition, text string) {
 	by := a.by()
 	if by == "" {
 		return reason, message
@@ -128,7 +128,7 @@ func (a *arrivedAlert) report(reason, message, userReason, userDid string) (cond
 }
 
 // open begins an episode: the content starts afresh.
-func (l *lifecycle) open(a arrivedAlert, transition v1alpha1.TransitionType) {
+func (l *lifecycle) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	s := l.status
 	number := int64(1)
 	if s.Episode != nil {
@@ -149,12 +149,12 @@ func (l *lifecycle) open(a arrivedAlert, transition v1alpha1.TransitionType) {
 }
 
 // merge folds an alert's content into the episode's.
-func (l *lifecycle) merge(a arrivedAlert) {
+func (l *lifecycle) merge(a receivedAlert) {
 	content := &l.status.Alert
 	mergeContent(content, &a.AlertContent)
 	fillContent(content, a.defaults, a.integration)
 	// Measuring a large content for each of thousands of small alerts would cost seconds: measure it when
-	// the sum of what came could have passed the limit.
+	// the sum of the alerts could have passed the limit.
 	l.sizeBound += a.EncodedSize() + defaultsSize(a.defaults)
 	if l.sizeBound > v1alpha1.MaxContentBytes {
 		said := boundContent(content, &a.AlertContent, a.defaults, a.integration)
@@ -190,12 +190,12 @@ func (l *lifecycle) autoResolve(now time.Time, after time.Duration) {
 }
 
 // count counts an alert, whatever else became of it.
-func (l *lifecycle) count(a arrivedAlert) {
+func (l *lifecycle) count(a receivedAlert) {
 	l.status.AlertCount++
 	episode := l.episode()
 	episode.AlertCount++
 	if !isSet(&episode.StartTime) {
-		episode.StartTime = *timestamp(a.received) // an Incident without a start would be refused
+		episode.StartTime = *timestamp(a.received) // the API server rejects an Incident without a start
 	}
 	if last := l.status.LastAlertTime; !isSet(last) || a.heard.After(last.Time) {
 		l.status.LastAlertTime = timestamp(a.heard)
@@ -239,13 +239,13 @@ func (l *lifecycle) record(kind v1alpha1.TransitionType, at time.Time, format st
 	}
 }
 
-// isReport says whether an alert reports on an incident rather than the trouble itself: it opens nothing.
+// isReport reports whether an alert is about the incident rather than its cause: it opens nothing.
 func isReport(status v1alpha1.AlertStatus) bool {
 	return status == v1alpha1.AlertResolved || status == v1alpha1.AlertAcknowledged
 }
 
 // beginning is when an alert says that the trouble began.
-func beginning(a arrivedAlert) time.Time {
+func beginning(a receivedAlert) time.Time {
 	if isSet(a.StartsAt) {
 		return a.StartsAt.Time
 	}

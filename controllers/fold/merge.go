@@ -61,7 +61,7 @@ func mergeBag(into *v1alpha1.Bag, newer v1alpha1.Bag) {
 	}
 }
 
-// fillContent gives the content what its alerts did not say: a severity, a type, a title, and the default
+// fillContent sets the fields that no alert had: a severity, a type, a title, and the default
 // labels whose keys it lacks.
 func fillContent(content *v1alpha1.AlertContent, defaults *v1alpha1.AlertDefaults, integration string) {
 	if defaults == nil {
@@ -95,8 +95,8 @@ func fill[S ~string](field *S, values ...S) {
 }
 
 // boundContent keeps merged content within v1alpha1.MaxContentBytes: the newest alert's bags replace the
-// merged ones, and when that is not enough, the largest entries go. It says what it did, and nothing when
-// there was nothing to do.
+// merged ones, and when that is not enough, the largest entries go. It returns a description of the changes,
+// empty when there are none.
 func boundContent(content, newest *v1alpha1.AlertContent, defaults *v1alpha1.AlertDefaults, integration string) string {
 	if content.EncodedSize() <= v1alpha1.MaxContentBytes {
 		return ""
@@ -116,7 +116,7 @@ func boundContent(content, newest *v1alpha1.AlertContent, defaults *v1alpha1.Ale
 	return v1alpha1.ShortMessage(message)
 }
 
-// defaultsSize is at least what defaults add to the encoded size of a content.
+// defaultsSize returns an upper bound of the size that defaults add to an encoded content.
 func defaultsSize(defaults *v1alpha1.AlertDefaults) int {
 	if defaults == nil {
 		return 0

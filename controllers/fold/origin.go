@@ -54,8 +54,8 @@ func createdTime(event *v1alpha1.AlertEvent) time.Time {
 	return event.CreationTimestamp.UTC()
 }
 
-// IsUnconfirmed says whether nobody has confirmed yet that the origin existed when the copy was there. A label that
-// somebody removed counts as confirmed: alerts are rather kept than lost.
+// IsUnconfirmed reports whether it is not confirmed yet that the origin existed together with the copy. A missing label
+// counts as confirmed: alerts are rather kept than lost.
 func IsUnconfirmed(labels map[string]string) bool {
 	return labels[v1alpha1.QuarantineLabel] == v1alpha1.QuarantineUnconfirmed
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// Policy is what the integration asks for its Incidents.
+// Policy is the part of an integration's spec that applies to its Incidents, and the state of ingest.
 type Policy struct {
 	AutoResolveAfter time.Duration // 0: never
 	Retention        time.Duration
@@ -17,7 +17,7 @@ type Policy struct {
 	Untrusted  bool      // nothing may end for its age, see Listening.silentFrom
 }
 
-// PolicyOf is what an integration asks for its Incidents; nil stands for one that is gone.
+// PolicyOf returns the policy of an integration; nil stands for one that does not exist.
 func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(string) (time.Duration, bool)) Policy {
 	p := Policy{Retention: DefaultRetention, LateFiringWindow: defaultLateFiringWindow}
 	if integration == nil {

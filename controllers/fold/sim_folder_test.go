@@ -97,13 +97,13 @@ func (f *simFolder) list() (bool, error) {
 	return false, nil
 }
 
-// copied says whether the quorum list has a copy of the event's alerts for the Incident.
+// copied reports whether the quorum list has a copy of the event's alerts for the Incident.
 func (j *simJob) copied(uid string) bool {
 	_, ok := j.copies[v1alpha1.QuarantineName(uid, j.name)]
 	return ok
 }
 
-// isCopyOfMoved says whether the event is a second copy of one that the cache has in quarantine for the Incident.
+// isCopyOfMoved reports whether the event is a second copy of one that the cache has in quarantine for the Incident.
 func (f *simFolder) isCopyOfMoved(event *v1alpha1.AlertEvent) bool {
 	for _, moved := range f.cache {
 		from, ok := OriginOf(moved)

@@ -102,7 +102,7 @@ func (m *simModel) wrote(incident *v1alpha1.Incident, view, before []*v1alpha1.A
 	life.history = append(life.history, now)
 }
 
-// mayGo says whether every alert of an event is accounted for.
+// mayGo reports whether every alert of an event is accounted for.
 func (m *simModel) mayGo(event *v1alpha1.AlertEvent) error {
 	for _, name := range incidentsOf(event) {
 		settled := m.isSettled(event, name)
@@ -116,7 +116,7 @@ func (m *simModel) mayGo(event *v1alpha1.AlertEvent) error {
 	return nil
 }
 
-// isSettled says whether the alerts that an event has for an Incident are accounted for: by itself or, when it has a
+// isSettled reports whether the alerts that an event has for an Incident are accounted for: by itself or, when it has a
 // name of the server's, by any that has the same name; folded, let go, or in quarantine.
 func (m *simModel) isSettled(event *v1alpha1.AlertEvent, name string) bool {
 	original := m.original(event)

@@ -238,7 +238,7 @@ func (s *simulation) store(event *v1alpha1.AlertEvent) {
 	_ = s.cluster.createEvent(event) // the name may be taken
 }
 
-// copiesUnderway says whether an event of the Incident that is a copy is still to be settled.
+// copiesUnderway reports whether an event of the Incident that is a copy is still to be settled.
 func (s *simulation) copiesUnderway(name string) bool {
 	for i, event := range s.cluster.all {
 		isCopy := slices.ContainsFunc(s.cluster.all[:i], func(other *v1alpha1.AlertEvent) bool { return other.Name == event.Name })

@@ -6,7 +6,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// stale says whether a resolve tells of an episode before this one. All times of the simulation are whole seconds.
+// stale reports whether a resolve tells of an episode before this one. All times of the simulation are whole seconds.
 func (r *simReplay) stale(alert *v1alpha1.Alert) bool {
 	startsAt, _ := r.said()
 	told := alert.EndsAt
@@ -16,7 +16,7 @@ func (r *simReplay) stale(alert *v1alpha1.Alert) bool {
 	return startsAt != nil && told != nil && alert.By == "" && told.Before(*startsAt)
 }
 
-// over says whether a firing tells of the episode that has ended.
+// over reports whether a firing tells of the episode that has ended.
 func (r *simReplay) over(alert *v1alpha1.Alert, when time.Time) bool {
 	if alert.StartsAt == nil || r.view.Reason == "AutoResolved" || r.window == 0 || !when.Before(r.resolved.Add(r.window)) {
 		return false
