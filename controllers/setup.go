@@ -289,13 +289,9 @@ func addReleaser(mgr ctrl.Manager, releases *releaser) error {
 		NewQueue: newFairQueue(func(ref eventRef) string { return ref.Namespace },
 			namespaceWorkers(releaseConcurrency)),
 		ReconciliationTimeout: foldTimeout,
-		LogConstructor: func(ref *eventRef) logr.Logger {
-			log := mgr.GetLogger().WithName("release")
-			if ref != nil {
-				log = log.WithValues("namespace", ref.Namespace, "alertevent", ref.Name)
-			}
-			return log
-		},
+		LogConstructor: logConstructor(mgr, "release", func(ref eventRef) []any {
+			return []any{"namespace", ref.Namespace, "alertevent", ref.Name}
+		}),
 	})
 	if err != nil {
 		return err
@@ -317,7 +313,9 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler, concurrency i
 			RecoverPanic:            new(true),
 			ReconciliationTimeout:   foldTimeout,
 		}).
-		WithLogConstructor(logConstructor(mgr, "incident")).
+		WithLogConstructor(logConstructor(mgr, "incident", func(request reconcile.Request) []any {
+			return []any{"namespace", request.Namespace, "incident", request.Name}
+		})).
 		Complete(incidents)
 }
 
@@ -330,13 +328,9 @@ func addEvictor(mgr ctrl.Manager, evictions *evictor) error {
 			RateLimiter:           backoff[reconcile.Request](),
 			ReconciliationTimeout: foldTimeout,
 		}).
-		WithLogConstructor(func(request *reconcile.Request) logr.Logger {
-			log := mgr.GetLogger().WithName("eviction")
-			if request != nil {
-				log = log.WithValues("namespace", request.Name)
-			}
-			return log
-		}).
+		WithLogConstructor(logConstructor(mgr, "eviction", func(request reconcile.Request) []any {
+			return []any{"namespace", request.Name}
+		})).
 		Complete(evictions)
 }
 
@@ -351,7 +345,9 @@ func addIntegrations(mgr ctrl.Manager, integrations *integrationReconciler) erro
 			RateLimiter:           backoff[reconcile.Request](),
 			ReconciliationTimeout: foldTimeout,
 		}).
-		WithLogConstructor(logConstructor(mgr, "integration")).
+		WithLogConstructor(logConstructor(mgr, "integration", func(request reconcile.Request) []any {
+			return []any{"namespace", request.Namespace, "integration", request.Name}
+		})).
 		Complete(integrations)
 }
 
@@ -365,12 +361,12 @@ func backoff[request comparable]() workqueue.TypedRateLimiter[request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](minBackoff, maxBackoff)
 }
 
-// logConstructor names the object of a request in all that is logged for it.
-func logConstructor(mgr ctrl.Manager, kind string) func(*reconcile.Request) logr.Logger {
-	return func(request *reconcile.Request) logr.Logger {
-		log := mgr.GetLogger().WithName(kind)
-		if request != nil {
-			log = log.WithValues("namespace", request.Namespace, kind, request.Name)
+// logConstructor adds the name of a controller and the values of a request to its logs.
+func logConstructor[request comparable](mgr ctrl.Manager, name string, values func(request) []any) func(*request) logr.Logger {
+	return func(of *request) logr.Logger {
+		log := mgr.GetLogger().WithName(name)
+		if of != nil {
+			log = log.WithValues(values(*of)...)
 		}
 		return log
 	}
