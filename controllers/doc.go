@@ -1,6 +1,7 @@
 // Package controllers folds AlertEvents into Incidents, exactly once, and deletes what is folded.
 //
-// Each reconciliation gathers, decides and acts. Gathering reads an Incident, the list of the AlertEvents
+// Each reconciliation gathers (observe.go), decides (package fold) and acts (incident_actions.go), in the steps of
+// incident_controller.go. Gathering reads an Incident, the list of the AlertEvents
 // that exist, and those of them that the cache has for this Incident. Deciding is the function fold.Decide: it
 // takes the observations and the time, and returns a plan; it has no client, no context and no clock.
 // Acting carries the plan out: at most one create, one status write, and the release of events.

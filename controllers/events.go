@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"cmp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,17 +18,16 @@ const maxNote = 1024
 type kubernetesEvent struct {
 	eventType string
 	action    string // as events.k8s.io requires
-	note      string // when the transition has no message
 }
 
 // kubernetesEvents lists the Kubernetes Events on an Incident by their reason, which is the transition's
 // type. A transition that is not listed has none.
 var kubernetesEvents = map[v1alpha1.TransitionType]kubernetesEvent{
-	v1alpha1.TransitionOpened:          {corev1.EventTypeWarning, "Open", "An alert opened the incident."},
-	v1alpha1.TransitionReopened:        {corev1.EventTypeWarning, "Reopen", "An alert reopened the incident."},
-	v1alpha1.TransitionResolved:        {corev1.EventTypeNormal, "Resolve", "The incident is resolved."},
-	v1alpha1.TransitionAcknowledged:    {corev1.EventTypeNormal, "Acknowledge", "A user acknowledged the incident."},
-	v1alpha1.TransitionSeverityChanged: {corev1.EventTypeNormal, "ChangeSeverity", "The severity changed."},
+	v1alpha1.TransitionOpened:          {corev1.EventTypeWarning, "Open"},
+	v1alpha1.TransitionReopened:        {corev1.EventTypeWarning, "Reopen"},
+	v1alpha1.TransitionResolved:        {corev1.EventTypeNormal, "Resolve"},
+	v1alpha1.TransitionAcknowledged:    {corev1.EventTypeNormal, "Acknowledge"},
+	v1alpha1.TransitionSeverityChanged: {corev1.EventTypeNormal, "ChangeSeverity"},
 }
 
 // emit records the Kubernetes Event of a transition that is written.
@@ -38,7 +36,7 @@ func emit(recorder events.EventRecorder, incident *v1alpha1.Incident, transition
 	if !ok {
 		return
 	}
-	note := cmp.Or(transition.Message, entry.note)
+	note := transition.Message
 	if title := incident.Status.Alert.Title; title != "" && !strings.Contains(note, title) {
 		note += " (" + title + ")"
 	}

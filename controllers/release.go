@@ -244,7 +244,7 @@ func (r *releaser) Reconcile(ctx context.Context, ref eventRef) (ctrl.Result, er
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return ctrl.Result{}, fmt.Errorf("releasing the AlertEvent: %w", err)
 	}
-	log.FromContext(ctx).V(1).Info("released")
+	log.FromContext(ctx).V(1).Info("Released AlertEvent")
 	r.forget(ref)
 	return ctrl.Result{}, nil
 }
