@@ -159,12 +159,7 @@ func readiness(
 	slices.Sort(valid)
 	slices.Sort(conflicts)
 
-	ready = metav1.Condition{
-		Type:               v1alpha1.ConditionReady,
-		Status:             metav1.ConditionFalse,
-		ObservedGeneration: integration.Generation,
-		LastTransitionTime: metav1.NewTime(now),
-	}
+	ready = falseCondition(v1alpha1.ConditionReady, integration, now)
 	switch {
 	case integration.Spec.Suspend:
 		ready.Reason, ready.Message = v1alpha1.ReasonSuspended, "spec.suspend is true: every post is answered with 403."
@@ -181,17 +176,22 @@ func readiness(
 	return ready, next
 }
 
+// falseCondition returns a condition of the integration that is False, for the caller to complete.
+func falseCondition(kind string, integration *v1alpha1.WebhookIntegration, now time.Time) metav1.Condition {
+	return metav1.Condition{
+		Type:               kind,
+		Status:             metav1.ConditionFalse,
+		ObservedGeneration: integration.Generation,
+		LastTransitionTime: metav1.NewTime(now),
+	}
+}
+
 // mappingValidity is the MappingValid condition, and when it may change by itself, zero for never. invalid is why
 // the mapping does not compile, nil if it does.
 func mappingValidity(
 	integration *v1alpha1.WebhookIntegration, invalid error, now time.Time,
 ) (valid metav1.Condition, next time.Time) {
-	valid = metav1.Condition{
-		Type:               v1alpha1.ConditionMappingValid,
-		Status:             metav1.ConditionFalse,
-		ObservedGeneration: integration.Generation,
-		LastTransitionTime: metav1.NewTime(now),
-	}
+	valid = falseCondition(v1alpha1.ConditionMappingValid, integration, now)
 	failure := integration.CurrentMappingFailure(now)
 	switch {
 	case invalid != nil:

@@ -84,12 +84,7 @@ func watchStuck(stuck *stuckEvents) handler.EventHandler {
 // alertsFolded is the condition AlertsFolded of an integration: why stored alerts do not become part of
 // Incidents, or that they do.
 func (r *integrationReconciler) alertsFolded(integration *v1alpha1.WebhookIntegration, now time.Time) metav1.Condition {
-	condition := metav1.Condition{
-		Type:               v1alpha1.ConditionAlertsFolded,
-		Status:             metav1.ConditionFalse,
-		ObservedGeneration: integration.Generation,
-		LastTransitionTime: metav1.NewTime(now),
-	}
+	condition := falseCondition(v1alpha1.ConditionAlertsFolded, integration, now)
 	cause := r.blocked.cause(integration.Namespace)
 	if cause == nil && integration.Blocked() != "" && !r.blocked.knows(integration.Namespace, now) {
 		condition = *meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionAlertsFolded)
