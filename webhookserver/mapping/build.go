@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -91,8 +92,8 @@ func (b *builder) assemble(first bool) {
 	for _, key := range sortedKeys(element) { // in order, since names can be taken
 		b.addKey(key, element[key])
 	}
-	if !isObject && !b.holdsScalar() {
-		if rest, some := b.left.prune(b.element); some {
+	if !isObject && !b.isField(b.element) {
+		if rest, less := b.left.prune(b.element); !less || rest != nil {
 			b.keep(alertVariable, rest)
 		}
 	}
@@ -102,9 +103,9 @@ func (b *builder) assemble(first bool) {
 	b.addMapped()
 }
 
-// holdsScalar reports whether a field is the alert itself, when that is no object.
-func (b *builder) holdsScalar() bool {
-	return slices.ContainsFunc(b.values[:], func(value any) bool { return value != nil && isEqual(value, b.element) })
+// isField reports whether a field has the value.
+func (b *builder) isField(value any) bool {
+	return slices.ContainsFunc(b.values[:], func(given any) bool { return given != nil && isSame(given, value) })
 }
 
 // discarded is the alert without what the mapping discards of it, whatever becomes of the expression that says
@@ -276,11 +277,15 @@ type Source struct {
 	Expression string `json:"expression,omitempty"`
 }
 
-// Sources says for each field that the alert has where it comes from, in the order of the fields.
+// Sources returns for each field that the alert has where it comes from, in the order of the fields.
 func (a *Alert) Sources() []Source {
+	var present map[string]json.RawMessage
+	if encoded, err := json.Marshal(a.Alert); err != nil || json.Unmarshal(encoded, &present) != nil {
+		return nil // cannot happen: an alert is stored as JSON
+	}
 	var sources []Source
 	for i, f := range fields {
-		if !a.has(f.key) {
+		if _, found := present[f.name]; !found {
 			continue
 		}
 		source := Source{Field: f.key}
@@ -297,7 +302,7 @@ func (a *Alert) Sources() []Source {
 	return sources
 }
 
-// keyOf is the key that the payload rules read a field from; empty if it is what they say of a payload
+// keyOf returns the key that the payload rules read a field from; empty if it is what they say of a payload
 // without one.
 func (a *Alert) keyOf(field string) string {
 	for _, name := range payload.Names(field) {
@@ -306,22 +311,4 @@ func (a *Alert) keyOf(field string) string {
 		}
 	}
 	return ""
-}
-
-// has reports whether the alert has something in a field.
-func (a *Alert) has(key string) bool {
-	texts := map[string]string{
-		"title": a.Title, "description": a.Description, "severity": string(a.Severity), "status": string(a.Status),
-		"dedup_key": a.DedupKey, "type": a.Type, "link": a.Link, "hostname": a.Hostname, "region": a.Region,
-	}
-	if text, ok := texts[key]; ok {
-		return text != ""
-	}
-	switch key {
-	case "starts_at":
-		return a.StartsAt != nil
-	case "ends_at":
-		return a.EndsAt != nil
-	}
-	return len(*a.Bags()[key]) > 0
 }

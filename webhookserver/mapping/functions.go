@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -26,57 +26,55 @@ func ownFunctions() cel.EnvOption {
 	text, dyn, list := cel.StringType, cel.DynType, cel.ListType(cel.DynType)
 	anyMap, textMap := cel.MapType(text, dyn), cel.MapType(text, text)
 	return all(
-		unary("parseJSON", text, dyn, parseJSON),
-		unary("firstNonEmpty", list, dyn, firstNonEmpty),
-		unary("hash", list, text, hash),
-		unary("timestampFromUnix", dyn, cel.TimestampType, timestampFromUnix),
-		unary("merge", list, anyMap, merge),
-		unary("discard", list, anyMap, discard),
-		unary("withoutPort", text, text, withoutPort),
-		unary("urlHost", text, text, urlHost),
-		cel.Function("pairs", cel.Overload("pairs_string_string_string",
-			[]*cel.Type{text, text, text}, textMap, cel.FunctionBinding(pairs))),
-		cel.Function("mapFromList", cel.Overload("map_from_list_string_string",
-			[]*cel.Type{list, text, text}, anyMap, cel.FunctionBinding(mapFromList))),
+		function("parseJSON", parseJSON, dyn, text),
+		function("hash", hash, text, list),
+		function("timestampFromUnix", timestampFromUnix, cel.TimestampType, dyn),
+		function("merge", merge, anyMap, list),
+		function("discard", discard, anyMap, list),
+		function("withoutPort", withoutPort, text, text),
+		function("urlHost", urlHost, text, text),
+		function("pairs", pairs, textMap, text, text, text),
+		function("mapFromList", mapFromList, anyMap, list, text, text),
+		cel.Function("firstNonEmpty", cel.Overload("firstNonEmpty", []*cel.Type{list}, dyn, cel.UnaryBinding(firstNonEmpty))),
 		// compilePattern implements find, and matches of the standard library.
-		cel.Function("find", cel.MemberOverload("string_find_string", []*cel.Type{text, text}, text)),
+		cel.Function("find", cel.MemberOverload("find", []*cel.Type{text, text}, text)),
 	)
 }
 
-// unary declares a function of one argument.
-func unary(name string, argument, result *cel.Type, implementation functions.UnaryOp) cel.EnvOption {
-	return cel.Function(name,
-		cel.Overload(name+"_"+strings.ToLower(argument.TypeName()), []*cel.Type{argument}, result, cel.UnaryBinding(implementation)))
+// function declares a function that is implemented in terms of what payload.Parse gives.
+func function(name string, implementation func(args []any) (any, error), result *cel.Type, args ...*cel.Type) cel.EnvOption {
+	call := func(values ...ref.Val) ref.Val {
+		natives := make([]any, len(values))
+		for i, value := range values {
+			var err error
+			if natives[i], err = convert(value, maxResult); err != nil {
+				return types.NewErr("%s: %v", name, err)
+			}
+			if _, isText := natives[i].(string); args[i] == cel.StringType && !isText {
+				return types.MaybeNoSuchOverloadErr(value)
+			}
+		}
+		value, err := implementation(natives)
+		if err != nil {
+			return types.NewErr("%s: %v", name, err)
+		}
+		return adapter{}.NativeToValue(value)
+	}
+	binding := cel.FunctionBinding(call)
+	if len(args) == 1 {
+		binding = cel.UnaryBinding(func(value ref.Val) ref.Val { return call(value) })
+	}
+	return cel.Function(name, cel.Overload(name, args, result, binding))
 }
 
 // parseJSON reads a text that holds JSON.
-func parseJSON(arg ref.Val) ref.Val {
-	text, ok := arg.(types.String)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(arg)
-	}
-	value, _, err := payload.ParseAny([]byte(text))
-	if err != nil {
-		return types.NewErr("parseJSON: %v", err)
-	}
-	return adapter{}.NativeToValue(value)
+func parseJSON(args []any) (any, error) {
+	value, _, err := payload.ParseAny([]byte(args[0].(string)))
+	return value, err
 }
 
-// isEmpty tells the values that count as absent: null, a blank text, a missing optional value.
-func isEmpty(value ref.Val) bool {
-	switch v := value.(type) {
-	case types.Null:
-		return true
-	case types.String:
-		return isBlank(string(v))
-	case *types.Optional:
-		return !v.HasValue() || isEmpty(v.GetValue())
-	}
-	return false
-}
-
-// firstNonEmpty is the first element that holds something: neither null nor a blank text, an empty list or
-// map or a missing optional value. It is null when there is none.
+// firstNonEmpty returns the first element that holds something: neither null nor a blank text, an empty list or
+// map or a missing optional value. It returns null when there is none.
 func firstNonEmpty(arg ref.Val) ref.Val {
 	list, ok := arg.(traits.Lister)
 	if !ok {
@@ -84,25 +82,24 @@ func firstNonEmpty(arg ref.Val) ref.Val {
 	}
 	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
 		value := unwrap(list.Get(i))
-		if isEmpty(value) {
-			continue
-		}
 		switch v := value.(type) {
-		case traits.Lister:
-			if sizeOf(v) == 0 {
-				continue
+		case types.Null:
+		case types.String:
+			if !isBlank(string(v)) {
+				return v
 			}
-		case traits.Mapper:
-			if v.Size() == types.IntZero {
-				continue
+		case traits.Sizer:
+			if v.Size() != types.IntZero {
+				return value
 			}
+		default:
+			return value
 		}
-		return value
 	}
 	return types.NullValue
 }
 
-// unwrap is the value in an optional value, null when it has none.
+// unwrap returns the value in an optional value, null when it has none.
 func unwrap(value ref.Val) ref.Val {
 	for {
 		optional, ok := value.(*types.Optional)
@@ -116,30 +113,26 @@ func unwrap(value ref.Val) ref.Val {
 	}
 }
 
-// hash is 32 hexadecimal digits that stand for the elements of a list, for a key made of several of them: texts
+// hash returns 32 hexadecimal digits that stand for the elements of a list, for a key made of several of them: texts
 // and other scalars, and maps of them. They are hashed with their lengths, ["ab", "c"] and ["a", "bc"] differ,
 // and a map by its entries in the order of the keys.
-func hash(arg ref.Val) ref.Val {
-	list, ok := arg.(traits.Lister)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(arg)
-	}
+func hash(args []any) (any, error) {
 	digest := sha256.New()
-	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
-		if err := hashValue(digest, unwrap(list.Get(i))); err != nil {
-			return types.NewErr("hash: element %d: %v", i, err)
+	for i, element := range elementsOf(args[0]) {
+		if err := hashValue(digest, element); err != nil {
+			return nil, fmt.Errorf("element %d: %w", i, err)
 		}
 	}
-	return types.String(hex.EncodeToString(digest.Sum(nil)[:16]))
+	return hex.EncodeToString(digest.Sum(nil)[:16]), nil
 }
 
 // hashValue writes the text of a scalar behind its length, or the entries of a map behind their number, which
 // no length is like.
-func hashValue(digest io.Writer, value ref.Val) error {
+func hashValue(digest io.Writer, value any) error {
 	var number [8]byte
-	m, isMap := value.(traits.Mapper)
+	m, isMap := value.(map[string]any)
 	if !isMap {
-		text, err := plainText(value)
+		text, err := textOf(value)
 		if err != nil {
 			return err
 		}
@@ -148,176 +141,117 @@ func hashValue(digest io.Writer, value ref.Val) error {
 		_, _ = io.WriteString(digest, text)
 		return nil
 	}
-	keys := keysInOrder(m)
-	binary.BigEndian.PutUint64(number[:], 1<<63|uint64(sizeOf(keys)))
+	binary.BigEndian.PutUint64(number[:], 1<<63|uint64(len(m)))
 	_, _ = digest.Write(number[:])
-	for i, size := types.Int(0), sizeOf(keys); i < size; i++ {
-		key := keys.Get(i)
-		entry := unwrap(m.Get(key))
-		if _, nested := entry.(traits.Mapper); nested {
+	for _, key := range sortedKeys(m) {
+		if _, nested := m[key].(map[string]any); nested {
 			return errors.New("there is a map in the map")
 		}
-		if err := hashValue(digest, key); err != nil {
-			return err
-		}
-		if err := hashValue(digest, entry); err != nil {
+		if err := errors.Join(hashValue(digest, key), hashValue(digest, m[key])); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// plainText is the text of a scalar; that of null is empty.
-func plainText(value ref.Val) (string, error) {
+// elementsOf returns the elements of a list, none of anything else.
+func elementsOf(value any) []any {
+	list, _ := value.([]any)
+	return list
+}
+
+// textOf returns the text of a scalar; that of null is empty.
+func textOf(value any) (string, error) {
 	switch v := value.(type) {
-	case types.Null:
+	case nil:
 		return "", nil
-	case types.String:
-		return string(v), nil
-	case traits.Lister, traits.Mapper:
-		return "", fmt.Errorf("it is a %s, not a text", value.Type().TypeName())
+	case map[string]any:
+		return "", errors.New("it is a map, not a text")
+	case []any:
+		return "", errors.New("it is a list, not a text")
+	default:
+		return fmt.Sprint(v), nil
 	}
-	text, ok := value.ConvertToType(types.StringType).(types.String)
-	if !ok {
-		return "", fmt.Errorf("a %s has no text", value.Type().TypeName())
-	}
-	return string(text), nil
 }
 
 // timestampFromUnix reads Unix seconds, milliseconds, microseconds or nanoseconds, told apart by their size.
-func timestampFromUnix(arg ref.Val) ref.Val {
-	text, err := plainText(unwrap(arg))
+func timestampFromUnix(args []any) (any, error) {
+	text, err := textOf(args[0])
 	if err != nil {
-		return types.NewErr("timestampFromUnix: %v", err)
+		return nil, err
 	}
 	t, ok := payload.ParseUnix(text)
 	if !ok {
-		return types.NewErr("timestampFromUnix: %s is not a Unix time from 2000 to 2100", shortText(text))
+		return nil, fmt.Errorf("%s is not a Unix time from 2000 to 2100", shortText(text))
 	}
-	return types.Timestamp{Time: t.UTC().Truncate(time.Microsecond)}
+	return types.Timestamp{Time: t.UTC().Truncate(time.Microsecond)}, nil
 }
 
 // merge puts the entries of several maps into one; of equal keys the last one wins. Null counts as empty.
-func merge(arg ref.Val) ref.Val {
-	list, ok := arg.(traits.Lister)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(arg)
-	}
+func merge(args []any) (any, error) {
 	merged := map[string]any{}
-	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
-		value := unwrap(list.Get(i))
-		if value == types.NullValue {
-			continue
+	for i, element := range elementsOf(args[0]) {
+		m, isMap := element.(map[string]any)
+		if !isMap && element != nil {
+			return nil, fmt.Errorf("element %d is not a map", i)
 		}
-		if err := eachEntry(value, func(key string, element any) { merged[key] = element }); err != nil {
-			return types.NewErr("merge: element %d: %v", i, err)
-		}
+		maps.Copy(merged, m)
 	}
-	return adapter{}.NativeToValue(merged)
+	return merged, nil
 }
 
-// discard gives an empty map. The paths in its list are left out of custom: that of a credential in the
-// payload, say.
-func discard(ref.Val) ref.Val {
-	return adapter{}.NativeToValue(map[string]any{})
+// discard returns an empty map. The compiler notes the paths in its list: what is there is left out of custom.
+func discard([]any) (any, error) {
+	return map[string]any{}, nil
 }
 
-// withoutPort is the host of an address with a port: "db-1" of "db-1:9100", "::1" of "[::1]:9100". Any other
+// withoutPort returns the host of an address with a port: "db-1" of "db-1:9100", "::1" of "[::1]:9100". Any other
 // text stays as it is.
-func withoutPort(arg ref.Val) ref.Val {
-	text, ok := arg.(types.String)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(arg)
+func withoutPort(args []any) (any, error) {
+	host, port, err := net.SplitHostPort(args[0].(string))
+	if err == nil && host != "" && port != "" && strings.Trim(port, "0123456789") == "" && !strings.Contains(host, "/") {
+		return host, nil
 	}
-	host, port, err := net.SplitHostPort(string(text))
-	if err != nil || host == "" || port == "" || strings.Trim(port, "0123456789") != "" || strings.Contains(host, "/") {
-		return text
-	}
-	return types.String(host)
+	return args[0], nil
 }
 
 // urlHost returns the host of a URL without the port: "a.example" of "https://a.example:8443/x". It returns an
 // empty text for what is no URL.
-func urlHost(arg ref.Val) ref.Val {
-	text, ok := arg.(types.String)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(arg)
+func urlHost(args []any) (any, error) {
+	if parsed, err := url.ParseRequestURI(args[0].(string)); err == nil {
+		return parsed.Hostname(), nil
 	}
-	parsed, err := url.ParseRequestURI(string(text))
-	if err != nil {
-		return types.String("")
-	}
-	return types.String(parsed.Hostname())
-}
-
-// eachEntry calls a function with the entries of a map, in no order.
-func eachEntry(value ref.Val, do func(key string, element any)) error {
-	m, ok := value.(traits.Mapper)
-	if !ok {
-		return fmt.Errorf("it is a %s, not a map", value.Type().TypeName())
-	}
-	if native, ok := m.Value().(map[string]any); ok {
-		for key, element := range native {
-			do(key, element)
-		}
-		return nil
-	}
-	for keys := m.Iterator(); keys.HasNext() == types.True; {
-		key := keys.Next()
-		text, err := plainText(key)
-		if err != nil {
-			return err
-		}
-		do(text, m.Get(key))
-	}
-	return nil
+	return "", nil
 }
 
 // pairs reads a text like "env:prod,role:db": pairs(text, ",", ":"). Spaces around the parts go; a part
 // without the second separator gets an empty value; of equal keys the last one wins.
-func pairs(args ...ref.Val) ref.Val {
-	texts := [3]string{}
-	for i := range texts {
-		text, ok := args[i].(types.String)
-		if !ok {
-			return types.MaybeNoSuchOverloadErr(args[i])
-		}
-		texts[i] = string(text)
-	}
-	if texts[1] == "" || texts[2] == "" {
-		return types.NewErr("pairs: a separator is empty")
+func pairs(args []any) (any, error) {
+	text, between, within := args[0].(string), args[1].(string), args[2].(string)
+	if between == "" || within == "" {
+		return nil, errors.New("a separator is empty")
 	}
 	found := map[string]any{}
-	for part := range strings.SplitSeq(texts[0], texts[1]) {
-		key, value, _ := strings.Cut(part, texts[2])
+	for part := range strings.SplitSeq(text, between) {
+		key, value, _ := strings.Cut(part, within)
 		if key = strings.TrimSpace(key); key != "" {
 			found[key] = strings.TrimSpace(value)
 		}
 	}
-	return adapter{}.NativeToValue(found)
+	return found, nil
 }
 
 // mapFromList reads a list like [{"name": "env", "value": "prod"}]: mapFromList(list, "name", "value").
 // Elements without the two keys are left out; of equal names the last one wins.
-func mapFromList(args ...ref.Val) ref.Val {
-	list, ok := args[0].(traits.Lister)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(args[0])
-	}
+func mapFromList(args []any) (any, error) {
+	keyName, valueName := args[1].(string), args[2].(string)
 	found := map[string]any{}
-	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
-		element, ok := list.Get(i).(traits.Mapper)
-		if !ok {
-			continue
-		}
-		key, hasKey := element.Find(args[1])
-		value, hasValue := element.Find(args[2])
-		if !hasKey || !hasValue {
-			continue
-		}
-		if text, err := plainText(key); err == nil && text != "" {
+	for _, element := range elementsOf(args[0]) {
+		entry, _ := element.(map[string]any)
+		value, hasValue := entry[valueName]
+		if text, err := textOf(entry[keyName]); hasValue && err == nil && text != "" {
 			found[text] = value
 		}
 	}
-	return adapter{}.NativeToValue(found)
+	return found, nil
 }

@@ -37,7 +37,7 @@ func TestFunctions(t *testing.T) {
 		`timestampFromUnix("1772362800.5")`:                                              `"2026-03-01T11:00:00.5Z"`,
 		`timestampFromUnix(5)`:                                                           `error: timestampFromUnix: "5" is not a Unix time`,
 		`merge([alert.mixed, null, alert.?missing, {"A": 5}])`:                           `{"A":5,"B":{"C":3},"a":2}`,
-		`merge([alert.list])`:                                                            "error: merge: element 0: it is a list, not a map",
+		`merge([alert.list])`:                                                            "error: merge: element 0 is not a map",
 		`pairs(alert.tags, ",", ":")`:                                                    `{"env":"prod","odd":"","role":"db"}`,
 		`pairs(alert.tags, "", ":")`:                                                     "error: pairs: a separator is empty",
 		`mapFromList(alert.named, "name", "value")`:                                      `{"a":2,"b":"x"}`,

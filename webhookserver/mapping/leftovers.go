@@ -12,7 +12,8 @@ import (
 //   - an object or list that is the value of a field or of an entry of a bag, wherever in the payload it was;
 //   - the scalar of a top-level key that the expression of a field looked up and gave unchanged, as the field
 //     or as an entry of a bag;
-//   - the object of a top-level key that the expression of a bag looked up and whose every entry is in the bag.
+//   - a top-level key that a bag has too, with the same value, and the object of a top-level key whose every entry
+//     the bag has.
 type leftovers struct {
 	whole map[identity]bool
 	keys  keySet
@@ -25,7 +26,7 @@ type identity struct {
 	length  int
 }
 
-// identityOf is the identity of an object or list that is not empty; ok is false for other values.
+// identityOf returns the identity of an object or list; ok is false for scalars and for what is empty.
 func identityOf(value any) (id identity, ok bool) {
 	switch value.(type) {
 	case map[string]any, []any:
@@ -33,6 +34,24 @@ func identityOf(value any) (id identity, ok bool) {
 		return identity{kind: v.Kind(), pointer: v.Pointer(), length: v.Len()}, v.Len() > 0
 	}
 	return identity{}, false
+}
+
+// isSame reports whether two values are the same scalar, or the same object or list and not only equal ones.
+func isSame(a, b any) bool {
+	if isScalar(a) && isScalar(b) {
+		return a == b
+	}
+	first, ok := identityOf(a)
+	second, _ := identityOf(b)
+	return ok && first == second
+}
+
+func isScalar(value any) bool {
+	switch value.(type) {
+	case nil, string, bool, json.Number:
+		return true
+	}
+	return false
 }
 
 // hold notes that a field, or an entry of a bag, has the value.
@@ -46,64 +65,68 @@ func (l *leftovers) hold(value any) {
 }
 
 // settle notes what of an object is in the result of a field's expression, which looked up the keys.
-func (l *leftovers) settle(bag bool, result any, object any, looked keySet) {
+func (l *leftovers) settle(bag bool, result, object any, looked keySet) {
 	l.hold(result)
 	source, _ := object.(map[string]any)
 	entries, isObject := result.(map[string]any)
 	if !bag || !isObject {
-		entries = nil
+		for key := range looked {
+			if value, found := source[key]; found && isScalar(value) && isSame(value, result) {
+				l.keys.add(key)
+			}
+		}
+		return
 	}
-	var scalars map[any]bool // the values of the entries
+	scalars := map[any]bool{}
 	for key, entry := range entries {
 		l.hold(entry)
-		if value, found := source[key]; found && isEqual(entry, value) {
-			l.keys.add(key)
-		}
-		if isScalar(entry) && len(looked) > 0 {
-			if scalars == nil {
-				scalars = map[any]bool{}
-			}
+		if isScalar(entry) {
 			scalars[entry] = true
+		}
+		if value, found := source[key]; found && isSame(entry, value) {
+			l.keys.add(key)
 		}
 	}
 	for key := range looked {
 		value, found := source[key]
-		if found && (isEqual(result, value) || isScalar(value) && scalars[value] || within(entries, value)) {
+		parts, isObject := value.(map[string]any)
+		if found && isScalar(value) && scalars[value] || isObject && isWithin(parts, entries) {
 			l.keys.add(key)
 		}
 	}
 }
 
-// within reports whether every entry of an object is in a bag.
-func within(bag map[string]any, object any) bool {
-	parts, isObject := object.(map[string]any)
-	if len(parts) > len(bag) {
+// isWithin reports whether a bag has every entry of an object.
+func isWithin(object, bag map[string]any) bool {
+	if len(object) > len(bag) {
 		return false
 	}
-	for key, part := range parts {
-		entry, found := bag[key]
-		if !found || !isEqual(entry, part) {
+	for key, value := range object {
+		if entry, found := bag[key]; !found || !isSame(entry, value) {
 			return false
 		}
 	}
-	return isObject && bag != nil
+	return true
 }
 
-// of is what is left of the value at a top-level key; some is false when nothing is. The value is not changed.
+// of returns what is left of the value at a top-level key; some is false when nothing is.
 func (l *leftovers) of(key string, value any) (rest any, some bool) {
 	if l.keys[key] {
 		return nil, false
 	}
-	return l.prune(value)
+	rest, less := l.prune(value)
+	return rest, !less || rest != nil
 }
 
-// prune is a value without the objects and lists in it that are held whole.
-func (l *leftovers) prune(value any) (rest any, some bool) {
-	if len(l.whole) == 0 {
-		return value, true
+// prune returns a value without the objects and lists in it that are held whole, and whether that is less: nil
+// when nothing is left. The value is not changed.
+func (l *leftovers) prune(value any) (rest any, less bool) {
+	id, isContainer := identityOf(value)
+	if !isContainer || len(l.whole) == 0 {
+		return value, false
 	}
-	if id, ok := identityOf(value); ok && l.whole[id] {
-		return nil, false
+	if l.whole[id] {
+		return nil, true
 	}
 	switch v := value.(type) {
 	case map[string]any:
@@ -111,50 +134,49 @@ func (l *leftovers) prune(value any) (rest any, some bool) {
 	case []any:
 		return l.pruneList(v)
 	}
-	return value, true
+	return value, false
 }
 
 func (l *leftovers) pruneObject(object map[string]any) (any, bool) {
 	left := object
 	for key, element := range object {
-		rest, some := l.prune(element)
-		if some && isEqual(rest, element) {
+		rest, less := l.prune(element)
+		if !less {
 			continue
 		}
-		if len(left) == len(object) && isEqual(left, object) {
+		if isSame(left, object) {
 			left = maps.Clone(object)
 		}
-		if some {
-			left[key] = rest
-		} else {
+		if left[key] = rest; rest == nil {
 			delete(left, key)
 		}
 	}
-	return left, len(left) > 0 || len(object) == 0
+	if len(left) == 0 {
+		return nil, true
+	}
+	return left, !isSame(left, object)
 }
 
 func (l *leftovers) pruneList(list []any) (any, bool) {
-	var left []any
-	changed := false
-	for i, element := range list {
-		rest, some := l.prune(element)
-		if !changed && some && isEqual(rest, element) {
-			continue
-		}
-		if !changed {
-			left, changed = append(make([]any, 0, len(list)), list[:i]...), true
-		}
-		if some {
+	left, changed := make([]any, 0, len(list)), false
+	for _, element := range list {
+		rest, less := l.prune(element)
+		if changed = changed || less; !less {
+			left = append(left, element)
+		} else if rest != nil {
 			left = append(left, rest)
 		}
 	}
-	if !changed {
-		return list, true
+	switch {
+	case len(left) == 0:
+		return nil, true
+	case !changed:
+		return list, false
 	}
-	return left, len(left) > 0
+	return left, true
 }
 
-// common is what is held by every one of several alerts.
+// common returns what every one of several alerts holds.
 func common(all []*leftovers) leftovers {
 	kept := leftovers{whole: maps.Clone(all[0].whole), keys: maps.Clone(all[0].keys)}
 	for _, other := range all[1:] {
@@ -162,29 +184,4 @@ func common(all []*leftovers) leftovers {
 		maps.DeleteFunc(kept.keys, func(key string, _ bool) bool { return !other.keys[key] })
 	}
 	return kept
-}
-
-// isEqual reports whether two values are the same scalar, or the same object or list and not only equal ones.
-func isEqual(a, b any) bool {
-	if isScalar(a) || isScalar(b) {
-		return isScalar(a) && isScalar(b) && a == b
-	}
-	return isSame(a, b)
-}
-
-func isScalar(value any) bool {
-	switch value.(type) {
-	case nil, string, bool, json.Number:
-		return true
-	}
-	return false
-}
-
-// isSame reports whether two values are the same object or list, not only equal ones.
-func isSame(a, b any) bool {
-	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
-	if va.Kind() != vb.Kind() || va.Kind() != reflect.Map && va.Kind() != reflect.Slice {
-		return false
-	}
-	return va.Len() == vb.Len() && va.Pointer() == vb.Pointer()
 }

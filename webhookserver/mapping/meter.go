@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -214,13 +215,8 @@ func keysInOrder(m traits.Mapper) traits.Lister {
 	for all := m.Iterator(); all.HasNext() == types.True; {
 		keys = append(keys, all.Next())
 	}
-	slices.SortFunc(keys, func(a, b ref.Val) int {
-		first, _ := plainText(a)
-		second, _ := plainText(b)
-		if first == second { // 1 and "1"
-			return strings.Compare(a.Type().TypeName(), b.Type().TypeName())
-		}
-		return strings.Compare(first, second)
+	slices.SortFunc(keys, func(a, b ref.Val) int { // 1 before "1"
+		return cmp.Or(strings.Compare(keyText(a), keyText(b)), strings.Compare(a.Type().TypeName(), b.Type().TypeName()))
 	})
 	return types.NewRefValList(adapter{}, keys)
 }

@@ -23,7 +23,7 @@ var (
 	errTooDeep  = errors.New("the result nests too deep")
 )
 
-// native is a scalar value of CEL as payload.Parse would give it; ok is false for all other values.
+// native returns a scalar value of CEL as payload.Parse gives it; ok is false for all other values.
 func native(value ref.Val) (result any, ok bool) {
 	switch v := value.(type) {
 	case types.Null:
@@ -61,22 +61,21 @@ func nativeDouble(v float64) any {
 	return nil
 }
 
-// converter makes results of expressions into what payload.Parse gives: map[string]any, []any and scalars.
-// What came from the payload is passed on without a copy.
-type converter struct {
-	left int // of the weight that the result may have
-}
-
-// convert converts the result of an expression, which may weigh as much as limit.
+// convert makes what payload.Parse gives of a value of CEL, which may weigh as much as limit: map[string]any,
+// []any and scalars. What came from the payload is passed on without a copy.
 func convert(value ref.Val, limit int) (any, error) {
 	c := converter{left: limit}
 	return c.convert(value, 0)
 }
 
+type converter struct {
+	left int // of the weight that the result may have
+}
+
 func (c *converter) convert(value ref.Val, depth int) (any, error) {
 	value = unwrap(value)
-	if scalar, ok := native(value); ok {
-		return scalar, c.spend(weighNative(scalar, c.left))
+	if whole, ok := nativeOf(value); ok {
+		return whole, c.spend(weighNative(whole, c.left))
 	}
 	if depth > maxDepth {
 		return nil, errTooDeep
@@ -89,7 +88,7 @@ func (c *converter) convert(value ref.Val, depth int) (any, error) {
 	case traits.Lister:
 		return c.convertList(v, depth)
 	}
-	// The kinds of Kubernetes' libraries (URL, IP address) and types have a text.
+	// Types have a text.
 	if text, ok := value.ConvertToType(types.StringType).(types.String); ok {
 		return string(text), c.spend(len(text) + elementWeight)
 	}
@@ -103,21 +102,16 @@ func (c *converter) spend(weight int) error {
 	return nil
 }
 
+// convertMap goes through the keys in order: 1 and "1" become equal, and the last one wins.
 func (c *converter) convertMap(m traits.Mapper, depth int) (any, error) {
-	if whole, ok := m.Value().(map[string]any); ok && isNative(whole) {
-		return whole, c.spend(weighNative(whole, c.left))
-	}
 	result := map[string]any{}
-	for keys := m.Iterator(); keys.HasNext() == types.True; {
+	for keys := keysInOrder(m).Iterator(); keys.HasNext() == types.True; {
 		key := keys.Next()
-		text, err := plainText(key)
-		if err != nil {
-			return nil, err
-		}
 		element, err := c.convert(m.Get(key), depth+1)
 		if err != nil {
 			return nil, err
 		}
+		text := keyText(key)
 		if err := c.spend(len(text)); err != nil {
 			return nil, err
 		}
@@ -127,9 +121,6 @@ func (c *converter) convertMap(m traits.Mapper, depth int) (any, error) {
 }
 
 func (c *converter) convertList(list traits.Lister, depth int) (any, error) {
-	if whole, ok := list.Value().([]any); ok && isNative(whole) {
-		return whole, c.spend(weighNative(whole, c.left))
-	}
 	size := sizeOf(list)
 	result := make([]any, 0, min(int(size), 64))
 	for i := range size {
@@ -142,28 +133,83 @@ func (c *converter) convertList(list traits.Lister, depth int) (any, error) {
 	return result, nil
 }
 
-// isNative reports whether a value is made of what payload.Parse gives: that of a function of this package
-// may have values of CEL in it.
-func isNative(value any) bool {
+// nativeOf returns a scalar, or an object or list of the payload, as payload.Parse gives it; ok is false for
+// what an expression made.
+func nativeOf(value ref.Val) (whole any, ok bool) {
 	switch v := value.(type) {
-	case nil, string, bool, json.Number:
-		return true
+	case traits.Mapper:
+		whole, ok = v.Value().(map[string]any)
+		return whole, ok
+	case traits.Lister:
+		list, ok := v.Value().([]any)
+		return list, ok && !slices.ContainsFunc(list, func(element any) bool { _, made := element.(ref.Val); return made })
+	}
+	return native(value)
+}
+
+// keyText returns the key of a map as a text.
+func keyText(key ref.Val) string {
+	scalar, _ := native(key)
+	text, _ := textOf(scalar)
+	return text
+}
+
+// elementWeight is what a value weighs beside its text.
+const elementWeight = 8
+
+// weigh returns about how many bytes a value takes when it is written out, or more than limit if it takes more:
+// it does not look further.
+func weigh(value ref.Val, limit int) int {
+	value = unwrap(value)
+	if text, isText := value.(types.String); isText {
+		return len(text) + elementWeight // as often, and without an allocation
+	}
+	if whole, ok := nativeOf(value); ok {
+		return weighNative(whole, limit)
+	}
+	total := elementWeight
+	switch v := value.(type) {
+	case traits.Mapper:
+		for keys := v.Iterator(); keys.HasNext() == types.True && total <= limit; {
+			key := keys.Next()
+			total += weigh(key, limit-total) + weigh(v.Get(key), limit-total)
+		}
+	case traits.Lister:
+		for i, size := types.Int(0), sizeOf(v); i < size && total <= limit; i++ {
+			total += weigh(v.Get(i), limit-total)
+		}
+	}
+	return total
+}
+
+// weighNative is weigh for what payload.Parse gives.
+func weighNative(value any, limit int) int {
+	total := elementWeight
+	switch v := value.(type) {
+	case string:
+		total += len(v)
+	case json.Number:
+		total += len(v)
 	case map[string]any:
-		for _, element := range v {
-			if !isNative(element) {
-				return false
+		for key, element := range v {
+			if total += len(key) + weighNative(element, limit-total); total > limit {
+				break
 			}
 		}
-		return true
 	case []any:
 		for _, element := range v {
-			if !isNative(element) {
-				return false
+			if total += weighNative(element, limit-total); total > limit {
+				break
 			}
 		}
-		return true
 	}
-	return false
+	return total
+}
+
+// sizeOf returns the number of elements of a list.
+func sizeOf(list traits.Lister) types.Int {
+	size, _ := list.Size().(types.Int)
+	return size
 }
 
 // isAbsent tells the results that leave a field to the payload rules.
