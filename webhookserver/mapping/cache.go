@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"maps"
 	"sync"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -12,16 +13,15 @@ import (
 )
 
 // Cache remembers compiled mappings by their content: integrations that have the same preset, and in one
-// namespace the same mapping, share a program. It forgets those that were used least recently when all
-// together are larger than maxCacheBytes, of the namespace that has most; so what one namespace does costs no
-// other its programs. The presets are always remembered. The zero value is ready for use, by many goroutines
+// namespace the same mapping, share a program. When all programs together are larger than maxCacheBytes, it forgets
+// the one that was used least recently, of the namespace that has most; so what one namespace does costs no
+// other its programs. The programs of presets are always remembered. The zero value is ready for use, by many goroutines
 // at a time.
 type Cache struct {
 	mu         sync.Mutex
 	entries    map[cacheKey]*cached
 	namespaces map[string]*cacheShare
 	bytes      int
-	verdicts   map[cacheKey]error // of mappings that were forgotten too
 }
 
 // cacheKey is what a program is made of, and the namespace that it counts for.
@@ -30,10 +30,10 @@ type cacheKey struct {
 	content   [sha256.Size]byte
 }
 
-// cached is a compiled mapping.
+// cached is a compiled mapping, which nothing changes: others may be reading it.
 type cached struct {
 	key     cacheKey
-	program *Program
+	program *Program // nil when it was forgotten; that it compiles is still known
 	err     error
 	bytes   int
 	place   *lru.Element // among those of its namespace
@@ -49,7 +49,7 @@ type cacheShare struct {
 // plain reads by the payload rules alone.
 var plain = &Program{}
 
-// Program is the compiled mapping of an integration. It is never nil: without a mapping, and with one that
+// Program returns the compiled mapping of an integration. It is never nil: without a mapping, and with one that
 // does not compile, it reads payloads by the payload rules alone, in the latter case with a warning. The
 // error, as Compile gives it, says why that is.
 func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, error) {
@@ -61,49 +61,44 @@ func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, err
 	if err != nil {
 		return plain, err
 	}
-	if entry := c.lookup(key); entry != nil {
+	if entry := c.use(key); entry != nil {
 		return entry.program, entry.err
 	}
 	share := c.share(key.namespace)
 	share.compiling.Lock()
 	defer share.compiling.Unlock()
-	if entry := c.lookup(key); entry != nil { // compiled while this waited
+	if entry := c.use(key); entry != nil { // compiled while this waited
 		return entry.program, entry.err
 	}
-	entry := &cached{key: key, bytes: emptyProgramBytes}
+	entry := &cached{key: key}
 	if entry.program, entry.err = Compile(spec.Preset, spec.Mapping); entry.err != nil {
 		entry.program = &Program{broken: true}
+		entry.bytes = len(entry.err.Error())
 	}
-	entry.bytes += entry.program.size()
-	c.add(entry)
+	entry.bytes += emptyProgramBytes + entry.program.size()
+	c.add(share, entry)
 	return entry.program, entry.err
 }
 
-// Check says in one line what is wrong with an integration's mapping. What was compiled once is not compiled
-// again for it, even if the program was forgotten meanwhile.
+// Check returns in one line what is wrong with an integration's mapping. It does not compile again what was
+// compiled once, even if the program was forgotten meanwhile.
 func (c *Cache) Check(integration *v1alpha1.WebhookIntegration) error {
-	if integration.Spec.Preset == "" && integration.Spec.Mapping == nil {
-		return nil
-	}
 	key, err := keyOf(integration)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
-	verdict, known := c.verdicts[key]
+	known := c.entries[key]
 	c.mu.Unlock()
-	if known {
-		return verdict
+	if known != nil {
+		err = known.err
+	} else {
+		_, err = c.Program(integration)
 	}
-	_, err = c.Program(integration)
-	return oneLineError(err)
-}
-
-func oneLineError(err error) error {
-	if err == nil {
-		return nil
+	if err != nil {
+		return errors.New(payload.SanitizeLine(err.Error()))
 	}
-	return errors.New(payload.SanitizeLine(err.Error()))
+	return nil
 }
 
 func keyOf(integration *v1alpha1.WebhookIntegration) (cacheKey, error) {
@@ -115,33 +110,30 @@ func keyOf(integration *v1alpha1.WebhookIntegration) (cacheKey, error) {
 		return cacheKey{}, err // cannot happen: a mapping is made of strings
 	}
 	key := cacheKey{content: sha256.Sum256(content)}
-	presets, err := loadedPresets()
-	if err != nil {
-		return cacheKey{}, err
-	}
-	if presets.byName[integration.Spec.Preset] == nil || integration.Spec.Mapping != nil {
+	if _, exists := findPreset(integration.Spec.Preset); !exists || integration.Spec.Mapping != nil {
 		key.namespace = integration.Namespace
 	}
 	return key, nil
 }
 
-// lookup finds an entry and counts it as used.
-func (c *Cache) lookup(key cacheKey) *cached {
+// use returns the entry with a program, if there is one, and marks it as used.
+func (c *Cache) use(key cacheKey) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entry := c.entries[key]
-	if entry != nil {
-		c.namespaces[key.namespace].used.MoveToFront(entry.place)
+	if entry == nil || entry.program == nil {
+		return nil
 	}
+	c.namespaces[key.namespace].used.MoveToFront(entry.place)
 	return entry
 }
 
-// share finds or makes the share of a namespace.
+// share returns the share of a namespace.
 func (c *Cache) share(namespace string) *cacheShare {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.namespaces == nil {
-		c.entries, c.namespaces, c.verdicts = map[cacheKey]*cached{}, map[string]*cacheShare{}, map[cacheKey]error{}
+		c.entries, c.namespaces = map[cacheKey]*cached{}, map[string]*cacheShare{}
 	}
 	share := c.namespaces[namespace]
 	if share == nil {
@@ -151,27 +143,25 @@ func (c *Cache) share(namespace string) *cacheShare {
 	return share
 }
 
-// add remembers an entry, and forgets others for it.
-func (c *Cache) add(entry *cached) {
+// add remembers an entry of a namespace, and forgets other programs for it.
+func (c *Cache) add(share *cacheShare, entry *cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	share := c.namespaces[entry.key.namespace]
 	entry.place = share.used.PushFront(entry)
-	c.entries[entry.key] = entry
 	if entry.key.namespace != "" {
 		share.bytes += entry.bytes
 		c.bytes += entry.bytes
 	}
-	if len(c.verdicts) >= maxVerdicts {
-		clear(c.verdicts)
+	if len(c.entries) >= maxVerdicts {
+		maps.DeleteFunc(c.entries, func(_ cacheKey, e *cached) bool { return e.program == nil })
 	}
-	c.verdicts[entry.key] = oneLineError(entry.err)
+	c.entries[entry.key] = entry
 	for c.bytes > maxCacheBytes {
 		c.forget()
 	}
 }
 
-// forget removes the entry that was used least recently, of the namespace that has most.
+// forget drops the program that was used least recently, of the namespace that has most.
 func (c *Cache) forget() {
 	var largest *cacheShare
 	for namespace, share := range c.namespaces {
@@ -179,11 +169,13 @@ func (c *Cache) forget() {
 			largest = share
 		}
 	}
-	entry, _ := largest.used.Back().Value.(*cached)
-	largest.used.Remove(entry.place)
-	delete(c.entries, entry.key)
+	entry, _ := largest.used.Remove(largest.used.Back()).(*cached)
 	largest.bytes -= entry.bytes
 	c.bytes -= entry.bytes
+	delete(c.entries, entry.key)
+	if entry.err == nil { // mistakes are found again quickly
+		c.entries[entry.key] = &cached{key: entry.key}
+	}
 }
 
 // size estimates how many bytes the program takes beside those of its preset; a test compares it with what is

@@ -80,6 +80,6 @@ const (
 	instructionBytes  = 150
 	emptyProgramBytes = 2 << 10
 
-	// maxVerdicts is how many mappings are remembered to compile, or not to.
-	maxVerdicts = 20_000
+	// maxVerdicts is how many mappings are remembered to compile, more than there can be programs.
+	maxVerdicts = 2 * maxCacheBytes / emptyProgramBytes
 )

@@ -44,7 +44,7 @@ type Preset struct {
 	Mapping v1alpha1.Mapping `json:"mapping"`
 }
 
-// Presets are all presets, by name in alphabetical order.
+// Presets returns all presets, by name in alphabetical order.
 func Presets() ([]Preset, error) {
 	presets, err := loadedPresets()
 	if err != nil {
@@ -57,30 +57,32 @@ func Presets() ([]Preset, error) {
 	return list, nil
 }
 
-// PresetNamed finds a preset.
+// PresetNamed returns the preset of a name.
 func PresetNamed(name string) (Preset, bool) {
-	presets, err := loadedPresets()
-	if err != nil {
-		return Preset{}, false
-	}
-	preset, found := presets.byName[name]
+	preset, found := findPreset(name)
 	if !found {
 		return Preset{}, false
 	}
 	return preset.copy(), true
 }
 
-// LateFiringWindow is what a preset says of late firings; not ok when it says nothing, or does not exist.
+// LateFiringWindow returns what a preset says of late firings; not ok when it says nothing, or does not exist.
 func LateFiringWindow(preset string) (window time.Duration, ok bool) {
-	presets, err := loadedPresets()
-	if err != nil {
-		return 0, false
-	}
-	p, found := presets.byName[preset]
+	p, found := findPreset(preset)
 	if !found || p.LateFiringWindow == nil {
 		return 0, false
 	}
 	return p.LateFiringWindow.Duration, true
+}
+
+// findPreset returns the preset of a name, which callers do not change.
+func findPreset(name string) (*Preset, bool) {
+	presets, err := loadedPresets()
+	if err != nil {
+		return nil, false
+	}
+	preset, found := presets.byName[name]
+	return preset, found
 }
 
 func (p *Preset) copy() Preset {
