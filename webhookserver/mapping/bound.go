@@ -3,9 +3,9 @@ package mapping
 import (
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // bound keeps all alerts together within maxContentTotal. Only a mapping that puts the same large thing into
@@ -78,7 +78,7 @@ func (a *Alert) shrink(limit int) {
 	cut := a.EncodedSize() > limit
 	if cut {
 		for _, text := range texts(&a.AlertContent) {
-			*text = cutBytes(*text, limit/16)
+			*text = payload.CutBytes(*text, limit/16)
 		}
 	}
 	for _, bag := range a.Bags() {
@@ -93,15 +93,4 @@ func (a *Alert) shrink(limit int) {
 	case cut:
 		a.warn("", "the alerts of the payload are larger than %d bytes as stored; the texts of this one were cut", maxContentTotal)
 	}
-}
-
-// cutBytes is the longest beginning of s in whole characters that takes at most limit bytes.
-func cutBytes(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
 }

@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -157,18 +156,7 @@ func (b *builder) keep(key string, value any) {
 	if b.custom == nil {
 		b.custom = map[string]any{}
 	}
-	b.custom[freeName(b.custom, key)] = value
-}
-
-// freeName is the name, or the first of name_2, name_3 and so on that the map does not have.
-func freeName(m map[string]any, name string) string {
-	free := name
-	for i := 2; ; i++ {
-		if _, taken := m[free]; !taken {
-			return free
-		}
-		free = fmt.Sprintf("%s_%d", name, i)
-	}
+	b.custom[payload.FreeName(b.custom, key)] = value
 }
 
 // addShared adds what is left of the payload around the alert.
@@ -178,7 +166,7 @@ func (b *builder) addShared() {
 		if _, taken := b.object[key]; taken {
 			key = sharedPrefix + key
 		}
-		b.object[freeName(b.object, key)] = b.reader.shared[name]
+		b.object[payload.FreeName(b.object, key)] = b.reader.shared[name]
 	}
 }
 
@@ -255,7 +243,7 @@ func (r *reader) addShared(left leftovers, around map[string]any) (size int) {
 		if _, listed := fieldOfKey[key]; listed {
 			key = sharedPrefix + key
 		}
-		r.shared[freeName(r.shared, key)] = rest
+		r.shared[payload.FreeName(r.shared, key)] = rest
 		size += len(key) + weighNative(rest, maxSharedTotal)
 	}
 	return size

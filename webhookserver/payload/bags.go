@@ -14,18 +14,21 @@ import (
 const customField = "custom"
 
 // fill reads one of the fields that hold an object.
-func (n *normaliser) fill(r *bagRule) {
-	object, ok := n.objectOf(r.field)
-	if !ok || len(object) == 0 {
-		return
+func (n *normaliser) fill(field string) {
+	if object, ok := n.objectOf(field); ok && len(object) > 0 {
+		*n.alert.Bags()[field] = n.bagOf(field, object)
 	}
-	bag := make(v1alpha1.Bag, len(object))
+}
+
+// bagOf encodes an object as a bag.
+func (n *normaliser) bagOf(field string, object map[string]any) v1alpha1.Bag {
+	bag := make(v1alpha1.Bag, len(object)+len(n.kept))
 	start := len(n.warnings)
 	for key, value := range object {
-		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(r.field, key, value)
+		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(field, key, value)
 	}
 	n.warnings.sortFrom(start)
-	*r.bag((*alert)(&n.alert)) = bag
+	return bag
 }
 
 // objectOf is the object that a field holds, if any. Anything else that is not absent goes to custom.
@@ -56,10 +59,7 @@ func (n *normaliser) custom() v1alpha1.Bag {
 		return nil
 	}
 	start := len(n.warnings)
-	bag := make(v1alpha1.Bag, len(explicit)+len(n.kept))
-	for key, value := range explicit {
-		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(customField, key, value)
-	}
+	bag := n.bagOf(customField, explicit)
 	n.addKept(bag)
 	n.warnings.sortFrom(start)
 	return bag
@@ -81,19 +81,20 @@ func (n *normaliser) addKept(bag v1alpha1.Bag) {
 		}
 	}
 	for _, k := range taken {
-		name := freeName(bag, k.name)
+		name := FreeName(bag, k.name)
 		bag[name] = k.value.(json.RawMessage)
 		n.warnings.addf(k.from, "custom has %s already; this value is kept there as %s", quote(k.name), quote(name))
 	}
 }
 
-// freeName is the first of name_2, name_3 and so on that the bag does not have.
-func freeName(bag v1alpha1.Bag, name string) string {
+// FreeName returns the name, or the first of name_2, name_3 and so on that the map does not have.
+func FreeName[V any](m map[string]V, name string) string {
+	free := name
 	for i := 2; ; i++ {
-		candidate := fmt.Sprintf("%s_%d", name, i)
-		if _, exists := bag[candidate]; !exists {
-			return candidate
+		if _, taken := m[free]; !taken {
+			return free
 		}
+		free = fmt.Sprintf("%s_%d", name, i)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"unicode/utf8"
 )
 
 // encoder writes JSON as the API server writes what it stores (Go's encoding/json: compact, keys sorted,
@@ -52,8 +51,8 @@ func (e *encoder) append(v any) {
 			e.append(element)
 		}
 		e.buffer = append(e.buffer, ']')
-	default:
-		e.appendOther(v)
+	default: // Parse never makes it
+		e.buffer = appendString(e.buffer, fmt.Sprint(v))
 	}
 }
 
@@ -81,79 +80,15 @@ func (e *encoder) appendNumber(literal string) {
 	}
 }
 
-// appendOther writes a value that Parse never makes, by way of its JSON; what has none is written as text.
-func (e *encoder) appendOther(v any) {
-	if encoded, err := json.Marshal(v); err == nil {
-		if decoded, err := decode(encoded); err == nil {
-			e.append(decoded)
-			return
-		}
-	}
-	e.buffer = appendString(e.buffer, fmt.Sprint(v))
-}
-
-const hexDigits = "0123456789abcdef"
-
-// appendString writes a JSON string. What is not UTF-8 becomes U+FFFD.
+// appendString writes a JSON string. Each byte that is not UTF-8 becomes U+FFFD.
 func appendString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			encoded, _ := json.Marshal(string([]rune(s))) // a string always has JSON
+			return append(dst, encoded...)
+		}
+	}
 	dst = append(dst, '"')
-	done := 0 // bytes of s that are written
-	for i := 0; i < len(s); {
-		if c := s[i]; c < utf8.RuneSelf {
-			if plainByte[c] {
-				i++
-				continue
-			}
-			dst = append(dst, s[done:i]...)
-			dst = appendEscape(dst, c)
-			i++
-			done = i
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			dst = append(dst, s[done:i]...)
-			dst = append(dst, "\uFFFD"...)
-			done = i + size
-		case r == '\u2028' || r == '\u2029': // line ends in JavaScript
-			dst = append(dst, s[done:i]...)
-			dst = append(dst, `\u202`...)
-			dst = append(dst, hexDigits[r&0xf])
-			done = i + size
-		}
-		i += size
-	}
-	dst = append(dst, s[done:]...)
+	dst = append(dst, s...)
 	return append(dst, '"')
-}
-
-// plainByte marks the ASCII characters that stand for themselves in a JSON string.
-var plainByte = func() (plain [utf8.RuneSelf]bool) {
-	for c := range plain {
-		switch c {
-		case '"', '\\', '<', '>', '&':
-		default:
-			plain[c] = c >= ' '
-		}
-	}
-	return plain
-}()
-
-func appendEscape(dst []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
-	case '\b':
-		return append(dst, `\b`...)
-	case '\f':
-		return append(dst, `\f`...)
-	case '\n':
-		return append(dst, `\n`...)
-	case '\r':
-		return append(dst, `\r`...)
-	case '\t':
-		return append(dst, `\t`...)
-	}
-	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
 }

@@ -6,7 +6,7 @@ var (
 	ResolvedSynonyms = resolvedSynonyms
 	FiringSynonyms   = firingSynonyms
 	Rules            = rules
-	BagRules         = bagRules
+	BagFields        = bagFields
 
 	Limits = map[string]int{
 		"`title`, `type`, `hostname`, `region`": maxLine,
@@ -23,6 +23,3 @@ func (r rule) Field() string { return r.field }
 
 // Aliases are the rule's other names.
 func (r rule) Aliases() []string { return r.aliases }
-
-// Field is the rule's field.
-func (r bagRule) Field() string { return r.field }

@@ -13,7 +13,7 @@ func Names(field string) []string {
 			return append([]string{field}, r.aliases...)
 		}
 	}
-	if field == customField || slices.ContainsFunc(bagRules, func(r bagRule) bool { return r.field == field }) {
+	if field == customField || slices.Contains(bagFields, field) {
 		return []string{field}
 	}
 	return nil

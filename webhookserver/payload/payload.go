@@ -52,8 +52,8 @@ func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []War
 		n.apply(&rules[i])
 	}
 	n.settleTimes()
-	for i := range bagRules {
-		n.fill(&bagRules[i])
+	for _, field := range bagFields {
+		n.fill(field)
 	}
 	n.alert.Custom = n.custom()
 	n.explainNoMatch()

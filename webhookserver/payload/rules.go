@@ -21,31 +21,21 @@ type rule struct {
 // rules are the fields that hold text, in the order in which they are read. status comes before ends_at,
 // whose fallback looks at it.
 var rules = []rule{
-	{field: "title", aliases: []string{"subject"}, read: oneLine(maxLine, (*alert).title)},
+	{field: "title", aliases: []string{"subject"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Title })},
 	{field: "description", aliases: []string{"message"}, read: readDescription},
 	{field: "severity", aliases: []string{"priority"}, read: readSeverity},
-	{field: "type", read: oneLine(maxLine, (*alert).class)},
-	{field: "link", read: oneLine(maxLink, (*alert).link)},
-	{field: "hostname", read: oneLine(maxLine, (*alert).hostname)},
-	{field: "region", read: oneLine(maxLine, (*alert).region)},
+	{field: "type", read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Type })},
+	{field: "link", read: oneLine(maxLink, func(a *v1alpha1.Alert) *string { return &a.Link })},
+	{field: "hostname", read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Hostname })},
+	{field: "region", read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Region })},
 	{field: "status", read: readStatus},
 	{field: "dedup_key", read: readDedupKey},
 	{field: "starts_at", read: readStartsAt, fallback: startsWhenReceived},
 	{field: "ends_at", read: readEndsAt, fallback: endsWhenReceived},
 }
 
-// bagRule says which bag a field that holds an object fills.
-type bagRule struct {
-	field string
-	bag   func(*alert) *v1alpha1.Bag
-}
-
-// bagRules are the fields that hold an object. The fourth bag, custom, takes everything else: see custom.
-var bagRules = []bagRule{
-	{field: "labels", bag: (*alert).labels},
-	{field: "annotations", bag: (*alert).annotations},
-	{field: "values", bag: (*alert).values},
-}
+// bagFields are the fields that hold an object. The fourth bag, custom, takes everything else: see custom.
+var bagFields = []string{"labels", "annotations", "values"}
 
 // listed are the top-level keys that have a rule; every other one goes into the custom bag.
 var listed = func() map[string]bool {
@@ -56,28 +46,16 @@ var listed = func() map[string]bool {
 			names[alias] = true
 		}
 	}
-	for _, r := range bagRules {
-		names[r.field] = true
+	for _, field := range bagFields {
+		names[field] = true
 	}
 	return names
 }()
 
-// alert names the places in an alert that the rules fill.
-type alert v1alpha1.Alert
-
-func (a *alert) title() *string             { return &a.Title }
-func (a *alert) class() *string             { return &a.Type }
-func (a *alert) link() *string              { return &a.Link }
-func (a *alert) hostname() *string          { return &a.Hostname }
-func (a *alert) region() *string            { return &a.Region }
-func (a *alert) labels() *v1alpha1.Bag      { return &a.Labels }
-func (a *alert) annotations() *v1alpha1.Bag { return &a.Annotations }
-func (a *alert) values() *v1alpha1.Bag      { return &a.Values }
-
 // oneLine reads a field that is printed on one line of at most limit characters.
-func oneLine(limit int, place func(*alert) *string) func(*normaliser, string, any, string) bool {
+func oneLine(limit int, place func(*v1alpha1.Alert) *string) func(*normaliser, string, any, string) bool {
 	return func(n *normaliser, name string, _ any, text string) bool {
-		return n.store(place((*alert)(&n.alert)), name, SanitizeLine(text), limit)
+		return n.store(place(&n.alert), name, SanitizeLine(text), limit)
 	}
 }
 
@@ -105,7 +83,7 @@ func readDedupKey(n *normaliser, name string, _ any, text string) bool {
 	key := SanitizeLine(text)
 	if len(key) > maxDedupKeyBytes {
 		sum := sha256.Sum256([]byte(key))
-		key = cutBytes(key, dedupKeyPrefixBytes) + "-" + hex.EncodeToString(sum[:])
+		key = CutBytes(key, dedupKeyPrefixBytes) + "-" + hex.EncodeToString(sum[:])
 		n.warnings.addf(name, "it is longer than %d bytes and was shortened; the response gives the key in use", maxDedupKeyBytes)
 	}
 	n.alert.DedupKey = key

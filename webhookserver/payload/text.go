@@ -2,6 +2,7 @@ package payload
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -24,16 +25,7 @@ func textOf(value any) (text string, scalar bool) {
 	case map[string]any, []any, nil:
 		return "", false
 	}
-	// Not from Parse: any other Go value that encodes as a number or a string.
-	var e encoder
-	encoded := string(e.value(value))
-	if strings.HasPrefix(encoded, "{") || strings.HasPrefix(encoded, "[") {
-		return "", false
-	}
-	if unquoted, err := strconv.Unquote(encoded); err == nil {
-		return unquoted, true
-	}
-	return encoded, true
+	return fmt.Sprint(value), true // Parse never makes it
 }
 
 // isBlank reports whether a text counts as absent.
@@ -45,58 +37,39 @@ func isBlank(s string) bool {
 // spaces, other control characters (C0, C1 and the bidirectional ones, which can make a line read as
 // something else) are stripped, what is not UTF-8 becomes U+FFFD, and spaces around the text go.
 func SanitizeLine(s string) string {
-	if !isPlain(s, false) {
-		s = strings.Map(lineRune, strings.ToValidUTF8(s, "\uFFFD"))
-	}
-	return strings.TrimSpace(s)
+	return sanitize(s, ' ', ' ')
 }
 
 // sanitizeLines is SanitizeLine for a text that may have line breaks and tabs.
 func sanitizeLines(s string) string {
-	if !isPlain(s, true) {
-		s = strings.ToValidUTF8(s, "\uFFFD")
-		s = strings.ReplaceAll(s, "\r\n", "\n")
-		s = strings.Map(linesRune, s)
-	}
-	return strings.TrimSpace(s)
+	return sanitize(strings.ReplaceAll(s, "\r\n", "\n"), '\n', '\t')
 }
 
-// isPlain reports whether s is all printable ASCII, as most texts are; lines allows line feeds and tabs too.
-func isPlain(s string, lines bool) bool {
-	for i := range len(s) {
-		c := s[i]
-		if lines && (c == '\n' || c == '\t') {
-			continue
+func sanitize(s string, lineBreak, tab rune) string {
+	if isPlain(s) {
+		return strings.TrimSpace(s)
+	}
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case isLineBreak(r):
+			return lineBreak
+		case r == '\t':
+			return tab
+		case isControl(r):
+			return -1
 		}
-		if c < ' ' || c > '~' {
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD")))
+}
+
+// isPlain reports whether s is all printable ASCII, as most texts are.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' {
 			return false
 		}
 	}
 	return true
-}
-
-// lineRune is what becomes of a character on one line; -1 drops it.
-func lineRune(r rune) rune {
-	switch {
-	case isLineBreak(r), r == '\t':
-		return ' '
-	case isControl(r):
-		return -1
-	}
-	return r
-}
-
-// linesRune is what becomes of a character in a text of several lines; -1 drops it.
-func linesRune(r rune) rune {
-	switch {
-	case isLineBreak(r):
-		return '\n'
-	case r == '\t':
-		return r
-	case isControl(r):
-		return -1
-	}
-	return r
 }
 
 // isLineBreak reports the characters that end a line: LF, VT, FF, CR, NEL and Unicode's two separators.
@@ -123,8 +96,8 @@ func shorten(s string, limit int) (string, bool) {
 	return s, false
 }
 
-// cutBytes is the longest beginning of s in whole characters that takes at most limit bytes.
-func cutBytes(s string, limit int) string {
+// CutBytes returns the longest beginning of s in whole characters that takes at most limit bytes.
+func CutBytes(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
