@@ -15,26 +15,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// drainPoll is how often the queue is looked at while it drains.
-const drainPoll = 100 * time.Millisecond
+// drainTimeout is how long a queue may take to drain.
+const drainTimeout = 10 * time.Minute
 
 // Drained waits until no AlertEvent is left in the namespace and returns how long that took.
 func Drained(ctx context.Context, c client.Client, namespace string) (time.Duration, error) {
 	start := time.Now()
-	for {
+	err := testenv.Await(ctx, drainTimeout, func(ctx context.Context) error {
 		var events v1alpha1.AlertEventList
 		err := c.List(ctx, &events, client.InNamespace(namespace), client.Limit(1))
-		if err == nil && len(events.Items) == 0 {
-			return time.Since(start), nil
+		if err == nil && len(events.Items) > 0 {
+			err = errors.New("the queue is not empty")
 		}
-		select {
-		case <-ctx.Done():
-			return 0, fmt.Errorf("waiting for the queue to drain: %w", errors.Join(ctx.Err(), err))
-		case <-time.After(drainPoll):
-		}
-	}
+		return err
+	})
+	return time.Since(start), err
 }
 
 // Check compares the account with the Incidents of the integration: every acknowledged alert counted

@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -22,10 +23,28 @@ func Await(ctx context.Context, timeout time.Duration, attempt func(context.Cont
 		if last == nil || ctx.Err() == nil { // what fails because the time is up says nothing
 			last = err
 		}
-		select {
-		case <-ctx.Done():
+		if !Pause(ctx, awaitPoll) {
 			return fmt.Errorf("%w; then: %w", last, ctx.Err())
-		case <-time.After(awaitPoll):
 		}
+	}
+}
+
+// AwaitThat tries until done is true; after so long it fails with the message.
+func AwaitThat(ctx context.Context, timeout time.Duration, message string, done func(context.Context) bool) error {
+	return Await(ctx, timeout, func(ctx context.Context) error {
+		if !done(ctx) {
+			return errors.New(message)
+		}
+		return nil
+	})
+}
+
+// Pause waits for so long; it returns false when ctx ended first.
+func Pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }

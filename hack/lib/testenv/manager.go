@@ -87,6 +87,9 @@ func RunManager(ctx context.Context, options ManagerOptions) (*Manager, error) {
 	return m, nil
 }
 
+// UseBinary has another binary run at the next Start.
+func (m *Manager) UseBinary(path string) { m.options.Binary = path }
+
 // Start starts the manager again, on the same addresses, after it was stopped or killed.
 func (m *Manager) Start() error {
 	command := exec.Command(m.options.Binary, m.args...)

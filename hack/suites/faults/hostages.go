@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 const (
@@ -66,17 +68,16 @@ func takeHostages(ctx context.Context, r *run) error {
 // waitTerminating waits until the hostages are folded and deleted, so that only the finalizers keep them: until
 // then they are an ordinary backlog.
 func (r *run) waitTerminating(ctx context.Context, bad tenant) error {
-	for until := time.Now().Add(hostageFoldTime); time.Now().Before(until); pause(ctx, 500*time.Millisecond) {
+	err := testenv.Await(ctx, hostageFoldTime, func(ctx context.Context) error {
 		var list v1alpha1.AlertEventList
-		if err := r.admin.List(ctx, &list, client.InNamespace(bad.namespace)); err != nil {
-			return fmt.Errorf("listing the hostages: %w", err)
+		err := r.admin.List(ctx, &list, client.InNamespace(bad.namespace))
+		if slices.ContainsFunc(list.Items, func(event v1alpha1.AlertEvent) bool { return event.DeletionTimestamp == nil }) {
+			err = errors.New("the hostages are not folded")
 		}
-		if !slices.ContainsFunc(list.Items, func(event v1alpha1.AlertEvent) bool { return event.DeletionTimestamp == nil }) {
-			pause(ctx, time.Second) // for the watches to show them
-			return nil
-		}
-	}
-	return fmt.Errorf("the hostages are not folded after %s", hostageFoldTime)
+		return err
+	})
+	pause(ctx, time.Second) // for the watches to show them
+	return err
 }
 
 func hostage(namespace string, n int64) *v1alpha1.AlertEvent {

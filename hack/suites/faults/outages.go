@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
@@ -72,10 +73,11 @@ func (r *run) outlive(ctx context.Context, outage func() error) error {
 		return err
 	}
 	ended := time.Now()
-	for r.traffic.acknowledgedBetween(ended, time.Now()) == 0 {
-		if time.Since(ended) > healTime || !pause(ctx, 10*time.Millisecond) {
-			return errors.New("nothing is stored after the outage")
-		}
+	err := testenv.AwaitThat(ctx, healTime, "nothing is stored after the outage", func(context.Context) bool {
+		return r.traffic.acknowledgedBetween(ended, time.Now()) > 0
+	})
+	if err != nil {
+		return err
 	}
 	stored := time.Since(ended)
 	slowest := r.traffic.slowestBetween(began, ended)
@@ -149,11 +151,7 @@ func startInOutage(ctx context.Context, r *run) error {
 
 // stickLeader lets the leader renew its lease, and learn nothing of what there is to fold.
 func stickLeader(ctx context.Context, r *run) error {
-	leader, err := r.leader(ctx)
-	if err != nil {
-		return err
-	}
-	follower, err := r.follower(ctx)
+	leader, follower, err := r.roles(ctx)
 	if err != nil {
 		return err
 	}
@@ -164,10 +162,8 @@ func stickLeader(ctx context.Context, r *run) error {
 		}
 		return proxy.Fate{}
 	})
-	for !follower.leads() {
-		if time.Since(began) > 90*time.Second || !pause(ctx, 100*time.Millisecond) {
-			return errors.New("the leader cannot fold, and keeps the lease")
-		}
+	if err := follower.waitLeads(ctx, true); err != nil {
+		return err
 	}
 	r.note("taken over after %s", time.Since(began).Round(time.Second))
 	if !slices.Equal(r.exits(), exits) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
@@ -21,14 +23,15 @@ const (
 	goodPoisoned = 10 // alerts of the key that can be folded
 )
 
-// poisoning has every status of an Incident refused that has one of two AlertEvents in its ledger.
+// poisoning has every status of an Incident refused that has one of some AlertEvents in its ledger.
 type poisoning struct {
 	incident string
+	alerts   int       // how many AlertEvents
 	copies   time.Time // before this, no quarantined copy is stored
 	kill     func()    // at the first confirmation of one
 
 	mu  sync.Mutex
-	bad []string // names of the two, quoted
+	bad []string // their names, quoted
 }
 
 // poison has two alerts of a key refused, of which one has an idempotency key, so that its AlertEvent stays for ten
@@ -41,6 +44,7 @@ func poison(ctx context.Context, r *run) error {
 	pause(ctx, 2*time.Second)
 	p := &poisoning{
 		incident: v1alpha1.IncidentName(integrationName, poisonedKey),
+		alerts:   2,
 		copies:   time.Now().Add(8 * time.Second),
 		kill:     sync.OnceFunc(r.replicas[0].kill),
 	}
@@ -72,7 +76,7 @@ func (p *poisoning) rule(call proxy.Call) proxy.Fate {
 	switch {
 	case call.Is("create", "alertevents") && isCopy && time.Now().Before(p.copies):
 		return proxy.Fate{Refuse: http.StatusServiceUnavailable}
-	case call.Is("create", "alertevents") && !isCopy && len(p.bad) < 2 && hasKey(call.Body, poisonedKey):
+	case call.Is("create", "alertevents") && !isCopy && len(p.bad) < p.alerts && hasKey(call.Body, poisonedKey):
 		if name := `"` + call.Name + `"`; !slices.Contains(p.bad, name) {
 			p.bad = append(p.bad, name)
 		}
@@ -97,36 +101,37 @@ func hasKey(body []byte, key string) bool {
 
 // expectQuarantined waits until so many AlertEvents are in quarantine, all of them confirmed, and shown as a metric.
 func (r *run) expectQuarantined(ctx context.Context, n int) {
-	var said float64
-	var labels []string
-	for until := time.Now().Add(r.patience); time.Now().Before(until); pause(ctx, 200*time.Millisecond) {
+	err := testenv.Await(ctx, r.patience, func(ctx context.Context) error {
 		var list v1alpha1.AlertEventList
 		err := r.admin.List(ctx, &list, client.InNamespace(r.tenants[0].namespace), client.HasLabels{v1alpha1.QuarantineLabel})
 		if err != nil {
-			continue
+			return err
 		}
-		labels = nil
+		var labels []string
 		for i := range list.Items {
 			labels = append(labels, list.Items[i].Labels[v1alpha1.QuarantineLabel])
 		}
 		value, shown := r.replicas[0].metric("tocsin_alertevents_quarantined")
-		said = value
-		if shown && len(labels) == n && said == float64(n) && !slices.Contains(labels, v1alpha1.QuarantineUnconfirmed) {
-			return
+		if shown && len(labels) == n && value == float64(n) && !slices.Contains(labels, v1alpha1.QuarantineUnconfirmed) {
+			return nil
 		}
+		return fmt.Errorf("%d quarantined AlertEvents (%s), the metric says %v, not %d",
+			len(labels), strings.Join(labels, ", "), value, n)
+	})
+	if err != nil {
+		r.found.add("C: %v", err)
 	}
-	r.found.add("C: %d quarantined AlertEvents (%s), the metric says %v, not %d", len(labels), strings.Join(labels, ", "), said, n)
 }
 
 // expectFolded waits until all alerts of the key are folded but those in quarantine.
 func (r *run) expectFolded(ctx context.Context, alerts int64) {
 	name := client.ObjectKey{Namespace: r.tenants[0].namespace, Name: v1alpha1.IncidentName(integrationName, poisonedKey)}
 	var incident v1alpha1.Incident
-	for until := time.Now().Add(r.patience); time.Now().Before(until); pause(ctx, 200*time.Millisecond) {
-		if r.admin.Get(ctx, name, &incident) == nil && incident.Status.AlertCount >= alerts {
-			r.note("%d of %d alerts of the key folded beside the poison", incident.Status.AlertCount, alerts+2)
-			return
-		}
+	err := testenv.AwaitThat(ctx, r.patience, "too few alerts are folded beside the poison", func(ctx context.Context) bool {
+		return r.admin.Get(ctx, name, &incident) == nil && incident.Status.AlertCount >= alerts
+	})
+	r.note("%d of %d alerts of the key folded beside the poison", incident.Status.AlertCount, alerts+2)
+	if err != nil {
+		r.found.add("C: %v", err)
 	}
-	r.found.add("C: only %d alerts are folded beside the poison", incident.Status.AlertCount)
 }

@@ -138,6 +138,16 @@ func (r *replica) terminate() {
 	<-exited
 }
 
+// exchange ends the process, as a rolling update does, and starts another binary in its place.
+func (r *replica) exchange(binary string) {
+	r.hold(true)
+	r.terminate()
+	r.mu.Lock()
+	r.manager.UseBinary(binary)
+	r.mu.Unlock()
+	r.hold(false)
+}
+
 func (r *replica) setLeaving(leaving bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,24 +178,30 @@ func (r *replica) close() {
 }
 
 func (r *replica) waitReady(ctx context.Context) error {
-	for {
+	message := fmt.Sprintf("%s, whose log is %s, is not ready", r.name, r.log)
+	return testenv.AwaitThat(ctx, startTimeout, message, func(context.Context) bool {
 		response, err := harnessClient.Get(r.manager.ReadyURL)
-		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
+		if err != nil {
+			return false
 		}
-		if !pause(ctx, 50*time.Millisecond) {
-			return fmt.Errorf("waiting for %s, whose log is %s: %w", r.name, r.log, ctx.Err())
-		}
-	}
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
 }
 
 // leads says whether this replica holds the lease.
 func (r *replica) leads() bool {
 	value, ok := r.metric("leader_election_master_status")
 	return ok && value == 1
+}
+
+// leadTimeout is how long a change of the leader may take on a busy machine.
+const leadTimeout = 90 * time.Second
+
+// waitLeads waits until the replica holds the lease, or does not.
+func (r *replica) waitLeads(ctx context.Context, want bool) error {
+	message := fmt.Sprintf("%s holds the lease: %v", r.name, !want)
+	return testenv.AwaitThat(ctx, leadTimeout, message, func(context.Context) bool { return r.leads() == want })
 }
 
 // metric is the value of the first sample whose name begins so.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +88,21 @@ func (r *rig) install(ctx context.Context) error {
 	if err := r.admin.Create(ctx, namespace); err != nil {
 		return err
 	}
+	if err := r.applyManifests(ctx); err != nil {
+		return err
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: serviceAccount}}
+	hours := int64(24 * 60 * 60)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours}}
+	if err := r.admin.SubResource("token").Create(ctx, account, request); err != nil {
+		return fmt.Errorf("requesting a token: %w", err)
+	}
+	r.token = request.Status.Token
+	return nil
+}
+
+// applyManifests applies the CustomResourceDefinitions and what concerns permissions.
+func (r *rig) applyManifests(ctx context.Context) error {
 	for _, pattern := range []string{
 		"config/crd/bases/*.yaml", "config/rbac/*.yaml",
 		"config/components/flow-control/priority_levels.yaml", "config/components/flow-control/flow_schemas.yaml",
@@ -97,17 +113,10 @@ func (r *rig) install(ctx context.Context) error {
 		}
 		for _, file := range files {
 			if err := r.applyFile(ctx, file); err != nil {
-				return fmt.Errorf("applying %s: %w", file, err)
+				return err
 			}
 		}
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: serviceAccount}}
-	hours := int64(24 * 60 * 60)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours}}
-	if err := r.admin.SubResource("token").Create(ctx, account, request); err != nil {
-		return fmt.Errorf("requesting a token: %w", err)
-	}
-	r.token = request.Status.Token
 	return nil
 }
 
@@ -122,7 +131,7 @@ func (r *rig) applyFile(ctx context.Context, file string) error {
 		}
 		err := r.admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("faults"))
 		if err != nil {
-			return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+			return fmt.Errorf("applying %s %s of %s: %w", object.GetKind(), object.GetName(), file, err)
 		}
 	}
 	return nil
@@ -172,8 +181,6 @@ func environment(env []string, number int) []string {
 
 // waitReady waits until every replica is ready and, where there is an election, one leads.
 func (r *rig) waitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	for _, replica := range r.replicas {
 		if err := replica.waitReady(ctx); err != nil {
 			return err
@@ -188,30 +195,28 @@ func (r *rig) leader(ctx context.Context) (*replica, error) {
 	if len(r.replicas) == 1 {
 		return r.replicas[0], nil
 	}
-	for {
-		for _, replica := range r.replicas {
-			if replica.leads() {
-				return replica, nil
-			}
+	var leader *replica
+	return leader, testenv.AwaitThat(ctx, startTimeout, "no replica leads", func(context.Context) bool {
+		at := slices.IndexFunc(r.replicas, (*replica).leads)
+		if at >= 0 {
+			leader = r.replicas[at]
 		}
-		if !pause(ctx, 100*time.Millisecond) {
-			return nil, fmt.Errorf("waiting for a leader: %w", ctx.Err())
-		}
-	}
+		return at >= 0
+	})
 }
 
-// follower is a replica that does not lead.
-func (r *rig) follower(ctx context.Context) (*replica, error) {
-	leader, err := r.leader(ctx)
+// roles waits until a replica leads, and returns it and one that does not.
+func (r *rig) roles(ctx context.Context) (leader, follower *replica, err error) {
+	leader, err = r.leader(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, replica := range r.replicas {
 		if replica != leader {
-			return replica, nil
+			return leader, replica, nil
 		}
 	}
-	return nil, errors.New("there is one replica only")
+	return nil, nil, errors.New("there is one replica only")
 }
 
 // stopReplicas ends the replicas and forgets them.
@@ -249,15 +254,8 @@ func (r *rig) restartAPIServer(ctx context.Context, number int, down time.Durati
 	return r.plane.WaitAPIServer(ctx, number)
 }
 
-// pause waits; it is false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
+// pause is testenv.Pause.
+func pause(ctx context.Context, d time.Duration) bool { return testenv.Pause(ctx, d) }
 
 // harnessClient is for what the harness asks of managers and etcd.
 var harnessClient = &http.Client{Timeout: 20 * time.Second}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // leastRate is the least number of acknowledged requests a second before the fault; a run below it says
@@ -147,14 +147,13 @@ func (r *rig) prepare(ctx context.Context) (*run, int64, error) {
 
 // waitKnown waits until every replica takes every tenant's token. The requests are dry.
 func (r *run) waitKnown(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	for _, replica := range r.replicas {
 		for _, t := range r.tenants {
-			for !accepts(ctx, replica.manager.WebhookURL+t.token+"?dryRun=true") {
-				if !pause(ctx, 50*time.Millisecond) {
-					return errors.New("a replica does not get to know a new token")
-				}
+			err := testenv.AwaitThat(ctx, startTimeout, replica.name+" rejects a new token", func(ctx context.Context) bool {
+				return accepts(ctx, replica.manager.WebhookURL+t.token+"?dryRun=true")
+			})
+			if err != nil {
+				return err
 			}
 		}
 	}
@@ -163,14 +162,11 @@ func (r *run) waitKnown(ctx context.Context) error {
 
 // waitAccepting waits until the endpoints take alerts again after the fault.
 func (r *run) waitAccepting(ctx context.Context, ended time.Time) error {
-	for time.Since(ended) < healTime {
-		if r.traffic.acknowledgedBetween(ended, time.Now()) >= 20 {
-			pause(ctx, time.Second)
-			return nil
-		}
-		pause(ctx, 100*time.Millisecond)
-	}
-	return fmt.Errorf("no alerts are accepted %s after the end of the fault", healTime)
+	err := testenv.AwaitThat(ctx, healTime, "hardly any alert is accepted after the fault", func(context.Context) bool {
+		return r.traffic.acknowledgedBetween(ended, time.Now()) >= 20
+	})
+	pause(ctx, time.Second)
+	return err
 }
 
 // settle waits until nothing is left to find wrong, and healTime after the fault at the most.

@@ -178,9 +178,7 @@ func (r *run) killAt(ctx context.Context, replica *replica, point crashPoint, af
 	}
 	replica.proxy.SetRule(nil)
 	pause(ctx, 2*restartDelay)
-	ready, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return replica.waitReady(ready)
+	return replica.waitReady(ctx)
 }
 
 func killLeader(ctx context.Context, r *run) error {
@@ -195,7 +193,7 @@ func killLeader(ctx context.Context, r *run) error {
 }
 
 func killFollower(ctx context.Context, r *run) error {
-	follower, err := r.follower(ctx)
+	_, follower, err := r.roles(ctx)
 	if err != nil {
 		return err
 	}
@@ -214,11 +212,7 @@ func killFollower(ctx context.Context, r *run) error {
 
 // zombie freezes the leader until another one leads, and then lets it go on where it was.
 func zombie(ctx context.Context, r *run) error {
-	leader, err := r.leader(ctx)
-	if err != nil {
-		return err
-	}
-	follower, err := r.follower(ctx)
+	leader, follower, err := r.roles(ctx)
 	if err != nil {
 		return err
 	}
@@ -226,11 +220,8 @@ func zombie(ctx context.Context, r *run) error {
 		return err
 	}
 	frozen := time.Now()
-	for !follower.leads() {
-		if time.Since(frozen) > time.Minute || !pause(ctx, 100*time.Millisecond) {
-			_ = leader.signal(syscall.SIGCONT)
-			return fmt.Errorf("nobody took the lease over")
-		}
+	if err := follower.waitLeads(ctx, true); err != nil {
+		return errors.Join(err, leader.signal(syscall.SIGCONT))
 	}
 	pause(ctx, 2*time.Second)
 	r.note("frozen for %s", time.Since(frozen).Round(time.Second))
@@ -238,10 +229,8 @@ func zombie(ctx context.Context, r *run) error {
 	if err := leader.signal(syscall.SIGCONT); err != nil {
 		return err
 	}
-	for leader.leads() {
-		if time.Since(thawed) > time.Minute || !pause(ctx, 100*time.Millisecond) {
-			return errors.New("the old leader does not notice that the lease is gone")
-		}
+	if err := leader.waitLeads(ctx, false); err != nil {
+		return err
 	}
 	r.note("ended its term %s after it went on", time.Since(thawed).Round(time.Second))
 	pause(ctx, 2*time.Second)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
@@ -50,14 +50,10 @@ func slowRetries(ctx context.Context, r *run) error {
 
 // waitGone waits until an AlertEvent is folded and released, no longer than a manager goes on trying to store one.
 func (r *run) waitGone(ctx context.Context, call proxy.Call) {
-	ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
-	defer cancel()
 	name := client.ObjectKey{Namespace: call.Namespace, Name: call.Name}
-	for pause(ctx, 50*time.Millisecond) {
-		if apierrors.IsNotFound(r.admin.Get(ctx, name, &v1alpha1.AlertEvent{})) {
-			return
-		}
-	}
+	_ = testenv.AwaitThat(ctx, 4*time.Second, "the AlertEvent exists", func(ctx context.Context) bool {
+		return apierrors.IsNotFound(r.admin.Get(ctx, name, &v1alpha1.AlertEvent{}))
+	})
 }
 
 // blockRelease lets alerts be folded but not released, and then kills the manager: its successor finds
@@ -107,11 +103,7 @@ func staleIncidents(ctx context.Context, r *run) error { return r.staleTakeover(
 // staleTakeover kills the leader while the other replica's cache of a resource stands still, and lets that
 // one lead with what it has.
 func (r *run) staleTakeover(ctx context.Context, resource string) error {
-	leader, err := r.leader(ctx)
-	if err != nil {
-		return err
-	}
-	follower, err := r.follower(ctx)
+	leader, follower, err := r.roles(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,11 +112,8 @@ func (r *run) staleTakeover(ctx context.Context, resource string) error {
 	leader.hold(true)
 	defer leader.hold(false)
 	leader.kill()
-	killed := time.Now()
-	for !follower.leads() {
-		if time.Since(killed) > time.Minute || !pause(ctx, 100*time.Millisecond) {
-			return errors.New("nobody took the lease over")
-		}
+	if err := follower.waitLeads(ctx, true); err != nil {
+		return err
 	}
 	pause(ctx, 6*time.Second)
 	follower.proxy.FreezeWatches(false, resource)

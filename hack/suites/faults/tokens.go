@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // takeTokens has each tenant list the hash of the other one's token, and deletes the integrations that own them while
@@ -21,12 +22,9 @@ func takeTokens(ctx context.Context, r *run) error {
 	if err := r.admin.Create(ctx, refused); err != nil {
 		return err
 	}
-	for until := time.Now().Add(5 * time.Second); time.Now().Before(until) && len(refused.Status.Tokens) == 0; {
-		pause(ctx, 50*time.Millisecond)
-		if err := r.admin.Get(ctx, client.ObjectKeyFromObject(refused), refused); err != nil {
-			return err
-		}
-	}
+	_ = testenv.AwaitThat(ctx, 5*time.Second, "the claim is not refused", func(ctx context.Context) bool {
+		return r.admin.Get(ctx, client.ObjectKeyFromObject(refused), refused) == nil && len(refused.Status.Tokens) > 0
+	})
 	for _, replica := range r.replicas {
 		replica.hold(true)
 		replica.kill()

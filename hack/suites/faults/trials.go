@@ -132,10 +132,11 @@ func keyedBurst(ctx context.Context, s *suite) (*report, error) {
 func (r *run) expectCount(ctx context.Context, namespace, key string, want int64) error {
 	var incident v1alpha1.Incident
 	name := client.ObjectKey{Namespace: namespace, Name: v1alpha1.IncidentName(integrationName, key)}
-	for until := time.Now().Add(healTime); time.Now().Before(until); pause(ctx, 200*time.Millisecond) {
-		if r.admin.Get(ctx, name, &incident) == nil && incident.Status.AlertCount >= want {
-			break
-		}
+	err := testenv.AwaitThat(ctx, healTime, fmt.Sprintf("%s has not counted %d alerts", name, want), func(ctx context.Context) bool {
+		return r.admin.Get(ctx, name, &incident) == nil && incident.Status.AlertCount >= want
+	})
+	if err != nil {
+		return err
 	}
 	pause(ctx, 2*time.Second)
 	if err := r.admin.Get(ctx, name, &incident); err != nil {
