@@ -72,10 +72,10 @@ func (s *suite) testUninstall(t *testing.T) {
 }
 
 // testUpgrade installs the baseline, lets AlertEvents pile up, and applies the present manifests over it, all under
-// load. testdata/baseline.yaml is what config/default was then.
+// load. Its manifests are what config/default was then.
 func (s *suite) testUpgrade(t *testing.T) {
 	g := NewWithT(t)
-	manifests, err := os.ReadFile(filepath.Join(testenv.Root(), "hack", "suites", "e2e", "testdata", "baseline.yaml"))
+	manifests, err := os.ReadFile(filepath.Join(testenv.Root(), "hack", "suites", "baseline", "manifests.yaml"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(manifests)).To(ContainSubstring("image: tocsin:dev\n"))
 	path := filepath.Join(t.TempDir(), "baseline.yaml")

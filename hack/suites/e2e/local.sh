@@ -10,7 +10,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot BASE=scratch BUILDER=buildah
 
-readonly baseline=c0e695228167 # the commit whose config/default is hack/suites/e2e/testdata/baseline.yaml
+baseline=$(<hack/suites/baseline/commit) # config/default of it is hack/suites/baseline/manifests.yaml
+readonly baseline
 readonly name=localhost/tocsin node=hack/node.sh
 platform=linux/$(go env GOARCH)
 readonly platform

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
+)
+
+// leastQueue is how many AlertEvents must wait to be folded by the other version.
+const leastQueue = 20
+
+// baselineFile is the path of a file of the version to which a rollback leads.
+func baselineFile(name string) string {
+	return filepath.Join(testenv.Root(), "hack", "suites", "baseline", name)
+}
+
+// buildBaseline builds the manager of the baseline and returns its path.
+func (s *suite) buildBaseline(ctx context.Context, commit string) (string, error) {
+	clone, binary := filepath.Join(s.folder, "baseline"), filepath.Join(s.folder, "manager-baseline")
+	if _, err := os.Stat(binary); err == nil {
+		return binary, nil // of the round before
+	}
+	for _, step := range [][]string{
+		{"git", "clone", "--quiet", "--shared", "--no-checkout", testenv.Root(), clone},
+		{"git", "-C", clone, "checkout", "--quiet", commit},
+		{"go", "build", "-C", clone, "-o", binary, "."},
+	} {
+		if output, err := exec.CommandContext(ctx, step[0], step[1:]...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("building the manager of %s: %w: %s", commit, err, output)
+		}
+	}
+	return binary, nil
+}
+
+// rollback rolls back to the baseline under load, and forward again.
+func rollback(ctx context.Context, s *suite) (*report, error) {
+	raw, err := os.ReadFile(baselineFile("commit"))
+	if err != nil {
+		return nil, err
+	}
+	commit := strings.TrimSpace(string(raw))
+	if exec.CommandContext(ctx, "git", "-C", testenv.Root(), "cat-file", "-e", commit+"^{commit}").Run() != nil {
+		void := "the commit " + commit + " is not in this shallow clone"
+		return &report{void: void, notes: []string{void}}, nil
+	}
+	baseline, err := s.buildBaseline(ctx, commit)
+	if err != nil {
+		return nil, err
+	}
+	scenario := &scenario{name: "rollback", rest: 100 * time.Millisecond, fault: func(ctx context.Context, r *run) error {
+		return r.rollBackAndForward(ctx, baseline)
+	}}
+	if err := s.prepareRig(ctx, scenario); err != nil {
+		return nil, err
+	}
+	return s.rig.runScenario(ctx, scenario)
+}
+
+// rollBackAndForward takes the steps of docs/upgrade.md. Each version folds a queue that the other one has stored.
+func (r *run) rollBackAndForward(ctx context.Context, baseline string) error {
+	if err := r.clearQuarantine(ctx); err != nil {
+		return fmt.Errorf("clearing the quarantine: %w", err)
+	}
+	present := r.binary
+	if err := r.rollOut(ctx, baseline); err != nil {
+		return fmt.Errorf("rolling back: %w", err)
+	}
+	if err := r.applyFile(ctx, baselineFile("manifests.yaml")); err != nil {
+		return err
+	}
+	pause(ctx, 5*time.Second)
+	if err := r.applyManifests(ctx); err != nil {
+		return err
+	}
+	if err := r.rollOut(ctx, present); err != nil {
+		return fmt.Errorf("rolling forward: %w", err)
+	}
+	return nil
+}
+
+// clearQuarantine has an alert quarantined, and then folded: nothing may be quarantined when an older manager comes. The
+// alert has an idempotency key, so that the AlertEvent from which it was moved is still there.
+func (r *run) clearQuarantine(ctx context.Context) error {
+	p := &poisoning{incident: v1alpha1.IncidentName(integrationName, poisonedKey), alerts: 1, kill: func() {}}
+	r.traffic.post(0, poisonedKey, "firing", false)
+	r.setRule(p.rule)
+	r.traffic.post(0, poisonedKey, "firing", true)
+	r.expectQuarantined(ctx, 1)
+	r.setRule(nil)
+	for _, replica := range r.replicas {
+		replica.kill()
+	}
+	pause(ctx, 2*restartDelay)
+	if err := r.waitReady(ctx); err != nil {
+		return err
+	}
+	r.expectQuarantined(ctx, 0)
+	return nil
+}
+
+// rollOut exchanges the replicas one by one for those of another binary. The last leader of the old one folds nothing.
+func (r *run) rollOut(ctx context.Context, binary string) error {
+	leader, follower, err := r.roles(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.exchange(ctx, follower, binary); err != nil {
+		return err
+	}
+	r.setRule(func(call proxy.Call) proxy.Fate {
+		if call.IsWrite() && call.Resource == "incidents/status" {
+			return proxy.Fate{Refuse: http.StatusTooManyRequests}
+		}
+		return proxy.Fate{}
+	})
+	queued := 0
+	err = testenv.Await(ctx, healTime, func(ctx context.Context) error {
+		ordinary, _, err := r.pendingEvents(ctx, r.tenants)
+		if queued = len(ordinary); err == nil && queued < leastQueue {
+			err = fmt.Errorf("only %d AlertEvents wait to be folded", queued)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.note("%d AlertEvents left to the other version", queued)
+	if !leader.leads() {
+		return errors.New("the old version does not lead any more")
+	}
+	return r.exchange(ctx, leader, binary)
+}
+
+// exchange has a replica run another binary, and waits until it is ready. Whatever was refused is allowed once the old
+// process has ended.
+func (r *run) exchange(ctx context.Context, replica *replica, binary string) error {
+	replica.exchange(binary)
+	r.setRule(nil)
+	// See rollingRestart.
+	r.traffic.client.CloseIdleConnections()
+	replica.setLeaving(false)
+	return r.waitReady(ctx)
+}
