@@ -52,11 +52,9 @@ func play(ctx context.Context, manager, folder string) (printed map[string]strin
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.cluster.Stop()) }()
-	p.manager, err = testenv.RunManager(ctx, testenv.ManagerOptions{Binary: manager, Kubeconfig: p.cluster.Kubeconfig})
-	if err != nil {
+	if p.manager, err = p.cluster.RunManager(ctx, testenv.ManagerOptions{Binary: manager}); err != nil {
 		return nil, err
 	}
-	defer p.manager.Kill()
 	for _, preset := range presets {
 		spec := v1alpha1.WebhookIntegrationSpec{Preset: preset.Name}
 		if p.tokens[preset.Name], err = p.cluster.Integrate(ctx, preset.Name, preset.Name, spec); err != nil {

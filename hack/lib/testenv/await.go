@@ -8,7 +8,7 @@ import (
 )
 
 // awaitPoll is how often Await tries.
-const awaitPoll = 100 * time.Millisecond
+const awaitPoll = 50 * time.Millisecond
 
 // Await tries until there is no error; after so long it returns the last one.
 func Await(ctx context.Context, timeout time.Duration, attempt func(context.Context) error) error {

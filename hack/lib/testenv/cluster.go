@@ -28,6 +28,7 @@ type Cluster struct {
 	Kubeconfig string
 
 	environment *envtest.Environment
+	managers    []*Manager
 }
 
 // StartCluster starts a control plane with the CRDs; its kubeconfig goes into the folder.
@@ -64,8 +65,23 @@ func startCluster(folder string, environment *envtest.Environment) (c *Cluster, 
 	return c, err
 }
 
-// Stop ends the control plane.
-func (c *Cluster) Stop() error { return c.environment.Stop() }
+// RunManager runs a manager on the cluster, whatever Kubeconfig the options name, and waits until it is ready.
+func (c *Cluster) RunManager(ctx context.Context, options ManagerOptions) (*Manager, error) {
+	options.Kubeconfig = c.Kubeconfig
+	m, err := RunManager(ctx, options)
+	if err == nil {
+		c.managers = append(c.managers, m)
+	}
+	return m, err
+}
+
+// Stop kills the managers and ends the control plane.
+func (c *Cluster) Stop() error {
+	for _, m := range c.managers {
+		m.Kill()
+	}
+	return c.environment.Stop()
+}
 
 // Integrate makes a namespace and in it a WebhookIntegration with this spec and a token, which it returns.
 func (c *Cluster) Integrate(

@@ -85,6 +85,29 @@ func Main(m *testing.M, set func(*rest.Config)) int {
 	return m.Run()
 }
 
+// TestManager runs a manager for a test, by default one that it builds, and waits until it is ready.
+func TestManager(t *testing.T, options ManagerOptions) *Manager {
+	t.Helper()
+	folder := t.TempDir()
+	var err error
+	if options.Binary == "" {
+		options.Binary = filepath.Join(folder, "manager")
+		err = BuildManager(t.Context(), options.Binary)
+	}
+	if options.Log == nil && err == nil {
+		options.Log, err = os.Create(filepath.Join(folder, "log"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := RunManager(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Kill)
+	return m
+}
+
 // Namespace makes a namespace for one test and returns its name. Nothing deletes it: there is no
 // controller-manager that could.
 func Namespace(t *testing.T, c client.Client) string {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,10 +71,24 @@ func startCluster(o options) (c *cluster, err error) {
 // startManager starts the manager and waits until it is ready.
 func (c *cluster) startManager(ctx context.Context) error {
 	var err error
-	c.manager, err = testenv.RunManager(ctx, testenv.ManagerOptions{
-		Binary: c.binary, Kubeconfig: c.plane.Kubeconfig, Log: c.log, Args: c.args,
-	})
+	c.manager, err = c.plane.RunManager(ctx, testenv.ManagerOptions{Binary: c.binary, Log: c.log, Args: c.args})
 	return err
+}
+
+// begin makes tenants, starts the manager, to be killed by the caller, and warms it up.
+func (c *cluster) begin(ctx context.Context, count int) ([]tenant, error) {
+	tenants := make([]tenant, count)
+	for i := range tenants {
+		t, err := c.newTenant(ctx)
+		if err != nil {
+			return nil, err
+		}
+		tenants[i] = t
+	}
+	if err := c.startManager(ctx); err != nil {
+		return nil, err
+	}
+	return tenants, c.warmUp(ctx)
 }
 
 // warmUp posts a few alerts to an integration of their own and waits until they are folded: the first
@@ -128,9 +140,6 @@ func (c *cluster) clear(ctx context.Context, namespace string) error {
 
 // stop ends the manager and the control plane.
 func (c *cluster) stop() error {
-	if c.manager != nil {
-		c.manager.Kill()
-	}
 	var err error
 	if c.plane != nil {
 		err = c.plane.Stop()
@@ -147,19 +156,8 @@ type tenant struct {
 
 // newTenant makes a namespace with an integration and a token for it.
 func (c *cluster) newTenant(ctx context.Context) (tenant, error) {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
-	if err := c.client.Create(ctx, namespace); err != nil {
-		return tenant{}, fmt.Errorf("creating a namespace: %w", err)
-	}
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return tenant{}, err
-	}
-	t := tenant{namespace: namespace.Name, integration: "bench", token: hex.EncodeToString(secret)}
-	return t, c.client.Create(ctx, &v1alpha1.WebhookIntegration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: t.integration},
-		Spec: v1alpha1.WebhookIntegrationSpec{
-			Tokens: []v1alpha1.Token{{Name: "bench", SHA256: v1alpha1.TokenHash(t.token)}},
-		},
-	})
+	t := tenant{namespace: "bench-" + strings.ToLower(rand.Text()), integration: "bench"}
+	var err error
+	t.token, err = c.plane.Integrate(ctx, t.namespace, t.integration, v1alpha1.WebhookIntegrationSpec{})
+	return t, err
 }

@@ -22,21 +22,11 @@ type fairnessRow struct {
 // measureFairness lets one integration post as fast as 64 senders can, and beside it another one at a tenth of
 // that rate.
 func (c *cluster) measureFairness(ctx context.Context, duration time.Duration) (*fairnessRow, error) {
-	var tenants [2]tenant
-	for i := range tenants {
-		t, err := c.newTenant(ctx)
-		if err != nil {
-			return nil, err
-		}
-		tenants[i] = t
-	}
-	if err := c.startManager(ctx); err != nil {
+	tenants, err := c.begin(ctx, 2)
+	if err != nil {
 		return nil, err
 	}
 	defer c.manager.Kill()
-	if err := c.warmUp(ctx); err != nil {
-		return nil, err
-	}
 	storm := loadgen.Load{
 		URLs: []string{c.manager.WebhookURL + tenants[0].token}, Senders: 64, Duration: duration, Key: loadgen.SharedKey,
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // The noisy neighbour and the other tenant.
@@ -38,22 +39,12 @@ type noisyRow struct {
 
 // measureNoisyNeighbour measures the three phases. The queue limit is out of the way: it is not what is measured.
 func (c *cluster) measureNoisyNeighbour(ctx context.Context, duration time.Duration) ([]noisyRow, error) {
-	var tenants [2]tenant
-	for i := range tenants {
-		t, err := c.newTenant(ctx)
-		if err != nil {
-			return nil, err
-		}
-		tenants[i] = t
-	}
 	c.args = append(slices.Clone(c.args), "--max-pending-events=200000")
-	if err := c.startManager(ctx); err != nil {
+	tenants, err := c.begin(ctx, 2)
+	if err != nil {
 		return nil, err
 	}
 	defer c.manager.Kill()
-	if err := c.warmUp(ctx); err != nil {
-		return nil, err
-	}
 	storm, calm := tenants[0], tenants[1]
 	rows := []noisyRow{c.measureCalm(ctx, "alone", calm, duration)}
 	var account *loadgen.Account
@@ -127,13 +118,12 @@ func (c *cluster) measureCalm(ctx context.Context, name string, t tenant, durati
 // foldedAfter is how long it takes until an Incident tells of the key's alert.
 func (c *cluster) foldedAfter(ctx context.Context, t tenant, key string) (time.Duration, bool) {
 	name := client.ObjectKey{Namespace: t.namespace, Name: v1alpha1.IncidentName(t.integration, key)}
-	for start := time.Now(); time.Since(start) < foldPatience && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+	start := time.Now()
+	err := testenv.AwaitThat(ctx, foldPatience, "the alert is not folded", func(ctx context.Context) bool {
 		var incident v1alpha1.Incident
-		if c.client.Get(ctx, name, &incident) == nil && incident.Status.AlertCount > 0 {
-			return time.Since(start), true
-		}
-	}
-	return 0, false
+		return c.client.Get(ctx, name, &incident) == nil && incident.Status.AlertCount > 0
+	})
+	return time.Since(start), err == nil
 }
 
 // quantile is the value, in seconds, that the fraction q of the sorted ones does not exceed.

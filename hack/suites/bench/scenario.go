@@ -113,17 +113,12 @@ func (c *cluster) measure(ctx context.Context, s scenario) (*result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("measuring plain creates: %w", err)
 	}
-	t, err := c.newTenant(ctx)
+	tenants, err := c.begin(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.startManager(ctx); err != nil {
-		return nil, err
-	}
 	defer c.manager.Kill()
-	if err := c.warmUp(ctx); err != nil {
-		return nil, err
-	}
+	t := tenants[0]
 	before, err := c.read(ctx)
 	if err != nil {
 		return nil, err

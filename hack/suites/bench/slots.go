@@ -50,21 +50,11 @@ func (c *cluster) measureSlots(ctx context.Context, duration time.Duration) ([]s
 
 // measureStorms lets all integrations post at once, and checks that each of their alerts was folded once.
 func (c *cluster) measureStorms(ctx context.Context, duration time.Duration) (*slotsRow, error) {
-	tenants := make([]tenant, slotsIntegrations)
-	for i := range tenants {
-		t, err := c.newTenant(ctx)
-		if err != nil {
-			return nil, err
-		}
-		tenants[i] = t
-	}
-	if err := c.startManager(ctx); err != nil {
+	tenants, err := c.begin(ctx, slotsIntegrations)
+	if err != nil {
 		return nil, err
 	}
 	defer c.manager.Kill()
-	if err := c.warmUp(ctx); err != nil {
-		return nil, err
-	}
 	before, err := c.apiServerMetrics(ctx)
 	if err != nil {
 		return nil, err

@@ -73,6 +73,7 @@ func (r *run) waitTerminating(ctx context.Context, bad tenant) error {
 		err := r.admin.List(ctx, &list, client.InNamespace(bad.namespace))
 		if slices.ContainsFunc(list.Items, func(event v1alpha1.AlertEvent) bool { return event.DeletionTimestamp == nil }) {
 			err = errors.New("the hostages are not folded")
+			pause(ctx, 500*time.Millisecond) // such lists are work for the API server, too
 		}
 		return err
 	})

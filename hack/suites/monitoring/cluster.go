@@ -47,13 +47,13 @@ func startCluster(ctx context.Context, folder string) (*cluster, error) {
 	}
 	c := &cluster{Cluster: plane}
 	if err = createIntegrations(ctx, c.Client); err == nil {
-		c.manager, err = testenv.RunManager(ctx, testenv.ManagerOptions{
-			Binary: filepath.Join(testenv.Root(), "bin", "manager"), Kubeconfig: c.Kubeconfig,
-			Args: append([]string{"--leader-elect", "--leader-election-namespace=" + namespace, "--shutdown-delay=0s"}, limits...),
+		c.manager, err = c.RunManager(ctx, testenv.ManagerOptions{
+			Binary: filepath.Join(testenv.Root(), "bin", "manager"),
+			Args:   append([]string{"--leader-elect", "--leader-election-namespace=" + namespace, "--shutdown-delay=0s"}, limits...),
 		})
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.stop())
+		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
@@ -83,14 +83,6 @@ func createIntegrations(ctx context.Context, k8s client.Client) error {
 		}
 	}
 	return nil
-}
-
-// stop stops what was started.
-func (c *cluster) stop() error {
-	if c.manager != nil {
-		c.manager.Kill()
-	}
-	return c.Stop()
 }
 
 // load posts alerts until ctx ends: those of a good sender, and now and then what is refused.

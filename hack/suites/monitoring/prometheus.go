@@ -49,7 +49,7 @@ func testDashboard(ctx context.Context, folder string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.stop()) }()
+	defer func() { err = errors.Join(err, c.Stop()) }()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	loaded := make(chan struct{})

@@ -131,13 +131,10 @@ func (n *newcomer) startManager(t *testing.T) *testenv.Manager {
 	}
 	path := filepath.Join(n.folder, "manager-kubeconfig")
 	g.Expect(clientcmd.WriteToFile(*kubeconfig, path)).To(Succeed())
-	manager, err := testenv.RunManager(t.Context(), testenv.ManagerOptions{
+	return testenv.TestManager(t, testenv.ManagerOptions{
 		Binary: filepath.Join(n.folder, "manager"), Kubeconfig: path,
 		Args: []string{"--leader-elect", "--leader-election-namespace=tocsin-system", "--shutdown-delay=0s"},
 	})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(manager.Kill)
-	return manager
 }
 
 // sweep does what the namespace controller does, which a bare control plane lacks: it empties namespaces that are

@@ -80,22 +80,11 @@ func TestScripts(t *testing.T) {
 
 func startManager(t *testing.T) *testenv.Manager {
 	t.Helper()
-	folder := t.TempDir()
-	binary := filepath.Join(folder, "manager")
-	if err := testenv.BuildManager(t.Context(), binary); err != nil {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := writeKubeconfig(kubeconfig, "default"); err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig := filepath.Join(folder, "kubeconfig")
-	log, err := os.Create(filepath.Join(folder, "log"))
-	if err := errors.Join(err, writeKubeconfig(kubeconfig, "default")); err != nil {
-		t.Fatal(err)
-	}
-	started, err := testenv.RunManager(t.Context(), testenv.ManagerOptions{Binary: binary, Kubeconfig: kubeconfig, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(started.Kill)
-	return started
+	return testenv.TestManager(t, testenv.ManagerOptions{Kubeconfig: kubeconfig})
 }
 
 // endpoint is where a manager takes alerts, without a path.

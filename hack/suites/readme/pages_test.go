@@ -100,7 +100,9 @@ func TestPages(t *testing.T) {
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		NewWithT(t).Expect(files).NotTo(BeEmpty(), pattern)
 		if pattern == "docs/upgrade.md" { // the CRDs are there, and what follows looks at the lease
-			manager := startManager(t, kubeconfig, "--leader-elect", "--leader-election-namespace=tocsin-system")
+			manager := testenv.TestManager(t, testenv.ManagerOptions{
+				Kubeconfig: kubeconfig, Args: []string{"--leader-elect", "--leader-election-namespace=tocsin-system"},
+			})
 			url = manager.WebhookURL
 			runIn(t, kubeconfig, folder, makeSender)
 		}

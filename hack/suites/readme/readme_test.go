@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -35,7 +34,7 @@ func TestFiveMinutesOnACluster(t *testing.T) {
 	kubeconfig := startControlPlane(t)
 	// The CRDs come before the manager: it watches them from its start.
 	run(t, kubeconfig, "kubectl apply --server-side -k config/default")
-	manager := startManager(t, kubeconfig)
+	manager := testenv.TestManager(t, testenv.ManagerOptions{Kubeconfig: kubeconfig})
 	script = strings.ReplaceAll(script, "http://127.0.0.1:8080/api/v1/events/webhook/", manager.WebhookURL)
 
 	output := run(t, kubeconfig, script)
@@ -52,21 +51,6 @@ func startControlPlane(t *testing.T) string {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(cluster.Stop()).To(Succeed()) })
 	return cluster.Kubeconfig
-}
-
-func startManager(t *testing.T, kubeconfig string, args ...string) *testenv.Manager {
-	t.Helper()
-	g := NewWithT(t)
-	folder := t.TempDir()
-	binary := filepath.Join(folder, "manager")
-	g.Expect(testenv.BuildManager(t.Context(), binary)).To(Succeed())
-	log, err := os.Create(filepath.Join(folder, "log"))
-	g.Expect(err).NotTo(HaveOccurred())
-	manager, err := testenv.RunManager(t.Context(),
-		testenv.ManagerOptions{Binary: binary, Kubeconfig: kubeconfig, Log: log, Args: args})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(manager.Kill)
-	return manager
 }
 
 // run runs a script of the README in the project's folder and returns what it prints.

@@ -72,8 +72,8 @@ func (r *rig) startManager(ctx context.Context, binary, folder string) error {
 	if err != nil {
 		return err
 	}
-	r.manager, err = testenv.RunManager(ctx, testenv.ManagerOptions{
-		Binary: binary, Kubeconfig: r.cluster.Kubeconfig, Log: log, Args: []string{"--shutdown-delay=0s"},
+	r.manager, err = r.cluster.RunManager(ctx, testenv.ManagerOptions{
+		Binary: binary, Log: log, Args: []string{"--shutdown-delay=0s"},
 	})
 	return err
 }
@@ -194,9 +194,6 @@ func (r *rig) close() error {
 	if r.link != nil {
 		r.link.CloseClientConnections()
 		r.link.Close()
-	}
-	if r.manager != nil {
-		r.manager.Kill()
 	}
 	if r.cluster != nil {
 		err = errors.Join(err, r.cluster.Stop())

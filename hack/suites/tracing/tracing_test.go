@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -75,23 +74,18 @@ func TestAnAlertIsTracedAllTheWay(t *testing.T) {
 	collector := &collector{}
 	server := httptest.NewServer(collector)
 	defer server.Close()
-	folder := t.TempDir()
-	cluster, err := testenv.StartCluster(folder)
+	cluster, err := testenv.StartCluster(t.TempDir())
 	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { g.Expect(cluster.Stop()).To(Succeed()) }()
-	binary := filepath.Join(folder, "manager")
-	g.Expect(testenv.BuildManager(t.Context(), binary)).To(Succeed())
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	manager, err := testenv.RunManager(ctx, testenv.ManagerOptions{
-		Binary: binary, Kubeconfig: cluster.Kubeconfig, Log: os.Stderr, Args: []string{"--tracing", "--shutdown-delay=0s"},
+	t.Cleanup(func() { g.Expect(cluster.Stop()).To(Succeed()) })
+	manager := testenv.TestManager(t, testenv.ManagerOptions{
+		Kubeconfig: cluster.Kubeconfig, Log: os.Stderr, Args: []string{"--tracing", "--shutdown-delay=0s"},
 		Env: []string{
 			"OTEL_EXPORTER_OTLP_ENDPOINT=" + server.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
 			"OTEL_SERVICE_NAME=tocsin-of-the-test",
 		},
 	})
-	g.Expect(err).NotTo(HaveOccurred())
-	defer manager.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
 
 	token, err := cluster.Integrate(ctx, "shop", "monitoring", v1alpha1.WebhookIntegrationSpec{})
 	g.Expect(err).NotTo(HaveOccurred())
