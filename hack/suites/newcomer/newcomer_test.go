@@ -66,7 +66,7 @@ func TestNewcomer(t *testing.T) {
 	g.Expect(output).To(MatchRegexp(`incident.tocsin.dev/monitoring-\w{26} acknowledged\nincident.tocsin.dev/monitoring-\w{26} resolved\n`))
 	g.Expect(output).To(ContainSubstring("No incident is open."))
 	g.Expect(output).To(ContainSubstring(`Revoked token "first" of integration "monitoring".`))
-	g.Expect(output).To(ContainSubstring("refused with 401"))
+	g.Expect(output).To(ContainSubstring("rejected with 401"))
 	g.Expect(manager.Stop()).To(Succeed())
 
 	ctx, cancel := context.WithCancel(t.Context())
