@@ -4,11 +4,11 @@ import "time"
 
 // Limits and delays of the controllers.
 const (
-	// defaultConcurrency is how many Incidents are folded at a time. Nearly all of that time is spent
+	// foldConcurrency is how many Incidents are folded at a time. Nearly all of that time is spent
 	// waiting for a quorum list, which takes up to 100 ms on a busy API server whatever its size; this many
 	// folds share one.
 	// One namespace has four of five of them.
-	defaultConcurrency = 160
+	foldConcurrency = 160
 
 	// writeConcurrency is how many of those folds write at a time. While requests wait to be stored, it is divided by
 	// one more than they are: ingest has priority.

@@ -37,9 +37,6 @@ type Options struct {
 	// Namespaces are the namespaces that the manager's cache watches. Empty: all.
 	Namespaces []string
 
-	// MaxConcurrentReconciles is how many Incidents are folded at a time. Default: 160.
-	MaxConcurrentReconciles int
-
 	// CheckMapping returns the error of an integration's mapping, in a line that does not change.
 	// Default: no mapping has one.
 	CheckMapping func(*v1alpha1.WebhookIntegration) error
@@ -79,7 +76,6 @@ func (o Options) withDefaults() Options {
 	if len(o.Namespaces) == 0 {
 		o.Namespaces = []string{""}
 	}
-	o.MaxConcurrentReconciles = cmp.Or(o.MaxConcurrentReconciles, defaultConcurrency)
 	o.MaxIncidents = cmp.Or(o.MaxIncidents, defaultMaxIncidents)
 	o.NamespaceShare = cmp.Or(o.NamespaceShare, v1alpha1.DefaultNamespaceShare)
 	if o.Refusals == nil {
@@ -173,7 +169,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		listening:    options.Listening,
 		presetWindow: options.PresetLateFiringWindow,
 	}
-	if err := addIncidents(mgr, incidents, options.MaxConcurrentReconciles); err != nil {
+	if err := addIncidents(mgr, incidents); err != nil {
 		return fmt.Errorf("adding the fold of Incidents: %w", err)
 	}
 	evictions := &evictor{cache: mgr.GetCache(), live: live, lists: lists, limit: limit, gate: incidents.gate}
@@ -299,7 +295,7 @@ func addReleaser(mgr ctrl.Manager, releases *releaser) error {
 	return c.Watch(source.TypedFunc[eventRef](releases.start))
 }
 
-func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler, concurrency int) error {
+func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("incident").
 		For(&v1alpha1.Incident{}).
@@ -307,9 +303,9 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler, concurrency i
 		Watches(&v1alpha1.AlertEvent{}, foldEvents(incidents.releases, incidents.bisection, incidents.reportUnreadable)).
 		Watches(&v1alpha1.WebhookIntegration{}, foldPolicies(mgr.GetCache())).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: concurrency,
+			MaxConcurrentReconciles: foldConcurrency,
 			RateLimiter:             backoff[reconcile.Request](),
-			NewQueue:                newFairQueue(requestNamespace, namespaceWorkers(concurrency)),
+			NewQueue:                newFairQueue(requestNamespace, namespaceWorkers(foldConcurrency)),
 			RecoverPanic:            new(true),
 			ReconciliationTimeout:   foldTimeout,
 		}).
