@@ -218,8 +218,7 @@ func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.In
 	}
 }
 
-// expire deletes a Resolved Incident whose retention is over, or one that never got a status: exactly the one that was
-// read, and not while an AlertEvent exists that it has counted or is still to count, for the ledger must outlive its events.
+// expire deletes a Resolved Incident whose retention is over, or one that never got a status.
 func (r *incidentReconciler) expire(ctx context.Context, o *observed) (ctrl.Result, error) {
 	if len(o.all) > 0 {
 		return ctrl.Result{RequeueAfter: expiryRetry}, nil
@@ -228,16 +227,9 @@ func (r *incidentReconciler) expire(ctx context.Context, o *observed) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if ledgerHolds(o.incident, listed) {
-		return ctrl.Result{RequeueAfter: expiryRetry}, nil
-	}
-	err = deleteIncident(ctx, r.live, r.gate, o.incident)
-	switch {
-	case apierrors.IsConflict(err):
-		log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
-		return ctrl.Result{RequeueAfter: staleRetry}, nil
-	case err != nil && !apierrors.IsNotFound(err):
-		return ctrl.Result{}, fmt.Errorf("deleting the expired Incident: %w", err)
+	deleted, err := deleteIncident(ctx, r.cache, r.live, r.gate, o.incident, listed)
+	if err != nil || !deleted {
+		return ctrl.Result{RequeueAfter: expiryRetry}, err // a change of the Incident brings it back sooner
 	}
 	r.writes.forget(o.key)
 	reason := "its retention is over"
@@ -248,19 +240,33 @@ func (r *incidentReconciler) expire(ctx context.Context, o *observed) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// deleteIncident deletes exactly the Incident that was read, when it is its namespace's turn to write.
-func deleteIncident(ctx context.Context, live client.Writer, gate *writeGate, read *v1alpha1.Incident) error {
+// deleteIncident deletes exactly the Incident that was read, when it is its namespace's turn to write, and reports whether
+// it did. It keeps an Incident while an AlertEvent exists that it has counted, by a list that began after the Incident was
+// read, or is still to count: the ledger must outlive its events.
+func deleteIncident(
+	ctx context.Context, cache client.Reader, live client.Writer, gate *writeGate, read *v1alpha1.Incident, listed *eventList,
+) (bool, error) {
+	waiting, err := listAlertEvents(ctx, cache, client.ObjectKeyFromObject(read))
+	if err != nil || len(waiting) > 0 || ledgerHolds(read, listed) {
+		return false, err
+	}
 	leave, err := gate.enter(ctx, read.Namespace, false)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer leave()
 	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: read.Namespace, Name: read.Name}}
-	return live.Delete(ctx, incident, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
+	err = live.Delete(ctx, incident, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("deleting the Incident %s: %w", read.Name, err)
+	}
+	return true, nil
 }
 
-// ledgerHolds reports whether an AlertEvent that the Incident has counted still exists, by a list that began
-// after the Incident was read. As long as one does, the ledger has to stay.
+// ledgerHolds reports whether an AlertEvent in the Incident's ledger is in the list.
 func ledgerHolds(incident *v1alpha1.Incident, listed *eventList) bool {
 	for _, entry := range incident.Status.Ledger.Events {
 		if listed.has(entry.UID) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,12 +64,14 @@ func (e *evictor) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		if evicted >= headroom || e.limit.allows(namespace, headroom) {
 			break
 		}
-		done, err := e.evict(ctx, incident, listed)
+		deleted, err := deleteIncident(ctx, e.cache, e.live, e.gate, incident, listed)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		if done {
+		if deleted {
 			evicted++
+			log.FromContext(ctx).Info("Evicted resolved Incident", "incident", incident.Name,
+				"integration", incident.Spec.IntegrationName)
 		}
 	}
 	if evicted > 0 {
@@ -98,32 +99,6 @@ func (e *evictor) resolved(ctx context.Context, namespace string) ([]*v1alpha1.I
 		return x.Compare(y)
 	})
 	return resolved, nil
-}
-
-// evict deletes exactly the Incident that was read, under the rule of expire: its ledger must outlive the
-// AlertEvents in it, and none may wait for it.
-func (e *evictor) evict(ctx context.Context, incident *v1alpha1.Incident, listed *eventList) (bool, error) {
-	if ledgerHolds(incident, listed) {
-		return false, nil
-	}
-	var waiting v1alpha1.AlertEventList
-	err := e.cache.List(ctx, &waiting, client.InNamespace(incident.Namespace),
-		client.MatchingFields{incidentNameIndex: incident.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return false, fmt.Errorf("reading the AlertEvents: %w", err)
-	}
-	if len(waiting.Items) > 0 {
-		return false, nil
-	}
-	err = deleteIncident(ctx, e.live, e.gate, incident)
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("deleting the Incident %s: %w", incident.Name, err)
-	}
-	log.FromContext(ctx).Info("Evicted resolved Incident", "incident", incident.Name, "integration", incident.Spec.IntegrationName)
-	return true, nil
 }
 
 // watchLimit enqueues a namespace when one of its Incidents comes or is resolved near the limit.
