@@ -136,11 +136,7 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
 	folding.IngestBacklog, folding.Refusals = server.IngestBacklog, server.Refusal
-	replica, err := controllers.NewReplica(mgr, folding)
-	if err != nil {
-		return fmt.Errorf("setting up the controllers: %w", err)
-	}
-	campaign, err := newCampaign(mgr, objects, o, replica)
+	campaign, err := newCampaign(mgr, objects, o, folding)
 	if err != nil {
 		return err
 	}

@@ -86,8 +86,12 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, cache.Cache, erro
 
 // newCampaign returns the campaign that runs the folding controllers on one replica at a time.
 func newCampaign(
-	mgr ctrl.Manager, objects cache.Cache, o options, replica *controllers.Replica,
+	mgr ctrl.Manager, objects cache.Cache, o options, folding controllers.Options,
 ) (*leader.Campaign, error) {
+	replica, err := controllers.NewReplica(mgr, folding)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the controllers: %w", err)
+	}
 	campaign := &leader.Campaign{
 		Name:          leaseName,
 		LeaseDuration: leaseDuration,

@@ -297,7 +297,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	listening, err := controllers.AddListening(mgr, o.watchNamespaces, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	folding := controllers.Options{Namespaces: o.watchNamespaces, Listening: listening}
-	replica, err := controllers.NewReplica(mgr, folding)
+	campaign, err := newCampaign(mgr, objects, o, folding)
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, stop := context.WithCancel(t.Context())
 	managed := make(chan error, 1)
@@ -307,8 +307,6 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 		g.Expect(<-managed).To(Succeed())
 	}()
 	g.Expect(objects.WaitForCacheSync(ctx)).To(BeTrue())
-	campaign, err := newCampaign(mgr, objects, o, replica)
-	g.Expect(err).NotTo(HaveOccurred())
 
 	lead := func() {
 		term, end := context.WithCancel(ctx)

@@ -77,7 +77,7 @@ type blockedNamespaces struct {
 
 // blockedNamespace is the state of one of them.
 type blockedNamespace struct {
-	*blockedError
+	cause    *blockedError
 	failures int
 	retryAt  time.Time
 	probe    string              // the Incident that tries
@@ -120,13 +120,13 @@ func (b *blockedNamespaces) block(key types.NamespacedName, cause *blockedError,
 	defer b.mu.Unlock()
 	b.tried[key.Namespace] = struct{}{}
 	found := b.namespaces[key.Namespace]
-	first = found == nil || found.reason != cause.reason
+	first = found == nil || found.cause.reason != cause.reason
 	if found == nil {
 		found = &blockedNamespace{probe: key.Name, waiting: map[string]struct{}{}}
 		b.namespaces[key.Namespace] = found
 	}
 	if first {
-		found.blockedError = cause
+		found.cause = cause
 		b.signal()
 	}
 	found.waiting[key.Name] = struct{}{}
@@ -176,7 +176,7 @@ func (b *blockedNamespaces) cause(namespace string) *blockedError {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if found := b.namespaces[namespace]; found != nil {
-		return found.blockedError
+		return found.cause
 	}
 	return nil
 }

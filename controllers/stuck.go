@@ -66,12 +66,12 @@ func (s *stuckEvents) reasons(integration types.NamespacedName) map[string]bool 
 
 // watchStuck keeps the stuck AlertEvents, and enqueues the integrations for which they change.
 func watchStuck(stuck *stuckEvents) handler.EventHandler {
-	return onChange(func(_ context.Context, old, new *v1alpha1.AlertEvent, _ bool, queue requestQueue) {
+	return onChange(func(_ context.Context, old, current *v1alpha1.AlertEvent, _ bool, queue requestQueue) {
 		now := stuckEvent{}
-		if new != nil {
-			now = stuckEvent{new.Spec.IntegrationName, new.Stuck()}
+		if current != nil {
+			now = stuckEvent{current.Spec.IntegrationName, current.Stuck()}
 		}
-		name := client.ObjectKeyFromObject(cmp.Or(new, old))
+		name := client.ObjectKeyFromObject(cmp.Or(current, old))
 		before, changed := stuck.set(name, now)
 		for _, integration := range []string{before.integration, now.integration} {
 			if changed && integration != "" {

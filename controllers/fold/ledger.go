@@ -13,7 +13,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// goneEntries is how many entries of events that no longer exist stay in a ledger. They are not needed
+// GoneEntries is how many entries of events that no longer exist stay in a ledger. They are not needed
 // against counting an event twice; by their names they tell a second copy of an event, stored by a late
 // retry after the first was folded and deleted, from a new one.
 const GoneEntries = 8
@@ -151,6 +151,7 @@ func InCommitOrder(a, b *v1alpha1.AlertEvent) int {
 // id. It does not depend on the order, so two folds of the same alerts have the same.
 type Digest struct{ high, low uint64 }
 
+// ParseDigest reads a digest that String has written; any other text is the digest of no alerts.
 func ParseDigest(text string) Digest {
 	raw, err := hex.DecodeString(text)
 	if err != nil || len(raw) != 16 {
@@ -159,6 +160,7 @@ func ParseDigest(text string) Digest {
 	return Digest{binary.BigEndian.Uint64(raw), binary.BigEndian.Uint64(raw[8:])}
 }
 
+// Add counts the id of an alert.
 func (d *Digest) Add(alertID string) {
 	sum := sha256.Sum256([]byte(alertID))
 	var carry uint64
