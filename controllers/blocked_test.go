@@ -213,7 +213,7 @@ func TestEvictionKeepsTheLedgersOfWhatExists(t *testing.T) {
 		s.postFiring(key)
 		s.post(s.alert(v1alpha1.AlertResolved, key))
 		s.fold(key)
-		counts.setIncident(nil, s.incident(key), false)
+		counts.setIncident(s.incident(key), false)
 		s.clock.SetTime(s.clock.Now().Add(time.Minute))
 	}
 	old := s.incident("old")
@@ -222,7 +222,7 @@ func TestEvictionKeepsTheLedgersOfWhatExists(t *testing.T) {
 	s.release()
 	evict()
 	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("new").Name), "the one that was resolved first goes, and no more than needed")
-	counts.setIncident(old, nil, false)
+	counts.removeIncident(old)
 	s.Expect(evict().RequeueAfter).To(BeZero())
 	s.Expect(s.incidentNames()).To(HaveLen(1))
 }

@@ -220,7 +220,7 @@ func TestAnExpiredIncidentThatChangedMeanwhileStays(t *testing.T) {
 	}
 	result, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(result.RequeueAfter).To(Equal(staleRetry))
+	s.Expect(result.RequeueAfter).To(Equal(expiryRetry))
 	s.incident("disk")
 }
 

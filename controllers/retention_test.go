@@ -145,7 +145,7 @@ func TestAnIncidentThatNeverGotAStatus(t *testing.T) {
 		}
 		result, err := s.reconcile("disk")
 		s.Expect(err).NotTo(HaveOccurred())
-		s.Expect(result.RequeueAfter).To(Equal(staleRetry))
+		s.Expect(result.RequeueAfter).To(Equal(expiryRetry))
 		s.incident("disk")
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
 // Indexes of the cache.
@@ -182,7 +183,10 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 // setupStatus adds the controller of the integrations' status.
 func setupStatus(mgr ctrl.Manager, options Options, live client.Client, blocked *blockedNamespaces) error {
 	tokens := v1alpha1.NewTokenRegistry()
-	tokensSynced, err := feedTokens(mgr.GetCache(), tokens)
+	tokensSynced, err := informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.WebhookIntegration{}, tokens.Set,
+		func(deleted *v1alpha1.WebhookIntegration) {
+			tokens.Remove(client.ObjectKeyFromObject(deleted), deleted.UID)
+		})
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
 // storeCounts counts the AlertEvents and Incidents in the cache, as the informers report them: to copy all objects out of
@@ -54,32 +55,38 @@ func newStoreCounts(now func() time.Time) *storeCounts {
 }
 
 // setEvent counts an AlertEvent as it is now.
-func (c *storeCounts) setEvent(before, after *v1alpha1.AlertEvent, _ bool) {
+func (c *storeCounts) setEvent(event *v1alpha1.AlertEvent, _ bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if after == nil {
-		delete(c.events, client.ObjectKeyFromObject(before))
-		return
-	}
-	_, quarantined := after.Labels[v1alpha1.QuarantineLabel]
-	c.events[client.ObjectKeyFromObject(after)] = countedEvent{
-		created: after.CreationTimestamp.Time, quarantined: quarantined, keyed: v1alpha1.IsKeyedEventName(after.Name),
+	_, quarantined := event.Labels[v1alpha1.QuarantineLabel]
+	c.events[client.ObjectKeyFromObject(event)] = countedEvent{
+		created: event.CreationTimestamp.Time, quarantined: quarantined, keyed: v1alpha1.IsKeyedEventName(event.Name),
 	}
 }
 
-// setIncident counts an Incident as it is now.
-func (c *storeCounts) setIncident(before, after *v1alpha1.Incident, _ bool) {
+// removeEvent stops counting an AlertEvent.
+func (c *storeCounts) removeEvent(event *v1alpha1.AlertEvent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if after != nil {
-		key := client.ObjectKeyFromObject(after)
-		if _, known := c.incidents[key]; !known {
-			c.namespaces[key.Namespace]++
-		}
-		c.incidents[key] = incidentGroup{after.Status.State, after.Status.Alert.Severity}
-		return
+	delete(c.events, client.ObjectKeyFromObject(event))
+}
+
+// setIncident counts an Incident as it is now.
+func (c *storeCounts) setIncident(incident *v1alpha1.Incident, _ bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := client.ObjectKeyFromObject(incident)
+	if _, known := c.incidents[key]; !known {
+		c.namespaces[key.Namespace]++
 	}
-	key := client.ObjectKeyFromObject(before)
+	c.incidents[key] = incidentGroup{incident.Status.State, incident.Status.Alert.Severity}
+}
+
+// removeIncident stops counting an Incident.
+func (c *storeCounts) removeIncident(incident *v1alpha1.Incident) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := client.ObjectKeyFromObject(incident)
 	if _, known := c.incidents[key]; !known {
 		return
 	}
@@ -165,11 +172,12 @@ func (c *storeCounts) groups() map[incidentGroup]int {
 // countStore counts the objects in the manager's cache, and registers the counts as metrics while the manager runs.
 func countStore(mgr ctrl.Manager, options Options) (*storeCounts, error) {
 	counts := newStoreCounts(options.Clock.Now)
-	eventsSynced, err := follow(mgr.GetCache(), &v1alpha1.AlertEvent{}, counts.setEvent)
+	ctx, objects := context.Background(), mgr.GetCache()
+	eventsSynced, err := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{}, counts.setEvent, counts.removeEvent)
 	if err != nil {
 		return nil, err
 	}
-	incidentsSynced, err := follow(mgr.GetCache(), &v1alpha1.Incident{}, counts.setIncident)
+	incidentsSynced, err := informers.Feed(ctx, objects, &v1alpha1.Incident{}, counts.setIncident, counts.removeIncident)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
 // TestTheStoreCountsAreThoseOfTheObjects lets informers tell of objects in all the ways they do, and compares with what
@@ -21,8 +22,8 @@ func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := testEpoch
 		counts := newStoreCounts(func() time.Time { return now })
-		incidentInformer := changeFunc[*v1alpha1.Incident](counts.setIncident).handler()
-		eventInformer := changeFunc[*v1alpha1.AlertEvent](counts.setEvent).handler()
+		incidentInformer := informers.Handler(counts.setIncident, counts.removeIncident)
+		eventInformer := informers.Handler(counts.setEvent, counts.removeEvent)
 		incidents, events := map[string]*v1alpha1.Incident{}, map[string]*v1alpha1.AlertEvent{}
 		for range rapid.IntRange(1, 150).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "seconds")) * time.Second)
