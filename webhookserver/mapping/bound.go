@@ -39,7 +39,7 @@ func (r *reader) bound(result *Result) {
 // escapedGrowth is the bytes of JSON, at most, for a byte of text: \u003c for <.
 const escapedGrowth = 6
 
-// roughSize is at least what the content takes as JSON.
+// roughSize returns no less than the content takes as JSON.
 func roughSize(content *v1alpha1.AlertContent) int {
 	size := 512
 	for _, text := range texts(content) {
@@ -57,8 +57,8 @@ func texts(content *v1alpha1.AlertContent) []*string {
 	return []*string{&content.Title, &content.Description, &content.Type, &content.Link, &content.Hostname, &content.Region}
 }
 
-// share is the most that each may have so that all together have no more than total: what is smaller leaves
-// its rest to the others.
+// share returns the most that each may have so that all together have no more than total: what is smaller
+// leaves its rest to the others.
 func share(sizes []int, total int) int {
 	sorted := slices.Sorted(slices.Values(sizes))
 	for i, size := range sorted {

@@ -56,8 +56,8 @@ func (b *builder) evaluate() {
 	}
 }
 
-// fail deals with an expression that failed. A field is left to the payload rules then, but not the status:
-// what they read could be another thing than the status, and a wrong resolve hides an outage.
+// fail records that an expression failed. The payload rules then read the field, but not the status: they could
+// read something other than the status, and a wrong resolve hides an outage.
 func (b *builder) fail(i int, e *expression, err error) {
 	b.reader.fail(e, err)
 	if i != statusIndex {
@@ -70,7 +70,7 @@ func (b *builder) fail(i int, e *expression, err error) {
 	b.gave |= 1 << i
 }
 
-// normalise puts the object together, of what the expressions gave and of what they left of the alert and
+// normalise assembles the object from the results of the expressions and from what they left of the alert and
 // of the payload around it, and normalises it.
 func (b *builder) normalise(first bool) Alert {
 	if element, ok := b.element.(map[string]any); ok && !b.reader.program.mapped {
@@ -107,8 +107,8 @@ func (b *builder) isField(value any) bool {
 	return slices.ContainsFunc(b.values[:], func(given any) bool { return given != nil && isSame(given, value) })
 }
 
-// discarded is the alert without what the mapping discards of it, whatever becomes of the expression that says
-// so: it may be a credential.
+// discarded returns the alert without what the mapping discards of it, even if the expression fails: it may be
+// a credential.
 func (b *builder) discarded(element any) any {
 	isPayload := isSame(b.element, b.reader.vars.payload)
 	for _, d := range b.reader.program.discards {

@@ -79,7 +79,7 @@ func newEnvironment() (*environment, error) {
 	return e, nil
 }
 
-// all is several options in one.
+// all combines several options.
 func all(options ...cel.EnvOption) cel.EnvOption {
 	return func(env *cel.Env) (*cel.Env, error) {
 		var err error

@@ -13,7 +13,7 @@ var secretWords = []string{
 	"auth", "cookie", "token", "secret", "password", "passwd", "credential", "key", "signature", "session", "jwt", "cert",
 }
 
-// visibleHeaders are the headers of a request that expressions see: the first value of each, by the name in
+// visibleHeaders returns the headers of a request that expressions see: the first value of each, by the name in
 // lower case.
 func visibleHeaders(header http.Header) map[string]string {
 	names := make([]string, 0, len(header))

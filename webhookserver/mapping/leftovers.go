@@ -68,15 +68,19 @@ func (l *leftovers) hold(value any) {
 func (l *leftovers) settle(bag bool, result, object any, looked keySet) {
 	l.hold(result)
 	source, _ := object.(map[string]any)
-	entries, isObject := result.(map[string]any)
-	if !bag || !isObject {
-		for key := range looked {
-			if value, found := source[key]; found && isScalar(value) && isSame(value, result) {
-				l.keys.add(key)
-			}
-		}
+	if entries, isObject := result.(map[string]any); bag && isObject {
+		l.settleBag(entries, source, looked)
 		return
 	}
+	for key := range looked {
+		if value, found := source[key]; found && isScalar(value) && isSame(value, result) {
+			l.keys.add(key)
+		}
+	}
+}
+
+// settleBag does what settle does, for the entries of a bag.
+func (l *leftovers) settleBag(entries, source map[string]any, looked keySet) {
 	scalars := map[any]bool{}
 	for key, entry := range entries {
 		l.hold(entry)

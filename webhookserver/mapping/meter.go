@@ -70,7 +70,7 @@ func (c *meteredCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return types.LabelErrNode(c.ID(), c.call(values...))
 }
 
-// Eval is Exec for callers without a frame.
+// Eval evaluates the call for callers without a frame.
 func (c *meteredCall) Eval(vars interpreter.Activation) ref.Val {
 	return c.Exec(interpreter.AsFrame(vars))
 }
@@ -242,7 +242,7 @@ var works = map[string]func(args []ref.Val, limit int) int{
 	"cel.@mapInsert": textWork,
 }
 
-// textWork is the work of reading all texts among the arguments.
+// textWork returns the work of reading all texts among the arguments.
 func textWork(args []ref.Val, _ int) int {
 	length := 0
 	for _, arg := range args {
@@ -256,7 +256,7 @@ func textWork(args []ref.Val, _ int) int {
 	return callWork + length*byteWork
 }
 
-// containerWork is the work of reading all of the arguments, and of making as many values.
+// containerWork returns the work of reading all of the arguments, and of making as many values.
 func containerWork(args []ref.Val, limit int) int {
 	weight := 0
 	for _, arg := range args {
@@ -265,13 +265,13 @@ func containerWork(args []ref.Val, limit int) int {
 	return callWork + weight*valueWork
 }
 
-// equalWork is the work of comparing two values, which ends where the smaller one does.
+// equalWork returns the work of comparing two values, which ends where the smaller one does.
 func equalWork(args []ref.Val, limit int) int {
 	smaller := weigh(args[0], limit/valueWork)
 	return callWork + min(smaller, weigh(args[1], smaller))*valueWork
 }
 
-// addWork is the work of joining two texts, or of reading the joined list of two.
+// addWork returns the work of joining two texts, or of reading the joined list of two.
 func addWork(args []ref.Val, limit int) int {
 	size := types.Int(0)
 	for _, arg := range args {
@@ -285,7 +285,7 @@ func addWork(args []ref.Val, limit int) int {
 	return textWork(args, limit) + int(size)*elementWeight*byteWork
 }
 
-// rangeWork is the work of a loop whose body has as many nodes as the second argument says.
+// rangeWork returns the work of a loop whose body has as many nodes as the second argument says.
 func rangeWork(args []ref.Val, limit int) int {
 	nodes, _ := args[1].(types.Int)
 	rounds, keys := types.Int(0), types.Int(0)
@@ -301,7 +301,7 @@ func rangeWork(args []ref.Val, limit int) int {
 	return callWork + int(rounds*(nodes+1)*nodeWork+keys*keyWork)
 }
 
-// blankWork is the work of looking for an element that is not blank.
+// blankWork returns the work of looking for an element that is not blank.
 func blankWork(args []ref.Val, _ int) int {
 	list, ok := args[0].(traits.Lister)
 	if !ok {
@@ -317,7 +317,7 @@ func blankWork(args []ref.Val, _ int) int {
 	return work
 }
 
-// joinWork is the work of list.join(separator).
+// joinWork returns the work of list.join(separator).
 func joinWork(args []ref.Val, limit int) int {
 	work := containerWork(args[:1], limit)
 	if list, ok := args[0].(traits.Lister); ok && len(args) > 1 {
@@ -327,7 +327,7 @@ func joinWork(args []ref.Val, limit int) int {
 	return work
 }
 
-// replaceWork is the work of text.replace(old, new), whose result may be much larger than the text.
+// replaceWork returns the work of text.replace(old, new), whose result may be much larger than the text.
 func replaceWork(args []ref.Val, limit int) int {
 	text, _ := args[0].(types.String)
 	old, _ := args[1].(types.String)
@@ -335,7 +335,7 @@ func replaceWork(args []ref.Val, limit int) int {
 	return textWork(args, limit) + strings.Count(string(text), string(old))*(len(replacement)+elementWeight)*byteWork
 }
 
-// parseWork is the work of parseJSON(text), whose value may take much more memory than the text.
+// parseWork returns the work of parseJSON(text), whose value may take much more memory than the text.
 func parseWork(args []ref.Val, _ int) int {
 	text, _ := args[0].(types.String)
 	return callWork + int(payload.Footprint([]byte(text)))*parsedByteWork

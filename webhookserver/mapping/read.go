@@ -42,8 +42,8 @@ type Failure struct {
 	Count int
 }
 
-// ErrInterrupted says that the time for evaluating ran out: what a payload means would depend on how busy the
-// machine is. Another attempt may succeed.
+// ErrInterrupted says that the time for evaluating ran out. Another attempt may succeed. It is an error because
+// what a payload means must not depend on how busy the machine is.
 var ErrInterrupted = errors.New("the mapping took too long")
 
 // Alert is one alert of a payload.
@@ -64,7 +64,7 @@ type Alert struct {
 // TooManyError says that a payload has more alerts than are read at a time.
 type TooManyError struct{ Count int }
 
-// Error gives the number and the limit.
+// Error returns the number and the limit.
 func (e *TooManyError) Error() string {
 	return fmt.Sprintf("the payload has %d alerts; at most %d are read at a time", e.Count, MaxAlerts)
 }
@@ -72,7 +72,7 @@ func (e *TooManyError) Error() string {
 // NotObjectError says that an element of a payload that is a list is no object.
 type NotObjectError struct{ Index int }
 
-// Error gives the place of the element, from 1 on.
+// Error returns the place of the element, from 1 on.
 func (e *NotObjectError) Error() string {
 	return fmt.Sprintf("element %d of the list is not an object", e.Index+1)
 }
@@ -161,7 +161,7 @@ func (r *reader) warn(format string, args ...any) {
 	r.warnings = append(r.warnings, payload.Warning{Detail: fmt.Sprintf(format, args...)})
 }
 
-// elements are the alerts in a payload, as they were sent.
+// elements returns the alerts in a payload, as they were sent.
 func (r *reader) elements(body any) ([]any, error) {
 	if r.program.alerts != nil {
 		value, err := r.evaluate(r.program.alerts)
@@ -200,20 +200,20 @@ func (r *reader) elements(body any) ([]any, error) {
 	return nil, payload.ErrNotObject
 }
 
-// begin gives the expressions of an alert, one of several, their work. How much that is does not depend on what
-// its neighbours need, unless several of them need very much.
+// begin sets how much work the expressions of an alert, one of several, may do. That does not depend on what its
+// neighbours need, unless several of them need very much.
 func (r *reader) begin(element any, several int) {
 	r.vars.setAlert(element)
 	r.granted = maxAlertWork + min(r.extraLeft, maxExtraWork/min(several, maxExtraShares))
 	r.meter.left = r.granted
 }
 
-// end takes what an alert needed more than others from what is left for such alerts.
+// end subtracts what an alert needed beyond maxAlertWork from what is left for such alerts.
 func (r *reader) end() {
 	r.extraLeft -= max(0, r.granted-r.meter.left-maxAlertWork)
 }
 
-// orInterrupted is err, or ErrInterrupted if the time has run out.
+// orInterrupted returns err, or ErrInterrupted if the time has run out.
 func (r *reader) orInterrupted(err error) error {
 	if r.ctx.Err() != nil {
 		return ErrInterrupted
@@ -235,7 +235,7 @@ func (r *reader) fail(e *expression, err error) {
 // failureOrder are the expressions whose failure changes what becomes of an incident, the worst first.
 var failureOrder = []string{"alerts", "dedupKey", "status", "drop"}
 
-// sortedFailures are the failures in an order that does not depend on that of the alerts.
+// sortedFailures returns the failures in an order that does not depend on that of the alerts.
 func (r *reader) sortedFailures() []Failure {
 	rank := func(f Failure) int {
 		if at := slices.Index(failureOrder, f.Field); at >= 0 {

@@ -182,7 +182,7 @@ func weigh(value ref.Val, limit int) int {
 	return total
 }
 
-// weighNative is weigh for what payload.Parse gives.
+// weighNative does what weigh does, for what payload.Parse gives.
 func weighNative(value any, limit int) int {
 	total := elementWeight
 	switch v := value.(type) {
@@ -212,7 +212,7 @@ func sizeOf(list traits.Lister) types.Int {
 	return size
 }
 
-// isAbsent tells the results that leave a field to the payload rules.
+// isAbsent reports whether a result leaves its field to the payload rules.
 func isAbsent(value any) bool {
 	text, isText := value.(string)
 	return value == nil || isText && isBlank(text)

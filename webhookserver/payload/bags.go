@@ -31,7 +31,7 @@ func (n *normaliser) bagOf(field string, object map[string]any) v1alpha1.Bag {
 	return bag
 }
 
-// objectOf is the object that a field holds, if any. Anything else that is not absent goes to custom.
+// objectOf returns the object that a field holds, if any. Anything else that is not absent goes to custom.
 func (n *normaliser) objectOf(field string) (map[string]any, bool) {
 	value := n.object[field]
 	if object, ok := value.(map[string]any); ok || value == nil {
@@ -98,7 +98,7 @@ func FreeName[V any](m map[string]V, name string) string {
 	}
 }
 
-// encode is the JSON of one bag entry, and warns of numbers in it that became strings. bag is empty for a
+// encode returns the JSON of one bag entry, and warns of numbers in it that became strings. bag is empty for a
 // key of the payload itself.
 func (n *normaliser) encode(bag, key string, value any) json.RawMessage {
 	e := &n.encoder

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Names are the keys of a payload that a field is read from: its own, then its aliases. Without a rule for
+// Names returns the keys of a payload that a field is read from: its own, then its aliases. Without a rule for
 // the field there are none.
 func Names(field string) []string {
 	for _, r := range rules {

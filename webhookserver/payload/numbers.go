@@ -80,7 +80,7 @@ type decimal struct {
 	exponent int
 }
 
-// decimalOf is the exact value of a JSON number. It does no arithmetic on the digits, so that a literal of
+// decimalOf returns the exact value of a JSON number. It does no arithmetic on the digits, so that a literal of
 // any length or exponent costs no more than its length.
 func decimalOf(literal string) decimal {
 	mantissa, negative := strings.CutPrefix(literal, "-")

@@ -21,7 +21,7 @@ type SyntaxError struct {
 	Detail string // what is wrong
 }
 
-// Error gives the offset and the detail.
+// Error returns the offset and the detail.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("malformed JSON at byte %d: %s", e.Offset, e.Detail)
 }
@@ -141,7 +141,7 @@ func (f *findings) scanString(text []byte, start int) int {
 func isHighSurrogate(code int) bool { return 0xd800 <= code && code < 0xdc00 }
 func isLowSurrogate(code int) bool  { return 0xdc00 <= code && code < 0xe000 }
 
-// escapedUnit is the value of the \uXXXX that text begins with, -1 if it begins with none.
+// escapedUnit returns the value of the \uXXXX that text begins with, -1 if it begins with none.
 func escapedUnit(text []byte) int {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1

@@ -5,7 +5,7 @@
 // that every rule can be tested as a sentence. docs/payload.md is the rules' description for users; the
 // list in rules.go is the same list for readers of the code, a rule a field.
 //
-// What holds throughout:
+// Guarantees:
 //   - Nothing that decodes as a JSON object is rejected. What cannot be used as sent is kept in the custom
 //     bag, and a warning in the response tells the sender.
 //   - What it returns is accepted by the API server and comes back from it byte for byte: strings are

@@ -12,7 +12,7 @@ import (
 // ellipsis ends a text that was cut.
 const ellipsis = "…"
 
-// textOf is the text of a scalar: a string, or the literal of a number or boolean as it was sent. Objects
+// textOf returns the text of a scalar: a string, or the literal of a number or boolean as it was sent. Objects
 // and arrays have none.
 func textOf(value any) (text string, scalar bool) {
 	switch v := value.(type) {
@@ -40,7 +40,7 @@ func SanitizeLine(s string) string {
 	return sanitize(s, ' ', ' ')
 }
 
-// sanitizeLines is SanitizeLine for a text that may have line breaks and tabs.
+// sanitizeLines does what SanitizeLine does, for a text that may have line breaks and tabs.
 func sanitizeLines(s string) string {
 	return sanitize(strings.ReplaceAll(s, "\r\n", "\n"), '\n', '\t')
 }

@@ -34,7 +34,7 @@ func (w warnings) sortFrom(start int) {
 	})
 }
 
-// list is the warnings for the response: not more than maxWarnings.
+// list returns the warnings for the response: not more than maxWarnings.
 func (w warnings) list() []Warning {
 	if len(w) <= maxWarnings {
 		return w
