@@ -53,7 +53,7 @@ type Episode struct {
 	// +required
 	StartTime Timestamp `json:"startTime"`
 
-	// alertCount is the number of alerts folded since the episode began.
+	// alertCount is the number of alerts folded since the episode began, without the reports of people.
 	// +kubebuilder:validation:Minimum=0
 	// +required
 	AlertCount int64 `json:"alertCount"`
@@ -146,7 +146,7 @@ type IncidentStatus struct {
 	// +optional
 	Alert AlertContent `json:"alert,omitempty,omitzero"`
 
-	// alertCount is the number of alerts folded into the Incident.
+	// alertCount is the number of alerts folded into the Incident. Acknowledgements and resolves by a person do not count.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	AlertCount int64 `json:"alertCount,omitempty"`
@@ -163,7 +163,8 @@ type IncidentStatus struct {
 	// +optional
 	ResolvedTime *Timestamp `json:"resolvedTime,omitempty,omitzero"`
 
-	// lastAlertTime is the time at which the newest alert was received, or at most one minute before it was stored.
+	// lastAlertTime is the time at which the newest alert was received, or at most one minute before it was stored. The
+	// reports of people leave it as it is.
 	// +optional
 	LastAlertTime *Timestamp `json:"lastAlertTime,omitempty,omitzero"`
 

@@ -189,14 +189,18 @@ func (l *lifecycle) autoResolve(now time.Time, after time.Duration) {
 	l.resolve(now, v1alpha1.ReasonAutoResolved, messageAutoResolved, fmt.Sprintf("Resolved after %s without an alert", after))
 }
 
-// count counts an alert, whatever else became of it.
+// count counts an alert, whatever else became of it. The report of a person is none: it says nothing about whether
+// the sender still does.
 func (l *lifecycle) count(a receivedAlert) {
-	l.status.AlertCount++
 	episode := l.episode()
-	episode.AlertCount++
 	if !isSet(&episode.StartTime) {
 		episode.StartTime = *timestamp(a.received) // the API server rejects an Incident without a start
 	}
+	if isReport(a.Status) && a.by() != "" {
+		return
+	}
+	l.status.AlertCount++
+	episode.AlertCount++
 	if last := l.status.LastAlertTime; !isSet(last) || a.heard.After(last.Time) {
 		l.status.LastAlertTime = timestamp(a.heard)
 	}

@@ -232,7 +232,10 @@ func TestTimeline(t *testing.T) {
 			"Reopened with severity warning: y",
 			"Resolved by maria",
 		}))
-		resolved := meta.FindStatusCondition(bench.status().Conditions, v1alpha1.ConditionResolved)
+		s := bench.status()
+		g.Expect([2]int64{s.AlertCount, s.Episode.AlertCount}).To(Equal([2]int64{3, 1}), "the reports of people are no alerts")
+		g.Expect(s.LastAlertTime).To(Equal(minuteStamp(6)))
+		resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
 		g.Expect(resolved.Reason).To(Equal(v1alpha1.ReasonResolvedByUser))
 		g.Expect(resolved.Message).To(Equal("maria resolved the incident."))
 	})
