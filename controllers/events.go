@@ -36,6 +36,9 @@ func emit(recorder events.EventRecorder, incident *v1alpha1.Incident, transition
 	if !ok {
 		return
 	}
+	if incident.Status.Alert.Severity == v1alpha1.SeverityInfo {
+		entry.eventType = corev1.EventTypeNormal
+	}
 	note := transition.Message
 	if title := incident.Status.Alert.Title; title != "" && !strings.Contains(note, title) {
 		note += " (" + title + ")"
