@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
@@ -46,9 +45,6 @@ var bugs = []bug{
 	{name: "quarantine-before-create", scenario: "poison"},
 	{name: "quarantine-forgets-origin", scenario: "poison"},
 }
-
-// bugPatience is how long a run with a bug waits for things to heal.
-const bugPatience = 15 * time.Second
 
 // runBugs runs managers with a bug each, and says whether all were caught.
 func (s *suite) runBugs(ctx context.Context) (bool, error) {
@@ -111,12 +107,6 @@ func (s *suite) runBug(ctx context.Context, b bug) (string, error) {
 	if err := s.prepareRig(ctx, &scenario); err != nil {
 		return "", err
 	}
-	s.rig.patience = bugPatience
-	defer func() {
-		if s.rig != nil {
-			s.rig.patience = healTime
-		}
-	}()
 	for range 3 {
 		result, err := s.rig.runScenario(ctx, &scenario)
 		if err != nil {

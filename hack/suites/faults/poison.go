@@ -101,7 +101,7 @@ func hasKey(body []byte, key string) bool {
 
 // expectQuarantined waits until so many AlertEvents are in quarantine, all of them confirmed, and shown as a metric.
 func (r *run) expectQuarantined(ctx context.Context, n int) {
-	err := testenv.Await(ctx, r.patience, func(ctx context.Context) error {
+	err := testenv.Await(ctx, healTime, func(ctx context.Context) error {
 		var list v1alpha1.AlertEventList
 		err := r.admin.List(ctx, &list, client.InNamespace(r.tenants[0].namespace), client.HasLabels{v1alpha1.QuarantineLabel})
 		if err != nil {
@@ -127,7 +127,7 @@ func (r *run) expectQuarantined(ctx context.Context, n int) {
 func (r *run) expectFolded(ctx context.Context, alerts int64) {
 	name := client.ObjectKey{Namespace: r.tenants[0].namespace, Name: v1alpha1.IncidentName(integrationName, poisonedKey)}
 	var incident v1alpha1.Incident
-	err := testenv.AwaitThat(ctx, r.patience, "too few alerts are folded beside the poison", func(ctx context.Context) bool {
+	err := testenv.AwaitThat(ctx, healTime, "too few alerts are folded beside the poison", func(ctx context.Context) bool {
 		return r.admin.Get(ctx, name, &incident) == nil && incident.Status.AlertCount >= alerts
 	})
 	r.note("%d of %d alerts of the key folded beside the poison", incident.Status.AlertCount, alerts+2)

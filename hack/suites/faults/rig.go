@@ -51,12 +51,11 @@ type rig struct {
 	token    string // of the operator's service account
 	history  *etcdHistory
 	replicas []*replica
-	patience time.Duration // how long after a fault everything may take to be folded and released
 }
 
 // newRig starts a control plane with everything that config/crd and config/rbac have, and no replica.
 func newRig(ctx context.Context, options rigOptions) (r *rig, err error) {
-	r = &rig{rigOptions: options, patience: healTime}
+	r = &rig{rigOptions: options}
 	defer func() {
 		if err != nil {
 			r.close()

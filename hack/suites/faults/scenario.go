@@ -173,7 +173,7 @@ func (r *run) waitAccepting(ctx context.Context, ended time.Time) error {
 func (r *run) settle(ctx context.Context, since int64, ended time.Time, options checkOptions) (*ledgerOfTruth, findings, error) {
 	for {
 		ordinary, _, err := r.pendingEvents(ctx, r.tenants)
-		late := time.Since(ended) > r.patience
+		late := time.Since(ended) > healTime
 		if err == nil && len(ordinary) > 0 && !late {
 			pause(ctx, 200*time.Millisecond)
 			continue
