@@ -12,7 +12,7 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// explainToken is the token of the requests that Explain makes.
+// explainToken authenticates the requests that Explain makes.
 const explainToken = "explain"
 
 // Explain answers a request as the endpoint answers a dry run of it: by the same handler, but without a server,

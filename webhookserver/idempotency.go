@@ -35,7 +35,7 @@ var deliveryHeaders = []struct{ name, beside string }{
 	{name: "Ce-Id", beside: "Ce-Source"},
 }
 
-// idempotencyKey returns what makes copies of a request the same request, empty when nothing does. An
+// idempotencyKey returns the key that copies of a request share, empty when there is none. An
 // Idempotency-Key that is too long is refused; a delivery header that is, is not the sender's user's
 // doing, and is not taken.
 func idempotencyKey(header http.Header) (string, *problem) {

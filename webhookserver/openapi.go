@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// openAPIPath is where the endpoint's OpenAPI document is read. It tells nothing that is not public.
+// openAPIPath is the path of the endpoint's OpenAPI document, which contains only public information.
 const openAPIPath = "/openapi.yaml"
 
 //go:embed openapi.yaml
 var openAPIDocument []byte
 
-// problemReadOnly is for those who want to change the document.
+// problemReadOnly answers requests that would change the document.
 var problemReadOnly = problem{kind: "method-not-allowed", status: http.StatusMethodNotAllowed, title: "Only GET is allowed",
 	detail: "This is the endpoint's OpenAPI document.", allow: "GET, HEAD"}
 

@@ -73,7 +73,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 // at the start.
 func feed(objects cache.Cache, tokens *tokenIndex, capacity *commit.Capacity) (synced func() bool, err error) {
 	ctx, pending, incidents := context.Background(), capacity.Pending, capacity.Incidents
-	integrationsSynced, err := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
+	integrationsSynced, err1 := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
 		func(w *v1alpha1.WebhookIntegration, initial bool) {
 			tokens.registry.Set(w, initial)
 			pending.SetIntegration(w)
@@ -83,20 +83,12 @@ func feed(objects cache.Cache, tokens *tokenIndex, capacity *commit.Capacity) (s
 			pending.RemoveIntegration(w)
 			forgetIntegration(w.Namespace, w.Name)
 		})
-	if err != nil {
-		return nil, err
-	}
-	eventsSynced, err := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{},
+	eventsSynced, err2 := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{},
 		func(event *v1alpha1.AlertEvent, _ bool) { pending.Set(event) }, pending.Remove)
-	if err != nil {
-		return nil, err
-	}
-	incidentsSynced, err := informers.Feed(ctx, objects, &v1alpha1.Incident{},
+	incidentsSynced, err3 := informers.Feed(ctx, objects, &v1alpha1.Incident{},
 		func(incident *v1alpha1.Incident, _ bool) { incidents.Set(incident) }, incidents.Remove)
-	if err != nil {
-		return nil, err
-	}
-	return func() bool { return integrationsSynced() && eventsSynced() && incidentsSynced() }, nil
+	synced = func() bool { return integrationsSynced() && eventsSynced() && incidentsSynced() }
+	return synced, errors.Join(err1, err2, err3)
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable, for a manager that runs the server.

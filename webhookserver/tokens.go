@@ -17,7 +17,7 @@ func newTokenIndex() *tokenIndex {
 	return &tokenIndex{registry: v1alpha1.NewTokenRegistry()}
 }
 
-// verdict is what the index says of a token.
+// verdict is the result of looking up a token.
 type verdict int
 
 const (
@@ -48,7 +48,7 @@ func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookInteg
 	}
 }
 
-// set makes the index say what the integration's spec and status say.
+// set updates the index from the integration's spec and status.
 func (x *tokenIndex) set(integration *v1alpha1.WebhookIntegration) {
 	x.registry.Set(integration, false)
 }

@@ -75,8 +75,8 @@ func (c *Client) Create(ctx context.Context, event *v1alpha1.AlertEvent) error {
 		Error()
 }
 
-// packed is the event as it is written: with several alerts they are packed, which costs the API server a
-// fraction. Alerts that it would refuse go to it as they are, so that it says what is wrong.
+// packed returns the event as it is written: several alerts are packed, which costs the API server a
+// fraction. Alerts that it would refuse are sent unpacked, so that its error names the field at fault.
 func packed(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
 	if len(event.Spec.Alerts) < 2 {
 		return event
@@ -109,7 +109,7 @@ func (c *Client) Close() {
 	}
 }
 
-// timeoutOf is what is left until ctx ends: the API server is told, and drops the work at the same time.
+// timeoutOf returns the time until ctx ends. The API server learns it, and stops working at the same time.
 func timeoutOf(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {

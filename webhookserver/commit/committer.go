@@ -71,10 +71,10 @@ type entry struct {
 	ctx      context.Context
 	deadline time.Time
 	writing  bool        // guarded by the Committer's mutex
-	done     chan result // buffered, so that nobody has to listen
+	done     chan result // buffered, so that a writer never waits
 }
 
-// result is what Commit returns.
+// result holds the results of Commit.
 type result struct {
 	receipt Receipt
 	err     error

@@ -9,6 +9,6 @@
 //     the API server says of it. A batch that is refused is halved, so that one alert never fails its neighbours.
 //  3. Client talks to the API server (client.go). Commit returns once it has acknowledged the write.
 //
-// PendingEvents and Incidents know, from the informers of this replica, what the cluster holds already and whether a
+// PendingEvents and Incidents know, from the informers of this replica, what the cluster already holds, and whether a
 // namespace may add to it.
 package commit

@@ -62,7 +62,7 @@ const (
 	maxServerMessage = 512
 )
 
-// Limits of what the cluster holds.
+// Limits of the cluster.
 const (
 	// maxPendingBytes is the size of all AlertEvents in the cluster from which on requests are refused.
 	// Every replica holds them in memory, and etcd keeps deleted ones until its next compaction.

@@ -24,8 +24,8 @@ import (
 //
 // All of it can be seen on the objects, so that every replica comes to the same answer.
 type PendingEvents struct {
-	limit int64 // of AlertEvents
-	share float64
+	eventLimit v1alpha1.Capacity
+	byteLimit  v1alpha1.Capacity
 
 	mu         sync.Mutex
 	events     map[types.NamespacedName]pendingEvent
@@ -54,7 +54,6 @@ type pendingEvent struct {
 type pendingNamespace struct {
 	all          usage
 	draining     usage                          // the part of all that can drain
-	counted      usage                          // the part of draining that counts in PendingEvents.draining
 	stuck        map[string]int64               // AlertEvents that are stuck by themselves, by reason
 	integrations map[string]*pendingIntegration // by name, "" for AlertEvents without one
 }
@@ -69,19 +68,11 @@ type pendingIntegration struct {
 // NewPendingEvents makes a counter with a limit of AlertEvents, of which a namespace may have a share.
 func NewPendingEvents(limit int, share float64) *PendingEvents {
 	return &PendingEvents{
-		limit:      int64(limit),
-		share:      share,
+		eventLimit: v1alpha1.Capacity{Limit: int64(limit), Share: share},
+		byteLimit:  v1alpha1.Capacity{Limit: maxPendingBytes, Share: share},
 		events:     map[types.NamespacedName]pendingEvent{},
 		namespaces: map[string]*pendingNamespace{},
 	}
-}
-
-func (p *PendingEvents) eventCapacity() v1alpha1.Capacity {
-	return v1alpha1.Capacity{Limit: p.limit, Share: p.share}
-}
-
-func (p *PendingEvents) byteCapacity() v1alpha1.Capacity {
-	return v1alpha1.Capacity{Limit: maxPendingBytes, Share: p.share}
 }
 
 // IsFull says whether no AlertEvent may be added to the namespace. It ends by itself as alerts are folded.
@@ -96,24 +87,22 @@ func (p *PendingEvents) IsFull(namespace string) bool {
 	if own.events == 0 {
 		count++
 	}
-	events, size := p.eventCapacity(), p.byteCapacity()
-	if !events.Allows(own.events, p.draining.events, count) || !size.Allows(own.bytes, p.draining.bytes, count) {
-		return true
+	allowed := func(total usage, factor int64) bool {
+		events, size := p.eventLimit, p.byteLimit
+		events.Limit *= factor
+		size.Limit *= factor
+		return events.Allows(own.events, total.events, count) && size.Allows(own.bytes, total.bytes, count)
 	}
-	events.Limit *= maxStuckFactor
-	size.Limit *= maxStuckFactor
-	return !events.Allows(own.events, p.all.events, count) || !size.Allows(own.bytes, p.all.bytes, count)
+	return !allowed(p.draining, 1) || !allowed(p.all, maxStuckFactor)
 }
 
 // ratio returns how much of the bound is used that is the nearest: from 1 on, namespaces that hold much are refused.
 func (p *PendingEvents) ratio() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	limit := float64(p.limit)
-	return max(
-		float64(p.draining.events)/limit, float64(p.draining.bytes)/maxPendingBytes,
-		float64(p.all.events)/(maxStuckFactor*limit), float64(p.all.bytes)/(maxStuckFactor*maxPendingBytes),
-	)
+	events := max(float64(p.draining.events), float64(p.all.events)/maxStuckFactor)
+	bytes := max(float64(p.draining.bytes), float64(p.all.bytes)/maxStuckFactor)
+	return max(events/float64(p.eventLimit.Limit), bytes/float64(p.byteLimit.Limit))
 }
 
 // namespaceRatios returns how much of its share each namespace uses, for those that use at least reportedRatio of it.
@@ -123,8 +112,8 @@ func (p *PendingEvents) namespaceRatios() map[string]float64 {
 	ratios := map[string]float64{}
 	for namespace, pending := range p.namespaces {
 		ratio := max(
-			float64(pending.all.events)/float64(p.eventCapacity().Own()),
-			float64(pending.all.bytes)/float64(p.byteCapacity().Own()),
+			float64(pending.all.events)/float64(p.eventLimit.Own()),
+			float64(pending.all.bytes)/float64(p.byteLimit.Own()),
 		)
 		if ratio >= reportedRatio {
 			ratios[namespace] = ratio
@@ -164,110 +153,102 @@ func (p *PendingEvents) Set(event *v1alpha1.AlertEvent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	name := client.ObjectKeyFromObject(event)
-	if p.events[name] == counted {
+	before := p.events[name]
+	if before == counted {
 		return
 	}
-	p.remove(name)
 	p.events[name] = counted
-	p.count(name.Namespace, counted, 1)
+	p.update(name.Namespace, func(own *pendingNamespace) {
+		own.count(before, -1)
+		own.count(counted, 1)
+	})
 }
 
 // Remove no longer counts an AlertEvent.
 func (p *PendingEvents) Remove(event *v1alpha1.AlertEvent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.remove(client.ObjectKeyFromObject(event))
-}
-
-func (p *PendingEvents) remove(name types.NamespacedName) {
-	if counted, ok := p.events[name]; ok {
-		delete(p.events, name)
-		p.count(name.Namespace, counted, -1)
-	}
+	name := client.ObjectKeyFromObject(event)
+	before := p.events[name]
+	delete(p.events, name)
+	p.update(name.Namespace, func(own *pendingNamespace) { own.count(before, -1) })
 }
 
 // SetIntegration takes note of an integration, whose AlertEvents drain unless it is blocked.
 func (p *PendingEvents) SetIntegration(w *v1alpha1.WebhookIntegration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.update(w.Namespace, w.Name, func(integration *pendingIntegration) {
-		integration.exists, integration.blocked = true, w.Blocked()
-	})
+	p.setIntegration(w, true, w.Blocked())
 }
 
 // RemoveIntegration takes note of a deleted integration, whose AlertEvents no longer drain.
 func (p *PendingEvents) RemoveIntegration(w *v1alpha1.WebhookIntegration) {
+	p.setIntegration(w, false, "")
+}
+
+func (p *PendingEvents) setIntegration(w *v1alpha1.WebhookIntegration, exists bool, blocked string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.update(w.Namespace, w.Name, func(integration *pendingIntegration) {
-		integration.exists, integration.blocked = false, ""
+	p.update(w.Namespace, func(own *pendingNamespace) {
+		integration := own.integration(w.Name)
+		integration.exists, integration.blocked = exists, blocked
 	})
 }
 
-// count adds an AlertEvent to its namespace and to the totals, or subtracts it.
-func (p *PendingEvents) count(namespace string, event pendingEvent, sign int64) {
-	pending := p.namespace(namespace)
-	p.all.add(event.size, sign)
-	if pending.all.events == 0 {
-		p.busy++
+// update changes the counts of a namespace and brings the totals up to date.
+func (p *PendingEvents) update(namespace string, change func(*pendingNamespace)) {
+	own := p.namespaces[namespace]
+	if own == nil {
+		own = &pendingNamespace{stuck: map[string]int64{}, integrations: map[string]*pendingIntegration{}}
+		p.namespaces[namespace] = own
 	}
-	pending.all.add(event.size, sign)
-	if pending.all.events == 0 {
-		p.busy--
+	p.addToTotals(own, -1)
+	change(own)
+	own.sumDraining()
+	p.addToTotals(own, 1)
+	if own.all.events == 0 && len(own.integrations) == 0 {
+		delete(p.namespaces, namespace)
 	}
+}
+
+func (p *PendingEvents) addToTotals(own *pendingNamespace, sign int64) {
+	p.all.add(own.all, sign)
+	p.draining.add(usage{
+		events: min(own.draining.events, p.eventLimit.Own()),
+		bytes:  min(own.draining.bytes, p.byteLimit.Own()),
+	}, sign)
+	if own.all.events > 0 {
+		p.busy += int(sign)
+	}
+}
+
+// count adds an AlertEvent or subtracts it. The zero event counts nothing.
+func (n *pendingNamespace) count(event pendingEvent, sign int64) {
+	n.all.add(event.size, sign)
 	if event.stuck != "" {
-		pending.stuck[event.stuck] += sign
-		p.settle(namespace, pending)
+		n.stuck[event.stuck] += sign
 		return
 	}
-	p.update(namespace, event.integration, func(integration *pendingIntegration) { integration.add(event.size, sign) })
+	n.integration(event.integration).add(event.size, sign)
 }
 
-// update changes an integration, and with it the usage that can drain.
-func (p *PendingEvents) update(namespace, name string, change func(*pendingIntegration)) {
-	pending := p.namespace(namespace)
-	integration := pending.integrations[name]
+func (n *pendingNamespace) integration(name string) *pendingIntegration {
+	integration := n.integrations[name]
 	if integration == nil {
 		integration = &pendingIntegration{}
-		pending.integrations[name] = integration
+		n.integrations[name] = integration
 	}
-	pending.draining.add(integration.draining(), -1)
-	change(integration)
-	pending.draining.add(integration.draining(), 1)
-	if !integration.exists && integration.events == 0 {
-		delete(pending.integrations, name)
-	}
-	p.settle(namespace, pending)
+	return integration
 }
 
-// draining returns the usage of the integration if its AlertEvents can drain.
-func (i *pendingIntegration) draining() usage {
-	if !i.exists || i.blocked != "" {
-		return usage{}
-	}
-	return i.usage
-}
-
-func (p *PendingEvents) namespace(name string) *pendingNamespace {
-	pending := p.namespaces[name]
-	if pending == nil {
-		pending = &pendingNamespace{stuck: map[string]int64{}, integrations: map[string]*pendingIntegration{}}
-		p.namespaces[name] = pending
-	}
-	return pending
-}
-
-// settle brings the total up to date with the namespace, and forgets an empty namespace.
-func (p *PendingEvents) settle(name string, pending *pendingNamespace) {
-	counted := usage{
-		events: min(pending.draining.events, p.eventCapacity().Own()),
-		bytes:  min(pending.draining.bytes, p.byteCapacity().Own()),
-	}
-	p.draining.add(pending.counted, -1)
-	p.draining.add(counted, 1)
-	pending.counted = counted
-	if pending.all.events == 0 && len(pending.integrations) == 0 {
-		delete(p.namespaces, name)
+// sumDraining adds up the AlertEvents that can drain, and forgets deleted integrations without AlertEvents.
+func (n *pendingNamespace) sumDraining() {
+	n.draining = usage{}
+	for name, integration := range n.integrations {
+		switch {
+		case !integration.exists && integration.events == 0:
+			delete(n.integrations, name)
+		case integration.exists && integration.blocked == "":
+			n.draining.add(integration.usage, 1)
+		}
 	}
 }
 
