@@ -41,6 +41,7 @@ const (
 	callWork        = 100 // calling a function
 	keyWork         = 300 // sorting a key of a map
 	valueWork       = 10  // reading and making a byte of a value of any kind
+	resultWork      = 20  // finding out what a byte of the value of a field leaves of the payload
 	byteWork        = 3   // reading or writing a byte of a text
 	parsedByteWork  = 3   // allocating a byte of a parsed value
 	patternStepWork = 25  // an instruction of a regular expression at a byte of a text

@@ -272,7 +272,7 @@ func (r *reader) evaluate(e *expression) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return value, r.meter.spend(weighNative(value, maxResult) * valueWork)
+	return value, r.meter.spend(weighNative(value, r.meter.left/resultWork) * resultWork)
 }
 
 // dropped reports whether the mapping wants the alert dropped. Anything but a plain true keeps it.
