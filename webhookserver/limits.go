@@ -19,7 +19,8 @@ const (
 	// writes, so they could not be drained either.
 	DefaultMaxPendingEvents = 20_000
 
-	// DefaultMaxIncidents is the maximum number of Incidents; at the limit, alerts that need new ones are refused. Every replica holds them in memory, about 12 KiB each: its 1 GiB are used up near 85,000.
+	// DefaultMaxIncidents is the maximum number of Incidents; at the limit, alerts that need new ones are refused.
+	// Every replica holds them in memory, about 12 KiB each: its 1 GiB are used up near 85,000.
 	DefaultMaxIncidents = 50_000
 
 	// DefaultMaxInFlightWrites is the number of writes to the API server at a time.

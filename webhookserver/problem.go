@@ -93,7 +93,8 @@ var (
 		detail: "The expressions of the integration's mapping were interrupted. Nothing was stored; try again.",
 		reason: "MappingTimeout", retryAfter: retryAfterUnavailable}
 	problemUnavailable = problem{kind: "not-stored", status: http.StatusServiceUnavailable, title: "The alert could not be stored",
-		detail: "The Kubernetes API server did not accept it in time. Nothing was stored; try again.", retryAfter: retryAfterUnavailable}
+		detail:     "The Kubernetes API server did not accept it in time. Nothing was stored; try again.",
+		retryAfter: retryAfterUnavailable}
 	problemRefused = problem{kind: "refused", status: http.StatusServiceUnavailable,
 		title:      "The cluster refused the alert",
 		detail:     "Nothing was stored; try again later. See status.lastRejection of the integration.",

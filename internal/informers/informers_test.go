@@ -16,7 +16,9 @@ func TestHandlerPassesObjectsOfItsKind(t *testing.T) {
 	g := NewWithT(t)
 	var calls []string
 	handler := informers.Handler(
-		func(pod *corev1.Pod, initial bool) { calls = append(calls, fmt.Sprintf("set %s %t", pod.Name, initial)) },
+		func(pod *corev1.Pod, initial bool) {
+			calls = append(calls, fmt.Sprintf("set %s %t", pod.Name, initial))
+		},
 		func(pod *corev1.Pod) { calls = append(calls, "remove "+pod.Name) },
 	)
 	pod := func(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
