@@ -139,7 +139,8 @@ const podValues = `
 func parametrise(text string) (string, error) {
 	for _, change := range []struct{ what, with string }{
 		{`(?m)^  replicas: 2$`, "  replicas: {{ .Values.replicas }}"},
-		{`(?m)^        image: tocsin:dev$`, `        image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"`},
+		{`(?m)^        image: tocsin:dev$`, "        image: \"{{ .Values.image.repository }}:" +
+			"{{ .Values.image.tag | default .Chart.AppVersion }}\""},
 		{`(?m)^        - --leader-elect\n`, "        - --leader-elect\n        {{- with .Values.extraArgs }}\n" +
 			"        {{- toYaml . | nindent 8 }}\n        {{- end }}\n"},
 		{`(?m)^        - name: GOMEMLIMIT\n          value: 900MiB\n`, "        - name: GOMEMLIMIT\n" +

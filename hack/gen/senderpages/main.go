@@ -1,5 +1,5 @@
 // Command senderpages is "make sender-pages": it posts the samples of every preset to a real manager and writes
-// what kubectl then prints into the pages of docs/senders. Its test sees to it that the pages stay true.
+// what kubectl then prints into the pages of docs/senders. Its test fails when a page is out of date.
 package main
 
 import (

@@ -65,7 +65,7 @@ func startCluster(folder string, environment *envtest.Environment) (c *Cluster, 
 	return c, err
 }
 
-// RunManager runs a manager on the cluster, whatever Kubeconfig the options name, and waits until it is ready.
+// RunManager runs a manager on the cluster, with its own Kubeconfig, and waits until it is ready. Stop kills it.
 func (c *Cluster) RunManager(ctx context.Context, options ManagerOptions) (*Manager, error) {
 	options.Kubeconfig = c.Kubeconfig
 	m, err := RunManager(ctx, options)

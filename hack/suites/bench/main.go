@@ -37,7 +37,7 @@ type options struct {
 	unique   int
 }
 
-// takes tells whether something of the name is to be run.
+// takes reports whether the command line selects a measurement.
 func (o options) takes(name string) bool { return strings.Contains(name, o.only) }
 
 func main() {
@@ -45,7 +45,7 @@ func main() {
 	flag.StringVar(&o.binary, "manager", filepath.Join(testenv.Root(), "bin", "manager"), "the manager binary")
 	flag.StringVar(&o.out, "out", filepath.Join(testenv.Root(), "bin", "bench.json"), "where the figures are written as JSON")
 	flag.StringVar(&o.only, "only", "", "run only what has this in its name: batches, "+
-		"closed-SENDERS-KEYS, open-steady, open-crash, fairness, slots, size, noisy-neighbour")
+		"closed-SENDERS-KEYS, open-steady, open-crash, fairness, writers, size, noisy-neighbour")
 	flag.StringVar(&o.args, "manager-args", "", "further flags of the manager, separated by spaces")
 	flag.StringVar(&o.profiles, "profiles", "", "a folder for CPU profiles of the manager and the API server; empty for none")
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long each load lasts")
@@ -76,7 +76,7 @@ type report struct {
 	Batches  []batchRow   `json:"batches"`
 	Results  []*result    `json:"results"`
 	Fairness *fairnessRow `json:"fairness,omitempty"`
-	Slots    []slotsRow   `json:"slots,omitempty"`
+	Writers  []writersRow `json:"writers,omitempty"`
 	Sizes    []sizeRow    `json:"sizes,omitempty"`
 	Noisy    []noisyRow   `json:"noisy,omitempty"`
 }
@@ -112,9 +112,9 @@ func run(ctx context.Context, o options) (err error) {
 			return errors.Join(fmt.Errorf("fairness: %w", err), c.printLog())
 		}
 	}
-	if o.takes("slots") {
-		if r.Slots, err = c.measureSlots(ctx, o.duration); err != nil {
-			return errors.Join(fmt.Errorf("slots: %w", err), c.printLog())
+	if o.takes("writers") {
+		if r.Writers, err = c.measureWriters(ctx, o.duration); err != nil {
+			return errors.Join(fmt.Errorf("writers: %w", err), c.printLog())
 		}
 	}
 	if o.takes("size") {

@@ -64,8 +64,8 @@ func renderTables(w io.Writer, r *report) {
 	}
 	_, _ = fmt.Fprintln(w)
 	table("Writes at a time", "Integrations", "Senders", "Accepted/s", "p50 ms", "p99 ms", "Alerts/event")
-	for _, s := range r.Slots {
-		row(s.Slots, s.Integrations, s.Senders, whole(s.AcceptedRate), ms(s.P50), ms(s.P99), s.AlertsPerEvent)
+	for _, s := range r.Writers {
+		row(s.Writers, s.Integrations, s.Senders, whole(s.AcceptedRate), ms(s.P50), ms(s.P99), s.AlertsPerEvent)
 	}
 	_, _ = fmt.Fprintln(w)
 	table("Open Incidents", "Integrations", "Pending at start", "Ready s", "Manager MiB", "Accepted/s", "Lag p50 s", "Lag p99 s")

@@ -123,7 +123,7 @@ type batchRow struct {
 	APIServerCPU float64 `json:"apiServerCPUPer1000"` // of alerts
 }
 
-// batchClients is how many clients create at once: as many as the manager has write slots.
+// batchClients is how many clients create at once: as many as the manager has writers.
 const batchClients = webhookserver.DefaultMaxInFlightWrites
 
 // measureBatches measures plain creates of more and more alerts each.

@@ -9,7 +9,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// bug is a bug that the patch of its name seeds in the manager, and the scenario that has to catch it.
+// bug is a bug that the patch of its name seeds in the manager, and the scenario that must catch it.
 type bug struct {
 	name     string
 	scenario string
@@ -46,7 +46,7 @@ var bugs = []bug{
 	{name: "quarantine-forgets-origin", scenario: "poison"},
 }
 
-// runBugs runs managers with a bug each, and says whether all were caught.
+// runBugs runs a manager with each bug, and reports whether all were caught.
 func (s *suite) runBugs(ctx context.Context) (bool, error) {
 	ok := true
 	var lines []string

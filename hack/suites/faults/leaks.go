@@ -32,7 +32,7 @@ func (r *rig) exits() []int {
 	return counts
 }
 
-// leaks finds replicas that have kept goroutines, and those that ended on their own: nothing is a reason to.
+// leaks finds replicas that leak goroutines, and replicas that exited without being told to.
 func (r *run) leaks(ctx context.Context, before []float64, exits []int) findings {
 	var f findings
 	r.traffic.client.CloseIdleConnections()

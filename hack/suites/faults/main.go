@@ -1,12 +1,12 @@
 // Command faults proves what docs/reliability.md promises. It runs real managers on a real etcd and two
-// real API servers, lays a load on them, brings about one fault after the other, and compares what the
+// real API servers, puts load on them, injects one fault after the other, and compares what the
 // senders were told with etcd's history and with the Incidents.
 //
 //	faults                  every scenario
 //	faults --short          the short form
 //	faults --run='kill|nospace' --rounds=5
 //	faults --soak=1h        scenarios at random, for so long
-//	faults --bugs           check the checker: every seeded bug has to be caught
+//	faults --bugs           check the checker: it must catch every seeded bug
 //
 // It exits 1 when a promise was broken, and prints a table in Markdown.
 package main
@@ -39,7 +39,7 @@ type settings struct {
 func main() {
 	var s settings
 	flag.BoolVar(&s.short, "short", false, "run the short form")
-	flag.BoolVar(&s.bugs, "bugs", false, "run managers with seeded bugs, each of which has to be caught")
+	flag.BoolVar(&s.bugs, "bugs", false, "run managers with seeded bugs, and fail if one is not caught")
 	flag.BoolVar(&s.race, "race", false, "build the managers with the race detector")
 	flag.BoolVar(&s.keep, "keep", false, "keep the logs even when all is well")
 	flag.StringVar(&s.run, "run", "", "run only what matches this regular expression")

@@ -149,7 +149,7 @@ func startInOutage(ctx context.Context, r *run) error {
 	return nil
 }
 
-// stickLeader lets the leader renew its lease, and learn nothing of what there is to fold.
+// stickLeader lets the leader renew its lease, but not list the AlertEvents to fold.
 func stickLeader(ctx context.Context, r *run) error {
 	leader, follower, err := r.roles(ctx)
 	if err != nil {

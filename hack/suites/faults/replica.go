@@ -29,8 +29,8 @@ type replica struct {
 
 	mu      sync.Mutex
 	manager *testenv.Manager
-	down    bool // is to stay down
-	held    bool // is to stay down for a while
+	down    bool // not started again
+	held    bool // not started again for now
 	leaving bool // out of the load balancer
 	kills   int  // by the harness
 	exits   int  // all ends of the process
@@ -115,7 +115,7 @@ func (r *replica) isHeld() bool {
 	return r.held && !r.down
 }
 
-// balancerDelay is how long a load balancer goes on sending to a replica that is to end.
+// balancerDelay is how long a load balancer goes on sending to a terminating replica.
 const balancerDelay = 3 * time.Second
 
 // exited is closed when the process that runs now has ended.
@@ -138,7 +138,7 @@ func (r *replica) terminate() {
 	<-exited
 }
 
-// exchange ends the process, as a rolling update does, and starts another binary in its place.
+// exchange terminates the process, as a rolling update does, and starts another binary in its place.
 func (r *replica) exchange(binary string) {
 	r.hold(true)
 	r.terminate()

@@ -42,6 +42,11 @@ func (s *suite) buildBaseline(ctx context.Context, commit string) (string, error
 	return binary, nil
 }
 
+// isInClone reports whether the repository has a commit: a shallow clone may lack it.
+func isInClone(ctx context.Context, commit string) bool {
+	return exec.CommandContext(ctx, "git", "-C", testenv.Root(), "cat-file", "-e", commit+"^{commit}").Run() == nil
+}
+
 // rollback rolls back to the baseline under load, and forward again.
 func rollback(ctx context.Context, s *suite) (*report, error) {
 	raw, err := os.ReadFile(baselineFile("commit"))
@@ -49,7 +54,7 @@ func rollback(ctx context.Context, s *suite) (*report, error) {
 		return nil, err
 	}
 	commit := strings.TrimSpace(string(raw))
-	if exec.CommandContext(ctx, "git", "-C", testenv.Root(), "cat-file", "-e", commit+"^{commit}").Run() != nil {
+	if !isInClone(ctx, commit) {
 		void := "the commit " + commit + " is not in this shallow clone"
 		return &report{void: void, notes: []string{void}}, nil
 	}
@@ -108,7 +113,8 @@ func (r *run) clearQuarantine(ctx context.Context) error {
 	return nil
 }
 
-// rollOut exchanges the replicas one by one for those of another binary. The last leader of the old one folds nothing.
+// rollOut replaces the replicas one by one by those of another binary. The old leader cannot fold at the end, so that it
+// leaves a queue.
 func (r *run) rollOut(ctx context.Context, binary string) error {
 	leader, follower, err := r.roles(ctx)
 	if err != nil {
@@ -141,8 +147,8 @@ func (r *run) rollOut(ctx context.Context, binary string) error {
 	return r.exchange(ctx, leader, binary)
 }
 
-// exchange has a replica run another binary, and waits until it is ready. Whatever was refused is allowed once the old
-// process has ended.
+// exchange has a replica run another binary, and waits until it is ready. It ends the block on folding when the old process
+// has exited.
 func (r *run) exchange(ctx context.Context, replica *replica, binary string) error {
 	replica.exchange(binary)
 	r.setRule(nil)

@@ -66,7 +66,7 @@ type report struct {
 // baseline is how long the load runs before the fault.
 const baseline = 4 * time.Second
 
-// runScenario lays the load on, brings about the fault, and checks what is left.
+// runScenario starts the load, injects the fault, and checks the result.
 func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 	began := time.Now()
 	run, since, err := r.prepare(ctx)

@@ -126,7 +126,7 @@ func killAtCalls(ctx context.Context, r *run) error {
 	return nil
 }
 
-// killAtCreates kills the only replica while it stores what it is to acknowledge.
+// killAtCreates kills the only replica while it stores alerts, before it acknowledges them.
 func killAtCreates(ctx context.Context, r *run) error {
 	const kills = 6
 	for i := range kills {
@@ -242,7 +242,7 @@ func zombie(ctx context.Context, r *run) error {
 	}
 }
 
-// rollingRestart restarts all replicas as a Deployment does. Nobody may be refused but with 503.
+// rollingRestart restarts all replicas as a Deployment does. A request may fail with 503 only.
 func rollingRestart(ctx context.Context, r *run) error {
 	for _, replica := range r.replicas {
 		replica.terminate()

@@ -68,7 +68,7 @@ func fillBacklog(ctx context.Context, r *run) error {
 		most = max(most, len(ordinary)+len(keyed))
 	}
 	r.note("at most %d AlertEvents", most)
-	// Requests under way when the limit is reached may still be stored, a write slot each and replica, and
+	// Requests under way when the limit is reached may still be stored, one for each writer and replica, and
 	// those that a lagging cache does not count yet.
 	if most > 350 {
 		return fmt.Errorf("%d AlertEvents, though 200 are the limit", most)

@@ -96,7 +96,7 @@ func (s *suite) attempt(ctx context.Context, scenario *scenario) (*report, error
 	return s.rig.runScenario(ctx, scenario)
 }
 
-// prepareRig sees to it that there is a rig with the replicas that the scenario wants.
+// prepareRig makes a rig with the replicas that the scenario needs, unless there is one.
 func (s *suite) prepareRig(ctx context.Context, scenario *scenario) error {
 	if s.rig == nil {
 		rig, err := s.newRig(ctx, 0)

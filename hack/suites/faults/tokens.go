@@ -16,7 +16,7 @@ import (
 
 // takeTokens has each tenant list the hash of the other one's token, and deletes the integrations that own them while
 // no manager runs. One claim was refused before that; the other one no manager has seen, but that token has a tag.
-// Nobody may be served until the owners are back.
+// Until the owners are back, no token may be accepted.
 func takeTokens(ctx context.Context, r *run) error {
 	refused, unseen := r.thief(0, 1), r.thief(1, 0)
 	if err := r.admin.Create(ctx, refused); err != nil {
@@ -58,7 +58,7 @@ func takeTokens(ctx context.Context, r *run) error {
 	return nil
 }
 
-// servedTokens counts the tenants' tokens with which somebody may post.
+// servedTokens counts the tenants' tokens that are accepted.
 func (r *run) servedTokens() (served int, err error) {
 	for n := range r.tenants {
 		a, err := r.post(n, r.tenants[n].token, strings.NewReader(`{"title":"x"}`), nil)

@@ -167,7 +167,7 @@ var grants = map[string]string{
 	"authorization.k8s.io/selfsubjectrulesreviews":  "create",
 }
 
-// checkPermissions asks, as the operator's service account, what it may do.
+// checkPermissions compares the permissions of the operator's service account with grants.
 func checkPermissions(ctx context.Context, s *suite) (*report, error) {
 	s.dropRig() // An API server that restarts forbids everything until it has read the roles.
 	run, err := s.startTrial(ctx)
@@ -237,7 +237,7 @@ var flows = map[string]string{
 	"delete alertevents":      "tocsin-fold",
 }
 
-// checkFlows sees to it that the API server sorts the managers' calls as config/components/flow-control says.
+// checkFlows checks that the API server assigns the managers' calls to the FlowSchemas of config/components/flow-control.
 func checkFlows(ctx context.Context, s *suite) (*report, error) {
 	run, err := s.startTrial(ctx)
 	if err != nil {

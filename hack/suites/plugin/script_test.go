@@ -154,7 +154,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("in vain (%v):\n%s", err, output)
+			ts.Fatalf("timed out (%v):\n%s", err, output)
 		}
 		<-ticker.C
 	}

@@ -45,7 +45,7 @@ type rig struct {
 
 func (r *rig) ways() []*way { return []*way{r.through, r.direct} }
 
-// startRig starts everything and waits until it is ready. What it returns is to be closed in any case.
+// startRig starts everything and waits until it is ready. The caller closes the rig, after an error too.
 func startRig(ctx context.Context, b binaries, folder string) (*rig, error) {
 	r := &rig{}
 	fmt.Println("Starting etcd, kube-apiserver, the manager, Alertmanager and Prometheus.")

@@ -11,9 +11,9 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 )
 
-// slotsRow is what many integrations in a storm at once get with so many writes at a time. Times are in seconds.
-type slotsRow struct {
-	Slots          int     `json:"maxInFlightWrites"`
+// writersRow is what many integrations in a storm at once get with so many writes at a time. Times are in seconds.
+type writersRow struct {
+	Writers        int     `json:"maxInFlightWrites"`
 	Integrations   int     `json:"integrations"`
 	Senders        int     `json:"senders"`
 	AcceptedRate   float64 `json:"acceptedPerSecond"`
@@ -23,25 +23,25 @@ type slotsRow struct {
 }
 
 const (
-	slotsIntegrations = 16
-	slotsSenders      = 4 // of each
+	stormIntegrations = 16
+	stormSenders      = 4 // of each
 )
 
-// measureSlots runs the manager with more and more write slots.
-func (c *cluster) measureSlots(ctx context.Context, duration time.Duration) ([]slotsRow, error) {
+// measureWriters runs the manager with more and more writers.
+func (c *cluster) measureWriters(ctx context.Context, duration time.Duration) ([]writersRow, error) {
 	const format = "%-8s %12s %9s %8s %8s %7s\n"
-	fmt.Printf(format, "slots", "integrations", "accept/s", "p50 ms", "p99 ms", "al/ev")
+	fmt.Printf(format, "writers", "integrations", "accept/s", "p50 ms", "p99 ms", "al/ev")
 	usual := c.args
 	defer func() { c.args = usual }()
-	var rows []slotsRow
-	for _, slots := range []int{1, 2, 4, 8, 16, 32} {
-		c.args = append(slices.Clone(usual), fmt.Sprintf("--max-in-flight-writes=%d", slots))
+	var rows []writersRow
+	for _, writers := range []int{1, 2, 4, 8, 16, 32} {
+		c.args = append(slices.Clone(usual), fmt.Sprintf("--max-in-flight-writes=%d", writers))
 		row, err := c.measureStorms(ctx, duration)
 		if err != nil {
-			return nil, fmt.Errorf("%d slots: %w", slots, err)
+			return nil, fmt.Errorf("%d writers: %w", writers, err)
 		}
-		row.Slots = slots
-		fmt.Printf(format, fmt.Sprint(slots), fmt.Sprint(row.Integrations), fmt.Sprintf("%.0f", row.AcceptedRate),
+		row.Writers = writers
+		fmt.Printf(format, fmt.Sprint(writers), fmt.Sprint(row.Integrations), fmt.Sprintf("%.0f", row.AcceptedRate),
 			fmt.Sprintf("%.1f", row.P50*1000), fmt.Sprintf("%.1f", row.P99*1000), fmt.Sprintf("%.1f", row.AlertsPerEvent))
 		rows = append(rows, *row)
 	}
@@ -49,8 +49,8 @@ func (c *cluster) measureSlots(ctx context.Context, duration time.Duration) ([]s
 }
 
 // measureStorms lets all integrations post at once, and checks that each of their alerts was folded once.
-func (c *cluster) measureStorms(ctx context.Context, duration time.Duration) (*slotsRow, error) {
-	tenants, err := c.begin(ctx, slotsIntegrations)
+func (c *cluster) measureStorms(ctx context.Context, duration time.Duration) (*writersRow, error) {
+	tenants, err := c.begin(ctx, stormIntegrations)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (c *cluster) measureStorms(ctx context.Context, duration time.Duration) (*s
 	for i, t := range tenants {
 		storms.Go(func() {
 			accounts[i] = loadgen.Run(ctx, loadgen.Load{
-				URLs: []string{c.manager.WebhookURL + t.token}, Senders: slotsSenders, Duration: duration, Key: loadgen.SharedKey,
+				URLs: []string{c.manager.WebhookURL + t.token}, Senders: stormSenders, Duration: duration, Key: loadgen.SharedKey,
 			})
 		})
 	}
@@ -73,7 +73,7 @@ func (c *cluster) measureStorms(ctx context.Context, duration time.Duration) (*s
 	if err != nil {
 		return nil, err
 	}
-	row := &slotsRow{Integrations: len(tenants), Senders: slotsSenders * len(tenants)}
+	row := &writersRow{Integrations: len(tenants), Senders: stormSenders * len(tenants)}
 	var latencies loadgen.Account
 	for i, t := range tenants {
 		if _, err := c.drained(ctx, t); err != nil {
