@@ -220,7 +220,8 @@ func (o *actOptions) await(ctx context.Context, c *cluster, event *v1alpha1.Aler
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("timed out after %s; AlertEvent %s is stored and takes effect when Tocsin processes it", o.timeout, event.Name)
+		return fmt.Errorf("timed out after %s; AlertEvent %s is stored and takes effect when Tocsin processes it",
+			o.timeout, event.Name)
 	}
 	return err
 }

@@ -106,7 +106,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 		}
 		return writeResponse(o.Out, o.output, text)
 	}
-	(&explanation{screen: o.screen, response: r}).print()
+	(&explanation{screen: o.screen, response: r}).printAll()
 	return o.screen.err
 }
 
@@ -173,7 +173,7 @@ type explanation struct {
 	response *response
 }
 
-func (e *explanation) print() {
+func (e *explanation) printAll() {
 	e.printf("The payload would be accepted: %s.\n", plural(len(e.response.Alerts), "alert"))
 	for i := range e.response.Alerts {
 		e.alert(i)

@@ -142,7 +142,7 @@ func (f *filter) matches(incident *v1alpha1.Incident) bool {
 	status := &incident.Status
 	in := func(values []string, value string) bool { return len(values) == 0 || slices.Contains(values, value) }
 	return in(f.states, string(status.State)) && in(f.severities, string(status.Alert.Severity)) &&
-		in(f.integrations, incident.Spec.IntegrationName) && !(f.unacknowledged && isAcknowledged(incident)) &&
+		in(f.integrations, incident.Spec.IntegrationName) && (!f.unacknowledged || !isAcknowledged(incident)) &&
 		!slices.ContainsFunc(f.selectors, func(s fields.Selector) bool { return !s.Matches(alertLabels(status.Alert.Labels)) })
 }
 

@@ -85,7 +85,7 @@ kubectl tocsin integration create monitoring --no-token --dry-run=client -o yaml
 	durationVar(flags, &o.retention, "retention", "Delete resolved incidents after this time, such as 30d. Default: 7d.")
 	flags.StringVar(&o.name, "token-name", "", "Name of the token. Default: the current date, such as 2026-05-04.")
 	flags.BoolVar(&o.noToken, "no-token", false, "Create no token.")
-	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, "Must be none, client (send no request) or server (do not store the integration).")
+	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, "Must be none, client (send no request) or server (do not store it).")
 	o.addFlags(command)
 	o.output.addFlag(command, "Output format: json, yaml, name, jsonpath=…, go-template=… The URL is printed on stderr then.")
 	completeFlags(command, map[string]completions{

@@ -160,10 +160,7 @@ func (o *sendOptions) run(ctx context.Context) error {
 
 // send posts to the URL, or to the integration with a temporary token. It returns the status code and the body.
 func (o *sendOptions) send(ctx context.Context, header http.Header, body []byte) (int, []byte, error) {
-	target := o.url
-	if o.integration == "" {
-		target = cmp.Or(target, os.Getenv(urlVariable))
-	}
+	target := o.target()
 	switch {
 	case target != "":
 		if err := checkURL(target); err != nil {
@@ -174,6 +171,17 @@ func (o *sendOptions) send(ctx context.Context, header http.Header, body []byte)
 		return 0, nil, fmt.Errorf("no destination: set --url (or $%s) or --integration", urlVariable)
 	}
 	return o.postWithTemporaryToken(ctx, header, body)
+}
+
+// target returns the webhook URL to post to; empty for an integration.
+func (o *sendOptions) target() string {
+	switch {
+	case o.url != "":
+		return o.url
+	case o.integration != "":
+		return ""
+	}
+	return os.Getenv(urlVariable)
 }
 
 // body returns the payload to post.
@@ -236,7 +244,9 @@ func (o *sendOptions) post(ctx context.Context, target string, header http.Heade
 }
 
 // postWithTemporaryToken creates a token, posts with it and revokes it.
-func (o *sendOptions) postWithTemporaryToken(ctx context.Context, header http.Header, body []byte) (code int, text []byte, err error) {
+func (o *sendOptions) postWithTemporaryToken(
+	ctx context.Context, header http.Header, body []byte,
+) (code int, text []byte, err error) {
 	endpoint, err := o.endpoint.base()
 	if err != nil {
 		return 0, nil, err

@@ -202,7 +202,8 @@ func (p *plugin) listTokens(ctx context.Context, c *cluster, names []string) err
 	for _, token := range integration.Spec.Tokens {
 		expires, look := expiry(token.ExpiresAt, p.now())
 		const hashChars = 12
-		s.printf("%s   %s   %s…\n", pad(token.Name, width), s.styled(look, pad(expires, len("EXPIRES        "))), token.SHA256[:hashChars])
+		expires = s.styled(look, pad(expires, len("EXPIRES        ")))
+		s.printf("%s   %s   %s…\n", pad(token.Name, width), expires, token.SHA256[:hashChars])
 	}
 	return s.err
 }

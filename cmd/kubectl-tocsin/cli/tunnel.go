@@ -52,7 +52,7 @@ func parseService(hostPort string) (service serviceAddress, ok bool) {
 }
 
 // errClearText rejects a URL that would send the token unencrypted over the network.
-var errClearText = errors.New("the token would be sent unencrypted: use https://, a Service of the cluster, or --allow-plain-http")
+var errClearText = errors.New("the token would be sent unencrypted: use https://, a Service, or --allow-plain-http")
 
 // newClient returns an HTTP client that also reaches Services from outside the cluster. For plain HTTP, it connects to
 // this machine and to Services only, unless allowPlain is set.
