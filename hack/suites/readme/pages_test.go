@@ -173,7 +173,7 @@ func inNamespace(t *testing.T, kubeconfig, namespace string) string {
 // saveManifest saves the first example of a page where the page wants it saved.
 func saveManifest(t *testing.T, page, folder string) {
 	t.Helper()
-	name := regexp.MustCompile("saving the manifest into `([^`]+)`").FindStringSubmatch(page)
+	name := regexp.MustCompile("save the manifest as `([^`]+)`").FindStringSubmatch(page)
 	if name == nil {
 		return
 	}
