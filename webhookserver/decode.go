@@ -95,7 +95,7 @@ func (d *decoder) evaluate(x *exchange, value any) (mapping.Result, *problem) {
 	case errors.Is(err, payload.ErrNotObject):
 		return result, &problemNotObject
 	case err != nil:
-		return result, problemNotObject.withDetail(payload.SanitizeLine(err.Error()))
+		return result, problemNotObject.withDetail(v1alpha1.SanitizeLine(err.Error()))
 	}
 	if len(result.Failures) > 0 && !x.dryRun {
 		observeMappingFailures(x.integration, result.Failures)

@@ -16,42 +16,68 @@ const (
 // ShortMessage returns a text as one printable line, short enough for Transition.message.
 func ShortMessage(text string) string { return OneLine(text, maxMessageChars, maxMessageBytes) }
 
-// OneLine makes one printable line of a text: white space becomes single spaces, control characters and
-// those that change the direction of the text are removed. The line has at most maxChars characters, and maxBytes bytes
-// as JSON; an ellipsis shows where it was cut.
+// OneLine makes one printable line of a text: SanitizeLine, with single spaces. The line has at most maxChars
+// characters, and maxBytes bytes as JSON; an ellipsis shows where it was cut.
 func OneLine(text string, maxChars, maxBytes int) string {
-	var line strings.Builder
-	chars, size, space := 0, 0, false
-	for _, r := range text {
-		switch {
-		case unicode.IsSpace(r):
-			space = line.Len() > 0
-			continue
-		case !isPrintable(r):
-			continue
-		}
-		cost := encodedCost(r)
-		need := 1
-		if space {
-			need, cost = 2, cost+1
-		}
+	line := strings.Join(strings.Fields(SanitizeLine(text)), " ")
+	chars, size := 0, 0
+	for at, r := range line {
+		chars, size = chars+1, size+encodedCost(r)
 		// One character and its three bytes are left for the ellipsis.
-		if chars+need > maxChars-1 || size+cost > maxBytes-3 {
-			return line.String() + "…"
+		if chars > maxChars-1 || size > maxBytes-3 {
+			return strings.TrimRight(line[:at], " ") + "…"
 		}
-		if space {
-			line.WriteByte(' ')
-			space = false
-		}
-		line.WriteRune(r)
-		chars, size = chars+need, size+cost
 	}
-	return line.String()
+	return line
 }
 
-// isPrintable says whether a character prints and leaves the direction of the text alone.
-func isPrintable(r rune) bool {
-	return !unicode.Is(unicode.Cc, r) && !unicode.Is(unicode.Bidi_Control, r)
+// SanitizeLine makes a text safe to print on one line of a terminal or log: line breaks and tabs become
+// spaces, other control characters (C0, C1 and the bidirectional ones, which can make a line read as
+// something else) are stripped, what is not UTF-8 becomes U+FFFD, and spaces around the text go.
+func SanitizeLine(s string) string {
+	return sanitize(s, ' ', ' ')
+}
+
+// SanitizeText does what SanitizeLine does, for a text that may have line breaks and tabs.
+func SanitizeText(s string) string {
+	return sanitize(strings.ReplaceAll(s, "\r\n", "\n"), '\n', '\t')
+}
+
+func sanitize(s string, lineBreak, tab rune) string {
+	if isPlain(s) {
+		return strings.TrimSpace(s)
+	}
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case isLineBreak(r):
+			return lineBreak
+		case r == '\t':
+			return tab
+		case isControl(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD")))
+}
+
+// isPlain reports whether s is all printable ASCII, as most texts are.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// isLineBreak reports the characters that end a line: LF, VT, FF, CR, NEL and Unicode's two separators.
+func isLineBreak(r rune) bool {
+	return '\n' <= r && r <= '\r' || r == '\u0085' || r == '\u2028' || r == '\u2029'
+}
+
+// isControl reports C0, DEL, C1 and the bidirectional control characters.
+func isControl(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
 // encodedCost is how many bytes a character takes in JSON as Go's encoder writes it.

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // Reasons of a RefusedError, as status.lastRejection and the metric have them.
@@ -148,7 +148,7 @@ func rejectionOf(status metav1.Status) *RejectedError {
 
 // printable makes one line of bounded length.
 func printable(text string) string {
-	text = payload.SanitizeLine(text)
+	text = v1alpha1.SanitizeLine(text)
 	if len(text) > maxServerMessage {
 		text = strings.ToValidUTF8(text[:maxServerMessage], "\uFFFD") // a cut rune becomes U+FFFD
 	}

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // Cache remembers compiled mappings by their content: integrations that have the same preset, and in one
@@ -96,7 +95,7 @@ func (c *Cache) Check(integration *v1alpha1.WebhookIntegration) error {
 		_, err = c.Program(integration)
 	}
 	if err != nil {
-		return errors.New(payload.SanitizeLine(err.Error()))
+		return errors.New(v1alpha1.SanitizeLine(err.Error()))
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 var (
@@ -237,7 +237,7 @@ func sortedKeys(m map[string]any) []string {
 
 // oneLine makes a message fit for a log, a condition or a warning.
 func oneLine(message string) string {
-	message = payload.SanitizeLine(message)
+	message = v1alpha1.SanitizeLine(message)
 	if utf8.RuneCountInString(message) > maxMessage {
 		message = string([]rune(message)[:maxMessage-1]) + "…"
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // The bounds in use are those of the generated definition of AlertEvent.
@@ -74,6 +73,6 @@ func TestWarningsAreFewAndShort(t *testing.T) {
 	g.Expect(warnings).To(HaveLen(3))
 	for _, warning := range warnings {
 		g.Expect(len(fmt.Sprint(warning))).To(BeNumerically("<", 500))
-		g.Expect(payload.SanitizeLine(warning.Field + warning.Detail)).To(Equal(warning.Field + warning.Detail))
+		g.Expect(v1alpha1.SanitizeLine(warning.Field + warning.Detail)).To(Equal(warning.Field + warning.Detail))
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -30,7 +31,7 @@ func TestParseRefusesEverythingElse(t *testing.T) {
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(object).To(BeNil())
 			g.Expect(warnings).To(BeEmpty())
-			g.Expect(payload.SanitizeLine(err.Error())).To(Equal(err.Error()), "fit to be printed")
+			g.Expect(v1alpha1.SanitizeLine(err.Error())).To(Equal(err.Error()), "fit to be printed")
 		})
 	}
 }

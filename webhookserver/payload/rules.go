@@ -55,13 +55,13 @@ var listed = func() map[string]bool {
 // oneLine reads a field that is printed on one line of at most limit characters.
 func oneLine(limit int, place func(*v1alpha1.Alert) *string) func(*normaliser, string, any, string) bool {
 	return func(n *normaliser, name string, _ any, text string) bool {
-		return n.store(place(&n.alert), name, SanitizeLine(text), limit)
+		return n.store(place(&n.alert), name, v1alpha1.SanitizeLine(text), limit)
 	}
 }
 
 // readDescription reads the one text that may have several lines.
 func readDescription(n *normaliser, name string, _ any, text string) bool {
-	return n.store(&n.alert.Description, name, sanitizeLines(text), maxDescription)
+	return n.store(&n.alert.Description, name, v1alpha1.SanitizeText(text), maxDescription)
 }
 
 // store puts a sanitised text in its place, cut to limit characters. Nothing left of it is no use.
@@ -80,7 +80,7 @@ func (n *normaliser) store(place *string, name, text string, limit int) bool {
 // readDedupKey reads the key that ties the alerts of one incident together. Equal keys must stay equal and
 // different ones different, so a key that is too long keeps the hash of the whole of it.
 func readDedupKey(n *normaliser, name string, _ any, text string) bool {
-	key := SanitizeLine(text)
+	key := v1alpha1.SanitizeLine(text)
 	if len(key) > maxDedupKeyBytes {
 		sum := sha256.Sum256([]byte(key))
 		key = CutBytes(key, dedupKeyPrefixBytes) + "-" + hex.EncodeToString(sum[:])

@@ -57,5 +57,5 @@ func squeeze(word string) string {
 			return -1
 		}
 		return r
-	}, strings.ToLower(SanitizeLine(word)))
+	}, strings.ToLower(v1alpha1.SanitizeLine(word)))
 }

@@ -20,7 +20,7 @@ var firingSynonyms = []string{
 
 // readStatus reads what the alert reports. It never gives up on a text: what is not known fires.
 func readStatus(n *normaliser, name string, value any, text string) bool {
-	word := strings.ToLower(SanitizeLine(text))
+	word := strings.ToLower(v1alpha1.SanitizeLine(text))
 	switch {
 	case word == string(v1alpha1.AlertFiring), slices.Contains(firingSynonyms, word):
 		n.alert.Status = v1alpha1.AlertFiring

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // Warning tells the sender of an accepted payload what was not taken as sent.
@@ -20,7 +22,7 @@ type warnings []Warning
 
 // addf adds a warning about a field. The field's name may be of the sender's making.
 func (w *warnings) addf(field, format string, args ...any) {
-	field, _ = shorten(SanitizeLine(field), maxQuoted)
+	field, _ = shorten(v1alpha1.SanitizeLine(field), maxQuoted)
 	*w = append(*w, Warning{Field: field, Detail: fmt.Sprintf(format, args...)})
 }
 
@@ -45,7 +47,7 @@ func (w warnings) list() []Warning {
 
 // quote makes the sender's text fit for a warning.
 func quote(s string) string {
-	short, _ := shorten(SanitizeLine(s), maxQuoted)
+	short, _ := shorten(v1alpha1.SanitizeLine(s), maxQuoted)
 	return `"` + short + `"`
 }
 

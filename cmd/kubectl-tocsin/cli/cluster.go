@@ -22,7 +22,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // fieldManager owns the fields that the plugin writes.
@@ -211,14 +210,14 @@ func errorMessage(err error) string {
 		}
 		return fmt.Sprintf("The connection to the server %s was refused - did you specify the right host or port?", server.Host)
 	case errors.As(err, &request):
-		return "Unable to connect to the server: " + payload.SanitizeLine(request.Err.Error())
+		return "Unable to connect to the server: " + v1alpha1.SanitizeLine(request.Err.Error())
 	}
 	if status == nil {
 		// CEL tells the container of an unknown name, which is always empty.
-		return "error: " + strings.ReplaceAll(payload.SanitizeLine(err.Error()), " (in container '')", "")
+		return "error: " + strings.ReplaceAll(v1alpha1.SanitizeLine(err.Error()), " (in container '')", "")
 	}
 	details := status.Status()
-	text := fmt.Sprintf("Error from server (%s): %s", details.Reason, payload.SanitizeLine(err.Error()))
+	text := fmt.Sprintf("Error from server (%s): %s", details.Reason, v1alpha1.SanitizeLine(err.Error()))
 	if details.Reason == metav1.StatusReasonNotFound && (details.Details == nil || details.Details.Name == "") {
 		text += "\nTocsin does not seem to be installed in this cluster: the API server does not serve " +
 			v1alpha1.GroupVersion.String() + "."

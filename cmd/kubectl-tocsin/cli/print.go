@@ -14,7 +14,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // Values of --color.
@@ -103,7 +102,7 @@ func (s *screen) styled(look style, text string) string {
 }
 
 // safe sanitizes untrusted text for the terminal: one line without control characters.
-func safe(text string) string { return payload.SanitizeLine(text) }
+func safe(text string) string { return v1alpha1.SanitizeLine(text) }
 
 // safeLines sanitizes text of several lines.
 func safeLines(text string) []string {

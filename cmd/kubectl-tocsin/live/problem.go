@@ -10,7 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // Sentence describes an error of a request to the API server without its URL. It begins with a lower-case letter and
@@ -20,15 +20,15 @@ func Sentence(err error) string {
 	var timeout net.Error
 	switch {
 	case isStatus(err):
-		return payload.SanitizeLine(err.Error())
+		return v1alpha1.SanitizeLine(err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return "the API server does not respond"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the API server refuses connections"
 	case errors.As(err, &request):
-		return "the API server cannot be reached: " + payload.SanitizeLine(request.Err.Error())
+		return "the API server cannot be reached: " + v1alpha1.SanitizeLine(request.Err.Error())
 	}
-	return payload.SanitizeLine(err.Error())
+	return v1alpha1.SanitizeLine(err.Error())
 }
 
 func isStatus(err error) bool {
