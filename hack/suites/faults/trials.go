@@ -32,7 +32,7 @@ var trials = []trial{
 	{name: "payload-corpus", short: true, run: postCorpus},
 	{name: "hostile-load", run: hostileLoad},
 	{name: "import", run: importIncidents},
-	{name: "rollback", short: true, run: rollback},
+	{name: "rollback", run: rollback},
 }
 
 // ordinary is the shape of a rig for a trial: two replicas.
