@@ -313,7 +313,7 @@ func TestWithoutTheKeyAndWithoutTheServer(t *testing.T) {
 	s, stop := serve(t, c)
 	b := openTab(t)
 	b.do(chromedp.Navigate(base(s)))
-	b.Eventually(func() string { return b.text("#connection") }).Should(ContainSubstring("open the address that kubectl tocsin ui has printed"))
+	b.Eventually(func() string { return b.text("#connection") }).Should(ContainSubstring("open the URL that kubectl tocsin ui has printed"))
 	b.Expect(b.titles()).To(BeEmpty())
 	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.URL()))
 	b.Eventually(b.titles).Should(Equal("A"))

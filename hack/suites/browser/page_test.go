@@ -109,7 +109,7 @@ func TestANewKeyInAnOpenTab(t *testing.T) {
 	s, _ := serve(t, c)
 	b := openTab(t)
 	b.do(chromedp.Navigate(base(s) + "#key=wrong"))
-	b.Eventually(func() string { return b.text("#connection") }).Should(ContainSubstring("open the address"))
+	b.Eventually(func() string { return b.text("#connection") }).Should(ContainSubstring("open the URL"))
 	_, fragment, _ := strings.Cut(s.URL(), "#")
 	b.eval(fmt.Sprintf("location.hash = '%s'", fragment))
 	b.Eventually(b.titles).Should(Equal("A"))
