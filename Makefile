@@ -102,7 +102,7 @@ test-faults: control-plane bin/suites/faults ## Break everything that can break,
 	bin/suites/faults $(FAULTS_FLAGS)
 
 .PHONY: test-faults-short
-test-faults-short: control-plane bin/suites/faults ## The same in about five minutes
+test-faults-short: control-plane bin/suites/faults ## A selection of it, in about three minutes
 	bin/suites/faults --short $(FAULTS_FLAGS)
 
 .PHONY: test-faults-bugs
