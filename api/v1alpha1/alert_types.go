@@ -12,8 +12,13 @@ const (
 	SeverityInfo     Severity = "info"
 )
 
+// Severities returns all severities, most severe first.
+func Severities() []Severity {
+	return []Severity{SeverityCritical, SeverityError, SeverityWarning, SeverityInfo}
+}
+
 // AlertStatus is the status that an alert reports.
-// +kubebuilder:validation:Enum=firing;resolved;acknowledged
+// +kubebuilder:validation:Enum=firing;resolved;acknowledged;unacknowledged;noted;silenced
 type AlertStatus string
 
 // The statuses of an alert.
@@ -21,6 +26,14 @@ const (
 	AlertFiring       AlertStatus = "firing"
 	AlertResolved     AlertStatus = "resolved"
 	AlertAcknowledged AlertStatus = "acknowledged"
+	// AlertUnacknowledged withdraws an acknowledgement. Alerts created by hand and requests of Opsgenie's API have it: the word
+	// in a payload, for a problem that nobody has acknowledged, means that the alert is firing.
+	AlertUnacknowledged AlertStatus = "unacknowledged"
+	// AlertNoted adds a comment to the timeline, and content to an Open Incident, and changes no state. It is not a word
+	// of a payload: there, it means that the alert is firing.
+	AlertNoted AlertStatus = "noted"
+	// AlertSilenced requests a silence. Only users create it; no payload has it.
+	AlertSilenced AlertStatus = "silenced"
 )
 
 // AlertContent is the content of an alert. Every field is optional: an absent field does not change the value of earlier

@@ -33,6 +33,7 @@ const QuarantineOriginAnnotation = "tocsin.dev/quarantined-from"
 //
 // +kubebuilder:validation:XValidation:rule="has(self.incidentName) || has(self.dedupKey)",message="an alert needs incidentName or dedupKey"
 // +kubebuilder:validation:XValidation:rule="self.status != 'firing' || has(self.dedupKey)",message="a firing alert needs dedupKey"
+// +kubebuilder:validation:XValidation:rule="self.status != 'silenced' || has(self.silenceFor)",message="an alert with status silenced needs silenceFor"
 type Alert struct {
 	// id uniquely identifies the alert. Written by the operator; optional in alerts created by hand.
 	// +kubebuilder:validation:MaxLength=64
@@ -53,12 +54,14 @@ type Alert struct {
 	// +optional
 	DedupKey string `json:"dedupKey,omitempty"`
 
-	// status is firing, resolved or acknowledged.
+	// status is firing, resolved, acknowledged, unacknowledged (withdraws an acknowledgement), silenced, or noted: a comment
+	// or content for an incident whose state does not change. Senders cannot set the last three.
 	// +required
-	Status AlertStatus `json:"status"`
+	Status AlertStatus `json:"status,omitempty"`
 
-	// by is the name of the user who acknowledges or resolves the incident, for the timeline. The creator of the
-	// AlertEvent sets it; it is not verified. Absent in alerts from webhooks; ignored in firing alerts.
+	// by is the name of the user who acknowledges, unacknowledges, resolves, silences or notes something on the incident, for
+	// the timeline. The creator of the AlertEvent sets it; it is not verified. Absent in alerts from webhooks; ignored in
+	// firing alerts.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	By string `json:"by,omitempty"`
@@ -68,6 +71,19 @@ type Alert struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Comment string `json:"comment,omitempty"`
+
+	// silenceFor is how long the forwarding of the incident is to be silenced in Alertmanager, from 0s to 720h after the
+	// alert was received. 0s ends the silence that an earlier alert requested. Needed with status silenced; else ignored.
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="must be a duration from 0s to 720h, such as 2h"
+	// +optional
+	SilenceFor string `json:"silenceFor,omitempty"`
+
+	// leaseEndsAt is the time at which the alert ends unless the sender repeats it, as reported by the sender. See
+	// status.lease of an Incident. Ignored in alerts that do not fire.
+	// +optional
+	LeaseEndsAt *Timestamp `json:"leaseEndsAt,omitempty,omitzero"`
 
 	AlertContent `json:",inline"`
 }
@@ -133,7 +149,7 @@ type AlertEvent struct {
 
 	// spec holds the accepted alerts. It is immutable.
 	// +required
-	Spec AlertEventSpec `json:"spec"`
+	Spec AlertEventSpec `json:"spec,omitempty,omitzero"`
 }
 
 // AlertEventList is a list of AlertEvents.

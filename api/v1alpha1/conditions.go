@@ -4,19 +4,42 @@ package v1alpha1
 const (
 	// ConditionResolved is True while the Incident is Resolved, else False; it is present from the first write on.
 	ConditionResolved = "Resolved"
-	// ConditionAcknowledged is True after the Incident has been acknowledged, until a new episode begins.
+	// ConditionAcknowledged is True after the Incident has been acknowledged, until the acknowledgement is withdrawn or a new
+	// episode begins.
 	ConditionAcknowledged = "Acknowledged"
+	// ConditionSilenced is True while a silence in Alertmanager covers the forwarded Incident. It is absent until a silence
+	// was requested or found.
+	ConditionSilenced = "Silenced"
 )
+
+// ForwardedLabel is the label by which alerts that Tocsin forwards to Alertmanager name their Incident. Alerts with this
+// label are dropped on the way in: they came from a Tocsin.
+const ForwardedLabel = "tocsin_incident"
 
 // Reasons of an Incident's conditions.
 const (
-	ReasonFiring             = "Firing"
-	ReasonResolvedByAlert    = "ResolvedByAlert"
-	ReasonResolvedByUser     = "ResolvedByUser"
-	ReasonAutoResolved       = "AutoResolved"
-	ReasonNotAcknowledged    = "NotAcknowledged"
-	ReasonAcknowledged       = "AcknowledgedByAlert"
-	ReasonAcknowledgedByUser = "AcknowledgedByUser"
+	ReasonFiring               = "Firing"
+	ReasonResolvedByAlert      = "ResolvedByAlert"
+	ReasonResolvedByUser       = "ResolvedByUser"
+	ReasonAutoResolved         = "AutoResolved"
+	ReasonExpired              = "Expired"
+	ReasonNotAcknowledged      = "NotAcknowledged"
+	ReasonAcknowledged         = "AcknowledgedByAlert"
+	ReasonAcknowledgedByUser   = "AcknowledgedByUser"
+	ReasonUnacknowledged       = "UnacknowledgedByAlert"
+	ReasonUnacknowledgedByUser = "UnacknowledgedByUser"
+)
+
+// Reasons of an Incident's Silenced condition.
+const (
+	// ReasonSilenced: a silence in Alertmanager covers the Incident.
+	ReasonSilenced = "SilencedInAlertmanager"
+	// ReasonSilenceRequested: a user has requested a silence that was not found in Alertmanager yet.
+	ReasonSilenceRequested = "SilenceRequested"
+	// ReasonNotSilenced: no silence covers the Incident.
+	ReasonNotSilenced = "NotSilenced"
+	// ReasonForwardingDisabled: a silence was requested, but the operator does not forward Incidents to Alertmanager.
+	ReasonForwardingDisabled = "ForwardingDisabled"
 )
 
 // ConditionReady tells whether requests with a token of a WebhookIntegration are accepted.
@@ -30,6 +53,8 @@ const (
 	ReasonSuspended = "Suspended"
 	// ReasonNoValidToken: spec.tokens is empty, or all tokens have expired.
 	ReasonNoValidToken = "NoValidToken"
+	// ReasonInvalidPublicKey: a key of spec.verify cannot be used. Senders that use another one of its keys are accepted.
+	ReasonInvalidPublicKey = "InvalidPublicKey"
 	// ReasonTokenConflict: another integration held the hash of a token first, and owns it.
 	ReasonTokenConflict = "TokenConflict"
 )
@@ -71,4 +96,38 @@ const (
 	ReasonInvalidMapping = "InvalidMapping"
 	// ReasonEvaluationFailed: an expression failed on a received alert; see status.lastMappingFailure.
 	ReasonEvaluationFailed = "EvaluationFailed"
+)
+
+// ConditionForwarded tells whether the Incidents of a WebhookIntegration are forwarded to Alertmanager. It is absent if the
+// operator has no configuration for it.
+const ConditionForwarded = "Forwarded"
+
+// Reasons of a WebhookIntegration's Forwarded condition.
+const (
+	// ReasonForwarding: every Alertmanager accepts the Incidents.
+	ReasonForwarding = "Forwarding"
+	// ReasonSomeFailing: at least one Alertmanager accepts the Incidents, and at least one does not.
+	ReasonSomeFailing = "SomeAlertmanagersFailing"
+	// ReasonAllFailing: no Alertmanager accepts the Incidents.
+	ReasonAllFailing = "AlertmanagersFailing"
+	// ReasonInvalidConfig: the operator has no valid configuration of Alertmanagers.
+	ReasonInvalidConfig = "InvalidConfig"
+	// ReasonNotSelected: the configuration selects the integration for no Alertmanager.
+	ReasonNotSelected = "NotSelected"
+	// ReasonForwardNever: spec.forward is Never.
+	ReasonForwardNever = "ForwardNever"
+	// ReasonFromAlertmanager: the preset is alertmanager or vmalert, and spec.forward is not Always.
+	ReasonFromAlertmanager = "FromAlertmanager"
+)
+
+// ConditionArchived is the type of the condition of a WebhookIntegration that tells whether the ended episodes of its
+// Incidents are archived. It is absent if the operator has no archive.
+const ConditionArchived = "Archived"
+
+// Reasons of the condition Archived.
+const (
+	// ReasonArchiving is the reason while the archive accepts records.
+	ReasonArchiving = "Archiving"
+	// ReasonArchiveUnavailable is the reason while the archive does not accept records. No Incident is deleted meanwhile.
+	ReasonArchiveUnavailable = "ArchiveUnavailable"
 )

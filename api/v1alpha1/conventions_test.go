@@ -247,7 +247,7 @@ func TestPrinterColumnsAndSelectableFields(t *testing.T) {
 		return narrow, wide
 	}
 	narrow, wide := columns("Incident")
-	g.Expect(narrow).To(Equal([]string{"State", "Severity", "Count", "Last-Seen", "Title"}))
+	g.Expect(narrow).To(Equal([]string{"State", "Severity", "Ack", "Count", "Last-Seen", "Title"}))
 	g.Expect(wide).To(Equal([]string{"Integration", "Dedup-Key", "Host", "Age"}))
 	narrow, _ = columns("AlertEvent")
 	g.Expect(narrow).To(ContainElements("Integration", "Age"))

@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// The rules type(self) == int are for API servers of Kubernetes 1.31. They accept a number such as 1.0000000001 as an integer.
+// An informer that cannot decode one object sees none of its kind, in any namespace; with a rule, the API server rejects it.
+
 var (
 	// GroupVersion is the group and version of every type in this package.
 	GroupVersion = schema.GroupVersion{Group: "tocsin.dev", Version: "v1alpha1"}

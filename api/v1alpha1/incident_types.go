@@ -11,6 +11,8 @@ const (
 	// MaxLedger is the maximum number of AlertEvents in a ledger. Folding into an Incident pauses while its ledger is
 	// full.
 	MaxLedger = 128
+	// MaxUnarchivedEpisodes is the maximum number of ended episodes that an Incident keeps until they are archived.
+	MaxUnarchivedEpisodes = 16
 )
 
 // IncidentState is the state of an Incident.
@@ -32,35 +34,77 @@ type IncidentSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +required
-	IntegrationName string `json:"integrationName"`
+	IntegrationName string `json:"integrationName,omitempty"`
 
 	// dedupKey is the key that all alerts of the incident share.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +required
-	DedupKey string `json:"dedupKey"`
+	DedupKey string `json:"dedupKey,omitempty"`
 }
 
 // Episode is one continuous period in which the Incident is open.
 type Episode struct {
 	// number is 1 for the first episode of the Incident.
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
 	// +required
-	Number int64 `json:"number"`
+	Number int64 `json:"number,omitempty"`
 
 	// startTime is the earliest startsAt of the episode's alerts, or the time at which an alert without startsAt was
 	// received.
 	// +required
-	StartTime Timestamp `json:"startTime"`
+	StartTime Timestamp `json:"startTime,omitempty,omitzero"`
 
 	// alertCount is the number of alerts folded since the episode began, without the reports of people.
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
 	// +required
 	AlertCount int64 `json:"alertCount"`
 }
 
+// UnarchivedEpisode is an ended episode of an Incident that is open again. It may not be in the archive yet.
+type UnarchivedEpisode struct {
+	// number is the number of the episode.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
+	// +required
+	Number int64 `json:"number,omitempty"`
+
+	// resolvedTime is the time at which the alert that ended the episode was received.
+	// +required
+	ResolvedTime Timestamp `json:"resolvedTime,omitempty,omitzero"`
+
+	// digest is the digest of the ledger when the episode, or the newest one that omittedEpisodes counts, was replaced by
+	// the next one.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Digest string `json:"digest,omitempty"`
+
+	// omittedEpisodes is the number of later episodes of which nothing else is kept, because too many were waiting.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
+	// +optional
+	OmittedEpisodes int64 `json:"omittedEpisodes,omitempty"`
+
+	// omittedAlerts is the number of alerts of these episodes.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
+	// +optional
+	OmittedAlerts int64 `json:"omittedAlerts,omitempty"`
+
+	// omittedUntil is the resolvedTime of the newest of these episodes.
+	// +optional
+	OmittedUntil *Timestamp `json:"omittedUntil,omitempty,omitzero"`
+
+	// packed is the record of the episode: base64 of gzip-compressed JSON.
+	// +kubebuilder:validation:MaxLength=16384
+	// +optional
+	Packed string `json:"packed,omitempty"`
+}
+
 // TransitionType is the kind of an entry of the timeline.
-// +kubebuilder:validation:Enum=Opened;Reopened;Resolved;Acknowledged;SeverityChanged;ContentReplaced
+// +kubebuilder:validation:Enum=Opened;Reopened;Resolved;Acknowledged;Unacknowledged;Noted;Silenced;Unsilenced;SeverityChanged;ContentReplaced
 type TransitionType string
 
 // The kinds of transitions.
@@ -69,6 +113,10 @@ const (
 	TransitionReopened        TransitionType = "Reopened"
 	TransitionResolved        TransitionType = "Resolved"
 	TransitionAcknowledged    TransitionType = "Acknowledged"
+	TransitionUnacknowledged  TransitionType = "Unacknowledged"
+	TransitionNoted           TransitionType = "Noted"
+	TransitionSilenced        TransitionType = "Silenced"
+	TransitionUnsilenced      TransitionType = "Unsilenced"
 	TransitionSeverityChanged TransitionType = "SeverityChanged"
 	TransitionContentReplaced TransitionType = "ContentReplaced"
 )
@@ -77,16 +125,33 @@ const (
 type Transition struct {
 	// type is the kind of the transition.
 	// +required
-	Type TransitionType `json:"type"`
+	Type TransitionType `json:"type,omitempty"`
 
 	// time is the time at which the alert that caused the transition was received.
 	// +required
-	Time Timestamp `json:"time"`
+	Time Timestamp `json:"time,omitempty,omitzero"`
 
 	// message is a human-readable description.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// Silence is a request of a user to silence the forwarding of the Incident in Alertmanager.
+type Silence struct {
+	// until is the end of the silence.
+	// +required
+	Until Timestamp `json:"until,omitempty,omitzero"`
+
+	// by is the name of the user who requested the silence. It is not verified.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	By string `json:"by,omitempty"`
+
+	// comment is the user's reason for the silence.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Comment string `json:"comment,omitempty"`
 }
 
 // LedgerEntry identifies an AlertEvent that has been folded into the Incident.
@@ -126,19 +191,21 @@ type Ledger struct {
 
 // IncidentStatus is the result of folding the Incident's alerts.
 type IncidentStatus struct {
-	// state is Open or Resolved.
-	// +optional
-	State IncidentState `json:"state,omitempty"`
-
-	// conditions has the types Resolved and Acknowledged.
+	// conditions has the types Resolved and Acknowledged and, once a silence was requested or found, Silenced.
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.observedGeneration) || type(c.observedGeneration) == int)",message="observedGeneration must be an integer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
+	// state is Open or Resolved.
+	// +optional
+	State IncidentState `json:"state,omitempty"`
+
 	// observedGeneration is the generation of the spec that the status describes.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -148,12 +215,13 @@ type IncidentStatus struct {
 
 	// alertCount is the number of alerts folded into the Incident. Acknowledgements and resolves by a person do not count.
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
 	// +optional
 	AlertCount int64 `json:"alertCount,omitempty"`
 
 	// episode is the current episode or, while the Incident is resolved, the last one.
 	// +optional
-	Episode *Episode `json:"episode,omitempty"`
+	Episode *Episode `json:"episode,omitempty,omitzero"`
 
 	// openedTime is the time at which the alert that opened the episode was received.
 	// +optional
@@ -167,6 +235,19 @@ type IncidentStatus struct {
 	// reports of people leave it as it is.
 	// +optional
 	LastAlertTime *Timestamp `json:"lastAlertTime,omitempty,omitzero"`
+
+	// lease is how long the Incident stays open after its last alert, because its sender repeats firing alerts and reports
+	// until when each is valid. Absent if the newest firing alert had no leaseEndsAt. Written by the operator, from 1m to 24h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="must be a duration from 0s to 24h, such as 4m"
+	// +optional
+	Lease *metav1.Duration `json:"lease,omitempty"`
+
+	// silence is the newest requested silence. It outlives the episode. Absent if there is none, or if a user has ended it.
+	// +optional
+	Silence *Silence `json:"silence,omitempty,omitzero"`
 
 	// retention is a copy of the integration's retention, which applies after the integration has been deleted. Written
 	// by the operator. Default: 168h.
@@ -189,9 +270,20 @@ type IncidentStatus struct {
 	// +optional
 	Timeline []Transition `json:"timeline,omitempty"`
 
+	// unarchivedEpisodes are ended episodes, oldest first, that the operator keeps until they are in its archive. They are
+	// removed with the next change of the status. Empty without an archive.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	UnarchivedEpisodes []UnarchivedEpisode `json:"unarchivedEpisodes,omitempty"`
+
 	// ledger records which AlertEvents have been folded.
 	// +optional
 	Ledger Ledger `json:"ledger,omitempty,omitzero"`
+
+	// Condensed says that this status, or the one that it was computed from, was read from a cache that keeps only a part
+	// of it. It must not be written. Set by Incident.Condense; never stored.
+	Condensed bool `json:"-"`
 }
 
 // Incident is a problem that is or was ongoing: the result of folding all alerts with one dedup key.
@@ -204,6 +296,7 @@ type IncidentStatus struct {
 // +kubebuilder:selectablefield:JSONPath=`.spec.integrationName`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Severity",type=string,JSONPath=`.status.alert.severity`
+// +kubebuilder:printcolumn:name="Ack",type=string,JSONPath=`.status.conditions[?(@.type=="Acknowledged")].status`
 // +kubebuilder:printcolumn:name="Count",type=integer,JSONPath=`.status.alertCount`
 // +kubebuilder:printcolumn:name="Last-Seen",type=date,JSONPath=`.status.lastAlertTime`
 // +kubebuilder:printcolumn:name="Title",type=string,JSONPath=`.status.alert.title`
@@ -220,7 +313,7 @@ type Incident struct {
 
 	// spec identifies the alerts that belong to the Incident.
 	// +required
-	Spec IncidentSpec `json:"spec"`
+	Spec IncidentSpec `json:"spec,omitempty,omitzero"`
 
 	// status is the result of folding the Incident's alerts. Written by the operator only.
 	// +optional

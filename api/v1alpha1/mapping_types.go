@@ -67,6 +67,10 @@ type MappingFields struct {
 	// +optional
 	EndsAt Expression `json:"endsAt,omitempty"`
 
+	// leaseEndsAt evaluates to the time at which a firing alert ends unless the sender repeats it, in the same formats.
+	// +optional
+	LeaseEndsAt Expression `json:"leaseEndsAt,omitempty"`
+
 	// labels evaluates to an object that identifies the subject of the alert.
 	// +optional
 	Labels Expression `json:"labels,omitempty"`

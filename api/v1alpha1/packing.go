@@ -64,9 +64,16 @@ func (s *AlertEventSpec) UnmarshalJSON(b []byte) error {
 	if len(s.Alerts) > 0 || len(s.PackedAlerts) == 0 {
 		return nil
 	}
-	if alerts, err := unpack(s.PackedAlerts); err == nil {
-		s.Alerts, s.PackedAlerts, s.UnpackedFrom = alerts, "", s.PackedAlerts
+	alerts, ok := unpacked.get(s.PackedAlerts)
+	if !ok {
+		var size int
+		var err error
+		if alerts, size, err = unpack(s.PackedAlerts); err != nil {
+			return nil //nolint:nilerr // CheckPacked returns it
+		}
+		unpacked.add(s.PackedAlerts, alerts, size)
 	}
+	s.Alerts, s.PackedAlerts, s.UnpackedFrom = alerts, "", s.PackedAlerts
 	return nil
 }
 
@@ -74,7 +81,8 @@ func (s *AlertEventSpec) UnmarshalJSON(b []byte) error {
 // again might give other bytes, and a spec is immutable.
 func (s AlertEventSpec) MarshalJSON() ([]byte, error) {
 	if s.UnpackedFrom != "" && s.PackedAlerts == "" {
-		if alerts, err := unpack(s.UnpackedFrom); err == nil && reflect.DeepEqual(alerts, s.Alerts) {
+		// Not the kept alerts: those share their bags with s.
+		if alerts, _, err := unpack(s.UnpackedFrom); err == nil && reflect.DeepEqual(alerts, s.Alerts) {
 			s.Alerts, s.PackedAlerts = nil, s.UnpackedFrom
 		}
 	}
@@ -90,34 +98,34 @@ func (s *AlertEventSpec) CheckPacked() error {
 	if err := condensedReason(s.PackedAlerts); err != nil {
 		return err
 	}
-	_, err := unpack(s.PackedAlerts)
+	_, _, err := unpack(s.PackedAlerts)
 	return err
 }
 
-func unpack(packed string) ([]Alert, error) {
+// unpack returns the alerts and the number of bytes of their JSON.
+func unpack(packed string) (alerts []Alert, size int, err error) {
 	r, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(packed)))
 	if err != nil {
-		return nil, fmt.Errorf("packedAlerts: %w", err)
+		return nil, 0, fmt.Errorf("packedAlerts: %w", err)
 	}
 	encoded, err := io.ReadAll(io.LimitReader(r, maxUnpackedBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("packedAlerts: %w", err)
+		return nil, 0, fmt.Errorf("packedAlerts: %w", err)
 	}
 	if len(encoded) > maxUnpackedBytes {
-		return nil, fmt.Errorf("packedAlerts: more than %d bytes when unpacked", maxUnpackedBytes)
+		return nil, 0, fmt.Errorf("packedAlerts: more than %d bytes when unpacked", maxUnpackedBytes)
 	}
-	var alerts []Alert
 	if err := json.Unmarshal(encoded, &alerts); err != nil {
 		// The decoder's error may quote a value.
-		return nil, errors.New("packedAlerts: not a JSON array of alerts")
+		return nil, 0, errors.New("packedAlerts: not a JSON array of alerts")
 	}
 	if n := len(alerts); n == 0 || n > MaxAlertsPerEvent {
-		return nil, fmt.Errorf("packedAlerts: %d alerts, not 1 to %d", n, MaxAlertsPerEvent)
+		return nil, 0, fmt.Errorf("packedAlerts: %d alerts, not 1 to %d", n, MaxAlertsPerEvent)
 	}
 	for i := range alerts {
 		if err := alerts[i].validate(); err != nil {
-			return nil, fmt.Errorf("packedAlerts: alert %d: %w", i, err)
+			return nil, 0, fmt.Errorf("packedAlerts: alert %d: %w", i, err)
 		}
 	}
-	return alerts, nil
+	return alerts, len(encoded), nil
 }

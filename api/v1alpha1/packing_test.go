@@ -102,8 +102,10 @@ func TestPackedAlertsThatCannotBeRead(t *testing.T) {
 		"none":            {zip("[]"), "0 alerts, not 1 to 500"},
 		"too many":        {zip("[" + strings.Repeat(`{},`, 500) + "{}]"), "501 alerts, not 1 to 500"},
 		"a bomb":          {zip(strings.Repeat(" ", 5<<20)), "more than 4194304 bytes when unpacked"},
-		"no status":       {zip(`[{"dedupKey":"k"}]`), "alert 0: status is not firing, resolved or acknowledged"},
-		"null":            {zip(`[null]`), "alert 0: status is not firing, resolved or acknowledged"},
+		"no status":       {zip(`[{"dedupKey":"k"}]`), "alert 0: unknown status"},
+		"null":            {zip(`[null]`), "alert 0: unknown status"},
+		"no silenceFor":   {zip(`[{"dedupKey":"k","status":"silenced"}]`), "alert 0: it is silenced and needs silenceFor"},
+		"a long silence":  {zip(`[{"dedupKey":"k","status":"silenced","silenceFor":"721h"}]`), "alert 0: silenceFor is not a duration from 0s to 720h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

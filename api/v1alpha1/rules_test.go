@@ -99,6 +99,7 @@ func TestAlertEventAdmission(t *testing.T) {
 		"by hand: status and incidentName resolve": {`{"alerts":[{"status":"resolved","incidentName":"a-b"}]}`, ""},
 		"by hand: status and incidentName acknowledge": {
 			`{"alerts":[{"status":"acknowledged","incidentName":"a-b"}]}`, ""},
+		"by hand: a note": {`{"alerts":[{"status":"noted","incidentName":"a-b","by":"maria","comment":"a disk is ordered"}]}`, ""},
 		"by hand: status, dedupKey and integrationName resolve": {
 			`{"integrationName":"a","alerts":[{"status":"resolved","dedupKey":"k"}]}`, ""},
 		"by hand: status, dedupKey and integrationName fire": {
@@ -114,9 +115,16 @@ func TestAlertEventAdmission(t *testing.T) {
 			`{"integrationName":"a","alerts":[{"status":"resolved"}]}`, "an alert needs incidentName or dedupKey"},
 		"no status": {`{"alerts":[{"incidentName":"a-b"}]}`, "spec.alerts[0].status: Required value"},
 		"a status of another tool": {
-			`{"alerts":[{"status":"ok","incidentName":"a"}]}`, `supported values: "firing", "resolved", "acknowledged"`},
-		"no alerts":             {`{"alerts":[]}`, "should have at least 1 items"},
-		"an alert that is null": {`{"alerts":[null]}`, "must be of type object"},
+			`{"alerts":[{"status":"ok","incidentName":"a"}]}`, `supported values: "firing", "resolved", "acknowledged", "unacknowledged", "noted", "silenced"`},
+		"by hand: a silence":          {`{"alerts":[{"status":"silenced","silenceFor":"1h30m","incidentName":"a"}]}`, ""},
+		"the end of a silence":        {`{"alerts":[{"status":"silenced","silenceFor":"0s","incidentName":"a"}]}`, ""},
+		"a silence without an end":    {`{"alerts":[{"status":"silenced","incidentName":"a"}]}`, "needs silenceFor"},
+		"a silence of over 30 days":   {`{"alerts":[{"status":"silenced","silenceFor":"721h","incidentName":"a"}]}`, "must be a duration from 0s to 720h"},
+		"a silence that overflows":    {`{"alerts":[{"status":"silenced","silenceFor":"99999999999h","incidentName":"a"}]}`, "must be a duration from 0s to 720h"},
+		"a silence that is negative":  {`{"alerts":[{"status":"silenced","silenceFor":"-1h","incidentName":"a"}]}`, "should match"},
+		"a lease that cannot be read": {`{"integrationName":"a","alerts":[{"status":"firing","dedupKey":"k","leaseEndsAt":"tomorrow"}]}`, "should match"},
+		"no alerts":                   {`{"alerts":[]}`, "should have at least 1 items"},
+		"an alert that is null":       {`{"alerts":[null]}`, "must be of type object"},
 		"a misspelt field": {
 			`{"alerts":[{"status":"resolved","incidentName":"a","sevrity":"info"}]}`, `unknown field "spec.alerts[0].sevrity"`},
 		"an impossible integration": {

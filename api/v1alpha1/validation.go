@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 	"unicode/utf8"
 )
 
@@ -12,6 +13,7 @@ const (
 	MaxLineChars        = 1024 // of a title, type, hostname or region
 	MaxLinkChars        = 2048
 	MaxDescriptionChars = 16384
+	MaxCommentChars     = 1024
 )
 
 // Limits of an alert's other fields in characters, equal to those of the schema.
@@ -20,8 +22,10 @@ const (
 	maxIncidentNameChars = 253
 	maxDedupKeyChars     = 1024
 	maxByChars           = 256
-	maxCommentChars      = 1024
 )
+
+// MaxSilence is the longest silence that an alert may request, equal to that of the schema.
+const MaxSilence = 720 * time.Hour
 
 var namePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
@@ -36,7 +40,7 @@ func (a *Alert) validate() error {
 		{"incidentName", a.IncidentName, maxIncidentNameChars},
 		{"dedupKey", a.DedupKey, maxDedupKeyChars},
 		{"by", a.By, maxByChars},
-		{"comment", a.Comment, maxCommentChars},
+		{"comment", a.Comment, MaxCommentChars},
 		{"title", a.Title, MaxLineChars},
 		{"description", a.Description, MaxDescriptionChars},
 		{"type", a.Type, MaxLineChars},
@@ -53,9 +57,12 @@ func (a *Alert) validate() error {
 		return errors.New("incidentName is not a name")
 	}
 	switch a.Status {
-	case AlertFiring, AlertResolved, AlertAcknowledged:
+	case AlertFiring, AlertResolved, AlertAcknowledged, AlertUnacknowledged, AlertNoted, AlertSilenced:
 	default:
-		return errors.New("status is not firing, resolved or acknowledged")
+		return errors.New("unknown status")
+	}
+	if _, err := a.SilenceDuration(); err != nil {
+		return err
 	}
 	switch a.Severity {
 	case "", SeverityCritical, SeverityError, SeverityWarning, SeverityInfo:
@@ -67,6 +74,21 @@ func (a *Alert) validate() error {
 		return errors.New("it needs incidentName or dedupKey")
 	case a.Status == AlertFiring && a.DedupKey == "":
 		return errors.New("it fires and needs dedupKey")
+	case a.Status == AlertSilenced && a.SilenceFor == "":
+		return errors.New("it is silenced and needs silenceFor")
 	}
 	return nil
+}
+
+// SilenceDuration returns silenceFor; zero without it. It is a string in the resource, because an AlertEvent is immutable
+// and a client that decodes 2h as a duration encodes it as 2h0m0s.
+func (a *Alert) SilenceDuration() (time.Duration, error) {
+	if a.SilenceFor == "" {
+		return 0, nil
+	}
+	silence, err := time.ParseDuration(a.SilenceFor)
+	if err != nil || silence < 0 || silence > MaxSilence {
+		return 0, errors.New("silenceFor is not a duration from 0s to 720h")
+	}
+	return silence, nil
 }

@@ -13,18 +13,60 @@ type Token struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 
 	// sha256 is the SHA-256 hash of the token, as 64 lower-case hexadecimal digits.
 	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	// +required
-	SHA256 string `json:"sha256"`
+	SHA256 string `json:"sha256,omitempty"`
 
 	// expiresAt is the time at which the token expires. Default: never.
 	// +optional
 	ExpiresAt *Timestamp `json:"expiresAt,omitempty,omitzero"`
+}
+
+// ForwardPolicy tells which Incidents of an integration are forwarded to Alertmanager.
+// +kubebuilder:validation:Enum=Auto;Always;Never
+type ForwardPolicy string
+
+const (
+	// ForwardAuto forwards Incidents, except those of the presets alertmanager and vmalert: their alerts have been in an
+	// Alertmanager before.
+	ForwardAuto ForwardPolicy = "Auto"
+	// ForwardAlways forwards Incidents, whatever the preset.
+	ForwardAlways ForwardPolicy = "Always"
+	// ForwardNever forwards no Incident.
+	ForwardNever ForwardPolicy = "Never"
+)
+
+// PublicKey verifies signatures of a sender.
+type PublicKey struct {
+	// name identifies the key within the integration.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +required
+	Name string `json:"name,omitempty"`
+
+	// key is an Ed25519 public key as whpk_ and base64, or an Ed25519 or RSA (2048 to 4096 bits) public key in PEM.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^\s*(whpk_[A-Za-z0-9+/]{43}=|-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----)\s*$`
+	// +required
+	Key string `json:"key,omitempty"`
+}
+
+// Verification requires signatures.
+type Verification struct {
+	// publicKeys are the keys of the sender. A request must have a valid signature for one of them. To rotate a key, add
+	// the new one, reconfigure the sender, and remove the old one.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	// +listType=map
+	// +listMapKey=name
+	// +required
+	PublicKeys []PublicKey `json:"publicKeys,omitempty"`
 }
 
 // WebhookIntegrationSpec defines who may post alerts, and how payloads are converted to alerts.
@@ -37,6 +79,12 @@ type WebhookIntegrationSpec struct {
 	// +optional
 	Tokens []Token `json:"tokens,omitempty"`
 
+	// verify requires that senders also sign each request, as Standard Webhooks describes for asymmetric keys (v1a): the
+	// headers webhook-id, webhook-timestamp (at most 5 minutes from the operator's clock) and webhook-signature. Default: a
+	// token is enough.
+	// +optional
+	Verify *Verification `json:"verify,omitempty,omitzero"`
+
 	// suspend rejects every request with 403. Default: false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
@@ -45,8 +93,8 @@ type WebhookIntegrationSpec struct {
 	// +optional
 	Defaults *AlertDefaults `json:"defaults,omitempty"`
 
-	// preset is the name of a mapping that ships with the operator for a tool's payloads. Default: none; the payload
-	// rules apply.
+	// preset is the name of a mapping that ships with the operator for a tool's payloads, or auto: the preset that
+	// recognizes a payload, so that one integration serves several tools. Default: none; the payload rules apply.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9-]+$`
 	// +optional
@@ -55,6 +103,12 @@ type WebhookIntegrationSpec struct {
 	// mapping converts payloads to alerts. It overrides the preset field by field.
 	// +optional
 	Mapping *Mapping `json:"mapping,omitempty"`
+
+	// forward tells whether the Incidents are forwarded to Alertmanager, if the operator has a configuration for it.
+	// Auto: forward, unless the preset is alertmanager or vmalert, whose alerts usually are in an Alertmanager already.
+	// Always: forward. Never: do not forward. Default: Auto.
+	// +optional
+	Forward ForwardPolicy `json:"forward,omitempty"`
 
 	// lateFiringWindow is the time after a resolve in which a firing alert is a late duplicate if its startsAt falls
 	// within the resolved episode: it is counted, and the Incident stays resolved. After this time, such an alert
@@ -104,12 +158,12 @@ type TokenClaim struct {
 	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64
 	// +required
-	SHA256 string `json:"sha256"`
+	SHA256 string `json:"sha256,omitempty"`
 
 	// state is Held or Refused. The integration receives no alerts for a refused token, even after the token's owner
 	// has been deleted. Tokens with the tag of their integration are never refused.
 	// +required
-	State TokenClaimState `json:"state"`
+	State TokenClaimState `json:"state,omitempty"`
 }
 
 // Rejection is a rejected request with a token of the integration.
@@ -126,7 +180,7 @@ type Rejection struct {
 
 	// time is the time of the rejection.
 	// +required
-	Time Timestamp `json:"time"`
+	Time Timestamp `json:"time,omitempty,omitzero"`
 }
 
 // MappingFailure is a failure of an expression of the mapping on a received alert.
@@ -149,14 +203,16 @@ type MappingFailure struct {
 
 	// count is the approximate number of failures since the first one.
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
 	// +required
-	Count int64 `json:"count"`
+	Count int64 `json:"count,omitempty"`
 
 	// time is the time of the newest failure.
 	// +required
-	Time Timestamp `json:"time"`
+	Time Timestamp `json:"time,omitempty,omitzero"`
 
 	// observedGeneration is the generation of the spec whose mapping failed.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
@@ -164,9 +220,10 @@ type MappingFailure struct {
 // WebhookIntegrationStatus is the observed state of an integration.
 type WebhookIntegrationStatus struct {
 	// conditions has the types Ready (requests with a token of this integration are accepted), MappingValid (the
-	// mapping compiles and can be evaluated) and AlertsFolded (the stored alerts of the namespace are folded into
-	// Incidents).
+	// mapping compiles and can be evaluated), AlertsFolded (the stored alerts of the namespace are folded into
+	// Incidents) and, if the operator forwards Incidents, Forwarded (they are posted to Alertmanager).
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.observedGeneration) || type(c.observedGeneration) == int)",message="observedGeneration must be an integer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
 	// +listType=map
 	// +listMapKey=type
@@ -181,6 +238,7 @@ type WebhookIntegrationStatus struct {
 	Tokens []TokenClaim `json:"tokens,omitempty"`
 
 	// observedGeneration is the generation of the spec that the status describes.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -190,12 +248,12 @@ type WebhookIntegrationStatus struct {
 
 	// lastRejection is the newest rejected request. It is updated at most once a minute.
 	// +optional
-	LastRejection *Rejection `json:"lastRejection,omitempty"`
+	LastRejection *Rejection `json:"lastRejection,omitempty,omitzero"`
 
 	// lastMappingFailure is the newest failure of an expression of the mapping. The replica that observed it updates it
 	// at most once a minute.
 	// +optional
-	LastMappingFailure *MappingFailure `json:"lastMappingFailure,omitempty"`
+	LastMappingFailure *MappingFailure `json:"lastMappingFailure,omitempty,omitzero"`
 }
 
 // MappingFailureMemory is the time after its newest failure in which a mapping counts as failing.
@@ -223,6 +281,8 @@ func (w *WebhookIntegration) CurrentMappingFailure(now time.Time) *MappingFailur
 // +kubebuilder:printcolumn:name="Last-Received",type=date,JSONPath=`.status.lastReceivedTime`
 // +kubebuilder:printcolumn:name="Last-Rejection",type=string,JSONPath=`.status.lastRejection.reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Preset",type=string,JSONPath=`.spec.preset`,priority=1
+// +kubebuilder:printcolumn:name="Mapping-Reason",type=string,JSONPath=`.status.conditions[?(@.type=="MappingValid")].reason`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name may have at most 63 characters"
 type WebhookIntegration struct {
 	metav1.TypeMeta `json:",inline"`
