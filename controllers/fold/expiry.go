@@ -26,15 +26,29 @@ func Deadline(incident *v1alpha1.Incident, p Policy) (at time.Time, ok bool) {
 		}
 		return at, known
 	case v1alpha1.IncidentOpen:
-		since, known := lastHeard(status, incident.CreationTimestamp.Time)
-		if p.AutoResolveAfter <= 0 || !known {
-			return time.Time{}, false
-		}
-		return latest(since, p.SilentFrom).Add(p.AutoResolveAfter), true
+		at, _, ok = openDeadline(incident, p)
+		return at, ok
 	default: // created and not yet written: an alert is on its way, or its writer never came back
 		created := incident.CreationTimestamp.Time
 		return created.Add(EmptyPatience), !created.IsZero()
 	}
+}
+
+// openDeadline is when an Open Incident resolves by itself: when its integration's autoResolveAfter has passed without an
+// alert, or when its lease ends.
+func openDeadline(incident *v1alpha1.Incident, p Policy) (at time.Time, expires, ok bool) {
+	status := &incident.Status
+	since, known := lastHeard(status, incident.CreationTimestamp.Time)
+	if !known {
+		return time.Time{}, false, false
+	}
+	if p.AutoResolveAfter > 0 {
+		at, ok = latest(since, p.SilentFrom).Add(p.AutoResolveAfter), true
+	}
+	if end, leased := leaseEnd(status, since, p); leased && (!ok || end.Before(at)) {
+		return end, true, true
+	}
+	return at, false, ok
 }
 
 // retentionOf is the retention that the Incident's integration last had.

@@ -14,16 +14,18 @@ import (
 
 // Results of folding one alert, in plans and metrics.
 const (
-	ResultOpened       = "opened"
-	ResultUpdated      = "updated"
-	ResultResolved     = "resolved"
-	ResultReopened     = "reopened"
-	ResultAcknowledged = "acknowledged"
-	ResultLate         = "late"
-	ResultNoMatch      = "nomatch"
-	ResultReplayed     = "replayed"
-	ResultRestored     = "restored"
-	ResultInvalid      = "invalid"
+	ResultOpened         = "opened"
+	ResultUpdated        = "updated"
+	ResultResolved       = "resolved"
+	ResultReopened       = "reopened"
+	ResultAcknowledged   = "acknowledged"
+	ResultUnacknowledged = "unacknowledged"
+	ResultSilenced       = "silenced"
+	ResultLate           = "late"
+	ResultNoMatch        = "nomatch"
+	ResultReplayed       = "replayed"
+	ResultRestored       = "restored"
+	ResultInvalid        = "invalid"
 )
 
 // Input is everything that a fold depends on. Nothing in it is modified.
@@ -35,7 +37,9 @@ type Input struct {
 	Exists      func(uid string) bool  // whether an AlertEvent exists per the quorum list, which began after the Incident was read
 	Copied      func(uid string) bool  // whether it has a quarantined copy of an AlertEvent's alerts of this Incident; nil: never
 	Unconfirmed func(uid string) bool  // whether it has a quarantined AlertEvent that is not confirmed; nil: never
+	Archived    IsArchived             // nil: episodes are not archived
 	Policy      Policy
+	Silencing   Silencing
 	Now         time.Time
 }
 
@@ -58,14 +62,15 @@ type Plan struct {
 	Settled      []types.UID             // events with no alert left for this Incident once the plan is carried out
 	Unmatched    bool                    // some alert found no Incident: confirm the absence by a quorum read first
 	LedgerFull   bool                    // some event has to wait for room in the ledger
-	AutoResolved bool                    // the Incident resolves for silence: make sure that no alert was missed
+	AutoResolved bool                    // the Incident resolves without an alert: make sure that no alert was missed
+	Omitted      int                     // ended episodes that will not be archived: too many others wait
 }
 
 // IsIdle reports whether nothing has to be done but to settle AlertEvents that the ledger has.
 func (p *Plan) IsIdle() bool { return p.Create == nil && !p.Write && len(p.Results) == 0 }
 
 // Decide folds AlertEvents into an Incident: those that are not settled yet, in commit order. It then resolves the Incident
-// if it has been silent for too long, and records how long it is to be kept.
+// if it has been silent for too long, and records whether it is silenced and how long it is to be kept.
 func Decide(in Input) Plan {
 	f := openFold(in)
 	for _, event := range f.pending() {
@@ -76,6 +81,7 @@ func Decide(in Input) Plan {
 		f.foldEvent(event)
 	}
 	f.autoResolve()
+	f.updateSilenced()
 	f.keepRetention()
 	return f.close()
 }
@@ -121,6 +127,8 @@ func openFold(in Input) *folding {
 	if f.opens {
 		f.before = f.settledBefore()
 	}
+	f.dropArchived()
+	f.life.reopening = f.keepEpisode
 	return f
 }
 
@@ -278,15 +286,21 @@ func belongs(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, spec *v1alpha1.I
 		(alert.DedupKey == "" || alert.DedupKey == spec.DedupKey)
 }
 
-// autoResolve resolves an Open Incident whose deadline has come, unless alerts of it still wait.
+// autoResolve resolves an Open Incident whose deadline has come or whose lease has ended, unless alerts of it still wait.
 func (f *folding) autoResolve() {
 	if f.plan.LedgerFull || f.in.Policy.Untrusted || f.plan.Status.State != v1alpha1.IncidentOpen {
 		return
 	}
-	if at, ok := f.deadline(); ok && !f.in.Now.Before(at) {
-		f.life.autoResolve(f.in.Now, f.in.Policy.AutoResolveAfter)
-		f.plan.Write, f.plan.AutoResolved = true, true
+	at, expires, ok := openDeadline(f.written(), f.in.Policy)
+	if !ok || f.in.Now.Before(at) {
+		return
 	}
+	if expires {
+		f.life.expire(f.in.Now)
+	} else {
+		f.life.autoResolve(f.in.Now, f.in.Policy.AutoResolveAfter)
+	}
+	f.plan.Write, f.plan.AutoResolved = true, true
 }
 
 // keepRetention records in the status what decides on the Incident's deletion once its integration is deleted: the retention,
@@ -306,20 +320,20 @@ func (f *folding) keepRetention() {
 			f.plan.Write = true
 		}
 	case status.State == v1alpha1.IncidentResolved && !p.Untrusted && !isSet(status.OrphanedTime):
-		if at, ok := f.deadline(); ok && !f.in.Now.Before(at) {
+		if at, ok := Deadline(f.written(), f.in.Policy); ok && !f.in.Now.Before(at) {
 			status.OrphanedTime = timestamp(f.in.Now)
 			f.plan.Write = true
 		}
 	}
 }
 
-// deadline is that of the Incident as it is to be written.
-func (f *folding) deadline() (at time.Time, ok bool) {
-	incident := v1alpha1.Incident{Status: f.plan.Status}
+// written is the Incident as it is to be written.
+func (f *folding) written() *v1alpha1.Incident {
+	incident := &v1alpha1.Incident{Status: f.plan.Status}
 	if f.in.Incident != nil {
 		incident.CreationTimestamp = f.in.Incident.CreationTimestamp
 	}
-	return Deadline(&incident, f.in.Policy)
+	return incident
 }
 
 // close completes the plan. It shares nothing with the input: openFold copies the status, and merging copies alerts.

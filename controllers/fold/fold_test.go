@@ -69,6 +69,8 @@ type foldBench struct {
 	incident *v1alpha1.Incident
 	gone     map[string]bool
 	policy   Policy
+	silenced Silencing
+	archived IsArchived
 	now      time.Time
 }
 
@@ -79,8 +81,9 @@ func newBench() *foldBench {
 
 func (b *foldBench) input(events ...*v1alpha1.AlertEvent) Input {
 	return Input{
-		Name: testName, Incident: b.incident, Events: events, Policy: b.policy, Now: b.now,
-		Exists: func(uid string) bool { return !b.gone[uid] },
+		Name: testName, Incident: b.incident, Events: events, Policy: b.policy, Silencing: b.silenced, Now: b.now,
+		Archived: b.archived,
+		Exists:   func(uid string) bool { return !b.gone[uid] },
 	}
 }
 

@@ -24,7 +24,7 @@ func isLateDuplicate(s *v1alpha1.IncidentStatus, a receivedAlert, window time.Du
 		return false
 	}
 	resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
-	if resolved != nil && resolved.Reason == v1alpha1.ReasonAutoResolved {
+	if resolved != nil && (resolved.Reason == v1alpha1.ReasonAutoResolved || resolved.Reason == v1alpha1.ReasonExpired) {
 		return false
 	}
 	if isSet(s.Alert.StartsAt) && a.StartsAt.Equal(s.Alert.StartsAt.Time) {

@@ -15,8 +15,10 @@ const (
 	messageFiring          = "The incident is open."
 	messageResolvedByAlert = "An alert resolved the incident."
 	messageAutoResolved    = "No alert came within the integration's autoResolveAfter."
+	messageExpired         = "The sender stopped repeating the alert, and the time until which it was valid has passed."
 	messageNotAcknowledged = "Nobody has acknowledged the incident."
 	messageAcknowledged    = "An alert acknowledged the incident."
+	messageUnacknowledged  = "An alert unacknowledged the incident."
 )
 
 // receivedAlert is an alert with the data of its event.
@@ -38,6 +40,7 @@ type lifecycle struct {
 	urgent      bool          // a state or condition changed
 	sizeBound   int           // the content is not larger than this
 	lateWindow  time.Duration // of late firings, see isLateDuplicate
+	reopening   func()        // called before an episode replaces the last one
 }
 
 // apply takes in one alert and returns its result. An alert without an Incident changes nothing.
@@ -46,6 +49,9 @@ func (l *lifecycle) apply(a receivedAlert) string {
 		return ResultNoMatch
 	}
 	result := l.step(a)
+	if a.Status == v1alpha1.AlertNoted && a.Comment != "" {
+		l.record(v1alpha1.TransitionNoted, a.received, "Noted by %s", a.author())
+	}
 	l.count(a)
 	return result
 }
@@ -58,6 +64,9 @@ func (l *lifecycle) step(a receivedAlert) string {
 		return ResultOpened
 	case a.overtaken:
 		return ResultLate
+	case a.Status == v1alpha1.AlertSilenced:
+		l.silence(a)
+		return ResultSilenced
 	case l.status.State != v1alpha1.IncidentResolved:
 		return l.stepOpen(a)
 	case isReport(a.Status), isLateDuplicate(l.status, a, l.lateWindow):
@@ -75,6 +84,9 @@ func (l *lifecycle) stepOpen(a receivedAlert) string {
 	}
 	before := l.status.Alert.Severity
 	l.merge(a)
+	if a.Status == v1alpha1.AlertFiring {
+		l.status.Lease = leaseOf(a)
+	}
 	if a.Status == v1alpha1.AlertResolved {
 		reason, message := a.report(v1alpha1.ReasonResolvedByAlert, messageResolvedByAlert,
 			v1alpha1.ReasonResolvedByUser, "resolved")
@@ -82,14 +94,27 @@ func (l *lifecycle) stepOpen(a receivedAlert) string {
 		return ResultResolved
 	}
 	if after := l.status.Alert.Severity; before != after && before != "" {
-		l.record(v1alpha1.TransitionSeverityChanged, a.received, "Severity changed from %s to %s", before, after)
+		l.record(v1alpha1.TransitionSeverityChanged, a.received, severityChangedFormat, before, after)
 	}
+	return l.acknowledge(a)
+}
+
+// acknowledge sets the condition Acknowledged if the alert acknowledges the Incident or withdraws an acknowledgement.
+func (l *lifecycle) acknowledge(a receivedAlert) string {
 	again := meta.IsStatusConditionTrue(l.status.Conditions, v1alpha1.ConditionAcknowledged)
+	if a.Status == v1alpha1.AlertUnacknowledged && again {
+		reason, message := a.report(v1alpha1.ReasonUnacknowledged, messageUnacknowledged,
+			v1alpha1.ReasonUnacknowledgedByUser, "unacknowledged")
+		l.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received, reason, message)
+		l.record(v1alpha1.TransitionUnacknowledged, a.received, "Unacknowledged by %s", a.author())
+		l.urgent = true
+		return ResultUnacknowledged
+	}
 	if a.Status != v1alpha1.AlertAcknowledged || again && a.Comment == "" {
 		return ResultUpdated
 	}
 	// Who acknowledges it once more to say something is heard; the condition stays with the first one.
-	l.record(v1alpha1.TransitionAcknowledged, a.received, "Acknowledged by %s", a.author())
+	l.record(v1alpha1.TransitionAcknowledged, a.received, acknowledgedFormat, a.author())
 	l.urgent = true
 	if again {
 		return ResultUpdated
@@ -133,29 +158,36 @@ func (l *lifecycle) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	number := int64(1)
 	if s.Episode != nil {
 		number = s.Episode.Number + 1
+		if l.reopening != nil {
+			l.reopening()
+		}
 	}
 	s.State = v1alpha1.IncidentOpen
 	s.Episode = &v1alpha1.Episode{Number: number}
 	s.OpenedTime = timestamp(a.received)
 	s.ResolvedTime = nil
 	s.Alert = v1alpha1.AlertContent{}
+	s.Lease = leaseOf(a)
 	l.sizeBound = maxTitleBytes // a title may be made from the description
 	l.condition(v1alpha1.ConditionResolved, metav1.ConditionFalse, a.received, v1alpha1.ReasonFiring, messageFiring)
 	l.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received,
 		v1alpha1.ReasonNotAcknowledged, messageNotAcknowledged)
 	l.merge(a)
-	l.record(transition, a.received, "%s with severity %s: %s", transition, s.Alert.Severity, s.Alert.Title)
+	l.record(transition, a.received, openedFormat, transition, s.Alert.Severity, s.Alert.Title)
 	l.urgent = true
 }
 
 // merge folds an alert's content into the episode's.
 func (l *lifecycle) merge(a receivedAlert) {
-	content := &l.status.Alert
-	mergeContent(content, &a.AlertContent)
+	content, mergeInto := &l.status.Alert, mergeContent
+	if a.Status == v1alpha1.AlertResolved {
+		mergeInto = mergeResolve
+	}
+	mergeInto(content, &a.AlertContent)
 	fillContent(content, a.defaults, a.integration)
 	// Measuring a large content for each of thousands of small alerts would cost seconds: measure it when
 	// the sum of the alerts could have passed the limit.
-	l.sizeBound += a.EncodedSize() + defaultsSize(a.defaults)
+	l.sizeBound += a.EncodedSize() + defaultsSize(a.defaults) + resolvedTextsSize
 	if l.sizeBound > v1alpha1.MaxContentBytes {
 		said := boundContent(content, &a.AlertContent, a.defaults, a.integration)
 		l.sizeBound = content.EncodedSize()
@@ -179,6 +211,7 @@ func (l *lifecycle) justReplaced() bool {
 func (l *lifecycle) resolve(at time.Time, reason, message, entry string) {
 	l.status.State = v1alpha1.IncidentResolved
 	l.status.ResolvedTime = timestamp(at)
+	l.status.Lease = nil
 	l.condition(v1alpha1.ConditionResolved, metav1.ConditionTrue, at, reason, message)
 	l.record(v1alpha1.TransitionResolved, at, "%s", entry)
 	l.urgent = true
@@ -189,14 +222,21 @@ func (l *lifecycle) autoResolve(now time.Time, after time.Duration) {
 	l.resolve(now, v1alpha1.ReasonAutoResolved, messageAutoResolved, fmt.Sprintf("Resolved after %s without an alert", after))
 }
 
-// count counts an alert, whatever else became of it. The report of a person is none: it says nothing about whether
-// the sender still does.
+// expire resolves an Incident whose lease has ended.
+func (l *lifecycle) expire(now time.Time) {
+	lease := boundLease(l.status.Lease.Duration)
+	l.resolve(now, v1alpha1.ReasonExpired, messageExpired,
+		fmt.Sprintf("Expired: the sender did not repeat the alert for %s", lease))
+}
+
+// count counts an alert, whatever else became of it. A note, a request for a silence and the report of a person are none:
+// they do not say whether the problem continues.
 func (l *lifecycle) count(a receivedAlert) {
 	episode := l.episode()
 	if !isSet(&episode.StartTime) {
 		episode.StartTime = *timestamp(a.received) // the API server rejects an Incident without a start
 	}
-	if isReport(a.Status) && a.by() != "" {
+	if a.Status == v1alpha1.AlertNoted || a.Status == v1alpha1.AlertSilenced || isReport(a.Status) && a.by() != "" {
 		return
 	}
 	l.status.AlertCount++
@@ -245,7 +285,7 @@ func (l *lifecycle) record(kind v1alpha1.TransitionType, at time.Time, format st
 
 // isReport reports whether an alert is about the incident rather than its cause: it opens nothing.
 func isReport(status v1alpha1.AlertStatus) bool {
-	return status == v1alpha1.AlertResolved || status == v1alpha1.AlertAcknowledged
+	return status != v1alpha1.AlertFiring
 }
 
 // beginning is when an alert says that the trouble began.

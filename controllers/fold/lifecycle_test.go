@@ -19,6 +19,7 @@ func acknowledged(s *v1alpha1.IncidentStatus) bool {
 
 func TestLifecycle(t *testing.T) {
 	firing, resolve, ack := firingAlert(), resolvingAlert(), acknowledgingAlert()
+	unack := alertOf(v1alpha1.AlertUnacknowledged, v1alpha1.AlertContent{})
 	for sentence, c := range map[string]struct {
 		before      []v1alpha1.Alert // folded in minutes 1, 2, …
 		alert       v1alpha1.Alert   // in minute 10
@@ -57,6 +58,22 @@ func TestLifecycle(t *testing.T) {
 		"Open and acknowledged, resolved: it stays acknowledged": {
 			before: []v1alpha1.Alert{firing, ack}, alert: resolve, result: ResultResolved, state: v1alpha1.IncidentResolved, acked: true, urgent: true,
 			transitions: []v1alpha1.TransitionType{v1alpha1.TransitionResolved}, episode: 1, counts: [2]int64{3, 3},
+		},
+		"Open and acknowledged, unacknowledged: it is no longer acknowledged": {
+			before: []v1alpha1.Alert{firing, ack}, alert: unack, result: ResultUnacknowledged, state: v1alpha1.IncidentOpen, urgent: true,
+			transitions: []v1alpha1.TransitionType{v1alpha1.TransitionUnacknowledged}, episode: 1, counts: [2]int64{3, 3},
+		},
+		"Open, unacknowledged: it is counted": {
+			before: []v1alpha1.Alert{firing}, alert: unack, result: ResultUpdated, state: v1alpha1.IncidentOpen,
+			transitions: []v1alpha1.TransitionType{}, episode: 1, counts: [2]int64{2, 2},
+		},
+		"Open and unacknowledged, acknowledged: it is Acknowledged again": {
+			before: []v1alpha1.Alert{firing, ack, unack}, alert: ack, result: ResultAcknowledged, state: v1alpha1.IncidentOpen, acked: true,
+			urgent: true, transitions: []v1alpha1.TransitionType{v1alpha1.TransitionAcknowledged}, episode: 1, counts: [2]int64{4, 4},
+		},
+		"Resolved, unacknowledged: it is counted and stays acknowledged": {
+			before: []v1alpha1.Alert{firing, ack, resolve}, alert: unack, result: ResultLate, state: v1alpha1.IncidentResolved, acked: true,
+			transitions: []v1alpha1.TransitionType{}, episode: 1, counts: [2]int64{4, 4},
 		},
 		"Resolved, firing: it reopens with a new episode, not acknowledged": {
 			before: []v1alpha1.Alert{firing, ack, resolve}, alert: firing, result: ResultReopened, state: v1alpha1.IncidentOpen, urgent: true,
@@ -239,6 +256,33 @@ func TestTimeline(t *testing.T) {
 		g.Expect(resolved.Reason).To(Equal(v1alpha1.ReasonResolvedByUser))
 		g.Expect(resolved.Message).To(Equal("maria resolved the incident."))
 	})
+	t.Run("it has the notes, of a Resolved Incident too, and they are no alerts", func(t *testing.T) {
+		g := NewWithT(t)
+		note := func(by, comment string, content v1alpha1.AlertContent) v1alpha1.Alert {
+			alert := alertOf(v1alpha1.AlertNoted, content)
+			alert.By, alert.Comment = by, comment
+			return alert
+		}
+		critical := v1alpha1.AlertContent{Title: "z", Severity: v1alpha1.SeverityCritical}
+		bench := newBench()
+		g.Expect(resultsOf(bench.fold(eventOf(1, note("maria", "too early", critical))))).To(Equal([]string{ResultNoMatch}))
+		p := bench.fold(
+			eventOf(2, severe("", "x")), eventOf(3, note("maria", "a disk\nis ordered", v1alpha1.AlertContent{Title: "y"})),
+			eventOf(4, note("", "", critical)), eventOf(5, resolvingAlert()),
+			eventOf(6, note("", "it was the disk", v1alpha1.AlertContent{Title: "of no effect"})))
+		g.Expect(resultsOf(p)).To(Equal([]string{ResultOpened, ResultUpdated, ResultUpdated, ResultResolved, ResultLate}))
+		g.Expect(p.Transitions[1:]).To(Equal([]v1alpha1.Transition{
+			{Type: v1alpha1.TransitionNoted, Time: *minuteStamp(3), Message: "Noted by maria: a disk is ordered"},
+			{Type: v1alpha1.TransitionSeverityChanged, Time: *minuteStamp(4), Message: "Severity changed from warning to critical"},
+			{Type: v1alpha1.TransitionResolved, Time: *minuteStamp(5), Message: "Resolved by an alert"},
+			{Type: v1alpha1.TransitionNoted, Time: *minuteStamp(6), Message: "Noted by an alert: it was the disk"},
+		}))
+		s := bench.status()
+		g.Expect(s.State).To(Equal(v1alpha1.IncidentResolved))
+		g.Expect(s.Alert.Title).To(Equal("z"))
+		g.Expect([2]int64{s.AlertCount, s.Episode.AlertCount}).To(Equal([2]int64{2, 2}))
+		g.Expect(s.LastAlertTime).To(Equal(minuteStamp(5)))
+	})
 	t.Run("the first user who acknowledged is in the condition", func(t *testing.T) {
 		g := NewWithT(t)
 		maria, alex := acknowledgingAlert(), acknowledgingAlert()
@@ -248,6 +292,20 @@ func TestTimeline(t *testing.T) {
 		condition := meta.FindStatusCondition(bench.status().Conditions, v1alpha1.ConditionAcknowledged)
 		g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonAcknowledgedByUser))
 		g.Expect(condition.Message).To(Equal("maria acknowledged the incident."))
+	})
+	t.Run("it says who withdrew the acknowledgement, and that is no alert", func(t *testing.T) {
+		g := NewWithT(t)
+		maria, alex := acknowledgingAlert(), alertOf(v1alpha1.AlertUnacknowledged, v1alpha1.AlertContent{})
+		maria.By, alex.By, alex.Comment = "maria", "alex", "she is on leave"
+		bench := newBench()
+		p := bench.fold(eventOf(1, severe("", "x")), eventOf(2, maria), eventOf(3, alex))
+		g.Expect(p.Transitions[2].Message).To(Equal("Unacknowledged by alex: she is on leave"))
+		condition := meta.FindStatusCondition(bench.status().Conditions, v1alpha1.ConditionAcknowledged)
+		g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonUnacknowledgedByUser))
+		g.Expect(condition.Message).To(Equal("alex unacknowledged the incident."))
+		g.Expect(condition.LastTransitionTime.Time).To(Equal(minute(3)))
+		g.Expect(bench.status().AlertCount).To(BeEquivalentTo(1))
+		g.Expect(bench.status().LastAlertTime).To(Equal(minuteStamp(1)))
 	})
 	t.Run("it keeps the newest 20, and the plan has them all", func(t *testing.T) {
 		g := NewWithT(t)
@@ -267,20 +325,22 @@ func TestTimeline(t *testing.T) {
 		g.Expect(len(message)).To(BeNumerically("<=", 256))
 		g.Expect(string(message[len(message)-2:])).To(Equal("ü…"))
 	})
-	t.Run("a resolve that lowers the severity is one transition", func(t *testing.T) {
+	t.Run("a resolve with a lower severity is one transition, and leaves the severity", func(t *testing.T) {
 		bench := newBench()
 		bench.fold(eventOf(1, severe(v1alpha1.SeverityCritical, "")))
 		p := bench.fold(eventOf(2, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{Severity: v1alpha1.SeverityInfo})))
 		g := NewWithT(t)
 		g.Expect(kindsOf(p.Transitions)).To(Equal([]v1alpha1.TransitionType{v1alpha1.TransitionResolved}))
-		g.Expect(p.Status.Alert.Severity).To(Equal(v1alpha1.SeverityInfo))
+		g.Expect(p.Status.Alert.Severity).To(Equal(v1alpha1.SeverityCritical))
 	})
 }
 
 func TestForeignStatus(t *testing.T) {
 	// An Incident that was written by hand may lack what the operator always writes.
 	for _, state := range []v1alpha1.IncidentState{v1alpha1.IncidentOpen, v1alpha1.IncidentResolved} {
-		for _, status := range []v1alpha1.AlertStatus{v1alpha1.AlertFiring, v1alpha1.AlertResolved, v1alpha1.AlertAcknowledged} {
+		for _, status := range []v1alpha1.AlertStatus{
+			v1alpha1.AlertFiring, v1alpha1.AlertResolved, v1alpha1.AlertAcknowledged, v1alpha1.AlertUnacknowledged,
+		} {
 			t.Run(fmt.Sprintf("a bare %s Incident takes in a %s alert", state, status), func(t *testing.T) {
 				g := NewWithT(t)
 				bench := newBench()

@@ -22,6 +22,11 @@ const (
 	// EmptyPatience is how long an Incident without a status is kept: its creator may be about to write it.
 	EmptyPatience = 10 * time.Minute
 
+	// minLease and maxLease bound how long an Incident stays open without a repetition of an alert whose sender says until
+	// when it is valid. Prometheus' default is four minutes.
+	minLease = time.Minute
+	maxLease = 24 * time.Hour
+
 	// GeneratedAutoResolve is after how much silence an Incident with a generated dedup key resolves when its
 	// integration does not say.
 	GeneratedAutoResolve = 24 * time.Hour

@@ -21,12 +21,42 @@ const (
 	defaultTitle    = "Alert from "
 )
 
+// The entries of custom for the texts of a resolve, and what two of them add to an encoded content beside the texts.
+const (
+	resolvedTitle       = "resolved_title"
+	resolvedDescription = "resolved_description"
+	resolvedTextsSize   = len(`,"custom":{}`) + len(resolvedTitle) + len(resolvedDescription) + 2*len(`"":"",`)
+)
+
 // mergeContent folds a newer alert's content into that of an episode. Present fields replace, absent ones
 // stay; bags merge key by key; the earliest startsAt stays. into and newer share nothing.
 func mergeContent(into, newer *v1alpha1.AlertContent) {
 	replace(&into.Title, newer.Title)
 	replace(&into.Description, newer.Description)
 	replace(&into.Severity, newer.Severity)
+	mergeCircumstances(into, newer)
+}
+
+// mergeResolve folds the content of a resolve into that of an episode. Many senders describe the recovery in it, as
+// "[RESOLVED] …" and with the severity "ok". The Incident keeps the problem's title, description and severity; the
+// texts of the resolve go to custom.
+func mergeResolve(into, newer *v1alpha1.AlertContent) {
+	for _, text := range []struct{ key, problem, recovery string }{
+		{resolvedTitle, into.Title, newer.Title},
+		{resolvedDescription, into.Description, newer.Description},
+	} {
+		if text.recovery == "" || text.recovery == text.problem {
+			continue
+		}
+		if encoded, err := json.Marshal(text.recovery); err == nil { // no string fails to encode
+			mergeBag(&into.Custom, v1alpha1.Bag{text.key: encoded})
+		}
+	}
+	mergeCircumstances(into, newer)
+}
+
+// mergeCircumstances folds everything but the title, the description and the severity.
+func mergeCircumstances(into, newer *v1alpha1.AlertContent) {
 	replace(&into.Type, newer.Type)
 	replace(&into.Link, newer.Link)
 	replace(&into.Hostname, newer.Hostname)

@@ -83,6 +83,43 @@ func TestMerge(t *testing.T) {
 	})
 }
 
+func TestAResolveDoesNotRewriteTheProblem(t *testing.T) {
+	problem := v1alpha1.AlertContent{
+		Title: "Disk full", Description: "/var is at 99 %", Severity: v1alpha1.SeverityCritical, Type: "disk",
+		Annotations: v1alpha1.Bag{"used": json.RawMessage(`99`)},
+	}
+	for sentence, c := range map[string]struct {
+		resolve v1alpha1.AlertContent
+		want    func(*v1alpha1.AlertContent)
+	}{
+		"its texts go to custom, its severity nowhere": {
+			v1alpha1.AlertContent{Title: "[RESOLVED] Disk full", Description: "all is well", Severity: v1alpha1.SeverityInfo},
+			func(c *v1alpha1.AlertContent) {
+				c.Custom = v1alpha1.Bag{"resolved_title": json.RawMessage(`"[RESOLVED] Disk full"`), "resolved_description": json.RawMessage(`"all is well"`)}
+			},
+		},
+		"what says the same is not kept twice": {
+			v1alpha1.AlertContent{Title: "Disk full", Description: "/var is at 99 %"}, func(*v1alpha1.AlertContent) {},
+		},
+		"everything else replaces": {
+			v1alpha1.AlertContent{Link: "L", Hostname: "H", Region: "R", Annotations: v1alpha1.Bag{"used": json.RawMessage(`12`)}, EndsAt: minuteStamp(2)},
+			func(c *v1alpha1.AlertContent) {
+				c.Link, c.Hostname, c.Region, c.EndsAt, c.Annotations["used"] = "L", "H", "R", minuteStamp(2), json.RawMessage(`12`)
+			},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			bench := newBench()
+			bench.fold(eventOf(1, alertOf(v1alpha1.AlertFiring, *problem.DeepCopy())))
+			bench.fold(eventOf(2, alertOf(v1alpha1.AlertResolved, c.resolve)))
+			want := *problem.DeepCopy()
+			c.want(&want)
+			NewWithT(t).Expect(bench.status().Alert).To(Equal(want))
+			NewWithT(t).Expect(bench.status().State).To(Equal(v1alpha1.IncidentResolved))
+		})
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	defaults := &v1alpha1.AlertDefaults{
 		Severity: v1alpha1.SeverityError, Type: "probe", Title: "Probe failed",

@@ -3,6 +3,9 @@ package fold
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
@@ -13,8 +16,12 @@ type Policy struct {
 	LateFiringWindow time.Duration // 0: no firing is late
 	Absent           bool          // there is no such integration
 
-	SilentFrom time.Time // silence is measured from then on at the earliest
-	Untrusted  bool      // nothing may end for its age, see Listening.silentFrom
+	Refusing   bool      // the integration accepts no alerts
+	ReadySince time.Time // it has accepted alerts since then, as far as its conditions tell
+
+	SilentFrom    time.Time // silence is measured from then on at the earliest
+	AcceptingFrom time.Time // as SilentFrom, for leases: their senders can renew them from then on
+	Untrusted     bool      // nothing may end for its age, see Listening.silentFrom
 }
 
 // PolicyOf returns the policy of an integration; nil stands for one that does not exist.
@@ -25,6 +32,13 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(string
 		return p
 	}
 	p.LateFiringWindow = lateFiringWindow(integration, presetWindow)
+	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.Status == metav1.ConditionTrue {
+		p.ReadySince = ready.LastTransitionTime.Time
+	}
+	// Without any token, alerts do not come by HTTP, and the condition does not matter.
+	p.Refusing = integration.Spec.Suspend ||
+		len(integration.Spec.Tokens) > 0 && ready != nil && ready.Status == metav1.ConditionFalse
 	if after := integration.Spec.AutoResolveAfter; after != nil {
 		p.AutoResolveAfter = after.Duration
 	}

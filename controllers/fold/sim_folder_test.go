@@ -194,13 +194,13 @@ func (f *simFolder) decide() (bool, error) {
 			job.view = append(job.view, event)
 		}
 	}
-	job.now = simMoment{clock: f.sim.now, listening: f.sim.listening, deaf: f.sim.deaf}
+	job.now = simMoment{clock: f.sim.now, listening: f.sim.listening, untrusted: f.sim.untrusted}
 	incident := job.incident.DeepCopy()
 	in := Input{
 		Name: job.name, Incident: job.incident, Events: job.view, Settled: job.before, Now: job.now.clock,
 		Policy: Policy{
 			AutoResolveAfter: f.sim.model.autoResolve, Retention: time.Hour, LateFiringWindow: f.sim.model.window,
-			SilentFrom: f.sim.listening, Untrusted: f.sim.deaf,
+			SilentFrom: f.sim.listening, Untrusted: f.sim.untrusted,
 		},
 		Exists:      func(uid string) bool { return job.exist[uid] },
 		Copied:      job.copied,
@@ -219,11 +219,32 @@ func (f *simFolder) decide() (bool, error) {
 	if !reflect.DeepEqual(incident, job.incident) {
 		return true, fmt.Errorf("the fold modified the Incident that it read")
 	}
+	if err := checkCondensed(in, job.plan); err != nil {
+		return true, err
+	}
 	job.next = f.confirm
 	if f.sim.bug == bugDeleteBeforeFold {
 		f.settle()
 	}
 	return false, nil
+}
+
+// checkCondensed checks what a fold that reads the Incident condensed, as the cache has it, decides: it never finds less to
+// do, and its status is marked as one that must not be written.
+func checkCondensed(in Input, whole Plan) error {
+	if in.Incident == nil || in.Incident.Status.State != v1alpha1.IncidentResolved {
+		return nil
+	}
+	in.Incident = in.Incident.DeepCopy()
+	in.Incident.Condense()
+	plan := Decide(in)
+	switch {
+	case plan.IsIdle() && !whole.IsIdle(), whole.Write && !plan.Write, whole.Urgent && !plan.Urgent:
+		return fmt.Errorf("the condensed Incident does not tell that there is something to do: %+v instead of %+v", plan, whole)
+	case !plan.Status.Condensed:
+		return errors.New("a status computed from a condensed one is not marked")
+	}
+	return nil
 }
 
 func (f *simFolder) confirm() (bool, error) {

@@ -60,7 +60,7 @@ type simMoment struct {
 	clock time.Time
 
 	listening time.Time // since then
-	deaf      bool      // nothing may end for its age
+	untrusted bool      // nothing may end for its age
 }
 
 // simView is what model and Incident have to agree on.
@@ -154,7 +154,7 @@ func (m *simModel) replay(life *simLife) simView {
 				silent = moment.listening
 			}
 			due := silent.Add(m.autoResolve)
-			if r.view.State == "Open" && m.autoResolve > 0 && !moment.deaf && !moment.clock.Before(due) {
+			if r.view.State == "Open" && m.autoResolve > 0 && !moment.untrusted && !moment.clock.Before(due) {
 				r.end(moment.clock, "AutoResolved")
 			}
 			continue
@@ -192,7 +192,8 @@ func (r *simReplay) tell(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, inde
 	late := commitNumber(event) < r.newest
 	r.newest = max(r.newest, commitNumber(event))
 	when := simReceived(event)
-	if heard := simHeard(event); r.last.IsZero() || heard.After(r.last) {
+	noted := alert.Status == "noted"
+	if heard := simHeard(event); !noted && (r.last.IsZero() || heard.After(r.last)) {
 		r.last = heard
 	}
 	id := alert.ID
@@ -201,8 +202,15 @@ func (r *simReplay) tell(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, inde
 	}
 	sum := sha256.Sum256([]byte(id))
 	r.digest.Add(r.digest, new(big.Int).SetBytes(sum[:16]))
-	r.view.Count++
-	r.view.EpisodeCount++
+	if !noted {
+		r.view.Count++
+		r.view.EpisodeCount++
+	}
+	defer func() {
+		if noted && alert.Comment != "" {
+			r.log("Noted", when)
+		}
+	}()
 
 	open, firing := r.view.State == "Open", alert.Status == "firing"
 	switch {
@@ -232,6 +240,10 @@ func (r *simReplay) tell(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, inde
 		if alert.Status == "acknowledged" && r.view.Acknowledged == "False" {
 			r.view.Acknowledged = "True"
 			r.log("Acknowledged", when)
+		}
+		if alert.Status == "unacknowledged" && r.view.Acknowledged == "True" {
+			r.view.Acknowledged = "False"
+			r.log("Unacknowledged", when)
 		}
 	}
 }
@@ -276,10 +288,10 @@ func (r *simReplay) said() (startsAt, endsAt *time.Time) {
 	return startsAt, endsAt
 }
 
-// latest is the newest value of a field that is there.
+// latest is the newest value of a field that is there; a resolve does not count.
 func (r *simReplay) latest(field func(*v1alpha1.Alert) string) string {
 	for _, told := range slices.Backward(r.episode) {
-		if value := field(told.alert); value != "" {
+		if value := field(told.alert); value != "" && told.alert.Status != v1alpha1.AlertResolved {
 			return value
 		}
 	}

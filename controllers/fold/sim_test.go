@@ -28,7 +28,7 @@ type simulation struct {
 	bug      simBug
 
 	listening time.Time // since when ingest could store alerts
-	deaf      bool      // it cannot now, or the clocks are wrong
+	untrusted bool      // it cannot now, or the clocks are wrong
 }
 
 // simOp is one thing that happens; the numbers say to whom and how.
@@ -151,7 +151,7 @@ func (s *simulation) do(op simOp) error {
 		if op.A%5 == 0 {
 			s.listening = s.now.Add(-time.Duration(op.B%20) * time.Minute)
 		}
-		s.deaf = op.A%7 == 0
+		s.untrusted = op.A%7 == 0
 	case 15:
 		switch op.D % 4 {
 		case 0:
@@ -203,8 +203,8 @@ func (s *simulation) post(event *v1alpha1.AlertEvent, alerts int, op simOp) {
 func (s *simulation) postByHand(name string, op simOp) {
 	event := s.event(name, op)
 	alert := s.alert(op.A, op.C)
-	alert.Status = []v1alpha1.AlertStatus{v1alpha1.AlertAcknowledged, v1alpha1.AlertResolved}[op.A%2]
-	alert.IncidentName = name
+	alert.Status = []v1alpha1.AlertStatus{v1alpha1.AlertAcknowledged, v1alpha1.AlertResolved, v1alpha1.AlertUnacknowledged}[op.A%3]
+	alert.IncidentName, alert.Comment = name, ""
 	event.Name = fmt.Sprint("by-hand-", op.C%4)
 	event.Spec = v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{alert}}
 	s.store(event)
@@ -272,7 +272,12 @@ func (s *simulation) eventsSince(name string, gone *v1alpha1.AlertEvent) int {
 
 // alert draws an alert's status and content from two numbers.
 func (s *simulation) alert(a, c int) v1alpha1.Alert {
-	alert := v1alpha1.Alert{Status: []v1alpha1.AlertStatus{"firing", "resolved", "firing", "acknowledged", "firing", "resolved"}[a%6]}
+	alert := v1alpha1.Alert{Status: []v1alpha1.AlertStatus{
+		"firing", "resolved", "firing", "acknowledged", "firing", "noted", "unacknowledged", "resolved",
+	}[a%8]}
+	if alert.Status == v1alpha1.AlertNoted {
+		alert.Comment = []string{"", "It is being repaired."}[c%2]
+	}
 	alert.Severity = []v1alpha1.Severity{"", "critical", "", "info"}[c%4]
 	alert.Title = []string{"", "Disk full", "", "", "Disk fuller"}[c%5]
 	alert.Description = []string{"", "", "It is full."}[c%3]

@@ -1,0 +1,127 @@
+package fold
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// userResolved follows the user's name in the message of the condition Resolved.
+const userResolved = " resolved the incident."
+
+// EndedEpisode describes an episode that has ended. It is complete: an archive keeps it after the Incident is deleted.
+type EndedEpisode struct {
+	Number           int64                 `json:"episode"`
+	StartTime        v1alpha1.Timestamp    `json:"startTime"`  // earliest startsAt of its alerts
+	OpenedTime       v1alpha1.Timestamp    `json:"openedTime"` // when the alert that opened it was received
+	AcknowledgedTime v1alpha1.Timestamp    `json:"acknowledgedTime,omitzero"`
+	AcknowledgedBy   string                `json:"acknowledgedBy,omitempty"` // a user's name, or "an alert"
+	ResolvedTime     v1alpha1.Timestamp    `json:"resolvedTime"`
+	ResolvedBy       string                `json:"resolvedBy,omitempty"` // a user's name; empty if Resolution is not ResolvedByUser
+	Resolution       string                `json:"resolution,omitempty"` // the reason of the condition Resolved
+	LastAlertTime    v1alpha1.Timestamp    `json:"lastAlertTime,omitzero"`
+	AlertCount       int64                 `json:"alertCount"`
+	InitialSeverity  v1alpha1.Severity     `json:"initialSeverity,omitempty"`
+	HighestSeverity  v1alpha1.Severity     `json:"highestSeverity,omitempty"`
+	Severity         v1alpha1.Severity     `json:"severity,omitempty"` // the last one
+	Alert            v1alpha1.AlertContent `json:"alert,omitzero"`
+	Timeline         []v1alpha1.Transition `json:"timeline,omitempty"` // of this episode: the newest 20 transitions at most
+
+	// Digest is that of the ledger when the episode ended, or after the newest alert that was counted later. Two
+	// descriptions of an episode with the same digest describe the same alerts.
+	Digest string `json:"digest,omitempty"`
+
+	// ContentOmitted says that Alert and Timeline were too large to be kept until the episode was archived.
+	ContentOmitted bool `json:"contentOmitted,omitempty"`
+
+	// Omitted are later episodes that are not described anywhere.
+	Omitted *OmittedEpisodes `json:"omitted,omitempty"`
+}
+
+// OmittedEpisodes counts episodes that ended while too many others of their Incident waited to be archived.
+type OmittedEpisodes struct {
+	Episodes         int64              `json:"episodes"`
+	AlertCount       int64              `json:"alertCount"`
+	LastResolvedTime v1alpha1.Timestamp `json:"lastResolvedTime"`
+}
+
+// DescribeEpisode describes the last episode of a Resolved Incident. ok is false for any other Incident.
+func DescribeEpisode(status *v1alpha1.IncidentStatus) (e EndedEpisode, ok bool) {
+	if status.State != v1alpha1.IncidentResolved || status.Episode == nil || !isSet(status.ResolvedTime) {
+		return e, false
+	}
+	e = EndedEpisode{
+		Number:       status.Episode.Number,
+		StartTime:    status.Episode.StartTime,
+		ResolvedTime: *status.ResolvedTime,
+		AlertCount:   status.Episode.AlertCount,
+		Severity:     status.Alert.Severity,
+		Alert:        status.Alert,
+		Timeline:     lastEpisode(status.Timeline),
+		Digest:       status.Ledger.Digest,
+	}
+	e.OpenedTime = e.StartTime
+	if isSet(status.OpenedTime) {
+		e.OpenedTime = *status.OpenedTime
+	}
+	if isSet(status.LastAlertTime) {
+		e.LastAlertTime = *status.LastAlertTime
+	}
+	e.describeSeverities()
+	e.describeAcknowledgement(status)
+	if resolved := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionResolved); resolved != nil {
+		e.Resolution = resolved.Reason
+		if resolved.Reason == v1alpha1.ReasonResolvedByUser {
+			e.ResolvedBy = strings.TrimSuffix(resolved.Message, userResolved)
+		}
+	}
+	return e, true
+}
+
+// lastEpisode returns the transitions since the last episode began, or all if the timeline begins later.
+func lastEpisode(timeline []v1alpha1.Transition) []v1alpha1.Transition {
+	for i := range slices.Backward(timeline) {
+		if kind := timeline[i].Type; kind == v1alpha1.TransitionOpened || kind == v1alpha1.TransitionReopened {
+			return timeline[i:]
+		}
+	}
+	return timeline
+}
+
+// describeSeverities finds the first and the highest severity as far as the timeline tells them.
+func (e *EndedEpisode) describeSeverities() {
+	e.InitialSeverity, e.HighestSeverity = e.Severity, e.Severity
+	seen := map[v1alpha1.Severity]bool{e.Severity: true}
+	for i, period := range SeverityPeriods(e.Timeline) {
+		if i == 0 {
+			e.InitialSeverity = period.Severity
+		}
+		seen[period.Severity] = true
+	}
+	for _, severity := range v1alpha1.Severities() { // the highest first
+		if seen[severity] {
+			e.HighestSeverity = severity
+			return
+		}
+	}
+}
+
+// describeAcknowledgement finds who acknowledged the episode and when.
+func (e *EndedEpisode) describeAcknowledgement(status *v1alpha1.IncidentStatus) {
+	if e.AcknowledgedBy = AcknowledgedBy(status); e.AcknowledgedBy == "" {
+		return
+	}
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged)
+	e.AcknowledgedTime = v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
+	for i := range e.Timeline {
+		// The timeline knows the fractions of the second.
+		entry := &e.Timeline[i]
+		if entry.Type == v1alpha1.TransitionAcknowledged && !entry.Time.Before(condition.LastTransitionTime.Time) {
+			e.AcknowledgedTime = entry.Time
+			return
+		}
+	}
+}

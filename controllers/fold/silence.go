@@ -1,0 +1,100 @@
+package fold
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// Messages of the condition Silenced.
+const (
+	messageNotSilenced        = "No silence in Alertmanager covers the incident."
+	messageSilenceRequested   = "A silence was requested; it was not found in Alertmanager yet."
+	messageForwardingDisabled = "A silence was requested, but has no effect: Tocsin does not forward incidents to an Alertmanager."
+)
+
+// Silence is a silence in Alertmanager.
+type Silence struct {
+	By, Comment string
+	Until       time.Time
+}
+
+// Silencing is what is known about the silences in Alertmanager for an Incident.
+type Silencing struct {
+	Disabled bool     // Incidents are not forwarded
+	Known    bool     // the silences were read
+	Covering *Silence // the one that covers the Incident; nil if none does
+}
+
+// silence records the request of a user for a silence, or the end of it.
+func (l *lifecycle) silence(a receivedAlert) {
+	length, err := a.SilenceDuration()
+	by := a.by()
+	if err != nil || length == 0 { // the API server rejects any other error
+		if l.status.Silence == nil {
+			return
+		}
+		l.status.Silence = nil
+		l.record(v1alpha1.TransitionUnsilenced, a.received, "Silence ended by %s", a.author())
+	} else {
+		until := v1alpha1.NewTimestamp(a.received.Add(length))
+		l.status.Silence = &v1alpha1.Silence{Until: until, By: by, Comment: a.Comment}
+		l.record(v1alpha1.TransitionSilenced, a.received, "Silenced for %s by %s", length, a.author())
+	}
+	l.urgent = true
+}
+
+// updateSilenced sets the condition Silenced, once a silence was requested or found. Nothing is known after a start of the
+// leader; the condition then stays as it is.
+func (f *folding) updateSilenced() {
+	status, s := &f.plan.Status, &f.in.Silencing
+	if status.State == "" {
+		return
+	}
+	requested := status.Silence != nil && status.Silence.Until.After(f.in.Now)
+	current := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSilenced)
+	value, reason, message := s.condition(current, requested)
+	if reason == "" {
+		return
+	}
+	if current != nil && current.Status == value && current.Reason == reason && current.Message == message {
+		return
+	}
+	if !requested {
+		status.Silence = nil
+	}
+	f.life.condition(v1alpha1.ConditionSilenced, value, f.in.Now, reason, message)
+	f.plan.Write = true
+}
+
+// condition returns what the condition Silenced has to be, without a reason if it stays as it is.
+func (s *Silencing) condition(
+	current *metav1.Condition, requested bool,
+) (value metav1.ConditionStatus, reason, message string) {
+	switch {
+	case s.Covering != nil:
+		return metav1.ConditionTrue, v1alpha1.ReasonSilenced, s.Covering.describe()
+	case requested && s.Disabled:
+		return metav1.ConditionFalse, v1alpha1.ReasonForwardingDisabled, messageForwardingDisabled
+	case requested && (s.Known || current == nil || current.Status == metav1.ConditionFalse):
+		return metav1.ConditionFalse, v1alpha1.ReasonSilenceRequested, messageSilenceRequested
+	case !requested && current != nil && (s.Known || s.Disabled):
+		return metav1.ConditionFalse, v1alpha1.ReasonNotSilenced, messageNotSilenced
+	}
+	return "", "", ""
+}
+
+// describe returns the author, the end and the comment of a silence, for the condition.
+func (s *Silence) describe() string {
+	message := fmt.Sprintf("%s silenced the incident in Alertmanager until %s.",
+		cmp.Or(v1alpha1.ShortMessage(s.By), "somebody"), s.Until.UTC().Format(time.RFC3339))
+	if s.Comment != "" {
+		message += " " + v1alpha1.ShortMessage(s.Comment)
+	}
+	return message
+}

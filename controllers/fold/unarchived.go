@@ -1,0 +1,140 @@
+package fold
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+const (
+	// maxUnarchivedBytes bounds the packed episodes of an Incident together, so that it stays below 256 KiB.
+	maxUnarchivedBytes = 16 << 10
+
+	// maxEpisodeBytes bounds an unpacked episode, so that a small object made by hand cannot expand to gigabytes.
+	maxEpisodeBytes = 1 << 20
+)
+
+// IsArchived reports whether an episode of the Incident is in the archive, in the version with this digest.
+type IsArchived func(number int64, digest string) bool
+
+// EpisodeVersion identifies an ended episode of an Incident and the alerts that it has counted.
+type EpisodeVersion struct {
+	Number   int64
+	Digest   string
+	Resolved time.Time
+}
+
+// EndedEpisodes returns the ended episodes that an Incident still describes. It needs no content of the Incident.
+func EndedEpisodes(status *v1alpha1.IncidentStatus) []EpisodeVersion {
+	versions := make([]EpisodeVersion, 0, len(status.UnarchivedEpisodes)+1)
+	for i := range status.UnarchivedEpisodes {
+		e := &status.UnarchivedEpisodes[i]
+		versions = append(versions, EpisodeVersion{e.Number, e.Digest, e.ResolvedTime.Time})
+	}
+	if status.State == v1alpha1.IncidentResolved && status.Episode != nil && isSet(status.ResolvedTime) {
+		versions = append(versions, EpisodeVersion{status.Episode.Number, status.Ledger.Digest, status.ResolvedTime.Time})
+	}
+	return versions
+}
+
+// dropArchived removes the episodes that are archived from the status to be written. That alone is no reason to write it.
+func (f *folding) dropArchived() {
+	status := &f.plan.Status
+	status.UnarchivedEpisodes = slices.DeleteFunc(status.UnarchivedEpisodes, func(e v1alpha1.UnarchivedEpisode) bool {
+		return f.in.Archived == nil || f.in.Archived(e.Number, e.Digest)
+	})
+	if len(status.UnarchivedEpisodes) == 0 {
+		status.UnarchivedEpisodes = nil
+	}
+}
+
+// keepEpisode keeps the last episode, which the next one is about to replace, in the status until it is archived. If there
+// is no space for all of it, its content is left out. If there is none at all, the episode is counted in the one before.
+func (f *folding) keepEpisode() {
+	status := &f.plan.Status
+	episode, ok := DescribeEpisode(status)
+	if !ok || f.in.Archived == nil {
+		return
+	}
+	episode.Digest = f.ledger.digest.String()
+	if f.in.Archived(episode.Number, episode.Digest) {
+		return
+	}
+	waiting := status.UnarchivedEpisodes
+	space := maxUnarchivedBytes
+	for i := range waiting {
+		space -= len(waiting[i].Packed)
+	}
+	if len(waiting) < v1alpha1.MaxUnarchivedEpisodes { // packing costs time
+		if packed, ok := episode.pack(space); ok {
+			status.UnarchivedEpisodes = append(status.UnarchivedEpisodes, v1alpha1.UnarchivedEpisode{
+				Number: episode.Number, ResolvedTime: episode.ResolvedTime, Digest: episode.Digest, Packed: packed,
+			})
+			return
+		}
+	}
+	f.plan.Omitted++
+	if len(waiting) == 0 {
+		return
+	}
+	last := &waiting[len(waiting)-1]
+	last.Digest = episode.Digest // another version, to be archived again
+	last.OmittedEpisodes++
+	last.OmittedAlerts += episode.AlertCount
+	last.OmittedUntil = &episode.ResolvedTime
+}
+
+// pack encodes the episode in at most so many bytes, without its content if that is too large.
+func (e *EndedEpisode) pack(space int) (string, bool) {
+	packed := packEpisode(e)
+	if len(packed) > space {
+		e.ContentOmitted, e.Timeline = true, nil
+		e.Alert = v1alpha1.AlertContent{
+			Title: e.Alert.Title, Severity: e.Alert.Severity, Type: e.Alert.Type, Hostname: e.Alert.Hostname,
+		}
+		packed = packEpisode(e)
+	}
+	return packed, packed != "" && len(packed) <= space
+}
+
+// packEpisode returns the base64 of the gzip-compressed JSON; empty if the content is no valid JSON.
+func packEpisode(e *EndedEpisode) string {
+	var compressed bytes.Buffer
+	w := gzip.NewWriter(&compressed)
+	if err := errors.Join(json.NewEncoder(w).Encode(e), w.Close()); err != nil {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString(compressed.Bytes())
+}
+
+// UnpackEpisode returns the description of an episode that waits in a status.
+func UnpackEpisode(packed *v1alpha1.UnarchivedEpisode) (EndedEpisode, error) {
+	var e EndedEpisode
+	compressed, err := base64.StdEncoding.DecodeString(packed.Packed)
+	if err != nil {
+		return e, errors.New("the packed episode is not base64")
+	}
+	r, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return e, fmt.Errorf("decompressing the packed episode: %w", err)
+	}
+	if err := json.NewDecoder(io.LimitReader(r, maxEpisodeBytes)).Decode(&e); err != nil {
+		return e, errors.New("the packed episode is not JSON of an episode") // the decoder's error may quote a value
+	}
+	e.Number, e.ResolvedTime, e.Digest = packed.Number, packed.ResolvedTime, packed.Digest
+	if packed.OmittedEpisodes > 0 {
+		e.Omitted = &OmittedEpisodes{Episodes: packed.OmittedEpisodes, AlertCount: packed.OmittedAlerts}
+		if isSet(packed.OmittedUntil) {
+			e.Omitted.LastResolvedTime = *packed.OmittedUntil
+		}
+	}
+	return e, nil
+}

@@ -1,0 +1,150 @@
+package fold
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+func nothingArchived(int64, string) bool { return false }
+
+// flap folds a firing and a resolving alert, the content of which is of this size and does not compress.
+func (b *foldBench) flap(n, size int) Plan {
+	b.now = minute(n)
+	text := make([]byte, size)
+	for i := range text {
+		text[i] = byte('!' + rand.N(90))
+	}
+	firing := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{
+		Title: fmt.Sprint("flap ", n), Description: string(text), Severity: v1alpha1.SeverityError,
+	})
+	opening, ending := eventOf(2*n, firing), eventOf(2*n+1, resolvingAlert())
+	defer func() { b.gone[string(opening.UID)], b.gone[string(ending.UID)] = true, true }() // released
+	return b.fold(opening, ending)
+}
+
+func flappingBench(archived IsArchived) *foldBench {
+	b := newBench()
+	b.policy.LateFiringWindow = 0
+	b.archived = archived
+	return b
+}
+
+func TestTheDescriptionOfAnEpisode(t *testing.T) {
+	g, b := NewWithT(t), newBench()
+	firing := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: "Disk full", Severity: v1alpha1.SeverityWarning})
+	worse := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Severity: v1alpha1.SeverityCritical})
+	better := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Severity: v1alpha1.SeverityInfo})
+	ack, end := acknowledgingAlert(), resolvingAlert()
+	ack.By, end.By = "anna", "ben"
+	b.fold(eventOf(1, firing), eventOf(2, worse), eventOf(3, ack), eventOf(4, better))
+	_, ok := DescribeEpisode(b.status())
+	g.Expect(ok).To(BeFalse(), "it has not ended")
+	b.fold(eventOf(5, end))
+	e, ok := DescribeEpisode(b.status())
+	g.Expect(ok).To(BeTrue())
+	g.Expect(e.Timeline).To(HaveLen(5))
+	e.Timeline, e.Alert = nil, v1alpha1.AlertContent{}
+	g.Expect(e).To(Equal(EndedEpisode{
+		Number: 1, StartTime: *minuteStamp(1), OpenedTime: *minuteStamp(1), LastAlertTime: *minuteStamp(4),
+		AcknowledgedTime: *minuteStamp(3), AcknowledgedBy: "anna",
+		ResolvedTime: *minuteStamp(5), ResolvedBy: "ben", Resolution: v1alpha1.ReasonResolvedByUser, AlertCount: 3,
+		InitialSeverity: v1alpha1.SeverityWarning, HighestSeverity: v1alpha1.SeverityCritical, Severity: v1alpha1.SeverityInfo,
+		Digest: b.status().Ledger.Digest,
+	}))
+}
+
+func TestAReopenedIncidentKeepsItsEndedEpisodeUntilItIsArchived(t *testing.T) {
+	g, b := NewWithT(t), flappingBench(nothingArchived)
+	b.flap(1, 100)
+	ended, _ := DescribeEpisode(b.status())
+	b.flap(2, 100)
+	kept := b.status().UnarchivedEpisodes
+	g.Expect(kept).To(HaveLen(1))
+	unpacked, err := UnpackEpisode(&kept[0])
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(unpacked).To(Equal(ended))
+	g.Expect(EndedEpisodes(b.status())).To(Equal([]EpisodeVersion{
+		{1, ended.Digest, minute(3)}, {2, b.status().Ledger.Digest, minute(5)},
+	}))
+
+	stored := map[string]bool{ended.Digest: true, b.status().Ledger.Digest: true}
+	b.archived = func(_ int64, digest string) bool { return stored[digest] }
+	b.flap(3, 100)
+	g.Expect(b.status().UnarchivedEpisodes).To(BeEmpty(), "both are archived")
+	g.Expect(b.status().Episode.Number).To(BeEquivalentTo(3))
+}
+
+func TestAnEpisodeWithAlertsThatCameAfterItWasArchivedIsKept(t *testing.T) {
+	g, b := NewWithT(t), newBench() // with a window for late firings
+	b.flap(1, 100)
+	stored := b.status().Ledger.Digest
+	b.archived = func(_ int64, digest string) bool { return digest == stored }
+	late := firingAlert()
+	late.StartsAt = minuteStamp(1)
+	b.fold(eventOf(4, late))
+	g.Expect(b.status().State).To(Equal(v1alpha1.IncidentResolved))
+	again := firingAlert()
+	again.StartsAt = minuteStamp(90)
+	b.fold(eventOf(90, again))
+	g.Expect(b.status().UnarchivedEpisodes).To(HaveLen(1))
+	kept, err := UnpackEpisode(&b.status().UnarchivedEpisodes[0])
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(kept.AlertCount).To(BeEquivalentTo(3))
+}
+
+func TestFlappingFasterThanTheArchiveIsBoundedAndCounted(t *testing.T) {
+	for _, size := range []int{10, 2_000, 100_000} {
+		g, b := NewWithT(t), flappingBench(nothingArchived)
+		omitted := 0
+		for n := range 100 {
+			omitted += b.flap(n+1, size).Omitted
+		}
+		waiting := b.status().UnarchivedEpisodes
+		g.Expect(len(waiting)).To(And(BeNumerically(">", 1), BeNumerically("<=", v1alpha1.MaxUnarchivedEpisodes)))
+		var packed int
+		var alerts, episodes int64
+		for i := range waiting {
+			e, err := UnpackEpisode(&waiting[i])
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(e.Alert.Title).To(HavePrefix("flap "))
+			g.Expect(e.ContentOmitted).To(Equal(e.Alert.Description == ""))
+			packed += len(waiting[i].Packed)
+			alerts += e.AlertCount
+			episodes++
+			if e.Omitted != nil {
+				g.Expect(i).To(Equal(len(waiting)-1), "the newest counts them")
+				alerts += e.Omitted.AlertCount
+				episodes += e.Omitted.Episodes
+				g.Expect(e.Omitted.LastResolvedTime).To(Equal(*minuteStamp(2*99 + 1)))
+			}
+		}
+		g.Expect(packed).To(BeNumerically("<=", maxUnarchivedBytes))
+		g.Expect(episodes).To(BeEquivalentTo(99), "and the last one is in the status")
+		g.Expect(episodes).To(BeEquivalentTo(len(waiting) + omitted))
+		g.Expect(alerts).To(BeEquivalentTo(2 * 99))
+	}
+}
+
+func TestWithoutAnArchiveNothingIsKept(t *testing.T) {
+	g, b := NewWithT(t), flappingBench(nothingArchived)
+	b.flap(1, 10)
+	b.flap(2, 10)
+	g.Expect(b.status().UnarchivedEpisodes).NotTo(BeEmpty())
+	b.archived = nil // the flag was removed
+	b.flap(3, 10)
+	g.Expect(b.status().UnarchivedEpisodes).To(BeEmpty())
+}
+
+func TestHandMadePackedEpisodes(t *testing.T) {
+	bomb := packEpisode(&EndedEpisode{Timeline: []v1alpha1.Transition{{Message: strings.Repeat("x", 2*maxEpisodeBytes)}}})
+	for _, packed := range []string{"", "!", "eA==", bomb} {
+		_, err := UnpackEpisode(&v1alpha1.UnarchivedEpisode{Number: 1, Packed: packed})
+		NewWithT(t).Expect(err).To(HaveOccurred())
+	}
+}
