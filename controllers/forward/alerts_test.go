@@ -1,0 +1,284 @@
+package forward
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func at(minutes float64) *v1alpha1.Timestamp {
+	stamp := v1alpha1.NewTimestamp(noon.Add(time.Duration(minutes * float64(time.Minute))))
+	return &stamp
+}
+
+// openIncident returns an Incident that opened at noon.
+func openIncident() *v1alpha1.Incident {
+	incident := &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "mon-abc"},
+		Spec:       v1alpha1.IncidentSpec{IntegrationName: "mon", DedupKey: "k"},
+	}
+	incident.Status = v1alpha1.IncidentStatus{
+		State: v1alpha1.IncidentOpen, OpenedTime: at(0), Episode: &v1alpha1.Episode{Number: 1, StartTime: *at(-1), AlertCount: 3},
+		Timeline: []v1alpha1.Transition{
+			{Type: v1alpha1.TransitionOpened, Time: *at(0), Message: "Opened with severity warning: Disk full"},
+		},
+	}
+	incident.Status.Alert = v1alpha1.AlertContent{
+		Title: "Disk full", Description: "/var is full.\nDelete something.", Severity: "warning", Type: "webhook",
+		Hostname: "db-1", Link: "https://example.com/d?x=1",
+	}
+	return incident
+}
+
+// posted returns the alerts of an Incident at a time, as Alertmanager decodes them.
+func postedAt(t *testing.T, incident *v1alpha1.Incident, config *Config, minutes float64) []map[string]any {
+	t.Helper()
+	now := at(minutes).Time
+	target := targetOf(config)
+	w := want(incident, &v1alpha1.WebhookIntegration{}, target, now)
+	encoded, err := json.Marshal(alertsOf(keyOf(incident), incident, w, target.config.Lease, now))
+	var decoded []map[string]any
+	g := NewWithT(t)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(json.Unmarshal(encoded, &decoded)).To(Succeed())
+	return decoded
+}
+
+func TestAlertOfAnOpenIncident(t *testing.T) {
+	g := NewWithT(t)
+	incident := openIncident()
+	incident.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionAcknowledged, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAcknowledgedByUser,
+		Message: "maria acknowledged the incident.",
+	}}
+	g.Expect(postedAt(t, incident, &Config{ExternalLabels: map[string]string{"cluster": "prod-1"}}, 10)).To(Equal([]map[string]any{{
+		"labels": map[string]any{
+			"alertname": "mon", "namespace": "shop", "integration": "mon", "tocsin_incident": "mon-abc", "severity": "warning",
+			"cluster": "prod-1",
+		},
+		"annotations": map[string]any{
+			"summary": "Disk full", "description": "/var is full.\nDelete something.", "host": "db-1", "count": "3",
+			"acknowledged_by": "maria", "command": "kubectl tocsin show mon-abc --namespace shop",
+		},
+		"startsAt": "2026-05-04T11:59:00Z", "endsAt": "2026-05-04T12:25:00Z", "generatorURL": "https://example.com/d?x=1",
+	}}))
+}
+
+func TestLabelsOfAlerts(t *testing.T) {
+	config := &Config{AlertLabels: []string{"team", "mount"}, ExternalLabels: map[string]string{"cluster": "prod-1"}}
+	raw := func(text string) v1alpha1.Bag { return v1alpha1.Bag{"team": json.RawMessage(text)} }
+	for name, c := range map[string]struct {
+		change      func(*v1alpha1.AlertContent)
+		label, want string
+	}{
+		"a type names the alert":          {func(a *v1alpha1.AlertContent) { a.Type = "DiskFull" }, "alertname", "DiskFull"},
+		"no type":                         {func(a *v1alpha1.AlertContent) { a.Type = "" }, "alertname", "mon"},
+		"a type of control characters":    {func(a *v1alpha1.AlertContent) { a.Type = "\x00\u202e" }, "alertname", "mon"},
+		"a long type":                     {func(a *v1alpha1.AlertContent) { a.Type = strings.Repeat("é", 1024) }, "alertname", strings.Repeat("é", 255) + "…"},
+		"a string":                        {func(a *v1alpha1.AlertContent) { a.Labels = raw(`"core"`) }, "team", "core"},
+		"a number keeps its digits":       {func(a *v1alpha1.AlertContent) { a.Labels = raw("9007199254740993") }, "team", "9007199254740993"},
+		"a boolean":                       {func(a *v1alpha1.AlertContent) { a.Labels = raw("true") }, "team", "true"},
+		"an object is no label":           {func(a *v1alpha1.AlertContent) { a.Labels = raw(`{"a":1}`) }, "team", ""},
+		"null is no label":                {func(a *v1alpha1.AlertContent) { a.Labels = raw("null") }, "team", ""},
+		"an empty label is none":          {func(a *v1alpha1.AlertContent) { a.Labels = raw(`" "`) }, "team", ""},
+		"several lines are one":           {func(a *v1alpha1.AlertContent) { a.Labels = raw(`"a\nb"`) }, "team", "a b"},
+		"a label that is not allowed":     {func(a *v1alpha1.AlertContent) { a.Labels = v1alpha1.Bag{"pod": json.RawMessage(`"x"`)} }, "pod", ""},
+		"the sender's cluster is ignored": {func(a *v1alpha1.AlertContent) { a.Labels = v1alpha1.Bag{"cluster": json.RawMessage(`"x"`)} }, "cluster", "prod-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			incident := openIncident()
+			c.change(&incident.Status.Alert)
+			labels, _ := postedAt(t, incident, config, 1)[0]["labels"].(map[string]any)
+			if c.want == "" {
+				NewWithT(t).Expect(labels).NotTo(HaveKey(c.label))
+			} else {
+				NewWithT(t).Expect(labels).To(HaveKeyWithValue(c.label, c.want))
+			}
+		})
+	}
+}
+
+func TestLinksAndTexts(t *testing.T) {
+	g := NewWithT(t)
+	for link, want := range map[string]string{
+		"http://a/b": "http://a/b", "https://[::1]/?q=a%20b#c": "https://[::1]/?q=a%20b#c",
+		"javascript:alert(1)": "", "ftp://a": "", "https://": "", "/relative": "", "https://a b": "", "": "",
+		"https://a/" + strings.Repeat("x", 2048): "",
+	} {
+		g.Expect(webLink(link)).To(Equal(want), "link %.40q", link)
+	}
+	g.Expect(shortDescription(strings.Repeat("é", 2048))).To(HaveLen(4096))
+	g.Expect(shortDescription(strings.Repeat("é", 2049))).To(Equal(strings.Repeat("é", 2047) + "…"))
+}
+
+// spans returns severity, start and end of alerts, in minutes after noon.
+func spans(alerts []map[string]any) []string {
+	var found []string
+	for _, alert := range alerts {
+		labels, _ := alert["labels"].(map[string]any)
+		text, _ := labels["severity"].(string)
+		for _, field := range []string{"startsAt", "endsAt"} {
+			stamp, _ := alert[field].(string)
+			when, _ := time.Parse(time.RFC3339, stamp)
+			text += " " + when.Sub(noon).String()
+		}
+		found = append(found, text)
+	}
+	return found
+}
+
+func TestTimesOfAlerts(t *testing.T) {
+	changed := func(from, to string, minutes float64) v1alpha1.Transition {
+		return v1alpha1.Transition{
+			Type: v1alpha1.TransitionSeverityChanged, Time: *at(minutes), Message: "Severity changed from " + from + " to " + to,
+		}
+	}
+	resolve := func(i *v1alpha1.Incident, minutes float64) {
+		i.Status.State, i.Status.ResolvedTime = v1alpha1.IncidentResolved, at(minutes)
+		i.Status.Timeline = append(i.Status.Timeline, v1alpha1.Transition{Type: v1alpha1.TransitionResolved, Time: *at(minutes)})
+	}
+	escalate := func(i *v1alpha1.Incident) {
+		i.Status.Alert.Severity = "critical"
+		i.Status.Timeline = append(i.Status.Timeline, changed("warning", "critical", 2))
+	}
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Incident)
+		at     float64
+		want   []string
+	}{
+		"open":          {func(*v1alpha1.Incident) {}, 1, []string{"warning -1m0s 16m0s"}},
+		"open for days": {func(*v1alpha1.Incident) {}, 3000, []string{"warning -1m0s 50h15m0s"}},
+		"the sender's clock is ahead": {
+			func(i *v1alpha1.Incident) { i.Status.Episode.StartTime = *at(600) }, 1, []string{"warning 0s 16m0s"},
+		},
+		"the clocks of all replicas were ahead": {func(i *v1alpha1.Incident) {
+			i.Status.Episode.StartTime, i.Status.OpenedTime = *at(600), at(600)
+		}, 1, []string{"warning 1m0s 16m0s"}},
+		"the severity changed":          {escalate, 3, []string{"critical -1m0s 18m0s", "warning -1m0s 2m0s"}},
+		"the severity changed long ago": {escalate, 17, []string{"critical -1m0s 32m0s"}},
+		"the severity changed and came back": {func(i *v1alpha1.Incident) {
+			escalate(i)
+			i.Status.Alert.Severity = "warning"
+			i.Status.Timeline = append(i.Status.Timeline, changed("critical", "warning", 3))
+		}, 4, []string{"warning -1m0s 19m0s", "critical -1m0s 3m0s"}},
+		"resolved":          {func(i *v1alpha1.Incident) { resolve(i, 5) }, 6, []string{"warning -1m0s 5m0s"}},
+		"resolved long ago": {func(i *v1alpha1.Incident) { resolve(i, 5) }, 20, nil},
+		"resolved this moment": {
+			func(i *v1alpha1.Incident) { resolve(i, 6) }, 6, []string{"warning -1m0s 5m59s"},
+		},
+		"resolved as it started": {func(i *v1alpha1.Incident) {
+			i.Status.Episode.StartTime = *at(0)
+			resolve(i, 0)
+		}, 6, []string{"warning -1ms 0s"}},
+		"resolved by an alert of another severity": {func(i *v1alpha1.Incident) {
+			resolve(i, 5)
+			i.Status.Alert.Severity = "info"
+		}, 6, []string{"warning -1m0s 5m0s"}},
+		"resolved with a timeline that tells nothing": {func(i *v1alpha1.Incident) {
+			resolve(i, 5)
+			i.Status.Timeline = nil
+		}, 6, []string{"warning -1m0s 5m0s"}},
+		"reopened with another severity": {func(i *v1alpha1.Incident) {
+			resolve(i, 5)
+			i.Status.State, i.Status.OpenedTime, i.Status.Alert.Severity = v1alpha1.IncidentOpen, at(8), "error"
+			i.Status.Episode = &v1alpha1.Episode{Number: 2, StartTime: *at(8)}
+			i.Status.Timeline = append(i.Status.Timeline, v1alpha1.Transition{
+				Type: v1alpha1.TransitionReopened, Time: *at(8), Message: "Reopened with severity error: Disk full",
+			})
+		}, 9, []string{"error 8m0s 24m0s", "warning 0s 5m0s"}},
+		"without a status": {func(i *v1alpha1.Incident) { i.Status = v1alpha1.IncidentStatus{} }, 1, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			incident := openIncident()
+			c.change(incident)
+			NewWithT(t).Expect(spans(postedAt(t, incident, &Config{}, c.at))).To(Equal(c.want))
+		})
+	}
+}
+
+func TestSelection(t *testing.T) {
+	g := NewWithT(t)
+	selecting, err := parseConfig([]byte("alertmanagers: [{url: 'http://am', integration_selector: 'team=core', severities: [critical]}]"), "")
+	g.Expect(err).NotTo(HaveOccurred())
+	target := targetOf(selecting)
+	for name, c := range map[string]struct {
+		spec   v1alpha1.WebhookIntegrationSpec
+		labels map[string]string
+		want   string
+	}{
+		"selected":                   {labels: map[string]string{"team": "core"}},
+		"not selected":               {want: v1alpha1.ReasonNotSelected},
+		"never":                      {spec: v1alpha1.WebhookIntegrationSpec{Forward: v1alpha1.ForwardNever}, want: v1alpha1.ReasonForwardNever},
+		"from Alertmanager":          {spec: v1alpha1.WebhookIntegrationSpec{Preset: "alertmanager"}, want: v1alpha1.ReasonFromAlertmanager},
+		"from vmalert, automatic":    {spec: v1alpha1.WebhookIntegrationSpec{Preset: "vmalert", Forward: v1alpha1.ForwardAuto}, want: v1alpha1.ReasonFromAlertmanager},
+		"from Alertmanager, always":  {spec: v1alpha1.WebhookIntegrationSpec{Preset: "alertmanager", Forward: v1alpha1.ForwardAlways}, labels: map[string]string{"team": "core"}},
+		"always, but not configured": {spec: v1alpha1.WebhookIntegrationSpec{Forward: v1alpha1.ForwardAlways}, want: v1alpha1.ReasonNotSelected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Labels: c.labels}, Spec: c.spec}
+			g.Expect(target.selects(integration)).To(Equal(c.want))
+		})
+	}
+	incident, integration := openIncident(), &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "core"}}}
+	g.Expect(want(incident, integration, target, noon).firing).To(BeEmpty(), "the severity is not selected")
+	incident.Status.Alert.Severity = v1alpha1.SeverityCritical
+	g.Expect(want(incident, integration, target, noon).firing).NotTo(BeEmpty())
+}
+
+func TestAutoForwardsNothingThatCameFromAlertmanager(t *testing.T) {
+	g := NewWithT(t)
+	incident, target := openIncident(), targetOf(&Config{})
+	firing := func(key string, spec v1alpha1.WebhookIntegrationSpec) labelSet {
+		incident.Spec.DedupKey = key
+		return want(incident, &v1alpha1.WebhookIntegration{Spec: spec}, target, noon).firing
+	}
+	auto := v1alpha1.WebhookIntegrationSpec{Preset: "auto"}
+	g.Expect(firing("vmalert/x", auto)).To(BeEmpty())
+	g.Expect(firing("alertmanager/x", auto)).To(BeEmpty())
+	g.Expect(firing("zabbix/x", auto)).NotTo(BeEmpty())
+	g.Expect(firing("vmalert/x", v1alpha1.WebhookIntegrationSpec{})).NotTo(BeEmpty(), "a key of the sender's own")
+	g.Expect(firing("vmalert/x", v1alpha1.WebhookIntegrationSpec{Preset: "auto", Forward: v1alpha1.ForwardAlways})).NotTo(BeEmpty())
+}
+
+func TestOnlyTransitionsAreUrgent(t *testing.T) {
+	allowed := []string{"team"}
+	for name, c := range map[string]struct {
+		change   func(*v1alpha1.IncidentStatus)
+		received time.Time
+		changed  bool
+	}{
+		"one more alert": {func(s *v1alpha1.IncidentStatus) {
+			s.AlertCount++
+			s.Alert.Title = "Disk fuller"
+			s.LastAlertTime = at(2)
+		}, time.Time{}, false},
+		"resolved": {func(s *v1alpha1.IncidentStatus) {
+			s.State, s.ResolvedTime = v1alpha1.IncidentResolved, at(3)
+			s.Timeline = append(s.Timeline, v1alpha1.Transition{Type: v1alpha1.TransitionResolved, Time: *at(3)})
+		}, noon.Add(3 * time.Minute), true},
+		"another type":             {func(s *v1alpha1.IncidentStatus) { s.Alert.Type = "Disk" }, time.Time{}, true},
+		"another label":            {func(s *v1alpha1.IncidentStatus) { s.Alert.Labels = v1alpha1.Bag{"pod": json.RawMessage(`"x"`)} }, time.Time{}, false},
+		"another label to forward": {func(s *v1alpha1.IncidentStatus) { s.Alert.Labels = v1alpha1.Bag{"team": json.RawMessage(`"x"`)} }, time.Time{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			before, after := openIncident(), openIncident()
+			c.change(&after.Status)
+			for range 2 {
+				received, changed := transition(before, after, allowed)
+				g.Expect(changed).To(Equal(c.changed))
+				g.Expect(received).To(BeTemporally("==", c.received))
+				before, after = cached(before), cached(after)
+			}
+		})
+	}
+}

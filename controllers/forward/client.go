@@ -1,0 +1,126 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+
+	promconfig "github.com/prometheus/common/config"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/buildinfo"
+)
+
+// clientName is a label of connection metrics that prometheus/common keeps and Tocsin does not serve.
+const clientName = "alertmanager"
+
+// httpClient calls the API v2 of one Alertmanager.
+type httpClient struct {
+	http *http.Client
+	base *url.URL
+}
+
+// newClient returns a client of the Alertmanager at an address of the target's host. The host stays in the URL, so
+// certificates and virtual hosts work. An empty address leaves the resolution to the connection or proxy.
+func newClient(t *target, address string) (*httpClient, error) {
+	options := []promconfig.HTTPClientOption{promconfig.WithUserAgent("tocsin/" + buildinfo.Read().Version)}
+	if address != "" {
+		dialer := &net.Dialer{Timeout: requestTimeout}
+		options = append(options, promconfig.WithDialContextFunc(
+			func(ctx context.Context, network, to string) (net.Conn, error) {
+				if to == hostPort(t.entry.URL) {
+					to = address
+				}
+				return dialer.DialContext(ctx, network, to)
+			}))
+	}
+	client, err := promconfig.NewClientFromConfig(t.entry.HTTP, clientName, options...)
+	if err != nil {
+		return nil, fmt.Errorf("making the client: %w", err)
+	}
+	return &httpClient{http: client, base: t.entry.URL}, nil
+}
+
+// hostPort returns the host and port of a URL; the port is that of the scheme by default.
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// errRejected says that Alertmanager rejects the alerts of a request, at least one of them for good.
+var errRejected = errors.New("rejected")
+
+// postAlerts posts a JSON list of alerts. The error is errRejected if a part of the list may be accepted.
+func (c *httpClient) postAlerts(ctx context.Context, body []byte) error {
+	return c.send(ctx, http.MethodPost, "alerts", nil, body, func(answer io.Reader) error {
+		_, _ = io.CopyN(io.Discard, answer, maxAnswerBytes) // says nothing; read so that the connection is used again
+		return nil
+	})
+}
+
+// call calls the API v2, and decodes the answer into result unless it is nil.
+func (c *httpClient) call(ctx context.Context, method, path string, query url.Values, body, result any) error {
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encoding the request: %w", err)
+	}
+	return c.send(ctx, method, path, query, encoded, func(answer io.Reader) error {
+		if result == nil {
+			return nil
+		}
+		return json.NewDecoder(io.LimitReader(answer, maxSilenceBytes)).Decode(result)
+	})
+}
+
+// send sends a request with a JSON body to a path of the API v2, and has the body of the answer read if it is a success. The
+// error is errRejected if the API does not accept what the body says.
+func (c *httpClient) send(
+	ctx context.Context, method, path string, query url.Values, body []byte, read func(answer io.Reader) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	target := c.base.JoinPath("api", "v2", path)
+	target.RawQuery = query.Encode()
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("making the request: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	code := response.StatusCode
+	if code/100 == 2 {
+		if err := read(response.Body); err != nil {
+			return fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
+		}
+		return nil
+	}
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
+	case code == http.StatusBadRequest, code == http.StatusUnprocessableEntity, code == http.StatusRequestEntityTooLarge:
+		return fmt.Errorf("%s %s: %w with %d: %s", method, path, errRejected, code, v1alpha1.ShortMessage(string(answer)))
+	default:
+		return fmt.Errorf("%s %s: Alertmanager answers %d: %s", method, path, code, v1alpha1.ShortMessage(string(answer)))
+	}
+}
+
+// close closes idle connections.
+func (c *httpClient) close() {
+	if c != nil {
+		c.http.CloseIdleConnections()
+	}
+}

@@ -1,0 +1,125 @@
+package forward
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+const fullConfig = `
+alertmanagers:
+  - url: https://alertmanager-operated.monitoring.svc:9093/am/
+    http_config:
+      authorization: {credentials_file: token}
+      tls_config: {server_name: alertmanager}
+    integration_selector: team in (payments, core), env=prod
+    severities: [critical, error]
+  - url: http://10.0.0.1:9093
+external_labels: {cluster: prod-1}
+alert_labels: [team, mount]
+lease: 10m
+`
+
+func TestConfig(t *testing.T) {
+	g := NewWithT(t)
+	config, err := parseConfig([]byte(fullConfig), "/etc/tocsin")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.Lease).To(Equal(10 * time.Minute))
+	g.Expect(config.ExternalLabels).To(Equal(map[string]string{"cluster": "prod-1"}))
+	g.Expect(config.AlertLabels).To(Equal([]string{"team", "mount"}))
+	first, second := config.Alertmanagers[0], config.Alertmanagers[1]
+	g.Expect(first.name()).To(Equal("alertmanager-operated.monitoring.svc:9093/am"))
+	g.Expect(first.HTTP.Authorization.CredentialsFile).To(Equal("/etc/tocsin/token"), "relative to the file")
+	g.Expect(first.Integrations.String()).To(Equal("env=prod,team in (core,payments)"))
+	g.Expect(first.Severities).To(Equal([]v1alpha1.Severity{"critical", "error"}))
+	g.Expect(second.HTTP.FollowRedirects).To(BeTrue(), "the defaults of http_config")
+	g.Expect(second.Integrations.Empty()).To(BeTrue())
+
+	config, err = parseConfig([]byte("alertmanagers: [{url: 'http://am'}]"), "")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.Lease).To(Equal(15 * time.Minute))
+	g.Expect(hostPort(config.Alertmanagers[0].URL)).To(Equal("am:80"))
+	g.Expect(config.sweepInterval()).To(Equal(time.Minute))
+	config.Lease = time.Minute
+	g.Expect(config.sweepInterval()).To(Equal(20 * time.Second))
+}
+
+func TestInvalidConfig(t *testing.T) {
+	const am = "alertmanagers: [{url: 'http://am:9093'}]\n"
+	for name, c := range map[string]struct{ file, want string }{
+		"an empty file":                       {"", "alertmanagers: need 1 to 16 entries, got 0"},
+		"no YAML":                             {"alertmanagers: [", "parsing the file"},
+		"an unknown field":                    {am + "leese: 1m", `unknown field "leese"`},
+		"an unknown field of http_config":     {"alertmanagers: [{url: 'http://am', http_config: {bearer: x}}]", "http_config: "},
+		"a missing CA":                        {"alertmanagers: [{url: 'http://am', http_config: {tls_config: {ca_file: none}}}]", "none: no such file"},
+		"a URL without a host":                {"alertmanagers: [{url: 'am:9093'}]", "alertmanagers[0]: url: need a URL"},
+		"another scheme":                      {"alertmanagers: [{url: 'ftp://am'}]", "url: need a URL"},
+		"a password in the URL":               {"alertmanagers: [{url: 'http://u:secret@am'}]", "credentials in http_config"},
+		"the same Alertmanager twice":         {"alertmanagers: [{url: 'http://am:80'}, {url: 'http://am/'}]", "alertmanagers[1]: duplicate url"},
+		"a selector that cannot be parsed":    {"alertmanagers: [{url: 'http://am', integration_selector: '='}]", "integration_selector: "},
+		"an unknown severity":                 {"alertmanagers: [{url: 'http://am', severities: [page]}]", `severities: "page" is not one of`},
+		"a lease that is too short":           {am + "lease: 59s", "lease: 59s is not between 1m0s and 24h0m0s"},
+		"a lease without a unit":              {am + "lease: 15", "parsing the file"},
+		"an external label of Tocsin's":       {am + "external_labels: {tocsin_incident: x}", "external_labels: tocsin_incident is a label by which"},
+		"an external label without a value":   {am + "external_labels: {a: ''}", "the value of a needs 1 to 256 characters"},
+		"a reserved label":                    {am + "alert_labels: [__name__]", `alert_labels: "__name__" is not a label name`},
+		"an alert label that names no label":  {am + "alert_labels: [service.name]", "is not a label name"},
+		"an alert label of Tocsin's":          {am + "alert_labels: [severity]", "alert_labels: severity is a label by which"},
+		"an alert label that is external too": {am + "external_labels: {a: b}\nalert_labels: [a]", "alert_labels: a is an external label"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, err := parseConfig([]byte(c.file), t.TempDir())
+			g.Expect(err).To(MatchError(ContainSubstring(c.want)))
+			g.Expect(err.Error()).NotTo(ContainSubstring("secret"))
+		})
+	}
+}
+
+func TestInvalidFileKeepsTheLastValidContent(t *testing.T) {
+	g := NewWithT(t)
+	file := filepath.Join(t.TempDir(), "alertmanager.yaml")
+	write := func(text string) { g.Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed()) }
+	f := newForwarder(t, file)
+
+	f.load()
+	g.Expect(f.current()).To(BeNil())
+	g.Expect(f.loaded && f.invalid).To(BeTrue())
+	write(fullConfig)
+	f.load()
+	valid := f.current()
+	g.Expect(valid).NotTo(BeNil())
+	f.load()
+	g.Expect(f.current()).To(BeIdenticalTo(valid), "an unchanged file changes nothing")
+	write("alertmanagers: no")
+	f.load()
+	g.Expect(f.invalid).To(BeTrue())
+	g.Expect(f.current()).To(BeIdenticalTo(valid))
+	g.Expect(os.Remove(file)).To(Succeed())
+	f.load()
+	g.Expect(f.current()).To(BeIdenticalTo(valid))
+	write(strings.Replace(fullConfig, "10m", "20m", 1))
+	f.load()
+	g.Expect(f.current().Lease).To(Equal(20 * time.Minute))
+	g.Expect(f.invalid).To(BeFalse())
+}
+
+// The example in the documentation is a valid file.
+func TestDocumentedConfig(t *testing.T) {
+	g := NewWithT(t)
+	page, err := os.ReadFile("../../docs/forwarding.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	_, example, found := strings.Cut(string(page), "```yaml\n")
+	g.Expect(found).To(BeTrue())
+	example, _, _ = strings.Cut(example, "```")
+	config, err := parseConfig([]byte(example), "")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.Alertmanagers).To(HaveLen(1))
+	g.Expect(config.AlertLabels).To(Equal([]string{"team"}))
+}

@@ -1,0 +1,79 @@
+package forward
+
+import "time"
+
+// Limits and delays of the forwarding.
+const (
+	// defaultLease is longer than an upgrade, a failover or a short outage of Tocsin takes.
+	defaultLease = 15 * time.Minute
+	minLease     = time.Minute
+	maxLease     = 24 * time.Hour
+
+	// maxSweepInterval is how often everything is posted, unless a third of the lease is shorter: two posts may fail.
+	maxSweepInterval = time.Minute
+
+	// minEndedWindow is how long ended alerts are posted again, unless the lease is longer: an Alertmanager that missed
+	// the end keeps the alert for a lease.
+	minEndedWindow = 15 * time.Minute
+
+	// clockMargin is how far in the past an alert ends at least. Alertmanager ignores an end that lies in its future, and
+	// the API server's clock is known to the second only.
+	clockMargin = time.Second
+
+	// maxAlertmanagers, maxAddresses and maxLabels bound the configuration, and what DNS makes of it.
+	maxAlertmanagers = 16
+	maxAddresses     = 16
+	maxLabels        = 32
+
+	// maxLabelChars bounds the value of a label, and the other bounds those of annotations, in characters.
+	maxLabelChars       = 256
+	maxDescriptionChars = 2048
+	maxURLBytes         = 2048
+
+	// batchIncidents and batchBytes bound one request. Proxies commonly limit a body to 1 MiB.
+	batchIncidents = 256
+	batchBytes     = 512 << 10
+
+	// changedIncidents and changedBytes bound the Incidents that changed in one request. The rest is for the sweep, so that
+	// a storm of changes never lets the leases of other alerts end.
+	changedIncidents = batchIncidents * 3 / 4
+	changedBytes     = batchBytes * 3 / 4
+
+	// maxEndedSets bounds the ended label sets that are remembered for one Incident and Alertmanager.
+	maxEndedSets = 8
+
+	// requestTimeout bounds one request, and minBackoff and maxBackoff the time until a failed one is repeated.
+	requestTimeout = 10 * time.Second
+	minBackoff     = 500 * time.Millisecond
+	maxBackoff     = 15 * time.Second
+
+	// maxAnswerBytes is how much of an answer is read to describe a failure.
+	maxAnswerBytes = 512
+
+	// failingAfter is how long an Alertmanager has to fail until the condition of the integrations says so: a short
+	// outage causes no writes.
+	failingAfter = time.Minute
+
+	// reloadInterval is how often the configuration file is read, and resolveInterval how often names are resolved.
+	reloadInterval  = time.Second
+	resolveInterval = 15 * time.Second
+	resolveTimeout  = 5 * time.Second
+
+	// silenceInterval is how often silences are read and compared, maxSilenceCalls how many are written each time, and
+	// maxSilenceBytes bounds an answer.
+	silenceInterval = 10 * time.Second
+	maxSilenceCalls = 200
+	maxSilenceBytes = 32 << 20
+
+	// acknowledgedSilence is how long the silence of an acknowledged Incident lasts; it is renewed when half of it has
+	// passed.
+	acknowledgedSilence = 10 * time.Minute
+
+	// maxWholes bounds the Resolved Incidents that are kept to be posted again, without their bags, and wholeTime how long they
+	// are. One that is not kept is read again.
+	maxWholes = 4096
+	wholeTime = minEndedWindow + maxSweepInterval
+
+	// syncInterval is how often a new leader looks whether its cache is filled.
+	syncInterval = 50 * time.Millisecond
+)

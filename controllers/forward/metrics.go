@@ -1,0 +1,44 @@
+package forward
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Results of alerts in tocsin_forward_alerts_total.
+const (
+	resultSent     = "sent"
+	resultFailed   = "failed"
+	resultRejected = "rejected"
+)
+
+var (
+	alertsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tocsin_forward_alerts_total",
+		Help: "Alerts that the leading replica posted to Alertmanager, by result: sent (accepted), failed (posted again " +
+			"later), rejected (Alertmanager rejects the alert). Every alert is posted repeatedly.",
+	}, []string{"alertmanager", "address", "result"})
+
+	lastSuccess = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tocsin_forward_last_success_timestamp_seconds",
+		Help: "Unix time at which an Alertmanager last accepted a request of the leading replica, or at which that replica " +
+			"first tried.",
+	}, []string{"alertmanager", "address"})
+
+	latency = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "tocsin_forward_latency_seconds",
+		Help: "Time from the receipt of an alert that changed an Incident until an Alertmanager accepted the change, " +
+			"reported by the leading replica.",
+		Buckets: []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 30, 60, 300, 900},
+	})
+
+	configValid = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tocsin_forward_config_valid",
+		Help: "Whether the file of --alertmanager-config is valid, reported by every replica that has the flag. While it is " +
+			"not, the last valid content stays in use.",
+	})
+)
+
+// RegisterMetrics registers the metrics of the forwarding.
+func RegisterMetrics(registry prometheus.Registerer) {
+	registry.MustRegister(alertsTotal, lastSuccess, latency, configValid)
+}

@@ -1,0 +1,204 @@
+package forward
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"pgregory.net/rapid"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// world is a cluster, an Alertmanager and the sender of the present leader, with a clock that the test moves.
+type world struct {
+	*rapid.T
+	time    time.Time
+	cluster *cluster
+	am      *alertmanager
+	target  *target
+	sender  *sender
+	down    time.Time // since when the Alertmanager has rejected every request; zero: it does not
+	swept   time.Time
+	// begun is how often each Incident began to have a set: the model's limit of how often it may fire.
+	begun map[incidentKey]map[string]int
+}
+
+func newWorld(t *rapid.T) *world {
+	w := &world{T: t, time: noon, cluster: newCluster(), am: newAlertmanager(), begun: map[incidentKey]map[string]int{}}
+	w.cluster.now = func() time.Time { return w.time }
+	w.am.now = w.cluster.now
+	w.target = targetOf(&Config{})
+	w.cluster.integrate(v1alpha1.WebhookIntegrationSpec{})
+	w.lead()
+	return w
+}
+
+// lead replaces the leader: the new sender knows nothing.
+func (w *world) lead() {
+	clock := func() (time.Time, bool) { return w.time, true }
+	w.sender = newSender("alertmanager:9093", "model", w.cluster, clock, logr.Discard())
+	w.sender.configure(w.target, w.am.client())
+	w.sweep()
+}
+
+func (w *world) sweep() {
+	w.swept = w.time
+	w.sender.queue.startSweep(w.sender.sweepKeys(w.time.Add(-w.target.config.endedWindow())))
+	w.post()
+}
+
+// post empties the queue, unless a request fails.
+func (w *world) post() {
+	_, client := w.sender.configured()
+	for {
+		items := w.sender.collect(w.Context(), w.target, w.time)
+		if len(items) == 0 {
+			return
+		}
+		if err := w.sender.deliver(w.Context(), client, items); err != nil {
+			w.sender.putBack(items)
+			return
+		}
+	}
+}
+
+// pass lets time pass, with a sweep each minute.
+func (w *world) pass(d time.Duration) {
+	for end := w.time.Add(d); w.time.Before(end); {
+		w.time = w.time.Add(min(end.Sub(w.time), w.swept.Add(maxSweepInterval).Sub(w.time)))
+		if !w.time.Before(w.swept.Add(maxSweepInterval)) {
+			w.sweep()
+		}
+		w.check()
+	}
+}
+
+// set returns the labels that may differ between the sets of an Incident; empty if none is to fire.
+func setOf(incident *v1alpha1.Incident) string {
+	if incident == nil || incident.Status.State != v1alpha1.IncidentOpen {
+		return ""
+	}
+	name := incident.Status.Alert.Type
+	if name == noType {
+		name = "mon"
+	}
+	return fmt.Sprintf("alertname=%s severity=%s", name, incident.Status.Alert.Severity)
+}
+
+// alert folds an alert.
+func (w *world) alert(types bool) {
+	alert := v1alpha1.Alert{
+		DedupKey: rapid.SampledFrom([]string{"a", "b"}).Draw(w.T, "key"),
+		Status:   rapid.SampledFrom([]v1alpha1.AlertStatus{"firing", "firing", "resolved", "acknowledged"}).Draw(w.T, "status"),
+	}
+	alert.Severity = rapid.SampledFrom([]v1alpha1.Severity{"", "info", "warning", "critical"}).Draw(w.T, "severity")
+	if types {
+		alert.Type = rapid.SampledFrom([]string{"", "Disk", "Memory"}).Draw(w.T, "type")
+	}
+	key := incidentKey{"shop", v1alpha1.IncidentName("mon", alert.DedupKey)}
+	if w.cluster.objects[key] == nil && alert.Status != v1alpha1.AlertFiring {
+		return
+	}
+	before, after := w.cluster.fold(alert)
+	if received, changed := transition(cached(before), cached(after), nil); changed {
+		w.sender.queue.add(key, received)
+	}
+	if set := setOf(after); set != "" && set != setOf(before) {
+		if w.begun[key] == nil {
+			w.begun[key] = map[string]int{}
+		}
+		w.begun[key][set]++
+	}
+}
+
+// check checks that no Open Incident is without a firing alert, unless it never had one or the Alertmanager was away.
+func (w *world) check() {
+	if !w.down.IsZero() {
+		return
+	}
+	firing := w.firing()
+	for key, incident := range w.cluster.objects {
+		if incident.Status.State == v1alpha1.IncidentOpen && len(firing[key]) == 0 && len(w.sender.queue.turns) == 0 {
+			w.Fatalf("%s is open, and nothing fires", key.name)
+		}
+	}
+}
+
+// firing returns the sets that fire, by Incident.
+func (w *world) firing() map[incidentKey][]string {
+	found := map[incidentKey][]string{}
+	for _, alert := range w.am.alerts {
+		if alert.endsAt.After(w.time) {
+			key := incidentKey{alert.labels[labelNamespace], alert.labels[labelIncident]}
+			found[key] = append(found[key], "alertname="+alert.labels[labelAlertname]+" severity="+alert.labels[labelSeverity])
+		}
+	}
+	return found
+}
+
+// settled checks, after everything was posted, that each Incident's own set fires and no other.
+func (w *world) settled() {
+	if !w.down.IsZero() {
+		return
+	}
+	w.post()
+	w.time = w.time.Add(clockMargin)
+	firing := w.firing()
+	for key, incident := range w.cluster.objects {
+		var want []string
+		if set := setOf(incident); set != "" {
+			want = []string{set}
+		}
+		if !slices.Equal(firing[key], want) {
+			w.Fatalf("%s: %v fires instead of %v", key.name, firing[key], want)
+		}
+	}
+	for set, fired := range w.am.fired {
+		alert := w.am.alerts[set]
+		key := incidentKey{alert.labels[labelNamespace], alert.labels[labelIncident]}
+		name := "alertname=" + alert.labels[labelAlertname] + " severity=" + alert.labels[labelSeverity]
+		if begun := w.begun[key][name]; len(fired) > begun {
+			w.Fatalf("%s began %d times and fired %d times", set, begun, len(fired))
+		}
+	}
+}
+
+// Property: whatever alerts come, and whichever leaders and outages, the Alertmanager ends up with exactly the set of each
+// open Incident; no set fires more often than it began; and no open Incident is without an alert.
+func TestAlertmanagerFollowsTheIncidents(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		// A new leader knows earlier severities from the timeline, but not earlier types.
+		leaders := rapid.Bool().Draw(t, "leaders")
+		steps := map[string]func(*rapid.T){
+			"":      func(*rapid.T) { w.settled() },
+			"alert": func(*rapid.T) { w.alert(!leaders) },
+			"post":  func(*rapid.T) { w.post() },
+			"pass": func(t *rapid.T) {
+				w.post()
+				w.pass(time.Duration(rapid.IntRange(1, 20*60).Draw(t, "seconds")) * time.Second)
+			},
+			"outage": func(t *rapid.T) {
+				w.down = w.time
+				w.am.fail = func(string) int { return http.StatusBadGateway }
+				w.post()
+				w.pass(time.Duration(rapid.IntRange(1, 13*60).Draw(t, "seconds")) * time.Second)
+				w.am.fail = nil
+				w.sweep()
+				w.down = time.Time{}
+			},
+		}
+		if leaders {
+			steps["leader"] = func(*rapid.T) {
+				w.post()
+				w.pass(time.Second)
+				w.lead()
+			}
+		}
+		t.Repeat(steps)
+	})
+}

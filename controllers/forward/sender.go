@@ -1,0 +1,318 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// store is what a sender reads: the cache of the replica. The objects must not be modified.
+type store interface {
+	// incident returns an Incident and its integration, each nil if it does not exist. An Incident that was resolved at a time
+	// or before may be condensed.
+	incident(ctx context.Context, key incidentKey, since time.Time) (*v1alpha1.Incident, *v1alpha1.WebhookIntegration, error)
+	// active returns the names of the Incidents that are open or were resolved after a time.
+	active(since time.Time) []incidentKey
+	// silenced returns the names of the Incidents that silences concern: they are acknowledged, or have had a silence.
+	silenced() []incidentKey
+}
+
+// clock returns the time by the API server's clock. It is not ok while that is unknown.
+type clock func() (now time.Time, ok bool)
+
+// sender posts alerts to one address of an Alertmanager. It depends on no other sender.
+type sender struct {
+	name, address string // of the Alertmanager, for metrics and logs
+	store         store
+	clock         clock
+	log           logr.Logger
+	queue         *queue
+	memory        memory
+
+	mu        sync.Mutex
+	target    *target
+	client    *httpClient
+	began     time.Time
+	succeeded time.Time // when a request was last accepted; zero: never
+	failed    time.Time // when a request last failed; zero: never
+}
+
+// item is one Incident in a request.
+type item struct {
+	key      incidentKey
+	received time.Time // see waiting
+	body     []byte    // the JSON of its alerts, separated by commas
+	alerts   int
+}
+
+func newSender(name, address string, store store, clock clock, log logr.Logger) *sender {
+	s := &sender{
+		name: name, address: address, store: store, clock: clock, queue: newQueue(), memory: memory{},
+		log: log.WithValues("alertmanager", name, "address", address), began: time.Now(),
+	}
+	lastSuccess.WithLabelValues(name, address).Set(float64(s.began.Unix()))
+	return s
+}
+
+// configure sets the target and the client. A new target has everything posted at once.
+func (s *sender) configure(t *target, client *httpClient) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil {
+		s.client.close()
+	}
+	s.target, s.client = t, client
+	s.queue.signal.give()
+}
+
+func (s *sender) configured() (*target, *httpClient) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.target, s.client
+}
+
+// run posts until ctx ends.
+func (s *sender) run(ctx context.Context) {
+	defer s.forgetMetrics()
+	var swept *target // the target of the last sweep
+	var due time.Time // when the next sweep begins
+	quiet := true     // nothing was accepted since the last sweep began
+	failing, delays := false, newBackoff()
+	for ctx.Err() == nil {
+		t, client := s.configured()
+		now, ok := s.clock()
+		if !ok {
+			sleep(ctx, minBackoff, nil)
+			continue
+		}
+		if (t != swept || !time.Now().Before(due)) && s.queue.startSweep(s.sweepKeys(now.Add(-t.config.endedWindow()))) {
+			swept, due, quiet = t, time.Now().Add(t.config.sweepInterval()), true
+		}
+		items := s.collect(ctx, t, now)
+		if len(items) == 0 && !quiet {
+			sleep(ctx, time.Until(due), s.queue.signal)
+			continue
+		}
+		if err := s.deliver(ctx, client, items); err != nil {
+			s.putBack(items)
+			if !failing && ctx.Err() == nil {
+				s.log.Error(err, "Alerts cannot be forwarded")
+			}
+			failing = true
+			sleep(ctx, delays.Step(), nil)
+			continue
+		}
+		quiet = false
+		if failing {
+			s.log.Info("Alerts are forwarded again")
+			failing, delays, due = false, newBackoff(), time.Time{} // Alertmanager may have lost what it had
+		}
+	}
+}
+
+// sweepKeys returns the Incidents to look at in a sweep: those that are open or were resolved after a time, and those of which
+// this sender has posted alerts that it has to end.
+func (s *sender) sweepKeys(since time.Time) []incidentKey {
+	keys := s.store.active(since)
+	included := make(map[incidentKey]struct{}, len(keys))
+	for _, key := range keys {
+		included[key] = struct{}{}
+	}
+	for key := range s.memory {
+		if _, ok := included[key]; !ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// collect takes as many Incidents from the queue as fit in one request. It returns none if the queue has nothing to post.
+func (s *sender) collect(ctx context.Context, t *target, now time.Time) []item {
+	var items []item
+	size := 0
+	take := func(it item) {
+		if s.encode(ctx, t, now, &it); it.alerts > 0 {
+			items, size = append(items, it), size+len(it.body)
+		}
+	}
+	fits := func(incidents, bytes int) bool { return len(items) < incidents && size < bytes && ctx.Err() == nil }
+	for fits(changedIncidents, changedBytes) {
+		key, received, ok := s.queue.nextChanged()
+		if !ok {
+			break
+		}
+		take(item{key: key, received: received})
+	}
+	for fits(batchIncidents, batchBytes) {
+		key, ok := s.queue.nextSwept()
+		if !ok {
+			break
+		}
+		take(item{key: key})
+	}
+	return items
+}
+
+// encode fills in the alerts of an item; none if there is nothing to post about its Incident.
+func (s *sender) encode(ctx context.Context, t *target, now time.Time, it *item) {
+	since := now.Add(-t.config.endedWindow())
+	if s.memory[it.key] != nil {
+		since = time.Time{} // its alerts have to be ended, whenever it was resolved
+	}
+	incident, integration, err := s.store.incident(ctx, it.key, since)
+	if err != nil {
+		s.log.Error(err, "Incident cannot be read", "namespace", it.key.namespace, "incident", it.key.name)
+		return // the next sweep tries again
+	}
+	w := s.memory.update(it.key, want(incident, integration, t, now), t.config.endedWindow(), now)
+	alerts := alertsOf(it.key, incident, w, t.config.Lease, now)
+	if len(alerts) == 0 {
+		return
+	}
+	body, err := json.Marshal(alerts)
+	if err != nil {
+		s.log.Error(err, "Alert cannot be encoded", "namespace", it.key.namespace, "incident", it.key.name)
+		return
+	}
+	it.body, it.alerts = body[1:len(body)-1], len(alerts)
+}
+
+// putBack puts Incidents whose request failed back in the queue.
+func (s *sender) putBack(items []item) {
+	for _, it := range items {
+		s.queue.add(it.key, it.received)
+	}
+}
+
+// deliver posts Incidents, or an empty list if there are none. If Alertmanager rejects them, it posts each half separately,
+// down to the Incident that is the cause, so that the others get through.
+func (s *sender) deliver(ctx context.Context, client *httpClient, items []item) error {
+	err := s.post(ctx, client, items)
+	if !errors.Is(err, errRejected) || len(items) == 0 {
+		return err
+	}
+	if err := s.post(ctx, client, nil); err != nil {
+		return err // it rejects everything: the cause is not in the alerts
+	}
+	return s.bisect(ctx, client, items, err)
+}
+
+// bisect posts Incidents that were rejected together in smaller requests.
+func (s *sender) bisect(ctx context.Context, client *httpClient, items []item, rejection error) error {
+	if len(items) == 1 {
+		s.log.Error(rejection, "Alertmanager rejects the alerts of an Incident",
+			"namespace", items[0].key.namespace, "incident", items[0].key.name)
+		alertsTotal.WithLabelValues(s.name, s.address, resultRejected).Add(float64(items[0].alerts))
+		return nil
+	}
+	half := len(items) / 2
+	for _, part := range [][]item{items[:half], items[half:]} {
+		err := s.post(ctx, client, part)
+		if errors.Is(err, errRejected) {
+			err = s.bisect(ctx, client, part, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// post posts the alerts of Incidents in one request, and keeps the books.
+func (s *sender) post(ctx context.Context, client *httpClient, items []item) error {
+	bodies, alerts := make([][]byte, len(items)), 0
+	for i, it := range items {
+		bodies[i] = it.body
+		alerts += it.alerts
+	}
+	body := append(append([]byte{'['}, bytes.Join(bodies, []byte{','})...), ']')
+	err := errNoClient
+	if client != nil {
+		err = client.postAlerts(ctx, body)
+	}
+	now := time.Now()
+	s.mu.Lock()
+	if err == nil {
+		s.succeeded = now
+	} else if ctx.Err() == nil {
+		s.failed = now
+	}
+	s.mu.Unlock()
+	switch {
+	case err == nil:
+		lastSuccess.WithLabelValues(s.name, s.address).Set(float64(now.Unix()))
+		alertsTotal.WithLabelValues(s.name, s.address, resultSent).Add(float64(alerts))
+		s.observeLatency(items)
+	case !errors.Is(err, errRejected):
+		alertsTotal.WithLabelValues(s.name, s.address, resultFailed).Add(float64(alerts))
+	}
+	return err
+}
+
+// errNoClient says that the HTTP client could not be made, for instance because a file of http_config is missing.
+var errNoClient = errors.New("http_config cannot be used")
+
+func (s *sender) observeLatency(items []item) {
+	now, _ := s.clock()
+	for _, it := range items {
+		if !it.received.IsZero() {
+			latency.Observe(max(0, now.Sub(it.received).Seconds()))
+		}
+	}
+}
+
+// health tells whether the Alertmanager accepts requests. It is not known until the first has been accepted or requests
+// have failed for failingAfter.
+func (s *sender) health(now time.Time) (healthy, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := s.began
+	if !s.succeeded.IsZero() {
+		since = s.succeeded
+	}
+	failing := s.failed.After(s.succeeded) && now.Sub(since) >= failingAfter
+	return !failing, failing || !s.succeeded.IsZero()
+}
+
+// forgetMetrics removes the series of an address that is no longer used, or of a leader whose term has ended.
+func (s *sender) forgetMetrics() {
+	lastSuccess.DeleteLabelValues(s.name, s.address)
+	for _, result := range []string{resultSent, resultFailed, resultRejected} {
+		alertsTotal.DeleteLabelValues(s.name, s.address, result)
+	}
+}
+
+func newBackoff() *wait.Backoff {
+	return &wait.Backoff{Duration: minBackoff, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxBackoff}
+}
+
+// signal wakes one goroutine that sleeps, or that is going to.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) give() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// sleep waits for a time, for ctx, or for a signal.
+func sleep(ctx context.Context, d time.Duration, signal signal) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-signal:
+	}
+}

@@ -1,0 +1,409 @@
+package forward
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// rig is a sender of a cluster's Incidents to an Alertmanager, in a synctest bubble: times are exact and cost nothing.
+type rig struct {
+	*testing.T
+	*WithT
+	*cluster
+	am     *alertmanager
+	target *target
+	clock  clock
+	sender *sender
+	stop   func()
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{T: t, WithT: NewWithT(t), cluster: newCluster(), am: newAlertmanager(), target: targetOf(&Config{}), clock: realTime}
+	r.integrate(v1alpha1.WebhookIntegrationSpec{})
+	return r
+}
+
+// lead starts a new sender, as a new leader does, after stopping the last one.
+func (r *rig) lead() {
+	if r.stop != nil {
+		r.stop()
+	}
+	r.sender = r.newSender(r.am)
+	ctx, cancel := context.WithCancel(r.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.sender.run(ctx)
+	}()
+	r.stop = func() {
+		cancel()
+		<-ended
+	}
+	r.Cleanup(r.stop)
+	synctest.Wait()
+}
+
+func (r *rig) newSender(am *alertmanager) *sender {
+	s := newSender("alertmanager:9093", r.Name(), r.cluster, func() (time.Time, bool) { return r.clock() }, logr.Discard())
+	s.configure(r.target, am.client())
+	return s
+}
+
+// alert folds an alert and tells the sender, as the informer does.
+func (r *rig) alert(key string, status v1alpha1.AlertStatus, change ...func(*v1alpha1.Alert)) incidentKey {
+	alert := v1alpha1.Alert{DedupKey: key, Status: status}
+	for _, c := range change {
+		c(&alert)
+	}
+	before, after := r.fold(alert)
+	if received, changed := transition(cached(before), cached(after), r.target.config.AlertLabels); changed && r.sender != nil {
+		r.sender.queue.add(keyOf(after), received)
+		synctest.Wait()
+	}
+	return keyOf(after)
+}
+
+func severity(s v1alpha1.Severity) func(*v1alpha1.Alert) {
+	return func(a *v1alpha1.Alert) { a.Severity = s }
+}
+
+func typed(kind string) func(*v1alpha1.Alert) { return func(a *v1alpha1.Alert) { a.Type = kind } }
+
+func (r *rig) wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestFireChangeResolve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.alert("before", v1alpha1.AlertFiring)
+		r.lead()
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=warning"), "what exists is posted at the start")
+
+		r.alert("k", v1alpha1.AlertFiring, typed("Disk"))
+		r.Expect(r.am.firing()).To(ContainElement("alertname=Disk severity=warning"), "at once")
+		r.wait(time.Hour)
+		r.Expect(r.am.firing()).To(HaveLen(2), "renewed before the lease ends")
+		r.alert("k", v1alpha1.AlertFiring, severity("critical"))
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=warning", "alertname=Disk severity=critical"))
+		r.wait(time.Minute)
+		r.alert("k", v1alpha1.AlertResolved)
+		r.wait(clockMargin)
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=warning"))
+		requests := r.am.requests
+		r.wait(time.Hour)
+		r.Expect(r.am.requests-requests).To(BeNumerically("~", 60, 1), "one a minute")
+		for set, fired := range r.am.fired {
+			r.Expect(fired).To(HaveLen(1), string(set))
+		}
+	})
+}
+
+func TestChangedLabelsEndTheOldSet(t *testing.T) {
+	team := func(name string) func(*v1alpha1.Alert) {
+		return func(a *v1alpha1.Alert) { a.Labels = v1alpha1.Bag{"team": json.RawMessage(`"` + name + `"`)} }
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.target.config.AlertLabels = []string{"team"}
+		r.lead()
+		r.alert("k", v1alpha1.AlertFiring, team("core"))
+		r.alert("k", v1alpha1.AlertFiring, team("shop"))
+		r.wait(clockMargin)
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=warning team=shop"))
+		r.alert("k", v1alpha1.AlertFiring, team("core"))
+		r.wait(clockMargin)
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=warning team=core"))
+		for i := range 100 {
+			r.alert("k", v1alpha1.AlertFiring, team(fmt.Sprint(i)))
+			r.wait(clockMargin)
+			r.Expect(r.am.firing()).To(ConsistOf(fmt.Sprint("alertname=mon severity=warning team=", i)))
+		}
+		for _, p := range r.sender.memory {
+			r.Expect(len(p.ended)).To(BeNumerically("<=", maxEndedSets))
+		}
+		r.alert("k", v1alpha1.AlertResolved)
+		r.wait(time.Hour)
+		r.Expect(r.am.firing()).To(BeEmpty())
+		r.Expect(r.sender.memory).To(BeEmpty())
+	})
+}
+
+func TestNewLeaderEndsEarlierSeverities(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		r.alert("k", v1alpha1.AlertFiring)
+		r.stop() // between leaders, nobody posts
+		r.sender = nil
+		r.alert("k", v1alpha1.AlertFiring, severity("critical"))
+		r.wait(time.Minute)
+		r.lead()
+		r.wait(clockMargin)
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical"))
+	})
+}
+
+func TestDeletedAndDeselectedIncidentsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		deleted := r.alert("deleted", v1alpha1.AlertFiring, typed("Deleted"))
+		kept := r.alert("kept", v1alpha1.AlertFiring, typed("Kept"))
+		r.delete(deleted)
+		r.sender.queue.add(deleted, time.Time{})
+		r.wait(clockMargin)
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=Kept severity=warning"))
+		r.integrate(v1alpha1.WebhookIntegrationSpec{Forward: v1alpha1.ForwardNever})
+		r.sender.queue.add(kept, time.Time{})
+		r.wait(clockMargin)
+		r.Expect(r.am.firing()).To(BeEmpty())
+		r.wait(time.Hour)
+		r.Expect(r.sender.memory).To(BeEmpty())
+		r.Expect(r.am.fired).To(HaveLen(2))
+	})
+}
+
+// An integration that is deleted and created again, as GitOps tools do, must not end its alerts.
+func TestIntegrationThatIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		key := r.alert("k", v1alpha1.AlertFiring)
+		delete(r.integrations, incidentKey{"shop", "mon"})
+		r.sender.queue.add(key, time.Time{})
+		r.wait(10 * time.Minute)
+		r.Expect(r.am.firing()).To(HaveLen(1))
+		r.integrate(v1alpha1.WebhookIntegrationSpec{})
+		r.wait(time.Hour)
+		r.Expect(r.am.firing()).To(HaveLen(1))
+		delete(r.integrations, incidentKey{"shop", "mon"})
+		r.wait(15*time.Minute + time.Second)
+		r.Expect(r.am.firing()).To(BeEmpty(), "the lease ended")
+	})
+}
+
+func TestNothingEndsWithinTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		r.alert("k", v1alpha1.AlertFiring)
+		r.wait(30 * time.Second)
+		r.stop() // Tocsin is down
+		r.wait(10 * time.Minute)
+		r.Expect(r.am.firing()).To(HaveLen(1))
+		r.lead()
+		r.wait(time.Hour)
+		r.am.fail = func(string) int { return http.StatusInternalServerError }
+		r.wait(10 * time.Minute)
+		r.am.fail = nil
+		r.wait(time.Minute)
+		for _, fired := range r.am.fired {
+			r.Expect(fired).To(HaveLen(1), "it never ended")
+		}
+	})
+}
+
+func TestRestartedAlertmanagerLearnsEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		for i := range 600 {
+			r.alert(fmt.Sprint(i), v1alpha1.AlertFiring, typed(fmt.Sprint("Disk", i)))
+		}
+		r.am.fail = func(string) int { return http.StatusServiceUnavailable }
+		r.wait(5 * time.Minute)
+		r.am.fail, r.am.alerts = nil, map[labelSet]stored{}
+		r.wait(2 * maxBackoff)
+		r.Expect(r.am.firing()).To(HaveLen(600))
+	})
+}
+
+func TestRejectedAlertDelaysNoOther(t *testing.T) {
+	for name, bad := range map[string]int{"one": 1, "most": 190} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.am.fail = func(body string) int {
+					if strings.Contains(body, `"alertname":"Bad`) {
+						return http.StatusBadRequest
+					}
+					return 0
+				}
+				for i := range 200 {
+					kind := "Good"
+					if i < bad {
+						kind = "Bad"
+					}
+					r.alert(fmt.Sprint(i), v1alpha1.AlertFiring, typed(fmt.Sprint(kind, i)))
+				}
+				r.lead()
+				r.Expect(r.am.firing()).To(HaveLen(200 - bad))
+				healthy, known := r.sender.health(time.Now().Add(time.Hour))
+				r.Expect(healthy || !known).To(BeTrue(), "others were accepted")
+				r.am.fail = nil
+				r.wait(time.Minute)
+				r.Expect(r.am.firing()).To(HaveLen(200), "the next sweep tries again")
+			})
+		})
+	}
+}
+
+func TestProxyThatRejectsEverythingIsNotBisected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for i := range 200 {
+			r.alert(fmt.Sprint(i), v1alpha1.AlertFiring, typed(fmt.Sprint("Disk", i)))
+		}
+		r.am.fail = func(string) int { return http.StatusBadRequest }
+		r.lead()
+		r.wait(10 * time.Minute)
+		r.Expect(r.am.requests).To(BeNumerically("<", 120), "two for each attempt")
+		healthy, known := r.sender.health(time.Now())
+		r.Expect(!healthy && known).To(BeTrue())
+		r.am.fail = nil
+		r.wait(2 * maxBackoff)
+		r.Expect(r.am.firing()).To(HaveLen(200))
+	})
+}
+
+func TestHangingAlertmanagerDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		hanging := newAlertmanager()
+		hanging.hang = true
+		other := r.newSender(hanging)
+		go other.run(r.Context())
+		before, after := r.fold(v1alpha1.Alert{DedupKey: "k", Status: v1alpha1.AlertFiring})
+		received, _ := transition(cached(before), cached(after), nil)
+		for _, s := range []*sender{other, r.sender} {
+			s.queue.add(keyOf(after), received)
+		}
+		synctest.Wait()
+		r.Expect(r.am.firing()).To(HaveLen(1))
+		r.wait(2 * time.Minute)
+		healthy, known := other.health(time.Now())
+		r.Expect(!healthy && known).To(BeTrue())
+		hanging.mu.Lock()
+		hanging.hang = false
+		hanging.mu.Unlock()
+		r.wait(2*maxBackoff + requestTimeout)
+		r.Expect(hanging.firing()).To(HaveLen(1))
+		healthy, known = other.health(time.Now())
+		r.Expect(healthy && known).To(BeTrue())
+	})
+}
+
+func TestHealthWithoutIncidents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		r.Expect(r.am.empty).To(Equal(1), "an empty list tells whether Alertmanager works")
+		healthy, known := r.sender.health(time.Now())
+		r.Expect(healthy && known).To(BeTrue())
+		r.am.fail = func(string) int { return http.StatusNotFound }
+		r.wait(5 * time.Minute)
+		healthy, known = r.sender.health(time.Now())
+		r.Expect(!healthy && known).To(BeTrue())
+	})
+}
+
+// The leader's clock is wrong by an hour; the API server's is right.
+func TestWrongClock(t *testing.T) {
+	for name, offset := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				answered := false
+				own := func() time.Time { return time.Now().Add(offset) }
+				r.clock = func() (time.Time, bool) { return own().Add(-offset), answered }
+				r.alert("k", v1alpha1.AlertFiring)
+				r.lead()
+				r.Expect(r.am.requests).To(BeZero(), "the API server's time is not known yet")
+				answered = true
+				r.wait(time.Second)
+				r.Expect(r.am.firing()).To(HaveLen(1))
+				for _, alert := range r.am.alerts {
+					r.Expect(alert.endsAt).To(BeTemporally("~", time.Now().Add(15*time.Minute), time.Second))
+				}
+			})
+		})
+	}
+}
+
+func TestStormOfOneNamespace(t *testing.T) {
+	g := NewWithT(t)
+	q := newQueue()
+	for i := range 10_000 {
+		q.add(incidentKey{"storm", fmt.Sprint(i)}, time.Time{})
+	}
+	q.add(incidentKey{"quiet", "one"}, noon)
+	q.add(incidentKey{"quiet", "one"}, noon.Add(time.Minute))
+	var taken []incidentKey
+	for range 3 {
+		key, received, _ := q.nextChanged()
+		taken = append(taken, key)
+		if key.namespace == "quiet" {
+			g.Expect(received).To(Equal(noon), "the earlier change counts")
+		}
+	}
+	g.Expect(taken).To(Equal([]incidentKey{{"storm", "0"}, {"quiet", "one"}, {"storm", "1"}}))
+}
+
+func TestStormDoesNotStopTheSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for i := range 300 {
+			r.alert(fmt.Sprint(i), v1alpha1.AlertFiring, typed(fmt.Sprint("Disk", i)))
+		}
+		s := r.newSender(r.am)
+		for _, key := range r.active(time.Time{}) {
+			s.queue.add(key, time.Time{})
+		}
+		r.alert("last", v1alpha1.AlertFiring)
+		s.queue.startSweep(slices.Repeat([]incidentKey{{"shop", v1alpha1.IncidentName("mon", "last")}}, 100))
+		items := s.collect(t.Context(), r.target, time.Now())
+		r.Expect(items).To(HaveLen(batchIncidents))
+		swept := 0
+		for _, it := range items {
+			if it.key.name == v1alpha1.IncidentName("mon", "last") {
+				swept++
+			}
+		}
+		r.Expect(swept).To(Equal(batchIncidents - changedIncidents))
+	})
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for i := range 400 {
+			r.alert(fmt.Sprint(i), v1alpha1.AlertFiring, typed(fmt.Sprint("Disk", i)), func(a *v1alpha1.Alert) {
+				a.Description = strings.Repeat("\u2028<é", 5000)
+			})
+		}
+		largest := 0
+		r.am.fail = func(body string) int {
+			largest = max(largest, len(body))
+			return 0
+		}
+		r.lead()
+		r.Expect(r.am.firing()).To(HaveLen(400))
+		r.Expect(largest).To(And(BeNumerically(">", batchBytes/2), BeNumerically("<", batchBytes+32<<10)))
+	})
+}

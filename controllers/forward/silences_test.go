@@ -1,0 +1,232 @@
+package forward
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+)
+
+// silencing is the part of Alertmanager that has silences.
+type silencing struct {
+	mu       sync.Mutex
+	silences []silence
+	covered  []silencedAlert
+	writes   int
+}
+
+func (a *silencing) RoundTrip(request *http.Request) (*http.Response, error) {
+	recorder := httptest.NewRecorder()
+	a.ServeHTTP(recorder, request)
+	return recorder.Result(), nil
+}
+
+func (a *silencing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	path := strings.TrimPrefix(r.URL.Path, "/api/v2/")
+	switch {
+	case r.Method == http.MethodGet && path == "silences":
+		_ = json.NewEncoder(w).Encode(a.silences)
+	case r.Method == http.MethodGet && path == "alerts":
+		_ = json.NewEncoder(w).Encode(a.covered)
+	case r.Method == http.MethodPost && path == "silences":
+		var s silence
+		if err := json.NewDecoder(r.Body).Decode(&s); err != nil || !s.EndsAt.After(s.StartsAt) || s.CreatedBy == "" || s.Comment == "" {
+			http.Error(w, "invalid silence", http.StatusBadRequest)
+			return
+		}
+		a.writes++
+		if at := slices.IndexFunc(a.silences, func(old silence) bool { return old.ID == s.ID }); at >= 0 {
+			a.silences[at] = s
+			return
+		}
+		s.ID = fmt.Sprint("id-", len(a.silences))
+		a.silences = append(a.silences, s)
+	case r.Method == http.MethodDelete:
+		a.writes++
+		for i := range a.silences {
+			if a.silences[i].ID == strings.TrimPrefix(path, "silence/") {
+				a.silences[i].Status = &struct {
+					State string `json:"state"`
+				}{"expired"}
+			}
+		}
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// active returns author and comment of the silences that are not over.
+func (a *silencing) active() []string {
+	var active []string
+	for _, s := range a.silences {
+		if !s.isOver() {
+			active = append(active, s.CreatedBy+": "+s.Comment)
+		}
+	}
+	return active
+}
+
+// silenceRig is an endpoint whose silences a test reconciles at times of its own.
+type silenceRig struct {
+	*WithT
+	*cluster
+	am       *silencing
+	endpoint *endpoint
+	target   *target
+	time     time.Time
+	changed  []incidentKey
+	poll     func()
+}
+
+func newSilenceRig(t *testing.T) *silenceRig {
+	t.Helper()
+	r := &silenceRig{WithT: NewWithT(t), cluster: newCluster(), am: &silencing{}, time: noon}
+	r.now = func() time.Time { return r.time }
+	r.integrate(v1alpha1.WebhookIntegrationSpec{})
+	r.target = targetOf(&Config{SilenceAcknowledged: true, ExternalLabels: map[string]string{"cluster": "prod-1"}})
+	client := &httpClient{http: &http.Client{Transport: r.am}, base: r.target.entry.URL}
+	lead := func() {
+		r.endpoint = newEndpoint(r.target, r.cluster, func() (time.Time, bool) { return r.time, true }, nil, logr.Discard())
+	}
+	lead()
+	r.poll = func() {
+		t.Helper()
+		r.changed = nil
+		r.Expect(r.endpoint.reconcileSilences(t.Context(), r.target, client, r.time, func(key incidentKey) {
+			r.changed = append(r.changed, key)
+		})).To(Succeed())
+	}
+	return r
+}
+
+func (r *silenceRig) alert(status v1alpha1.AlertStatus, severity v1alpha1.Severity, by, comment string) incidentKey {
+	alert := v1alpha1.Alert{DedupKey: "k", Status: status, By: by, Comment: comment}
+	alert.Severity = severity
+	_, after := r.fold(alert)
+	r.time = r.time.Add(time.Minute)
+	return keyOf(after)
+}
+
+func TestAcknowledgedIncidentIsSilenced(t *testing.T) {
+	r := newSilenceRig(t)
+	key := r.alert("firing", "warning", "", "")
+	r.poll()
+	r.Expect(r.am.active()).To(BeEmpty())
+	r.alert("acknowledged", "", "maria", "looking: into it")
+	r.poll()
+	mark := "[tocsin acknowledged shop/" + key.name + "]"
+	r.Expect(r.am.active()).To(ConsistOf("maria: looking: into it " + mark))
+	r.Expect(r.am.silences[0].Matchers).To(ConsistOf(
+		matcher{Name: "namespace", Value: "shop"}, matcher{Name: "tocsin_incident", Value: key.name}, matcher{Name: "cluster", Value: "prod-1"}))
+
+	// It is renewed, also by a new leader, and never doubled.
+	for range 120 {
+		r.time = r.time.Add(time.Minute)
+		r.endpoint.covered = nil
+		r.poll()
+		r.Expect(r.am.silences).To(HaveLen(1))
+		r.Expect(r.am.silences[0].EndsAt).To(BeTemporally(">", r.time))
+	}
+	r.Expect(r.am.writes).To(BeNumerically("<=", 1+120/5))
+
+	// A lower severity changes nothing; a higher one ends it.
+	r.alert("firing", "info", "", "")
+	r.poll()
+	r.Expect(r.am.active()).To(HaveLen(1))
+	r.alert("firing", "critical", "", "")
+	r.poll()
+	r.Expect(r.am.active()).To(BeEmpty())
+}
+
+func TestResolveEndsTheSilenceOfAnAcknowledgement(t *testing.T) {
+	r := newSilenceRig(t)
+	r.alert("firing", "", "", "")
+	r.alert("acknowledged", "", "maria", "")
+	r.poll()
+	r.Expect(r.am.active()).To(HaveLen(1))
+	r.alert("resolved", "", "", "")
+	r.poll()
+	r.Expect(r.am.active()).To(BeEmpty())
+	r.alert("firing", "", "", "")
+	r.poll()
+	r.Expect(r.am.active()).To(BeEmpty(), "the next episode is not acknowledged")
+	r.target.config.SilenceAcknowledged = false
+	r.alert("acknowledged", "", "maria", "")
+	r.poll()
+	r.Expect(r.am.active()).To(BeEmpty(), "it is off by default")
+}
+
+func TestRequestedSilence(t *testing.T) {
+	r := newSilenceRig(t)
+	key := r.alert("firing", "", "", "")
+	until := v1alpha1.NewTimestamp(r.time.Add(2 * time.Hour))
+	r.objects[key].Status.Silence = &v1alpha1.Silence{Until: until, By: "maria", Comment: "planned"}
+	r.poll()
+	r.Expect(r.am.active()).To(ConsistOf("maria: planned [tocsin requested shop/" + key.name + "]"))
+	r.poll()
+	r.Expect(r.am.writes).To(Equal(1))
+	r.Expect(r.am.silences[0].EndsAt).To(BeTemporally("==", until.Time))
+	r.objects[key].Status.Silence = nil
+	r.poll()
+	r.Expect(r.am.active()).To(BeEmpty())
+}
+
+// Silences of people, of other clusters, and such as only look like Tocsin's are left alone.
+func TestForeignSilencesStay(t *testing.T) {
+	r := newSilenceRig(t)
+	key := r.alert("firing", "", "", "")
+	mark, no := marker(kindRequested, key), false
+	for _, s := range []silence{
+		{Comment: "mine", Matchers: matchersOf(key, r.target.config)},
+		{Comment: mark, Matchers: matchersOf(key, &Config{ExternalLabels: map[string]string{"cluster": "other"}})},
+		{Comment: mark, Matchers: []matcher{{Name: "namespace", Value: ".*", IsRegex: true}, {Name: "a", Value: "b"}, {Name: "c", Value: "d"}}},
+		{Comment: mark, Matchers: []matcher{{Name: "namespace", Value: "shop", IsEqual: &no}, {Name: "tocsin_incident", Value: key.name}, {Name: "cluster", Value: "prod-1"}}},
+		{Comment: "[tocsin nonsense]", Matchers: matchersOf(key, r.target.config)},
+	} {
+		s.ID, s.CreatedBy, s.EndsAt = fmt.Sprint(len(r.am.silences)), "somebody", noon.Add(time.Hour)
+		r.am.silences = append(r.am.silences, s)
+	}
+	r.poll()
+	r.Expect(r.am.writes).To(BeZero())
+}
+
+func TestCoveringSilencesAreAnnouncedWhenTheyChange(t *testing.T) {
+	r := newSilenceRig(t)
+	key := r.alert("firing", "", "", "")
+	r.objects[key].Status.Conditions = append(r.objects[key].Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionSilenced})
+	r.poll()
+	r.Expect(r.changed).To(ConsistOf(key), "a new leader checks what the last one wrote")
+	r.poll()
+	r.Expect(r.changed).To(BeEmpty())
+	alert := silencedAlert{Labels: map[string]string{"namespace": "shop", "tocsin_incident": key.name}}
+	alert.Status.SilencedBy = []string{"short", "long", "own", "gone"}
+	r.am.covered = []silencedAlert{alert}
+	r.am.silences = []silence{
+		{ID: "short", CreatedBy: "a", Comment: "x", EndsAt: noon.Add(time.Hour)},
+		{ID: "long", CreatedBy: "b", Comment: "y", EndsAt: noon.Add(2 * time.Hour)},
+		{ID: "own", CreatedBy: "c", Comment: marker(kindAcknowledged, key), EndsAt: noon.Add(3 * time.Hour)},
+	}
+	r.poll()
+	r.Expect(r.changed).To(ConsistOf(key))
+	r.Expect(r.endpoint.covered).To(HaveKeyWithValue(key, fold.Silence{By: "b", Comment: "y", Until: noon.Add(2 * time.Hour)}))
+	r.poll()
+	r.Expect(r.changed).To(BeEmpty(), "no write for a poll without news")
+	r.am.covered = nil
+	r.poll()
+	r.Expect(r.changed).To(ConsistOf(key))
+	r.Expect(r.endpoint.covered).To(BeEmpty())
+}

@@ -1,0 +1,281 @@
+package forward
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+)
+
+// realTime is the clock of a replica whose clock is right.
+func realTime() (time.Time, bool) { return time.Now(), true }
+
+func newForwarder(t *testing.T, file string) *Forwarder {
+	t.Helper()
+	return New(file, realTime, logr.Discard())
+}
+
+// targetOf returns the target of a configuration's first entry.
+func targetOf(config *Config) *target {
+	if len(config.Alertmanagers) == 0 {
+		config.Alertmanagers = []Alertmanager{{
+			URL: &url.URL{Scheme: "http", Host: "alertmanager:9093"}, Integrations: labels.Everything(),
+		}}
+	}
+	if config.Lease == 0 {
+		config.Lease = defaultLease
+	}
+	return &target{config: config, entry: &config.Alertmanagers[0]}
+}
+
+// cluster is a store of Incidents that the fold wrote.
+type cluster struct {
+	now          func() time.Time
+	mu           sync.Mutex
+	objects      map[incidentKey]*v1alpha1.Incident
+	integrations map[incidentKey]*v1alpha1.WebhookIntegration
+	folded       int
+}
+
+func newCluster() *cluster {
+	return &cluster{now: time.Now, objects: map[incidentKey]*v1alpha1.Incident{}, integrations: map[incidentKey]*v1alpha1.WebhookIntegration{}}
+}
+
+// namespace and integration are those of all Incidents.
+const namespace, integration = "shop", "mon"
+
+// integrate creates or replaces the integration.
+func (c *cluster) integrate(spec v1alpha1.WebhookIntegrationSpec) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.integrations[incidentKey{namespace, integration}] = &v1alpha1.WebhookIntegration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: integration}, Spec: spec,
+	}
+}
+
+// fold folds an alert that is received now, and returns the Incident before and after it.
+func (c *cluster) fold(alert v1alpha1.Alert) (before, after *v1alpha1.Incident) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := v1alpha1.IncidentName(integration, alert.DedupKey)
+	key := incidentKey{namespace, name}
+	before = c.objects[key]
+	c.folded++
+	id := fmt.Sprint("alert-", c.folded)
+	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: id, UID: types.UID(id), ResourceVersion: fmt.Sprint(c.folded), CreationTimestamp: metav1.NewTime(c.now()),
+	}}
+	event.Spec = v1alpha1.AlertEventSpec{
+		IntegrationName: integration, ReceivedTime: v1alpha1.NewTimestamp(c.now()), Alerts: []v1alpha1.Alert{alert},
+	}
+	after = c.decide(name, before, event)
+	c.objects[key] = after
+	return before, after
+}
+
+// delete deletes an Incident.
+func (c *cluster) delete(key incidentKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.objects, key)
+}
+
+func (c *cluster) decide(name string, before *v1alpha1.Incident, event *v1alpha1.AlertEvent) *v1alpha1.Incident {
+	plan := fold.Decide(fold.Input{
+		Name: name, Incident: before, Events: []*v1alpha1.AlertEvent{event}, Exists: func(string) bool { return true },
+		Policy: fold.Policy{Retention: time.Hour}, Now: c.now(),
+	})
+	after := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: event.Namespace, Name: name}, Status: plan.Status}
+	after.Spec = v1alpha1.IncidentSpec{IntegrationName: event.Spec.IntegrationName, DedupKey: event.Spec.Alerts[0].DedupKey}
+	after.ResourceVersion = event.ResourceVersion
+	after.Status.Ledger = v1alpha1.Ledger{}
+	return after
+}
+
+// incident implements store.
+func (c *cluster) incident(
+	_ context.Context, key incidentKey, since time.Time,
+) (*v1alpha1.Incident, *v1alpha1.WebhookIntegration, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	incident := c.objects[key]
+	if incident == nil {
+		return nil, nil, nil
+	}
+	if resolved := incident.Status.ResolvedTime; resolved != nil && !resolved.After(since) {
+		incident = cached(incident)
+	}
+	return incident, c.integrations[incidentKey{key.namespace, incident.Spec.IntegrationName}], nil
+}
+
+// cached returns the Incident as the manager's cache has it.
+func cached(incident *v1alpha1.Incident) *v1alpha1.Incident {
+	if incident == nil {
+		return nil
+	}
+	incident = incident.DeepCopy()
+	incident.Condense()
+	return incident
+}
+
+// indexed returns an index of the Incidents.
+func (c *cluster) indexed() *index {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := newIndex()
+	for _, incident := range c.objects {
+		x.set(incident, c.now())
+	}
+	return x
+}
+
+// active implements store.
+func (c *cluster) active(since time.Time) []incidentKey { return c.indexed().active(since) }
+
+// silenced implements store.
+func (c *cluster) silenced() []incidentKey { return c.indexed().silenced() }
+
+// stored is an alert as Alertmanager keeps it.
+type stored struct {
+	labels           map[string]string
+	annotations      map[string]string
+	startsAt, endsAt time.Time
+	generatorURL     string
+}
+
+// alertmanager behaves as Alertmanager's API v2 does, and is an http.RoundTripper. Its rules are those of provider/mem and
+// types.Alert.Merge in Alertmanager 0.28.
+type alertmanager struct {
+	now      func() time.Time
+	mu       sync.Mutex
+	alerts   map[labelSet]stored
+	requests int
+	posted   int                          // alerts
+	empty    int                          // requests without alerts
+	fail     func(body string) int        // the status to answer with instead; 0: none
+	hang     bool                         // requests are answered when their context ends
+	fired    map[labelSet][]time.Duration // by how long after the last end a set fired again
+}
+
+func newAlertmanager() *alertmanager {
+	return &alertmanager{now: time.Now, alerts: map[labelSet]stored{}, fired: map[labelSet][]time.Duration{}}
+}
+
+// client returns a client of it.
+func (a *alertmanager) client() *httpClient {
+	return &httpClient{http: &http.Client{Transport: a}, base: &url.URL{Scheme: "http", Host: "alertmanager:9093"}}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a *alertmanager) RoundTrip(request *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	hang := a.hang
+	a.mu.Unlock()
+	if hang {
+		<-request.Context().Done()
+		return nil, request.Context().Err()
+	}
+	recorder := httptest.NewRecorder()
+	a.ServeHTTP(recorder, request)
+	return recorder.Result(), nil
+}
+
+// ServeHTTP implements http.Handler.
+func (a *alertmanager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.requests++
+	if a.fail != nil {
+		if code := a.fail(string(body)); code != 0 {
+			http.Error(w, "no", code)
+			return
+		}
+	}
+	if r.URL.Path != "/api/v2/alerts" || r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
+		err = errors.New("not an alert")
+	}
+	var posted []struct {
+		Labels, Annotations map[string]string
+		StartsAt, EndsAt    time.Time
+		GeneratorURL        string
+	}
+	if err = errors.Join(err, json.Unmarshal(body, &posted)); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if len(posted) == 0 {
+		a.empty++
+	}
+	for _, p := range posted {
+		if p.EndsAt.Before(p.StartsAt) || len(p.Labels) == 0 {
+			http.Error(w, "start time must be before end time", http.StatusBadRequest)
+			return
+		}
+		a.posted++
+		a.put(stored{labels: p.Labels, annotations: p.Annotations, startsAt: p.StartsAt, endsAt: p.EndsAt, generatorURL: p.GeneratorURL})
+	}
+}
+
+func (a *alertmanager) put(s stored) {
+	encoded, _ := json.Marshal(s.labels)
+	set, now := labelSet(encoded), a.now()
+	old, known := a.alerts[set]
+	overlap := s.endsAt.After(old.startsAt) && s.endsAt.Before(old.endsAt) ||
+		s.startsAt.After(old.startsAt) && s.startsAt.Before(old.endsAt)
+	if known && overlap {
+		if old.startsAt.Before(s.startsAt) {
+			s.startsAt = old.startsAt
+		}
+		resolved := !s.endsAt.After(now)
+		if old.endsAt.After(s.endsAt) && (!resolved || !old.endsAt.After(now)) {
+			s.endsAt = old.endsAt
+		}
+	}
+	if s.endsAt.After(now) && (!known || !old.endsAt.After(now)) {
+		a.fired[set] = append(a.fired[set], now.Sub(old.endsAt))
+	}
+	a.alerts[set] = s
+}
+
+// firing returns the sets that fire, each as name=value pairs without the labels that are always the same.
+func (a *alertmanager) firing() []string { return a.sets(true) }
+
+// sets returns the sets that fire, or all.
+func (a *alertmanager) sets(onlyFiring bool) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var sets []string
+	for _, alert := range a.alerts {
+		if onlyFiring && !alert.endsAt.After(a.now()) {
+			continue
+		}
+		var pairs []string
+		for _, name := range slices.Sorted(maps.Keys(alert.labels)) {
+			if name != labelIntegration && name != labelIncident && name != labelNamespace {
+				pairs = append(pairs, name+"="+alert.labels[name])
+			}
+		}
+		sets = append(sets, strings.Join(pairs, " "))
+	}
+	slices.Sort(sets)
+	return sets
+}
