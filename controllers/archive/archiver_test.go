@@ -1,0 +1,327 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/memblob"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+)
+
+var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
+
+// server is what the API server stores.
+type server struct {
+	client.Reader
+	incidents map[types.NamespacedName]*v1alpha1.Incident
+	reads     int
+	onRead    func()
+	down      bool
+}
+
+func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	s.reads++
+	if s.onRead != nil {
+		defer s.onRead()
+	}
+	incident, isIncident := into.(*v1alpha1.Incident)
+	switch stored := s.incidents[key]; {
+	case s.down || !isIncident:
+		return errors.New("down")
+	case stored == nil:
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	default:
+		stored.DeepCopyInto(incident)
+		return nil
+	}
+}
+
+// rig is an API server, a store that can be down, and terms of leaders.
+type rig struct {
+	*WithT
+	*server
+	ctx    context.Context
+	bucket *blob.Bucket
+	down   atomic.Bool
+	now    time.Time
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{
+		WithT: NewWithT(t), ctx: t.Context(), server: &server{incidents: map[types.NamespacedName]*v1alpha1.Incident{}}, now: noon,
+	}
+	r.bucket = memblob.OpenBucket(nil)
+	return r
+}
+
+// lead begins the term of another leader, which sees all Incidents.
+func (r *rig) lead() (*Archiver, *term) {
+	a := New(func(context.Context) (*blob.Bucket, error) {
+		if r.down.Load() {
+			return nil, errors.New("the store is down")
+		}
+		return r.bucket, nil
+	}, func() (time.Time, bool) { return r.now, true }, logr.Discard())
+	t := newTerm(a, r.server)
+	t.synced = func() bool { return true }
+	for _, incident := range r.incidents {
+		t.changed(incident.DeepCopy(), true)
+	}
+	a.term.Store(t)
+	return a, t
+}
+
+// resolved stores a Resolved Incident.
+func (r *rig) resolved(name string, alerts int64) *v1alpha1.Incident {
+	at := v1alpha1.NewTimestamp(noon)
+	incident := &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "payments", Name: name, UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(100 + alerts),
+		},
+		Spec: v1alpha1.IncidentSpec{IntegrationName: "prometheus", DedupKey: name},
+		Status: v1alpha1.IncidentStatus{
+			State: v1alpha1.IncidentResolved, AlertCount: alerts, OpenedTime: &at, ResolvedTime: &at,
+			Episode: &v1alpha1.Episode{Number: 1, StartTime: at, AlertCount: alerts},
+			Alert:   v1alpha1.AlertContent{Title: name},
+			Ledger:  v1alpha1.Ledger{Digest: fmt.Sprintf("%032d", alerts)},
+		},
+	}
+	r.incidents[client.ObjectKeyFromObject(incident)] = incident
+	return incident
+}
+
+func (r *rig) step(t *term) {
+	_, err := t.step(r.ctx)
+	r.Expect(err).NotTo(HaveOccurred())
+}
+
+func (r *rig) isArchived(a *Archiver, incident *v1alpha1.Incident) bool {
+	return a.Archived(incident.UID, incident.Status.Episode.Number, incident.Status.Ledger.Digest)
+}
+
+// archived returns the alert counts of all records by Incident.
+func (r *rig) archived() map[string]int64 {
+	counts := map[string]int64{}
+	for record, err := range records.All(r.ctx, r.bucket, records.Query{}) {
+		r.Expect(err).NotTo(HaveOccurred())
+		_, twice := counts[record.Incident]
+		r.Expect(twice).To(BeFalse(), record.Incident)
+		counts[record.Incident] = record.AlertCount
+	}
+	return counts
+}
+
+func (r *rig) objects() (keys []string) {
+	list := r.bucket.List(nil)
+	for {
+		object, err := list.Next(r.ctx)
+		if errors.Is(err, io.EOF) {
+			return keys
+		}
+		r.Expect(err).NotTo(HaveOccurred())
+		keys = append(keys, object.Key)
+	}
+}
+
+func TestEpisodesAreArchivedInAllTheirVersions(t *testing.T) {
+	r := newRig(t)
+	a, term := r.lead()
+	incident := r.resolved("disk", 2)
+	term.changed(incident, false)
+	r.Expect(r.isArchived(a, incident)).To(BeFalse())
+	r.step(term)
+	r.Expect(r.isArchived(a, incident)).To(BeTrue())
+	r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 2}))
+	r.step(term)
+	r.Expect(r.reads).To(Equal(1), "nothing else to do")
+
+	incident = r.resolved("disk", 3) // an alert after the resolve
+	term.changed(incident, false)
+	r.Expect(r.isArchived(a, incident)).To(BeFalse())
+	r.step(term)
+	r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 3}))
+	r.Expect(r.isArchived(a, incident)).To(BeTrue())
+
+	delete(r.incidents, client.ObjectKeyFromObject(incident))
+	term.deleted(incident)
+	r.Expect(term.book.versions).To(BeEmpty(), "memory does not grow with what was archived")
+	r.Expect(r.archived()).To(HaveLen(1))
+}
+
+// Caches have no content of a Resolved Incident.
+func TestTheCacheIsEnoughToKnowWhatIsArchived(t *testing.T) {
+	r := newRig(t)
+	cached := r.resolved("disk", 2).DeepCopy()
+	cached.Condense()
+	a, term := r.lead()
+	term.changed(cached, false)
+	r.step(term)
+	r.Expect(r.isArchived(a, cached)).To(BeTrue())
+	for record, err := range records.All(r.ctx, r.bucket, records.Query{}) {
+		r.Expect(err).NotTo(HaveOccurred())
+		r.Expect(record.Alert.Title).To(Equal("disk"))
+	}
+	term.changed(cached, false)
+	r.Expect(r.isArchived(a, cached)).To(BeTrue())
+}
+
+func TestANewLeaderArchivesOnlyWhatTheArchiveLacks(t *testing.T) {
+	r := newRig(t)
+	for i := range 20 {
+		r.resolved(fmt.Sprint("disk-", i), 2)
+	}
+	_, first := r.lead()
+	r.step(first)
+	r.Expect(r.archived()).To(HaveLen(20))
+	objects, reads := r.objects(), r.reads
+	changed := r.resolved("disk-7", 9) // while there is no leader
+	added := r.resolved("memory", 1)
+
+	a, second := r.lead()
+	r.step(second)
+	r.Expect(r.reads-reads).To(Equal(2), "the others are found in the archive")
+	r.Expect(r.objects()).To(HaveLen(len(objects) + 1))
+	for _, incident := range r.incidents {
+		r.Expect(r.isArchived(a, incident)).To(BeTrue())
+	}
+	r.Expect(r.archived()).To(And(HaveLen(21), HaveKeyWithValue(changed.Name, int64(9)), HaveKeyWithValue(added.Name, int64(1))))
+}
+
+func TestALeaderThatLostTheLeaseDoesNoHarm(t *testing.T) {
+	r := newRig(t)
+	incident := r.resolved("disk", 2)
+	_, zombie := r.lead()
+	b := batch{records: map[string][]records.Record{}}
+	zombie.bucket = r.bucket
+	r.Expect(zombie.read(r.ctx, task{name: client.ObjectKeyFromObject(incident)}, &b)).To(Succeed())
+
+	incident = r.resolved("disk", 3)
+	a, leader := r.lead()
+	r.step(leader)
+	r.Expect(r.isArchived(a, incident)).To(BeTrue())
+
+	r.Expect(zombie.write(r.ctx, &b)).To(Succeed()) // its outdated view, at last
+	r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 3}))
+	r.now = noon.AddDate(0, 0, 2)
+	for _, t := range []*term{zombie, leader} {
+		t.combined = time.Time{}
+		t.combine(r.ctx)
+	}
+	r.Expect(r.objects()).To(HaveLen(1))
+	r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 3}))
+}
+
+func TestAnIncidentThatChangesWhileItIsArchivedIsArchivedAgain(t *testing.T) {
+	r := newRig(t)
+	a, term := r.lead()
+	term.changed(r.resolved("disk", 2), false)
+	var latest *v1alpha1.Incident
+	r.onRead = func() { // just after it was read
+		r.onRead = nil
+		latest = r.resolved("disk", 3)
+		term.changed(latest, false)
+	}
+	term.bucket = r.bucket
+	_, _, err := term.flush(r.ctx)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(r.isArchived(a, latest)).To(BeFalse())
+	r.step(term)
+	r.Expect(r.isArchived(a, latest)).To(BeTrue())
+}
+
+func TestManyIncidentsAreWrittenInBatches(t *testing.T) {
+	r := newRig(t)
+	_, term := r.lead()
+	term.limiter = unlimited{}
+	for i := range 2500 {
+		term.changed(r.resolved(fmt.Sprint("disk-", i), 1), false)
+	}
+	r.step(term)
+	r.Expect(r.objects()).To(HaveLen(3), "of 1,000 records at most")
+	r.Expect(r.archived()).To(HaveLen(2500))
+	waiting, _ := term.book.load(time.Now())
+	r.Expect(waiting).To(BeZero())
+}
+
+type unlimited struct{}
+
+func (unlimited) TryAccept() bool            { return true }
+func (unlimited) Accept()                    {}
+func (unlimited) Stop()                      {}
+func (unlimited) QPS() float32               { return 0 }
+func (unlimited) Wait(context.Context) error { return nil }
+
+func TestAnOutageOfTheAPIServerLosesNothing(t *testing.T) {
+	r := newRig(t)
+	a, term := r.lead()
+	incident := r.resolved("disk", 1)
+	term.changed(incident, false)
+	r.server.down = true
+	operation, err := term.step(r.ctx)
+	r.Expect(err).To(HaveOccurred())
+	r.Expect(operation).To(Equal(operationIncident))
+	r.server.down = false
+	r.step(term)
+	r.Expect(r.isArchived(a, incident)).To(BeTrue())
+}
+
+func TestAnUnreadableEpisodeBlocksNothing(t *testing.T) {
+	r := newRig(t)
+	a, term := r.lead()
+	incident := r.resolved("disk", 1)
+	incident.Status.UnarchivedEpisodes = []v1alpha1.UnarchivedEpisode{{Number: 7, Digest: "d", Packed: "junk"}}
+	term.changed(incident, false)
+	r.step(term)
+	r.Expect(r.isArchived(a, incident)).To(BeTrue())
+	r.Expect(a.Archived(incident.UID, 7, "d")).To(BeTrue(), "or the Incident would never be deleted")
+}
+
+func TestAnOutageOfTheStoreIsShownAndSurvived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.down.Store(true)
+		incident := r.resolved("disk", 1)
+		a, term := r.lead()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- term.Start(ctx) }()
+		integration := &v1alpha1.WebhookIntegration{}
+
+		time.Sleep(30 * time.Second)
+		_, ok := a.Condition(integration)
+		r.Expect(ok).To(BeFalse(), "nothing is known yet")
+		time.Sleep(time.Minute)
+		condition, ok := a.Condition(integration)
+		r.Expect(ok).To(BeTrue())
+		r.Expect(condition).To(And(HaveField("Status", metav1.ConditionFalse),
+			HaveField("Reason", v1alpha1.ReasonArchiveUnavailable)))
+		r.Expect(r.isArchived(a, incident)).To(BeFalse())
+
+		r.down.Store(false)
+		time.Sleep(maxRetry)
+		synctest.Wait()
+		r.Expect(r.isArchived(a, incident)).To(BeTrue(), "within a minute after the outage")
+		condition, ok = a.Condition(integration)
+		r.Expect(ok).To(BeTrue())
+		r.Expect(condition.Status).To(Equal(metav1.ConditionTrue))
+		stop()
+		r.Expect(<-ended).To(Succeed())
+	})
+}

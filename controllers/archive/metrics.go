@@ -1,0 +1,49 @@
+package archive
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Operations of tocsin_archive_failures_total.
+const (
+	operationRead     = "read"
+	operationWrite    = "write"
+	operationCombine  = "combine"
+	operationIncident = "incident"
+	operationDecode   = "decode"
+)
+
+var (
+	recordsTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tocsin_archive_records_total",
+		Help: "Records of ended episodes that the leading replica wrote to the archive.",
+	})
+	bytesTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tocsin_archive_written_bytes_total",
+		Help: "Bytes that the leading replica wrote to the archive.",
+	})
+	failuresTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tocsin_archive_failures_total",
+		Help: "Failed operations of the archive, by operation: read (of the archive), write, combine (of small objects), " +
+			"incident (the API server did not return an Incident) and decode (of an episode in status.unarchivedEpisodes, " +
+			"which is skipped). All but decode are repeated.",
+	}, []string{"operation"})
+	lastSuccess = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tocsin_archive_last_success_timestamp_seconds",
+		Help: "Unix time at which the store last accepted a request of the leading replica, or at which that replica first tried.",
+	})
+	waitingIncidents = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tocsin_archive_waiting_incidents",
+		Help: "Incidents with ended episodes that the leading replica has not found in the archive or written yet.",
+	})
+	oldestWaiting = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tocsin_archive_oldest_waiting_seconds",
+		Help: "How long the leading replica has been waiting to archive the first of these Incidents.",
+	})
+)
+
+// RegisterMetrics registers the metrics of the archive.
+func RegisterMetrics(registry prometheus.Registerer) {
+	for _, operation := range []string{operationRead, operationWrite, operationCombine, operationIncident, operationDecode} {
+		failuresTotal.WithLabelValues(operation)
+	}
+	registry.MustRegister(recordsTotal, bytesTotal, failuresTotal, lastSuccess, waitingIncidents, oldestWaiting)
+}

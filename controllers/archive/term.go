@@ -1,0 +1,371 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"gocloud.dev/blob"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+)
+
+// term is the archiving of one leader's term. All memory begins anew.
+type term struct {
+	archiver *Archiver
+	live     client.Reader
+	synced   func() bool // whether the existing Incidents were seen
+	limiter  flowcontrol.RateLimiter
+	health   health
+	book     *book
+	reached  bool // the store has answered in this step
+
+	mu       sync.Mutex
+	bucket   *blob.Bucket    // nil until it has answered
+	written  map[string]bool // days of objects that were written and not combined since
+	combined time.Time       // when days were last combined
+}
+
+func newTerm(a *Archiver, live client.Reader) *term {
+	return &term{
+		archiver: a, live: live, book: newBook(), written: map[string]bool{},
+		limiter: flowcontrol.NewTokenBucketRateLimiter(readRate, readBurst),
+	}
+}
+
+func (t *term) changed(incident *v1alpha1.Incident, initial bool) {
+	t.book.see(incident, initial, time.Now())
+}
+
+func (t *term) deleted(incident *v1alpha1.Incident) { t.book.forget(incident) }
+
+// Start implements manager.Runnable: it archives until ctx ends. A failure of the store never ends the term.
+func (t *term) Start(ctx context.Context) error {
+	var combining sync.WaitGroup
+	combining.Go(func() { // it may take long, and records are to be written meanwhile
+		for ctx.Err() == nil {
+			t.combine(ctx)
+			sleep(ctx, flushInterval)
+		}
+	})
+	defer func() {
+		combining.Wait()
+		if bucket := t.openedBucket(); bucket != nil {
+			_ = bucket.Close()
+		}
+		waitingIncidents.Set(0) // of another replica from now on
+		oldestWaiting.Set(0)
+	}()
+	lastSuccess.SetToCurrentTime()
+	retry := minRetry
+	for ctx.Err() == nil {
+		wait := flushInterval
+		operation, err := t.step(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			t.fail(operation, err)
+			wait, retry = retry, min(2*retry, maxRetry)
+		case t.reached:
+			if t.health.succeed() {
+				t.archiver.log.Info("Archive is available")
+			}
+			lastSuccess.SetToCurrentTime()
+			retry = minRetry
+		}
+		t.report()
+		sleep(ctx, wait)
+	}
+	return nil
+}
+
+// sleep waits, at most until ctx ends.
+func sleep(ctx context.Context, wait time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(wait):
+	}
+}
+
+// fail reports a failure of a step.
+func (t *term) fail(operation string, err error) {
+	failuresTotal.WithLabelValues(operation).Inc()
+	switch {
+	case operation == operationIncident:
+		t.archiver.log.Error(err, "Incidents cannot be read to archive them")
+	case t.health.fail(time.Now()):
+		t.archiver.log.Error(err, "Archive is unavailable; no Incident is deleted until it is back", "operation", operation)
+	}
+}
+
+// report sets the gauges.
+func (t *term) report() {
+	waiting, oldest := t.book.load(time.Now())
+	waitingIncidents.Set(float64(waiting))
+	oldestWaiting.Set(oldest.Seconds())
+}
+
+// step brings the archive up to date. It returns the operation that failed.
+func (t *term) step(ctx context.Context) (operation string, err error) {
+	t.reached = false
+	if !t.synced() {
+		return "", nil
+	}
+	if err := t.openBucket(ctx); err != nil {
+		return operationRead, err
+	}
+	for _, day := range t.book.uncheckedDays() {
+		if err := t.lookUp(ctx, day); err != nil {
+			return operationRead, err
+		}
+	}
+	for {
+		more, operation, err := t.flush(ctx)
+		if err != nil {
+			return operation, err
+		}
+		t.report()
+		if !more {
+			break
+		}
+	}
+	return "", nil
+}
+
+func (t *term) openedBucket() *blob.Bucket {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.bucket
+}
+
+// openBucket opens the bucket unless it is open, and makes sure that it answers.
+func (t *term) openBucket(ctx context.Context) error {
+	if t.openedBucket() != nil {
+		return nil
+	}
+	bucket, err := t.archiver.open(ctx) // some drivers keep the context, to renew their credentials
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if _, _, err := bucket.ListPage(ctx, blob.FirstPageToken, 1, nil); err != nil {
+		return errors.Join(fmt.Errorf("listing the archive: %w", err), bucket.Close())
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bucket, t.reached = bucket, true
+	return nil
+}
+
+// lookUp reads a day of the archive, and has the episodes that it lacks archived. A corrupt object counts as missing.
+func (t *term) lookUp(ctx context.Context, day string) error {
+	ctx, cancel := context.WithTimeout(ctx, maintenanceTimeout)
+	defer cancel()
+	unreadable, err := records.Scan(ctx, t.openedBucket(), day, func(uid string, number int64, digest string) {
+		t.book.found(day, types.UID(uid), version{number, digest})
+	})
+	if err != nil {
+		return err
+	}
+	if unreadable != nil {
+		failuresTotal.WithLabelValues(operationRead).Inc()
+		t.archiver.log.Error(unreadable, "Objects of the archive cannot be read; their records count as missing", "day", day)
+	}
+	t.reached = true
+	t.book.checked(day, time.Now())
+	return nil
+}
+
+// batch are Incidents that were read, and their records by day.
+type batch struct {
+	tasks   []task
+	records map[string][]records.Record
+	bytes   int // of the content
+	count   int // of the records
+}
+
+// flush archives up to batchRecords Incidents. more says that others wait.
+func (t *term) flush(ctx context.Context) (more bool, operation string, err error) {
+	tasks := t.book.next(batchRecords)
+	for len(tasks) > 0 {
+		b := batch{records: map[string][]records.Record{}}
+		for len(b.tasks) < len(tasks) && b.bytes < batchBytes && b.count < batchRecords {
+			if err := t.read(ctx, tasks[len(b.tasks)], &b); err != nil {
+				t.book.again(tasks)
+				return false, operationIncident, err
+			}
+		}
+		if err := t.write(ctx, &b); err != nil {
+			t.book.again(tasks)
+			return false, operationWrite, err
+		}
+		tasks, more = tasks[len(b.tasks):], true
+	}
+	return more, "", nil
+}
+
+// read adds the records of an Incident that are not archived.
+func (t *term) read(ctx context.Context, next task, into *batch) error {
+	name := next.name
+	if err := t.limiter.Wait(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var incident v1alpha1.Incident
+	err := t.live.Get(ctx, name, &incident)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading the Incident %s: %w", name, err)
+	}
+	into.tasks = append(into.tasks, next)
+	if err != nil {
+		return nil // deleted by a user
+	}
+	found, invalid := records.Of(&incident)
+	if len(invalid) > 0 {
+		failuresTotal.WithLabelValues(operationDecode).Add(float64(len(invalid)))
+		t.archiver.log.Error(errors.Join(invalid...), "Ended episodes cannot be archived", "namespace", name.Namespace,
+			"incident", name.Name)
+		t.book.mark(incident.UID, invalidVersions(&incident, found)...)
+	}
+	for i := range found {
+		record := &found[i]
+		if t.book.archived(incident.UID, record.Number, record.Digest) {
+			continue
+		}
+		day := record.Day()
+		into.records[day] = append(into.records[day], *record)
+		into.bytes += record.Alert.EncodedSize()
+		into.count++
+	}
+	return nil
+}
+
+// invalidVersions are the ended episodes of an Incident that have no record: they never will, so nothing waits for them.
+func invalidVersions(incident *v1alpha1.Incident, found []records.Record) []version {
+	var invalid []version
+	for i := range incident.Status.UnarchivedEpisodes {
+		e := &incident.Status.UnarchivedEpisodes[i]
+		valid := false
+		for j := range found {
+			valid = valid || found[j].Number == e.Number
+		}
+		if !valid {
+			invalid = append(invalid, version{e.Number, e.Digest})
+		}
+	}
+	return invalid
+}
+
+// write stores the records of a batch and marks them.
+func (t *term) write(ctx context.Context, b *batch) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	for day, ofDay := range b.records {
+		_, size, err := records.Write(ctx, t.openedBucket(), day, ofDay)
+		if err != nil {
+			return err
+		}
+		for i := range ofDay {
+			t.book.mark(types.UID(ofDay[i].UID), version{ofDay[i].Number, ofDay[i].Digest})
+		}
+		t.mu.Lock()
+		t.reached, t.written[day] = true, true
+		t.mu.Unlock()
+		recordsTotal.Add(float64(len(ofDay)))
+		bytesTotal.Add(float64(size))
+	}
+	t.book.done(b.tasks)
+	return nil
+}
+
+// combine combines the small objects of the last days, and of those that were written to, once in a while. It fails without
+// consequences: readers understand small objects as well.
+func (t *term) combine(ctx context.Context) {
+	for _, day := range t.daysToCombine() {
+		if err := t.combineDay(ctx, day.name, day.over); err != nil {
+			failuresTotal.WithLabelValues(operationCombine).Inc()
+			t.archiver.log.Error(err, "Objects of the archive cannot be combined", "day", day.name)
+		}
+	}
+}
+
+// archiveDay is a day of the archive. It is over when no episode of it can end any more.
+type archiveDay struct {
+	name string
+	over bool
+}
+
+// daysToCombine returns the days to look through; none if that was done lately.
+func (t *term) daysToCombine() []archiveDay {
+	now, ok := t.archiver.clock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !ok || t.bucket == nil || time.Since(t.combined) < combineInterval {
+		return nil
+	}
+	t.combined = time.Now()
+	for i := range combineDays + 1 {
+		t.written[records.Day(now.AddDate(0, 0, -i))] = true
+	}
+	days := make([]archiveDay, 0, len(t.written))
+	for name := range t.written {
+		day := archiveDay{name, name < records.Day(now.Add(-combineDelay))}
+		if days = append(days, day); day.over {
+			delete(t.written, name)
+		}
+	}
+	return days
+}
+
+func (t *term) combineDay(ctx context.Context, day string, over bool) error {
+	ctx, cancel := context.WithTimeout(ctx, maintenanceTimeout)
+	defer cancel()
+	return records.Combine(ctx, t.openedBucket(), day, over)
+}
+
+// health is whether the store answers.
+type health struct {
+	mu        sync.Mutex
+	since     time.Time // of the failure; zero if there is none
+	succeeded bool
+}
+
+// fail notes a failure and reports whether it is the first.
+func (h *health) fail(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := h.since.IsZero()
+	if first {
+		h.since = now
+	}
+	return first
+}
+
+// succeed notes a success and reports whether a failure has ended.
+func (h *health) succeed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	failed := !h.since.IsZero()
+	h.since, h.succeeded = time.Time{}, true
+	return failed
+}
+
+// failing returns for how long the store has failed, and whether it ever answered.
+func (h *health) failing(now time.Time) (time.Duration, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.since.IsZero() {
+		return 0, h.succeeded
+	}
+	return max(now.Sub(h.since), time.Nanosecond), h.succeeded
+}
