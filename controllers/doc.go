@@ -13,7 +13,7 @@
 // Incident's status has a ledger: the UIDs and names of the events folded into it. The steps and their
 // order are what matters:
 //
-//  1. Read the Incident. A cache that lags will do.
+//  1. Read the Incident. A cache that lags will do, unless the Incident is condensed in it; then read it from the quorum.
 //  2. After that, list the metadata of all AlertEvents from the quorum. Many folds share one list, but
 //     none uses a list that began before its own read of the Incident.
 //  3. Take the cached events of this Incident that are in the list and not in the ledger, in commit order,
@@ -23,6 +23,15 @@
 //  4. Delete the events whose alerts are all settled, on condition of their UIDs. Which these are is kept
 //     in memory; whoever lost it finds the same events again and sees from the ledgers that they are
 //     settled.
+//
+// # Condensed Incidents
+//
+// Resolved Incidents are most of all Incidents, and every replica caches all of them. Its transform keeps of a Resolved one only
+// what lists, counts and decisions need (v1alpha1.Incident.Condense) and marks its status as Condensed. What a fold decides by
+// it is preliminary: whether there is anything to do, and how urgent that is. It never finds less to do than by the whole.
+// Before a write, confirm reads the whole Incident (readWhole), and so does deleteIncident for the ledger. A status computed
+// from a condensed one keeps the mark, and write rejects it. Whoever else needs the content of a Resolved Incident has to read
+// it from the API server.
 //
 // # Why nothing is counted twice
 //

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -34,34 +35,32 @@ func newFairQueue[T comparable](
 	}
 }
 
-// AddWithOpts implements priorityqueue.PriorityQueue. A priority below 0 puts an item behind the others of its
-// namespace, until it is added again without one.
+// AddWithOpts implements priorityqueue.PriorityQueue. An item with a priority below 0 is not urgent, unless it is added
+// without one as well.
 func (q *fairQueue[T]) AddWithOpts(opts priorityqueue.AddOpts, items ...T) {
 	for _, item := range items {
+		if opts.Priority == nil || *opts.Priority >= urgent {
+			q.turns.setUrgent(item)
+		}
 		switch {
 		case opts.RateLimited:
 			q.AddRateLimited(item)
 		case opts.After > 0:
 			q.AddAfter(item, opts.After)
-		case opts.Priority != nil && *opts.Priority < 0:
-			q.turns.putLast(item)
-			q.TypedRateLimitingInterface.Add(item)
 		default:
-			q.Add(item)
+			q.TypedRateLimitingInterface.Add(item)
 		}
 	}
 }
 
-// Add implements workqueue.TypedInterface.
-func (q *fairQueue[T]) Add(item T) {
-	q.turns.putFirst(item)
-	q.TypedRateLimitingInterface.Add(item)
-}
+// Add implements workqueue.TypedInterface: the item is urgent.
+func (q *fairQueue[T]) Add(item T) { q.AddWithOpts(priorityqueue.AddOpts{}, item) }
 
-// GetWithPriority implements priorityqueue.PriorityQueue.
+// GetWithPriority implements priorityqueue.PriorityQueue. The controller adds the item again with this priority unless the
+// reconciler returns another one.
 func (q *fairQueue[T]) GetWithPriority() (item T, priority int, shutdown bool) {
 	item, shutdown = q.Get()
-	return item, 0, shutdown
+	return item, q.turns.priority(item), shutdown
 }
 
 // Done implements workqueue.TypedInterface. The worker that calls it asks for its next item at once, so an
@@ -83,35 +82,39 @@ type turns[T comparable] struct {
 
 	mu     sync.Mutex
 	items  rotation[T]
-	last   map[T]struct{} // items that are to be behind the others of their namespace
+	urgent map[T]bool // items that wait or are to be added
+	atWork map[T]bool // items at work that were urgent
 	closed bool
 }
 
 func newTurns[T comparable](namespaceOf func(T) string, workers int) *turns[T] {
-	return &turns[T]{namespaceOf: namespaceOf, items: rotation[T]{workers: max(1, workers)}, last: map[T]struct{}{}}
-}
-
-// putLast has an item that is added next, and is not waiting yet, put behind the others.
-func (t *turns[T]) putLast(item T) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if n := t.items.namespaces[t.namespaceOf(item)]; n == nil || !n.ordinary.has(item) {
-		t.last[item] = struct{}{}
+	return &turns[T]{
+		namespaceOf: namespaceOf, items: rotation[T]{workers: max(1, workers)}, urgent: map[T]bool{}, atWork: map[T]bool{},
 	}
 }
 
-// putFirst takes putLast back.
-func (t *turns[T]) putFirst(item T) {
+// setUrgent makes an item urgent that waits or is added next.
+func (t *turns[T]) setUrgent(item T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.last, item)
+	t.urgent[item] = true
 }
 
-// Touch implements workqueue.Queue: an item that waits behind the others is wanted sooner.
+// priority returns the priority that an item at work had.
+func (t *turns[T]) priority(item T) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.atWork[item] {
+		return urgent
+	}
+	return handler.LowPriority
+}
+
+// Touch implements workqueue.Queue: a waiting item is added once more.
 func (t *turns[T]) Touch(item T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, last := t.last[item]; !last {
+	if t.urgent[item] {
 		t.items.promote(t.namespaceOf(item), item)
 	}
 }
@@ -120,8 +123,7 @@ func (t *turns[T]) Touch(item T) {
 func (t *turns[T]) Push(item T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, last := t.last[item]
-	t.items.add(t.namespaceOf(item), item, last)
+	t.items.add(t.namespaceOf(item), item, t.urgent[item])
 }
 
 // Len implements workqueue.Queue: 0 when none of the items that wait may be handed out. As each worker asks again when it
@@ -140,7 +142,10 @@ func (t *turns[T]) Pop() (item T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	item, _ = t.items.next() // Len said that there is one
-	delete(t.last, item)
+	if t.urgent[item] {
+		delete(t.urgent, item)
+		t.atWork[item] = true
+	}
 	return item
 }
 
@@ -155,5 +160,6 @@ func (t *turns[T]) close() {
 func (t *turns[T]) done(item T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	delete(t.atWork, item)
 	t.items.done(t.namespaceOf(item))
 }

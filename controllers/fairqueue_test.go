@@ -66,7 +66,7 @@ func TestANamespaceLeavesWorkersToTheOthers(t *testing.T) {
 	g.Expect(q.turns.items.namespaces).To(BeEmpty())
 }
 
-func TestWhatIsAddedLastWaitsBehindTheOthersOfItsNamespace(t *testing.T) {
+func TestUrgentItemsGoBeforeTheOthersOfTheirNamespace(t *testing.T) {
 	g := NewWithT(t)
 	q := newTestQueue(100)
 	defer q.ShutDown()
@@ -77,7 +77,43 @@ func TestWhatIsAddedLastWaitsBehindTheOthersOfItsNamespace(t *testing.T) {
 	q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "team/alert")
 	q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "other/policy")
 	g.Expect(q.take(5)).To(Equal([]string{"team/alert", "other/policy", "team/policy 3", "team/policy 1", "team/policy 2"}))
-	g.Expect(q.turns.last).To(BeEmpty())
+	g.Expect(q.turns.urgent).To(BeEmpty())
+}
+
+func TestAnItemStaysUrgentUntilItIsHandedOut(t *testing.T) {
+	g := NewWithT(t)
+	q := newTestQueue(100)
+	defer q.ShutDown()
+	low := handler.LowPriority
+	add := func(item string) { q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, item) }
+	add("team/repeat")
+	item, priority, _ := q.GetWithPriority()
+	g.Expect(priority).To(Equal(low))
+	q.Add(item) // a resolve has come meanwhile
+	add(item)   // and the reconciler wants to look again
+	add("team/other")
+	q.Done(item)
+	item, priority, _ = q.GetWithPriority()
+	g.Expect(item).To(Equal("team/repeat"))
+	g.Expect(priority).To(BeZero())
+	q.Done(item)
+	g.Expect(q.turns.atWork).To(BeEmpty())
+	_, priority, _ = q.GetWithPriority()
+	g.Expect(priority).To(Equal(low))
+}
+
+func TestNoStreamOfUrgentItemsKeepsTheOthersOut(t *testing.T) {
+	g := NewWithT(t)
+	q := newTestQueue(100)
+	defer q.ShutDown()
+	low := handler.LowPriority
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "team/repeat 1", "team/repeat 2")
+	for i := range 10 {
+		q.Add(fmt.Sprint("team/urgent ", i))
+	}
+	taken := q.take(2 * ordinaryShare)
+	g.Expect(taken[ordinaryShare-1]).To(Equal("team/repeat 1"))
+	g.Expect(taken[2*ordinaryShare-1]).To(Equal("team/repeat 2"))
 }
 
 func TestAQueueThatIsShutDownHandsNothingOut(t *testing.T) {
@@ -143,8 +179,8 @@ func TestTheQueueLosesNothingAndHandsNothingOutTwiceAtOnce(t *testing.T) {
 				take()
 			}
 		}
-		if q.Len() > 0 || len(q.turns.items.namespaces) > 0 || len(q.turns.last) > 0 {
-			t.Fatalf("%d items, %d namespaces and %d marks are left", q.Len(), len(q.turns.items.namespaces), len(q.turns.last))
+		if q.Len() > 0 || len(q.turns.items.namespaces) > 0 || len(q.turns.urgent)+len(q.turns.atWork) > 0 {
+			t.Fatalf("%d items, %d namespaces and %d marks are left", q.Len(), len(q.turns.items.namespaces), len(q.turns.urgent)+len(q.turns.atWork))
 		}
 	})
 }

@@ -15,42 +15,28 @@ type writeGate struct {
 
 	mu     sync.Mutex
 	active int
-	claims rotation[*claim]
-}
-
-// claim is a fold's claim to write.
-type claim struct {
-	due     time.Time
-	granted chan struct{} // closed when the fold may write
+	claims rotation[chan struct{}] // one a fold that waits, closed when it may write
 }
 
 func newWriteGate(limit int, backlog func() int) *writeGate {
-	return &writeGate{limit: limit, backlog: backlog, claims: rotation[*claim]{
-		workers:   limit,
-		goesFirst: func(later, urgent *claim) bool { return !urgent.due.Before(later.due) },
-	}}
+	return &writeGate{limit: limit, backlog: backlog, claims: rotation[chan struct{}]{workers: limit}}
 }
 
-// enter waits until the fold may write, and returns the function to call when it has. Of one namespace's folds, urgent
-// ones go before those that came less than maxYield earlier, and never before older ones: however many urgent folds
-// there are, the others come to write.
+// enter waits until the fold may write, and returns the function to call when it has.
 func (g *writeGate) enter(ctx context.Context, namespace string, urgent bool) (leave func(), err error) {
-	own := &claim{due: time.Now(), granted: make(chan struct{})}
-	if !urgent {
-		own.due = own.due.Add(maxYield)
-	}
+	granted := make(chan struct{})
 	g.mu.Lock()
-	g.claims.add(namespace, own, !urgent)
+	g.claims.add(namespace, granted, urgent)
 	g.grant()
 	g.mu.Unlock()
 	select {
-	case <-own.granted:
+	case <-granted:
 		entered := time.Now()
 		return func() { g.leave(namespace, time.Since(entered)) }, nil
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
-	removed := g.claims.remove(namespace, own)
+	removed := g.claims.remove(namespace, granted)
 	g.mu.Unlock()
 	if !removed { // it was granted at the very same moment
 		g.release(namespace)
@@ -85,6 +71,6 @@ func (g *writeGate) grant() {
 		if !ok {
 			return
 		}
-		close(next.granted)
+		close(next)
 	}
 }

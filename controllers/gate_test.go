@@ -101,35 +101,6 @@ func TestWriteGateLetsUrgentFoldsGoFirst(t *testing.T) {
 	})
 }
 
-func TestWriteGateLetsNoStreamOfUrgentFoldsKeepTheOthersOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const write = time.Second / 10
-		g := NewWithT(t)
-		gate := newWriteGate(1, func() int { return 0 })
-		ctx, stop := context.WithCancel(context.Background())
-		var folds sync.WaitGroup
-		for range 4 { // always three of them wait
-			folds.Go(func() {
-				for {
-					leave, err := gate.enter(ctx, "team", true)
-					if err != nil {
-						return
-					}
-					time.Sleep(write)
-					leave()
-				}
-			})
-		}
-		synctest.Wait()
-		start := time.Now()
-		leave := enter(g, gate, "team", false)
-		g.Expect(time.Since(start)).To(BeNumerically("~", maxYield, 5*write))
-		leave()
-		stop()
-		folds.Wait()
-	})
-}
-
 func TestNamespacesTakeTurnsAtTheWriteGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)

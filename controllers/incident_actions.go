@@ -21,7 +21,7 @@ import (
 // carryOut carries a plan out, and returns the Incident as it is then. After errStale the next fold sees everything that
 // was done.
 func (r *incidentReconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan) (*v1alpha1.Incident, error) {
-	// An Incident that resolves by itself tells of no alert: thousands of them may come at once.
+	// An automatic resolve is not urgent: thousands of them may come at once.
 	leave, err := r.gate.enter(ctx, c.key.Namespace, plan.Urgent && len(plan.Results) > 0)
 	if err != nil {
 		return nil, err
@@ -85,10 +85,14 @@ func (r *incidentReconciler) create(ctx context.Context, c *confirmed, spec v1al
 }
 
 // write writes the status over exactly the Incident that was read: its UID and resourceVersion go along.
-// Together with the ledger in the status, that makes the fold exactly-once.
+// Together with the ledger in the status, that makes the fold exactly-once. A status that was computed from a condensed one
+// has lost that ledger, and the content.
 func (r *incidentReconciler) write(
 	ctx context.Context, read *v1alpha1.Incident, status v1alpha1.IncidentStatus,
 ) (*v1alpha1.Incident, error) {
+	if read.Status.Condensed || status.Condensed {
+		return nil, errCondensed
+	}
 	incident := &v1alpha1.Incident{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       read.Namespace,
@@ -208,6 +212,7 @@ func (r *incidentReconciler) settle(o *observed, plan fold.Plan) {
 // announce reports the transitions, now that they are written.
 func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.Incident, plan fold.Plan) {
 	logger := log.FromContext(ctx).WithValues("integration", incident.Spec.IntegrationName)
+	episodesOmitted.Add(float64(plan.Omitted))
 	for i := range plan.Transitions {
 		transition := &plan.Transitions[i]
 		if r.notices.TryAccept() {
@@ -220,7 +225,7 @@ func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.In
 
 // expire deletes a Resolved Incident whose retention is over, or one that never got a status.
 func (r *incidentReconciler) expire(ctx context.Context, o *observed) (ctrl.Result, error) {
-	if len(o.all) > 0 {
+	if len(o.all) > 0 || !isArchived(r.archive, o.incident) {
 		return ctrl.Result{RequeueAfter: expiryRetry}, nil
 	}
 	listed, err := r.lists.join(ctx)
@@ -242,13 +247,23 @@ func (r *incidentReconciler) expire(ctx context.Context, o *observed) (ctrl.Resu
 
 // deleteIncident deletes exactly the Incident that was read, when it is its namespace's turn to write, and reports whether
 // it did. It keeps an Incident while an AlertEvent exists that it has counted, by a list that began after the Incident was
-// read, or is still to count: the ledger must outlive its events.
+// read, or is still to count: the ledger must outlive its events. A ledger that the cache lacks may be read after the list,
+// since the same version of the Incident was read before it.
 func deleteIncident(
-	ctx context.Context, cache client.Reader, live client.Writer, gate *writeGate, read *v1alpha1.Incident, listed *eventList,
+	ctx context.Context, cache client.Reader, live client.Client, gate *writeGate, read *v1alpha1.Incident, listed *eventList,
 ) (bool, error) {
 	waiting, err := listAlertEvents(ctx, cache, client.ObjectKeyFromObject(read))
-	if err != nil || len(waiting) > 0 || ledgerHolds(read, listed) {
+	if err != nil || len(waiting) > 0 {
 		return false, err
+	}
+	whole, err := readWhole(ctx, live, read)
+	switch {
+	case errors.Is(err, errStale):
+		return false, nil
+	case err != nil:
+		return false, err
+	case whole.ResourceVersion != read.ResourceVersion, ledgerHolds(whole, listed):
+		return false, nil
 	}
 	leave, err := gate.enter(ctx, read.Namespace, false)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -27,6 +28,10 @@ var errStale = errors.New("read something that has changed meanwhile")
 
 // errUnseen says that AlertEvents are stored which the cache does not show yet, and which the fold needs.
 var errUnseen = errors.New("the cache lacks an AlertEvent")
+
+// errCondensed says that a status was about to be written which was computed from a condensed one. It is a mistake in this
+// program.
+var errCondensed = errors.New("the status lacks what the cache does not keep")
 
 // incidentReconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one
 // or not.
@@ -48,11 +53,23 @@ type incidentReconciler struct {
 	listening silence
 	// presetWindow is the window for late firings that a preset asks for, if any.
 	presetWindow func(preset string) (time.Duration, bool)
+	silences     Silences // nil: Incidents are not forwarded
+	archive      Archive  // nil: episodes are not archived
 }
 
 // silence is implemented by Listening.
 type silence interface {
 	silentFrom(integration types.NamespacedName, now time.Time) (from time.Time, ok bool)
+}
+
+// Silences tells which silences in Alertmanager cover Incidents.
+type Silences interface {
+	// Silence returns the silence that covers an Incident, nil if none does. It is not known before the silences were
+	// read in this term, nor for an Incident that is not forwarded.
+	Silence(incident types.NamespacedName) (covering *fold.Silence, known bool)
+
+	// WatchSilences calls changed for each Incident whose silence changed, until ctx ends.
+	WatchSilences(ctx context.Context, changed func(incident types.NamespacedName))
 }
 
 // Reconcile folds the alerts of one Incident. The cache is enough to see that there is nothing to do, or not yet; a write
@@ -168,6 +185,7 @@ func (r *incidentReconciler) finish(ctx context.Context, o *observed, plan fold.
 	if retries && !plan.LedgerFull && err == nil {
 		result.RequeueAfter = min(max(retry, staleRetry), cmp.Or(result.RequeueAfter, quarantineRetry))
 	}
+	result.Priority = new(handler.LowPriority) // no alert waits for this: thousands of Incidents may expire at once
 	return result, err
 }
 

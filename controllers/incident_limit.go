@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // incidentLimit says how many Incidents a namespace may have.
@@ -38,10 +37,12 @@ func (l *incidentLimit) headroom() int64 { return 1 + l.capacity.Own()/headroomP
 // their retention is over. A request names a namespace.
 type evictor struct {
 	cache client.Reader
-	live  client.Writer
+	live  client.Client
 	lists *quorumList
 	limit *incidentLimit
 	gate  *writeGate
+
+	archive Archive // nil: episodes are not archived
 }
 
 // Reconcile deletes Resolved Incidents until the namespace can have enough further ones.
@@ -51,22 +52,54 @@ func (e *evictor) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if e.limit.allows(namespace, headroom) {
 		return ctrl.Result{}, nil
 	}
-	resolved, err := e.resolved(ctx, namespace)
-	if err != nil || len(resolved) == 0 {
-		return ctrl.Result{}, err // the next Incident that resolves comes by itself
+	resolved := e.limit.counts.resolved(namespace)
+	if len(resolved) == 0 {
+		return ctrl.Result{}, nil // the next Incident that resolves comes by itself
+	}
+	evicted := int64(0)
+	for names := range slices.Chunk(resolved, int(headroom)) {
+		deleted, err := e.evict(ctx, namespace, names, headroom-evicted)
+		incidentsEvicted.Add(float64(deleted))
+		if evicted += deleted; err != nil {
+			return ctrl.Result{}, err
+		}
+		if evicted >= headroom || e.limit.allows(namespace, headroom) {
+			break
+		}
+	}
+	if evicted > 0 {
+		log.FromContext(ctx).Info("Evicted resolved Incidents: the namespace is near its limit", "incidents", evicted)
+	}
+	return ctrl.Result{RequeueAfter: evictionRetry}, nil
+}
+
+// evict deletes at most so many of the Incidents, until the namespace can have enough further ones. It returns how many.
+func (e *evictor) evict(ctx context.Context, namespace string, names []string, most int64) (evicted int64, err error) {
+	incidents := make([]*v1alpha1.Incident, 0, len(names))
+	for _, name := range names {
+		incident := &v1alpha1.Incident{}
+		err := e.cache.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, incident, client.UnsafeDisableDeepCopy)
+		switch {
+		case err == nil && incident.Status.State == v1alpha1.IncidentResolved && isArchived(e.archive, incident):
+			incidents = append(incidents, incident)
+		case client.IgnoreNotFound(err) != nil:
+			return 0, fmt.Errorf("reading the Incident %s: %w", name, err)
+		}
+	}
+	if len(incidents) == 0 {
+		return 0, nil
 	}
 	listed, err := e.lists.join(ctx)
 	if err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
-	evicted := int64(0)
-	for _, incident := range resolved {
-		if evicted >= headroom || e.limit.allows(namespace, headroom) {
+	for _, incident := range incidents {
+		if evicted >= most || e.limit.allows(namespace, e.limit.headroom()) {
 			break
 		}
 		deleted, err := deleteIncident(ctx, e.cache, e.live, e.gate, incident, listed)
 		if err != nil {
-			return ctrl.Result{}, err
+			return evicted, err
 		}
 		if deleted {
 			evicted++
@@ -74,31 +107,7 @@ func (e *evictor) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 				"integration", incident.Spec.IntegrationName)
 		}
 	}
-	if evicted > 0 {
-		incidentsEvicted.Add(float64(evicted))
-		log.FromContext(ctx).Info("Evicted resolved Incidents: the namespace is near its limit", "incidents", evicted)
-	}
-	return ctrl.Result{RequeueAfter: evictionRetry}, nil
-}
-
-// resolved returns the Resolved Incidents of a namespace, oldest resolve first.
-func (e *evictor) resolved(ctx context.Context, namespace string) ([]*v1alpha1.Incident, error) {
-	var list v1alpha1.IncidentList
-	if err := e.cache.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("reading the Incidents: %w", err)
-	}
-	var resolved []*v1alpha1.Incident
-	for i := range list.Items {
-		if incident := &list.Items[i]; incident.Status.State == v1alpha1.IncidentResolved {
-			resolved = append(resolved, incident)
-		}
-	}
-	slices.SortFunc(resolved, func(a, b *v1alpha1.Incident) int {
-		x, _ := fold.Deadline(a, fold.Policy{})
-		y, _ := fold.Deadline(b, fold.Policy{})
-		return x.Compare(y)
-	})
-	return resolved, nil
+	return evicted, nil
 }
 
 // watchLimit enqueues a namespace when one of its Incidents comes or is resolved near the limit.

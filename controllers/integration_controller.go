@@ -37,6 +37,9 @@ type integrationReconciler struct {
 	// refusals returns the reason of Ready for which posts to a namespace are refused, empty when they are not.
 	refusals func(namespace string) string
 
+	forwarding conditionSource // of the condition Forwarded; nil: Incidents are not forwarded
+	archive    conditionSource // of the condition Archived; nil: episodes are not archived
+
 	// tokens decides which integration a token belongs to, once tokensSynced returns true.
 	tokens       *v1alpha1.TokenRegistry
 	tokensSynced func() bool
@@ -70,6 +73,7 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	setRefusing(&ready, cmp.Or(r.refusals(integration.Namespace), updated.Blocked()))
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	changed := meta.SetStatusCondition(&updated.Status.Conditions, mapping)
+	r.setOutside(updated, now)
 	updated.Status.ObservedGeneration = integration.Generation
 	updated.Status.Tokens = claims
 	if received != nil {
@@ -85,6 +89,61 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		r.recorder.Eventf(&integration, nil, corev1.EventTypeWarning, mapping.Reason, "Check", "%s", mapping.Message)
 	}
 	return ctrl.Result{RequeueAfter: soonest(wait, now, next, settles)}, nil
+}
+
+// conditionSource decides a condition of integrations.
+type conditionSource interface {
+	// Condition returns the condition without a transition time. It is not ok while the condition cannot be decided and
+	// stays as it is.
+	Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool)
+}
+
+// setOutside sets the conditions about the systems that the leader sends to.
+func (r *integrationReconciler) setOutside(integration *v1alpha1.WebhookIntegration, now time.Time) {
+	for _, outside := range r.outside() {
+		switch condition, outdated := outside.decide(integration); {
+		case !outdated:
+		case condition == nil:
+			meta.RemoveStatusCondition(&integration.Status.Conditions, outside.kind)
+		default:
+			condition.LastTransitionTime = metav1.NewTime(now)
+			meta.SetStatusCondition(&integration.Status.Conditions, *condition)
+		}
+	}
+}
+
+// outsideCondition is a condition and its source, nil if there is none.
+type outsideCondition struct {
+	kind   string
+	source conditionSource
+}
+
+func (r *integrationReconciler) outside() [2]outsideCondition {
+	return [...]outsideCondition{{v1alpha1.ConditionForwarded, r.forwarding}, {v1alpha1.ConditionArchived, r.archive}}
+}
+
+// isOutsideOutdated reports whether one of these conditions is outdated.
+func (r *integrationReconciler) isOutsideOutdated(integration *v1alpha1.WebhookIntegration) bool {
+	for _, outside := range r.outside() {
+		if _, outdated := outside.decide(integration); outdated {
+			return true
+		}
+	}
+	return false
+}
+
+// decide returns the condition that an integration has to have, nil for none, and whether it is outdated now.
+func (c outsideCondition) decide(integration *v1alpha1.WebhookIntegration) (wanted *metav1.Condition, outdated bool) {
+	current := meta.FindStatusCondition(integration.Status.Conditions, c.kind)
+	if c.source == nil {
+		return nil, current != nil
+	}
+	condition, ok := c.source.Condition(integration)
+	if !ok {
+		return current, false
+	}
+	return &condition, current == nil || current.Status != condition.Status || current.Reason != condition.Reason ||
+		current.Message != condition.Message || current.ObservedGeneration != condition.ObservedGeneration
 }
 
 // soonest is how long it is until the first of the times that are set, or a wait that is shorter, unless it is zero.
@@ -169,11 +228,27 @@ func readiness(
 			strings.Join(conflicts, ", ") + ". Use a new token."
 	case len(valid) == 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonNoValidToken, "No token is listed, or all have expired."
+	case invalidKey(integration) != "":
+		ready.Reason, ready.Message = v1alpha1.ReasonInvalidPublicKey, invalidKey(integration)
 	default:
 		ready.Status = metav1.ConditionTrue
 		ready.Reason, ready.Message = v1alpha1.ReasonAccepting, "Alerts are accepted with: "+strings.Join(valid, ", ")+"."
 	}
 	return ready, next
+}
+
+// invalidKey describes the first key of spec.verify that cannot be used, empty if all can.
+func invalidKey(integration *v1alpha1.WebhookIntegration) string {
+	if integration.Spec.Verify == nil {
+		return ""
+	}
+	for i := range integration.Spec.Verify.PublicKeys {
+		key := &integration.Spec.Verify.PublicKeys[i]
+		if _, err := key.Parse(); err != nil {
+			return fmt.Sprintf("The public key %q of spec.verify cannot be used: %v.", key.Name, err)
+		}
+	}
+	return ""
 }
 
 // falseCondition returns a condition of the integration that is False, for the caller to complete.

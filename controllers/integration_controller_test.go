@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -55,6 +56,16 @@ func TestReadiness(t *testing.T) {
 		"suspended": {
 			integration: suspended,
 			reason:      v1alpha1.ReasonSuspended, message: "spec.suspend is true: every post is answered with 403.",
+		},
+		"a public key that cannot be used": {
+			integration: verifying(integration("team", "shop", 5, tokenOf("main", "secret")), "whpk_AAAA"),
+			reason:      v1alpha1.ReasonInvalidPublicKey,
+			message:     `The public key "0" of spec.verify cannot be used: it is not whpk_ and 32 bytes in base64.`,
+		},
+		"public keys that can be used": {
+			integration: verifying(integration("team", "shop", 5, tokenOf("main", "secret")),
+				"whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="),
+			reason: v1alpha1.ReasonAccepting, message: "Alerts are accepted with: main.",
 		},
 		"no token": {
 			integration: integration("team", "shop", 5),
@@ -316,4 +327,14 @@ func TestAMappingThatFailsShows(t *testing.T) {
 	s.clock.SetTime(s.clock.Now().Add(-9 * 24 * time.Hour))
 	s.reconcileIntegration()
 	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
+}
+
+// verifying requires signatures for public keys.
+func verifying(integration v1alpha1.WebhookIntegration, keys ...string) v1alpha1.WebhookIntegration {
+	integration.Spec.Verify = &v1alpha1.Verification{}
+	for i, key := range keys {
+		integration.Spec.Verify.PublicKeys = append(integration.Spec.Verify.PublicKeys,
+			v1alpha1.PublicKey{Name: strconv.Itoa(i), Key: key})
+	}
+	return integration
 }

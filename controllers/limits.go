@@ -20,12 +20,13 @@ const (
 	maxPauseFactor  = 3
 	maxPause        = time.Second
 
-	// maxYield is how long a non-urgent write yields to urgent ones.
-	maxYield = time.Second
+	// ordinaryShare is the part of a namespace's turns, one in so many, that folds have which change no state while others
+	// wait that do.
+	ordinaryShare = 4
 
 	// maxNoticeRate and maxNoticeBurst bound the Kubernetes Events on Incidents, a second and at once. Each is a
 	// write of its own; a storm that opens thousands of Incidents would make half as many more of them.
-	maxNoticeRate  = 10
+	maxNoticeRate  = 2
 	maxNoticeBurst = 100
 
 	// releaseConcurrency is how many AlertEvents are deleted at a time.
@@ -51,7 +52,7 @@ const (
 	// untrustedRetry is when to look again at an Incident with a deadline while nothing may end for its age.
 	untrustedRetry = 30 * time.Second
 
-	// writeInterval is the least time between two writes of an Incident that tell of no change of state.
+	// writeInterval is the least time between two writes of an Incident that change no state.
 	writeInterval = time.Second
 
 	// cachePatience is how long a fold waits for the cache to show the last write of this process. Nothing

@@ -61,6 +61,29 @@ func (l *Listening) silentFrom(integration types.NamespacedName, now time.Time) 
 	return from.Add(autoResolveGrace), true
 }
 
+// ClockLead returns how far the process's clock is ahead of the API server's (negative: behind), and zero while the two
+// differ by no more than clocks may.
+func (l *Listening) ClockLead() time.Duration {
+	now := l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ahead := l.aheadAt(now); !l.last.IsZero() && ahead.Abs() > fold.MaxClockDifference {
+		return ahead
+	}
+	return 0
+}
+
+// Now returns the time by the API server's clock, to about a second. It is not ok until the API server has answered once.
+func (l *Listening) Now() (now time.Time, ok bool) {
+	now = l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last.IsZero() {
+		return time.Time{}, false
+	}
+	return now.Add(-l.aheadAt(now)), true
+}
+
 // aheadAt is how far the clock is ahead of the API server's. A clock that was set since the last answer shows: the time
 // that has passed by it is another than that of the monotonic clock.
 func (l *Listening) aheadAt(now time.Time) time.Duration {

@@ -38,7 +38,10 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
-			ByObject:          map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: TransformAlertEvent}},
+			ByObject: map[client.Object]cache.ByObject{
+				&v1alpha1.AlertEvent{}: {Transform: TransformAlertEvent},
+				&v1alpha1.Incident{}:   {Transform: TransformIncident},
+			},
 		},
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})

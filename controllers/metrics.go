@@ -31,15 +31,21 @@ var (
 	alertsFoldedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_alerts_folded_total",
 		Help: "Alerts taken from the queue by the leading replica, by result: opened, updated, resolved, reopened, " +
-			"acknowledged, late (of an episode that has ended), nomatch (there is no such Incident), replayed (a second " +
-			"copy of one alert), restored (from a backup, not counted), invalid (it contradicts its Incident). After a " +
-			"restart, nomatch and invalid may count an alert again.",
+			"acknowledged, unacknowledged, silenced, late (of an episode that has ended), nomatch (there is no such Incident), " +
+			"replayed (a second copy of one alert), restored (from a backup, not counted), invalid (it contradicts its " +
+			"Incident). After a restart, nomatch and invalid may count an alert again.",
 	}, []string{"result"})
 
 	incidentsEvicted = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tocsin_incidents_evicted_total",
 		Help: "Resolved Incidents that the leading replica deleted before their retention was over, because their " +
 			"namespace was near its share of --max-incidents.",
+	})
+
+	episodesOmitted = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tocsin_archive_omitted_episodes_total",
+		Help: "Ended episodes that will not have a record in the archive, because their Incident was reopened too often while " +
+			"others waited. The record of an earlier episode counts them.",
 	})
 
 	clockOffset = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -66,7 +72,7 @@ var (
 
 // RegisterMetrics registers the metrics of the controllers, all but those of StoreMetrics.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(foldDuration, foldLag, alertsFoldedTotal, incidentsEvicted, clockOffset)
+	registry.MustRegister(foldDuration, foldLag, alertsFoldedTotal, incidentsEvicted, episodesOmitted, clockOffset)
 }
 
 // StoreMetrics describes the metrics that a replica registers with Options.Metrics while its manager runs.

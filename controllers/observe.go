@@ -21,12 +21,14 @@ type observed struct {
 	incident *v1alpha1.Incident // nil when there is none
 	exists   *eventList         // the AlertEvents that exist: those in the cache, or in the quorum list
 	policy   fold.Policy
+	silenced fold.Silencing
+	archived fold.IsArchived
 	began    time.Time // when the reconciliation began
 	now      time.Time
 }
 
 // confirmed is an observation in which the existing AlertEvents are those of a quorum list that began after the Incident
-// was read.
+// was read, and in which the Incident is whole.
 type confirmed struct{ observed }
 
 // alertEvents are the cached AlertEvents with alerts of one Incident, by their treatment.
@@ -48,7 +50,8 @@ type alertEvents struct {
 // unconfirmedCopy is an AlertEvent and its quarantined copy, which is not confirmed.
 type unconfirmedCopy struct{ event, moved *v1alpha1.AlertEvent }
 
-// observe reads the Incident and then its AlertEvents from the cache.
+// observe reads the Incident and then its AlertEvents from the cache. A Resolved Incident is condensed there: what is decided
+// by it is preliminary.
 func (r *incidentReconciler) observe(ctx context.Context, key types.NamespacedName) (*observed, error) {
 	now := r.clock.Now()
 	o := &observed{key: key, began: now, now: now}
@@ -68,17 +71,24 @@ func (r *incidentReconciler) observe(ctx context.Context, key types.NamespacedNa
 		o.exists.add(event, false) // the cache cannot know which copies are unconfirmed
 	}
 	o.alertEvents = r.classify(o, events)
+	o.silenced = r.silencing(key)
+	o.archived = r.archived(o)
 	o.policy, err = r.readPolicy(ctx, o)
 	return o, err
 }
 
-// confirm lists the AlertEvents that exist, now that the Incident is read, and returns the observation by that list.
+// confirm reads the Incident again if the cache has a part of it only. Then it lists the AlertEvents that exist, and returns
+// the observation by that list.
 func (r *incidentReconciler) confirm(ctx context.Context, seen *observed) (*confirmed, error) {
+	c := &confirmed{*seen}
+	var err error
+	if c.incident, err = readWhole(ctx, r.live, seen.incident); err != nil {
+		return nil, err
+	}
 	listed, err := r.lists.join(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &confirmed{*seen}
 	c.exists, c.now = listed, r.clock.Now()
 	c.policy = r.withSilence(c.policy, &c.observed) // the list may have taken long, or the process have stood still
 	events, err := listAlertEvents(ctx, r.cache, c.key)
@@ -87,6 +97,23 @@ func (r *incidentReconciler) confirm(ctx context.Context, seen *observed) (*conf
 	}
 	c.alertEvents = r.classify(&c.observed, events)
 	return c, nil
+}
+
+// readWhole returns the Incident, from the quorum if the cached one is condensed. An Incident of the same name that was created
+// later does not count.
+func readWhole(ctx context.Context, live client.Reader, cached *v1alpha1.Incident) (*v1alpha1.Incident, error) {
+	if cached == nil || !cached.Status.Condensed {
+		return cached, nil
+	}
+	whole := &v1alpha1.Incident{}
+	err := live.Get(ctx, client.ObjectKeyFromObject(cached), whole)
+	if apierrors.IsNotFound(err) || err == nil && whole.UID != cached.UID {
+		return nil, fmt.Errorf("%w: the Incident is gone", errStale)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the whole Incident: %w", err)
+	}
+	return whole, nil
 }
 
 // listAlertEvents lists the AlertEvents that have alerts of an Incident. They must not be modified.
@@ -197,7 +224,20 @@ func (r *incidentReconciler) readPolicy(ctx context.Context, o *observed) (fold.
 func (r *incidentReconciler) withSilence(policy fold.Policy, o *observed) fold.Policy {
 	from, ok := r.listening.silentFrom(o.integration(), o.now)
 	policy.SilentFrom, policy.Untrusted = from, !ok
+	policy.AcceptingFrom = policy.ReadySince.Add(autoResolveGrace)
+	if policy.Refusing {
+		policy.AcceptingFrom = o.now
+	}
 	return policy
+}
+
+// silencing returns what is known about the silences in Alertmanager that cover the Incident.
+func (r *incidentReconciler) silencing(incident types.NamespacedName) fold.Silencing {
+	if r.silences == nil {
+		return fold.Silencing{Disabled: true}
+	}
+	covering, known := r.silences.Silence(incident)
+	return fold.Silencing{Known: known, Covering: covering}
 }
 
 // integration returns the integration that the Incident belongs to, without a name when nothing tells.
@@ -234,7 +274,9 @@ func (o *observed) decide() (plan fold.Plan, err error) {
 		Exists:      o.exists.has,
 		Copied:      func(uid string) bool { return o.exists.copied(uid, o.key) },
 		Unconfirmed: o.exists.unconfirmed,
+		Archived:    o.archived,
 		Policy:      o.policy,
+		Silencing:   o.silenced,
 		Now:         o.now,
 	}), nil
 }

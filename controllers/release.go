@@ -54,8 +54,8 @@ type releaser struct {
 // releaseRecord is an event of which at least one alert is settled.
 type releaseRecord struct {
 	ref     eventRef
-	waiting map[string]struct{} // names of the Incidents whose alerts are not settled
-	due     time.Time           // when to delete it, once nothing is waiting
+	waiting map[string]bool // names of the Incidents whose alerts are not settled
+	due     time.Time       // when to delete it, once nothing is waiting
 
 	integration types.NamespacedName
 	bytes       int // of its alerts
@@ -276,11 +276,15 @@ func (r *releaser) checkPartial(ctx context.Context, ref eventRef) (ctrl.Result,
 	}
 }
 
-// incidentNames are the Incidents that the event's alerts belong to.
-func incidentNames(event *v1alpha1.AlertEvent) map[string]struct{} {
-	names := make(map[string]struct{}, len(event.Spec.Alerts))
+// incidentNames returns the names of the Incidents that the event's alerts belong to, each with whether all its alerts in
+// the event are firing.
+func incidentNames(event *v1alpha1.AlertEvent) map[string]bool {
+	names := make(map[string]bool, len(event.Spec.Alerts))
 	for i := range event.Spec.Alerts {
-		names[event.IncidentNameFor(&event.Spec.Alerts[i])] = struct{}{}
+		alert := &event.Spec.Alerts[i]
+		name := event.IncidentNameFor(alert)
+		firing, known := names[name]
+		names[name] = (firing || !known) && alert.Status == v1alpha1.AlertFiring
 	}
 	return names
 }

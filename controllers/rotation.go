@@ -3,11 +3,10 @@ package controllers
 import "slices"
 
 // rotation has namespaces take turns. Of those with items waiting, the next one has the fewest items at work
-// and, among equals, the one that has waited longest for its turn. It is not safe for concurrent use.
+// and, among equals, the one that has waited longest for its turn. Of one namespace's items, the urgent ones go first, but
+// for one turn in ordinaryShare: no stream of urgent items keeps the others out. It is not safe for concurrent use.
 type rotation[T comparable] struct {
 	workers int // how many items of one namespace may be at work
-	// goesFirst reports whether the first of a namespace's later items goes before its first ordinary one. Nil: it never does.
-	goesFirst func(later, ordinary T) bool
 
 	namespaces map[string]*namespaceItems[T]
 	ring       []*namespaceItems[T] // those with items waiting, next turn first
@@ -15,14 +14,15 @@ type rotation[T comparable] struct {
 
 // namespaceItems are the items of one namespace.
 type namespaceItems[T comparable] struct {
-	ordinary, later fifo[T] // that wait
-	atWork          int
+	urgent, ordinary fifo[T] // that wait
+	atWork           int
+	turns            int
 }
 
-func (n *namespaceItems[T]) waiting() int { return n.ordinary.len() + n.later.len() }
+func (n *namespaceItems[T]) waiting() int { return n.urgent.len() + n.ordinary.len() }
 
-// add adds an item that waits, behind the namespace's ordinary ones or behind all of them.
-func (r *rotation[T]) add(namespace string, item T, later bool) {
+// add adds an item that waits.
+func (r *rotation[T]) add(namespace string, item T, urgent bool) {
 	n := r.namespaces[namespace]
 	if n == nil {
 		n = &namespaceItems[T]{}
@@ -34,24 +34,24 @@ func (r *rotation[T]) add(namespace string, item T, later bool) {
 	if n.waiting() == 0 {
 		r.ring = append(r.ring, n)
 	}
-	if later {
-		n.later.push(item)
+	if urgent {
+		n.urgent.push(item)
 	} else {
 		n.ordinary.push(item)
 	}
 }
 
-// promote puts an item that waits as a later one behind the ordinary ones.
+// promote makes an ordinary item that waits urgent.
 func (r *rotation[T]) promote(namespace string, item T) {
-	if n := r.namespaces[namespace]; n != nil && n.later.remove(item) {
-		n.ordinary.push(item)
+	if n := r.namespaces[namespace]; n != nil && n.ordinary.remove(item) {
+		n.urgent.push(item)
 	}
 }
 
 // remove takes an item out, and reports whether it was waiting.
 func (r *rotation[T]) remove(namespace string, item T) bool {
 	n := r.namespaces[namespace]
-	if n == nil || !n.ordinary.remove(item) && !n.later.remove(item) {
+	if n == nil || !n.urgent.remove(item) && !n.ordinary.remove(item) {
 		return false
 	}
 	if n.waiting() == 0 {
@@ -85,10 +85,10 @@ func (r *rotation[T]) next() (item T, ok bool) {
 	}
 	n := r.ring[at]
 	r.ring = slices.Delete(r.ring, at, at+1)
-	from := &n.ordinary
-	if n.ordinary.len() == 0 ||
-		n.later.len() > 0 && r.goesFirst != nil && r.goesFirst(n.later.first(), n.ordinary.first()) {
-		from = &n.later
+	n.turns++
+	from := &n.urgent
+	if n.urgent.len() == 0 || n.ordinary.len() > 0 && n.turns%ordinaryShare == 0 {
+		from = &n.ordinary
 	}
 	item = from.first()
 	from.remove(item)

@@ -59,9 +59,18 @@ type Options struct {
 	// NamespaceShare is the part of MaxIncidents that one namespace may use. Default: a quarter.
 	NamespaceShare float64
 
+	// Silences tells which silences in Alertmanager cover Incidents. Nil: Incidents are not forwarded.
+	Silences Silences
+
 	// Refusals returns the reason of the condition Ready for which posts to a namespace are refused, empty when
 	// they are not. Default: they never are.
 	Refusals func(namespace string) string
+
+	// Forwarding is the forwarding of Incidents to Alertmanager. Default: Incidents are not forwarded.
+	Forwarding conditionSource
+
+	// Archive is the archive of ended episodes. Nil: there is none.
+	Archive Archive
 
 	// Metrics is where the metrics of the objects in the store are registered while the manager runs. Default: nowhere.
 	Metrics prometheus.Registerer
@@ -169,11 +178,15 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 
 		listening:    options.Listening,
 		presetWindow: options.PresetLateFiringWindow,
+		silences:     options.Silences,
+		archive:      options.Archive,
 	}
 	if err := addIncidents(mgr, incidents); err != nil {
 		return fmt.Errorf("adding the fold of Incidents: %w", err)
 	}
-	evictions := &evictor{cache: mgr.GetCache(), live: live, lists: lists, limit: limit, gate: incidents.gate}
+	evictions := &evictor{
+		cache: mgr.GetCache(), live: live, lists: lists, limit: limit, gate: incidents.gate, archive: options.Archive,
+	}
 	if err := addEvictor(mgr, evictions); err != nil {
 		return fmt.Errorf("adding the eviction of Incidents: %w", err)
 	}
@@ -191,14 +204,16 @@ func setupStatus(mgr ctrl.Manager, options Options, live client.Client, blocked 
 		return err
 	}
 	integrations := &integrationReconciler{
-		cache:    mgr.GetCache(),
-		blocked:  blocked,
-		stuck:    newStuckEvents(),
-		refusals: options.Refusals,
-		live:     live,
-		received: newReceivedTimes(),
-		recorder: mgr.GetEventRecorder("tocsin"),
-		clock:    options.Clock,
+		cache:      mgr.GetCache(),
+		blocked:    blocked,
+		stuck:      newStuckEvents(),
+		refusals:   options.Refusals,
+		forwarding: options.Forwarding,
+		archive:    options.Archive,
+		live:       live,
+		received:   newReceivedTimes(),
+		recorder:   mgr.GetEventRecorder("tocsin"),
+		clock:      options.Clock,
 
 		tokens:       tokens,
 		tokensSynced: tokensSynced,
@@ -302,10 +317,10 @@ func addReleaser(mgr ctrl.Manager, releases *releaser) error {
 func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("incident").
-		For(&v1alpha1.Incident{}).
-		Watches(&v1alpha1.Incident{}, forgetIncidents(incidents.writes)).
-		Watches(&v1alpha1.AlertEvent{}, foldEvents(incidents.releases, incidents.bisection, incidents.reportUnreadable)).
+		Watches(&v1alpha1.Incident{}, watchIncidents(incidents.writes)).
+		Watches(&v1alpha1.AlertEvent{}, incidents.foldEvents()).
 		Watches(&v1alpha1.WebhookIntegration{}, foldPolicies(mgr.GetCache())).
+		WatchesRawSource(source.Func(incidents.watchSilences)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: foldConcurrency,
 			RateLimiter:             backoff[reconcile.Request](),

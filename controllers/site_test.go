@@ -120,6 +120,14 @@ type testCache struct {
 	hidden map[types.UID]bool                          // AlertEvents that are not shown yet
 
 	created map[types.UID]metav1.Time // creationTimestamps to show instead of the API server's
+	whole   bool                      // Resolved Incidents are shown whole
+}
+
+// shown is what the cache has of an object that the API server stores.
+func (c *testCache) shown(object runtime.Object) {
+	if !c.whole {
+		_, _ = TransformIncident(object) // which cannot fail
+	}
 }
 
 func (c *testCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
@@ -127,11 +135,14 @@ func (c *testCache) Get(ctx context.Context, key client.ObjectKey, object client
 	frozen, isFrozen := c.frozen[key]
 	switch {
 	case !ok || !isFrozen:
-		return c.Reader.Get(ctx, key, object)
+		err := c.Reader.Get(ctx, key, object)
+		c.shown(object)
+		return err
 	case frozen == nil:
 		return c.Reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "absent"}, object)
 	default:
 		frozen.DeepCopyInto(incident)
+		c.shown(incident)
 		return nil
 	}
 }
@@ -158,6 +169,7 @@ func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...cl
 		if created, ok := c.created[object.GetUID()]; ok {
 			object.SetCreationTimestamp(created)
 		}
+		c.shown(object)
 		if selector == nil || matchesIndex(object, selector.Requirements()[0].Field, selector.Requirements()[0].Value) {
 			kept = append(kept, object)
 		}

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
@@ -26,10 +28,11 @@ type storeCounts struct {
 	now    func() time.Time
 	synced func() bool // whether the informers have reported all objects
 
-	mu         sync.Mutex
-	events     map[types.NamespacedName]countedEvent
-	incidents  map[types.NamespacedName]incidentGroup
-	namespaces map[string]int64 // numbers of Incidents
+	mu        sync.Mutex
+	events    map[types.NamespacedName]countedEvent
+	incidents map[string]map[string]countedIncident // by namespace and name
+	counts    map[incidentGroup]*incidentCount
+	total     int64 // of Incidents
 }
 
 // countedEvent is an AlertEvent as it was counted.
@@ -38,20 +41,38 @@ type countedEvent struct {
 	quarantined, keyed bool
 }
 
+// countedIncident is an Incident as it was counted.
+type countedIncident struct {
+	in    *incidentCount
+	ended int64 // when its retention began, in microseconds of Unix time
+}
+
 // incidentGroup is the group in which an Incident is counted; the state is empty until its status is written.
 type incidentGroup struct {
 	state    v1alpha1.IncidentState
 	severity v1alpha1.Severity
 }
 
+// incidentCount is how many Incidents a group has.
+type incidentCount struct {
+	state     v1alpha1.IncidentState
+	incidents int
+}
+
 func newStoreCounts(now func() time.Time) *storeCounts {
-	return &storeCounts{
-		now:        now,
-		synced:     func() bool { return false },
-		events:     map[types.NamespacedName]countedEvent{},
-		incidents:  map[types.NamespacedName]incidentGroup{},
-		namespaces: map[string]int64{},
+	c := &storeCounts{
+		now:       now,
+		synced:    func() bool { return false },
+		events:    map[types.NamespacedName]countedEvent{},
+		incidents: map[string]map[string]countedIncident{},
+		counts:    map[incidentGroup]*incidentCount{},
 	}
+	for _, state := range []v1alpha1.IncidentState{v1alpha1.IncidentOpen, v1alpha1.IncidentResolved} {
+		for _, severity := range v1alpha1.Severities() { // those without Incidents are reported too
+			c.counts[incidentGroup{state, severity}] = &incidentCount{state: state}
+		}
+	}
+	return c
 }
 
 // setEvent counts an AlertEvent as it is now.
@@ -73,26 +94,42 @@ func (c *storeCounts) removeEvent(event *v1alpha1.AlertEvent) {
 
 // setIncident counts an Incident as it is now.
 func (c *storeCounts) setIncident(incident *v1alpha1.Incident, _ bool) {
+	ended, _ := fold.Deadline(incident, fold.Policy{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := client.ObjectKeyFromObject(incident)
-	if _, known := c.incidents[key]; !known {
-		c.namespaces[key.Namespace]++
+	c.uncount(incident)
+	names := c.incidents[incident.Namespace]
+	if names == nil {
+		names = map[string]countedIncident{}
+		c.incidents[incident.Namespace] = names
 	}
-	c.incidents[key] = incidentGroup{incident.Status.State, incident.Status.Alert.Severity}
+	group := incidentGroup{incident.Status.State, incident.Status.Alert.Severity}
+	in := c.counts[group]
+	if in == nil {
+		in = &incidentCount{state: group.state}
+		c.counts[group] = in
+	}
+	in.incidents++
+	names[incident.Name] = countedIncident{in, ended.UnixMicro()}
+	c.total++
 }
 
 // removeIncident stops counting an Incident.
 func (c *storeCounts) removeIncident(incident *v1alpha1.Incident) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := client.ObjectKeyFromObject(incident)
-	if _, known := c.incidents[key]; !known {
-		return
+	c.uncount(incident)
+	if len(c.incidents[incident.Namespace]) == 0 {
+		delete(c.incidents, incident.Namespace)
 	}
-	delete(c.incidents, key)
-	if c.namespaces[key.Namespace]--; c.namespaces[key.Namespace] == 0 {
-		delete(c.namespaces, key.Namespace)
+}
+
+func (c *storeCounts) uncount(incident *v1alpha1.Incident) {
+	names := c.incidents[incident.Namespace]
+	if counted, known := names[incident.Name]; known {
+		counted.in.incidents--
+		c.total--
+		delete(names, incident.Name)
 	}
 }
 
@@ -100,14 +137,29 @@ func (c *storeCounts) removeIncident(incident *v1alpha1.Incident) {
 func (c *storeCounts) countIncidents(namespace string) (own, all int64, namespaces int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.namespaces[namespace], int64(len(c.incidents)), len(c.namespaces)
+	return int64(len(c.incidents[namespace])), c.total, len(c.incidents)
 }
 
 // incidentNamespaces returns the namespaces that have Incidents.
 func (c *storeCounts) incidentNamespaces() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Collect(maps.Keys(c.namespaces))
+	return slices.Collect(maps.Keys(c.incidents))
+}
+
+// resolved returns the names of a namespace's Resolved Incidents, oldest resolve first.
+func (c *storeCounts) resolved(namespace string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := c.incidents[namespace]
+	var resolved []string
+	for name, counted := range names {
+		if counted.in.state == v1alpha1.IncidentResolved {
+			resolved = append(resolved, name)
+		}
+	}
+	slices.SortFunc(resolved, func(a, b string) int { return cmp.Compare(names[a].ended, names[b].ended) })
+	return resolved
 }
 
 // Describe implements prometheus.Collector.
@@ -131,8 +183,10 @@ func (c *storeCounts) Collect(metrics chan<- prometheus.Metric) {
 	gauge(pendingDesc, float64(len(c.events)))
 	gauge(oldestAgeDesc, oldest.Seconds())
 	gauge(quarantinedDesc, float64(quarantined))
-	for group, count := range c.groups() {
-		gauge(incidentsDesc, float64(count), string(group.state), string(group.severity))
+	for group, count := range c.counts {
+		if group.state != "" {
+			gauge(incidentsDesc, float64(count.incidents), string(group.state), string(group.severity))
+		}
 	}
 }
 
@@ -149,24 +203,6 @@ func (c *storeCounts) waiting() (oldest time.Duration, quarantined int) {
 		}
 	}
 	return oldest, quarantined
-}
-
-// groups returns the number of Incidents in each group that there may be or is.
-func (c *storeCounts) groups() map[incidentGroup]int {
-	groups := map[incidentGroup]int{}
-	for _, state := range []v1alpha1.IncidentState{v1alpha1.IncidentOpen, v1alpha1.IncidentResolved} {
-		for _, severity := range []v1alpha1.Severity{
-			v1alpha1.SeverityCritical, v1alpha1.SeverityError, v1alpha1.SeverityWarning, v1alpha1.SeverityInfo,
-		} {
-			groups[incidentGroup{state, severity}] = 0
-		}
-	}
-	for _, group := range c.incidents {
-		if group.state != "" {
-			groups[group]++
-		}
-	}
-	return groups
 }
 
 // countStore counts the objects in the manager's cache, and registers the counts as metrics while the manager runs.

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,6 +34,8 @@ func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
 				name := fmt.Sprint("incident-", number)
 				incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Name: name}}
 				incident.Status.State = rapid.SampledFrom([]v1alpha1.IncidentState{"", "Open", "Resolved"}).Draw(t, "state")
+				ended := v1alpha1.NewTimestamp(now.Add(-time.Duration(rapid.IntRange(0, 300).Draw(t, "age")) * time.Second))
+				incident.Status.ResolvedTime = &ended
 				incident.Status.Alert.Severity = rapid.SampledFrom([]v1alpha1.Severity{"critical", "info", "odd"}).Draw(t, "severity")
 				tell(incidentInformer, incidents, name, incident, rapid.IntRange(0, 2).Draw(t, "what"), isTombstone)
 				continue
@@ -72,14 +75,24 @@ func compareCounts(
 	t *rapid.T, counts *storeCounts, incidents map[string]*v1alpha1.Incident, events map[string]*v1alpha1.AlertEvent, now time.Time,
 ) {
 	g := NewWithT(t)
-	groups := newStoreCounts(nil).groups()
+	groups := newStoreCounts(nil).counts
 	g.Expect(groups).To(HaveLen(8), "a group without Incidents is reported as 0")
+	for group := range counts.counts {
+		groups[group] = &incidentCount{state: group.state}
+	}
+	resolved := 0
 	for _, incident := range incidents {
-		if incident.Status.State != "" {
-			groups[incidentGroup{incident.Status.State, incident.Status.Alert.Severity}]++
+		groups[incidentGroup{incident.Status.State, incident.Status.Alert.Severity}].incidents++
+		if incident.Status.State == v1alpha1.IncidentResolved {
+			resolved++
 		}
 	}
-	g.Expect(counts.groups()).To(Equal(groups))
+	g.Expect(counts.counts).To(Equal(groups))
+	names := counts.resolved("")
+	g.Expect(names).To(HaveLen(resolved))
+	g.Expect(slices.IsSortedFunc(names, func(a, b string) int {
+		return incidents[a].Status.ResolvedTime.Compare(incidents[b].Status.ResolvedTime.Time)
+	})).To(BeTrue(), "oldest first")
 	own, all, _ := counts.countIncidents("")
 	g.Expect([]int64{own, all}).To(HaveEach(BeEquivalentTo(len(incidents))))
 	quarantined, oldest := 0, time.Duration(0)

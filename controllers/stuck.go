@@ -143,7 +143,8 @@ func (r *integrationReconciler) watchCapacity(ctx context.Context, queue request
 	return nil
 }
 
-// isOutdated reports whether the integration's conditions are wrong about the capacity of its namespace.
+// isOutdated reports whether the integration's conditions are wrong about the capacity of its namespace, or about the
+// forwarding and archiving of its Incidents.
 func (r *integrationReconciler) isOutdated(integration *v1alpha1.WebhookIntegration) bool {
 	blocked := ""
 	if cause := r.blocked.cause(integration.Namespace); cause != nil {
@@ -155,6 +156,9 @@ func (r *integrationReconciler) isOutdated(integration *v1alpha1.WebhookIntegrat
 	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil {
 		return false // it is brought up anyway
+	}
+	if r.isOutsideOutdated(integration) {
+		return true
 	}
 	refusal := cmp.Or(r.refusals(integration.Namespace), blocked)
 	_, refused := refusalMessages[ready.Reason]

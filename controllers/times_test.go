@@ -99,7 +99,9 @@ func TestHostileTimesAreFolded(t *testing.T) {
 	}
 	for i, text := range times {
 		for _, field := range []string{"receivedTime", "startsAt", "endsAt"} {
-			for _, status := range []v1alpha1.AlertStatus{v1alpha1.AlertFiring, v1alpha1.AlertResolved, v1alpha1.AlertAcknowledged} {
+			for _, status := range []v1alpha1.AlertStatus{
+				v1alpha1.AlertFiring, v1alpha1.AlertResolved, v1alpha1.AlertAcknowledged, v1alpha1.AlertUnacknowledged,
+			} {
 				t.Run(fmt.Sprintf("%s of %s in an alert that is %s", field, text, status), func(t *testing.T) {
 					s := newSite(t)
 					key := fmt.Sprint("disk-", i)

@@ -20,6 +20,9 @@ import (
 // requestQueue is the queue of a controller.
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
+// urgent is the priority of a request that is not to wait behind those that change nothing.
+const urgent = 0
+
 // onChange returns a handler that calls changed when an object is created, updated or deleted. before is nil when the
 // object is created, after when it is deleted. initial says that the object was there when the watch began.
 func onChange[T client.Object](
@@ -53,46 +56,58 @@ func isSame(before, after client.Object) bool {
 // foldEvents enqueues the Incidents of an AlertEvent when it comes, and when it goes: then there is space in a ledger, and
 // an expired Incident may be free to go. Other changes of an AlertEvent, such as a new annotation, mean nothing.
 //
-// Unlike other objects that are there at the start, AlertEvents do not wait behind newer ones: their senders have been told
-// that they are accepted.
-func foldEvents(
-	releases *releaser, bisection *bisection, unreadable func(context.Context, *v1alpha1.AlertEvent, error),
-) handler.EventHandler {
-	enqueue := func(event *v1alpha1.AlertEvent, queue requestQueue) {
-		for name := range incidentNames(event) {
-			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: event.Namespace, Name: name}})
-		}
-	}
-	return onChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, _ bool, queue requestQueue) {
+// Alerts that repeat what an open Incident says are not urgent. All AlertEvents that are there at the start are: their
+// senders have been told long ago that they are accepted.
+func (r *incidentReconciler) foldEvents() handler.EventHandler {
+	return onChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, initial bool, queue requestQueue) {
 		if before != nil && after != nil && before.UID == after.UID {
 			return
 		}
 		// The watch may show a deletion and a creation of the same name as one update.
 		if before != nil {
-			releases.forget(refOf(before))
-			bisection.forget(before)
-			enqueue(before, queue)
-		}
-		if after != nil {
-			if err := after.Spec.CheckPacked(); err != nil {
-				unreadable(ctx, after, err)
+			r.releases.forget(refOf(before))
+			r.bisection.forget(before)
+			for name := range incidentNames(before) {
+				add(queue, types.NamespacedName{Namespace: before.Namespace, Name: name}, handler.LowPriority)
 			}
-			enqueue(after, queue)
+		}
+		if after == nil {
+			return
+		}
+		if err := after.Spec.CheckPacked(); err != nil {
+			r.reportUnreadable(ctx, after, err)
+		}
+		for name, firing := range incidentNames(after) {
+			key := types.NamespacedName{Namespace: after.Namespace, Name: name}
+			priority := urgent
+			if firing && !initial && r.isOpen(ctx, key) {
+				priority = handler.LowPriority
+			}
+			add(queue, key, priority)
 		}
 	})
 }
 
-// forgetIncidents forgets the last write of an Incident that is deleted: no cache will show it.
-func forgetIncidents(writes *writeMemory) handler.EventHandler {
-	return onChange(func(_ context.Context, before, after *v1alpha1.Incident, _ bool, _ requestQueue) {
+// isOpen reports whether the cache shows an Incident open.
+func (r *incidentReconciler) isOpen(ctx context.Context, key types.NamespacedName) bool {
+	var incident v1alpha1.Incident
+	err := r.cache.Get(ctx, key, &incident, client.UnsafeDisableDeepCopy)
+	return err == nil && incident.Status.State == v1alpha1.IncidentOpen
+}
+
+// watchIncidents enqueues an Incident when it changes. When it is deleted, no cache will show its last write.
+func watchIncidents(writes *writeMemory) handler.EventHandler {
+	return onChange(func(_ context.Context, before, after *v1alpha1.Incident, _ bool, queue requestQueue) {
+		key := client.ObjectKeyFromObject(cmp.Or(after, before))
 		if after == nil {
-			writes.forget(client.ObjectKeyFromObject(before))
+			writes.forget(key)
 		}
+		add(queue, key, handler.LowPriority)
 	})
 }
 
 // foldPolicies enqueues the Incidents of a WebhookIntegration when it comes, goes or changes: their deadlines may be other
-// ones. They come after those that have alerts.
+// ones.
 func foldPolicies(reader client.Reader) handler.EventHandler {
 	return onChange(func(ctx context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requestQueue) {
 		if initial || before != nil && after != nil && isSame(before, after) {
@@ -108,16 +123,16 @@ func foldPolicies(reader client.Reader) handler.EventHandler {
 			return
 		}
 		for i := range incidents.Items {
-			addLast(queue, client.ObjectKeyFromObject(&incidents.Items[i]))
+			add(queue, client.ObjectKeyFromObject(&incidents.Items[i]), handler.LowPriority)
 		}
 	})
 }
 
-// addLast adds a request behind all others.
-func addLast(queue requestQueue, key types.NamespacedName) {
+// add adds a request to a fairQueue. Without a priority, controller-runtime gives a low one to objects that are there at
+// the start.
+func add(queue requestQueue, key types.NamespacedName, priority int) {
 	request := reconcile.Request{NamespacedName: key}
 	if ordered, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		priority := handler.LowPriority
 		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
 		return
 	}
@@ -164,6 +179,16 @@ func watchReceived(received *receivedTimes, clock Clock) handler.EventHandler {
 			queue.Add(reconcile.Request{NamespacedName: key})
 		}
 	})
+}
+
+// watchSilences enqueues the Incidents whose silence in Alertmanager changes.
+func (r *incidentReconciler) watchSilences(ctx context.Context, queue requestQueue) error {
+	if r.silences != nil {
+		go r.silences.WatchSilences(ctx, func(incident types.NamespacedName) {
+			queue.Add(reconcile.Request{NamespacedName: incident})
+		})
+	}
+	return nil
 }
 
 // every calls check at each interval, and when there is a signal, until ctx ends.
