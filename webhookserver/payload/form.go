@@ -2,9 +2,12 @@ package payload
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"io"
 	"mime/multipart"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -12,58 +15,84 @@ import (
 var formFields = []string{"payload", "data"}
 
 // FromForm takes the JSON out of a form body, URL-encoded or multipart: the field "payload", or else
-// "data". ok is false when the body is no such form. A body that is JSON already is never taken for a
-// form, since curl and others label whatever they post as a form unless told otherwise.
-func FromForm(body []byte) (json []byte, ok bool) {
+// "data". A form without either becomes an object of its fields, the values of equal names a list. ok is false when
+// the body is no form. A body that is JSON already is never taken for a form, since curl and others label whatever
+// they post as a form unless told otherwise.
+func FromForm(body []byte) (content []byte, ok bool) {
 	text := bytes.TrimLeft(bytes.TrimPrefix(body, []byte(byteOrderMark)), " \t\r\n")
 	switch {
 	case len(text) == 0, text[0] == '{', text[0] == '[':
 		return nil, false
 	case bytes.HasPrefix(text, []byte("--")):
-		return pick(multipartFields(text))
+		return readForm(multipartFields(text))
 	}
-	return pick(urlEncodedFields(string(text)))
+	fields, isForm := urlEncodedFields(string(text))
+	if content, ok = pick(fields); ok || !isForm {
+		return content, ok
+	}
+	return readForm(fields)
 }
 
 // maxBoundary is the longest boundary of a multipart body (RFC 2046, section 5.1.1).
 const maxBoundary = 70
 
-// pick returns the first of formFields that is not blank.
-func pick(fields map[string]string) ([]byte, bool) {
+// formValues are the values of a form's fields, by name.
+type formValues map[string][]string
+
+// pick returns the first value of the first of formFields that is not blank.
+func pick(fields formValues) ([]byte, bool) {
 	for _, name := range formFields {
-		if value := fields[name]; !isBlank(value) {
-			return []byte(value), true
+		if values := fields[name]; len(values) > 0 && !isBlank(values[0]) {
+			return []byte(values[0]), true
 		}
 	}
 	return nil, false
 }
 
-// wanted reports whether a field is one of formFields that has not been seen yet: the first one counts.
-func wanted(fields map[string]string, name string) bool {
-	_, seen := fields[name]
-	return !seen && (name == formFields[0] || name == formFields[1])
+// readForm returns the JSON in a form, or an object of its fields when none of them is named for JSON.
+func readForm(fields formValues) ([]byte, bool) {
+	if content, ok := pick(fields); ok {
+		return content, true
+	}
+	object := make(map[string]any, len(fields))
+	for name, values := range fields {
+		if object[name] = values; len(values) == 1 {
+			object[name] = values[0]
+		}
+		if slices.Contains(formFields, name) {
+			delete(object, name) // blank
+		}
+	}
+	if len(object) == 0 {
+		return nil, false
+	}
+	encoded, err := json.Marshal(object)
+	return encoded, err == nil
 }
 
 // urlEncodedFields reads application/x-www-form-urlencoded. A value that is not properly encoded is taken
-// as it is.
-func urlEncodedFields(text string) map[string]string {
-	fields := map[string]string{}
-	for pair := range strings.SplitSeq(text, "&") {
-		name, value, _ := strings.Cut(pair, "=")
-		if !wanted(fields, name) {
-			continue
+// as it is. isForm is true when all of the text is such a form: named fields, without the characters that every
+// encoder escapes.
+func urlEncodedFields(text string) (fields formValues, isForm bool) {
+	fields, isForm = formValues{}, !strings.ContainsAny(strings.TrimRight(text, "\r\n"), " \t\r\n\"<>\\^`{|}")
+	for pair := range strings.SplitSeq(strings.TrimRight(text, "\r\n"), "&") {
+		name, value, hasValue := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
 		}
 		if plain, err := url.QueryUnescape(value); err == nil {
 			value = plain
 		}
-		fields[name] = value
+		isForm = isForm && hasValue && name != ""
+		fields[name] = append(fields[name], value)
 	}
-	return fields
+	return fields, isForm
 }
 
-// multipartFields reads multipart/form-data, whose first line tells the boundary.
-func multipartFields(text []byte) map[string]string {
-	fields := map[string]string{}
+// multipartFields reads multipart/form-data, whose first line tells the boundary. There are none in a body that is
+// truncated.
+func multipartFields(text []byte) formValues {
+	fields := formValues{}
 	first, _, _ := bytes.Cut(text, []byte("\n"))
 	boundary := strings.TrimSpace(string(first[len("--"):]))
 	if boundary == "" || len(boundary) > maxBoundary {
@@ -72,15 +101,15 @@ func multipartFields(text []byte) map[string]string {
 	reader := multipart.NewReader(bytes.NewReader(text), boundary)
 	for {
 		part, err := reader.NextRawPart()
-		if err != nil {
+		if errors.Is(err, io.EOF) {
 			return fields
 		}
-		name := part.FormName()
-		if !wanted(fields, name) {
-			continue
+		if err != nil {
+			return nil
 		}
-		if value, err := io.ReadAll(part); err == nil {
-			fields[name] = string(value)
+		value, err := io.ReadAll(part)
+		if name := part.FormName(); err == nil && name != "" && part.FileName() == "" {
+			fields[name] = append(fields[name], string(value))
 		}
 	}
 }

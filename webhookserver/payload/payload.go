@@ -81,7 +81,7 @@ func (n *normaliser) apply(r *rule) {
 			n.warnings.addf(name, "it is not a string; it is kept in custom as %s", r.field)
 		case isBlank(text):
 		case winner != "":
-			n.warnings.addf(name, "it is not used, because %s is given too", winner)
+			n.keepUnused(name, value, text, winner)
 		default:
 			given = true
 			if r.read(n, name, value, text) {
@@ -94,6 +94,15 @@ func (n *normaliser) apply(r *rule) {
 	}
 }
 
+// keepUnused keeps the value of an alias that lost, unless it says the same.
+func (n *normaliser) keepUnused(name string, value any, text, winner string) {
+	if used, _ := textOf(n.object[winner]); used == text {
+		return
+	}
+	n.keep(name, name, value)
+	n.warnings.addf(name, "%s is given too and used; this is kept in custom", winner)
+}
+
 // keep puts a value of the payload into the custom bag.
 func (n *normaliser) keep(name, from string, value any) {
 	n.kept = append(n.kept, kept{name: name, from: from, value: value})
@@ -102,6 +111,6 @@ func (n *normaliser) keep(name, from string, value any) {
 // explainNoMatch tells the sender of a resolve or an acknowledgement without a key that it has no effect.
 func (n *normaliser) explainNoMatch() {
 	if n.alert.DedupKey == "" && n.alert.Status != v1alpha1.AlertFiring {
-		n.warnings.addf("dedup_key", "an alert that is %s matches no incident without it", n.alert.Status)
+		n.warnings.addf("dedup_key", "an alert that is %s %s", n.alert.Status, noMatch)
 	}
 }

@@ -25,7 +25,7 @@ func newRat(literal string) (*big.Rat, bool) {
 // fieldNames are the names that mean something, and some that do not.
 var fieldNames = []string{
 	"title", "subject", "description", "message", "severity", "priority", "type", "link", "hostname", "region",
-	"labels", "annotations", "values", "custom", "status", "dedup_key", "starts_at", "ends_at",
+	"labels", "annotations", "values", "custom", "status", "dedup_key", "starts_at", "ends_at", "lease_ends_at",
 	"Title", "alerts", "severity_2", "a", "a_2", "", "\u202e", "<&>",
 }
 
@@ -156,7 +156,7 @@ func warned(warnings []payload.Warning, key string) bool {
 
 // found reports whether a top-level key is in the custom bag, or is one that has a place of its own.
 func found(key string, value any, custom map[string]json.RawMessage) bool {
-	if slices.Contains(fieldNames[:18], key) {
+	if slices.Contains(fieldNames[:19], key) {
 		return true
 	}
 	stored, ok := custom[strings.ToValidUTF8(key, "\uFFFD")]

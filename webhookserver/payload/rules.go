@@ -32,6 +32,7 @@ var rules = []rule{
 	{field: "dedup_key", read: readDedupKey},
 	{field: "starts_at", read: readStartsAt, fallback: startsWhenReceived},
 	{field: "ends_at", read: readEndsAt, fallback: endsWhenReceived},
+	{field: "lease_ends_at", read: readLeaseEndsAt},
 }
 
 // bagFields are the fields that hold an object. The fourth bag, custom, takes everything else: see custom.

@@ -16,10 +16,11 @@ func TestEveryFieldIsOptionalAndKeysMatchCaseSensitively(t *testing.T) {
 		"every field has its place": {
 			payload: `{"title":"T","description":"D","severity":"error","type":"Y","link":"L","hostname":"H","region":"R",
 				"labels":{"a":1},"annotations":{"b":[2]},"values":{"c":3.5},"custom":{"d":{"e":null}},"status":"firing",
-				"dedup_key":"K","starts_at":"2024-01-15T10:30:00Z","ends_at":"2024-01-15T10:31:00Z"}`,
+				"dedup_key":"K","starts_at":"2024-01-15T10:30:00Z","ends_at":"2024-01-15T10:31:00Z","lease_ends_at":1705314720}`,
 			alert: `{"title":"T","description":"D","severity":"error","type":"Y","link":"L","hostname":"H","region":"R",
 				"labels":{"a":1},"annotations":{"b":[2]},"values":{"c":3.5},"custom":{"d":{"e":null}},"status":"firing",
-				"dedupKey":"K","startsAt":"2024-01-15T10:30:00.000000Z","endsAt":"2024-01-15T10:31:00.000000Z"}`,
+				"dedupKey":"K","startsAt":"2024-01-15T10:30:00.000000Z","endsAt":"2024-01-15T10:31:00.000000Z",
+				"leaseEndsAt":"2024-01-15T10:32:00.000000Z"}`,
 		},
 		"a key in another case is an unknown key": {
 			payload: `{"Title":"T","STATUS":"resolved","dedupKey":"K"}`,
@@ -38,10 +39,20 @@ func TestAliases(t *testing.T) {
 			payload: `{"subject":"S","message":"M","priority":"P1"}`,
 			alert:   `{"status":"firing","title":"S","description":"M","severity":"critical"}`,
 		},
-		"a usable canonical value wins, and the alias that lost is named in the warnings": {
-			payload:  `{"subject":"S","title":"T","message":"M","description":"D","priority":"P1","severity":"info"}`,
-			alert:    `{"status":"firing","title":"T","description":"D","severity":"info"}`,
+		"a usable canonical value wins, and the alias that lost is kept in custom and named in the warnings": {
+			payload: `{"subject":"S","title":"T","message":"M","description":"D","priority":"P1","severity":"info"}`,
+			alert: `{"status":"firing","title":"T","description":"D","severity":"info",
+				"custom":{"subject":"S","message":"M","priority":"P1"}}`,
 			warnings: []string{"subject", "message", "priority"},
+		},
+		"an alias that says the same as the canonical value is no loss": {
+			payload: `{"title":"T","subject":"T"}`,
+			alert:   `{"status":"firing","title":"T"}`,
+		},
+		"an alias that lost gives way to an entry of custom": {
+			payload:  `{"title":"T","subject":"S","custom":{"subject":"C"}}`,
+			alert:    `{"status":"firing","title":"T","custom":{"subject":"C","subject_2":"S"}}`,
+			warnings: []string{"subject", "subject"},
 		},
 		"a canonical value that is null or blank leaves the field to the alias": {
 			payload: `{"title":null,"subject":"S","description":" \n","message":"M","severity":"","priority":"high"}`,
@@ -149,6 +160,11 @@ func TestValuesOfAnotherType(t *testing.T) {
 			payload:  `{"severity":{"name":"critical"},"status":{"text":"reachable"}}`,
 			alert:    `{"status":"firing","custom":{"severity":{"name":"critical"},"status":{"text":"reachable"}}}`,
 			warnings: []string{"severity", "status"},
+		},
+		"unacknowledged is no status of a sender: the problem may be one that nobody has acknowledged": {
+			payload:  `{"status":"unacknowledged"}`,
+			alert:    `{"status":"firing","custom":{"status":"unacknowledged"}}`,
+			warnings: []string{"status"},
 		},
 	})
 }

@@ -24,7 +24,7 @@ func TestSeverity(t *testing.T) {
 		},
 		"P1 to P5 are critical, error, warning, info and info": {
 			payload:  `{"severity":"p3","priority":"SEV-2"}`,
-			alert:    `{"status":"firing","severity":"warning"}`,
+			alert:    `{"status":"firing","severity":"warning","custom":{"priority":"SEV-2"}}`,
 			warnings: []string{"priority"},
 		},
 		"an unknown one is kept in custom, with a warning": {

@@ -21,9 +21,9 @@ var timeLayouts = []string{
 	"2006-01-02T15:04:05 Z07:00",
 	"2006-01-02T15:04:05 Z0700",
 	"2006-01-02T15:04:05 UTC",
-	"2006-01-02T15:04:05 -0700 MST", // how Go prints a time
-	time.RFC1123Z,
-	"Mon, 02 Jan 2006 15:04:05 GMT", // RFC 9110
+	"2006-01-02T15:04:05 -0700 MST",  // how Go prints a time
+	"Mon, 2 Jan 2006 15:04:05 -0700", // RFC 5322; a day of one digit or two
+	"Mon, 2 Jan 2006 15:04:05 GMT",   // RFC 9110
 }
 
 // Unix times count from 2000 to 2100 only: it tells seconds from milliseconds and finer units, and keeps
@@ -33,23 +33,39 @@ const (
 	maxUnix = 4_102_444_800
 )
 
-const unreadable = "%s cannot be read as a time with its zone; it is kept in custom and the time of receipt counts"
+const unreadable = "%s cannot be read as a time with its zone; it is kept in custom%s"
+
+// andReceiptCounts ends the warning about a time that the time of receipt replaces.
+const andReceiptCounts = " and the time of receipt counts"
 
 // readStartsAt reads when the trouble began.
 func readStartsAt(n *normaliser, name string, value any, text string) bool {
-	return n.readTime(&n.alert.StartsAt, name, value, text)
+	return n.readTime(&n.alert.StartsAt, name, value, text, andReceiptCounts)
 }
 
 // readEndsAt reads when the trouble ended, or when it will count as ended.
 func readEndsAt(n *normaliser, name string, value any, text string) bool {
-	return n.readTime(&n.alert.EndsAt, name, value, text)
+	return n.readTime(&n.alert.EndsAt, name, value, text, andReceiptCounts)
 }
 
-func (n *normaliser) readTime(place **v1alpha1.Timestamp, name string, value any, text string) bool {
+// readLeaseEndsAt reads until when a firing alert is valid unless it is repeated. Only a firing alert has a lease.
+func readLeaseEndsAt(n *normaliser, name string, value any, text string) bool {
+	var end *v1alpha1.Timestamp
+	if !n.readTime(&end, name, value, text, "") {
+		return false
+	}
+	if n.alert.Status == v1alpha1.AlertFiring {
+		n.alert.LeaseEndsAt = end
+	}
+	return true
+}
+
+// readTime reads a time. otherwise is what the warning says about the time used if it is unreadable.
+func (n *normaliser) readTime(place **v1alpha1.Timestamp, name string, value any, text, otherwise string) bool {
 	t, ok := parseTime(text)
 	if !ok {
 		n.keep(name, name, value)
-		n.warnings.addf(name, unreadable, quote(text))
+		n.warnings.addf(name, unreadable, quote(text), otherwise)
 		return false
 	}
 	if !t.IsZero() {
@@ -95,7 +111,7 @@ func parseTime(text string) (time.Time, bool) {
 	if number, ok := unixNumber(text); ok {
 		return number.time()
 	}
-	if len(text) > 10 && (text[10] == ' ' || text[10] == 't') {
+	if len(text) > 10 && text[4] == '-' && (text[10] == ' ' || text[10] == 't') {
 		text = text[:10] + "T" + text[11:]
 	}
 	if strings.HasSuffix(text, "z") {

@@ -23,6 +23,7 @@ func TestTimesAreReadAs(t *testing.T) {
 		"spaces around it":                      {`" 2024-01-15T10:30:00Z\n"`, "2024-01-15T10:30:00.000000Z"},
 		"Go's way to print":                     {`"2024-01-15 10:30:00.5 +0100 CET"`, "2024-01-15T09:30:00.500000Z"},
 		"an e-mail's date":                      {`"Mon, 15 Jan 2024 10:30:00 +0100"`, "2024-01-15T09:30:00.000000Z"},
+		"a date with a day of one digit":        {`"Sun, 1 Mar 2026 11:40:00 GMT"`, "2026-03-01T11:40:00.000000Z"},
 		"HTTP's date":                           {`"Mon, 15 Jan 2024 10:30:00 GMT"`, "2024-01-15T10:30:00.000000Z"},
 		"Unix seconds":                          {`1705314600`, "2024-01-15T10:30:00.000000Z"},
 		"Unix seconds in a string":              {`"1705314600"`, "2024-01-15T10:30:00.000000Z"},
@@ -83,6 +84,28 @@ func TestTimesThatCannotBeRead(t *testing.T) {
 			payload:  `{"ends_at":"never"}`,
 			alert:    `{"status":"firing","custom":{"ends_at":"never"}}`,
 			warnings: []string{"ends_at"},
+		},
+	})
+}
+
+func TestLeases(t *testing.T) {
+	check(t, map[string]example{
+		"a firing alert has one, whatever its end and its start": {
+			payload: `{"lease_ends_at":"2024-01-15T10:34:00+0000","starts_at":"2024-01-15T11:00:00Z"}`,
+			alert:   `{"status":"firing","startsAt":"2024-01-15T11:00:00.000000Z","leaseEndsAt":"2024-01-15T10:34:00.000000Z"}`,
+		},
+		"a resolved alert has none": {
+			payload: `{"status":"resolved","dedup_key":"k","lease_ends_at":"2024-01-15T10:34:00Z"}`,
+			alert:   `{"status":"resolved","dedupKey":"k"}`,
+		},
+		"the zero time is none": {
+			payload: `{"lease_ends_at":"0001-01-01T00:00:00Z"}`,
+			alert:   `{"status":"firing"}`,
+		},
+		"an unreadable one is kept in custom, and the alert has none": {
+			payload:  `{"lease_ends_at":"soon"}`,
+			alert:    `{"status":"firing","custom":{"lease_ends_at":"soon"}}`,
+			warnings: []string{"lease_ends_at"},
 		},
 	})
 }

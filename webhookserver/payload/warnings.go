@@ -17,6 +17,14 @@ type Warning struct {
 	Detail string `json:"detail"`
 }
 
+// noMatch ends the warning that an alert without a dedup_key has no effect.
+const noMatch = "matches no incident without it"
+
+// IsNoMatch reports whether the warning says that the alert has no effect because it has no dedup_key.
+func (w Warning) IsNoMatch() bool {
+	return w.Field == "dedup_key" && strings.HasSuffix(w.Detail, noMatch)
+}
+
 // warnings collects the warnings of one payload.
 type warnings []Warning
 
