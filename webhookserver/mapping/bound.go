@@ -8,10 +8,14 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-// bound keeps all alerts together within maxContentTotal. Only a mapping that puts the same large thing into
+// bound keeps all alerts together within maxContentTotal, or maxGroupTotal. Only a mapping that puts the same large thing into
 // many alerts comes near it.
 func (r *reader) bound(result *Result) {
-	allowed, rough := maxContentTotal, 0
+	total := maxContentTotal
+	if Groups(r.program.preset) {
+		total = maxGroupTotal
+	}
+	allowed, rough := total, 0
 	for i := range result.Alerts {
 		allowed -= perAlert + escapedGrowth*len(result.Alerts[i].DedupKey)
 		rough += roughSize(&result.Alerts[i].AlertContent)
@@ -20,18 +24,18 @@ func (r *reader) bound(result *Result) {
 	if rough <= allowed {
 		return
 	}
-	sizes, total := make([]int, len(result.Alerts)), 0
+	sizes, size := make([]int, len(result.Alerts)), 0
 	for i := range result.Alerts {
 		sizes[i] = result.Alerts[i].EncodedSize()
-		total += sizes[i]
+		size += sizes[i]
 	}
-	if total <= allowed {
+	if size <= allowed {
 		return
 	}
 	limit := share(sizes, allowed)
 	for i := range result.Alerts {
 		if sizes[i] > limit {
-			result.Alerts[i].shrink(limit)
+			result.Alerts[i].shrink(limit, total)
 		}
 	}
 }
@@ -72,8 +76,8 @@ func share(sizes []int, total int) int {
 }
 
 // shrink brings the content down to limit bytes: the largest entries of the bags go first, then the texts
-// are cut.
-func (a *Alert) shrink(limit int) {
+// are cut. total is the bound of all alerts, for the warning.
+func (a *Alert) shrink(limit, total int) {
 	dropped := a.TrimTo(limit)
 	cut := a.EncodedSize() > limit
 	if cut {
@@ -89,8 +93,8 @@ func (a *Alert) shrink(limit int) {
 	switch {
 	case len(dropped) > 0:
 		a.warn("", "the alerts of the payload are larger than %d bytes as stored; dropped from this one: %s",
-			maxContentTotal, oneLine(strings.Join(dropped, ", ")))
+			total, oneLine(strings.Join(dropped, ", ")))
 	case cut:
-		a.warn("", "the alerts of the payload are larger than %d bytes as stored; the texts of this one were cut", maxContentTotal)
+		a.warn("", "the alerts of the payload are larger than %d bytes as stored; the texts of this one were cut", total)
 	}
 }

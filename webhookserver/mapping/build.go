@@ -34,7 +34,7 @@ type builder struct {
 
 // evaluate evaluates the expressions of the fields.
 func (b *builder) evaluate() {
-	for i, e := range b.reader.program.fields {
+	for i, e := range b.reader.program.expressions[:fieldCount] {
 		if e == nil {
 			continue
 		}
@@ -48,7 +48,7 @@ func (b *builder) evaluate() {
 			b.refused = append(b.refused, e.ownKeys...)
 			continue
 		}
-		b.values[i] = value
+		b.values[i] = b.reader.program.prefixed(e, value)
 		b.gave |= 1 << i
 		b.out.mapped |= 1 << i
 		b.left.settle(fields[i].object, value, b.element, looked.alert)
@@ -73,7 +73,7 @@ func (b *builder) fail(i int, e *expression, err error) {
 // normalise assembles the object from the results of the expressions and from what they left of the alert and
 // of the payload around it, and normalises it.
 func (b *builder) normalise(first bool) Alert {
-	if element, ok := b.element.(map[string]any); ok && !b.reader.program.mapped {
+	if element, ok := b.element.(map[string]any); ok && !b.reader.program.Mapped() {
 		b.object = element // nothing to put in and nothing to leave out
 	} else {
 		b.assemble(first)
@@ -82,7 +82,23 @@ func (b *builder) normalise(first bool) Alert {
 	b.out.Alert, warnings = payload.Normalise(b.object, b.reader.vars.received)
 	b.out.Warnings = append(b.out.Warnings, warnings...)
 	b.out.object, b.out.program = b.object, b.reader.program
+	if b.isForwarded() {
+		b.out.Dropped, b.out.Forwarded = true, true
+		b.out.warn("labels", "the alert has the label %s: a Tocsin forwarded it, and it is dropped", v1alpha1.ForwardedLabel)
+	}
 	return b.out
+}
+
+// isForwarded reports whether a Tocsin forwarded the alert to an Alertmanager. It would open an Incident about an Incident,
+// which would be forwarded in turn. The label counts where the sender has it, even if the mapping leaves it out.
+func (b *builder) isForwarded() bool {
+	if _, ok := b.out.Labels[v1alpha1.ForwardedLabel]; ok {
+		return true
+	}
+	element, _ := b.element.(map[string]any)
+	labels, _ := element["labels"].(map[string]any)
+	_, ok := labels[v1alpha1.ForwardedLabel]
+	return ok
 }
 
 func (b *builder) assemble(first bool) {
@@ -112,8 +128,8 @@ func (b *builder) isField(value any) bool {
 func (b *builder) discarded(element any) any {
 	isPayload := isSame(b.element, b.reader.vars.payload)
 	for _, d := range b.reader.program.discards {
-		if len(d.steps) > 0 && (d.root == alertVariable || isPayload) {
-			element, _ = cut(element, d.steps)
+		if d.isOf(alertVariable) || isPayload && d.isOf(payloadVariable) {
+			element = d.cutFrom(element)
 		}
 	}
 	return element
@@ -128,7 +144,7 @@ func (b *builder) addKey(key string, value any) {
 	}
 	rest, some := b.left.of(key, value)
 	switch {
-	case !some:
+	case !some, b.reader.program.preset != "" && isEmpty(rest):
 	case !listed:
 		b.object[key] = rest // to custom, by the payload rules
 	case isAbsent(rest):
@@ -220,9 +236,8 @@ func (r *reader) share(builders []builder) {
 		left.hold(builders[i].element)
 	}
 	for _, d := range r.program.discards {
-		if d.root == payloadVariable && len(d.steps) > 0 {
-			rest, _ := cut(around, d.steps)
-			around, _ = rest.(map[string]any)
+		if d.isOf(payloadVariable) {
+			around, _ = d.cutFrom(around).(map[string]any)
 		}
 	}
 	size := r.addShared(left, around)
@@ -237,7 +252,7 @@ func (r *reader) addShared(left leftovers, around map[string]any) (size int) {
 	r.shared = map[string]any{}
 	for _, key := range sortedKeys(around) {
 		rest, some := left.of(key, around[key])
-		if !some || isAbsent(rest) {
+		if !some || isAbsent(rest) || r.program.preset != "" && isEmpty(rest) {
 			continue
 		}
 		if _, listed := fieldOfKey[key]; listed {
@@ -277,11 +292,8 @@ func (a *Alert) Sources() []Source {
 			continue
 		}
 		source := Source{Field: f.key}
-		if e := a.program.fields[i]; a.mapped&(1<<i) != 0 {
-			source.Expression = e.source
-			if e.preset {
-				source.Preset = a.program.preset
-			}
+		if e := a.program.expressions[i]; a.mapped&(1<<i) != 0 {
+			source.Expression, source.Preset = e.source, e.preset
 		} else {
 			source.Key = a.keyOf(f.key)
 		}

@@ -14,7 +14,7 @@ import (
 // Cache remembers compiled mappings by their content: integrations that have the same preset, and in one
 // namespace the same mapping, share a program. When all programs together are larger than maxCacheBytes, it forgets
 // the one that was used least recently, of the namespace that has most; so what one namespace does costs no
-// other its programs. The programs of presets are always remembered. The zero value is ready for use, by many goroutines
+// other its programs. Presets are compiled once, outside of it. The zero value is ready for use, by many goroutines
 // at a time.
 type Cache struct {
 	mu         sync.Mutex
@@ -25,7 +25,7 @@ type Cache struct {
 
 // cacheKey is what a program is made of, and the namespace that it counts for.
 type cacheKey struct {
-	namespace string // empty for a preset
+	namespace string
 	content   [sha256.Size]byte
 }
 
@@ -45,20 +45,24 @@ type cacheShare struct {
 	bytes     int
 }
 
-// plain reads by the payload rules alone.
-var plain = &Program{}
+// unusable reads by the payload rules alone, in place of a mapping that does not compile.
+var unusable = &Program{broken: true}
 
 // Program returns the compiled mapping of an integration. It is never nil: without a mapping, and with one that
 // does not compile, it reads payloads by the payload rules alone, in the latter case with a warning. The
 // error, as Compile gives it, says why that is.
 func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, error) {
 	spec := &integration.Spec
-	if spec.Preset == "" && spec.Mapping == nil {
-		return plain, nil
+	if spec.Mapping == nil {
+		program, err := Compile(spec.Preset, nil) // a preset is compiled once
+		if err != nil {
+			program = unusable
+		}
+		return program, err
 	}
 	key, err := keyOf(integration)
 	if err != nil {
-		return plain, err
+		return unusable, err
 	}
 	if entry := c.use(key); entry != nil {
 		return entry.program, entry.err
@@ -71,7 +75,7 @@ func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, err
 	}
 	entry := &cached{key: key}
 	if entry.program, entry.err = Compile(spec.Preset, spec.Mapping); entry.err != nil {
-		entry.program = &Program{broken: true}
+		entry.program = unusable
 		entry.bytes = len(entry.err.Error())
 	}
 	entry.bytes += emptyProgramBytes + entry.program.size()
@@ -108,11 +112,7 @@ func keyOf(integration *v1alpha1.WebhookIntegration) (cacheKey, error) {
 	if err != nil {
 		return cacheKey{}, err // cannot happen: a mapping is made of strings
 	}
-	key := cacheKey{content: sha256.Sum256(content)}
-	if _, exists := findPreset(integration.Spec.Preset); !exists || integration.Spec.Mapping != nil {
-		key.namespace = integration.Namespace
-	}
-	return key, nil
+	return cacheKey{namespace: integration.Namespace, content: sha256.Sum256(content)}, nil
 }
 
 // use returns the entry with a program, if there is one, and marks it as used.
@@ -147,10 +147,8 @@ func (c *Cache) add(share *cacheShare, entry *cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entry.place = share.used.PushFront(entry)
-	if entry.key.namespace != "" {
-		share.bytes += entry.bytes
-		c.bytes += entry.bytes
-	}
+	share.bytes += entry.bytes
+	c.bytes += entry.bytes
 	if len(c.entries) >= maxVerdicts {
 		maps.DeleteFunc(c.entries, func(_ cacheKey, e *cached) bool { return e.program == nil })
 	}
@@ -163,8 +161,8 @@ func (c *Cache) add(share *cacheShare, entry *cached) {
 // forget drops the program that was used least recently, of the namespace that has most.
 func (c *Cache) forget() {
 	var largest *cacheShare
-	for namespace, share := range c.namespaces {
-		if namespace != "" && (largest == nil || share.bytes > largest.bytes) {
+	for _, share := range c.namespaces {
+		if largest == nil || share.bytes > largest.bytes {
 			largest = share
 		}
 	}
@@ -181,8 +179,8 @@ func (c *Cache) forget() {
 // allocated.
 func (p *Program) size() int {
 	total := 0
-	for _, e := range append([]*expression{p.alerts, p.drop}, p.fields[:]...) {
-		if e != nil && !e.preset {
+	for _, e := range p.expressions {
+		if e != nil && e.preset == "" {
 			total += e.bytes
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -35,22 +34,27 @@ func (e *CompileError) Error() string {
 
 // Program is a compiled mapping. Many goroutines may use it at a time.
 type Program struct {
-	preset string
-	alerts *expression
-	drop   *expression
-	fields [fieldCount]*expression
-
-	discards []*path // the arguments of discard
-	mapped   bool    // there is an expression
-	broken   bool    // the integration's mapping does not compile; this program replaces it
+	expressions [expressionCount]*expression // those of the fields, then alerts and drop; nil without one
+	preset      string
+	keyPrefix   string  // of the keys that a recognized preset gives
+	discards    []*path // the arguments of discard
+	auto        bool    // each payload is read by the preset that recognizes it
+	broken      bool    // the integration's mapping does not compile; this program replaces it
 }
+
+// The places of the expressions that give no field.
+const (
+	alertsIndex = fieldCount + iota
+	dropIndex
+	expressionCount
+)
 
 // expression is one compiled expression.
 type expression struct {
 	name    string // of the field: "title", or "alerts" or "drop"
 	field   string // its place in the resource, or in the preset
 	source  string
-	preset  bool // it is the preset's
+	preset  string // the name of the preset that it is part of, empty for spec.mapping's own
 	nodes   int
 	bytes   int // of memory, estimated
 	program cel.Program
@@ -58,52 +62,75 @@ type expression struct {
 	// ownKeys are the keys of the alert that it mentions and that the payload rules would read for its field.
 	// When it gives nothing, they do not read them.
 	ownKeys []string
+
+	discards []*path // the arguments of discard in it
 }
 
 // Compile compiles the mapping of an integration: that of the preset, if one is named, overridden field by
 // field by m, if there is one. The error joins a *CompileError for each mistake.
 func Compile(preset string, m *v1alpha1.Mapping) (*Program, error) {
+	if m == nil && preset != "" && preset != Auto {
+		return presetProgram(preset)
+	}
+	own, err := compileMapping("", m)
+	if preset != "" && preset != Auto {
+		base, presetErr := presetProgram(preset)
+		if err = errors.Join(presetErr, err); err == nil {
+			return own.over(base), nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	own.auto = preset == Auto
+	return own, nil
+}
+
+// over returns the program that uses the expressions of p, and those of base for what p has none for.
+func (p *Program) over(base *Program) *Program {
+	merged := *p
+	merged.preset, merged.auto, merged.discards = base.preset, false, nil
+	for i, e := range base.expressions {
+		if merged.expressions[i] == nil {
+			merged.expressions[i] = e
+		}
+		if e := merged.expressions[i]; e != nil {
+			merged.discards = append(merged.discards, e.discards...)
+		}
+	}
+	return &merged
+}
+
+// compileMapping compiles the expressions of a mapping, those of a preset if it has a name.
+func compileMapping(preset string, m *v1alpha1.Mapping) (*Program, error) {
+	if m == nil {
+		return &Program{preset: preset}, nil
+	}
 	env, err := loadedEnvironment()
 	if err != nil {
 		return nil, fmt.Errorf("making the environment of expressions: %w", err)
 	}
-	base, own := &v1alpha1.Mapping{}, m
-	if preset != "" {
-		presets, err := loadedPresets()
-		if err != nil {
-			return nil, err
-		}
-		known, found := presets.byName[preset]
-		if !found {
-			return nil, &CompileError{Field: "spec.preset", Message: fmt.Sprintf("there is no preset %q; there are %s",
-				preset, strings.Join(presets.names, ", "))}
-		}
-		base = &known.Mapping
-	}
-	if own == nil {
-		own = &v1alpha1.Mapping{}
-	}
+	c := &compiler{env: env, preset: preset}
 	p := &Program{preset: preset}
-	c := &compiler{env: env, program: p}
-	p.alerts = c.expression("alerts", base.Alerts, own.Alerts, listKinds)
-	p.drop = c.expression("drop", base.Drop, own.Drop, boolKinds)
+	p.expressions[alertsIndex] = c.expression("alerts", "spec.mapping.alerts", m.Alerts, listKinds)
+	p.expressions[dropIndex] = c.expression("drop", "spec.mapping.drop", m.Drop, boolKinds)
 	for i, f := range fields {
 		kinds := textKinds
 		if f.object {
 			kinds = objectKinds
 		}
-		p.fields[i] = c.expression(f.name, *f.expression(&base.Fields), *f.expression(&own.Fields), kinds)
+		p.expressions[i] = c.expression(f.name, "spec.mapping.fields."+f.name, *f.expression(&m.Fields), kinds)
 	}
 	if err := errors.Join(c.errors...); err != nil {
 		return nil, err
 	}
-	return p, nil
+	return (&Program{}).over(p), nil
 }
 
 // compiler compiles the expressions of a program.
 type compiler struct {
 	env          *environment
-	program      *Program
+	preset       string // of the mapping, if it is part of one
 	errors       []error
 	instructions int // of the regular expressions of the current expression
 }
@@ -117,18 +144,12 @@ var (
 		types.TimestampKind, types.DurationKind}
 )
 
-// expression compiles what own says, else what base says; nil if neither says anything.
-func (c *compiler) expression(name string, base, own v1alpha1.Expression, kinds []types.Kind) *expression {
-	e := &expression{name: name, field: "spec.mapping.fields." + name, source: string(own)}
-	if name == "alerts" || name == "drop" {
-		e.field = "spec.mapping." + name
-	}
-	if e.source == "" {
-		e.source, e.preset = string(base), true
-	}
-	if e.source == "" {
+// expression compiles an expression; the result is nil if it is empty or has a mistake.
+func (c *compiler) expression(name, field string, source v1alpha1.Expression, kinds []types.Kind) *expression {
+	if source == "" {
 		return nil
 	}
+	e := &expression{name: name, field: field, source: string(source), preset: c.preset}
 	if len([]rune(e.source)) > maxExpressionLength {
 		c.fail(e, 0, 0, fmt.Sprintf("it is longer than %d characters", maxExpressionLength))
 		return nil
@@ -138,15 +159,18 @@ func (c *compiler) expression(name string, base, own v1alpha1.Expression, kinds 
 		return nil
 	}
 	if !fits(checked.OutputType(), kinds) {
-		c.fail(e, 1, 1, fmt.Sprintf("it gives a %s; wanted is %s", checked.OutputType(), wanted(kinds)))
+		c.fail(e, 1, 1, fmt.Sprintf("it evaluates to %s, expected %s", checked.OutputType(), wanted(kinds)))
 		return nil
 	}
-	c.program.mapped = true
+	mistakes := len(c.errors)
+	if c.checkConstants(e, checked.NativeRep()); len(c.errors) > mistakes {
+		return nil
+	}
 	c.inspect(e, checked.NativeRep().Expr())
 	c.instructions = 0
 	var err error
 	if e.program, err = c.env.Program(checked, cel.CustomDecoratorV2(c.metered)); err != nil {
-		c.fail(e, 0, 0, err.Error())
+		c.failAt(e, checked.NativeRep(), checked.NativeRep().Expr().ID(), err)
 		return nil
 	}
 	e.nodes = int(ast.MaxID(checked.NativeRep()))
@@ -156,16 +180,19 @@ func (c *compiler) expression(name string, base, own v1alpha1.Expression, kinds 
 
 // check parses an expression and checks its types; nil if it does not pass.
 func (c *compiler) check(e *expression) *cel.Ast {
-	checked, issues := c.env.Parse(e.source)
-	if issues.Err() == nil {
-		addMeters(checked.NativeRep())
-		checked, issues = c.env.Check(checked)
+	parsed, issues := c.env.Parse(e.source)
+	if issues.Err() != nil {
+		first := issues.Errors()[0] // the others follow from it
+		c.fail(e, max(first.Location.Line(), 1), max(first.Location.Column(), 0)+1, reword(first.Message))
+		return nil
 	}
+	addMeters(parsed.NativeRep())
+	checked, issues := c.env.Check(parsed)
 	if issues.Err() == nil {
 		return checked
 	}
 	for _, issue := range issues.Errors() {
-		c.fail(e, max(issue.Location.Line(), 1), max(issue.Location.Column(), 0)+1, issue.Message)
+		c.fail(e, max(issue.Location.Line(), 1), max(issue.Location.Column(), 0)+1, c.explain(issue, parsed.NativeRep()))
 	}
 	return nil
 }
@@ -185,15 +212,28 @@ func (c *compiler) inspect(of *expression, root ast.Expr) {
 				of.ownKeys = append(of.ownKeys, key)
 			}
 		}
-		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "discard" || e.AsCall().Args()[0].Kind() != ast.ListKind {
-			return
-		}
-		for _, element := range e.AsCall().Args()[0].AsList().Elements() {
-			if p := pathOf(element); p != nil {
-				c.program.discards = append(c.program.discards, p)
-			}
+		if e.Kind() == ast.CallKind {
+			of.inspectDiscard(e.AsCall())
 		}
 	}))
+}
+
+// inspectDiscard notes what a call of discard or discardDefault discards.
+func (of *expression) inspectDiscard(call ast.CallExpr) {
+	switch args := call.Args(); {
+	case call.FunctionName() == "discard" && args[0].Kind() == ast.ListKind:
+		for _, element := range args[0].AsList().Elements() {
+			if p := pathOf(element); p != nil {
+				of.discards = append(of.discards, p)
+			}
+		}
+	case call.FunctionName() == "discardDefault" && args[1].Kind() == ast.LiteralKind:
+		if p := pathOf(args[0]); p != nil {
+			p.conditional = true
+			p.constant, _ = native(args[1].AsLiteral())
+			of.discards = append(of.discards, p)
+		}
+	}
 }
 
 // fits reports whether a type may turn out as one of the kinds: it is one, or not known, or optional.

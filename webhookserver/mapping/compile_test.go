@@ -21,33 +21,43 @@ func TestCompileErrors(t *testing.T) {
 		"a preset that is not there": {preset: "nagios-9000", errors: []string{
 			`spec.preset: there is no preset "nagios-9000"; there are alertmanager, `}},
 		"a variable that is not there": {mapping: `{fields: {title: "alrt.name"}}`, errors: []string{
-			"spec.mapping.fields.title: line 1, column 1: undeclared reference to 'alrt'"}},
+			"spec.mapping.fields.title: line 1, column 1: there is no variable \"alrt\""}},
 		"a variable that is not there, in a loop": {mapping: `{fields: {title: "string(size(alrt.filter(a, a.b)))"}}`, errors: []string{
-			"spec.mapping.fields.title: line 1, column 13: undeclared reference to 'alrt'"}},
+			"spec.mapping.fields.title: line 1, column 13: there is no variable \"alrt\""}},
 		"a function that is not there": {mapping: `{alerts: "payload.alerts.select(a)"}`, errors: []string{
-			"spec.mapping.alerts: line 1, column 22: undeclared reference to 'select'"}},
+			"spec.mapping.alerts: line 1, column 22: there is no function \"select\""}},
 		"a mistake in the second line": {mapping: "drop: |\n  alert.a == 'x' &&\n  alert.b ==\n", errors: []string{
-			"spec.mapping.drop: line 3, column 1: Syntax error"}},
+			"spec.mapping.drop: line 3, column 1: the expression is incomplete"}},
+		"a character too many": {mapping: `{fields: {title: "alert.a)"}}`, errors: []string{
+			"spec.mapping.fields.title: line 1, column 8: unexpected ')'"}},
+		"a text that does not end": {mapping: `{fields: {title: "'a"}}`, errors: []string{
+			"spec.mapping.fields.title: line 1, column 1: unexpected ''a'"}},
+		"a number and a text": {mapping: `{fields: {title: "1 + 'a'"}}`, errors: []string{
+			"spec.mapping.fields.title: line 1, column 3: the operator + does not accept (int, string), expected (int, int)"}},
+		"a method with a wrong argument": {mapping: `{drop: "alert.a.contains(3)"}`, errors: []string{
+			"spec.mapping.drop: line 1, column 17: the function contains does not accept dyn.(int), expected string.(string)"}},
+		"a function of many types": {mapping: `{drop: "size()"}`, errors: []string{
+			"spec.mapping.drop: line 1, column 5: the function size does not accept (), expected "}},
 		"a text where a map is wanted": {mapping: `{fields: {labels: "'a'"}}`, errors: []string{
-			"spec.mapping.fields.labels: line 1, column 1: it gives a string; wanted is a map"}},
+			"spec.mapping.fields.labels: line 1, column 1: it evaluates to string, expected a map"}},
 		"a map where a text is wanted": {mapping: `{fields: {title: "{'a': 1}"}}`, errors: []string{
-			"spec.mapping.fields.title: line 1, column 1: it gives a map(string, int); wanted is a text"}},
+			"spec.mapping.fields.title: line 1, column 1: it evaluates to map(string, int), expected a text"}},
 		"a text where a condition is wanted": {mapping: `{drop: "'a'"}`, errors: []string{
-			"spec.mapping.drop: line 1, column 1: it gives a string; wanted is true or false"}},
+			"spec.mapping.drop: line 1, column 1: it evaluates to string, expected true or false"}},
 		"a condition where a list is wanted": {mapping: `{alerts: "true"}`, errors: []string{
-			"spec.mapping.alerts: line 1, column 1: it gives a bool; wanted is a list of alerts"}},
+			"spec.mapping.alerts: line 1, column 1: it evaluates to bool, expected a list of alerts"}},
 		"a regular expression that is none": {mapping: `{drop: "alert.a.matches('(')"}`, errors: []string{
-			"spec.mapping.drop: line 1, column 17: invalid matches argument"}},
+			"spec.mapping.drop: line 1, column 17: the regular expression is not valid"}},
 		"an expression that is too long": {mapping: `{fields: {title: "'` + strings.Repeat("a", 2048) + `'"}}`, errors: []string{
 			"spec.mapping.fields.title: it is longer than 2048 characters"}},
 		"an expression that nests too deep": {mapping: `{fields: {title: "` + strings.Repeat("(", 100) + "1" + strings.Repeat(")", 100) + `"}}`,
 			errors: []string{"spec.mapping.fields.title: line 1, column 1: "}},
 		"a regular expression of the sender": {mapping: `{drop: "alert.a.matches(alert.b)"}`, errors: []string{
-			"spec.mapping.drop: the regular expression of matches must be a literal"}},
+			"spec.mapping.drop: line 1, column 22: the regular expression must be a literal"}},
 		"a regular expression that is too long": {mapping: `{drop: "alert.a.matches('` + strings.Repeat("a{1000}", 100) + `')"}`, errors: []string{
-			"spec.mapping.drop: the regular expressions are too long"}},
+			"spec.mapping.drop: line 1, column 17: the regular expressions of the field are too long"}},
 		"a pattern to find that is none": {mapping: `{fields: {title: "alert.a.find('(')"}}`, errors: []string{
-			"spec.mapping.fields.title: error parsing regexp"}},
+			"spec.mapping.fields.title: line 1, column 14: the regular expression is not valid"}},
 		"several mistakes": {mapping: `{alerts: "a", fields: {title: "b", custom: "c"}}`, errors: []string{
 			"spec.mapping.alerts: line 1, column 1: ", "spec.mapping.fields.title: line 1, column 1: ",
 			"spec.mapping.fields.custom: line 1, column 1: "}},
@@ -86,13 +96,15 @@ func TestAnIntegrationsMappingOverridesThePresetFieldByField(t *testing.T) {
 
 func TestPresetsAreCopies(t *testing.T) {
 	g := NewWithT(t)
-	preset, found := mapping.PresetNamed("alertmanager")
-	g.Expect(found).To(BeTrue())
-	preset.Mapping.Alerts = "changed"
-	again, _ := mapping.PresetNamed("alertmanager")
-	g.Expect(again.Mapping.Alerts).NotTo(Equal(preset.Mapping.Alerts))
-	_, found = mapping.PresetNamed("alertmanager.expected")
-	g.Expect(found).To(BeFalse())
+	presets, err := mapping.Presets()
+	g.Expect(err).NotTo(HaveOccurred())
+	names := mapping.PresetNames()
+	g.Expect(names).To(HaveLen(len(presets) + 1))
+	g.Expect(names[len(names)-1]).To(Equal(mapping.Auto))
+	presets[0].Mapping.Fields.Title = "changed"
+	again, err := mapping.Presets()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(again[0].Mapping.Fields.Title).NotTo(BeEquivalentTo("changed"))
 }
 
 func integration(generation int64, m *v1alpha1.Mapping) *v1alpha1.WebhookIntegration {
@@ -123,7 +135,7 @@ func TestAMappingThatDoesNotCompileLeavesThePayloadToThePayloadRules(t *testing.
 	var cache mapping.Cache
 	for range 2 {
 		program, err := cache.Program(integration(1, parsed(t, `{alerts: payload.list, fields: {title: alrt.name}}`)))
-		g.Expect(err).To(MatchError(ContainSubstring("undeclared reference to 'alrt'")))
+		g.Expect(err).To(MatchError(ContainSubstring(`there is no variable "alrt"`)))
 		result := readBody(t, program, `{"title": "T", "list": [], "name": "N"}`, nil)
 		g.Expect(result.Warnings).To(HaveLen(1))
 		g.Expect(result.Warnings[0].Detail).To(ContainSubstring("does not compile"))

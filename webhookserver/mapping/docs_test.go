@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -39,14 +40,14 @@ func TestTheExampleOfTheGuide(t *testing.T) {
 }
 
 // guideExample is a worked example of the guide: a mapping, or a preset and a mapping, a payload and its alerts.
-var guideExample = regexp.MustCompile("(?s)```yaml mapping\n(.*?)```\n+```json payload\n(.*?)```\n+```yaml alerts\n(.*?)```")
+var guideExample = regexp.MustCompile("(?s)```yaml mapping\n(.*?)```\n+```json payload\n(.*?)```\n+(?:```http headers\n(.*?)```\n+)?```yaml alerts\n(.*?)```")
 
 func TestTheWorkedExamplesOfTheGuide(t *testing.T) {
 	g := NewWithT(t)
 	guide, err := os.ReadFile("../../docs/mapping.md")
 	g.Expect(err).NotTo(HaveOccurred())
 	examples := guideExample.FindAllSubmatch(guide, -1)
-	g.Expect(examples).To(HaveLen(3))
+	g.Expect(examples).To(HaveLen(5))
 	for _, example := range examples {
 		var spec struct {
 			Preset  string                 `json:"preset"`
@@ -62,10 +63,14 @@ func TestTheWorkedExamplesOfTheGuide(t *testing.T) {
 		}
 		program, err := mapping.Compile(spec.Preset, own)
 		g.Expect(err).NotTo(HaveOccurred())
-		result := readBody(t, program, string(example[2]), http.Header{})
+		headers := http.Header{}
+		if name, value, found := strings.Cut(strings.TrimSpace(string(example[3])), ": "); found {
+			headers.Set(name, value)
+		}
+		result := readBody(t, program, string(example[2]), headers)
 		g.Expect(result.Warnings).To(BeEmpty())
 		var alerts []map[string]any
-		g.Expect(yaml.Unmarshal(example[3], &alerts)).To(Succeed())
+		g.Expect(yaml.Unmarshal(example[4], &alerts)).To(Succeed())
 		g.Expect(differences(result.Alerts, alerts)).To(BeEmpty())
 	}
 }

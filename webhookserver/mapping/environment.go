@@ -54,7 +54,6 @@ func newEnvironment() (*environment, error) {
 		only(ext.Lists(), "flatten"),
 		ownFunctions(),
 		meterFunctions(),
-		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
 		cel.ParserExpressionSizeLimit(maxExpressionLength),
 		cel.ParserRecursionLimit(maxExpressionDepth),
 		cel.CustomTypeAdapter(adapter{}),

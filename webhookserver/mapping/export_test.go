@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// HiddenHeaders returns the number of headers that expressions do not see.
+func HiddenHeaders() int { return len(hiddenHeaders) }
+
 // WorkOf is the most work that the expressions for one alert of a payload do.
 func WorkOf(p *Program, body any, received time.Time) int {
 	r := newReader(context.Background(), p, body, nil, received)
@@ -24,12 +27,38 @@ func WorkOf(p *Program, body any, received time.Time) int {
 	return most
 }
 
-// MaxAlertWork is what they may do.
-const MaxAlertWork = maxAlertWork
+// Recognize returns the work of recognizing a payload.
+func Recognize(p *Program, body any, received time.Time) int {
+	r := newReader(context.Background(), p, body, nil, received)
+	r.recognize()
+	return maxRecognitionWork - r.meter.left
+}
 
-// Discards reports whether the mapping discards what is at a path of keys and indexes in the payload.
+// The limits of work.
+const (
+	MaxAlertWork       = maxAlertWork
+	MaxRecognitionWork = maxRecognitionWork
+)
+
+// Discards reports whether the mapping discards what is at a path of keys and indexes in the payload, in any alert of it
+// and in whatever payload.
 func (p *Program) Discards(at []any) bool {
 	return slices.ContainsFunc(p.discards, func(d *path) bool {
-		return len(d.steps) > 0 && len(d.steps) <= len(at) && slices.Equal(d.steps, at[:len(d.steps)])
+		if d.conditional || len(d.steps) == 0 {
+			return false
+		}
+		for skipped := range min(len(at), 3) { // the alert may be an element of a list in the payload
+			if rest := at[skipped:]; len(d.steps) <= len(rest) && slices.Equal(d.steps, rest[:len(d.steps)]) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// DiscardsValue reports whether the mapping discards a value there, because it is a constant that says nothing.
+func (p *Program) DiscardsValue(at []any, value any) bool {
+	return p.Discards(at) || slices.ContainsFunc(p.discards, func(d *path) bool {
+		return d.conditional && slices.Equal(d.steps, at) && isSame(d.constant, value)
 	})
 }

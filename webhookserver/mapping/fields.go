@@ -26,17 +26,19 @@ var fields = []field{
 	{"region", "region", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Region }},
 	{"startsAt", "starts_at", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.StartsAt }},
 	{"endsAt", "ends_at", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.EndsAt }},
+	{"leaseEndsAt", "lease_ends_at", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.LeaseEndsAt }},
 	{"labels", "labels", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Labels }},
 	{"annotations", "annotations", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Annotations }},
 	{"values", "values", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Values }},
 	{"custom", "custom", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Custom }},
 }
 
-// fieldCount is the number of fields, statusIndex and customIndex the places of two of them.
+// fieldCount is the number of fields; the others are the places of some of them.
 const (
-	fieldCount  = 15
-	statusIndex = 3
-	customIndex = fieldCount - 1
+	fieldCount    = 16
+	statusIndex   = 3
+	dedupKeyIndex = 4
+	customIndex   = fieldCount - 1
 )
 
 // expressions is a set of the expressions of the fields: bit i stands for fields[i].

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,17 +25,21 @@ import (
 // ownFunctions declares the functions that are Tocsin's own; docs/mapping.md describes them.
 func ownFunctions() cel.EnvOption {
 	text, dyn, list := cel.StringType, cel.DynType, cel.ListType(cel.DynType)
-	anyMap, textMap := cel.MapType(text, dyn), cel.MapType(text, text)
+	anyMap := cel.MapType(text, dyn)
 	return all(
 		function("parseJSON", parseJSON, dyn, text),
 		function("hash", hash, text, list),
 		function("timestampFromUnix", timestampFromUnix, cel.TimestampType, dyn),
 		function("merge", merge, anyMap, list),
 		function("discard", discard, anyMap, list),
+		function("discardDefault", discard, anyMap, dyn, dyn),
 		function("withoutPort", withoutPort, text, text),
 		function("urlHost", urlHost, text, text),
-		function("pairs", pairs, textMap, text, text, text),
-		function("mapFromList", mapFromList, anyMap, list, text, text),
+		function("text", textOrEmpty, text, dyn),
+		function("present", present, cel.BoolType, dyn),
+		function("elements", elements, list, dyn),
+		function("pairs", pairs, anyMap, dyn, text, text),
+		function("mapFromList", mapFromList, anyMap, dyn, text, text),
 		cel.Function("firstNonEmpty", cel.Overload("firstNonEmpty", []*cel.Type{list}, dyn, cel.UnaryBinding(firstNonEmpty))),
 		// compilePattern implements find, and matches of the standard library.
 		cel.Function("find", cel.MemberOverload("find", []*cel.Type{text, text}, text)),
@@ -113,45 +118,41 @@ func unwrap(value ref.Val) ref.Val {
 	}
 }
 
-// hash returns 32 hexadecimal digits that stand for the elements of a list, for a key made of several of them: texts
-// and other scalars, and maps of them. They are hashed with their lengths, ["ab", "c"] and ["a", "bc"] differ,
-// and a map by its entries in the order of the keys.
+// hash returns 32 hexadecimal digits that stand for the elements of a list, for a key made of several of them. They are
+// hashed with their lengths, ["ab", "c"] and ["a", "bc"] differ, and a map by its entries in the order of the keys.
 func hash(args []any) (any, error) {
 	digest := sha256.New()
-	for i, element := range elementsOf(args[0]) {
-		if err := hashValue(digest, element); err != nil {
-			return nil, fmt.Errorf("element %d: %w", i, err)
-		}
+	for _, element := range elementsOf(args[0]) {
+		hashValue(digest, element)
 	}
 	return hex.EncodeToString(digest.Sum(nil)[:16]), nil
 }
 
-// hashValue writes the text of a scalar behind its length, or the entries of a map behind their number, which
-// no length is like.
-func hashValue(digest io.Writer, value any) error {
-	var number [8]byte
-	m, isMap := value.(map[string]any)
-	if !isMap {
-		text, err := textOf(value)
-		if err != nil {
-			return err
-		}
-		binary.BigEndian.PutUint64(number[:], uint64(len(text)))
+// hashValue writes the text of a scalar behind its length, or what a map or list has behind its size, which no length is
+// like.
+func hashValue(digest io.Writer, value any) {
+	size := func(n uint64) {
+		var number [8]byte
+		binary.BigEndian.PutUint64(number[:], n)
 		_, _ = digest.Write(number[:]) // a hash takes everything
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		size(1<<63 | uint64(len(v)))
+		for _, key := range sortedKeys(v) {
+			hashValue(digest, key)
+			hashValue(digest, v[key])
+		}
+	case []any:
+		size(1<<62 | uint64(len(v)))
+		for _, element := range v {
+			hashValue(digest, element)
+		}
+	default:
+		text, _ := textOf(value)
+		size(uint64(len(text)))
 		_, _ = io.WriteString(digest, text)
-		return nil
 	}
-	binary.BigEndian.PutUint64(number[:], 1<<63|uint64(len(m)))
-	_, _ = digest.Write(number[:])
-	for _, key := range sortedKeys(m) {
-		if _, nested := m[key].(map[string]any); nested {
-			return errors.New("there is a map in the map")
-		}
-		if err := errors.Join(hashValue(digest, key), hashValue(digest, m[key])); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // elementsOf returns the elements of a list, none of anything else.
@@ -200,7 +201,8 @@ func merge(args []any) (any, error) {
 	return merged, nil
 }
 
-// discard returns an empty map. The compiler notes the paths in its list: what is there is left out of custom.
+// discard returns an empty map. The compiler notes the paths in its list: what is there is left out of custom; with
+// discardDefault(path, constant) only if it is the constant.
 func discard([]any) (any, error) {
 	return map[string]any{}, nil
 }
@@ -224,34 +226,92 @@ func urlHost(args []any) (any, error) {
 	return "", nil
 }
 
+// textOrEmpty returns the text of a scalar, and an empty text for null, a missing optional value, a list or a map. It
+// makes an expression safe from what a sender writes in place of a text.
+func textOrEmpty(args []any) (any, error) {
+	text, _ := textOf(args[0])
+	return text, nil
+}
+
+// present reports whether a value is there and is not null.
+func present(args []any) (any, error) { return args[0] != nil, nil }
+
+// elements returns a list, and an empty list for anything else.
+func elements(args []any) (any, error) { return append([]any{}, elementsOf(args[0])...), nil }
+
 // pairs reads a text like "env:prod,role:db": pairs(text, ",", ":"). Spaces around the parts go; a part
-// without the second separator gets an empty value; of equal keys the last one wins.
+// without the second separator gets an empty value. Anything but a text has no pairs.
 func pairs(args []any) (any, error) {
-	text, between, within := args[0].(string), args[1].(string), args[2].(string)
+	text, _ := args[0].(string)
+	between, within := args[1].(string), args[2].(string)
 	if between == "" || within == "" {
 		return nil, errors.New("a separator is empty")
 	}
-	found := map[string]any{}
+	var found collector
 	for part := range strings.SplitSeq(text, between) {
 		key, value, _ := strings.Cut(part, within)
 		if key = strings.TrimSpace(key); key != "" {
-			found[key] = strings.TrimSpace(value)
+			found.add(key, strings.TrimSpace(value))
 		}
 	}
-	return found, nil
+	return found.result(), nil
 }
 
-// mapFromList reads a list like [{"name": "env", "value": "prod"}]: mapFromList(list, "name", "value").
-// Elements without the two keys are left out; of equal names the last one wins.
+// mapFromList reads a list like [{"name": "env", "value": "prod"}]: mapFromList(list, "name", "value"), or like
+// [["env", "prod"]]: mapFromList(list, "0", "1"). Elements without the two are left out; anything but a list has none.
 func mapFromList(args []any) (any, error) {
 	keyName, valueName := args[1].(string), args[2].(string)
-	found := map[string]any{}
+	var found collector
 	for _, element := range elementsOf(args[0]) {
-		entry, _ := element.(map[string]any)
-		value, hasValue := entry[valueName]
-		if text, err := textOf(entry[keyName]); hasValue && err == nil && text != "" {
-			found[text] = value
+		value, hasValue := partOf(element, valueName)
+		key, _ := partOf(element, keyName)
+		if text, err := textOf(key); hasValue && err == nil && text != "" {
+			found.add(text, value)
 		}
 	}
-	return found, nil
+	return found.result(), nil
+}
+
+// partOf returns the entry of a map, or the element of a list at an index in decimal.
+func partOf(value any, name string) (part any, found bool) {
+	switch v := value.(type) {
+	case map[string]any:
+		part, found = v[name]
+	case []any:
+		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(v) {
+			return v[i], true
+		}
+	}
+	return part, found
+}
+
+// collector makes a map of names and values. A name with several values gets the list of them, each once: the last one
+// alone would hide the others.
+type collector struct {
+	values map[string][]any
+	seen   map[[2]any]bool // names with their scalars
+}
+
+func (c *collector) add(name string, value any) {
+	if c.values == nil {
+		c.values, c.seen = map[string][]any{}, map[[2]any]bool{}
+	}
+	if isScalar(value) {
+		entry := [2]any{name, value}
+		if c.seen[entry] {
+			return
+		}
+		c.seen[entry] = true
+	}
+	c.values[name] = append(c.values[name], value)
+}
+
+func (c *collector) result() map[string]any {
+	result := make(map[string]any, len(c.values))
+	for name, values := range c.values {
+		if result[name] = values[0]; len(values) > 1 {
+			result[name] = values
+		}
+	}
+	return result
 }

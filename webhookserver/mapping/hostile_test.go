@@ -36,7 +36,7 @@ func hostileCases() map[string]hostileCase {
 	everyField := func(expression string) string {
 		text := "fields:\n"
 		for _, name := range []string{"title", "description", "severity", "status", "dedupKey", "link", "hostname", "region",
-			"startsAt", "endsAt", "type", "labels", "annotations", "values", "custom"} {
+			"startsAt", "endsAt", "leaseEndsAt", "type", "labels", "annotations", "values", "custom"} {
 			text += fmt.Sprintf("  %s: %s\n", name, quoted("dyn("+expression+")"))
 		}
 		return text

@@ -25,6 +25,9 @@ const (
 // The work that the expressions of a mapping may do for one payload. A unit takes about a nanosecond. It is
 // counted and not measured, so that a machine that stalls does not change how an alert is read.
 const (
+	// maxRecognitionWork bounds the conditions of all presets for a payload.
+	maxRecognitionWork = 300_000
+
 	// maxFindWork bounds the expression that finds the alerts in a payload.
 	maxFindWork = 10_000_000
 
@@ -36,6 +39,10 @@ const (
 	// maxExtraShares-th part of it.
 	maxExtraWork   = 10_000_000
 	maxExtraShares = 4
+
+	// groupByteWork adds to maxExtraWork for each byte of a payload of a preset with groups: what 500 alerts of 2 KiB
+	// need above maxAlertWork.
+	groupByteWork = 20
 
 	nodeWork        = 80  // evaluating a node of an expression
 	callWork        = 100 // calling a function
@@ -58,6 +65,11 @@ const (
 	// content and dedup key. They go into one AlertEvent, for which the server takes 1 MiB. What the dedup
 	// keys leave is for the contents, but never less than minContentTotal.
 	maxContentTotal = 1 << 20
+
+	// maxGroupTotal is that bound for presets with groups: 500 alerts of 2 KiB, whose descriptions are stored as the
+	// field and as the annotation.
+	maxGroupTotal = 3 << 20
+
 	minContentTotal = 128 << 10
 	perAlert        = 512
 

@@ -130,8 +130,10 @@ const (
 	// keys of a map in their order, so that the same payload gives the same alert each time.
 	rangeFunction = "@range"
 
-	// keyFunction is around a computed key, which may be a long text that is hashed.
-	keyFunction = "@key"
+	// keyFunction is around a computed key, which may be a long text that is hashed, and optionalKeyFunction around one
+	// of an optional lookup, which finds nothing for what cannot be a key.
+	keyFunction         = "@key"
+	optionalKeyFunction = "@optional_key"
 )
 
 // meterFunctions declares the functions that the compiler puts into expressions.
@@ -142,9 +144,27 @@ func meterFunctions() cel.EnvOption {
 		cel.Function(rangeFunction,
 			cel.Overload("@range_list_int", []*cel.Type{list, cel.IntType}, list, cel.BinaryBinding(ordered)),
 			cel.Overload("@range_map_int", []*cel.Type{object, cel.IntType}, object, cel.BinaryBinding(ordered))),
-		cel.Function(keyFunction,
-			cel.Overload("@key_any", []*cel.Type{key}, key, cel.UnaryBinding(func(key ref.Val) ref.Val { return key }))),
+		cel.Function(keyFunction, cel.Overload("@key_any", []*cel.Type{key}, key, cel.UnaryBinding(checkKey))),
+		cel.Function(optionalKeyFunction,
+			cel.Overload("@optional_key_dyn", []*cel.Type{cel.DynType}, cel.DynType, cel.UnaryBinding(optionalKey))),
 	)
+}
+
+// checkKey returns a key as it is, and an error for what cannot be one.
+func checkKey(key ref.Val) ref.Val {
+	switch key.(type) {
+	case types.String, types.Int, types.Uint, types.Double, types.Bool:
+		return key
+	}
+	return types.NewErr("a value of type %s cannot be a key", key.Type().TypeName())
+}
+
+// optionalKey returns a key, or for what is missing or cannot be one a key that no object has: it is not UTF-8.
+func optionalKey(key ref.Val) ref.Val {
+	if key = checkKey(unwrap(key)); types.IsError(key) {
+		return types.String("\xff")
+	}
+	return key
 }
 
 // addMeters puts rangeFunction around what the loops of an expression run over, and keyFunction around its
@@ -169,8 +189,12 @@ func addMeters(parsed *ast.AST) {
 		case ast.CallKind:
 			call := e.AsCall()
 			if name := call.FunctionName(); name == operators.Index || name == operators.OptIndex {
+				function := keyFunction
+				if name == operators.OptIndex {
+					function = optionalKeyFunction
+				}
 				if key := call.Args()[1]; key.Kind() != ast.LiteralKind {
-					wrap(key, keyFunction)
+					wrap(key, function)
 				}
 			}
 		case ast.MapKind:
@@ -234,6 +258,7 @@ var works = map[string]func(args []ref.Val, limit int) int{
 	"join":              joinWork,
 
 	"mapFromList":    containerWork,
+	"elements":       containerWork,
 	"merge":          containerWork,
 	"pairs":          containerWork,
 	"parseJSON":      parseWork,

@@ -3,8 +3,6 @@ package mapping_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +14,7 @@ import (
 )
 
 // eachScalar calls f for every scalar in a value, with the keys and indexes on the way to it.
-func eachScalar(value any, at []any, f func(at []any, text string)) {
+func eachScalar(value any, at []any, f func(at []any, scalar any, text string)) {
 	switch v := value.(type) {
 	case nil:
 	case map[string]any:
@@ -29,7 +27,7 @@ func eachScalar(value any, at []any, f func(at []any, text string)) {
 		}
 	default:
 		if text := strings.TrimSpace(fmt.Sprint(v)); text != "" {
-			f(at, text)
+			f(at, v, text)
 		}
 	}
 }
@@ -52,7 +50,7 @@ func saidBy(tb testing.TB, alerts []mapping.Alert) said {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		eachScalar(value, nil, func(_ []any, text string) { s.texts[text] = true })
+		eachScalar(value, nil, func(_ []any, _ any, text string) { s.texts[text] = true })
 	}
 	return s
 }
@@ -74,45 +72,39 @@ func (s said) has(text string) bool {
 }
 
 func isTime(at time.Time, a mapping.Alert) bool {
-	return a.StartsAt != nil && a.StartsAt.Equal(at) || a.EndsAt != nil && a.EndsAt.Equal(at)
+	return slices.ContainsFunc([]*v1alpha1.Timestamp{a.StartsAt, a.EndsAt, a.LeaseEndsAt}, func(t *v1alpha1.Timestamp) bool {
+		return t != nil && t.Equal(at)
+	})
 }
 
 // TestNothingOfASampleIsLost holds what the alerts of every preset's samples say against the samples.
 func TestNothingOfASampleIsLost(t *testing.T) {
-	presets, err := mapping.Presets()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, preset := range presets {
-		program, err := mapping.Compile(preset.Name, nil)
-		if err != nil {
-			t.Fatal(err)
+	eachPreset(t, func(t *testing.T, _ mapping.Preset, samples map[string]sample) {
+		t.Helper()
+		for name, s := range samples {
+			t.Run(name, func(t *testing.T) { expectNothingLost(t, s) })
 		}
-		for _, name := range sampleCases(t, preset.Name) {
-			t.Run(preset.Name+"."+name, func(t *testing.T) {
-				text, err := os.ReadFile(filepath.Join("presets", preset.Name+"."+name+".json"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				expectNothingLost(t, program, string(text))
-			})
-		}
-	}
+	})
 }
 
-func expectNothingLost(t *testing.T, program *mapping.Program, text string) {
+func expectNothingLost(t *testing.T, s sample) {
 	t.Helper()
-	result := readBody(t, program, text, nil)
-	sent, _, err := payload.ParseAny([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	alerts := saidBy(t, result.Alerts)
-	eachScalar(sent, nil, func(at []any, text string) {
-		if !program.Discards(at) && !alerts.has(text) {
+	alerts := saidBy(t, s.read(t, s.body).Alerts)
+	eachScalar(s.body, nil, func(at []any, scalar any, text string) {
+		if !s.program.DiscardsValue(at, scalar) && !alerts.has(text) {
 			t.Errorf("%v, which is %.100q, is lost", at, text)
 		}
 	})
+}
+
+// sampleOf returns a payload as a sample.
+func sampleOf(t *testing.T, program *mapping.Program, text string) sample {
+	t.Helper()
+	body, _, err := payload.ParseAny([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sample{name: text, body: body, program: program}
 }
 
 // TestNothingOfASampleIsLostBesideItsDoubles gives every top-level text of a sample a neighbour that says a part of it.
@@ -122,6 +114,24 @@ func TestNothingOfASampleIsLostBesideItsDoubles(t *testing.T) {
 		`{"summary":"Disk 12 full","code":1}`, `{"summary":"Disk 12 full","code":12,"note":"full"}`,
 		`{"summary":"db-1 is down","host":{"name":"db-1"},"code":true}`, `{"code":0,"note":"0","host":"0.0"}`,
 	} {
-		expectNothingLost(t, program, body)
+		expectNothingLost(t, sampleOf(t, program, body))
+	}
+}
+
+// TestAnElementOfAListDoesNotConsumeTheList uses one element of a list, or a part of one: the others stay in custom.
+func TestAnElementOfAListDoesNotConsumeTheList(t *testing.T) {
+	const body = `{"list": ["a", "b"], "one": ["only"], "nest": [[1, 2], [3, 4]], "same": [{"k": "v"}, {"k": "v"}],
+		"objects": [{"name": "n1", "v": 5, "inner": {"x": "y1"}}, {"name": "n2", "v": 6, "inner": {"x": "y2"}}]}`
+	for _, text := range []string{
+		`{fields: {hostname: "alert.list[0]"}}`, `{fields: {title: "alert.one[0]"}}`,
+		`{fields: {hostname: "alert.objects[0].name"}}`, `{fields: {labels: "alert.objects[0]"}}`,
+		`{fields: {labels: "{'first': alert.objects[0]}"}}`, `{fields: {labels: "{'first': alert.list[0]}"}}`,
+		`{fields: {labels: "merge([alert.objects[0]])"}}`, `{fields: {labels: "alert.objects[1].inner"}}`,
+		`{fields: {labels: "alert.same[0]"}}`, `{fields: {custom: "alert.objects[0]"}}`,
+		`{fields: {values: "{'l': [alert.objects[0]]}"}}`, `{fields: {values: "{?'x': alert.?objects[?1].?inner}"}}`,
+		`{alerts: "payload.objects[0]"}`, `{alerts: "[payload.objects[0]]"}`, `{alerts: "payload.nest[0]"}`,
+		`{alerts: "payload.objects.filter(o, o.name == 'n1')"}`, `{alerts: "payload.objects.map(o, o.inner)"}`,
+	} {
+		t.Run(text, func(t *testing.T) { expectNothingLost(t, sampleOf(t, compiled(t, text), body)) })
 	}
 }

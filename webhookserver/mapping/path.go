@@ -13,6 +13,9 @@ import (
 type path struct {
 	root  string
 	steps []any // keys, of type string, and indexes, of type int
+
+	conditional bool // only a value that equals constant is meant
+	constant    any
 }
 
 // pathOf returns the path that an expression is, nil if it is none.
@@ -52,6 +55,38 @@ func (p *path) down(step any) *path {
 		p.steps = append(p.steps, step)
 	}
 	return p
+}
+
+// isOf reports whether the path leads into the alert, or into the payload.
+func (p *path) isOf(root string) bool { return len(p.steps) > 0 && p.root == root }
+
+// cutFrom returns a value without what is at the path in it.
+func (p *path) cutFrom(value any) any {
+	if p.conditional && !isSame(valueAt(value, p.steps), p.constant) {
+		return value
+	}
+	rest, _ := cut(value, p.steps)
+	return rest
+}
+
+// valueAt returns what is at a path in a value, nil when nothing is.
+func valueAt(value any, steps []any) any {
+	for _, step := range steps {
+		switch v := value.(type) {
+		case map[string]any:
+			key, _ := step.(string)
+			value = v[key]
+		case []any:
+			at, isIndex := step.(int)
+			if !isIndex || at < 0 || at >= len(v) {
+				return nil
+			}
+			value = v[at]
+		default:
+			return nil
+		}
+	}
+	return value
 }
 
 // cut returns a value without what is at a path in it; some is false when nothing is left.

@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
 	"regexp/syntax"
 
@@ -14,17 +13,18 @@ import (
 // compilePattern compiles the regular expression of a call of matches or find, which has to be a literal, and
 // makes the call use it. What a sender wrote is never compiled.
 func (c *compiler) compilePattern(call *meteredCall) error {
+	wrong := func(message string) error { return &positionError{errors.New(message), call.args[1].ID()} }
 	literal, isLiteral := call.args[1].(interpreter.InterpretableConst)
 	if !isLiteral {
-		return fmt.Errorf("the regular expression of %s must be a literal", call.Function())
+		return wrong("the regular expression must be a literal")
 	}
 	source, isText := literal.Value().(types.String)
 	if !isText {
-		return fmt.Errorf("the regular expression of %s must be a string", call.Function())
+		return wrong("the regular expression must be a string")
 	}
 	parsed, err := syntax.Parse(string(source), syntax.Perl)
 	if err != nil {
-		return err
+		return wrong("the regular expression is not valid: " + err.Error())
 	}
 	program, err := syntax.Compile(parsed.Simplify())
 	if err != nil {
@@ -32,7 +32,7 @@ func (c *compiler) compilePattern(call *meteredCall) error {
 	}
 	instructions := len(program.Inst)
 	if c.instructions += instructions; c.instructions > maxPatternInstructions {
-		return errors.New("the regular expressions are too long")
+		return wrong("the regular expressions of the field are too long")
 	}
 	compiled, err := regexp.Compile(string(source))
 	if err != nil {

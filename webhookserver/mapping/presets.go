@@ -21,6 +21,9 @@ var presetFiles embed.FS
 
 const presetFolder = "presets"
 
+// Auto is the name that stands for the preset that recognizes a payload.
+const Auto = v1alpha1.PresetAuto
+
 // Preset is a mapping that ships with Tocsin, for the payloads of one tool.
 type Preset struct {
 	// Name is what spec.preset says.
@@ -36,103 +39,136 @@ type Preset struct {
 	Documented []string `json:"documented,omitempty"`
 	Assumed    []string `json:"assumed,omitempty"`
 
+	// Key says what the dedup key of an alert is made of.
+	Key KeySource `json:"key"`
+
+	// Groups is true if the tool sends all alerts of a group in one request, and does not repeat one that is refused
+	// as too large. Larger bodies of it are accepted.
+	Groups bool `json:"groups,omitempty"`
+
 	// LateFiringWindow is the default of spec.lateFiringWindow: 0s where the tool delivers in order. Absent: the
 	// operator's default.
 	LateFiringWindow *metav1.Duration `json:"lateFiringWindow,omitempty"`
+
+	// Recognition tells the tool's payloads from those of all other presets: they match one of its elements.
+	Recognition []Recognition `json:"recognition,omitempty"`
 
 	// Mapping is how the payloads are read.
 	Mapping v1alpha1.Mapping `json:"mapping"`
 }
 
-// Presets returns all presets, by name in alphabetical order.
-func Presets() ([]Preset, error) {
-	presets, err := loadedPresets()
-	if err != nil {
-		return nil, err
-	}
-	list := make([]Preset, 0, len(presets.names))
-	for _, name := range presets.names {
-		list = append(list, presets.byName[name].copy())
-	}
-	return list, nil
+// KeySource lists the values of a body that a preset makes the dedup key of, as paths such as alerts.*.fingerprint. The
+// key depends on nothing else: not on the state, nor on times or measured values, which change from firing to resolve.
+type KeySource struct {
+	// From are all values that can be part of the key.
+	From []string `json:"from"`
+
+	// Required are those of them without which the alert has no key.
+	Required []string `json:"required,omitempty"`
 }
 
-// PresetNamed returns the preset of a name.
-func PresetNamed(name string) (Preset, bool) {
-	preset, found := findPreset(name)
-	if !found {
-		return Preset{}, false
+// Presets returns all presets, by name in alphabetical order.
+func Presets() ([]Preset, error) {
+	entries, err := presetFiles.ReadDir(presetFolder)
+	if err != nil {
+		return nil, fmt.Errorf("reading the presets: %w", err)
 	}
-	return preset.copy(), true
+	var presets []Preset
+	for _, entry := range entries {
+		name, isYAML := strings.CutSuffix(entry.Name(), ".yaml")
+		if !isYAML || strings.Contains(name, ".") {
+			continue // NAME.expected.yaml, NAME.firing.json
+		}
+		text, err := presetFiles.ReadFile(filepath.Join(presetFolder, entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("reading the preset %s: %w", name, err)
+		}
+		preset := Preset{}
+		if err := yaml.UnmarshalStrict(text, &preset); err != nil {
+			return nil, fmt.Errorf("reading the preset %s: %w", name, err)
+		}
+		if preset.Name != name {
+			return nil, fmt.Errorf("reading the preset %s: its name is %q", name, preset.Name)
+		}
+		presets = append(presets, preset)
+	}
+	return presets, nil
+}
+
+// PresetNames returns the values of spec.preset: the names of all presets in alphabetical order, then Auto.
+func PresetNames() []string {
+	presets, err := loadedPresets()
+	if err != nil {
+		return nil
+	}
+	return presets.names
+}
+
+// Groups reports whether the tool of a preset sends groups of alerts; for Auto it may be one that does.
+func Groups(preset string) bool {
+	if preset == "" {
+		return false // most requests need no presets, which take time to load
+	}
+	presets, err := loadedPresets()
+	if err != nil {
+		return false
+	}
+	p, found := presets.byName[preset]
+	return found && p.Groups || preset == Auto
 }
 
 // LateFiringWindow returns what a preset says of late firings; not ok when it says nothing, or does not exist.
 func LateFiringWindow(preset string) (window time.Duration, ok bool) {
-	p, found := findPreset(preset)
+	presets, err := loadedPresets()
+	if err != nil {
+		return 0, false
+	}
+	p, found := presets.byName[preset]
 	if !found || p.LateFiringWindow == nil {
 		return 0, false
 	}
 	return p.LateFiringWindow.Duration, true
 }
 
-// findPreset returns the preset of a name, which callers do not change.
-func findPreset(name string) (*Preset, bool) {
-	presets, err := loadedPresets()
-	if err != nil {
-		return nil, false
-	}
-	preset, found := presets.byName[name]
-	return preset, found
-}
-
-func (p *Preset) copy() Preset {
-	other := *p
-	other.Mapping = *p.Mapping.DeepCopy()
-	if p.LateFiringWindow != nil {
-		other.LateFiringWindow = new(*p.LateFiringWindow)
-	}
-	return other
-}
-
+// presetSet holds the presets in use, which nothing changes.
 type presetSet struct {
-	names  []string
-	byName map[string]*Preset
+	names       []string // and Auto
+	byName      map[string]*Preset
+	programs    map[string]func() (*Program, error) // which compile a preset once, when it is used first
+	recognizers func() ([]recognizer, error)        // which compile once too
 }
 
 // loadedPresets reads the presets once. They are part of the binary: an error is one of the build, which
 // the tests show.
 var loadedPresets = sync.OnceValues(func() (*presetSet, error) {
-	set := &presetSet{byName: map[string]*Preset{}}
-	entries, err := presetFiles.ReadDir(presetFolder)
+	presets, err := Presets()
 	if err != nil {
-		return nil, fmt.Errorf("reading the presets: %w", err)
+		return nil, err
 	}
-	for _, entry := range entries {
-		name, isYAML := strings.CutSuffix(entry.Name(), ".yaml")
-		if !isYAML || strings.Contains(name, ".") {
-			continue // NAME.expected.yaml, NAME.firing.json
-		}
-		preset, err := readPreset(name)
-		if err != nil {
-			return nil, err
-		}
-		set.names = append(set.names, name)
-		set.byName[name] = preset
+	set := &presetSet{byName: map[string]*Preset{}, programs: map[string]func() (*Program, error){}}
+	for i := range presets {
+		preset := &presets[i]
+		set.names = append(set.names, preset.Name)
+		set.byName[preset.Name] = preset
+		set.programs[preset.Name] = sync.OnceValues(func() (*Program, error) {
+			return compileMapping(preset.Name, &preset.Mapping)
+		})
 	}
+	set.names = append(set.names, Auto)
+	set.recognizers = sync.OnceValues(func() ([]recognizer, error) { return newRecognizers(presets) })
 	return set, nil
 })
 
-func readPreset(name string) (*Preset, error) {
-	text, err := presetFiles.ReadFile(filepath.Join(presetFolder, name+".yaml"))
+// presetProgram returns the compiled preset of a name.
+func presetProgram(name string) (*Program, error) {
+	presets, err := loadedPresets()
 	if err != nil {
-		return nil, fmt.Errorf("reading the preset %s: %w", name, err)
+		return nil, err
 	}
-	preset := &Preset{}
-	if err := yaml.UnmarshalStrict(text, preset); err != nil {
-		return nil, fmt.Errorf("reading the preset %s: %w", name, err)
+	compile, found := presets.programs[name]
+	if !found {
+		return nil, &CompileError{Field: "spec.preset", Message: fmt.Sprintf("there is no preset %q; there are %s",
+			name, strings.Join(presets.names, ", "))}
 	}
-	if preset.Name != name {
-		return nil, fmt.Errorf("reading the preset %s: its name is %q", name, preset.Name)
-	}
-	return preset, nil
+	return compile()
 }

@@ -101,6 +101,12 @@ func readSample(t *testing.T, program *mapping.Program, name string) mapping.Res
 	if err != nil {
 		t.Fatal(err)
 	}
+	return readBody(t, program, string(body), sampleHeaders(t, name))
+}
+
+// sampleHeaders reads the headers beside a sample, if any.
+func sampleHeaders(t *testing.T, name string) http.Header {
+	t.Helper()
 	headers := http.Header{}
 	if _, err := os.Stat(filepath.Join("presets", name+".headers.json")); err == nil {
 		values := map[string]string{}
@@ -109,7 +115,7 @@ func readSample(t *testing.T, program *mapping.Program, name string) mapping.Res
 			headers.Set(key, value)
 		}
 	}
-	return readBody(t, program, string(body), headers)
+	return headers
 }
 
 // readBody decodes a body and reads it.

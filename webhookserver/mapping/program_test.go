@@ -255,6 +255,12 @@ func TestNothingElseIsLost(t *testing.T) {
 		"what is discarded is gone though the expression fails": {
 			mapping: `{fields: {custom: "merge([{'a': alert.missing}, discard([alert.?secret])])"}}`,
 			body:    `{"secret": "s", "user": "u"}`, alerts: `[{custom: {secret: null, user: u}, warnings: [custom]}]`},
+		"what has its default is gone": {
+			mapping: `{fields: {custom: "merge([discardDefault(alert.?n, 0), discardDefault(alert.?s, 'ok')])"}}`,
+			body:    `{"n": 0, "s": "bad"}`, alerts: `[{custom: {n: null, s: bad}}]`},
+		"what has its default around the alerts is gone": {
+			mapping: `{alerts: payload.alerts, fields: {custom: "discardDefault(payload.?n, 0)"}}`,
+			body:    `{"alerts": [{"title": "a"}], "n": 0, "x": 1}`, alerts: `[{title: a, custom: {x: 1, n: null}}]`},
 		"the payload as the alert and around it": {
 			mapping: `{fields: {title: payload.name, type: alert.kind}}`,
 			body:    `{"name": "cpu", "kind": "k", "x": 1}`, alerts: `[{title: cpu, type: k, custom: {x: 1, name: null, kind: null}}]`},

@@ -25,7 +25,7 @@ var expressionPool = []string{
 	"1", "1.5", "-9223372036854775807 - 1", "18446744073709551615u", "true", "b'\\xff'", "duration('1s')", "timestamp(0)", "[1, 'a', null]",
 	"{'a': alert, 'b': [alert]}", "{1: 2}", "alert.map(k, k)", "payload.map(x, alert)", "alert.?list.orValue([])", "[alert, payload]",
 	"alert.a == 'x' ? alert.b : alert.c", "has(alert.a) ? alert.a : payload", "merge([alert, payload])",
-	"discard([alert.?a])", "pairs(alert.a, ',', '=')", "mapFromList(payload, 'a', 'b')", "timestampFromUnix(alert.a)", "1 / 0",
+	"discard([alert.?a])", "pairs(alert.a, ',', '=')", "mapFromList(payload, 'a', 'b')", "timestampFromUnix(alert.a)", "1 / size(alert)",
 	"alert.transformMap(k, v, v)", "string(alert.a).matches('x+')", "[?alert.?a]", "{?'a': alert.?a}",
 	"alert.exists(k, k == 'a')", "size(alert) > 1", "urlHost('http://a')", "alert.?a.orValue('').find('x+')", "{alert.a: alert}", "alert[alert.a]", "type(alert)", "optional.none()",
 }

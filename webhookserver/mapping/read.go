@@ -20,6 +20,9 @@ type Result struct {
 	// Alerts are those of the payload, in its order.
 	Alerts []Alert
 
+	// Preset is the preset that the payload was read with; empty if there was none.
+	Preset string
+
 	// Warnings are about the payload as a whole.
 	Warnings []payload.Warning
 
@@ -50,8 +53,11 @@ var ErrInterrupted = errors.New("the mapping took too long")
 type Alert struct {
 	v1alpha1.Alert
 
-	// Dropped is true for an alert that is accepted but not to be stored, as the mapping wants it.
+	// Dropped is true for an alert that is accepted but not to be stored: the mapping wants it so, or it is Forwarded.
 	Dropped bool
+
+	// Forwarded is true for an alert that a Tocsin forwarded to an Alertmanager, and that came back from there.
+	Forwarded bool
 
 	// Warnings tell what was not taken as sent or as mapped.
 	Warnings []payload.Warning
@@ -80,8 +86,10 @@ func (e *NotObjectError) Error() string {
 // Is makes the error count as payload.ErrNotObject.
 func (e *NotObjectError) Is(target error) bool { return target == payload.ErrNotObject }
 
-// Mapped reports whether the program has expressions.
-func (p *Program) Mapped() bool { return p.mapped }
+// Mapped reports whether the program has expressions, or may get those of a preset.
+func (p *Program) Mapped() bool {
+	return p.auto || slices.ContainsFunc(p.expressions[:], func(e *expression) bool { return e != nil })
+}
 
 // Forget drops what the alert refers to of the payload. Without it there are no Sources.
 func (a *Alert) Forget() { a.object = nil }
@@ -94,6 +102,13 @@ func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, rec
 	r := newReader(ctx, p, body, headers, received)
 	if p.broken {
 		r.warn("the mapping of the integration does not compile; the payload is read without it")
+	}
+	if p.auto {
+		r.recognize()
+		r.meter.left = maxFindWork
+	}
+	if Groups(r.program.preset) {
+		r.extraLeft += groupByteWork * weighNative(body, math.MaxInt/groupByteWork/2)
 	}
 	elements, err := r.elements(body)
 	if err != nil {
@@ -121,7 +136,7 @@ func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, rec
 		return Result{}, err
 	}
 	r.share(builders)
-	result := Result{Alerts: make([]Alert, 0, len(elements))}
+	result := Result{Preset: r.program.preset, Alerts: make([]Alert, 0, len(elements))}
 	for i := range builders {
 		result.Alerts = append(result.Alerts, builders[i].normalise(i == 0))
 	}
@@ -163,11 +178,11 @@ func (r *reader) warn(format string, args ...any) {
 
 // elements returns the alerts in a payload, as they were sent.
 func (r *reader) elements(body any) ([]any, error) {
-	if r.program.alerts != nil {
-		value, err := r.evaluate(r.program.alerts)
+	if e := r.program.expressions[alertsIndex]; e != nil {
+		value, err := r.evaluate(e)
 		r.list = value
 		if err != nil {
-			r.fail(r.program.alerts, err)
+			r.fail(e, err)
 		}
 		switch list := value.(type) {
 		case []any:
@@ -262,9 +277,9 @@ func (r *reader) evaluate(e *expression) (any, error) {
 		return nil, errTooMuchWork // though a || b made up for it
 	}
 	if err != nil {
-		return nil, err
+		return nil, errors.New(reword(err.Error()))
 	}
-	if e == r.program.alerts {
+	if e == r.program.expressions[alertsIndex] {
 		// The alerts are parts of the payload, which may be larger than a field.
 		return convert(result, maxResult+weighNative(r.vars.payload, math.MaxInt/2))
 	}
@@ -277,17 +292,18 @@ func (r *reader) evaluate(e *expression) (any, error) {
 
 // dropped reports whether the mapping wants the alert dropped. Anything but a plain true keeps it.
 func (r *reader) dropped(out *Alert) bool {
-	if r.program.drop == nil {
+	e := r.program.expressions[dropIndex]
+	if e == nil {
 		return false
 	}
-	value, err := r.evaluate(r.program.drop)
+	value, err := r.evaluate(e)
 	drop, isBool := value.(bool)
 	if err == nil && !isBool && value != nil {
-		r.fail(r.program.drop, errors.New("it is neither true nor false"))
+		r.fail(e, errors.New("it is neither true nor false"))
 	}
 	switch {
 	case err != nil:
-		r.fail(r.program.drop, err)
+		r.fail(e, err)
 		out.warn("", "the mapping could not tell whether to drop the alert (%s); it is kept", oneLine(err.Error()))
 	case !isBool && value != nil:
 		out.warn("", "the mapping's drop is neither true nor false; the alert is kept")

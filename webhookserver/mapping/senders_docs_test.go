@@ -72,6 +72,8 @@ func presetNames(t *testing.T) []string {
 	return names
 }
 
+// TestEveryPresetHasAPage also checks its row in the table of all tools: every column is filled, and the format leads to
+// where the preset has it from.
 func TestEveryPresetHasAPage(t *testing.T) {
 	g := NewWithT(t)
 	files, err := filepath.Glob(filepath.Join(sendersFolder, "*.md"))
@@ -84,8 +86,15 @@ func TestEveryPresetHasAPage(t *testing.T) {
 	}
 	g.Expect(pages).To(Equal(presetNames(t)))
 	index := readPage(t, "README")
-	for _, name := range pages {
-		g.Expect(index).To(ContainSubstring("("+name+".md) | `"+name+"` |"), "the table of README.md")
+	presets, err := mapping.Presets()
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, preset := range presets {
+		name := preset.Name
+		row := regexp.MustCompile(`(?m)^\| \[[^]|]+\]\(` + name + `\.md\) \| .+ \|$`).FindString(index)
+		columns := strings.Split(strings.Trim(row, "| "), " | ")
+		g.Expect(columns).To(And(HaveLen(9), Not(ContainElement(""))), "the row of %s in the table of README.md", name)
+		g.Expect(columns[1]).To(Equal("`" + name + "`"))
+		g.Expect(columns[2]).To(HaveSuffix("](" + preset.Documentation + ")"))
 	}
 }
 
@@ -237,6 +246,22 @@ var fillers = map[string]func(t *testing.T, body string, sample map[string]any) 
 		"{EVENT.OPDATA}": "event_opdata", "{EVENT.TAGSJSON}": "event_tags", "{EVENT.TIMESTAMP}": "event_timestamp",
 		"{EVENT.RECOVERY.TIMESTAMP}": "event_recovery_timestamp", "{HOST.NAME}": "host_name", "{HOST.IP}": "host_ip",
 		"{TRIGGER.ID}": "trigger_id", "{TRIGGER.DESCRIPTION}": "trigger_description", "{$ZABBIX.URL}": "zabbix_url",
+	}),
+	"proxmox": fillVariables(map[string]string{
+		"{{ json title }}": "title as JSON", "{{ json message }}": "message as JSON", "{{ json severity }}": "severity as JSON",
+		"{{ timestamp }}": "timestamp", "{{ json fields }}": "fields as JSON",
+	}),
+	"dynatrace": fillVariables(map[string]string{
+		"{State}": "State", "{ProblemID}": "ProblemID", "{PID}": "PID", "{ProblemTitle}": "ProblemTitle",
+		"{ProblemSeverity}": "ProblemSeverity", "{ProblemImpact}": "ProblemImpact", "{ProblemURL}": "ProblemURL",
+		"{ProblemDetailsText}": "ProblemDetailsText", "{ImpactedEntity}": "ImpactedEntity",
+		"{ImpactedEntities}": "ImpactedEntities as JSON", "{Tags}": "Tags", "{ProblemDetailsJSONv2}": "ProblemDetails as JSON",
+	}),
+	"uptimerobot": fillVariables(map[string]string{
+		"*monitorID*": "monitorID", "*monitorURL*": "monitorURL", "*monitorFriendlyName*": "monitorFriendlyName",
+		"*alertType*": "alertType", "*alertTypeFriendlyName*": "alertTypeFriendlyName", "*alertDetails*": "alertDetails",
+		"*alertDuration*": "alertDuration", "*alertDateTime*": "alertDateTime", "*monitorAlertContacts*": "monitorAlertContacts",
+		"*sslExpiryDate*": "sslExpiryDate", "*sslExpiryDaysLeft*": "sslExpiryDaysLeft",
 	}),
 	"icinga": func(t *testing.T, body string, sample map[string]any) string {
 		t.Helper()

@@ -218,6 +218,18 @@ func isAbsent(value any) bool {
 	return value == nil || isText && isBlank(text)
 }
 
+// isEmpty reports whether a value says nothing: null, a blank text, an empty object or list. Tools write such keys in
+// every message; a preset does not keep them.
+func isEmpty(value any) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	}
+	return isAbsent(value)
+}
+
 // maxBlank is how far a text is looked at for something that is not blank.
 const maxBlank = 4096
 

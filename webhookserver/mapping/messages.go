@@ -1,0 +1,153 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+)
+
+// rewordings turn messages of CEL into sentences. The first that matches is used.
+var rewordings = []struct {
+	message  *regexp.Regexp
+	sentence string
+}{
+	{regexp.MustCompile(`(?s)^Syntax error: mismatched input '<EOF>'.*`), `the expression is incomplete`},
+	{regexp.MustCompile(`^Syntax error: missing '(.+)' at '<EOF>'.*`), `a "$1" is missing`},
+	{regexp.MustCompile(`(?s)^Syntax error: .*? (?:at|input|at:) '(.*?)'(?: expecting .*)?$`), `unexpected '$1'`},
+	{regexp.MustCompile(`^found no matching overload for '_\?_:_' applied to '\([^,]+, (.+)\)'$`),
+		`both branches of "? :" need one type; their types are $1`},
+	{regexp.MustCompile(`^expected type '(.+)' but found '(.+)'$`), `its type is $2, expected $1`},
+	{regexp.MustCompile(`^type '(.+)' does not support field selection$`), `a value of type $1 has no fields`},
+	{regexp.MustCompile(`^type conversion error from '?(.+?)'? to '?(?:google\.protobuf\.)?(.+?)'?$`),
+		`this $1 cannot be converted to $2`},
+	{regexp.MustCompile(`^no such overload: (.+)$`), `$1 is not possible with values of these types`},
+	{regexp.MustCompile(`^no such overload$`), `a value has a type that is not possible here`},
+}
+
+// reword returns a message of CEL as a sentence.
+func reword(message string) string {
+	for _, r := range rewordings {
+		if r.message.MatchString(message) {
+			return r.message.ReplaceAllString(message, r.sentence)
+		}
+	}
+	return message
+}
+
+var (
+	undeclared = regexp.MustCompile(`^undeclared reference to '(.+)' \(in container ''\)$`)
+	noOverload = regexp.MustCompile(`^found no matching overload for '(.+)' applied to '(.+)'$`)
+)
+
+// explain returns what is wrong as a sentence that names what would be possible.
+func (c *compiler) explain(issue *cel.Error, parsed *ast.AST) string {
+	if match := undeclared.FindStringSubmatch(issue.Message); match != nil {
+		function := false
+		ast.PostOrderVisit(parsed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+			function = function || e.ID() == issue.ExprID && e.Kind() == ast.CallKind
+		}))
+		if function {
+			return fmt.Sprintf("there is no function %q with these arguments", match[1])
+		}
+		return fmt.Sprintf("there is no variable %q; there are %s, %s, %s and %s",
+			match[1], alertVariable, payloadVariable, headersVariable, receivedVariable)
+	}
+	match := noOverload.FindStringSubmatch(issue.Message)
+	if sentence := reword(issue.Message); match == nil || sentence != issue.Message {
+		return sentence
+	}
+	what := "the function " + match[1]
+	if operator := strings.Trim(match[1], "_@"); operator != match[1] {
+		what = "the operator " + operator
+	}
+	return what + " does not accept " + match[2] + ", expected " + strings.Join(c.signatures(match[1], match[2]), " or ")
+}
+
+// signatures returns the argument types that a function accepts, such as "(int, int)" or "string.(string)": those that
+// begin with the type of the first argument given, if there are any.
+func (c *compiler) signatures(function, given string) []string {
+	first, _, _ := strings.Cut(given, ",")
+	var all, similar []string
+	for _, overload := range c.env.Functions()[function].OverloadDecls() {
+		var types []string
+		for _, t := range overload.ArgTypes() {
+			types = append(types, t.String())
+		}
+		receiver := ""
+		if overload.IsMemberFunction() {
+			receiver, types = types[0]+".", types[1:]
+		}
+		signature := receiver + "(" + strings.Join(types, ", ") + ")"
+		all = append(all, signature)
+		if strings.HasPrefix(signature, first+",") {
+			similar = append(similar, signature)
+		}
+	}
+	if len(similar) > 0 {
+		return similar
+	}
+	slices.Sort(all)
+	const most = 4
+	if len(all) > most {
+		all = append(all[:most:most], "other types")
+	}
+	return all
+}
+
+// checkConstants reports calls without variables that fail, since they fail whatever is sent.
+func (c *compiler) checkConstants(e *expression, checked *ast.AST) {
+	var isConstant func(x ast.NavigableExpr) bool
+	isConstant = func(x ast.NavigableExpr) bool {
+		constant := x.Kind() != ast.IdentKind && x.Kind() != ast.ComprehensionKind
+		var calls []ast.NavigableExpr
+		for _, child := range x.Children() {
+			switch {
+			case !isConstant(child):
+				constant = false
+			case child.Kind() == ast.CallKind || child.Kind() == ast.SelectKind:
+				calls = append(calls, child)
+			}
+		}
+		if !constant {
+			for _, call := range calls {
+				c.checkConstant(e, checked, call)
+			}
+		}
+		return constant
+	}
+	if root := ast.NavigateAST(checked); isConstant(root) {
+		c.checkConstant(e, checked, root)
+	}
+}
+
+func (c *compiler) checkConstant(e *expression, checked *ast.AST, call ast.Expr) {
+	part := ast.NewCheckedAST(ast.NewAST(call, checked.SourceInfo()), checked.TypeMap(), checked.ReferenceMap())
+	program, err := c.env.PlanProgram(part, cel.CustomDecoratorV2(c.metered))
+	if err == nil {
+		_, _, err = program.Eval(&variables{meter: &meter{left: maxFindWork}})
+	}
+	if err != nil {
+		c.failAt(e, checked, call.ID(), err)
+	}
+}
+
+// failAt adds a CompileError about a part of an expression.
+func (c *compiler) failAt(e *expression, checked *ast.AST, id int64, err error) {
+	if at, ok := errors.AsType[*positionError](err); ok {
+		id, err = at.id, at.error
+	}
+	place := checked.SourceInfo().GetStartLocation(id)
+	c.fail(e, max(place.Line(), 1), max(place.Column(), 0)+1, reword(err.Error()))
+}
+
+// positionError is an error about a part of an expression.
+type positionError struct {
+	error
+
+	id int64
+}

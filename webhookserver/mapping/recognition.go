@@ -1,0 +1,143 @@
+package mapping
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// Recognition tells the payloads of a preset from those of all others.
+type Recognition struct {
+	// Has are paths that exist in the payload. A dot separates keys; a number is a place in a list: "alerts.0.labels".
+	Has []string `json:"has"`
+
+	// Lacks are paths that do not exist in it.
+	Lacks []string `json:"lacks,omitempty"`
+
+	// Where is true of the payload. It is evaluated only if the paths are as they should be.
+	Where v1alpha1.Expression `json:"where,omitempty"`
+}
+
+// recognizer is a Recognition that is ready for use.
+type recognizer struct {
+	preset     string
+	has, lacks [][]string // the steps of each path
+	where      *expression
+}
+
+// newRecognizers compiles those of all presets.
+func newRecognizers(presets []Preset) ([]recognizer, error) {
+	env, err := loadedEnvironment()
+	if err != nil {
+		return nil, err
+	}
+	var recognizers []recognizer
+	for i := range presets {
+		name := presets[i].Name
+		for _, rule := range presets[i].Recognition {
+			c := &compiler{env: env, preset: name}
+			where := c.expression("where", "recognition.where", rule.Where, boolKinds)
+			if len(c.errors) > 0 {
+				return nil, fmt.Errorf("the preset %s: %w", name, c.errors[0])
+			}
+			recognizers = append(recognizers, recognizer{name, split(rule.Has), split(rule.Lacks), where})
+		}
+	}
+	return recognizers, nil
+}
+
+func split(paths []string) [][]string {
+	steps := make([][]string, len(paths))
+	for i, path := range paths {
+		steps[i] = strings.Split(path, ".")
+	}
+	return steps
+}
+
+// matches reports whether the payload is as the paths say. It takes a look-up for each step, however large the payload is.
+func (rec *recognizer) matches(body any) bool {
+	for _, path := range rec.has {
+		if !exists(body, path) {
+			return false
+		}
+	}
+	for _, path := range rec.lacks {
+		if exists(body, path) {
+			return false
+		}
+	}
+	return true
+}
+
+// exists reports whether there is a value, which may be null, at a path.
+func exists(value any, path []string) bool {
+	for _, step := range path {
+		var found bool
+		if value, found = partOf(value, step); !found {
+			return false
+		}
+	}
+	return true
+}
+
+// recognize makes the reader use the one preset that recognizes the payload. If none does, or several do, the payload
+// rules read it. A condition that fails, or for which no work is left, does not hold.
+func (r *reader) recognize() {
+	presets, err := loadedPresets()
+	if err != nil {
+		r.warn("no preset could be chosen: %s", oneLine(err.Error()))
+		return
+	}
+	recognizers, err := presets.recognizers()
+	if err != nil {
+		r.warn("no preset could be chosen: %s", oneLine(err.Error()))
+		return
+	}
+	var names []string
+	r.meter.left = maxRecognitionWork
+	for i := range recognizers {
+		rec := &recognizers[i]
+		if len(names) > 0 && names[len(names)-1] == rec.preset || !rec.matches(r.vars.payload) {
+			continue
+		}
+		if rec.where != nil {
+			if value, err := r.evaluate(rec.where); err != nil || value != true {
+				continue
+			}
+		}
+		names = append(names, rec.preset)
+	}
+	switch len(names) {
+	case 0:
+		r.warn("no preset recognizes the payload; it is read by the payload rules")
+	case 1:
+		r.usePreset(names[0])
+	default:
+		r.warn("more than one preset recognizes the payload (%s); it is read by the payload rules", strings.Join(names, ", "))
+	}
+}
+
+// usePreset makes the reader use a preset below the integration's own expressions.
+func (r *reader) usePreset(name string) {
+	base, err := presetProgram(name)
+	if err != nil {
+		r.warn("the preset %s cannot be used: %s", name, oneLine(err.Error()))
+		return
+	}
+	r.program = r.program.over(base)
+	r.program.keyPrefix = v1alpha1.RecognizedKeyPrefix(name)
+}
+
+// prefixed returns the value that an expression gave, with the prefix if it is the key that a preset gives. A sender
+// that repeats a key from an answer has put the prefix there already.
+func (p *Program) prefixed(e *expression, value any) any {
+	if p.keyPrefix == "" || e.preset == "" || e.name != fields[dedupKeyIndex].name {
+		return value
+	}
+	text, err := textOf(value)
+	if err != nil || strings.HasPrefix(text, p.keyPrefix) {
+		return value
+	}
+	return p.keyPrefix + text
+}
