@@ -1,0 +1,213 @@
+package protocol
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+)
+
+// Operation is one request of an API that tools know.
+type Operation struct {
+	// Path is the path behind the address of the integration, empty for the address itself. {identifier} stands for one
+	// segment or several.
+	Path string
+
+	// Methods are the methods that are allowed, the documented one first.
+	Methods []string
+
+	// Preset reads the payloads. Empty: the preset and the mapping of the integration do.
+	Preset string
+
+	// ListPreset reads the payloads that are lists, if the integration has neither a preset nor a mapping.
+	ListPreset string
+
+	// Read returns the payloads of a request. Its errors are those of Request.Parse and *InvalidError.
+	Read func(r *Request) (Content, error)
+
+	// Query answers a request that stores nothing; its body is not read. Nil: the operation has Read.
+	Query func(r *Request) Reply
+
+	// Accepted returns the answer to a request whose alerts are stored. Nil: Tocsin's own answer.
+	Accepted func(r *Request, stored Stored) Reply
+
+	// Refused returns the body of the answer to a request that is refused. Nil: problem details.
+	Refused func(refusal Refusal) any
+}
+
+// Request is a request with a valid token.
+type Request struct {
+	Header     http.Header
+	Parameters url.Values
+	Body       []byte // decompressed
+	Identifier string // the value of {identifier}
+
+	// Integration is the name of the WebhookIntegration.
+	Integration string
+
+	// Started is the time at which the server started.
+	Started time.Time
+
+	// Exists reports whether the Incident of a name exists in the integration's namespace.
+	Exists func(incident string) bool
+
+	// Parse decodes JSON as payload.ParseAny does, within the limits of the memory of a request.
+	Parse func(text []byte) (any, []payload.Warning, error)
+}
+
+// Content is what a request holds.
+type Content struct {
+	Payloads []Payload
+	Warnings []payload.Warning
+
+	// Key is the idempotency key, for a request without the header Idempotency-Key; empty: none. Requests with the same
+	// key and Identity are copies.
+	Key string
+
+	// Identity tells requests with the same key apart. Nil: the body does.
+	Identity []byte
+
+	// Invalid describes the parts of the request that are not valid. The others are stored all the same.
+	Invalid []string
+}
+
+// Payload is one payload of a request, and what the request says about it.
+type Payload struct {
+	// Value is decoded JSON: an object or a list of objects.
+	Value any
+
+	// Header is what expressions see as headers. Nil: those of the request.
+	Header http.Header
+
+	// Fallback has the fields that the alert gets if the payload gives none, by their names in a payload. The dedup_key is
+	// only for a payload with a single alert. Nil: none.
+	Fallback map[string]any
+
+	// Status, Comment and IncidentName are those of the alert. Empty: the payload decides.
+	Status       v1alpha1.AlertStatus
+	Comment      string
+	IncidentName string
+}
+
+// InvalidError describes a request that the API does not allow, in a sentence.
+type InvalidError struct{ Detail string }
+
+func (e *InvalidError) Error() string { return e.Detail }
+
+// Stored describes the alerts of a request that were stored, or dropped by the mapping.
+type Stored struct {
+	DedupKey     string // of the first alert
+	IncidentName string // of the first alert
+	Took         time.Duration
+}
+
+// Refusal says why a request is refused.
+type Refusal struct {
+	Status        int
+	Title, Detail string
+}
+
+// Reply is an answer.
+type Reply struct {
+	Status int
+	Header map[string]string
+	Body   any // a string is sent as text, another value as JSON
+}
+
+// Operations returns all operations.
+func Operations() []Operation {
+	return slices.Concat(
+		[]Operation{
+			{Methods: []string{http.MethodPost}, Read: readEvents},
+			{Methods: []string{http.MethodOptions}, Query: allowEvents},
+		},
+		alertmanagerOperations(), pagerDutyOperations(), opsgenieOperations())
+}
+
+// route is an operation with its path in segments: those before the identifier, and those behind it.
+type route struct {
+	*Operation
+	prefix, suffix []string
+	identified     bool
+}
+
+var routes = func() []route {
+	all := Operations()
+	found := make([]route, len(all))
+	for i := range all {
+		prefix, suffix, identified := strings.Cut(all[i].Path, "{identifier}")
+		found[i] = route{&all[i], split(prefix), split(suffix), identified}
+	}
+	return found
+}()
+
+// Find returns the operation of a method and a path, given as the escaped segments of the path behind the address of the
+// integration. If the path has operations but none with the method, it returns one of them, and all methods of the path as
+// allowed.
+func Find(method string, segments []string) (operation *Operation, identifier string, allowed []string) {
+	for i := range routes {
+		candidate := &routes[i]
+		found, ok := candidate.match(segments)
+		switch {
+		case !ok:
+			continue
+		case slices.Contains(candidate.Methods, method):
+			return candidate.Operation, found, nil
+		}
+		operation, identifier, allowed = candidate.Operation, found, append(allowed, candidate.Methods...)
+	}
+	return operation, identifier, allowed
+}
+
+// match returns the identifier in a path of the operation. An identifier may have several segments, because some clients
+// do not escape the slashes in it.
+func (r *route) match(segments []string) (identifier string, ok bool) {
+	n := len(segments) - len(r.prefix) - len(r.suffix)
+	if n < 0 || r.identified != (n > 0) ||
+		!slices.Equal(segments[:len(r.prefix)], r.prefix) || !slices.Equal(segments[len(r.prefix)+n:], r.suffix) {
+		return "", false
+	}
+	if n == 0 {
+		return "", true
+	}
+	parts := slices.Clone(segments[len(r.prefix) : len(r.prefix)+n])
+	for i := range parts {
+		if plain, err := url.PathUnescape(parts[i]); err == nil {
+			parts[i] = plain
+		}
+	}
+	return strings.Join(parts, "/"), true
+}
+
+// split returns the segments of a path.
+func split(path string) []string {
+	if path = strings.Trim(path, "/"); path == "" {
+		return nil
+	}
+	return strings.Split(path, "/")
+}
+
+// readEvents reads a request to the address of the integration: CloudEvents, or else a payload of any format.
+func readEvents(r *Request) (Content, error) {
+	if content, ok, err := readCloudEvents(r); ok {
+		return content, err
+	}
+	return readPayload(r)
+}
+
+// readPayload reads a body that is one payload, as it is or in a form.
+func readPayload(r *Request) (Content, error) {
+	text := r.Body
+	if json, ok := payload.FromForm(text); ok {
+		text = json
+	}
+	value, warnings, err := r.Parse(text)
+	if err != nil {
+		return Content{}, err
+	}
+	return Content{Payloads: []Payload{{Value: value}}, Warnings: warnings}, nil
+}

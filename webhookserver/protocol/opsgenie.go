@@ -1,0 +1,216 @@
+package protocol
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+)
+
+// opsgeniePreset is the preset for the bodies of the Alert API.
+const opsgeniePreset = "opsgenie-api"
+
+// opsgenieOperations are those of Opsgenie's Alert API that senders use, which Jira Service Management has under another
+// address: https://docs.opsgenie.com/docs/alert-api
+func opsgenieOperations() []Operation {
+	operation := func(path string, read func(*Request) (Content, error), methods ...string) Operation {
+		return Operation{
+			Path: "/v2/alerts" + path, Methods: methods, Preset: opsgeniePreset,
+			Read: read, Accepted: opsgenieAccepted, Refused: opsgenieRefused,
+		}
+	}
+	ineffective := func(path, method, why string) Operation {
+		return Operation{
+			Path: "/v2/alerts" + path, Methods: []string{method}, Query: opsgenieWithoutEffect(why), Refused: opsgenieRefused,
+		}
+	}
+	return []Operation{
+		operation("", readOpsgenieAlert, http.MethodPost),
+		operation("/{identifier}/close", opsgenieAction("close", ""), http.MethodPost),
+		operation("/{identifier}/acknowledge", opsgenieAction("acknowledge", ""), http.MethodPost),
+		operation("/{identifier}/unacknowledge", opsgenieAction("unacknowledge", v1alpha1.AlertUnacknowledged), http.MethodPost),
+		operation("/{identifier}/notes", readOpsgenieNote, http.MethodPost),
+		operation("/{identifier}/message", opsgenieAction("message", v1alpha1.AlertNoted), http.MethodPut),
+		operation("/{identifier}/description", opsgenieAction("description", v1alpha1.AlertNoted), http.MethodPut),
+		operation("/{identifier}/priority", opsgenieAction("priority", v1alpha1.AlertNoted), http.MethodPut),
+		operation("/{identifier}/tags", opsgenieAction("tags", v1alpha1.AlertNoted), http.MethodPost, http.MethodPut),
+		operation("/{identifier}/details", opsgenieAction("details", v1alpha1.AlertNoted), http.MethodPost),
+		ineffective("/{identifier}/tags", http.MethodDelete, "labels are not removed from an Incident"),
+		ineffective("/{identifier}/details", http.MethodDelete, "labels are not removed from an Incident"),
+		ineffective("/{identifier}/snooze", http.MethodPost, "an Incident is not snoozed; silence its alert in Alertmanager"),
+		{
+			Path: "/v2/alerts/requests/{identifier}", Methods: []string{http.MethodGet},
+			Query: opsgenieRequestStatus, Refused: opsgenieRefused,
+		},
+	}
+}
+
+// readOpsgenieAlert reads the body of a request that creates an alert.
+func readOpsgenieAlert(r *Request) (Content, error) {
+	value, warnings, err := r.Parse(r.Body)
+	if err != nil {
+		return Content{}, err
+	}
+	if _, ok := value.(map[string]any); !ok {
+		return Content{}, payload.ErrNotObject
+	}
+	return Content{Payloads: []Payload{{Value: value}}, Warnings: warnings}, nil
+}
+
+// opsgenieUnkept are the members of a request about an alert that do not become part of the content: those that become the
+// comment, and the identifier, which Opsgenie's SDK for Go repeats in the body.
+var opsgenieUnkept = []string{"user", "note", "alias", "IdentifierType", "IdentifierValue"}
+
+// opsgenieAction reads the requests about an alert that exists. The preset gets the body with the alert's alias and
+// the action.
+func opsgenieAction(action string, status v1alpha1.AlertStatus) func(*Request) (Content, error) {
+	return func(r *Request) (Content, error) {
+		body, warnings, err := opsgenieBody(r)
+		if err != nil {
+			return Content{}, err
+		}
+		p := Payload{Status: status}
+		p.Comment, warnings = opsgenieComment(body, warnings)
+		if note := body["note"]; status == v1alpha1.AlertNoted && (note == nil || note == "") {
+			p.Comment = "" // the name of a user alone is no note
+		}
+		for _, name := range opsgenieUnkept {
+			delete(body, name)
+		}
+		if p.IncidentName = opsgenieIncident(r); p.IncidentName == "" {
+			body["alias"] = r.Identifier
+		}
+		body["action"] = action
+		p.Value = body
+		return Content{Payloads: []Payload{p}, Warnings: warnings}, nil
+	}
+}
+
+// readOpsgenieNote reads a request that adds a note, which must not be empty.
+func readOpsgenieNote(r *Request) (Content, error) {
+	content, err := opsgenieAction("note", v1alpha1.AlertNoted)(r)
+	if err == nil && content.Payloads[0].Comment == "" {
+		err = &InvalidError{Detail: "The note is empty."}
+	}
+	return content, err
+}
+
+// opsgenieBody returns a copy of the object in the body. Some clients send none.
+func opsgenieBody(r *Request) (map[string]any, []payload.Warning, error) {
+	if len(strings.TrimSpace(string(r.Body))) == 0 {
+		return map[string]any{}, nil, nil
+	}
+	value, warnings, err := r.Parse(r.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, nil, payload.ErrNotObject
+	}
+	return maps.Clone(object), warnings, nil
+}
+
+// opsgenieComment returns the note of a request, after the name of the user who is said to have written it. The name is
+// not verified, so that it becomes part of the text and not of the alert's author.
+func opsgenieComment(body map[string]any, warnings []payload.Warning) (string, []payload.Warning) {
+	var parts []string
+	for _, name := range []string{"user", "note"} {
+		switch value := body[name].(type) {
+		case nil:
+		case string:
+			if value = strings.TrimSpace(value); value != "" {
+				parts = append(parts, value)
+			}
+		default:
+			parts = append(parts, fmt.Sprint(value))
+		}
+	}
+	comment := v1alpha1.SanitizeLine(strings.Join(parts, ": "))
+	if runes := []rune(comment); len(runes) > v1alpha1.MaxCommentChars {
+		comment = string(runes[:v1alpha1.MaxCommentChars-1]) + "…"
+		warnings = append(warnings, payload.Warning{
+			Field: "note", Detail: fmt.Sprintf("it has more than %d characters and was cut", v1alpha1.MaxCommentChars)})
+	}
+	return comment, warnings
+}
+
+// opsgenieID is the end of an Incident's name, and the id of the request that created its alert.
+var opsgenieID = regexp.MustCompile(`^[a-z2-7]{26}$`)
+
+// opsgenieIncident returns the name of the Incident that the request identifies by an id, as opsgenieRequestStatus tells
+// it. Every other identifier is an alias, whatever its type is said to be: many clients leave the type out.
+func opsgenieIncident(r *Request) string {
+	suffix, ok := strings.CutPrefix(r.Identifier, r.Integration+"-")
+	if !ok || !opsgenieID.MatchString(suffix) || r.Parameters.Get("identifierType") == "alias" {
+		return ""
+	}
+	return r.Identifier
+}
+
+// opsgenieAnswer is the body of every answer.
+type opsgenieAnswer struct {
+	Result    string  `json:"result,omitempty"`
+	Message   string  `json:"message,omitempty"`
+	Data      any     `json:"data,omitempty"`
+	Took      float64 `json:"took"`
+	RequestID string  `json:"requestId"`
+}
+
+// opsgenieHeader has the headers that the SDKs expect of every answer. Nobody is limited by a rate.
+func opsgenieHeader(answer *opsgenieAnswer) map[string]string {
+	return map[string]string{
+		"X-RateLimit-State": "OK", "X-Request-Id": answer.RequestID, "X-Response-Time": fmt.Sprintf("%.3f", answer.Took),
+	}
+}
+
+// opsgenieAccepted answers as Opsgenie does. The requestId is the end of the Incident's name, so that every replica can
+// answer the question what became of the request.
+func opsgenieAccepted(r *Request, stored Stored) Reply {
+	answer := opsgenieAnswer{
+		Result: "Request will be processed", Took: max(stored.Took.Seconds(), minTook),
+		RequestID: cmp.Or(strings.TrimPrefix(stored.IncidentName, r.Integration+"-"), "dropped"),
+	}
+	return Reply{Status: http.StatusAccepted, Header: opsgenieHeader(&answer), Body: answer}
+}
+
+// opsgenieWithoutEffect accepts a request that Tocsin cannot apply, and says so in the answer. A refusal would make tools
+// fail that send such requests beside others.
+func opsgenieWithoutEffect(why string) func(*Request) Reply {
+	return func(r *Request) Reply {
+		incident := cmp.Or(opsgenieIncident(r), v1alpha1.IncidentName(r.Integration, r.Identifier))
+		answer := opsgenieAnswer{
+			Result: "Request has no effect: " + why, Took: minTook, RequestID: strings.TrimPrefix(incident, r.Integration+"-"),
+		}
+		return Reply{Status: http.StatusAccepted, Header: opsgenieHeader(&answer), Body: answer}
+	}
+}
+
+// minTook is the least time in seconds that an answer says it took: clients read 0 as absent.
+const minTook = 0.001
+
+func opsgenieRefused(refusal Refusal) any {
+	return opsgenieAnswer{Message: refusal.Title + ". " + refusal.Detail, Took: minTook, RequestID: "refused"}
+}
+
+// opsgenieRequestStatus answers what became of a request: until the Incident exists, that the request is not processed,
+// after which clients try again.
+func opsgenieRequestStatus(r *Request) Reply {
+	incident := r.Integration + "-" + r.Identifier
+	answer := opsgenieAnswer{Took: minTook, RequestID: r.Identifier}
+	if !opsgenieID.MatchString(r.Identifier) || !r.Exists(incident) {
+		answer.Message = "Request not found. It might not be processed, yet."
+		header := opsgenieHeader(&answer)
+		header["X-Opsgenie-Errortype"] = "RequestNotProcessed"
+		return Reply{Status: http.StatusNotFound, Header: header, Body: answer}
+	}
+	answer.Data = map[string]any{
+		"success": true, "isSuccess": true, "status": "Processed", "integrationId": r.Integration, "alertId": incident,
+	}
+	return Reply{Status: http.StatusOK, Header: opsgenieHeader(&answer), Body: answer}
+}
