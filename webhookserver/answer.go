@@ -4,36 +4,41 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
 // acceptance is the body of the answer to a request that was accepted, or would be but for dryRun.
 type acceptance struct {
 	Status   string            `json:"status"`
 	Event    string            `json:"event,omitempty"`
+	Preset   string            `json:"preset,omitempty"` // that the body was read with
 	Alerts   []acceptedAlert   `json:"alerts"`
 	Warnings []payload.Warning `json:"warnings"`
 }
 
 // acceptedAlert is one alert of an acceptance.
 type acceptedAlert struct {
-	ID       string           `json:"id,omitempty"`
-	DedupKey string           `json:"dedup_key,omitempty"`
-	Incident string           `json:"incident,omitempty"` // namespace/name
-	Dropped  bool             `json:"dropped,omitempty"`  // the mapping's drop expression matched
-	Alert    *v1alpha1.Alert  `json:"alert,omitempty"`    // only for dryRun
-	Sources  []mapping.Source `json:"sources,omitempty"`  // only for dryRun
+	ID       string               `json:"id,omitempty"`
+	DedupKey string               `json:"dedup_key,omitempty"`
+	Incident string               `json:"incident,omitempty"` // namespace/name
+	Status   v1alpha1.AlertStatus `json:"status,omitempty"`
+	Dropped  bool                 `json:"dropped,omitempty"` // the mapping's drop expression matched, or a Tocsin forwarded it
+	Alert    *v1alpha1.Alert      `json:"alert,omitempty"`   // only for dryRun
+	Sources  []mapping.Source     `json:"sources,omitempty"` // only for dryRun
 }
 
 // newAcceptance lists the alerts of a request. Those in the receipt are listed as they were stored, which for a repeated
 // idempotency key was earlier.
 func newAcceptance(x *exchange, decoded *decodedAlerts, receipt commit.Receipt) *acceptance {
 	a := &acceptance{
-		Status: "accepted", Event: receipt.EventName, Warnings: decoded.warnings,
+		Status: "accepted", Event: receipt.EventName, Preset: decoded.preset, Warnings: decoded.warnings,
 		Alerts: make([]acceptedAlert, 0, len(decoded.alerts)),
 	}
 	if x.dryRun {
@@ -51,6 +56,7 @@ func newAcceptance(x *exchange, decoded *decodedAlerts, receipt commit.Receipt) 
 		}
 		accepted := acceptedAlert{
 			ID: alert.ID, DedupKey: alert.DedupKey, Incident: x.integration.Namespace + "/" + alert.IncidentName,
+			Status: alert.Status,
 		}
 		if x.dryRun {
 			accepted.Alert, accepted.Sources = alert, decoded.sources[i]
@@ -60,16 +66,46 @@ func newAcceptance(x *exchange, decoded *decodedAlerts, receipt commit.Receipt) 
 	return a
 }
 
+// storedBy describes the acceptance for the answer of an operation.
+func (a *acceptance) storedBy(took time.Duration) protocol.Stored {
+	stored := protocol.Stored{Took: took}
+	if len(a.Alerts) > 0 {
+		_, stored.IncidentName, _ = strings.Cut(a.Alerts[0].Incident, "/")
+		stored.DedupKey = a.Alerts[0].DedupKey
+	}
+	return stored
+}
+
+// jsonType is the media type of answers.
+const jsonType = "application/json"
+
+// writeReply answers as an operation says.
+func writeReply(w http.ResponseWriter, reply *protocol.Reply) {
+	for name, value := range reply.Header {
+		w.Header().Set(name, value)
+	}
+	if text, ok := reply.Body.(string); ok {
+		write(w, reply.Status, "text/plain; charset=utf-8", []byte(text))
+		return
+	}
+	writeJSON(w, reply.Status, jsonType, reply.Body)
+}
+
 func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
 	encoded, err := json.Marshal(body)
 	if err != nil { // cannot happen: every body is made of plain types and checked JSON
 		status, encoded = http.StatusInternalServerError, []byte(`{}`)
 	}
+	write(w, status, contentType, encoded)
+}
+
+// write answers with a body and a line break.
+func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", contentType)
-	header.Set("Content-Length", strconv.Itoa(len(encoded)+1))
+	header.Set("Content-Length", strconv.Itoa(len(body)+1))
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(encoded, '\n')) // it fails when the client has disconnected
+	_, _ = w.Write(append(body, '\n')) // it fails when the client has disconnected
 }

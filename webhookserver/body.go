@@ -9,21 +9,33 @@ import (
 	"os"
 	"strings"
 	"sync"
+
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
 // bodyReader reads bodies within the limits of their size and of the memory that all of them hold.
 type bodyReader struct {
-	maxBytes int64
+	maxBytes int64 // but see limit
 	memory   *memoryBudget
 }
 
+// limit returns the most bytes of a body of the request's integration. Tools that send groups of alerts, such as
+// Alertmanager, give a group up for good when it is refused as too large. The memory that their bodies hold is bounded as
+// everybody's, by the namespace's and the integration's share.
+func (b *bodyReader) limit(x *exchange) int64 {
+	if !mapping.Groups(presetOf(x, true)) {
+		return b.maxBytes
+	}
+	return max(b.maxBytes, min(groupFactor*b.maxBytes, maxGroupBody))
+}
+
 // checkHeaders refuses a body whose headers say that it cannot be read.
-func (b *bodyReader) checkHeaders(r *http.Request) *problem {
-	if _, ok := contentEncoding(r); !ok {
+func (b *bodyReader) checkHeaders(x *exchange) *problem {
+	if _, ok := contentEncoding(x.Request); !ok {
 		return &problemEncoding
 	}
-	if r.ContentLength > b.maxBytes {
-		return b.tooLarge()
+	if x.ContentLength > b.limit(x) {
+		return b.tooLarge(x)
 	}
 	return nil
 }
@@ -40,9 +52,9 @@ func contentEncoding(r *http.Request) (gzipped, ok bool) {
 	}
 }
 
-func (b *bodyReader) tooLarge() *problem {
+func (b *bodyReader) tooLarge(x *exchange) *problem {
 	p := problemTooLarge
-	p.limit = b.maxBytes
+	p.limit = b.limit(x)
 	return &p
 }
 
@@ -50,18 +62,18 @@ func (b *bodyReader) tooLarge() *problem {
 func (b *bodyReader) reserve(x *exchange) *memoryReservation {
 	size := x.ContentLength
 	if gzipped, _ := contentEncoding(x.Request); gzipped || size < 0 {
-		size = b.maxBytes
+		size = b.limit(x)
 	}
 	return b.memory.reserve(x.sender(), size, 0)
 }
 
 // read reads the body, decompressed. Neither form of it is read further than a byte beyond the limit.
 func (b *bodyReader) read(x *exchange) ([]byte, *problem) {
-	sent := &connectionReader{source: http.MaxBytesReader(x.writer, x.Body, b.maxBytes)}
+	sent := &connectionReader{source: http.MaxBytesReader(x.writer, x.Body, b.limit(x))}
 	var body []byte
 	var err error
 	if gzipped, _ := contentEncoding(x.Request); gzipped {
-		body, err = inflate(sent, b.maxBytes)
+		body, err = inflate(sent, b.limit(x))
 	} else {
 		var buffer bytes.Buffer
 		buffer.Grow(int(max(x.ContentLength, 0)) + bytes.MinRead) // at once; checked against the limit before
@@ -69,7 +81,7 @@ func (b *bodyReader) read(x *exchange) ([]byte, *problem) {
 		body = buffer.Bytes()
 	}
 	if err != nil {
-		return nil, b.problemOf(sent, err)
+		return nil, b.problemOf(x, sent, err)
 	}
 	x.read = true
 	return body, nil
@@ -118,11 +130,11 @@ func (c *connectionReader) Read(p []byte) (int, error) {
 }
 
 // problemOf returns the problem for an error of reading a body.
-func (b *bodyReader) problemOf(sent *connectionReader, err error) *problem {
+func (b *bodyReader) problemOf(x *exchange, sent *connectionReader, err error) *problem {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(sent.err, &tooLarge), errors.Is(err, errTooLong):
-		return b.tooLarge()
+		return b.tooLarge(x)
 	case errors.Is(sent.err, os.ErrDeadlineExceeded):
 		return &problemSlow
 	case sent.err != nil:

@@ -61,6 +61,9 @@ func TestAcceptedRequests(t *testing.T) {
 		"a form with the JSON in data": {
 			body:   url.Values{"data": {firing}}.Encode(),
 			change: []func(*http.Request){with("Content-Type", "application/x-www-form-urlencoded")}},
+		"a form with the fields of the alert": {
+			body:   url.Values{"title": {"Disk full"}, "dedup_key": {"disk-1"}, "status": {"firing"}}.Encode(),
+			change: []func(*http.Request){with("Content-Type", "application/x-www-form-urlencoded")}},
 		"gzip":                  {body: gzipped(firing), change: []func(*http.Request){with("Content-Encoding", "gzip")}},
 		"the encoding identity": {body: firing, change: []func(*http.Request){with("Content-Encoding", "Identity")}},
 		"a body of unknown length": {
@@ -82,7 +85,9 @@ func TestAcceptedRequests(t *testing.T) {
 			g.Expect(b.store.Stored()).To(HaveLen(1))
 			event := b.store.Stored()[0]
 			g.Expect(body.Alerts).To(HaveExactElements(
-				acceptedAlert{ID: event.Spec.Alerts[0].ID, DedupKey: "disk-1", Incident: "team-a/" + incident}))
+				acceptedAlert{
+					ID: event.Spec.Alerts[0].ID, DedupKey: "disk-1", Incident: "team-a/" + incident, Status: v1alpha1.AlertFiring,
+				}))
 			g.Expect(event.Name).To(Equal(body.Event))
 			g.Expect(event.Spec.IntegrationName).To(Equal("prometheus"))
 			g.Expect(event.Spec.ReceivedTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
@@ -131,7 +136,9 @@ func TestRefusedRequests(t *testing.T) {
 			b.tokens.set(w)
 		}},
 		"GET": {method: http.MethodGet, status: 405, kind: "method-not-allowed", reason: "MethodNotAllowed",
-			extra: func(g *WithT, r *http.Response, _ problemBody) { g.Expect(r.Header.Get("Allow")).To(Equal("POST")) }},
+			extra: func(g *WithT, r *http.Response, _ problemBody) {
+				g.Expect(r.Header.Get("Allow")).To(Equal("POST, OPTIONS"))
+			}},
 		"PUT with an unknown token": {method: http.MethodPut, target: eventsPath + "/nobody", status: 405, kind: "method-not-allowed"},
 		"another path":              {target: "/api/v1/events", body: firing, status: 404, kind: "not-found"},
 		"a path that only begins like the endpoint": {

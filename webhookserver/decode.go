@@ -1,20 +1,26 @@
 package webhookserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
 // decoder turns bodies into alerts.
 type decoder struct {
 	memory   *memoryBudget
+	maxBytes int64 // of a body without groups
 	mappings *mapping.Cache
 	timeout  time.Duration // of a mapping, for one request
 	reports  reporter
@@ -23,8 +29,10 @@ type decoder struct {
 // decodedAlerts are the alerts of a body.
 type decodedAlerts struct {
 	alerts   []mapping.Alert
+	preset   string
 	sources  [][]mapping.Source // of each alert; only for dryRun
 	warnings []payload.Warning
+	invalid  []string // parts of the request that are not valid
 }
 
 // kept returns the alerts that the mapping does not drop.
@@ -38,32 +46,32 @@ func (d *decodedAlerts) kept() []v1alpha1.Alert {
 	return alerts
 }
 
-// decode decodes a body and evaluates the integration's mapping, if it has one. The decoded body counts against
-// the memory budget as long as anything refers to it.
-func (d *decoder) decode(x *exchange, body []byte) (*decodedAlerts, *problem) {
-	text := body
-	if json, ok := payload.FromForm(body); ok {
-		text = json
+// decode reads a body as the operation does, and evaluates the mapping on its payloads.
+func (d *decoder) decode(x *exchange, request *protocol.Request) (*decodedAlerts, *problem) {
+	parser := &parser{memory: d.memory, sender: x.sender(), deadline: time.Now().Add(maxDecodeWait), limit: maxDecodedMemory}
+	if int64(len(request.Body)) > d.maxBytes {
+		// A group that decodes to more than its integration's share would keep everybody else waiting. Alerts with texts
+		// decode to about five times their length.
+		parser.limit /= 4
 	}
-	size := payload.Footprint(text)
-	if size > maxDecodedMemory {
-		return nil, &problemTooComplex
-	}
-	memory := d.memory.reserve(x.sender(), size, maxDecodeWait)
-	if memory == nil {
-		return nil, &problemOverload
-	}
-	defer memory.release()
-	value, warnings, err := payload.ParseAny(text)
+	defer parser.release()
+	request.Parse = parser.parse
+	content, err := x.operation.Read(request)
 	if err != nil {
-		return nil, syntaxProblem(err)
+		return nil, readProblem(err)
 	}
-	result, p := d.evaluate(x, value)
+	result, p := d.evaluate(x, content.Payloads)
 	if p != nil {
 		return nil, p
 	}
-	decoded := &decodedAlerts{alerts: result.Alerts, warnings: allWarnings(warnings, &result)}
-	identify(decoded.alerts, x.integration.Name, x.key, body)
+	decoded := &decodedAlerts{
+		alerts: result.Alerts, preset: result.Preset, warnings: allWarnings(content.Warnings, &result), invalid: content.Invalid,
+	}
+	identity := request.Body
+	if x.key == "" && content.Key != "" {
+		x.key, identity = content.Key, content.Identity
+	}
+	identify(decoded.alerts, x.integration.Name, x.key, identity)
 	for i := range decoded.alerts {
 		if x.dryRun {
 			decoded.sources = append(decoded.sources, decoded.alerts[i].Sources())
@@ -73,9 +81,47 @@ func (d *decoder) decode(x *exchange, body []byte) (*decodedAlerts, *problem) {
 	return decoded, nil
 }
 
-// evaluate applies the integration's mapping to a decoded body.
-func (d *decoder) evaluate(x *exchange, value any) (mapping.Result, *problem) {
-	program, err := d.mappings.Program(x.integration)
+// parser decodes the JSON of one request. What is decoded counts against the memory budget until release.
+type parser struct {
+	memory   *memoryBudget
+	sender   types.NamespacedName
+	deadline time.Time // of waiting for memory
+	limit    int64     // of size
+	size     int64
+	held     *memoryReservation
+}
+
+// Errors of parser.parse.
+var (
+	errTooComplex = errors.New("decoding the body would take too much memory")
+	errNoMemory   = errors.New("no memory to decode the body")
+)
+
+// parse implements protocol.Request.Parse.
+func (r *parser) parse(text []byte) (any, []payload.Warning, error) {
+	r.size += payload.Footprint(text)
+	if r.size > r.limit {
+		return nil, nil, errTooComplex
+	}
+	// One reservation for everything: a request that waited for its own memory would never get it.
+	r.release()
+	if r.held = r.memory.reserve(r.sender, r.size, time.Until(r.deadline)); r.held == nil {
+		return nil, nil, errNoMemory
+	}
+	return payload.ParseAny(text)
+}
+
+func (r *parser) release() {
+	if r.held != nil {
+		r.held.release()
+		r.held = nil
+	}
+}
+
+// evaluate applies a mapping to the payloads of a request: that of the operation's preset, or the integration's.
+func (d *decoder) evaluate(x *exchange, payloads []protocol.Payload) (all mapping.Result, p *problem) {
+	isList := func(p protocol.Payload) bool { _, list := p.Value.([]any); return list }
+	program, err := d.mappings.Program(mappingOwner(x, slices.ContainsFunc(payloads, isList)))
 	if err != nil {
 		unusableMappings.WithLabelValues(x.integration.Namespace, x.integration.Name).Inc()
 	}
@@ -85,29 +131,82 @@ func (d *decoder) evaluate(x *exchange, value any) (mapping.Result, *problem) {
 		ctx, cancel = context.WithTimeout(ctx, d.timeout)
 		defer cancel()
 	}
-	result, err := program.Alerts(ctx, value, x.Header, x.start)
+	for i := range payloads {
+		header := payloads[i].Header
+		if header == nil {
+			header = x.Header
+		}
+		result, err := program.Alerts(ctx, payloads[i].Value, header, x.received())
+		if err != nil {
+			return all, evaluationProblem(err)
+		}
+		complete(&result, &payloads[i], x.received())
+		all.Preset = cmp.Or(all.Preset, result.Preset)
+		all.Alerts = append(all.Alerts, result.Alerts...)
+		all.Warnings = append(all.Warnings, result.Warnings...)
+		all.Failures = append(all.Failures, result.Failures...)
+		if len(all.Alerts) > mapping.MaxAlerts {
+			return all, problemTooManyAlerts.withDetail((&mapping.TooManyError{Count: len(all.Alerts)}).Error() + ".")
+		}
+	}
+	if !x.dryRun {
+		observeReturned(x.integration, all.Alerts)
+	}
+	if len(all.Failures) > 0 && !x.dryRun {
+		observeMappingFailures(x.integration, all.Failures)
+		d.reports.reportFailures(x.integration, all.Failures)
+	}
+	return all, nil
+}
+
+// mappingOwner returns the integration whose preset and mapping read the payloads. The mapping of the request's own
+// integration was written for another format, unless its preset is that of the operation.
+func mappingOwner(x *exchange, list bool) *v1alpha1.WebhookIntegration {
+	preset := presetOf(x, list)
+	if preset == x.integration.Spec.Preset {
+		return x.integration
+	}
+	return &v1alpha1.WebhookIntegration{Spec: v1alpha1.WebhookIntegrationSpec{Preset: preset}}
+}
+
+// presetOf returns the preset that reads the payloads: that of the operation, else that of the integration. list says that
+// the payloads are lists, or may be.
+func presetOf(x *exchange, list bool) string {
+	spec, preset := &x.integration.Spec, x.operation.Preset
+	if list && spec.Preset == "" && spec.Mapping == nil {
+		preset = cmp.Or(preset, x.operation.ListPreset)
+	}
+	return cmp.Or(preset, spec.Preset)
+}
+
+// evaluationProblem returns the problem for an error of Program.Alerts.
+func evaluationProblem(err error) *problem {
 	var tooMany *mapping.TooManyError
 	switch {
 	case errors.Is(err, mapping.ErrInterrupted):
-		return result, &problemMappingTimeout
+		return &problemMappingTimeout
 	case errors.As(err, &tooMany):
-		return result, problemTooManyAlerts.withDetail(tooMany.Error() + ".")
+		return problemTooManyAlerts.withDetail(tooMany.Error() + ".")
 	case errors.Is(err, payload.ErrNotObject):
-		return result, &problemNotObject
-	case err != nil:
-		return result, problemNotObject.withDetail(v1alpha1.SanitizeLine(err.Error()))
+		return &problemNotObject
+	default:
+		return problemNotObject.withDetail(v1alpha1.SanitizeLine(err.Error()))
 	}
-	if len(result.Failures) > 0 && !x.dryRun {
-		observeMappingFailures(x.integration, result.Failures)
-		d.reports.reportFailures(x.integration, result.Failures)
-	}
-	return result, nil
 }
 
-// syntaxProblem returns the problem for an error of payload.ParseAny.
-func syntaxProblem(err error) *problem {
+// readProblem returns the problem for an error of an operation's Read.
+func readProblem(err error) *problem {
 	var syntax *payload.SyntaxError
+	var invalid *protocol.InvalidError
 	switch {
+	case errors.Is(err, errTooComplex):
+		return &problemTooComplex
+	case errors.Is(err, errNoMemory):
+		return &problemOverload
+	case errors.Is(err, payload.ErrNotObject):
+		return &problemNotObject
+	case errors.As(err, &invalid):
+		return problemInvalid.withDetail(invalid.Detail)
 	case errors.Is(err, payload.ErrEmpty):
 		return &problemEmpty
 	case errors.Is(err, payload.ErrTooDeep):
@@ -135,4 +234,17 @@ func allWarnings(ofBody []payload.Warning, result *mapping.Result) []payload.War
 		}
 	}
 	return warnings
+}
+
+// invalidProblem returns the problem for a request of which only a part is valid.
+func (d *decodedAlerts) invalidProblem() *problem {
+	shown := d.invalid[:min(len(d.invalid), maxInvalid)]
+	detail := strings.Join(shown, " ")
+	if more := len(d.invalid) - len(shown); more > 0 {
+		detail += fmt.Sprintf(" And %d more.", more)
+	}
+	if len(d.alerts) > 0 {
+		detail += " The others were stored."
+	}
+	return problemInvalid.withDetail(detail)
 }

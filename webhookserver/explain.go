@@ -22,6 +22,7 @@ func Explain(
 ) (code int, answer []byte) {
 	owner := integration.DeepCopy()
 	owner.DeletionTimestamp = nil
+	owner.Spec.Verify = nil // the payload is no request
 	owner.Spec.Tokens = []v1alpha1.Token{{Name: explainToken, SHA256: v1alpha1.TokenHash(explainToken)}}
 	tokens := newTokenIndex()
 	tokens.set(owner)

@@ -13,6 +13,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
+	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
 // handler answers the requests of senders.
@@ -26,6 +27,8 @@ type handler struct {
 	onRefused func(integration types.NamespacedName) // Options.Refused; may be nil
 	tracing   *tracing
 	now       func() time.Time
+	clockLead func() time.Duration // Options.ClockLead
+	started   time.Time
 	log       logr.Logger
 
 	stopping atomic.Bool // every answer is the last one of its connection
@@ -47,13 +50,16 @@ func newHandler(
 		tokens: tokens,
 		bodies: &bodyReader{maxBytes: options.MaxBodyBytes, memory: newMemoryBudget(maxBodyMemory)},
 		decoder: &decoder{
-			memory: newMemoryBudget(maxDecodedMemory), mappings: options.Mappings, timeout: maxEvaluation, reports: reports,
+			memory: newMemoryBudget(maxDecodedMemory), maxBytes: options.MaxBodyBytes,
+			mappings: options.Mappings, timeout: maxEvaluation, reports: reports,
 		},
 		store:     &alertStore{capacity: capacity, committer: committer, now: now},
 		reports:   reports,
 		onRefused: options.Refused,
 		tracing:   newTracing(options.TracerProvider),
 		now:       now,
+		clockLead: options.ClockLead,
+		started:   now(),
 		log:       log,
 	}
 }
@@ -64,7 +70,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serveOpenAPI(w, r)
 		return
 	}
-	x := &exchange{Request: r, writer: w, start: h.now(), read: r.Body == nil || r.Body == http.NoBody}
+	x := &exchange{Request: r, writer: w, start: h.now(), lead: h.clockLead(), read: r.Body == nil || r.Body == http.NoBody}
 	accepted, p := h.recoverPanic(x)
 	if !x.read || h.stopping.Load() {
 		// Or net/http would read the rest of an unwanted body, to keep the connection. While the
@@ -75,15 +81,18 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case p != nil:
 		status = p.status
-		p.writeTo(w)
+		p.writeTo(w, x.operation)
+	case x.reply != nil:
+		status = x.reply.Status
+		writeReply(w, x.reply)
 	case x.dryRun:
 		status = http.StatusOK
 		fallthrough
 	default:
-		writeJSON(w, status, "application/json", accepted)
+		writeJSON(w, status, jsonType, accepted)
 	}
 	took := h.now().Sub(x.start)
-	observeRequest(status, x.integration, took)
+	observeRequest(status, x, took)
 	h.tracing.end(x, accepted, p, status, took)
 	h.logAnswer(x, accepted, p, status, took)
 	if x.integration == nil || p == nil {
@@ -103,7 +112,7 @@ func (h *handler) recoverPanic(x *exchange) (accepted *acceptance, p *problem) {
 		if v := recover(); v != nil {
 			// Only errors of the runtime are logged: another value could quote the request. The stack has no strings in it.
 			cause, _ := v.(runtime.Error)
-			h.log.Error(cause, "Recovered from a panic", "route", eventsPath, "stack", string(debug.Stack()))
+			h.log.Error(cause, "Recovered from a panic", "route", x.route(), "stack", string(debug.Stack()))
 			accepted, p = nil, &problemInternal
 		}
 	}()
@@ -117,13 +126,14 @@ func (h *handler) serve(x *exchange) (*acceptance, *problem) {
 	if p != nil {
 		return nil, p
 	}
-	if p := h.bodies.checkHeaders(x.Request); p != nil {
-		return nil, p
+	request := h.requestOf(x)
+	if x.operation.Query != nil {
+		reply := x.operation.Query(request)
+		x.reply = &reply
+		return nil, nil
 	}
-	if p := x.parseParameters(); p != nil {
-		return nil, p
-	}
-	if p := h.store.checkCapacity(x.sender()); p != nil {
+	signature, p := h.checkRequest(x)
+	if p != nil {
 		return nil, p
 	}
 	memory := h.bodies.reserve(x)
@@ -132,36 +142,72 @@ func (h *handler) serve(x *exchange) (*acceptance, *problem) {
 	}
 	defer memory.release()
 	body, p := h.bodies.read(x)
+	if p == nil {
+		memory.shrink(int64(len(body)))
+		p = signature.verify(x.integration.Spec.Verify, body)
+	}
 	if p != nil {
 		return nil, p
 	}
-	memory.shrink(int64(len(body)))
-	decoded, p := h.decoder.decode(x, body)
+	request.Body = body
+	decoded, p := h.decoder.decode(x, request)
 	if p != nil {
 		return nil, p
 	}
-	memory.release() // from here on the alerts count as waiting submissions
-	alerts := decoded.kept()
-	if x.dryRun || len(alerts) == 0 {
-		return newAcceptance(x, decoded, commit.Receipt{}), nil
+	request.Body = nil // it may be collected while the alerts wait
+	memory.release()   // from here on the alerts count as waiting submissions
+	var receipt commit.Receipt
+	if alerts := decoded.kept(); !x.dryRun && len(alerts) > 0 {
+		if receipt, p = h.store.commit(x, alerts); p != nil {
+			return nil, p
+		}
 	}
-	receipt, p := h.store.commit(x, alerts)
-	if p != nil {
-		return nil, p
+	if len(decoded.invalid) > 0 {
+		return nil, decoded.invalidProblem()
 	}
-	return newAcceptance(x, decoded, receipt), nil
+	accepted := newAcceptance(x, decoded, receipt)
+	if x.operation.Accepted != nil && !x.dryRun {
+		reply := x.operation.Accepted(request, accepted.storedBy(h.now().Sub(x.start)))
+		x.reply = &reply
+	}
+	return accepted, nil
 }
 
-// authenticate finds the integration of the request. A request for anything but the endpoint, or with
-// another method than POST, is answered whether or not its token is valid; that a valid token came that way
-// is shown on its integration.
+// requestOf returns the request for its operation, without the body.
+func (h *handler) requestOf(x *exchange) *protocol.Request {
+	return &protocol.Request{
+		Header: x.Header, Parameters: x.URL.Query(), Identifier: x.identifier,
+		Integration: x.integration.Name, Started: h.started,
+		Exists: func(incident string) bool { return h.store.capacity.Incidents.Has(x.integration.Namespace, incident) },
+	}
+}
+
+// checkRequest checks what there is before the body: whether it can be read and stored, and the headers of its signature,
+// which it returns.
+func (h *handler) checkRequest(x *exchange) (*signature, *problem) {
+	if p := h.bodies.checkHeaders(x); p != nil {
+		return nil, p
+	}
+	if p := x.parseParameters(); p != nil {
+		return nil, p
+	}
+	s, p := x.parseSignature()
+	if p == nil {
+		p = h.store.checkCapacity(x.sender())
+	}
+	return s, p
+}
+
+// authenticate finds the integration of the request. A request for an unknown path, or with a method that the path does not
+// have, is answered whether or not its token is valid; that a valid token came that way is shown on its integration.
 func (h *handler) authenticate(x *exchange) *problem {
-	if !x.parseToken() {
+	x.parsePath()
+	if x.operation == nil {
 		return &problemNotFound
 	}
 	if !h.ready() {
-		if x.Method != http.MethodPost {
-			return &problemMethod
+		if x.allowed != nil {
+			return allowing(x.allowed)
 		}
 		return &problemUnsynced
 	}
@@ -170,8 +216,8 @@ func (h *handler) authenticate(x *exchange) *problem {
 		x.integration = integration
 	}
 	switch {
-	case x.Method != http.MethodPost:
-		return &problemMethod
+	case x.allowed != nil:
+		return allowing(x.allowed)
 	case verdict == tokenUndecided:
 		return problemUndecided
 	case verdict == tokenExpired:
@@ -190,7 +236,7 @@ func (h *handler) logAnswer(x *exchange, accepted *acceptance, p *problem, statu
 	if (p == nil || x.integration == nil) && !h.log.V(1).Enabled() && x.cause == nil {
 		return // gathering the values costs as much as reading a small payload
 	}
-	log := h.log.WithValues("route", eventsPath, "status", status, "duration", took.Seconds())
+	log := h.log.WithValues("route", x.route(), "status", status, "duration", took.Seconds())
 	if x.integration != nil {
 		log = log.WithValues("namespace", x.integration.Namespace, "integration", x.integration.Name)
 	}

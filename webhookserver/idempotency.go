@@ -22,7 +22,8 @@ import (
 //   - X-GitHub-Delivery keeps its GUID when a delivery is sent again.
 //   - X-Atlassian-Webhook-Identifier of Jira and Confluence is the same in retries.
 //   - X-Amz-Sns-Message-Id keeps the message's id when Amazon SNS tries again.
-//   - Ce-Id with Ce-Source is CloudEvents' name of an event in binary mode.
+//
+// CloudEvents have a key of their own, see package protocol.
 //
 // Headers that name something else (PagerDuty's X-Webhook-Id is a subscription, Sentry's Request-ID a
 // request) are left alone: taking them would refuse alerts.
@@ -32,7 +33,6 @@ var deliveryHeaders = []struct{ name, beside string }{
 	{name: "X-Github-Delivery"},
 	{name: "X-Atlassian-Webhook-Identifier"},
 	{name: "X-Amz-Sns-Message-Id"},
-	{name: "Ce-Id", beside: "Ce-Source"},
 }
 
 // idempotencyKey returns the key that copies of a request share, empty when there is none. An
@@ -50,31 +50,30 @@ func idempotencyKey(header http.Header) (string, *problem) {
 		if id == "" || len(id) > maxIdempotencyKeyLength {
 			continue
 		}
-		if delivery.beside == "" {
-			return delivery.name + ": " + id, nil
+		if delivery.beside != "" { // a time, another one in a retry
+			if beside := strings.TrimSpace(header.Get(delivery.beside)); beside == "" || len(beside) > maxIdempotencyKeyLength {
+				continue
+			}
 		}
-		switch beside := strings.TrimSpace(header.Get(delivery.beside)); {
-		case beside == "" || len(beside) > maxIdempotencyKeyLength:
-		case delivery.beside == "Ce-Source": // part of the name
-			return delivery.name + ": " + id + "\n" + beside, nil
-		default: // a time, another one in a retry
-			return delivery.name + ": " + id, nil
-		}
+		return delivery.name + ": " + id, nil
 	}
 	return "", nil
 }
 
-// identify gives the alerts of a request their ids, and a dedup key to those that have none.
+// identify gives the alerts of a request their ids, and a dedup key to those that identify no incident.
 //
 // They are random, unless the request has an idempotency key: then they are derived from what the request
 // says, so that a copy of it yields the same ids and keys, and another request under the same key does not.
-func identify(alerts []mapping.Alert, integration, key string, body []byte) {
+func identify(alerts []mapping.Alert, integration, key string, identity []byte) {
 	for i := range alerts {
 		id := uuid.Must(uuid.NewV7()).String()
 		if key != "" {
-			id = derivedID(integration, key, body, i)
+			id = derivedID(integration, key, identity, i)
 		}
 		alerts[i].ID = id
+		if alerts[i].IncidentName != "" {
+			continue
+		}
 		if alerts[i].DedupKey == "" {
 			alerts[i].DedupKey = v1alpha1.GeneratedKey(id)
 		}
@@ -83,10 +82,10 @@ func identify(alerts []mapping.Alert, integration, key string, body []byte) {
 }
 
 // derivedID hashes the parts, each behind its length, into 128 bits.
-func derivedID(integration, key string, body []byte, index int) string {
+func derivedID(integration, key string, identity []byte, index int) string {
 	hash := sha256.New()
 	var number [8]byte
-	for _, part := range [][]byte{[]byte(integration), []byte(key), body} {
+	for _, part := range [][]byte{[]byte(integration), []byte(key), identity} {
 		binary.BigEndian.PutUint64(number[:], uint64(len(part)))
 		hash.Write(number[:])
 		hash.Write(part)

@@ -60,6 +60,11 @@ const (
 	// leaves less time, so that the answer is still sent within writeTimeout.
 	requestTimeout = writeTimeout - 500*time.Millisecond
 
+	// groupFactor times the limit of bodies, but at most maxGroupBody, is that of presets whose tools send groups of
+	// alerts: 500 alerts of 4 KiB.
+	groupFactor  = 8
+	maxGroupBody = 2 << 20
+
 	// maxTokenLength is the most bytes of a token. It keeps hashing cheap and off the heap.
 	maxTokenLength = 256
 
@@ -68,6 +73,18 @@ const (
 
 	// maxWarnings is the most warnings in one answer.
 	maxWarnings = 100
+
+	// maxInvalid is the most parts of a request that an answer lists as not valid.
+	maxInvalid = 10
+
+	// maxSignatureAge is how far a signed time may be from the clock of the API server, in both directions. An id that was
+	// stored is remembered for longer (see controllers), so that a copy of a request stores nothing.
+	maxSignatureAge = 5 * time.Minute
+
+	// maxSignatures is how many signatures of a request are tried, each with up to 4 keys, and maxSignatureHeader the most
+	// bytes of the header that lists them.
+	maxSignatures      = 4
+	maxSignatureHeader = 4096
 
 	// maxIdempotencyKeyLength is the most bytes of an idempotency key.
 	maxIdempotencyKeyLength = 256

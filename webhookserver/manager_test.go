@@ -282,7 +282,7 @@ func TestTokenAppearsNowhere(t *testing.T) {
 		g.Expect(text).NotTo(ContainSubstring(unknown), where)
 	}
 	g.Expect(found["metrics"]).To(ContainSubstring(
-		fmt.Sprintf(`tocsin_webhook_requests_total{code="422",integration="watched",namespace=%q} 2`, c.namespace)))
+		fmt.Sprintf(`tocsin_webhook_requests_total{code="422",integration="watched",namespace=%q,route="/api/v1/events/webhook/{token}"} 2`, c.namespace)))
 }
 
 // gather returns all that the operator has put out: logs, metrics, and what is in the cluster.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -56,6 +57,20 @@ func TestAPresetReadsAPayloadOfManyAlerts(t *testing.T) {
 		Equal([]v1alpha1.AlertStatus{v1alpha1.AlertFiring, v1alpha1.AlertResolved}))
 }
 
+func TestTheAnswerNamesThePresetThatAutoChose(t *testing.T) {
+	g := NewWithT(t)
+	body := `{"event_action": "trigger", "routing_key": "", "dedup_key": "17", "payload": {"summary": "Disk full"}}`
+	alerts, answer, code := answerTo(t, "auto", nil, testPath, body)
+	g.Expect(code).To(Equal(http.StatusAccepted))
+	g.Expect(answer.Preset).To(Equal("pagerduty"))
+	g.Expect(answer.Alerts[0].DedupKey).To(Equal("pagerduty/17"))
+	g.Expect(alerts[0].Title).To(Equal("Disk full"))
+	_, answer, code = answerTo(t, "auto", nil, testPath+"?dryRun=true", `{"title": "Disk full"}`)
+	g.Expect(code).To(Equal(http.StatusOK))
+	g.Expect(answer.Preset).To(BeEmpty())
+	g.Expect(answer.Warnings).To(ConsistOf(HaveField("Detail", ContainSubstring("no preset recognizes"))))
+}
+
 func TestDroppedAlertsAreAcceptedAndNotStored(t *testing.T) {
 	g := NewWithT(t)
 	drop := &v1alpha1.Mapping{Drop: `alert.title == "noise"`}
@@ -105,4 +120,91 @@ func TestTooManyAlertsAreRefusedAsAWhole(t *testing.T) {
 	alerts, _, code := answerTo(t, "", nil, testPath, string(body)+`{}]`)
 	g.Expect(code).To(Equal(http.StatusRequestEntityTooLarge))
 	g.Expect(alerts).To(BeEmpty())
+}
+
+func TestThePathOfAlertmanagerTellsTheFormat(t *testing.T) {
+	const body = `[{"labels":{"alertname":"DiskFull","severity":"page"},"annotations":{"summary":"Disk full"},
+		"startsAt":"2026-05-04T12:00:00Z","endsAt":"2099-05-04T12:04:00Z"}]`
+	title := &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{Title: "alert.labels.alertname"}}
+	for name, c := range map[string]struct {
+		path    string
+		mapping *v1alpha1.Mapping
+		want    string
+	}{
+		"without preset and mapping":       {testPath + "/api/v2/alerts", nil, "Disk full"},
+		"the integration's mapping":        {testPath + "/api/v2/alerts", title, "DiskFull"},
+		"the address itself tells nothing": {testPath, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			alerts, _, _ := answerTo(t, "", c.mapping, c.path, body)
+			NewWithT(t).Expect(alerts).To(ConsistOf(HaveField("Title", c.want)))
+		})
+	}
+	g := NewWithT(t)
+	alerts, _, _ := answerTo(t, "", nil, testPath+"/api/v2/alerts", body)
+	again, _, _ := answerTo(t, "", nil, testPath+"/api/v2/alerts", body)
+	g.Expect(again[0].DedupKey).To(Equal(alerts[0].DedupKey))
+	g.Expect(alerts[0].LeaseEndsAt).NotTo(BeNil())
+}
+
+// Tocsin → Alertmanager → Tocsin must not go round. The label counts wherever the format has it.
+func TestForwardedAlertsAreDropped(t *testing.T) {
+	const mine, other = `{"alertname":"A","tocsin_incident":"disk-x"}`, `{"alertname":"B"}`
+	for name, c := range map[string]struct{ preset, body string }{
+		"alertmanager": {"alertmanager", `{"version":"4","alerts":[
+			{"status":"firing","fingerprint":"1","labels":` + mine + `},{"status":"firing","fingerprint":"2","labels":` + other + `}]}`},
+		"a resolve": {"alertmanager", `{"version":"4","alerts":[
+			{"status":"resolved","fingerprint":"1","labels":` + mine + `},{"status":"firing","fingerprint":"2","labels":` + other + `}]}`},
+		"vmalert":           {"vmalert", `[{"labels":` + mine + `},{"labels":` + other + `}]`},
+		"grafana":           {"grafana", `{"alerts":[{"labels":` + mine + `,"status":"firing"},{"labels":` + other + `,"status":"firing"}]}`},
+		"the payload rules": {"", `[{"title":"A","labels":` + mine + `},{"title":"B","labels":` + other + `}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			counter := returnedAlerts.WithLabelValues("team-a", "prometheus")
+			before := testutil.ToFloat64(counter)
+			alerts, answer, code := answerTo(t, c.preset, nil, testPath+"/api/v2/alerts", c.body)
+			g.Expect(code).To(Equal(http.StatusAccepted))
+			g.Expect(alerts).To(ConsistOf(HaveField("Labels", HaveKey("alertname"))))
+			g.Expect(alerts[0].Labels).NotTo(HaveKey(v1alpha1.ForwardedLabel))
+			g.Expect(answer.Alerts[0]).To(Equal(acceptedAlert{Dropped: true}))
+			g.Expect(answer.Warnings).To(ConsistOf(
+				And(HaveField("Field", "[0].labels"), HaveField("Detail", ContainSubstring("tocsin_incident")))))
+			g.Expect(testutil.ToFloat64(counter)).To(Equal(before + 1))
+		})
+	}
+	t.Run("a mapping that leaves the labels out", func(t *testing.T) {
+		g := NewWithT(t)
+		m := &v1alpha1.Mapping{Alerts: "payload.alerts", Fields: v1alpha1.MappingFields{Title: "alert.labels.alertname", Labels: "{'a': 1}"}}
+		alerts, answer, _ := answerTo(t, "", m, testPath, `{"alerts":[{"labels":`+mine+`}]}`)
+		g.Expect(alerts).To(BeEmpty())
+		g.Expect(answer.Alerts[0].Dropped).To(BeTrue())
+	})
+	t.Run("only alerts that have it as a label", func(t *testing.T) {
+		g := NewWithT(t)
+		alerts, _, _ := answerTo(t, "", nil, testPath, `{"title":"tocsin_incident","tocsin_incident":"x","annotations":{"tocsin_incident":"x"}}`)
+		g.Expect(alerts).To(HaveLen(1))
+	})
+}
+
+// A replica whose clock is wrong must not take an alert that fires for one that has ended: what counts is the clock of the
+// API server.
+func TestAWrongClockEndsNoAlert(t *testing.T) {
+	for _, lead := range []time.Duration{-time.Hour, time.Hour} {
+		g := NewWithT(t)
+		b := newBench()
+		right := time.Now()
+		b.now = func() time.Time { return time.Now().Add(lead) }
+		b.handler.store.now = b.now
+		b.clockLead = func() time.Duration { return lead }
+		w := integration("team-a", "prometheus", testToken)
+		w.Spec.Preset = "vmalert"
+		b.tokens.set(w)
+		ends := right.Add(4 * time.Minute).Format(time.RFC3339)
+		g.Expect(b.post(testPath, `[{"labels":{"a":"b"},"endsAt":"`+ends+`"}]`).StatusCode).To(Equal(http.StatusAccepted))
+		stored := b.store.Stored()[0].Spec
+		g.Expect(stored.Alerts[0].Status).To(Equal(v1alpha1.AlertFiring), "%s", lead)
+		g.Expect(stored.Alerts[0].LeaseEndsAt).NotTo(BeNil())
+		g.Expect(stored.ReceivedTime.Time).To(BeTemporally("~", right, 10*time.Second))
+	}
 }

@@ -20,6 +20,9 @@ import (
 const (
 	floodSenders = 64
 	maxFlood     = 128 << 20 // by which the heap may grow
+
+	// maxGroupFlood is that for groups: as many as wait to be stored are larger, and so is what each leaves to be collected.
+	maxGroupFlood = 192 << 20
 )
 
 // inUse is the memory of the heap, what has not been collected yet included.
@@ -58,50 +61,75 @@ func TestBodiesThatDecodeToMuchAreTamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			b := newBench()
-			b.tokens.set(integration("team-b", "other", "other-token-0123456789"))
-			b.store.Before = func(context.Context, *v1alpha1.AlertEvent, int) error {
-				time.Sleep(20 * time.Millisecond) // as an API server takes
-				return nil
-			}
-			server := httptest.NewServer(b.handler)
-			defer server.Close()
-			address := server.URL + eventsPath + "/"
 			body := `{"a":[` + strings.Repeat(element, (DefaultMaxBodyBytes-20)/len(element)) + `0]}`
-			post := func(token, body string) int {
-				response, err := http.Post(address+token, "application/json", strings.NewReader(body))
-				if err != nil {
-					t.Error(err)
-					return 0
-				}
-				defer func() { _ = response.Body.Close() }()
-				_, _ = io.Copy(io.Discard, response.Body)
-				return response.StatusCode
-			}
-			grown := peak(t.Context())
-			var senders sync.WaitGroup
-			codes := make(chan int, 2*floodSenders)
-			for range floodSenders {
-				senders.Go(func() {
-					for range 2 {
-						codes <- post(testToken, body)
-					}
-				})
-			}
-			for range 20 {
-				g.Expect(post("other-token-0123456789", firing)).To(Equal(http.StatusAccepted), "of another integration")
-			}
-			senders.Wait()
-			grew := grown()
-			close(codes)
-			count := map[int]int{}
-			for code := range codes {
-				count[code]++
-			}
-			t.Logf("the heap grew by %d MiB; answers: %v", grew>>20, count)
-			g.Expect(count[http.StatusAccepted]).To(BeNumerically(">", 0))
-			g.Expect(count[http.StatusAccepted] + count[http.StatusServiceUnavailable]).To(Equal(2 * floodSenders))
-			g.Expect(grew).To(BeNumerically("<", maxFlood))
+			g.Expect(flood(t, "", body)).To(BeNumerically("<", maxFlood))
 		})
 	}
+}
+
+// TestLargeGroupsAreTamed does the same with the largest groups, and with the groups that decode to the most.
+func TestLargeGroupsAreTamed(t *testing.T) {
+	t.Run("alerts of 4 KiB", func(t *testing.T) {
+		NewWithT(t).Expect(flood(t, "alertmanager", largeGroup(500, 4_000))).To(BeNumerically("<", maxGroupFlood))
+	})
+	t.Run("alerts with many labels", func(t *testing.T) {
+		labels := strings.TrimSuffix(strings.Repeat(`"":0,`, 12), ",")
+		alert := `{"labels":{` + labels + `},"annotations":{` + labels + `}},`
+		body := func(n int) string {
+			return `{"alerts":[` + strings.TrimSuffix(strings.Repeat(alert, n), ",") + `],"x":"` + strings.Repeat(" ", 260<<10) + `"}`
+		}
+		flood(t, "alertmanager", body(500))
+	})
+}
+
+// flood posts a body from many senders at a time, and returns how far the heap grew.
+func flood(t *testing.T, preset, body string) uint64 {
+	t.Helper()
+	g := NewWithT(t)
+	b := newBench()
+	flooding := integration("team-a", "prometheus", testToken)
+	flooding.Spec.Preset = preset
+	b.tokens.set(flooding)
+	b.tokens.set(integration("team-b", "other", "other-token-0123456789"))
+	b.store.Before = func(context.Context, *v1alpha1.AlertEvent, int) error {
+		time.Sleep(20 * time.Millisecond) // as an API server takes
+		return nil
+	}
+	server := httptest.NewServer(b.handler)
+	defer server.Close()
+	address := server.URL + eventsPath + "/"
+	post := func(token, body string) int {
+		response, err := http.Post(address+token, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		defer func() { _ = response.Body.Close() }()
+		_, _ = io.Copy(io.Discard, response.Body)
+		return response.StatusCode
+	}
+	grown := peak(t.Context())
+	var senders sync.WaitGroup
+	codes := make(chan int, 2*floodSenders)
+	for range floodSenders {
+		senders.Go(func() {
+			for range 2 {
+				codes <- post(testToken, body)
+			}
+		})
+	}
+	for range 20 {
+		g.Expect(post("other-token-0123456789", firing)).To(Equal(http.StatusAccepted), "of another integration")
+	}
+	senders.Wait()
+	grew := grown()
+	close(codes)
+	count := map[int]int{}
+	for code := range codes {
+		count[code]++
+	}
+	t.Logf("the heap grew by %d MiB; answers: %v", grew>>20, count)
+	g.Expect(count[http.StatusAccepted]).To(BeNumerically(">", 0))
+	g.Expect(count[http.StatusAccepted] + count[http.StatusServiceUnavailable]).To(Equal(2 * floodSenders))
+	return grew
 }

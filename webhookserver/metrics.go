@@ -14,9 +14,10 @@ import (
 var (
 	requestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_webhook_requests_total",
-		Help: "HTTP requests answered by the webhook server, by status code and by the integration whose token " +
-			"the request bore; both labels are empty for a request without a valid token.",
-	}, []string{"code", "namespace", "integration"})
+		Help: "HTTP requests answered by the webhook server, by status code, by the route (the pattern of the path, empty for " +
+			"an unknown one) and by the integration whose token the request bore; namespace and integration are empty for a " +
+			"request without a valid token.",
+	}, []string{"code", "route", "namespace", "integration"})
 
 	requestDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "tocsin_webhook_request_duration_seconds",
@@ -26,7 +27,7 @@ var (
 
 	alertsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_webhook_alerts_total",
-		Help: "Alerts that were acknowledged with 202, by integration and by status (firing, resolved, acknowledged); " +
+		Help: "Alerts that were acknowledged with 202, by integration and by status (firing, resolved, acknowledged, noted); " +
 			"those of a repeated request with an idempotency key count again.",
 	}, []string{"namespace", "integration", "status"})
 
@@ -35,6 +36,12 @@ var (
 		Help: "Requests answered 503 because the cluster refused to store their alerts, by integration and by reason: " +
 			"RefusedByPolicy (an admission policy or webhook) or QuotaExceeded.",
 	}, []string{"namespace", "integration", "reason"})
+
+	returnedAlerts = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tocsin_webhook_returned_alerts_total",
+		Help: "Alerts that were dropped because a Tocsin had forwarded them to an Alertmanager (they have the label " +
+			"tocsin_incident), by integration.",
+	}, []string{"namespace", "integration"})
 
 	unusableMappings = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_webhook_unusable_mappings_total",
@@ -50,18 +57,19 @@ var (
 
 // RegisterMetrics registers the metrics of the webhook server.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, refusedTotal, unusableMappings, mappingFailures)
+	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, refusedTotal, returnedAlerts, unusableMappings,
+		mappingFailures)
 	commit.RegisterMetrics(registry)
 }
 
 // observeRequest counts an answered request. Integrations are the only label that outsiders could add
 // values to, so a request without a valid token has none.
-func observeRequest(code int, integration *v1alpha1.WebhookIntegration, took time.Duration) {
+func observeRequest(code int, x *exchange, took time.Duration) {
 	namespace, name := "", ""
-	if integration != nil {
-		namespace, name = integration.Namespace, integration.Name
+	if x.integration != nil {
+		namespace, name = x.integration.Namespace, x.integration.Name
 	}
-	requestsTotal.WithLabelValues(strconv.Itoa(code), namespace, name).Inc()
+	requestsTotal.WithLabelValues(strconv.Itoa(code), x.route(), namespace, name).Inc()
 	requestDuration.WithLabelValues(strconv.Itoa(code/100) + "xx").Observe(took.Seconds())
 }
 
@@ -69,6 +77,15 @@ func observeRequest(code int, integration *v1alpha1.WebhookIntegration, took tim
 func observeAlerts(integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.Alert) {
 	for i := range alerts {
 		alertsTotal.WithLabelValues(integration.Namespace, integration.Name, string(alerts[i].Status)).Inc()
+	}
+}
+
+// observeReturned counts alerts that a Tocsin had forwarded.
+func observeReturned(integration *v1alpha1.WebhookIntegration, alerts []mapping.Alert) {
+	for i := range alerts {
+		if alerts[i].Forwarded {
+			returnedAlerts.WithLabelValues(integration.Namespace, integration.Name).Inc()
+		}
 	}
 }
 
@@ -82,7 +99,9 @@ func observeMappingFailures(integration *v1alpha1.WebhookIntegration, failures [
 // forgetIntegration drops the series of an integration that was deleted.
 func forgetIntegration(namespace, name string) {
 	labels := prometheus.Labels{"namespace": namespace, "integration": name}
-	for _, counter := range []*prometheus.CounterVec{requestsTotal, alertsTotal, refusedTotal, unusableMappings, mappingFailures} {
+	for _, counter := range []*prometheus.CounterVec{
+		requestsTotal, alertsTotal, refusedTotal, returnedAlerts, unusableMappings, mappingFailures,
+	} {
 		counter.DeletePartialMatch(labels)
 	}
 }

@@ -45,6 +45,10 @@ type Options struct {
 	// silent. It must not block. Optional.
 	Refused func(integration types.NamespacedName)
 
+	// ClockLead returns how far the process's clock is ahead of the API server's. Alerts are received by the latter. It must
+	// not block. Default: the clocks agree.
+	ClockLead func() time.Duration
+
 	// Check returns why no alert may be accepted, nil when alerts may be. It must not block. Optional.
 	Check func() error
 
@@ -73,6 +77,9 @@ func (o Options) withDefaults() Options {
 	o.NamespaceShare = cmp.Or(o.NamespaceShare, v1alpha1.DefaultNamespaceShare)
 	o.MaxInFlightWrites = cmp.Or(o.MaxInFlightWrites, DefaultMaxInFlightWrites)
 	o.ShutdownDelay = cmp.Or(o.ShutdownDelay, DefaultShutdownDelay)
+	if o.ClockLead == nil {
+		o.ClockLead = func() time.Duration { return 0 }
+	}
 	if o.Mappings == nil {
 		o.Mappings = &mapping.Cache{}
 	}

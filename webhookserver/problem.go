@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
+
+	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
 // problemTypePrefix begins the type of every problem. It is a tag URI (RFC 4151): a name, not an address.
@@ -33,10 +36,12 @@ type problem struct {
 var (
 	problemNotFound = problem{kind: "not-found", status: http.StatusNotFound, title: "Not found",
 		detail: "Post to /api/v1/events/webhook/{token}, or to /api/v1/events/webhook with the token in the Authorization header."}
-	problemMethod = problem{kind: "method-not-allowed", status: http.StatusMethodNotAllowed, title: "Only POST is allowed",
-		detail: "Set the sender to use the method POST.", reason: "MethodNotAllowed", allow: http.MethodPost}
+	problemMethod = problem{kind: "method-not-allowed", status: http.StatusMethodNotAllowed, title: "The method is not allowed",
+		reason: "MethodNotAllowed"}
 	problemToken = problem{kind: "unauthorized", status: http.StatusUnauthorized, title: "The token is not valid",
 		detail: "No integration accepts this token."}
+	problemSignature = problem{kind: "invalid-signature", status: http.StatusUnauthorized, title: "The signature is not valid",
+		detail: "The integration of this token requires a valid signature.", reason: "InvalidSignature"}
 	problemSuspended = problem{kind: "suspended", status: http.StatusForbidden, title: "The integration is suspended",
 		detail: "The integration of this token has spec.suspend set.", reason: "Suspended"}
 	problemDryRun = problem{kind: "invalid-parameter", status: http.StatusBadRequest, title: "A query parameter is not valid",
@@ -61,6 +66,8 @@ var (
 		reason: "MalformedJSON"}
 	problemNotObject = problem{kind: "not-an-object", status: http.StatusBadRequest, title: "The body is not a JSON object",
 		detail: "The top-level value must be a JSON object.", reason: "NotAnObject"}
+	problemInvalid = problem{kind: "invalid-request", status: http.StatusBadRequest, title: "The request is not valid",
+		reason: "InvalidRequest"}
 	problemTooManyAlerts = problem{kind: "too-many-alerts", status: http.StatusRequestEntityTooLarge,
 		title: "The payload has too many alerts", reason: "TooManyAlerts"}
 	problemBatchTooLarge = problem{kind: "batch-too-large", status: http.StatusRequestEntityTooLarge,
@@ -125,6 +132,13 @@ func (p *problem) MarshalJSON() ([]byte, error) {
 	return json.Marshal(members)
 }
 
+// allowing returns problemMethod for a path with these methods.
+func allowing(methods []string) *problem {
+	p := problemMethod.withDetail("Set the sender to use the method " + strings.Join(methods, " or ") + ".")
+	p.allow = strings.Join(methods, ", ")
+	return p
+}
+
 // withDetail returns the problem with another detail.
 func (p problem) withDetail(detail string) *problem {
 	p.detail = detail
@@ -146,8 +160,8 @@ func (p *problem) ownerMessage() string {
 	}
 }
 
-// writeTo answers with the problem.
-func (p *problem) writeTo(w http.ResponseWriter) {
+// writeTo answers with the problem, in the form of the operation if it has one.
+func (p *problem) writeTo(w http.ResponseWriter, operation *protocol.Operation) {
 	header := w.Header()
 	if p.retryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(p.retryAfter))
@@ -160,6 +174,10 @@ func (p *problem) writeTo(w http.ResponseWriter) {
 	}
 	if p.status == http.StatusUnsupportedMediaType {
 		header.Set("Accept-Encoding", "gzip, identity") // RFC 9110, section 12.5.3
+	}
+	if operation != nil && operation.Refused != nil {
+		writeJSON(w, p.status, jsonType, operation.Refused(protocol.Refusal{Status: p.status, Title: p.title, Detail: p.detail}))
+		return
 	}
 	writeJSON(w, p.status, "application/problem+json", p)
 }

@@ -2,6 +2,7 @@ package webhookserver
 
 import (
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -10,28 +11,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
 // eventsPath is the path to which alerts are posted, followed by a slash and the token, or by nothing when the token is
 // in the Authorization header.
 const eventsPath = "/api/v1/events/webhook"
 
-// notifierPath is appended to the address by Prometheus, vmalert and others that take the endpoint for an Alertmanager.
-const notifierPath = "/api/v2/alerts"
-
 // exchange is one request and the facts gathered about it.
 type exchange struct {
 	*http.Request
 	writer http.ResponseWriter // for the limit of the body only; the answer is a return value
 	start  time.Time
+	lead   time.Duration // of the process's clock before the API server's
 
+	operation   *protocol.Operation // of the path; nil for an unknown path
+	identifier  string              // in the path
+	allowed     []string            // methods, if that of the request is not
 	token       string
 	integration *v1alpha1.WebhookIntegration // of a valid token
 	dryRun      bool
-	key         string     // idempotency key
-	read        bool       // the body has been read to its end
-	cause       error      // the error behind a problem, for the log
-	span        trace.Span // nil without tracing
+	key         string          // idempotency key
+	reply       *protocol.Reply // the answer, if the operation has one of its own
+	read        bool            // the body has been read to its end
+	cause       error           // the error behind a problem, for the log
+	span        trace.Span      // nil without tracing
 }
 
 // sender returns the name of the request's integration.
@@ -39,23 +43,52 @@ func (x *exchange) sender() types.NamespacedName {
 	return types.NamespacedName{Namespace: x.integration.Namespace, Name: x.integration.Name}
 }
 
-// parseToken takes the token from the path or from the Authorization header. It returns false for another path.
-func (x *exchange) parseToken() bool {
-	pathToken, found := strings.CutPrefix(strings.TrimSuffix(x.URL.Path, notifierPath), eventsPath)
-	x.token = strings.Trim(pathToken, "/")
-	if !found || strings.Contains(x.token, "/") || pathToken != "" && pathToken[0] != '/' {
-		return false
+// received returns when the request came in, by the clock of the API server: with the process's own, a wrong one, an alert
+// could seem to have ended.
+func (x *exchange) received() time.Time { return x.start.Add(-x.lead) }
+
+// parsePath finds the operation and the token in the path. The operations are behind the token, behind the path without
+// a token and, for tools that take no path, at the root; then the token is in the Authorization header.
+func (x *exchange) parsePath() {
+	path, found := strings.CutPrefix(x.URL.EscapedPath(), eventsPath)
+	if found && path != "" && path[0] != '/' {
+		return
+	}
+	segments := strings.Split(strings.Trim(path, "/"), "/")
+	if segments[0] == "" {
+		segments = nil
+	}
+	if found || len(segments) > 0 {
+		x.operation, x.identifier, x.allowed = protocol.Find(x.Method, segments)
+	}
+	if x.operation == nil && found {
+		token := segments[0]
+		segments = segments[1:]
+		for len(segments) > 0 && segments[0] == "" {
+			segments = segments[1:]
+		}
+		if x.operation, x.identifier, x.allowed = protocol.Find(x.Method, segments); x.operation != nil {
+			x.token, _ = url.PathUnescape(token) // the path has been parsed
+		}
 	}
 	if x.token == "" {
-		x.token = bearerToken(x.Header)
+		x.token = headerToken(x.Header)
 	}
-	return true
 }
 
-// bearerToken returns the token of the Authorization header (RFC 6750, section 2.1), empty when there is none.
-func bearerToken(header http.Header) string {
+// route returns the pattern of the request's path, without the token; empty for an unknown path.
+func (x *exchange) route() string {
+	if x.operation == nil {
+		return ""
+	}
+	return routePattern + x.operation.Path
+}
+
+// headerToken returns the token of the Authorization header (RFC 6750, section 2.1; GenieKey is Opsgenie's scheme), empty
+// when there is none.
+func headerToken(header http.Header) string {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(header.Get("Authorization")), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
+	if !strings.EqualFold(scheme, "Bearer") && !strings.EqualFold(scheme, "GenieKey") {
 		return ""
 	}
 	return strings.TrimSpace(token)

@@ -245,7 +245,7 @@ func (s *Server) startCertWatcher(ctx context.Context, failed chan<- error) (*tl
 type errorLog struct{ log logr.Logger }
 
 // secretParts matches the places of a token: behind the route, and in an Authorization header.
-var secretParts = regexp.MustCompile(`(?i)(` + eventsPath + `/+|bearer +)[^\s"'?/]+`)
+var secretParts = regexp.MustCompile(`(?i)(` + eventsPath + `/+|(?:bearer|geniekey) +)[^\s"'?/]+`)
 
 func (l *errorLog) Write(line []byte) (int, error) {
 	text := secretParts.ReplaceAllString(strings.TrimSpace(string(line)), "${1}{token}")

@@ -40,7 +40,7 @@ func (s *alertStore) checkCapacity(sender types.NamespacedName) *problem {
 // commit stores the alerts of a request, or those that do not need an Incident for which there is no capacity. In the
 // latter case it returns the problem that says so.
 func (s *alertStore) commit(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *problem) {
-	if commit.Size(alerts) > commit.MaxBytes {
+	if !commit.Fits(alerts) {
 		return commit.Receipt{}, &problemBatchTooLarge
 	}
 	storable := s.withinIncidentLimit(x.integration, alerts)
@@ -87,7 +87,7 @@ func (s *alertStore) submit(x *exchange, alerts []v1alpha1.Alert) (commit.Receip
 	submission := commit.Submission{
 		Integration: x.sender(),
 		Defaults:    x.integration.Spec.Defaults,
-		Received:    x.start,
+		Received:    x.received(),
 		Alerts:      alerts,
 	}
 	if x.key != "" {

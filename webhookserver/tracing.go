@@ -38,12 +38,12 @@ func (t *tracing) begin(x *exchange) {
 		return
 	}
 	ctx := t.headers.Extract(x.Context(), propagation.HeaderCarrier(x.Header))
-	ctx, x.span = t.tracer.Start(ctx, "POST "+routePattern,
+	ctx, x.span = t.tracer.Start(ctx, x.Method+" "+x.route(),
 		trace.WithTimestamp(x.start),
 		trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(
-			attribute.String("http.request.method", http.MethodPost),
-			attribute.String("http.route", routePattern),
+			attribute.String("http.request.method", x.Method),
+			attribute.String("http.route", x.route()),
 			attribute.String("k8s.namespace.name", x.integration.Namespace),
 			attribute.String("tocsin.integration.name", x.integration.Name),
 		))

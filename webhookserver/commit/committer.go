@@ -19,7 +19,7 @@ import (
 // A submission that finds a free writer, and no other of its integration on the way, is written at once and
 // alone. Otherwise it waits in the queue of its integration; the writer that comes to that queue takes as many
 // from its head as fit into one AlertEvent. So an idle server adds no latency, a busy one writes fewer and
-// larger objects the more there is to write, and no submission ever waits for others to join it.
+// larger objects the more there is to write. Submissions wait for others to join them only in a storm (see gather).
 //
 // A queue has one write under way, which keeps its alerts in the order in which they came and makes batches
 // as large as possible; when that write is slow, as on a connection that has died unnoticed, another one may
@@ -49,6 +49,7 @@ type queue struct {
 	writes      int       // under way
 	begun       time.Time // the last of them
 	watched     bool      // a timer runs that starts a write beside a slow one
+	gathering   gathering
 }
 
 // mayWrite says whether another write of the queue may begin beside others.
@@ -160,6 +161,7 @@ func (c *Committer) enqueue(e *entry) error {
 	}
 	q.entries = append(q.entries, e)
 	c.shares.addWaiting(q, e.load)
+	q.gathering.arrived(len(q.entries))
 	c.startWriter(q)
 	return nil
 }
@@ -252,9 +254,11 @@ func (c *Committer) prune(q *queue) {
 // runWriter carries out one write after the other until nothing waits.
 func (c *Committer) runWriter(q *queue, batch []*entry) {
 	for batch != nil {
+		begun := time.Now()
 		c.writer.writeBatch(batch)
 		yield()
-		q, batch = c.next(q, len(batch))
+		c.gather(q, len(batch), time.Since(begun))
+		q, batch = c.next(q)
 	}
 }
 
@@ -267,12 +271,11 @@ func yield() {
 	}
 }
 
-// next ends a write of so many submissions of queue q and returns the writer's next batch and its queue, nil when
+// next ends a write of queue q and returns the writer's next batch and its queue, nil when
 // nothing waits.
-func (c *Committer) next(q *queue, written int) (*queue, []*entry) {
+func (c *Committer) next(q *queue) (*queue, []*entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.writing -= written
 	var batch []*entry
 	turn := q
 	for turn != nil && batch == nil {

@@ -14,6 +14,10 @@ const (
 	// MaxBytes bounds the Size of the alerts of one submission, which go into one AlertEvent: etcd takes no more than
 	// 1.5 MiB.
 	MaxBytes = 1 << 20
+
+	// maxGroupBytes bounds the Size of a group of alerts that is larger but takes no more than MaxBytes when it is packed:
+	// their texts are alike.
+	maxGroupBytes = 3 << 20
 )
 
 // Limits of the submissions that wait in memory, and of their batches.
@@ -35,11 +39,20 @@ const (
 	maxWaitingBytes  = 32 << 20
 
 	// calmParts is the part of that, one in so many, up to which a namespace may have submissions waiting when three
-	// quarters are taken. One request of the largest size fits into it, and 8 namespaces fit into the last quarter.
+	// quarters are taken. One request of MaxBytes fits into it, and 8 namespaces fit into the last quarter. A
+	// larger group is refused then, and comes again.
 	calmParts = 32
 
 	// slowWrite is how long a write may take before another one of its queue may begin.
 	slowWrite = 250 * time.Millisecond
+
+	// After a write of at least minGathered submissions, the next one waits for the senders of gatherPercent of them, but
+	// no longer than the write took, and no longer than maxGather. If not even half of them come, it is not tried again for
+	// the next gatherSkips writes.
+	minGathered   = 8
+	gatherPercent = 90
+	maxGather     = 10 * time.Millisecond
+	gatherSkips   = 8
 )
 
 // Limits of a write to the API server.

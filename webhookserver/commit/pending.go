@@ -266,3 +266,15 @@ func Size(alerts []v1alpha1.Alert) int {
 	}
 	return size
 }
+
+// Fits reports whether alerts can be stored in one AlertEvent.
+func Fits(alerts []v1alpha1.Alert) bool {
+	switch size := Size(alerts); {
+	case size <= MaxBytes:
+		return true
+	case size > maxGroupBytes || len(alerts) < 2: // a single alert is not packed
+		return false
+	}
+	spec := v1alpha1.AlertEventSpec{Alerts: alerts}
+	return spec.Pack() == nil && len(spec.PackedAlerts) <= MaxBytes
+}

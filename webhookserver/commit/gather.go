@@ -1,0 +1,62 @@
+package commit
+
+import "time"
+
+// gathering is a queue's wait for senders to come back. Guarded by the Committer's mutex.
+type gathering struct {
+	target int           // submissions in the queue that end the wait
+	done   chan struct{} // closed at the target; nil while nothing is gathered
+	skips  int           // writes without a wait before the next one
+}
+
+// arrived ends the wait if so many submissions in the queue are enough.
+func (g *gathering) arrived(waiting int) {
+	if g.done != nil && waiting >= g.target {
+		close(g.done)
+		g.done = nil
+	}
+}
+
+// gather lets the senders that a large write has just answered come back before the queue's next write begins. Senders in
+// a storm post their next alert as soon as they have a response. Without the wait, half of them are always in one
+// write and half in the next, and each AlertEvent costs the API server the same for half as many alerts.
+//
+// It does not wait when another queue needs the writer, nor when all writers are busy.
+func (c *Committer) gather(q *queue, written int, took time.Duration) {
+	done := c.beginGathering(q, written)
+	if done == nil {
+		return
+	}
+	timer := time.NewTimer(min(took, maxGather))
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		q.gathering.done = nil
+		if len(q.entries) < q.gathering.target/2 {
+			q.gathering.skips = gatherSkips
+		}
+	}
+}
+
+// beginGathering returns a channel that is closed when enough submissions wait in the queue, nil if there is nothing to wait
+// for.
+func (c *Committer) beginGathering(q *queue, written int) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := &q.gathering
+	othersWait := len(c.turns) > 1 || len(c.turns) == 1 && c.turns[0] != q
+	c.writing -= written // they have their responses: folds may write meanwhile
+	filled := !q.waiting.isWithin(load{alerts: maxBatchAlerts, bytes: maxBatchBytes}, 1, 1)
+	switch {
+	case written < minGathered, othersWait, filled, c.closed, c.free == 0, g.done != nil:
+		return nil
+	case g.skips > 0:
+		g.skips--
+		return nil
+	}
+	g.done, g.target = make(chan struct{}), len(q.entries)+written*gatherPercent/100
+	return g.done
+}

@@ -1,0 +1,83 @@
+package commit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+const (
+	stormSenders = 20
+	stormRounds  = 10
+	stormWrite   = 8 * time.Millisecond
+)
+
+// storm has senders post one alert after the other, each a millisecond after the response to the last one.
+func storm(t *testing.T, committer *Committer) {
+	t.Helper()
+	var senders sync.WaitGroup
+	for sender := range stormSenders {
+		senders.Go(func() {
+			for round := range stormRounds {
+				if _, err := committer.Commit(context.Background(), submission("x", fmt.Sprint(sender, "-", round))); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	senders.Wait()
+}
+
+func TestSendersInAStormShareAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := slowStore(stormWrite)
+		storm(t, New(store, 8, nil))
+		NewWithT(t).Expect(len(store.Stored())).To(BeNumerically("<=", 2*stormRounds-2), "twice the rounds without the wait")
+	})
+}
+
+func TestNoWriteWaitsForSendersThatDoNotComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c := startCommits(slowStore(stormWrite), 8)
+		c.add(submission("x", "first"), Timeout)
+		for n := range stormSenders {
+			c.add(submission("x", fmt.Sprint("batch-", n)), Timeout)
+		}
+		time.Sleep(stormWrite + stormWrite/2) // the batch is being written
+		c.add(submission("x", "behind"), Timeout)
+		for round := range gatherSkips {
+			time.Sleep(stormWrite)
+			for n := range stormSenders {
+				c.add(submission("x", fmt.Sprint(round, "-", n)), Timeout)
+			}
+		}
+		c.wait.Wait()
+		g.Expect(c.took["behind"]).To(BeNumerically("<=", stormWrite/2+stormWrite+stormWrite), "half a write, the wait, and its own")
+		for id, took := range c.took {
+			g.Expect(took).To(BeNumerically("<=", 3*stormWrite), id)
+		}
+	})
+}
+
+func TestAnotherQueueDoesNotWaitForSendersToComeBack(t *testing.T) {
+	for writers := 1; writers <= 2; writers++ {
+		synctest.Test(t, func(t *testing.T) {
+			c := startCommits(slowStore(stormWrite), writers)
+			c.add(submission("x", "first"), Timeout)
+			for n := range stormSenders {
+				c.add(submission("x", fmt.Sprint("batch-", n)), Timeout)
+			}
+			time.Sleep(2*stormWrite + stormWrite/4) // the batch is written
+			c.add(submission("y", "other"), Timeout)
+			c.wait.Wait()
+			NewWithT(t).Expect(c.took["other"]).To(Equal(stormWrite), "%d writers", writers)
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package webhookserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
+	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
+)
+
+// largeGroup is a body of Alertmanager's with so many alerts of so many bytes each, most of which are their descriptions.
+func largeGroup(count, size int) string {
+	alerts := make([]string, count)
+	for i := range alerts {
+		before := fmt.Sprintf(`{"status":"firing","labels":{"alertname":"PodCrashLooping","namespace":"shop-%d","pod":"web-%d","severity":"warning"},`+
+			`"annotations":{"summary":"web-%d restarts again and again","description":"`, i%7, i, i)
+		after := fmt.Sprintf(`"},"startsAt":"2026-03-01T11:52:08.32Z","endsAt":"0001-01-01T00:00:00Z",`+
+			`"generatorURL":"http://prometheus.example/graph?g0.expr=rate","fingerprint":"%016x"}`, i)
+		var text strings.Builder
+		for n := i; text.Len() < size-len(before)-len(after); n++ {
+			fmt.Fprintf(&text, "Container %x of pod web-%d restarted %d times. ", n*n*7919, i, n)
+		}
+		alerts[i] = before + text.String()[:size-len(before)-len(after)] + after
+	}
+	return `{"receiver":"tocsin","status":"firing","alerts":[` + strings.Join(alerts, ",") + `],"groupLabels":{"alertname":"PodCrashLooping"},` +
+		`"commonLabels":{},"commonAnnotations":{},"externalURL":"http://alertmanager.example","version":"4","groupKey":"{}:{}","truncatedAlerts":0}`
+}
+
+// TestALargeGroupIsAccepted posts as many alerts as a request may have, of 2 KiB each, as presets with groups.
+func TestALargeGroupIsAccepted(t *testing.T) {
+	for _, preset := range []string{"alertmanager", "grafana", mapping.Auto} {
+		t.Run(preset, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench()
+			groups := integration("team-a", "groups", "groups-token-0123456789")
+			groups.Spec.Preset = preset
+			b.tokens.set(groups)
+			body := largeGroup(mapping.MaxAlerts, 2<<10)
+			g.Expect(len(body)).To(BeNumerically(">", mapping.MaxAlerts*2<<10))
+			response := b.post(eventsPath+"/groups-token-0123456789", body)
+			g.Expect(response.StatusCode).To(Equal(http.StatusAccepted))
+			var answer struct {
+				Alerts   []any
+				Warnings []any
+			}
+			g.Expect(json.NewDecoder(response.Body).Decode(&answer)).To(Succeed())
+			g.Expect(answer.Alerts).To(HaveLen(mapping.MaxAlerts))
+			g.Expect(answer.Warnings).To(BeEmpty(), "nothing was cut or left out")
+			events := b.store.Stored()
+			g.Expect(events).To(HaveLen(1))
+			for i := range events[0].Spec.Alerts {
+				g.Expect(len(events[0].Spec.Alerts[i].Description)).To(BeNumerically(">", 1<<10))
+				g.Expect(events[0].Spec.Alerts[i].Annotations).To(HaveKey("description"))
+			}
+			g.Expect(events[0].Spec.Pack()).To(Succeed())
+			g.Expect(len(events[0].Spec.PackedAlerts)).To(BeNumerically("<", 1<<20), "what etcd stores")
+			t.Logf("%d bytes are stored as %d", len(body), len(events[0].Spec.PackedAlerts))
+		})
+	}
+}
+
+// TestTheLimitOfBodiesDependsOnThePreset: only senders of groups may post more.
+func TestTheLimitOfBodiesDependsOnThePreset(t *testing.T) {
+	for name, c := range map[string]struct {
+		preset   string
+		maxBytes int64
+		want     int64
+	}{
+		"a preset with groups":                      {"alertmanager", DefaultMaxBodyBytes, maxGroupBody},
+		"a preset that is recognized":               {mapping.Auto, DefaultMaxBodyBytes, maxGroupBody},
+		"a preset without groups":                   {"datadog", DefaultMaxBodyBytes, DefaultMaxBodyBytes},
+		"no preset":                                 {"", DefaultMaxBodyBytes, DefaultMaxBodyBytes},
+		"a preset that does not exist":              {"nothing", DefaultMaxBodyBytes, DefaultMaxBodyBytes},
+		"a lower limit holds for groups, too":       {"alertmanager", 16 << 10, 128 << 10},
+		"a limit above that of groups is not lower": {"alertmanager", 8 << 20, 8 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := &v1alpha1.WebhookIntegration{}
+			i.Spec.Preset = c.preset
+			b := &bodyReader{maxBytes: c.maxBytes}
+			NewWithT(t).Expect(b.limit(&exchange{integration: i, operation: &protocol.Operation{}})).To(Equal(c.want))
+		})
+	}
+	t.Run("beyond it", func(t *testing.T) {
+		g := NewWithT(t)
+		b := newBench()
+		groups := integration("team-a", "groups", "groups-token-0123456789")
+		groups.Spec.Preset = "alertmanager"
+		b.tokens.set(groups)
+		response := b.post(eventsPath+"/groups-token-0123456789", strings.Repeat(" ", maxGroupBody+1))
+		g.Expect(response.StatusCode).To(Equal(http.StatusRequestEntityTooLarge))
+	})
+}

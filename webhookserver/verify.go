@@ -1,0 +1,106 @@
+package webhookserver
+
+import (
+	"cmp"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// signature is what a sender signed besides the body, and its signatures, as Standard Webhooks describes it for
+// asymmetric keys: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+type signature struct {
+	id, timestamp string
+	candidates    [][]byte // signatures with the version v1a; any may be valid, for a rotation of keys
+}
+
+// parseSignature reads the headers of a signature, if the integration requires one, and makes the signed id the idempotency
+// key: a copy of the request could name another one, and would be stored twice.
+func (x *exchange) parseSignature() (*signature, *problem) {
+	if x.integration.Spec.Verify == nil {
+		return nil, nil
+	}
+	if gzipped, _ := contentEncoding(x.Request); gzipped {
+		return nil, problemEncoding.withDetail("The integration requires signatures of the body as it is: send it uncompressed.")
+	}
+	s, p := readSignature(x.Header, x.received())
+	if p == nil {
+		x.key = "Webhook-Id: " + s.id
+	}
+	return s, p
+}
+
+// readSignature reads the headers of a signature, whose time must be close to now. Svix and the services built on it write
+// their name in place of "webhook".
+func readSignature(header http.Header, now time.Time) (*signature, *problem) {
+	read := func(name string) string {
+		return strings.TrimSpace(cmp.Or(header.Get("Webhook-"+name), header.Get("Svix-"+name)))
+	}
+	s := &signature{id: read("Id"), timestamp: read("Timestamp")}
+	list := read("Signature")
+	if s.id == "" || len(s.id) > maxIdempotencyKeyLength || s.timestamp == "" || list == "" || len(list) > maxSignatureHeader {
+		return nil, problemSignature.toOwner("webhook-id, webhook-timestamp or webhook-signature is missing or too long.")
+	}
+	seconds, err := strconv.ParseInt(s.timestamp, 10, 64)
+	if err != nil {
+		return nil, problemSignature.toOwner("webhook-timestamp is not a Unix time in seconds.")
+	}
+	if now.Sub(time.Unix(seconds, 0)).Abs() > maxSignatureAge {
+		return nil, problemSignature.toOwner("webhook-timestamp is more than 5 minutes from the cluster's clock.")
+	}
+	for candidate := range strings.FieldsSeq(list) {
+		version, encoded, _ := strings.Cut(candidate, ",")
+		if version != "v1a" || len(s.candidates) == maxSignatures {
+			continue
+		}
+		if decoded, err := base64.StdEncoding.DecodeString(encoded); err == nil {
+			s.candidates = append(s.candidates, decoded)
+		}
+	}
+	if len(s.candidates) == 0 {
+		return nil, problemSignature.toOwner("webhook-signature has no signature with the version v1a.")
+	}
+	return s, nil
+}
+
+// verify checks that one of the signatures of the id, the time and the body is valid for one of the keys. Nil requires none.
+func (s *signature) verify(required *v1alpha1.Verification, body []byte) *problem {
+	if s == nil {
+		return nil
+	}
+	signed := append([]byte(s.id+"."+s.timestamp+"."), body...)
+	digest := sha256.Sum256(signed)
+	for i := range required.PublicKeys {
+		key, err := required.PublicKeys[i].Parse()
+		if err != nil {
+			continue // the condition Ready shows it
+		}
+		for _, candidate := range s.candidates {
+			switch key := key.(type) {
+			case ed25519.PublicKey:
+				if ed25519.Verify(key, signed, candidate) {
+					return nil
+				}
+			case *rsa.PublicKey:
+				if rsa.VerifyPKCS1v15(key, crypto.SHA256, digest[:], candidate) == nil {
+					return nil
+				}
+			}
+		}
+	}
+	return problemSignature.toOwner("no signature is valid for a public key of spec.verify.")
+}
+
+// toOwner returns the problem with a detail for the owner of the integration only.
+func (p problem) toOwner(detail string) *problem {
+	p.ownerDetail = detail
+	return &p
+}
