@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -28,7 +29,7 @@ const (
 	maxCommentChars = 1024 // of spec.alerts[].comment
 )
 
-// actionNotes is the part of the help that "ack" and "resolve" share.
+// actionNotes is the part of the help that these commands share.
 const actionNotes = `
 
 The timeline records your user name and the message. The command creates an AlertEvent, which the role "edit"
@@ -37,7 +38,7 @@ permits. NAME may be any unambiguous prefix of a name.
 Instead of names, select open incidents by flags such as --severity or --integration, or by --all. The command
 lists them and asks for confirmation.`
 
-// actOptions are the options of "ack" and "resolve".
+// actOptions are the options of "ack", "unack", "resolve", "silence" and "unsilence".
 type actOptions struct {
 	*plugin
 	status  v1alpha1.AlertStatus
@@ -48,6 +49,7 @@ type actOptions struct {
 	filter  filter
 	all     bool
 	yes     bool
+	length  time.Duration // of a silence; 0 ends it
 }
 
 func (p *plugin) ackCommand() *cobra.Command {
@@ -63,6 +65,22 @@ kubectl tocsin ack monitoring-qf4t --message "looking into it"
 
 # Acknowledge all critical incidents
 kubectl tocsin ack --severity critical`),
+	})
+}
+
+func (p *plugin) unackCommand() *cobra.Command {
+	o := &actOptions{plugin: p, status: v1alpha1.AlertUnacknowledged, verb: "Unacknowledge"}
+	return o.complete(&cobra.Command{
+		Use:     "unack [NAME...]",
+		Aliases: []string{"unacknowledge"},
+		Short:   "Unacknowledge incidents: withdraw acknowledgements",
+		Long:    `Unacknowledge incidents: withdraw acknowledgements, for example before a hand-over.` + actionNotes,
+		Example: example(`
+# Withdraw the acknowledgement of an incident
+kubectl tocsin unack monitoring-qf4t --message "maria is on leave"
+
+# Withdraw all acknowledgements in a namespace
+kubectl tocsin unack --all`),
 	})
 }
 
@@ -129,13 +147,14 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 func (o *actOptions) confirmed(ctx context.Context, c *cluster, _ []string) ([]*v1alpha1.Incident, error) {
 	o.filter.states = []string{string(v1alpha1.IncidentOpen)}
 	o.filter.unacknowledged = o.filter.unacknowledged || o.status == v1alpha1.AlertAcknowledged
-	incidents, err := c.incidents(ctx, &o.filter)
+	incidents, err := c.incidents(ctx, &o.filter, o.newProgress())
 	if err != nil {
 		return nil, err
 	}
 	if err := o.verify(ctx, c, &o.filter, incidents); err != nil {
 		return nil, err
 	}
+	incidents = slices.DeleteFunc(incidents, func(i *v1alpha1.Incident) bool { return o.unneeded(i) != "" })
 	if len(incidents) == 0 {
 		_, err := fmt.Fprintln(o.ErrOut, "No open incident matches.")
 		return nil, err
@@ -168,19 +187,40 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 		if err != nil {
 			return nil, err
 		}
-		if o.status == v1alpha1.AlertAcknowledged && incident.Status.State == v1alpha1.IncidentResolved {
-			return nil, fmt.Errorf("%s is resolved and cannot be acknowledged", incident.Name)
+		if o.needsOpen() && incident.Status.State == v1alpha1.IncidentResolved {
+			return nil, fmt.Errorf("%s is resolved and cannot be %s", incident.Name, o.status)
 		}
 		incidents = append(incidents, incident)
 	}
 	return incidents, nil
 }
 
+// needsOpen reports whether the action applies to open Incidents only. A silence also applies to the next episode.
+func (o *actOptions) needsOpen() bool {
+	return o.status == v1alpha1.AlertAcknowledged || o.status == v1alpha1.AlertUnacknowledged
+}
+
+// unneeded describes why an Incident needs no action; empty if it needs one.
+func (o *actOptions) unneeded(incident *v1alpha1.Incident) string {
+	acknowledged := isAcknowledged(incident)
+	switch {
+	case o.status == v1alpha1.AlertResolved && incident.Status.State == v1alpha1.IncidentResolved:
+		return "already resolved"
+	case o.status == v1alpha1.AlertAcknowledged && acknowledged && o.message == "":
+		return "already acknowledged"
+	case o.status == v1alpha1.AlertUnacknowledged && !acknowledged:
+		return "not acknowledged"
+	case o.status == v1alpha1.AlertSilenced && o.length == 0 && incident.Status.Silence == nil:
+		return "not silenced"
+	}
+	return ""
+}
+
 // apply creates an AlertEvent for each Incident, and then waits for all of them.
 func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident, user string) error {
 	events := make([]*v1alpha1.AlertEvent, len(incidents))
 	for i, incident := range incidents {
-		if o.status == v1alpha1.AlertResolved && incident.Status.State == v1alpha1.IncidentResolved {
+		if o.unneeded(incident) != "" {
 			continue
 		}
 		events[i] = &v1alpha1.AlertEvent{
@@ -190,21 +230,25 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 				Alerts:          []v1alpha1.Alert{{Status: o.status, IncidentName: incident.Name, By: user, Comment: o.message}},
 			},
 		}
+		if o.status == v1alpha1.AlertSilenced {
+			events[i].Spec.Alerts[0].SilenceFor = o.length.String()
+		}
 		if err := c.Create(ctx, events[i], fieldManager); err != nil {
 			return err
 		}
 	}
 	for i, incident := range incidents {
-		result := string(o.status)
+		result := o.result()
 		switch {
 		case events[i] == nil:
-			result = "already resolved"
+			result = o.unneeded(incident)
 		case !o.wait:
 			result = "will be " + result
 		default:
 			if err := o.await(ctx, c, events[i]); err != nil {
 				return err
 			}
+			o.warnIfIneffective(ctx, c, incident)
 		}
 		if _, err := fmt.Fprintf(o.Out, "incident.tocsin.dev/%s %s\n", incident.Name, result); err != nil {
 			return err

@@ -36,7 +36,7 @@ kubectl tocsin check -n shop --severity critical,error && ./roll-out
 
 # Check for unacknowledged incidents in all namespaces
 kubectl tocsin check -A --unacknowledged --quiet`),
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: p.withCluster(o.run),
 	}
 	o.filter.addFlags(p, command)
@@ -49,7 +49,7 @@ func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
 		return err
 	}
 	o.filter.states = []string{string(v1alpha1.IncidentOpen)}
-	open, err := c.incidents(ctx, &o.filter)
+	open, err := c.incidents(ctx, &o.filter, nil)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -109,7 +110,7 @@ func (c *cluster) incident(ctx context.Context, name string) (*v1alpha1.Incident
 	if !apierrors.IsNotFound(err) {
 		return incident, err
 	}
-	all, listErr := c.names(ctx, v1alpha1.GroupVersion.WithKind("IncidentList"), client.InNamespace(namespace))
+	all, listErr := c.names(ctx, v1alpha1.GroupVersion.WithKind("IncidentList"), 0, client.InNamespace(namespace))
 	var names []string
 	for _, one := range all {
 		if strings.HasPrefix(one.Name, name) {
@@ -136,20 +137,25 @@ func (c *cluster) integration(ctx context.Context, name string) (*v1alpha1.Webho
 	return integration, c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, integration)
 }
 
-// names lists the names of a kind's objects.
+// names lists the names of a kind's objects, and at most one chunk more than most; 0 for all.
 func (c *cluster) names(
-	ctx context.Context, list schema.GroupVersionKind, options ...client.ListOption,
+	ctx context.Context, list schema.GroupVersionKind, most int, options ...client.ListOption,
 ) ([]client.ObjectKey, error) {
-	objects := &metav1.PartialObjectMetadataList{}
-	objects.SetGroupVersionKind(list)
-	if err := c.List(ctx, objects, options...); err != nil {
-		return nil, err
+	var names []client.ObjectKey
+	for next := ""; ; {
+		objects := &metav1.PartialObjectMetadataList{}
+		objects.SetGroupVersionKind(list)
+		chunk := append([]client.ListOption{client.Limit(listChunk), client.Continue(next)}, options...)
+		if err := c.List(ctx, objects, chunk...); err != nil {
+			return nil, err
+		}
+		for i := range objects.Items {
+			names = append(names, client.ObjectKeyFromObject(&objects.Items[i]))
+		}
+		if next = objects.Continue; next == "" || most > 0 && len(names) > most {
+			return names, nil
+		}
 	}
-	names := make([]client.ObjectKey, 0, len(objects.Items))
-	for i := range objects.Items {
-		names = append(names, client.ObjectKeyFromObject(&objects.Items[i]))
-	}
-	return names, nil
 }
 
 // missingError reports a namespace or an integration that does not exist. Commands exit with exitMissing.
@@ -173,8 +179,8 @@ func (p *plugin) verify(ctx context.Context, c *cluster, f *filter, found []*v1a
 		if slices.ContainsFunc(found, func(i *v1alpha1.Incident) bool { return i.Spec.IntegrationName == name }) {
 			continue
 		}
-		names, err := c.names(ctx, v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"),
-			client.InNamespace(f.namespace(c)), client.MatchingFields{metav1.ObjectNameField: name}, client.Limit(1))
+		names, err := c.names(ctx, v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"), 1,
+			client.InNamespace(f.namespace(c)), client.MatchingFields{metav1.ObjectNameField: name})
 		if err == nil && len(names) == 0 {
 			err = apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("webhookintegrations").GroupResource(), name)
 		}
@@ -197,6 +203,18 @@ func (p *plugin) verified(object string, err error) error {
 	return err
 }
 
+// flagMessages replaces messages of cobra and pflag by sentences.
+var flagMessages = []struct {
+	pattern  *regexp.Regexp
+	sentence string
+}{
+	{regexp.MustCompile(`^if any flags in the group .* are set none of the others can be; \[(\S+) (.*)\] were all set$`),
+		"--$1 and --$2 cannot be used together"},
+	{regexp.MustCompile(`^invalid argument (".*") for "(?:-\w, )?(--[\w-]+)" flag: (?:strconv\.\w+: parsing ".*": |time: )?`),
+		"invalid value $1 for $2: "},
+	{regexp.MustCompile(`^flag needs an argument: (?:'\w' in )?(-\S+)$`), "$1 needs a value"},
+}
+
 // errorMessage formats an error as kubectl does, with a hint if Tocsin is not installed.
 func errorMessage(err error) string {
 	var status apierrors.APIStatus
@@ -213,8 +231,11 @@ func errorMessage(err error) string {
 		return "Unable to connect to the server: " + v1alpha1.SanitizeLine(request.Err.Error())
 	}
 	if status == nil {
-		// CEL tells the container of an unknown name, which is always empty.
-		return "error: " + strings.ReplaceAll(v1alpha1.SanitizeLine(err.Error()), " (in container '')", "")
+		text := v1alpha1.SanitizeLine(err.Error())
+		for _, message := range flagMessages {
+			text = message.pattern.ReplaceAllString(text, message.sentence)
+		}
+		return "error: " + text
 	}
 	details := status.Status()
 	text := fmt.Sprintf("Error from server (%s): %s", details.Reason, v1alpha1.SanitizeLine(err.Error()))

@@ -69,7 +69,7 @@ func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]s
 // completeIncidents completes names of Incidents, described by their states and titles.
 func (p *plugin) completeIncidents(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) ([]string, error) {
-		incidents, err := c.incidents(ctx, &filter{})
+		incidents, err := c.incidents(ctx, &filter{}, nil)
 		var words []string
 		for _, incident := range incidents {
 			if !slices.Contains(given, incident.Name) {
@@ -113,7 +113,7 @@ func (p *plugin) completeNames(list schema.GroupVersionKind, namespaced bool) co
 		if namespaced {
 			namespace = c.namespace
 		}
-		names, err := c.names(ctx, list, client.InNamespace(namespace))
+		names, err := c.names(ctx, list, 0, client.InNamespace(namespace))
 		words := make([]string, 0, len(names))
 		for _, name := range names {
 			words = append(words, name.Name)
@@ -135,7 +135,7 @@ func completePresets(*cobra.Command, []string, string) ([]string, cobra.ShellCom
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	words := make([]string, 0, len(presets))
+	words := []string{cobra.CompletionWithDesc(mapping.Auto, "The preset that recognizes a payload")}
 	for i := range presets {
 		words = append(words, cobra.CompletionWithDesc(presets[i].Name, presets[i].Title))
 	}

@@ -6,18 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // explainOptions are the options of "explain".
@@ -29,6 +29,7 @@ type explainOptions struct {
 	preset      string
 	headers     []string
 	output      string
+	strict      bool
 }
 
 func (p *plugin) explainCommand() *cobra.Command {
@@ -38,7 +39,7 @@ func (p *plugin) explainCommand() *cobra.Command {
 		Short: "Explain how a payload would be processed, without sending it",
 		Long: `Explain how a payload would be processed: print its alerts, the origin of each of their fields, and the incidents
 that they would open. The plugin processes the payload as a manager of the same version would. It sends and
-stores nothing.
+stores nothing. If an expression of a mapping fails, it exits with 1.
 
 The payload is read as an integration's: --integration reads one from the cluster, --manifest from a file, and
 --preset uses one with this preset. Without these flags, no mapping is applied.`,
@@ -51,7 +52,7 @@ kubectl tocsin explain -f payload.json --manifest integration.yaml
 
 # Test a preset
 curl -s https://tool.example.com/last-webhook | kubectl tocsin explain -f - --preset grafana`),
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
@@ -59,9 +60,10 @@ curl -s https://tool.example.com/last-webhook | kubectl tocsin explain -f - --pr
 	flags.StringVarP(&o.file, "filename", "f", "", "File with the payload; - reads standard input.")
 	flags.StringVarP(&o.integration, "integration", "i", "", "Integration in the cluster.")
 	flags.StringVar(&o.manifest, "manifest", "", "File with a WebhookIntegration.")
-	flags.StringVar(&o.preset, "preset", "", "Name of a preset.")
+	flags.StringVar(&o.preset, "preset", "", "Name of a preset, or auto.")
 	addHeaderFlag(flags, &o.headers)
 	flags.StringVarP(&o.output, "output", "o", "", "Output format: json or yaml, as a dry run's response. Default: a description.")
+	flags.BoolVar(&o.strict, "strict", false, "Exit with 1 also if there are other warnings.")
 	command.MarkFlagsMutuallyExclusive("integration", "manifest", "preset")
 	completeFlags(command, map[string]completions{
 		"integration": p.completeIntegrations,
@@ -86,7 +88,8 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := mapping.Compile(integration.Spec.Preset, integration.Spec.Mapping); err != nil {
+	program, err := mapping.Compile(integration.Spec.Preset, integration.Spec.Mapping)
+	if err != nil {
 		return fmt.Errorf("the mapping does not compile: %w", err)
 	}
 	body, err := o.readInput(o.file)
@@ -104,10 +107,38 @@ func (o *explainOptions) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return writeResponse(o.Out, o.output, text)
+		err = writeResponse(o.Out, o.output, text)
+		return errors.Join(err, o.verdict(ctx, program, header, body, r))
 	}
 	(&explanation{screen: o.screen, response: r}).printAll()
-	return o.screen.err
+	return errors.Join(o.screen.err, o.verdict(ctx, program, header, body, r))
+}
+
+// verdict returns an error for expressions that fail on the payload and, with --strict, for other warnings.
+func (o *explainOptions) verdict(
+	ctx context.Context, program *mapping.Program, header http.Header, body []byte, r *response,
+) error {
+	if json, ok := payload.FromForm(body); ok {
+		body = json
+	}
+	value, _, err := payload.ParseAny(body)
+	if err != nil {
+		return err
+	}
+	result, err := program.Alerts(ctx, value, header, o.now())
+	switch {
+	case err != nil:
+		return err
+	case len(result.Failures) > 0:
+		var names []string
+		for _, failure := range result.Failures {
+			names = append(names, failure.Field)
+		}
+		return fmt.Errorf("%s of the mapping failed: %s", plural(len(names), "expression"), strings.Join(names, ", "))
+	case o.strict && len(r.Warnings) > 0:
+		return errors.New("there are warnings")
+	}
+	return nil
 }
 
 // reader returns the integration that reads the payload.
@@ -122,21 +153,16 @@ func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegrati
 		}
 		return c.integration(ctx, o.integration)
 	case o.manifest != "":
-		text, err := os.ReadFile(o.manifest)
-		if err != nil {
+		var err error
+		if integration, err = readManifest(ctx, o.manifest); err != nil {
 			return nil, err
-		}
-		if err := yaml.UnmarshalStrict(text, integration); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", o.manifest, err)
-		}
-		if integration.Kind != "WebhookIntegration" {
-			return nil, fmt.Errorf("%s contains kind %q, not a WebhookIntegration", o.manifest, integration.Kind)
 		}
 	case o.preset != "":
 		integration.Spec.Preset = o.preset
 	}
-	integration.Namespace = cmp.Or(integration.Namespace, "default") // explain also works without a cluster
-	return integration, nil
+	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace() // "default" without a kubeconfig
+	integration.Namespace = cmp.Or(integration.Namespace, namespace)
+	return integration, err
 }
 
 // event returns the AlertEvent that would be stored.
@@ -175,6 +201,9 @@ type explanation struct {
 
 func (e *explanation) printAll() {
 	e.printf("The payload would be accepted: %s.\n", plural(len(e.response.Alerts), "alert"))
+	if e.response.Preset != "" {
+		e.printf("Read with the preset %s.\n", safe(e.response.Preset))
+	}
 	for i := range e.response.Alerts {
 		e.alert(i)
 	}
@@ -188,7 +217,7 @@ func (e *explanation) alert(i int) {
 		e.printf("\n%s\n", e.styled(bold, fmt.Sprintf("Alert %d would be dropped: %s.", i+1, dropReason)))
 		return
 	}
-	e.printf("\n%s\n", e.styled(bold, effect(alert)))
+	e.printf("\n%s\n", e.styled(bold, e.wrap(effect(alert), 0)))
 	const maxValueCells = 60
 	rows := [][3]string{}
 	widths := [2]int{}
@@ -273,7 +302,7 @@ func origin(source mapping.Source) string {
 	case source.Field == "dedup_key":
 		return "generated"
 	}
-	return "unknown"
+	return "default"
 }
 
 // alertFields returns the fields of an alert as text, by their names in a payload.

@@ -10,20 +10,14 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
-// listChunk is the limit of one list request: an Incident may have up to 256 KiB.
-const listChunk = 250
-
 var (
 	// severities lists all severities, the most severe first.
-	severities = []v1alpha1.Severity{
-		v1alpha1.SeverityCritical, v1alpha1.SeverityError, v1alpha1.SeverityWarning, v1alpha1.SeverityInfo,
-	}
+	severities    = v1alpha1.Severities()
 	severityNames = []string{"critical", "error", "warning", "info"}
 	stateNames    = []string{string(v1alpha1.IncidentOpen), string(v1alpha1.IncidentResolved)}
 )
@@ -98,32 +92,13 @@ func (f *filter) namespace(c *cluster) string {
 	return c.namespace
 }
 
-// incidents returns the Incidents that match a filter, the most urgent first. The API server selects by fields if the
-// filter has one value for a field.
-func (c *cluster) incidents(ctx context.Context, f *filter) ([]*v1alpha1.Incident, error) {
-	selector := fields.Set{}
-	for field, values := range map[string][]string{
-		"status.state":          f.states,
-		"status.alert.severity": f.severities,
-		"spec.integrationName":  f.integrations,
-	} {
-		if len(values) == 1 {
-			selector[field] = values[0]
-		}
-	}
-	var all []v1alpha1.Incident
-	for next := ""; ; {
-		list := &v1alpha1.IncidentList{}
-		err := c.List(ctx, list, client.InNamespace(f.namespace(c)), client.Limit(listChunk), client.Continue(next),
-			client.MatchingFieldsSelector{Selector: selector.AsSelector()})
-		if err != nil {
-			return nil, fmt.Errorf("listing incidents: %w", err)
-		}
-		all = append(all, list.Items...)
-		if next = list.Continue; next == "" {
-			return f.apply(all), nil
-		}
-	}
+// incidents returns the Incidents that match a filter, the most urgent first.
+func (c *cluster) incidents(ctx context.Context, f *filter, shows *progress) ([]*v1alpha1.Incident, error) {
+	defer shows.clear()
+	l := &listing{cluster: c, filter: f, progress: shows}
+	all, err := l.all(ctx, l.selector().AsSelector(), "")
+	slices.SortFunc(all, byUrgency)
+	return all, err
 }
 
 // apply returns the Incidents that match, the most urgent first.
@@ -143,23 +118,15 @@ func (f *filter) matches(incident *v1alpha1.Incident) bool {
 	in := func(values []string, value string) bool { return len(values) == 0 || slices.Contains(values, value) }
 	return in(f.states, string(status.State)) && in(f.severities, string(status.Alert.Severity)) &&
 		in(f.integrations, incident.Spec.IntegrationName) && (!f.unacknowledged || !isAcknowledged(incident)) &&
-		!slices.ContainsFunc(f.selectors, func(s fields.Selector) bool { return !s.Matches(alertLabels(status.Alert.Labels)) })
+		!slices.ContainsFunc(f.selectors, func(s fields.Selector) bool { return !s.Matches(live.Labels(status.Alert.Labels)) })
 }
-
-// alertLabels implements fields.Fields for the labels of an alert.
-type alertLabels v1alpha1.Bag
-
-// Has implements fields.Fields.
-func (l alertLabels) Has(name string) bool {
-	_, has := l[name]
-	return has
-}
-
-// Get implements fields.Fields.
-func (l alertLabels) Get(name string) string { return live.Text(l[name]) }
 
 func isAcknowledged(incident *v1alpha1.Incident) bool {
 	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
+}
+
+func isSilenced(incident *v1alpha1.Incident) bool {
+	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionSilenced)
 }
 
 // byUrgency orders Incidents by state, severity, acknowledgement and age: open, severe, unacknowledged and new ones

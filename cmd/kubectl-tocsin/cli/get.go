@@ -21,11 +21,10 @@ const outputWide = "wide"
 // getOptions are the options of "get" and "watch".
 type getOptions struct {
 	*plugin
-	filter    filter
-	output    outputFlag
-	watch     bool
-	noHeaders bool
-	sortBy    string
+	filter filter
+	output outputFlag
+	watch  bool
+	sortBy string
 }
 
 func (p *plugin) getCommand() *cobra.Command {
@@ -48,13 +47,16 @@ kubectl tocsin get --severity critical --unacknowledged
 # Print incidents with an alert label in YAML
 kubectl tocsin get -l team=storage -o yaml
 
+# Choose the columns
+kubectl tocsin get -o custom-columns=TITLE:.status.alert.title,HOST:.status.alert.hostname
+
 # Watch incidents: a live table on a terminal, one line per change in a pipe
 kubectl tocsin get -w`),
 		ValidArgsFunction: p.completeIncidents,
 		RunE:              p.withCluster(o.run),
 	}
 	o.addTableFlags(command)
-	o.output.addFlag(command, "Output format: wide, json, yaml, name, jsonpath=…, go-template=… Default: a table.")
+	o.output.addFlag(command, "Output format: wide, json, yaml, name, custom-columns=…, jsonpath=…, go-template=… Default: a table.")
 	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "Watch for changes.")
 	command.Flags().StringVar(&o.sortBy, "sort-by", "",
 		"Sort by a JSONPath expression, such as .status.alertCount or .status.openedTime.")
@@ -76,7 +78,7 @@ kubectl tocsin watch -A --state Open
 
 # Process changes of critical incidents in a script
 kubectl tocsin watch -A --severity critical | while read -r line; do …; done`),
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: p.withCluster(o.run),
 	}
 	o.addTableFlags(command)
@@ -87,7 +89,7 @@ kubectl tocsin watch -A --severity critical | while read -r line; do …; done`)
 func (o *getOptions) addTableFlags(command *cobra.Command) {
 	o.filter.addFlags(o.plugin, command)
 	o.filter.addStateFlag(command)
-	command.Flags().BoolVar(&o.noHeaders, "no-headers", false, "Do not print column titles.")
+	command.Flags().BoolVar(&o.output.noHeaders, "no-headers", false, "Do not print column titles.")
 }
 
 func (o *getOptions) run(ctx context.Context, c *cluster, names []string) error {
@@ -98,11 +100,19 @@ func (o *getOptions) run(ctx context.Context, c *cluster, names []string) error 
 		return err
 	}
 	table := newIncidentTable(o.screen, o.now, tableOptions{
-		namespaces: o.filter.allNamespaces, wide: *o.output.OutputFormat == outputWide, noHeaders: o.noHeaders,
+		namespaces: o.filter.allNamespaces, wide: *o.output.OutputFormat == outputWide, noHeaders: o.output.noHeaders,
 	})
 	if o.watch {
 		return o.follow(ctx, c, table)
 	}
+	if len(names) == 0 && !o.printsObjects() && o.sortBy == "" {
+		return o.printAll(ctx, c, table)
+	}
+	return o.printFound(ctx, c, table, names)
+}
+
+// printFound prints the Incidents with these names, or all in another format or order.
+func (o *getOptions) printFound(ctx context.Context, c *cluster, table *incidentTable, names []string) error {
 	incidents, notFound, err := o.find(ctx, c, names)
 	if err != nil {
 		return err
@@ -120,15 +130,68 @@ func (o *getOptions) run(ctx context.Context, c *cluster, names []string) error 
 		err = o.output.write(objects(incidents, len(names) == 1), o.Out)
 	case len(incidents) > 0:
 		err = o.printTable(ctx, c, table, incidents)
-	case notFound:
-	case o.filter.allNamespaces:
-		_, err = fmt.Fprintln(o.ErrOut, "No incidents found.")
-	default:
-		_, err = fmt.Fprintf(o.ErrOut, "No incidents found in namespace %s.\n", c.namespace)
+	case !notFound:
+		err = o.printNone(c)
 	}
 	if err == nil && notFound {
 		return silentError{}
 	}
+	return err
+}
+
+// printAll prints all Incidents that match. Of many, it prints the open ones before it lists the others.
+func (o *getOptions) printAll(ctx context.Context, c *cluster, table *incidentTable) error {
+	shows := o.newProgress()
+	defer shows.clear()
+	l := &listing{cluster: c, filter: &o.filter, prune: true, progress: shows}
+	incidents, rest, err := l.first(ctx)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(incidents, byUrgency)
+	if rest == nil || len(incidents) > 0 {
+		if err := o.verify(ctx, c, &o.filter, incidents); err != nil {
+			return err
+		}
+	}
+	shows.clear()
+	if len(incidents) > 0 {
+		if err := o.printTable(ctx, c, table, incidents); err != nil {
+			return err
+		}
+	}
+	if rest == nil {
+		if len(incidents) == 0 {
+			return o.printNone(c)
+		}
+		return nil
+	}
+	shows.reset()
+	others, err := rest()
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(others, byUrgency)
+	shows.clear()
+	switch {
+	case len(incidents) > 0:
+		table.printRows(others)
+		return table.screen.err
+	case len(others) > 0:
+		return o.printTable(ctx, c, table, others)
+	}
+	if err := o.verify(ctx, c, &o.filter, nil); err != nil {
+		return err
+	}
+	return o.printNone(c)
+}
+
+func (o *getOptions) printNone(c *cluster) error {
+	message := "No incidents found.\n"
+	if !o.filter.allNamespaces {
+		message = fmt.Sprintf("No incidents found in namespace %s.\n", c.namespace)
+	}
+	_, err := fmt.Fprint(o.ErrOut, message)
 	return err
 }
 
@@ -157,7 +220,7 @@ func (o *getOptions) find(
 	ctx context.Context, c *cluster, names []string,
 ) (incidents []*v1alpha1.Incident, notFound bool, err error) {
 	if len(names) == 0 {
-		incidents, err = c.incidents(ctx, &o.filter)
+		incidents, err = c.incidents(ctx, &o.filter, o.newProgress())
 		return incidents, false, err
 	}
 	var found []v1alpha1.Incident
@@ -177,7 +240,7 @@ func (o *getOptions) find(
 }
 
 // printTable prints Incidents. On a terminal it prints short names, which must be unambiguous among all Incidents of the
-// namespaces, not only those that match the filter.
+// namespaces, not only those that match the filter. If there are too many to list them all for that, it prints whole names.
 func (o *getOptions) printTable(
 	ctx context.Context, c *cluster, table *incidentTable, incidents []*v1alpha1.Incident,
 ) error {
@@ -188,7 +251,7 @@ func (o *getOptions) printTable(
 		}
 		var all []types.NamespacedName
 		for _, namespace := range namespaces {
-			names, err := c.names(ctx, v1alpha1.GroupVersion.WithKind("IncidentList"), client.InNamespace(namespace))
+			names, err := c.names(ctx, v1alpha1.GroupVersion.WithKind("IncidentList"), maxShortened, client.InNamespace(namespace))
 			if err != nil {
 				return fmt.Errorf("listing incidents: %w", err)
 			}

@@ -38,7 +38,7 @@ func TestHelpIsOfOnePiece(t *testing.T) {
 
 // TestExamples parses every example: its command, its flags and how many arguments it has.
 func TestExamples(t *testing.T) {
-	call := regexp.MustCompile(`kubectl tocsin ([^|)&\n]*)`)
+	call := regexp.MustCompile(`kubectl tocsin ([^|)&>\n]*)`)
 	tried := 0
 	for _, command := range commands() {
 		for _, match := range call.FindAllStringSubmatch(command.Example, -1) {

@@ -77,7 +77,7 @@ kubectl tocsin integration create monitoring --no-token --dry-run=client -o yaml
 	}
 	o.command = command
 	flags := command.Flags()
-	flags.StringVar(&o.preset, "preset", "", "Preset for a tool's payloads, such as alertmanager. Default: none.")
+	flags.StringVar(&o.preset, "preset", "", "Preset for a tool's payloads, such as alertmanager, or auto. Default: none.")
 	flags.StringVar(&o.severity, "default-severity", "", "Severity of alerts without one. Default: warning.")
 	flags.StringToStringVar(&o.labels, "default-label", nil, "Labels to add to all alerts as `KEY=VALUE`, such as team=storage.")
 	durationVar(flags, &o.autoResolveAfter, "auto-resolve-after",
@@ -141,15 +141,7 @@ func (o *integrationCreateOptions) run(ctx context.Context, c *cluster, names []
 
 // validate returns errors that the API server would not return, or would explain less clearly.
 func (o *integrationCreateOptions) validate() error {
-	if _, found := mapping.PresetNamed(o.preset); o.preset != "" && !found {
-		presets, err := mapping.Presets()
-		if err != nil {
-			return err
-		}
-		names := make([]string, 0, len(presets))
-		for i := range presets {
-			names = append(names, presets[i].Name)
-		}
+	if names := mapping.PresetNames(); o.preset != "" && !slices.Contains(names, o.preset) {
 		return fmt.Errorf("preset %q does not exist; available presets: %s", o.preset, strings.Join(names, ", "))
 	}
 	o.severity = strings.ToLower(o.severity)

@@ -124,6 +124,30 @@ func pad(text string, cells int) string {
 	return text + strings.Repeat(" ", max(0, cells-runewidth.StringWidth(text)))
 }
 
+// wrap breaks a text at spaces so that it fits the terminal. The text begins after indent cells, and so does each further line.
+func (s *screen) wrap(text string, indent int) string {
+	if !s.isTerminal() {
+		return text
+	}
+	var wrapped strings.Builder
+	used := indent
+	for i, word := range strings.Split(text, " ") {
+		width := runewidth.StringWidth(word)
+		switch {
+		case i == 0:
+		case used+1+width > s.width:
+			wrapped.WriteString("\n" + strings.Repeat(" ", indent))
+			used = indent
+		default:
+			wrapped.WriteByte(' ')
+			used++
+		}
+		wrapped.WriteString(word)
+		used += width
+	}
+	return wrapped.String()
+}
+
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -134,10 +158,11 @@ func plural(n int, noun string) string {
 // outputFlag is -o for objects, with the formats of cli-runtime's printers. Without it, a command prints for people.
 type outputFlag struct {
 	*genericclioptions.PrintFlags
+	noHeaders bool // of custom columns
 }
 
 func newOutputFlag() outputFlag {
-	return outputFlag{genericclioptions.NewPrintFlags("")}
+	return outputFlag{PrintFlags: genericclioptions.NewPrintFlags("")}
 }
 
 func (o outputFlag) addFlag(command *cobra.Command, usage string) {
@@ -149,6 +174,9 @@ func (o outputFlag) isSet() bool { return *o.OutputFormat != "" }
 
 // write prints an object in the format of -o. For a list, "-o name" prints one name per line.
 func (o outputFlag) write(object runtime.Object, out io.Writer) error {
+	if columns, found := strings.CutPrefix(*o.OutputFormat, outputColumns); found {
+		return writeColumns(columns, object, !o.noHeaders, out)
+	}
 	printer, err := o.WithTypeSetter(newScheme()).ToPrinter()
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -22,6 +23,7 @@ import (
 // response is the endpoint's response (docs/http.md): an acceptance or problem details.
 type response struct {
 	Status   json.RawMessage   `json:"status"` // a word or, in problem details, a number
+	Preset   string            `json:"preset"`
 	Alerts   []alertResponse   `json:"alerts"`
 	Warnings []payload.Warning `json:"warnings"`
 
@@ -33,11 +35,12 @@ type response struct {
 }
 
 type alertResponse struct {
-	DedupKey string           `json:"dedup_key"`
-	Incident string           `json:"incident"`
-	Dropped  bool             `json:"dropped"`
-	Alert    *v1alpha1.Alert  `json:"alert"`
-	Sources  []mapping.Source `json:"sources"`
+	DedupKey string               `json:"dedup_key"`
+	Incident string               `json:"incident"`
+	Status   v1alpha1.AlertStatus `json:"status"`
+	Dropped  bool                 `json:"dropped"`
+	Alert    *v1alpha1.Alert      `json:"alert"`
+	Sources  []mapping.Source     `json:"sources"`
 }
 
 // parseResponse parses a response body. A rejection is an error, and so is a response that is not Tocsin's.
@@ -56,19 +59,35 @@ func parseResponse(code int, body []byte) (*response, error) {
 	return r, nil
 }
 
+// printWarnings prints the warnings. It prints a warning that applies to several alerts once.
 func (r *response) printWarnings(s *screen) {
 	if len(r.Warnings) == 0 {
 		return
 	}
 	s.printf("\n%s\n", s.styled(bold, "Warnings:"))
+	var distinct []payload.Warning
+	alerts := map[payload.Warning]int{}
 	for _, warning := range r.Warnings {
-		field := ""
+		warning.Field = alertIndex.ReplaceAllString(warning.Field, "")
+		if alerts[warning]++; alerts[warning] == 1 {
+			distinct = append(distinct, warning)
+		}
+	}
+	for _, warning := range distinct {
+		field, count := "", ""
 		if warning.Field != "" {
 			field = safe(warning.Field) + ": "
 		}
-		s.printf("  %s%s\n", s.styled(yellow, field), safe(warning.Detail))
+		if alerts[warning] > 1 {
+			count = fmt.Sprintf(" (%d alerts)", alerts[warning])
+		}
+		text := s.wrap(field+safe(warning.Detail)+count, len("    "))
+		s.printf("  %s%s\n", s.styled(yellow, field), strings.TrimPrefix(text, field))
 	}
 }
+
+// alertIndex is the part of a warning's field that identifies one of several alerts.
+var alertIndex = regexp.MustCompile(`^\[\d+\]\.`)
 
 // readInput reads a file, or standard input for "-".
 func (p *plugin) readInput(name string) ([]byte, error) {
@@ -96,7 +115,7 @@ func parseHeaders(lines []string) (http.Header, error) {
 }
 
 // dropReason explains why an alert is dropped.
-const dropReason = "the mapping's drop expression matched"
+const dropReason = "the mapping's drop expression matched, or the alert has the label " + v1alpha1.ForwardedLabel
 
 // Values of -o for responses.
 const (

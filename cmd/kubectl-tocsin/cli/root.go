@@ -136,7 +136,8 @@ kubectl tocsin resolve monitoring-qf4t`),
 	root.SetErr(p.ErrOut)
 	root.SetUsageTemplate(usageTemplate)
 	addGroup(root, "Incident Commands:", p.getCommand(), p.watchCommand(), p.showCommand(), p.checkCommand(),
-		p.ackCommand(), p.resolveCommand(), p.uiCommand())
+		p.ackCommand(), p.unackCommand(), p.silenceCommand(), p.unsilenceCommand(),
+		p.resolveCommand(), p.historyCommand(), p.reportCommand(), p.uiCommand())
 	addGroup(root, "Sender Commands:", p.integrationCommand(), p.tokenCommand(), p.sendCommand(), p.explainCommand())
 	root.AddCommand(p.optionsCommand(), p.versionCommand())
 	p.addGlobalFlags(root)
@@ -209,7 +210,7 @@ func (p *plugin) optionsCommand() *cobra.Command {
 		Use:   "options",
 		Short: "Print the list of flags inherited by all commands",
 		Long:  `Print the list of flags inherited by all commands.`,
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			p.screen.printf("The following options can be passed to any command:\n\n%s", command.InheritedFlags().FlagUsagesWrapped(width))
 			return p.screen.err
@@ -223,12 +224,20 @@ func (p *plugin) versionCommand() *cobra.Command {
 		Short:   "Print the version of the plugin",
 		Long:    `Print the version of the plugin, and the commit and date of its build.`,
 		Example: example(`kubectl tocsin version`),
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(p.Out, buildinfo.Line("kubectl-tocsin"))
 			return err
 		},
 	}
+}
+
+// noArguments validates that a command without subcommands has no arguments.
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("takes no arguments, but got %q", args[0])
+	}
+	return nil
 }
 
 // oneName validates that there is exactly one argument, the name of an object.

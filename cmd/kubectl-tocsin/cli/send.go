@@ -11,10 +11,14 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/mattn/go-runewidth"
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
@@ -89,7 +93,7 @@ kubectl tocsin send --url "$url" --status resolved --dedup-key disk-db-1
 
 # Send a tool's payload
 kubectl tocsin send --url "$url" -f payload.json`),
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
@@ -154,7 +158,7 @@ func (o *sendOptions) run(ctx context.Context) error {
 	if o.output != "" {
 		return writeResponse(o.Out, o.output, text)
 	}
-	o.print(r)
+	o.print(ctx, r)
 	return o.screen.err
 }
 
@@ -286,7 +290,7 @@ func (o *sendOptions) postWithTemporaryToken(
 }
 
 // print prints the result of each alert.
-func (o *sendOptions) print(r *response) {
+func (o *sendOptions) print(ctx context.Context, r *response) {
 	s, result := o.screen, "Accepted"
 	if o.dryRun {
 		result = "Would be accepted"
@@ -294,12 +298,36 @@ func (o *sendOptions) print(r *response) {
 	if len(r.Alerts) == 0 {
 		s.printf("%s: the payload contains no alert\n", result)
 	}
-	for _, alert := range r.Alerts {
+	for i := range r.Alerts {
+		alert := &r.Alerts[i]
 		if alert.Dropped {
 			s.printf("%s and dropped: %s\n", result, dropReason)
 			continue
 		}
-		s.printf("%s: incident %s, dedup key %s\n", result, s.styled(bold, safe(alert.Incident)), safe(alert.DedupKey))
+		first, second := result+": "+o.outcome(ctx, alert)+",", "dedup key "+safe(alert.DedupKey)
+		if s.isTerminal() && runewidth.StringWidth(first+" "+second) > s.width {
+			second = "\n  " + cut(second, s.width-2)
+		} else {
+			second = " " + second
+		}
+		s.printf("%s%s\n", first, second)
 	}
 	r.printWarnings(s)
+}
+
+// outcome describes the effect of an accepted alert. Only a firing alert creates an Incident. With --integration, outcome
+// reads from the cluster whether there is one.
+func (o *sendOptions) outcome(ctx context.Context, alert *alertResponse) string {
+	incident := "incident " + o.screen.styled(bold, safe(alert.Incident))
+	if alert.Status != v1alpha1.AlertResolved && alert.Status != v1alpha1.AlertAcknowledged {
+		return incident
+	}
+	if c, err := o.cluster(); o.integration != "" && err == nil {
+		namespace, name, _ := strings.Cut(alert.Incident, "/")
+		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &v1alpha1.Incident{})
+		if apierrors.IsNotFound(err) {
+			return "no effect, because no incident matches"
+		}
+	}
+	return string(alert.Status) + ", " + incident + " if it is open"
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/mattn/go-runewidth"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -54,14 +56,21 @@ func (o *showOptions) run(ctx context.Context, c *cluster, names []string) error
 	if o.output.isSet() {
 		return o.output.write(objects([]*v1alpha1.Incident{incident}, true), o.Out)
 	}
-	(&description{screen: o.screen, now: o.now()}).incident(incident)
+	d := &description{screen: o.screen, now: o.now()}
+	// The description does without an integration that was deleted, or that the user may not read.
+	key := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
+	if err := c.Get(ctx, key, &d.integration); err != nil {
+		d.integration = v1alpha1.WebhookIntegration{}
+	}
+	d.incident(incident)
 	return o.screen.err
 }
 
 // description prints the details of an Incident.
 type description struct {
 	*screen
-	now time.Time
+	now         time.Time
+	integration v1alpha1.WebhookIntegration // of the Incident; empty if it cannot be read
 }
 
 // labelWidth is the width of field names.
@@ -76,10 +85,13 @@ func (d *description) incident(incident *v1alpha1.Incident) {
 	if acknowledged := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged); acknowledged != nil {
 		d.field("Acknowledged", d.acknowledged(incident))
 	}
+	d.field("Silenced", d.silenced(incident))
+	d.field("Forwarded", d.forwarded(status))
 	if status.Episode != nil {
 		d.field("Began", d.time(&status.Episode.StartTime))
 	}
 	d.field("Last alert", d.time(status.LastAlertTime))
+	d.field("Lease", d.lease(status))
 	d.field("Alerts", d.count(status))
 	d.field("Integration", incident.Spec.IntegrationName)
 	d.field("Dedup key", safe(incident.Spec.DedupKey))
@@ -102,7 +114,7 @@ func (d *description) incident(incident *v1alpha1.Incident) {
 
 func (d *description) field(name, value string) {
 	if value != "" {
-		d.printf("%s%s\n", pad(name+":", labelWidth), value)
+		d.printf("%s%s\n", pad(name+":", labelWidth), d.wrap(value, labelWidth))
 	}
 }
 
@@ -132,14 +144,61 @@ func (d *description) state(incident *v1alpha1.Incident) string {
 	return text
 }
 
-// acknowledged describes by whom and when the Incident was acknowledged.
+// forwarded describes to which Alertmanagers the Incident is posted, and since when: the later of its episode's beginning and
+// of the time since which they accept Incidents. It is empty if the operator forwards nothing.
+func (d *description) forwarded(status *v1alpha1.IncidentStatus) string {
+	condition := meta.FindStatusCondition(d.integration.Status.Conditions, v1alpha1.ConditionForwarded)
+	if condition == nil {
+		return ""
+	}
+	since := v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
+	answer := "no"
+	if condition.Status == metav1.ConditionTrue {
+		answer = "yes"
+		if opened := status.OpenedTime; opened != nil && opened.After(since.Time) {
+			since = *opened
+		}
+	}
+	return answer + ", since " + d.time(&since) + ". " + safe(condition.Message)
+}
+
+// acknowledged describes by whom and when the Incident was acknowledged or unacknowledged.
 func (d *description) acknowledged(incident *v1alpha1.Incident) string {
 	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
-	if !isAcknowledged(incident) {
-		return "no"
+	answer := "no"
+	switch {
+	case isAcknowledged(incident):
+		answer = "yes"
+	case condition.Reason == v1alpha1.ReasonNotAcknowledged:
+		return answer
 	}
 	at := v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
-	return "yes, since " + d.time(&at) + ". " + safe(condition.Message)
+	return answer + ", since " + d.time(&at) + ". " + safe(condition.Message)
+}
+
+// silenced describes the silence of the Incident in Alertmanager, and the one that was requested.
+func (d *description) silenced(incident *v1alpha1.Incident) string {
+	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionSilenced)
+	if condition == nil {
+		return ""
+	}
+	text := "no. " + safe(condition.Message)
+	if isSilenced(incident) {
+		text = "yes. " + safe(condition.Message)
+	}
+	if request := incident.Status.Silence; request != nil && !isSilenced(incident) && request.Until.After(d.now) {
+		text += fmt.Sprintf(" Requested until %s by %s.", request.Until.Local().Format("2006-01-02 15:04:05 MST"),
+			cmp.Or(safe(request.By), "an AlertEvent"))
+	}
+	return text
+}
+
+// lease describes how long the Incident stays open if its sender does not repeat the alert.
+func (d *description) lease(status *v1alpha1.IncidentStatus) string {
+	if status.Lease == nil || status.State != v1alpha1.IncidentOpen {
+		return ""
+	}
+	return fmt.Sprintf("expires %s after the last alert", duration.HumanDuration(status.Lease.Duration))
 }
 
 func (d *description) count(status *v1alpha1.IncidentStatus) string {
@@ -204,8 +263,8 @@ func (d *description) timeline(transitions []v1alpha1.Transition) {
 	d.section("Timeline")
 	for i := range transitions {
 		at := &transitions[i].Time
-		d.printf("  %s  %s  %s\n", at.Local().Format(time.DateTime), pad(ago(at, d.now)+" ago", len("365d ago")),
-			cmp.Or(safe(transitions[i].Message), string(transitions[i].Type)))
+		prefix := fmt.Sprintf("  %s  %s  ", at.Local().Format(time.DateTime), pad(ago(at, d.now)+" ago", len("365d ago")))
+		d.printf("%s%s\n", prefix, d.wrap(cmp.Or(safe(transitions[i].Message), string(transitions[i].Type)), len(prefix)))
 	}
 }
 

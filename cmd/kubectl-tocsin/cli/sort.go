@@ -15,8 +15,8 @@ import (
 // sortBy sorts Incidents by a JSONPath expression such as .status.alertCount, as kubectl get --sort-by does. Incidents
 // without the field come first.
 func sortBy(incidents []*v1alpha1.Incident, expression string) error {
-	path := jsonpath.New("sort-by").AllowMissingKeys(true)
-	if err := path.Parse("{" + strings.Trim(expression, "{}") + "}"); err != nil {
+	path, err := parsePath(expression)
+	if err != nil {
 		return fmt.Errorf("--sort-by %q: %w", expression, err)
 	}
 	keys := map[*v1alpha1.Incident]any{}
@@ -35,6 +35,12 @@ func sortBy(incidents []*v1alpha1.Incident, expression string) error {
 	}
 	slices.SortStableFunc(incidents, func(a, b *v1alpha1.Incident) int { return compareKeys(keys[a], keys[b]) })
 	return nil
+}
+
+// parsePath parses a JSONPath expression such as .status.alertCount or {.status.alertCount}. Missing fields are no error.
+func parsePath(expression string) (*jsonpath.JSONPath, error) {
+	path := jsonpath.New("path").AllowMissingKeys(true)
+	return path, path.Parse("{" + strings.Trim(expression, "{}") + "}")
 }
 
 // compareKeys compares numbers by value and everything else as text. API timestamps sort correctly as text.

@@ -57,6 +57,9 @@ const (
 	// Columns are hidden until the titles have titleWidth cells. Then names are cut until titles have minTitleWidth.
 	titleWidth    = 24
 	minTitleWidth = 10
+
+	// maxShortened is the number of Incidents among which names are shortened at most.
+	maxShortened = 5000
 )
 
 func newIncidentTable(s *screen, now func() time.Time, o tableOptions) *incidentTable {
@@ -116,9 +119,10 @@ func (t *incidentTable) fit(incidents []*v1alpha1.Incident) {
 }
 
 // shorten makes a table on a terminal print the shortest names that are unambiguous among all. Pipes and wide tables
-// have full names.
+// have full names, and so has a table of one of very many Incidents: finding the prefixes would take longer than reading the
+// names.
 func (t *incidentTable) shorten(all []types.NamespacedName) {
-	if t.screen.isTerminal() && !t.wide {
+	if t.screen.isTerminal() && !t.wide && len(all) <= maxShortened {
 		t.short = shortNames(all)
 	}
 }
@@ -210,6 +214,14 @@ func (t *incidentTable) line(cells []cell) string {
 func (t *incidentTable) print(incidents []*v1alpha1.Incident) {
 	t.fit(incidents)
 	t.printHeader()
+	t.printRows(incidents)
+}
+
+// printRows prints rows in columns as wide as they are.
+func (t *incidentTable) printRows(incidents []*v1alpha1.Incident) {
+	if !t.screen.isTerminal() {
+		t.fit(incidents) // a pipe gets whole texts
+	}
 	for _, incident := range incidents {
 		t.screen.printf("%s\n", t.row(incident))
 	}
@@ -255,7 +267,11 @@ func stateCell(incident *v1alpha1.Incident) cell {
 	if incident.Status.State == v1alpha1.IncidentResolved {
 		look = green
 	}
-	return cell{string(incident.Status.State), look}
+	state := string(incident.Status.State)
+	if isSilenced(incident) {
+		state += ",Silenced"
+	}
+	return cell{state, look}
 }
 
 func severityCell(incident *v1alpha1.Incident) cell {

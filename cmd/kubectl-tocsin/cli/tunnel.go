@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
@@ -145,6 +146,10 @@ func (p *plugin) dialService(ctx context.Context, service serviceAddress) (net.C
 func (c *cluster) backend(ctx context.Context, address serviceAddress) (*corev1.Pod, int, error) {
 	service := &corev1.Service{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: address.namespace, Name: address.name}, service); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, 0, fmt.Errorf("there is no Service %s in namespace %s; set --endpoint or $%s to the address of Tocsin",
+				address.name, address.namespace, endpointVariable)
+		}
 		return nil, 0, fmt.Errorf("reading the Service: %w", err)
 	}
 	at := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == address.port })

@@ -14,19 +14,20 @@ import (
 
 // uiOptions are the options of "ui".
 type uiOptions struct {
-	*plugin
+	archiveOptions
 	allNamespaces bool
 	port          int
 	command       *cobra.Command
 }
 
 func (p *plugin) uiCommand() *cobra.Command {
-	o := &uiOptions{plugin: p}
+	o := &uiOptions{archiveOptions: archiveOptions{plugin: p}}
 	command := &cobra.Command{
 		Use:   "ui",
 		Short: "Show incidents in the browser",
 		Long: `Show incidents in the browser: a live list with search, the details and timeline of each incident, and a chart of
-the number of open incidents.
+the number of open incidents. Two more views show the finished episodes: their history and a report. With an archive,
+they include those of deleted incidents.
 
 The command serves the page on 127.0.0.1 with your kubeconfig and your permissions, and serves data only to
 clients with the key in the printed URL. The page is read-only. Press Ctrl-C to stop.`,
@@ -35,12 +36,16 @@ clients with the key in the printed URL. The page is read-only. Press Ctrl-C to 
 kubectl tocsin ui
 
 # Show the incidents of all namespaces on a fixed port
-kubectl tocsin ui -A --port 8090`),
-		Args:              cobra.NoArgs,
+kubectl tocsin ui -A --port 8090
+
+# Show also the history in an archive
+kubectl tocsin ui -A --archive s3://incidents?region=eu-central-1`),
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              p.withCluster(o.run),
 	}
 	o.command = command
+	o.addArchiveFlag(command)
 	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Show incidents of all namespaces.")
 	command.Flags().IntVar(&o.port, "port", 0, "Port on 127.0.0.1. Default: a free port.")
 	return command
@@ -58,7 +63,14 @@ func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	if err := o.verify(ctx, c, &filter{allNamespaces: o.allNamespaces}, nil); err != nil {
 		return err
 	}
-	server, err := ui.Listen(ctx, c, ui.Options{Namespace: namespace, Port: o.port, Command: o.sameCluster()})
+	archive, err := o.openBucket(ctx)
+	if err != nil {
+		return err
+	}
+	if archive != nil {
+		defer func() { _ = archive.Close() }()
+	}
+	server, err := ui.Listen(ctx, c, ui.Options{Namespace: namespace, Port: o.port, Command: o.sameCluster(), Archive: archive})
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (o *getOptions) follow(ctx context.Context, c *cluster, table *incidentTabl
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changes := make(chan live.Change)
-	feed, err := live.Follow(c, o.filter.namespace(c), nil, func(change live.Change) {
+	feed, err := live.Follow(c, o.filter.namespace(c), pruneForTable, func(change live.Change) {
 		select {
 		case changes <- change:
 		case <-ctx.Done():
@@ -126,7 +126,7 @@ func (o *getOptions) printLines(
 			}
 			table.fit([]*v1alpha1.Incident{incident})
 			// The status also changes in fields that the table does not show, such as the ledger.
-			digest := fmt.Sprint(incident.Status.State, incident.Status.Alert.Severity, isAcknowledged(incident),
+			digest := fmt.Sprint(incident.Status.State, incident.Status.Alert.Severity, isAcknowledged(incident), isSilenced(incident),
 				incident.Status.AlertCount, incident.Status.Alert.Title)
 			if shown[incident.UID] != digest {
 				table.screen.printf("%s\n", table.row(incident))
@@ -199,7 +199,10 @@ func (o *getOptions) frame(feed *live.Feed, table *incidentTable) string {
 	slices.SortFunc(incidents, byUrgency)
 	title := fmt.Sprintf("%d open, %d total", open, len(incidents))
 	if !feed.Synced() {
-		title = "Listing incidents …"
+		title = fmt.Sprintf("%d open, listing all …", open)
+		if open == 0 {
+			title = "Listing incidents …"
+		}
 	}
 	lines := []string{
 		s.styled(bold, cut(title, max(0, s.width-10))) + "  " + s.styled(dim, o.now().Format(time.TimeOnly)), "",

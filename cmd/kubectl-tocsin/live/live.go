@@ -7,12 +7,15 @@ package live
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +28,10 @@ const (
 	probeInterval = 3 * time.Second
 	// probeTimeout is the time after which an API server counts as hanging.
 	probeTimeout = 5 * time.Second
+	// maxPreliminary is the number of open Incidents that are listed before all at most, and preliminaryChunk how many of them
+	// one request lists.
+	maxPreliminary   = 5000
+	preliminaryChunk = 500
 )
 
 // Change is a change of an Incident.
@@ -40,10 +47,14 @@ type Feed struct {
 	namespace string
 	informer  cache.SharedIndexInformer
 	onChange  func(Change)
+	prune     func(*v1alpha1.Incident)
 
-	mu        sync.Mutex
-	problems  [requests]error
-	confirmed time.Time
+	changing sync.Mutex // onChange is called
+
+	mu          sync.Mutex
+	preliminary map[types.NamespacedName]*v1alpha1.Incident // open Incidents, until the initial list is complete
+	problems    [requests]error
+	confirmed   time.Time
 	// reachable is closed when a probe succeeds again; nil while the API server responds.
 	reachable chan struct{}
 }
@@ -59,18 +70,21 @@ const (
 )
 
 // Follow returns a Feed for a namespace; empty for all. It calls onChange for every existing Incident and for every
-// change, one call at a time; onChange must not block for long. prune, if not nil, removes fields of an Incident before
-// the Feed stores it.
+// change, one call at a time; onChange must not block for long. It calls onChange for open Incidents first, and may do so
+// again when it comes to them among all. prune, if not nil, removes fields of an Incident before the Feed stores it.
 func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident), onChange func(Change)) (*Feed, error) {
 	f := &Feed{client: c, namespace: namespace, onChange: onChange, confirmed: time.Now()}
+	f.prune = func(incident *v1alpha1.Incident) {
+		incident.ManagedFields = nil
+		if prune != nil {
+			prune(incident)
+		}
+	}
 	source := cache.ToListWatcherWithWatchListSemantics(f.source(c, namespace), c)
 	f.informer = cache.NewSharedIndexInformer(source, &v1alpha1.Incident{}, 0, cache.Indexers{})
 	err := f.informer.SetTransform(func(object any) (any, error) {
 		if incident, ok := object.(*v1alpha1.Incident); ok {
-			incident.ManagedFields = nil
-			if prune != nil {
-				prune(incident)
-			}
+			f.prune(incident)
 		}
 		return object, nil
 	})
@@ -150,19 +164,76 @@ func (f *Feed) notify(object any, deleted bool) {
 		object = tombstone.Obj
 	}
 	if incident, ok := object.(*v1alpha1.Incident); ok {
+		f.changing.Lock()
+		defer f.changing.Unlock()
 		f.onChange(Change{Incident: incident, Deleted: deleted})
 	}
 }
 
 // Run follows the Incidents until ctx ends.
 func (f *Feed) Run(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f.probe(ctx)
-	}()
+	var tasks sync.WaitGroup
+	tasks.Go(func() { f.probe(ctx) })
+	tasks.Go(func() {
+		f.listOpen(ctx)
+		if cache.WaitForCacheSync(ctx.Done(), f.informer.HasSynced) {
+			f.endPreliminary()
+		}
+	})
 	f.informer.RunWithContext(ctx)
-	<-done
+	tasks.Wait()
+}
+
+// listOpen lists open Incidents while the informer lists all: these may be many. An error is not one of the Feed, which
+// reports those of the informer.
+func (f *Feed) listOpen(ctx context.Context) {
+	for next, listed := "", 0; listed < maxPreliminary; {
+		incidents := &v1alpha1.IncidentList{}
+		err := f.client.List(ctx, incidents, client.InNamespace(f.namespace), client.Limit(preliminaryChunk), client.Continue(next),
+			client.MatchingFields{"status.state": string(v1alpha1.IncidentOpen)})
+		if err != nil || !f.showPreliminary(incidents.Items) {
+			return
+		}
+		listed += len(incidents.Items)
+		if next = incidents.Continue; next == "" {
+			return
+		}
+	}
+}
+
+// showPreliminary adds open Incidents unless the initial list is complete, which it reports by false: they may be outdated by
+// then.
+func (f *Feed) showPreliminary(incidents []v1alpha1.Incident) bool {
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	for i := range incidents {
+		incident := &incidents[i]
+		f.prune(incident)
+		key := client.ObjectKeyFromObject(incident)
+		f.mu.Lock()
+		if f.preliminary == nil {
+			f.preliminary = map[types.NamespacedName]*v1alpha1.Incident{}
+		}
+		f.preliminary[key] = incident
+		f.mu.Unlock()
+		if _, known, _ := f.informer.GetStore().GetByKey(key.String()); !known { // else the informer has told of it, or will
+			f.onChange(Change{Incident: incident})
+		}
+	}
+	return !f.informer.HasSynced()
+}
+
+// endPreliminary removes the preliminary Incidents, and reports those that were deleted before the informer listed them.
+func (f *Feed) endPreliminary() {
+	f.mu.Lock()
+	preliminary := f.preliminary
+	f.preliminary = nil
+	f.mu.Unlock()
+	for key, incident := range preliminary {
+		if _, known, _ := f.informer.GetStore().GetByKey(key.String()); !known {
+			f.notify(incident, true)
+		}
+	}
 }
 
 // probe checks periodically until ctx ends whether the API server responds.
@@ -210,8 +281,14 @@ func Check(ctx context.Context, c client.Client, namespace string) error {
 // Synced reports whether the initial list is complete.
 func (f *Feed) Synced() bool { return f.informer.HasSynced() }
 
-// Incidents returns all Incidents in no particular order. They must not be modified.
+// Incidents returns all Incidents, or open ones until the initial list is complete, in no particular order. They must not be
+// modified.
 func (f *Feed) Incidents() []*v1alpha1.Incident {
+	if !f.Synced() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return slices.Collect(maps.Values(f.preliminary))
+	}
 	var incidents []*v1alpha1.Incident
 	for _, object := range f.informer.GetStore().List() {
 		if incident, ok := object.(*v1alpha1.Incident); ok {

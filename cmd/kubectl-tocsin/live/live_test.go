@@ -30,6 +30,7 @@ type server struct {
 	hangs       atomic.Bool
 	refuses     atomic.Bool
 	denyWatches atomic.Bool
+	slowAll     atomic.Bool // a list of all Incidents takes a minute
 }
 
 // IsWatchListSemanticsUnSupported tells the informer that lists are not streamed.
@@ -41,11 +42,20 @@ func newServer(objects ...client.Object) *server {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		panic(err)
 	}
+	state := func(object client.Object) []string {
+		incident, _ := object.(*v1alpha1.Incident)
+		return []string{string(incident.Status.State)}
+	}
 	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&v1alpha1.Incident{}, "status.state", state).
 		WithInterceptorFuncs(interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 				if err := s.trouble(ctx); err != nil {
 					return err
+				}
+				_, whole := list.(*v1alpha1.IncidentList)
+				if of := (&client.ListOptions{}).ApplyOptions(options); whole && of.FieldSelector == nil && s.slowAll.Load() {
+					time.Sleep(time.Minute)
 				}
 				return c.List(ctx, list, options...)
 			},
@@ -139,6 +149,48 @@ func TestADeniedWatchIsAProblemWhileListsWork(t *testing.T) {
 			time.Sleep(time.Second)
 			g.Expect(Denied(f.Problem())).To(BeTrue())
 		}
+	})
+}
+
+func TestOpenIncidentsComeBeforeAllAreListed(t *testing.T) {
+	open, gone, resolved := incident("open"), incident("gone"), incident("resolved")
+	open.Status.State, gone.Status.State = v1alpha1.IncidentOpen, v1alpha1.IncidentOpen
+	resolved.Status.State = v1alpha1.IncidentResolved
+	s := newServer(open, gone, resolved)
+	s.slowAll.Store(true)
+	names := func(f *Feed) []string {
+		names := []string{}
+		for _, incident := range f.Incidents() {
+			names = append(names, incident.Name)
+		}
+		return names
+	}
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		shown := map[string]bool{}
+		f, err := Follow(s, "", nil, func(change Change) {
+			if shown[change.Incident.Name] = true; change.Deleted {
+				delete(shown, change.Incident.Name)
+			}
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			f.Run(ctx)
+		}()
+		time.Sleep(2 * time.Second)
+		g.Expect(f.Synced()).To(BeFalse())
+		g.Expect(names(f)).To(ConsistOf("open", "gone"))
+		g.Expect(shown).To(HaveLen(2))
+		g.Expect(s.Delete(ctx, gone)).To(Succeed())
+		time.Sleep(2 * time.Minute)
+		g.Expect(f.Synced()).To(BeTrue())
+		g.Expect(names(f)).To(ConsistOf("open", "resolved"))
+		g.Expect(shown).To(Equal(map[string]bool{"open": true, "resolved": true}), "the deletion is told of, though no watch saw it")
+		cancel()
+		<-done
 	})
 }
 

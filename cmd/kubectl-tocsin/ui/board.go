@@ -25,6 +25,7 @@ type row struct {
 	State        string              `json:"state"`
 	Severity     string              `json:"severity"`
 	Acknowledged bool                `json:"acknowledged"`
+	Silenced     bool                `json:"silenced,omitempty"`
 	Count        int64               `json:"count"`
 	Opened       *v1alpha1.Timestamp `json:"opened,omitempty"`
 	Resolved     *v1alpha1.Timestamp `json:"resolved,omitempty"`
@@ -107,6 +108,7 @@ func makeRow(incident *v1alpha1.Incident) row {
 		State:        string(status.State),
 		Severity:     string(status.Alert.Severity),
 		Acknowledged: meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionAcknowledged),
+		Silenced:     meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced),
 		Count:        status.AlertCount,
 		Opened:       status.OpenedTime,
 		Resolved:     status.ResolvedTime,

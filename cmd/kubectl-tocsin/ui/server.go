@@ -25,6 +25,7 @@ import (
 	"strconv"
 	"time"
 
+	"gocloud.dev/blob"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,6 +56,7 @@ type Server struct {
 	listener  net.Listener
 	feed      *live.Feed
 	board     *board
+	archive   *blob.Bucket
 	now       func() time.Time
 }
 
@@ -66,6 +68,8 @@ type Options struct {
 	Port int
 	// Command is the beginning of the command lines that the page offers to copy. Default: "kubectl tocsin".
 	Command string
+	// Archive has the finished episodes; nil if there is none.
+	Archive *blob.Bucket
 }
 
 // Listen opens the port and returns a server.
@@ -76,7 +80,8 @@ func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error)
 		return nil, err
 	}
 	s := &Server{client: c, namespace: namespace, command: cmp.Or(o.Command, "kubectl tocsin"),
-		key: rand.Text(), listener: listener, board: newBoard(), now: time.Now}
+		key: rand.Text(), listener: listener, board: newBoard(),
+		archive: o.Archive, now: time.Now}
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.port = address.Port
 	}
@@ -140,6 +145,8 @@ func (s *Server) Handler() http.Handler {
 	data := http.NewServeMux()
 	data.HandleFunc("GET /api/stream", s.stream)
 	data.HandleFunc("GET /api/counts", s.counts)
+	data.HandleFunc("GET /api/history", s.past(s.history))
+	data.HandleFunc("GET /api/report", s.past(s.report))
 	data.HandleFunc("GET /api/incidents/{namespace}/{name}", s.incident)
 	mux := http.NewServeMux()
 	mux.Handle("/api/", s.withKey(data))

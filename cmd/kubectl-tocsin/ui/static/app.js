@@ -1,5 +1,7 @@
 // The page of kubectl tocsin ui. What senders wrote gets into it by textContent and attributes only.
 
+import * as past from "./past.js";
+
 const severities = ["critical", "error", "warning", "info"];
 const shownRows = 500;
 const $ = (id) => document.getElementById(id);
@@ -219,7 +221,8 @@ function headline(open) {
 }
 
 function tableRow(row, fresh) {
-  const state = row.state === "Open" && row.acknowledged ? ["Acknowledged"]
+  const state = row.state === "Open" && row.silenced ? [row.acknowledged ? "Acknowledged, silenced" : "Silenced"]
+    : row.state === "Open" && row.acknowledged ? ["Acknowledged"]
     : row.resolved && row.state === "Resolved" ? ["Resolved ", when(row.resolved), " ago"] : [row.state];
   return el("tr", { class: row.state.toLowerCase() + (fresh ? " fresh" : "") },
     el("td", { class: "severity " + (row.state === "Open" ? row.severity : "") }, row.severity),
@@ -386,6 +389,7 @@ function page(incident) {
     ["Why", status.state === "Resolved" ? condition("Resolved")?.message : undefined],
     ["Acknowledged", acknowledged?.status === "True"
       ? el("span", {}, when(acknowledged.lastTransitionTime), " ago: ", acknowledged.message) : "no"],
+    ["Silenced", condition("Silenced")?.message],
     ["Last alert", status.lastAlertTime && el("span", {}, when(status.lastAlertTime), " ago")],
     ["Alerts", status.alertCount],
     ["Link", alert.link && linkTo(alert.link)],
@@ -426,11 +430,13 @@ function route() {
   const [path, filter = ""] = location.hash.slice(2).split("?");
   let parts = [];
   try { parts = path.split("/").map(decodeURIComponent); } catch { /* it leads nowhere */ }
-  readQuery(filter);
+  const view = parts.length === 1 && ["history", "report"].includes(parts[0]) ? parts[0] : "";
+  past.show(view, filter);
+  readQuery(view ? "" : filter);
   const to = parts.length === 2 && parts[0] && parts[1] ? parts.join("/") : "";
   if (to && !shown) lastFocus = to;
   shown = to;
-  $("list").hidden = shown !== "";
+  $("list").hidden = shown !== "" || view !== "";
   $("incident").hidden = shown === "";
   if (shown) {
     display("", back(), heading(rows.get(shown)?.title || shown), el("p", {}, "Loading …"));
@@ -446,7 +452,7 @@ function route() {
 // The arrow keys are left to the browser, which scrolls.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const typing = event.target.matches("input, select");
+  const typing = event.target.matches("input, select, summary") || !$("past").hidden;
   if (event.key === "Escape") {
     if (shown) location.hash = "#/" + query();
     else if (typing) event.target.blur();
@@ -487,5 +493,6 @@ new ResizeObserver(() => { if (drawn) chart(drawn); }).observe($("chart"));
 setInterval(sayAge, 1000);
 setInterval(() => { draw(); countLater(); }, 30000);
 takeKey();
+past.setUp({ el, svg, request });
 route();
 begin();

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/report"
+)
+
+const (
+	outputText     = "text"
+	outputMarkdown = "markdown"
+	outputHTML     = "html"
+
+	reportSince = 30 * 24 * time.Hour
+	reportTop   = 10
+
+	// textBars and pageBars are the numbers of bars of the chart per day. In a longer period, a bar has several days.
+	textBars, pageBars = 31, 92
+)
+
+// reportOptions are the options of "report".
+type reportOptions struct {
+	archiveOptions
+	output string
+	top    int
+}
+
+func (p *plugin) reportCommand() *cobra.Command {
+	o := &reportOptions{archiveOptions: archiveOptions{plugin: p}}
+	command := &cobra.Command{
+		Use:   "report",
+		Short: "Report statistics of finished episodes of incidents",
+		Long: `Report statistics of the finished episodes of incidents: episodes per day and severity, the time to acknowledge and
+to resolve, the noisiest keys and integrations, and flapping keys.
+
+The episodes are those that "kubectl tocsin history" lists with the same flags. The days are those of the local time
+zone. -o html writes one page without scripts and external resources.`,
+		Example: example(`
+# Report the last 30 days in all namespaces
+kubectl tocsin report -A --since 30d
+
+# Write a page with charts about the critical episodes of May
+kubectl tocsin report -A --from 2026-05-01 --to 2026-05-31 --severity critical -o html >report.html
+
+# Write Markdown for a wiki
+kubectl tocsin report -A --since 7d -o markdown`),
+		Args:              noArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+	}
+	o.addFlags(command)
+	o.period.addFlags(command, reportSince)
+	flags := command.Flags()
+	flags.StringVarP(&o.output, "output", "o", outputText, "Output format: text, markdown, html or json.")
+	flags.IntVar(&o.top, "top", reportTop, "Number of keys and integrations in each list.")
+	completeFlags(command, map[string]completions{
+		"output": fixedCompletions(outputText, outputMarkdown, outputHTML, outputJSON),
+	})
+	return command
+}
+
+func (o *reportOptions) run(ctx context.Context) error {
+	from, to, err := o.period.bounds(o.now())
+	if err != nil {
+		return err
+	}
+	if o.top < 1 {
+		return fmt.Errorf("--top must be at least 1, not %d", o.top)
+	}
+	bars := map[string]int{outputText: textBars, outputMarkdown: textBars, outputHTML: pageBars, outputJSON: pageBars}[o.output]
+	if bars == 0 {
+		return fmt.Errorf("--output must be %s, %s, %s or %s, not %q", outputText, outputMarkdown, outputHTML, outputJSON, o.output)
+	}
+	source, namespace, closeSource, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeSource()
+	open, missing := 0, 0
+	query := history.Query{
+		From: from, To: to, WithoutContent: true, Filter: history.Filter{Namespace: namespace}, Open: func() { open++ },
+	}
+	builder := report.NewBuilder(from, to, time.Local)
+	for record, err := range o.episodes(ctx, source, query, o.newProgress(), &missing) {
+		if err != nil {
+			return err
+		}
+		builder.AddRecord(record)
+	}
+	for range missing {
+		builder.Warn()
+	}
+	result := builder.Report(o.top, bars)
+	result.Scope = o.scope(namespace)
+	if source.Cluster != nil {
+		result.Open = &open
+	}
+	if err := o.write(result); err != nil {
+		return err
+	}
+	return o.finish(source, missing)
+}
+
+func (o *reportOptions) write(result *report.Report) error {
+	switch o.output {
+	case outputJSON:
+		encoder := json.NewEncoder(o.Out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(result)
+	case outputMarkdown:
+		return result.Page().WriteMarkdown(o.Out)
+	case outputHTML:
+		return result.Page().WriteHTML(o.Out)
+	}
+	const defaultWidth = 80
+	width := defaultWidth
+	if o.screen.isTerminal() {
+		width = o.screen.width
+	}
+	return result.Page().WriteText(o.Out, width, func(text string) string { return o.screen.styled(bold, text) })
+}
+
+// scope describes the namespace and the filters.
+func (o *reportOptions) scope(namespace string) string {
+	text := "All namespaces"
+	if namespace != "" {
+		text = "Namespace " + namespace
+	}
+	for _, part := range []struct {
+		name   string
+		values []string
+	}{
+		{"severity", o.filter.severities}, {"integration", o.filter.integrations}, {"host", o.hosts},
+		{"label", o.filter.labels}, {"text", strings.Fields(o.search)},
+	} {
+		if len(part.values) > 0 {
+			text += ", " + part.name + " " + strings.Join(part.values, " ")
+		}
+	}
+	if o.filter.unacknowledged {
+		text += ", unacknowledged"
+	}
+	return text + "."
+}

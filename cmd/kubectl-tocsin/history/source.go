@@ -1,0 +1,255 @@
+// Package history reads finished episodes: those of an archive, and those of the Incidents that are still in the cluster.
+//
+// The archive lacks the episodes of the last minute, those that its store did not accept, and all when there is no archive;
+// the cluster lacks those of deleted Incidents. A Source joins both, so each episode appears once.
+package history
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"gocloud.dev/blob"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+)
+
+const (
+	// maxRun bounds the episodes of one day that are sorted together.
+	maxRun = 20_000
+	// maxRunBytes bounds their memory. A record may have more than 256 KiB.
+	maxRunBytes = 64 << 20
+	// listChunk is the limit of one list request: an Incident may have up to 256 KiB.
+	listChunk = 250
+)
+
+// Source joins an archive and a cluster.
+type Source struct {
+	// Cluster is nil to read the archive only.
+	Cluster client.Reader
+	// Bucket is that of the archive; nil to read the cluster only.
+	Bucket *blob.Bucket
+}
+
+// Query selects episodes.
+type Query struct {
+	// From and To select episodes with a resolvedTime in [From, To).
+	From, To time.Time
+	Filter   Filter
+	// WithoutContent leaves the records without timelines and most of the alert's content.
+	WithoutContent bool
+	// Progress is called after each object of the archive; may be nil.
+	Progress func(records.Progress)
+	// Open is called for each open Incident in the cluster that the filter selects; may be nil.
+	Open func()
+}
+
+// NoticeError is an error that does not make the result incomplete.
+type NoticeError string
+
+func (n NoticeError) Error() string { return string(n) }
+
+// Episodes returns the selected episodes, those that ended last first. A day of the archive with very many episodes is
+// sorted in parts. Errors do not end the sequence, except when ctx ends: episodes are missing unless the error is a NoticeError.
+//
+// Memory: the selected episodes of the cluster, and a part of one day of the archive.
+func (s *Source) Episodes(ctx context.Context, q Query) iter.Seq2[*records.Record, error] {
+	return func(yield func(*records.Record, error) bool) {
+		m := merger{yield: yield, known: map[records.Key]bool{}}
+		if s.Cluster != nil && !m.readCluster(ctx, s.Cluster, &q) {
+			return
+		}
+		if s.Bucket != nil && !m.readArchive(ctx, s.Bucket, &q) {
+			return
+		}
+		m.flush("")
+	}
+}
+
+// merger joins the episodes of the cluster with those of the archive, which come by day, the newest first.
+type merger struct {
+	yield func(*records.Record, error) bool
+	// cluster has the episodes of the cluster that are not yielded yet, the newest first.
+	cluster []held
+	// known are all episodes of the cluster, selected or not.
+	known map[records.Key]bool
+	// run has episodes of one day of the archive.
+	run      []*records.Record
+	runBytes int
+	noticed  bool // a newer schema
+}
+
+// held is a record as JSON, which takes less memory.
+type held struct {
+	resolved time.Time
+	json     []byte
+}
+
+// readCluster reads the episodes of all Incidents.
+func (m *merger) readCluster(ctx context.Context, c client.Reader, q *Query) bool {
+	for next := ""; ; {
+		list := &v1alpha1.IncidentList{}
+		err := c.List(ctx, list, client.InNamespace(q.Filter.Namespace), client.Limit(listChunk), client.Continue(next))
+		if err != nil {
+			if ctx.Err() != nil {
+				m.yield(nil, ctx.Err())
+				return false
+			}
+			return m.yield(nil, fmt.Errorf("listing the incidents of the cluster: %w", err)) && m.sortCluster()
+		}
+		for i := range list.Items {
+			if !m.readIncident(&list.Items[i], q) {
+				return false
+			}
+		}
+		if next = list.Continue; next == "" {
+			return m.sortCluster()
+		}
+	}
+}
+
+func (m *merger) sortCluster() bool {
+	slices.SortStableFunc(m.cluster, func(a, b held) int { return b.resolved.Compare(a.resolved) })
+	return true
+}
+
+func (m *merger) readIncident(incident *v1alpha1.Incident, q *Query) bool {
+	if q.Open != nil && incident.Status.State == v1alpha1.IncidentOpen && q.Filter.matchesOpen(incident) {
+		q.Open()
+	}
+	episodes, errs := records.Of(incident)
+	for _, err := range errs {
+		if !m.yield(nil, fmt.Errorf("incident %s/%s: %w", incident.Namespace, incident.Name, err)) {
+			return false
+		}
+	}
+	for i := range episodes {
+		one := &episodes[i]
+		m.known[one.Key()] = true
+		if one.ResolvedTime.Before(q.From) || !one.ResolvedTime.Before(q.To) || !q.Filter.Matches(one) {
+			continue
+		}
+		if data, err := json.Marshal(one); err == nil { // it comes from JSON
+			m.cluster = append(m.cluster, held{one.ResolvedTime.Time, data})
+		}
+	}
+	return true
+}
+
+// matchesOpen reports whether the filter selects an open Incident.
+func (f *Filter) matchesOpen(incident *v1alpha1.Incident) bool {
+	status := &incident.Status
+	open := &records.Record{Namespace: incident.Namespace, Integration: incident.Spec.IntegrationName, Incident: incident.Name,
+		DedupKey: incident.Spec.DedupKey}
+	open.Alert, open.Severity = status.Alert, status.Alert.Severity
+	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged); condition != nil &&
+		condition.Status == metav1.ConditionTrue {
+		open.AcknowledgedTime = v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
+	}
+	return f.Matches(open)
+}
+
+// readArchive reads the archive, and yields the episodes of a day when the next one begins.
+func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket, q *Query) bool {
+	query := records.Query{
+		From: q.From, To: q.To, NewestFirst: true, WithoutContent: q.WithoutContent && !q.Filter.NeedsContent(), Progress: q.Progress,
+	}
+	day := ""
+	for record, err := range records.All(ctx, bucket, query) {
+		switch {
+		case ctx.Err() != nil:
+			m.yield(nil, ctx.Err())
+			return false
+		case err != nil:
+			if !m.yield(nil, err) {
+				return false
+			}
+			continue
+		case m.known[record.Key()] || !q.Filter.Matches(&record):
+			continue
+		}
+		if !m.notice(&record) {
+			return false
+		}
+		if record.Day() != day && !m.flush(record.Day()) {
+			return false
+		}
+		day = record.Day()
+		m.run = append(m.run, &record)
+		m.runBytes += size(&record)
+		if (len(m.run) >= maxRun || m.runBytes > maxRunBytes) && !m.flush(day) {
+			return false
+		}
+	}
+	if ctx.Err() != nil {
+		m.yield(nil, ctx.Err())
+		return false
+	}
+	return true
+}
+
+// notice yields a NoticeError about the first record of a newer version.
+func (m *merger) notice(record *records.Record) bool {
+	if record.SchemaVersion <= records.SchemaVersion || m.noticed {
+		return true
+	}
+	m.noticed = true
+	return m.yield(nil, NoticeError(fmt.Sprintf(
+		"the archive has records of schema version %d, and this plugin knows version %d: update the plugin to see all fields",
+		record.SchemaVersion, records.SchemaVersion)))
+}
+
+// flush yields the run and the episodes of the cluster that are newer than its oldest one or than the end of day, the day
+// that comes next. All are yielded if day is empty.
+func (m *merger) flush(day string) bool {
+	slices.SortStableFunc(m.run, func(a, b *records.Record) int {
+		return cmp.Or(b.ResolvedTime.Compare(a.ResolvedTime.Time), cmp.Compare(a.Incident, b.Incident))
+	})
+	for _, record := range m.run {
+		for len(m.cluster) > 0 && m.cluster[0].resolved.After(record.ResolvedTime.Time) {
+			if !m.yieldHeld() {
+				return false
+			}
+		}
+		if !m.yield(record, nil) {
+			return false
+		}
+	}
+	m.run, m.runBytes = nil, 0
+	for len(m.cluster) > 0 && (day == "" || records.Day(m.cluster[0].resolved) > day) {
+		if !m.yieldHeld() {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *merger) yieldHeld() bool {
+	record := &records.Record{}
+	err := json.Unmarshal(m.cluster[0].json, record)
+	m.cluster = m.cluster[1:]
+	if err != nil {
+		return m.yield(nil, fmt.Errorf("decoding an episode: %w", err))
+	}
+	return m.yield(record, nil)
+}
+
+// size estimates the memory of a record, in bytes.
+func size(r *records.Record) int {
+	const fixed = 1500
+	n := fixed + len(r.Alert.Description)
+	for _, bag := range []v1alpha1.Bag{r.Alert.Labels, r.Alert.Annotations, r.Alert.Values, r.Alert.Custom} {
+		for name, value := range bag {
+			n += len(name) + len(value)
+		}
+	}
+	return n
+}

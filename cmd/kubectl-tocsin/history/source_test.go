@@ -1,0 +1,226 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/memblob"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+)
+
+var begin = time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC)
+
+// incidents is a cluster that lists in chunks of two.
+type incidents []v1alpha1.Incident
+
+func (incidents) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("no get")
+}
+
+func (all incidents) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	o := &client.ListOptions{}
+	o.ApplyOptions(options)
+	at := 0
+	if o.Continue != "" {
+		if _, err := fmt.Sscan(o.Continue, &at); err != nil {
+			return err
+		}
+	}
+	into, ok := list.(*v1alpha1.IncidentList)
+	if !ok {
+		return fmt.Errorf("not incidents: %T", list)
+	}
+	const chunk = 2
+	end := min(at+chunk, len(all))
+	for _, one := range all[at:end] {
+		if o.Namespace == "" || o.Namespace == one.Namespace {
+			into.Items = append(into.Items, *one.DeepCopy())
+		}
+	}
+	if end < len(all) {
+		into.Continue = fmt.Sprint(end)
+	}
+	return nil
+}
+
+// resolved returns an Incident whose last episode ended at a time.
+func resolved(namespace, name string, at time.Time) *v1alpha1.Incident {
+	opened, ended := v1alpha1.NewTimestamp(at.Add(-time.Minute)), v1alpha1.NewTimestamp(at)
+	return &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name), ResourceVersion: "7"},
+		Spec:       v1alpha1.IncidentSpec{IntegrationName: "mon", DedupKey: "key-" + name},
+		Status: v1alpha1.IncidentStatus{
+			State: v1alpha1.IncidentResolved, OpenedTime: &opened, ResolvedTime: &ended,
+			Episode: &v1alpha1.Episode{Number: 1, StartTime: opened, AlertCount: 1},
+			Alert:   v1alpha1.AlertContent{Title: "Title of " + name, Severity: v1alpha1.SeverityError},
+		},
+	}
+}
+
+func recordOf(incident *v1alpha1.Incident) records.Record {
+	list, _ := records.Of(incident)
+	return list[0]
+}
+
+func write(g *WithT, b *blob.Bucket, list ...records.Record) {
+	byDay := map[string][]records.Record{}
+	for i := range list {
+		byDay[list[i].Day()] = append(byDay[list[i].Day()], list[i])
+	}
+	for day, one := range byDay {
+		_, _, err := records.Write(context.Background(), b, day, one)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// name identifies an episode.
+func name(r *records.Record) string {
+	return fmt.Sprintf("%s/%s#%d", r.Namespace, r.Incident, r.Number)
+}
+
+func read(ctx context.Context, s *Source, q Query) (found []string, errs []error) {
+	for record, err := range s.Episodes(ctx, q) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		found = append(found, name(record))
+	}
+	return found, errs
+}
+
+// TestEpisodesAgainstAModel mixes the records of two clusters in an archive, and Incidents in a cluster, some in both: each
+// selected episode comes once, the newest first.
+func TestEpisodesAgainstAModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := NewWithT(t)
+		bucket := memblob.OpenBucket(nil)
+		defer func() { _ = bucket.Close() }()
+		var cluster incidents
+		var archived []records.Record
+		ends := map[string]time.Time{}
+		for i := range rapid.IntRange(0, 12).Draw(t, "episodes") {
+			namespace := rapid.SampledFrom([]string{"shop", "web"}).Draw(t, "namespace")
+			at := begin.Add(time.Duration(rapid.IntRange(0, 80).Draw(t, "hour"))*time.Hour + time.Duration(i)*time.Second)
+			incident := resolved(namespace, fmt.Sprint("i", i), at)
+			ends[namespace+"/"+incident.Name+"#1"] = at
+			place := rapid.IntRange(0, 3).Draw(t, "place")
+			if place != 1 {
+				archived = append(archived, recordOf(incident))
+			}
+			switch place {
+			case 1, 2:
+				cluster = append(cluster, *incident)
+			case 3: // another cluster has one with the same names
+				other := incident.DeepCopy()
+				other.UID = "other"
+				other.Status.Episode.Number = 2
+				archived = append(archived, recordOf(other))
+				ends[namespace+"/"+incident.Name+"#2"] = at
+			}
+		}
+		write(g, bucket, archived...)
+		from := begin.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "from")) * time.Hour)
+		to := from.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "length")) * time.Hour)
+		namespace := rapid.SampledFrom([]string{"", "shop"}).Draw(t, "selected")
+		var want []string
+		for one, at := range ends {
+			if !at.Before(from) && at.Before(to) && strings.HasPrefix(one, namespace) {
+				want = append(want, one)
+			}
+		}
+		found, errs := read(t.Context(), &Source{Cluster: cluster, Bucket: bucket},
+			Query{From: from, To: to, Filter: Filter{Namespace: namespace}})
+		g.Expect(errs).To(BeEmpty())
+		g.Expect(found).To(ConsistOf(want))
+		g.Expect(slices.IsSortedFunc(found, func(a, b string) int { return ends[b].Compare(ends[a]) })).To(BeTrue(), "%v", found)
+	})
+}
+
+func TestFilter(t *testing.T) {
+	labels := func(text string) []fields.Selector {
+		return []fields.Selector{fields.ParseSelectorOrDie(text)}
+	}
+	record := recordOf(resolved("shop", "disk", begin))
+	record.HighestSeverity, record.Severity, record.Alert.Hostname = "critical", "warning", "db-1"
+	record.Alert.Labels = v1alpha1.Bag{"team": []byte(`"storage"`)}
+	for sentence, test := range map[string]struct {
+		filter Filter
+		want   bool
+	}{
+		"an empty filter selects all":              {Filter{}, true},
+		"the highest severity counts":              {Filter{Severities: []string{"critical"}}, true},
+		"not the last one":                         {Filter{Severities: []string{"warning"}}, false},
+		"an integration":                           {Filter{Integrations: []string{"other", "mon"}}, true},
+		"another integration":                      {Filter{Integrations: []string{"other"}}, false},
+		"a host":                                   {Filter{Hosts: []string{"db-1"}}, true},
+		"another host":                             {Filter{Hosts: []string{"db-2"}}, false},
+		"a label":                                  {Filter{Labels: labels("team=storage")}, true},
+		"another label":                            {Filter{Labels: labels("team=storage,mount=/")}, false},
+		"words of several fields, in any case":     {Filter{Words: []string{"TITLE", "db-1", "team=STOR"}}, true},
+		"a word that is nowhere":                   {Filter{Words: []string{"title", "nowhere"}}, false},
+		"an episode that nobody acknowledged":      {Filter{Unacknowledged: true}, true},
+		"another namespace, of an archive of many": {Filter{Namespace: "web"}, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			NewWithT(t).Expect(test.filter.Matches(&record)).To(Equal(test.want))
+		})
+	}
+	record.AcknowledgedTime = v1alpha1.NewTimestamp(begin)
+	NewWithT(t).Expect((&Filter{Unacknowledged: true}).Matches(&record)).To(BeFalse())
+}
+
+func TestProblemsDoNotHideTheRest(t *testing.T) {
+	g := NewWithT(t)
+	bucket := memblob.OpenBucket(nil)
+	defer func() { _ = bucket.Close() }()
+	newer := recordOf(resolved("shop", "newer", begin.Add(time.Hour)))
+	newer.SchemaVersion = records.SchemaVersion + 1
+	write(g, bucket, newer, recordOf(resolved("shop", "good", begin.Add(30*time.Hour))))
+	g.Expect(bucket.WriteAll(t.Context(), "v1/day=2026-05-05/bad.ndjson.gz", []byte("no gzip"), nil)).To(Succeed())
+	g.Expect(bucket.WriteAll(t.Context(), "v1/day=2026-05-01/outside.ndjson.gz", []byte("no gzip"), nil)).To(Succeed())
+	query := Query{From: begin, To: begin.AddDate(0, 0, 3)}
+	denied := errors.New("denied")
+
+	found, errs := read(t.Context(), &Source{Cluster: Unreachable{denied}, Bucket: bucket}, query)
+	g.Expect(found).To(Equal([]string{"shop/good#1", "shop/newer#1"}))
+	g.Expect(errs).To(ConsistOf(
+		MatchError(denied), MatchError(ContainSubstring("bad.ndjson.gz")), MatchError(ContainSubstring("schema version 2"))))
+	g.Expect(errors.As(errs[len(errs)-1], new(NoticeError))).To(BeTrue())
+
+	// The end of the context ends the sequence, with its error only.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	found, errs = read(ctx, &Source{Cluster: Unreachable{context.Canceled}, Bucket: bucket}, query)
+	g.Expect(found).To(BeEmpty())
+	g.Expect(errs).To(ConsistOf(MatchError(context.Canceled)))
+}
+
+func TestOpenIncidentsAreCountedAndNotListed(t *testing.T) {
+	g := NewWithT(t)
+	open := resolved("shop", "open", begin.Add(time.Hour))
+	open.Status.State, open.Status.ResolvedTime = v1alpha1.IncidentOpen, nil
+	counted := 0
+	query := Query{From: begin, To: begin.AddDate(0, 0, 1), Open: func() { counted++ }, Filter: Filter{Severities: []string{"error"}}}
+	found, errs := read(t.Context(), &Source{Cluster: incidents{*open}}, query)
+	g.Expect(found).To(BeEmpty())
+	g.Expect(errs).To(BeEmpty())
+	g.Expect(counted).To(Equal(1))
+	query.Filter.Severities = []string{"info"}
+	_, _ = read(t.Context(), &Source{Cluster: incidents{*open}}, query)
+	g.Expect(counted).To(Equal(1))
+}

@@ -1,0 +1,194 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+)
+
+// minColumn is the width down to which columns of text are cut, in cells of the terminal.
+const minColumn = 8
+
+const textGap = 2
+
+// WriteText writes the page for a terminal with a number of columns. bold highlights the titles.
+func (p *Page) WriteText(out io.Writer, width int, bold func(string) string) error {
+	w := bufio.NewWriter(out)
+	lines := append([]string{bold(p.Title)}, p.Lead...)
+	for _, warning := range p.Warnings {
+		lines = append(lines, "Warning: "+warning)
+	}
+	for _, line := range lines {
+		_, _ = fmt.Fprintln(w, wrap(line, width))
+	}
+	for i := range p.Sections {
+		p.Sections[i].writeText(w, width, bold)
+	}
+	return w.Flush()
+}
+
+func (s *Section) writeText(w io.Writer, width int, bold func(string) string) {
+	_, _ = fmt.Fprintf(w, "\n%s\n", bold(s.Title))
+	if s.Note != "" {
+		_, _ = fmt.Fprintln(w, wrap(s.Note, width))
+	}
+	if len(s.Rows) == 0 {
+		_, _ = fmt.Fprintln(w, "None.")
+		return
+	}
+	widths := s.widths(width)
+	header := make([]string, 0, len(s.Columns))
+	used := 0
+	for i, column := range s.Columns {
+		header = append(header, strings.ToUpper(column.Name))
+		used += widths[i] + textGap
+	}
+	_, _ = fmt.Fprintln(w, s.textLine(header, widths))
+	for i, row := range s.Rows {
+		line := s.textLine(row, widths)
+		if s.bars != nil {
+			line = runewidth.FillRight(line, used) + bar(s.bars[i], width-used)
+		}
+		_, _ = fmt.Fprintln(w, strings.TrimRight(line, " "))
+	}
+}
+
+// widths returns the widths of the columns. It cuts the widest columns of text until the line fits.
+func (s *Section) widths(width int) []int {
+	widths := make([]int, len(s.Columns))
+	sum := textGap * (len(widths) - 1)
+	for i, column := range s.Columns {
+		widths[i] = runewidth.StringWidth(column.Name)
+		for _, row := range s.Rows {
+			widths[i] = max(widths[i], runewidth.StringWidth(row[i]))
+		}
+		sum += widths[i]
+	}
+	for ; sum > width; sum-- {
+		widest := -1
+		for i, column := range s.Columns {
+			if !column.Number && widths[i] > minColumn && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	return widths
+}
+
+func (s *Section) textLine(cells []string, widths []int) string {
+	var line strings.Builder
+	for i, cell := range cells {
+		cell = runewidth.Truncate(cell, widths[i], "…")
+		if s.Columns[i].Number {
+			cell = runewidth.FillLeft(cell, widths[i])
+		} else {
+			cell = runewidth.FillRight(cell, widths[i])
+		}
+		if i > 0 {
+			line.WriteString(strings.Repeat(" ", textGap))
+		}
+		line.WriteString(cell)
+	}
+	return strings.TrimRight(line.String(), " ")
+}
+
+// wrap breaks a line at spaces, and a word that is too long anywhere.
+func wrap(line string, width int) string {
+	var lines []string
+	current := ""
+	for word := range strings.FieldsSeq(line) {
+		if current != "" && runewidth.StringWidth(current)+1+runewidth.StringWidth(word) > width {
+			lines = append(lines, current)
+			current = ""
+		}
+		current = strings.TrimPrefix(current+" "+word, " ")
+	}
+	return runewidth.Wrap(strings.Join(append(lines, current), "\n"), width)
+}
+
+// bar returns a bar of block characters for a part of the width, which shows eighths of a cell.
+func bar(part float64, width int) string {
+	const eighths = 8
+	n := int(part*float64(max(0, width))*eighths + 0.5)
+	if part > 0 {
+		n = max(1, n)
+	}
+	text := strings.Repeat("█", n/eighths)
+	if n%eighths > 0 {
+		text += string([]rune("▏▎▍▌▋▊▉")[n%eighths-1])
+	}
+	return text
+}
+
+// WriteMarkdown writes the page in Markdown (CommonMark with tables).
+func (p *Page) WriteMarkdown(out io.Writer) error {
+	const barWidth = 20
+	w := bufio.NewWriter(out)
+	_, _ = fmt.Fprintf(w, "# %s\n", markdown(p.Title))
+	for _, line := range p.Lead {
+		_, _ = fmt.Fprintf(w, "\n%s\n", markdown(line))
+	}
+	for _, warning := range p.Warnings {
+		_, _ = fmt.Fprintf(w, "\n**Warning:** %s\n", markdown(warning))
+	}
+	for _, s := range p.Sections {
+		_, _ = fmt.Fprintf(w, "\n## %s\n\n", s.Title)
+		if s.Note != "" {
+			_, _ = fmt.Fprintf(w, "%s\n\n", s.Note)
+		}
+		if len(s.Rows) == 0 {
+			_, _ = fmt.Fprintln(w, "None.")
+			continue
+		}
+		var names, rules []string
+		for _, column := range s.Columns {
+			names = append(names, column.Name)
+			rules = append(rules, map[bool]string{true: "--:", false: "---"}[column.Number])
+		}
+		if s.bars != nil {
+			names, rules = append(names, ""), append(rules, "---")
+		}
+		_, _ = fmt.Fprintf(w, "| %s |\n|%s|\n", strings.Join(names, " | "), strings.Join(rules, "|"))
+		for i, row := range s.Rows {
+			var cells []string
+			for _, cell := range row {
+				cells = append(cells, markdown(cell))
+			}
+			if s.bars != nil {
+				cells = append(cells, bar(s.bars[i], barWidth))
+			}
+			_, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
+		}
+	}
+	return w.Flush()
+}
+
+// markdown escapes text: no punctuation of it is markup, neither for Markdown nor for the HTML in it. Addresses do not become
+// links, and names do not notify users, since a word joiner (U+2060) separates their parts.
+func markdown(text string) string {
+	var escaped strings.Builder
+	text = strings.NewReplacer("://", ":\u2060//", "www.", "www\u2060.", "@", "@\u2060").Replace(text)
+	for _, r := range text {
+		switch {
+		case strings.ContainsRune("\\`*_{}[]()#+!|~$", r):
+			escaped.WriteByte('\\')
+			escaped.WriteRune(r)
+		case r == '<':
+			escaped.WriteString("&lt;")
+		case r == '>':
+			escaped.WriteString("&gt;")
+		case r == '&':
+			escaped.WriteString("&amp;")
+		default:
+			escaped.WriteRune(r)
+		}
+	}
+	return escaped.String()
+}

@@ -1,0 +1,207 @@
+package ui
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/report"
+	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+)
+
+const (
+	// maxEpisodes bounds the episodes of the history, and episodeChunk those of one message.
+	maxEpisodes  = 500
+	episodeChunk = 50
+	// progressInterval is the minimum interval of messages about the progress.
+	progressInterval = 200 * time.Millisecond
+	// maxProblems bounds the messages about problems.
+	maxProblems = 20
+
+	reportTop, reportBars = 10, 92
+)
+
+// pastMessage is one line of the answer about finished episodes.
+type pastMessage struct {
+	// Progress is the read part of the archive, from 0 to 1.
+	Progress float64      `json:"progress,omitempty"`
+	Episodes []episode    `json:"episodes,omitempty"`
+	Report   *report.Page `json:"report,omitempty"`
+	Problem  string       `json:"problem,omitempty"`
+	// Done marks the last message.
+	Done bool `json:"done,omitempty"`
+	// More means that there are more episodes.
+	More bool `json:"more,omitempty"`
+	// Archived means that the server reads an archive.
+	Archived bool `json:"archived,omitempty"`
+}
+
+// episode is a finished episode in the history.
+type episode struct {
+	Namespace      string                `json:"namespace"`
+	Integration    string                `json:"integration"`
+	Incident       string                `json:"incident"`
+	Number         int64                 `json:"episode"`
+	Severity       v1alpha1.Severity     `json:"severity"`
+	Opened         v1alpha1.Timestamp    `json:"opened,omitzero"`
+	Acknowledged   v1alpha1.Timestamp    `json:"acknowledged,omitzero"`
+	AcknowledgedBy string                `json:"acknowledgedBy,omitempty"`
+	Resolved       v1alpha1.Timestamp    `json:"resolved"`
+	ResolvedBy     string                `json:"resolvedBy,omitempty"`
+	Alerts         int64                 `json:"alerts"`
+	Title          string                `json:"title"`
+	Host           string                `json:"host,omitempty"`
+	Key            string                `json:"key"`
+	Description    string                `json:"description,omitempty"`
+	Timeline       []v1alpha1.Transition `json:"timeline,omitempty"`
+}
+
+// pastQuery reads the period and the filters from the query of a URL.
+func (s *Server) pastQuery(values url.Values) (history.Query, error) {
+	const maxDays = 3660
+	days, err := strconv.Atoi(values.Get("days"))
+	if err != nil || days < 1 || days > maxDays {
+		return history.Query{}, fmt.Errorf("days must be a number from 1 to %d", maxDays)
+	}
+	to := s.now()
+	q := history.Query{From: to.AddDate(0, 0, -days), To: to, Filter: history.Filter{
+		Namespace: s.namespace, Words: strings.Fields(values.Get("search")), Unacknowledged: values.Get("unacknowledged") != "",
+	}}
+	if s.namespace == "" {
+		q.Filter.Namespace = values.Get("namespace")
+	}
+	for name, list := range map[string]*[]string{
+		"severity": &q.Filter.Severities, "integration": &q.Filter.Integrations, "host": &q.Filter.Hosts,
+	} {
+		if value := values.Get(name); value != "" {
+			*list = []string{value}
+		}
+	}
+	if label := values.Get("label"); label != "" {
+		selector, err := fields.ParseSelector(label)
+		if err != nil {
+			return q, fmt.Errorf("label: %w", err)
+		}
+		q.Filter.Labels = []fields.Selector{selector}
+	}
+	return q, nil
+}
+
+// pastStream sends messages about finished episodes.
+type pastStream struct {
+	control  *http.ResponseController
+	encoder  *json.Encoder
+	next     time.Time // of a message about the progress
+	problems int
+}
+
+// send reports whether the browser still listens.
+func (p *pastStream) send(m *pastMessage) bool {
+	_ = p.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not all writers support it
+	return p.encoder.Encode(m) == nil && p.control.Flush() == nil
+}
+
+func (p *pastStream) progress(read records.Progress) {
+	if now := time.Now(); now.After(p.next) {
+		p.next = now.Add(progressInterval)
+		p.send(&pastMessage{Progress: float64(read.Bytes) / float64(max(1, read.BytesTotal))})
+	}
+}
+
+func (p *pastStream) problem(err error) bool {
+	p.problems++
+	return p.problems > maxProblems || p.send(&pastMessage{Problem: live.Sentence(err)})
+}
+
+// past returns a handler of finished episodes, which answers with lines of JSON.
+func (s *Server) past(answer func(*pastStream, *http.Request, history.Query) *pastMessage) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, err := s.pastQuery(r.URL.Query())
+		if err != nil {
+			writeError(w, http.StatusBadRequest, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		stream := &pastStream{control: http.NewResponseController(w), encoder: json.NewEncoder(w)}
+		q.Progress = stream.progress
+		if last := answer(stream, r, q); last != nil {
+			last.Done, last.Archived = true, s.archive != nil
+			stream.send(last)
+		}
+	}
+}
+
+func (s *Server) source() *history.Source {
+	return &history.Source{Cluster: s.client, Bucket: s.archive}
+}
+
+// history sends the newest finished episodes.
+func (s *Server) history(stream *pastStream, r *http.Request, q history.Query) *pastMessage {
+	var chunk []episode
+	found := 0
+	for record, err := range s.source().Episodes(r.Context(), q) {
+		switch {
+		case err != nil:
+			if !stream.problem(err) {
+				return nil
+			}
+			continue
+		case found == maxEpisodes:
+			return &pastMessage{Episodes: chunk, More: true}
+		}
+		found++
+		chunk = append(chunk, makeEpisode(record))
+		if len(chunk) == episodeChunk {
+			if !stream.send(&pastMessage{Episodes: chunk}) {
+				return nil
+			}
+			chunk = nil
+		}
+	}
+	return &pastMessage{Episodes: chunk}
+}
+
+// report sends the statistics of the finished episodes.
+func (s *Server) report(stream *pastStream, r *http.Request, q history.Query) *pastMessage {
+	q.WithoutContent = true
+	open := 0
+	q.Open = func() { open++ }
+	builder := report.NewBuilder(q.From, q.To, time.Local)
+	for record, err := range s.source().Episodes(r.Context(), q) {
+		if err == nil {
+			builder.AddRecord(record)
+			continue
+		}
+		if !stream.problem(err) {
+			return nil
+		}
+		if !errors.As(err, new(history.NoticeError)) {
+			builder.Warn()
+		}
+	}
+	result := builder.Report(reportTop, reportBars)
+	result.Open = &open
+	return &pastMessage{Report: result.Page()}
+}
+
+func makeEpisode(r *records.Record) episode {
+	const maxDescription = 2000
+	description := []rune(r.Alert.Description)
+	return episode{
+		Namespace: r.Namespace, Integration: r.Integration, Incident: r.Incident, Number: r.Number, Severity: history.Severity(r),
+		Opened: r.OpenedTime, Acknowledged: r.AcknowledgedTime, AcknowledgedBy: r.AcknowledgedBy,
+		Resolved: r.ResolvedTime, ResolvedBy: r.ResolvedBy, Alerts: r.AlertCount,
+		Title: r.Alert.Title, Host: r.Alert.Hostname, Key: r.DedupKey, Timeline: r.Timeline,
+		Description: string(description[:min(len(description), maxDescription)]),
+	}
+}

@@ -1,0 +1,159 @@
+// The views of finished episodes: their history and a report. As in app.js, what senders wrote gets into the page by
+// textContent and attributes only.
+
+const $ = (id) => document.getElementById(id);
+const filters = ["days", "past-search", "past-severity", "past-integration", "past-host", "past-label"];
+const parameter = (id) => id.replace("past-", "");
+
+let tools, view = "", running = new AbortController(), later;
+
+// setUp takes the functions of app.js that both need.
+export function setUp(given) {
+  tools = given;
+  $("past-filters").addEventListener("submit", (event) => event.preventDefault());
+  $("past-filters").addEventListener("input", () => {
+    history.replaceState(null, "", "#/" + view + query());
+    clearTimeout(later);
+    later = setTimeout(load, 400); // while somebody is typing
+  });
+}
+
+// query returns the filters, for an address; nothing if they are the usual ones.
+function query() {
+  const values = new URLSearchParams();
+  for (const id of filters) if ($(id).value && !(id === "days" && $(id).value === "7")) values.set(parameter(id), $(id).value);
+  return values.size ? "?" + values : "";
+}
+
+// show shows a view, "history" or "report", or leaves them if name is empty.
+export function show(name, filter) {
+  view = name;
+  running.abort();
+  clearTimeout(later);
+  $("past").hidden = !name;
+  for (const one of ["history", "report"]) {
+    $(one).hidden = one !== name;
+    if (one === name) $("to-" + one).setAttribute("aria-current", "page"); else $("to-" + one).removeAttribute("aria-current");
+  }
+  if (!name) return;
+  const values = new URLSearchParams(filter);
+  for (const id of filters) $(id).value = values.get(parameter(id)) ?? (id === "days" ? "7" : "");
+  if (!$("days").value) $("days").value = "7"; // there is no such option
+  for (const one of ["history", "report"]) $("to-" + one).setAttribute("href", "#/" + one + query());
+  load();
+}
+
+async function load() {
+  running.abort();
+  running = new AbortController();
+  const { signal } = running;
+  const values = new URLSearchParams(filters.map((id) => [parameter(id), $(id).value]));
+  for (const one of ["history", "report"]) $("to-" + one).setAttribute("href", "#/" + one + query());
+  $("past-problems").replaceChildren();
+  $("episodes").replaceChildren();
+  $("report").replaceChildren();
+  say("Reading …");
+  try {
+    const response = await tools.request("api/" + view + "?" + values, signal);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "", done = false;
+    for (;;) {
+      const part = await reader.read();
+      if (part.done) break;
+      const lines = (text + part.value).split("\n");
+      text = lines.pop();
+      for (const line of lines) done = take(JSON.parse(line)) || done;
+    }
+    if (!done) throw new Error("the connection was lost");
+  } catch (error) {
+    if (signal.aborted) return;
+    problem("Cannot read the history: " + (error.message || "kubectl tocsin ui does not answer") + ".");
+    say("");
+  }
+}
+
+const say = (text) => { $("past-status").textContent = text; };
+const problem = (text) => $("past-problems").append(tools.el("p", {}, text));
+
+// take shows a message, and reports whether it is the last one.
+function take(message) {
+  if (message.progress) {
+    $("past-progress").hidden = false;
+    $("past-progress").value = message.progress;
+  }
+  if (message.problem) problem(message.problem);
+  $("episodes").append(...(message.episodes || []).map(episodeRow));
+  if (message.report) $("report").replaceChildren(...reportNodes(message.report));
+  if (!message.done) return false;
+  $("past-progress").hidden = true;
+  const count = $("episodes").children.length;
+  say((view === "report" ? "" : count === 0 ? "No episodes found." : `${count} episodes` + (message.more ? ", and more: narrow the search" : "")) +
+    (message.archived ? "" : " Without an archive, the episodes of deleted incidents are missing."));
+  return true;
+}
+
+const time = (at) => tools.el("time", { datetime: at }, at ? new Date(at).toLocaleString() : "–");
+
+function duration(from, to) {
+  const seconds = (Date.parse(to) - Date.parse(from)) / 1000;
+  if (!(seconds >= 0)) return "?";
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60]])
+    if (seconds >= 2 * size) return Math.floor(seconds / size) + " " + unit;
+  return Math.floor(seconds) + " s";
+}
+
+function episodeRow(one) {
+  const { el } = tools;
+  const facts = [["Incident", one.namespace + "/" + one.incident + ", episode " + one.episode], ["Dedup key", one.key], ["Host", one.host],
+    ["Acknowledged by", one.acknowledgedBy], ["Resolved by", one.resolvedBy]].filter(([, value]) => value);
+  const known = ["critical", "error", "warning", "info"].includes(one.severity);
+  return el("tr", {},
+    el("td", { class: "severity " + (known ? one.severity : "") }, one.severity),
+    el("td", { class: "title" }, el("details", {}, el("summary", {}, one.title || "(no title)"),
+      one.description ? el("pre", {}, one.description) : undefined,
+      el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+      el("ol", { class: "timeline" }, ...(one.timeline || []).map((entry) =>
+        el("li", {}, time(entry.time), el("span", {}, entry.message || entry.type)))))),
+    el("td", { class: "when" }, time(one.resolved)),
+    el("td", { class: "when" }, duration(one.opened, one.resolved)),
+    el("td", {}, one.acknowledged ? "yes" : "no"),
+    el("td", { class: "number" }, String(one.alerts)),
+    el("td", { class: "namespace" }, one.namespace),
+    el("td", { class: "integration" }, one.integration));
+}
+
+// reportNodes draws the tables and the charts that the server computed.
+function reportNodes(page) {
+  const { el } = tools;
+  return [
+    el("h2", {}, page.title),
+    ...page.lead.map((line) => el("p", {}, line)),
+    ...(page.warnings || []).map((line) => el("p", { class: "bad" }, "Warning: " + line)),
+    ...page.charts.map(chart),
+    ...page.sections.map(section),
+  ];
+}
+
+function chart(one) {
+  const { el, svg } = tools;
+  const drawing = svg("svg", { viewBox: `0 0 ${one.width} ${one.height}`, role: "img", "aria-label": one.title + ". The tables below have the figures." });
+  for (const line of one.lines) drawing.append(svg("line", { x1: line.x1, x2: line.x2, y1: line.y, y2: line.y, class: "grid" }));
+  for (const bar of one.bars || []) {
+    const made = svg("rect", { x: bar.x, y: bar.y, width: bar.width, height: bar.height, class: bar.class });
+    made.append(svg("title", {}, bar.title));
+    drawing.append(made);
+  }
+  for (const text of one.texts) drawing.append(svg("text", { x: text.x, y: text.y, "text-anchor": text.anchor }, text.text));
+  return el("figure", { class: "plot" }, el("figcaption", {}, el("b", {}, one.title),
+    el("span", { class: "legend" }, ...one.legend.map((name) => el("span", { class: name }, name)))), drawing);
+}
+
+function section(one) {
+  const { el } = tools;
+  const place = (i) => one.columns[i].number ? { class: "number" } : {};
+  const table = el("table", {},
+    el("thead", {}, el("tr", {}, ...one.columns.map((column, i) => el("th", { scope: "col", ...place(i) }, column.name)))),
+    el("tbody", {}, ...(one.rows || []).map((row) => el("tr", {}, ...row.map((cell, i) => el("td", place(i), cell))))));
+  return el("section", {}, el("h3", {}, one.title), one.note ? el("p", {}, one.note) : undefined,
+    one.rows ? el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": one.title }, table) : el("p", {}, "None."));
+}
