@@ -13,10 +13,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,12 +26,16 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/controllers/archive"
+	"github.com/tocsin-dev/tocsin/controllers/forward"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/depthlimit"
 	"github.com/tocsin-dev/tocsin/internal/leader"
+	"github.com/tocsin-dev/tocsin/internal/memlimit"
 	"github.com/tocsin-dev/tocsin/internal/probes"
 	"github.com/tocsin-dev/tocsin/internal/schemacheck"
+	"github.com/tocsin-dev/tocsin/internal/tasks"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
@@ -63,6 +68,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	logger := zap.New(zap.UseFlagOptions(&o.zap), zap.WriteTo(stderr))
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
+	limitMemory(logger)
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -78,11 +84,25 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
+// limitMemory sets Go's soft memory limit below the container's, unless GOMEMLIMIT sets one. A fixed value would be wrong as
+// soon as somebody raises the container's limit.
+func limitMemory(log logr.Logger) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	if limit, ok := memlimit.OfCgroup(os.DirFS("/")); ok {
+		debug.SetMemoryLimit(memlimit.SoftLimit(limit))
+		log.Info("Set Go's memory limit", "bytes", memlimit.SoftLimit(limit), "containerBytes", limit)
+	}
+}
+
 // registerMetrics registers all metrics with the registry that the metrics endpoint serves. The registry belongs to the
 // process, so a second run must not register again.
 var registerMetrics = sync.OnceFunc(func() {
 	webhookserver.RegisterMetrics(metrics.Registry)
 	controllers.RegisterMetrics(metrics.Registry)
+	forward.RegisterMetrics(metrics.Registry)
+	archive.RegisterMetrics(metrics.Registry)
 })
 
 // run runs the manager until ctx ends, and returns when everything has shut down.
@@ -108,7 +128,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	o.webhook.Refused, o.webhook.Metrics = listening.Refused, metrics.Registry
+	o.webhook.Refused, o.webhook.ClockLead, o.webhook.Metrics = listening.Refused, listening.ClockLead, metrics.Registry
 	folding := controllers.Options{
 		Namespaces: o.watchNamespaces, CheckMapping: o.webhook.Mappings.Check,
 		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
@@ -152,23 +172,20 @@ func run(ctx context.Context, o options) error {
 // runAll runs the manager, the webhook server and the campaign until ctx ends or one of them fails. Then the campaign
 // releases the lease and the server drains. The manager stops last, because both need its caches, metrics and probes.
 func runAll(ctx context.Context, mgr ctrl.Manager, server *webhookserver.Server, campaign *leader.Campaign) error {
-	group, ctx := errgroup.WithContext(ctx)
 	managed, stopManager := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopManager()
-	group.Go(func() error {
-		if err := mgr.Start(managed); err != nil {
-			return fmt.Errorf("running the manager: %w", err)
-		}
-		return nil
-	})
-	work, ctx := errgroup.WithContext(ctx)
-	work.Go(func() error { return server.Start(ctx) })
-	work.Go(func() error { return campaign.Start(ctx) })
-	group.Go(func() error {
-		defer stopManager()
-		return work.Wait()
-	})
-	return group.Wait()
+	return tasks.Run(ctx,
+		func(context.Context) error {
+			if err := mgr.Start(managed); err != nil {
+				return fmt.Errorf("running the manager: %w", err)
+			}
+			return nil
+		},
+		func(ctx context.Context) error {
+			defer stopManager()
+			return tasks.Run(ctx, server.Start, campaign.Start)
+		},
+	)
 }
 
 // addSchemaCheck adds the check that the installed CustomResourceDefinitions have every field that the manager writes.

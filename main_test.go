@@ -55,6 +55,7 @@ func TestCommandLine(t *testing.T) {
 		"a shutdown delay beyond the grace is one":  {"--shutdown-delay=1m", 2, "", "--shutdown-delay"},
 		"a namespace has a valid name":              {"--watch-namespaces=a,B", 2, "", `"B"`},
 		"the namespace of the lease is checked too": {"--leader-election-namespace=a/b", 2, "", "--leader-election-namespace"},
+		"the archive is a URL of a bucket":          {"--archive=s3://key:secret@bucket", 2, "", "--archive"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"gocloud.dev/blob"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -21,6 +22,9 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/controllers/archive"
+	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
+	"github.com/tocsin-dev/tocsin/controllers/forward"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/leader"
 )
@@ -43,6 +47,10 @@ const (
 	// retryPeriods that it is free.
 	failedTermBackoff = 10 * time.Second
 
+	// keptAlertBytes bounds the alerts that the cache keeps to share them between the creation and the deletion of an
+	// AlertEvent. In a storm that is three seconds of AlertEvents.
+	keptAlertBytes = 8 << 20
+
 	// The lease's connection to the API server.
 	leaseDialTimeout = 5 * time.Second
 	leaseKeepAlive   = 30 * time.Second
@@ -60,6 +68,7 @@ func newScheme() *runtime.Scheme {
 // the cache. It calls no API server. The controllers that fold run in leader terms (see newCampaign).
 func newManager(config *rest.Config, o options) (ctrl.Manager, cache.Cache, error) {
 	var objects cache.Cache
+	v1alpha1.KeepUnpackedAlerts(keptAlertBytes)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:         newScheme(),
 		MapperProvider: clustercache.RESTMapper,
@@ -69,6 +78,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, cache.Cache, erro
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.AlertEvent{}: {Transform: controllers.TransformAlertEvent},
+				&v1alpha1.Incident{}:   {Transform: controllers.TransformIncident},
 			},
 			NewInformer: clustercache.NewInformer(ctrl.Log.WithName("cache")),
 		},
@@ -84,10 +94,16 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, cache.Cache, erro
 	return mgr, objects, err
 }
 
-// newCampaign returns the campaign that runs the folding controllers on one replica at a time.
+// newCampaign returns the campaign that runs the folding controllers, and the forwarding and the archiving, if any, on one
+// replica at a time.
 func newCampaign(
 	mgr ctrl.Manager, objects cache.Cache, o options, folding controllers.Options,
 ) (*leader.Campaign, error) {
+	lead, err := addForwarding(mgr, o, &folding)
+	if err != nil {
+		return nil, err
+	}
+	leadArchive := addArchive(mgr, o, &folding)
 	replica, err := controllers.NewReplica(mgr, folding)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
@@ -104,6 +120,12 @@ func newCampaign(
 			term := leader.NewTerm(mgr, objects)
 			if err := replica.Lead(term); err != nil {
 				return fmt.Errorf("setting up the controllers: %w", err)
+			}
+			if err := lead(term); err != nil {
+				return fmt.Errorf("setting up the forwarding of Incidents: %w", err)
+			}
+			if err := leadArchive(term); err != nil {
+				return fmt.Errorf("setting up the archive: %w", err)
 			}
 			return term.Run(ctx)
 		},
@@ -122,6 +144,32 @@ func newCampaign(
 	}
 	campaign.Lock = lock
 	return campaign, nil
+}
+
+// addForwarding adds the forwarding of Incidents to Alertmanager, if it is configured, to the options of the controllers.
+// lead adds it to a leader's term.
+func addForwarding(mgr ctrl.Manager, o options, folding *controllers.Options) (lead func(ctrl.Manager) error, err error) {
+	if o.alertmanagers == "" {
+		return func(ctrl.Manager) error { return nil }, nil
+	}
+	forwarder := forward.New(o.alertmanagers, folding.Listening.Now, mgr.GetLogger().WithName("forward"))
+	if err := mgr.Add(forwarder); err != nil {
+		return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
+	}
+	folding.Forwarding, folding.Silences = forwarder, forwarder
+	return forwarder.Lead, nil
+}
+
+// addArchive adds the archive of ended episodes, if it is configured, to the options of the controllers. lead adds it to a
+// leader's term.
+func addArchive(mgr ctrl.Manager, o options, folding *controllers.Options) (lead func(ctrl.Manager) error) {
+	if o.archive == "" {
+		return func(ctrl.Manager) error { return nil }
+	}
+	open := func(ctx context.Context) (*blob.Bucket, error) { return bucket.Open(ctx, o.archive) }
+	archiver := archive.New(open, folding.Listening.Now, mgr.GetLogger().WithName("archive"))
+	folding.Archive = archiver
+	return archiver.Lead
 }
 
 // cacheNamespaces returns the cache's configuration per namespace; nil, which means all namespaces, without names.

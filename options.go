@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 )
 
@@ -38,6 +39,8 @@ type options struct {
 	leaseNamespace  string
 	watchNamespaces namespaceList
 	tracing         bool
+	alertmanagers   string
+	archive         string
 	zap             zap.Options
 	showVersion     bool
 }
@@ -75,7 +78,8 @@ func newFlagSet(o *options) *flag.FlagSet {
 		"Directory with tls.crt and tls.key of the webhook endpoint, reloaded when they change. "+
 			"If empty, the endpoint serves plain HTTP.")
 	flags.Int64Var(&w.MaxBodyBytes, "max-body-bytes", webhookserver.DefaultMaxBodyBytes,
-		"Maximum size of a request body in bytes, both as sent and after decompression.")
+		"Maximum size of a request body in bytes, both as sent and after decompression. For presets whose tools send groups of "+
+			"alerts it is eight times that, but at most 2 MiB.")
 	flags.IntVar(&w.MaxPendingEvents, "max-pending-events", webhookserver.DefaultMaxPendingEvents,
 		"Maximum number of unfolded AlertEvents in the cluster; at the limit, requests to the namespaces that have the most "+
 			"get 503. AlertEvents that cannot be folded count for their own namespace only.")
@@ -102,6 +106,11 @@ func newFlagSet(o *options) *flag.FlagSet {
 			"If empty, the manager generates a self-signed certificate.")
 	flags.StringVar(&o.pprofAddress, "pprof-bind-address", off, "Address of /debug/pprof; 0 disables it.")
 
+	flags.StringVar(&o.alertmanagers, "alertmanager-config", "",
+		"File with the Alertmanagers to forward Incidents to, reloaded when it changes. If empty, Incidents are not forwarded.")
+	flags.StringVar(&o.archive, "archive", "",
+		"URL of the bucket to write a record of every ended episode to: s3://, gs://, azblob:// or file:///. Incidents are deleted "+
+			"only after that. Credentials come from the environment. If empty, episodes are not archived.")
 	flags.BoolVar(&o.tracing, "tracing", false,
 		"Export OpenTelemetry traces over OTLP. Configure the exporter by OpenTelemetry's environment variables.")
 
@@ -174,6 +183,7 @@ func (o *options) validate() error {
 		checkRange("max-in-flight-writes", w.MaxInFlightWrites, 1, 1024),
 		checkRange("shutdown-delay", w.ShutdownDelay, 0, maxShutdownDelay),
 		checkNamespace("leader-election-namespace", o.leaseNamespace),
+		checkArchive(o.archive),
 	)
 }
 
@@ -195,6 +205,16 @@ func checkAddress(name, address string, mayBeOff bool) error {
 func checkRange[T cmp.Ordered](name string, value, least, most T) error {
 	if value < least || value > most {
 		return fmt.Errorf("--%s: %v is not between %v and %v", name, value, least, most)
+	}
+	return nil
+}
+
+func checkArchive(url string) error {
+	if url == "" {
+		return nil
+	}
+	if err := bucket.Check(url); err != nil {
+		return fmt.Errorf("--archive: %w", err)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -290,7 +292,9 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	namespace := testenv.Namespace(t, c)
-	o, err := parseFlags([]string{"--watch-namespaces=" + namespace, "--metrics-bind-address=0"})
+	file := filepath.Join(t.TempDir(), "alertmanager.yaml")
+	g.Expect(os.WriteFile(file, []byte("alertmanagers: [{url: 'http://"+freeAddress(t)+"'}]"), 0o600)).To(Succeed())
+	o, err := parseFlags([]string{"--watch-namespaces=" + namespace, "--metrics-bind-address=0", "--alertmanager-config=" + file})
 	g.Expect(err).NotTo(HaveOccurred())
 	mgr, objects, err := newManager(rest.CopyConfig(config), o)
 	g.Expect(err).NotTo(HaveOccurred())

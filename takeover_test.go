@@ -89,12 +89,18 @@ func TestNobodyTakesATokenOver(t *testing.T) {
 // startRun runs a manager for some namespaces until stop is called, and returns where it takes alerts.
 func startRun(t *testing.T, namespaces ...string) (address string, stop func()) {
 	t.Helper()
+	return startManager(t, "--watch-namespaces="+strings.Join(namespaces, ","))
+}
+
+// startManager starts a manager with flags, as startRun does.
+func startManager(t *testing.T, flags ...string) (address string, stop func()) {
+	t.Helper()
 	g := NewWithT(t)
 	address, probe := freeAddress(t), freeAddress(t)
 	// A process of its own: a second one that knows nothing of the first is part of the test.
-	manager := exec.Command(os.Args[0],
-		"--webhook-bind-address="+address, "--health-probe-bind-address="+probe, "--metrics-bind-address=0",
-		"--watch-namespaces="+strings.Join(namespaces, ","), "--shutdown-delay=0s")
+	manager := exec.Command(os.Args[0], append([]string{
+		"--webhook-bind-address=" + address, "--health-probe-bind-address=" + probe, "--metrics-bind-address=0", "--shutdown-delay=0s",
+	}, flags...)...)
 	manager.Env = append(os.Environ(), asManager+"=true")
 	g.Expect(manager.Start()).To(Succeed())
 	t.Cleanup(func() { _ = manager.Process.Kill() })
