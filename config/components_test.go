@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
@@ -41,6 +42,8 @@ var components = []component{
 	{"priority-class", nil, (*cluster).checkPriorityClass},
 	{"prometheus", nil, (*cluster).checkPrometheus},
 	{"grafana", nil, (*cluster).checkGrafana},
+	{"alertmanager", nil, (*cluster).checkAlertmanager},
+	{"archive", nil, (*cluster).checkArchive},
 	{"single-namespace", nil, (*cluster).checkSingleNamespace},
 	{"tls-cert-manager", nil, (*cluster).checkCertificate},
 }
@@ -238,18 +241,53 @@ func (c *cluster) checkGrafana(t *testing.T, namespace string) {
 	g.Expect(json.Valid([]byte(stored.Data["tocsin.json"]))).To(BeTrue())
 }
 
+func (c *cluster) checkAlertmanager(t *testing.T, namespace string) {
+	t.Helper()
+	g := NewWithT(t)
+	pod := c.deployment(t, namespace).Spec.Template.Spec
+	g.Expect(pod.Volumes).To(ContainElement(HaveField("Name", "alertmanager")))
+	g.Expect(pod.Containers[0].Args).To(ContainElement("--alertmanager-config=" + mountPath(pod, "alertmanager") + "/alertmanager.yaml"))
+	var file corev1.ConfigMap
+	g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "tocsin-alertmanager"}, &file)).To(Succeed())
+	g.Expect(file.Data).To(HaveKeyWithValue("alertmanager.yaml", ContainSubstring("url: http://alertmanager-operated.monitoring.svc:9093")))
+}
+
+func (c *cluster) checkArchive(t *testing.T, namespace string) {
+	t.Helper()
+	g := NewWithT(t)
+	manager := c.deployment(t, namespace).Spec.Template.Spec.Containers[0]
+	g.Expect(manager.Args).To(ContainElement("--archive=$(TOCSIN_ARCHIVE)"))
+	g.Expect(manager.Env).To(ContainElement(And(HaveField("Name", "TOCSIN_ARCHIVE"),
+		HaveField("ValueFrom.ConfigMapKeyRef.Name", "tocsin-archive"))))
+	g.Expect(manager.EnvFrom).To(ConsistOf(HaveField("SecretRef.Name", "tocsin-archive-credentials")))
+	var settings corev1.ConfigMap
+	g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "tocsin-archive"}, &settings)).To(Succeed())
+	g.Expect(bucket.Check(settings.Data["url"])).To(Succeed())
+}
+
+// mountPath returns where the manager has a volume.
+func mountPath(pod corev1.PodSpec, volume string) string {
+	for _, mount := range pod.Containers[0].VolumeMounts {
+		if mount.Name == volume {
+			return mount.MountPath
+		}
+	}
+	return ""
+}
+
 func (c *cluster) checkCertificate(t *testing.T, namespace string) {
 	t.Helper()
 	g := NewWithT(t)
 	certificate := c.foreign(t, "cert-manager.io/v1", "Certificate", namespace)
 	pod := c.deployment(t, namespace).Spec.Template.Spec
-	g.Expect(pod.Volumes).To(HaveLen(1))
-	g.Expect(certificate).To(ContainSubstring(`"secretName":%q`, pod.Volumes[0].Secret.SecretName))
+	g.Expect(pod.Volumes).To(ContainElement(And(HaveField("Name", "tls"),
+		HaveField("Secret", HaveField("SecretName", "tocsin-tls")))))
+	g.Expect(certificate).To(ContainSubstring(`"secretName":"tocsin-tls"`))
 	g.Expect(certificate).To(ContainSubstring(`"issuerRef":{"group":"cert-manager.io","kind":"Issuer","name":"tocsin"}`))
 	c.foreign(t, "cert-manager.io/v1", "Issuer", namespace)
 	g.Expect(pod.SecurityContext.FSGroup).To(Equal(pod.SecurityContext.RunAsGroup), "the manager can read the files")
-	mount := pod.Containers[0].VolumeMounts[0]
-	g.Expect(pod.Containers[0].Args).To(ContainElements("--webhook-tls-cert-path="+mount.MountPath, "--metrics-cert-path="+mount.MountPath))
+	path := mountPath(pod, "tls")
+	g.Expect(pod.Containers[0].Args).To(ContainElements("--webhook-tls-cert-path="+path, "--metrics-cert-path="+path))
 	var services corev1.ServiceList
 	g.Expect(c.List(t.Context(), &services, client.InNamespace(namespace))).To(Succeed())
 	for _, service := range services.Items {

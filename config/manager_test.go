@@ -35,7 +35,8 @@ func (c *cluster) testManager(t *testing.T) {
 	g := NewWithT(t)
 	c.kubectl(t, "create", "namespace", managerNamespace)
 	log := filepath.Join(t.TempDir(), "log")
-	manager := c.startManager(t, log, systemNamespace, "--metrics-secure", "--leader-elect")
+	// The empty list is how OLM says that all namespaces are to be served.
+	manager := c.startManager(t, log, systemNamespace, "--metrics-secure", "--leader-elect", "--watch-namespaces=")
 
 	const token = "the token of the test"
 	integration := &v1alpha1.WebhookIntegration{

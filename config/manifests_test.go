@@ -52,7 +52,10 @@ func TestManifests(t *testing.T) {
 	t.Run("the manager works with what it is allowed", c.testManager)
 	t.Run("viewers view, editors let senders in and remove incidents", c.testAggregatedRules)
 	t.Run("one namespace is enough", c.testSingleNamespace)
+	t.Run("several namespaces, as OLM installs Tocsin", c.testInstallModes)
 	t.Run("components", c.testComponents)
+	t.Run("Helm in one namespace", c.testHelmInNamespace)
+	t.Run("Helm", c.testHelm) // the last: it removes what config/default has
 }
 
 func startCluster(t *testing.T) *cluster {
