@@ -1,0 +1,131 @@
+{{- define "tocsin.rules.leader-election" -}}
+- apiGroups:
+  - coordination.k8s.io
+  resourceNames:
+  - manager.tocsin.dev
+  resources:
+  - leases
+  verbs:
+  - get
+  - update
+- apiGroups:
+  - coordination.k8s.io
+  resources:
+  - leases
+  verbs:
+  - create
+- apiGroups:
+  - ""
+  resources:
+  - events
+  verbs:
+  - create
+  - patch
+{{- end }}
+{{- define "tocsin.rules.editor" -}}
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - webhookintegrations
+  verbs:
+  - create
+  - update
+  - patch
+  - delete
+  - deletecollection
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - alertevents
+  verbs:
+  - create
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - incidents
+  verbs:
+  - delete
+  - deletecollection
+{{- end }}
+{{- define "tocsin.rules.manager" -}}
+- apiGroups:
+  - events.k8s.io
+  resources:
+  - events
+  verbs:
+  - create
+  - patch
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - alertevents
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - incidents
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - watch
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - incidents/status
+  verbs:
+  - update
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - webhookintegrations
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - webhookintegrations/status
+  verbs:
+  - patch
+  - update
+{{- end }}
+{{- define "tocsin.rules.metrics-auth" -}}
+- apiGroups:
+  - authentication.k8s.io
+  resources:
+  - tokenreviews
+  verbs:
+  - create
+- apiGroups:
+  - authorization.k8s.io
+  resources:
+  - subjectaccessreviews
+  verbs:
+  - create
+{{- end }}
+{{- define "tocsin.rules.metrics-reader" -}}
+- nonResourceURLs:
+  - /metrics
+  verbs:
+  - get
+{{- end }}
+{{- define "tocsin.rules.viewer" -}}
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - alertevents
+  - incidents
+  - webhookintegrations
+  verbs:
+  - get
+  - list
+  - watch
+{{- end }}
