@@ -1,8 +1,8 @@
-// Command chart writes the Helm chart from what kustomize builds, so that nothing is kept twice.
+// Command chart writes the Helm chart from its hand-written parts, and from what kustomize builds, so that the
+// CustomResourceDefinitions, the rules of the roles, the alerts and the dashboard are kept once.
 //
-// What a chart's users set besides kustomize's patches is put in by a few replacements: the namespace, the image, the
-// replicas, more arguments and environment variables, the resources, and components that only add objects. With its
-// default values the chart renders the very objects of config/default, but for the Namespace, which is Helm's.
+// With its default values the chart renders the objects of config/default, but for the Namespace, which is Helm's. A test
+// in config/ compares both, also with the components.
 package main
 
 import (
@@ -12,53 +12,69 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"github.com/tocsin-dev/tocsin/hack/gen/kustomize"
 )
-
-// namespace is the one of config/default.
-const namespace = "tocsin-system"
-
-// addOns are the components that only add objects, by the value that switches them on.
-var addOns = []struct{ value, component string }{
-	{"networkPolicy", "network-policy"},
-	{"flowControl", "flow-control"},
-	{"admissionPolicy", "admission-policy"},
-	{"prometheus", "prometheus"},
-	{"grafana", "grafana"},
-}
 
 // fixed are the parts of the chart that are written by hand.
 //
-//go:embed fixed
+//go:embed all:fixed
 var fixed embed.FS
 
+// options are the flags.
+type options struct {
+	kustomize string // the program
+	out       string // the folder of the chart
+	image     string // the manager's image, REPOSITORY:TAG
+	version   string // of the chart, without "v"; empty for the one of fixed/Chart.yaml
+	changelog string // the file with the changes of the version
+}
+
 func main() {
-	kustomize := flag.String("kustomize", "bin/tools/kustomize", "kustomize")
-	folder := flag.String("out", "dist/chart", "the folder of the chart")
+	var o options
+	flag.StringVar(&o.kustomize, "kustomize", "bin/tools/kustomize", "kustomize")
+	flag.StringVar(&o.out, "out", "dist/chart", "the folder of the chart")
+	flag.StringVar(&o.image, "image", "tocsin:dev", "the image of the manager, REPOSITORY:TAG")
+	flag.StringVar(&o.version, "version", "", "the version of the chart, with or without v")
+	flag.StringVar(&o.changelog, "changelog", "CHANGELOG.md", "the changelog")
 	flag.Parse()
-	if err := write(*kustomize, *folder); err != nil {
+	o.version = strings.TrimPrefix(o.version, "v")
+	if err := o.write(); err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)
 		os.Exit(1)
 	}
 }
 
-// write writes the whole chart. What was in the folder before is removed: an object that is gone must not stay.
-func write(kustomize, folder string) error {
-	files, err := templates(kustomize)
+// write writes the whole chart. It removes the folder first: a file whose source is gone must not stay.
+func (o options) write() error {
+	files := map[string]string{}
+	err := fs.WalkDir(fixed, "fixed", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fixed.ReadFile(path)
+		files[strings.TrimPrefix(path, "fixed/")] = string(text)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	parts, err := fs.Sub(fixed, "fixed")
+	built, err := kustomize.Build(o.kustomize, "default", "gateway", "envoy-gateway", "flow-control", "admission-policy",
+		"prometheus", "grafana")
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(folder); err != nil {
-		return err
+	for _, add := range []func(map[string]string, []kustomize.Object) error{addObjects, o.describe, o.addValues} {
+		if err := add(files, built); err != nil {
+			return err
+		}
 	}
-	if err := os.CopyFS(folder, parts); err != nil {
+	if err := os.RemoveAll(o.out); err != nil {
 		return err
 	}
 	for name, text := range files {
-		path := filepath.Join(folder, name)
+		path := filepath.Join(o.out, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}

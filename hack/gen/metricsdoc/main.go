@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/controllers/archive"
+	"github.com/tocsin-dev/tocsin/controllers/forward"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
@@ -36,6 +38,8 @@ func main() {
 	r.MustRegister(&commit.Capacity{})
 	controllers.RegisterMetrics(&r)
 	r.MustRegister(controllers.StoreMetrics())
+	forward.RegisterMetrics(&r)
+	archive.RegisterMetrics(&r)
 	if err := r.write(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "metricsdoc:", err)
 		os.Exit(1)

@@ -1,0 +1,122 @@
+// Command bundle writes the bundle for the Operator Lifecycle Manager (OLM) from what kustomize builds of config/manifests.
+//
+// The ClusterServiceVersion is the base of config/manifests/bases with the Deployment, the rules of the manager's roles,
+// descriptions of the CustomResourceDefinitions, the samples and the icon. See
+// https://olm.operatorframework.io/docs/tasks/creating-operator-bundle.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/tocsin-dev/tocsin/hack/gen/kustomize"
+)
+
+// labels describe the bundle, in metadata/annotations.yaml and as labels of its image.
+const labels = `operators.operatorframework.io.bundle.mediatype.v1: registry+v1
+operators.operatorframework.io.bundle.manifests.v1: manifests/
+operators.operatorframework.io.bundle.metadata.v1: metadata/
+operators.operatorframework.io.bundle.package.v1: tocsin
+operators.operatorframework.io.bundle.channels.v1: candidate
+operators.operatorframework.io.bundle.channel.default.v1: candidate
+`
+
+// options are the flags.
+type options struct {
+	kustomize  string // the program
+	out        string // the folder of the bundle
+	dockerfile string
+	image      string // the manager's image
+	version    string // without "v"
+	icon       string // the file
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.kustomize, "kustomize", "bin/tools/kustomize", "kustomize")
+	flag.StringVar(&o.out, "out", "bundle", "the folder of the bundle")
+	flag.StringVar(&o.dockerfile, "dockerfile", "bundle.Dockerfile", "the Dockerfile of the bundle's image")
+	flag.StringVar(&o.image, "image", "tocsin:dev", "the image of the manager")
+	flag.StringVar(&o.version, "version", "0.1.0", "the version, with or without v")
+	flag.StringVar(&o.icon, "icon", "cmd/kubectl-tocsin/ui/static/icon.svg", "the icon, an SVG")
+	flag.Parse()
+	o.version = strings.TrimPrefix(o.version, "v")
+	if err := o.write(); err != nil {
+		fmt.Fprintln(os.Stderr, "bundle:", err)
+		os.Exit(1)
+	}
+}
+
+// write writes the bundle and its Dockerfile. It removes the folder first: a file whose source is gone must not stay.
+func (o options) write() error {
+	objects, err := kustomize.Build(o.kustomize, "manifests")
+	if err != nil {
+		return err
+	}
+	csv, err := o.serviceVersion(objects)
+	if err != nil {
+		return err
+	}
+	indented := strings.ReplaceAll(strings.TrimSpace(labels), "\n", "\n  ")
+	files := map[string]string{
+		"manifests/tocsin.clusterserviceversion.yaml": csv,
+		"metadata/annotations.yaml":                   "annotations:\n  " + indented + "\n",
+	}
+	for _, object := range objects {
+		if path, text, err := separate(object); err != nil {
+			return err
+		} else if path != "" {
+			files["manifests/"+path] = text
+		}
+	}
+	if err := os.RemoveAll(o.out); err != nil {
+		return err
+	}
+	for name, text := range files {
+		path := filepath.Join(o.out, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(o.dockerfile, []byte(dockerfile()), 0o644)
+}
+
+// separate returns an object that is a file of its own in the bundle; no path for those that the ClusterServiceVersion
+// has and those that OLM makes itself. OLM chooses the namespace.
+func separate(object kustomize.Object) (path, text string, err error) {
+	switch {
+	case object.Kind == "CustomResourceDefinition":
+		return object.Name + ".yaml", object.Text, nil
+	case object.Kind == "ClusterRole" && object.Name != "tocsin-metrics-auth", object.Kind == "Service",
+		object.Kind == "PodDisruptionBudget":
+		var content map[string]any
+		if err := yaml.Unmarshal([]byte(object.Text), &content); err != nil {
+			return "", "", fmt.Errorf("reading %s: %w", object.Name, err)
+		}
+		if metadata, is := content["metadata"].(map[string]any); is {
+			delete(metadata, "namespace")
+		}
+		encoded, err := yaml.Marshal(content)
+		return fmt.Sprintf("%s.%s.yaml", object.Name, strings.ToLower(object.Kind)), string(encoded), err
+	}
+	return "", "", nil
+}
+
+// dockerfile returns the Dockerfile of the bundle's image, which has nothing but the files and the labels.
+func dockerfile() string {
+	var text strings.Builder
+	text.WriteString("# Written by hack/gen/bundle; \"make bundle\" writes it anew.\nFROM scratch\n")
+	for line := range strings.Lines(labels) {
+		fmt.Fprintf(&text, "LABEL %s\n", strings.Replace(strings.TrimSpace(line), ": ", "=", 1))
+	}
+	text.WriteString("COPY bundle/manifests /manifests/\nCOPY bundle/metadata /metadata/\n")
+	return text.String()
+}
