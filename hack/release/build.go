@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// platform is an operating system and an architecture, by Go's names.
+type platform struct{ os, arch string }
+
+func (p platform) String() string { return p.os + "/" + p.arch }
+
+// executable returns the name of a program's file.
+func (p platform) executable(name string) string {
+	if p.os == "windows" {
+		return name + ".exe"
+	}
+	return name
+}
+
+// product is a program that users get.
+type product struct {
+	pkg        string // the package, from the root
+	goName     string // the name that the Go command gives it
+	executable string // its name in the archive
+	archive    string // the beginning of the archive's name
+}
+
+var (
+	manager = product{".", "tocsin", "manager", "tocsin-manager"}
+	plugin  = product{"./cmd/kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin"}
+)
+
+// archiveName returns the name of the product's archive.
+func (p product) archiveName(version string, on platform) string {
+	extension := ".tar.gz"
+	if on.os == "windows" {
+		extension = ".zip"
+	}
+	return p.base(version, on) + extension
+}
+
+// sbomName returns the name of the bill of materials of the product's binary.
+func (p product) sbomName(version string, on platform) string {
+	return p.base(version, on) + ".cdx.json"
+}
+
+func (p product) base(version string, on platform) string {
+	return fmt.Sprintf("%s_%s_%s_%s", p.archive, version, on.os, on.arch)
+}
+
+// builder builds a release.
+type builder struct {
+	root      string // of the repository
+	out       string
+	version   string // with the v
+	commit    string
+	date      time.Time // of the commit; everything is dated so
+	locations locations
+	platforms []platform
+	sbom      string // the program that writes bills of materials
+	ldflags   string
+	times     string    // where to write the time that each artifact took; empty: nowhere
+	since     time.Time // the last artifact was written
+	took      strings.Builder
+}
+
+func buildCommand(ctx context.Context, args []string, _ io.Writer) error {
+	flags := flag.NewFlagSet("build", flag.ContinueOnError)
+	b := &builder{}
+	flags.StringVar(&b.root, "root", ".", "The repository's folder.")
+	flags.StringVar(&b.out, "out", "bin/release", "The folder of the artifacts. It is emptied.")
+	flags.StringVar(&b.version, "version", "", "The version, such as v0.1.0.")
+	flags.StringVar(&b.commit, "commit", "", "The commit's hash.")
+	date := flags.String("date", "", "The commit's date in RFC 3339.")
+	repository := flags.String("repository", "", "The repository that publishes, such as github.com/OWNER/NAME.")
+	platforms := flags.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64",
+		"The platforms to build for.")
+	flags.StringVar(&b.sbom, "sbom", "bin/gen/sbom", "The program that writes bills of materials.")
+	flags.StringVar(&b.times, "times", "", "A file for the time that each artifact takes.")
+	flags.StringVar(&b.ldflags, "ldflags", "", "The linker's flags.")
+	if _, err := parse(flags, args, 0); err != nil {
+		return err
+	}
+	var err error
+	if b.date, err = time.Parse(time.RFC3339, *date); err != nil {
+		return fmt.Errorf("reading the flag date: %w", err)
+	}
+	if b.locations, err = locate(*repository, b.version); err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(*platforms, ",") {
+		system, arch, _ := strings.Cut(name, "/")
+		b.platforms = append(b.platforms, platform{system, arch})
+	}
+	return b.build(ctx)
+}
+
+// build builds everything. The checksums come last.
+func (b *builder) build(ctx context.Context) error {
+	b.since = time.Now()
+	if err := os.RemoveAll(b.out); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(b.out, 0o755); err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "release-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	for _, on := range b.platforms {
+		if err := b.programs(ctx, filepath.Join(scratch, on.os, on.arch), on); err != nil {
+			return fmt.Errorf("building for %s: %w", on, err)
+		}
+	}
+	digest, err := b.image(scratch)
+	if err != nil {
+		return fmt.Errorf("building the image: %w", err)
+	}
+	if err := b.manifests(digest); err != nil {
+		return fmt.Errorf("writing the manifests: %w", err)
+	}
+	if err := b.chart(); err != nil {
+		return fmt.Errorf("packing the chart: %w", err)
+	}
+	if err := b.krew(); err != nil {
+		return fmt.Errorf("writing the krew manifest: %w", err)
+	}
+	if err := b.checksums(); err != nil || b.times == "" {
+		return err
+	}
+	return os.WriteFile(b.times, []byte(b.took.String()), 0o600)
+}
+
+// programs builds the programs of a platform into the folder, and packs them.
+func (b *builder) programs(ctx context.Context, folder string, on platform) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	// Without what the Go command knows of the repository: it depends on how deep the clone is.
+	command := exec.CommandContext(ctx, "go", "build", "-C", b.root, "-trimpath", "-buildvcs=false", "-ldflags", b.ldflags,
+		"-o", folder+string(filepath.Separator), manager.pkg, plugin.pkg)
+	// Nor does it depend on the builder's settings.
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+on.os, "GOARCH="+on.arch, "GOFLAGS=", "GOEXPERIMENT=",
+		"GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140=off")
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, output)
+	}
+	license, err := os.ReadFile(filepath.Join(b.root, "LICENSE"))
+	if err != nil {
+		return err
+	}
+	for _, p := range []product{manager, plugin} {
+		binary := filepath.Join(folder, on.executable(p.goName))
+		content, err := os.ReadFile(binary)
+		if err != nil {
+			return err
+		}
+		pack := gzipped
+		if on.os == "windows" {
+			pack = zipped
+		}
+		packed, err := pack([]entry{{on.executable(p.executable), 0o755, content}, {"LICENSE", 0o644, license}}, b.date)
+		if err != nil {
+			return err
+		}
+		if err := b.write(p.archiveName(b.version, on), packed); err != nil {
+			return err
+		}
+		if err := b.billOfMaterials(ctx, p, on, binary); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// billOfMaterials writes the modules of a binary.
+func (b *builder) billOfMaterials(ctx context.Context, p product, on platform, binary string) error {
+	var text, problem bytes.Buffer
+	command := exec.CommandContext(ctx, b.sbom, "-version", b.version, binary)
+	command.Stdout, command.Stderr = &text, &problem
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("writing the bill of materials: %w: %s", err, problem.Bytes())
+	}
+	return b.write(p.sbomName(b.version, on), text.Bytes())
+}
+
+// write writes an artifact.
+func (b *builder) write(name string, content []byte) error {
+	fmt.Fprintf(&b.took, "%s\t%.1f\n", name, time.Since(b.since).Seconds())
+	b.since = time.Now()
+	return os.WriteFile(filepath.Join(b.out, name), content, 0o644)
+}
+
+// checksumsName is the name of the list of checksums, which is what gets signed.
+const checksumsName = "checksums.txt"
+
+// checksums writes the list of all artifacts, in the format of sha256sum.
+func (b *builder) checksums() error {
+	sums, err := sumFolder(b.out)
+	if err != nil {
+		return err
+	}
+	var list strings.Builder
+	for _, s := range sums {
+		fmt.Fprintf(&list, "%s  %s\n", s.digest, s.name)
+	}
+	return b.write(checksumsName, []byte(list.String()))
+}
+
+// sum is an artifact with its size in bytes and its SHA-256 in hexadecimal digits.
+type sum struct {
+	name, digest string
+	size         int
+}
+
+// sumFolder returns the files of the folder in the order of their names, without the list of checksums and its signature.
+func sumFolder(folder string) ([]sum, error) {
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	var sums []sum
+	for _, file := range files {
+		if strings.HasPrefix(file.Name(), checksumsName) {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(folder, file.Name()))
+		if err != nil {
+			return nil, err
+		}
+		sums = append(sums, sum{file.Name(), fmt.Sprintf("%x", sha256.Sum256(content)), len(content)})
+	}
+	slices.SortFunc(sums, func(a, b sum) int { return cmp.Compare(a.name, b.name) })
+	return sums, nil
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+const testVersion = "v1.2.3"
+
+// write writes a file below the folder. A script can be run.
+func write(t *testing.T, folder, name, text string) {
+	t.Helper()
+	path := filepath.Join(folder, name)
+	NewWithT(t).Expect(os.MkdirAll(filepath.Dir(path), 0o755)).To(Succeed())
+	mode := os.FileMode(0o644)
+	if strings.HasPrefix(text, "#!") {
+		mode = 0o755
+	}
+	NewWithT(t).Expect(os.WriteFile(path, []byte(text), mode)).To(Succeed())
+}
+
+// repository returns a small repository of the project's form, whose programs build fast.
+func repository(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	const program = `package main
+
+import "os"
+
+var version string
+
+func main() { os.Stdout.WriteString("it " + version + " (commit abc)\n") }
+`
+	write(t, folder, "go.mod", "module github.com/tocsin-dev/tocsin\n\ngo 1.26.0\n")
+	write(t, folder, "main.go", program)
+	write(t, folder, "cmd/kubectl-tocsin/main.go", program)
+	write(t, folder, "LICENSE", "license")
+	for _, name := range []string{"dist/install.yaml", "dist/chart/Chart.yaml", "dist/chart/values.yaml", ".krew.yaml"} {
+		content, err := os.ReadFile(filepath.Join("..", "..", name))
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		write(t, folder, name, string(content))
+	}
+	return folder
+}
+
+// other is a platform with an image that cannot run here.
+var other = func() platform {
+	if runtime.GOARCH == "amd64" {
+		return platform{"linux", "arm64"}
+	}
+	return platform{"linux", "amd64"}
+}()
+
+// release builds the repository for this platform and two others, and returns the folder of the artifacts.
+func release(t *testing.T, root string) string {
+	t.Helper()
+	g := NewWithT(t)
+	sbom := filepath.Join(shared, "sbom")
+	if _, err := os.Stat(sbom); err != nil {
+		output, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../gen", "-o", sbom, "./sbom").CombinedOutput()
+		g.Expect(err).NotTo(HaveOccurred(), string(output))
+	}
+	at, err := locate("github.com/Somebody/fork", testVersion)
+	g.Expect(err).NotTo(HaveOccurred())
+	b := &builder{
+		root: root, out: filepath.Join(t.TempDir(), "artifacts"), version: testVersion, commit: "abc",
+		date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)), locations: at, sbom: sbom,
+		platforms: []platform{{"linux", runtime.GOARCH}, other, {"windows", "amd64"}},
+		ldflags:   "-s -w -X main.version=" + testVersion,
+	}
+	g.Expect(b.build(t.Context())).To(Succeed())
+	return b.out
+}
+
+// built is the folder of the release that all tests share. They do not change it.
+var built string
+
+// artifacts returns the release that all tests share.
+func artifacts(t *testing.T) string {
+	t.Helper()
+	if built == "" {
+		folder := filepath.Join(shared, "artifacts")
+		NewWithT(t).Expect(os.CopyFS(folder, os.DirFS(release(t, repository(t))))).To(Succeed())
+		built = folder
+	}
+	return built
+}
+
+// shared is a folder that lives as long as the tests.
+var shared string
+
+func TestMain(m *testing.M) {
+	var err error
+	if shared, err = os.MkdirTemp("", "release-test-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(shared)
+	os.Exit(code)
+}
+
+func TestReleaseIsReproducibleAndVerified(t *testing.T) {
+	g := NewWithT(t)
+	first, second := artifacts(t), release(t, repository(t))
+	var table bytes.Buffer
+	g.Expect(compare(&table, first, second, map[string]string{"install.yaml": "0.1"})).To(Succeed())
+	g.Expect(table.String()).To(MatchRegexp(`(?m)^install\.yaml +\d+ +0\.1 +[0-9a-f]{64} +identical$`))
+	g.Expect(table.String()).To(ContainSubstring("kubectl-tocsin_v1.2.3_windows_amd64.zip"))
+
+	var said bytes.Buffer
+	g.Expect(verifier{first, testVersion, "abc", &said}.verify(t.Context())).To(Succeed())
+	g.Expect(said.String()).To(And(ContainSubstring("the image runs: it v1.2.3"),
+		ContainSubstring("kubectl-tocsin_v1.2.3_linux_"+runtime.GOARCH+" runs: it v1.2.3")))
+
+	install, err := os.ReadFile(filepath.Join(first, "install.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(install)).To(MatchRegexp(`image: ghcr\.io/somebody/tocsin:v1\.2\.3@sha256:[0-9a-f]{64}\n`))
+	definitions, err := os.ReadFile(filepath.Join(first, "crds.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(strings.Count(string(definitions), "kind: CustomResourceDefinition\n")).To(Equal(3))
+	g.Expect(string(definitions)).NotTo(ContainSubstring("kind: Deployment"))
+	manifest, err := os.ReadFile(filepath.Join(first, krewName))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(manifest)).To(MatchRegexp(
+		`uri: https://github\.com/Somebody/fork/releases/download/v1\.2\.3/kubectl-tocsin_v1\.2\.3_windows_amd64\.zip\n +sha256: "[0-9a-f]{64}"`))
+	g.Expect(string(manifest)).NotTo(ContainSubstring("tocsin-dev"))
+}
+
+// Each attack leaves a list of checksums that fits, so that the check behind it has to find the fault.
+func TestVerifyFindsFaults(t *testing.T) {
+	original := artifacts(t)
+	linux := platform{"linux", runtime.GOARCH}
+	replace := func(name string, change func(string) string) func(*GomegaWithT, string) {
+		return func(g *GomegaWithT, folder string) {
+			path := filepath.Join(folder, name)
+			content, err := os.ReadFile(path)
+			g.Expect(err).NotTo(HaveOccurred())
+			changed := change(string(content))
+			g.Expect(changed).NotTo(Equal(string(content)))
+			g.Expect(os.WriteFile(path, []byte(changed), 0o600)).To(Succeed())
+		}
+	}
+	copyOver := func(from, to string) func(*GomegaWithT, string) {
+		return func(g *GomegaWithT, folder string) {
+			content, err := os.ReadFile(filepath.Join(folder, from))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(os.WriteFile(filepath.Join(folder, to), content, 0o600)).To(Succeed())
+		}
+	}
+	for name, c := range map[string]struct {
+		attack func(*GomegaWithT, string)
+		want   string
+	}{
+		"a program of another platform": {
+			copyOver(manager.archiveName(testVersion, other), manager.archiveName(testVersion, linux)),
+			"it was built with GOARCH=",
+		},
+		"another program than the bill of materials has": {
+			copyOver(manager.archiveName(testVersion, linux), plugin.archiveName(testVersion, linux)), "has not the program",
+		},
+		"a bill of materials with another module": {
+			replace(plugin.sbomName(testVersion, linux), func(s string) string {
+				return strings.Replace(s, `"version": "go1`, `"version": "go2`, 1)
+			}),
+			"the binary has std go1",
+		},
+		"a bill of materials of another binary": {
+			copyOver(manager.sbomName(testVersion, other), manager.sbomName(testVersion, linux)), "it is of another binary",
+		},
+		"a manifest with another image": {
+			replace("install.yaml", func(s string) string { return strings.Replace(s, "@sha256:", "@sha256:0", 1) }), "does not name the image",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			folder := t.TempDir()
+			g.Expect(os.CopyFS(folder, os.DirFS(original))).To(Succeed())
+			c.attack(g, folder)
+			g.Expect(verifier{folder, testVersion, "abc", &bytes.Buffer{}}.verify(t.Context())).To(MatchError(ContainSubstring("checksums: ")))
+			g.Expect((&builder{out: folder}).checksums()).To(Succeed())
+			g.Expect(verifier{folder, testVersion, "abc", &bytes.Buffer{}}.verify(t.Context())).To(MatchError(ContainSubstring(c.want)))
+			g.Expect(compare(&bytes.Buffer{}, original, folder, nil)).To(MatchError(ContainSubstring("differ")))
+		})
+	}
+	g := NewWithT(t)
+	wrong := verifier{original, testVersion, "def", &bytes.Buffer{}}
+	g.Expect(wrong.verify(t.Context())).To(MatchError(ContainSubstring("wrong version")))
+	g.Expect(compare(&bytes.Buffer{}, t.TempDir(), t.TempDir(), nil)).To(MatchError(ContainSubstring("empty")))
+}
+
+func TestArchivesDependOnContentOnly(t *testing.T) {
+	g := NewWithT(t)
+	entries := []entry{{"b", 0o644, []byte("2")}, {"a/x", 0o755, []byte("1")}}
+	reversed := []entry{entries[1], entries[0]}
+	when := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	for name, pack := range map[string]func([]entry, time.Time) ([]byte, error){"x.tar.gz": gzipped, "x.zip": zipped} {
+		first, err := pack(entries, when)
+		g.Expect(err).NotTo(HaveOccurred())
+		second, err := pack(reversed, when.In(time.FixedZone("", -3600)))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(second).To(Equal(first))
+		path := filepath.Join(t.TempDir(), name)
+		g.Expect(os.WriteFile(path, first, 0o600)).To(Succeed())
+		unpacked, err := unpack(path)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(unpacked).To(Equal(reversed))
+	}
+	g.Expect(unpackTo(t.TempDir(), []entry{{"../outside", 0o644, nil}})).NotTo(Succeed())
+}
+
+func TestLocations(t *testing.T) {
+	g := NewWithT(t)
+	at, err := locate("github.com/Tocsin-Dev/tocsin", "v0.1.0")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(at.imageRepository()).To(Equal("ghcr.io/tocsin-dev/tocsin"))
+	g.Expect(at.source).To(Equal("https://github.com/Tocsin-Dev/tocsin"))
+	for _, wrong := range [][2]string{
+		{"example.com/a/b", "v1.0.0"}, {"github.com/a", "v1.0.0"}, {"github.com/a/b", "1.0.0"}, {"github.com/a/b", "v1"},
+	} {
+		_, err := locate(wrong[0], wrong[1])
+		g.Expect(err).To(HaveOccurred(), "%v", wrong)
+	}
+	g.Expect(tag("v0.1.0-dev+abc")).To(Equal("v0.1.0-dev_abc"))
+}
+
+func TestCommandLine(t *testing.T) {
+	g := NewWithT(t)
+	for _, args := range [][]string{nil, {"unknown"}, {"verify"}, {"notes", "--no-such-flag"}} {
+		g.Expect(run(context.Background(), args, &bytes.Buffer{})).To(MatchError(errUsage), "%v", args)
+	}
+	g.Expect(run(context.Background(), []string{"build", "-date", "today"}, &bytes.Buffer{})).To(MatchError(ContainSubstring("flag date")))
+}

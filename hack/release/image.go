@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/crypto/x509roots/fallback/bundle"
+)
+
+// imageUser is the user of the manager, by the number that the security context requires.
+const imageUser = "65532:65532"
+
+// image builds the image for the Linux platforms, and writes it as an archive of an OCI layout. It returns the digest
+// of the image index. The image has no base: the manager is static, and needs only the root certificates.
+func (b *builder) image(scratch string) (v1.Hash, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, on := range b.platforms {
+		if on.os != "linux" {
+			continue
+		}
+		image, err := b.platformImage(filepath.Join(scratch, on.os, on.arch, manager.goName), on)
+		if err != nil {
+			return v1.Hash{}, err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: on.os, Architecture: on.arch}},
+		})
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	return digest, b.writeLayout("tocsin-image_"+b.version+".tar", filepath.Join(scratch, "layout"), index)
+}
+
+// writeLayout writes the index as the only one of an OCI layout, packed into an archive.
+func (b *builder) writeLayout(name, scratch string, index v1.ImageIndex) error {
+	path, err := layout.Write(scratch, empty.Index)
+	if err != nil {
+		return err
+	}
+	annotations := map[string]string{"org.opencontainers.image.ref.name": tag(b.version)}
+	if err := path.AppendIndex(index, layout.WithAnnotations(annotations)); err != nil {
+		return err
+	}
+	entries, err := folderEntries(scratch, "")
+	if err != nil {
+		return err
+	}
+	var packed bytes.Buffer
+	if err := writeTar(&packed, entries, b.date); err != nil {
+		return err
+	}
+	return b.write(name, packed.Bytes())
+}
+
+// platformImage returns the image with the manager at the path.
+func (b *builder) platformImage(path string, on platform) (v1.Image, error) {
+	binary, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var files, program bytes.Buffer
+	if err := writeTar(&files, systemFiles(), b.date); err != nil {
+		return nil, err
+	}
+	if err := writeTar(&program, []entry{{"manager", 0o755, binary}}, b.date); err != nil {
+		return nil, err
+	}
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	for _, content := range [][]byte{files.Bytes(), program.Bytes()} {
+		opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+		layer, err := tarball.LayerFromOpener(opener, tarball.WithMediaType(types.OCILayer))
+		if err != nil {
+			return nil, err
+		}
+		if image, err = mutate.Append(image, mutate.Addendum{
+			Layer: layer, History: v1.History{Created: v1.Time{Time: b.date.UTC()}, CreatedBy: "hack/release"},
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return mutate.ConfigFile(image, b.imageConfig(image, on))
+}
+
+// imageConfig returns the configuration of the image, which has its layers already.
+func (b *builder) imageConfig(image v1.Image, on platform) *v1.ConfigFile {
+	config, err := image.ConfigFile()
+	if err != nil { // it is in memory
+		panic(fmt.Sprintf("reading the configuration of an image: %v", err))
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = on.os, on.arch
+	config.Created = v1.Time{Time: b.date.UTC()}
+	config.Config = v1.Config{
+		User: imageUser, Entrypoint: []string{"/manager"}, WorkingDir: "/",
+		Env: []string{"PATH=/", "SSL_CERT_FILE=/" + certificatesPath},
+		Labels: map[string]string{
+			"org.opencontainers.image.title":    "tocsin",
+			"org.opencontainers.image.licenses": "Apache-2.0",
+			"org.opencontainers.image.source":   b.locations.source,
+			"org.opencontainers.image.version":  b.version,
+			"org.opencontainers.image.revision": b.commit,
+			"org.opencontainers.image.created":  b.date.UTC().Format("2006-01-02T15:04:05Z"),
+		},
+	}
+	return config
+}
+
+const certificatesPath = "etc/ssl/certs/ca-certificates.crt"
+
+// systemFiles returns what the image has beside the manager: the user, and Mozilla's root certificates as the Go
+// project publishes them. Roots that are trusted under conditions only are left out; a PEM file cannot tell those.
+func systemFiles() []entry {
+	var roots bytes.Buffer
+	for root := range bundle.Roots() {
+		if root.Constraint == nil {
+			_ = pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // never fails on a buffer
+		}
+	}
+	return []entry{
+		{certificatesPath, 0o644, roots.Bytes()},
+		{"etc/group", 0o644, []byte("nonroot:x:65532:\n")},
+		{"etc/passwd", 0o644, []byte("nonroot:x:65532:65532::/:/sbin/nologin\n")},
+	}
+}

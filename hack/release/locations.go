@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// locations are the places where users find a release.
+type locations struct {
+	source   string // the URL of the repository
+	registry string // of the image and the chart
+}
+
+var (
+	repositoryForm = regexp.MustCompile(`^github\.com/([\w-]+)/([\w.-]+)$`)
+	versionForm    = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+)
+
+// locate derives the places from the repository that publishes, so that a fork needs to change nothing else. GitHub
+// serves the registry of OWNER as ghcr.io/OWNER, in lower case.
+func locate(repository, version string) (locations, error) {
+	match := repositoryForm.FindStringSubmatch(repository)
+	if match == nil {
+		return locations{}, fmt.Errorf("the repository %q is not of the form github.com/OWNER/NAME", repository)
+	}
+	if !versionForm.MatchString(version) {
+		return locations{}, fmt.Errorf("the version %q is no semantic version with a v, such as v0.1.0", version)
+	}
+	return locations{
+		source:   "https://" + repository,
+		registry: "ghcr.io/" + strings.ToLower(match[1]),
+	}, nil
+}
+
+// imageRepository returns the image's name, without a tag.
+func (l locations) imageRepository() string { return l.registry + "/tocsin" }
+
+// tag returns the version as a tag. A tag cannot have a +; Helm puts an underscore in its place.
+func tag(version string) string { return strings.ReplaceAll(version, "+", "_") }
