@@ -12,6 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -36,7 +38,11 @@ type cluster struct {
 	args     []string // of the manager
 	profiles string   // the folder for them, empty for none
 	log      *os.File
-	manager  *testenv.Manager
+
+	profileTime  time.Duration
+	alertmanager string             // the binary, empty for none
+	members      []*testenv.Process // of etcd, beside the control plane's own
+	manager      *testenv.Manager
 }
 
 // startCluster starts a control plane; no manager yet.
@@ -45,6 +51,9 @@ func startCluster(o options) (c *cluster, err error) {
 		binary:   o.binary,
 		args:     append([]string{"--leader-elect=false"}, strings.Fields(o.args)...),
 		profiles: o.profiles,
+
+		profileTime:  o.profileTime,
+		alertmanager: o.alertmanager,
 	}
 	if c.profiles != "" {
 		c.args = append(c.args, "--pprof-bind-address="+pprofAddress)
@@ -60,12 +69,37 @@ func startCluster(o options) (c *cluster, err error) {
 	if c.log, err = os.Create(filepath.Join(c.folder, "manager.log")); err != nil {
 		return c, err
 	}
-	plane, err := testenv.StartCluster(c.folder)
-	if err != nil {
+	environment := testenv.Environment()
+	if c.members, err = o.etcd.configure(environment, c.folder); err != nil {
 		return c, err
 	}
-	c.plane, c.config, c.client = plane, plane.Config, plane.Client
-	return c, nil
+	token := rand.Text()
+	tokens := filepath.Join(c.folder, "tokens.csv")
+	if err := os.WriteFile(tokens, []byte(token+",bench,bench,system:masters\n"), 0o600); err != nil {
+		return c, err
+	}
+	environment.ControlPlane.GetAPIServer().Configure().Set("token-auth-file", tokens)
+	if c.plane, err = testenv.StartClusterOf(c.folder, environment); err != nil {
+		return c, err
+	}
+	return c, c.useToken(token)
+}
+
+// useToken has the benchmark and its managers authenticate by a token, as pods do. To verify the client certificates of
+// envtest's users would cost the API server a twentieth of its time.
+func (c *cluster) useToken(token string) (err error) {
+	c.config = rest.AnonymousClientConfig(c.plane.Config)
+	c.config.BearerToken, c.config.QPS = token, -1
+	if c.client, err = client.New(c.config, client.Options{Scheme: testenv.Scheme()}); err != nil {
+		return err
+	}
+	const name = "bench"
+	return clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: c.config.Host, CertificateAuthorityData: c.config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: token}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	}, c.plane.Kubeconfig)
 }
 
 // startManager starts the manager and waits until it is ready.
@@ -143,6 +177,9 @@ func (c *cluster) stop() error {
 	var err error
 	if c.plane != nil {
 		err = c.plane.Stop()
+	}
+	for _, member := range c.members {
+		member.Kill()
 	}
 	return errors.Join(err, c.log.Close(), os.RemoveAll(c.folder))
 }

@@ -1,5 +1,5 @@
 // Command bench measures the manager: how fast it takes alerts in, how soon they are folded and what that
-// costs, beside the rate of plain creates of one-alert AlertEvents in the same run.
+// costs, beside the rate of plain creates of one-alert AlertEvents and that of a real Alertmanager in the same run.
 //
 // It starts a control plane of its own and the real manager binary, and fails when an acknowledged alert
 // was not folded exactly once.
@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,21 +36,34 @@ type options struct {
 	plot     string
 	duration time.Duration
 	unique   int
+
+	profileTime  time.Duration
+	alertmanager string
+	etcd         etcdOptions
+	incidents    string
 }
 
 // takes reports whether the command line selects a measurement.
-func (o options) takes(name string) bool { return strings.Contains(name, o.only) }
+func (o options) takes(name string) bool {
+	return slices.ContainsFunc(strings.Split(o.only, ","), func(part string) bool { return strings.Contains(name, part) })
+}
 
 func main() {
 	var o options
 	flag.StringVar(&o.binary, "manager", filepath.Join(testenv.Root(), "bin", "manager"), "the manager binary")
 	flag.StringVar(&o.out, "out", filepath.Join(testenv.Root(), "bin", "bench.json"), "where the figures are written as JSON")
-	flag.StringVar(&o.only, "only", "", "run only what has this in its name: batches, "+
-		"closed-SENDERS-KEYS, open-steady, open-crash, fairness, writers, size, noisy-neighbour")
+	flag.StringVar(&o.only, "only", "", "run only what has this, or one of several separated by commas, in its name: batches, "+
+		"closed-SENDERS-KEYS, open-steady, open-crash, fairness, writers, size, scale, repeats, noisy-neighbour")
+	flag.StringVar(&o.incidents, "incidents", "1000,10000,100000", "the numbers of Incidents of scale, increasing")
 	flag.StringVar(&o.args, "manager-args", "", "further flags of the manager, separated by spaces")
 	flag.StringVar(&o.profiles, "profiles", "", "a folder for CPU profiles of the manager and the API server; empty for none")
+	flag.DurationVar(&o.profileTime, "profile-time", 0, "how long the profiles last; default: as long as the load")
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long each load lasts")
 	flag.IntVar(&o.unique, "unique", 20000, "how many alerts 64 senders of unique keys send at most; others a quarter")
+	flag.StringVar(&o.alertmanager, "alertmanager", filepath.Join(testenv.Root(), "bin", "tools", "alertmanager"),
+		"the Alertmanager binary that takes the same loads; empty for none")
+	flag.IntVar(&o.etcd.members, "etcd-members", 1, "how many etcd processes there are")
+	flag.BoolVar(&o.etcd.fsync, "fsync", false, "let etcd write with fsync, as in production")
 	flag.StringVar(&o.render, "render", "", "measure nothing, and print this JSON file as Markdown tables")
 	flag.StringVar(&o.plot, "plot", "", "with -render: the SVG file to draw a plot into")
 	flag.Parse()
@@ -73,11 +87,14 @@ func main() {
 // report is what the JSON file holds.
 type report struct {
 	Time     time.Time    `json:"time"`
+	Etcd     string       `json:"etcd"`
 	Batches  []batchRow   `json:"batches"`
 	Results  []*result    `json:"results"`
 	Fairness *fairnessRow `json:"fairness,omitempty"`
 	Writers  []writersRow `json:"writers,omitempty"`
 	Sizes    []sizeRow    `json:"sizes,omitempty"`
+	Scale    []scaleRow   `json:"scale,omitempty"`
+	Repeats  *noisyRow    `json:"repeats,omitempty"`
 	Noisy    []noisyRow   `json:"noisy,omitempty"`
 }
 
@@ -87,7 +104,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	r := report{Time: time.Now().UTC()}
+	r := report{Time: time.Now().UTC(), Etcd: o.etcd.String()}
 	// What was measured is worth keeping when a later load fails.
 	defer func() { err = errors.Join(err, r.write(o.out)) }()
 	if o.takes("batches") {
@@ -107,24 +124,24 @@ func run(ctx context.Context, o options) (err error) {
 		r.Results = append(r.Results, result)
 		result.print()
 	}
-	if o.takes("fairness") {
-		if r.Fairness, err = c.measureFairness(ctx, o.duration); err != nil {
-			return errors.Join(fmt.Errorf("fairness: %w", err), c.printLog())
+	printTargets(os.Stdout, r.Results)
+	for _, m := range []struct {
+		name    string
+		measure func() error
+	}{
+		{"fairness", func() (err error) { r.Fairness, err = c.measureFairness(ctx, o.duration); return err }},
+		{"writers", func() (err error) { r.Writers, err = c.measureWriters(ctx, o.duration); return err }},
+		{"size", func() (err error) { r.Sizes, err = c.measureSize(ctx, o.duration); return err }},
+		{"scale", func() (err error) { r.Scale, err = c.measureScale(ctx, o); return err }},
+		{"repeats", func() (err error) { r.Repeats, err = c.measureRepeats(ctx, o.duration); return err }},
+		// Last: its backlog is left behind.
+		{"noisy-neighbour", func() (err error) { r.Noisy, err = c.measureNoisyNeighbour(ctx, o.duration); return err }},
+	} {
+		if !o.takes(m.name) {
+			continue
 		}
-	}
-	if o.takes("writers") {
-		if r.Writers, err = c.measureWriters(ctx, o.duration); err != nil {
-			return errors.Join(fmt.Errorf("writers: %w", err), c.printLog())
-		}
-	}
-	if o.takes("size") {
-		if r.Sizes, err = c.measureSize(ctx, o.duration); err != nil {
-			return errors.Join(fmt.Errorf("size: %w", err), c.printLog())
-		}
-	}
-	if o.takes("noisy-neighbour") { // last: its backlog is left behind
-		if r.Noisy, err = c.measureNoisyNeighbour(ctx, o.duration); err != nil {
-			return errors.Join(fmt.Errorf("noisy-neighbour: %w", err), c.printLog())
+		if err := m.measure(); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", m.name, err), c.printLog())
 		}
 	}
 	return nil

@@ -20,6 +20,7 @@ const (
 	noisyRate    = 3000 // new keys a second
 	noisySenders = 64
 	calmRate     = 5
+	repeatedKeys = 1000
 	foldPatience = 30 * time.Second
 )
 
@@ -28,7 +29,7 @@ const (
 type noisyRow struct {
 	Name      string         `json:"name"`
 	StormRate float64        `json:"stormPerSecond"`
-	Backlog   int            `json:"backlog"` // of the storm's alerts at the end that no Incident tells of yet
+	Backlog   int            `json:"backlog"` // of the storm's alerts at the end that are not folded yet
 	Codes     map[string]int `json:"codes"`   // answers to the tenant with a few alerts
 	P50       float64        `json:"p50"`
 	P99       float64        `json:"p99"`
@@ -74,6 +75,35 @@ func (c *cluster) measureNoisyNeighbour(ctx context.Context, duration time.Durat
 	return rows, nil
 }
 
+// measureRepeats measures how soon a new Incident opens while 64 senders repeat the alerts of the same integration's open
+// Incidents.
+func (c *cluster) measureRepeats(ctx context.Context, duration time.Duration) (*noisyRow, error) {
+	tenants, err := c.begin(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer c.manager.Kill()
+	t := tenants[0]
+	repeats := loadgen.Load{
+		URLs: []string{c.manager.WebhookURL + t.token}, Senders: noisySenders, Requests: repeatedKeys,
+		Key: loadgen.RotatingKeys(repeatedKeys),
+	}
+	loadgen.Run(ctx, repeats)
+	if _, err := c.drained(ctx, t); err != nil {
+		return nil, err
+	}
+	repeats.Requests, repeats.Rate, repeats.Duration = 0, noisyRate, duration
+	var account *loadgen.Account
+	var both sync.WaitGroup
+	both.Go(func() { account = loadgen.Run(ctx, repeats) })
+	row := c.measureCalm(ctx, "beside repeats of its own integration", t, duration)
+	both.Wait()
+	row.StormRate = account.Rate()
+	fmt.Printf("repeats: %4.0f/s of %d keys; new keys: answers %v, p99 %.1f ms; folded after p50 %.2f s, at most %.2f s, %d not\n",
+		row.StormRate, repeatedKeys, row.Codes, row.P99*1000, row.LagP50, row.LagMax, row.Unfolded)
+	return &row, nil
+}
+
 // measureCalm posts a few alerts with a key each, and watches for their Incidents.
 func (c *cluster) measureCalm(ctx context.Context, name string, t tenant, duration time.Duration) noisyRow {
 	row := noisyRow{Name: name, Codes: map[string]int{}}
@@ -115,7 +145,7 @@ func (c *cluster) measureCalm(ctx context.Context, name string, t tenant, durati
 	return row
 }
 
-// foldedAfter is how long it takes until an Incident tells of the key's alert.
+// foldedAfter is how long it takes until the key's alert is folded.
 func (c *cluster) foldedAfter(ctx context.Context, t tenant, key string) (time.Duration, bool) {
 	name := client.ObjectKey{Namespace: t.namespace, Name: v1alpha1.IncidentName(t.integration, key)}
 	start := time.Now()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +19,11 @@ import (
 // pprofAddress is where the manager serves its profiles when they are asked for.
 const pprofAddress = "127.0.0.1:16060"
 
-// profile takes CPU profiles of the manager and of the API server for as long as a load lasts, and writes
+// profile takes CPU profiles of the manager and of the API server for as long as a load lasts, or for profileTime, and writes
 // them into a folder as SCENARIO.manager.pprof and SCENARIO.kube-apiserver.pprof. The returned function
 // waits for them.
 func (c *cluster) profile(ctx context.Context, folder string, s scenario) (wait func() error) {
-	seconds := strconv.Itoa(max(1, int(s.load.Duration/time.Second)))
+	seconds := strconv.Itoa(max(1, int(cmp.Or(c.profileTime, s.load.Duration)/time.Second)))
 	var errs [2]error
 	var work sync.WaitGroup
 	work.Go(func() {

@@ -45,9 +45,10 @@ func renderTables(w io.Writer, r *report) {
 		row(titles...)
 		row(slices.Repeat([]any{"---"}, len(titles))...)
 	}
-	table("Senders", "Keys", "Accepted/s", "Creates/s", "Ratio", "p50 ms", "p90 ms", "p99 ms", "Max ms", "Create p50 ms")
+	table("Senders", "Keys", "Accepted/s", "Creates/s", "Ratio", "Alertmanager/s", "Ratio", "p50 ms", "p90 ms", "p99 ms",
+		"Max ms", "Create p50 ms")
 	for _, s := range r.Results {
-		row(s.Senders, s.Keys, whole(s.AcceptedRate), whole(s.YardstickRate), s.Ratio,
+		row(s.Senders, s.Keys, whole(s.AcceptedRate), whole(s.YardstickRate), s.Ratio, whole(s.Alertmanager), s.alertmanagerRatio(),
 			ms(s.P50), ms(s.P90), ms(s.P99), ms(s.Max), ms(s.YardstickP50))
 	}
 	_, _ = fmt.Fprintln(w)
@@ -58,6 +59,7 @@ func renderTables(w io.Writer, r *report) {
 			whole(s.FoldedRate), s.ManagerCPU, s.APIServerCPU, s.ManagerPeakRSS>>20, s.APIServerRSS>>20)
 	}
 	_, _ = fmt.Fprintln(w)
+	renderTargets(w, r.Results)
 	table("Alerts/event", "Creates/s", "Alerts/s", "p50 ms", "API server CPU s")
 	for _, b := range r.Batches {
 		row(b.Alerts, whole(b.CreateRate), whole(b.AlertRate), ms(b.P50), b.APIServerCPU)
@@ -73,10 +75,32 @@ func renderTables(w io.Writer, r *report) {
 		row(s.Incidents, s.Integrations, s.Pending, s.Ready, s.PeakRSS>>20, whole(s.AcceptedRate), s.LagP50, s.LagP99)
 	}
 	_, _ = fmt.Fprintln(w)
+	table(scaleTitles...)
+	renderScale(w, r.Scale)
 	table("A few alerts", "Storm/s", "Answers", "p50 ms", "p99 ms", "Folded after p50 s", "at most s", "Not within 30 s")
-	for i := range r.Noisy {
-		_, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(r.Noisy[i].cells(), " | "))
+	rows := r.Noisy
+	if r.Repeats != nil {
+		rows = append(rows, *r.Repeats)
 	}
+	for i := range rows {
+		_, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(rows[i].cells(), " | "))
+	}
+}
+
+// renderTargets writes the targets as a Markdown table.
+func renderTargets(w io.Writer, results []*result) {
+	_, _ = fmt.Fprint(w, "| Target | At least or at most | Measured | Reached |\n| --- | --- | --- | --- |\n")
+	for _, t := range judge(results) {
+		_, _ = fmt.Fprintf(w, "| %s | %s | %.2f | %s |\n", t.name, t.bound(), t.measured, t.verdict())
+	}
+	_, _ = fmt.Fprintln(w)
+}
+
+func renderScale(w io.Writer, rows []scaleRow) {
+	for i := range rows {
+		_, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(rows[i].cells(), " | "))
+	}
+	_, _ = fmt.Fprintln(w)
 }
 
 // plot draws the accepted alerts a second of the closed loops beside the plain creates.

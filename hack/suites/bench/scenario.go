@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,6 +45,7 @@ type result struct {
 	YardstickRate  float64        `json:"yardstickPerSecond"`
 	YardstickP50   float64        `json:"yardstickP50"`
 	Ratio          float64        `json:"ratio"`
+	Alertmanager   float64        `json:"alertmanagerPerSecond,omitempty"`
 	P50            float64        `json:"p50"`
 	P90            float64        `json:"p90"`
 	P99            float64        `json:"p99"`
@@ -59,6 +61,8 @@ type result struct {
 	ManagerPeakRSS int64          `json:"managerPeakRSS"`
 	APIServerRSS   int64          `json:"apiServerPeakRSS"`
 	Codes          map[string]int `json:"codes"`
+	// Requests to the API server per alert, by verb and resource.
+	Requests map[string]float64 `json:"requestsPerAlert"`
 }
 
 func scenarios(o options) []scenario {
@@ -113,6 +117,10 @@ func (c *cluster) measure(ctx context.Context, s scenario) (*result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("measuring plain creates: %w", err)
 	}
+	alertmanager, err := c.measureAlertmanager(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("measuring Alertmanager: %w", err)
+	}
 	tenants, err := c.begin(ctx, 1)
 	if err != nil {
 		return nil, err
@@ -147,7 +155,7 @@ func (c *cluster) measure(ctx context.Context, s scenario) (*result, error) {
 	r.Drain = drain.Seconds()
 	r.FoldedRate = float64(account.Acknowledged()) / (account.Elapsed + drain).Seconds()
 	r.YardstickRate, r.YardstickP50 = yardstick.rate, yardstick.p50.Seconds()
-	r.Ratio = r.AcceptedRate / r.YardstickRate
+	r.Ratio, r.Alertmanager = r.AcceptedRate/r.YardstickRate, alertmanager
 	return r, c.clear(ctx, t.namespace)
 }
 
@@ -207,6 +215,7 @@ func newResult(s scenario, account *loadgen.Account, before, after reading) *res
 		LagP50: lag.quantile(0.5), LagP99: lag.quantile(0.99),
 		ManagerCPU:     managerCPU / alerts * 1000,
 		APIServerCPU:   (after.apiServerUsage.cpuSeconds - before.apiServerUsage.cpuSeconds) / alerts * 1000,
+		Requests:       requestsPerAlert(before.apiServer, after.apiServer, alerts),
 		ManagerPeakRSS: after.managerUsage.peakRSS, APIServerRSS: after.apiServerUsage.peakRSS,
 	}
 }
@@ -218,24 +227,55 @@ func eventsCreated(before, after families) float64 {
 	})
 }
 
+// requestsPerAlert returns the requests between two readings of the API server's metrics, those of single ones left out.
+func requestsPerAlert(before, after families, alerts float64) map[string]float64 {
+	const requests, rare = "apiserver_request_total", 0.005
+	rates := map[string]float64{}
+	for _, metric := range after[requests].GetMetric() {
+		labels := map[string]string{}
+		for _, label := range metric.GetLabel() {
+			if slices.Contains([]string{"verb", "resource", "subresource"}, label.GetName()) {
+				labels[label.GetName()] = label.GetValue()
+			}
+		}
+		name := strings.TrimSuffix(labels["verb"]+" "+labels["resource"]+"/"+labels["subresource"], "/")
+		if rate := growth(before, after, labels) / alerts; rate >= rare {
+			rates[name] = rate
+		}
+	}
+	return rates
+}
+
 // growth is how many requests with these labels the API server had between two readings of its metrics.
 func growth(before, after families, labels map[string]string) float64 {
 	const requests = "apiserver_request_total"
 	return after.sum(requests, labels) - before.sum(requests, labels)
 }
 
-const rowFormat = "%-20s %7s %9s %9s %6s %8s %8s %8s %8s %7s %7s %8s %8s %7s %8s %8s %7s %7s\n"
+// alertmanagerRatio returns the accepted rate relative to Alertmanager's, 0 when that was not measured.
+func (r *result) alertmanagerRatio() float64 {
+	if r.Alertmanager == 0 {
+		return 0
+	}
+	return r.AcceptedRate / r.Alertmanager
+}
+
+// drainRatio returns the rate of folded alerts relative to plain creates.
+func (r *result) drainRatio() float64 { return r.FoldedRate / r.YardstickRate }
+
+const rowFormat = "%-20s %7s %9s %9s %6s %6s %6s %8s %8s %8s %8s %7s %7s %8s %8s %7s %8s %8s %7s %7s\n"
 
 func printHeader() {
-	fmt.Printf(rowFormat, "scenario", "alerts", "accept/s", "create/s", "ratio", "p50 ms", "p90 ms", "p99 ms", "max ms",
-		"al/ev", "wr/al", "lag50 s", "lag99 s", "drain s", "fold/s", "mgr cpu", "api cpu", "RSS MiB")
+	fmt.Printf(rowFormat, "scenario", "alerts", "accept/s", "create/s", "ratio", "am/s", "ratio", "p50 ms", "p90 ms", "p99 ms",
+		"max ms", "al/ev", "wr/al", "lag50 s", "lag99 s", "drain s", "fold/s", "mgr cpu", "api cpu", "RSS MiB")
 }
 
 func (r *result) print() {
 	ms := func(s float64) string { return fmt.Sprintf("%.1f", s*1000) }
 	f := func(digits int, v float64) string { return fmt.Sprintf("%.*f", digits, v) }
 	fmt.Printf(rowFormat, r.Name, fmt.Sprint(r.Acknowledged), f(0, r.AcceptedRate), f(0, r.YardstickRate), f(2, r.Ratio),
-		ms(r.P50), ms(r.P90), ms(r.P99), ms(r.Max), f(1, r.AlertsPerEvent), f(2, r.WritesPerAlert), f(3, r.LagP50), f(3, r.LagP99),
+		f(0, r.Alertmanager), f(2, r.alertmanagerRatio()), ms(r.P50), ms(r.P90), ms(r.P99), ms(r.Max),
+		f(1, r.AlertsPerEvent), f(2, r.WritesPerAlert), f(3, r.LagP50), f(3, r.LagP99),
 		f(1, r.Drain), f(0, r.FoldedRate), f(2, r.ManagerCPU), f(2, r.APIServerCPU), fmt.Sprint(r.ManagerPeakRSS>>20))
 	for code, n := range r.Codes {
 		if code != "202" {

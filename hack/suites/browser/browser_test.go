@@ -270,22 +270,23 @@ func TestHostileIncidents(t *testing.T) {
 	b.Expect(b.eval(`document.documentElement.scrollWidth <= innerWidth`)).To(Equal("true"), "a long title breaks")
 }
 
+// contrast is the least contrast (WCAG 2, 1.4.3) of a text of the page to its background.
+const contrast = `(() => {
+	const parts = (c) => c.match(/[\d.]+/g).map(Number);
+	const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+		.reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+	const ground = (e) => { for (; e; e = e.parentElement) { const c = parts(getComputedStyle(e).backgroundColor); if (c[3] !== 0) return c; } };
+	return Math.min(...[...document.querySelectorAll("main:not([hidden]) *, header *, footer *")]
+		.filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+		.map((e) => [light(parts(getComputedStyle(e).color)), light(ground(e))].sort((a, b) => b - a))
+		.map(([a, b]) => (a + 0.05) / (b + 0.05)));
+})()`
+
 func TestSchemesAndScreens(t *testing.T) {
 	c := newCluster(t)
 	disk := c.fill()
 	s, _ := serve(t, c)
 	b := openTab(t)
-	// contrast is the least contrast (WCAG 2, 1.4.3) of a text of the page to its background.
-	const contrast = `(() => {
-		const parts = (c) => c.match(/[\d.]+/g).map(Number);
-		const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-			.reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-		const ground = (e) => { for (; e; e = e.parentElement) { const c = parts(getComputedStyle(e).backgroundColor); if (c[3] !== 0) return c; } };
-		return Math.min(...[...document.querySelectorAll("main:not([hidden]) *, header *, footer *")]
-			.filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
-			.map((e) => [light(parts(getComputedStyle(e).color)), light(ground(e))].sort((a, b) => b - a))
-			.map(([a, b]) => (a + 0.05) / (b + 0.05)));
-	})()`
 	backgrounds := map[string]bool{}
 	for _, scheme := range []string{"light", "dark"} {
 		b.media(scheme)

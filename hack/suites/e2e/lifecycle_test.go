@@ -28,7 +28,7 @@ import (
 // leastPending is how many AlertEvents must be waiting when the new version comes.
 const leastPending = 20
 
-// testReinstall removes everything but the CRDs and installs again: the Incidents are there, and go on counting.
+// testReinstall removes everything but the CRDs and installs the Helm chart: the Incidents are there, and go on counting.
 func (s *suite) testReinstall(t *testing.T) {
 	g := NewWithT(t)
 	namespace := s.namespace(t, "e2e-reinstall")
@@ -46,7 +46,7 @@ func (s *suite) testReinstall(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(wrong).To(BeEmpty(), "the Incidents are still there")
 
-	s.install(t)
+	s.installChart(t)
 	s.expose(t)
 	load.URLs = s.load(namespace, "load").URLs
 	account.Add(loadgen.Run(t.Context(), load))
@@ -54,17 +54,22 @@ func (s *suite) testReinstall(t *testing.T) {
 	s.check(t, namespace, "load", account)
 }
 
-// testUninstall removes Tocsin while there are Incidents: nothing hangs and nothing stays.
+// testUninstall removes Tocsin while there are Incidents: Helm keeps them; with the manifests nothing hangs and nothing stays.
 func (s *suite) testUninstall(t *testing.T) {
 	g := NewWithT(t)
 	namespace := s.namespace(t, "e2e-uninstall")
 	s.integration(t, namespace, "load")
 	load := s.load(namespace, "load")
 	load.Requests = 100
-	s.check(t, namespace, "load", loadgen.Run(t.Context(), load))
+	account := loadgen.Run(t.Context(), load)
+	s.check(t, namespace, "load", account)
 
-	s.kubectl(t, "delete", "-k", "config/default")
-	err := s.Get(t.Context(), client.ObjectKey{Name: systemNamespace}, &corev1.Namespace{})
+	s.helm(t, "uninstall", "tocsin", "--namespace", systemNamespace)
+	wrong, err := loadgen.Check(t.Context(), s.Client, namespace, "load", account, 10)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(wrong).To(BeEmpty(), "Helm keeps the Incidents")
+	s.kubectl(t, "delete", "--ignore-not-found", "-k", "config/default")
+	err = s.Get(t.Context(), client.ObjectKey{Name: systemNamespace}, &corev1.Namespace{})
 	g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
 	left := s.kubectl(t, "get", "crd,clusterrole,clusterrolebinding,namespace", "-o", "name",
 		"-l", "app.kubernetes.io/part-of=tocsin")

@@ -197,7 +197,7 @@ func (s *suite) testForbidden(t *testing.T) {
 		"change integrations": func(ctx context.Context) error {
 			return operator.Update(ctx, &v1alpha1.WebhookIntegration{ObjectMeta: meta})
 		},
-		"make integrations": func(ctx context.Context) error {
+		"create integrations": func(ctx context.Context) error {
 			return operator.Create(ctx, &v1alpha1.WebhookIntegration{ObjectMeta: meta})
 		},
 		"give itself rights": func(ctx context.Context) error {
@@ -213,7 +213,7 @@ func (s *suite) testForbidden(t *testing.T) {
 			return operator.Update(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "tocsin"}})
 		},
 		"read nodes": func(ctx context.Context) error { return operator.List(ctx, &corev1.NodeList{}) },
-		"make tokens": func(ctx context.Context) error {
+		"request tokens": func(ctx context.Context) error {
 			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
 			return operator.SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{})
 		},

@@ -62,7 +62,7 @@ func TestOnACluster(t *testing.T) {
 	ctrllog.SetLogger(logr.Discard()) // what the clients do is no news
 	s := newSuite(t)
 	t.Cleanup(func() { s.remove(t, "-k", "config/default") })
-	passed := t.Run("the README's five minutes", s.testReadme) &&
+	passed := t.Run("five minutes on a cluster", s.testWalkthrough) &&
 		t.Run("an alert from inside the cluster", s.testInside) &&
 		t.Run("alerts from outside the cluster", s.testOutside) &&
 		t.Run("components", s.testComponents) &&

@@ -1,19 +1,28 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 
+	"github.com/tocsin-dev/tocsin/hack/lib/overlay"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// bug is a bug that the patch of its name seeds in the manager, and the scenario that must catch it.
+// bug is a bug that the patch of its name seeds, and what must catch it: a scenario with such a manager, or a test of the
+// product.
 type bug struct {
 	name     string
 	scenario string
 	args     []string // of the manager, beside the scenario's
+	test     string   // package and name, such as "./controllers/fold TestExpiry"; empty: the scenario
 }
 
 // oneWrite makes requests share AlertEvents.
@@ -29,6 +38,7 @@ var bugs = []bug{
 	{name: "no-ledger", scenario: "release-blocked"},
 	{name: "prune-before-gone", scenario: "release-blocked"},
 	{name: "skip-quorum-list", scenario: "stale-events"},
+	{name: "condensed-is-whole", scenario: "calm"},
 	{name: "no-optimistic-lock", scenario: "stale-incidents"},
 	{name: "high-water-mark", scenario: "watch-shuffled"},
 	{name: "replays-count", scenario: "slow-retries"},
@@ -44,6 +54,10 @@ var bugs = []bug{
 	{name: "any-clock", scenario: "clock-skew"},
 	{name: "quarantine-before-create", scenario: "poison"},
 	{name: "quarantine-forgets-origin", scenario: "poison"},
+	{name: "lease-ignored", test: "./controllers/fold TestExpiry"},
+	{name: "forwarded-alerts-return", test: "./webhookserver TestForwardedAlertsAreDropped"},
+	{name: "old-severity-fires", test: "./controllers/forward TestFireChangeResolve"},
+	{name: "signatures-unchecked", test: "./webhookserver TestSignatures"},
 }
 
 // runBugs runs a manager with each bug, and reports whether all were caught.
@@ -68,7 +82,7 @@ func (s *suite) runBugs(ctx context.Context) (bool, error) {
 			verdict, ok = "MISSED", false
 		}
 		fmt.Printf("%-6s %s\n", verdict, b.name)
-		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s |", b.name, b.scenario, verdict, said))
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s |", b.name, cmp.Or(b.scenario, b.test), verdict, said))
 	}
 	fmt.Println("\n| Seeded bug | Scenario | | First finding |\n|---|---|---|---|")
 	for _, text := range lines {
@@ -86,6 +100,15 @@ func patchFiles(names []string) []string {
 	return files
 }
 
+// patches returns the names of the bug's patches: its scenario's, and its own.
+func (b bug) patches() ([]string, error) {
+	if b.test != "" {
+		return []string{b.name}, nil
+	}
+	s, err := b.seeded()
+	return s.patches, err
+}
+
 // seeded returns the bug's scenario with the bug in the manager.
 func (b bug) seeded() (scenario, error) {
 	at := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == b.scenario })
@@ -98,8 +121,39 @@ func (b bug) seeded() (scenario, error) {
 	return s, nil
 }
 
-// runBug runs a bug's scenario, up to three times, and returns the first thing that was found.
+// runTest runs the bug's test with the bug in the product, and returns the first test that failed.
+func (b bug) runTest(ctx context.Context) (string, error) {
+	folder, err := os.MkdirTemp("", "tocsin-bug-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	file, _, err := overlay.Write(testenv.Root(), folder, patchFiles([]string{b.name})...)
+	if err != nil {
+		return "", err
+	}
+	pkg, name, _ := strings.Cut(b.test, " ")
+	command := exec.CommandContext(ctx, "go", "test", "-overlay="+file, "-run=^"+name+"$", pkg)
+	command.Dir = testenv.Root()
+	output, err := command.CombinedOutput()
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		return "", err
+	}
+	if said := failedTest.FindString(string(output)); err == nil || said != "" {
+		return said, nil
+	}
+	return "", fmt.Errorf("go test fails without a test that fails: %s", output)
+}
+
+// failedTest is the line of a test that fails.
+var failedTest = regexp.MustCompile(`--- FAIL: \S+`)
+
+// runBug runs a bug's test, or its scenario up to three times, and returns the first thing that was found.
 func (s *suite) runBug(ctx context.Context, b bug) (string, error) {
+	if b.test != "" {
+		return b.runTest(ctx)
+	}
 	scenario, err := b.seeded()
 	if err != nil {
 		return "", err

@@ -14,11 +14,11 @@ import (
 func TestPatchesCompile(t *testing.T) {
 	for _, b := range bugs {
 		t.Run(b.name, func(t *testing.T) {
-			scenario, err := b.seeded()
+			patches, err := b.patches()
 			if err != nil {
 				t.Fatal(err)
 			}
-			file, packages, err := overlay.Write(testenv.Root(), t.TempDir(), patchFiles(scenario.patches)...)
+			file, packages, err := overlay.Write(testenv.Root(), t.TempDir(), patchFiles(patches)...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,11 +39,11 @@ func TestPatchesAreUsed(t *testing.T) {
 	}
 	var used []string
 	for _, b := range bugs {
-		scenario, err := b.seeded()
+		patches, err := b.patches()
 		if err != nil {
 			t.Fatal(err)
 		}
-		used = append(used, patchFiles(scenario.patches)...)
+		used = append(used, patchFiles(patches)...)
 	}
 	for _, file := range files {
 		if !slices.Contains(used, file) {

@@ -48,7 +48,7 @@ func (m *modelIncident) take(alert map[string]any) {
 			break
 		}
 		m.merge(alert)
-		m.acknowledged = m.acknowledged || status == "acknowledged"
+		m.acknowledged = (m.acknowledged || status == "acknowledged") && status != "unacknowledged"
 		if status == "resolved" {
 			m.state, m.resolved, m.silent = "Resolved", received, false
 		}

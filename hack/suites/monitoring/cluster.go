@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -36,7 +38,8 @@ const (
 // cluster is a control plane with a manager on it.
 type cluster struct {
 	*testenv.Cluster
-	manager *testenv.Manager
+	manager      *testenv.Manager
+	alertmanager *httptest.Server
 }
 
 // startCluster starts a manager as the Deployment does, with leader election, and makes the integrations.
@@ -46,10 +49,19 @@ func startCluster(ctx context.Context, folder string) (*cluster, error) {
 		return nil, err
 	}
 	c := &cluster{Cluster: plane}
+	file := filepath.Join(folder, "alertmanager.yaml")
+	c.alertmanager = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // accepts everything
+	config := []byte("alertmanagers: [{url: '" + c.alertmanager.URL + "'}]")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
 	if err = createIntegrations(ctx, c.Client); err == nil {
 		c.manager, err = c.RunManager(ctx, testenv.ManagerOptions{
 			Binary: filepath.Join(testenv.Root(), "bin", "manager"),
-			Args:   append([]string{"--leader-elect", "--leader-election-namespace=" + namespace, "--shutdown-delay=0s"}, limits...),
+			Args: append([]string{
+				"--leader-elect", "--leader-election-namespace=" + namespace, "--shutdown-delay=0s", "--alertmanager-config=" + file,
+				"--archive=file://" + filepath.Join(folder, "archive") + "?create_dir=true",
+			}, limits...),
 		})
 	}
 	if err != nil {
@@ -97,6 +109,10 @@ func (c *cluster) load(ctx context.Context) *loadgen.Account {
 			case <-ticker.C:
 				// What they are answered shows on the dashboard, or its test fails.
 				c.post(ctx, loaded, "[")
+				c.post(ctx, loaded, `{"labels":{"`+v1alpha1.ForwardedLabel+`":"returned"}}`)
+				for _, status := range []string{"firing", "resolved"} {
+					c.post(ctx, loaded, `{"dedup_key":"flapping","status":"`+status+`"}`)
+				}
 				for _, integration := range []string{unmapped, failing, closed, "unknown"} {
 					c.post(ctx, integration, `{"dedup_key":"odd"}`)
 				}

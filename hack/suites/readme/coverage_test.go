@@ -17,13 +17,27 @@ import (
 // pluginPage is the page whose scripts a test of the plugin's runs.
 const pluginPage = "docs/kubectl-plugin.md"
 
+// historyScript tests the commands of docs/history.md.
+const historyScript = "hack/suites/plugin/testdata/script/history.txtar"
+
 // incidentsBlock stands behind the language of a session that hack/gen/senderpages runs and writes into the page.
 const incidentsBlock = "incidents"
 
 // runElsewhere are commands that other tests run, each with a file of the test and what stands in it.
 var runElsewhere = map[string]struct{ file, text string }{
-	"kubectl get incidents":            {"README.md", "kubectl -n shop get incidents"},
-	"kubectl tocsin ui -A --port 8090": {"hack/suites/plugin/testdata/script/ui.txtar", "kubectl tocsin ui"},
+	"kubectl get incidents":                         {walkthroughPage, "kubectl -n shop get incidents"},
+	"kubectl apply --server-side -k config/default": {walkthroughPage, "kubectl apply --server-side -k config/default"},
+	"kubectl -n tocsin-system wait --for=condition=Available deployment/tocsin": {walkthroughPage,
+		"kubectl -n tocsin-system wait --for=condition=Available deployment/tocsin"},
+	`curl -d '{"title":"Disk 97 % full","severity":"critical","dedup_key":"disk-db-1"}' "$url"`: {walkthroughPage,
+		`curl -d '{"title":"Disk 97 % full","severity":"critical","hostname":"db-1","dedup_key":"disk-db-1"}'`},
+	"kubectl tocsin ui -A --port 8090":                          {"hack/suites/plugin/testdata/script/ui.txtar", "kubectl tocsin ui"},
+	"export TOCSIN_ARCHIVE=s3://incidents?region=eu-central-1":  {historyScript, "env TOCSIN_ARCHIVE="},
+	"kubectl tocsin history -A --since 30d":                     {historyScript, "kubectl tocsin history -A --since 365d"},
+	"kubectl tocsin report -A --since 30d":                      {historyScript, "kubectl tocsin report -A --from"},
+	"kubectl tocsin report -A --since 30d -o html >report.html": {historyScript, "-o html"},
+	"kubectl tocsin ui -A --archive s3://incidents?region=eu-central-1": {
+		"hack/suites/browser/past_test.go", "Archive: "},
 	"kubectl tocsin integration create monitoring --default-severity error": {pluginPage,
 		"namespace shop\nkubectl tocsin integration create monitoring --default-severity error\n```"},
 }
@@ -99,7 +113,9 @@ func runAsAWhole(page string, block commandBlock) bool {
 		return true
 	case page == pluginPage:
 		return !block.session
-	case page == "README.md":
+	case page == "docs/walkthrough.md": // by TestWalkthrough in hack/suites/plugin
+		return block.session
+	case page == walkthroughPage:
 		return !block.session && block.heading == walkthroughTitle
 	}
 	return filepath.Dir(page) == "docs/senders" && block.info == incidentsBlock

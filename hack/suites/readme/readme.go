@@ -1,8 +1,7 @@
-// Package readme takes the walkthrough out of the README, for tests that run it.
+// Package readme takes the first steps on a cluster out of the documents, for tests that run them.
 package readme
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,21 +17,24 @@ const (
 	awaitIncident = "until " + look + " 2>&1 | grep -q Open; do sleep 0.1; done\n"
 )
 
-// walkthroughTitle is the heading of the walkthrough.
-const walkthroughTitle = "Five minutes on a cluster"
+// walkthroughPage and walkthroughTitle are the page of the walkthrough and its heading.
+const (
+	walkthroughPage  = "docs/getting-started.md"
+	walkthroughTitle = "Five minutes on a cluster"
+)
 
 // shellBlock is a fenced block of commands.
 var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
-// Walkthrough is a bash script of all the commands of the README's "Five minutes on a cluster".
+// Walkthrough is a bash script of all the commands of "Five minutes on a cluster".
 func Walkthrough() (string, error) {
-	readme, err := os.ReadFile(filepath.Join(testenv.Root(), "README.md"))
+	page, err := os.ReadFile(filepath.Join(testenv.Root(), walkthroughPage))
 	if err != nil {
-		return "", fmt.Errorf("reading the README: %w", err)
+		return "", fmt.Errorf("reading the walkthrough: %w", err)
 	}
-	_, walkthrough, found := strings.Cut(string(readme), "## "+walkthroughTitle)
+	_, walkthrough, found := strings.Cut(string(page), "## "+walkthroughTitle)
 	if !found {
-		return "", errors.New("the README has no walkthrough")
+		return "", fmt.Errorf("%s has no section %q", walkthroughPage, walkthroughTitle)
 	}
 	walkthrough, _, _ = strings.Cut(walkthrough, "\n## ")
 	var script strings.Builder

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -18,6 +19,24 @@ const scriptTimeout = time.Minute
 
 // notHere are the commands that need nodes, which a bare control plane lacks; the manager runs beside it.
 var notHere = regexp.MustCompile(`(?m)^.*(--for=condition=Available|port-forward).*\n`)
+
+// maxReadmeLines keeps the README a page that is read to its end.
+const maxReadmeLines = 150
+
+// TestTheReadmeServesAStranger checks the first screen: a sentence, a picture and the installation, and the length of the page.
+func TestTheReadmeServesAStranger(t *testing.T) {
+	g := NewWithT(t)
+	content, err := os.ReadFile(filepath.Join(testenv.Root(), "README.md"))
+	g.Expect(err).NotTo(HaveOccurred())
+	lines := strings.Split(string(content), "\n")
+	g.Expect(len(lines)).To(BeNumerically("<", maxReadmeLines))
+	g.Expect(lines[2]).To(MatchRegexp(`^Tocsin is .*\.$`))
+	firstScreen, _, _ := strings.Cut(string(content), "\n## ")
+	g.Expect(strings.Count(firstScreen, "\n")).To(BeNumerically("<", 50))
+	g.Expect(strings.Count(firstScreen, "![")).To(Equal(1))
+	g.Expect(commandBlocks(firstScreen)[0].commands).To(HaveLen(2), "to install it")
+	g.Expect(firstScreen).To(And(ContainSubstring("**It replaces**"), ContainSubstring("**It does not**")))
+}
 
 func TestFiveMinutesOnACluster(t *testing.T) {
 	for _, command := range []string{"bash", "curl", "openssl"} {
@@ -35,11 +54,12 @@ func TestFiveMinutesOnACluster(t *testing.T) {
 	// The CRDs come before the manager: it watches them from its start.
 	run(t, kubeconfig, "kubectl apply --server-side -k config/default")
 	manager := testenv.TestManager(t, testenv.ManagerOptions{Kubeconfig: kubeconfig})
-	script = strings.ReplaceAll(script, "http://127.0.0.1:8080/api/v1/events/webhook/", manager.WebhookURL)
+	endpoint := strings.TrimSuffix(manager.WebhookURL, "api/v1/events/webhook/")
+	script = strings.ReplaceAll(script, "http://127.0.0.1:8080/", endpoint)
 
 	output := run(t, kubeconfig, script)
 	g.Expect(output).To(MatchRegexp(`"status":"accepted","event":"[-0-9a-f]{36}"`))
-	g.Expect(output).To(MatchRegexp(`monitoring-\w{26} +Open +critical +1 .* Disk 97 % full +monitoring +disk-db-1 +db-1 `))
+	g.Expect(output).To(MatchRegexp(`monitoring-\w{26} +Open +critical +False +1 .* Disk 97 % full +monitoring +disk-db-1 +db-1 `))
 	g.Expect(output).To(MatchRegexp(`incident.tocsin.dev/monitoring-\w{26} condition met`))
 }
 
@@ -53,7 +73,7 @@ func startControlPlane(t *testing.T) string {
 	return cluster.Kubeconfig
 }
 
-// run runs a script of the README in the project's folder and returns what it prints.
+// run runs a script of the documents in the project's folder and returns what it prints.
 func run(t *testing.T, kubeconfig, script string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), scriptTimeout)

@@ -104,6 +104,40 @@ func (r *rig) agree(ctx context.Context) error {
 	return nil
 }
 
+// agreeInGroups tells whether the services to which Alertmanager sends groups have an open Incident for each group that has
+// an alert that fires, and none else.
+func (r *rig) agreeInGroups(ctx context.Context) error {
+	alerts, err := r.firingAlerts(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range r.groups {
+		fires := map[string]bool{}
+		for _, alert := range alerts {
+			fires[alert.Labels["alertname"]] = true
+		}
+		var list v1alpha1.IncidentList
+		if err := r.cluster.Client.List(ctx, &list, client.InNamespace(g.name)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			status := &list.Items[i].Status
+			name := groupName.FindString(status.Alert.Title)
+			if open := status.State == v1alpha1.IncidentOpen; open != fires[name] {
+				return fmt.Errorf("%s: the Incident of %q is %s", g.name, status.Alert.Title, status.State)
+			}
+			delete(fires, name)
+		}
+		if len(fires) > 0 {
+			return fmt.Errorf("%s: %v fire, and there is no Incident", g.name, slices.Sorted(maps.Keys(fires)))
+		}
+	}
+	return nil
+}
+
+// groupName finds the alert's name in the default title of a group: "[FIRING:1] DiskFull (…)".
+var groupName = regexp.MustCompile(`DiskFull|ExporterDown|Watchdog`)
+
 // incidents are those of a way, by their labels.
 func (r *rig) incidents(ctx context.Context, w *way) (map[string]*v1alpha1.Incident, error) {
 	var list v1alpha1.IncidentList

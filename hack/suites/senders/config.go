@@ -61,8 +61,15 @@ route:
 receivers:
 - name: tocsin
   webhook_configs:
-  - url: %s
+  - url: %[1]s
     send_resolved: true
+  pagerduty_configs:
+  - url: %[2]s/v2/enqueue
+    routing_key: unused
+  opsgenie_configs:
+  - api_url: %[3]s
+    api_key: %[4]s
+    update_alerts: true
 `
 
 	// resendDelay is how often Prometheus sends a firing alert again.
@@ -75,6 +82,8 @@ type addresses struct {
 	link                             string // that Prometheus takes for Alertmanager
 	through                          string // the address with its token that Alertmanager posts to
 	direct, directToken              string // the relay that Prometheus posts to
+	pagerDuty                        string // the address with its token for the receiver for PagerDuty
+	opsgenie, opsgenieToken          string // the same for Opsgenie
 }
 
 // writeConfigs writes the configurations into the folder.
@@ -83,7 +92,7 @@ func writeConfigs(folder string, a addresses) error {
 		"prometheus.yml": fmt.Sprintf(prometheusConfig, disksPath, a.target, exporterPath, a.link, a.direct, a.directToken),
 		"rules.yml":      rules,
 		"alertmanager.yml": fmt.Sprintf(alertmanagerConfig,
-			a.through),
+			a.through, a.pagerDuty, a.opsgenie, a.opsgenieToken),
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			return err

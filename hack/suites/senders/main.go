@@ -5,7 +5,7 @@
 //
 // The alerts take both ways to the manager: through Alertmanager to an integration with the preset
 // alertmanager, and straight from Prometheus to one with the preset vmalert. On each way stands a relay that
-// keeps account of every answer.
+// keeps account of every answer. Alertmanager also sends each group of alerts as to PagerDuty and to Opsgenie.
 package main
 
 import (

@@ -40,8 +40,12 @@ type rig struct {
 	target       *target
 	through      *way // Alertmanager
 	direct       *way // from Prometheus
+	groups       []group
 	at           addresses
 }
+
+// group is an integration to which Alertmanager sends its groups of alerts, as to another service: straight to the manager.
+type group struct{ name, token string } // the name is also that of the namespace
 
 func (r *rig) ways() []*way { return []*way{r.through, r.direct} }
 
@@ -61,6 +65,13 @@ func startRig(ctx context.Context, b binaries, folder string) (*rig, error) {
 	}
 	if r.direct, err = r.newWay(ctx, "vmalert"); err != nil {
 		return r, err
+	}
+	for _, name := range []string{"pagerduty", "opsgenie"} {
+		token, err := r.cluster.Integrate(ctx, name, name, v1alpha1.WebhookIntegrationSpec{})
+		if err != nil {
+			return r, err
+		}
+		r.groups = append(r.groups, group{name, token})
 	}
 	r.target = startTarget()
 	return r, r.startSenders(ctx, b, folder)
@@ -108,6 +119,8 @@ func (r *rig) startSenders(ctx context.Context, b binaries, folder string) error
 		target: hostOf(r.target.URL), prometheus: free[0], alertmanager: free[1],
 		through: r.through.relay.URL + webhookPath + r.through.token,
 		direct:  hostOf(r.direct.relay.URL), directToken: r.direct.token,
+		pagerDuty: r.manager.WebhookURL + r.groups[0].token,
+		opsgenie:  r.manager.WebhookURL, opsgenieToken: r.groups[1].token,
 	}
 	if err := writeConfigs(folder, r.at); err != nil {
 		return err

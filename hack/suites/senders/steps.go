@@ -216,5 +216,8 @@ func (r *rig) settle(ctx context.Context, names ...string) error {
 	if err := testenv.Await(ctx, waitTimeout, r.agree); err != nil {
 		return err
 	}
+	if err := testenv.Await(ctx, waitTimeout, r.agreeInGroups); err != nil {
+		return err
+	}
 	return r.counts(ctx)
 }
