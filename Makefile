@@ -3,8 +3,11 @@
 .DEFAULT_GOAL := help
 TOOLS := bin/tools
 
-# What --version prints.
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+# The version: a release's tag, else that of the next release under development, with the commit. What --version
+# prints, and the name of everything in a release.
+NEXT := v0.1.0
+VERSION ?= $(shell git describe --tags --exact-match --match='v*' 2>/dev/null || \
+	git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null | sed -e 's/-dirty$$/.dirty/' -e 's/^/$(NEXT)-dev+/')
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE ?= $(shell git log -1 --format=%cI 2>/dev/null)
 BUILDINFO := github.com/tocsin-dev/tocsin/internal/buildinfo
@@ -22,6 +25,13 @@ BUILDER ?= buildah
 IMAGE_ENVIRONMENT = VERSION='$(VERSION)' COMMIT='$(COMMIT)' DATE='$(DATE)' LDFLAGS='$(LDFLAGS)' \
 	PLATFORMS='$(PLATFORMS)' BASE='$(BASE)' BUILDER='$(BUILDER)'
 
+# Who publishes a release. The locations of the image, the chart and the plugin follow from it.
+REPOSITORY ?= github.com/tocsin-dev/tocsin
+# Where a release is built, and for which platforms.
+RELEASE ?= bin/release
+RELEASE_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
+RELEASE_FLAGS ?=
+
 # The port of "make run".
 PORT ?= 8080
 
@@ -36,15 +46,22 @@ BENCH_COUNT ?= 6
 FAULTS_FLAGS ?=
 SOAK ?= 1h
 
+# The oldest version of Kubernetes that Tocsin supports, one in the middle and the newest, for test-versions.
+KUBERNETES_VERSIONS ?= 1.31.0 1.34.4 1.37.0
+
 # How long each fuzz test of test-fuzz runs.
 FUZZTIME ?= 10m
+
+# The Alertmanager of test-alertmanager, and flags of hack/suites/alertmanager, such as --run=killed.
+ALERTMANAGER ?= $(TOOLS)/alertmanager
+ALERTMANAGER_FLAGS ?=
 
 # Flags of hack/devcluster for "make run", and of "go test".
 RUN_FLAGS ?=
 TEST_FLAGS ?=
 
 # The modules with Go files of ours beside the root's.
-OUR_MODULES := hack/gen hack/suites
+OUR_MODULES := hack/gen hack/release hack/suites
 
 ##@ To try it
 
@@ -74,6 +91,10 @@ install-plugin: plugin ## Install the kubectl plugin into BINDIR (/usr/local/bin
 image: ## Build the image IMG (tocsin:dev) for amd64 and arm64; the base is BASE
 	@$(IMAGE_ENVIRONMENT) hack/image.sh build $(IMG)
 
+.PHONY: image-archive
+image-archive: ## Build the image IMG for this machine's architecture into bin/tocsin.tar, for kind, minikube and k3d
+	@$(IMAGE_ENVIRONMENT) hack/image.sh archive $(IMG)
+
 .PHONY: image-files
 image-files: ## Build what goes into the image, with a bill of materials, into bin/image
 	@$(IMAGE_ENVIRONMENT) hack/image.sh files
@@ -88,12 +109,19 @@ test: control-plane $(TOOLS)/controller-gen $(TOOLS)/helm ## Run the unit, prope
 test-browser: control-plane ## Test the page of "kubectl tocsin ui" in a headless Chromium, which has to be installed
 	go test -C hack/suites -count=1 -tags browser $(TEST_FLAGS) ./browser
 
+.PHONY: walkthrough
+walkthrough: control-plane ## Write docs/walkthrough.md from what the commands in it print
+	TOCSIN_WRITE_WALKTHROUGH=1 go test -C hack/suites -count=1 -run TestWalkthrough ./plugin
+
 .PHONY: pictures
 pictures: control-plane build plugin ## Take the pictures that the documents show, from what is really printed
 	hack/gen/termpicture/take.sh
 	TOCSIN_UI_PICTURES=$(CURDIR)/docs/images go test -C hack/suites -count=1 -tags browser -run TestPage ./browser
 
 .PHONY: test-fuzz
+test-duckdb: ## Run the query of docs/history.md in DuckDB, from its npm package, and compare the answer with that of the plugin
+	cd hack/suites/duckdb && npm install --no-package-lock --no-audit --no-fund && node check.mjs
+
 test-fuzz: ## Fuzz for FUZZTIME (10m) a fuzz test
 	hack/fuzz.sh $(FUZZTIME)
 
@@ -113,24 +141,37 @@ test-faults-bugs: control-plane bin/suites/faults ## Check that the fault suite 
 soak: control-plane bin/suites/faults ## Faults at random for SOAK (1h)
 	bin/suites/faults --soak=$(SOAK) $(FAULTS_FLAGS)
 
+.PHONY: test-versions
+test-versions: control-plane bin/suites/faults $(TOOLS)/controller-gen $(TOOLS)/helm ## Test with control planes of KUBERNETES_VERSIONS, about ten minutes each
+	for version in $(KUBERNETES_VERSIONS); do hack/test-version.sh $$version || exit; done
+
 .PHONY: test-senders
 test-senders: control-plane build bin/suites/senders $(TOOLS)/prometheus $(TOOLS)/alertmanager ## Let a real Prometheus and Alertmanager send alerts, about a minute
 	bin/suites/senders
+
+.PHONY: test-alertmanager
+test-alertmanager: control-plane build bin/suites/alertmanager $(ALERTMANAGER) ## Let real, clustered Alertmanagers notify a receiver, and break everything, about 20 minutes
+	bin/suites/alertmanager --alertmanager=$(ALERTMANAGER) $(ALERTMANAGER_FLAGS)
+	bin/suites/alertmanager --alertmanager=$(ALERTMANAGER) --scale
+
+.PHONY: test-alertmanager-short
+test-alertmanager-short: control-plane build bin/suites/alertmanager $(ALERTMANAGER) ## The life cycle of a notification, in about 20 seconds
+	bin/suites/alertmanager --alertmanager=$(ALERTMANAGER) --short
 
 .PHONY: test-monitoring
 test-monitoring: control-plane build bin/suites/monitoring ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)
 	bin/suites/monitoring
 
 .PHONY: e2e
-e2e: ## Install Tocsin on the cluster of KUBECONFIG, from the image IMG, and break it there under load
+e2e: $(TOOLS)/helm ## Install Tocsin on the cluster of KUBECONFIG, from the image IMG, and break it there under load
 	go test -C hack/suites -count=1 -timeout=30m -tags=e2e -v $(E2E_FLAGS) ./e2e
 
 .PHONY: e2e-local
-e2e-local: node-programs $(TOOLS)/controller-gen ## The same on a node made of this machine: Linux and root, see hack/node.sh
+e2e-local: node-programs $(TOOLS)/controller-gen $(TOOLS)/helm ## The same on a node made of this machine: Linux and root, see hack/node.sh
 	@$(IMAGE_ENVIRONMENT) E2E_FLAGS='$(E2E_FLAGS)' hack/suites/e2e/local.sh
 
 .PHONY: bench
-bench: control-plane build bin/suites/bench ## Measure intake and fold beside plain creates, with a control plane of its own
+bench: control-plane build bin/suites/bench $(TOOLS)/alertmanager ## Measure intake and fold beside plain creates and a real Alertmanager
 	bin/suites/bench $(BENCH_FLAGS)
 
 .PHONY: bench-micro
@@ -147,11 +188,11 @@ fmt: $(TOOLS)/golangci-lint ## Format the Go files
 	$(TOOLS)/golangci-lint fmt
 
 .PHONY: verify
-verify: tools ## Check generated files, modules, format, links and seeded bugs; changes nothing
+verify: tools $(TOOLS)/actionlint ## Check generated files, modules, format, links, seeded bugs and workflows; changes nothing
 	hack/verify.sh
 
 .PHONY: generate
-generate: manifests dist bin/gen/metricsdoc bin/gen/plugindoc $(TOOLS)/crd-ref-docs ## Generate everything that is generated
+generate: manifests dist bundle bin/gen/metricsdoc bin/gen/plugindoc $(TOOLS)/crd-ref-docs ## Generate everything that is generated
 	$(TOOLS)/controller-gen object:headerFile=hack/gen/boilerplate.go.txt paths=./api/...
 	bin/gen/metricsdoc >docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
 	bin/gen/plugindoc >docs/kubectl-tocsin.md.tmp && mv docs/kubectl-tocsin.md.tmp docs/kubectl-tocsin.md
@@ -175,7 +216,11 @@ dist: manifests bin/gen/chart $(TOOLS)/kustomize ## Write the Helm chart, and di
 	mkdir -p dist
 	$(TOOLS)/kustomize build config/default | sed 's|image: tocsin:dev$$|image: $(IMG)|' >dist/install.yaml.tmp
 	mv dist/install.yaml.tmp dist/install.yaml
-	bin/gen/chart -kustomize=$(TOOLS)/kustomize -out=dist/chart
+	bin/gen/chart -kustomize=$(TOOLS)/kustomize -image=$(IMG) -out=dist/chart
+
+.PHONY: bundle
+bundle: manifests bin/gen/bundle $(TOOLS)/kustomize ## Write the bundle for the Operator Lifecycle Manager, with the image IMG, and bundle.Dockerfile
+	bin/gen/bundle -kustomize=$(TOOLS)/kustomize -image=$(IMG)
 
 .PHONY: tidy
 tidy: ## Tidy the Go modules
@@ -184,6 +229,30 @@ tidy: ## Tidy the Go modules
 .PHONY: clean
 clean: ## Remove what was built, the control plane included
 	rm -rf bin
+
+##@ To release it, see RELEASE.md
+
+.PHONY: release-dry-run
+release-dry-run: bin/release-tool control-plane $(TOOLS)/cosign $(TOOLS)/krew $(TOOLS)/validate-krew-manifest $(TOOLS)/helm ## Build a release twice, compare, sign and verify it as a user would, publish nothing
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' DATE='$(DATE)' REPOSITORY='$(REPOSITORY)' RELEASE_PLATFORMS='$(RELEASE_PLATFORMS)' \
+		hack/release/dry-run.sh
+
+.PHONY: release-artifacts
+release-artifacts: bin/release-tool bin/gen/sbom ## Build the artifacts of a release into RELEASE (bin/release)
+	bin/release-tool build -out '$(RELEASE)' -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)' \
+		-repository '$(REPOSITORY)' -platforms '$(RELEASE_PLATFORMS)' -ldflags '$(LDFLAGS)' $(RELEASE_FLAGS)
+
+.PHONY: release-verify
+release-verify: bin/release-tool ## Verify the artifacts in RELEASE
+	bin/release-tool verify -version '$(VERSION)' -commit '$(COMMIT)' '$(RELEASE)'
+
+.PHONY: release-notes
+release-notes: bin/release-tool ## Print the notes of VERSION from CHANGELOG.md
+	@bin/release-tool notes '$(VERSION)'
+
+.PHONY: publish
+publish: bin/release-tool $(TOOLS)/cosign ## Publish the artifacts in RELEASE: the one step that uploads; see RELEASE.md
+	VERSION='$(VERSION)' REPOSITORY='$(REPOSITORY)' RELEASE='$(RELEASE)' hack/release/publish.sh
 
 ##@ What the others use
 
@@ -194,6 +263,8 @@ control-plane: ## Get etcd, kube-apiserver and kubectl, see hack/control-plane.s
 # The programs of the suites and generators: built in their module, and run from here.
 bin/gen/%: FORCE
 	@go build -C hack/gen -o $(CURDIR)/$@ ./$*
+bin/release-tool: FORCE
+	@go build -C hack/release -o $(CURDIR)/$@ .
 bin/suites/%: FORCE
 	@go build -C hack/suites -o $(CURDIR)/$@ ./$*
 FORCE:
@@ -218,7 +289,17 @@ $(TOOLS)/helm: hack/modules/helm/go.mod hack/modules/helm/go.sum
 
 $(TOOLS)/golangci-lint: hack/modules/lint/go.mod hack/modules/lint/go.sum
 	@echo 'building golangci-lint, once; this takes two minutes or so on two cores'
-	CGO_ENABLED=0 go build -C hack/modules/lint -ldflags '-s -w' -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	CGO_ENABLED=0 go build -C hack/modules/lint -ldflags '-s -w' -o $(CURDIR)/$@ sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter
+
+$(TOOLS)/cosign: hack/modules/cosign/go.mod hack/modules/cosign/go.sum
+	@echo 'building cosign, once; this takes two to four minutes on two cores'
+	CGO_ENABLED=0 go build -C hack/modules/cosign -ldflags '-s -w' -o $(CURDIR)/$@ github.com/sigstore/cosign/v3/cmd/cosign
+
+$(TOOLS)/actionlint: PACKAGE := github.com/rhysd/actionlint/cmd/actionlint
+$(TOOLS)/krew: PACKAGE := sigs.k8s.io/krew/cmd/krew
+$(TOOLS)/validate-krew-manifest: PACKAGE := sigs.k8s.io/krew/cmd/validate-krew-manifest
+$(TOOLS)/actionlint $(TOOLS)/krew $(TOOLS)/validate-krew-manifest: hack/modules/release/go.mod hack/modules/release/go.sum
+	CGO_ENABLED=0 go build -C hack/modules/release -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
 
 # The discovery of targets in clouds is left out: it is not needed, and takes long to build.
 $(TOOLS)/prometheus: PACKAGE := github.com/prometheus/prometheus/cmd/prometheus

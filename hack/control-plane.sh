@@ -8,11 +8,16 @@
 #   4. Their Go modules (hack/modules/controlplane), which takes about five minutes on two cores, once.
 #
 # CONTROL_PLANE=build skips the download. Everything is said on stderr.
+#
+# hack/control-plane.sh VERSION, such as 1.31.14, builds etcd and kube-apiserver of that Kubernetes version into
+# bin/control-plane-VERSION, with the etcd that this version's modules select. kubectl is the one of bin/control-plane.
+# The module for it needs no go.sum of ours: the checksum database has the hashes of every version.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly folder=bin/control-plane
-readonly module=hack/modules/controlplane
+readonly version=${1:-}
+readonly folder=bin/control-plane${version:+-$version}
+module=hack/modules/controlplane
 readonly reach_seconds=10     # to find out whether the download can work at all
 readonly download_seconds=120 # for the download itself
 
@@ -74,20 +79,40 @@ build() {
   local start=$SECONDS
   mkdir -p "$scratch/built"
   build_one go.etcd.io/etcd/server/v3 etcd
-  build_one k8s.io/kubernetes/cmd/kubectl kubectl
+  if [ -n "$version" ]; then
+    ln -s ../control-plane/kubectl "$scratch/built/kubectl"
+  else
+    build_one k8s.io/kubernetes/cmd/kubectl kubectl
+  fi
   build_one k8s.io/kubernetes/cmd/kube-apiserver kube-apiserver
   install_from "$scratch/built"
   say "built in $((SECONDS - start)) s"
 }
 
-if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
+# make_module writes a module that requires Kubernetes of the version into $scratch/module. Kubernetes requires each of its
+# own modules as v0.0.0, so each has to be replaced by the release with the same number.
+make_module() {
+  local own requirements
+  module=$scratch/module
+  mkdir "$module"
+  requirements=$(cd "$module" && GOWORK=off go mod download -json "k8s.io/kubernetes@v$version" | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
+  {
+    printf 'module controlplane\n\ngo %s\n\n' "$(go env GOVERSION | sed 's/^go//')"
+    printf 'require k8s.io/kubernetes v%s\n' "$version"
+    for own in $(sed -n 's|^\t\(k8s.io/[^ ]*\) => ./staging/.*|\1|p' "$requirements"); do
+      printf 'replace %s => %s v0.%s\n' "$own" "$own" "${version#1.}"
+    done
+  } >"$module/go.mod"
+}
+
+if [ -z "$version" ] && [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
   complete "$KUBEBUILDER_ASSETS" && exit 0
   say "KUBEBUILDER_ASSETS is $KUBEBUILDER_ASSETS, which lacks etcd, kube-apiserver or kubectl"
   exit 1
 fi
 
 # The key of what is wanted: the module's versions.
-key=$(git hash-object "$module/go.mod")
+key=${version:-$(git hash-object "$module/go.mod")}
 readonly key
 if complete "$folder" && [ "$(cat "$folder/.key" 2>/dev/null)" = "$key" ]; then
   exit 0
@@ -97,11 +122,15 @@ mkdir -p bin
 scratch=$(mktemp -d "$PWD/bin/.control-plane-XXXXXX")
 readonly scratch
 trap 'rm -rf "$scratch"' EXIT
+if [ -n "$version" ]; then
+  make_module
+  export GOFLAGS="${GOFLAGS:-} -mod=mod"
+fi
 kubernetes=$(module_version k8s.io/kubernetes)
 etcd=$(module_version go.etcd.io/etcd/server/v3)
 readonly kubernetes etcd
 
-if [ "${CONTROL_PLANE:-}" != build ]; then
+if [ -z "$version" ] && [ "${CONTROL_PLANE:-}" != build ]; then
   download && exit 0
   say "cannot download the binaries"
 fi

@@ -3,13 +3,15 @@
 #
 #   image.sh files       the manager of each platform, and its bill of materials, in bin/image
 #   image.sh build IMG   that, and the image, a manifest list when there is more than one platform
+#   image.sh archive IMG the image of this machine's architecture, in bin/tocsin.tar, with docker, podman or buildah
 #
 # "make image" and "make image-files" call it. PLATFORMS, BASE and BUILDER (buildah or podman) say how; LDFLAGS, VERSION
 # and DATE are the Makefile's. The same commit, base and Go give the same bytes, the image's digest included.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly platforms=${PLATFORMS:-linux/amd64,linux/arm64} builder=${BUILDER:-buildah} folder=bin/image
+platforms=${PLATFORMS:-linux/amd64,linux/arm64}
+readonly builder=${BUILDER:-buildah} folder=bin/image
 
 files() {
   local platform binary
@@ -40,8 +42,32 @@ build() {
   done
 }
 
+# archive makes the image with BUILDER, else with the first builder that there is. kind, minikube and k3d look for
+# docker.io/library/NAME when a manifest names NAME.
+archive() {
+  local image=$1 tool
+  for tool in "$builder" docker podman buildah; do
+    command -v "$tool" >/dev/null && break
+    tool=
+  done
+  case ${tool:?there is no docker, podman or buildah} in
+  docker)
+    docker build --quiet --platform "$platforms" ${BASE:+--build-arg "BASE=$BASE"} --tag "$image" . >/dev/null
+    docker save --output bin/tocsin.tar "$image"
+    ;;
+  *)
+    "$tool" build --quiet --platform "$platforms" ${BASE:+--build-arg "BASE=$BASE"} --tag "$image" . >/dev/null
+    rm -f bin/tocsin.tar # neither tool adds to an archive
+    "$tool" push --quiet "$image" "docker-archive:bin/tocsin.tar:docker.io/library/$image"
+    ;;
+  esac
+  printf '%s\n' 'Wrote bin/tocsin.tar. Load it with one of:' '  kind load image-archive bin/tocsin.tar' \
+    '  minikube image load bin/tocsin.tar' '  k3d image import bin/tocsin.tar'
+}
+
 case ${1:-} in
 files) files ;;
+archive) platforms=linux/$(go env GOARCH) && files >/dev/null && archive "$2" ;;
 build) files && build "$2" ;;
 *)
   sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2

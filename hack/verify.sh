@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Checks that what is generated is up to date, that the modules are tidy, that the Go files are formatted, that
-# the links of the documents lead somewhere and that the seeded bugs still apply and compile. Generating happens in a copy: the tree is never touched.
+# Checks that what is generated is up to date, that the modules are tidy, that the Go files are formatted, that the links of
+# the documents lead somewhere, that the CustomResourceDefinitions are compatible with the last release, that the seeded
+# bugs still apply and compile, and that the workflows are correct and follow the project's rules. Generating happens in a
+# copy: the tree is never touched.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -31,7 +33,7 @@ generated() {
   files | tar --null -T - -cf - | tar -xf - -C "$copy"
   make --no-print-directory -s -C "$copy" -o "$PWD/bin/tools/controller-gen" -o "$PWD/bin/tools/kustomize" -o "$PWD/bin/tools/crd-ref-docs" TOOLS="$PWD/bin/tools" generate || return 1
   local folder
-  for folder in api config dist docs; do
+  for folder in api bundle bundle.Dockerfile config dist docs; do
     diff -ru "$folder" "$copy/$folder" || {
       echo 'verify: "make generate" brings it up to date' >&2
       return 1
@@ -58,9 +60,15 @@ formatted() {
   }
 }
 
+workflows() {
+  bin/tools/actionlint .github/workflows/*.yaml && go run -C hack/release . workflows "$PWD"
+}
+
 check "generated files" generated
 check "modules" tidy
 check "format" formatted
 check "links" go run ./hack/checklinks
+check "compatibility with the last release" go test -C hack/suites -count=1 ./baseline
 check "seeded bugs" go test -C hack/suites -count=1 -run TestPatches ./faults
+check "workflows" workflows
 exit "$status"

@@ -1,5 +1,7 @@
 // Command checklinks finds links of the Markdown files that lead nowhere: to a file that does not exist, or
-// to a heading that its file does not have. Addresses on the network are not tried.
+// to a heading that its file does not have. Addresses on the network are not tried. It also finds make targets and files
+// of the project that a document, a manifest, a script or a comment names and that do not exist, and tests that a document
+// names.
 package main
 
 import (
@@ -34,28 +36,44 @@ func main() {
 	}
 }
 
-// check returns a line for each dead link in the Markdown files of the folder.
+// check returns a line for each dead link and reference in the files of the folder.
 func check(root string) (dead []string, err error) {
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	exist, err := known(root)
+	if err != nil {
+		return nil, err
+	}
+	err = walk(root, func(path string) error {
+		missing, err := checkReferences(root, path, exist)
+		if err == nil && filepath.Ext(path) == ".md" {
+			var lines []string
+			lines, err = checkFile(path)
+			missing = append(missing, lines...)
 		}
-		if entry.IsDir() && skipped(path, entry.Name()) {
-			return filepath.SkipDir
-		}
-		if entry.IsDir() || filepath.Ext(path) != ".md" {
-			return nil
-		}
-		lines, err := checkFile(path)
-		dead = append(dead, lines...)
+		dead = append(dead, missing...)
 		return err
 	})
 	return dead, err
 }
 
-// skipped are the folders without documents: hidden ones, what was built, and the tests' data.
+// walk calls a function with the path of every file that is checked.
+func walk(root string, visit func(path string) error) error {
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && skipped(path, entry.Name()):
+			return filepath.SkipDir
+		case entry.IsDir():
+			return nil
+		}
+		return visit(path)
+	})
+}
+
+// skipped reports whether a folder is not checked: hidden ones, built files, the tests' data, and this command's tests.
 func skipped(path, name string) bool {
-	return path != "." && strings.HasPrefix(name, ".") || path == "bin" || name == "testdata" || name == "node_modules"
+	built := path == "bin" || name == "testdata" || name == "node_modules"
+	return path != "." && strings.HasPrefix(name, ".") || built || path == filepath.Join("hack", "checklinks")
 }
 
 func checkFile(path string) (dead []string, err error) {

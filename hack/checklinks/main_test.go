@@ -23,12 +23,25 @@ func TestCheck(t *testing.T) {
 		"a link to a heading that is missing":  {"[a](page.md#missing)", true},
 		"what looks like a link in code":       {"`[a](missing.md)`\n```\n[a](missing.md)\n```\n", false},
 		"a missing heading that is in a fence": {"```\n# here\n```\n[a](#here)", true},
+		"a target":                             {"`make test` or\nmake test", false},
+		"a target with variables":              {"`make A=1 B=x-y test`", false},
+		"a target that is missing":             {"`make tests`", true},
+		"a target that is missing, in a fence": {"```sh\nmake IMG=x tests\n```", true},
+		"a sentence":                           {"These make tests fail.", false},
+		"a file of the project":                {"see `hack/run.sh`", false},
+		"a file that is missing":               {"see hack/old/run.sh.", true},
+		"a test":                               {"`TestRun`, and `TestRun/a case of it`", false},
+		"a test that is missing":               {"`TestRuns`", true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			folder := t.TempDir()
 			g.Expect(os.Mkdir(filepath.Join(folder, "sub"), 0o700)).To(Succeed())
+			g.Expect(os.Mkdir(filepath.Join(folder, "hack"), 0o700)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(folder, "hack", "run.sh"), nil, 0o600)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(folder, "hack", "run_test.go"), []byte("\nfunc TestRun(t *testing.T) {"), 0o600)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(folder, "Makefile"), []byte("test: build\n\tgo test\n"), 0o600)).To(Succeed())
 			g.Expect(os.WriteFile(filepath.Join(folder, "page.md"), []byte(page), 0o600)).To(Succeed())
 			g.Expect(os.WriteFile(filepath.Join(folder, "from.md"), []byte(c.text), 0o600)).To(Succeed())
 			dead, err := check(folder)

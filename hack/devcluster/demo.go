@@ -38,7 +38,7 @@ func (d demonstration) url() string {
 	return "http://" + d.address + "/api/v1/events/webhook/" + d.token
 }
 
-// text has three lines to copy, each below a comment that says what it does.
+// text has lines to copy, below comments that say what they do.
 func (d demonstration) text() string {
 	namespace := ""
 	if d.cluster.environment == nil {
@@ -48,13 +48,16 @@ func (d demonstration) text() string {
 	if _, err := exec.LookPath(kubectl); err != nil {
 		kubectl = filepath.Join(testenv.Assets(), kubectl)
 	}
-	return fmt.Sprintf(`# Watch the incidents, in another terminal:
-KUBECONFIG=%s %s get incidents -w%s
+	return fmt.Sprintf(`# In another terminal, for kubectl and "kubectl tocsin":
+export KUBECONFIG=%s
+export TOCSIN_ENDPOINT=http://%s
+# Watch the incidents:
+%s get incidents -w%s
 # Fire an alert:
 curl -d '%s' %s
 # Resolve it:
 curl -d '%s' %s
-`, d.cluster.kubeconfig, kubectl, namespace, fireBody, d.url(), resolveBody, d.url())
+`, d.cluster.kubeconfig, d.address, kubectl, namespace, fireBody, d.url(), resolveBody, d.url())
 }
 
 // play fires and resolves the alert, and waits for the Incident to follow.

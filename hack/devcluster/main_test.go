@@ -25,7 +25,8 @@ func TestRun(t *testing.T) {
 		var out bytes.Buffer
 		g.Expect(run(t.Context(), options{manager: manager, folder: t.TempDir(), port: port, once: true}, &out)).To(Succeed(), out.String())
 		g.Expect(out.String()).To(ContainSubstring("The Incident is Resolved"))
-		g.Expect(out.String()).To(MatchRegexp(`(?m)^KUBECONFIG=\S+ \S*kubectl get incidents -w$`))
+		g.Expect(out.String()).To(MatchRegexp(`(?m)^export KUBECONFIG=/\S+\nexport TOCSIN_ENDPOINT=http://127.0.0.1:\d+$`))
+		g.Expect(out.String()).To(MatchRegexp(`(?m)^\S*kubectl get incidents -w$`))
 		g.Expect(strings.Count(out.String(), "\ncurl -d '{")).To(Equal(2))
 	})
 

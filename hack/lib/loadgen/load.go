@@ -4,6 +4,7 @@ package loadgen
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,6 +41,8 @@ type Load struct {
 	Body func(n int, key string) []byte
 	// IdempotencyKey gives the Idempotency-Key of the n-th request. Default: none is sent.
 	IdempotencyKey func(n int) string
+	// AcknowledgedCode is the status code that acknowledges a request. Default: 202.
+	AcknowledgedCode int
 }
 
 // Payload is a firing alert of a usual size, about 600 bytes.
@@ -136,6 +139,7 @@ func Run(ctx context.Context, load Load) *Account {
 	if load.Body == nil {
 		load.Body = Payload
 	}
+	load.AcknowledgedCode = cmp.Or(load.AcknowledgedCode, http.StatusAccepted)
 	if load.Duration > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, load.Duration)
@@ -221,7 +225,7 @@ func (l Load) send(s *sender, n int, account *Account) {
 	}
 	code := strconv.Itoa(status)
 	switch {
-	case status == http.StatusAccepted:
+	case status == l.AcknowledgedCode:
 		var ids []string
 		for _, alert := range answer.Alerts {
 			ids = append(ids, alert.ID)

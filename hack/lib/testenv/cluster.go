@@ -32,14 +32,15 @@ type Cluster struct {
 }
 
 // StartCluster starts a control plane with the CRDs; its kubeconfig goes into the folder.
-func StartCluster(folder string) (*Cluster, error) { return startCluster(folder, Environment()) }
+func StartCluster(folder string) (*Cluster, error) { return StartClusterOf(folder, Environment()) }
 
 // StartEmptyCluster starts one without the CRDs.
 func StartEmptyCluster(folder string) (*Cluster, error) {
-	return startCluster(folder, &envtest.Environment{BinaryAssetsDirectory: Assets()})
+	return StartClusterOf(folder, &envtest.Environment{BinaryAssetsDirectory: Assets()})
 }
 
-func startCluster(folder string, environment *envtest.Environment) (c *Cluster, err error) {
+// StartClusterOf starts a control plane as the environment describes it.
+func StartClusterOf(folder string, environment *envtest.Environment) (c *Cluster, err error) {
 	c = &Cluster{environment: environment, Kubeconfig: filepath.Join(folder, "kubeconfig")}
 	defer func() {
 		if err != nil {
@@ -64,6 +65,9 @@ func startCluster(folder string, environment *envtest.Environment) (c *Cluster, 
 	c.Client, err = client.New(c.Config, client.Options{Scheme: Scheme()})
 	return c, err
 }
+
+// EtcdURL is where etcd serves its clients, its HTTP gateway included.
+func (c *Cluster) EtcdURL() string { return c.environment.ControlPlane.Etcd.URL.String() }
 
 // RunManager runs a manager on the cluster, with its own Kubeconfig, and waits until it is ready. Stop kills it.
 func (c *Cluster) RunManager(ctx context.Context, options ManagerOptions) (*Manager, error) {

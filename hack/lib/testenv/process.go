@@ -88,6 +88,15 @@ func (p *Process) Kill() {
 	}
 }
 
+// Stop asks the program to end, as Kubernetes does, and waits until it is gone.
+func (p *Process) Stop() error {
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	<-p.exited
+	return nil
+}
+
 func (p *Process) signal(signal os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

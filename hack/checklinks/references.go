@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	// target matches a rule of the Makefile, and mention a command in quotes or as a line of its own.
+	target  = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
+	mention = regexp.MustCompile("(?m)(?:[\"`]|^)make(?: [A-Z_]+=[^ \n]*)* ([a-z][a-z0-9-]+)")
+	// file matches a path below one of the project's folders, from the root.
+	file = regexp.MustCompile("(?:^|[\\s\"'(`])" +
+		`((?:api|cmd|config|controllers|dist|docs|hack|internal|webhookserver)/[\w./-]*\.(?:go|md|sh|yaml|yml))\b`)
+	// test matches the declaration of a test, and testMention a document's name for one, perhaps with a subtest.
+	test        = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	testMention = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w*)(?:/[^`\n]*)?`")
+)
+
+// referring are the kinds of files whose text names targets and files.
+var referring = []string{".go", ".md", ".sh", ".yaml", ".yml"}
+
+// names are what texts may name: the targets of the Makefile, and the tests.
+type names struct {
+	targets, tests map[string]bool
+}
+
+// known returns the names that exist in the folder.
+func known(root string) (names, error) {
+	content, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		return names{}, err
+	}
+	exist := names{targets: matches(target, content), tests: map[string]bool{}}
+	return exist, walk(root, func(path string) error {
+		if !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		maps.Copy(exist.tests, matches(test, content))
+		return err
+	})
+}
+
+// matches returns the first groups of an expression's matches.
+func matches(expression *regexp.Regexp, content []byte) map[string]bool {
+	found := map[string]bool{}
+	for _, match := range expression.FindAllSubmatch(content, -1) {
+		found[string(match[1])] = true
+	}
+	return found
+}
+
+// checkReferences returns a line for each target, file and test that a text names and that does not exist. Tests are looked for
+// in documents only.
+func checkReferences(root, path string, exist names) (missing []string, err error) {
+	if !slices.Contains(referring, filepath.Ext(path)) {
+		return nil, nil
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, match := range mention.FindAllSubmatch(content, -1) {
+		if name := string(match[1]); !exist.targets[name] {
+			missing = append(missing, fmt.Sprintf("%s: make %s: there is no such target", path, name))
+		}
+	}
+	for name := range matches(testMention, content) {
+		if filepath.Ext(path) == ".md" && !exist.tests[name] {
+			missing = append(missing, fmt.Sprintf("%s: %s: there is no such test", path, name))
+		}
+	}
+	for _, match := range file.FindAllSubmatch(content, -1) {
+		if _, err := os.Stat(filepath.Join(root, string(match[1]))); err != nil {
+			missing = append(missing, fmt.Sprintf("%s: %s: there is no such file", path, match[1]))
+		}
+	}
+	return missing, nil
+}
