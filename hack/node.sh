@@ -48,10 +48,16 @@ start() {
   echo $! >"$state/pid/$name"
 }
 
+# pid_of NAME: the number of a program's process. After an interrupted run, another process may have it.
+pid_of() {
+  local pid
+  pid=$(cat "$state/pid/$1" 2>/dev/null) && grep -qs "$state" "/proc/$pid/cmdline" && echo "$pid"
+}
+
 # stop NAME [SIGNAL]: ends a program and waits until it is gone.
 stop() {
   local pid file=$state/pid/$1
-  pid=$(cat "$file" 2>/dev/null) || return 0
+  pid=$(pid_of "$1") || return 0
   kill "-${2:-TERM}" "$pid" 2>/dev/null || true
   for _ in $(seq 50); do
     kill -0 "$pid" 2>/dev/null || break
@@ -193,9 +199,9 @@ load_sandbox() {
   for file in "$busybox" $(ldd "$busybox" | grep -o '/[^ ]*'); do
     buildah copy --quiet "$container" "$file" "$file" >/dev/null
   done
-  buildah copy --quiet "$container" "$busybox" /bin/busybox >/dev/null
-  buildah copy --quiet "$container" "$busybox" /bin/sh >/dev/null
-  buildah copy --quiet "$container" "$busybox" /bin/wget >/dev/null
+  for file in busybox sh sleep timeout wget; do
+    buildah copy --quiet "$container" "$busybox" "/bin/$file" >/dev/null
+  done
   buildah config --entrypoint '["/bin/busybox", "sleep", "infinity"]' "$container"
   buildah commit --quiet "$container" "$sandbox_image" >/dev/null
   buildah rm "$container" >/dev/null
@@ -228,14 +234,24 @@ check() {
     say 'The programs of Kubernetes come from "make node-programs".'
     return 1
   fi
-  if [ -e "$state" ]; then
-    say "$state exists: another node runs here, or \"node.sh down\" is due"
+  if running; then
+    say "a node runs on this machine already; \"node.sh down\" ends it"
     return 1
   fi
 }
 
+# running tells whether a program of the node lives. What an interrupted run left on the disk is no node.
+running() {
+  local name
+  for name in etcd apiserver containerd kubelet; do
+    if pid_of "$name" >/dev/null; then return; fi
+  done
+  return 1
+}
+
 up() {
   check
+  down # what an interrupted run left
   write_configuration
   make_network
   make_cgroups
