@@ -81,6 +81,8 @@ type Account struct {
 	Keys map[string]*KeyAccount
 	// Codes counts the answers by status code, and "error" for none.
 	Codes map[string]int
+	// Error is why the last request without an answer had none.
+	Error error
 	// Latencies are those of the acknowledged requests, sorted.
 	Latencies []time.Duration
 	// Elapsed is the time from the first request's start to the last answer.
@@ -115,6 +117,7 @@ func (a *Account) Add(other *Account) {
 	for code, n := range other.Codes {
 		a.Codes[code] += n
 	}
+	a.Error = cmp.Or(other.Error, a.Error)
 	a.Latencies = append(a.Latencies, other.Latencies...)
 	slices.Sort(a.Latencies)
 	a.Elapsed += other.Elapsed
@@ -217,6 +220,9 @@ func (l Load) send(s *sender, n int, account *Account) {
 	latency := time.Since(start)
 	if status == 0 {
 		account.record(key, errorOutcome(err), "error", latency, nil)
+		account.mu.Lock()
+		account.Error = err
+		account.mu.Unlock()
 		return
 	}
 	var answer reply

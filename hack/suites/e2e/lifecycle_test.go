@@ -50,7 +50,7 @@ func (s *suite) testReinstall(t *testing.T) {
 	s.expose(t)
 	load.URLs = s.load(namespace, "load").URLs
 	account.Add(loadgen.Run(t.Context(), load))
-	g.Expect(account.Codes).To(Equal(map[string]int{"202": 1000}))
+	g.Expect(account.Codes).To(Equal(map[string]int{"202": 1000}), "%v", account.Error)
 	s.check(t, namespace, "load", account)
 }
 

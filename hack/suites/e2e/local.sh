@@ -52,7 +52,8 @@ export_tree() {
   fi
 }
 
-# reproducible makes the image of this tree, for all platforms, and again in another place: the same bytes.
+# reproducible makes the image of this tree, and again in another place: the same bytes. "make release-dry-run" does that
+# for all platforms.
 reproducible() {
   local pass folder
   rm -rf bin/image
@@ -62,7 +63,7 @@ reproducible() {
       folder=$scratch/again
       export_tree "$folder"
     fi
-    make --no-print-directory -C "$folder" image IMG="$name:$pass"
+    make --no-print-directory -C "$folder" image IMG="$name:$pass" PLATFORMS="$platform"
     buildah manifest inspect "$name:$pass" >"$scratch/$pass.json"
   done
   if diff -r bin/image "$scratch/again/bin/image" && diff "$scratch/e2e.json" "$scratch/again.json"; then
