@@ -47,7 +47,7 @@ FAULTS_FLAGS ?=
 SOAK ?= 1h
 
 # The oldest version of Kubernetes that Tocsin supports, one in the middle and the newest, for test-versions.
-KUBERNETES_VERSIONS ?= 1.31.0 1.34.4 1.37.0
+KUBERNETES_VERSIONS ?= 1.31.0 1.34.4 1.37.1
 
 # How long each fuzz test of test-fuzz runs.
 FUZZTIME ?= 10m
@@ -161,6 +161,10 @@ test-alertmanager-short: control-plane build bin/suites/alertmanager $(ALERTMANA
 .PHONY: test-monitoring
 test-monitoring: control-plane build bin/suites/monitoring ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)
 	bin/suites/monitoring
+
+.PHONY: test-kube-state-metrics
+test-kube-state-metrics: control-plane bin/suites/monitoring $(TOOLS)/kube-state-metrics ## Test config/kube-state-metrics with the real kube-state-metrics and Prometheus
+	bin/suites/monitoring --kube-state-metrics=$(TOOLS)/kube-state-metrics
 
 .PHONY: e2e
 e2e: $(TOOLS)/helm ## Install Tocsin on the cluster of KUBECONFIG, from the image IMG, and break it there under load
@@ -307,6 +311,10 @@ $(TOOLS)/alertmanager: PACKAGE := github.com/prometheus/alertmanager/cmd/alertma
 $(TOOLS)/prometheus $(TOOLS)/alertmanager: hack/modules/prometheus/go.mod hack/modules/prometheus/go.sum
 	@echo 'building $(@F), once; this takes one to three minutes on two cores'
 	CGO_ENABLED=0 go build -C hack/modules/prometheus -tags remove_all_sd -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
+
+$(TOOLS)/kube-state-metrics: hack/modules/kube-state-metrics/go.mod hack/modules/kube-state-metrics/go.sum
+	@echo 'building kube-state-metrics, once; this takes about two minutes on two cores'
+	CGO_ENABLED=0 go build -C hack/modules/kube-state-metrics -ldflags '-s -w' -o $(CURDIR)/$@ k8s.io/kube-state-metrics/v2
 
 .PHONY: help
 help: ## List the targets

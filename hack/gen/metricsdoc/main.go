@@ -29,7 +29,8 @@ The manager serves its metrics in the Prometheus format at ` + "`/metrics`" + ` 
 default over HTTPS on port 8443, for those who may ` + "`get`" + ` the path ` + "`/metrics`" + ` of the cluster. The
 ClusterRole ` + "`tocsin-metrics-reader`" + ` allows just that; bind it to the service account of Prometheus.
 
-Besides these there are those of controller-runtime, the Go runtime and the process.
+Besides these there are those of controller-runtime, the Go runtime and the process. For metrics of each Incident and
+WebhookIntegration, use [kube-state-metrics](kube-state-metrics.md).
 `
 
 func main() {

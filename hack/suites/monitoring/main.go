@@ -1,11 +1,13 @@
 // Command monitoring is "make test-monitoring". It tests the alerting rules with promtool, and has a real
 // Prometheus scrape a manager under load, to see that every panel of the dashboard shows something and that every
-// alert of the rules is what it should be. Both programs are in Debian's package prometheus.
+// alert of the rules is what it should be. Both programs are in Debian's package prometheus. With --kube-state-metrics=PROGRAM
+// it is "make test-kube-state-metrics", which tests config/kube-state-metrics instead.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,7 +30,9 @@ func main() {
 	ctrl.SetLogger(logr.Discard()) // what fails here is returned
 	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
-	err := run(ctx)
+	kubeStateMetrics := flag.String("kube-state-metrics", "", "the program kube-state-metrics; empty to test the rules and the dashboard")
+	flag.Parse()
+	err := run(ctx, *kubeStateMetrics)
 	cancel()
 	release()
 	if err != nil {
@@ -37,7 +41,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) (err error) {
+func run(ctx context.Context, kubeStateMetrics string) (err error) {
 	for _, program := range []string{"promtool", "prometheus"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("there is no %s on the PATH; on Debian and Ubuntu \"apt-get install prometheus\" brings it", program)
@@ -48,6 +52,9 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	if kubeStateMetrics != "" {
+		return testKubeStateMetrics(ctx, folder, kubeStateMetrics)
+	}
 	if err := testRules(ctx, folder); err != nil {
 		return err
 	}

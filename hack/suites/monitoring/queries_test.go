@@ -27,9 +27,6 @@ var (
 	metricLabel   = regexp.MustCompile("`(\\w+)`")
 )
 
-// promqlBlock is a query in a runbook.
-var promqlBlock = regexp.MustCompile("(?s)```promql\n(.*?)```")
-
 // othersMetrics are those of the libraries, with the labels that are used of them. That there are such series,
 // "make test-monitoring" finds out.
 var othersMetrics = map[string][]string{

@@ -24,6 +24,7 @@ import (
 var pages = []string{
 	"docs/install.md",
 	"docs/components.md",
+	"docs/kube-state-metrics.md",
 	"docs/upgrade.md",
 	"docs/runbooks/*.md",
 	"docs/tracing.md",
@@ -154,7 +155,7 @@ func runPage(t *testing.T, kubeconfig, folder, file, url string) {
 		text := strings.NewReplacer("https://github.com/tocsin-dev/tocsin//config", config, "?ref=main", "").Replace(block[1])
 		g.Expect(os.WriteFile(filepath.Join(example, "kustomization.yaml"), []byte(text), 0o600)).To(Succeed())
 		output := runIn(t, kubeconfig, folder, "kubectl kustomize "+example)
-		g.Expect(output).To(ContainSubstring("kind: Deployment"))
+		g.Expect(output).To(ContainSubstring("app.kubernetes.io/part-of: tocsin"))
 	}
 }
 
