@@ -65,6 +65,14 @@ type pendingIntegration struct {
 	blocked string // why its folds wait
 }
 
+// draining returns the part of an integration's AlertEvents that can drain.
+func (i *pendingIntegration) draining() usage {
+	if i.exists && i.blocked == "" {
+		return i.usage
+	}
+	return usage{}
+}
+
 // NewPendingEvents makes a counter with a limit of AlertEvents, of which a namespace may have a share.
 func NewPendingEvents(limit int, share float64) *PendingEvents {
 	return &PendingEvents{
@@ -188,8 +196,7 @@ func (p *PendingEvents) setIntegration(w *v1alpha1.WebhookIntegration, exists bo
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.update(w.Namespace, func(own *pendingNamespace) {
-		integration := own.integration(w.Name)
-		integration.exists, integration.blocked = exists, blocked
+		own.change(w.Name, func(i *pendingIntegration) { i.exists, i.blocked = exists, blocked })
 	})
 }
 
@@ -202,7 +209,6 @@ func (p *PendingEvents) update(namespace string, change func(*pendingNamespace))
 	}
 	p.addToTotals(own, -1)
 	change(own)
-	own.sumDraining()
 	p.addToTotals(own, 1)
 	if own.all.events == 0 && len(own.integrations) == 0 {
 		delete(p.namespaces, namespace)
@@ -227,28 +233,22 @@ func (n *pendingNamespace) count(event pendingEvent, sign int64) {
 		n.stuck[event.stuck] += sign
 		return
 	}
-	n.integration(event.integration).add(event.size, sign)
+	n.change(event.integration, func(i *pendingIntegration) { i.add(event.size, sign) })
 }
 
-func (n *pendingNamespace) integration(name string) *pendingIntegration {
+// change changes the counts of an integration, and with them the part that can drain. It forgets a deleted integration
+// without AlertEvents.
+func (n *pendingNamespace) change(name string, change func(*pendingIntegration)) {
 	integration := n.integrations[name]
 	if integration == nil {
 		integration = &pendingIntegration{}
 		n.integrations[name] = integration
 	}
-	return integration
-}
-
-// sumDraining adds up the AlertEvents that can drain, and forgets deleted integrations without AlertEvents.
-func (n *pendingNamespace) sumDraining() {
-	n.draining = usage{}
-	for name, integration := range n.integrations {
-		switch {
-		case !integration.exists && integration.events == 0:
-			delete(n.integrations, name)
-		case integration.exists && integration.blocked == "":
-			n.draining.add(integration.usage, 1)
-		}
+	n.draining.add(integration.draining(), -1)
+	change(integration)
+	n.draining.add(integration.draining(), 1)
+	if !integration.exists && integration.events == 0 {
+		delete(n.integrations, name)
 	}
 }
 
