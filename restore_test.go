@@ -91,8 +91,20 @@ func TestBackupsSkipTheQueue(t *testing.T) {
 	g.Expect(p.client.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: v1alpha1.KeyedEventName("test", "k")}, &kept)).To(Succeed())
 	g.Expect(kept.Labels).To(HaveKeyWithValue("velero.io/exclude-from-backup", "true"))
 	g.Expect(kept.IsRestored()).To(BeFalse())
-	managed, err := json.Marshal(kept.ManagedFields)
+	p.expectEnd(g)
+}
+
+// TestManagedFieldsAreFew compares what the API server keeps of who wrote which field: it is in every object of every watch.
+func TestManagedFieldsAreFew(t *testing.T) {
+	g := NewWithT(t)
+	p := startProcess(t, config.Host)
+	g.Eventually(func() int { code, _ := p.post("one"); return code }, "20s", "50ms").Should(Equal(http.StatusAccepted))
+	var incident v1alpha1.Incident
+	g.Eventually(func() v1alpha1.IncidentState { return p.state(t.Context(), "one") }, "20s", "50ms").Should(Equal(v1alpha1.IncidentOpen))
+	g.Expect(p.client.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: v1alpha1.IncidentName("test", "one")}, &incident)).
+		To(Succeed())
+	managed, err := json.Marshal(incident.ManagedFields)
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Logf("%d bytes of managed fields", len(managed))
+	g.Expect(string(managed)).To(ContainSubstring(`{"f:status":{}}`), "one entry for the whole status")
 	p.expectEnd(g)
 }

@@ -90,6 +90,7 @@ type Alert struct {
 
 // AlertEventSpec holds accepted alerts. It is immutable.
 //
+// +structType=atomic
 // +kubebuilder:validation:XValidation:rule="has(self.alerts) != has(self.packedAlerts)",message="an AlertEvent has either alerts or packedAlerts"
 // +kubebuilder:validation:XValidation:rule="has(self.integrationName) || has(self.alerts) && self.alerts.all(a, has(a.incidentName) && a.status != 'firing')",message="integrationName is needed for alerts that fire or have no incidentName, and for packed ones"
 type AlertEventSpec struct {

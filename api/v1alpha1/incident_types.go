@@ -189,7 +189,10 @@ type Ledger struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// IncidentStatus is the result of folding the Incident's alerts.
+// IncidentStatus is the result of folding the Incident's alerts. It has one writer, so that the API server need not keep
+// who wrote which of its fields.
+//
+// +structType=atomic
 type IncidentStatus struct {
 	// conditions has the types Resolved and Acknowledged and, once a silence was requested or found, Silenced.
 	// +kubebuilder:validation:MaxItems=8
