@@ -136,7 +136,8 @@ func createSamples(ctx context.Context, c *testenv.Cluster) (*v1alpha1.Incident,
 
 // expectedSeries returns the series of the samples, sorted; both Incidents were created at this time.
 func expectedSeries(created int64) []string {
-	text := strings.NewReplacer("AT", "1.8e+09", "PAST", "1.7e+09", "CREATED", strconv.FormatFloat(float64(created), 'g', -1, 64)).Replace(`
+	creation := strconv.FormatFloat(float64(created), 'g', -1, 64)
+	text := strings.NewReplacer("AT", "1.8e+09", "PAST", "1.7e+09", "CREATED", creation).Replace(`
 tocsin_incident_acknowledged{incident="web-1",namespace="shop"} 0
 tocsin_incident_alerts{incident="web-1",namespace="shop"} 7
 tocsin_incident_alerts{incident="web-2",namespace="shop"} 0
@@ -178,7 +179,8 @@ func series(text string) (lines []string) {
 // startKubeStateMetrics installs config/kube-state-metrics and starts the program with the file of the ConfigMap, as the service
 // account. It returns the URL of the metrics.
 func startKubeStateMetrics(ctx context.Context, c *testenv.Cluster, folder, program string) (url string, stop func(), err error) {
-	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(testenv.Root(), "config/kube-state-metrics")); err != nil {
+	manifests := filepath.Join(testenv.Root(), "config", "kube-state-metrics")
+	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-k", manifests); err != nil {
 		return "", nil, err
 	}
 	if _, err := c.Kubectl(ctx, "create", "serviceaccount", serviceAccount, "-n", monitoringNamespace); err != nil {

@@ -30,7 +30,7 @@ func main() {
 	ctrl.SetLogger(logr.Discard()) // what fails here is returned
 	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
-	kubeStateMetrics := flag.String("kube-state-metrics", "", "the program kube-state-metrics; empty to test the rules and the dashboard")
+	kubeStateMetrics := flag.String("kube-state-metrics", "", "the program kube-state-metrics, to test it alone")
 	flag.Parse()
 	err := run(ctx, *kubeStateMetrics)
 	cancel()
