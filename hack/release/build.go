@@ -133,6 +133,9 @@ func (b *builder) build(ctx context.Context) error {
 	if err := b.manifests(digest); err != nil {
 		return fmt.Errorf("writing the manifests: %w", err)
 	}
+	if err := b.bundle(scratch, digest); err != nil {
+		return fmt.Errorf("building the bundle: %w", err)
+	}
 	if err := b.chart(); err != nil {
 		return fmt.Errorf("packing the chart: %w", err)
 	}

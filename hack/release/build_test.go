@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	. "github.com/onsi/gomega"
 )
 
@@ -44,10 +45,13 @@ func main() { os.Stdout.WriteString("it " + version + " (commit abc)\n") }
 	write(t, folder, "main.go", program)
 	write(t, folder, "cmd/kubectl-tocsin/main.go", program)
 	write(t, folder, "LICENSE", "license")
-	for _, name := range []string{"dist/install.yaml", "dist/chart/Chart.yaml", "dist/chart/values.yaml", ".krew.yaml"} {
+	for _, name := range []string{"dist/install.yaml", ".krew.yaml"} {
 		content, err := os.ReadFile(filepath.Join("..", "..", name))
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		write(t, folder, name, string(content))
+	}
+	for _, name := range []string{"dist/chart", "bundle"} {
+		NewWithT(t).Expect(os.CopyFS(filepath.Join(folder, name), os.DirFS(filepath.Join("..", "..", name)))).To(Succeed())
 	}
 	return folder
 }
@@ -69,16 +73,23 @@ func release(t *testing.T, root string) string {
 		output, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../gen", "-o", sbom, "./sbom").CombinedOutput()
 		g.Expect(err).NotTo(HaveOccurred(), string(output))
 	}
+	b := builderOf(t, root)
+	b.sbom = sbom
+	g.Expect(b.build(t.Context())).To(Succeed())
+	return b.out
+}
+
+// builderOf returns a builder for the repository.
+func builderOf(t *testing.T, root string) *builder {
+	t.Helper()
 	at, err := locate("github.com/Somebody/fork", testVersion)
-	g.Expect(err).NotTo(HaveOccurred())
-	b := &builder{
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return &builder{
 		root: root, out: filepath.Join(t.TempDir(), "artifacts"), version: testVersion, commit: "abc",
-		date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)), locations: at, sbom: sbom,
+		date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)), locations: at,
 		platforms: []platform{{"linux", runtime.GOARCH}, other, {"windows", "amd64"}},
 		ldflags:   "-s -w -X main.version=" + testVersion,
 	}
-	g.Expect(b.build(t.Context())).To(Succeed())
-	return b.out
 }
 
 // built is the folder of the release that all tests share. They do not change it.
@@ -133,6 +144,21 @@ func TestReleaseIsReproducibleAndVerified(t *testing.T) {
 	g.Expect(string(manifest)).To(MatchRegexp(
 		`uri: https://github\.com/Somebody/fork/releases/download/v1\.2\.3/kubectl-tocsin_v1\.2\.3_windows_amd64\.zip\n +sha256: "[0-9a-f]{64}"`))
 	g.Expect(string(manifest)).NotTo(ContainSubstring("tocsin-dev"))
+	chart, err := unpack(filepath.Join(first, chartName(testVersion)))
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, e := range chart {
+		g.Expect(string(e.content)).NotTo(MatchRegexp(`tocsin:dev|[:"]tocsin"?$`), e.name)
+	}
+}
+
+// packBundle packs the bundle with the manager's image by this digest.
+func packBundle(t *testing.T, digest v1.Hash) func(*GomegaWithT, string) {
+	t.Helper()
+	return func(g *GomegaWithT, folder string) {
+		b := builderOf(t, repository(t))
+		b.out = folder
+		g.Expect(b.bundle(t.TempDir(), digest)).To(Succeed())
+	}
 }
 
 // Each attack leaves a list of checksums that fits, so that the check behind it has to find the fault.
@@ -154,6 +180,26 @@ func TestVerifyFindsFaults(t *testing.T) {
 			content, err := os.ReadFile(filepath.Join(folder, from))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(os.WriteFile(filepath.Join(folder, to), content, 0o600)).To(Succeed())
+		}
+	}
+	packChart := func(change func([]entry)) func(*GomegaWithT, string) {
+		return func(g *GomegaWithT, folder string) {
+			path := filepath.Join(folder, chartName(testVersion))
+			entries, err := unpack(path)
+			g.Expect(err).NotTo(HaveOccurred())
+			change(entries)
+			packed, err := gzipped(entries, time.Unix(0, 0))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(os.WriteFile(path, packed, 0o600)).To(Succeed())
+		}
+	}
+	replaceIn := func(name, old, replacement string) func([]entry) {
+		return func(entries []entry) {
+			for i := range entries {
+				if entries[i].name == name {
+					entries[i].content = bytes.ReplaceAll(entries[i].content, []byte(old), []byte(replacement))
+				}
+			}
 		}
 	}
 	for name, c := range map[string]struct {
@@ -178,6 +224,20 @@ func TestVerifyFindsFaults(t *testing.T) {
 		},
 		"a manifest with another image": {
 			replace("install.yaml", func(s string) string { return strings.Replace(s, "@sha256:", "@sha256:0", 1) }), "does not name the image",
+		},
+		"a chart with the development image in its annotation": {
+			packChart(replaceIn(chartPath, "    - image: ghcr.io/somebody/tocsin:v1.2.3", "    - image: tocsin:dev")),
+			"the annotation artifacthub.io/images names",
+		},
+		"a chart with another image": {
+			packChart(replaceIn("tocsin/values.yaml", "ghcr.io/somebody/tocsin", "tocsin")), "its values name the image tocsin:v1.2.3",
+		},
+		"a chart of another version": {packChart(replaceIn(chartPath, "version: 1.2.3", "version: 1.2.4")), "it has the version 1.2.4"},
+		"a bundle with another image": {packBundle(t, v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}),
+			"it does not name the image of install.yaml"},
+		"another image as the bundle": {copyOver(imageName(testVersion), bundleName(testVersion)), "it has 2 layers"},
+		"definitions other than the bundle's": {
+			replace("crds.yaml", func(s string) string { return strings.Replace(s, "shortNames", "longNames", 1) }), "is not that of crds.yaml",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

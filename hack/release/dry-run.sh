@@ -5,7 +5,7 @@
 #
 # It builds the commit, not the work tree, in two clones in different folders. The second build begins with an empty
 # build cache, so that the cache cannot hide a difference. SECOND_CACHE names another one: a dry run in half the time,
-# which proves less.
+# which proves less, and says so.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -104,8 +104,8 @@ krew() {
   echo 'kubectl completes the plugin'
 }
 
-# registry: pushes the image and the chart to a registry on this machine, signs them there, verifies the signatures, and
-# pulls and renders the chart with Helm.
+# registry: pushes the image, the bundle and the chart to a registry on this machine, signs them there, verifies the
+# signatures, and pulls and renders the chart with Helm.
 registry() {
   local address reference
   "$root/bin/release-tool" registry >"$scratch/registry" &
@@ -133,8 +133,10 @@ registry() {
 [ -z "$(git status --porcelain)" ] || echo 'release: the work tree has changes that are not committed; they are not built' >&2
 say "building $VERSION in one folder, with this machine's build cache"
 build 1 one "$(go env GOCACHE)"
-say 'building it again in another folder, with an empty build cache'
-build 2 elsewhere/second "${SECOND_CACHE:-$scratch/cache}"
+cache=${SECOND_CACHE:-$scratch/cache} state='an empty build cache'
+[ -z "$(ls -A "$cache" 2>/dev/null)" ] || state="the build cache $cache, which is not empty"
+say "building it again in another folder, with $state"
+build 2 elsewhere/second "$cache"
 say 'comparing'
 bin/release-tool compare -times "$scratch/times-1" "$scratch/artifacts-1" "$scratch/artifacts-2"
 rm -rf "$artifacts"

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -23,12 +22,23 @@ const imageUser = "65532:65532"
 // image builds the image for the Linux platforms, and writes it as an archive of an OCI layout. It returns the digest
 // of the image index. The image has no base: the manager is static, and needs only the root certificates.
 func (b *builder) image(scratch string) (v1.Hash, error) {
+	return b.writeIndex(imageName(b.version), filepath.Join(scratch, "layout"), func(on platform) (v1.Image, error) {
+		return b.platformImage(filepath.Join(scratch, on.os, on.arch, manager.goName), on)
+	})
+}
+
+// imageName returns the name of the archive of the image.
+func imageName(version string) string { return "tocsin-image_" + version + ".tar" }
+
+// writeIndex writes the images of the Linux platforms as the only index of an OCI layout, packed into an archive. It returns
+// the digest of the index.
+func (b *builder) writeIndex(name, scratch string, imageOf func(platform) (v1.Image, error)) (v1.Hash, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, on := range b.platforms {
 		if on.os != "linux" {
 			continue
 		}
-		image, err := b.platformImage(filepath.Join(scratch, on.os, on.arch, manager.goName), on)
+		image, err := imageOf(on)
 		if err != nil {
 			return v1.Hash{}, err
 		}
@@ -36,32 +46,26 @@ func (b *builder) image(scratch string) (v1.Hash, error) {
 			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: on.os, Architecture: on.arch}},
 		})
 	}
-	digest, err := index.Digest()
+	path, err := layout.Write(scratch, empty.Index)
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	return digest, b.writeLayout("tocsin-image_"+b.version+".tar", filepath.Join(scratch, "layout"), index)
-}
-
-// writeLayout writes the index as the only one of an OCI layout, packed into an archive.
-func (b *builder) writeLayout(name, scratch string, index v1.ImageIndex) error {
-	path, err := layout.Write(scratch, empty.Index)
-	if err != nil {
-		return err
-	}
 	annotations := map[string]string{"org.opencontainers.image.ref.name": tag(b.version)}
 	if err := path.AppendIndex(index, layout.WithAnnotations(annotations)); err != nil {
-		return err
+		return v1.Hash{}, err
 	}
 	entries, err := folderEntries(scratch, "")
 	if err != nil {
-		return err
+		return v1.Hash{}, err
 	}
 	var packed bytes.Buffer
 	if err := writeTar(&packed, entries, b.date); err != nil {
-		return err
+		return v1.Hash{}, err
 	}
-	return b.write(name, packed.Bytes())
+	if err := b.write(name, packed.Bytes()); err != nil {
+		return v1.Hash{}, err
+	}
+	return index.Digest()
 }
 
 // platformImage returns the image with the manager at the path.
@@ -77,8 +81,16 @@ func (b *builder) platformImage(path string, on platform) (v1.Image, error) {
 	if err := writeTar(&program, []entry{{"manager", 0o755, binary}}, b.date); err != nil {
 		return nil, err
 	}
+	return b.layered(on, func(config *v1.Config) {
+		config.User, config.Entrypoint, config.WorkingDir = imageUser, []string{"/manager"}, "/"
+		config.Env = []string{"PATH=/", "SSL_CERT_FILE=/" + certificatesPath}
+	}, files.Bytes(), program.Bytes())
+}
+
+// layered returns an image of these layers, each a tar archive. configure completes its configuration.
+func (b *builder) layered(on platform, configure func(*v1.Config), layers ...[]byte) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	for _, content := range [][]byte{files.Bytes(), program.Bytes()} {
+	for _, content := range layers {
 		opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
 		layer, err := tarball.LayerFromOpener(opener, tarball.WithMediaType(types.OCILayer))
 		if err != nil {
@@ -90,31 +102,23 @@ func (b *builder) platformImage(path string, on platform) (v1.Image, error) {
 			return nil, err
 		}
 	}
-	return mutate.ConfigFile(image, b.imageConfig(image, on))
-}
-
-// imageConfig returns the configuration of the image, which has its layers already.
-func (b *builder) imageConfig(image v1.Image, on platform) *v1.ConfigFile {
 	config, err := image.ConfigFile()
-	if err != nil { // it is in memory
-		panic(fmt.Sprintf("reading the configuration of an image: %v", err))
+	if err != nil {
+		return nil, err
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = on.os, on.arch
 	config.Created = v1.Time{Time: b.date.UTC()}
-	config.Config = v1.Config{
-		User: imageUser, Entrypoint: []string{"/manager"}, WorkingDir: "/",
-		Env: []string{"PATH=/", "SSL_CERT_FILE=/" + certificatesPath},
-		Labels: map[string]string{
-			"org.opencontainers.image.title":    "tocsin",
-			"org.opencontainers.image.licenses": "Apache-2.0",
-			"org.opencontainers.image.source":   b.locations.source,
-			"org.opencontainers.image.version":  b.version,
-			"org.opencontainers.image.revision": b.commit,
-			"org.opencontainers.image.created":  b.date.UTC().Format("2006-01-02T15:04:05Z"),
-		},
+	config.Config.Labels = map[string]string{
+		"org.opencontainers.image.title":    "tocsin",
+		"org.opencontainers.image.licenses": "Apache-2.0",
+		"org.opencontainers.image.source":   b.locations.source,
+		"org.opencontainers.image.version":  b.version,
+		"org.opencontainers.image.revision": b.commit,
+		"org.opencontainers.image.created":  b.date.UTC().Format("2006-01-02T15:04:05Z"),
 	}
-	return config
+	configure(&config.Config)
+	return mutate.ConfigFile(image, config)
 }
 
 const certificatesPath = "etc/ssl/certs/ca-certificates.crt"

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // locations are the places where users find a release.
@@ -35,6 +37,14 @@ func locate(repository, version string) (locations, error) {
 
 // imageRepository returns the image's name, without a tag.
 func (l locations) imageRepository() string { return l.registry + "/tocsin" }
+
+// imageByDigest returns the image's full name.
+func (l locations) imageByDigest(version string, digest v1.Hash) string {
+	return l.imageRepository() + ":" + tag(version) + "@" + digest.String()
+}
+
+// bundleRepository returns the name of the bundle's image, without a tag.
+func (l locations) bundleRepository() string { return l.registry + "/tocsin-bundle" }
 
 // tag returns the version as a tag. A tag cannot have a +; Helm puts an underscore in its place.
 func tag(version string) string { return strings.ReplaceAll(version, "+", "_") }

@@ -21,7 +21,7 @@ func (b *builder) manifests(digest v1.Hash) error {
 	if err != nil {
 		return err
 	}
-	image := fmt.Sprintf("image: %s:%s@%s\n", b.locations.imageRepository(), tag(b.version), digest)
+	image := "image: " + b.locations.imageByDigest(b.version, digest) + "\n"
 	install, err := replaceOnce(string(content), developmentImage, image)
 	if err != nil {
 		return fmt.Errorf("dist/install.yaml: %w", err)
@@ -54,30 +54,50 @@ func (b *builder) chart() error {
 	if err != nil {
 		return err
 	}
-	settings := []struct {
-		file, value string
-		line        *regexp.Regexp
-	}{
-		{"tocsin/Chart.yaml", "version: " + strings.TrimPrefix(b.version, "v"), regexp.MustCompile(`(?m)^version: .*$`)},
-		{"tocsin/Chart.yaml", "appVersion: " + tag(b.version), regexp.MustCompile(`(?m)^appVersion: .*$`)},
-		{"tocsin/values.yaml", "  repository: " + b.locations.imageRepository(), regexp.MustCompile(`(?m)^  repository: tocsin$`)},
-	}
-	for _, s := range settings {
-		found := false
-		for i := range entries {
-			if entries[i].name == s.file && s.line.Match(entries[i].content) {
-				entries[i].content, found = s.line.ReplaceAll(entries[i].content, []byte(s.value)), true
-			}
-		}
-		if !found {
-			return fmt.Errorf("%s has no line like %q", s.file, s.value)
-		}
+	repository := b.locations.imageRepository()
+	err = setLines(entries, []setting{
+		{chartPath, regexp.MustCompile(`(?m)^version: .*$`), "version: " + strings.TrimPrefix(b.version, "v")},
+		{chartPath, regexp.MustCompile(`(?m)^appVersion: .*$`), "appVersion: " + tag(b.version)},
+		{chartPath, regexp.MustCompile(`(?m)^    - image: .*$`), "    - image: " + repository + ":" + tag(b.version)},
+		{"tocsin/values.yaml", regexp.MustCompile(`(?m)^  repository: tocsin$`), "  repository: " + repository},
+		{"tocsin/values.schema.json", regexp.MustCompile(`(?m)^( *"default": )"tocsin"(,?)$`), `${1}"` + repository + `"${2}`},
+		{"tocsin/README.md", regexp.MustCompile("(?m)^(\\| `image.repository` \\| )`\"tocsin\"`"), "${1}`\"" + repository + "\"`"},
+	})
+	if err != nil {
+		return err
 	}
 	packed, err := gzipped(entries, b.date)
 	if err != nil {
 		return err
 	}
 	return b.write(chartName(b.version), packed)
+}
+
+// chartPath is the chart's description in its archive.
+const chartPath = "tocsin/Chart.yaml"
+
+// setting is a line of a file, and what a release writes in its place.
+type setting struct {
+	file        string
+	line        *regexp.Regexp
+	replacement string
+}
+
+// setLines replaces lines in the entries. Each has to be there once: the text is not what this program knows otherwise.
+func setLines(entries []entry, settings []setting) error {
+	for _, s := range settings {
+		found := 0
+		for i := range entries {
+			if entries[i].name == s.file {
+				found = len(s.line.FindAll(entries[i].content, -1))
+				entries[i].content = s.line.ReplaceAll(entries[i].content, []byte(s.replacement))
+			}
+		}
+		if found != 1 {
+			return fmt.Errorf("%s has %d lines like %q instead of one", s.file, found, s.line)
+		}
+	}
+	return nil
 }
 
 // chartName returns the name that Helm gives the chart's archive.

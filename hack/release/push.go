@@ -54,27 +54,19 @@ func pushCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	return err
 }
 
-// push pushes the image and the chart in the folder, with the credentials that "docker login" and the like have
+// push pushes the image, the bundle and the chart in the folder, with the credentials that "docker login" and the like have
 // stored. It returns their names with their digests, which is what gets signed.
-func push(ctx context.Context, folder, version string, at locations) ([]string, error) {
+func push(ctx context.Context, folder, version string, at locations) (references []string, err error) {
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
-	imageTag, err := name.NewTag(at.imageRepository() + ":" + tag(version))
-	if err != nil {
-		return nil, err
+	for _, image := range []struct{ repository, file string }{
+		{at.imageRepository(), imageName(version)}, {at.bundleRepository(), bundleName(version)},
+	} {
+		reference, err := pushIndex(image.repository+":"+tag(version), filepath.Join(folder, image.file), options)
+		if err != nil {
+			return nil, fmt.Errorf("pushing %s: %w", image.file, err)
+		}
+		references = append(references, reference)
 	}
-	index, cleanup, err := readLayout(filepath.Join(folder, "tocsin-image_"+version+".tar"))
-	if err != nil {
-		return nil, err
-	}
-	defer cleanup()
-	if err := remote.WriteIndex(imageTag, index, options...); err != nil {
-		return nil, fmt.Errorf("pushing the image: %w", err)
-	}
-	imageDigest, err := index.Digest()
-	if err != nil {
-		return nil, err
-	}
-
 	chart, err := chartArtifact(filepath.Join(folder, chartName(version)))
 	if err != nil {
 		return nil, err
@@ -86,14 +78,26 @@ func push(ctx context.Context, folder, version string, at locations) ([]string, 
 	if err := remote.Write(chartTag, chart, options...); err != nil {
 		return nil, fmt.Errorf("pushing the chart: %w", err)
 	}
-	chartDigest, err := chart.Digest()
+	digest, err := chart.Digest()
+	return append(references, chartTag.Context().Digest(digest.String()).String()), err
+}
+
+// pushIndex pushes the index of the OCI layout in the archive, and returns its name with its digest.
+func pushIndex(reference, archive string, options []remote.Option) (string, error) {
+	to, err := name.NewTag(reference)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return []string{
-		imageTag.Context().Digest(imageDigest.String()).String(),
-		chartTag.Context().Digest(chartDigest.String()).String(),
-	}, nil
+	index, cleanup, err := readLayout(archive)
+	if err != nil {
+		return "", err
+	}
+	defer cleanup()
+	if err := remote.WriteIndex(to, index, options...); err != nil {
+		return "", err
+	}
+	digest, err := index.Digest()
+	return to.Context().Digest(digest.String()).String(), err
 }
 
 // readLayout returns the only index of the OCI layout in the archive. cleanup removes the temporary files.
@@ -139,7 +143,7 @@ func chartArtifact(archive string) (v1.Image, error) {
 	}
 	var metadata []byte
 	for _, e := range entries {
-		if e.name == "tocsin/Chart.yaml" {
+		if e.name == chartPath {
 			metadata = e.content
 		}
 	}

@@ -45,7 +45,7 @@ func TestPublish(t *testing.T) {
 	server := httptest.NewServer(registry.New())
 	defer server.Close()
 	address := strings.TrimPrefix(server.URL, "http://")
-	folder := t.TempDir() // a bundle is added to it
+	folder := t.TempDir() // a signature is added to it
 	g.Expect(os.CopyFS(folder, os.DirFS(artifacts(t)))).To(Succeed())
 
 	tree := scriptTree(t)
@@ -72,6 +72,7 @@ func TestPublish(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(calls)).To(MatchRegexp(`(?s)^docker login ghcr\.io --username me --password-stdin secret
 cosign sign --yes .*/tocsin@sha256:\w{64}
+cosign sign --yes .*/tocsin-bundle@sha256:\w{64}
 cosign sign --yes .*/charts/tocsin@sha256:\w{64}
 cosign sign-blob --yes --bundle .*/checksums\.txt\.sigstore\.json .*/checksums\.txt
 gh release create v1\.2\.3 --repo somebody/fork --verify-tag --draft --title v1\.2\.3 --notes-file .*install\.yaml.*
@@ -82,7 +83,7 @@ $`))
 	outputs, err := os.ReadFile(filepath.Join(tree, "outputs"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(outputs)).To(MatchRegexp(
-		`(?s)^image=.*/tocsin\nimage-digest=sha256:\w+\nchart=.*/charts/tocsin\nchart-digest=sha256:\w+\n$`))
+		`(?s)^image=.*/tocsin\nimage-digest=sha256:\w+\nbundle=.*/tocsin-bundle\nbundle-digest=sha256:\w+\nchart=.*/charts/tocsin\nchart-digest=sha256:\w+\n$`))
 
 	reference, err := name.ParseReference(address + "/charts/tocsin:1.2.3")
 	g.Expect(err).NotTo(HaveOccurred())

@@ -60,6 +60,12 @@ func (v verifier) verify(ctx context.Context) error {
 	if err := v.image(ctx, scratch); err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
+	if err := v.bundle(); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	if err := v.chart(); err != nil {
+		return fmt.Errorf("chart: %w", err)
+	}
 	return nil
 }
 
@@ -202,7 +208,7 @@ func verifyBillOfMaterials(bom, path string) (int, error) {
 
 // image checks that the image has the managers of the archives, that install.yaml names it, and that it starts.
 func (v verifier) image(ctx context.Context, scratch string) error {
-	index, cleanup, err := readLayout(filepath.Join(v.folder, "tocsin-image_"+v.version+".tar"))
+	index, cleanup, err := readLayout(filepath.Join(v.folder, imageName(v.version)))
 	if err != nil {
 		return err
 	}
