@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"gocloud.dev/blob"
+	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/blob/memblob"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +35,7 @@ type server struct {
 	reads     int
 	onRead    func()
 	down      bool
+	broken    string // name of an Incident that cannot be read
 }
 
 func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -42,7 +45,7 @@ func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object
 	}
 	incident, isIncident := into.(*v1alpha1.Incident)
 	switch stored := s.incidents[key]; {
-	case s.down || !isIncident:
+	case s.down || !isIncident || key.Name == s.broken:
 		return errors.New("down")
 	case stored == nil:
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
@@ -208,16 +211,16 @@ func TestALeaderThatLostTheLeaseDoesNoHarm(t *testing.T) {
 	r := newRig(t)
 	incident := r.resolved("disk", 2)
 	_, zombie := r.lead()
-	b := batch{records: map[string][]records.Record{}}
+	b := newBatch()
 	zombie.bucket = r.bucket
-	r.Expect(zombie.read(r.ctx, task{name: client.ObjectKeyFromObject(incident)}, &b)).To(Succeed())
+	r.Expect(zombie.read(r.ctx, task{name: client.ObjectKeyFromObject(incident)}, b)).To(Succeed())
 
 	incident = r.resolved("disk", 3)
 	a, leader := r.lead()
 	r.step(leader)
 	r.Expect(r.isArchived(a, incident)).To(BeTrue())
 
-	r.Expect(zombie.write(r.ctx, &b)).To(Succeed()) // its outdated view, at last
+	r.Expect(zombie.write(r.ctx, b)).To(Succeed()) // its outdated view, at last
 	r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 3}))
 	r.now = noon.AddDate(0, 0, 2)
 	for _, t := range []*term{zombie, leader} {
@@ -282,6 +285,63 @@ func TestAnOutageOfTheAPIServerLosesNothing(t *testing.T) {
 	r.Expect(r.isArchived(a, incident)).To(BeTrue())
 }
 
+func TestAnIncidentThatCannotBeReadBlocksNoOther(t *testing.T) {
+	r := newRig(t)
+	a, term := r.lead()
+	broken := r.resolved("broken", 1)
+	r.server.broken = broken.Name
+	term.changed(broken, false)
+	other := r.resolved("disk", 1)
+	term.changed(other, false)
+	for range 2 {
+		_, err := term.step(r.ctx)
+		r.Expect(err).To(MatchError(ContainSubstring("broken")))
+	}
+	r.Expect(r.isArchived(a, other)).To(BeTrue())
+	r.Expect(r.isArchived(a, broken)).To(BeFalse())
+}
+
+// A namespace with very many ended episodes, each in a day of its own, as its users can forge it.
+func TestNamespacesTakeTurns(t *testing.T) {
+	r := newRig(t)
+	a, term := r.lead()
+	term.limiter = unlimited{}
+	for i := range 600 {
+		flood := r.resolved(fmt.Sprint("flood-", i), 1)
+		at := v1alpha1.NewTimestamp(noon.AddDate(0, 0, -i))
+		flood.Status.ResolvedTime = &at
+		term.changed(flood, false)
+	}
+	var others []*v1alpha1.Incident
+	for i := range 20 {
+		other := r.resolved(fmt.Sprint("disk-", i), 1)
+		delete(r.incidents, client.ObjectKeyFromObject(other))
+		other.Namespace = "shop"
+		r.incidents[client.ObjectKeyFromObject(other)] = other
+		term.changed(other, false)
+		others = append(others, other)
+	}
+	term.bucket = r.bucket
+	_, _, err := term.flush(r.ctx)
+	r.Expect(err).NotTo(HaveOccurred())
+	for _, other := range others {
+		r.Expect(r.isArchived(a, other)).To(BeTrue(), "in the first batch")
+	}
+	r.Expect(len(r.objects())).To(BeNumerically("<=", daysPerNamespace+1))
+	r.step(term)
+	r.Expect(r.archived()).To(HaveLen(620))
+
+	_, next := r.lead() // looks up the days
+	days := next.book.uncheckedDays()
+	r.Expect(days).To(HaveLen(600))
+	r.Expect(days[:2]).To(ConsistOf("2026-11-22", "2026-11-21"))
+	old := r.resolved("old", 1)
+	at := v1alpha1.NewTimestamp(noon.AddDate(-1, 0, 0))
+	old.Namespace, old.Status.ResolvedTime = "shop", &at
+	next.changed(old, true)
+	r.Expect(next.book.uncheckedDays()[:3]).To(ContainElement("2025-11-22"), "the second newest day of its namespace")
+}
+
 func TestAnUnreadableEpisodeBlocksNothing(t *testing.T) {
 	r := newRig(t)
 	a, term := r.lead()
@@ -296,6 +356,10 @@ func TestAnUnreadableEpisodeBlocksNothing(t *testing.T) {
 func TestAnOutageOfTheStoreIsShownAndSurvived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		folder := t.TempDir() + "/archive"
+		var err error
+		r.bucket, err = fileblob.OpenBucket(folder, &fileblob.Options{CreateDir: true, NoTempDir: true})
+		r.Expect(err).NotTo(HaveOccurred())
 		r.down.Store(true)
 		incident := r.resolved("disk", 1)
 		a, term := r.lead()
@@ -321,6 +385,23 @@ func TestAnOutageOfTheStoreIsShownAndSurvived(t *testing.T) {
 		condition, ok = a.Condition(integration)
 		r.Expect(ok).To(BeTrue())
 		r.Expect(condition.Status).To(Equal(metav1.ConditionTrue))
+
+		r.Expect(os.Rename(folder, folder+"-away")).To(Succeed())
+		r.Expect(os.WriteFile(folder, nil, 0o600)).To(Succeed())
+		waits := r.resolved("memory", 1)
+		term.changed(waits, false)
+		time.Sleep(2 * time.Minute)
+		condition, ok = a.Condition(integration)
+		r.Expect(ok).To(BeTrue())
+		r.Expect(condition.Status).To(Equal(metav1.ConditionFalse))
+		term.deleted(waits) // by a user: nothing waits any more
+		r.Expect(os.Remove(folder)).To(Succeed())
+		r.Expect(os.Rename(folder+"-away", folder)).To(Succeed())
+		time.Sleep(maxRetry)
+		synctest.Wait()
+		condition, ok = a.Condition(integration)
+		r.Expect(ok).To(BeTrue())
+		r.Expect(condition.Status).To(Equal(metav1.ConditionTrue), "the store answers")
 		stop()
 		r.Expect(<-ended).To(Succeed())
 	})

@@ -1,7 +1,10 @@
 package archive
 
 import (
+	"cmp"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +21,8 @@ type book struct {
 	versions  map[types.UID][]version                // archived, of the episodes that the Incident describes
 	unchecked map[string]map[types.UID]incidentNamed // by day: it is not known yet whether the archive has their episodes
 	waiting   map[types.NamespacedName]*wait
-	order     []types.NamespacedName // of waiting, oldest first; may have some that wait no more
+	queues    map[string][]types.NamespacedName // of waiting by namespace, oldest first; may have some that wait no more
+	turns     []string                          // the namespaces that have a queue
 }
 
 // wait is the state of an Incident with episodes to be archived.
@@ -44,6 +48,7 @@ func newBook() *book {
 		versions:  map[types.UID][]version{},
 		unchecked: map[string]map[types.UID]incidentNamed{},
 		waiting:   map[types.NamespacedName]*wait{},
+		queues:    map[string][]types.NamespacedName{},
 	}
 }
 
@@ -91,9 +96,17 @@ func (b *book) see(incident *v1alpha1.Incident, initial bool, now time.Time) {
 func (b *book) enter(name types.NamespacedName, now time.Time) {
 	if b.waiting[name] == nil {
 		b.waiting[name] = &wait{since: now}
-		b.order = append(b.order, name)
+		b.queue(name)
 	}
 	b.waiting[name].changes++
+}
+
+// queue adds an Incident to the queue of its namespace. The caller holds the lock.
+func (b *book) queue(name types.NamespacedName) {
+	if len(b.queues[name.Namespace]) == 0 {
+		b.turns = append(b.turns, name.Namespace)
+	}
+	b.queues[name.Namespace] = append(b.queues[name.Namespace], name)
 }
 
 // forget removes a deleted Incident. One of the same name that was created since waits by itself.
@@ -121,16 +134,24 @@ type task struct {
 	changes int // at the time
 }
 
-// next returns up to n Incidents to be archived. The caller passes each to done or again.
+// next returns up to n Incidents to be archived: namespaces take turns, so that one with very many does not hold up the
+// others. The caller passes each to done or again.
 func (b *book) next(n int) []task {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var tasks []task
-	for len(tasks) < n && len(b.order) > 0 {
-		if waiting := b.waiting[b.order[0]]; waiting != nil {
-			tasks = append(tasks, task{b.order[0], waiting.changes})
+	for len(tasks) < n && len(b.turns) > 0 {
+		namespace := b.turns[0]
+		name := b.queues[namespace][0]
+		b.turns = b.turns[1:]
+		if b.queues[namespace] = b.queues[namespace][1:]; len(b.queues[namespace]) > 0 {
+			b.turns = append(b.turns, namespace)
+		} else {
+			delete(b.queues, namespace)
 		}
-		b.order = b.order[1:]
+		if waiting := b.waiting[name]; waiting != nil {
+			tasks = append(tasks, task{name, waiting.changes})
+		}
 	}
 	return tasks
 }
@@ -146,7 +167,7 @@ func (b *book) done(tasks []task) {
 		case waiting.changes == task.changes:
 			delete(b.waiting, task.name)
 		default:
-			b.order = append(b.order, task.name)
+			b.queue(task.name)
 		}
 	}
 }
@@ -156,7 +177,7 @@ func (b *book) again(tasks []task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, task := range tasks {
-		b.order = append(b.order, task.name)
+		b.queue(task.name)
 	}
 }
 
@@ -170,17 +191,32 @@ func (b *book) load(now time.Time) (waiting int, oldest time.Duration) {
 	return len(b.waiting), oldest
 }
 
-// uncheckedDays returns the days in which episodes of Incidents have to be looked up, the newest first.
+// uncheckedDays returns the days in which episodes of Incidents have to be looked up: the newest of each namespace, then the
+// second newest, and so on. Users can forge the times of their alerts, so a namespace may have very many days.
 func (b *book) uncheckedDays() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	days := make([]string, 0, len(b.unchecked))
-	for day := range b.unchecked {
-		days = append(days, day)
+	byNamespace := map[string][]string{}
+	for _, day := range slices.Backward(slices.Sorted(maps.Keys(b.unchecked))) {
+		seen := map[string]bool{}
+		for _, named := range b.unchecked[day] {
+			if namespace := named.name.Namespace; !seen[namespace] {
+				seen[namespace] = true
+				byNamespace[namespace] = append(byNamespace[namespace], day)
+			}
+		}
 	}
-	slices.Sort(days)
-	slices.Reverse(days)
-	return days
+	ranks := make(map[string]int, len(b.unchecked)) // the place of the day in its namespace
+	for _, days := range byNamespace {
+		for rank, day := range days {
+			if known, ok := ranks[day]; !ok || rank < known {
+				ranks[day] = rank
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(ranks), func(a, b string) int {
+		return cmp.Or(cmp.Compare(ranks[a], ranks[b]), strings.Compare(b, a))
+	})
 }
 
 // found notes a record of the archive if it is that of an Incident to be looked up.

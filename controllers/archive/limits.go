@@ -11,19 +11,23 @@ const (
 	batchRecords = 1000
 	batchBytes   = 8 << 20
 
+	// daysPerNamespace bounds the days, and so the objects, for which one namespace has records in a batch. Users can forge
+	// the times of their alerts, and an object takes long to write.
+	daysPerNamespace = 8
+
 	// readRate is how many Incidents are read per second at most: folds have priority at the API server.
 	readRate  = 500
 	readBurst = 100
 
-	// readTimeout and writeTimeout bound one request to the API server and to the store. An object has 8 MiB at most.
+	// readTimeout and writeTimeout bound one request to the API server and to the store. An object has 8 MiB at most. With
+	// maxRetry, they are short enough to archive within a minute after an outage.
 	readTimeout  = 10 * time.Second
-	writeTimeout = time.Minute
+	writeTimeout = 30 * time.Second
 
 	// maintenanceTimeout bounds the reading or combining of a day.
 	maintenanceTimeout = 10 * time.Minute
 
-	// minRetry and maxRetry bound the delay after a failure. The longest is short enough to archive within a minute after
-	// an outage.
+	// minRetry and maxRetry bound the delay after a failure.
 	minRetry = time.Second
 	maxRetry = 30 * time.Second
 

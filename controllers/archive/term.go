@@ -126,18 +126,19 @@ func (t *term) step(ctx context.Context) (operation string, err error) {
 		if err := t.lookUp(ctx, day); err != nil {
 			return operationRead, err
 		}
-	}
-	for {
-		more, operation, err := t.flush(ctx)
-		if err != nil {
+		if operation, err := t.flushAll(ctx); err != nil { // there may be very many days
 			return operation, err
 		}
-		t.report()
-		if !more {
-			break
-		}
 	}
-	return "", nil
+	return t.flushAll(ctx)
+}
+
+// flushAll archives the Incidents that wait.
+func (t *term) flushAll(ctx context.Context) (operation string, err error) {
+	for more := true; more && err == nil; t.report() {
+		more, operation, err = t.flush(ctx)
+	}
+	return operation, err
 }
 
 func (t *term) openedBucket() *blob.Bucket {
@@ -146,23 +147,32 @@ func (t *term) openedBucket() *blob.Bucket {
 	return t.bucket
 }
 
-// openBucket opens the bucket unless it is open, and makes sure that it answers.
+// openBucket opens the bucket unless it is open. It makes sure that the store answers, also after a failure: what was to be
+// written then may have been deleted by a user since.
 func (t *term) openBucket(ctx context.Context) error {
-	if t.openedBucket() != nil {
+	bucket := t.openedBucket()
+	if failing, _ := t.health.failing(time.Now()); bucket != nil && failing == 0 {
 		return nil
 	}
-	bucket, err := t.archiver.open(ctx) // some drivers keep the context, to renew their credentials
-	if err != nil {
-		return err
+	opened := bucket
+	if opened == nil {
+		var err error
+		if opened, err = t.archiver.open(ctx); err != nil { // some drivers keep the context, to renew their credentials
+			return err
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if _, _, err := bucket.ListPage(ctx, blob.FirstPageToken, 1, nil); err != nil {
-		return errors.Join(fmt.Errorf("listing the archive: %w", err), bucket.Close())
+	if _, _, err := opened.ListPage(ctx, blob.FirstPageToken, 1, nil); err != nil {
+		err = fmt.Errorf("listing the archive: %w", err)
+		if bucket == nil {
+			err = errors.Join(err, opened.Close())
+		}
+		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.bucket, t.reached = bucket, true
+	t.bucket, t.reached = opened, true
 	return nil
 }
 
@@ -187,48 +197,82 @@ func (t *term) lookUp(ctx context.Context, day string) error {
 
 // batch are Incidents that were read, and their records by day.
 type batch struct {
-	tasks   []task
-	records map[string][]records.Record
-	bytes   int // of the content
-	count   int // of the records
+	tasks    []task
+	deferred []task // to be read again for the next batch
+	records  map[string][]records.Record
+	bytes    int // of the content
+	count    int // of the records
+	// days are those of each namespace, daysPerNamespace at most, and exhausted are the namespaces with more of them.
+	days      map[string]map[string]bool
+	exhausted map[string]bool
 }
 
-// flush archives up to batchRecords Incidents. more says that others wait.
+func newBatch() *batch {
+	return &batch{
+		records: map[string][]records.Record{}, days: map[string]map[string]bool{}, exhausted: map[string]bool{},
+	}
+}
+
+func (b *batch) full() bool { return b.bytes >= batchBytes || b.count >= batchRecords }
+
+// add adds a record unless its namespace has records of too many other days already.
+func (b *batch) add(record *records.Record) bool {
+	day, days := record.Day(), b.days[record.Namespace]
+	if days == nil {
+		days = map[string]bool{}
+		b.days[record.Namespace] = days
+	}
+	if !days[day] && len(days) == daysPerNamespace {
+		b.exhausted[record.Namespace] = true
+		return false
+	}
+	days[day] = true
+	b.records[day] = append(b.records[day], *record)
+	b.bytes += record.Alert.EncodedSize()
+	b.count++
+	return true
+}
+
+// flush archives up to batchRecords Incidents. more says that others may wait.
 func (t *term) flush(ctx context.Context) (more bool, operation string, err error) {
 	tasks := t.book.next(batchRecords)
 	for len(tasks) > 0 {
-		b := batch{records: map[string][]records.Record{}}
-		for len(b.tasks) < len(tasks) && b.bytes < batchBytes && b.count < batchRecords {
-			if err := t.read(ctx, tasks[len(b.tasks)], &b); err != nil {
-				t.book.again(tasks)
-				return false, operationIncident, err
-			}
+		b := newBatch()
+		for len(tasks) > 0 && !b.full() && err == nil {
+			err = t.read(ctx, tasks[0], b)
+			tasks = tasks[1:]
 		}
-		if err := t.write(ctx, &b); err != nil {
+		operation = operationIncident
+		if failure := t.write(ctx, b); failure != nil {
+			operation, err = operationWrite, failure
+			t.book.again(b.tasks)
+		}
+		if err != nil {
 			t.book.again(tasks)
-			return false, operationWrite, err
+			t.book.again(b.deferred)
+			return false, operation, err
 		}
-		tasks, more = tasks[len(b.tasks):], true
+		t.book.again(b.deferred)
+		more = true
 	}
 	return more, "", nil
 }
 
-// read adds the records of an Incident that are not archived.
+// read adds the records of an Incident that are not archived. After an error the Incident is read again, after the others.
 func (t *term) read(ctx context.Context, next task, into *batch) error {
 	name := next.name
-	if err := t.limiter.Wait(ctx); err != nil {
-		return err
+	if into.exhausted[name.Namespace] {
+		into.deferred = append(into.deferred, next)
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
 	var incident v1alpha1.Incident
-	err := t.live.Get(ctx, name, &incident)
-	if err != nil && !apierrors.IsNotFound(err) {
+	switch err := t.get(ctx, name, &incident); {
+	case apierrors.IsNotFound(err): // deleted by a user
+		into.tasks = append(into.tasks, next)
+		return nil
+	case err != nil:
+		into.deferred = append(into.deferred, next)
 		return fmt.Errorf("reading the Incident %s: %w", name, err)
-	}
-	into.tasks = append(into.tasks, next)
-	if err != nil {
-		return nil // deleted by a user
 	}
 	found, invalid := records.Of(&incident)
 	if len(invalid) > 0 {
@@ -237,17 +281,29 @@ func (t *term) read(ctx context.Context, next task, into *batch) error {
 			"incident", name.Name)
 		t.book.mark(incident.UID, invalidVersions(&incident, found)...)
 	}
+	complete := true
 	for i := range found {
 		record := &found[i]
-		if t.book.archived(incident.UID, record.Number, record.Digest) {
-			continue
+		if !t.book.archived(incident.UID, record.Number, record.Digest) {
+			complete = into.add(record) && complete
 		}
-		day := record.Day()
-		into.records[day] = append(into.records[day], *record)
-		into.bytes += record.Alert.EncodedSize()
-		into.count++
+	}
+	if complete {
+		into.tasks = append(into.tasks, next)
+	} else {
+		into.deferred = append(into.deferred, next)
 	}
 	return nil
+}
+
+// get reads an Incident at the limited rate.
+func (t *term) get(ctx context.Context, name types.NamespacedName, into *v1alpha1.Incident) error {
+	if err := t.limiter.Wait(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return t.live.Get(ctx, name, into)
 }
 
 // invalidVersions are the ended episodes of an Incident that have no record: they never will, so nothing waits for them.
@@ -268,10 +324,8 @@ func invalidVersions(incident *v1alpha1.Incident, found []records.Record) []vers
 
 // write stores the records of a batch and marks them.
 func (t *term) write(ctx context.Context, b *batch) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
 	for day, ofDay := range b.records {
-		_, size, err := records.Write(ctx, t.openedBucket(), day, ofDay)
+		size, err := t.writeDay(ctx, day, ofDay)
 		if err != nil {
 			return err
 		}
@@ -286,6 +340,13 @@ func (t *term) write(ctx context.Context, b *batch) error {
 	}
 	t.book.done(b.tasks)
 	return nil
+}
+
+func (t *term) writeDay(ctx context.Context, day string, ofDay []records.Record) (size int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	_, size, err = records.Write(ctx, t.openedBucket(), day, ofDay)
+	return size, err
 }
 
 // combine combines the small objects of the last days, and of those that were written to, once in a while. It fails without

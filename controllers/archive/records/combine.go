@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"time"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
@@ -18,6 +20,10 @@ const (
 
 	// manySmall is how many small objects of a day are combined before the day is over.
 	manySmall = 64
+
+	// scanTimeout bounds a list by Scan and, with scanRate in bytes per second, the reading of an object.
+	scanTimeout = 30 * time.Second
+	scanRate    = 256 << 10
 )
 
 // Combine combines the small objects of a day into one, if there are several and the day is over, or if there are many. It
@@ -101,30 +107,59 @@ func verify(ctx context.Context, bucket *blob.Bucket, key string, want int) erro
 	return nil
 }
 
-// Scan calls use for every version of every record of a day. unreadable are the errors of objects that cannot be read; err
-// is that of the list.
+// Scan calls use for every version of every record of a day. unreadable are the errors of objects that are corrupt or were
+// removed. err says that the store does not answer.
 func Scan(
 	ctx context.Context, bucket *blob.Bucket, day string, use func(uid string, number int64, digest string),
 ) (unreadable, err error) {
-	objects, err := listDay(ctx, bucket, day)
+	listing, cancel := context.WithTimeout(ctx, scanTimeout)
+	defer cancel()
+	objects, err := listDay(listing, bucket, day)
 	if err != nil {
 		return nil, err
 	}
-	reader := reader{ctx: ctx, bucket: bucket}
 	for _, object := range objects {
-		if err := scanObject(reader.open(object, nil), use); err != nil {
-			unreadable = errors.Join(unreadable, fmt.Errorf("reading %s: %w", object.Key, err))
+		corrupt, err := scanObject(ctx, bucket, object, use)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", object.Key, err)
 		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+		if corrupt != nil {
+			unreadable = errors.Join(unreadable, fmt.Errorf("reading %s: %w", object.Key, corrupt))
 		}
 	}
 	return unreadable, nil
 }
 
-func scanObject(open opener, use func(uid string, number int64, digest string)) error {
-	return decode(open, true, func(record Record) error {
+// scanObject reads one object, with a time limit that permits the rate scanRate.
+func scanObject(
+	ctx context.Context, bucket *blob.Bucket, object *blob.ListObject, use func(uid string, number int64, digest string),
+) (corrupt, err error) {
+	ctx, cancel := context.WithTimeout(ctx, scanTimeout+time.Duration(object.Size/scanRate)*time.Second)
+	defer cancel()
+	content := &storeReader{}
+	open := func() (_ io.ReadCloser, err error) {
+		content.Reader, content.failure = bucket.NewReader(ctx, object.Key, nil)
+		return content, content.failure
+	}
+	corrupt = decode(open, true, func(record Record) error {
 		use(record.UID, record.Number, record.Digest)
 		return nil
 	})
+	if content.failure != nil && gcerrors.Code(content.failure) != gcerrors.NotFound {
+		return nil, content.failure
+	}
+	return corrupt, nil
+}
+
+// storeReader tells the failures of the store from those of the content.
+type storeReader struct {
+	*blob.Reader
+	failure error
+}
+
+func (r *storeReader) Read(p []byte) (n int, err error) {
+	if n, err = r.Reader.Read(p); err != nil && !errors.Is(err, io.EOF) {
+		r.failure = err
+	}
+	return n, err
 }
