@@ -48,6 +48,9 @@ func (t *term) deleted(incident *v1alpha1.Incident) { t.book.forget(incident) }
 
 // Start implements manager.Runnable: it archives until ctx ends. A failure of the store never ends the term.
 func (t *term) Start(ctx context.Context) error {
+	for !t.synced() && ctx.Err() == nil {
+		sleep(ctx, minRetry)
+	}
 	var combining sync.WaitGroup
 	combining.Go(func() { // it may take long, and records are to be written meanwhile
 		for ctx.Err() == nil {
@@ -116,9 +119,6 @@ func (t *term) report() {
 // step brings the archive up to date. It returns the operation that failed.
 func (t *term) step(ctx context.Context) (operation string, err error) {
 	t.reached = false
-	if !t.synced() {
-		return "", nil
-	}
 	if err := t.openBucket(ctx); err != nil {
 		return operationRead, err
 	}
