@@ -111,6 +111,8 @@ func (o *archiveOptions) episodes(
 		for record, err := range source.Episodes(ctx, q) {
 			switch {
 			case ctx.Err() != nil:
+				bar.clear()
+				_, _ = fmt.Fprintln(o.ErrOut, "Interrupted before all episodes were read.")
 				yield(nil, ctx.Err())
 				return
 			case err != nil:

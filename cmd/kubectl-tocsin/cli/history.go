@@ -86,7 +86,9 @@ func (o *historyOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer closeSource()
-	query := history.Query{From: from, To: to, Filter: history.Filter{Namespace: namespace}}
+	query := history.Query{
+		From: from, To: to, Filter: history.Filter{Namespace: namespace}, Brief: o.output != outputJSON,
+	}
 	bar, missing, found := o.newProgress(), 0, 0
 	for record, err := range o.episodes(ctx, source, query, bar, &missing) {
 		if err != nil {

@@ -44,8 +44,10 @@ type Query struct {
 	// From and To select episodes with a resolvedTime in [From, To).
 	From, To time.Time
 	Filter   Filter
-	// WithoutContent leaves the records without timelines and most of the alert's content.
+	// WithoutContent leaves the records without timelines and all of the alert's content but the title.
 	WithoutContent bool
+	// Brief leaves the records without timelines, and of the alert's content only title, severity, type and hostname.
+	Brief bool
 	// Progress is called after each object of the archive; may be nil.
 	Progress func(records.Progress)
 	// Open is called for each open Incident in the cluster that the filter selects; may be nil.
@@ -137,11 +139,23 @@ func (m *merger) readIncident(incident *v1alpha1.Incident, q *Query) bool {
 		if one.ResolvedTime.Before(q.From) || !one.ResolvedTime.Before(q.To) || !q.Filter.Matches(one) {
 			continue
 		}
+		q.shorten(one)
 		if data, err := json.Marshal(one); err == nil { // it comes from JSON
 			m.cluster = append(m.cluster, held{one.ResolvedTime.Time, data})
 		}
 	}
 	return true
+}
+
+// shorten leaves out of a record what the query does not need.
+func (q *Query) shorten(r *records.Record) {
+	if !q.Brief && !q.WithoutContent {
+		return
+	}
+	r.Timeline = nil
+	r.Alert = v1alpha1.AlertContent{
+		Title: r.Alert.Title, Severity: r.Alert.Severity, Type: r.Alert.Type, Hostname: r.Alert.Hostname,
+	}
 }
 
 // matchesOpen reports whether the filter selects an open Incident.
@@ -179,6 +193,7 @@ func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket, q *Query)
 		if !m.notice(&record) {
 			return false
 		}
+		q.shorten(&record)
 		if record.Day() != day && !m.flush(record.Day()) {
 			return false
 		}
@@ -244,12 +259,15 @@ func (m *merger) yieldHeld() bool {
 
 // size estimates the memory of a record, in bytes.
 func size(r *records.Record) int {
-	const fixed = 1500
+	const fixed, perEntry, perTransition = 1500, 128, 100 // a map takes more memory than short texts in it
 	n := fixed + len(r.Alert.Description)
 	for _, bag := range []v1alpha1.Bag{r.Alert.Labels, r.Alert.Annotations, r.Alert.Values, r.Alert.Custom} {
 		for name, value := range bag {
-			n += len(name) + len(value)
+			n += perEntry + len(name) + len(value)
 		}
+	}
+	for i := range r.Timeline {
+		n += perTransition + len(r.Timeline[i].Message)
 	}
 	return n
 }

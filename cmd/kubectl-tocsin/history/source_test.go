@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -223,4 +224,51 @@ func TestOpenIncidentsAreCountedAndNotListed(t *testing.T) {
 	query.Filter.Severities = []string{"info"}
 	_, _ = read(t.Context(), &Source{Cluster: incidents{*open}}, query)
 	g.Expect(counted).To(Equal(1))
+}
+
+// TestManyLargeRecordsTakeBoundedMemory reads a day of records as large as an Incident can be, with very many labels.
+func TestManyLargeRecordsTakeBoundedMemory(t *testing.T) {
+	const count, labels, mebibyte = 300, 12_000, 1 << 20
+	incident := resolved("shop", "large", begin)
+	incident.Status.Alert.Labels = v1alpha1.Bag{}
+	for i := range labels {
+		incident.Status.Alert.Labels[fmt.Sprintf("l%d", i)] = []byte(`"v"`)
+	}
+	list := make([]records.Record, count)
+	for i := range list {
+		list[i] = recordOf(incident)
+		list[i].UID = fmt.Sprint(i)
+	}
+	g := NewWithT(t)
+	bucket := memblob.OpenBucket(nil)
+	defer func() { _ = bucket.Close() }()
+	write(g, bucket, list...)
+	heap := func() int {
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return int(stats.HeapAlloc)
+	}
+	for sentence, test := range map[string]struct {
+		brief bool
+		limit int
+	}{
+		"whole records are held in parts": {false, maxRunBytes + 16*mebibyte},
+		"a table needs little of each":    {true, 16 * mebibyte},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, before, most, found := NewWithT(t), heap(), 0, 0
+			query := Query{From: begin, To: begin.Add(time.Hour), Brief: test.brief}
+			for record, err := range (&Source{Bucket: bucket}).Episodes(t.Context(), query) {
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(record.Alert.Title).To(Equal("Title of large"))
+				if found%25 == 0 {
+					most = max(most, heap()-before)
+				}
+				found++
+			}
+			g.Expect(found).To(Equal(count))
+			g.Expect(most).To(BeNumerically("<", test.limit))
+		})
+	}
 }
