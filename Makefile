@@ -56,6 +56,9 @@ FUZZTIME ?= 10m
 ALERTMANAGER ?= $(TOOLS)/alertmanager
 ALERTMANAGER_FLAGS ?=
 
+# Flags of hack/suites/archive, such as --run=killed.
+ARCHIVE_FLAGS ?=
+
 # Flags of hack/devcluster for "make run", and of "go test".
 RUN_FLAGS ?=
 TEST_FLAGS ?=
@@ -118,10 +121,11 @@ pictures: control-plane build plugin ## Take the pictures that the documents sho
 	hack/gen/termpicture/take.sh
 	TOCSIN_UI_PICTURES=$(CURDIR)/docs/images go test -C hack/suites -count=1 -tags browser -run TestPage ./browser
 
-.PHONY: test-fuzz
+.PHONY: test-duckdb
 test-duckdb: ## Run the query of docs/history.md in DuckDB, from its npm package, and compare the answer with that of the plugin
 	cd hack/suites/duckdb && npm install --no-package-lock --no-audit --no-fund && node check.mjs
 
+.PHONY: test-fuzz
 test-fuzz: ## Fuzz for FUZZTIME (10m) a fuzz test
 	hack/fuzz.sh $(FUZZTIME)
 
@@ -157,6 +161,14 @@ test-alertmanager: control-plane build bin/suites/alertmanager $(ALERTMANAGER) #
 .PHONY: test-alertmanager-short
 test-alertmanager-short: control-plane build bin/suites/alertmanager $(ALERTMANAGER) ## The life cycle of a notification, in about 20 seconds
 	bin/suites/alertmanager --alertmanager=$(ALERTMANAGER) --short
+
+.PHONY: test-archive
+test-archive: control-plane build plugin bin/suites/archive $(TOOLS)/versitygw ## Archive to a real S3 server, and break it and the managers, about 15 minutes
+	bin/suites/archive $(ARCHIVE_FLAGS)
+
+.PHONY: test-archive-short
+test-archive-short: control-plane build plugin bin/suites/archive ## Archive to a folder, without faults, in about 30 seconds
+	bin/suites/archive --short --store=
 
 .PHONY: test-monitoring
 test-monitoring: control-plane build bin/suites/monitoring ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)
@@ -304,6 +316,10 @@ $(TOOLS)/krew: PACKAGE := sigs.k8s.io/krew/cmd/krew
 $(TOOLS)/validate-krew-manifest: PACKAGE := sigs.k8s.io/krew/cmd/validate-krew-manifest
 $(TOOLS)/actionlint $(TOOLS)/krew $(TOOLS)/validate-krew-manifest: hack/modules/release/go.mod hack/modules/release/go.sum
 	CGO_ENABLED=0 go build -C hack/modules/release -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
+
+$(TOOLS)/versitygw: hack/modules/versitygw/go.mod hack/modules/versitygw/go.sum
+	@echo 'building an S3 server, once; this takes one to two minutes on two cores'
+	CGO_ENABLED=0 go build -C hack/modules/versitygw -ldflags '-s -w' -o $(CURDIR)/$@ github.com/versity/versitygw/cmd/versitygw
 
 # The discovery of targets in clouds is left out: it is not needed, and takes long to build.
 $(TOOLS)/prometheus: PACKAGE := github.com/prometheus/prometheus/cmd/prometheus

@@ -1,0 +1,99 @@
+// Command archive is "make test-archive": it runs two managers that archive to a real S3 server, breaks the server and the
+// managers, and judges by the records that the archive has and by the Incidents that were deleted: every ended episode has
+// one record, and no Incident is deleted before.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// runTimeout ends a run that hangs.
+const runTimeout = 40 * time.Minute
+
+// options are the flags.
+type options struct {
+	manager, plugin, store string
+	short                  bool
+	run                    string
+}
+
+func main() {
+	var o options
+	bin := filepath.Join(testenv.Root(), "bin")
+	flag.StringVar(&o.manager, "manager", filepath.Join(bin, "manager"), "the manager")
+	flag.StringVar(&o.plugin, "plugin", filepath.Join(bin, "kubectl-tocsin"), "the kubectl plugin")
+	flag.StringVar(&o.store, "store", filepath.Join(bin, "tools", "versitygw"), "the S3 server; empty: a folder, with -short")
+	flag.BoolVar(&o.short, "short", false, "only what needs one manager and no fault: about 20 seconds")
+	flag.StringVar(&o.run, "run", "", "only the scenarios whose names match this regular expression")
+	flag.Parse()
+	ctrl.SetLogger(logr.Discard()) // what fails here is returned
+
+	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := execute(ctx, o)
+	release()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "archive:", err)
+		os.Exit(1)
+	}
+}
+
+// execute runs the scenarios. The logs are kept when one fails.
+func execute(ctx context.Context, o options) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	folder, err := os.MkdirTemp("", "tocsin-archive-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil {
+			err = os.RemoveAll(folder)
+		} else {
+			fmt.Println("The logs are in", folder)
+		}
+	}()
+	only, err := regexp.Compile(o.run)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	r, err := startRig(ctx, o, folder)
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err != nil {
+		return err
+	}
+	for _, s := range scenarios {
+		if o.short && !s.short || !only.MatchString(s.name) {
+			continue
+		}
+		start := time.Now()
+		if err := s.run(ctx, r); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		if !o.short {
+			if err := r.judge(ctx); err != nil {
+				return fmt.Errorf("after %q: %w", s.name, err)
+			}
+		}
+		fmt.Printf("ok  %-90s %5.1f s\n", s.name, time.Since(start).Seconds())
+	}
+	if err := r.judge(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("\n%s\nPassed in %.0f s.\n", r.summary, time.Since(begin).Seconds())
+	return nil
+}

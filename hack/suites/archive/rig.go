@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"gocloud.dev/blob"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+const (
+	// waitTimeout is how long something that takes seconds may take on a busy machine.
+	waitTimeout = 45 * time.Second
+
+	// archiveTimeout is within which an ended episode is archived, with some seconds until it is folded.
+	archiveTimeout = 70 * time.Second
+
+	// retention is that of all Incidents. When it is over, they are archived, or else the leader looks at them again after a
+	// minute.
+	retention = 15 * time.Second
+
+	// deletionTimeout is how long it takes until archived Incidents are deleted.
+	deletionTimeout = 2 * time.Minute
+
+	bucketName      = "incidents"
+	prefix          = "test/"
+	accessKey       = "tocsin"
+	secretKey       = "only-for-this-test"
+	otherSecret     = "rotated"
+	secretFlag      = "--secret"
+	tenant, another = "payments", "shop"
+)
+
+// rig is everything that runs.
+type rig struct {
+	options  options
+	folder   string
+	cluster  *testenv.Cluster
+	managers []*testenv.Manager
+	tokens   map[string]string // by namespace; the integration has the same name
+	store    *testenv.Process  // nil: the archive is a folder
+	address  string            // of the store
+	url      string            // of the archive
+	bucket   *blob.Bucket
+	expected map[string]int64 // alerts of the episode by the namespace and name of its Incident
+	deleted  *deletions
+	summary  string
+	serial   atomic.Int64
+}
+
+// startRig starts everything and waits until it is ready. The caller closes the rig, after an error too.
+func startRig(ctx context.Context, o options, folder string) (*rig, error) {
+	r := &rig{options: o, folder: folder, tokens: map[string]string{}, expected: map[string]int64{}}
+	fmt.Println("Starting the store, etcd, kube-apiserver and the managers.")
+	if err := r.startStore(ctx); err != nil {
+		return r, err
+	}
+	if err := r.fill(ctx); err != nil {
+		return r, err
+	}
+	var err error
+	if r.cluster, err = testenv.StartCluster(folder); err != nil {
+		return r, err
+	}
+	for _, namespace := range []string{tenant, another} {
+		spec := v1alpha1.WebhookIntegrationSpec{Retention: &metav1.Duration{Duration: retention}}
+		if r.tokens[namespace], err = r.cluster.Integrate(ctx, namespace, namespace, spec); err != nil {
+			return r, err
+		}
+	}
+	if r.deleted, err = watchDeletions(ctx, r.cluster); err != nil {
+		return r, err
+	}
+	replicas := 2
+	if o.short {
+		replicas = 1
+	}
+	for i := range replicas {
+		m, err := r.runManager(ctx, i, o.manager)
+		if err != nil {
+			return r, err
+		}
+		r.managers = append(r.managers, m)
+	}
+	_, err = r.leader(ctx)
+	return r, err
+}
+
+// startStore starts the S3 server, with credentials in the environment of this process and its children.
+func (r *rig) startStore(ctx context.Context) (err error) {
+	if r.options.store == "" {
+		r.url = "file://" + r.storeFolder() + "?prefix=" + prefix
+		if err := os.MkdirAll(r.storeFolder(), 0o700); err != nil {
+			return err
+		}
+		r.bucket, err = bucket.Open(ctx, r.url)
+		return err
+	}
+	free, err := testenv.FreeAddresses(1)
+	if err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(r.folder, "store.log"))
+	if err != nil {
+		return err
+	}
+	r.address = free[0]
+	metadata := filepath.Join(r.folder, "metadata") // beside the objects: not every file system has extended attributes
+	r.store = testenv.NewProcess(log, r.options.store, "--port="+r.address, "--access="+accessKey, secretFlag+"="+secretKey,
+		"posix", "--sidecar="+metadata, filepath.Dir(r.storeFolder()))
+	err = errors.Join(os.MkdirAll(r.storeFolder(), 0o700), os.Mkdir(metadata, 0o700),
+		os.Setenv("AWS_ACCESS_KEY_ID", accessKey), os.Setenv("AWS_SECRET_ACCESS_KEY", secretKey), r.store.Start())
+	if err != nil {
+		return err
+	}
+	r.url = fmt.Sprintf("s3://%s?region=us-east-1&endpoint=http://%s&use_path_style=true&prefix=%s", bucketName, r.address, prefix)
+	if r.bucket, err = bucket.Open(ctx, r.url); err != nil {
+		return err
+	}
+	return r.storeAnswers(ctx)
+}
+
+// storeFolder has the objects.
+func (r *rig) storeFolder() string { return filepath.Join(r.folder, "store", bucketName) }
+
+func (r *rig) storeAnswers(ctx context.Context) error {
+	return testenv.Await(ctx, waitTimeout, func(ctx context.Context) error {
+		_, _, err := r.bucket.ListPage(ctx, blob.FirstPageToken, 1, nil)
+		return err
+	})
+}
+
+// runManager starts a manager and waits until it is ready.
+func (r *rig) runManager(ctx context.Context, replica int, binary string, env ...string) (*testenv.Manager, error) {
+	log, err := os.OpenFile(filepath.Join(r.folder, fmt.Sprintf("manager-%d.log", replica)),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return r.cluster.RunManager(ctx, testenv.ManagerOptions{
+		Binary: binary, Log: log, Env: env,
+		Args: []string{"--leader-elect", "--leader-election-namespace=default", "--shutdown-delay=0s", "--archive=" + r.url},
+	})
+}
+
+// metric returns the sum of the series of a manager whose text matches.
+func metric(ctx context.Context, m *testenv.Manager, series string) (sum float64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	text, err := call(ctx, m.MetricsURL)
+	if err != nil {
+		return 0, err
+	}
+	for _, match := range regexp.MustCompile(`(?m)^`+series+` (\S+)$`).FindAllStringSubmatch(text, -1) {
+		value, err := strconv.ParseFloat(match[1], 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += value
+	}
+	return sum, nil
+}
+
+// leader waits until a manager leads and returns its number.
+func (r *rig) leader(ctx context.Context) (int, error) {
+	at := -1
+	return at, testenv.AwaitThat(ctx, waitTimeout, "no manager leads", func(ctx context.Context) bool {
+		for i, m := range r.managers {
+			if leads, err := metric(ctx, m, `leader_election_master_status\{[^}]*\}`); err == nil && leads == 1 {
+				at = i
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// call sends a GET request and returns the answer, if it is a success.
+func call(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if response.StatusCode/100 != 2 {
+		return "", fmt.Errorf("GET %s: %s %.300s", url, response.Status, answer)
+	}
+	return string(answer), err
+}
+
+// close ends everything that was started.
+func (r *rig) close() error {
+	var err error
+	if r.cluster != nil {
+		err = r.cluster.Stop()
+	}
+	if r.store != nil {
+		r.store.Kill()
+	}
+	if r.bucket != nil {
+		err = errors.Join(err, r.bucket.Close())
+	}
+	return err
+}

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"gocloud.dev/blob"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// scenarios are run one after the other. The judge looks at all records after each.
+var scenarios = []struct {
+	name  string
+	short bool
+	run   func(ctx context.Context, r *rig) error
+}{
+	{"hostile names and content", true, hostile},
+	{"alerts after the resolve make newer versions of the record", true, newerVersion},
+	{"ended episodes are archived within a minute", true, lifecycle},
+	{"history and report read the archive", true, plugin},
+	{"small objects are combined, of days that are over and of today", true, combined},
+	{"archived Incidents are deleted", true, deletedAll},
+	{"a namespace with thousands of ended episodes on forged days holds up no other", false, flood},
+	{"the store is down", false, storeDown},
+	{"the store hangs", false, storeHangs},
+	{"the store rejects the credentials", false, wrongCredentials},
+	{"the bucket is missing", false, bucketMissing},
+	{"the leader is killed while it writes", false, killLeader},
+	{"a zombie leader: it stands still while it writes, another takes over, it goes on", false, zombieLeader},
+	{"the leader's clock is an hour ahead", false, clockAhead},
+	{"the leader's clock is an hour behind", false, clockBehind},
+}
+
+// filler is the namespace of the records that are in the archive before the managers start.
+const filler = "filler"
+
+// fill writes small objects of three days: two large ones, which together need an upload in parts, a few, and very many.
+func (r *rig) fill(ctx context.Context) error {
+	const (
+		many      = 70
+		incidents = 15
+		large     = 176 << 10
+	)
+	today := time.Now().UTC()
+	object := func(day time.Time, n, content int) error {
+		var list []records.Record
+		for range n {
+			noise := make([]byte, content*3/4)
+			_, _ = rand.Read(noise) // never fails
+			list = append(list, records.Record{
+				SchemaVersion: records.SchemaVersion, Namespace: filler, Integration: filler, UID: fmt.Sprint("uid-", r.serial.Add(1)),
+				ResourceVersion: "1",
+				EndedEpisode: fold.EndedEpisode{
+					Number: 1, ResolvedTime: v1alpha1.NewTimestamp(day), OpenedTime: v1alpha1.NewTimestamp(day.Add(-time.Minute)),
+					Alert: v1alpha1.AlertContent{Description: base64.StdEncoding.EncodeToString(noise)},
+				},
+			})
+		}
+		_, _, err := records.Write(ctx, r.bucket, records.Day(day), list)
+		return err
+	}
+	for range 3 {
+		err := errors.Join(object(today.AddDate(0, 0, -3), incidents, large), object(today.AddDate(0, 0, -2), 2, 10))
+		if err != nil {
+			return err
+		}
+	}
+	for range many {
+		if err := object(today, 1, 10); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// combined waits until the leader has combined the objects that fill wrote.
+func combined(ctx context.Context, r *rig) error {
+	want, err := r.fillers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, age := range []int{3, 2, 0} {
+		day := records.Day(time.Now().AddDate(0, 0, -age))
+		err := testenv.Await(ctx, waitTimeout, func(ctx context.Context) error {
+			page, _, err := r.bucket.ListPage(ctx, blob.FirstPageToken, 100, &blob.ListOptions{Prefix: "v1/day=" + day + "/"})
+			if err != nil || len(page) == 1 {
+				return err
+			}
+			return fmt.Errorf("%s has %d objects", day, len(page))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if now, err := r.fillers(ctx); err != nil || now != want || want != 45+6+70 {
+		return fmt.Errorf("%d records before, %d after: %w", want, now, err)
+	}
+	return nil
+}
+
+// fillers counts the records that fill wrote.
+func (r *rig) fillers(ctx context.Context) (n int, err error) {
+	err = testenv.Await(ctx, waitTimeout, func(ctx context.Context) error {
+		n = 0
+		for record, err := range records.All(ctx, r.bucket, records.Query{WithoutContent: true}) {
+			if err != nil {
+				return err // an object was combined after it was listed
+			}
+			if record.Namespace == filler {
+				n++
+			}
+		}
+		return nil
+	})
+	return n, err
+}
+
+func lifecycle(ctx context.Context, r *rig) error {
+	return errors.Join(r.episodes(ctx, tenant, 150), r.episodes(ctx, another, 150), r.judge(ctx))
+}
+
+// deletedAll waits until no Incident is left.
+func deletedAll(ctx context.Context, r *rig) error {
+	return testenv.Await(ctx, deletionTimeout, func(ctx context.Context) error {
+		var left v1alpha1.IncidentList
+		if err := r.cluster.Client.List(ctx, &left); err != nil {
+			return err
+		}
+		if n := len(left.Items); n > 0 {
+			return fmt.Errorf("%d archived Incidents are not deleted", n)
+		}
+		return nil
+	})
+}
+
+// newerVersion counts alerts of an episode that has ended, just before and after it is archived.
+func newerVersion(ctx context.Context, r *rig) error {
+	const key = "repeats"
+	if err := r.create(ctx, tenant, time.Time{}, r.episode(tenant, key)); err != nil {
+		return err
+	}
+	for range 3 {
+		if !testenv.Pause(ctx, 2*time.Second) {
+			return ctx.Err()
+		}
+		// By then it may be archived and deleted: a resolve that matches no Incident has no record.
+		if err := r.create(ctx, tenant, time.Time{}, r.episode(tenant, key)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hostile posts what a tenant could try to get out of his namespace in the archive with, or to make it unreadable.
+func hostile(ctx context.Context, r *rig) error {
+	nasty := []string{
+		"../../../outside", "/etc/passwd", "v1/day=2020-01-01/x.ndjson.gz", "a\nb", `"},{"uid":"forged"`, "\x1b[2J\x1b[31m", "</script><b>",
+		"=HYPERLINK(1)", "line\u2028separator", "\u202egnp", strings.Repeat("x", 1000),
+	}
+	for _, key := range nasty {
+		alerts := r.episode(tenant, key)
+		content := &alerts[0].AlertContent
+		content.Title, content.Hostname, content.Type, content.Description = key, key, key, strings.Repeat("\x01\\\"<", 4000)
+		content.Labels, content.Custom = v1alpha1.Bag{}, v1alpha1.Bag{}
+		for i := range 12_000 { // as large as the API server stores
+			content.Custom[fmt.Sprint(key[:min(3, len(key))], i)] = []byte(`""`)
+		}
+		content.Labels[key] = []byte(`{"deep":[[[[[[{}]]]]]]}`)
+		body, err := json.Marshal(map[string]any{
+			"dedup_key": key, "title": key, "hostname": key, "type": key, "description": content.Description,
+			"custom": content.Custom, "labels": content.Labels,
+		})
+		if err != nil {
+			return err
+		}
+		if err := r.post(ctx, tenant, body); err != nil {
+			return err
+		}
+		if err := r.create(ctx, tenant, time.Time{}, alerts[1:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// post sends an alert to any manager that accepts it.
+func (r *rig) post(ctx context.Context, namespace string, body []byte) error {
+	return testenv.Await(ctx, waitTimeout, func(ctx context.Context) (err error) {
+		for _, m := range r.managers {
+			if err = send(ctx, m.WebhookURL+r.tokens[namespace], body); err == nil {
+				return nil
+			}
+		}
+		return err
+	})
+}
+
+func send(ctx context.Context, url string, body []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusAccepted {
+		return fmt.Errorf("posting an alert: %s", response.Status)
+	}
+	return nil
+}
+
+// plugin compares what the plugin prints with what has to be in the archive.
+func plugin(ctx context.Context, r *rig) error {
+	if err := r.judge(ctx); err != nil {
+		return err
+	}
+	found, err := r.archived(ctx)
+	if err != nil {
+		return err
+	}
+	episodes := int64(len(found))
+	listed := int64(0)
+	output, err := r.runPlugin(ctx, "history", "-o", "json")
+	if err != nil {
+		return err
+	}
+	for _, line := range bytes.Split(bytes.TrimSpace(output), []byte("\n")) {
+		var record records.Record
+		if err := json.Unmarshal(line, &record); err != nil {
+			return fmt.Errorf("history -o json: %w", err)
+		}
+		if record.Namespace != filler {
+			listed++
+		}
+	}
+	var statistics struct {
+		Episodes     int64
+		Integrations []struct {
+			Namespace string
+			Episodes  int64
+		}
+	}
+	if output, err = r.runPlugin(ctx, "report", "-o", "json"); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(output, &statistics); err != nil {
+		return fmt.Errorf("report -o json: %w", err)
+	}
+	reported := int64(0)
+	for _, integration := range statistics.Integrations {
+		if integration.Namespace != filler {
+			reported += integration.Episodes
+		}
+	}
+	if listed != episodes || reported != episodes {
+		return fmt.Errorf("of %d episodes, history lists %d and report counts %d", episodes, listed, reported)
+	}
+	for _, format := range []string{"", "wide", "csv"} {
+		if output, err = r.runPlugin(ctx, "history", "-o", format); err != nil {
+			return err
+		}
+		if bytes.ContainsAny(output, "\x1b\x00\u202e") {
+			return fmt.Errorf("history -o %q prints control characters of a sender", format)
+		}
+	}
+	return nil
+}
+
+// runPlugin runs a command that reads only the archive.
+func (r *rig) runPlugin(ctx context.Context, args ...string) ([]byte, error) {
+	command := exec.CommandContext(ctx, r.options.plugin, append(args, "-A", "--archive-only", "--since", "20000d")...)
+	command.Env = append(os.Environ(), "TOCSIN_ARCHIVE="+r.url)
+	var problems bytes.Buffer
+	command.Stderr = &problems
+	output, err := command.Output()
+	if err != nil || problems.Len() > 0 {
+		return nil, fmt.Errorf("kubectl tocsin %v: %w: %s", args, err, problems.String())
+	}
+	return output, nil
+}
