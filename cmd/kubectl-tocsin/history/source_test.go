@@ -228,7 +228,7 @@ func TestOpenIncidentsAreCountedAndNotListed(t *testing.T) {
 
 // TestManyLargeRecordsTakeBoundedMemory reads a day of records as large as an Incident can be, with very many labels.
 func TestManyLargeRecordsTakeBoundedMemory(t *testing.T) {
-	const count, labels, mebibyte = 300, 12_000, 1 << 20
+	const count, labels, mebibyte = 150, 12_000, 1 << 20
 	incident := resolved("shop", "large", begin)
 	incident.Status.Alert.Labels = v1alpha1.Bag{}
 	for i := range labels {
@@ -262,7 +262,7 @@ func TestManyLargeRecordsTakeBoundedMemory(t *testing.T) {
 			for record, err := range (&Source{Bucket: bucket}).Episodes(t.Context(), query) {
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(record.Alert.Title).To(Equal("Title of large"))
-				if found%25 == 0 {
+				if found%15 == 0 {
 					most = max(most, heap()-before)
 				}
 				found++

@@ -100,6 +100,31 @@ func TestTwoProcessesMayCombineADay(t *testing.T) {
 	}
 }
 
+// A leader combines objects after a reader has listed them.
+func TestReadersDoNotNoticeThatADayIsCombined(t *testing.T) {
+	for _, small := range []int{1, 5} { // objects of the first day that is read
+		g, bucket := NewWithT(t), openMemory(t)
+		newest := fill(t, bucket)
+		for i := range small {
+			write(t, bucket, record(fmt.Sprint("earlier-", i), 1, 1, "1", noon.AddDate(0, 0, -1)))
+		}
+		var last records.Progress
+		found, combined := 0, false
+		query := records.Query{Progress: func(p records.Progress) { last = p }}
+		for _, err := range records.All(t.Context(), bucket, query) {
+			g.Expect(err).NotTo(HaveOccurred())
+			found++
+			if !combined {
+				combined = true
+				combine(t, bucket, true)
+			}
+		}
+		g.Expect(found).To(Equal(small + len(newest)))
+		g.Expect(last.Objects).To(Equal(last.ObjectsTotal))
+		g.Expect(last.Bytes).To(Equal(last.BytesTotal))
+	}
+}
+
 func TestCombineDeletesNothingThatItCannotRead(t *testing.T) {
 	g, bucket := NewWithT(t), openMemory(t)
 	fill(t, bucket)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
 
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
@@ -44,8 +45,16 @@ type Progress struct {
 	Bytes, BytesTotal     int64 // compressed
 }
 
-// All returns the newest version of every record that the query selects. An error about one object, which was removed or
-// is corrupt, does not end the sequence; a failed list does. Memory: 32 MiB of compressed objects, and about 150 bytes for
+// expect adds objects to the total n times.
+func (p *Progress) expect(objects []*blob.ListObject, n int) {
+	for _, object := range objects {
+		p.ObjectsTotal += n
+		p.BytesTotal += int64(n) * object.Size
+	}
+}
+
+// All returns the newest version of every record that the query selects. An error about one object, which is corrupt or was
+// removed while it was read, does not end the sequence; a failed list does. Memory: 32 MiB of compressed objects, and about 150 bytes for
 // each record of a day that has several objects.
 func All(ctx context.Context, bucket *blob.Bucket, query Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
@@ -56,13 +65,10 @@ func All(ctx context.Context, bucket *blob.Bucket, query Query) iter.Seq2[Record
 		}
 		reader := reader{ctx: ctx, bucket: bucket, query: query}
 		for _, day := range days {
-			for _, object := range day {
-				reader.progress.ObjectsTotal++
-				reader.progress.BytesTotal += object.Size
-			}
+			reader.progress.expect(day, 1)
 		}
 		for _, day := range days {
-			if !reader.readDay(day, yield) {
+			if !reader.readListed(day, yield) {
 				return
 			}
 		}
@@ -133,12 +139,54 @@ type reader struct {
 	progress Progress
 }
 
+// maxRelists bounds how often a day is listed again.
+const maxRelists = 3
+
+// readListed yields the records of a day's objects. A leader may combine some of them after they were listed: then it lists
+// the day again. It returns false when the consumer wants no more.
+func (r *reader) readListed(objects []*blob.ListObject, yield func(Record, error) bool) bool {
+	for range maxRelists {
+		before := r.progress
+		more, vanished := r.tryDay(objects, true, yield)
+		if !vanished {
+			return more
+		}
+		r.progress = before
+		r.progress.expect(objects, -1)
+		var err error
+		if objects, err = listDay(r.ctx, r.bucket, dayOf(objects[0].Key)); err != nil {
+			return yield(Record{}, err)
+		}
+		r.progress.expect(objects, 1)
+		if len(objects) == 0 {
+			return true
+		}
+	}
+	return r.readDay(objects, yield)
+}
+
 // readDay yields the records of a day's objects. It returns false when the consumer wants no more.
 func (r *reader) readDay(objects []*blob.ListObject, yield func(Record, error) bool) bool {
+	more, _ := r.tryDay(objects, false, yield)
+	return more
+}
+
+// tryDay is readDay. If retry is set and an object has vanished before anything of the day was yielded, it says so instead.
+func (r *reader) tryDay(objects []*blob.ListObject, retry bool, yield func(Record, error) bool) (more, vanished bool) {
+	report := func(object *blob.ListObject, err error) (more bool) {
+		if err == nil || errors.Is(err, errStop) {
+			return err == nil
+		}
+		if vanished = retry && gcerrors.Code(err) == gcerrors.NotFound; vanished {
+			return false
+		}
+		retry = false
+		return yield(Record{}, fmt.Errorf("reading %s: %w", object.Key, err))
+	}
 	held := make([][]byte, len(objects))
-	newest, ok := r.findNewest(objects, held, yield)
+	newest, ok := r.findNewest(objects, held, report)
 	if !ok {
-		return false
+		return false, vanished
 	}
 	for i, object := range objects {
 		err := decode(r.open(object, held[i]), r.query.WithoutContent, func(record Record) error {
@@ -153,15 +201,15 @@ func (r *reader) readDay(objects []*blob.ListObject, yield func(Record, error) b
 		held[i] = nil
 		if newest == nil { // the first pass has not counted and reported it
 			r.advance(object)
-			if err != nil && !errors.Is(err, errStop) && !yield(Record{}, fmt.Errorf("reading %s: %w", object.Key, err)) {
-				return false
+			if !report(object, err) {
+				return false, vanished
 			}
 		}
 		if errors.Is(err, errStop) {
-			return false
+			return false, false
 		}
 	}
-	return true
+	return true, false
 }
 
 // errStop ends the reading of an object.
@@ -170,7 +218,7 @@ var errStop = errors.New("stop")
 // findNewest reads which versions of the records are the newest, if a day has several objects. It holds their content, as
 // far as there is space.
 func (r *reader) findNewest(
-	objects []*blob.ListObject, held [][]byte, yield func(Record, error) bool,
+	objects []*blob.ListObject, held [][]byte, report func(*blob.ListObject, error) bool,
 ) (newest versions, ok bool) {
 	if len(objects) < 2 {
 		return nil, true
@@ -194,7 +242,7 @@ func (r *reader) findNewest(
 			return nil
 		})
 		r.advance(object)
-		if err != nil && !yield(Record{}, fmt.Errorf("reading %s: %w", object.Key, err)) {
+		if !report(object, err) {
 			return nil, false
 		}
 	}

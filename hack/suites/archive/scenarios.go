@@ -176,7 +176,7 @@ func hostile(ctx context.Context, r *rig) error {
 		content := &alerts[0].AlertContent
 		content.Title, content.Hostname, content.Type, content.Description = key, key, key, strings.Repeat("\x01\\\"<", 4000)
 		content.Labels, content.Custom = v1alpha1.Bag{}, v1alpha1.Bag{}
-		for i := range 12_000 { // as large as the API server stores
+		for i := range 8_000 { // as large as a request may be
 			content.Custom[fmt.Sprint(key[:min(3, len(key))], i)] = []byte(`""`)
 		}
 		content.Labels[key] = []byte(`{"deep":[[[[[[{}]]]]]]}`)
