@@ -172,36 +172,36 @@ func hostile(ctx context.Context, r *rig) error {
 		"=HYPERLINK(1)", "line\u2028separator", "\u202egnp", strings.Repeat("x", 1000),
 	}
 	for _, key := range nasty {
-		alerts := r.episode(tenant, key)
-		content := &alerts[0].AlertContent
-		content.Title, content.Hostname, content.Type, content.Description = key, key, key, strings.Repeat("\x01\\\"<", 4000)
-		content.Labels, content.Custom = v1alpha1.Bag{}, v1alpha1.Bag{}
+		custom := map[string]string{}
 		for i := range 8_000 { // as large as a request may be
-			content.Custom[fmt.Sprint(key[:min(3, len(key))], i)] = []byte(`""`)
+			custom[fmt.Sprint(key[:min(3, len(key))], i)] = ""
 		}
-		content.Labels[key] = []byte(`{"deep":[[[[[[{}]]]]]]}`)
-		body, err := json.Marshal(map[string]any{
-			"dedup_key": key, "title": key, "hostname": key, "type": key, "description": content.Description,
-			"custom": content.Custom, "labels": content.Labels,
-		})
-		if err != nil {
-			return err
+		alert := map[string]any{
+			"dedup_key": key, "title": key, "hostname": key, "type": key, "description": strings.Repeat("\x01\\\"<", 4000),
+			"custom": custom, "labels": map[string]any{key: json.RawMessage(`{"deep":[[[[[[{}]]]]]]}`)},
 		}
-		if err := r.post(ctx, tenant, body); err != nil {
-			return err
-		}
-		if err := r.create(ctx, tenant, time.Time{}, alerts[1:]); err != nil {
-			return err
+		for _, status := range []v1alpha1.AlertStatus{v1alpha1.AlertFiring, v1alpha1.AlertResolved} {
+			alert["status"] = status
+			if err := r.post(ctx, tenant, alert); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// post sends an alert to any manager that accepts it.
-func (r *rig) post(ctx context.Context, namespace string, body []byte) error {
+// post sends an alert to any manager that accepts it, and expects it in the record of its Incident.
+func (r *rig) post(ctx context.Context, namespace string, alert map[string]any) error {
+	body, err := json.Marshal(alert)
+	if err != nil {
+		return err
+	}
+	key := fmt.Sprint("post-", r.serial.Add(1)) // a post that times out may have been accepted
 	return testenv.Await(ctx, waitTimeout, func(ctx context.Context) (err error) {
 		for _, m := range r.managers {
-			if err = send(ctx, m.WebhookURL+r.tokens[namespace], body); err == nil {
+			var incident string
+			if incident, err = send(ctx, m.WebhookURL+r.tokens[namespace], key, body); err == nil {
+				r.expected[incident]++
 				return nil
 			}
 		}
@@ -209,22 +209,26 @@ func (r *rig) post(ctx context.Context, namespace string, body []byte) error {
 	})
 }
 
-func send(ctx context.Context, url string, body []byte) error {
+// send posts an alert and returns the namespace and name of its Incident.
+func send(ctx context.Context, url, key string, body []byte) (incident string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return "", err
 	}
+	request.Header.Set("Idempotency-Key", key)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return "", err
 	}
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusAccepted {
-		return fmt.Errorf("posting an alert: %s", response.Status)
+	defer func() { _ = response.Body.Close() }()
+	var answer struct{ Alerts []struct{ Incident string } }
+	err = json.NewDecoder(response.Body).Decode(&answer)
+	if response.StatusCode != http.StatusAccepted || err != nil || len(answer.Alerts) != 1 {
+		return "", fmt.Errorf("posting an alert: %s, %d alerts: %w", response.Status, len(answer.Alerts), err)
 	}
-	return nil
+	return answer.Alerts[0].Incident, nil
 }
 
 // plugin compares what the plugin prints with what has to be in the archive.
