@@ -57,6 +57,7 @@ type rig struct {
 	bucket   *blob.Bucket
 	expected map[string]int64 // alerts of the episode by the namespace and name of its Incident
 	deleted  *deletions
+	unwatch  context.CancelFunc
 	summary  string
 	serial   atomic.Int64
 }
@@ -81,7 +82,9 @@ func startRig(ctx context.Context, o options, folder string) (*rig, error) {
 			return r, err
 		}
 	}
-	if r.deleted, err = watchDeletions(ctx, r.cluster); err != nil {
+	watching, unwatch := context.WithCancel(ctx)
+	r.unwatch = unwatch
+	if r.deleted, err = watchDeletions(watching, r.cluster); err != nil {
 		return r, err
 	}
 	replicas := 2
@@ -209,6 +212,9 @@ func call(ctx context.Context, url string) (string, error) {
 // close ends everything that was started.
 func (r *rig) close() error {
 	var err error
+	if r.unwatch != nil {
+		r.unwatch() // or the API server would wait for the end of the watch
+	}
 	if r.cluster != nil {
 		err = r.cluster.Stop()
 	}
