@@ -95,7 +95,10 @@ make_module() {
   local own requirements
   module=$scratch/module
   mkdir "$module"
-  requirements=$(cd "$module" && GOWORK=off go mod download -json "k8s.io/kubernetes@v$version" | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
+  requirements=$(cd "$module" && GOWORK=off go mod download -json "k8s.io/kubernetes@v$version" | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p') || {
+    say "cannot download the module of Kubernetes $version"
+    return 1
+  }
   {
     printf 'module controlplane\n\ngo %s\n\n' "$(go env GOVERSION | sed 's/^go//')"
     printf 'require k8s.io/kubernetes v%s\n' "$version"
