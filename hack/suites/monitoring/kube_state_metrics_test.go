@@ -64,7 +64,9 @@ func TestKubeStateMetrics(t *testing.T) {
 	root := testenv.Root()
 	content, err := os.ReadFile(filepath.Join(root, "config", "kube-state-metrics", "custom_resource_state.yaml"))
 	g.Expect(err).NotTo(HaveOccurred())
-	var file struct{ Spec struct{ Resources []stateMetrics } }
+	var file struct {
+		Spec struct{ Resources []stateMetrics }
+	}
 	g.Expect(yaml.Unmarshal(content, &file)).To(Succeed())
 	metrics := map[string][]string{}
 	for _, resource := range file.Spec.Resources {
