@@ -51,15 +51,17 @@ func (t *term) Start(ctx context.Context) error {
 	for !t.synced() && ctx.Err() == nil {
 		sleep(ctx, minRetry)
 	}
-	var combining sync.WaitGroup
-	combining.Go(func() { // it may take long, and records are to be written meanwhile
-		for ctx.Err() == nil {
-			t.combine(ctx)
-			sleep(ctx, flushInterval)
-		}
-	})
+	var others sync.WaitGroup // of a step, since each may take long
+	for _, repeat := range []func(){func() { t.combine(ctx) }, t.report} {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				repeat()
+				sleep(ctx, flushInterval)
+			}
+		})
+	}
 	defer func() {
-		combining.Wait()
+		others.Wait()
 		if bucket := t.openedBucket(); bucket != nil {
 			_ = bucket.Close()
 		}
@@ -84,7 +86,6 @@ func (t *term) Start(ctx context.Context) error {
 			lastSuccess.SetToCurrentTime()
 			retry = minRetry
 		}
-		t.report()
 		sleep(ctx, wait)
 	}
 	return nil
@@ -135,7 +136,7 @@ func (t *term) step(ctx context.Context) (operation string, err error) {
 
 // flushAll archives the Incidents that wait.
 func (t *term) flushAll(ctx context.Context) (operation string, err error) {
-	for more := true; more && err == nil; t.report() {
+	for more := true; more && err == nil; {
 		more, operation, err = t.flush(ctx)
 	}
 	return operation, err

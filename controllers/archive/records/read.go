@@ -54,8 +54,8 @@ func (p *Progress) expect(objects []*blob.ListObject, n int) {
 }
 
 // All returns the newest version of every record that the query selects. An error about one object, which is corrupt or was
-// removed while it was read, does not end the sequence; a failed list does. Memory: 32 MiB of compressed objects, and about 150 bytes for
-// each record of a day that has several objects.
+// removed while it was read, does not end the sequence; a failed list does. Memory: 32 MiB of compressed objects, and about
+// 150 bytes for each record of a day that has several objects.
 func All(ctx context.Context, bucket *blob.Bucket, query Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		days, err := listDays(ctx, bucket, query)

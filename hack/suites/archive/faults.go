@@ -60,7 +60,8 @@ func (r *rig) outage(ctx context.Context, begin, end func() error) error {
 	if err := r.episodes(ctx, another, 5); err != nil {
 		return err
 	}
-	err = testenv.AwaitThat(ctx, waitTimeout, "alerts are not folded while the store is unavailable", func(ctx context.Context) bool {
+	const complaint = "alerts are not folded while the store is unavailable"
+	err = testenv.AwaitThat(ctx, waitTimeout, complaint, func(ctx context.Context) bool {
 		waits, err := metric(ctx, r.managers[at], waiting)
 		return err == nil && waits == 225
 	})
