@@ -306,7 +306,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	r := newRig(t)
 	a, term := r.lead()
 	term.limiter = unlimited{}
-	for i := range 600 {
+	for i := range batchRecords + 100 {
 		flood := r.resolved(fmt.Sprint("flood-", i), 1)
 		at := v1alpha1.NewTimestamp(noon.AddDate(0, 0, -i))
 		flood.Status.ResolvedTime = &at
@@ -329,11 +329,11 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	}
 	r.Expect(len(r.objects())).To(BeNumerically("<=", daysPerNamespace+1))
 	r.step(term)
-	r.Expect(r.archived()).To(HaveLen(620))
+	r.Expect(r.archived()).To(HaveLen(batchRecords + 120))
 
 	_, next := r.lead() // looks up the days
 	days := next.book.uncheckedDays()
-	r.Expect(days).To(HaveLen(600))
+	r.Expect(days).To(HaveLen(batchRecords + 100))
 	r.Expect(days[:2]).To(ConsistOf("2026-11-22", "2026-11-21"))
 	old := r.resolved("old", 1)
 	at := v1alpha1.NewTimestamp(noon.AddDate(-1, 0, 0))
