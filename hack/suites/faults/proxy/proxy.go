@@ -231,6 +231,7 @@ func (p *Proxy) forward(r *http.Request, body []byte) (*http.Response, error) {
 		request.Body = io.NopCloser(bytes.NewReader(body))
 		request.ContentLength = int64(len(body))
 		request.Header.Set("Authorization", "Bearer "+p.token)
+		request.Header.Del("Accept-Encoding") // Kubernetes 1.37 compresses watches too, and the gate reads their lines
 		response, err := p.transport.RoundTrip(request)
 		if err == nil {
 			return response, nil
