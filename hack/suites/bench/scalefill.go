@@ -122,6 +122,9 @@ func (s *scaleSite) fill(ctx context.Context, row *scaleRow) error {
 		return err
 	}
 	s.incidents = row.Incidents
+	if err := s.awaitWatchCache(ctx); err != nil {
+		return err
+	}
 	template, err := plainAlert()
 	if err != nil {
 		return err
@@ -135,6 +138,35 @@ func (s *scaleSite) fill(ctx context.Context, row *scaleRow) error {
 		event.Spec.IntegrationName = integration
 		return s.client.Create(ctx, event)
 	})
+}
+
+// awaitWatchCache waits until the API server has read what was written past it: until its caches do not change any more.
+func (s *scaleSite) awaitWatchCache(ctx context.Context) error {
+	const gauge, pause = "apiserver_watch_cache_resource_version", 3 * time.Second
+	version := func() (total float64, err error) {
+		metrics, err := s.apiServerMetrics(ctx)
+		for _, metric := range metrics[gauge].GetMetric() {
+			if labelsMatch(metric, map[string]string{"resource": "incidents|webhookintegrations"}) {
+				total += metric.GetGauge().GetValue()
+			}
+		}
+		if err == nil && total == 0 {
+			err = fmt.Errorf("the API server has no metric %s of Tocsin's resources", gauge)
+		}
+		return total, err
+	}
+	for before := -1.0; ; {
+		now, err := version()
+		if err != nil || now == before {
+			return err
+		}
+		before = now
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
 }
 
 func (s *scaleSite) copyIntegration(n int) (*unstructured.Unstructured, error) {
