@@ -113,7 +113,8 @@ func run(ctx context.Context, o options) error {
 	}
 	config.UserAgent = "tocsin/" + buildinfo.Read().Version
 	config.Wrap(depthlimit.Wrap(v1alpha1.GroupVersion.Group))
-	config.QPS = -1 // the API server's priority and fairness limits requests; a limit of our own would lose alerts
+	config.DisableCompression = true // in a cluster's network it costs both ends more than it saves
+	config.QPS = -1                  // the API server's priority and fairness limits requests; a limit of our own would lose alerts
 
 	if err := checkMetricsCertificate(o); err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -30,6 +31,9 @@ const (
 	// backoff grows to 30 seconds, and a replica that starts during an outage accepts no alerts until its informers
 	// have listed.
 	retryInterval = time.Second
+
+	// pageSize is how many Incidents are read at a time. For each page, the API server goes through all of them.
+	pageSize = 2000
 
 	// logInterval is how often an informer logs why it cannot list or watch.
 	logInterval = 30 * time.Second
@@ -53,7 +57,8 @@ type Unawaited struct{ cache.Cache }
 // WaitForCacheSync implements cache.Informers.
 func (Unawaited) WaitForCacheSync(context.Context) bool { return true }
 
-// NewInformer returns a constructor of informers that retry at a constant rate during an outage.
+// NewInformer returns a constructor of informers that retry at a constant rate during an outage, and that read Incidents in
+// pages.
 func NewInformer(log logr.Logger) func(
 	toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
@@ -61,14 +66,52 @@ func NewInformer(log logr.Logger) func(
 		source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 	) toolscache.SharedIndexInformer {
 		withContext := toolscache.ToListerWatcherWithContext(source)
-		return toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-				return retry(ctx, log, func() (runtime.Object, error) { return withContext.ListWithContext(ctx, options) })
-			},
+		list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return retry(ctx, log, func() (runtime.Object, error) { return withContext.ListWithContext(ctx, options) })
+		}
+		_, isIncidents := object.(*v1alpha1.Incident)
+		if isIncidents {
+			list = inPages(list)
+		}
+		return toolscache.NewSharedIndexInformer(&listerWatcher{isIncidents, toolscache.ListWatch{
+			ListWithContextFunc: list,
 			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 				return retry(ctx, log, func() (watch.Interface, error) { return withContext.WatchWithContext(ctx, options) })
 			},
-		}, object, resync, indexers)
+		}}, object, resync, indexers)
+	}
+}
+
+// listerWatcher says whether an informer lists before it watches. By default it has the watch send all objects first, which
+// takes the API server and this process twice as long: it sends, and they encode and decode, each object by itself.
+type listerWatcher struct {
+	lists bool
+	toolscache.ListWatch
+}
+
+// IsWatchListSemanticsUnSupported is what client-go asks.
+func (l *listerWatcher) IsWatchListSemanticsUnSupported() bool { return l.lists }
+
+// inPages returns a list of Incidents that reads them in pages and condenses each page, so that neither process has all of
+// them in full.
+func inPages(
+	list func(context.Context, metav1.ListOptions) (runtime.Object, error),
+) func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		page, err := list(ctx, options)
+		if incidents, ok := page.(*v1alpha1.IncidentList); ok && err == nil {
+			for i := range incidents.Items {
+				incidents.Items[i].Condense()
+			}
+		}
+		return page, err
+	})
+	pages.PageSize = pageSize
+	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		options.Limit = 0 // ours
+		options.ResourceVersion, options.ResourceVersionMatch = "", "" // with another one there are no pages
+		all, _, err := pages.ListWithAlloc(ctx, options)
+		return all, err
 	}
 }
 

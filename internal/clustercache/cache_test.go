@@ -1,0 +1,55 @@
+package clustercache
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// TestIncidentsAreReadInPages starts an informer on three pages of Resolved Incidents.
+func TestIncidentsAreReadInPages(t *testing.T) {
+	g := NewWithT(t)
+	const all = 2*pageSize + 1
+	var requests []metav1.ListOptions
+	source := &toolscache.ListWatch{
+		ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			requests = append(requests, options)
+			first, _ := strconv.Atoi(options.Continue)
+			page := &v1alpha1.IncidentList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
+			for n := first; n < min(all, first+int(options.Limit)); n++ {
+				incident := v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: strconv.Itoa(n)}}
+				incident.Status.State, incident.Status.Alert.Title = v1alpha1.IncidentResolved, "a title"
+				page.Items = append(page.Items, incident)
+			}
+			if end := first + len(page.Items); end < all {
+				page.Continue = strconv.Itoa(end)
+			}
+			return page, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+	}
+	informer := NewInformer(logr.Discard())(source, &v1alpha1.Incident{}, 0, nil)
+	go informer.RunWithContext(t.Context())
+	g.Expect(toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced)).To(BeTrue())
+
+	g.Expect(requests).To(HaveLen(3))
+	for _, options := range requests {
+		g.Expect(options.Limit).To(BeEquivalentTo(pageSize))
+		g.Expect(options.ResourceVersion).To(BeEmpty(), "another one would ignore the limit")
+	}
+	g.Expect(informer.GetStore().ListKeys()).To(HaveLen(all))
+	object, exists, err := informer.GetStore().GetByKey("n/" + strconv.Itoa(all-1))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(exists).To(BeTrue())
+	g.Expect(object.(*v1alpha1.Incident).Status.Condensed).To(BeTrue())
+	g.Expect(informer.LastSyncResourceVersion()).To(Equal("7"))
+}
