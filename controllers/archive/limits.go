@@ -39,4 +39,7 @@ const (
 	combineInterval = time.Hour
 	combineDelay    = time.Hour
 	combineDays     = 3
+
+	// combineFailures is after how many failed days the others wait for the next time: the store may be unavailable.
+	combineFailures = 3
 )

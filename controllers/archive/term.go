@@ -353,11 +353,23 @@ func (t *term) writeDay(ctx context.Context, day string, ofDay []records.Record)
 // combine combines the small objects of the last days, and of those that were written to, once in a while. It fails without
 // consequences: readers understand small objects as well.
 func (t *term) combine(ctx context.Context) {
+	failures := 0
 	for _, day := range t.daysToCombine() {
-		if err := t.combineDay(ctx, day.name, day.over); err != nil {
+		if failures < combineFailures {
+			err := t.combineDay(ctx, day.name, day.over)
+			if err == nil {
+				continue
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			failures++
 			failuresTotal.WithLabelValues(operationCombine).Inc()
 			t.archiver.log.Error(err, "Objects of the archive cannot be combined", "day", day.name)
 		}
+		t.mu.Lock()
+		t.written[day.name] = true // for the next time
+		t.mu.Unlock()
 	}
 }
 

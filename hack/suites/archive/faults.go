@@ -47,6 +47,9 @@ func (r *rig) outage(ctx context.Context, begin, end func() error) error {
 	if err := r.condition(ctx, v1alpha1.ReasonArchiveUnavailable); err != nil {
 		return err
 	}
+	if now, err := r.leader(ctx); err != nil || now != at {
+		return fmt.Errorf("another manager leads, since the machine is too slow: %w", err)
+	}
 	now, err := metric(ctx, r.managers[at], failures)
 	if err != nil || now <= failed {
 		return fmt.Errorf("the metric does not count failures: %v, then %v: %w", failed, now, err)
