@@ -289,7 +289,7 @@ func TestAnIncidentThatCannotBeReadBlocksNoOther(t *testing.T) {
 	r := newRig(t)
 	a, term := r.lead()
 	broken := r.resolved("broken", 1)
-	r.server.broken = broken.Name
+	r.broken = broken.Name
 	term.changed(broken, false)
 	other := r.resolved("disk", 1)
 	term.changed(other, false)

@@ -47,18 +47,8 @@ func (r *rig) outage(ctx context.Context, begin, end func() error) error {
 	if err := r.condition(ctx, v1alpha1.ReasonArchiveUnavailable); err != nil {
 		return err
 	}
-	if now, err := r.leader(ctx); err != nil || now != at {
-		return fmt.Errorf("another manager leads, since the machine is too slow: %w", err)
-	}
-	now, err := metric(ctx, r.managers[at], failures)
-	if err != nil || now <= failed {
-		return fmt.Errorf("the metric does not count failures: %v, then %v: %w", failed, now, err)
-	}
-	if waits, err := metric(ctx, r.managers[at], waiting); err != nil || waits != 220 {
-		return fmt.Errorf("%v Incidents wait by the metric, not 220: %w", waits, err)
-	}
-	if count := r.deleted.count(); count != before {
-		return fmt.Errorf("%d Incidents were deleted while the store was unavailable", count-before)
+	if err := r.shown(ctx, at, failed, before); err != nil {
+		return err
 	}
 	if err := r.episodes(ctx, another, 5); err != nil {
 		return err
@@ -72,6 +62,24 @@ func (r *rig) outage(ctx context.Context, begin, end func() error) error {
 		return err
 	}
 	return r.condition(ctx, v1alpha1.ReasonArchiving)
+}
+
+// shown makes sure that the metrics of the leader tell of the outage, and that no Incident was deleted in it.
+func (r *rig) shown(ctx context.Context, at int, failed float64, deleted int) error {
+	if now, err := r.leader(ctx); err != nil || now != at {
+		return fmt.Errorf("another manager leads, since the machine is too slow: %w", err)
+	}
+	now, err := metric(ctx, r.managers[at], failures)
+	if err != nil || now <= failed {
+		return fmt.Errorf("the metric does not count failures: %v, then %v: %w", failed, now, err)
+	}
+	if waits, err := metric(ctx, r.managers[at], waiting); err != nil || waits != 220 {
+		return fmt.Errorf("%v Incidents wait by the metric, not 220: %w", waits, err)
+	}
+	if count := r.deleted.count(); count != deleted {
+		return fmt.Errorf("%d Incidents were deleted while the store was unavailable", count-deleted)
+	}
+	return nil
 }
 
 // condition waits until the condition Archived of all integrations has a reason.

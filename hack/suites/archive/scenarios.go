@@ -244,7 +244,7 @@ func plugin(ctx context.Context, r *rig) error {
 	if err != nil {
 		return err
 	}
-	for _, line := range bytes.Split(bytes.TrimSpace(output), []byte("\n")) {
+	for line := range bytes.SplitSeq(bytes.TrimSpace(output), []byte("\n")) {
 		var record records.Record
 		if err := json.Unmarshal(line, &record); err != nil {
 			return fmt.Errorf("history -o json: %w", err)
