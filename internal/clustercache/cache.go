@@ -108,7 +108,7 @@ func inPages(
 	})
 	pages.PageSize = pageSize
 	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		options.Limit = 0 // ours
+		options.Limit = 0                                              // ours
 		options.ResourceVersion, options.ResourceVersionMatch = "", "" // with another one there are no pages
 		all, _, err := pages.ListWithAlloc(ctx, options)
 		return all, err
