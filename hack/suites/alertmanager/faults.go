@@ -50,7 +50,7 @@ func (r *rig) during(ctx context.Context, name string, begin, end func() error) 
 }
 
 func killLeader(ctx context.Context, r *rig) error {
-	at, err := r.leader(ctx)
+	at, err := testenv.Leader(ctx, waitTimeout, r.managers)
 	if err != nil {
 		return err
 	}
@@ -61,14 +61,14 @@ func killLeader(ctx context.Context, r *rig) error {
 }
 
 func zombieLeader(ctx context.Context, r *rig) error {
-	at, err := r.leader(ctx)
+	at, err := testenv.Leader(ctx, waitTimeout, r.managers)
 	if err != nil {
 		return err
 	}
 	m := r.managers[at]
 	return r.during(ctx, "zombie", func() error { return m.Signal(syscall.SIGSTOP) }, func() error {
 		takeover := testenv.AwaitThat(ctx, waitTimeout, "nobody takes over", func(ctx context.Context) bool {
-			now, err := r.leader(ctx)
+			now, err := testenv.Leader(ctx, waitTimeout, r.managers)
 			return err == nil && now != at
 		})
 		if err := errors.Join(takeover, r.told(ctx)); err != nil {
@@ -159,7 +159,7 @@ func (r *rig) wrongClock(ctx context.Context, name, skew string) error {
 	if err := testenv.BuildManager(ctx, binary, "-overlay="+file); err != nil {
 		return err
 	}
-	at, err := r.leader(ctx)
+	at, err := testenv.Leader(ctx, waitTimeout, r.managers)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (r *rig) wrongClock(ctx context.Context, name, skew string) error {
 			m.Kill()
 		}
 		r.managers = []*testenv.Manager{wrong}
-		_, err = r.leader(ctx)
+		_, err = testenv.Leader(ctx, waitTimeout, r.managers)
 		return err
 	}
 	return r.during(ctx, name, begin, func() error {

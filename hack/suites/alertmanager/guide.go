@@ -62,7 +62,7 @@ func (r *rig) tryConfig(ctx context.Context, name, config string) error {
 	base := "http://" + free[0]
 	const startTime = 10 * time.Second
 	err = testenv.Await(ctx, startTime, func(ctx context.Context) error {
-		_, err := call(ctx, http.MethodGet, base+"/-/ready", "")
+		_, err := testenv.Call(ctx, http.MethodGet, base+"/-/ready", "")
 		return err
 	})
 	if err != nil {
@@ -71,10 +71,10 @@ func (r *rig) tryConfig(ctx context.Context, name, config string) error {
 	}
 	alert := fmt.Sprintf(`[{"labels":{"alertname":"Test","namespace":"shop","severity":"critical","%s":"disk-x"}}]`,
 		v1alpha1.ForwardedLabel)
-	if _, err := call(ctx, http.MethodPost, base+"/api/v2/alerts", alert); err != nil {
+	if _, err := testenv.Call(ctx, http.MethodPost, base+"/api/v2/alerts", alert); err != nil {
 		return err
 	}
-	answer, err := call(ctx, http.MethodGet, base+"/api/v2/alerts", "")
+	answer, err := testenv.Call(ctx, http.MethodGet, base+"/api/v2/alerts", "")
 	if err != nil {
 		return err
 	}

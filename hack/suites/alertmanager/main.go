@@ -11,15 +11,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
-	"syscall"
 	"time"
-
-	"github.com/go-logr/logr"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
@@ -43,37 +37,14 @@ func main() {
 	flag.BoolVar(&o.scale, "scale", false, "only the memory for 10,000 open Incidents")
 	flag.StringVar(&o.run, "run", "", "only the scenarios whose names match this regular expression")
 	flag.Parse()
-	ctrl.SetLogger(logr.Discard()) // what fails here is returned
-
-	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := execute(ctx, o)
-	release()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "alertmanager:", err)
-		os.Exit(1)
-	}
+	programs := []string{o.manager, o.alertmanager}
+	testenv.RunSuite("alertmanager", runTimeout, programs, func(ctx context.Context, folder string) error {
+		return execute(ctx, o, folder)
+	})
 }
 
-// execute runs the scenarios. The logs are kept when one fails.
-func execute(ctx context.Context, o options) (err error) {
-	for _, path := range []string{o.manager, o.alertmanager} {
-		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("%w; \"make test-alertmanager\" builds it", err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, runTimeout)
-	defer cancel()
-	folder, err := os.MkdirTemp("", "tocsin-alertmanager-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err == nil {
-			err = os.RemoveAll(folder)
-		} else {
-			fmt.Println("The logs are in", folder)
-		}
-	}()
+// execute runs the scenarios.
+func execute(ctx context.Context, o options, folder string) (err error) {
 	if o.scale {
 		return measureMemory(ctx, o, folder)
 	}

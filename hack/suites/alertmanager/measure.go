@@ -133,7 +133,7 @@ func (r *rig) openMany(ctx context.Context) error {
 		}
 		body := "[" + strings.Join(alerts, ",") + "]"
 		err := testenv.Await(ctx, 2*time.Minute, func(ctx context.Context) error {
-			_, err := call(ctx, http.MethodPost, r.managers[0].WebhookURL+r.token, body)
+			_, err := testenv.Call(ctx, http.MethodPost, r.managers[0].WebhookURL+r.token, body)
 			return err
 		})
 		if err != nil {
@@ -176,7 +176,7 @@ func (r *rig) memory(ctx context.Context, args ...string) (int64, error) {
 	var most int64
 	for range 60 {
 		testenv.Pause(ctx, time.Second)
-		text, err := call(ctx, http.MethodGet, m.MetricsURL, "")
+		text, err := testenv.Call(ctx, http.MethodGet, m.MetricsURL, "")
 		if err != nil {
 			return 0, err
 		}

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -92,7 +89,7 @@ func startRig(ctx context.Context, o options, folder string) (*rig, error) {
 		}
 		r.managers = append(r.managers, m)
 	}
-	_, err = r.leader(ctx)
+	_, err = testenv.Leader(ctx, waitTimeout, r.managers)
 	return r, err
 }
 
@@ -156,7 +153,7 @@ func (r *rig) startAlertmanagers(ctx context.Context) error {
 func (r *rig) alertmanagersReady(ctx context.Context) error {
 	for _, address := range r.addresses {
 		err := testenv.Await(ctx, waitTimeout, func(ctx context.Context) error {
-			_, err := call(ctx, http.MethodGet, "http://"+address+"/-/ready", "")
+			_, err := testenv.Call(ctx, http.MethodGet, "http://"+address+"/-/ready", "")
 			return err
 		})
 		if err != nil {
@@ -166,33 +163,13 @@ func (r *rig) alertmanagersReady(ctx context.Context) error {
 	return nil
 }
 
-// leads is the metric of the manager that holds the lease.
-var leads = regexp.MustCompile(`(?m)^leader_election_master_status\{[^}]*\} 1$`)
-
-// leader waits until a manager leads and returns its number.
-func (r *rig) leader(ctx context.Context) (int, error) {
-	at := -1
-	return at, testenv.AwaitThat(ctx, waitTimeout, "no manager leads", func(ctx context.Context) bool {
-		for i, m := range r.managers {
-			ctx, cancel := context.WithTimeout(ctx, time.Second)
-			text, err := call(ctx, http.MethodGet, m.MetricsURL, "")
-			cancel()
-			if err == nil && leads.MatchString(text) {
-				at = i
-				return true
-			}
-		}
-		return false
-	})
-}
-
 // post sends an alert to any manager that accepts it.
 func (r *rig) post(ctx context.Context, key, severity, status string) error {
 	body := fmt.Sprintf(`{"title":%q,"dedup_key":%q,"severity":%q,"status":%q,"type":"Test"}`, "Alert "+key, key, severity, status)
 	return testenv.Await(ctx, waitTimeout, func(ctx context.Context) (err error) {
 		for _, m := range r.managers {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-			_, err = call(ctx, http.MethodPost, m.WebhookURL+r.token, body)
+			_, err = testenv.Call(ctx, http.MethodPost, m.WebhookURL+r.token, body)
 			cancel()
 			if err == nil {
 				return nil
@@ -207,25 +184,6 @@ func (r *rig) incident(ctx context.Context, key string) (*v1alpha1.Incident, err
 	incident := &v1alpha1.Incident{}
 	name := client.ObjectKey{Namespace: namespace, Name: v1alpha1.IncidentName(namespace, key)}
 	return incident, r.cluster.Client.Get(ctx, name, incident)
-}
-
-// call sends a request and returns the answer, if it is a success.
-func call(ctx context.Context, method, url, body string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	if response.StatusCode/100 != 2 {
-		return "", fmt.Errorf("%s %s: %s %.300s", method, url, response.Status, answer)
-	}
-	return string(answer), err
 }
 
 // close ends everything that was started.

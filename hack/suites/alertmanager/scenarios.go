@@ -167,7 +167,7 @@ func silenceFromAlertmanager(ctx context.Context, r *rig) error {
 	if err != nil {
 		return err
 	}
-	answer, err := call(ctx, http.MethodPost, "http://"+r.addresses[0]+"/api/v2/silences", string(body))
+	answer, err := testenv.Call(ctx, http.MethodPost, "http://"+r.addresses[0]+"/api/v2/silences", string(body))
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func silenceFromAlertmanager(ctx context.Context, r *rig) error {
 	if err := json.Unmarshal([]byte(answer), &created); err != nil {
 		return err
 	}
-	_, err = call(ctx, http.MethodDelete, "http://"+r.addresses[1]+"/api/v2/silence/"+created.SilenceID, "")
+	_, err = testenv.Call(ctx, http.MethodDelete, "http://"+r.addresses[1]+"/api/v2/silence/"+created.SilenceID, "")
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (r *rig) outage(ctx context.Context, begin, end func() error) error {
 		return err
 	}
 	before := r.deleted.count()
-	at, err := r.leader(ctx)
+	at, err := testenv.Leader(ctx, waitTimeout, r.managers)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (r *rig) outage(ctx context.Context, begin, end func() error) error {
 
 // shown makes sure that the metrics of the leader tell of the outage, and that no Incident was deleted in it.
 func (r *rig) shown(ctx context.Context, at int, failed float64, deleted int) error {
-	if now, err := r.leader(ctx); err != nil || now != at {
+	if now, err := testenv.Leader(ctx, waitTimeout, r.managers); err != nil || now != at {
 		return fmt.Errorf("another manager leads, since the machine is too slow: %w", err)
 	}
 	now, err := metric(ctx, r.managers[at], failures)
@@ -127,7 +127,7 @@ func bucketMissing(ctx context.Context, r *rig) error {
 
 // writing has the leader stand before a store that hangs, with a write under way, and returns its number.
 func (r *rig) writing(ctx context.Context) (at int, err error) {
-	if at, err = r.leader(ctx); err != nil {
+	if at, err = testenv.Leader(ctx, waitTimeout, r.managers); err != nil {
 		return at, err
 	}
 	before, err := metric(ctx, r.managers[at], written)
@@ -160,7 +160,7 @@ func killLeader(ctx context.Context, r *rig) error {
 		if err := errors.Join(r.store.Thaw(), m.Start(), m.WaitReady(ctx)); err != nil {
 			return err
 		}
-		if _, err := r.leader(ctx); err != nil {
+		if _, err := testenv.Leader(ctx, waitTimeout, r.managers); err != nil {
 			return err
 		}
 		if err := r.judge(ctx); err != nil {
@@ -180,7 +180,7 @@ func zombieLeader(ctx context.Context, r *rig) error {
 		return err
 	}
 	err = testenv.AwaitThat(ctx, waitTimeout, "nobody takes over", func(ctx context.Context) bool {
-		now, err := r.leader(ctx)
+		now, err := testenv.Leader(ctx, waitTimeout, r.managers)
 		return err == nil && now != at
 	})
 	if err := errors.Join(err, r.judge(ctx), m.Signal(syscall.SIGCONT)); err != nil {
@@ -218,7 +218,7 @@ func (r *rig) wrongClock(ctx context.Context, name, skew string) error {
 		m.Kill()
 	}
 	r.managers = []*testenv.Manager{wrong}
-	if _, err := r.leader(ctx); err != nil {
+	if _, err := testenv.Leader(ctx, waitTimeout, r.managers); err != nil {
 		return err
 	}
 	before := r.deleted.count()
@@ -242,7 +242,7 @@ func (r *rig) wrongClock(ctx context.Context, name, skew string) error {
 // of another namespace, which ended after those, are archived before most of them.
 func flood(ctx context.Context, r *rig) error {
 	const days, perDay, others = 300, 10, 20
-	at, err := r.leader(ctx)
+	at, err := testenv.Leader(ctx, waitTimeout, r.managers)
 	if err != nil {
 		return err
 	}

@@ -8,15 +8,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
-	"syscall"
 	"time"
-
-	"github.com/go-logr/logr"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
@@ -40,32 +34,17 @@ func main() {
 	flag.BoolVar(&o.short, "short", false, "only what needs one manager and no fault: about 20 seconds")
 	flag.StringVar(&o.run, "run", "", "only the scenarios whose names match this regular expression")
 	flag.Parse()
-	ctrl.SetLogger(logr.Discard()) // what fails here is returned
-
-	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := execute(ctx, o)
-	release()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "archive:", err)
-		os.Exit(1)
+	programs := []string{o.manager, o.plugin}
+	if o.store != "" {
+		programs = append(programs, o.store)
 	}
+	testenv.RunSuite("archive", runTimeout, programs, func(ctx context.Context, folder string) error {
+		return execute(ctx, o, folder)
+	})
 }
 
-// execute runs the scenarios. The logs are kept when one fails.
-func execute(ctx context.Context, o options) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, runTimeout)
-	defer cancel()
-	folder, err := os.MkdirTemp("", "tocsin-archive-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err == nil {
-			err = os.RemoveAll(folder)
-		} else {
-			fmt.Println("The logs are in", folder)
-		}
-	}()
+// execute runs the scenarios.
+func execute(ctx context.Context, o options, folder string) (err error) {
 	only, err := regexp.Compile(o.run)
 	if err != nil {
 		return err

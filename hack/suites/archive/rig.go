@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -98,7 +97,7 @@ func startRig(ctx context.Context, o options, folder string) (*rig, error) {
 		}
 		r.managers = append(r.managers, m)
 	}
-	_, err = r.leader(ctx)
+	_, err = testenv.Leader(ctx, waitTimeout, r.managers)
 	return r, err
 }
 
@@ -163,7 +162,7 @@ func (r *rig) runManager(ctx context.Context, replica int, binary string, env ..
 func metric(ctx context.Context, m *testenv.Manager, series string) (sum float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	text, err := call(ctx, m.MetricsURL)
+	text, err := testenv.Call(ctx, http.MethodGet, m.MetricsURL, "")
 	if err != nil {
 		return 0, err
 	}
@@ -175,38 +174,6 @@ func metric(ctx context.Context, m *testenv.Manager, series string) (sum float64
 		sum += value
 	}
 	return sum, nil
-}
-
-// leader waits until a manager leads and returns its number.
-func (r *rig) leader(ctx context.Context) (int, error) {
-	at := -1
-	return at, testenv.AwaitThat(ctx, waitTimeout, "no manager leads", func(ctx context.Context) bool {
-		for i, m := range r.managers {
-			if leads, err := metric(ctx, m, `leader_election_master_status\{[^}]*\}`); err == nil && leads == 1 {
-				at = i
-				return true
-			}
-		}
-		return false
-	})
-}
-
-// call sends a GET request and returns the answer, if it is a success.
-func call(ctx context.Context, url string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	if response.StatusCode/100 != 2 {
-		return "", fmt.Errorf("GET %s: %s %.300s", url, response.Status, answer)
-	}
-	return string(answer), err
 }
 
 // close ends everything that was started.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"regexp"
@@ -253,17 +252,17 @@ var failedNotifications = regexp.MustCompile(
 
 // givenUp is how many notifications Alertmanager has given up.
 func (r *rig) givenUp(ctx context.Context) (int, error) {
-	text, err := get(ctx, "http://"+r.at.alertmanager+"/metrics")
+	text, err := testenv.Call(ctx, http.MethodGet, "http://"+r.at.alertmanager+"/metrics", "")
 	if err != nil {
 		return 0, err
 	}
-	matches := failedNotifications.FindAllSubmatch(text, -1)
+	matches := failedNotifications.FindAllStringSubmatch(text, -1)
 	if len(matches) == 0 {
 		return 0, errors.New("among its metrics Alertmanager has none for failed notifications")
 	}
 	total := 0
 	for _, match := range matches {
-		count, err := strconv.Atoi(string(match[1]))
+		count, err := strconv.Atoi(match[1])
 		if err != nil {
 			return 0, err
 		}
@@ -273,27 +272,11 @@ func (r *rig) givenUp(ctx context.Context) (int, error) {
 }
 
 func getJSON(ctx context.Context, address string, into any) error {
-	body, err := get(ctx, address)
+	body, err := testenv.Call(ctx, http.MethodGet, address, "")
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(body, into)
-}
-
-func get(ctx context.Context, address string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s", address, response.Status)
-	}
-	return io.ReadAll(response.Body)
+	return json.Unmarshal([]byte(body), into)
 }
 
 // names are the alerts that fire, as far as the steps tell them apart.

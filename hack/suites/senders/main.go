@@ -13,14 +13,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
-
-	"github.com/go-logr/logr"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
@@ -38,37 +32,14 @@ func main() {
 	flag.StringVar(&b.prometheus, "prometheus", filepath.Join(bin, "tools", "prometheus"), "Prometheus")
 	flag.StringVar(&b.alertmanager, "alertmanager", filepath.Join(bin, "tools", "alertmanager"), "Alertmanager")
 	flag.Parse()
-	ctrl.SetLogger(logr.Discard()) // what fails here is returned
-
-	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := execute(ctx, b)
-	release()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "senders:", err)
-		os.Exit(1)
-	}
+	programs := []string{b.manager, b.prometheus, b.alertmanager}
+	testenv.RunSuite("senders", runTimeout, programs, func(ctx context.Context, folder string) error {
+		return execute(ctx, b, folder)
+	})
 }
 
-// execute runs all steps. The logs are kept when one fails.
-func execute(ctx context.Context, b binaries) (err error) {
-	for _, path := range []string{b.manager, b.prometheus, b.alertmanager} {
-		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("%w; \"make test-senders\" builds it", err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, runTimeout)
-	defer cancel()
-	folder, err := os.MkdirTemp("", "tocsin-senders-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err == nil {
-			err = os.RemoveAll(folder)
-		} else {
-			fmt.Println("The logs are in", folder)
-		}
-	}()
+// execute runs all steps.
+func execute(ctx context.Context, b binaries, folder string) (err error) {
 	r, err := startRig(ctx, b, folder)
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err != nil {

@@ -145,26 +145,12 @@ func (r *rig) startSenders(ctx context.Context, b binaries, folder string) error
 		if err := sender.process.Start(); err != nil {
 			return err
 		}
-		if err := testenv.Await(ctx, waitTimeout, func(ctx context.Context) error { return ready(ctx, sender.address) }); err != nil {
+		if err := testenv.Await(ctx, waitTimeout, func(ctx context.Context) error {
+			_, err := testenv.Call(ctx, http.MethodGet, "http://"+sender.address+"/-/ready", "")
+			return err
+		}); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// ready tells whether Prometheus or Alertmanager is.
-func ready(ctx context.Context, address string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/-/ready", nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", request.URL, response.Status)
 	}
 	return nil
 }
