@@ -16,6 +16,9 @@ import (
 // Resolved Incidents are most of all Incidents, and every replica caches all of them. Whoever needs the whole of one reads
 // it from the API server. To condense an Incident twice changes nothing.
 func (i *Incident) Condense() {
+	if i.Status.Condensed {
+		return
+	}
 	i.ManagedFields, i.Annotations, i.Labels, i.Finalizers, i.OwnerReferences = nil, nil, nil, nil, nil
 	i.GenerateName = ""
 	i.Namespace = intern(i.Namespace)
