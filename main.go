@@ -119,7 +119,8 @@ func run(ctx context.Context, o options) error {
 	if err := checkMetricsCertificate(o); err != nil {
 		return err
 	}
-	mgr, objects, err := newManager(config, o)
+	incidents := &clustercache.IncidentLists{}
+	mgr, objects, err := newManager(config, o, incidents)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
@@ -148,7 +149,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	o.webhook.Check = checker.Verdict
+	o.webhook.Check, o.webhook.ReadsIncidents = checker.Verdict, incidents.Begun
 	if err := mgr.Add(clustercache.NewStoreGuard(mgr.GetAPIReader(), firstNamespace(o))); err != nil {
 		return fmt.Errorf("adding the store guard: %w", err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
 
 // gate passes connections on to the API server, or holds them up.
@@ -296,7 +297,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	g.Expect(os.WriteFile(file, []byte("alertmanagers: [{url: 'http://"+freeAddress(t)+"'}]"), 0o600)).To(Succeed())
 	o, err := parseFlags([]string{"--watch-namespaces=" + namespace, "--metrics-bind-address=0", "--alertmanager-config=" + file})
 	g.Expect(err).NotTo(HaveOccurred())
-	mgr, objects, err := newManager(rest.CopyConfig(config), o)
+	mgr, objects, err := newManager(rest.CopyConfig(config), o, &clustercache.IncidentLists{})
 	g.Expect(err).NotTo(HaveOccurred())
 	listening, err := controllers.AddListening(mgr, o.watchNamespaces, nil)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -18,7 +18,7 @@ import (
 
 // handler answers the requests of senders.
 type handler struct {
-	ready     func() bool // all integrations and AlertEvents are known, and alerts can be stored
+	ready     func() bool // all integrations and AlertEvents are known, Incidents can be read, and alerts can be stored
 	tokens    *tokenIndex
 	bodies    *bodyReader
 	decoder   *decoder

@@ -17,6 +17,15 @@ func (b *bench) limitIncidents(limit int, name string) {
 	b.capacity.Incidents.Set(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}})
 }
 
+// blockIncidents has the API server reject new Incidents of the namespace team-a.
+func (b *bench) blockIncidents() {
+	w := integration("team-a", "prometheus", testToken)
+	w.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionAlertsFolded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuotaExceeded},
+	}
+	b.tokens.set(w)
+}
+
 func TestAtTheLimitOfIncidentsOnlyNewKeysAreRefused(t *testing.T) {
 	known := v1alpha1.IncidentName("prometheus", "known")
 	for name, test := range map[string]struct {
@@ -59,14 +68,31 @@ func TestAtTheLimitOfIncidentsOnlyNewKeysAreRefused(t *testing.T) {
 	}
 }
 
+// Of the Incidents that are not known yet, any may be that of an alert: a refusal would hold up its repeats and, with a quota
+// that rejects new Incidents, all of its alerts.
+func TestBeforeAllIncidentsAreKnownNoLimitRefuses(t *testing.T) {
+	for name, blocked := range map[string]bool{"at the limit": false, "where a quota rejects Incidents": true} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench()
+			if blocked {
+				b.blockIncidents()
+			}
+			b.limitIncidents(4, "another")
+			g.Expect(b.post(testPath, `{"dedup_key":"one"}`).StatusCode).To(Equal(503))
+			complete := false
+			b.capacity.Incidents.Complete = func() bool { return complete }
+			g.Expect(b.post(testPath, `{"dedup_key":"one"}`).StatusCode).To(Equal(202))
+			complete = true
+			g.Expect(b.post(testPath, `{"dedup_key":"two"}`).StatusCode).To(Equal(503))
+		})
+	}
+}
+
 func TestWhereAQuotaRejectsIncidentsNewKeysAreRefused(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
-	w := integration("team-a", "prometheus", testToken)
-	w.Status.Conditions = []metav1.Condition{
-		{Type: v1alpha1.ConditionAlertsFolded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuotaExceeded},
-	}
-	b.tokens.set(w)
+	b.blockIncidents()
 	g.Expect(b.post(testPath, `{"dedup_key":"new"}`).StatusCode).To(Equal(503))
 	b.limitIncidents(DefaultMaxIncidents, v1alpha1.IncidentName("prometheus", "known"))
 	g.Expect(b.post(testPath, `{"dedup_key":"known"}`).StatusCode).To(Equal(202))

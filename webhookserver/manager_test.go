@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,12 +21,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
@@ -40,12 +44,22 @@ type cluster struct {
 // startManager starts a manager with nothing but the webhook server and waits until it is ready.
 func startManager(t *testing.T, change ...func(*Options)) *cluster {
 	t.Helper()
+	return startManagerWith(t, restConfig, change...)
+}
+
+// startManagerWith starts a manager that reaches the API server with a configuration of its own.
+func startManagerWith(t *testing.T, config *rest.Config, change ...func(*Options)) *cluster {
+	t.Helper()
 	g := NewWithT(t)
 	c := &cluster{logs: &logBuffer{}}
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:  testenv.Scheme(),
 		Logger:  c.logs.logger(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
+		NewCache: func(config *rest.Config, options cache.Options) (cache.Cache, error) {
+			objects, err := cache.New(config, options)
+			return clustercache.Unawaited{Cache: objects}, err
+		},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	options := Options{BindAddress: "127.0.0.1:0", ShutdownDelay: time.Millisecond}
@@ -79,6 +93,37 @@ func (c *cluster) integrate(t *testing.T, name string, tokens ...string) *v1alph
 	g.Expect(c.Create(t.Context(), w)).To(Succeed())
 	g.Eventually(func() int { return c.post(t, tokens[0]+"?dryRun=true", firing) }, "5s", "10ms").Should(Equal(http.StatusOK))
 	return w
+}
+
+// unansweredIncidents is a connection to an API server that never answers the list of Incidents.
+type unansweredIncidents struct{ http.RoundTripper }
+
+func (u unansweredIncidents) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, "/incidents") {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return u.RoundTripper.RoundTrip(r)
+}
+
+// TestAlertsAreStoredBeforeTheIncidentsAreKnown is the start with so many Incidents that they take long to read.
+func TestAlertsAreStoredBeforeTheIncidentsAreKnown(t *testing.T) {
+	g := NewWithT(t)
+	config := rest.CopyConfig(restConfig)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return unansweredIncidents{next} })
+	c := startManagerWith(t, config)
+	c.integrate(t, "prometheus", "early-token")
+	g.Expect(c.post(t, "early-token", firing)).To(Equal(http.StatusAccepted))
+	g.Expect(c.listEvents(t)).To(HaveLen(1))
+}
+
+func TestAServerThatCannotReadIncidentsIsNotReady(t *testing.T) {
+	g := NewWithT(t)
+	var reads atomic.Bool
+	reads.Store(true)
+	c := startManager(t, func(o *Options) { o.ReadsIncidents = reads.Load })
+	reads.Store(false)
+	g.Expect(c.ReadyCheck()).To(MatchError(ContainSubstring("not synced")))
 }
 
 // amend changes the spec of an integration.

@@ -67,14 +67,16 @@ func (s *alertStore) commit(x *exchange, alerts []v1alpha1.Alert) (commit.Receip
 
 // withinIncidentLimit leaves out the alerts that need a new Incident when the namespace may have none: because of
 // the limit, or because the leader says that the API server rejects new ones. They would wait as an AlertEvent, without
-// the sender's knowledge. Alerts of Incidents that exist, resolves and acknowledgements stay.
+// the sender's knowledge. Alerts of Incidents that exist, resolves and acknowledgements stay. As long as the server
+// does not know all Incidents, it refuses nothing: any of them may exist.
 func (s *alertStore) withinIncidentLimit(integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.Alert) []v1alpha1.Alert {
-	if integration.Blocked() == "" && !s.capacity.Incidents.IsFull(integration.Namespace) {
+	incidents := s.capacity.Incidents
+	if !incidents.Complete() || integration.Blocked() == "" && !incidents.IsFull(integration.Namespace) {
 		return alerts
 	}
 	var storable []v1alpha1.Alert
 	for i := range alerts {
-		if alerts[i].Status != v1alpha1.AlertFiring || s.capacity.Incidents.Has(integration.Namespace, alerts[i].IncidentName) {
+		if alerts[i].Status != v1alpha1.AlertFiring || incidents.Has(integration.Namespace, alerts[i].IncidentName) {
 			storable = append(storable, alerts[i])
 		}
 	}

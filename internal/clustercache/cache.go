@@ -9,6 +9,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -57,9 +59,15 @@ type Unawaited struct{ cache.Cache }
 // WaitForCacheSync implements cache.Informers.
 func (Unawaited) WaitForCacheSync(context.Context) bool { return true }
 
+// IncidentLists knows how far the informers of Incidents are: with very many Incidents, they take long.
+type IncidentLists struct{ made, begun atomic.Int32 }
+
+// Begun says whether each informer has read its first page: that this process may read Incidents, and will have them all.
+func (l *IncidentLists) Begun() bool { return l.begun.Load() == l.made.Load() }
+
 // NewInformer returns a constructor of informers that retry at a constant rate during an outage, and that read Incidents in
 // pages.
-func NewInformer(log logr.Logger) func(
+func NewInformer(log logr.Logger, lists *IncidentLists) func(
 	toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
 	return func(
@@ -71,7 +79,7 @@ func NewInformer(log logr.Logger) func(
 		}
 		_, isIncidents := object.(*v1alpha1.Incident)
 		if isIncidents {
-			list = inPages(list)
+			list = inPages(list, lists)
 		}
 		return toolscache.NewSharedIndexInformer(&listerWatcher{isIncidents, toolscache.ListWatch{
 			ListWithContextFunc: list,
@@ -95,11 +103,14 @@ func (l *listerWatcher) IsWatchListSemanticsUnSupported() bool { return l.lists 
 // inPages returns a list of Incidents that reads them in pages and condenses each page, so that neither process has all of
 // them in full.
 func inPages(
-	list func(context.Context, metav1.ListOptions) (runtime.Object, error),
+	list func(context.Context, metav1.ListOptions) (runtime.Object, error), lists *IncidentLists,
 ) func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	lists.made.Add(1)
+	begin := sync.OnceFunc(func() { lists.begun.Add(1) })
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		page, err := list(ctx, options)
 		if incidents, ok := page.(*v1alpha1.IncidentList); ok && err == nil {
+			begin()
 			for i := range incidents.Items {
 				incidents.Items[i].Condense()
 			}

@@ -20,10 +20,14 @@ func TestIncidentsAreReadInPages(t *testing.T) {
 	g := NewWithT(t)
 	const all = 2*pageSize + 1
 	var requests []metav1.ListOptions
+	others := make(chan struct{}) // closed when the other pages are answered
 	source := &toolscache.ListWatch{
 		ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			requests = append(requests, options)
 			first, _ := strconv.Atoi(options.Continue)
+			if first > 0 {
+				<-others
+			}
 			page := &v1alpha1.IncidentList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
 			for n := first; n < min(all, first+int(options.Limit)); n++ {
 				incident := v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: strconv.Itoa(n)}}
@@ -37,8 +41,13 @@ func TestIncidentsAreReadInPages(t *testing.T) {
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
 	}
-	informer := NewInformer(logr.Discard())(source, &v1alpha1.Incident{}, 0, nil)
+	lists := &IncidentLists{}
+	informer := NewInformer(logr.Discard(), lists)(source, &v1alpha1.Incident{}, 0, nil)
+	g.Expect(lists.Begun()).To(BeFalse())
 	go informer.RunWithContext(t.Context())
+	g.Eventually(lists.Begun, "5s", "1ms").Should(BeTrue())
+	g.Expect(informer.HasSynced()).To(BeFalse(), "the first page does not wait for the others")
+	close(others)
 	g.Expect(toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced)).To(BeTrue())
 
 	g.Expect(requests).To(HaveLen(3))
