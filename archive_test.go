@@ -15,25 +15,13 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
-	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // TestArchive runs a manager whose archive is unavailable at first.
 func TestArchive(t *testing.T) {
 	g := NewWithT(t)
-	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
-	g.Expect(err).NotTo(HaveOccurred())
-	namespace := testenv.Namespace(t, c)
-	t.Setenv("KUBECONFIG", kubeconfigFile(t))
-	token := v1alpha1.NewToken(namespace, "test")
-	integration := &v1alpha1.WebhookIntegration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"},
-		Spec: v1alpha1.WebhookIntegrationSpec{
-			Tokens:    []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(token)}},
-			Retention: &metav1.Duration{Duration: time.Second},
-		},
-	}
-	g.Expect(c.Create(t.Context(), integration)).To(Succeed())
+	c, integration, token := integrate(t, v1alpha1.WebhookIntegrationSpec{Retention: &metav1.Duration{Duration: time.Second}})
+	namespace := integration.Namespace
 	folder := filepath.Join(t.TempDir(), "archive")
 	address, stop := startManager(t, "--watch-namespaces="+namespace, "--archive=file://"+folder)
 	defer stop()

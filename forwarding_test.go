@@ -17,22 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // TestForwarding runs a manager with two Alertmanagers, one of them down, and changes its configuration.
 func TestForwarding(t *testing.T) {
 	g := NewWithT(t)
-	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
-	g.Expect(err).NotTo(HaveOccurred())
-	namespace := testenv.Namespace(t, c)
-	t.Setenv("KUBECONFIG", kubeconfigFile(t))
-	token := v1alpha1.NewToken(namespace, "test")
-	integration := &v1alpha1.WebhookIntegration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"},
-		Spec:       v1alpha1.WebhookIntegrationSpec{Tokens: []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(token)}}},
-	}
-	g.Expect(c.Create(t.Context(), integration)).To(Succeed())
+	c, integration, token := integrate(t, v1alpha1.WebhookIntegrationSpec{})
+	namespace := integration.Namespace
 
 	first, second := fakeAlertmanager(t), fakeAlertmanager(t)
 	file := filepath.Join(t.TempDir(), "alertmanager.yaml")

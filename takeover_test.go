@@ -92,6 +92,23 @@ func startRun(t *testing.T, namespaces ...string) (address string, stop func()) 
 	return startManager(t, "--watch-namespaces="+strings.Join(namespaces, ","))
 }
 
+// integrate creates an integration with the name test and a token, in a namespace of the test, for a manager in this process.
+func integrate(
+	t *testing.T, spec v1alpha1.WebhookIntegrationSpec,
+) (c client.Client, integration *v1alpha1.WebhookIntegration, token string) {
+	t.Helper()
+	g := NewWithT(t)
+	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	namespace := testenv.Namespace(t, c)
+	t.Setenv("KUBECONFIG", kubeconfigFile(t))
+	token = v1alpha1.NewToken(namespace, "test")
+	spec.Tokens = []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(token)}}
+	integration = &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"}, Spec: spec}
+	g.Expect(c.Create(t.Context(), integration)).To(Succeed())
+	return c, integration, token
+}
+
 // startManager starts a manager with flags, as startRun does.
 func startManager(t *testing.T, flags ...string) (address string, stop func()) {
 	t.Helper()
