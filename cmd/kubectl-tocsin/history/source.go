@@ -44,10 +44,10 @@ type Query struct {
 	// From and To select episodes with a resolvedTime in [From, To).
 	From, To time.Time
 	Filter   Filter
-	// WithoutContent leaves the records without timelines and all of the alert's content but the title.
-	WithoutContent bool
 	// Brief leaves the records without timelines, and of the alert's content only title, severity, type and hostname.
 	Brief bool
+	// WithoutContent is Brief and reads an archive faster: its records may have no more of the content than the title.
+	WithoutContent bool
 	// Progress is called after each object of the archive; may be nil.
 	Progress func(records.Progress)
 	// Open is called for each open Incident in the cluster that the filter selects; may be nil.
