@@ -3,6 +3,7 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -96,13 +97,21 @@ func (r *incidentReconciler) isOpen(ctx context.Context, key types.NamespacedNam
 }
 
 // watchIncidents enqueues an Incident when it changes. When it is deleted, no cache will show its last write.
+//
+// Of those that are there at the start, the Resolved ones come one after the other. They may be a hundred thousand, and at
+// most their retention is over; the release of the AlertEvents that wait is not to queue behind them.
 func watchIncidents(writes *writeMemory) handler.EventHandler {
-	return onChange(func(_ context.Context, before, after *v1alpha1.Incident, _ bool, queue requestQueue) {
+	var resting atomic.Int64
+	return onChange(func(_ context.Context, before, after *v1alpha1.Incident, initial bool, queue requestQueue) {
 		key := client.ObjectKeyFromObject(cmp.Or(after, before))
-		if after == nil {
+		delay := time.Duration(0)
+		switch {
+		case after == nil:
 			writes.forget(key)
+		case initial && after.Status.State == v1alpha1.IncidentResolved && len(after.Status.UnarchivedEpisodes) == 0:
+			delay = time.Duration(resting.Add(1)) * time.Second / restingRate
 		}
-		add(queue, key, handler.LowPriority)
+		addAfter(queue, key, handler.LowPriority, delay)
 	})
 }
 
@@ -131,12 +140,16 @@ func foldPolicies(reader client.Reader) handler.EventHandler {
 // add adds a request to a fairQueue. Without a priority, controller-runtime gives a low one to objects that are there at
 // the start.
 func add(queue requestQueue, key types.NamespacedName, priority int) {
+	addAfter(queue, key, priority, 0)
+}
+
+func addAfter(queue requestQueue, key types.NamespacedName, priority int, delay time.Duration) {
 	request := reconcile.Request{NamespacedName: key}
 	if ordered, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: delay}, request)
 		return
 	}
-	queue.Add(request)
+	queue.AddAfter(request, delay)
 }
 
 // watchIntegrations enqueues an integration when it changes, and with it those that list one of the tokens it lists or
