@@ -49,7 +49,7 @@ type cluster struct {
 func startCluster(o options) (c *cluster, err error) {
 	c = &cluster{
 		binary:   o.binary,
-		args:     append([]string{"--leader-elect=false"}, strings.Fields(o.args)...),
+		args:     append([]string{"--leader-elect=false", maxIncidents}, strings.Fields(o.args)...),
 		profiles: o.profiles,
 
 		profileTime:  o.profileTime,
@@ -101,6 +101,9 @@ func (c *cluster) useToken(token string) (err error) {
 		CurrentContext: name,
 	}, c.plane.Kubeconfig)
 }
+
+// maxIncidents is enough for a namespace, which has a quarter of it, to open an Incident for each alert of a load.
+const maxIncidents = "--max-incidents=100000"
 
 // startManager starts the manager and waits until it is ready.
 func (c *cluster) startManager(ctx context.Context) error {
