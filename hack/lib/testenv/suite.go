@@ -16,9 +16,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// RunSuite is the main function of the suite that "make test-NAME" runs, after its flags were parsed: it runs the suite for as
-// long as the timeout, and exits with 1 when it fails. programs are the paths of those that it needs. The folder has its logs,
-// which are kept when it fails.
+// RunSuite is the main function of a suite after its flags were parsed. The target of the Makefile is "test-" and its name. It
+// runs for at most as long as the timeout, and exits with 1 when it fails. programs are the paths of those that it needs. The
+// folder has its logs, which are kept when it fails.
 func RunSuite(name string, timeout time.Duration, programs []string, run func(ctx context.Context, folder string) error) {
 	ctrl.SetLogger(logr.Discard()) // what fails here is returned
 	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -35,7 +35,7 @@ func runSuite(
 ) (err error) {
 	for _, path := range programs {
 		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("%w; \"make test-%s\" builds it", err, name)
+			return fmt.Errorf("%w; the target test-%s of the Makefile builds it", err, name)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
