@@ -34,8 +34,9 @@ type tenants struct {
 
 func startTenants(t *testing.T, flags ...string) *tenants {
 	t.Helper()
-	s := &tenants{WithT: NewWithT(t), ctx: t.Context(), webhook: freeAddress(t), metrics: freeAddress(t)}
-	var err error
+	addresses, err := testenv.FreeAddresses(3)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	s := &tenants{WithT: NewWithT(t), ctx: t.Context(), webhook: addresses[0], metrics: addresses[1]}
 	s.Client, err = client.New(config, client.Options{Scheme: testenv.Scheme()})
 	s.Expect(err).NotTo(HaveOccurred())
 	s.bad, s.good = testenv.Namespace(t, s.Client), testenv.Namespace(t, s.Client)
@@ -52,12 +53,13 @@ func startTenants(t *testing.T, flags ...string) *tenants {
 			_ = s.DeleteAllOf(context.Background(), &v1alpha1.AlertEvent{}, client.InNamespace(namespace))
 		}
 	})
-	probe := freeAddress(t)
+	probe := addresses[2]
 	manager := exec.Command(os.Args[0], append([]string{
 		"--webhook-bind-address=" + s.webhook, "--health-probe-bind-address=" + probe, "--metrics-bind-address=" + s.metrics,
 		"--metrics-secure=false", "--watch-namespaces=" + s.bad + "," + s.good,
 	}, flags...)...)
 	manager.Env = append(os.Environ(), asManager+"=true", "KUBECONFIG="+kubeconfigFile(t))
+	manager.Stderr = t.Output()
 	s.Expect(manager.Start()).To(Succeed())
 	t.Cleanup(func() {
 		_ = manager.Process.Kill()
