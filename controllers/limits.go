@@ -25,7 +25,7 @@ const (
 	ordinaryShare = 4
 
 	// restingRate is how many of the Resolved Incidents that are there at the start are looked at in a second.
-	restingRate = 2000
+	restingRate = 500
 
 	// maxNoticeRate and maxNoticeBurst bound the Kubernetes Events on Incidents, a second and at once. Each is a
 	// write of its own; a storm that opens thousands of Incidents would make half as many more of them.
