@@ -34,9 +34,9 @@ type tenants struct {
 
 func startTenants(t *testing.T, flags ...string) *tenants {
 	t.Helper()
-	addresses, err := testenv.FreeAddresses(3)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	s := &tenants{WithT: NewWithT(t), ctx: t.Context(), webhook: addresses[0], metrics: addresses[1]}
+	free := freeAddresses(t, 3)
+	s := &tenants{WithT: NewWithT(t), ctx: t.Context(), webhook: free[0], metrics: free[1]}
+	var err error
 	s.Client, err = client.New(config, client.Options{Scheme: testenv.Scheme()})
 	s.Expect(err).NotTo(HaveOccurred())
 	s.bad, s.good = testenv.Namespace(t, s.Client), testenv.Namespace(t, s.Client)
@@ -53,7 +53,7 @@ func startTenants(t *testing.T, flags ...string) *tenants {
 			_ = s.DeleteAllOf(context.Background(), &v1alpha1.AlertEvent{}, client.InNamespace(namespace))
 		}
 	})
-	probe := addresses[2]
+	probe := free[2]
 	manager := exec.Command(os.Args[0], append([]string{
 		"--webhook-bind-address=" + s.webhook, "--health-probe-bind-address=" + probe, "--metrics-bind-address=" + s.metrics,
 		"--metrics-secure=false", "--watch-namespaces=" + s.bad + "," + s.good,

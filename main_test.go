@@ -89,7 +89,8 @@ func TestManager(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	namespace := testenv.Namespace(t, c)
 	t.Setenv("KUBECONFIG", kubeconfigFile(t))
-	webhook, probe := freeAddress(t), freeAddress(t)
+	free := freeAddresses(t, 2)
+	webhook, probe := free[0], free[1]
 	o, err := parseFlags([]string{
 		"--webhook-bind-address=" + webhook, "--health-probe-bind-address=" + probe, "--metrics-bind-address=0",
 		"--leader-elect", "--leader-election-namespace=" + namespace, "--watch-namespaces=" + namespace, "--shutdown-delay=0s",
@@ -209,11 +210,16 @@ current-context: x
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
+	return freeAddresses(t, 1)[0]
+}
+
+// freeAddresses returns several, which differ.
+func freeAddresses(t *testing.T, n int) []string {
+	t.Helper()
 	g := NewWithT(t)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	addresses, err := testenv.FreeAddresses(n)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(listener.Close()).To(Succeed())
-	return listener.Addr().String()
+	return addresses
 }
 
 // status is the status code of an answer, 0 when there was none.

@@ -30,10 +30,11 @@ func TestMetricsCertificate(t *testing.T) {
 			g := NewWithT(t)
 			folder := t.TempDir()
 			first := writeCertificate(t, folder)
-			address, probe := freeAddress(t), freeAddress(t)
+			free := freeAddresses(t, 3)
+			address, probe := free[0], free[1]
 			manager := exec.CommandContext(t.Context(), os.Args[0],
 				"--metrics-bind-address="+address, "--metrics-secure="+test.secure, "--metrics-cert-path="+folder,
-				"--webhook-bind-address="+freeAddress(t), "--health-probe-bind-address="+probe)
+				"--webhook-bind-address="+free[2], "--health-probe-bind-address="+probe)
 			manager.Env = append(os.Environ(), asManager+"=true", "KUBECONFIG="+kubeconfigFile(t))
 			g.Expect(manager.Start()).To(Succeed())
 			defer func() {

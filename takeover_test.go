@@ -113,7 +113,8 @@ func integrate(
 func startManager(t *testing.T, flags ...string) (address string, stop func()) {
 	t.Helper()
 	g := NewWithT(t)
-	address, probe := freeAddress(t), freeAddress(t)
+	free := freeAddresses(t, 2)
+	address, probe := free[0], free[1]
 	// A process of its own: a second one that knows nothing of the first is part of the test.
 	manager := exec.Command(os.Args[0], append([]string{
 		"--webhook-bind-address=" + address, "--health-probe-bind-address=" + probe, "--metrics-bind-address=0", "--shutdown-delay=0s",
