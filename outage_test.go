@@ -6,11 +6,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,8 +152,9 @@ func startProcess(t *testing.T, host string) *process {
 	g := NewWithT(t)
 	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
+	free := freeAddresses(t, 2)
 	p := &process{
-		webhook: freeAddress(t), probe: freeAddress(t), namespace: testenv.Namespace(t, c),
+		webhook: free[0], probe: free[1], namespace: testenv.Namespace(t, c),
 		token: "a token of the test", client: c, ended: make(chan error, 1),
 	}
 	g.Expect(c.Create(t.Context(), &v1alpha1.WebhookIntegration{
@@ -285,6 +290,34 @@ func TestLosingTheLeaseEndsFoldingOnly(t *testing.T) {
 	// A replica that stops hands over at once.
 	g.Expect(p.client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease)).To(Succeed())
 	g.Expect(lease.Spec.HolderIdentity).To(HaveValue(BeEmpty()))
+}
+
+// TestAManagerThatMayNotListIncidentsIsNotReady withholds one permission, and then grants it.
+func TestAManagerThatMayNotListIncidentsIsNotReady(t *testing.T) {
+	g := NewWithT(t)
+	transport, err := rest.TransportFor(config)
+	g.Expect(err).NotTo(HaveOccurred())
+	apiServer, err := url.Parse(config.Host)
+	g.Expect(err).NotTo(HaveOccurred())
+	proxy := httputil.NewSingleHostReverseProxy(apiServer)
+	proxy.Transport = transport
+	var permitted atomic.Bool
+	var denied atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/incidents") && !permitted.Load() {
+			denied.Add(1)
+			http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`, http.StatusForbidden)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	p := startProcess(t, server.URL)
+	ready := func() int { return status(http.Get("http://" + p.probe + "/readyz")) }
+	g.Eventually(denied.Load, "20s", "20ms").Should(BeNumerically(">", 1))
+	g.Consistently(ready, "2s", "50ms").ShouldNot(Equal(http.StatusOK))
+	permitted.Store(true)
+	g.Eventually(ready, "20s", "50ms").Should(Equal(http.StatusOK))
 }
 
 // TestTermsLeaveNothingBehind has a replica lead a hundred times.
