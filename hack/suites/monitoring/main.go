@@ -11,13 +11,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
@@ -27,31 +23,19 @@ import (
 const timeout = 3 * time.Minute
 
 func main() {
-	ctrl.SetLogger(logr.Discard()) // what fails here is returned
-	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
 	kubeStateMetrics := flag.String("kube-state-metrics", "", "the program kube-state-metrics, to test it alone")
 	flag.Parse()
-	err := run(ctx, *kubeStateMetrics)
-	cancel()
-	release()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "monitoring:", err)
-		os.Exit(1)
-	}
+	testenv.RunSuite("monitoring", timeout, nil, func(ctx context.Context, folder string) error {
+		return run(ctx, folder, *kubeStateMetrics)
+	})
 }
 
-func run(ctx context.Context, kubeStateMetrics string) (err error) {
+func run(ctx context.Context, folder, kubeStateMetrics string) error {
 	for _, program := range []string{"promtool", "prometheus"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("there is no %s on the PATH; on Debian and Ubuntu \"apt-get install prometheus\" brings it", program)
 		}
 	}
-	folder, err := os.MkdirTemp("", "tocsin-monitoring-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	if kubeStateMetrics != "" {
 		return testKubeStateMetrics(ctx, folder, kubeStateMetrics)
 	}
