@@ -24,7 +24,7 @@ const (
 	// wait that do.
 	ordinaryShare = 4
 
-	// restingRate is how many of the Resolved Incidents that are there at the start are looked at in a second.
+	// restingRate is how many of the Resolved Incidents that are there at the start are reconciled in a second.
 	restingRate = 500
 
 	// maxNoticeRate and maxNoticeBurst bound the Kubernetes Events on Incidents, a second and at once. Each is a
