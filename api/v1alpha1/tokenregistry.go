@@ -57,20 +57,35 @@ type TokenSum [sha256.Size]byte
 //
 // +kubebuilder:object:generate=false
 type tokenEntry struct {
-	uid     types.UID
-	version string
-	claims  map[TokenSum]*tokenClaim
+	integration *WebhookIntegration // never modified
+	claims      tokenClaims
 }
 
 // tokenClaim is a hash in an integration's spec.
 //
 // +kubebuilder:object:generate=false
 type tokenClaim struct {
+	sum         TokenSum
 	integration *WebhookIntegration // never modified
 	key         types.NamespacedName
 	tag         string
 	expires     time.Time // zero: never
 	state       TokenClaimState
+}
+
+// tokenClaims are the claims of an integration: at most eight, so that a map would cost more.
+//
+// +kubebuilder:object:generate=false
+type tokenClaims []*tokenClaim
+
+// of returns the claim of a hash; nil if there is none.
+func (c tokenClaims) of(sum TokenSum) *tokenClaim {
+	for _, claim := range c {
+		if claim.sum == sum {
+			return claim
+		}
+	}
+	return nil
 }
 
 // tokenOwner is the last observed owner of a hash.
@@ -108,21 +123,25 @@ func (x *TokenRegistry) Set(integration *WebhookIntegration, initial bool) {
 	defer x.mu.Unlock()
 	key := types.NamespacedName{Namespace: integration.Namespace, Name: integration.Name}
 	old := x.entries[key]
-	same := old != nil && old.uid == integration.UID
-	if same && isOlderVersion(integration.ResourceVersion, old.version) {
+	same := old != nil && old.integration.UID == integration.UID
+	switch version := integration.ResourceVersion; {
+	case !same:
+	case isOlderVersion(version, old.integration.ResourceVersion):
 		return
+	case version != "" && version == old.integration.ResourceVersion:
+		integration = old.integration // a copy of it would take as much memory again
 	}
 	if !integration.DeletionTimestamp.IsZero() {
 		x.drop(key)
 		return
 	}
 	claims := claimsOf(integration, key)
-	for sum := range claims {
-		x.settle(sum, initial) // existing claims were first
+	for _, claim := range claims {
+		x.settle(claim.sum, initial) // existing claims were first
 	}
 	if same {
-		for sum, claim := range old.claims {
-			if next := claims[sum]; next != nil && next.state == "" {
+		for _, claim := range old.claims {
+			if next := claims.of(claim.sum); next != nil && next.state == "" {
 				next.state = claim.state
 			}
 		}
@@ -130,11 +149,11 @@ func (x *TokenRegistry) Set(integration *WebhookIntegration, initial bool) {
 	} else {
 		x.drop(key)
 	}
-	x.entries[key] = &tokenEntry{uid: integration.UID, version: integration.ResourceVersion, claims: claims}
-	for sum, claim := range claims {
-		x.claims[sum] = append(x.claims[sum], claim)
-		slices.SortFunc(x.claims[sum], func(a, b *tokenClaim) int { return byAge(a.integration, b.integration) })
-		x.settle(sum, initial)
+	x.entries[key] = &tokenEntry{integration, claims}
+	for _, claim := range claims {
+		x.claims[claim.sum] = append(x.claims[claim.sum], claim)
+		slices.SortFunc(x.claims[claim.sum], func(a, b *tokenClaim) int { return byAge(a.integration, b.integration) })
+		x.settle(claim.sum, initial)
 	}
 }
 
@@ -142,7 +161,7 @@ func (x *TokenRegistry) Set(integration *WebhookIntegration, initial bool) {
 func (x *TokenRegistry) Remove(key types.NamespacedName, uid types.UID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if entry := x.entries[key]; entry != nil && entry.uid == uid {
+	if entry := x.entries[key]; entry != nil && entry.integration.UID == uid {
 		x.drop(key)
 	}
 }
@@ -153,8 +172,8 @@ func (x *TokenRegistry) drop(key types.NamespacedName) {
 	if entry == nil {
 		return
 	}
-	for sum := range entry.claims {
-		x.settle(sum, false)
+	for _, claim := range entry.claims {
+		x.settle(claim.sum, false)
 	}
 	x.unlink(key, entry, entry.claims)
 	now := x.now()
@@ -162,7 +181,8 @@ func (x *TokenRegistry) drop(key types.NamespacedName) {
 		x.endReservation(x.reserved[0])
 		x.reserved = x.reserved[1:]
 	}
-	for sum := range entry.claims {
+	for _, claim := range entry.claims {
+		sum := claim.sum
 		if x.owners[sum].key != key {
 			continue
 		}
@@ -186,15 +206,16 @@ func (x *TokenRegistry) endReservation(r reservedToken) {
 }
 
 // unlink removes the claims of an integration. A hash that it owned and that is not in kept becomes available.
-func (x *TokenRegistry) unlink(key types.NamespacedName, entry *tokenEntry, kept map[TokenSum]*tokenClaim) {
-	for sum, claim := range entry.claims {
+func (x *TokenRegistry) unlink(key types.NamespacedName, entry *tokenEntry, kept tokenClaims) {
+	for _, claim := range entry.claims {
+		sum := claim.sum
 		rest := slices.DeleteFunc(x.claims[sum], func(c *tokenClaim) bool { return c == claim })
 		if len(rest) == 0 {
 			delete(x.claims, sum)
 		} else {
 			x.claims[sum] = rest
 		}
-		if kept[sum] == nil && x.owners[sum].key == key {
+		if kept.of(sum) == nil && x.owners[sum].key == key {
 			delete(x.owners, sum)
 		}
 	}
@@ -277,14 +298,14 @@ func (x *TokenRegistry) Claims(key types.NamespacedName) []TokenClaim {
 		return nil
 	}
 	var claims []TokenClaim
-	for sum, claim := range entry.claims {
+	for _, claim := range entry.claims {
 		state := TokenRefused
-		if owner, _ := x.owner(sum); owner == claim {
+		if owner, _ := x.owner(claim.sum); owner == claim {
 			state = TokenHeld
 		}
 		claim.state = state
-		x.settle(sum, false)
-		claims = append(claims, TokenClaim{SHA256: hex.EncodeToString(sum[:]), State: state})
+		x.settle(claim.sum, false)
+		claims = append(claims, TokenClaim{SHA256: hex.EncodeToString(claim.sum[:]), State: state})
 	}
 	slices.SortFunc(claims, func(a, b TokenClaim) int { return cmp.Compare(a.SHA256, b.SHA256) })
 	return claims
@@ -298,8 +319,8 @@ func (x *TokenRegistry) Len() int {
 }
 
 // claimsOf returns the claims of an integration's spec, with their states from its status.
-func claimsOf(integration *WebhookIntegration, key types.NamespacedName) map[TokenSum]*tokenClaim {
-	claims := map[TokenSum]*tokenClaim{}
+func claimsOf(integration *WebhookIntegration, key types.NamespacedName) tokenClaims {
+	var claims tokenClaims
 	tag := TokenTag(key.Namespace, key.Name)
 	for i := range integration.Spec.Tokens {
 		token := &integration.Spec.Tokens[i]
@@ -311,19 +332,22 @@ func claimsOf(integration *WebhookIntegration, key types.NamespacedName) map[Tok
 		if token.ExpiresAt != nil {
 			expires = token.ExpiresAt.Time
 		}
-		if other := claims[sum]; other != nil { // listed twice: the later expiry counts
+		if other := claims.of(sum); other != nil { // listed twice: the later expiry counts
 			if !other.expires.IsZero() && (expires.IsZero() || expires.After(other.expires)) {
 				other.expires = expires
 			}
 			continue
 		}
-		claims[sum] = &tokenClaim{integration: integration, key: key, tag: tag, expires: expires}
+		claims = append(claims, &tokenClaim{sum: sum, integration: integration, key: key, tag: tag, expires: expires})
 	}
 	for i := range integration.Status.Tokens {
 		var sum TokenSum
 		recorded := &integration.Status.Tokens[i]
-		if n, err := hex.Decode(sum[:], []byte(recorded.SHA256)); err == nil && n == len(sum) && claims[sum] != nil {
-			claims[sum].state = recorded.State
+		if n, err := hex.Decode(sum[:], []byte(recorded.SHA256)); err != nil || n != len(sum) {
+			continue
+		}
+		if claim := claims.of(sum); claim != nil {
+			claim.state = recorded.State
 		}
 	}
 	return claims
