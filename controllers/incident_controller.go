@@ -200,7 +200,7 @@ func (r *incidentReconciler) expireOrWait(ctx context.Context, o *observed, plan
 	}
 	at, ok := fold.Deadline(o.incident, o.policy)
 	switch {
-	case !ok:
+	case !ok, at.Sub(o.now) > 2*sweepInterval && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep comes before
 		return ctrl.Result{}, nil
 	case o.policy.Untrusted: // nor may the clock be believed for how long to wait
 		return ctrl.Result{RequeueAfter: untrustedRetry}, nil

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -110,25 +109,20 @@ func (e *evictor) evict(ctx context.Context, namespace string, names []string, m
 	return evicted, nil
 }
 
-// watchLimit enqueues a namespace when one of its Incidents comes or is resolved near the limit.
-func watchLimit(limit *incidentLimit) handler.EventHandler {
-	return onChange(func(_ context.Context, before, after *v1alpha1.Incident, _ bool, queue requestQueue) {
-		switch {
-		case after == nil, before != nil && before.Status.State == after.Status.State:
-		case !limit.allows(after.Namespace, limit.headroom()):
-			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: after.Namespace}})
-		}
-	})
-}
-
-// watch enqueues the namespaces that are near their limit, again and again: an Incident's event may come before it is
-// counted.
+// watch enqueues a namespace that is near its limit when one of its Incidents comes or is resolved, and every capacityCheck
+// for those that were there at the start.
 func (e *evictor) watch(ctx context.Context, queue requestQueue) error {
+	counts := e.limit.counts
+	check := func(namespace string) {
+		if !e.limit.allows(namespace, e.limit.headroom()) {
+			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: namespace}})
+		}
+	}
+	counts.changed.Store(&check)
+	context.AfterFunc(ctx, func() { counts.changed.CompareAndSwap(&check, nil) })
 	go every(ctx, capacityCheck, nil, func() {
-		for _, namespace := range e.limit.counts.incidentNamespaces() {
-			if !e.limit.allows(namespace, e.limit.headroom()) {
-				queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: namespace}})
-			}
+		for _, namespace := range counts.incidentNamespaces() {
+			check(namespace)
 		}
 	})
 	return nil

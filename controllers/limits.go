@@ -24,8 +24,9 @@ const (
 	// wait that do.
 	ordinaryShare = 4
 
-	// restingRate is how many of the Resolved Incidents that are there at the start are reconciled in a second.
-	restingRate = 500
+	// sweepInterval is how often all Resolved Incidents are reconciled, and sweepRate how many of them in a second.
+	sweepInterval = time.Hour
+	sweepRate     = 500
 
 	// maxNoticeRate and maxNoticeBurst bound the Kubernetes Events on Incidents, a second and at once. Each is a
 	// write of its own; a storm that opens thousands of Incidents would make half as many more of them.

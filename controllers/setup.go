@@ -27,8 +27,6 @@ import (
 const (
 	// incidentNameIndex finds AlertEvents by the names of the Incidents that their alerts belong to.
 	incidentNameIndex = "tocsin.incidentName"
-	// integrationNameIndex finds Incidents by spec.integrationName.
-	integrationNameIndex = "spec.integrationName"
 	// tokenHashIndex finds WebhookIntegrations by the hashes of their tokens.
 	tokenHashIndex = "tocsin.tokenHash"
 )
@@ -258,7 +256,6 @@ func addIndexes(mgr ctrl.Manager) error {
 		keys   client.IndexerFunc
 	}{
 		{&v1alpha1.AlertEvent{}, incidentNameIndex, indexIncidentNames},
-		{&v1alpha1.Incident{}, integrationNameIndex, indexIntegrationName},
 		{&v1alpha1.WebhookIntegration{}, tokenHashIndex, indexTokenHashes},
 	}
 	for _, index := range indexes {
@@ -280,13 +277,6 @@ func indexIncidentNames(object client.Object) []string {
 		names = append(names, name)
 	}
 	return names
-}
-
-func indexIntegrationName(object client.Object) []string {
-	if incident, ok := object.(*v1alpha1.Incident); ok {
-		return []string{incident.Spec.IntegrationName}
-	}
-	return nil
 }
 
 func indexTokenHashes(object client.Object) []string {
@@ -319,7 +309,8 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler) error {
 		Named("incident").
 		Watches(&v1alpha1.Incident{}, watchIncidents(incidents.writes)).
 		Watches(&v1alpha1.AlertEvent{}, incidents.foldEvents()).
-		Watches(&v1alpha1.WebhookIntegration{}, foldPolicies(mgr.GetCache())).
+		Watches(&v1alpha1.WebhookIntegration{}, foldPolicies(incidents.limit.counts)).
+		WatchesRawSource(source.Func(incidents.sweep)).
 		WatchesRawSource(source.Func(incidents.watchSilences)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: foldConcurrency,
@@ -337,7 +328,6 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler) error {
 func addEvictor(mgr ctrl.Manager, evictions *evictor) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("eviction").
-		Watches(&v1alpha1.Incident{}, watchLimit(evictions.limit)).
 		WatchesRawSource(source.Func(evictions.watch)).
 		WithOptions(controller.Options{
 			RateLimiter:           backoff[reconcile.Request](),

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,6 +34,9 @@ type storeCounts struct {
 	incidents map[string]map[string]countedIncident // by namespace and name
 	counts    map[incidentGroup]*incidentCount
 	total     int64 // of Incidents
+
+	// changed is called with the namespace of an Incident that is new or has another state. Nil: nothing is.
+	changed atomic.Pointer[func(namespace string)]
 }
 
 // countedEvent is an AlertEvent as it was counted.
@@ -94,10 +98,18 @@ func (c *storeCounts) removeEvent(event *v1alpha1.AlertEvent) {
 
 // setIncident counts an Incident as it is now.
 func (c *storeCounts) setIncident(incident *v1alpha1.Incident, _ bool) {
+	before := c.count(incident)
+	if changed := c.changed.Load(); changed != nil && (before == nil || before.state != incident.Status.State) {
+		(*changed)(incident.Namespace)
+	}
+}
+
+// count counts an Incident as it is now. It returns where it was counted before; nil if nowhere.
+func (c *storeCounts) count(incident *v1alpha1.Incident) (before *incidentCount) {
 	ended, _ := fold.Deadline(incident, fold.Policy{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.uncount(incident)
+	before = c.uncount(incident)
 	names := c.incidents[incident.Namespace]
 	if names == nil {
 		names = map[string]countedIncident{}
@@ -112,6 +124,7 @@ func (c *storeCounts) setIncident(incident *v1alpha1.Incident, _ bool) {
 	in.incidents++
 	names[incident.Name] = countedIncident{in, ended.UnixMicro()}
 	c.total++
+	return before
 }
 
 // removeIncident stops counting an Incident.
@@ -124,13 +137,16 @@ func (c *storeCounts) removeIncident(incident *v1alpha1.Incident) {
 	}
 }
 
-func (c *storeCounts) uncount(incident *v1alpha1.Incident) {
+// uncount stops counting an Incident. It returns where it was counted; nil if nowhere.
+func (c *storeCounts) uncount(incident *v1alpha1.Incident) *incidentCount {
 	names := c.incidents[incident.Namespace]
-	if counted, known := names[incident.Name]; known {
+	counted, known := names[incident.Name]
+	if known {
 		counted.in.incidents--
 		c.total--
 		delete(names, incident.Name)
 	}
+	return counted.in
 }
 
 // countIncidents returns how many Incidents a namespace has, how many there are, and in how many namespaces.
@@ -147,19 +163,39 @@ func (c *storeCounts) incidentNamespaces() []string {
 	return slices.Collect(maps.Keys(c.incidents))
 }
 
-// resolved returns the names of a namespace's Resolved Incidents, oldest resolve first.
-func (c *storeCounts) resolved(namespace string) []string {
+// ofIntegration returns the names of an integration's Incidents.
+func (c *storeCounts) ofIntegration(namespace, integration string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	names := c.incidents[namespace]
-	var resolved []string
-	for name, counted := range names {
-		if counted.in.state == v1alpha1.IncidentResolved {
-			resolved = append(resolved, name)
+	var names []string
+	for name := range c.incidents[namespace] {
+		if v1alpha1.IsIncidentName(name, integration) {
+			names = append(names, name)
 		}
 	}
-	slices.SortFunc(resolved, func(a, b string) int { return cmp.Compare(names[a].ended, names[b].ended) })
-	return resolved
+	return names
+}
+
+// resolved returns the names of a namespace's Resolved Incidents, oldest resolve first.
+func (c *storeCounts) resolved(namespace string) []string {
+	type end struct {
+		name string
+		at   int64
+	}
+	var ends []end
+	c.mu.Lock()
+	for name, counted := range c.incidents[namespace] {
+		if counted.in.state == v1alpha1.IncidentResolved {
+			ends = append(ends, end{name, counted.ended})
+		}
+	}
+	c.mu.Unlock() // they may be very many to sort
+	slices.SortFunc(ends, func(a, b end) int { return cmp.Compare(a.at, b.at) })
+	names := make([]string, len(ends))
+	for i := range ends {
+		names[i] = ends[i].name
+	}
+	return names
 }
 
 // Describe implements prometheus.Collector.

@@ -1,9 +1,11 @@
 package controllers
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -12,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/informers"
@@ -111,6 +114,37 @@ func compareCounts(
 	g.Expect(gotOldest).To(Equal(oldest))
 }
 
+// A namespace near its limit is looked at as soon as one of its Incidents comes or is resolved.
+func TestEvictionsFollowTheCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		queue, _ := newFairQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fairQueue[reconcile.Request])
+		defer queue.ShutDown()
+		counts := newStoreCounts(time.Now)
+		evictions := &evictor{limit: &incidentLimit{v1alpha1.Capacity{Limit: 2, Share: 1}, counts}}
+		ctx, cancel := context.WithCancel(t.Context())
+		g.Expect(evictions.watch(ctx, queue)).To(Succeed())
+
+		open := resolvedIncident("a")
+		open.Status.State = v1alpha1.IncidentOpen
+		counts.setIncident(open, false)
+		g.Expect(taken(queue)).To(BeEmpty(), "another one may come")
+		counts.setIncident(resolvedIncident("b"), false)
+		g.Expect(taken(queue)).To(ConsistOf("n"), "a new one")
+		counts.setIncident(open, false)
+		g.Expect(taken(queue)).To(BeEmpty(), "nothing has changed")
+		counts.setIncident(resolvedIncident("a"), false)
+		g.Expect(taken(queue)).To(ConsistOf("n"), "a resolved one")
+		time.Sleep(capacityCheck + time.Millisecond)
+		synctest.Wait()
+		g.Expect(taken(queue)).To(ConsistOf("n"), "now and then")
+		cancel()
+		synctest.Wait()
+		counts.setIncident(resolvedIncident("c"), false)
+		g.Expect(taken(queue)).To(BeEmpty(), "the term has ended")
+	})
+}
+
 func TestASecondManagerInTheProcessDoesNotTakeTheMetricsOver(t *testing.T) {
 	s, registry := newSite(t), prometheus.NewPedanticRegistry()
 	incidents := func() int {
@@ -130,4 +164,19 @@ func TestASecondManagerInTheProcessDoesNotTakeTheMetricsOver(t *testing.T) {
 	s.Eventually(incidents, "20s").Should(Equal(1), "those of the other one")
 	stopOther()
 	s.Expect(incidents()).To(BeZero())
+}
+
+// BenchmarkScrape measures the collection of the metrics of the store with 100,000 Incidents.
+func BenchmarkScrape(b *testing.B) {
+	counts := newStoreCounts(time.Now)
+	counts.synced = func() bool { return true }
+	for n := range 100_000 {
+		incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint(n)}}
+		incident.Status.State = v1alpha1.IncidentResolved
+		counts.setIncident(incident, true)
+	}
+	for b.Loop() {
+		metrics := make(chan prometheus.Metric, 1000)
+		counts.Collect(metrics)
+	}
 }

@@ -3,10 +3,11 @@ package controllers
 import (
 	"cmp"
 	"context"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -98,41 +99,54 @@ func (r *incidentReconciler) isOpen(ctx context.Context, key types.NamespacedNam
 
 // watchIncidents enqueues an Incident when it changes. When it is deleted, no cache will show its last write.
 //
-// Of those that are there at the start, the Resolved ones come one after the other. They may be a hundred thousand, and at
-// most their retention is over; the release of the AlertEvents that wait is not to queue behind them.
+// Of those that are there at the start, sweep enqueues the Resolved ones: they may be a hundred thousand, and at most their
+// retention is over. The release of the AlertEvents that wait is not to queue behind them.
 func watchIncidents(writes *writeMemory) handler.EventHandler {
-	var resting atomic.Int64
 	return onChange(func(_ context.Context, before, after *v1alpha1.Incident, initial bool, queue requestQueue) {
 		key := client.ObjectKeyFromObject(cmp.Or(after, before))
-		delay := time.Duration(0)
 		switch {
 		case after == nil:
 			writes.forget(key)
 		case initial && after.Status.State == v1alpha1.IncidentResolved && len(after.Status.UnarchivedEpisodes) == 0:
-			delay = time.Duration(resting.Add(1)) * time.Second / restingRate
+			return
 		}
-		addAfter(queue, key, handler.LowPriority, delay)
+		add(queue, key, handler.LowPriority)
 	})
+}
+
+// sweep enqueues all Resolved Incidents, one after the other, at the start and at each sweepInterval. Those whose retention
+// ends later than that need not wait in the queue.
+func (r *incidentReconciler) sweep(ctx context.Context, queue requestQueue) error {
+	counts, pace := r.limit.counts, flowcontrol.NewTokenBucketRateLimiter(sweepRate, 1)
+	round := func() {
+		for _, namespace := range counts.incidentNamespaces() {
+			for _, name := range counts.resolved(namespace) {
+				if pace.Wait(ctx) != nil {
+					return
+				}
+				add(queue, types.NamespacedName{Namespace: namespace, Name: name}, handler.LowPriority)
+			}
+		}
+	}
+	go func() {
+		if toolscache.WaitForCacheSync(ctx.Done(), counts.synced) {
+			round()
+			every(ctx, sweepInterval, nil, round)
+		}
+	}()
+	return nil
 }
 
 // foldPolicies enqueues the Incidents of a WebhookIntegration when it comes, goes or changes: their deadlines may be other
 // ones.
-func foldPolicies(reader client.Reader) handler.EventHandler {
-	return onChange(func(ctx context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requestQueue) {
+func foldPolicies(counts *storeCounts) handler.EventHandler {
+	return onChange(func(_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requestQueue) {
 		if initial || before != nil && after != nil && isSame(before, after) {
 			return // at the start, the Incidents come by themselves
 		}
 		integration := cmp.Or(after, before)
-		var incidents v1alpha1.IncidentList
-		err := reader.List(ctx, &incidents, client.InNamespace(integration.Namespace),
-			client.MatchingFields{integrationNameIndex: integration.Name}, client.UnsafeDisableDeepCopy)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "Could not read the Incidents of an integration",
-				"namespace", integration.Namespace, "integration", integration.Name)
-			return
-		}
-		for i := range incidents.Items {
-			add(queue, client.ObjectKeyFromObject(&incidents.Items[i]), handler.LowPriority)
+		for _, name := range counts.ofIntegration(integration.Namespace, integration.Name) {
+			add(queue, types.NamespacedName{Namespace: integration.Namespace, Name: name}, handler.LowPriority)
 		}
 	})
 }
@@ -140,16 +154,12 @@ func foldPolicies(reader client.Reader) handler.EventHandler {
 // add adds a request to a fairQueue. Without a priority, controller-runtime gives a low one to objects that are there at
 // the start.
 func add(queue requestQueue, key types.NamespacedName, priority int) {
-	addAfter(queue, key, priority, 0)
-}
-
-func addAfter(queue requestQueue, key types.NamespacedName, priority int, delay time.Duration) {
 	request := reconcile.Request{NamespacedName: key}
 	if ordered, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: delay}, request)
+		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
 		return
 	}
-	queue.AddAfter(request, delay)
+	queue.Add(request)
 }
 
 // watchIntegrations enqueues an integration when it changes, and with it those that list one of the tokens it lists or

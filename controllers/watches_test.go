@@ -1,16 +1,21 @@
 package controllers
 
 import (
+	"context"
 	"strconv"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // A key that only repeats itself never makes another one's opening wait, nor its own resolve.
@@ -59,36 +64,118 @@ func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 // A leader that takes over a hundred thousand Incidents releases the AlertEvents that wait before it looks at those that are
 // over.
 func TestResolvedIncidentsDoNotDelayTheStart(t *testing.T) {
-	over := func(name string) *v1alpha1.Incident {
-		incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
-		incident.Status.State = v1alpha1.IncidentResolved
-		return incident
-	}
-	open, unarchived := over("open"), over("unarchived")
-	open.Status.State = v1alpha1.IncidentOpen
-	unarchived.Status.UnarchivedEpisodes = []v1alpha1.UnarchivedEpisode{{}}
-
 	g := NewWithT(t)
 	queue, _ := newFairQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fairQueue[reconcile.Request])
 	defer queue.ShutDown()
 	watch := watchIncidents(newWriteMemory(systemClock{}))
-	const many = restingRate // the last of them comes after a second
-	for i := range many {
-		watch.Create(t.Context(), event.CreateEvent{Object: over(strconv.Itoa(i)), IsInInitialList: true}, queue)
+	open, unarchived := resolvedIncident("open"), resolvedIncident("unarchived")
+	open.Status.State = v1alpha1.IncidentOpen
+	unarchived.Status.UnarchivedEpisodes = []v1alpha1.UnarchivedEpisode{{}}
+	for _, incident := range []*v1alpha1.Incident{resolvedIncident("over"), open, unarchived} {
+		watch.Create(t.Context(), event.CreateEvent{Object: incident, IsInInitialList: true}, queue)
 	}
-	for _, at := range []*v1alpha1.Incident{open, unarchived} {
-		watch.Create(t.Context(), event.CreateEvent{Object: at, IsInInitialList: true}, queue)
-	}
-	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: over("changed"), ObjectNew: over("changed")}, queue)
-	g.Expect(queue.Len()).To(BeNumerically("<", many), "not all at once")
+	watch.Create(t.Context(), event.CreateEvent{Object: resolvedIncident("later")}, queue)
+	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: open, ObjectNew: resolvedIncident("changed")}, queue)
+	g.Expect(taken(queue)).To(ConsistOf("open", "unarchived", "later", "changed"))
+}
 
-	order := map[string]int{}
-	for i := range many + 3 {
+// A sweep looks at all Resolved Incidents, and again every sweepInterval, without having them all in the queue.
+func TestASweepTakesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		queue, _ := newFairQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fairQueue[reconcile.Request])
+		defer queue.ShutDown()
+		counts, all, synced := newStoreCounts(time.Now), []string{}, false
+		counts.synced = func() bool { return synced }
+		for i := range 3 * sweepRate {
+			all = append(all, strconv.Itoa(i))
+			counts.setIncident(resolvedIncident(all[i]), true)
+		}
+		open := resolvedIncident("open")
+		open.Status.State = v1alpha1.IncidentOpen
+		counts.setIncident(open, true)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r := &incidentReconciler{limit: &incidentLimit{counts: counts}}
+		g.Expect(r.sweep(ctx, queue)).To(Succeed())
+		time.Sleep(time.Minute)
+		g.Expect(taken(queue)).To(BeEmpty(), "the Incidents are not all counted")
+		synced = true
+		for range 2 {
+			time.Sleep(1100 * time.Millisecond)
+			synctest.Wait()
+			first := taken(queue)
+			g.Expect(len(first)).To(BeNumerically("~", sweepRate, sweepRate/5))
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			g.Expect(append(first, taken(queue)...)).To(ConsistOf(all))
+			time.Sleep(sweepInterval - 5*time.Second)
+			synctest.Wait()
+			g.Expect(taken(queue)).To(BeEmpty())
+			time.Sleep(3900 * time.Millisecond) // until the next round
+		}
+	})
+}
+
+// Whoever is to wait for longer than until the next sweep leaves the queue.
+func TestARestingIncidentLeavesTheQueue(t *testing.T) {
+	s := newSite(t)
+	for key, wait := range map[string]time.Duration{"long": 3 * sweepInterval, "short": sweepInterval} {
+		s.postFiring(key)
+		s.post(s.alert(v1alpha1.AlertResolved, key))
+		s.fold(key)
+		s.release()
+		incident := s.incident(key)
+		at, ok := fold.Deadline(incident, fold.PolicyOf(nil, noPresetWindow))
+		s.Expect(ok).To(BeTrue())
+		s.clock.SetTime(at.Add(-wait))
+		result, err := s.incidents.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(incident)})
+		s.Expect(err).NotTo(HaveOccurred())
+		if wait > 2*sweepInterval {
+			s.Expect(result.RequeueAfter).To(BeZero(), key)
+		} else {
+			s.Expect(result.RequeueAfter).To(Equal(wait), key)
+		}
+	}
+}
+
+// A new policy concerns the Incidents of its integration only.
+func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
+	g := NewWithT(t)
+	queue, _ := newFairQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fairQueue[reconcile.Request])
+	defer queue.ShutDown()
+	counts := newStoreCounts(time.Now)
+	own := []string{v1alpha1.IncidentName("mon", "a"), v1alpha1.IncidentName("mon", "b")}
+	for _, name := range append(own, v1alpha1.IncidentName("mon-2", "a"), v1alpha1.IncidentName("other", "a"), "mon-x") {
+		counts.setIncident(resolvedIncident(name), true)
+	}
+	before := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "mon", Generation: 1}}
+	after := before.DeepCopy()
+	after.Generation = 2
+	watch := foldPolicies(counts)
+	watch.Create(t.Context(), event.CreateEvent{Object: before, IsInInitialList: true}, queue)
+	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: before}, queue)
+	g.Expect(taken(queue)).To(BeEmpty())
+	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
+	g.Expect(taken(queue)).To(ConsistOf(own))
+	watch.Delete(t.Context(), event.DeleteEvent{Object: after}, queue)
+	g.Expect(taken(queue)).To(ConsistOf(own))
+}
+
+func resolvedIncident(name string) *v1alpha1.Incident {
+	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
+	incident.Status.State = v1alpha1.IncidentResolved
+	return incident
+}
+
+// taken takes what is in the queue.
+func taken(queue *fairQueue[reconcile.Request]) []string {
+	names := []string{}
+	for queue.Len() > 0 {
 		request, _ := queue.Get()
-		order[request.Name] = i
+		names = append(names, request.Name)
 		queue.Done(request)
 	}
-	for _, name := range []string{"open", "unarchived", "changed"} {
-		g.Expect(order[name]).To(BeNumerically("<", order[strconv.Itoa(many-1)]), name)
-	}
+	return names
 }

@@ -25,6 +25,11 @@ func IncidentName(integration, dedupKey string) string {
 	return integration + "-" + nameHash(integration, dedupKey)
 }
 
+// IsIncidentName reports whether IncidentName returns the name for a dedup key of the integration.
+func IsIncidentName(name, integration string) bool {
+	return len(name) == len(integration)+1+nameHashLength && name[len(integration)] == '-' && strings.HasPrefix(name, integration)
+}
+
 // KeyedEventName returns the name of the AlertEvent for a request with an idempotency key. It is the same for every copy
 // of the request, so that the API server stores only one.
 func KeyedEventName(integration, idempotencyKey string) string {
@@ -70,9 +75,12 @@ func (e *AlertEvent) IncidentNameFor(alert *Alert) string {
 	return IncidentName(e.Spec.IntegrationName, alert.DedupKey)
 }
 
+// nameHashLength is the length of a nameHash.
+const nameHashLength = 26
+
 // nameHash returns the first 130 bits of the hash of the parts in letters and digits.
 func nameHash(parts ...string) string {
-	return nameEncoding.EncodeToString(hashParts(parts...))[:26]
+	return nameEncoding.EncodeToString(hashParts(parts...))[:nameHashLength]
 }
 
 // hashParts hashes the parts, each preceded by its length, so that different lists never have the same input.

@@ -53,6 +53,10 @@ func TestNamesAreValid(t *testing.T) {
 			g.Expect(len(name)).To(BeNumerically("<=", 63+1+26))
 		}
 		g.Expect(v1alpha1.IncidentName(integration, key)).To(HavePrefix(integration + "-"))
+		g.Expect(v1alpha1.IsIncidentName(v1alpha1.IncidentName(integration, key), integration)).To(BeTrue())
+		for _, other := range []string{integration + "-a", integration[:len(integration)-1], integration[1:] + "a"} {
+			g.Expect(v1alpha1.IsIncidentName(v1alpha1.IncidentName(other, key), integration)).To(Equal(other == integration), other)
+		}
 		g.Expect(v1alpha1.IsKeyedEventName(v1alpha1.KeyedEventName(integration, key))).To(BeTrue())
 		g.Expect(v1alpha1.IncidentName(integration, key)).To(Equal(v1alpha1.IncidentName(integration, key)))
 	})
