@@ -119,7 +119,7 @@ func run(ctx context.Context, o options) error {
 	if err := checkMetricsCertificate(o); err != nil {
 		return err
 	}
-	incidents := &clustercache.IncidentLists{}
+	incidents := &clustercache.Incidents{Log: ctrl.Log.WithName("cache")}
 	mgr, objects, err := newManager(config, o, incidents)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)

@@ -66,7 +66,7 @@ func newScheme() *runtime.Scheme {
 
 // newManager returns the manager that every replica runs from start to stop, with its clients, metrics and cache, and
 // the cache. It calls no API server. The controllers that fold run in leader terms (see newCampaign).
-func newManager(config *rest.Config, o options, incidents *clustercache.IncidentLists) (ctrl.Manager, cache.Cache, error) {
+func newManager(config *rest.Config, o options, incidents *clustercache.Incidents) (ctrl.Manager, cache.Cache, error) {
 	var objects cache.Cache
 	v1alpha1.KeepUnpackedAlerts(keptAlertBytes)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -78,12 +78,10 @@ func newManager(config *rest.Config, o options, incidents *clustercache.Incident
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.AlertEvent{}: {Transform: controllers.TransformAlertEvent},
-				&v1alpha1.Incident{}:   {Transform: controllers.TransformIncident},
 			},
-			NewInformer: clustercache.NewInformer(ctrl.Log.WithName("cache"), incidents),
 		},
 		NewCache: func(config *rest.Config, options cache.Options) (c cache.Cache, err error) {
-			objects, err = cache.New(config, options)
+			objects, err = incidents.NewCache(config, options)
 			return clustercache.Unawaited{Cache: objects}, err
 		},
 		Metrics:                 metricsOptions(o),

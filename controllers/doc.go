@@ -26,8 +26,8 @@
 //
 // # Condensed Incidents
 //
-// Resolved Incidents are most of all Incidents, and every replica caches all of them. Its transform keeps of a Resolved one only
-// what lists, counts and decisions need (v1alpha1.Incident.Condense) and marks its status as Condensed. What a fold decides by
+// Resolved Incidents are most of all Incidents, and every replica caches all of them. The cache keeps of a Resolved one only
+// what counts and decisions need (v1alpha1.Incident.Condense) and marks its status as Condensed. What a fold decides by
 // it is preliminary: whether there is anything to do, and how urgent that is. It never finds less to do than by the whole.
 // Before a write, confirm reads the whole Incident (readWhole), and so does deleteIncident for the ledger. A status computed
 // from a condensed one keeps the mark, and write rejects it. Whoever else needs the content of a Resolved Incident has to read

@@ -22,6 +22,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
 
 // manage runs a manager with the controllers for the site's namespace. The returned function stops it.
@@ -40,9 +41,9 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 			DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.AlertEvent{}: {Transform: TransformAlertEvent},
-				&v1alpha1.Incident{}:   {Transform: TransformIncident},
 			},
 		},
+		NewCache:   (&clustercache.Incidents{}).NewCache,
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
 	s.Expect(err).NotTo(HaveOccurred())

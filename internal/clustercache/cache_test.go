@@ -5,12 +5,12 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -41,11 +41,11 @@ func TestIncidentsAreReadInPages(t *testing.T) {
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
 	}
-	lists := &IncidentLists{}
-	informer := NewInformer(logr.Discard(), lists)(source, &v1alpha1.Incident{}, 0, nil)
-	g.Expect(lists.Begun()).To(BeFalse())
+	incidents := &Incidents{}
+	informer := incidents.newInformer(source, &v1alpha1.Incident{}, 0, nil)
+	g.Expect(incidents.Begun()).To(BeFalse())
 	go informer.RunWithContext(t.Context())
-	g.Eventually(lists.Begun, "5s", "1ms").Should(BeTrue())
+	g.Eventually(incidents.Begun, "5s", "1ms").Should(BeTrue())
 	g.Expect(informer.HasSynced()).To(BeFalse(), "the first page does not wait for the others")
 	close(others)
 	g.Expect(toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced)).To(BeTrue())
@@ -56,9 +56,8 @@ func TestIncidentsAreReadInPages(t *testing.T) {
 		g.Expect(options.ResourceVersion).To(BeEmpty(), "another one would ignore the limit")
 	}
 	g.Expect(informer.GetStore().ListKeys()).To(HaveLen(all))
-	object, exists, err := informer.GetStore().GetByKey("n/" + strconv.Itoa(all-1))
+	incident, err := incidents.get(client.ObjectKey{Namespace: "n", Name: strconv.Itoa(all - 1)})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(exists).To(BeTrue())
-	g.Expect(object.(*v1alpha1.Incident).Status.Condensed).To(BeTrue())
+	g.Expect(incident.Status.Condensed).To(BeTrue())
 	g.Expect(informer.LastSyncResourceVersion()).To(Equal("7"))
 }
