@@ -151,7 +151,7 @@ func (c *expandingCache) Get(ctx context.Context, key client.ObjectKey, object c
 	if err != nil {
 		return err
 	}
-	if getOptions := (&client.GetOptions{}).ApplyOptions(opts); getOptions.UnsafeDisableDeepCopy == nil || !*getOptions.UnsafeDisableDeepCopy {
+	if shared := (&client.GetOptions{}).ApplyOptions(opts).UnsafeDisableDeepCopy; shared == nil || !*shared {
 		stored = stored.DeepCopy()
 	}
 	*incident = *stored

@@ -28,11 +28,11 @@ type restingIncident struct {
 	generation, observedGeneration, alerts int64
 	episode, episodeAlerts                 int64
 	episodeStart, starts, ends, resolved   int64 // in microseconds of Unix time, or absent; the first with the episode
-	retention                              time.Duration
+	retention                              *metav1.Duration
 	conditions                             []metav1.Condition
 }
 
-// absent stands for a time or duration that an Incident does not have.
+// absent stands for a time that an Incident does not have.
 const absent = math.MinInt64
 
 // condense makes an Incident small, in place, and returns what the store keeps: a restingIncident if it is Resolved. The few
@@ -48,13 +48,10 @@ func condense(incident *v1alpha1.Incident) runtime.Object {
 		namespace: incident.Namespace, integration: incident.Spec.IntegrationName, severity: s.Alert.Severity,
 		created: incident.CreationTimestamp.Unix(), generation: incident.Generation, observedGeneration: s.ObservedGeneration,
 		alerts: s.AlertCount, episodeStart: absent, starts: microseconds(s.Alert.StartsAt), ends: microseconds(s.Alert.EndsAt),
-		resolved: microseconds(s.ResolvedTime), retention: absent, conditions: s.Conditions,
+		resolved: microseconds(s.ResolvedTime), retention: s.Retention, conditions: s.Conditions,
 	}
 	if s.Episode != nil {
 		r.episode, r.episodeStart, r.episodeAlerts = s.Episode.Number, microseconds(&s.Episode.StartTime), s.Episode.AlertCount
-	}
-	if s.Retention != nil {
-		r.retention = s.Retention.Duration
 	}
 	texts := []string{incident.Name, string(incident.UID), incident.ResourceVersion, incident.Spec.DedupKey, s.Ledger.Digest}
 	for i, text := range texts {
@@ -74,7 +71,6 @@ func (r *restingIncident) incident() *v1alpha1.Incident {
 		v1alpha1.Incident
 		episode                v1alpha1.Episode
 		starts, ends, resolved v1alpha1.Timestamp
-		retention              metav1.Duration
 	}{}
 	incident := &whole.Incident
 	incident.Namespace, incident.Name, incident.UID, incident.ResourceVersion = r.namespace, texts[0], types.UID(texts[1]), texts[2]
@@ -82,7 +78,8 @@ func (r *restingIncident) incident() *v1alpha1.Incident {
 	incident.Spec = v1alpha1.IncidentSpec{IntegrationName: r.integration, DedupKey: texts[3]}
 	incident.Status = v1alpha1.IncidentStatus{
 		Condensed: true, State: v1alpha1.IncidentResolved, Conditions: r.conditions, ObservedGeneration: r.observedGeneration,
-		AlertCount: r.alerts, ResolvedTime: timestamp(r.resolved, &whole.resolved), Ledger: v1alpha1.Ledger{Digest: texts[4]},
+		AlertCount: r.alerts, ResolvedTime: timestamp(r.resolved, &whole.resolved), Retention: r.retention,
+		Ledger: v1alpha1.Ledger{Digest: texts[4]},
 		Alert: v1alpha1.AlertContent{
 			Severity: r.severity, StartsAt: timestamp(r.starts, &whole.starts), EndsAt: timestamp(r.ends, &whole.ends),
 		},
@@ -90,10 +87,6 @@ func (r *restingIncident) incident() *v1alpha1.Incident {
 	if start := timestamp(r.episodeStart, &whole.episode.StartTime); start != nil {
 		whole.episode.Number, whole.episode.AlertCount = r.episode, r.episodeAlerts
 		incident.Status.Episode = &whole.episode
-	}
-	if r.retention != absent {
-		whole.retention.Duration = r.retention
-		incident.Status.Retention = &whole.retention
 	}
 	return incident
 }
