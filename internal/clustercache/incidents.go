@@ -45,13 +45,14 @@ type Incidents struct {
 // NewCache implements cache.NewCacheFunc.
 func (i *Incidents) NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	options.NewInformer = i.newInformer
-	options.ByObject = maps.Clone(options.ByObject)
-	options.ByObject[&v1alpha1.Incident{}] = cache.ByObject{Transform: func(object any) (any, error) {
+	byObject := map[client.Object]cache.ByObject{&v1alpha1.Incident{}: {Transform: func(object any) (any, error) {
 		if incident, ok := object.(*v1alpha1.Incident); ok {
 			return condense(incident), nil
 		}
 		return object, nil
-	}}
+	}}}
+	maps.Copy(byObject, options.ByObject)
+	options.ByObject = byObject
 	objects, err := cache.New(config, options)
 	return &expandingCache{objects, i}, err
 }
