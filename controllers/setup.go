@@ -307,9 +307,9 @@ func addReleaser(mgr ctrl.Manager, releases *releaser) error {
 func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("incident").
-		Watches(&v1alpha1.Incident{}, watchIncidents(incidents.writes)).
 		Watches(&v1alpha1.AlertEvent{}, incidents.foldEvents()).
 		Watches(&v1alpha1.WebhookIntegration{}, foldPolicies(incidents.limit.counts)).
+		WatchesRawSource(watchIncidents(mgr.GetCache(), incidents.writes)).
 		WatchesRawSource(source.Func(incidents.sweep)).
 		WatchesRawSource(source.Func(incidents.watchSilences)).
 		WithOptions(controller.Options{

@@ -3,20 +3,25 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
 // requestQueue is the queue of a controller.
@@ -101,17 +106,25 @@ func (r *incidentReconciler) isOpen(ctx context.Context, key types.NamespacedNam
 //
 // Of those that are there at the start, sweep enqueues the Resolved ones: they may be a hundred thousand, and at most their
 // retention is over. The release of the AlertEvents that wait is not to queue behind them.
-func watchIncidents(writes *writeMemory) handler.EventHandler {
-	return onChange(func(_ context.Context, before, after *v1alpha1.Incident, initial bool, queue requestQueue) {
-		key := client.ObjectKeyFromObject(cmp.Or(after, before))
-		switch {
-		case after == nil:
-			writes.forget(key)
-		case initial && after.Status.State == v1alpha1.IncidentResolved && len(after.Status.UnarchivedEpisodes) == 0:
-			return
+func watchIncidents(objects cache.Informers, writes *writeMemory) source.Func {
+	return func(ctx context.Context, queue requestQueue) error {
+		informer, err := objects.GetInformer(ctx, &v1alpha1.Incident{})
+		if err != nil {
+			return fmt.Errorf("getting the informer of Incidents: %w", err)
 		}
-		add(queue, key, handler.LowPriority)
-	})
+		_, err = informer.AddEventHandler(clustercache.SkipsResting{ResourceEventHandler: informers.Handler(
+			func(incident *v1alpha1.Incident, initial bool) {
+				if !initial || incident.Status.State != v1alpha1.IncidentResolved || len(incident.Status.UnarchivedEpisodes) > 0 {
+					add(queue, client.ObjectKeyFromObject(incident), handler.LowPriority)
+				}
+			},
+			func(deleted *v1alpha1.Incident) {
+				writes.forget(client.ObjectKeyFromObject(deleted))
+				add(queue, client.ObjectKeyFromObject(deleted), handler.LowPriority)
+			},
+		)})
+		return err
+	}
 }
 
 // sweep enqueues all Resolved Incidents, one after the other, at the start and at each sweepInterval. Those whose retention

@@ -9,6 +9,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -67,16 +69,36 @@ func TestResolvedIncidentsDoNotDelayTheStart(t *testing.T) {
 	g := NewWithT(t)
 	queue, _ := newFairQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fairQueue[reconcile.Request])
 	defer queue.ShutDown()
-	watch := watchIncidents(newWriteMemory(systemClock{}))
+	informer := &handlerKeeper{}
+	g.Expect(watchIncidents(informer, newWriteMemory(systemClock{}))(t.Context(), queue)).To(Succeed())
 	open, unarchived := resolvedIncident("open"), resolvedIncident("unarchived")
 	open.Status.State = v1alpha1.IncidentOpen
 	unarchived.Status.UnarchivedEpisodes = []v1alpha1.UnarchivedEpisode{{}}
 	for _, incident := range []*v1alpha1.Incident{resolvedIncident("over"), open, unarchived} {
-		watch.Create(t.Context(), event.CreateEvent{Object: incident, IsInInitialList: true}, queue)
+		informer.kept.OnAdd(incident, true)
 	}
-	watch.Create(t.Context(), event.CreateEvent{Object: resolvedIncident("later")}, queue)
-	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: open, ObjectNew: resolvedIncident("changed")}, queue)
-	g.Expect(taken(queue)).To(ConsistOf("open", "unarchived", "later", "changed"))
+	informer.kept.OnAdd(resolvedIncident("later"), false)
+	informer.kept.OnUpdate(open, resolvedIncident("changed"))
+	informer.kept.OnDelete(resolvedIncident("deleted"))
+	g.Expect(taken(queue)).To(ConsistOf("open", "unarchived", "later", "changed", "deleted"))
+}
+
+// handlerKeeper is an informer that keeps its event handler, and the cache that has it.
+type handlerKeeper struct {
+	cache.Informers
+	cache.Informer
+	kept toolscache.ResourceEventHandler
+}
+
+func (k *handlerKeeper) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return k, nil
+}
+
+func (k *handlerKeeper) AddEventHandler(
+	handler toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	k.kept = handler
+	return nil, nil
 }
 
 // A sweep looks at all Resolved Incidents, and again every sweepInterval, without having them all in the queue.

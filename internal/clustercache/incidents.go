@@ -206,30 +206,47 @@ type expandingInformer struct{ cache.Informer }
 func (i expandingInformer) AddEventHandler(
 	handler toolscache.ResourceEventHandler,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.Informer.AddEventHandler(expandingHandler{handler})
+	return i.Informer.AddEventHandler(expanding(handler))
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.Informer.
 func (i expandingInformer) AddEventHandlerWithResyncPeriod(
 	handler toolscache.ResourceEventHandler, period time.Duration,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.Informer.AddEventHandlerWithResyncPeriod(expandingHandler{handler}, period)
+	return i.Informer.AddEventHandlerWithResyncPeriod(expanding(handler), period)
 }
 
 // AddEventHandlerWithOptions implements cache.Informer.
 func (i expandingInformer) AddEventHandlerWithOptions(
 	handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.Informer.AddEventHandlerWithOptions(expandingHandler{handler}, options)
+	return i.Informer.AddEventHandlerWithOptions(expanding(handler), options)
+}
+
+// SkipsResting is an event handler that does without most of the Resolved Incidents that are there at the start. To show them to
+// it would take as much memory as the store.
+type SkipsResting struct {
+	toolscache.ResourceEventHandler
 }
 
 // expandingHandler expands the Incidents that an event handler gets.
 type expandingHandler struct {
 	handler toolscache.ResourceEventHandler
+	skips   bool // see SkipsResting
+}
+
+func expanding(handler toolscache.ResourceEventHandler) expandingHandler {
+	_, skips := handler.(SkipsResting)
+	return expandingHandler{handler, skips}
 }
 
 // OnAdd implements cache.ResourceEventHandler.
-func (h expandingHandler) OnAdd(object any, initial bool) { h.handler.OnAdd(expand(object), initial) }
+func (h expandingHandler) OnAdd(object any, initial bool) {
+	if _, rests := object.(*restingIncident); rests && initial && h.skips {
+		return
+	}
+	h.handler.OnAdd(expand(object), initial)
+}
 
 // OnUpdate implements cache.ResourceEventHandler.
 func (h expandingHandler) OnUpdate(old, object any) { h.handler.OnUpdate(expand(old), expand(object)) }

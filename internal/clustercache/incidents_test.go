@@ -35,6 +35,7 @@ func TestIncidentsAreReadInPages(t *testing.T) {
 			for n := first; n < min(all, first+int(options.Limit)); n++ {
 				incident := v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: strconv.Itoa(n)}}
 				incident.Status.State, incident.Status.Alert.Title = v1alpha1.IncidentResolved, "a title"
+				incident.Status.ResolvedTime = &v1alpha1.Timestamp{}
 				page.Items = append(page.Items, incident)
 			}
 			if end := first + len(page.Items); end < all {
@@ -79,6 +80,11 @@ func TestIncidentsAreReadInPages(t *testing.T) {
 		AddFunc: show, UpdateFunc: func(old, object any) { show(old); show(object) }, DeleteFunc: show,
 	})
 	g.Expect(err).NotTo(HaveOccurred())
+	few := make(chan any, all+10)
+	_, err = expandingInformer{informer}.AddEventHandler(SkipsResting{toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { few <- object }, DeleteFunc: func(object any) { few <- object },
+	}})
+	g.Expect(err).NotTo(HaveOccurred())
 	changed := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "0", ResourceVersion: "8"}}
 	changed.Status.State = v1alpha1.IncidentResolved
 	changes.Modify(changed)
@@ -86,5 +92,7 @@ func TestIncidentsAreReadInPages(t *testing.T) {
 	for range all + 3 {
 		g.Eventually(shown).Should(Receive(BeAssignableToTypeOf(changed)))
 	}
+	g.Eventually(few).Should(Receive(HaveField("Name", "0")), "the deletion")
+	g.Expect(few).NotTo(Receive(), "none of the others rest")
 	g.Expect(apierrors.IsNotFound(cached.Get(t.Context(), key, read))).To(BeTrue())
 }
