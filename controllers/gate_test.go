@@ -20,7 +20,7 @@ func TestWriteGateLetsFewerInTheMoreRequestsWait(t *testing.T) {
 	}{
 		"nobody waits":                          {backlog: 0, folds: 32, most: 16, takes: 2 * write},
 		"one waits, and each place rests a bit": {backlog: 1, folds: 16, most: 8, takes: 2*write + write/backlogPerPause},
-		"a few wait":                            {backlog: 4, folds: 6, most: 3, takes: 3 * write},
+		"a few wait":                            {backlog: 4, folds: 6, most: 3, takes: (2 + 4/backlogPerPause) * write},
 		"a storm":                               {backlog: 64, folds: 3, most: 1, takes: (3 + 2*maxPauseFactor) * write},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ const (
 
 	// backlogPerPause is how many waiting requests make a fold's place pause for as long as the fold wrote. It pauses at
 	// most maxPauseFactor times as long, and at most maxPause.
-	backlogPerPause = 4
+	backlogPerPause = 2
 	maxPauseFactor  = 3
 	maxPause        = time.Second
 
