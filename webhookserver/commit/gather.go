@@ -4,6 +4,7 @@ import "time"
 
 // gathering is a queue's wait for senders to come back. Guarded by the Committer's mutex.
 type gathering struct {
+	first  int           // submissions in the queue when the wait began
 	target int           // submissions in the queue that end the wait
 	done   chan struct{} // closed at the target; nil while nothing is gathered
 	skips  int           // writes without a wait before the next one
@@ -17,7 +18,7 @@ func (g *gathering) arrived(waiting int) {
 	}
 }
 
-// gather lets the senders that a large write has just answered come back before the queue's next write begins. Senders in
+// gather lets the senders that a shared write has just answered come back before the queue's next write begins. Senders in
 // a storm post their next alert as soon as they have a response. Without the wait, half of them are always in one
 // write and half in the next, and each AlertEvent costs the API server the same for half as many alerts.
 //
@@ -35,7 +36,7 @@ func (c *Committer) gather(q *queue, written int, took time.Duration) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		q.gathering.done = nil
-		if len(q.entries) < q.gathering.target/2 {
+		if came := len(q.entries) - q.gathering.first; 2*came < q.gathering.target-q.gathering.first {
 			q.gathering.skips = gatherSkips
 		}
 	}
@@ -57,6 +58,7 @@ func (c *Committer) beginGathering(q *queue, written int) <-chan struct{} {
 		g.skips--
 		return nil
 	}
-	g.done, g.target = make(chan struct{}), len(q.entries)+written*gatherPercent/100
+	awaited := (written*gatherPercent + 99) / 100 // rounded up: of a few senders, all
+	g.done, g.first, g.target = make(chan struct{}), len(q.entries), len(q.entries)+awaited
 	return g.done
 }

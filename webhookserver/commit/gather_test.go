@@ -17,11 +17,11 @@ const (
 	stormWrite   = 8 * time.Millisecond
 )
 
-// storm has senders post one alert after the other, each a millisecond after the response to the last one.
-func storm(t *testing.T, committer *Committer) {
+// storm has so many senders post one alert after the other, each a millisecond after the response to the last one.
+func storm(t *testing.T, committer *Committer, size int) {
 	t.Helper()
 	var senders sync.WaitGroup
-	for sender := range stormSenders {
+	for sender := range size {
 		senders.Go(func() {
 			for round := range stormRounds {
 				if _, err := committer.Commit(context.Background(), submission("x", fmt.Sprint(sender, "-", round))); err != nil {
@@ -32,14 +32,18 @@ func storm(t *testing.T, committer *Committer) {
 		})
 	}
 	senders.Wait()
+	time.Sleep(2 * maxGather) // the last write waits for them in vain
 }
 
 func TestSendersInAStormShareAWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := slowStore(stormWrite)
-		storm(t, New(store, 8, nil))
-		NewWithT(t).Expect(len(store.Stored())).To(BeNumerically("<=", 2*stormRounds-2), "twice the rounds without the wait")
-	})
+	for _, senders := range []int{5, 8, stormSenders} {
+		synctest.Test(t, func(t *testing.T) {
+			store := slowStore(stormWrite)
+			storm(t, New(store, 8, nil), senders)
+			NewWithT(t).Expect(len(store.Stored())).To(BeNumerically("<=", stormRounds+4),
+				"%d senders: twice the rounds without the wait", senders)
+		})
+	}
 }
 
 func TestNoWriteWaitsForSendersThatDoNotComeBack(t *testing.T) {
@@ -63,6 +67,25 @@ func TestNoWriteWaitsForSendersThatDoNotComeBack(t *testing.T) {
 		for id, took := range c.took {
 			g.Expect(took).To(BeNumerically("<=", 3*stormWrite), id)
 		}
+	})
+}
+
+func TestSubmissionsThatWaitedBeforeAreNotSendersThatCameBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCommits(slowStore(stormWrite), 8)
+		add := func(id string, n int) {
+			for i := range n {
+				c.add(submission("x", fmt.Sprint(id, "-", i)), Timeout)
+			}
+		}
+		add("first", 1)
+		add("second", 10)
+		time.Sleep(stormWrite + stormWrite/2) // the second is being written
+		add("third", 12)
+		time.Sleep(2 * stormWrite) // nobody has come back, and the third is being written
+		add("fourth", 14)
+		c.wait.Wait()
+		NewWithT(t).Expect(c.took["fourth-0"]).To(Equal(stormWrite/2+stormWrite), "half a write and its own, without another wait")
 	})
 }
 

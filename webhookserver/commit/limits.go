@@ -49,7 +49,7 @@ const (
 	// After a write of at least minGathered submissions, the next one waits for the senders of gatherPercent of them, but
 	// no longer than the write took, and no longer than maxGather. If not even half of them come, it is not tried again for
 	// the next gatherSkips writes.
-	minGathered   = 8
+	minGathered   = 3
 	gatherPercent = 90
 	maxGather     = 10 * time.Millisecond
 	gatherSkips   = 8
