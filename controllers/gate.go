@@ -45,7 +45,7 @@ func (g *writeGate) enter(ctx context.Context, namespace string, urgent bool) (l
 }
 
 // leave frees the place that was used for so long. While requests wait, the place pauses before the next fold has it:
-// beside half a dozen, folds take a quarter of the time of one writer.
+// beside eight, folds take a quarter of the time of one writer.
 func (g *writeGate) leave(namespace string, used time.Duration) {
 	pause := min(used*time.Duration(g.backlog())/backlogPerPause, maxPauseFactor*used, maxPause)
 	if pause > 0 {

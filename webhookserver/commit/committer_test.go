@@ -367,7 +367,7 @@ func TestCommitterCountsTheBacklog(t *testing.T) {
 		time.Sleep(slowWrite/2 + time.Millisecond)
 		g.Expect(c.committer.Backlog()).To(Equal(3), "they share a write now")
 		c.wait.Wait()
-		time.Sleep(2 * maxGather) // for the senders to come back
+		time.Sleep(2 * maxGather) // the last write waits for the senders in vain
 		g.Expect(c.committer.Backlog()).To(BeZero())
 	})
 }

@@ -32,7 +32,7 @@ func storm(t *testing.T, committer *Committer, size int) {
 		})
 	}
 	senders.Wait()
-	time.Sleep(2 * maxGather) // the last write waits for them in vain
+	time.Sleep(2 * maxGather) // the last write waits for the senders in vain
 }
 
 func TestSendersInAStormShareAWrite(t *testing.T) {
