@@ -2,6 +2,8 @@ package webhookserver
 
 import (
 	"cmp"
+	"context"
+	"net"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +18,9 @@ import (
 type Options struct {
 	// BindAddress is where to listen, as host:port.
 	BindAddress string
+
+	// Listen opens BindAddress. Default: that of net.ListenConfig.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 
 	// TLSCertPath is a folder with tls.crt and tls.key, read again when they change. Empty: no TLS.
 	TLSCertPath string
@@ -81,6 +86,9 @@ func (o Options) withDefaults() Options {
 	o.NamespaceShare = cmp.Or(o.NamespaceShare, v1alpha1.DefaultNamespaceShare)
 	o.MaxInFlightWrites = cmp.Or(o.MaxInFlightWrites, DefaultMaxInFlightWrites)
 	o.ShutdownDelay = cmp.Or(o.ShutdownDelay, DefaultShutdownDelay)
+	if o.Listen == nil {
+		o.Listen = (&net.ListenConfig{}).Listen
+	}
 	if o.ClockLead == nil {
 		o.ClockLead = func() time.Duration { return 0 }
 	}

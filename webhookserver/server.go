@@ -130,7 +130,7 @@ func (s *Server) ReadyCheck() error {
 // Start serves until ctx ends, and then drains: it keeps serving for the shutdown delay while load balancers learn that
 // it is not ready, lets the requests in flight end, and waits for the writes in flight.
 func (s *Server) Start(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.options.BindAddress)
+	listener, err := s.options.Listen(ctx, "tcp", s.options.BindAddress)
 	if err != nil {
 		return fmt.Errorf("opening the webhook server's address: %w", err)
 	}

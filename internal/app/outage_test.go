@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -164,7 +165,7 @@ func startProcess(t *testing.T, host string) *process {
 		},
 	})).To(Succeed())
 	t.Setenv("KUBECONFIG", kubeconfigFor(t, host))
-	o, err := parseFlags([]string{
+	o, err := ParseFlags([]string{
 		"--webhook-bind-address=" + p.webhook, "--health-probe-bind-address=" + p.probe, "--metrics-bind-address=0",
 		"--leader-elect", "--leader-election-namespace=" + p.namespace, "--watch-namespaces=" + p.namespace, "--shutdown-delay=0s",
 	})
@@ -328,9 +329,9 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	namespace := testenv.Namespace(t, c)
 	file := filepath.Join(t.TempDir(), "alertmanager.yaml")
 	g.Expect(os.WriteFile(file, []byte("alertmanagers: [{url: 'http://"+freeAddress(t)+"'}]"), 0o600)).To(Succeed())
-	o, err := parseFlags([]string{"--watch-namespaces=" + namespace, "--metrics-bind-address=0", "--alertmanager-config=" + file})
+	o, err := ParseFlags([]string{"--watch-namespaces=" + namespace, "--metrics-bind-address=0", "--alertmanager-config=" + file})
 	g.Expect(err).NotTo(HaveOccurred())
-	mgr, objects, err := newManager(rest.CopyConfig(config), o, &clustercache.Incidents{})
+	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Incidents{})
 	g.Expect(err).NotTo(HaveOccurred())
 	listening, err := controllers.AddListening(mgr, o.watchNamespaces, nil)
 	g.Expect(err).NotTo(HaveOccurred())

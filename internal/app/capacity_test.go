@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -261,12 +261,12 @@ func TestTheShareOfANamespace(t *testing.T) {
 	} {
 		t.Run(flags, func(t *testing.T) {
 			g := NewWithT(t)
-			o, err := parseFlags(strings.Fields(flags))
+			o, err := ParseFlags(strings.Fields(flags))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(o.webhook.NamespaceShare).To(Equal(share))
 		})
 	}
 	g := NewWithT(t)
-	_, err := parseFlags([]string{"--namespace-share=1.5"})
+	_, err := ParseFlags([]string{"--namespace-share=1.5"})
 	g.Expect(err).To(MatchError(ContainSubstring("--namespace-share")))
 }

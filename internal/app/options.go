@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"cmp"
@@ -27,8 +27,8 @@ const (
 	maxShutdownDelay = 15 * time.Second
 )
 
-// options holds the values of the command line.
-type options struct {
+// Options holds the values of the command line.
+type Options struct {
 	webhook         webhookserver.Options
 	probeAddress    string
 	metricsAddress  string
@@ -68,9 +68,9 @@ func (l *namespaceList) Set(value string) error {
 }
 
 // newFlagSet returns a flag set that fills the options.
-func newFlagSet(o *options) *flag.FlagSet {
+func newFlagSet(o *Options) *flag.FlagSet {
 	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // execute prints errors
+	flags.SetOutput(io.Discard) // Execute prints errors
 
 	w := &o.webhook
 	flags.StringVar(&w.BindAddress, "webhook-bind-address", ":8080", "Address of the webhook endpoint.")
@@ -137,9 +137,9 @@ var logUsage = map[string]string{
 	"zap-time-encoding":    "Time format in logs: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano. Default: rfc3339.",
 }
 
-// parseFlags parses and validates the command line. It returns flag.ErrHelp for --help.
-func parseFlags(args []string) (options, error) {
-	var o options
+// ParseFlags parses and validates the command line. It returns flag.ErrHelp for --help.
+func ParseFlags(args []string) (Options, error) {
+	var o Options
 	flags := newFlagSet(&o)
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -160,7 +160,7 @@ func parseFlags(args []string) (options, error) {
 
 // printUsage prints the help.
 func printUsage(w io.Writer) {
-	var o options
+	var o Options
 	flags := newFlagSet(&o)
 	flags.SetOutput(w)
 	_, _ = fmt.Fprintf(w, "Tocsin turns alert webhooks into Incidents.\n\n"+
@@ -169,7 +169,7 @@ func printUsage(w io.Writer) {
 }
 
 // validate returns all errors of the options.
-func (o *options) validate() error {
+func (o *Options) validate() error {
 	w := &o.webhook
 	return errors.Join(
 		checkAddress("webhook-bind-address", w.BindAddress, false),

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/go-logr/logr"
 	"gocloud.dev/blob"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -66,11 +67,14 @@ func newScheme() *runtime.Scheme {
 
 // newManager returns the manager that every replica runs from start to stop, with its clients, metrics and cache, and
 // the cache. It calls no API server. The controllers that fold run in leader terms (see newCampaign).
-func newManager(config *rest.Config, o options, incidents *clustercache.Incidents) (ctrl.Manager, cache.Cache, error) {
+func newManager(
+	config *rest.Config, o Options, log logr.Logger, incidents *clustercache.Incidents,
+) (ctrl.Manager, cache.Cache, error) {
 	var objects cache.Cache
 	v1alpha1.KeepUnpackedAlerts(keptAlertBytes)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:         newScheme(),
+		Logger:         log,
 		MapperProvider: clustercache.RESTMapper,
 		Cache: cache.Options{
 			DefaultNamespaces: cacheNamespaces(o.watchNamespaces),
@@ -95,7 +99,7 @@ func newManager(config *rest.Config, o options, incidents *clustercache.Incident
 // newCampaign returns the campaign that runs the folding controllers, and the forwarding and the archiving, if any, on one
 // replica at a time.
 func newCampaign(
-	mgr ctrl.Manager, objects cache.Cache, o options, folding controllers.Options,
+	mgr ctrl.Manager, objects cache.Cache, o Options, folding controllers.Options,
 ) (*leader.Campaign, error) {
 	lead, err := addForwarding(mgr, o, &folding)
 	if err != nil {
@@ -146,7 +150,7 @@ func newCampaign(
 
 // addForwarding adds the forwarding of Incidents to Alertmanager, if it is configured, to the options of the controllers.
 // lead adds it to a leader's term.
-func addForwarding(mgr ctrl.Manager, o options, folding *controllers.Options) (lead func(ctrl.Manager) error, err error) {
+func addForwarding(mgr ctrl.Manager, o Options, folding *controllers.Options) (lead func(ctrl.Manager) error, err error) {
 	if o.alertmanagers == "" {
 		return func(ctrl.Manager) error { return nil }, nil
 	}
@@ -160,7 +164,7 @@ func addForwarding(mgr ctrl.Manager, o options, folding *controllers.Options) (l
 
 // addArchive adds the archive of ended episodes, if it is configured, to the options of the controllers. lead adds it to a
 // leader's term.
-func addArchive(mgr ctrl.Manager, o options, folding *controllers.Options) (lead func(ctrl.Manager) error) {
+func addArchive(mgr ctrl.Manager, o Options, folding *controllers.Options) (lead func(ctrl.Manager) error) {
 	if o.archive == "" {
 		return func(ctrl.Manager) error { return nil }
 	}
@@ -183,7 +187,7 @@ func cacheNamespaces(names []string) map[string]cache.Config {
 }
 
 // metricsOptions returns the options of the metrics endpoint, which uses TLS when it is secure or has a certificate.
-func metricsOptions(o options) metricsserver.Options {
+func metricsOptions(o Options) metricsserver.Options {
 	m := metricsserver.Options{BindAddress: o.metricsAddress, CertDir: o.metricsCertPath}
 	m.SecureServing = o.metricsSecure || o.metricsCertPath != ""
 	if o.metricsSecure {
@@ -197,7 +201,7 @@ func metricsOptions(o options) metricsserver.Options {
 
 // checkMetricsCertificate returns an error if the configured certificate cannot be loaded: the metrics server would
 // silently generate a self-signed one and never look for the other again.
-func checkMetricsCertificate(o options) error {
+func checkMetricsCertificate(o Options) error {
 	if o.metricsCertPath == "" || o.metricsAddress == off {
 		return nil
 	}

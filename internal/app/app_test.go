@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"bytes"
@@ -18,7 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
@@ -31,9 +33,18 @@ const asManager = "TEST_AS_MANAGER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asManager) != "" {
-		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
+		os.Exit(Execute(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(testenv.Main(m, func(c *rest.Config) { config = c }))
+}
+
+// run runs a replica on the cluster of KUBECONFIG, as Execute does.
+func run(ctx context.Context, o Options) error {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	return Run(ctx, o, Environment{Config: config, Log: ctrl.Log, Metrics: metrics.Registry})
 }
 
 func TestCommandLine(t *testing.T) {
@@ -60,7 +71,7 @@ func TestCommandLine(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
 			var stdout, stderr bytes.Buffer
-			g.Expect(execute(strings.Fields(test.args), &stdout, &stderr)).To(Equal(test.code))
+			g.Expect(Execute(strings.Fields(test.args), &stdout, &stderr)).To(Equal(test.code))
 			g.Expect(strings.ToLower(stdout.String())).To(ContainSubstring(test.stdout))
 			g.Expect(stderr.String()).To(ContainSubstring(test.stderr))
 		})
@@ -69,7 +80,7 @@ func TestCommandLine(t *testing.T) {
 
 func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 	g := NewWithT(t)
-	o, err := parseFlags(nil)
+	o, err := ParseFlags(nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(o.webhook.BindAddress).To(Equal(":8080"))
 	g.Expect(o.webhook.MaxBodyBytes).To(BeEquivalentTo(256 << 10))
@@ -91,7 +102,7 @@ func TestManager(t *testing.T) {
 	t.Setenv("KUBECONFIG", kubeconfigFile(t))
 	free := freeAddresses(t, 2)
 	webhook, probe := free[0], free[1]
-	o, err := parseFlags([]string{
+	o, err := ParseFlags([]string{
 		"--webhook-bind-address=" + webhook, "--health-probe-bind-address=" + probe, "--metrics-bind-address=0",
 		"--leader-elect", "--leader-election-namespace=" + namespace, "--watch-namespaces=" + namespace, "--shutdown-delay=0s",
 	})

@@ -1,0 +1,143 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/internal/buildinfo"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/depthlimit"
+	"github.com/tocsin-dev/tocsin/internal/leader"
+	"github.com/tocsin-dev/tocsin/internal/probes"
+	"github.com/tocsin-dev/tocsin/internal/schemacheck"
+	"github.com/tocsin-dev/tocsin/internal/tasks"
+	"github.com/tocsin-dev/tocsin/webhookserver"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
+)
+
+// Environment is what a replica takes from the process that it runs in.
+type Environment struct {
+	// Config reaches the API server. The replica sets the limits and the user agent of its clients.
+	Config *rest.Config
+
+	Log logr.Logger
+
+	// Metrics is where metrics of the replica's objects and of its capacity are registered while it runs. Optional.
+	Metrics prometheus.Registerer
+
+	// Listen opens the address of the webhook endpoint. Default: that of net.ListenConfig.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+}
+
+// Run runs a replica until ctx ends, and returns when everything has shut down.
+func Run(ctx context.Context, o Options, environment Environment) error {
+	config := rest.CopyConfig(environment.Config)
+	config.UserAgent = "tocsin/" + buildinfo.Read().Version
+	config.Wrap(depthlimit.Wrap(v1alpha1.GroupVersion.Group))
+	config.DisableCompression = true // in a cluster's network it costs both ends more than it saves
+	config.QPS = -1                  // the API server's priority and fairness limits requests; a limit of our own would lose alerts
+
+	if err := checkMetricsCertificate(o); err != nil {
+		return err
+	}
+	incidents := &clustercache.Incidents{Log: environment.Log.WithName("cache")}
+	mgr, objects, err := newManager(config, o, environment.Log, incidents)
+	if err != nil {
+		return fmt.Errorf("creating the manager: %w", err)
+	}
+	o.webhook.Listen = environment.Listen
+	o.webhook.Mappings = &mapping.Cache{}
+	listening, err := controllers.AddListening(mgr, o.watchNamespaces, nil)
+	if err != nil {
+		return err
+	}
+	o.webhook.Refused, o.webhook.ClockLead, o.webhook.Metrics = listening.Refused, listening.ClockLead, environment.Metrics
+	folding := controllers.Options{
+		Namespaces: o.watchNamespaces, CheckMapping: o.webhook.Mappings.Check,
+		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
+		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
+		Metrics: environment.Metrics,
+	}
+	if o.tracing {
+		provider, err := startTracing(ctx, mgr.GetLogger())
+		if err != nil {
+			return fmt.Errorf("setting up tracing: %w", err)
+		}
+		defer stopTracing(provider, mgr.GetLogger())
+		o.webhook.TracerProvider, folding.TracerProvider = provider, provider
+	}
+	checker, err := addSchemaCheck(mgr, o)
+	if err != nil {
+		return err
+	}
+	o.webhook.Check, o.webhook.ReadsIncidents = checker.Verdict, incidents.Begun
+	if err := mgr.Add(clustercache.NewStoreGuard(mgr.GetAPIReader(), firstNamespace(o))); err != nil {
+		return fmt.Errorf("adding the store guard: %w", err)
+	}
+	server, err := webhookserver.New(mgr, o.webhook)
+	if err != nil {
+		return fmt.Errorf("setting up the webhook server: %w", err)
+	}
+	folding.IngestBacklog, folding.Refusals = server.IngestBacklog, server.Refusal
+	campaign, err := newCampaign(mgr, objects, o, folding)
+	if err != nil {
+		return err
+	}
+	if o.probeAddress != off {
+		if err := probes.Add(ctx, mgr, o.probeAddress, server.ReadyCheck); err != nil {
+			return err
+		}
+	}
+	mgr.GetLogger().Info("Starting manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)
+	return runAll(ctx, mgr, server, campaign)
+}
+
+// runAll runs the manager, the webhook server and the campaign until ctx ends or one of them fails. Then the campaign
+// releases the lease and the server drains. The manager stops last, because both need its caches, metrics and probes.
+func runAll(ctx context.Context, mgr ctrl.Manager, server *webhookserver.Server, campaign *leader.Campaign) error {
+	managed, stopManager := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopManager()
+	return tasks.Run(ctx,
+		func(context.Context) error {
+			if err := mgr.Start(managed); err != nil {
+				return fmt.Errorf("running the manager: %w", err)
+			}
+			return nil
+		},
+		func(ctx context.Context) error {
+			defer stopManager()
+			return tasks.Run(ctx, server.Start, campaign.Start)
+		},
+	)
+}
+
+// addSchemaCheck adds the check that the installed CustomResourceDefinitions have every field that the manager writes.
+func addSchemaCheck(mgr ctrl.Manager, o Options) (*schemacheck.Checker, error) {
+	namespace := cmp.Or(firstNamespace(o), metav1.NamespaceDefault)
+	checker, err := schemacheck.New(mgr.GetConfig(), namespace, mgr.GetLogger().WithName("schemacheck"))
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(checker); err != nil {
+		return nil, fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
+	}
+	return checker, nil
+}
+
+// firstNamespace returns a namespace in which the manager has its permissions; empty when it watches all namespaces.
+func firstNamespace(o Options) string {
+	if len(o.watchNamespaces) == 0 {
+		return ""
+	}
+	return o.watchNamespaces[0]
+}
