@@ -1,0 +1,260 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// ErrExpired is what Faults.Deliver returns to end a watch with 410 Expired.
+var ErrExpired = errors.New("the watch expires")
+
+// Call describes one request to Faults. Its fields are those of the request, so that a hash of some of them and a counter decides
+// about a fault independently of other calls.
+type Call struct {
+	Client, Verb, Resource, Subresource, Namespace, Name string // Resource is plural.group, such as incidents.tocsin.dev
+
+	// Watch says that the verb is watch. Quorum says that it is a get or list without a resourceVersion, which must not be stale.
+	Watch, Quorum bool
+	Body          []byte // read-only
+	Header        http.Header
+	Query         url.Values
+}
+
+// Faults decides how the requests of a client fare. Its methods are called at the same time from several goroutines.
+type Faults interface {
+	// Arrive is called before the request is processed. It may sleep, and block until ctx ends. It returns an error in place of a
+	// connection, or an answer in place of the server's, or neither.
+	Arrive(ctx context.Context, call *Call) (*metav1.Status, error)
+	// Leave is called after the request was processed with this status code, of a watch when it begins. It may sleep, and block
+	// until ctx ends. With an error the response is lost.
+	Leave(ctx context.Context, call *Call, code int) error
+	// Deliver is called before each event of a watch, initial ones and bookmarks included, with the resourceVersion of its object. It
+	// may sleep or block. An error ends the watch as a broken connection, and ErrExpired with 410.
+	Deliver(ctx context.Context, call *Call, resourceVersion int64) error
+}
+
+// NoFaults implements Faults without any.
+type NoFaults struct{}
+
+// Arrive implements Faults.
+func (NoFaults) Arrive(context.Context, *Call) (*metav1.Status, error) { return nil, nil }
+
+// Leave implements Faults.
+func (NoFaults) Leave(context.Context, *Call, int) error { return nil }
+
+// Deliver implements Faults.
+func (NoFaults) Deliver(context.Context, *Call, int64) error { return nil }
+
+// Transport returns the http.RoundTripper of one client, for rest.Config.Transport. faults may be nil.
+func (s *Server) Transport(client string, faults Faults) http.RoundTripper {
+	if faults == nil {
+		faults = NoFaults{}
+	}
+	return &transport{s, client, faults}
+}
+
+type transport struct {
+	server *Server
+	client string
+	faults Faults
+}
+
+// request is a request with what its path and parameters say.
+type request struct {
+	*Call
+	ctx     context.Context
+	faults  Faults
+	table   *table
+	variant variant
+	dryRun  bool
+	manager string
+	created bool // the answer is 201
+}
+
+// reply is an answer: a body, or a stream of events.
+type reply struct {
+	code   int
+	body   []byte
+	stream io.ReadCloser
+	retry  int32 // seconds, for the header Retry-After
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
+	var body []byte
+	if q.Body != nil {
+		var err error
+		body, err = io.ReadAll(q.Body)
+		if err = errors.Join(err, q.Body.Close()); err != nil {
+			return nil, err
+		}
+	}
+	r, failure := t.server.parse(q, body)
+	r.Client, r.faults = t.client, t.faults
+	status, err := t.faults.Arrive(r.ctx, r.Call)
+	if err = errors.Join(err, r.ctx.Err()); err != nil {
+		return nil, err
+	}
+	var answer *reply
+	switch {
+	case status != nil:
+		answer = failed(&apierrors.StatusError{ErrStatus: *status})
+	case failure != nil:
+		answer = failed(failure)
+	default:
+		answer = t.server.serve(r)
+	}
+	err = t.faults.Leave(r.ctx, r.Call, answer.code)
+	if err = errors.Join(err, r.ctx.Err()); err != nil {
+		if answer.stream != nil {
+			_ = answer.stream.Close()
+		}
+		return nil, err
+	}
+	return answer.response(q), nil
+}
+
+// parse reads what a request is about. The request is never nil; the error is the answer to one that cannot be served.
+func (s *Server) parse(q *http.Request, body []byte) (*request, error) {
+	query := q.URL.Query()
+	r := &request{
+		Call: &Call{Body: body, Header: q.Header, Query: query}, ctx: q.Context(),
+		variant: variantOf(q.Header.Get("Accept")), dryRun: query.Has("dryRun"), manager: managerOf(q),
+	}
+	group, version, path := splitPath(q.URL.Path)
+	if len(path) > 1 && path[0] == "namespaces" && !(len(path) == 3 && (path[2] == "status" || path[2] == "finalize")) && len(path) > 2 {
+		r.Namespace, path = path[1], path[2:]
+	}
+	var plural string
+	for i, to := range []*string{&plural, &r.Name, &r.Subresource} {
+		if i < len(path) {
+			*to = path[i]
+		}
+	}
+	r.Resource = plural
+	if group != "" {
+		r.Resource += "." + group
+	}
+	r.Watch, _ = strconv.ParseBool(query.Get("watch"))
+	r.Watch = r.Watch && q.Method == http.MethodGet && r.Name == ""
+	r.Verb = verbOf(q.Method, r.Name != "", r.Watch)
+	r.Quorum = (r.Verb == "get" || r.Verb == "list") && query.Get("resourceVersion") == ""
+	if r.table = s.table(group, version, plural); r.table == nil || len(path) > 3 {
+		return r, notServed(q)
+	}
+	if r.Subresource != "" && !(r.Subresource == "status" && (r.table.status || r.table.Kind == "Namespace")) {
+		return r, notServed(q)
+	}
+	return r, nil
+}
+
+// splitPath splits /api/v1/... and /apis/group/version/...
+func splitPath(path string) (group, version string, rest []string) {
+	rest = strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case rest[0] == "api" && len(rest) > 2:
+		return "", rest[1], rest[2:]
+	case rest[0] == "apis" && len(rest) > 3:
+		return rest[1], rest[2], rest[3:]
+	default:
+		return "", "", nil
+	}
+}
+
+func verbOf(method string, named, watch bool) string {
+	switch {
+	case watch:
+		return "watch"
+	case method == http.MethodGet && named:
+		return "get"
+	case method == http.MethodGet:
+		return "list"
+	case method == http.MethodPost:
+		return "create"
+	case method == http.MethodPut:
+		return "update"
+	case method == http.MethodPatch:
+		return "patch"
+	case method == http.MethodDelete && named:
+		return "delete"
+	case method == http.MethodDelete:
+		return "deletecollection"
+	default:
+		return strings.ToLower(method)
+	}
+}
+
+// managerOf returns the manager that a write gets in managedFields.
+func managerOf(q *http.Request) string {
+	if manager := q.URL.Query().Get("fieldManager"); manager != "" {
+		return manager
+	}
+	manager, _, _ := strings.Cut(q.UserAgent(), "/")
+	return manager[:min(len(manager), 128)]
+}
+
+func notServed(q *http.Request) error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(q.Method), schema.GroupResource{}, "", "", 0, true)
+}
+
+// serve processes a request.
+func (s *Server) serve(r *request) *reply {
+	serve := map[string]func(*request) (*reply, error){
+		"get": s.get, "list": s.list, "watch": s.watch, "create": s.create, "update": s.update, "patch": s.patch,
+		"delete": s.delete, "deletecollection": s.deleteCollection,
+	}[r.Verb]
+	if serve == nil {
+		return failed(apierrors.NewMethodNotSupported(r.table.groupResource(), r.Verb))
+	}
+	answer, err := serve(r)
+	if err != nil {
+		return failed(err)
+	}
+	return answer
+}
+
+// failed returns the answer for an error.
+func failed(err error) *reply {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	status := known.Status()
+	status.Kind, status.APIVersion, status.Status = "Status", "v1", metav1.StatusFailure
+	answer := &reply{code: int(status.Code), body: encode(&status)}
+	if status.Details != nil {
+		answer.retry = status.Details.RetryAfterSeconds
+	}
+	return answer
+}
+
+func (a *reply) response(q *http.Request) *http.Response {
+	header := http.Header{
+		"Content-Type": {"application/json"}, "Cache-Control": {"no-cache, private"},
+		"Date": {time.Now().UTC().Format(http.TimeFormat)},
+	}
+	if a.retry > 0 {
+		header.Set("Retry-After", strconv.Itoa(int(a.retry)))
+	}
+	response := &http.Response{
+		Status: strconv.Itoa(a.code) + " " + http.StatusText(a.code), StatusCode: a.code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: header, Request: q, ContentLength: int64(len(a.body)), Body: a.stream,
+	}
+	if a.stream == nil {
+		response.Body = io.NopCloser(bytes.NewReader(a.body))
+	} else {
+		response.ContentLength = -1
+	}
+	return response
+}

@@ -1,0 +1,112 @@
+package apiserver
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Limits of the API server for the CEL rules of a schema, from k8s.io/apiserver/pkg/apis/cel.
+const (
+	celCallLimit = 1_000_000
+	celBudget    = 10_000_000
+)
+
+// schemaValidation validates the objects of a custom resource by its schema, with the code of the API server.
+type schemaValidation struct {
+	kind       schema.GroupVersionKind
+	structural *structuralschema.Structural
+	schema     crdvalidation.SchemaValidator
+	rules      *cel.Validator
+}
+
+func newValidation(kind schema.GroupVersionKind, properties *apiextensionsv1.JSONSchemaProps) (*schemaValidation, error) {
+	internal := &apiextensions.JSONSchemaProps{}
+	err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(properties, internal, nil)
+	if err != nil {
+		return nil, err
+	}
+	v := &schemaValidation{kind: kind}
+	if v.structural, err = structuralschema.NewStructural(internal); err != nil {
+		return nil, err
+	}
+	if v.schema, _, err = crdvalidation.NewSchemaValidator(internal); err != nil {
+		return nil, err
+	}
+	v.rules = cel.NewValidator(v.structural, true, celCallLimit)
+	return v, nil
+}
+
+// prune drops the fields that the schema does not know and returns their paths.
+func (v *schemaValidation) prune(object map[string]any) []string {
+	paths := pruning.PruneWithOptions(object, v.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	slices.Sort(paths)
+	return paths
+}
+
+// validate returns what is wrong with an object that is created, or with the update of an old one.
+func (v *schemaValidation) validate(object, old map[string]any) field.ErrorList {
+	wrong := v.validateKind(object)
+	if len(wrong) > 0 {
+		return wrong
+	}
+	if old == nil {
+		wrong = crdvalidation.ValidateCustomResource(nil, object, v.schema)
+	} else {
+		wrong = crdvalidation.ValidateCustomResourceUpdate(nil, object, old, v.schema)
+	}
+	wrong = append(wrong, listtype.ValidateListSetsAndMaps(nil, v.structural, object)...)
+	if v.rules == nil {
+		return wrong
+	}
+	if slices.ContainsFunc(wrong, blocksRules) {
+		return append(wrong, field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; "+
+			"correct the existing errors to complete validation"))
+	}
+	var before any
+	if old != nil {
+		before = old
+	}
+	ofRules, _ := v.rules.Validate(context.Background(), nil, v.structural, object, before, celBudget)
+	return append(wrong, ofRules...)
+}
+
+func (v *schemaValidation) validateKind(object map[string]any) field.ErrorList {
+	var wrong field.ErrorList
+	if object["kind"] != v.kind.Kind {
+		wrong = append(wrong, field.Invalid(field.NewPath("kind"), object["kind"], "must be "+v.kind.Kind))
+	}
+	if version := v.kind.GroupVersion().String(); object["apiVersion"] != version {
+		wrong = append(wrong, field.Invalid(field.NewPath("apiVersion"), object["apiVersion"], "must be "+version))
+	}
+	return wrong
+}
+
+// blocksRules reports whether the API server does not evaluate CEL rules because of an error.
+func blocksRules(err *field.Error) bool {
+	switch err.Type {
+	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+		return true
+	default:
+		return false
+	}
+}
+
+// unknownFields is the message of strict field validation.
+func unknownFields(paths []string) string {
+	quoted := make([]string, len(paths))
+	for i, path := range paths {
+		quoted[i] = `unknown field "` + path + `"`
+	}
+	return "strict decoding error: " + strings.Join(quoted, ", ")
+}

@@ -1,0 +1,252 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// bookmarkInterval is the time between two bookmarks of a watch.
+const bookmarkInterval = time.Minute
+
+// stream is the body of a watch. It has no goroutine: its reader waits for the next event.
+type stream struct {
+	*request
+	server   *Server
+	selected *selection
+
+	initial   []*object // to be sent first
+	announce  bool      // the end of the initial events, by a bookmark
+	at        int       // position of the next commit in the history
+	expired   string    // the message of the only event, if the watch begins too late
+	bookmarks time.Time // when the next one is due; zero: never
+	end       time.Time // zero: never
+	begun     int64     // the revision of the initial events
+
+	pending [3][]byte // what is left of the event that is being read
+	last    bool      // it is the last one
+	closed  chan struct{}
+	once    sync.Once
+}
+
+// event is one event of a watch.
+type event struct {
+	kind     watch.EventType
+	object   []byte
+	revision int64
+}
+
+// watch begins a watch.
+func (s *Server) watch(r *request) (*reply, error) {
+	w := &stream{request: r, server: s, closed: make(chan struct{})}
+	var err error
+	if w.selected, err = selectionOf(r); err != nil {
+		return nil, err
+	}
+	from, err := revisionOf(r)
+	if err != nil {
+		return nil, err
+	}
+	initial, _ := strconv.ParseBool(r.Query.Get("sendInitialEvents"))
+	match := metav1.ResourceVersionMatch(r.Query.Get("resourceVersionMatch"))
+	if initial && match != metav1.ResourceVersionMatchNotOlderThan {
+		return nil, invalidOptions("resourceVersionMatch", "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+	}
+	w.schedule()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.at = r.table.after(from)
+	switch {
+	case initial || from == 0:
+		if err := s.checkReached(from); err != nil {
+			return nil, err
+		}
+		for _, o := range r.table.within(r.Namespace) {
+			if w.selected.matches(o) {
+				w.initial = append(w.initial, o)
+			}
+		}
+		w.announce, w.begun, w.at = initial, s.revision, r.table.dropped+len(r.table.history)
+	case from < r.table.expired:
+		w.expired = fmt.Sprintf("too old resource version: %d (%d)", from, r.table.expired)
+	}
+	return &reply{code: http.StatusOK, stream: w}, nil
+}
+
+// schedule sets when the watch ends and when its first bookmark is due.
+func (w *stream) schedule() {
+	now := time.Now()
+	timeout := w.server.options.WatchTimeout
+	if seconds, _ := strconv.Atoi(w.Query.Get("timeoutSeconds")); seconds > 0 {
+		if asked := time.Duration(seconds) * time.Second; timeout == 0 || asked < timeout {
+			timeout = asked
+		}
+	}
+	if timeout > 0 {
+		w.end = now.Add(timeout)
+	}
+	if allowed, _ := strconv.ParseBool(w.Query.Get("allowWatchBookmarks")); allowed {
+		w.bookmarks = now.Add(bookmarkInterval)
+	}
+}
+
+// Read implements io.Reader. It returns at most one event at a time, or a part of it.
+func (w *stream) Read(p []byte) (int, error) {
+	n := 0
+	for n == 0 {
+		if len(w.pending[0])+len(w.pending[1])+len(w.pending[2]) == 0 {
+			if err := w.next(); err != nil {
+				return 0, err
+			}
+		}
+		for i, piece := range w.pending {
+			copied := copy(p[n:], piece)
+			w.pending[i] = piece[copied:]
+			if n += copied; copied < len(piece) {
+				break
+			}
+		}
+		if len(p) == 0 {
+			return 0, nil
+		}
+	}
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (w *stream) Close() error {
+	w.once.Do(func() { close(w.closed) })
+	return nil
+}
+
+// next waits for the next event and makes it pending.
+func (w *stream) next() error {
+	if w.last {
+		return io.EOF
+	}
+	e, err := w.wait()
+	if err != nil {
+		return err
+	}
+	switch err := w.faults.Deliver(w.ctx, w.Call, e.revision); {
+	case errors.Is(err, ErrExpired):
+		e = expiry(fmt.Sprintf("too old resource version: %d", e.revision))
+	case err != nil:
+		return err
+	}
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	w.last = e.kind == watch.Error
+	w.pending = [3][]byte{prefixes[e.kind], e.object, suffix}
+	return nil
+}
+
+var (
+	prefixes = map[watch.EventType][]byte{
+		watch.Added: []byte(`{"type":"ADDED","object":`), watch.Modified: []byte(`{"type":"MODIFIED","object":`),
+		watch.Deleted: []byte(`{"type":"DELETED","object":`), watch.Bookmark: []byte(`{"type":"BOOKMARK","object":`),
+		watch.Error: []byte(`{"type":"ERROR","object":`),
+	}
+	suffix = []byte("}\n")
+)
+
+// wait returns the next event as soon as there is one.
+func (w *stream) wait() (event, error) {
+	switch {
+	case w.expired != "":
+		return expiry(w.expired), nil
+	case len(w.initial) > 0:
+		o := w.initial[0]
+		w.initial = w.initial[1:]
+		return event{watch.Added, o.encoded(w.variant), o.revision}, nil
+	case w.announce:
+		w.announce = false
+		return w.bookmark(w.begun, map[string]any{metav1.InitialEventsAnnotationKey: "true"}), nil
+	}
+	for {
+		e, changed, err := w.poll()
+		if e.object != nil || err != nil {
+			return e, err
+		}
+		if err := w.sleep(changed); err != nil {
+			return event{}, err
+		}
+	}
+}
+
+// poll returns the next event, or what tells of the next commit.
+func (w *stream) poll() (event, <-chan struct{}, error) {
+	s, t := w.server, w.table
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.at < t.dropped {
+		return event{}, nil, io.EOF // too slow: a real server ends the watch, too
+	}
+	for ; w.at < t.dropped+len(t.history); w.at++ {
+		entry := &t.history[w.at-t.dropped]
+		if kind, o := w.selected.seen(entry); o != nil {
+			w.at++
+			return event{kind, o.encoded(w.variant), entry.revision}, nil, nil
+		}
+	}
+	if !w.bookmarks.IsZero() && !time.Now().Before(w.bookmarks) {
+		w.bookmarks = time.Now().Add(bookmarkInterval)
+		return w.bookmark(s.revision, nil), nil, nil
+	}
+	return event{}, t.changed, nil
+}
+
+// sleep waits for a commit, a bookmark or the end of the watch.
+func (w *stream) sleep(changed <-chan struct{}) error {
+	now := time.Now()
+	until := w.end
+	if !w.bookmarks.IsZero() && (until.IsZero() || w.bookmarks.Before(until)) {
+		until = w.bookmarks
+	}
+	var due <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(until.Sub(now))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-changed:
+	case <-due:
+		if !w.end.IsZero() && !time.Now().Before(w.end) {
+			return io.EOF
+		}
+	case <-w.ctx.Done():
+		return context.Cause(w.ctx)
+	case <-w.closed:
+		return errors.New("read on closed response body")
+	}
+	return nil
+}
+
+// bookmark returns an event that tells only the resourceVersion.
+func (w *stream) bookmark(revision int64, annotations map[string]any) event {
+	meta := map[string]any{"resourceVersion": strconv.FormatInt(revision, 10)}
+	if annotations != nil {
+		meta["annotations"] = annotations
+	}
+	content := map[string]any{"kind": w.table.Kind, "apiVersion": w.table.GroupVersion().String(), "metadata": meta}
+	if w.variant == variantMetadata {
+		return event{watch.Bookmark, encodeMetadata(content), revision}
+	}
+	return event{watch.Bookmark, encode(content), revision}
+}
+
+// expiry returns the event that ends a watch of a state that is gone.
+func expiry(message string) event {
+	return event{watch.Error, failed(apierrors.NewResourceExpired(message)).body, 0}
+}
