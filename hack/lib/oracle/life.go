@@ -68,7 +68,7 @@ func (h *History) write(l *life, stored *storedIncident, c *Commit) {
 	before := l.stored
 	l.stored = stored
 	h.checkLedger(l, before, stored)
-	added := h.added(l, before, stored)
+	added := h.added(l, before, stored, c.ByUser)
 	if c.ByUser {
 		h.takeOver(l, before, added, c.At)
 		return
@@ -113,14 +113,15 @@ func (h *History) checkLedger(l *life, before, stored *storedIncident) {
 	}
 }
 
-// added are the AlertEvents that the ledger lists and did not list before, in commit order.
-func (h *History) added(l *life, before, stored *storedIncident) []*event {
+// added are the AlertEvents that the ledger lists and did not list before, in commit order. A user may write of AlertEvents of
+// another cluster.
+func (h *History) added(l *life, before, stored *storedIncident, byUser bool) []*event {
 	listed := before.Status.listed()
 	var added []*event
 	for _, entry := range stored.Status.Ledger.Events {
 		e := h.events[entry.UID]
 		switch {
-		case listed[entry.UID]:
+		case listed[entry.UID], e == nil && byUser:
 		case e == nil:
 			h.findings.Add("A: %s has AlertEvent %s in its ledger, which was never stored", l, entry.Name)
 		case e.namespace != l.key.namespace:

@@ -32,16 +32,16 @@ func (m *modelIncident) summary() string {
 }
 
 func TestLifeCycle(t *testing.T) {
+	const second, minute, hour = time.Second, time.Minute, time.Hour
 	at := func(d time.Duration) string { return stamp(start.Add(d)) }
-	minute := time.Minute
 	for name, steps := range map[string][]step{
 		"the walkthrough of the documentation": {
 			{alert: an("firing", "k", "startsAt", at(-minute)), counts: true, want: "Open Opened"},
 			{after: minute, alert: an("firing", "k", "severity", "critical"), counts: true, want: "Open SeverityChanged"},
 			{after: 2 * minute, alert: an("acknowledged", "k"), counts: true, want: "Open Acknowledged"},
-			{after: 30 * minute, alert: an("resolved", "k", "endsAt", at(30*minute-30*time.Second)), counts: true, want: "Resolved Resolved"},
-			{after: 30*minute + 20*time.Second, alert: an("firing", "k", "startsAt", at(-minute)), counts: true, want: "Resolved Resolved"},
-			{after: 31 * minute, alert: an("firing", "k", "startsAt", at(-minute)), counts: true, want: "Open Reopened"},
+			{after: hour, alert: an("resolved", "k", "endsAt", at(hour-minute)), counts: true, want: "Resolved Resolved"},
+			{after: hour + 20*second, alert: an("firing", "k", "startsAt", at(-minute)), counts: true, want: "Resolved Resolved"},
+			{after: hour + minute, alert: an("firing", "k", "startsAt", at(-minute)), counts: true, want: "Open Reopened"},
 		},
 		"reports before the first firing": {
 			{alert: an("resolved", "k"), want: "none"},
@@ -79,7 +79,7 @@ func TestLifeCycle(t *testing.T) {
 		"a predicted end hides no outage": {
 			{alert: an("firing", "k", "startsAt", at(0), "endsAt", at(time.Hour)), counts: true, want: "Open Opened"},
 			{after: minute, alert: an("resolved", "k"), counts: true, want: "Resolved Resolved"},
-			{after: minute + 10*time.Second, alert: an("firing", "k", "startsAt", at(minute+time.Second)), counts: true, want: "Open Reopened"},
+			{after: minute + 10*second, alert: an("firing", "k", "startsAt", at(minute+second)), counts: true, want: "Open Reopened"},
 		},
 		"a resolve that is older than what is folded": {
 			{alert: an("firing", "k"), order: 5, counts: true, want: "Open Opened"},
@@ -143,8 +143,7 @@ func TestContent(t *testing.T) {
 
 // rejected is a status that was written without its content.
 func rejected(status map[string]any) {
-	content, _ := status["alert"].(map[string]any)
-	status["alert"] = map[string]any{"severity": content["severity"], "title": "The content was rejected."}
+	status["alert"] = map[string]any{"severity": within(status, "alert")["severity"], "title": "The content was rejected."}
 	timeline, _ := status["timeline"].([]map[string]any)
 	status["timeline"] = append(timeline, map[string]any{"type": "ContentRejected"})
 }
@@ -174,7 +173,10 @@ func TestState(t *testing.T) {
 		"later alerts of the episode have what the rejected one left": {tell: func(s *script) {
 			opened(rejected)(s)
 			s.sent("b", an("firing", "k", "hostname", "h"))
-			s.fold("k", []string{"b"}, func(status map[string]any) { delete(status["alert"].(map[string]any), "labels"); rejected(status) }) //nolint:forcetypeassert // the script's
+			s.fold("k", []string{"b"}, func(status map[string]any) {
+				delete(within(status, "alert"), "labels")
+				rejected(status)
+			})
 			s.release("b")
 		}},
 		"the next episode is to have all of its content": {found: "B: ", tell: func(s *script) {

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 const generatedName = "01890000-0000-7000-8000-000000000001"
@@ -113,7 +111,7 @@ func TestExactlyOnce(t *testing.T) {
 		"a ledger names an AlertEvent that was never stored": {found: "A: ", tell: func(s *script) {
 			s.sent("a", an("firing", "k"))
 			s.fold("k", []string{"a"}, func(status map[string]any) {
-				status["ledger"].(map[string]any)["events"] = []map[string]string{{"uid": "other"}} //nolint:forcetypeassert // the script's
+				within(status, "ledger")["events"] = []map[string]string{{"uid": "other", "name": "other"}}
 			})
 		}},
 		"an Incident has too much content": {found: "B: ", tell: func(s *script) {
@@ -198,6 +196,45 @@ func TestUnmatched(t *testing.T) {
 	})
 }
 
+func TestReportsOfUsers(t *testing.T) {
+	opened := func(s *script) {
+		s.sent("a", an("firing", "k"))
+		s.fold("k", []string{"a"})
+		s.release("a")
+	}
+	byName := map[string]any{"status": "acknowledged", "incidentName": incidentName("k"), "by": "maria"}
+	tellAll(t, map[string]story{
+		"a report names its Incident, has no id and is not counted": {tell: func(s *script) {
+			opened(s)
+			s.store("b", Commit{ByUser: true}, byName)
+			s.fold("k", []string{"b"})
+			s.release("b")
+		}},
+		"a report is counted": {found: "A: ", tell: func(s *script) {
+			opened(s)
+			s.store("b", Commit{ByUser: true}, byName)
+			s.fold("k", []string{"b"}, func(status map[string]any) { status["alertCount"] = 2 })
+			s.release("b")
+		}},
+		"a report is not in the digest": {found: "A: ", tell: func(s *script) {
+			opened(s)
+			digest := within(s.incidents["k"].status, "ledger")["digest"]
+			s.store("b", Commit{ByUser: true}, byName)
+			s.fold("k", []string{"b"}, func(status map[string]any) { within(status, "ledger")["digest"] = digest })
+			s.release("b")
+		}},
+		"a request for a silence is dropped": {found: "A: the operator deleted", tell: func(s *script) {
+			opened(s)
+			s.store("b", Commit{ByUser: true}, an("silenced", "k", "silenceFor", "1h"))
+			s.release("b")
+		}},
+		"a report of an Incident that is not there": {tell: func(s *script) {
+			s.store("b", Commit{ByUser: true}, byName)
+			s.release("b")
+		}},
+	})
+}
+
 func TestSecondCopies(t *testing.T) {
 	copied := func(s *script, released bool) {
 		s.sent("a", an("firing", "k"))
@@ -247,104 +284,6 @@ func TestSecondCopies(t *testing.T) {
 			s.store("old", Commit{Name: generatedName, ByUser: true, Restored: true}, an("firing", "k", "id", "old"))
 			s.fold("k", []string{"old"})
 			s.release("old")
-		}},
-	})
-}
-
-func TestLives(t *testing.T) {
-	tellAll(t, map[string]story{
-		"an Incident that a user deleted is opened anew": {tell: func(s *script) {
-			live(s)
-			s.end("k", true)
-			live(s)
-		}},
-		"an alert that was not folded before the deletion opens it anew": {tell: func(s *script) {
-			live(s)
-			s.sent("late", an("firing", "k"))
-			s.end("k", true)
-			s.fold("k", []string{"late"})
-			s.release("late")
-		}},
-		"an alert counts in two lives": {found: "A: ", tell: func(s *script) {
-			s.sent("a", an("firing", "k"))
-			s.fold("k", []string{"a"})
-			s.end("k", true)
-			s.fold("k", []string{"a"})
-			s.release("a")
-		}},
-		"the ledger of the next life lists it, and does not count it": {tell: func(s *script) {
-			s.sent("a", an("firing", "k"))
-			s.fold("k", []string{"a"})
-			s.end("k", true)
-			s.sent("b", an("firing", "k"))
-			s.incident("k").ledger = []map[string]string{{"uid": s.events["a"].uid, "name": "a"}}
-			s.fold("k", []string{"b"})
-			s.release("a", "b")
-		}},
-		"the operator deletes an Open Incident": {found: "B: ", tell: func(s *script) {
-			live(s)
-			s.end("k", false)
-		}},
-		"the operator deletes a Resolved Incident": {tell: func(s *script) {
-			live(s)
-			s.sent("z", an("resolved", "k"))
-			s.fold("k", []string{"z"})
-			s.release("z")
-			s.end("k", false)
-		}},
-		"an alert is folded into an Incident that is being deleted": {found: "B: ", tell: func(s *script) {
-			live(s)
-			s.incidents["k"].meta["deletionTimestamp"] = stamp(s.now)
-			s.commitIncident("k", Commit{ByUser: true})
-			s.sent("z", an("firing", "k"))
-			s.fold("k", []string{"z"})
-			s.release("z")
-		}},
-		"a user deletes an AlertEvent before it is folded": {tell: func(s *script) {
-			live(s)
-			s.sent("z", an("resolved", "k"))
-			s.lose("z")
-			s.sent("y", an("firing", "k"))
-			s.fold("k", []string{"y"})
-			s.release("y")
-		}},
-		"a user deletes it, and it is folded all the same": {tell: func(s *script) {
-			live(s)
-			s.sent("z", an("resolved", "k"))
-			s.lose("z")
-			s.fold("k", []string{"z"})
-		}},
-	})
-}
-
-func TestLiveness(t *testing.T) {
-	waits := func(status string, condition string) func(s *script) {
-		return func(s *script) {
-			s.Commit(Commit{Resource: "webhookintegrations", Namespace: ns, Name: integration, Created: true, Object: encode(map[string]any{
-				"status": map[string]any{"conditions": []map[string]any{{"type": condition, "status": status}}},
-			})})
-			s.sent("a", an("firing", "k"))
-		}
-	}
-	options := Options{HealTime: time.Minute, KeyedLinger: 10 * time.Minute}
-	keyed := v1alpha1.KeyedEventName(integration, "a")
-	settled := func(s *script) {
-		s.store("a", Commit{Name: keyed, ByUser: true}, an("firing", "k"))
-		s.fold("k", []string{"a"})
-	}
-	tellAll(t, map[string]story{
-		"it waits, and nothing shows why":      {options: options, found: "E: ", tell: waits("True", "AlertsFolded")},
-		"it waits, and AlertsFolded shows why": {options: options, tell: waits("False", "AlertsFolded")},
-		"it waits, and Ready shows why":        {options: options, tell: waits("False", "Ready")},
-		"it stays for its idempotency key":     {options: options, tell: settled},
-		"it is deleted before its key may go":  {options: options, found: "C: ", tell: func(s *script) { settled(s); s.tick(time.Minute); s.release("a") }},
-		"it is deleted when its key may go":    {options: options, tell: func(s *script) { settled(s); s.tick(10 * time.Minute); s.release("a") }},
-		"it stays longer than for its key":     {options: options, found: "C: ", tell: func(s *script) { settled(s); s.tick(11 * time.Minute) }},
-		"it stays, and a finalizer is the reason": {options: options, tell: func(s *script) {
-			s.sent("a", an("firing", "k"))
-			s.fold("k", []string{"a"})
-			s.events["a"].meta["deletionTimestamp"] = stamp(s.now)
-			s.commitEvent("a", Commit{})
 		}},
 	})
 }

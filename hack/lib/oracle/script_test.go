@@ -67,13 +67,22 @@ func encode(value any) []byte {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// an returns an alert of a key.
+// an returns an alert of a key, with more names and values.
 func an(status, key string, more ...any) map[string]any {
 	a := map[string]any{"status": status, "dedupKey": key}
 	for i := 0; i < len(more); i += 2 {
-		a[more[i].(string)] = more[i+1] //nolint:forcetypeassert // names are strings
+		a[fmt.Sprint(more[i])] = more[i+1]
 	}
 	return a
+}
+
+// within returns the object of that name in a status.
+func within(status map[string]any, name string) map[string]any {
+	object, ok := status[name].(map[string]any)
+	if !ok {
+		panic(name + " is not an object")
+	}
+	return object
 }
 
 // sent stores an AlertEvent of a request that was acknowledged.
@@ -81,8 +90,8 @@ func (s *script) sent(name string, alerts ...map[string]any) *Record {
 	record := &Record{Namespace: ns, Integration: integration}
 	delivery := Delivery{Outcome: Acknowledged, Began: s.now, Ended: s.now.Add(time.Millisecond)}
 	for _, a := range alerts {
-		seq := s.next("seq-")
-		a["id"] = s.next("id-")
+		seq, id := s.next("seq-"), s.next("id-")
+		a["id"] = id
 		labels, _ := a["labels"].(map[string]any)
 		if labels == nil {
 			labels = map[string]any{}
@@ -92,7 +101,7 @@ func (s *script) sent(name string, alerts ...map[string]any) *Record {
 		key, _ := a["dedupKey"].(string)
 		status, _ := a["status"].(string)
 		record.Alerts = append(record.Alerts, Sent{seq, key, status})
-		delivery.IDs = append(delivery.IDs, a["id"].(string)) //nolint:forcetypeassert // set above
+		delivery.IDs = append(delivery.IDs, id)
 	}
 	record.Deliveries = append(record.Deliveries, delivery)
 	s.records = append(s.records, record)

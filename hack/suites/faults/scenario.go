@@ -170,7 +170,9 @@ func (r *run) waitAccepting(ctx context.Context, ended time.Time) error {
 }
 
 // settle waits until nothing is left to find wrong, and healTime after the fault at the most.
-func (r *run) settle(ctx context.Context, since int64, ended time.Time, options checkOptions) (*oracle.History, oracle.Findings, error) {
+func (r *run) settle(
+	ctx context.Context, since int64, ended time.Time, options checkOptions,
+) (*oracle.History, oracle.Findings, error) {
 	for {
 		ordinary, _, err := r.pendingEvents(ctx, r.tenants)
 		late := time.Since(ended) > healTime
