@@ -2,19 +2,15 @@ package loadgen
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
-	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
@@ -75,24 +71,9 @@ func (k *KeyAccount) compare(incident *v1alpha1.Incident) string {
 	}
 	// With no unknown outcome the multiset of folded alerts is known, and not only its size.
 	if k.Unknown == 0 && k.Acknowledged > 0 {
-		if want := Digest(k.AlertIDs); status.Ledger.Digest != want {
+		if want := oracle.Digest(k.AlertIDs); status.Ledger.Digest != want {
 			return fmt.Sprintf("the digest of the folded alerts is %q, want %q", status.Ledger.Digest, want)
 		}
 	}
 	return ""
-}
-
-// Digest is the ledger digest of an Incident into which the alerts of these ids were folded.
-func Digest(ids []string) string {
-	var high, low uint64
-	for _, id := range ids {
-		sum := sha256.Sum256([]byte(id))
-		var carry uint64
-		low, carry = bits.Add64(low, binary.BigEndian.Uint64(sum[8:16]), 0)
-		high, _ = bits.Add64(high, binary.BigEndian.Uint64(sum[:8]), carry)
-	}
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], high)
-	binary.BigEndian.PutUint64(b[8:], low)
-	return strings.ToLower(hex.EncodeToString(b[:]))
 }

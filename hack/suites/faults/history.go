@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 )
 
 const (
@@ -24,17 +26,6 @@ const (
 // etcdHistory reads what was committed from etcd itself, past all API servers and caches: every version
 // of every object, in commit order.
 type etcdHistory struct{ url string }
-
-// committed is one version of an object.
-type committed struct {
-	Revision  int64
-	Deleted   bool
-	Created   bool // the first version
-	Resource  string
-	Namespace string
-	Name      string
-	Value     []byte // JSON; empty when deleted
-}
 
 // revision writes the sentinel and returns the revision of that write.
 func (h *etcdHistory) revision(ctx context.Context) (int64, error) {
@@ -50,14 +41,14 @@ func (h *etcdHistory) revision(ctx context.Context) (int64, error) {
 }
 
 // since returns everything that was committed after the revision, until now.
-func (h *etcdHistory) since(ctx context.Context, revision int64) ([]committed, error) {
+func (h *etcdHistory) since(ctx context.Context, revision int64) ([]oracle.Commit, error) {
 	until, err := h.revision(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var all []committed
+	var all []oracle.Commit
 	request := map[string]any{"create_request": map[string]any{
 		"key": encode(registry), "range_end": encode(sentinel + "~"), "start_revision": strconv.FormatInt(revision+1, 10),
 	}}
@@ -75,7 +66,7 @@ func (h *etcdHistory) since(ctx context.Context, revision int64) ([]committed, e
 				if event.KV.ModRevision >= until {
 					return nil
 				}
-				if c, ok := event.committed(); ok {
+				if c, ok := event.commit(); ok {
 					all = append(all, c)
 				}
 			}
@@ -103,19 +94,19 @@ type etcdEvent struct {
 	} `json:"kv"`
 }
 
-func (e *etcdEvent) committed() (committed, bool) {
+// commit is the version of an object of Tocsin.
+func (e *etcdEvent) commit() (c oracle.Commit, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(string(e.KV.Key), registry), "/")
 	if len(parts) != 3 {
-		return committed{}, false
+		return c, false
 	}
-	return committed{
-		Revision:  e.KV.ModRevision,
+	return oracle.Commit{
 		Deleted:   e.Type == "DELETE",
 		Created:   e.KV.CreateRevision == e.KV.ModRevision,
 		Resource:  parts[0],
 		Namespace: parts[1],
 		Name:      parts[2],
-		Value:     e.KV.Value,
+		Object:    e.KV.Value,
 	}, true
 }
 

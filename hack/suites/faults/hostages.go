@@ -60,7 +60,7 @@ func takeHostages(ctx context.Context, r *run) error {
 	rate := float64(r.traffic.acknowledgedBetween(from, time.Now())) / time.Since(from).Seconds()
 	r.note("%.0f requests/s beside %d AlertEvents that finalizers keep", rate, hostages)
 	if rate < leastRate {
-		r.found.add("E: only %.0f requests/s are accepted beside another namespace's %d AlertEvents", rate, hostages)
+		r.found.Add("E: only %.0f requests/s are accepted beside another namespace's %d AlertEvents", rate, hostages)
 	}
 	return nil
 }

@@ -80,13 +80,13 @@ func hostileLoad(ctx context.Context, s *suite) (*report, error) {
 		result.notes = append(result.notes, fmt.Sprintf("%s: %.1f %% served, p99 %s, peak memory +%d MiB",
 			attack.name, 100*served, account.Quantile(0.99).Round(time.Millisecond), (after-before)>>20))
 		if served < 0.99 {
-			result.findings.add("E: %s: only %.1f %% of %d usual requests were served: %v", attack.name, 100*served, total, account.Codes)
+			result.findings.Add("E: %s: only %.1f %% of %d usual requests were served: %v", attack.name, 100*served, total, account.Codes)
 		}
 		if limit := 2 * alone.Quantile(0.99); account.Quantile(0.99) > limit && !attack.busy {
-			result.findings.add("E: %s: the slowest percent takes %s, alone %s", attack.name, account.Quantile(0.99), alone.Quantile(0.99))
+			result.findings.Add("E: %s: the slowest percent takes %s, alone %s", attack.name, account.Quantile(0.99), alone.Quantile(0.99))
 		}
 		if attack.growth > 0 && after-before > attack.growth {
-			result.findings.add("F: %s: the memory's peak grew by %d MiB", attack.name, (after-before)>>20)
+			result.findings.Add("F: %s: the memory's peak grew by %d MiB", attack.name, (after-before)>>20)
 		}
 	}
 	return result, nil
@@ -229,7 +229,7 @@ func (r *run) gzipBombs(ctx context.Context, result *report) {
 	var bomb bytes.Buffer
 	writer, err := gzip.NewWriterLevel(&bomb, gzip.BestCompression)
 	if err != nil {
-		result.findings.add("E: %v", err)
+		result.findings.Add("E: %v", err)
 		return
 	}
 	_, _ = io.Copy(writer, io.LimitReader(zeros{}, 256<<20))
@@ -267,7 +267,7 @@ func (r *run) bodiesOfManyValues(ctx context.Context, result *report) {
 	senders.Wait()
 	result.notes = append(result.notes, fmt.Sprintf("answers to bodies of many values: %v", answers))
 	if answers[http.StatusAccepted] == 0 {
-		result.findings.add("E: no body of many values was accepted: %v", answers)
+		result.findings.Add("E: no body of many values was accepted: %v", answers)
 	}
 }
 
@@ -316,11 +316,11 @@ func postCorpus(ctx context.Context, s *suite) (*report, error) {
 		a, err := run.post(n, run.tenants[0].token, strings.NewReader(body), nil)
 		switch {
 		case err != nil:
-			result.findings.add("E: %.60q: %v", body, err)
+			result.findings.Add("E: %.60q: %v", body, err)
 		case a.code == http.StatusServiceUnavailable:
 			result.unknown++
 		case !slices.Contains(allowed, a.code):
-			result.findings.add("E: %.60q is answered %d %s", body, a.code, a.Type)
+			result.findings.Add("E: %.60q is answered %d %s", body, a.code, a.Type)
 		case a.code == http.StatusAccepted:
 			result.acknowledged++
 		default:
@@ -339,7 +339,7 @@ func postCorpus(ctx context.Context, s *suite) (*report, error) {
 		alert := &incident.Status.Alert
 		for _, text := range []string{alert.Title, alert.Type, alert.Link, alert.Hostname, alert.Region, incident.Spec.DedupKey} {
 			if strings.ContainsFunc(text, func(c rune) bool { return unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) }) {
-				result.findings.add("F: %s has the control characters of %.60q", incident.Name, text)
+				result.findings.Add("F: %s has the control characters of %.60q", incident.Name, text)
 			}
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 )
 
 // goroutineSlack is how many more goroutines an idle manager may have than before the load: the workers of
@@ -33,12 +35,12 @@ func (r *rig) exits() []int {
 }
 
 // leaks finds replicas that leak goroutines, and replicas that exited without being told to.
-func (r *run) leaks(ctx context.Context, before []float64, exits []int) findings {
-	var f findings
+func (r *run) leaks(ctx context.Context, before []float64, exits []int) oracle.Findings {
+	var f oracle.Findings
 	r.traffic.client.CloseIdleConnections()
 	for i, now := range r.exits() {
 		if ended := now - exits[i]; ended > 0 {
-			f.add("F: %s ended %d times on its own", r.replicas[i].name, ended)
+			f.Add("F: %s ended %d times on its own", r.replicas[i].name, ended)
 		}
 	}
 	deadline := time.Now().Add(15 * time.Second)
@@ -49,7 +51,7 @@ func (r *run) leaks(ctx context.Context, before []float64, exits []int) findings
 				break
 			}
 			if time.Now().After(deadline) || !pause(ctx, 500*time.Millisecond) {
-				f.add("F: %s has %.0f goroutines, %.0f before the load", replica.name, now, before[i])
+				f.Add("F: %s has %.0f goroutines, %.0f before the load", replica.name, now, before[i])
 				break
 			}
 		}

@@ -102,15 +102,16 @@ func (t *traffic) answers(code string) int {
 	return t.codes[code]
 }
 
-// slowestBetween is the longest time that a request took which began and ended in that time. Those with an idempotency
-// key are several requests.
+// slowestBetween is the longest time that a request took which began and ended in that time.
 func (t *traffic) slowestBetween(from, to time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var slowest time.Duration
-	for _, rec := range t.records {
-		if !rec.keyed && rec.began.After(from) && !rec.ended.IsZero() && rec.ended.Before(to) {
-			slowest = max(slowest, rec.ended.Sub(rec.began))
+	for _, record := range t.records {
+		for _, d := range record.Deliveries {
+			if d.Began.After(from) && !d.Ended.IsZero() && d.Ended.Before(to) {
+				slowest = max(slowest, d.Ended.Sub(d.Began))
+			}
 		}
 	}
 	return slowest

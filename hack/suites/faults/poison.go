@@ -119,7 +119,7 @@ func (r *run) expectQuarantined(ctx context.Context, n int) {
 			len(labels), strings.Join(labels, ", "), value, n)
 	})
 	if err != nil {
-		r.found.add("C: %v", err)
+		r.found.Add("C: %v", err)
 	}
 }
 
@@ -132,6 +132,6 @@ func (r *run) expectFolded(ctx context.Context, alerts int64) {
 	})
 	r.note("%d of %d alerts of the key folded beside the poison", incident.Status.AlertCount, alerts+2)
 	if err != nil {
-		r.found.add("C: %v", err)
+		r.found.Add("C: %v", err)
 	}
 }

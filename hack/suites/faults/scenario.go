@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
@@ -41,8 +41,8 @@ type run struct {
 	*rig
 	tenants []tenant
 	traffic *traffic
-	notes   []string // for the table
-	found   findings // by the fault itself
+	notes   []string        // for the table
+	found   oracle.Findings // by the fault itself
 }
 
 func (r *run) note(format string, args ...any) {
@@ -53,7 +53,7 @@ func (r *run) note(format string, args ...any) {
 type report struct {
 	scenario string
 	void     string // why it says nothing
-	findings findings
+	findings oracle.Findings
 	notes    []string
 
 	acknowledged, refused, unknown int
@@ -98,7 +98,7 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 		return nil, fmt.Errorf("%s: %w", s.name, faultErr)
 	}
 
-	truth, found, err := run.settle(ctx, since, ended, s.check)
+	history, found, err := run.settle(ctx, since, ended, s.check)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
@@ -109,8 +109,8 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 	}
 	result.findings = append(result.findings, run.leaks(ctx, goroutines, exits)...)
 	tally := run.traffic.tally()
-	result.acknowledged, result.refused, result.unknown = tally[loadgen.Acknowledged], tally[loadgen.Refused], tally[loadgen.Unknown]
-	result.copies = truth.copies
+	result.acknowledged, result.refused, result.unknown = tally[oracle.Acknowledged], tally[oracle.Refused], tally[oracle.Unknown]
+	result.copies = history.Copies()
 	run.sweep(ctx)
 	result.notes = run.notes
 	result.elapsed = time.Since(began)
@@ -170,7 +170,9 @@ func (r *run) waitAccepting(ctx context.Context, ended time.Time) error {
 }
 
 // settle waits until nothing is left to find wrong, and healTime after the fault at the most.
-func (r *run) settle(ctx context.Context, since int64, ended time.Time, options checkOptions) (*ledgerOfTruth, findings, error) {
+func (r *run) settle(
+	ctx context.Context, since int64, ended time.Time, options checkOptions,
+) (*oracle.History, oracle.Findings, error) {
 	for {
 		ordinary, _, err := r.pendingEvents(ctx, r.tenants)
 		late := time.Since(ended) > healTime
@@ -178,29 +180,29 @@ func (r *run) settle(ctx context.Context, since int64, ended time.Time, options 
 			pause(ctx, 200*time.Millisecond)
 			continue
 		}
-		truth, err := r.readTruth(ctx, r.tenants, since)
+		history, err := r.readHistory(ctx, r.tenants, since, r.oracleOptions(options))
 		if err != nil {
 			return nil, nil, err
 		}
-		found := check(truth, r.traffic, options)
+		found := r.traffic.judge(history, oracle.Moment{FaultsEnded: ended, Now: time.Now()})
 		if len(found) == 0 {
-			return truth, nil, nil
+			return history, nil, nil
 		}
 		if late {
 			if len(ordinary) > 0 {
 				found = append(found, fmt.Sprintf("E: %d AlertEvents are left %s after the end of the fault", len(ordinary), healTime))
 			}
-			return truth, found, nil
+			return history, found, nil
 		}
 		if hopeless(found) {
-			return truth, found, nil
+			return history, found, nil
 		}
 		pause(ctx, time.Second)
 	}
 }
 
 // hopeless says that time will not mend what was found.
-func hopeless(found findings) bool {
+func hopeless(found oracle.Findings) bool {
 	for _, finding := range found {
 		if finding[0] == 'D' || finding[0] == 'F' {
 			return true

@@ -4,49 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 )
 
-// silence is the end of an episode for which no alert came.
-type silence struct {
-	alerts int64     // that were folded by then
-	at     time.Time // by the leader's clock
-}
-
-// received is when the alerts of an AlertEvent count as received.
-func (e *storedEvent) received() time.Time {
-	if received := e.Spec.Received; !received.IsZero() && !received.After(e.Metadata.Created.Add(time.Minute)) {
-		return received
-	}
-	return e.Metadata.Created
-}
-
-// checkSilences looks for Incidents that were resolved for silence though their senders were not silent: a request for
-// the key was answered, or failed, within the time that is to pass before.
-func (l *ledgerOfTruth) checkSilences(t *traffic, f *findings) {
-	requests := map[incidentKey][]*record{}
-	for _, rec := range t.records {
-		key := incidentKey{rec.tenant.namespace, v1alpha1.IncidentName(integrationName, rec.key)}
-		requests[key] = append(requests[key], rec)
-	}
-	now := time.Now()
-	for key, silences := range l.silences {
-		for _, s := range silences {
-			if s.at.After(now.Add(time.Minute)) || now.Sub(s.at) > time.Hour/2 {
-				f.add("B: %s/%s was resolved for silence at %s, by a wrong clock", key.namespace, key.name, s.at)
-				continue
-			}
-			for _, rec := range requests[key] {
-				if rec.ended.Before(s.at) && rec.began.After(s.at.Add(-autoResolveAfter)) {
-					f.add("B: %s/%s (%s) was resolved for silence at %s, and a request that was sent at %s had the outcome %v",
-						key.namespace, key.name, rec.key, s.at, rec.began, rec.outcome)
-					break
-				}
-			}
-		}
-	}
-}
+// lateFiringWindow is the default, which all integrations have.
+const lateFiringWindow = 30 * time.Second
 
 // Of the scenario api-outage.
 const (
@@ -79,7 +41,7 @@ func apiOutage(ctx context.Context, r *run) error {
 		return err
 	}
 	pause(ctx, silentAfter)
-	r.note("%d requests were refused meanwhile", r.traffic.tally()[loadgen.Refused])
+	r.note("%d requests were refused meanwhile", r.traffic.tally()[oracle.Refused])
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/overlay"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
@@ -77,7 +78,7 @@ func (s *suite) runOne(ctx context.Context, scenario *scenario) bool {
 		case ctx.Err() != nil:
 			return false
 		case err != nil:
-			result = &report{scenario: scenario.name, findings: findings{"E: " + err.Error()}}
+			result = &report{scenario: scenario.name, findings: oracle.Findings{"E: " + err.Error()}}
 			s.dropRig() // nobody knows what state it is in
 		case result.void != "" && len(result.findings) == 0 && try < 2:
 			fmt.Printf("again  %-18s %s\n", scenario.name, result.void)
@@ -249,7 +250,7 @@ func (s *suite) runTrial(ctx context.Context, t trial) bool {
 		result = &report{}
 	}
 	if err != nil {
-		result.findings.add("E: %v", err)
+		result.findings.Add("E: %v", err)
 		s.dropRig()
 	}
 	result.scenario = t.name

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 )
 
 // tenant is a namespace with an integration. All tenants' integrations and keys have the same names, so
@@ -61,18 +62,6 @@ func (r *rig) newIntegration(ctx context.Context, t tenant) error {
 	})
 }
 
-// record is one request of a sender, or several tries of one with the same idempotency key.
-type record struct {
-	tenant  tenant
-	key     string
-	status  string
-	keyed   bool
-	outcome loadgen.Outcome
-	ids     []string
-	began   time.Time
-	ended   time.Time
-}
-
 // traffic is the load on the endpoints and the record of every request.
 type traffic struct {
 	rig     *rig
@@ -83,7 +72,7 @@ type traffic struct {
 
 	mu      sync.Mutex
 	next    int
-	records map[string]*record // by the label seq of the alert
+	records []*oracle.Record
 	codes   map[string]int
 
 	lostFrom, lostUntil time.Time // what was acknowledged in this time is gone with an older etcd
@@ -96,8 +85,7 @@ func newTraffic(r *rig, tenants []tenant) *traffic {
 		client: &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
 			MaxIdleConnsPerHost: 128, DisableCompression: true,
 		}},
-		records: map[string]*record{},
-		codes:   map[string]int{},
+		codes: map[string]int{},
 	}
 }
 
@@ -170,15 +158,21 @@ func (t *traffic) postTold(number int, key, status string, keyed bool, times map
 	tenant := t.tenants[number]
 	t.mu.Lock()
 	t.next++
-	seq := fmt.Sprintf("%s-%d", tenant.namespace, t.next)
-	rec := &record{tenant: tenant, key: key, status: status, keyed: keyed, outcome: loadgen.Unknown, began: time.Now()}
-	t.records[seq] = rec
+	n := t.next
 	t.mu.Unlock()
+	seq := fmt.Sprintf("%s-%d", tenant.namespace, n)
+	record := &oracle.Record{
+		Namespace: tenant.namespace, Integration: integrationName,
+		Alerts: []oracle.Sent{{Seq: seq, Key: key, Status: status}},
+	}
+	if keyed {
+		record.IdempotencyKey = seq
+	}
 
 	payload := map[string]any{
 		"dedup_key": key, "status": status,
-		"labels": map[string]any{"seq": seq, "tenant": tenant.namespace},
-		"values": map[string]any{"n": t.next, string(rune('a' + mathrand.IntN(6))): mathrand.IntN(1000)},
+		"labels": map[string]any{oracle.SeqLabel: seq, "tenant": tenant.namespace},
+		"values": map[string]any{"n": n, string(rune('a' + mathrand.IntN(6))): mathrand.IntN(1000)},
 	}
 	if status == "firing" {
 		payload["title"] = "Alert " + seq
@@ -191,33 +185,42 @@ func (t *traffic) postTold(number int, key, status string, keyed bool, times map
 	if err != nil {
 		panic(err)
 	}
-	idempotencyKey, tries := "", 1
+	t.mu.Lock()
+	t.records = append(t.records, record)
+	t.mu.Unlock()
+	tries := 1
 	if keyed {
-		idempotencyKey, tries = seq, 12
+		tries = 12
 	}
-	outcome, ids := loadgen.Refused, []string(nil)
 	for try := range tries {
 		if try > 0 {
 			time.Sleep(500 * time.Millisecond)
 		}
-		var once loadgen.Outcome
-		once, ids = t.try(tenant.token, body, idempotencyKey)
-		if once == loadgen.Acknowledged {
-			outcome = once
+		delivery := t.deliver(record, tenant.token, body)
+		if delivery.Outcome == oracle.Acknowledged {
 			break
 		}
-		if once == loadgen.Unknown {
-			outcome = once
-		}
 	}
+}
+
+// deliver sends a request once, and enters that it is under way and what becomes of it.
+func (t *traffic) deliver(record *oracle.Record, token string, body []byte) oracle.Delivery {
+	delivery := oracle.Delivery{Outcome: oracle.Unknown, Began: time.Now()}
+	t.mu.Lock()
+	at := len(record.Deliveries)
+	record.Deliveries = append(record.Deliveries, delivery)
+	t.mu.Unlock()
+	delivery.Outcome, delivery.IDs = t.try(token, body, record.IdempotencyKey)
+	delivery.Ended = time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	rec.outcome, rec.ids, rec.ended = outcome, ids, time.Now()
+	record.Deliveries[at] = delivery
+	return delivery
 }
 
 // try sends a request to a replica at random; when that one does not take the connection, to another, as a
 // load balancer would.
-func (t *traffic) try(token string, body []byte, idempotencyKey string) (loadgen.Outcome, []string) {
+func (t *traffic) try(token string, body []byte, idempotencyKey string) (oracle.Outcome, []string) {
 	replicas := t.rig.replicas
 	first := mathrand.IntN(len(replicas))
 	for i := range replicas {
@@ -231,11 +234,11 @@ func (t *traffic) try(token string, body []byte, idempotencyKey string) (loadgen
 			return outcome, ids
 		}
 	}
-	return loadgen.Refused, nil
+	return oracle.Refused, nil
 }
 
 // tryAt sends a request once. dialed is false when nobody took the connection.
-func (t *traffic) tryAt(url string, body []byte, idempotencyKey string) (outcome loadgen.Outcome, ids []string, dialed bool) {
+func (t *traffic) tryAt(url string, body []byte, idempotencyKey string) (outcome oracle.Outcome, ids []string, dialed bool) {
 	request, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		panic(err)
@@ -249,10 +252,10 @@ func (t *traffic) tryAt(url string, body []byte, idempotencyKey string) (outcome
 		var operation *net.OpError
 		if errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &operation) && operation.Op == "dial" {
 			t.count("refused connection")
-			return loadgen.Refused, nil, false
+			return oracle.Refused, nil, false
 		}
 		t.count("no answer")
-		return loadgen.Unknown, nil, true
+		return oracle.Unknown, nil, true
 	}
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(response.Body)
@@ -271,11 +274,11 @@ func (t *traffic) tryAt(url string, body []byte, idempotencyKey string) (outcome
 		for _, alert := range answer.Alerts {
 			ids = append(ids, alert.ID)
 		}
-		return loadgen.Acknowledged, ids, true
+		return oracle.Acknowledged, ids, true
 	case err != nil, answer.Type == loadgen.UnknownOutcomeType:
-		return loadgen.Unknown, nil, true
+		return oracle.Unknown, nil, true
 	default:
-		return loadgen.Refused, nil, true
+		return oracle.Refused, nil, true
 	}
 }
 
@@ -285,13 +288,20 @@ func (t *traffic) count(code string) {
 	t.codes[code]++
 }
 
-// tally counts the requests by outcome.
-func (t *traffic) tally() map[loadgen.Outcome]int {
+// judge has the oracle compare the history with the records.
+func (t *traffic) judge(history *oracle.History, at oracle.Moment) oracle.Findings {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	counts := map[loadgen.Outcome]int{}
-	for _, rec := range t.records {
-		counts[rec.outcome]++
+	return history.Check(t.records, at)
+}
+
+// tally counts the requests by outcome.
+func (t *traffic) tally() map[oracle.Outcome]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counts := map[oracle.Outcome]int{}
+	for _, record := range t.records {
+		counts[record.Outcome()]++
 	}
 	return counts
 }
@@ -301,9 +311,11 @@ func (t *traffic) acknowledgedBetween(from, to time.Time) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
-	for _, rec := range t.records {
-		if rec.outcome == loadgen.Acknowledged && rec.ended.After(from) && rec.ended.Before(to) {
-			n++
+	for _, record := range t.records {
+		for _, delivery := range record.Deliveries {
+			if delivery.Outcome == oracle.Acknowledged && delivery.Ended.After(from) && delivery.Ended.Before(to) {
+				n++
+			}
 		}
 	}
 	return n

@@ -104,25 +104,25 @@ func keyedBurst(ctx context.Context, s *suite) (*report, error) {
 	senders.Wait()
 	result.acknowledged = codes[202]
 	if codes[202] != copies || len(ids) != 1 {
-		result.findings.add("A: the answers were %v with %d different ids", codes, len(ids))
+		result.findings.Add("A: the answers were %v with %d different ids", codes, len(ids))
 	}
 	other, err := run.post(0, run.tenants[0].token, strings.NewReader(`{"title":"Another","dedup_key":"burst"}`), headers)
 	if err != nil {
 		return result, err
 	}
 	if other.code != http.StatusUnprocessableEntity {
-		result.findings.add("D: other content under the same key is answered %d", other.code)
+		result.findings.Add("D: other content under the same key is answered %d", other.code)
 	}
 	neighbour, err := run.post(1, run.tenants[1].token, strings.NewReader(body), headers)
 	if err != nil {
 		return result, err
 	}
 	if neighbour.code != http.StatusAccepted || ids[neighbour.Alerts[0].ID] == copies && neighbour.Alerts[0].Incident == "" {
-		result.findings.add("F: the other tenant's request under the same key is answered %d", neighbour.code)
+		result.findings.Add("F: the other tenant's request under the same key is answered %d", neighbour.code)
 	}
 	for _, t := range run.tenants {
 		if err := run.expectCount(ctx, t.namespace, "burst", 1); err != nil {
-			result.findings.add("A: %v", err)
+			result.findings.Add("A: %v", err)
 		}
 	}
 	run.sweep(ctx)
@@ -196,17 +196,17 @@ func checkPermissions(ctx context.Context, s *suite) (*report, error) {
 	got := verbsOf(review.Status.ResourceRules)
 	for name := range got {
 		if got[name] != grants[name] && got[name] != newerGrants[name] {
-			result.findings.add("F: the service account may %q %s, and should %q", got[name], name, grants[name])
+			result.findings.Add("F: the service account may %q %s, and should %q", got[name], name, grants[name])
 		}
 	}
 	for name := range grants {
 		if got[name] == "" {
-			result.findings.add("F: the service account may not %s %s", grants[name], name)
+			result.findings.Add("F: the service account may not %s %s", grants[name], name)
 		}
 	}
 	for _, replica := range run.replicas {
 		if forbidden := replica.proxy.Forbidden(); len(forbidden) > 0 {
-			result.findings.add("F: %s was forbidden to %v", replica.name, forbidden)
+			result.findings.Add("F: %s was forbidden to %v", replica.name, forbidden)
 		}
 	}
 	slices.Sort(result.findings)
@@ -273,7 +273,7 @@ func checkFlows(ctx context.Context, s *suite) (*report, error) {
 			}
 		}
 		if len(got) == 0 || slices.ContainsFunc(got, func(name string) bool { return name != want }) {
-			result.findings.add("E: %s comes under %v and should come under %s", call, got, want)
+			result.findings.Add("E: %s comes under %v and should come under %s", call, got, want)
 		}
 	}
 	slices.Sort(result.findings)
@@ -353,15 +353,15 @@ func importIncidents(ctx context.Context, s *suite) (*report, error) {
 		// The same posts again: the same count once more, and the same state at the end. A report that came
 		// first counted for nothing in the old cluster, and counts in the new one.
 		if n := after.Status.AlertCount - before.Status.AlertCount; n < before.Status.AlertCount || n > before.Status.AlertCount+2 {
-			result.findings.add("A: %s had counted %d alerts and counts %d after the same ones came again",
+			result.findings.Add("A: %s had counted %d alerts and counts %d after the same ones came again",
 				before.Spec.DedupKey, before.Status.AlertCount, after.Status.AlertCount)
 		}
 		if !reflect.DeepEqual(after.Status.State, before.Status.State) || after.Status.Alert.Title != before.Status.Alert.Title {
-			result.findings.add("B: %s is %s %q, was %s %q", before.Spec.DedupKey, after.Status.State, after.Status.Alert.Title,
+			result.findings.Add("B: %s is %s %q, was %s %q", before.Spec.DedupKey, after.Status.State, after.Status.Alert.Title,
 				before.Status.State, before.Status.Alert.Title)
 		}
 		if bytes.Equal([]byte(after.Status.Ledger.ResourceVersion), []byte(before.Status.Ledger.ResourceVersion)) {
-			result.findings.add("B: %s still has the old cluster's stamp", before.Spec.DedupKey)
+			result.findings.Add("B: %s still has the old cluster's stamp", before.Spec.DedupKey)
 		}
 	}
 	return result, nil

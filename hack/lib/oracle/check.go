@@ -1,0 +1,63 @@
+package oracle
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Check compares the history with the records of the senders, and finds what should have happened by now.
+func (h *History) Check(records []*Record, at Moment) Findings {
+	f := h.Findings()
+	r := newRequests(records)
+	h.checkStored(r, &f)
+	h.checkAnswers(r, &f)
+	h.checkSilences(r, at.Now, &f)
+	h.checkLiveness(at, &f)
+	sortFindings(f)
+	return f
+}
+
+// checkLiveness finds AlertEvents that should be gone: a while after the faults ended, each waits for a reason that a
+// condition of its integration shows, or stays for its idempotency key.
+func (h *History) checkLiveness(at Moment, f *Findings) {
+	for _, key := range slices.SortedFunc(maps.Keys(h.existing), compareKeys) {
+		e := h.existing[key]
+		since := at.FaultsEnded
+		if e.committed.After(since) {
+			since = e.committed
+		}
+		if at.Now.Sub(since) < h.options.HealTime || e.deleting || slices.Contains(h.options.DeletedNamespaces, e.namespace) {
+			continue
+		}
+		unsettled := e.unsettled()
+		switch {
+		case len(unsettled) > 0 && !h.showsWaiting(e):
+			f.Add("E: AlertEvent %s waits for %s, and no condition shows why", e, strings.Join(unsettled, ", "))
+		case len(unsettled) == 0 && (!e.lingers() || h.hasLingered(e, at.Now)):
+			f.Add("C: AlertEvent %s is left, and all its alerts are settled", e)
+		}
+	}
+}
+
+// hasLingered says whether an AlertEvent stays longer than its idempotency key needs.
+func (h *History) hasLingered(e *event, now time.Time) bool {
+	return h.options.KeyedLinger > 0 && !e.settledAt.IsZero() && now.Sub(e.settledAt) > h.options.KeyedLinger+h.options.HealTime
+}
+
+// showsWaiting says whether a condition shows that alerts of the namespace wait: of the AlertEvent's integration, or, if a
+// user created it without one, of any.
+func (h *History) showsWaiting(e *event) bool {
+	for key, integration := range h.integrations {
+		if key.namespace != e.namespace || e.integration != "" && key.name != e.integration {
+			continue
+		}
+		for _, kind := range []string{"AlertsFolded", "Ready"} {
+			if condition(integration.Status.Conditions, kind).Status == "False" {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,139 @@
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// event is an AlertEvent from its first commit on.
+type event struct {
+	namespace, name, uid string
+	order                int // of the first commit
+	until                int // of the commit that deleted it; 0 while it exists
+	committed            time.Time
+	received, heard      time.Time
+	integration          string
+	defaults             map[string]any
+	alerts               map[string][]told // by the name of their Incident
+	seqs                 map[string]string // Seq by id
+	byUser               bool              // created by hand
+	restored             bool
+	copyOf               *event // an earlier one with the same ids
+
+	deleting bool // deleted, and gone once it has no finalizer
+	excused  bool // a user deleted it, or forged its mark: it may count or not
+
+	settled   map[string]settlement // by the name of the Incident
+	settledAt time.Time             // the last of them
+	marked    map[string]bool       // names in SettledAnnotation
+}
+
+// settlement is how the alerts of an AlertEvent for an Incident came to their end.
+type settlement int
+
+const (
+	pending   settlement = iota
+	unmatched            // the Incident was absent, and nothing older could open it
+	folded               // into a life
+)
+
+func newEvent(c *Commit, stored *storedEvent, order int) *event {
+	e := &event{
+		namespace: c.Namespace, name: c.Name, uid: stored.Metadata.UID, order: order,
+		committed: c.At, received: stored.received(), heard: stored.heard(),
+		integration: stored.Spec.IntegrationName, defaults: stored.Spec.Defaults,
+		alerts: map[string][]told{}, seqs: map[string]string{}, byUser: c.ByUser,
+		restored: c.Restored || stored.Metadata.Labels[v1alpha1.RestoreLabel] != "",
+		settled:  map[string]settlement{}, marked: map[string]bool{},
+	}
+	for i, a := range stored.Spec.Alerts {
+		name := a.incidentName(e.integration)
+		id := cmp.Or(a.text("id"), fmt.Sprintf("%s/%d", e.uid, i))
+		e.seqs[id] = a.seq()
+		e.alerts[name] = append(e.alerts[name], told{
+			alert: a, id: id, order: order, received: e.received, heard: e.heard, defaults: e.defaults,
+		})
+	}
+	return e
+}
+
+func (e *event) String() string { return e.namespace + "/" + e.name }
+
+// incidents are the names of the Incidents that it has alerts of, sorted.
+func (e *event) incidents() []string { return slices.Sorted(maps.Keys(e.alerts)) }
+
+// mustNotCount says whether an earlier AlertEvent counts in its place, or a backup tool restored it.
+func (e *event) mustNotCount(name string) bool {
+	return e.restored || e.copyOf != nil && !e.mayCount(name)
+}
+
+// mayCount says whether it is right to count it, and right not to count it.
+func (e *event) mayCount(name string) bool {
+	if e.restored {
+		return false
+	}
+	first := e.copyOf
+	return first == nil && e.excused || first != nil && first.excused && first.settled[name] != folded
+}
+
+// canOpen says whether it has an alert that opens the Incident.
+func (e *event) canOpen(name string) bool {
+	return slices.ContainsFunc(e.alerts[name], func(a told) bool { return a.opens(e.integration, name) })
+}
+
+// fits says whether an alert of it can be one of this Incident at all.
+func (e *event) fits(a told, name string) bool {
+	key := a.text("dedupKey")
+	return (e.integration == "" || v1alpha1.IsIncidentName(name, e.integration)) &&
+		(e.integration == "" || key == "" || v1alpha1.IncidentName(e.integration, key) == name)
+}
+
+// isSettled says whether the operator may be done with its alerts of the Incident.
+func (e *event) isSettled(name string) bool {
+	if e.settled[name] != pending || e.mustNotCount(name) || e.mayCount(name) {
+		return true
+	}
+	return !slices.ContainsFunc(e.alerts[name], func(a told) bool { return e.fits(a, name) })
+}
+
+// unsettled are the Incidents for which it is not settled.
+func (e *event) unsettled() []string {
+	return slices.DeleteFunc(e.incidents(), e.isSettled)
+}
+
+// isMarked says whether its mark names the Incident.
+func (e *event) isMarked(name string) bool { return e.marked["*"] || e.marked[name] }
+
+func (e *event) settle(name string, how settlement, at time.Time) {
+	e.settled[name] = how
+	if at.After(e.settledAt) {
+		e.settledAt = at
+	}
+}
+
+// parseMark reads SettledAnnotation.
+func parseMark(annotations map[string]string) map[string]bool {
+	marked := map[string]bool{}
+	_, names, ok := strings.Cut(annotations[SettledAnnotation], "/")
+	if !ok {
+		return marked
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		marked[name] = true
+	}
+	return marked
+}
+
+// isGone says whether it was deleted.
+func (e *event) isGone() bool { return e.until > 0 }
+
+// lingers says whether it stays for its idempotency key after it is settled.
+func (e *event) lingers() bool {
+	return v1alpha1.IsKeyedEventName(e.name) && !e.restored && e.copyOf == nil
+}

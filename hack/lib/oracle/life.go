@@ -1,0 +1,262 @@
+package oracle
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// life is one Incident object, from its creation to its deletion.
+type life struct {
+	key    incidentKey
+	stored *storedIncident
+	model  *modelIncident
+	newest int // place in commit order of the newest AlertEvent that was folded
+}
+
+func (l *life) String() string {
+	return fmt.Sprintf("%s (%s)", l.key, l.stored.Spec.DedupKey)
+}
+
+func (h *History) commitIncident(c *Commit) error {
+	key := incidentKey{c.Namespace, c.Name}
+	l := h.lives[key]
+	if c.Deleted {
+		h.endLife(key, c)
+		return nil
+	}
+	stored := &storedIncident{}
+	if err := json.Unmarshal(c.Object, stored); err != nil {
+		return err
+	}
+	if l == nil || l.stored.Metadata.UID != stored.Metadata.UID {
+		l = &life{key: key, stored: &storedIncident{}, model: &modelIncident{}}
+		l.stored.Metadata, l.stored.Spec = stored.Metadata, stored.Spec
+		h.lives[key] = l
+		if !h.concerned[key] && !c.ByUser {
+			h.findings.Add("F: %s was created, and no alert was stored for it", l)
+		}
+	}
+	if size := len(c.Object); size > maxIncidentBytes {
+		h.findings.Add("B: %s has %d bytes, more than %d", l, size, maxIncidentBytes)
+	}
+	if n := len(stored.Status.Ledger.Events); n > maxLedger {
+		h.findings.Add("B: %s has %d entries in its ledger, more than %d", l, n, maxLedger)
+	}
+	h.write(l, stored, c)
+	return nil
+}
+
+// endLife enters the deletion of an Incident.
+func (h *History) endLife(key incidentKey, c *Commit) {
+	l := h.lives[key]
+	if l == nil {
+		return
+	}
+	h.deleted++
+	if l.stored.Status.State == stateOpen && !c.ByUser && l.stored.Metadata.Deleting == nil {
+		h.findings.Add("B: %s is Open, and the operator deleted it", l)
+	}
+	delete(h.lives, key)
+	h.findUnmatched(key, c.At)
+}
+
+// write judges one version of an Incident by the version before it.
+func (h *History) write(l *life, stored *storedIncident, c *Commit) {
+	before := l.stored
+	l.stored = stored
+	h.checkLedger(l, before, stored)
+	added := h.added(l, before, stored, c.ByUser)
+	if c.ByUser {
+		h.takeOver(l, before, added, c.At)
+		return
+	}
+	if stored.Status.AlertCount < before.Status.AlertCount {
+		h.findings.Add("A: %s had counted %d alerts, and counts %d", l, before.Status.AlertCount, stored.Status.AlertCount)
+	}
+	if stored.Status.State == "" {
+		return
+	}
+	model, counted := h.fold(l, added)
+	if model == nil {
+		h.findings.Add("A: %s: %s", l, describe(l, before, added))
+		h.takeOver(l, before, added, c.At)
+		return
+	}
+	if len(counted) > 0 && before.Metadata.Deleting != nil {
+		h.findings.Add("B: %s is being deleted, and AlertEvent %s was folded into it", l, counted[0])
+	}
+	h.settleFolded(l, added, counted, c.At)
+	l.model = model
+	if stored.Status.fellSilent() && model.state == stateOpen {
+		model.fallSilent(stored.Status.Resolved)
+		h.silences = append(h.silences, silence{l.key, stored.Spec.IntegrationName, stored.Spec.DedupKey, stored.Status.Resolved, c.At})
+	}
+	if stored.Status.replacesContent() || model.excused {
+		model.excuse(&stored.Status)
+	}
+	if wrong := model.compare(&stored.Status); len(wrong) > 0 {
+		h.findings.Add("B: %s: %s", l, strings.Join(wrong, "; "))
+		model.adopt(&stored.Status)
+	}
+}
+
+// checkLedger finds AlertEvents that the ledger dropped though they exist.
+func (h *History) checkLedger(l *life, before, stored *storedIncident) {
+	listed := stored.Status.listed()
+	for uid := range before.Status.listed() {
+		if e := h.events[uid]; e != nil && !listed[uid] && !e.isGone() && !e.isMarked(l.key.name) {
+			h.findings.Add("A: %s dropped AlertEvent %s from its ledger, which exists and is not marked", l, e)
+		}
+	}
+}
+
+// added are the AlertEvents that the ledger lists and did not list before, in commit order. A user may write of AlertEvents of
+// another cluster.
+func (h *History) added(l *life, before, stored *storedIncident, byUser bool) []*event {
+	listed := before.Status.listed()
+	var added []*event
+	for _, entry := range stored.Status.Ledger.Events {
+		e := h.events[entry.UID]
+		switch {
+		case listed[entry.UID], e == nil && byUser:
+		case e == nil:
+			h.findings.Add("A: %s has AlertEvent %s in its ledger, which was never stored", l, entry.Name)
+		case e.namespace != l.key.namespace:
+			h.findings.Add("F: %s has AlertEvent %s in its ledger", l, e)
+		case len(e.alerts[l.key.name]) == 0:
+			h.findings.Add("A: %s has AlertEvent %s in its ledger, which has no alert of it", l, e)
+		default:
+			added = append(added, e)
+		}
+	}
+	slices.SortFunc(added, func(a, b *event) int { return a.order - b.order })
+	return added
+}
+
+// maxUndecided bounds the AlertEvents of one write of which both are right, that they count and that they do not.
+const maxUndecided = 10
+
+// fold returns the model after the write, and the AlertEvents that count; nil if no choice gives the count and the digest
+// that are stored.
+func (h *History) fold(l *life, added []*event) (*modelIncident, []*event) {
+	var must, may []*event
+	for _, e := range added {
+		switch {
+		case e.settled[l.key.name] == folded || e.mustNotCount(l.key.name):
+		case e.mayCount(l.key.name) && len(may) < maxUndecided:
+			may = append(may, e)
+		default:
+			must = append(must, e)
+		}
+	}
+	for choice := range 1 << len(may) {
+		chosen := slices.Clone(must)
+		for i, e := range may {
+			if choice&(1<<i) != 0 {
+				chosen = append(chosen, e)
+			}
+		}
+		slices.SortFunc(chosen, func(a, b *event) int { return a.order - b.order })
+		model := l.model.clone()
+		counted := h.replay(l, model, chosen)
+		status := &l.stored.Status
+		if model.count == status.AlertCount && model.digest == parseDigest(status.Ledger.Digest) {
+			return model, counted
+		}
+	}
+	return nil, nil
+}
+
+// replay has the model take the alerts of AlertEvents, and returns those that matched.
+func (h *History) replay(l *life, model *modelIncident, events []*event) []*event {
+	spec := &l.stored.Spec
+	var counted []*event
+	for _, e := range events {
+		matched := false
+		for _, a := range e.alerts[l.key.name] {
+			key := a.text("dedupKey")
+			if e.integration != "" && e.integration != spec.IntegrationName || key != "" && key != spec.DedupKey {
+				continue
+			}
+			a.integration = spec.IntegrationName
+			a.window = h.lateFiringWindow(l.key.namespace, spec.IntegrationName)
+			matched = model.take(a) || matched
+		}
+		if matched {
+			counted = append(counted, e)
+		}
+	}
+	return counted
+}
+
+// settleFolded notes what became of the AlertEvents that the ledger lists now.
+func (h *History) settleFolded(l *life, added, counted []*event, at time.Time) {
+	for _, e := range counted {
+		if e.order < l.newest && !h.options.LooseOrder {
+			h.findings.Add("B: %s: AlertEvent %s was folded after one that was stored later", l, e)
+		}
+		l.newest = max(l.newest, e.order)
+	}
+	for _, e := range added {
+		how := unmatched
+		if slices.Contains(counted, e) {
+			how = folded
+		}
+		if e.settled[l.key.name] != folded {
+			e.settle(l.key.name, how, at)
+		}
+		if e.copyOf != nil && how == folded {
+			e.copyOf.settle(l.key.name, how, at)
+		}
+		h.forgetPending(e, l.key.name)
+	}
+}
+
+// takeOver believes a status, so that the model can go on from it.
+func (h *History) takeOver(l *life, before *storedIncident, added []*event, at time.Time) {
+	if asJSON(before.Status) == asJSON(l.stored.Status) {
+		return
+	}
+	l.model.adopt(&l.stored.Status)
+	h.settleFolded(l, added, nil, at)
+	for _, e := range added {
+		e.settle(l.key.name, folded, at)
+		l.newest = max(l.newest, e.order)
+	}
+}
+
+// describe says why the count or the digest of a write is wrong.
+func describe(l *life, before *storedIncident, added []*event) string {
+	var names []string
+	for _, e := range added {
+		name := fmt.Sprintf("%s (%s)", e.name, statuses(e.alerts[l.key.name]))
+		switch {
+		case e.settled[l.key.name] == folded:
+			name += ", folded before"
+		case e.restored:
+			name += ", restored"
+		case e.copyOf != nil:
+			name += ", a second copy of " + e.copyOf.uid
+		}
+		names = append(names, name)
+	}
+	return fmt.Sprintf("the count goes from %d to %d and the digest from %q to %q, and the ledger gains [%s]",
+		before.Status.AlertCount, l.stored.Status.AlertCount, before.Status.Ledger.Digest, l.stored.Status.Ledger.Digest,
+		strings.Join(names, "; "))
+}
+
+// lateFiringWindow is that of an integration.
+func (h *History) lateFiringWindow(namespace, integration string) time.Duration {
+	if h.options.LateFiringWindow != nil {
+		return h.options.LateFiringWindow(namespace, integration)
+	}
+	if stored := h.integrations[incidentKey{namespace, integration}]; stored != nil {
+		if window, err := time.ParseDuration(stored.Spec.LateFiringWindow); err == nil {
+			return window
+		}
+	}
+	return defaultLateFiringWindow
+}

@@ -1,0 +1,129 @@
+package oracle
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+func TestLives(t *testing.T) {
+	tellAll(t, map[string]story{
+		"an Incident that a user deleted is opened anew": {tell: func(s *script) {
+			live(s)
+			s.end("k", true)
+			live(s)
+		}},
+		"an alert that was not folded before the deletion opens it anew": {tell: func(s *script) {
+			live(s)
+			s.sent("late", an("firing", "k"))
+			s.end("k", true)
+			s.fold("k", []string{"late"})
+			s.release("late")
+		}},
+		"an alert counts in two lives": {found: "A: ", tell: func(s *script) {
+			s.sent("a", an("firing", "k"))
+			s.fold("k", []string{"a"})
+			s.end("k", true)
+			s.fold("k", []string{"a"})
+			s.release("a")
+		}},
+		"the ledger of the next life lists it, and does not count it": {tell: func(s *script) {
+			s.sent("a", an("firing", "k"))
+			s.fold("k", []string{"a"})
+			s.end("k", true)
+			s.sent("b", an("firing", "k"))
+			s.incident("k").ledger = []map[string]string{{"uid": s.events["a"].uid, "name": "a"}}
+			s.fold("k", []string{"b"})
+			s.release("a", "b")
+		}},
+		"a user restores an Incident with the ledger of another cluster": {tell: func(s *script) {
+			s.sent("a", an("firing", "k"))
+			s.incidents["k"] = &scriptIncident{uid: "restored", meta: map[string]any{}, model: &modelIncident{}}
+			m := s.incidents["k"].model
+			m.begin(told{alert: an("firing", "k"), received: start, integration: integration}, "Opened")
+			m.count, m.episodeCount, m.heard = 3, 3, start
+			s.incidents["k"].status = m.status([]map[string]string{{"uid": "foreign", "name": "foreign"}})
+			s.commitIncident("k", Commit{Created: true, ByUser: true})
+			s.fold("k", []string{"a"})
+			s.release("a")
+		}},
+		"the operator deletes an Open Incident": {found: "B: ", tell: func(s *script) {
+			live(s)
+			s.end("k", false)
+		}},
+		"the operator deletes a Resolved Incident": {tell: func(s *script) {
+			live(s)
+			s.sent("z", an("resolved", "k"))
+			s.fold("k", []string{"z"})
+			s.release("z")
+			s.end("k", false)
+		}},
+		"an alert is folded into an Incident that is being deleted": {found: "B: ", tell: func(s *script) {
+			live(s)
+			s.incidents["k"].meta["deletionTimestamp"] = stamp(s.now)
+			s.commitIncident("k", Commit{ByUser: true})
+			s.sent("z", an("firing", "k"))
+			s.fold("k", []string{"z"})
+			s.release("z")
+		}},
+		"a user deletes an AlertEvent before it is folded": {tell: func(s *script) {
+			live(s)
+			s.sent("z", an("resolved", "k"))
+			s.lose("z")
+			s.sent("y", an("firing", "k"))
+			s.fold("k", []string{"y"})
+			s.release("y")
+		}},
+		"a user deletes it, and it is folded all the same": {tell: func(s *script) {
+			live(s)
+			s.sent("z", an("resolved", "k"))
+			s.lose("z")
+			s.fold("k", []string{"z"})
+		}},
+	})
+}
+
+func TestLiveness(t *testing.T) {
+	waits := func(status string, condition string) func(s *script) {
+		return func(s *script) {
+			conditions := []map[string]any{{"type": condition, "status": status}}
+			s.Commit(Commit{
+				Resource: "webhookintegrations", Namespace: ns, Name: integration, Created: true,
+				Object: encode(map[string]any{"status": map[string]any{"conditions": conditions}}),
+			})
+			s.sent("a", an("firing", "k"))
+		}
+	}
+	options := Options{HealTime: time.Minute, KeyedLinger: 10 * time.Minute}
+	keyed := v1alpha1.KeyedEventName(integration, "a")
+	settled := func(s *script) {
+		s.store("a", Commit{Name: keyed, ByUser: true}, an("firing", "k"))
+		s.fold("k", []string{"a"})
+	}
+	released := func(after time.Duration) func(s *script) {
+		return func(s *script) {
+			settled(s)
+			s.tick(after)
+			s.release("a")
+		}
+	}
+	tellAll(t, map[string]story{
+		"it waits, and nothing shows why":      {options: options, found: "E: ", tell: waits("True", "AlertsFolded")},
+		"it waits, and AlertsFolded shows why": {options: options, tell: waits("False", "AlertsFolded")},
+		"it waits, and Ready shows why":        {options: options, tell: waits("False", "Ready")},
+		"it stays for its idempotency key":     {options: options, tell: settled},
+		"it is deleted before its key may go":  {options: options, found: "C: ", tell: released(time.Minute)},
+		"it is deleted when its key may go":    {options: options, tell: released(10 * time.Minute)},
+		"it stays longer than for its key": {options: options, found: "C: ", tell: func(s *script) {
+			settled(s)
+			s.tick(11 * time.Minute)
+		}},
+		"it stays, and a finalizer is the reason": {options: options, tell: func(s *script) {
+			s.sent("a", an("firing", "k"))
+			s.fold("k", []string{"a"})
+			s.events["a"].meta["deletionTimestamp"] = stamp(s.now)
+			s.commitEvent("a", Commit{})
+		}},
+	})
+}

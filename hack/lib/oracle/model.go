@@ -1,0 +1,233 @@
+package oracle
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// States of an Incident, and statuses of an alert.
+const (
+	stateOpen     = "Open"
+	stateResolved = "Resolved"
+
+	firing         = "firing"
+	resolved       = "resolved"
+	acknowledged   = "acknowledged"
+	unacknowledged = "unacknowledged"
+	noted          = "noted"
+	silenced       = "silenced"
+)
+
+const (
+	defaultLateFiringWindow = 30 * time.Second
+	maxClockLead            = 24 * time.Hour // a startsAt further ahead of its receipt is not believed
+	maxTimeline             = 20
+	maxLedger               = 128
+	maxIncidentBytes        = 256 << 10
+)
+
+// modelIncident is what one life of an Incident should be, by a model that shares nothing with the operator but the
+// documentation.
+type modelIncident struct {
+	state        string // empty: no alert has opened it
+	acknowledged bool
+	episode      int64
+	episodeCount int64
+	count        int64
+	digest       digest
+	content      map[string]any
+	excused      bool      // the content of this episode was rejected or replaced
+	silent       bool      // it ended because no alert came
+	started      time.Time // the earliest beginning of the episode's alerts
+	opened       time.Time
+	resolved     time.Time
+	heard        time.Time // the last alert
+	timeline     []string  // types of the transitions; requests for silences are left out
+	adopted      bool      // the timeline's beginning is not known
+	newest       int       // place in commit order of the newest AlertEvent that counted
+}
+
+func (m *modelIncident) clone() *modelIncident {
+	c := *m
+	c.content = cloneContent(m.content)
+	c.timeline = slices.Clone(m.timeline)
+	return &c
+}
+
+func cloneContent(content map[string]any) map[string]any {
+	c := maps.Clone(content)
+	for _, name := range bags {
+		if bag, ok := c[name].(map[string]any); ok {
+			c[name] = maps.Clone(bag)
+		}
+	}
+	return c
+}
+
+// told is an alert with what its AlertEvent tells.
+type told struct {
+	alert
+	id              string
+	order           int // of the AlertEvent in commit order
+	received, heard time.Time
+	defaults        map[string]any
+	integration     string // of the Incident
+	window          time.Duration
+}
+
+// take takes in one alert, and says whether it matched an Incident.
+func (m *modelIncident) take(a told) bool {
+	status := a.text("status")
+	if m.state == "" && status != firing {
+		return false
+	}
+	late := a.order < m.newest
+	switch {
+	case m.state == "":
+		m.begin(a, "Opened")
+	case late, status == silenced:
+	case m.state == stateOpen:
+		m.update(a)
+	case status == firing && !m.isLate(a):
+		m.begin(a, "Reopened")
+	}
+	if status == noted && a.text("comment") != "" {
+		m.timeline = append(m.timeline, "Noted")
+	}
+	m.newest = max(m.newest, a.order)
+	m.digest.add(a.id)
+	isReport := status != firing && a.by() != ""
+	if status == noted || status == silenced || isReport {
+		return true
+	}
+	m.count++
+	m.episodeCount++
+	if a.heard.After(m.heard) {
+		m.heard = a.heard
+	}
+	return true
+}
+
+// update takes in an alert of an Open Incident.
+func (m *modelIncident) update(a told) {
+	status := a.text("status")
+	if status == resolved && a.by() == "" && m.isStale(a) {
+		return
+	}
+	before := m.content["severity"]
+	m.merge(a)
+	if status == resolved {
+		m.state, m.resolved, m.silent = stateResolved, a.received, false
+		m.timeline = append(m.timeline, "Resolved")
+		return
+	}
+	if m.content["severity"] != before {
+		m.timeline = append(m.timeline, "SeverityChanged")
+	}
+	switch {
+	case status == unacknowledged && m.acknowledged:
+		m.acknowledged = false
+		m.timeline = append(m.timeline, "Unacknowledged")
+	case status == acknowledged && (!m.acknowledged || a.text("comment") != ""):
+		m.acknowledged = true
+		m.timeline = append(m.timeline, "Acknowledged")
+	}
+}
+
+func (m *modelIncident) begin(a told, transition string) {
+	m.state = stateOpen
+	m.acknowledged, m.excused, m.silent = false, false, false
+	m.episode++
+	m.episodeCount = 0
+	m.content = map[string]any{}
+	m.started, m.opened, m.resolved = time.Time{}, a.received, time.Time{}
+	m.merge(a)
+	m.timeline = append(m.timeline, transition)
+}
+
+// fallSilent ends the episode because no alert came.
+func (m *modelIncident) fallSilent(at time.Time) {
+	m.state, m.silent, m.resolved = stateResolved, true, at
+	m.timeline = append(m.timeline, "Resolved")
+}
+
+// isLate says whether a firing repeats the episode that has ended.
+func (m *modelIncident) isLate(a told) bool {
+	startsAt, ok := timeIn(a.alert, "startsAt")
+	if !ok || m.silent || a.received.Sub(m.resolved) >= a.window {
+		return false
+	}
+	if first, ok := timeIn(m.content, "startsAt"); ok && startsAt.Equal(first) {
+		return true
+	}
+	if startsAt.After(m.resolved) {
+		return false
+	}
+	endsAt, ended := timeIn(m.content, "endsAt")
+	return !startsAt.After(m.started) || ended && !startsAt.After(endsAt)
+}
+
+// isStale says whether a resolve tells of an episode before the current one.
+func (m *modelIncident) isStale(a told) bool {
+	startsAt, ok := timeIn(m.content, "startsAt")
+	if !ok || startsAt.Sub(m.opened) > maxClockLead {
+		return false
+	}
+	about, ok := timeIn(a.alert, "endsAt")
+	if !ok {
+		about, ok = timeIn(a.alert, "startsAt")
+	}
+	for _, unit := range []time.Duration{time.Second, time.Millisecond} {
+		if about.Truncate(unit).Equal(about) {
+			startsAt = startsAt.Truncate(unit)
+			break
+		}
+	}
+	return ok && about.Before(startsAt)
+}
+
+func timeIn(fields map[string]any, name string) (time.Time, bool) {
+	text, _ := fields[name].(string)
+	t, err := time.Parse(time.RFC3339Nano, text)
+	return t, err == nil
+}
+
+// adopt makes the model agree with a status, so that one fault is found once.
+func (m *modelIncident) adopt(s *storedStatus) {
+	newest := m.newest
+	*m = modelIncident{
+		state: s.State, acknowledged: s.isTrue("Acknowledged"),
+		episode: s.Episode.Number, episodeCount: s.Episode.AlertCount, count: s.AlertCount,
+		digest:  parseDigest(s.Ledger.Digest),
+		content: cloneContent(s.Alert), excused: m.excused, silent: s.fellSilent(),
+		started: s.Episode.Start, opened: s.Opened, resolved: s.Resolved, heard: s.LastAlert,
+		timeline: s.transitions(), adopted: true, newest: newest,
+	}
+}
+
+// transitions are the entries of the timeline that the model has too.
+func (s *storedStatus) transitions() []string {
+	var types []string
+	for _, entry := range s.Timeline {
+		switch entry.Type {
+		case "Opened", "Reopened", "Resolved", "Acknowledged", "Unacknowledged", "Noted", "SeverityChanged":
+			types = append(types, entry.Type)
+		default: // depends on sizes, on the API server or on Alertmanager
+		}
+	}
+	return types
+}
+
+// replacesContent says whether the timeline tells that the content of the current episode was rejected or replaced.
+func (s *storedStatus) replacesContent() bool {
+	for _, entry := range slices.Backward(s.Timeline) {
+		switch entry.Type {
+		case "ContentRejected", "ContentReplaced":
+			return true
+		case "Opened", "Reopened":
+			return false
+		}
+	}
+	return false
+}

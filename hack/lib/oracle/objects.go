@@ -1,0 +1,179 @@
+package oracle
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// metadata is the part of an object's metadata that the oracle needs.
+type metadata struct {
+	UID         string            `json:"uid"`
+	Created     time.Time         `json:"creationTimestamp"`
+	Deleting    *time.Time        `json:"deletionTimestamp"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// storedEvent is an AlertEvent.
+type storedEvent struct {
+	Metadata metadata `json:"metadata"`
+	Spec     struct {
+		IntegrationName string         `json:"integrationName"`
+		Received        string         `json:"receivedTime"`
+		Defaults        map[string]any `json:"defaults"`
+		Alerts          []alert        `json:"alerts"`
+		PackedAlerts    []byte         `json:"packedAlerts"`
+	} `json:"spec"`
+}
+
+// unpack puts packed alerts where the others are.
+func (e *storedEvent) unpack() error {
+	if len(e.Spec.PackedAlerts) == 0 {
+		return nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(e.Spec.PackedAlerts))
+	if err != nil {
+		return fmt.Errorf("unpacking alerts: %w", err)
+	}
+	if err := json.NewDecoder(r).Decode(&e.Spec.Alerts); err != nil {
+		return fmt.Errorf("unpacking alerts: %w", err)
+	}
+	return nil
+}
+
+// received is when the alerts count as received.
+func (e *storedEvent) received() time.Time {
+	received, err := time.Parse(time.RFC3339Nano, e.Spec.Received)
+	if err != nil || received.After(e.Metadata.Created.Add(time.Minute)) {
+		return e.Metadata.Created
+	}
+	return received
+}
+
+// heard is when the alerts end the silence of their Incidents: at most a minute before they were stored.
+func (e *storedEvent) heard() time.Time {
+	received := e.received()
+	if earliest := e.Metadata.Created.Add(-time.Minute); received.Before(earliest) {
+		return earliest
+	}
+	return received
+}
+
+// alert is an alert as it is stored.
+type alert map[string]any
+
+func (a alert) text(name string) string {
+	text, _ := a[name].(string)
+	return text
+}
+
+// seq is the Seq of the Sent that the alert was.
+func (a alert) seq() string {
+	labels, _ := a["labels"].(map[string]any)
+	seq, _ := labels[SeqLabel].(string)
+	return seq
+}
+
+// by is the user whose report the alert is.
+func (a alert) by() string { return strings.TrimSpace(a.text("by")) }
+
+// incidentName is the name of the Incident that the alert belongs to.
+func (a alert) incidentName(integration string) string {
+	if name := a.text("incidentName"); name != "" {
+		return name
+	}
+	return v1alpha1.IncidentName(integration, a.text("dedupKey"))
+}
+
+// opens says whether the alert of this integration opens an Incident of the name.
+func (a alert) opens(integration, name string) bool {
+	key := a.text("dedupKey")
+	return a.text("status") == firing && integration != "" && key != "" && v1alpha1.IncidentName(integration, key) == name
+}
+
+// storedIncident is an Incident.
+type storedIncident struct {
+	Metadata metadata `json:"metadata"`
+	Spec     struct {
+		IntegrationName string `json:"integrationName"`
+		DedupKey        string `json:"dedupKey"`
+	} `json:"spec"`
+	Status storedStatus `json:"status"`
+}
+
+type storedStatus struct {
+	State      string         `json:"state"`
+	Alert      map[string]any `json:"alert"`
+	AlertCount int64          `json:"alertCount"`
+	Opened     time.Time      `json:"openedTime"`
+	Resolved   time.Time      `json:"resolvedTime"`
+	LastAlert  time.Time      `json:"lastAlertTime"`
+	Episode    struct {
+		Number     int64     `json:"number"`
+		Start      time.Time `json:"startTime"`
+		AlertCount int64     `json:"alertCount"`
+	} `json:"episode"`
+	Timeline []struct {
+		Type string `json:"type"`
+	} `json:"timeline"`
+	Conditions []storedCondition `json:"conditions"`
+	Ledger     struct {
+		Digest string `json:"digest"`
+		Events []struct {
+			UID  string `json:"uid"`
+			Name string `json:"name"`
+		} `json:"events"`
+	} `json:"ledger"`
+}
+
+type storedCondition struct {
+	Type   string `json:"type"`
+	Status string `json:"status"`
+	Reason string `json:"reason"`
+}
+
+// condition returns a condition; the zero value if there is none.
+func condition(conditions []storedCondition, kind string) storedCondition {
+	for _, c := range conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return storedCondition{}
+}
+
+func (s *storedStatus) isTrue(kind string) bool {
+	return condition(s.Conditions, kind).Status == "True"
+}
+
+// fellSilent says whether the Incident was resolved because no alert came.
+func (s *storedStatus) fellSilent() bool {
+	reason := condition(s.Conditions, "Resolved").Reason
+	return s.State == stateResolved && (reason == "AutoResolved" || reason == "Expired")
+}
+
+// listed are the UIDs in the ledger.
+func (s *storedStatus) listed() map[string]bool {
+	uids := make(map[string]bool, len(s.Ledger.Events))
+	for _, entry := range s.Ledger.Events {
+		uids[entry.UID] = true
+	}
+	return uids
+}
+
+// storedIntegration is a WebhookIntegration.
+type storedIntegration struct {
+	Spec struct {
+		LateFiringWindow string `json:"lateFiringWindow"`
+		AutoResolveAfter string `json:"autoResolveAfter"`
+	} `json:"spec"`
+	Status struct {
+		Conditions []storedCondition `json:"conditions"`
+	} `json:"status"`
+}

@@ -1,0 +1,83 @@
+package oracle
+
+import (
+	"cmp"
+	"time"
+)
+
+// silence is the end of an episode because no alert came.
+type silence struct {
+	key                   incidentKey
+	integration, dedupKey string
+	at                    time.Time // resolvedTime, by the leader's clock
+	committed             time.Time
+}
+
+const (
+	// maxClockError is how far the clock of a leader may be wrong that resolves Incidents.
+	maxClockError = time.Minute
+	// longestRun is when a resolvedTime must be wrong if the time of the commit is not known.
+	longestRun = 30 * time.Minute
+)
+
+// checkSilences finds Incidents that were resolved for want of alerts though their senders tried: a request for the key was
+// answered, or failed, within the time that is to pass before.
+func (h *History) checkSilences(r *requests, now time.Time, f *Findings) {
+	for _, s := range h.silences {
+		slack := maxClockError
+		if s.committed.IsZero() {
+			slack = longestRun
+		}
+		written := cmp.Or(s.committed, now)
+		if s.at.After(written.Add(maxClockError)) || written.Sub(s.at) > slack {
+			f.Add("B: %s (%s) was resolved without an alert at %s, by a wrong clock", s.key, s.dedupKey, s.at)
+			continue
+		}
+		quiet := h.autoResolveAfter(s.key.namespace, s.integration)
+		if quiet == 0 {
+			continue // by a lease, or by the default for generated keys
+		}
+		if d := r.lastTry(s, quiet-h.options.ClockError); d != nil {
+			f.Add("B: %s (%s) was resolved without an alert at %s, and a request that was sent at %s had the outcome %s",
+				s.key, s.dedupKey, s.at, d.Began, d.Outcome)
+		}
+	}
+}
+
+// lastTry returns a delivery of an alert of the Incident within the time before its silence.
+func (r *requests) lastTry(s silence, quiet time.Duration) *Delivery {
+	for _, record := range r.records {
+		if record.Namespace != s.key.namespace || record.Integration != s.integration || !record.has(s.dedupKey) {
+			continue
+		}
+		for i := range record.Deliveries {
+			d := &record.Deliveries[i]
+			if !d.Ended.IsZero() && d.Ended.Before(s.at) && d.Began.After(s.at.Add(-quiet)) {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Record) has(key string) bool {
+	for i := range r.Alerts {
+		if r.Alerts[i].Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// autoResolveAfter is that of an integration; zero if it has none.
+func (h *History) autoResolveAfter(namespace, integration string) time.Duration {
+	if h.options.AutoResolveAfter != nil {
+		return h.options.AutoResolveAfter(namespace, integration)
+	}
+	if stored := h.integrations[incidentKey{namespace, integration}]; stored != nil {
+		if after, err := time.ParseDuration(stored.Spec.AutoResolveAfter); err == nil {
+			return after
+		}
+	}
+	return 0
+}
