@@ -1,0 +1,5 @@
+package simulation
+
+import "pgregory.net/rapid"
+
+var _ = rapid.Check

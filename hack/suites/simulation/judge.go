@@ -1,0 +1,73 @@
+package simulation
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+)
+
+// healTime is how long after the end of all faults everything is folded and released.
+const healTime = 60 * time.Second
+
+// judge tells the oracle what was committed.
+type judge struct {
+	mu      sync.Mutex
+	history *oracle.History
+}
+
+func newJudge(story *Story) *judge {
+	options := oracle.Options{HealTime: healTime, KeyedLinger: 10 * time.Minute}
+	for _, o := range story.Operations {
+		if d, ok := o.(deleteNamespace); ok {
+			options.DeletedNamespaces = append(options.DeletedNamespaces, tenantName(d.tenant))
+		}
+	}
+	return &judge{history: oracle.NewHistory(options)}
+}
+
+// commit is for apiserver.Server.OnCommit.
+func (j *judge) commit(c apiserver.Commit) {
+	resource, group, _ := strings.Cut(c.Resource, ".")
+	if group != "tocsin.dev" {
+		return
+	}
+	metadata, _ := c.Object["metadata"].(map[string]any)
+	namespace, _ := metadata["namespace"].(string)
+	name, _ := metadata["name"].(string)
+	fact := oracle.Commit{
+		Resource: resource, Namespace: namespace, Name: name, At: time.Now(),
+		Created: c.Type == watch.Added, Deleted: c.Type == watch.Deleted,
+		ByUser:   !strings.HasPrefix(c.Client, "replica-"),
+		Restored: c.Client == backupTool && c.Type == watch.Added,
+	}
+	if !fact.Deleted {
+		object, err := json.Marshal(c.Object)
+		if err != nil {
+			panic(err)
+		}
+		fact.Object = object
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.history.Commit(fact)
+}
+
+// findings are those of the commits.
+func (j *judge) findings() oracle.Findings {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.history.Findings()
+}
+
+// check judges the whole run.
+func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Findings {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.history.Check(records, oracle.Moment{FaultsEnded: faultsEnded, Now: time.Now()})
+}

@@ -1,0 +1,393 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+)
+
+// network is what lies between the replicas and the API server. It decides how long each call takes.
+type network struct {
+	seed uint64
+
+	mu     sync.Mutex
+	counts map[string]uint64
+	names  map[string]int    // AlertEvents by the order in which they were first seen: their names are random
+	taken  map[int64]bool    // nanoseconds at which a call goes on
+	trace  func(call string) // of every call, for TestRepeats
+}
+
+func newNetwork(seed uint64) *network {
+	return &network{seed: seed, counts: map[string]uint64{}, names: map[string]int{}, taken: map[int64]bool{}}
+}
+
+// The longest that a call without a fault is on its way, in each direction, and an event of a watch.
+const (
+	longestTravel  = 8 * time.Millisecond
+	longestDeliver = 3 * time.Millisecond
+)
+
+// identity is what a call is about, without what differs from run to run.
+func (n *network) identity(call *apiserver.Call) string {
+	name := call.Name
+	if strings.HasPrefix(call.Resource, "alertevents") && name != "" {
+		number, known := n.names[name]
+		if !known {
+			number = len(n.names) + 1
+			n.names[name] = number
+		}
+		name = fmt.Sprint("#", number)
+	}
+	return fmt.Sprintf("%s %s %s/%s %s/%s", call.Client, call.Verb, call.Resource, call.Subresource, call.Namespace, name)
+}
+
+// chance returns a number that depends on the seed, the identity and how often it was asked for before.
+func (n *network) chance(identity string) uint64 {
+	n.counts[identity]++
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%d %s %d", n.seed, identity, n.counts[identity])
+	x := h.Sum64()
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	return x
+}
+
+// travel sleeps for a time of at most longest, to an instant that is nobody else's.
+func (n *network) travel(ctx context.Context, phase string, call *apiserver.Call, longest time.Duration) error {
+	n.mu.Lock()
+	identity := phase + " " + n.identity(call)
+	if n.trace != nil {
+		n.trace(identity)
+	}
+	wait := time.Duration(n.chance(identity) % uint64(longest))
+	at := time.Now().Add(wait).UnixNano()
+	for n.taken[at] {
+		at++
+	}
+	n.taken[at] = true
+	n.mu.Unlock()
+	return sleep(ctx, time.Until(time.Unix(0, at)))
+}
+
+// sleep returns early, with an error, when ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// target selects calls. Empty fields select all.
+type target struct{ verb, resource string }
+
+func (t target) String() string {
+	verb, resource := t.verb, t.resource
+	if verb == "" {
+		verb = "any call"
+	}
+	if resource == "" {
+		return verb
+	}
+	return verb + " of " + resource
+}
+
+func (t target) matches(call *apiserver.Call) bool {
+	resource, _, _ := strings.Cut(call.Resource, ".")
+	if call.Subresource != "" {
+		resource += "/" + call.Subresource
+	}
+	return (t.verb == "" || t.verb == call.Verb) && (t.resource == "" || t.resource == resource)
+}
+
+// effect is what a fault does to a call.
+type effect int
+
+const (
+	lose     effect = iota // the response
+	hang                   // the response never comes
+	late                   // the request arrives later, whether or not its sender waits for it
+	slow                   // the request arrives later
+	refuse                 // nobody listens
+	reject                 // 503
+	throttle               // 429
+	lag                    // events of a watch come later
+	stall                  // no events of a watch come
+	end                    // the watch ends
+	expire                 // with 410
+)
+
+func (e effect) String() string {
+	return []string{"lose", "hang", "late", "slow", "refuse", "503", "429", "lag", "stall", "end", "expire"}[e]
+}
+
+// fault is an effect on some calls of a replica for a while.
+type fault struct {
+	target
+	effect
+	delay time.Duration // of late, slow and lag
+	until time.Time
+	left  int           // how many calls it concerns still; negative: any number
+	ended chan struct{} // closed when the faults are healed early
+}
+
+// link is the connection of one process to the API server. It implements apiserver.Faults.
+type link struct {
+	*network
+	client string
+
+	mu     sync.Mutex
+	faults []*fault
+	thawed chan struct{} // not nil: the process is frozen, until it is closed
+	dead   chan struct{} // closed at the death of the process
+}
+
+func newLink(n *network, client string) *link {
+	return &link{network: n, client: client, dead: make(chan struct{})}
+}
+
+var (
+	errDead    = errors.New("connect: connection refused: the process is dead")
+	errRefused = errors.New("connect: connection refused")
+	errLost    = errors.New("read: connection reset by peer")
+)
+
+// add begins a fault.
+func (l *link) add(f fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f.ended = make(chan struct{})
+	l.faults = append(l.faults, &f)
+}
+
+// heal ends all faults.
+func (l *link) heal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.faults {
+		close(f.ended)
+	}
+	l.faults = nil
+}
+
+// take returns the fault that concerns a call, and counts the call.
+func (l *link) take(call *apiserver.Call, effects ...effect) *fault {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.faults {
+		if f.left == 0 || !time.Now().Before(f.until) || !slices.Contains(effects, f.effect) || !f.matches(call) {
+			continue
+		}
+		f.left--
+		return f
+	}
+	return nil
+}
+
+// freeze stops the process until thaw.
+func (l *link) freeze() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.thawed == nil {
+		l.thawed = make(chan struct{})
+	}
+}
+
+func (l *link) thaw() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.thawed != nil {
+		close(l.thawed)
+		l.thawed = nil
+	}
+}
+
+// kill ends the process: it sends and hears nothing more. What it has sent still arrives.
+func (l *link) kill() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.dead)
+	if l.thawed != nil {
+		close(l.thawed)
+		l.thawed = nil
+	}
+}
+
+func (l *link) isDead() bool {
+	select {
+	case <-l.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// run waits while the process is frozen, and fails when it is dead. A frozen process does not notice that its contexts end.
+func (l *link) run() error {
+	l.mu.Lock()
+	thawed := l.thawed
+	l.mu.Unlock()
+	if thawed != nil {
+		<-thawed
+	}
+	if l.isDead() {
+		return errDead
+	}
+	return nil
+}
+
+// Arrive implements apiserver.Faults.
+func (l *link) Arrive(ctx context.Context, call *apiserver.Call) (*metav1.Status, error) {
+	if err := l.travel(ctx, "arrive", call, longestTravel); err != nil {
+		return nil, err
+	}
+	if f := l.take(call, late, slow); f != nil {
+		if err := l.wait(ctx, f, f.delay); err != nil {
+			return nil, err
+		}
+	}
+	switch f := l.take(call, refuse, reject, throttle); {
+	case f == nil:
+		return nil, nil
+	case f.effect == refuse:
+		return nil, errRefused
+	case f.effect == throttle:
+		return &metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
+			Message: "the server is busy", Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
+		}, nil
+	default:
+		return &metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+			Message: "the server is currently unable to handle the request",
+		}, nil
+	}
+}
+
+// wait sleeps for a fault, until it is healed.
+func (l *link) wait(ctx context.Context, f *fault, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-f.ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Leave implements apiserver.Faults.
+func (l *link) Leave(ctx context.Context, call *apiserver.Call, _ int) error {
+	if err := l.travel(ctx, "leave", call, longestTravel); err != nil {
+		return err
+	}
+	switch f := l.take(call, lose, hang); {
+	case f == nil:
+		return nil
+	case f.effect == lose:
+		return errLost
+	default:
+		return errors.Join(errLost, l.wait(ctx, f, time.Until(f.until)+time.Hour))
+	}
+}
+
+// Deliver implements apiserver.Faults.
+func (l *link) Deliver(ctx context.Context, call *apiserver.Call, revision int64) error {
+	named := *call
+	named.Name = fmt.Sprint(revision)
+	named.Resource = "watch of " + call.Resource
+	if err := l.travel(ctx, "deliver", &named, longestDeliver); err != nil {
+		return err
+	}
+	for {
+		f := l.take(call, lag, stall, end, expire)
+		if f == nil {
+			break
+		}
+		switch f.effect {
+		case end:
+			return errLost
+		case expire:
+			return apiserver.ErrExpired
+		case stall:
+			if err := l.wait(ctx, f, time.Until(f.until)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := l.wait(ctx, f, f.delay); err != nil {
+			return err
+		}
+		break
+	}
+	return l.run()
+}
+
+// transport is the http.RoundTripper of a process.
+type transport struct {
+	*link
+	server http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper. A write that was sent arrives, even if its sender no longer waits for it.
+func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
+	if err := t.run(); err != nil {
+		return nil, err
+	}
+	if q.Method == http.MethodGet {
+		response, err := t.server.RoundTrip(q)
+		if dead := t.run(); dead != nil {
+			return nil, dead
+		}
+		return response, err
+	}
+	sent, cancel := context.WithCancel(context.WithoutCancel(q.Context()))
+	request := q.Clone(sent)
+	if q.Body != nil {
+		body, err := io.ReadAll(q.Body)
+		if err = errors.Join(err, q.Body.Close()); err != nil {
+			cancel()
+			return nil, err
+		}
+		request.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	type result struct {
+		response *http.Response
+		err      error
+	}
+	answered := make(chan result, 1)
+	go func() {
+		response, err := t.server.RoundTrip(request)
+		answered <- result{response, err}
+		cancel()
+	}()
+	select {
+	case r := <-answered:
+		if err := t.run(); err != nil {
+			return nil, err
+		}
+		return r.response, r.err
+	case <-q.Context().Done():
+		return nil, errors.Join(t.run(), context.Cause(q.Context()))
+	case <-t.dead:
+		return nil, errDead
+	}
+}

@@ -1,0 +1,266 @@
+package simulation
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+)
+
+// wait lets time pass.
+type wait struct{ d time.Duration }
+
+func (o wait) String() string { return "wait " + o.d.String() }
+func (o wait) do(*world)      { time.Sleep(o.d) }
+
+// post sends one request, several times if it is repeated.
+type post struct {
+	tenant, to int
+	alerts     []alert
+	key        string // idempotency key
+	times      int    // deliveries, at the same time if together
+	together   bool
+}
+
+func (o post) String() string {
+	texts := make([]string, len(o.alerts))
+	for i, a := range o.alerts {
+		texts[i] = a.String()
+	}
+	text := fmt.Sprintf("post %s to %s: %s", tenantName(o.tenant), replicaName(o.to), strings.Join(texts, ", "))
+	if o.key != "" {
+		text += fmt.Sprintf(", idempotency key %s", o.key)
+	}
+	if o.times > 1 {
+		text += fmt.Sprintf(", %d times", o.times)
+		if o.together {
+			text += " at once"
+		}
+	}
+	return text
+}
+
+// repeatAfter is the pause between deliveries of a request.
+const repeatAfter = 700 * time.Millisecond
+
+func (o post) do(w *world) {
+	t := w.tenants[o.tenant]
+	if o.key == "" { // every try is a request of its own, as of a sender that does not know of keys
+		for i := range o.times {
+			w.senders.deliver(w.senders.request(t, o.alerts, ""), o.to+i)
+		}
+		return
+	}
+	r := w.senders.request(t, o.alerts, o.key)
+	for i := range o.times {
+		if o.together {
+			w.senders.deliver(r, o.to+i)
+		} else {
+			w.later(time.Duration(i)*repeatAfter, func() { w.senders.deliver(r, o.to+i) })
+		}
+	}
+}
+
+// burst sends many requests at a steady rate, in the background.
+type burst struct {
+	tenant, count, keys int
+	over                time.Duration
+	salt                uint64 // decides the alerts
+}
+
+func (o burst) String() string {
+	return fmt.Sprintf("post %d requests of %s within %s, with %d keys (%d)", o.count, tenantName(o.tenant), o.over, o.keys, o.salt)
+}
+
+func (o burst) do(w *world) {
+	w.chores.Go(func() {
+		random := seededReader{state: o.salt}
+		number := func(n int) int {
+			var b [8]byte
+			_, _ = random.Read(b[:])
+			return int(uint16(b[0])|uint16(b[1])<<8) % n
+		}
+		statuses := []string{"firing", "firing", "firing", "resolved", "acknowledged"}
+		for range o.count {
+			var alerts []alert
+			for range 1 + number(3)*number(2) {
+				a := alert{key: number(o.keys), status: statuses[number(len(statuses))], severity: severities[number(len(severities))]}
+				alerts = append(alerts, a)
+			}
+			w.senders.deliver(w.senders.request(w.tenants[o.tenant], alerts, ""), number(len(w.replicas)))
+			select {
+			case <-w.healed:
+				return
+			case <-time.After(o.over / time.Duration(o.count)):
+			}
+		}
+	})
+}
+
+var severities = []string{"critical", "error", "warning", "info"}
+
+// Deaths and births of processes.
+type (
+	kill      struct{ replica int }
+	terminate struct{ replica int }
+	start     struct{ replica int }
+	freeze    struct {
+		replica int
+		d       time.Duration
+	}
+)
+
+func replicaName(i int) string { return fmt.Sprint("replica-", i) }
+
+func (o kill) String() string      { return "kill " + replicaName(o.replica) }
+func (o terminate) String() string { return "stop " + replicaName(o.replica) }
+func (o start) String() string     { return "start " + replicaName(o.replica) }
+func (o freeze) String() string    { return fmt.Sprintf("freeze %s for %s", replicaName(o.replica), o.d) }
+
+func (o kill) do(w *world)      { w.replicas[o.replica].kill() }
+func (o terminate) do(w *world) { w.replicas[o.replica].terminate() }
+
+func (o start) do(w *world) {
+	if err := w.replicas[o.replica].start(); err != nil {
+		panic(err)
+	}
+}
+
+func (o freeze) do(w *world) {
+	p := w.replicas[o.replica].process
+	if p == nil {
+		return
+	}
+	p.freeze()
+	w.later(o.d, p.thaw)
+}
+
+// trouble is a fault between a replica and the API server.
+type trouble struct {
+	replica int
+	effect
+	target
+	count int // how many calls; 0: all
+	delay time.Duration
+	d     time.Duration
+}
+
+func (o trouble) String() string {
+	what := o.effect.String()
+	switch o.effect {
+	case lose, hang:
+		what += " the response to"
+	case late, slow, lag:
+		what += fmt.Sprintf(" by %s:", o.delay)
+	case reject, throttle:
+		what = "answer " + what + " to"
+	}
+	text := fmt.Sprintf("%s: %s %s for %s", replicaName(o.replica), what, o.target, o.d)
+	if o.count > 0 {
+		text += fmt.Sprintf(", %d times", o.count)
+	}
+	return text
+}
+
+func (o trouble) do(w *world) {
+	p := w.replicas[o.replica].process
+	if p == nil {
+		return
+	}
+	left := o.count
+	if left == 0 {
+		left = -1
+	}
+	p.add(fault{target: o.target, effect: o.effect, delay: o.delay, until: time.Now().Add(o.d), left: left})
+}
+
+// compact makes the API server forget its history.
+type compact struct{}
+
+func (compact) String() string { return "compact etcd" }
+func (compact) do(w *world)    { w.server.Expire() }
+
+// quota limits the objects of a tenant for a while.
+type quota struct {
+	tenant   int
+	resource string
+	more     int64 // than there are
+	d        time.Duration
+}
+
+const (
+	quotaName  = "quota"
+	policyName = "policy"
+	backupTool = "velero-server"
+)
+
+func (o quota) String() string {
+	return fmt.Sprintf("quota of %s: %d more %s, for %s", tenantName(o.tenant), o.more, o.resource, o.d)
+}
+
+func (o quota) do(w *world) {
+	namespace := tenantName(o.tenant)
+	used := int64(len(w.objects(o.resource, namespace)))
+	w.server.SetQuota(namespace, quotaName, map[string]int64{"count/" + o.resource + ".tocsin.dev": used + o.more})
+	w.later(o.d, func() { w.server.SetQuota(namespace, quotaName, nil) })
+}
+
+// deny has a policy deny writes for a while.
+type deny struct {
+	what string // of denied
+	d    time.Duration
+}
+
+// denied are the writes that a policy may deny: what contains the forbidden title, or everything.
+var denied = map[string]func(call *apiserver.Call, object map[string]any) bool{
+	"creation of Incidents": func(call *apiserver.Call, _ map[string]any) bool {
+		return call.Verb == "create" && call.Resource == "incidents.tocsin.dev"
+	},
+	"forbidden content of Incidents": func(call *apiserver.Call, object map[string]any) bool {
+		status, _ := object["status"].(map[string]any)
+		alert, _ := status["alert"].(map[string]any)
+		return call.Resource == "incidents.tocsin.dev" && call.Subresource == "status" && alert["title"] == forbiddenTitle
+	},
+	"status of Incidents": func(call *apiserver.Call, _ map[string]any) bool {
+		return call.Resource == "incidents.tocsin.dev" && call.Subresource == "status"
+	},
+	"creation of AlertEvents": func(call *apiserver.Call, _ map[string]any) bool {
+		return call.Verb == "create" && call.Resource == "alertevents.tocsin.dev" && !call.Query.Has("dryRun")
+	},
+}
+
+func (o deny) String() string { return fmt.Sprintf("a policy denies the %s for %s", o.what, o.d) }
+
+func (o deny) do(w *world) {
+	w.server.Deny(policyName, func(call *apiserver.Call, object map[string]any) string {
+		if call.Client != userClient && denied[o.what](call, object) {
+			return "not allowed"
+		}
+		return ""
+	})
+	w.later(o.d, func() { w.server.Deny(policyName, nil) })
+}
+
+// restore restores the AlertEvents, as they are now, a while later.
+type restore struct{ d time.Duration }
+
+func (o restore) String() string {
+	return "back up the AlertEvents, and restore them after " + o.d.String()
+}
+
+func (o restore) do(w *world) {
+	backup := w.server.Snapshot()
+	w.later(o.d, func() {
+		w.server.Restore(backup, apiserver.RestoreOptions{Manager: backupTool, Include: func(resource string, _ map[string]any) bool {
+			return resource == "alertevents.tocsin.dev"
+		}})
+	})
+}
+
+// deleteNamespace deletes a tenant.
+type deleteNamespace struct{ tenant int }
+
+func (o deleteNamespace) String() string { return "delete the namespace " + tenantName(o.tenant) }
+
+func (o deleteNamespace) do(w *world) { w.deletePath("/api/v1/namespaces/" + tenantName(o.tenant)) }

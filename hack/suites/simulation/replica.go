@@ -1,0 +1,138 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/tocsin-dev/tocsin/internal/app"
+)
+
+// lease is the namespace of the replicas' lease.
+const leaseNamespace = "tocsin-system"
+
+// replica is a place for one process of the program after another.
+type replica struct {
+	world   *world
+	name    string
+	process *process // nil: none runs
+	all     []*process
+}
+
+// process is one run of the program.
+type process struct {
+	*link
+	listener *listener
+	client   *http.Client
+	stop     context.CancelFunc
+	ended    chan struct{}
+	err      error
+}
+
+var errNobodyListens = errors.New("connect: connection refused: nobody listens")
+
+// flags are the replicas' command line.
+func (s *Settings) flags() []string {
+	flags := []string{
+		"--webhook-bind-address=127.0.0.1:8080", "--metrics-bind-address=0", "--health-probe-bind-address=0",
+		"--leader-election-namespace=" + leaseNamespace, "--shutdown-delay=0s",
+		fmt.Sprintf("--max-in-flight-writes=%d", s.Writes),
+	}
+	if s.Elect {
+		flags = append(flags, "--leader-elect")
+	}
+	if s.MaxIncidents > 0 {
+		flags = append(flags, fmt.Sprintf("--max-incidents=%d", s.MaxIncidents), "--namespace-share=0.5")
+	}
+	return flags
+}
+
+// start starts a process, unless one runs.
+func (r *replica) start() error {
+	if r.process != nil {
+		return nil
+	}
+	w := r.world
+	options, err := app.ParseFlags(w.story.flags())
+	if err != nil {
+		return err
+	}
+	p := &process{link: newLink(w.network, r.name), listener: newListener(), ended: make(chan struct{})}
+	p.client = &http.Client{Timeout: senderTimeout, Transport: &http.Transport{
+		DialContext: p.listener.dial, DisableKeepAlives: true, DisableCompression: true,
+	}}
+	config := w.server.Config(r.name, p)
+	config.Transport = &transport{p.link, config.Transport}
+	log := logr.Discard()
+	if w.log != nil {
+		log = w.log(r.name)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	r.process = p
+	r.all = append(r.all, p)
+	go func() {
+		defer close(p.ended)
+		p.err = app.Run(ctx, options, app.Environment{
+			Config: config, Log: log,
+			Listen: func(context.Context, string, string) (net.Listener, error) { return p.listener, nil },
+		})
+		stop()
+		_ = p.listener.Close()
+	}()
+	return nil
+}
+
+// kill ends the process as kill -9 does.
+func (r *replica) kill() {
+	p := r.process
+	if p == nil {
+		return
+	}
+	r.process = nil
+	p.kill()
+	p.listener.reset()
+	p.stop()
+}
+
+// terminate ends the process as SIGTERM does.
+func (r *replica) terminate() {
+	if p := r.process; p != nil {
+		r.process = nil
+		p.thaw()
+		p.stop()
+	}
+}
+
+// hasExited says whether the process ended by itself.
+func (p *process) hasExited() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// stopTimeout is how long a process may take to stop after SIGTERM: the termination grace period.
+const stopTimeout = 45 * time.Second
+
+// await waits for the end of all processes, and returns why one did not end well.
+func (r *replica) await() error {
+	for _, p := range r.all {
+		select {
+		case <-p.ended:
+		case <-time.After(stopTimeout):
+			return fmt.Errorf("replica %s does not stop within %s", r.name, stopTimeout)
+		}
+		if p.err != nil && !p.isDead() {
+			return fmt.Errorf("replica %s failed: %w", r.name, p.err)
+		}
+	}
+	return nil
+}

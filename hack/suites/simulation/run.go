@@ -1,0 +1,115 @@
+package simulation
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+)
+
+// Watcher is told what happens in a run. Its functions are optional.
+type Watcher struct {
+	Say   func(line string) // operations, answers and the log of the replicas
+	Trace func(call string) // every phase of every call
+	Done  func(Tally)
+}
+
+// Tally counts what happened in a run.
+type Tally struct {
+	Posts, Acknowledged, Commits int
+	Simulated                    time.Duration
+}
+
+const (
+	startTime = 4 * time.Second       // from the start of the replicas to the first operation
+	pause     = 10 * time.Millisecond // between operations
+	endTime   = 3 * time.Second       // from the last operation to the end of the faults
+)
+
+// Run plays a story and returns what the oracle finds. A panic is a goroutine that does not end.
+func Run(t *testing.T, seed uint64, story *Story, watcher Watcher) (findings []string) {
+	synctest.Test(t, func(*testing.T) { findings = play(seed, story, watcher) })
+	return findings
+}
+
+func play(seed uint64, story *Story, watcher Watcher) []string {
+	began := time.Now()
+	w, err := newWorld(seed, story)
+	if err != nil {
+		return []string{"the simulation failed: " + err.Error()}
+	}
+	w.network.trace = watcher.Trace
+	if watcher.Say != nil {
+		w.says = func(format string, args ...any) { watcher.Say(fmt.Sprintf(format, args...)) }
+		w.log = func(replica string) logr.Logger {
+			return funcr.New(func(prefix, args string) { w.note("%s %s %s", replica, prefix, args) }, funcr.Options{Verbosity: 1})
+		}
+	}
+	for _, r := range w.replicas {
+		if err := r.start(); err != nil {
+			return []string{"the simulation failed: " + err.Error()}
+		}
+	}
+	time.Sleep(startTime)
+	findings := w.perform()
+	if err := w.stop(); err != nil {
+		findings = append(findings, "F: "+err.Error())
+	}
+	w.senders.busy.Wait()
+	if watcher.Done != nil {
+		watcher.Done(w.tally(time.Since(began)))
+	}
+	return findings
+}
+
+// perform performs the operations until the first finding, ends all faults, and judges what became of everything.
+func (w *world) perform() []string {
+	for _, o := range w.story.Operations {
+		w.note("* %s", o)
+		o.do(w)
+		time.Sleep(pause)
+		if found := w.judge.findings(); len(found) > 0 {
+			return append(found, w.end()...)
+		}
+	}
+	time.Sleep(endTime)
+	if found := w.end(); len(found) > 0 {
+		return found
+	}
+	healed := time.Now()
+	time.Sleep(healTime + time.Second)
+	return w.judge.check(w.senders.records, healed)
+}
+
+// end ends all faults and waits for the answers to all requests.
+func (w *world) end() []string {
+	w.note("* heal")
+	if err := w.heal(); err != nil {
+		return []string{"the simulation failed: " + err.Error()}
+	}
+	w.senders.busy.Wait()
+	return nil
+}
+
+func (w *world) tally(simulated time.Duration) Tally {
+	t := Tally{Posts: len(w.senders.records), Commits: int(w.server.Revision()), Simulated: simulated}
+	for _, r := range w.senders.records {
+		if r.Outcome().String() == "acknowledged" {
+			t.Acknowledged++
+		}
+	}
+	return t
+}
+
+// kind is the guarantee that findings break, so that a story shrinks to one that breaks the same.
+func kind(findings []string) string {
+	if len(findings) == 0 {
+		return ""
+	}
+	letter, _, _ := strings.Cut(findings[0], ":")
+	return letter
+}

@@ -1,0 +1,175 @@
+package simulation
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+)
+
+// senderTimeout is how long senders wait for an answer.
+const senderTimeout = 20 * time.Second
+
+// alert is one alert of a post.
+type alert struct {
+	key          int
+	status       string
+	starts, ends time.Duration // startsAt and endsAt before now; 0: not told
+	severity     string
+	forbidden    bool // a policy may deny what contains it
+}
+
+func (a alert) String() string {
+	text := fmt.Sprintf("%s %s", keyName(a.key), a.status)
+	if a.starts != 0 {
+		text += fmt.Sprintf(" startsAt -%s", a.starts)
+	}
+	if a.ends != 0 {
+		text += fmt.Sprintf(" endsAt -%s", a.ends)
+	}
+	if a.forbidden {
+		text += " (forbidden)"
+	}
+	return text
+}
+
+func keyName(key int) string { return fmt.Sprint("key-", key) }
+
+// forbiddenTitle is in the alerts that policies deny.
+const forbiddenTitle = "forbidden"
+
+// request is a post of a sender, with its record.
+type request struct {
+	tenant *tenant
+	body   []byte
+	record *oracle.Record
+}
+
+// senders post alerts and remember the answers.
+type senders struct {
+	world *world
+	busy  sync.WaitGroup
+
+	mu      sync.Mutex
+	next    int
+	records []*oracle.Record
+}
+
+// request makes a post.
+func (s *senders) request(t *tenant, alerts []alert, key string) *request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	r := &request{tenant: t, record: &oracle.Record{Namespace: t.namespace, Integration: integrationName, IdempotencyKey: key}}
+	var payloads []map[string]any
+	for _, a := range alerts {
+		s.next++
+		seq := fmt.Sprint(s.next)
+		r.record.Alerts = append(r.record.Alerts, oracle.Sent{Seq: seq, Key: keyName(a.key), Status: a.status})
+		payload := map[string]any{"dedup_key": keyName(a.key), "status": a.status, "labels": map[string]any{oracle.SeqLabel: seq}}
+		if a.status == "firing" {
+			payload["title"], payload["severity"] = "Alert "+seq, a.severity
+		}
+		if a.forbidden {
+			payload["title"] = forbiddenTitle
+		}
+		if a.starts != 0 {
+			payload["starts_at"] = now.Add(-a.starts).UTC().Format(time.RFC3339Nano)
+		}
+		if a.ends != 0 {
+			payload["ends_at"] = now.Add(-a.ends).UTC().Format(time.RFC3339Nano)
+		}
+		payloads = append(payloads, payload)
+	}
+	body, err := json.Marshal(map[string]any{"alerts": payloads})
+	if err != nil {
+		panic(err)
+	}
+	r.body = body
+	s.records = append(s.records, r.record)
+	return r
+}
+
+// deliver posts a request to a replica, in the background.
+func (s *senders) deliver(r *request, to int) {
+	s.mu.Lock()
+	r.record.Deliveries = append(r.record.Deliveries, oracle.Delivery{Outcome: oracle.Unknown, Began: time.Now()})
+	index := len(r.record.Deliveries) - 1
+	s.mu.Unlock()
+	p := s.world.route(to)
+	s.busy.Go(func() {
+		d := s.try(p, r)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		d.Began, d.Ended = r.record.Deliveries[index].Began, time.Now()
+		r.record.Deliveries[index] = d
+		s.world.note("answer to %s: %s", r.record.Alerts[0].Seq, d.Outcome)
+	})
+}
+
+// try posts a request and reads the answer.
+func (s *senders) try(p *process, r *request) oracle.Delivery {
+	if p == nil {
+		return oracle.Delivery{Outcome: oracle.Refused}
+	}
+	q, err := http.NewRequest(http.MethodPost, "http://replica/api/v1/events/webhook", bytes.NewReader(r.body))
+	if err != nil {
+		panic(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+r.tenant.token)
+	if r.record.IdempotencyKey != "" {
+		q.Header.Set("Idempotency-Key", r.record.IdempotencyKey)
+	}
+	response, err := p.client.Do(q)
+	switch {
+	case errors.Is(err, errNobodyListens):
+		return oracle.Delivery{Outcome: oracle.Refused}
+	case err != nil:
+		return oracle.Delivery{Outcome: oracle.Unknown}
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return outcome(response.StatusCode, body, err, len(r.record.Alerts))
+}
+
+// outcome reads an answer to a request with so many alerts.
+func outcome(code int, body []byte, err error, alerts int) oracle.Delivery {
+	var answer struct {
+		Type   string `json:"type"`
+		Detail string `json:"detail"`
+		Alerts []struct {
+			ID string `json:"id"`
+		} `json:"alerts"`
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &answer)
+	}
+	if code == http.StatusAccepted {
+		d := oracle.Delivery{Outcome: oracle.Acknowledged}
+		for _, a := range answer.Alerts {
+			d.IDs = append(d.IDs, a.ID)
+		}
+		return d
+	}
+	kind := answer.Type[strings.LastIndex(answer.Type, ":")+1:]
+	var stored, refused int
+	switch {
+	case err != nil || kind == "outcome-unknown":
+		return oracle.Delivery{Outcome: oracle.Unknown}
+	case kind == "idempotency-conflict":
+		return oracle.Delivery{Outcome: oracle.Conflict}
+	case kind != "incident-limit":
+		return oracle.Delivery{Outcome: oracle.Refused}
+	}
+	if n, _ := fmt.Sscanf(answer.Detail, "Of %d alerts, %d need", &stored, &refused); n == 2 {
+		return oracle.Delivery{Outcome: oracle.Partial, NotStored: refused}
+	}
+	return oracle.Delivery{Outcome: oracle.Refused}
+}

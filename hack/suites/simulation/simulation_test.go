@@ -1,0 +1,47 @@
+package simulation
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	klog.SetOutput(io.Discard)
+	os.Exit(m.Run())
+}
+
+// TestCalm plays a story without faults.
+func TestCalm(t *testing.T) {
+	g := NewWithT(t)
+	story := &Story{
+		Settings: Settings{Replicas: 2, Elect: true, Writes: 8},
+		Operations: []operation{
+			post{tenant: 0, to: 0, times: 1, alerts: []alert{{key: 1, status: "firing", severity: "error"}, {key: 2, status: "firing"}}},
+			wait{time.Second},
+			post{tenant: 0, to: 1, times: 1, alerts: []alert{{key: 1, status: "resolved"}}},
+			burst{tenant: 1, count: 50, keys: 3, over: 5 * time.Second, salt: 7},
+			wait{5 * time.Second},
+		},
+	}
+	var said []string
+	var tally Tally
+	found := Run(t, 1, story, Watcher{Say: func(line string) { said = append(said, line) }, Done: func(t Tally) { tally = t }})
+	fmt.Printf("%+v\n", tally)
+	if len(found) > 0 || os.Getenv("VERBOSE") != "" {
+		t.Log(strings.Join(said, "\n"))
+	}
+	g.Expect(found).To(BeEmpty())
+	g.Expect(tally.Posts).To(Equal(52))
+	g.Expect(tally.Acknowledged).To(Equal(52))
+}

@@ -1,0 +1,58 @@
+package simulation
+
+import (
+	"fmt"
+	"strings"
+)
+
+// tenants is the number of namespaces.
+const tenants = 2
+
+func tenantName(i int) string { return "tenant-" + string(rune('a'+i)) }
+
+// Settings are how the replicas are configured.
+type Settings struct {
+	Replicas     int  // places for processes
+	Elect        bool // with a lease; else every replica folds, all the time
+	Writes       int  // --max-in-flight-writes: with 1, requests share AlertEvents
+	MaxIncidents int  // 0: the default
+	AutoResolve  bool // after a minute
+}
+
+func (s Settings) String() string {
+	text := fmt.Sprintf("%d replicas", s.Replicas)
+	if !s.Elect {
+		text += " without a lease"
+	}
+	if s.Writes == 1 {
+		text += ", one write at a time"
+	}
+	if s.MaxIncidents > 0 {
+		text += fmt.Sprintf(", at most %d Incidents", s.MaxIncidents)
+	}
+	if s.AutoResolve {
+		text += ", autoResolveAfter 1m"
+	}
+	return text
+}
+
+// Story is what happens in one run, except for what the seed decides.
+type Story struct {
+	Settings
+	Operations []operation
+}
+
+// String returns the settings and the operations, one a line.
+func (s *Story) String() string {
+	lines := []string{s.Settings.String()}
+	for _, o := range s.Operations {
+		lines = append(lines, o.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// operation is something that happens. It does not wait for its effects.
+type operation interface {
+	fmt.Stringer
+	do(w *world)
+}

@@ -1,0 +1,196 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// objects are those of a resource in a namespace, in the order of their creation.
+func (w *world) objects(resource, namespace string) []*unstructured.Unstructured {
+	var objects []*unstructured.Unstructured
+	for _, content := range w.server.Objects(resource + ".tocsin.dev") {
+		o := &unstructured.Unstructured{Object: content}
+		if o.GetNamespace() == namespace {
+			objects = append(objects, o)
+		}
+	}
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return cmp.Compare(a.GetUID(), b.GetUID()) })
+	return objects
+}
+
+// pick returns one of the objects; nil if there are none.
+func (w *world) pick(resource, namespace string, which int) client.Object {
+	objects := w.objects(resource, namespace)
+	if len(objects) == 0 {
+		return nil
+	}
+	return objects[which%len(objects)]
+}
+
+// Users touch any object.
+type (
+	remove struct { // and make an integration again
+		tenant   int
+		resource string
+		which    int
+	}
+	edit struct {
+		tenant   int
+		resource string
+		which    int
+	}
+	hold struct { // deletes it, and a finalizer holds it for a while
+		tenant   int
+		resource string
+		which    int
+		d        time.Duration
+	}
+	suspend struct {
+		tenant int
+		d      time.Duration
+	}
+	removeLease struct{}
+)
+
+var kinds = map[string]string{"incidents": "Incident", "alertevents": "AlertEvent", "webhookintegrations": "integration"}
+
+func (o remove) String() string {
+	return fmt.Sprintf("delete %s %d of %s", kinds[o.resource], o.which, tenantName(o.tenant))
+}
+
+func (o edit) String() string {
+	return fmt.Sprintf("label %s %d of %s", kinds[o.resource], o.which, tenantName(o.tenant))
+}
+
+func (o hold) String() string {
+	return fmt.Sprintf("delete %s %d of %s, and hold it by a finalizer for %s", kinds[o.resource], o.which, tenantName(o.tenant), o.d)
+}
+
+func (o suspend) String() string {
+	return fmt.Sprintf("suspend the integration of %s for %s", tenantName(o.tenant), o.d)
+}
+
+func (removeLease) String() string { return "delete the lease" }
+
+func (o remove) do(w *world) {
+	object := w.pick(o.resource, tenantName(o.tenant), o.which)
+	if object == nil {
+		return
+	}
+	_ = w.users.Delete(context.Background(), object)
+	if o.resource == "webhookintegrations" {
+		w.later(integrationAway, func() { _ = w.users.Create(context.Background(), w.integration(w.tenants[o.tenant])) })
+	}
+}
+
+// integrationAway is how long a deleted integration is missing.
+const integrationAway = 2 * time.Second
+
+func (o edit) do(w *world) {
+	w.patch(w.pick(o.resource, tenantName(o.tenant), o.which), func(object client.Object) {
+		object.SetLabels(map[string]string{"example.com/edited": fmt.Sprint(time.Now().UnixNano())})
+	})
+}
+
+// finalizer is the users'.
+const finalizer = "example.com/hold"
+
+func (o hold) do(w *world) {
+	object := w.pick(o.resource, tenantName(o.tenant), o.which)
+	if object == nil {
+		return
+	}
+	w.patch(object, func(object client.Object) { object.SetFinalizers([]string{finalizer}) })
+	_ = w.users.Delete(context.Background(), object)
+	w.later(o.d, func() {
+		w.patch(object, func(object client.Object) { object.SetFinalizers(nil) })
+		if o.resource == "webhookintegrations" {
+			_ = w.users.Create(context.Background(), w.integration(w.tenants[o.tenant]))
+		}
+	})
+}
+
+func (o suspend) do(w *world) {
+	set := func(value bool) {
+		var list v1alpha1.WebhookIntegrationList
+		_ = w.users.List(context.Background(), &list, client.InNamespace(tenantName(o.tenant)))
+		for i := range list.Items {
+			w.patch(&list.Items[i], func(client.Object) { list.Items[i].Spec.Suspend = value })
+		}
+	}
+	set(true)
+	w.later(o.d, func() { set(false) })
+}
+
+func (removeLease) do(w *world) {
+	w.deletePath("/apis/coordination.k8s.io/v1/namespaces/" + leaseNamespace + "/leases/" + leaseName)
+}
+
+// leaseName is the name of the replicas' lease.
+const leaseName = "manager.tocsin.dev"
+
+// patch changes an object that may be gone.
+func (w *world) patch(object client.Object, change func(client.Object)) {
+	if object == nil {
+		return
+	}
+	before, _ := object.DeepCopyObject().(client.Object)
+	change(object)
+	_ = w.users.Patch(context.Background(), object, client.MergeFrom(before))
+}
+
+// deletePath deletes an object that is none of Tocsin's.
+func (w *world) deletePath(path string) {
+	q, err := http.NewRequest(http.MethodDelete, "http://apiserver"+path, http.NoBody)
+	if err != nil {
+		panic(err)
+	}
+	if response, err := w.server.Transport(userClient, nil).RoundTrip(q); err == nil {
+		_ = response.Body.Close()
+	}
+}
+
+// report is what a user says about an Incident, as an AlertEvent made by hand.
+type report struct {
+	tenant, key int
+	status      string
+	unnamed     bool // without the name of the integration
+}
+
+func (o report) String() string {
+	text := fmt.Sprintf("a user reports %s of %s as %s", keyName(o.key), tenantName(o.tenant), o.status)
+	if o.unnamed {
+		text += ", without the integration"
+	}
+	return text
+}
+
+func (o report) do(w *world) {
+	a := v1alpha1.Alert{
+		IncidentName: v1alpha1.IncidentName(integrationName, keyName(o.key)),
+		Status:       v1alpha1.AlertStatus(o.status), By: "alice", Comment: "seen",
+	}
+	event := &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenantName(o.tenant), GenerateName: "report-"},
+		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{a}},
+	}
+	if !o.unnamed {
+		event.Spec.IntegrationName = integrationName
+	}
+	if o.status == "firing" {
+		event.Spec.IntegrationName, event.Spec.Alerts[0].DedupKey = integrationName, keyName(o.key)
+		event.Spec.Alerts[0].By, event.Spec.Alerts[0].Comment = "", ""
+		event.Spec.Alerts[0].Title = "by hand"
+	}
+	_ = w.users.Create(context.Background(), event)
+}

@@ -1,0 +1,210 @@
+package simulation
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+)
+
+// integrationName is that of every tenant's integration, so that whatever crosses a namespace finds something to spoil.
+const integrationName = "app"
+
+// userClient is the client of the users.
+const userClient = "user"
+
+// tenant is a namespace with an integration.
+type tenant struct{ namespace, token string }
+
+// world is all that there is in one bubble.
+type world struct {
+	story    *Story
+	network  *network
+	server   *apiserver.Server
+	users    client.Client
+	tenants  []*tenant
+	replicas []*replica
+	senders  *senders
+	judge    *judge
+	backup   *apiserver.Snapshot
+	chores   sync.WaitGroup
+	healed   chan struct{} // closed when all faults end
+
+	log  func(replica string) logr.Logger // nil: none
+	says func(format string, args ...any) // nil: nothing
+}
+
+// definitions are the CustomResourceDefinitions, which all worlds share.
+var definitions = sync.OnceValues(func() (*apiserver.Definitions, error) {
+	return apiserver.ReadDefinitions(os.DirFS(filepath.Join(testenv.Root(), "config", "crd", "bases")))
+})
+
+var scheme = sync.OnceValue(func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	return s
+})
+
+// seededReader is a source of UUIDs.
+type seededReader struct {
+	mu    sync.Mutex
+	state uint64
+}
+
+// Read implements io.Reader.
+func (r *seededReader) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var word [8]byte
+	for i := range p {
+		if i%8 == 0 {
+			r.state += 0x9e3779b97f4a7c15
+			x := r.state
+			x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+			x = (x ^ x>>27) * 0x94d049bb133111eb
+			binary.LittleEndian.PutUint64(word[:], x^x>>31)
+		}
+		p[i] = word[i%8]
+	}
+	return len(p), nil
+}
+
+// newWorld makes the API server and the tenants. No replica runs yet.
+func newWorld(seed uint64, story *Story) (*world, error) {
+	uuid.SetRand(&seededReader{state: seed})
+	defined, err := definitions()
+	if err != nil {
+		return nil, err
+	}
+	w := &world{story: story, network: newNetwork(seed), healed: make(chan struct{})}
+	w.judge = newJudge(story)
+	w.senders = &senders{world: w}
+	w.server, err = apiserver.New(apiserver.Options{Definitions: defined, WatchTimeout: 5 * time.Minute})
+	if err != nil {
+		return nil, err
+	}
+	w.server.OnCommit(w.judge.commit)
+	w.users, err = w.newUsers()
+	if err != nil {
+		return nil, err
+	}
+	w.server.CreateNamespaces(leaseNamespace)
+	for i := range tenants {
+		t := &tenant{namespace: fmt.Sprint("tenant-", string(rune('a'+i))), token: fmt.Sprint("the token of tenant ", i)}
+		w.server.CreateNamespaces(t.namespace)
+		w.tenants = append(w.tenants, t)
+		if err := w.users.Create(context.Background(), w.integration(t)); err != nil {
+			return nil, fmt.Errorf("creating an integration: %w", err)
+		}
+	}
+	for i := range story.Replicas {
+		w.replicas = append(w.replicas, &replica{world: w, name: fmt.Sprint("replica-", i)})
+	}
+	return w, nil
+}
+
+// integration is that of a tenant. It reads several alerts from each body.
+func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
+	integration := &v1alpha1.WebhookIntegration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: integrationName},
+		Spec: v1alpha1.WebhookIntegrationSpec{
+			Tokens:  []v1alpha1.Token{{Name: "sender", SHA256: v1alpha1.TokenHash(t.token)}},
+			Mapping: &v1alpha1.Mapping{Alerts: "payload.alerts"},
+		},
+	}
+	if w.story.AutoResolve {
+		integration.Spec.AutoResolveAfter = &metav1.Duration{Duration: time.Minute}
+	}
+	return integration
+}
+
+// newUsers returns a client of the users, whom no fault concerns.
+func (w *world) newUsers() (client.Client, error) {
+	config := w.server.Config(userClient, nil)
+	config.UserAgent = "kubectl/v1"
+	mapper, err := clustercache.RESTMapper(config, nil)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: scheme(), Mapper: mapper})
+}
+
+// route returns the process that a load balancer sends a request to: that of the replica, or of another one.
+func (w *world) route(to int) *process {
+	for i := range w.replicas {
+		if p := w.replicas[(to+i)%len(w.replicas)].process; p != nil && !p.hasExited() {
+			return p
+		}
+	}
+	return nil
+}
+
+// note adds a line to the log of the run.
+func (w *world) note(format string, args ...any) {
+	if w.says != nil {
+		w.says(time.Now().UTC().Format("15:04:05.000000 ")+format, args...)
+	}
+}
+
+// later runs a chore after a while, or as soon as all faults end.
+func (w *world) later(d time.Duration, chore func()) {
+	w.chores.Go(func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-w.healed:
+		}
+		chore()
+	})
+}
+
+// heal ends all faults and starts a replica if none runs.
+func (w *world) heal() error {
+	close(w.healed)
+	w.chores.Wait()
+	running := false
+	for _, r := range w.replicas {
+		if r.process != nil {
+			r.process.heal()
+			r.process.thaw()
+			running = true
+		}
+	}
+	w.server.Deny(policyName, nil)
+	for _, t := range w.tenants {
+		w.server.SetQuota(t.namespace, quotaName, nil)
+	}
+	if running {
+		return nil
+	}
+	return w.replicas[0].start()
+}
+
+// stop stops all processes as SIGTERM does, and returns why one did not stop.
+func (w *world) stop() error {
+	for _, r := range w.replicas {
+		r.terminate()
+	}
+	for _, r := range w.replicas {
+		if err := r.await(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
