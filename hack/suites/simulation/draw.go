@@ -1,5 +1,202 @@
 package simulation
 
-import "pgregory.net/rapid"
+import (
+	"time"
 
-var _ = rapid.Check
+	"pgregory.net/rapid"
+)
+
+// drawStory draws a story. It shrinks to fewer operations, and to the first of each choice.
+func drawStory(t *rapid.T) *Story {
+	s := &Story{Settings: Settings{
+		Replicas:    rapid.SampledFrom([]int{2, 2, 2, 3}).Draw(t, "replicas"),
+		Elect:       rapid.SampledFrom([]bool{true, true, false}).Draw(t, "elect"),
+		Writes:      rapid.SampledFrom([]int{8, 1, 1}).Draw(t, "writes"),
+		AutoResolve: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "autoResolve"),
+	}}
+	if rapid.SampledFrom([]bool{false, false, false, false, true}).Draw(t, "limit") {
+		s.MaxIncidents = 8
+	}
+	s.Operations = rapid.SliceOfN(operations(s.Replicas), 5, 40).Draw(t, "operations")
+	return s
+}
+
+// operations draws one operation. Its kinds are weighted: most of them are posts.
+func operations(replicas int) *rapid.Generator[operation] {
+	d := &drawer{replicas: replicas}
+	kinds := []struct {
+		weight int
+		draw   func(*rapid.T) operation
+	}{
+		{8, d.post}, {8, d.wait}, {5, d.burst}, {6, d.trouble}, {4, d.watchTrouble}, {3, d.process}, {3, d.user}, {2, d.report}, {2, d.policy},
+	}
+	var weighted []func(*rapid.T) operation
+	for _, k := range kinds {
+		for range k.weight {
+			weighted = append(weighted, k.draw)
+		}
+	}
+	return rapid.Custom(func(t *rapid.T) operation {
+		return weighted[rapid.IntRange(0, len(weighted)-1).Draw(t, "kind")](t)
+	})
+}
+
+// drawer draws operations for so many replicas.
+type drawer struct{ replicas int }
+
+func (d *drawer) replica(t *rapid.T) int { return rapid.IntRange(0, d.replicas-1).Draw(t, "replica") }
+
+// tenant draws the first one most of the time, so that faults meet.
+func (d *drawer) tenant(t *rapid.T) int {
+	return rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "tenant")
+}
+
+func (d *drawer) key(t *rapid.T) int { return rapid.IntRange(0, 4).Draw(t, "key") }
+
+func (d *drawer) which(t *rapid.T) int { return rapid.IntRange(0, 5).Draw(t, "which") }
+
+func duration(t *rapid.T, name string, choices ...time.Duration) time.Duration {
+	return rapid.SampledFrom(choices).Draw(t, name)
+}
+
+// short is how long a fault lasts.
+func (d *drawer) short(t *rapid.T) time.Duration {
+	return duration(t, "for", 2*time.Second, 500*time.Millisecond, 5*time.Second, 12*time.Second, 35*time.Second)
+}
+
+func (d *drawer) wait(t *rapid.T) operation {
+	return wait{duration(t, "wait", time.Second, 100*time.Millisecond, 300*time.Millisecond, 3*time.Second, 8*time.Second, 20*time.Second)}
+}
+
+func (d *drawer) alert(t *rapid.T) alert {
+	a := alert{
+		key:       d.key(t),
+		status:    rapid.SampledFrom([]string{"firing", "firing", "firing", "resolved", "resolved", "acknowledged"}).Draw(t, "status"),
+		severity:  rapid.SampledFrom(severities).Draw(t, "severity"),
+		forbidden: rapid.SampledFrom([]bool{false, false, false, false, false, true}).Draw(t, "forbidden"),
+	}
+	times := []time.Duration{0, 0, 0, 0, 500 * time.Millisecond, 10 * time.Second, time.Minute}
+	a.starts = duration(t, "startsAt", times...)
+	if a.status == "resolved" {
+		a.ends = duration(t, "endsAt", times...)
+	}
+	return a
+}
+
+func (d *drawer) post(t *rapid.T) operation {
+	o := post{
+		tenant: d.tenant(t), to: d.replica(t),
+		alerts: rapid.SliceOfN(rapid.Custom(d.alert), 1, 3).Draw(t, "alerts"),
+		key:    rapid.SampledFrom([]string{"", "", "k1", "k2", "k3"}).Draw(t, "idempotency key"),
+		times:  rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "times"),
+	}
+	o.together = o.times > 1 && rapid.Bool().Draw(t, "together")
+	return o
+}
+
+func (d *drawer) burst(t *rapid.T) operation {
+	return burst{
+		tenant: d.tenant(t),
+		count:  rapid.IntRange(2, 24).Draw(t, "count"),
+		keys:   rapid.IntRange(1, 5).Draw(t, "keys"),
+		over:   duration(t, "over", 2*time.Second, 100*time.Millisecond, 500*time.Millisecond, 5*time.Second),
+		salt:   rapid.Uint64Range(0, 9999).Draw(t, "salt"),
+	}
+}
+
+// targets are the calls that faults concern.
+var targets = []target{
+	{"create", "alertevents"}, {"update", "incidents/status"}, {"delete", "alertevents"}, {"create", "incidents"},
+	{"get", "alertevents"}, {"list", "alertevents"}, {"get", "incidents"}, {"patch", "alertevents"}, {"update", "alertevents"},
+	{"", "alertevents"}, {"", "incidents"}, {"", "leases"}, {"patch", "webhookintegrations/status"}, {"delete", "incidents"}, {"", ""},
+}
+
+func (d *drawer) trouble(t *rapid.T) operation {
+	o := trouble{
+		replica: d.replica(t),
+		effect:  rapid.SampledFrom([]effect{lose, lose, hang, late, slow, refuse, reject, throttle}).Draw(t, "effect"),
+		target:  rapid.SampledFrom(targets).Draw(t, "target"),
+		count:   rapid.SampledFrom([]int{1, 2, 5, 0}).Draw(t, "calls"),
+		d:       d.short(t),
+	}
+	if o.effect == late || o.effect == slow {
+		o.delay = duration(t, "delay", time.Second, 200*time.Millisecond, 4*time.Second, 15*time.Second)
+	}
+	return o
+}
+
+func (d *drawer) watchTrouble(t *rapid.T) operation {
+	o := trouble{
+		replica: d.replica(t),
+		effect:  rapid.SampledFrom([]effect{lag, stall, end, expire}).Draw(t, "effect"),
+		target: target{"watch", rapid.SampledFrom([]string{
+			"alertevents", "alertevents", "incidents", "webhookintegrations", "",
+		}).Draw(t, "resource")},
+		d: d.short(t),
+	}
+	switch o.effect {
+	case lag:
+		o.delay = duration(t, "delay", 200*time.Millisecond, time.Second, 3*time.Second)
+	case end, expire:
+		o.count = 1
+	default:
+	}
+	return o
+}
+
+func (d *drawer) process(t *rapid.T) operation {
+	r := d.replica(t)
+	switch rapid.SampledFrom([]string{"kill", "start", "stop", "freeze", "start"}).Draw(t, "process") {
+	case "kill":
+		return kill{r}
+	case "stop":
+		return terminate{r}
+	case "freeze":
+		return freeze{r, duration(t, "for", 5*time.Second, time.Second, 20*time.Second, 40*time.Second)}
+	default:
+		return start{r}
+	}
+}
+
+func (d *drawer) user(t *rapid.T) operation {
+	tenant := d.tenant(t)
+	resource := rapid.SampledFrom([]string{"incidents", "incidents", "alertevents", "webhookintegrations"}).Draw(t, "resource")
+	switch rapid.SampledFrom([]string{"delete", "label", "hold", "suspend", "lease"}).Draw(t, "user") {
+	case "delete":
+		return remove{tenant, resource, d.which(t)}
+	case "label":
+		return edit{tenant, resource, d.which(t)}
+	case "hold":
+		return hold{tenant, resource, d.which(t), d.short(t)}
+	case "suspend":
+		return suspend{tenant, d.short(t)}
+	default:
+		return removeLease{}
+	}
+}
+
+func (d *drawer) report(t *rapid.T) operation {
+	statuses := []string{"acknowledged", "resolved", "noted", "unacknowledged", "firing"}
+	return report{
+		tenant: d.tenant(t), key: d.key(t), status: rapid.SampledFrom(statuses).Draw(t, "status"),
+		unnamed: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "unnamed"),
+	}
+}
+
+func (d *drawer) policy(t *rapid.T) operation {
+	switch rapid.SampledFrom([]string{"quota", "quota", "deny", "deny", "compact", "restore", "namespace"}).Draw(t, "policy") {
+	case "quota":
+		return quota{
+			d.tenant(t), rapid.SampledFrom([]string{"incidents", "alertevents"}).Draw(t, "resource"), rapid.Int64Range(0, 2).Draw(t, "more"), d.short(t),
+		}
+	case "deny":
+		names := []string{"creation of Incidents", "forbidden content of Incidents", "status of Incidents", "creation of AlertEvents"}
+		return deny{rapid.SampledFrom(names).Draw(t, "what"), d.short(t)}
+	case "restore":
+		return restore{d.short(t)}
+	case "namespace":
+		return deleteNamespace{1}
+	default:
+		return compact{}
+	}
+}

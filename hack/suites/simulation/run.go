@@ -28,6 +28,7 @@ const (
 	startTime = 4 * time.Second       // from the start of the replicas to the first operation
 	pause     = 10 * time.Millisecond // between operations
 	endTime   = 3 * time.Second       // from the last operation to the end of the faults
+	drainTime = 2 * time.Minute       // for what goes on after the end of a process: the time stands still when a bubble's function ends
 )
 
 // Run plays a story and returns what the oracle finds. A panic is a goroutine that does not end.
@@ -63,6 +64,7 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 	if watcher.Done != nil {
 		watcher.Done(w.tally(time.Since(began)))
 	}
+	time.Sleep(drainTime)
 	return findings
 }
 

@@ -1,9 +1,11 @@
 package simulation
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,4 +46,44 @@ func TestCalm(t *testing.T) {
 	g.Expect(found).To(BeEmpty())
 	g.Expect(tally.Posts).To(Equal(52))
 	g.Expect(tally.Acknowledged).To(Equal(52))
+}
+
+// TestSimulate plays the stories of new seeds for SIMULATE, or the one of SEED.
+func TestSimulate(t *testing.T) {
+	g := NewWithT(t)
+	if text := os.Getenv("SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		g.Expect(err).NotTo(HaveOccurred())
+		var watcher Watcher
+		if os.Getenv("VERBOSE") != "" {
+			watcher.Say = func(line string) { fmt.Println(line) }
+		}
+		shortest, original := explore(t, seed, os.Getenv("SHRINK") != "", watcher)
+		if original != nil {
+			t.Errorf("%s\n\nshortened:\n%s", original, shortest)
+		}
+		return
+	}
+	limit, err := time.ParseDuration(cmp.Or(os.Getenv("SIMULATE"), "5s"))
+	g.Expect(err).NotTo(HaveOccurred())
+	began, first, runs, failed := time.Now(), uint64(time.Now().UnixNano()), 0, 0
+	if text := os.Getenv("FIRST_SEED"); text != "" {
+		first, err = strconv.ParseUint(text, 10, 64)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	var total Tally
+	for seed := first; time.Since(began) < limit; seed++ {
+		_, original := explore(t, seed, false, Watcher{Done: func(t Tally) {
+			total.Posts += t.Posts
+			total.Acknowledged += t.Acknowledged
+			total.Commits += t.Commits
+			total.Simulated += t.Simulated
+		}})
+		runs++
+		if original != nil {
+			failed++
+			fmt.Printf("%s\n", original)
+		}
+	}
+	fmt.Printf("%d runs, %d failed, %s, %+v\n", runs, failed, time.Since(began), total)
 }

@@ -180,11 +180,11 @@ func (w *world) heal() error {
 	w.chores.Wait()
 	running := false
 	for _, r := range w.replicas {
-		if r.process != nil {
-			r.process.heal()
-			r.process.thaw()
-			running = true
+		for _, p := range r.all {
+			p.heal()
+			p.thaw()
 		}
+		running = running || r.process != nil
 	}
 	w.server.Deny(policyName, nil)
 	for _, t := range w.tenants {

@@ -1,0 +1,96 @@
+package simulation
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Failure is a story that breaks a guarantee, and what it breaks.
+type Failure struct {
+	Seed     uint64
+	Story    *Story
+	Findings []string
+}
+
+// String tells the story, one operation a line, and the findings.
+func (f *Failure) String() string {
+	return fmt.Sprintf("seed %d\n    %s\nfindings:\n    %s", f.Seed,
+		strings.ReplaceAll(f.Story.String(), "\n", "\n    "), strings.Join(f.Findings, "\n    "))
+}
+
+// explore plays the story of a seed. If it breaks a guarantee, explore shrinks it and returns the shortest one that breaks the
+// same guarantee, and the original one.
+func explore(t *testing.T, seed uint64, shrink bool, watcher Watcher) (shortest, original *Failure) {
+	played := map[string][]string{} // by story: rapid plays some several times, and expects the same
+	property := func(rt *rapid.T) {
+		story := drawStory(rt)
+		text := story.String()
+		findings, ok := played[text]
+		if !ok {
+			findings = Run(t, seed, story, watcher)
+			played[text] = findings
+		}
+		switch {
+		case len(findings) == 0:
+			return
+		case original == nil:
+			original = &Failure{seed, story, findings}
+		case kind(findings) != kind(original.Findings):
+			return
+		}
+		shortest = &Failure{seed, story, findings}
+		rt.Fatalf("guarantee %s is broken", kind(findings))
+	}
+	for name, value := range map[string]string{
+		"rapid.seed": fmt.Sprint(seed), "rapid.checks": "1", "rapid.nofailfile": "true", "rapid.shrinktime": shrinkTime,
+	} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	if !shrink {
+		_ = flag.Set("rapid.shrinktime", "0s")
+	}
+	quiet := &recorder{name: t.Name()}
+	func() {
+		defer func() {
+			if r := recover(); r != nil && r != any(errEnd) {
+				panic(r)
+			}
+		}()
+		rapid.Check(quiet, property)
+	}()
+	return shortest, original
+}
+
+// shrinkTime bounds the search for a shorter story.
+const shrinkTime = "60s"
+
+// recorder is a rapid.TB that keeps quiet: a failure is told as a story.
+type recorder struct {
+	name   string
+	failed bool
+}
+
+// errEnd ends a check of rapid's.
+var errEnd = errors.New("the check has ended")
+
+func (r *recorder) Helper()               {}
+func (r *recorder) Name() string          { return r.name }
+func (r *recorder) Logf(string, ...any)   {}
+func (r *recorder) Log(...any)            {}
+func (r *recorder) Skipf(string, ...any)  { panic(errEnd) }
+func (r *recorder) Skip(...any)           { panic(errEnd) }
+func (r *recorder) SkipNow()              { panic(errEnd) }
+func (r *recorder) Errorf(string, ...any) { r.failed = true }
+func (r *recorder) Error(...any)          { r.failed = true }
+func (r *recorder) Fatalf(string, ...any) { r.FailNow() }
+func (r *recorder) Fatal(...any)          { r.FailNow() }
+func (r *recorder) FailNow()              { r.failed = true; panic(errEnd) }
+func (r *recorder) Fail()                 { r.failed = true }
+func (r *recorder) Failed() bool          { return r.failed }
