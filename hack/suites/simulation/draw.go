@@ -1,10 +1,14 @@
 package simulation
 
 import (
+	"fmt"
 	"time"
 
 	"pgregory.net/rapid"
 )
+
+// chapters is how many slices of operations a story has.
+const chapters = 5
 
 // drawStory draws a story. It shrinks to fewer operations, and to the first of each choice.
 func drawStory(t *rapid.T) *Story {
@@ -17,7 +21,9 @@ func drawStory(t *rapid.T) *Story {
 	if rapid.SampledFrom([]bool{false, false, false, false, true}).Draw(t, "limit") {
 		s.MaxIncidents = 8
 	}
-	s.Operations = rapid.SliceOfN(operations(s.Replicas), 5, 40).Draw(t, "operations")
+	for chapter := range chapters { // rapid likes short slices
+		s.Operations = append(s.Operations, rapid.SliceOfN(operations(s.Replicas), 0, 12).Draw(t, fmt.Sprint("chapter ", chapter))...)
+	}
 	return s
 }
 

@@ -94,3 +94,8 @@ func (r *recorder) Fatal(...any)          { r.FailNow() }
 func (r *recorder) FailNow()              { r.failed = true; panic(errEnd) }
 func (r *recorder) Fail()                 { r.failed = true }
 func (r *recorder) Failed() bool          { return r.failed }
+
+// drawn returns the story of a seed.
+func drawn(seed uint64) *Story {
+	return rapid.Custom(drawStory).Example(int(seed))
+}

@@ -19,6 +19,7 @@ const healTime = 60 * time.Second
 type judge struct {
 	mu      sync.Mutex
 	history *oracle.History
+	say     func(format string, args ...any)
 }
 
 func newJudge(story *Story) *judge {
@@ -46,15 +47,18 @@ func (j *judge) commit(c apiserver.Commit) {
 		ByUser:   !strings.HasPrefix(c.Client, "replica-"),
 		Restored: c.Client == backupTool && c.Type == watch.Added,
 	}
+	object, err := json.Marshal(c.Object)
+	if err != nil {
+		panic(err)
+	}
 	if !fact.Deleted {
-		object, err := json.Marshal(c.Object)
-		if err != nil {
-			panic(err)
-		}
 		fact.Object = object
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.say != nil {
+		j.say("- %s by %s: %s", c.Type, c.Client, object)
+	}
 	j.history.Commit(fact)
 }
 

@@ -45,6 +45,7 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 	}
 	w.network.trace = watcher.Trace
 	if watcher.Say != nil {
+		w.judge.say = w.note
 		w.says = func(format string, args ...any) { watcher.Say(fmt.Sprintf(format, args...)) }
 		w.log = func(replica string) logr.Logger {
 			return funcr.New(func(prefix, args string) { w.note("%s %s %s", replica, prefix, args) }, funcr.Options{Verbosity: 1})

@@ -59,6 +59,9 @@ func TestSimulate(t *testing.T) {
 			watcher.Say = func(line string) { fmt.Println(line) }
 		}
 		shortest, original := explore(t, seed, os.Getenv("SHRINK") != "", watcher)
+		if os.Getenv("STORY") != "" {
+			fmt.Println(drawn(seed))
+		}
 		if original != nil {
 			t.Errorf("%s\n\nshortened:\n%s", original, shortest)
 		}
