@@ -7,7 +7,6 @@ package clustercache
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -65,7 +65,7 @@ func retry[T any](ctx context.Context, log logr.Logger, call func() (T, error)) 
 		select {
 		case <-ctx.Done():
 			return result, err
-		case <-time.After(retryInterval/2 + rand.N(retryInterval)):
+		case <-time.After(wait.Jitter(retryInterval/2, 2)):
 		}
 	}
 }

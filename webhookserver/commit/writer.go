@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -184,14 +184,14 @@ func sameAlerts(a, b []v1alpha1.Alert) bool {
 // pause waits before the next attempt, as long as the API server asked for or else about backoff. It returns
 // false, at once, when ctx would end before that.
 func pause(ctx context.Context, backoff time.Duration, err error) bool {
-	wait := backoff/2 + rand.N(backoff)
+	delay := wait.Jitter(backoff/2, 2)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		wait = max(wait, time.Duration(seconds)*time.Second)
+		delay = max(delay, time.Duration(seconds)*time.Second)
 	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= delay {
 		return false
 	}
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

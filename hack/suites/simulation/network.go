@@ -70,7 +70,7 @@ func (n *network) travel(ctx context.Context, phase string, call *apiserver.Call
 	n.mu.Lock()
 	identity := phase + " " + n.identity(call)
 	if n.trace != nil {
-		n.trace(identity)
+		n.trace(time.Now().Format("04:05.000000000 ") + identity)
 	}
 	wait := time.Duration(n.chance(identity) % uint64(longest))
 	at := time.Now().Add(wait).UnixNano()

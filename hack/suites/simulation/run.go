@@ -25,10 +25,11 @@ type Tally struct {
 }
 
 const (
-	startTime = 4 * time.Second       // from the start of the replicas to the first operation
-	pause     = 10 * time.Millisecond // between operations
-	endTime   = 3 * time.Second       // from the last operation to the end of the faults
-	drainTime = 2 * time.Minute       // for what goes on after the end of a process: the time stands still when a bubble's function ends
+	startTime = 4 * time.Second           // from the start of the replicas to the first operation
+	pause     = 10*time.Millisecond + odd // between operations
+	odd       = 1_237_411                 // nanoseconds: replicas that begin together would do the same at the same instants
+	endTime   = 3 * time.Second           // from the last operation to the end of the faults
+	drainTime = 2 * time.Minute           // for what goes on after the end of a process: the time stands still when a bubble's function ends
 )
 
 // Run plays a story and returns what the oracle finds. A panic is a goroutine that does not end.
@@ -55,6 +56,7 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 		if err := r.start(); err != nil {
 			return []string{"the simulation failed: " + err.Error()}
 		}
+		time.Sleep(odd)
 	}
 	time.Sleep(startTime)
 	findings := w.perform()

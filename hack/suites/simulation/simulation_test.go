@@ -1,3 +1,7 @@
+// math/rand.Seed has an effect only with this setting.
+//
+//go:debug randseednop=0
+
 package simulation
 
 import (
@@ -7,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,6 +62,16 @@ func TestSimulate(t *testing.T) {
 		var watcher Watcher
 		if os.Getenv("VERBOSE") != "" {
 			watcher.Say = func(line string) { fmt.Println(line) }
+		}
+		if path := os.Getenv("TRACE"); path != "" {
+			var mu sync.Mutex
+			var calls []string
+			watcher.Trace = func(call string) {
+				mu.Lock()
+				defer mu.Unlock()
+				calls = append(calls, call)
+			}
+			defer func() { g.Expect(os.WriteFile(path, []byte(strings.Join(calls, "\n")), 0o600)).To(Succeed()) }()
 		}
 		shortest, original := explore(t, seed, os.Getenv("SHRINK") != "", watcher)
 		if os.Getenv("STORY") != "" {
