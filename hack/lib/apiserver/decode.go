@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -91,12 +90,6 @@ func mergePatch(to, patch any) any {
 		}
 	}
 	return merged
-}
-
-// invalidOptions is the error for parameters that contradict each other.
-func invalidOptions(name, message string) error {
-	return apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "",
-		field.ErrorList{field.Forbidden(field.NewPath(name), strings.TrimPrefix(message, "Forbidden: "))})
 }
 
 // unsupportedPatch is the error for a patch that is not a merge patch.

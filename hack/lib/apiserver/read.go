@@ -10,9 +10,12 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // get serves one object, always in its newest state.
@@ -154,6 +157,9 @@ func pageOf(r *request) (p page, wanted int64, err error) {
 	}
 	match := metav1.ResourceVersionMatch(r.Query.Get("resourceVersionMatch"))
 	token := r.Query.Get("continue")
+	if err := checkOptions(r); err != nil {
+		return p, 0, err
+	}
 	switch {
 	case token != "" && r.Query.Get("resourceVersion") != "" && wanted != 0:
 		return p, 0, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
@@ -169,6 +175,21 @@ func pageOf(r *request) (p page, wanted int64, err error) {
 		p.revision = wanted
 	}
 	return p, wanted, nil
+}
+
+// checkOptions fails if parameters of a list or a watch contradict each other.
+func checkOptions(r *request) error {
+	options := &internalversion.ListOptions{
+		Watch: r.Watch, ResourceVersion: r.Query.Get("resourceVersion"), Continue: r.Query.Get("continue"),
+		ResourceVersionMatch: metav1.ResourceVersionMatch(r.Query.Get("resourceVersionMatch")),
+	}
+	if r.Query.Has("sendInitialEvents") {
+		options.SendInitialEvents = new(true) // its value does not matter here
+	}
+	if wrong := optionsvalidation.ValidateListOptions(options, true); len(wrong) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", wrong)
+	}
+	return nil
 }
 
 // selectionOf returns what the parameters and the path select.

@@ -41,7 +41,7 @@ func (s *Server) create(r *request) (*reply, error) {
 		return &reply{code: http.StatusCreated, body: encode(content)}, nil
 	}
 	s.prepareCreate(r, content)
-	if wrong := append(validateName(meta), r.table.invalid(content, nil)...); len(wrong) > 0 {
+	if wrong := r.table.invalid(content, validateName(meta)); len(wrong) > 0 {
 		return nil, apierrors.NewInvalid(r.table.GroupKind(), r.Name, wrong)
 	}
 	if err := s.admit(r, content); err != nil {
@@ -88,12 +88,21 @@ func validateName(meta map[string]any) (wrong field.ErrorList) {
 	return wrong
 }
 
-// invalid returns what is wrong with an object by the schema of its resource.
-func (r *resource) invalid(content, old map[string]any) field.ErrorList {
+// invalid returns what is wrong with a new object, in addition to what is known to be wrong.
+func (r *resource) invalid(content map[string]any, wrong field.ErrorList) field.ErrorList {
 	if r.validation == nil {
-		return nil
+		return wrong
 	}
-	return r.validation.validate(content, old)
+	return r.validation.validateCreate(content, wrong)
+}
+
+// invalidUpdate returns what is wrong with the update of an object.
+func (r *request) invalidUpdate(content, old map[string]any) field.ErrorList {
+	wrong := newFinalizers(old, content)
+	if r.table.validation == nil {
+		return wrong
+	}
+	return r.table.validation.validateUpdate(content, old, r.Subresource == "status", wrong)
 }
 
 // update replaces an object, or its status.
@@ -165,7 +174,7 @@ func (s *Server) replace(r *request, old *object, content map[string]any) (*repl
 		prepareUpdate(r.table.resource, old, content)
 	}
 	meta := metaOf(content)
-	if wrong := append(newFinalizers(old.content, content), r.table.invalid(content, old.content)...); len(wrong) > 0 {
+	if wrong := r.invalidUpdate(content, old.content); len(wrong) > 0 {
 		return nil, apierrors.NewInvalid(r.table.GroupKind(), r.Name, wrong)
 	}
 	if err := s.admit(r, content); err != nil {
