@@ -28,9 +28,9 @@ var deletes = conformance{
 		}
 		s.note("%v", s.send("DELETE", s.path("alertevents", "a"), preconditions(uid, revision)))
 	}, []string{
-		`409 Conflict Operation cannot be fulfilled on alertevents.tocsin.dev "a": the UID in the precondition (other) does not match ` +
+		`409 Conflict Operation cannot be fulfilled on AlertEvent.tocsin.dev "a": the UID in the precondition (other) does not match ` +
 			"the UID in record (UID). The object might have been deleted and then recreated",
-		`409 Conflict Operation cannot be fulfilled on alertevents.tocsin.dev "a": the ResourceVersion in the precondition (N) does not match ` +
+		`409 Conflict Operation cannot be fulfilled on AlertEvent.tocsin.dev "a": the ResourceVersion in the precondition (N) does not match ` +
 			"the ResourceVersion in record (N). The object might have been modified",
 		"200 <nil>", "Success a alertevents true", "404 NotFound",
 	}},
@@ -51,7 +51,7 @@ var deletes = conformance{
 		released := s.send("PUT", path, with(status.body, nil, "metadata", "finalizers"))
 		s.note("%v %v", released, released.at("metadata", "finalizers"))
 		s.note("%v", s.send("GET", path, nil))
-	}, []string{"200 Incident 2 true", "200 true", "409 AlreadyExists", "422 Invalid: FieldValueForbidden metadata.finalizers", "200 Open",
+	}, []string{"200 Incident 2 true", "200 true", "409 AlreadyExists", "422 Invalid: FieldValueForbidden metadata.finalizers, FieldValueForbidden metadata.finalizers", "200 Open",
 		"200 true", "200 <nil>", "404 NotFound"}},
 
 	"a deletion of a collection deletes what is selected": {func(s *site) {

@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/url"
 	"testing"
@@ -90,9 +91,9 @@ var reads = conformance{
 		second := s.send("GET", s.path("alertevents")+query("limit", "2", "continue", fmt.Sprint(first.at("metadata", "continue"))), nil)
 		s.note("%v %v", names(second), second.at("metadata", "resourceVersion") == first.at("metadata", "resourceVersion"))
 		third := s.send("GET", s.path("alertevents")+query("limit", "2", "continue", fmt.Sprint(second.at("metadata", "continue"))), nil)
-		s.note("%v %v %v", names(third), third.at("metadata", "continue"), third.at("metadata", "remainingItemCount"))
+		s.note("%v %v %v", names(third), or(third.at("metadata", "continue"), ""), third.at("metadata", "remainingItemCount"))
 		s.note("%v", names(s.send("GET", s.path("alertevents"), nil)))
-	}, []string{"[a b] 3", "[c d] true", "[e] <nil> <nil>", "[a a2 b d d2 e]"}},
+	}, []string{"[a b] 3", "[c d] true", "[e]  <nil>", "[a a2 b d d2 e]"}},
 
 	"a page after a selector tells no number": {func(s *site) {
 		s.incidents("a", "Open", "b", "Resolved", "c", "Open", "d", "Open")
@@ -103,18 +104,20 @@ var reads = conformance{
 		s.note("%v", names(second))
 	}, []string{"[a c] <nil>", "[d]"}},
 
-	"a page of a compacted state is gone": {func(s *site) {
+	"a page of a compacted state is gone, but can be continued": {func(s *site) {
 		for _, name := range []string{"a", "b", "c"} {
 			s.create("alertevents", alertEvent(name))
 		}
-		first := s.send("GET", s.path("alertevents")+query("limit", "1"), nil)
 		last := s.create("alertevents", alertEvent("d"))
 		s.compact(fmt.Sprint(last.at("metadata", "resourceVersion")))
-		a := s.await(410, func() answer {
-			return s.send("GET", s.path("alertevents")+query("limit", "1", "continue", fmt.Sprint(first.at("metadata", "continue"))), nil)
-		})
+		// A real server has its own memory of newer states, which it keeps for longer than etcd.
+		token := base64.RawURLEncoding.EncodeToString([]byte(`{"v": "meta.k8s.io/v1", "rv": 1, "start": "b\u0000"}`))
+		a := s.send("GET", s.path("alertevents")+query("limit", "1", "continue", token), nil)
 		s.note("%v", a)
-	}, []string{"410 Expired"}},
+		a = s.send("GET", s.path("alertevents")+query("limit", "1", "continue", fmt.Sprint(a.at("metadata", "continue"))), nil)
+		s.note("%v %v", a, names(a))
+		s.note("%v", s.send("GET", s.path("alertevents")+query("resourceVersion", "1", "resourceVersionMatch", "Exact"), nil))
+	}, []string{"410 Expired", "200 [c]", "410 Expired"}},
 
 	"a list can be of an exact state, or of one not older": {func(s *site) {
 		first := s.create("alertevents", alertEvent("a"))
@@ -142,5 +145,10 @@ var reads = conformance{
 		} {
 			s.note("%v", s.send("GET", s.path("alertevents")+q, nil))
 		}
-	}, []string{}},
+	}, []string{
+		"400 BadRequest", "400 BadRequest", "400 BadRequest", "422 Invalid: FieldValueForbidden resourceVersionMatch",
+		"422 Invalid: FieldValueForbidden resourceVersionMatch", "422 Invalid: FieldValueNotSupported resourceVersionMatch",
+		"422 Invalid: FieldValueForbidden sendInitialEvents", "422 Invalid: FieldValueForbidden resourceVersionMatch",
+		"422 Invalid: FieldValueForbidden resourceVersionMatch",
+	}},
 }

@@ -137,6 +137,14 @@ func (s *site) send(method, path string, body any, headers ...string) answer {
 	return a
 }
 
+// status returns the code of the answer to a request without a body, whose answer need not be JSON.
+func (s *site) status(method, path string) int {
+	s.t.Helper()
+	response := s.open(s.t.Context(), method, path, nil)
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
 func (s *site) open(ctx context.Context, method, path string, body any, headers ...string) *http.Response {
 	s.t.Helper()
 	var content io.Reader

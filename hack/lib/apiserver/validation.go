@@ -63,7 +63,7 @@ func (v *schemaValidation) prune(object map[string]any) []string {
 // validateCreate returns what is wrong with a new object, in addition to what is known to be wrong.
 func (v *schemaValidation) validateCreate(object map[string]any, wrong field.ErrorList) field.ErrorList {
 	if ofKind := v.validateKind(object); len(ofKind) > 0 {
-		return append(wrong, ofKind...)
+		return v.validateRules(object, nil, append(wrong, ofKind...))
 	}
 	return v.validateRules(object, nil, append(wrong, crdvalidation.ValidateCustomResource(nil, object, v.schema)...))
 }
@@ -72,7 +72,7 @@ func (v *schemaValidation) validateCreate(object map[string]any, wrong field.Err
 // status, only the status is validated by the schema.
 func (v *schemaValidation) validateUpdate(object, old map[string]any, ofStatus bool, wrong field.ErrorList) field.ErrorList {
 	if ofKind := v.validateKind(object); len(ofKind) > 0 {
-		return append(wrong, ofKind...)
+		return v.validateRules(object, old, append(wrong, ofKind...))
 	}
 	if !ofStatus {
 		return v.validateRules(object, old, append(wrong, crdvalidation.ValidateCustomResourceUpdate(nil, object, old, v.schema)...))
