@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -45,7 +44,7 @@ func decodeObject(r *request) (map[string]any, error) {
 	switch {
 	case kind == "":
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("Object 'Kind' is missing in '%s'", r.Body))
-	case kind != r.table.Kind || version != r.table.GroupVersion().String():
+	case kind != r.table.Kind && !r.table.custom || version != r.table.GroupVersion().String():
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s, Kind=%s) does not match the expected API version (%s, Kind=%s)",
 			version, kind, r.table.GroupVersion(), r.table.Kind))
 	}
@@ -93,14 +92,8 @@ func mergePatch(to, patch any) any {
 	return merged
 }
 
-// invalidOptions is the error for parameters that contradict each other.
-func invalidOptions(name, message string) error {
-	return apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "",
-		field.ErrorList{field.Forbidden(field.NewPath(name), strings.TrimPrefix(message, "Forbidden: "))})
-}
-
-// unsupportedPatch is the error for a patch that is not a merge patch.
-func unsupportedPatch(r *request) error {
-	return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", r.table.groupResource(), r.Name,
-		"the body of the request was in an unknown format - accepted media types include: application/merge-patch+json", 0, true)
-}
+// errUnsupportedPatch is the error for a patch that is not a merge patch.
+var errUnsupportedPatch = &apierrors.StatusError{ErrStatus: metav1.Status{
+	Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+	Message: "the body of the request was in an unknown format - accepted media types include: application/merge-patch+json",
+}}

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -95,12 +96,13 @@ func checkPreconditions(r *request, o *object, preconditions *metav1.Preconditio
 	if preconditions == nil {
 		return nil
 	}
+	byKind := schema.GroupResource{Group: r.table.Group, Resource: r.table.Kind} // as a real server has it
 	if uid := preconditions.UID; uid != nil && *uid != uidOf(o) {
-		return apierrors.NewConflict(r.table.groupResource(), o.name, fmt.Errorf("the UID in the precondition (%s) does not match "+
+		return apierrors.NewConflict(byKind, o.name, fmt.Errorf("the UID in the precondition (%s) does not match "+
 			"the UID in record (%s). The object might have been deleted and then recreated", *uid, o.uid))
 	}
 	if revision := preconditions.ResourceVersion; revision != nil && *revision != fmt.Sprint(o.revision) {
-		return apierrors.NewConflict(r.table.groupResource(), o.name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not "+
+		return apierrors.NewConflict(byKind, o.name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not "+
 			"match the ResourceVersion in record (%d). The object might have been modified", *revision, o.revision))
 	}
 	return nil

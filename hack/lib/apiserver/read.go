@@ -10,9 +10,12 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // get serves one object, always in its newest state.
@@ -33,17 +36,26 @@ func (s *Server) get(r *request) (*reply, error) {
 	return &reply{code: http.StatusOK, body: o.encoded(r.variant)}, nil
 }
 
-// page is what a list asks for: a state, and the part of it after a key.
+// page is what a list asks for: a state, and the part of it from a key on.
 type page struct {
 	revision int64 // zero: the newest
-	after    string
+	from     string
 	limit    int
 }
 
-// continuation is the content of a continue token.
+// continuation is the content of a continue token, as a real server encodes it. Start is relative to the namespace of the list.
 type continuation struct {
-	Revision int64  `json:"rv"`
-	After    string `json:"after"`
+	Version  string `json:"v"`
+	Revision int64  `json:"rv"` // negative: the newest one, whatever the pages before were of
+	Start    string `json:"start"`
+}
+
+const continuationVersion = "meta.k8s.io/v1"
+
+// continueToken returns the token of the page that begins after an object.
+func continueToken(revision int64, namespace, key string) string {
+	start := strings.TrimPrefix(key, namespace+"/") + "\x00"
+	return base64.RawURLEncoding.EncodeToString(encode(continuation{continuationVersion, revision, start}))
 }
 
 // list serves the objects of a snapshot, or a page of it.
@@ -65,18 +77,24 @@ func (s *Server) list(r *request) (*reply, error) {
 		p.revision = s.revision
 	}
 	if p.revision < r.table.expired {
-		if p.after != "" {
-			return nil, apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
-				"You must start a new list without the continue parameter.")
+		if p.from != "" {
+			return nil, expiredPage(r, p)
 		}
 		return nil, apierrors.NewResourceExpired(fmt.Sprintf("The resourceVersion for the provided list is too old: %d", p.revision))
 	}
 	objects := r.table.snapshot(selected.namespace, p.revision)
-	from, found := slices.BinarySearchFunc(objects, p.after, func(o *object, key string) int { return strings.Compare(o.key, key) })
-	if found {
-		from++
-	}
+	from, _ := slices.BinarySearchFunc(objects, p.from, func(o *object, key string) int { return strings.Compare(o.key, key) })
 	return s.answerList(r, selected, objects[from:], p), nil
+}
+
+// expiredPage is the error for a page of a state that is gone. It has the token of the same page of the newest state.
+func expiredPage(r *request, p page) error {
+	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. You can start a " +
+		"new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
+		"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between " +
+		"the time the first chunk was returned and now may show up in the list.")
+	err.ErrStatus.ListMeta.Continue = continueToken(-1, r.Namespace, strings.TrimSuffix(p.from, "\x00"))
+	return err
 }
 
 func (s *Server) answerList(r *request, selected *selection, objects []*object, p page) *reply {
@@ -84,8 +102,7 @@ func (s *Server) answerList(r *request, selected *selection, objects []*object, 
 	meta := metav1.ListMeta{ResourceVersion: strconv.FormatInt(p.revision, 10)}
 	for i, o := range objects {
 		if p.limit > 0 && len(items) == p.limit {
-			token := encode(continuation{p.revision, items[len(items)-1].key})
-			meta.Continue = base64.RawURLEncoding.EncodeToString(token)
+			meta.Continue = continueToken(p.revision, r.Namespace, items[len(items)-1].key)
 			if remaining := int64(len(objects) - i); selected.labels.Empty() && selected.fields.Empty() {
 				meta.RemainingItemCount = &remaining
 			}
@@ -154,21 +171,39 @@ func pageOf(r *request) (p page, wanted int64, err error) {
 	}
 	match := metav1.ResourceVersionMatch(r.Query.Get("resourceVersionMatch"))
 	token := r.Query.Get("continue")
+	if err := checkOptions(r); err != nil {
+		return p, 0, err
+	}
 	switch {
 	case token != "" && r.Query.Get("resourceVersion") != "" && wanted != 0:
 		return p, 0, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	case token != "":
 		text, err := base64.RawURLEncoding.DecodeString(token)
 		c := continuation{}
-		if err != nil || json.Unmarshal(text, &c) != nil {
+		if err != nil || json.Unmarshal(text, &c) != nil || c.Version != continuationVersion || c.Revision == 0 || c.Start == "" {
 			return p, 0, apierrors.NewBadRequest("continue key is not valid")
 		}
-		p.revision, p.after = c.Revision, c.After
+		p.revision, p.from = max(c.Revision, 0), keyOf(r.Namespace, c.Start)
 		return p, 0, nil
 	case match == metav1.ResourceVersionMatchExact || match == "" && p.limit > 0 && wanted > 0:
 		p.revision = wanted
 	}
 	return p, wanted, nil
+}
+
+// checkOptions fails if parameters of a list or a watch contradict each other.
+func checkOptions(r *request) error {
+	options := &internalversion.ListOptions{
+		Watch: r.Watch, ResourceVersion: r.Query.Get("resourceVersion"), Continue: r.Query.Get("continue"),
+		ResourceVersionMatch: metav1.ResourceVersionMatch(r.Query.Get("resourceVersionMatch")),
+	}
+	if r.Query.Has("sendInitialEvents") {
+		options.SendInitialEvents = new(true) // its value does not matter here
+	}
+	if wrong := optionsvalidation.ValidateListOptions(options, true); len(wrong) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", wrong)
+	}
+	return nil
 }
 
 // selectionOf returns what the parameters and the path select.

@@ -13,7 +13,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // ErrExpired is what Faults.Deliver returns to end a watch with 410 Expired.
@@ -88,6 +87,7 @@ type reply struct {
 	body   []byte
 	stream io.ReadCloser
 	retry  int32 // seconds, for the header Retry-After
+	plain  bool  // the body is plain text
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -110,6 +110,8 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 	switch {
 	case status != nil:
 		answer = failed(&apierrors.StatusError{ErrStatus: *status})
+	case errors.Is(failure, errNotServed):
+		answer = &reply{code: http.StatusNotFound, body: []byte(errNotServed.Error()), plain: true}
 	case failure != nil:
 		answer = failed(failure)
 	default:
@@ -133,7 +135,7 @@ func (s *Server) parse(q *http.Request, body []byte) (*request, error) {
 		variant: variantOf(q.Header.Get("Accept")), dryRun: query.Has("dryRun"), manager: managerOf(q),
 	}
 	group, version, path := splitPath(q.URL.Path)
-	if len(path) > 1 && path[0] == "namespaces" && !(len(path) == 3 && (path[2] == "status" || path[2] == "finalize")) && len(path) > 2 {
+	if len(path) > 2 && path[0] == "namespaces" && path[2] != "status" {
 		r.Namespace, path = path[1], path[2:]
 	}
 	var plural string
@@ -151,10 +153,10 @@ func (s *Server) parse(q *http.Request, body []byte) (*request, error) {
 	r.Verb = verbOf(q.Method, r.Name != "", r.Watch)
 	r.Quorum = (r.Verb == "get" || r.Verb == "list") && query.Get("resourceVersion") == ""
 	if r.table = s.table(group, version, plural); r.table == nil || len(path) > 3 {
-		return r, notServed(q)
+		return r, errNotServed
 	}
 	if r.Subresource != "" && !(r.Subresource == "status" && (r.table.status || r.table.Kind == "Namespace")) {
-		return r, notServed(q)
+		return r, apierrors.NewNotFound(r.table.groupResource(), r.Name)
 	}
 	return r, nil
 }
@@ -204,9 +206,8 @@ func managerOf(q *http.Request) string {
 	return manager[:min(len(manager), 128)]
 }
 
-func notServed(q *http.Request) error {
-	return apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(q.Method), schema.GroupResource{}, "", "", 0, true)
-}
+// errNotServed is the error for a path that leads to no resource.
+var errNotServed = errors.New("404 page not found")
 
 // serve processes a request.
 func (s *Server) serve(r *request) *reply {
@@ -246,6 +247,9 @@ func (a *reply) response(q *http.Request) *http.Response {
 	}
 	if a.retry > 0 {
 		header.Set("Retry-After", strconv.Itoa(int(a.retry)))
+	}
+	if a.plain {
+		header.Set("Content-Type", "text/plain; charset=utf-8")
 	}
 	response := &http.Response{
 		Status: strconv.Itoa(a.code) + " " + http.StatusText(a.code), StatusCode: a.code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

@@ -27,6 +27,7 @@ type schemaValidation struct {
 	kind       schema.GroupVersionKind
 	structural *structuralschema.Structural
 	schema     crdvalidation.SchemaValidator
+	status     crdvalidation.SchemaValidator // nil: the schema has no status
 	rules      *cel.Validator
 }
 
@@ -43,6 +44,11 @@ func newValidation(kind schema.GroupVersionKind, properties *apiextensionsv1.JSO
 	if v.schema, _, err = crdvalidation.NewSchemaValidator(internal); err != nil {
 		return nil, err
 	}
+	if status, ok := internal.Properties["status"]; ok {
+		if v.status, _, err = crdvalidation.NewSchemaValidator(&status); err != nil {
+			return nil, err
+		}
+	}
 	v.rules = cel.NewValidator(v.structural, true, celCallLimit)
 	return v, nil
 }
@@ -54,17 +60,31 @@ func (v *schemaValidation) prune(object map[string]any) []string {
 	return paths
 }
 
-// validate returns what is wrong with an object that is created, or with the update of an old one.
-func (v *schemaValidation) validate(object, old map[string]any) field.ErrorList {
-	wrong := v.validateKind(object)
-	if len(wrong) > 0 {
-		return wrong
+// validateCreate returns what is wrong with a new object, in addition to what is known to be wrong.
+func (v *schemaValidation) validateCreate(object map[string]any, wrong field.ErrorList) field.ErrorList {
+	if ofKind := v.validateKind(object); len(ofKind) > 0 {
+		return v.validateRules(object, nil, append(wrong, ofKind...))
 	}
-	if old == nil {
-		wrong = crdvalidation.ValidateCustomResource(nil, object, v.schema)
-	} else {
-		wrong = crdvalidation.ValidateCustomResourceUpdate(nil, object, old, v.schema)
+	return v.validateRules(object, nil, append(wrong, crdvalidation.ValidateCustomResource(nil, object, v.schema)...))
+}
+
+// validateUpdate returns what is wrong with the update of an object, in addition to what is known to be wrong. Of the update of a
+// status, only the status is validated by the schema.
+func (v *schemaValidation) validateUpdate(object, old map[string]any, ofStatus bool, wrong field.ErrorList) field.ErrorList {
+	if ofKind := v.validateKind(object); len(ofKind) > 0 {
+		return v.validateRules(object, old, append(wrong, ofKind...))
 	}
+	if !ofStatus {
+		return v.validateRules(object, old, append(wrong, crdvalidation.ValidateCustomResourceUpdate(nil, object, old, v.schema)...))
+	}
+	if status, ok := object["status"]; ok && v.status != nil {
+		wrong = append(wrong, crdvalidation.ValidateCustomResourceUpdate(field.NewPath("status"), status, old["status"], v.status)...)
+	}
+	return v.validateRules(object, old, wrong)
+}
+
+// validateRules adds what is wrong by the types of lists and by the CEL rules.
+func (v *schemaValidation) validateRules(object, old map[string]any, wrong field.ErrorList) field.ErrorList {
 	wrong = append(wrong, listtype.ValidateListSetsAndMaps(nil, v.structural, object)...)
 	if v.rules == nil {
 		return wrong

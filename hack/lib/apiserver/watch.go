@@ -57,9 +57,8 @@ func (s *Server) watch(r *request) (*reply, error) {
 		return nil, err
 	}
 	initial, _ := strconv.ParseBool(r.Query.Get("sendInitialEvents"))
-	match := metav1.ResourceVersionMatch(r.Query.Get("resourceVersionMatch"))
-	if initial && match != metav1.ResourceVersionMatchNotOlderThan {
-		return nil, invalidOptions("resourceVersionMatch", "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+	if err := checkOptions(r); err != nil {
+		return nil, err
 	}
 	w.schedule()
 	s.mu.Lock()

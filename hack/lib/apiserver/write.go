@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -41,7 +42,7 @@ func (s *Server) create(r *request) (*reply, error) {
 		return &reply{code: http.StatusCreated, body: encode(content)}, nil
 	}
 	s.prepareCreate(r, content)
-	if wrong := append(validateName(meta), r.table.invalid(content, nil)...); len(wrong) > 0 {
+	if wrong := r.table.invalid(content, validateName(meta)); len(wrong) > 0 {
 		return nil, apierrors.NewInvalid(r.table.GroupKind(), r.Name, wrong)
 	}
 	if err := s.admit(r, content); err != nil {
@@ -88,12 +89,29 @@ func validateName(meta map[string]any) (wrong field.ErrorList) {
 	return wrong
 }
 
-// invalid returns what is wrong with an object by the schema of its resource.
-func (r *resource) invalid(content, old map[string]any) field.ErrorList {
+// invalid returns what is wrong with a new object, in addition to what is known to be wrong.
+func (r *resource) invalid(content map[string]any, wrong field.ErrorList) field.ErrorList {
 	if r.validation == nil {
-		return nil
+		return wrong
 	}
-	return r.validation.validate(content, old)
+	return r.validation.validateCreate(content, wrong)
+}
+
+// twice repeats what is wrong with the metadata of an update: a real server validates that of custom resources in two places.
+func (r *resource) twice(wrong field.ErrorList) field.ErrorList {
+	if r.custom {
+		wrong = append(wrong, wrong...)
+	}
+	return wrong
+}
+
+// invalidUpdate returns what is wrong with the update of an object.
+func (r *request) invalidUpdate(content, old map[string]any) field.ErrorList {
+	wrong := r.table.twice(newFinalizers(old, content))
+	if r.table.validation == nil {
+		return wrong
+	}
+	return r.table.validation.validateUpdate(content, old, r.Subresource == "status", wrong)
 }
 
 // update replaces an object, or its status.
@@ -105,32 +123,27 @@ func (s *Server) update(r *request) (*reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := r.table.find(r.Namespace, r.Name)
-	meta := metaOf(content)
-	if uid := text(meta, "uid"); uid != "" && (old == nil || old.uid != uid) {
-		return nil, otherUID(r, uid, old)
-	}
 	if old == nil {
 		return nil, apierrors.NewNotFound(r.table.groupResource(), r.Name)
+	}
+	if uid := text(metaOf(content), "uid"); uid != "" && old.uid != uid {
+		return nil, otherUID(r, uid, old)
 	}
 	return s.replace(r, old, content)
 }
 
 // otherUID is the error for an update whose UID is not the object's. Its text is that of the storage of a real server.
 func otherUID(r *request, uid string, old *object) error {
-	is := ""
-	if old != nil {
-		is = old.uid
-	}
 	return apierrors.NewConflict(r.table.groupResource(), r.Name, fmt.Errorf(
 		"StorageError: invalid object, Code: 4, Key: /registry/%s/%s/%s, ResourceVersion: 0, AdditionalErrorMsg: "+
 			"Precondition failed: UID in precondition: %s, UID in object meta: %s",
-		r.table.Group, r.table.plural, keyOf(r.Namespace, r.Name), uid, is))
+		r.table.Group, r.table.plural, old.key, uid, old.uid))
 }
 
 // patch applies a merge patch to an object, or to its status.
 func (s *Server) patch(r *request) (*reply, error) {
 	if r.Header.Get("Content-Type") != string(types.MergePatchType) {
-		return nil, unsupportedPatch(r)
+		return nil, errUnsupportedPatch
 	}
 	changes, err := decode(r)
 	if err != nil {
@@ -148,8 +161,8 @@ func (s *Server) patch(r *request) (*reply, error) {
 		return nil, err
 	}
 	if uid := text(metaOf(content), "uid"); uid != old.uid {
-		return nil, apierrors.NewInvalid(r.table.GroupKind(), r.Name,
-			field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), uid, "field is immutable")})
+		wrong := field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), uid, "field is immutable")}
+		return nil, apierrors.NewInvalid(r.table.GroupKind(), r.Name, r.table.twice(wrong))
 	}
 	return s.replace(r, old, content)
 }
@@ -165,7 +178,7 @@ func (s *Server) replace(r *request, old *object, content map[string]any) (*repl
 		prepareUpdate(r.table.resource, old, content)
 	}
 	meta := metaOf(content)
-	if wrong := append(newFinalizers(old.content, content), r.table.invalid(content, old.content)...); len(wrong) > 0 {
+	if wrong := r.invalidUpdate(content, old.content); len(wrong) > 0 {
 		return nil, apierrors.NewInvalid(r.table.GroupKind(), r.Name, wrong)
 	}
 	if err := s.admit(r, content); err != nil {
@@ -315,7 +328,18 @@ func managedFields(entries any, r *request, parts []string) []any {
 			written[name] = map[string]any{}
 		}
 	}
-	return append(now, mine)
+	now = append(now, mine)
+	slices.SortStableFunc(now, func(a, b any) int {
+		return cmp.Or(compare(a, b, "operation"), compare(a, b, "time"), compare(a, b, "manager"), compare(a, b, "subresource"))
+	})
+	return now
+}
+
+// compare compares two entries of managedFields by a field.
+func compare(a, b any, name string) int {
+	x, _ := a.(map[string]any)
+	y, _ := b.(map[string]any)
+	return strings.Compare(text(x, name), text(y, name))
 }
 
 // timestamp is the time as the server writes it.
