@@ -8,7 +8,7 @@ import (
 )
 
 // chapters is how many slices of operations a story has.
-const chapters = 5
+const chapters = 6
 
 // drawStory draws a story. It shrinks to fewer operations, and to the first of each choice.
 func drawStory(t *rapid.T) *Story {
@@ -103,7 +103,7 @@ func (d *drawer) post(t *rapid.T) operation {
 func (d *drawer) burst(t *rapid.T) operation {
 	return burst{
 		tenant: d.tenant(t),
-		count:  rapid.IntRange(2, 24).Draw(t, "count"),
+		count:  rapid.IntRange(2, 40).Draw(t, "count"),
 		keys:   rapid.IntRange(1, 5).Draw(t, "keys"),
 		over:   duration(t, "over", 2*time.Second, 100*time.Millisecond, 500*time.Millisecond, 5*time.Second),
 		salt:   rapid.Uint64Range(0, 9999).Draw(t, "salt"),
@@ -199,7 +199,10 @@ func (d *drawer) policy(t *rapid.T) operation {
 		names := []string{"creation of Incidents", "forbidden content of Incidents", "status of Incidents", "creation of AlertEvents"}
 		return deny{rapid.SampledFrom(names).Draw(t, "what"), d.short(t)}
 	case "restore":
-		return restore{d.short(t)}
+		if rapid.Bool().Draw(t, "unlabelled") {
+			return restore{d: 70 * time.Second} // what is restored within a minute cannot be told from what is new
+		}
+		return restore{labelled: true, d: d.short(t)}
 	case "namespace":
 		return deleteNamespace{1}
 	default:

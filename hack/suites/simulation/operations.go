@@ -1,10 +1,14 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 )
 
@@ -242,20 +246,55 @@ func (o deny) do(w *world) {
 	w.later(o.d, func() { w.server.Deny(policyName, nil) })
 }
 
-// restore restores the AlertEvents, as they are now, a while later.
-type restore struct{ d time.Duration }
+// restore backs up the AlertEvents, and restores those that are gone a while later.
+type restore struct {
+	labelled bool // by Velero, which labels what it restores; another tool does not
+	d        time.Duration
+}
 
 func (o restore) String() string {
-	return "back up the AlertEvents, and restore them after " + o.d.String()
+	text := fmt.Sprintf("back up the AlertEvents, and restore them after %s", o.d)
+	if !o.labelled {
+		text += ", without a label"
+	}
+	return text
 }
 
 func (o restore) do(w *world) {
-	backup := w.server.Snapshot()
+	var backup []*unstructured.Unstructured
+	for i := range w.tenants {
+		backup = append(backup, w.objects("alertevents", tenantName(i))...)
+	}
+	due := time.Now().Add(o.d)
 	w.later(o.d, func() {
-		w.server.Restore(backup, apiserver.RestoreOptions{Manager: backupTool, Include: func(resource string, _ map[string]any) bool {
-			return resource == "alertevents.tocsin.dev"
-		}})
+		if o.labelled || !time.Now().Before(due) {
+			w.restore(backup, o.labelled)
+		}
 	})
+}
+
+// restore creates AlertEvents again that are gone. Without a label, those that users made cannot be told from new ones.
+func (w *world) restore(backup []*unstructured.Unstructured, labelled bool) {
+	for _, saved := range backup {
+		generated := v1alpha1.IsGeneratedEventName(saved.GetName()) || v1alpha1.IsKeyedEventName(saved.GetName())
+		if !labelled && !generated {
+			continue
+		}
+		restored := saved.DeepCopy()
+		restored.SetUID("")
+		restored.SetResourceVersion("")
+		restored.SetManagedFields(nil)
+		restored.SetFinalizers(nil)
+		if labelled {
+			labels := restored.GetLabels()
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[v1alpha1.RestoreLabel] = "backup"
+			restored.SetLabels(labels)
+		}
+		_ = w.backups.Create(context.Background(), restored)
+	}
 }
 
 // deleteNamespace deletes a tenant.

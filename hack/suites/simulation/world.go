@@ -42,7 +42,7 @@ type world struct {
 	replicas []*replica
 	senders  *senders
 	judge    *judge
-	backup   *apiserver.Snapshot
+	backups  client.Client // of the backup tool
 	chores   sync.WaitGroup
 	healed   chan struct{} // closed when all faults end
 
@@ -101,8 +101,10 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 		return nil, err
 	}
 	w.server.OnCommit(w.judge.commit)
-	w.users, err = w.newUsers()
-	if err != nil {
+	if w.users, err = w.newClient(userClient); err != nil {
+		return nil, err
+	}
+	if w.backups, err = w.newClient(backupTool); err != nil {
 		return nil, err
 	}
 	w.server.CreateNamespaces(leaseNamespace)
@@ -135,10 +137,10 @@ func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
 	return integration
 }
 
-// newUsers returns a client of the users, whom no fault concerns.
-func (w *world) newUsers() (client.Client, error) {
-	config := w.server.Config(userClient, nil)
-	config.UserAgent = "kubectl/v1"
+// newClient returns a client of the users or of the backup tool, which no fault concerns.
+func (w *world) newClient(name string) (client.Client, error) {
+	config := w.server.Config(name, nil)
+	config.UserAgent = name + "/v1"
 	mapper, err := clustercache.RESTMapper(config, nil)
 	if err != nil {
 		return nil, err
