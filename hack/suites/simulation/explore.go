@@ -32,7 +32,7 @@ func explore(t *testing.T, seed uint64, shrink bool, watcher Watcher) (shortest,
 		text := story.String()
 		findings, ok := played[text]
 		if !ok {
-			findings = Run(t, seed, story, watcher)
+			findings = runSafely(t, seed, story, watcher)
 			played[text] = findings
 		}
 		switch {
@@ -46,16 +46,7 @@ func explore(t *testing.T, seed uint64, shrink bool, watcher Watcher) (shortest,
 		shortest = &Failure{seed, story, findings}
 		rt.Fatalf("guarantee %s is broken", kind(findings))
 	}
-	for name, value := range map[string]string{
-		"rapid.seed": fmt.Sprint(seed), "rapid.checks": "1", "rapid.nofailfile": "true", "rapid.shrinktime": shrinkTime,
-	} {
-		if err := flag.Set(name, value); err != nil {
-			panic(err)
-		}
-	}
-	if !shrink {
-		_ = flag.Set("rapid.shrinktime", "0s")
-	}
+	setFlags(seed, shrink)
 	quiet := &recorder{name: t.Name()}
 	func() {
 		defer func() {
@@ -66,6 +57,31 @@ func explore(t *testing.T, seed uint64, shrink bool, watcher Watcher) (shortest,
 		rapid.Check(quiet, property)
 	}()
 	return shortest, original
+}
+
+// runSafely is Run, with a panic as a finding.
+func runSafely(t *testing.T, seed uint64, story *Story, watcher Watcher) (findings []string) {
+	defer func() {
+		if r := recover(); r != nil {
+			findings = []string{fmt.Sprint("F: panic: ", r)}
+		}
+	}()
+	return Run(t, seed, story, watcher)
+}
+
+// setFlags sets those of rapid, for one story.
+func setFlags(seed uint64, shrink bool) {
+	values := map[string]string{
+		"rapid.seed": fmt.Sprint(seed), "rapid.checks": "1", "rapid.nofailfile": "true", "rapid.shrinktime": "0s",
+	}
+	if shrink {
+		values["rapid.shrinktime"] = shrinkTime
+	}
+	for name, value := range values {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
 }
 
 // shrinkTime bounds the search for a shorter story.
@@ -95,7 +111,9 @@ func (r *recorder) FailNow()              { r.failed = true; panic(errEnd) }
 func (r *recorder) Fail()                 { r.failed = true }
 func (r *recorder) Failed() bool          { return r.failed }
 
-// drawn returns the story of a seed.
-func drawn(seed uint64) *Story {
-	return rapid.Custom(drawStory).Example(int(seed))
+// drawn returns the story of a seed, as explore plays it.
+func drawn(seed uint64) (story *Story) {
+	setFlags(seed, false)
+	rapid.Check(&recorder{}, func(t *rapid.T) { story = drawStory(t) })
+	return story
 }

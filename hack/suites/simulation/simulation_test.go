@@ -5,12 +5,11 @@
 package simulation
 
 import (
-	"cmp"
+	"flag"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +18,16 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+var (
+	simulate = flag.Duration("simulate", 0, "TestSimulate: for how long to play stories of new seeds")
+	runs     = flag.Int("runs", 1_000_000_000, "TestSimulate: the most stories to play")
+	first    = flag.Uint64("first", 0, "TestSimulate: the first seed; by default one that depends on the time")
+	seed     = flag.Uint64("seed", 0, "TestSimulate: play the story of this seed only")
+	stop     = flag.Bool("stop", false, "TestSimulate: stop at the first failure")
+	shrink   = flag.Bool("shrink", true, "TestSimulate: shorten the first story that fails")
+	told     = flag.Bool("told", false, "TestSimulate: tell everything that happens in a run")
 )
 
 func TestMain(m *testing.M) {
@@ -31,77 +40,141 @@ func TestMain(m *testing.M) {
 // TestCalm plays a story without faults.
 func TestCalm(t *testing.T) {
 	g := NewWithT(t)
-	story := &Story{
-		Settings: Settings{Replicas: 2, Elect: true, Writes: 8},
-		Operations: []operation{
-			post{tenant: 0, to: 0, times: 1, alerts: []alert{{key: 1, status: "firing", severity: "error"}, {key: 2, status: "firing"}}},
-			wait{time.Second},
-			post{tenant: 0, to: 1, times: 1, alerts: []alert{{key: 1, status: "resolved"}}},
-			burst{tenant: 1, count: 50, keys: 3, over: 5 * time.Second, salt: 7},
-			wait{5 * time.Second},
-		},
-	}
-	var said []string
 	var tally Tally
-	found := Run(t, 1, story, Watcher{Say: func(line string) { said = append(said, line) }, Done: func(t Tally) { tally = t }})
-	fmt.Printf("%+v\n", tally)
-	if len(found) > 0 || os.Getenv("VERBOSE") != "" {
-		t.Log(strings.Join(said, "\n"))
-	}
+	found := Run(t, 1, calm, Watcher{Done: func(t Tally) { tally = t }})
 	g.Expect(found).To(BeEmpty())
 	g.Expect(tally.Posts).To(Equal(52))
 	g.Expect(tally.Acknowledged).To(Equal(52))
 }
 
-// TestSimulate plays the stories of new seeds for SIMULATE, or the one of SEED.
-func TestSimulate(t *testing.T) {
+// calm is a story without faults.
+var calm = &Story{
+	Settings: Settings{Replicas: 2, Elect: true, Writes: 8},
+	Operations: []operation{
+		post{tenant: 0, to: 0, times: 1, alerts: []alert{{key: 1, status: "firing", severity: "error"}, {key: 2, status: "firing"}}},
+		wait{time.Second},
+		post{tenant: 0, to: 1, times: 1, alerts: []alert{{key: 1, status: "resolved"}}},
+		burst{tenant: 1, count: 50, keys: 3, over: 5 * time.Second, salt: 7},
+		wait{5 * time.Second},
+	},
+}
+
+// TestFindsWhatIsLost has a user delete an AlertEvent behind the oracle's back: the checks are no decoration.
+func TestFindsWhatIsLost(t *testing.T) {
 	g := NewWithT(t)
-	if text := os.Getenv("SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		g.Expect(err).NotTo(HaveOccurred())
-		var watcher Watcher
-		if os.Getenv("VERBOSE") != "" {
-			watcher.Say = func(line string) { fmt.Println(line) }
+	story := &Story{Settings: calm.Settings, Operations: []operation{
+		trouble{replica: 0, effect: refuse, target: target{"", "incidents"}, d: 30 * time.Second},
+		trouble{replica: 1, effect: refuse, target: target{"", "incidents"}, d: 30 * time.Second},
+		post{tenant: 0, to: 0, times: 1, alerts: []alert{{key: 1, status: "firing"}}},
+		wait{time.Second},
+		theft{},
+	}}
+	found := Run(t, 1, story, Watcher{})
+	g.Expect(found).To(ContainElement(HavePrefix("A: the operator deleted AlertEvent")))
+}
+
+// theft deletes all AlertEvents of the first tenant in the name of a replica.
+type theft struct{}
+
+func (theft) String() string { return "steal the AlertEvents" }
+
+func (theft) do(w *world) {
+	thief, err := w.newClient(replicaName(0))
+	if err != nil {
+		panic(err)
+	}
+	w.users = thief
+	remove{tenant: 0, resource: "alertevents"}.do(w)
+}
+
+// TestSomeSeeds plays a few stories, always the same.
+func TestSomeSeeds(t *testing.T) {
+	for seed := range uint64(12) {
+		if _, failure := explore(t, seed+1, false, Watcher{}); failure != nil {
+			t.Error(failure)
 		}
-		if path := os.Getenv("TRACE"); path != "" {
-			var mu sync.Mutex
-			var calls []string
-			watcher.Trace = func(call string) {
-				mu.Lock()
-				defer mu.Unlock()
-				calls = append(calls, call)
-			}
-			defer func() { g.Expect(os.WriteFile(path, []byte(strings.Join(calls, "\n")), 0o600)).To(Succeed()) }()
-		}
-		shortest, original := explore(t, seed, os.Getenv("SHRINK") != "", watcher)
-		if os.Getenv("STORY") != "" {
-			fmt.Println(drawn(seed))
-		}
-		if original != nil {
-			t.Errorf("%s\n\nshortened:\n%s", original, shortest)
-		}
+	}
+}
+
+// TestSimulate plays the stories of new seeds for as long as -simulate says, or the one of -seed.
+func TestSimulate(t *testing.T) {
+	if *seed != 0 {
+		replay(t)
 		return
 	}
-	limit, err := time.ParseDuration(cmp.Or(os.Getenv("SIMULATE"), "5s"))
-	g.Expect(err).NotTo(HaveOccurred())
-	began, first, runs, failed := time.Now(), uint64(time.Now().UnixNano()), 0, 0
-	if text := os.Getenv("FIRST_SEED"); text != "" {
-		first, err = strconv.ParseUint(text, 10, 64)
-		g.Expect(err).NotTo(HaveOccurred())
+	began, next := time.Now(), *first
+	if next == 0 {
+		next = uint64(began.UnixNano()) // of the seeds of two processes, few are the same
 	}
 	var total Tally
-	for seed := first; time.Since(began) < limit; seed++ {
-		_, original := explore(t, seed, false, Watcher{Done: func(t Tally) {
-			total.Posts += t.Posts
-			total.Acknowledged += t.Acknowledged
-			total.Commits += t.Commits
-			total.Simulated += t.Simulated
-		}})
-		runs++
-		if original != nil {
-			failed++
-			fmt.Printf("%s\n", original)
+	played, failed := 0, 0
+	for ; time.Since(began) < *simulate && played < *runs && !(*stop && failed > 0); next++ {
+		_, _ = fmt.Fprintf(os.Stderr, "seed %d\n", next) // the last one is that of a crash
+		shortest, original := explore(t, next, *shrink && failed == 0, Watcher{Done: total.add})
+		played++
+		if original == nil {
+			continue
 		}
+		failed++
+		t.Errorf("FAILED %s", original)
+		if *shrink && failed == 1 {
+			t.Errorf("the shortest that was found: %s", shortest)
+		}
+		t.Errorf("to replay it: SEED=%d make simulate", next)
 	}
-	fmt.Printf("%d runs, %d failed, %s, %+v\n", runs, failed, time.Since(began), total)
+	if played > 0 {
+		fmt.Printf("simulation: %d runs of %s in %s, %d failed: %d requests, %d acknowledged, %d commits\n", played,
+			total.Simulated.Round(time.Second), time.Since(began).Round(time.Second), failed, total.Posts, total.Acknowledged, total.Commits)
+	}
+}
+
+// add adds what happened in one run. Those of a story that is shortened count as well.
+func (t *Tally) add(run Tally) {
+	t.Posts += run.Posts
+	t.Acknowledged += run.Acknowledged
+	t.Commits += run.Commits
+	t.Simulated += run.Simulated
+}
+
+// replay plays the story of -seed.
+func replay(t *testing.T) {
+	var watcher Watcher
+	if *told {
+		watcher.Say = func(line string) { fmt.Println(line) }
+	}
+	shortest, original := explore(t, *seed, *shrink, watcher)
+	if original == nil {
+		fmt.Println("nothing is wrong with seed", *seed)
+		return
+	}
+	t.Error(original)
+	if *shrink {
+		t.Errorf("the shortest that was found: %s", shortest)
+	}
+}
+
+// trace returns the calls of a run, each with its time.
+func trace(t *testing.T, seed uint64) []string {
+	var mu sync.Mutex
+	var calls []string
+	story := drawn(seed)
+	Run(t, seed, story, Watcher{Trace: func(call string) {
+		mu.Lock()
+		defer mu.Unlock()
+		calls = append(calls, call)
+	}})
+	slices.Sort(calls) // by time: the order of those of one instant is nothing
+	return calls
+}
+
+// TestRepeats reports how much of a run is repeated by its seed.
+func TestRepeats(t *testing.T) {
+	for seed := uint64(1); seed <= 3; seed++ {
+		a, b := trace(t, seed), trace(t, seed)
+		same := 0
+		for same < min(len(a), len(b)) && a[same] == b[same] {
+			same++
+		}
+		t.Logf("seed %d: the first %d of %d calls are the same", seed, same, len(a))
+	}
 }
