@@ -10,12 +10,20 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-func newMemory(t *testing.T, definitions *apiserver.Definitions) provider {
+// newServer returns a server in memory with the project's resources.
+func newServer(t testing.TB, options apiserver.Options) *apiserver.Server {
 	t.Helper()
-	server, err := apiserver.New(apiserver.Options{Definitions: definitions})
+	options.Definitions = definitions(t)
+	server, err := apiserver.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return server
+}
+
+func newMemory(t *testing.T) provider {
+	t.Helper()
+	server := newServer(t, apiserver.Options{})
 	return provider{
 		name:    "in memory",
 		config:  server.Config("conformance", nil),

@@ -27,7 +27,7 @@ type watching struct {
 
 func (s *site) watch(plural, query string, headers ...string) *watching {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Minute)
 	response := s.open(ctx, http.MethodGet, s.path(plural)+query, nil, headers...)
 	s.t.Cleanup(func() {
 		_ = response.Body.Close()

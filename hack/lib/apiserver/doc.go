@@ -2,7 +2,7 @@
 //
 // A Server keeps objects in the order of one resourceVersion, as a real API server with one etcd does, and serves the REST API
 // through an http.RoundTripper, without a network and without goroutines of its own. It takes time only from package time, so that a
-// test can run it and its clients in a bubble of testing/synctest; New must be called in the bubble. What it does depends only on
+// test can run it and its clients in a bubble of testing/synctest; New must be called in the bubble, ReadDefinitions need not. What it does depends only on
 // the requests, their order and the clock.
 //
 // # What it decides as a real API server does
