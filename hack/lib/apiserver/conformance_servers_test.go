@@ -54,7 +54,14 @@ func newReal(t *testing.T) provider {
 		}
 		realConfig.QPS = -1
 	}
-	return provider{name: "real", config: realConfig, compact: func(revision string) { compactEtcd(t, revision) }, quota: realQuota, deny: realDenial}
+	p := provider{
+		name: "real", config: realConfig, compact: func(revision string) { compactEtcd(t, revision) }, quota: realQuota, deny: realDenial,
+	}
+	s := newSite(t, p)
+	for _, plural := range []string{"alertevents", "incidents", "webhookintegrations"} { // 429 until the resource is ready
+		s.await(http.StatusOK, func() answer { return s.send("GET", s.path(plural)+"?resourceVersion=0", nil) })
+	}
+	return p
 }
 
 func compactEtcd(t *testing.T, revision string) {

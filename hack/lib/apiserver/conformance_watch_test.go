@@ -117,6 +117,14 @@ var watches = conformance{
 		w.next(1)
 	}, []string{"ADDED Incident a", "BOOKMARK Incident ", "DELETED Incident a", "Open true", "ADDED Incident b"}},
 
+	"a watch with initial events of a state that is not older": {func(s *site) {
+		s.create("incidents", incident("a"))
+		last := s.create("incidents", incident("b"))
+		w := s.watch("incidents", query("watch", "true", "sendInitialEvents", "true", "resourceVersionMatch", "NotOlderThan",
+			"allowWatchBookmarks", "true", "resourceVersion", fmt.Sprint(last.at("metadata", "resourceVersion"))))
+		w.next(3)
+	}, []string{"ADDED Incident a", "ADDED Incident b", "BOOKMARK Incident "}},
+
 	"a finished deletion shows the last stored state": {func(s *site) {
 		first := s.create("incidents", with(incident("a"), []string{"example.com/hold"}, "metadata", "finalizers"))
 		w := s.watch("incidents", query("watch", "true", "resourceVersion", fmt.Sprint(first.at("metadata", "resourceVersion"))))

@@ -195,6 +195,29 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// stale are Faults with an API server whose cache lags by this many resourceVersions.
+type stale struct {
+	apiserver.NoFaults
+	lag int64
+}
+
+func (s *stale) Lag(*apiserver.Call) int64 { return s.lag }
+
+func TestStaleReads(t *testing.T) {
+	f := &stale{}
+	bubble(t, apiserver.Options{}, f, func(g *WithT, server *apiserver.Server, s *site) {
+		s.incidents("a", "Open")
+		s.create("incidents", incident("b"))
+		f.lag = 2
+		g.Expect(names(s.send("GET", s.path("incidents")+"?resourceVersion=0", nil))).To(ConsistOf("a"))
+		g.Expect(s.send("GET", s.path("incidents", "b")+"?resourceVersion=0", nil).code).To(Equal(http.StatusNotFound))
+		g.Expect(s.send("GET", s.path("incidents", "a")+"?resourceVersion=0", nil).at("status")).To(BeNil())
+		g.Expect(names(s.send("GET", s.path("incidents"), nil))).To(ConsistOf("a", "b"))
+		s.watch("incidents", query("watch", "true", "resourceVersion", "0")).next(3)
+		g.Expect(s.notes).To(Equal([]string{"ADDED Incident a", "MODIFIED Incident a", "ADDED Incident b"}))
+	})
+}
+
 func TestBookmarksAndEnds(t *testing.T) {
 	bubble(t, apiserver.Options{WatchTimeout: 3*time.Minute - time.Second}, nil, func(g *WithT, server *apiserver.Server, s *site) {
 		began := time.Now()

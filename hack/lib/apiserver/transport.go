@@ -44,6 +44,13 @@ type Faults interface {
 	Deliver(ctx context.Context, call *Call, resourceVersion int64) error
 }
 
+// Staleness is implemented by Faults that have an API server whose own cache lags.
+type Staleness interface {
+	// Lag returns by how many resourceVersions the answer to a get, list or watch is behind that gives a resourceVersion: it may be of
+	// any state that is not older than this one, and "0" is any state. It is called under the server's lock.
+	Lag(call *Call) int64
+}
+
 // NoFaults implements Faults without any.
 type NoFaults struct{}
 
