@@ -195,9 +195,11 @@ var (
 	revisions = regexp.MustCompile(`\b[0-9]+\b`)
 )
 
-// plain replaces what differs between two servers in a text: the namespace, UIDs and resourceVersions.
-func (s *site) plain(text string) string {
-	return uids.ReplaceAllString(strings.ReplaceAll(text, s.namespace, "NAMESPACE"), "UID")
+// plain replaces what differs between two servers in a text: the namespace and UIDs.
+func (s *site) plain(text string) string { return uids.ReplaceAllString(s.plainNamespace(text), "UID") }
+
+func (s *site) plainNamespace(text string) string {
+	return strings.ReplaceAll(text, s.namespace, "NAMESPACE")
 }
 
 // String is the code and, of a failure, the reason and the causes.

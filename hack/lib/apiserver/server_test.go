@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -305,6 +306,32 @@ func TestObserversSeeCommitsInOrder(t *testing.T) {
 		}))
 		g.Expect(server.Discarded()).To(Equal(map[string]int{"events": 1}))
 	})
+}
+
+// Two servers that get the same requests at the same times commit the same bytes.
+func TestServersAreDeterministic(t *testing.T) {
+	run := func() (commits []string) {
+		bubble(t, apiserver.Options{}, nil, func(g *WithT, server *apiserver.Server, s *site) {
+			server.OnCommit(func(c apiserver.Commit) {
+				text, err := json.Marshal(c)
+				g.Expect(err).NotTo(HaveOccurred())
+				commits = append(commits, s.plainNamespace(string(text)))
+			})
+			for range 20 {
+				s.create("alertevents", with(with(alertEvent("a"), "event-", "metadata", "generateName"), nil, "metadata", "name"))
+			}
+			s.incidents("a", "Open", "b", "Resolved")
+			s.send("DELETE", s.path("alertevents"), nil)
+			s.create("incidents", with(incident("c"), object{"x": "1", "y": "2", "z": "3"}, "metadata", "labels"))
+			s.send("DELETE", "/api/v1/namespaces/"+s.namespace, nil)
+			time.Sleep(time.Minute)
+			g.Expect(s.send("GET", "/api/v1/namespaces/"+s.namespace, nil).code).To(Equal(http.StatusNotFound))
+		})
+		return commits
+	}
+	first := run()
+	NewWithT(t).Expect(first).To(HaveLen(20 + 4 + 20 + 1 + 1 + 3 + 1))
+	NewWithT(t).Expect(run()).To(Equal(first))
 }
 
 func TestHandlerServesANetwork(t *testing.T) {
