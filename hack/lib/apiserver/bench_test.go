@@ -32,10 +32,7 @@ func call(b *testing.B, transport http.RoundTripper, method, path string, body [
 
 // BenchmarkQueue measures the life of an AlertEvent without its clients: a create, two watches that see it, and a delete that they see.
 func BenchmarkQueue(b *testing.B) {
-	server, err := apiserver.New(apiserver.Options{Definitions: definitions(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	server := newServer(b, apiserver.Options{})
 	transport := server.Transport("bench", nil)
 	const path = "/apis/tocsin.dev/v1alpha1/namespaces/default/alertevents"
 	var streams []*json.Decoder
@@ -62,10 +59,7 @@ func BenchmarkQueue(b *testing.B) {
 
 // BenchmarkStatus measures updates of the status of an Incident of usual size.
 func BenchmarkStatus(b *testing.B) {
-	server, err := apiserver.New(apiserver.Options{Definitions: definitions(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	server := newServer(b, apiserver.Options{})
 	transport := server.Transport("bench", nil)
 	const path = "/apis/tocsin.dev/v1alpha1/namespaces/default/incidents"
 	body, _ := json.Marshal(incident("a"))
@@ -82,10 +76,7 @@ func BenchmarkStatus(b *testing.B) {
 
 // BenchmarkList measures lists of the metadata of 300 AlertEvents.
 func BenchmarkList(b *testing.B) {
-	server, err := apiserver.New(apiserver.Options{Definitions: definitions(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	server := newServer(b, apiserver.Options{})
 	transport := server.Transport("bench", nil)
 	const path = "/apis/tocsin.dev/v1alpha1/namespaces/default/alertevents"
 	for i := range 300 {

@@ -129,6 +129,22 @@ var reads = conformance{
 		s.note("%v", names(s.send("GET", s.path("alertevents")+query("resourceVersion", revision, "resourceVersionMatch", "NotOlderThan"), nil)))
 	}, []string{"[a] true", "[b]"}},
 
+	"a limit with a resourceVersion": {func(s *site) {
+		for _, name := range []string{"a", "b", "c"} {
+			s.create("alertevents", alertEvent(name))
+		}
+		now := fmt.Sprint(s.send("GET", s.path("alertevents"), nil).at("metadata", "resourceVersion"))
+		s.send("DELETE", s.path("alertevents", "a"), nil)
+		for _, q := range []string{
+			query("limit", "1", "resourceVersion", now),
+			query("limit", "1", "resourceVersion", now, "resourceVersionMatch", "NotOlderThan"),
+			query("limit", "1", "resourceVersion", now, "resourceVersionMatch", "Exact"),
+		} {
+			a := s.send("GET", s.path("alertevents")+q, nil)
+			s.note("%v %v %v", a, names(a), or(a.at("metadata", "continue"), "") != "")
+		}
+	}, []string{"200 [a] true", "200 [b] true", "200 [a] true"}},
+
 	"a state of the future is not there": {func(s *site) {
 		s.create("alertevents", alertEvent("a"))
 		s.note("%v", s.send("GET", s.path("alertevents", "a")+query("resourceVersion", "1000000000"), nil))

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,9 +49,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+var readDefinitions = sync.OnceValues(func() (*apiserver.Definitions, error) {
+	return apiserver.ReadDefinitions(os.DirFS(filepath.Join(testenv.Root(), "config", "crd", "bases")))
+})
+
 func definitions(t testing.TB) *apiserver.Definitions {
 	t.Helper()
-	definitions, err := apiserver.ReadDefinitions(os.DirFS(filepath.Join(testenv.Root(), "config", "crd", "bases")))
+	definitions, err := readDefinitions()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +64,7 @@ func definitions(t testing.TB) *apiserver.Definitions {
 
 // run runs the rows on the server in memory and, if there is one, on a real one.
 func (c conformance) run(t *testing.T) {
-	memory := newMemory(t, definitions(t))
+	memory := newMemory(t)
 	actual := newReal(t)
 	for _, sentence := range slices.Sorted(maps.Keys(c)) {
 		for _, provider := range []provider{memory, actual} {
@@ -190,9 +195,11 @@ var (
 	revisions = regexp.MustCompile(`\b[0-9]+\b`)
 )
 
-// plain replaces what differs between two servers in a text: the namespace, UIDs and resourceVersions.
-func (s *site) plain(text string) string {
-	return uids.ReplaceAllString(strings.ReplaceAll(text, s.namespace, "NAMESPACE"), "UID")
+// plain replaces what differs between two servers in a text: the namespace and UIDs.
+func (s *site) plain(text string) string { return uids.ReplaceAllString(s.plainNamespace(text), "UID") }
+
+func (s *site) plainNamespace(text string) string {
+	return strings.ReplaceAll(text, s.namespace, "NAMESPACE")
 }
 
 // String is the code and, of a failure, the reason and the causes.

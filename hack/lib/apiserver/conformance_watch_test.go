@@ -27,7 +27,7 @@ type watching struct {
 
 func (s *site) watch(plural, query string, headers ...string) *watching {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Minute)
 	response := s.open(ctx, http.MethodGet, s.path(plural)+query, nil, headers...)
 	s.t.Cleanup(func() {
 		_ = response.Body.Close()
@@ -116,6 +116,14 @@ var watches = conformance{
 		s.send("PUT", s.path("incidents", "b", "status"), with(former.body, "Open", "status", "state"))
 		w.next(1)
 	}, []string{"ADDED Incident a", "BOOKMARK Incident ", "DELETED Incident a", "Open true", "ADDED Incident b"}},
+
+	"a watch with initial events of a state that is not older": {func(s *site) {
+		s.create("incidents", incident("a"))
+		last := s.create("incidents", incident("b"))
+		w := s.watch("incidents", query("watch", "true", "sendInitialEvents", "true", "resourceVersionMatch", "NotOlderThan",
+			"allowWatchBookmarks", "true", "resourceVersion", fmt.Sprint(last.at("metadata", "resourceVersion"))))
+		w.next(3)
+	}, []string{"ADDED Incident a", "ADDED Incident b", "BOOKMARK Incident "}},
 
 	"a finished deletion shows the last stored state": {func(s *site) {
 		first := s.create("incidents", with(incident("a"), []string{"example.com/hold"}, "metadata", "finalizers"))

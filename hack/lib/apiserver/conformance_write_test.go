@@ -132,6 +132,27 @@ var writes = conformance{
 		slices.Sort(s.notes) // the order is that of the times
 	}, []string{"conformance Update status FieldsV1", "kubectl Update <nil> FieldsV1", "maker Update <nil> FieldsV1"}},
 
+	"a built-in kind has its own rules": {func(s *site) {
+		namespace := "/api/v1/namespaces/" + s.namespace
+		s.note("%v", s.send("GET", namespace, nil).at("metadata", "labels"))
+		o := object{"kind": "ConfigMap", "apiVersion": "v1", "metadata": object{"name": "a"}, "data": object{"x": "y"}}
+		a := s.send("POST", namespace+"/configmaps", o)
+		s.note("%v %v", a, a.at("metadata", "generation"))
+		a = s.send("PUT", namespace+"/configmaps/a", with(o, "z", "data", "x"))
+		s.note("%v %v", a, a.at("data"))
+		s.note("%v", s.send("PUT", namespace+"/configmaps/a", with(o, "1", "metadata", "resourceVersion")))
+		s.note("%v", s.send("PUT", namespace+"/configmaps/b", o))
+		list := s.send("GET", namespace+"/configmaps?fieldSelector=metadata.name%3Da", nil)
+		s.note("%v %v", list.at("kind"), names(list))
+		leases := "/apis/coordination.k8s.io/v1/namespaces/" + s.namespace + "/leases"
+		lease := object{"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": object{"name": "a"}}
+		s.note("%v", s.send("POST", leases, lease))
+		s.note("%v", s.send("PUT", leases+"/a", lease))
+		deleted := s.send("DELETE", leases+"/a", nil)
+		s.note("%v %v", deleted, deleted.at("status"))
+	}, []string{"map[kubernetes.io/metadata.name:NAMESPACE]", "201 <nil>", "200 map[x:z]", "409 Conflict", "400 BadRequest", "ConfigMapList [a]",
+		"201", "422 Invalid: FieldValueInvalid metadata.resourceVersion", "200 Success"}},
+
 	"a dry run stores nothing": {func(s *site) {
 		s.note("%v", s.send("POST", s.path("alertevents")+"?dryRun=All", alertEvent("a")))
 		s.note("%v", s.send("GET", s.path("alertevents", "a"), nil))

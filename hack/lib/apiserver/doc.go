@@ -2,7 +2,7 @@
 //
 // A Server keeps objects in the order of one resourceVersion, as a real API server with one etcd does, and serves the REST API
 // through an http.RoundTripper, without a network and without goroutines of its own. It takes time only from package time, so that a
-// test can run it and its clients in a bubble of testing/synctest; New must be called in the bubble. What it does depends only on
+// test can run it and its clients in a bubble of testing/synctest; New must be called in the bubble, ReadDefinitions need not. What it does depends only on
 // the requests, their order and the clock.
 //
 // # What it decides as a real API server does
@@ -22,7 +22,7 @@
 //   - There is no authentication, authorization, discovery, flow control, defaulting, conversion, server-side apply or JSON patch.
 //   - Every answer is JSON. Bodies may be protobuf.
 //   - Objects of built-in kinds are not validated.
-//   - A read never lags: resourceVersion "0" gets the newest state. Faults can delay watches, which is what a lagging cache sees.
+//   - Every read gets the newest state, unless it may be stale and its Faults implement Staleness.
 //   - managedFields names the manager and the top-level fields that it wrote, no more.
 //   - It is its own namespace controller: the content of a deleted namespace is deleted after a second.
 //   - Invalid objects are not ratcheted: an update must be valid as a whole.

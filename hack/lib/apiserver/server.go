@@ -118,8 +118,11 @@ func (s *Server) commit(t *table, kind watch.EventType, content map[string]any, 
 	for _, observe := range s.observers {
 		observe(c)
 	}
-	if kind == watch.Deleted && t.namespaced {
+	switch {
+	case kind == watch.Deleted && t.namespaced:
 		s.finishNamespace(old.namespace)
+	case kind == watch.Deleted:
+		delete(s.terminates, old.name)
 	}
 	return e.object
 }

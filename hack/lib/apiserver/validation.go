@@ -75,10 +75,10 @@ func (v *schemaValidation) validateUpdate(object, old map[string]any, ofStatus b
 		return v.validateRules(object, old, append(wrong, ofKind...))
 	}
 	if !ofStatus {
-		return v.validateRules(object, old, append(wrong, crdvalidation.ValidateCustomResourceUpdate(nil, object, old, v.schema)...))
+		return v.validateRules(object, old, append(wrong, crdvalidation.ValidateCustomResource(nil, object, v.schema)...))
 	}
 	if status, ok := object["status"]; ok && v.status != nil {
-		wrong = append(wrong, crdvalidation.ValidateCustomResourceUpdate(field.NewPath("status"), status, old["status"], v.status)...)
+		wrong = append(wrong, crdvalidation.ValidateCustomResource(field.NewPath("status"), status, v.status)...)
 	}
 	return v.validateRules(object, old, wrong)
 }

@@ -72,6 +72,10 @@ func (s *Server) prepareCreate(r *request, content map[string]any) {
 		delete(content, "status")
 	}
 	if r.table.Kind == "Namespace" {
+		labels, _ := meta["labels"].(map[string]any)
+		labels = shallow(labels)
+		labels["kubernetes.io/metadata.name"] = text(meta, "name")
+		meta["labels"] = labels
 		content["status"] = map[string]any{"phase": "Active"}
 		content["spec"] = map[string]any{"finalizers": []any{"kubernetes"}}
 	}
