@@ -119,7 +119,8 @@ func run(ctx context.Context, o options) error {
 	if err := checkMetricsCertificate(o); err != nil {
 		return err
 	}
-	incidents := &clustercache.Incidents{Log: ctrl.Log.WithName("cache")}
+	memory := controllers.NewEventMemory(nil)
+	incidents := &clustercache.Incidents{Log: ctrl.Log.WithName("cache"), Listed: memory.Listed}
 	mgr, objects, err := newManager(config, o, incidents)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
@@ -135,7 +136,7 @@ func run(ctx context.Context, o options) error {
 		Namespaces: o.watchNamespaces, CheckMapping: o.webhook.Mappings.Check,
 		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
 		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
-		Metrics: metrics.Registry,
+		Metrics: metrics.Registry, Memory: memory,
 	}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())

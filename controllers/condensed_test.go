@@ -95,7 +95,7 @@ func TestACondensedIncidentFoldsAsAWholeOne(t *testing.T) {
 				s.Expect(status.Ledger.Events).NotTo(BeEmpty())
 				s.Expect(status.Timeline).NotTo(BeEmpty())
 				for i := range status.Ledger.Events { // of two clusters, as it were
-					status.Ledger.Events[i] = v1alpha1.LedgerEntry{Name: fmt.Sprint(i)}
+					status.Ledger.Events[i] = v1alpha1.LedgerEntry{UID: fmt.Sprint(i)}
 				}
 				status.Ledger.ResourceVersion = ""
 				statuses[whole] = status
