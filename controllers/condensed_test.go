@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -141,9 +142,10 @@ func TestTheLedgerOfACondensedIncidentKeepsIt(t *testing.T) {
 	s.Expect(cached.Status.Condensed).To(BeTrue())
 
 	listed := newEventList(1)
-	listed.add(event, false)
+	listed.add(event)
 	remove := func(listed *eventList) bool {
-		deleted, err := deleteIncident(s.ctx, s.cache, s.incidents.live, s.incidents.gate, &cached, listed)
+		list := func(context.Context) (*eventList, error) { return listed, nil }
+		deleted, err := s.incidents.deletions.delete(s.ctx, &cached, list)
 		s.Expect(err).NotTo(HaveOccurred())
 		return deleted
 	}
