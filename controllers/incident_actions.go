@@ -88,12 +88,11 @@ func (r *incidentReconciler) writePlan(
 	ctx context.Context, read *v1alpha1.Incident, plan *fold.Plan,
 ) (*v1alpha1.Incident, error) {
 	written, err := r.write(ctx, read, plan.Status)
-	if !isRejected(err) {
-		return written, err
+	if isRejected(err) && !isMissingPermission(err) {
+		log.FromContext(ctx).Info("The status was rejected, writing it without content", "rejection", err.Error())
+		*plan = plan.WithoutContent(&read.Status, rejectionOf(err), r.clock.Now())
+		written, err = r.write(ctx, read, plan.Status)
 	}
-	log.FromContext(ctx).Info("The status was rejected, writing it without content", "rejection", err.Error())
-	*plan = plan.WithoutContent(&read.Status, rejectionOf(err), r.clock.Now())
-	written, err = r.write(ctx, read, plan.Status)
 	if isRejected(err) {
 		return nil, &blockedError{reason: v1alpha1.ReasonIncidentRejected, detail: rejectionOf(err), cause: err}
 	}
