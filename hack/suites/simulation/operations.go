@@ -115,6 +115,16 @@ type (
 	}
 )
 
+// isDeath says whether an operation ends a process.
+func isDeath(o operation) bool {
+	switch o.(type) {
+	case kill, terminate:
+		return true
+	default:
+		return false
+	}
+}
+
 func replicaName(i int) string { return fmt.Sprint("replica-", i) }
 
 func (o kill) String() string      { return "kill " + replicaName(o.replica) }
