@@ -115,11 +115,13 @@ type (
 	}
 )
 
-// isDeath says whether an operation ends a process.
-func isDeath(o operation) bool {
-	switch o.(type) {
-	case kill, terminate:
+// forgets says whether an operation makes replicas read everything anew.
+func forgets(o operation) bool {
+	switch o := o.(type) {
+	case kill, terminate, compact:
 		return true
+	case trouble:
+		return o.effect == expire
 	default:
 		return false
 	}

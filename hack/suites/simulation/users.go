@@ -97,9 +97,9 @@ func (o remove) do(w *world) {
 const integrationAway = 2 * time.Second
 
 // do labels an object. The place of an AlertEvent in the order of commits is known only to those who saw it before its metadata
-// changed: it is not labelled in a story in which processes die.
+// changed: it is not labelled in a story in which replicas forget.
 func (o edit) do(w *world) {
-	if o.resource == "alertevents" && slices.ContainsFunc(w.story.Operations, isDeath) {
+	if o.resource == "alertevents" && slices.ContainsFunc(w.story.Operations, forgets) {
 		return
 	}
 	w.patch(w.pick(o.resource, tenantName(o.tenant), o.which), func(object client.Object) {
