@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -63,10 +64,29 @@ func explore(t *testing.T, seed uint64, shrink bool, watcher Watcher) (shortest,
 func runSafely(t *testing.T, seed uint64, story *Story, watcher Watcher) (findings []string) {
 	defer func() {
 		if r := recover(); r != nil {
-			findings = []string{fmt.Sprint("F: panic: ", r)}
+			findings = append([]string{fmt.Sprint("F: panic: ", r)}, bubbled()...)
 		}
 	}()
 	return Run(t, seed, story, watcher)
+}
+
+// bubbled returns where the goroutines are that remain in a bubble.
+func bubbled() []string {
+	stacks := make([]byte, 8<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	var remain []string
+	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
+		if state, frames, ok := strings.Cut(stack, "\n"); ok && strings.Contains(state, "synctest bubble") {
+			var calls []string
+			for line := range strings.Lines(frames) {
+				if !strings.HasPrefix(line, "\t") {
+					calls = append(calls, strings.TrimSpace(line))
+				}
+			}
+			remain = append(remain, state+" "+strings.Join(calls, " < "))
+		}
+	}
+	return remain
 }
 
 // setFlags sets those of rapid, for one story.
