@@ -134,7 +134,7 @@ func (d *drawer) trouble(t *rapid.T) operation {
 func (d *drawer) watchTrouble(t *rapid.T) operation {
 	o := trouble{
 		replica: d.replica(t),
-		effect:  rapid.SampledFrom([]effect{lag, stall, end, expire}).Draw(t, "effect"),
+		effect:  rapid.SampledFrom([]effect{lag, stall, end, expire, behind}).Draw(t, "effect"),
 		target: target{"watch", rapid.SampledFrom([]string{
 			"alertevents", "alertevents", "incidents", "webhookintegrations", "",
 		}).Draw(t, "resource")},
@@ -145,6 +145,8 @@ func (d *drawer) watchTrouble(t *rapid.T) operation {
 		o.delay = duration(t, "delay", 200*time.Millisecond, time.Second, 3*time.Second)
 	case end, expire:
 		o.count = 1
+	case behind:
+		o.verb = ""
 	default:
 	}
 	return o

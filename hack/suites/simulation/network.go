@@ -131,10 +131,11 @@ const (
 	stall                  // no events of a watch come
 	end                    // the watch ends
 	expire                 // with 410
+	behind                 // reads that may be stale are
 )
 
 func (e effect) String() string {
-	return []string{"lose", "hang", "late", "slow", "refuse", "503", "429", "lag", "stall", "end", "expire"}[e]
+	return []string{"lose", "hang", "late", "slow", "refuse", "503", "429", "lag", "stall", "end", "expire", "stale"}[e]
 }
 
 // fault is an effect on some calls of a replica for a while.
@@ -339,6 +340,19 @@ func (l *link) Deliver(ctx context.Context, call *apiserver.Call, revision int64
 		break
 	}
 	return l.run()
+}
+
+// maxLag is how many resourceVersions a stale read is behind.
+const maxLag = 30
+
+// Lag implements apiserver.Staleness.
+func (l *link) Lag(call *apiserver.Call) int64 {
+	if l.take(call, behind) == nil {
+		return 0
+	}
+	l.network.mu.Lock()
+	defer l.network.mu.Unlock()
+	return int64(1 + l.chance("lag "+l.identity(call))%maxLag)
 }
 
 // transport is the http.RoundTripper of a process.

@@ -121,7 +121,7 @@ func forgets(o operation) bool {
 	case kill, terminate, compact:
 		return true
 	case trouble:
-		return o.effect == expire
+		return o.effect == expire || o.effect == behind
 	default:
 		return false
 	}
