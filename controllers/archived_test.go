@@ -67,7 +67,7 @@ func TestEvictionSparesWhatIsNotArchived(t *testing.T) {
 	s, archive := newSite(t), testArchive{}
 	counts := newStoreCounts(s.clock.Now)
 	evictions := &evictor{
-		cache: s.cache, live: s.live, lists: s.incidents.lists, gate: s.incidents.gate, archive: archive,
+		cache: s.cache, lists: s.incidents.lists, deletions: s.incidents.deletions, archive: archive,
 		limit: &incidentLimit{v1alpha1.Capacity{Limit: 2, Share: 1}, counts},
 	}
 	evict := func() {

@@ -1,23 +1,25 @@
 package controllers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// blockedError says that no new Incident can be created in a namespace, for a reason that has nothing to do
-// with the alert.
+// blockedError says that an Incident cannot be created or written, for a reason that may pass.
 type blockedError struct {
 	reason string // of the condition AlertsFolded
-	quota  string // the name of the ResourceQuota, if that is why
+	detail string // the ResourceQuota, or who rejects the Incident
 	cause  error
 }
 
@@ -25,54 +27,109 @@ func (e *blockedError) Error() string { return e.reason + ": " + e.cause.Error()
 
 func (e *blockedError) Unwrap() error { return e.cause }
 
-var errIncidentLimit = errors.New("the namespace has as many Incidents as it may have")
+// isOfNamespace reports whether the reason concerns all new Incidents of the namespace.
+func (e *blockedError) isOfNamespace() bool {
+	switch e.reason {
+	case v1alpha1.ReasonIncidentRejected, v1alpha1.ReasonIncidentTerminating, v1alpha1.ReasonFoldFailed:
+		return false
+	}
+	return true
+}
 
-// asBlocked returns the blockedError that the failure of a create stands for, nil when it concerns the one
-// Incident only.
+var (
+	errIncidentLimit = errors.New("the namespace has as many Incidents as it may have")
+	errTerminating   = errors.New("the Incident is being deleted")
+)
+
+// asBlocked returns the blockedError that the failure of a create stands for, nil when it may succeed at once.
 func asBlocked(err error) *blockedError {
 	switch {
 	case errors.Is(err, errIncidentLimit):
 		return &blockedError{reason: v1alpha1.ReasonIncidentLimit, cause: err}
-	case isTerminating(err):
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return &blockedError{reason: v1alpha1.ReasonNamespaceTerminating, cause: err}
-	case !apierrors.IsForbidden(err):
+	case !isRejected(err):
 		return nil
-	}
-	// The API server gives both cases no reason of their own.
-	if _, words, ok := strings.Cut(err.Error(), "exceeded quota: "); ok {
-		quota, _, _ := strings.Cut(words, ",")
-		return &blockedError{reason: v1alpha1.ReasonQuotaExceeded, quota: quota, cause: err}
-	}
-	if strings.Contains(err.Error(), "cannot create resource") {
+	case isMissingPermission(err):
 		return &blockedError{reason: v1alpha1.ReasonForbidden, cause: err}
 	}
-	return nil // an admission plugin that refuses this Incident
+	// The API server gives it no reason of its own.
+	if _, words, ok := strings.Cut(err.Error(), "exceeded quota: "); ok && apierrors.IsForbidden(err) {
+		quota, _, _ := strings.Cut(words, ",")
+		return &blockedError{reason: v1alpha1.ReasonQuotaExceeded, detail: quota, cause: err}
+	}
+	return &blockedError{reason: v1alpha1.ReasonIncidentRejected, detail: rejectionOf(err), cause: err}
 }
 
-// message explains the reason, in words that do not change while it applies.
-func (e *blockedError) message() string {
+// isRejected reports whether the API server, a policy or a webhook has rejected what was written.
+func isRejected(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
+		apierrors.IsForbidden(err)
+}
+
+// isMissingPermission reports whether the operator lacks a permission. The API server gives it no reason of its own.
+func isMissingPermission(err error) bool {
+	return apierrors.IsForbidden(err) &&
+		(strings.Contains(err.Error(), "cannot create resource") || strings.Contains(err.Error(), "cannot update resource"))
+}
+
+// rejectionOf names the policy or webhook that rejected a write, or else the kind of the error. It has nothing of the alerts
+// and does not change, other than the error's message.
+func rejectionOf(err error) string {
+	if words, _, ok := strings.Cut(err.Error(), " denied "); ok {
+		for _, rejecter := range []string{"ValidatingAdmissionPolicy ", "admission webhook "} {
+			if at := strings.LastIndex(words, rejecter); at >= 0 {
+				return v1alpha1.ShortMessage(words[at:])
+			}
+		}
+	}
+	return string(apierrors.ReasonForError(err))
+}
+
+// message explains the reason, in words that do not change while it applies. The names are those of the Incidents that it
+// concerns, sorted, for a reason that is not of the namespace.
+func (e *blockedError) message(names []string) string {
 	const wait = " Alerts that need one wait, and posts of such alerts get 503."
+	const others = "; their alerts wait, and those of other Incidents do not."
+	incidents := strings.Join(names[:min(len(names), namedIncidents)], ", ")
+	if len(names) > namedIncidents {
+		incidents += " and others"
+	}
 	switch e.reason {
 	case v1alpha1.ReasonQuotaExceeded:
-		return fmt.Sprintf("The ResourceQuota %s rejects new Incidents.", e.quota) + wait
+		return fmt.Sprintf("The ResourceQuota %s rejects new Incidents.", e.detail) + wait
 	case v1alpha1.ReasonForbidden:
 		return "The operator may not create Incidents in this namespace." + wait
 	case v1alpha1.ReasonNamespaceTerminating:
 		return "The namespace is being deleted and takes no new Incidents."
+	case v1alpha1.ReasonIncidentRejected:
+		return fmt.Sprintf("Incidents are rejected (%s): %s", e.detail, incidents) + others
+	case v1alpha1.ReasonFoldFailed:
+		return "The fold fails on the alerts of Incidents: " + incidents + others
+	case v1alpha1.ReasonIncidentTerminating:
+		return "Incidents are being deleted, and finalizers keep them: " + incidents + others
 	default:
 		return "The namespace has as many Incidents as it may have." + wait
 	}
 }
 
-// blockedNamespaces records the namespaces in which no Incident can be created. Of the Incidents that wait there, one
-// tries at a time, with increasing delays: thousands of alerts with new keys cost the API server no more than one,
-// and delay no other fold. After the first success all of them try.
-type blockedNamespaces struct {
+// blockedIncidents records the Incidents that cannot be written. Each of them waits by itself, with increasing delays, and
+// none else does. Where no Incident can be created, one of the namespace tries at a time: thousands of alerts with new keys
+// cost the API server no more than one, and delay no other fold. After the first success all of them try.
+type blockedIncidents struct {
 	mu         sync.Mutex
 	started    time.Time // when this process became the leader
 	namespaces map[string]*blockedNamespace
-	tried      map[string]struct{} // namespaces in which this leader has tried
-	changed    chan struct{}       // has something when a namespace was blocked or unblocked
+	incidents  map[string]map[string]*blockedIncident // by namespace and name, those that wait for a reason of their own
+	tried      map[string]struct{}                    // namespaces in which this leader has tried
+	changed    chan struct{}                          // has something when the reasons have changed
+}
+
+// blockedIncident is the state of one that waits for a reason of its own.
+type blockedIncident struct {
+	cause    *blockedError
+	failures int
+	retryAt  time.Time
 }
 
 // blockedNamespace is the state of one of them.
@@ -84,15 +141,16 @@ type blockedNamespace struct {
 	waiting  map[string]struct{} // names of Incidents
 }
 
-func newBlockedNamespaces() *blockedNamespaces {
-	return &blockedNamespaces{
-		namespaces: map[string]*blockedNamespace{}, tried: map[string]struct{}{}, changed: make(chan struct{}, 1),
+func newBlockedIncidents() *blockedIncidents {
+	return &blockedIncidents{
+		namespaces: map[string]*blockedNamespace{}, incidents: map[string]map[string]*blockedIncident{},
+		tried: map[string]struct{}{}, changed: make(chan struct{}, 1),
 	}
 }
 
-// wait returns how long the creation of an Incident waits. At zero it is to be tried, and no other of the
+// waitToCreate returns how long the creation of an Incident waits. At zero it is to be tried, and no other of the
 // namespace is until the outcome is known or as much time has passed again.
-func (b *blockedNamespaces) wait(key types.NamespacedName, now time.Time) time.Duration {
+func (b *blockedIncidents) waitToCreate(key types.NamespacedName, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	found := b.namespaces[key.Namespace]
@@ -104,20 +162,24 @@ func (b *blockedNamespaces) wait(key types.NamespacedName, now time.Time) time.D
 		return wait
 	}
 	found.probe = key.Name
-	found.retryAt = now.Add(found.pause())
+	found.retryAt = now.Add(blockedPause(found.failures))
 	return 0
 }
 
-// pause is how long to wait after as many failures as there were.
-func (b *blockedNamespace) pause() time.Duration {
-	return min(minBlockedRetry<<min(b.failures-1, 10), maxBlockedRetry)
+// blockedPause is how long to wait after so many failures.
+func blockedPause(failures int) time.Duration {
+	return min(minBlockedRetry<<min(failures-1, 10), maxBlockedRetry)
 }
 
-// block notes that an Incident could not be created, and returns how long to wait. first says that the
-// namespace was not blocked, or for another reason.
-func (b *blockedNamespaces) block(key types.NamespacedName, cause *blockedError, now time.Time) (wait time.Duration, first bool) {
+// block notes that an Incident could not be written, and returns how long to wait. first says that it, or its namespace, was
+// not blocked, or for another reason.
+func (b *blockedIncidents) block(key types.NamespacedName, cause *blockedError, now time.Time) (wait time.Duration, first bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !cause.isOfNamespace() {
+		return b.blockOne(key, cause, now)
+	}
+	b.leave(key)
 	b.tried[key.Namespace] = struct{}{}
 	found := b.namespaces[key.Namespace]
 	first = found == nil || found.cause.reason != cause.reason
@@ -133,13 +195,62 @@ func (b *blockedNamespaces) block(key types.NamespacedName, cause *blockedError,
 	if found.probe == key.Name { // others were under way when the first one failed
 		found.probe = ""
 		found.failures++
-		found.retryAt = now.Add(found.pause())
+		found.retryAt = now.Add(blockedPause(found.failures))
 	}
 	return max(staleRetry, found.retryAt.Sub(now)), first
 }
 
+// blockOne is block for a reason that concerns this Incident alone.
+func (b *blockedIncidents) blockOne(key types.NamespacedName, cause *blockedError, now time.Time) (wait time.Duration, first bool) {
+	b.leaveNamespace(key)
+	names := b.incidents[key.Namespace]
+	if names == nil {
+		names = map[string]*blockedIncident{}
+		b.incidents[key.Namespace] = names
+	}
+	found := names[key.Name]
+	first = found == nil || found.cause.reason != cause.reason
+	if found == nil {
+		found = &blockedIncident{}
+		names[key.Name] = found
+	}
+	if first {
+		b.signal()
+	}
+	found.cause = cause
+	found.failures++
+	wait = blockedPause(found.failures)
+	found.retryAt = now.Add(wait)
+	return wait, first
+}
+
+// remaining returns how long an Incident waits that could not be written for a reason of its own.
+func (b *blockedIncidents) remaining(key types.NamespacedName, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if found := b.incidents[key.Namespace][key.Name]; found != nil {
+		return max(0, found.retryAt.Sub(now))
+	}
+	return 0
+}
+
+// isWaiting reports whether alerts wait because the Incident cannot be written.
+func (b *blockedIncidents) isWaiting(key types.NamespacedName) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.incidents[key.Namespace][key.Name] != nil {
+		return true
+	}
+	found := b.namespaces[key.Namespace]
+	if found == nil {
+		return false
+	}
+	_, waiting := found.waiting[key.Name]
+	return waiting
+}
+
 // unblock notes that an Incident was created.
-func (b *blockedNamespaces) unblock(namespace string) {
+func (b *blockedIncidents) unblock(namespace string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tried[namespace] = struct{}{}
@@ -149,10 +260,36 @@ func (b *blockedNamespaces) unblock(namespace string) {
 	}
 }
 
-// forget notes that an Incident need not be created any more.
-func (b *blockedNamespaces) forget(key types.NamespacedName) {
+// forget notes that an Incident was written, or need not be any more.
+func (b *blockedIncidents) forget(key types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.leave(key)
+	b.leaveNamespace(key)
+}
+
+// retryNow lets an Incident be written without a wait for a reason of its own.
+func (b *blockedIncidents) retryNow(key types.NamespacedName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leave(key)
+}
+
+// leave ends the wait of an Incident for a reason of its own.
+func (b *blockedIncidents) leave(key types.NamespacedName) {
+	names := b.incidents[key.Namespace]
+	if names[key.Name] == nil {
+		return
+	}
+	delete(names, key.Name)
+	if len(names) == 0 {
+		delete(b.incidents, key.Namespace)
+	}
+	b.signal()
+}
+
+// leaveNamespace ends the wait of an Incident for its namespace.
+func (b *blockedIncidents) leaveNamespace(key types.NamespacedName) {
 	found := b.namespaces[key.Namespace]
 	if found == nil {
 		return
@@ -164,7 +301,7 @@ func (b *blockedNamespaces) forget(key types.NamespacedName) {
 	}
 }
 
-func (b *blockedNamespaces) signal() {
+func (b *blockedIncidents) signal() {
 	select {
 	case b.changed <- struct{}{}:
 	default:
@@ -172,7 +309,7 @@ func (b *blockedNamespaces) signal() {
 }
 
 // cause returns why the namespace is blocked, nil when it is not.
-func (b *blockedNamespaces) cause(namespace string) *blockedError {
+func (b *blockedIncidents) cause(namespace string) *blockedError {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if found := b.namespaces[namespace]; found != nil {
@@ -181,8 +318,32 @@ func (b *blockedNamespaces) cause(namespace string) *blockedError {
 	return nil
 }
 
+// own returns why Incidents of an integration wait for reasons of their own, nil if none does: the first reason by name, and
+// the Incidents for which it is the same, sorted.
+func (b *blockedIncidents) own(integration types.NamespacedName) (cause *blockedError, names []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for name, found := range b.incidents[integration.Namespace] {
+		if !v1alpha1.IsIncidentName(name, integration.Name) {
+			continue
+		}
+		order := -1
+		if cause != nil {
+			order = cmp.Or(cmp.Compare(found.cause.reason, cause.reason), cmp.Compare(found.cause.detail, cause.detail))
+		}
+		if order < 0 {
+			cause, names = found.cause, nil
+		}
+		if order <= 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return cause, names
+}
+
 // begin notes that this process leads from now on.
-func (b *blockedNamespaces) begin(now time.Time) {
+func (b *blockedIncidents) begin(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.started = now
@@ -190,7 +351,7 @@ func (b *blockedNamespaces) begin(now time.Time) {
 
 // knows reports whether this leader has tried to create an Incident in the namespace, or has had the time to. Before,
 // the findings of its predecessor apply.
-func (b *blockedNamespaces) knows(namespace string, now time.Time) bool {
+func (b *blockedIncidents) knows(namespace string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, tried := b.tried[namespace]

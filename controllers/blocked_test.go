@@ -29,16 +29,17 @@ func TestBlockedCreates(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		err    error
 		reason string
-		quota  string
+		detail string
 	}{
 		"a quota": {forbidden("exceeded quota: few, requested: count/incidents.tocsin.dev=1, used: 1, limited: 1"),
 			v1alpha1.ReasonQuotaExceeded, "few"},
 		"a missing permission": {forbidden(`User "tocsin" cannot create resource "incidents" in API group "tocsin.dev" in the namespace "x"`),
 			v1alpha1.ReasonForbidden, ""},
-		"the limit of Incidents":                        {fmt.Errorf("creating: %w", errIncidentLimit), v1alpha1.ReasonIncidentLimit, ""},
-		"an admission plugin that refuses one Incident": {forbidden("ValidatingAdmissionPolicy 'x' denied request"), "", ""},
-		"an API server in trouble":                      {apierrors.NewInternalError(errors.New("x")), "", ""},
-		"none":                                          {nil, "", ""},
+		"the limit of Incidents":              {fmt.Errorf("creating: %w", errIncidentLimit), v1alpha1.ReasonIncidentLimit, ""},
+		"a policy that refuses one Incident":  {forbidden("ValidatingAdmissionPolicy 'x' denied request: used"), v1alpha1.ReasonIncidentRejected, "ValidatingAdmissionPolicy 'x'"},
+		"a webhook that refuses one Incident": {forbidden(`admission webhook "x" denied the request: used`), v1alpha1.ReasonIncidentRejected, `admission webhook "x"`},
+		"an API server in trouble":            {apierrors.NewInternalError(errors.New("x")), "", ""},
+		"none":                                {nil, "", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
@@ -48,8 +49,8 @@ func TestBlockedCreates(t *testing.T) {
 				return
 			}
 			g.Expect(blocked.reason).To(Equal(test.reason))
-			g.Expect(blocked.quota).To(Equal(test.quota))
-			g.Expect(blocked.message()).NotTo(ContainSubstring("used"), "messages do not change while the reason holds")
+			g.Expect(blocked.detail).To(Equal(test.detail))
+			g.Expect(blocked.message(nil)).NotTo(ContainSubstring("used"), "messages do not change while the reason holds")
 		})
 	}
 }
@@ -139,7 +140,7 @@ func TestTheStuckAreShownOnTheirIntegration(t *testing.T) {
 	g.Expect(set(one, terminating)).To(BeTrue())
 	g.Expect(set(one, terminating)).To(BeFalse(), "nothing new")
 	g.Expect(set(two, unreadable)).To(BeTrue())
-	g.Expect(set(types.NamespacedName{Namespace: "other", Name: "3"}, stuckEvent{"shop", v1alpha1.StuckQuarantined})).To(BeTrue())
+	g.Expect(set(types.NamespacedName{Namespace: "other", Name: "3"}, stuckEvent{"shop", v1alpha1.StuckUnreadable})).To(BeTrue())
 	g.Expect(stuck.reasons(shop)).To(Equal(map[string]bool{v1alpha1.StuckTerminating: true, v1alpha1.StuckUnreadable: true}))
 	before, changed := stuck.set(one, stuckEvent{})
 	g.Expect(changed).To(BeTrue())
@@ -203,7 +204,7 @@ func TestEvictionKeepsTheLedgersOfWhatExists(t *testing.T) {
 	s := newSite(t)
 	counts := newStoreCounts(s.clock.Now)
 	limit := &incidentLimit{v1alpha1.Capacity{Limit: 2, Share: 1}, counts}
-	evictions := &evictor{cache: s.cache, live: s.live, lists: s.incidents.lists, limit: limit, gate: s.incidents.gate}
+	evictions := &evictor{cache: s.cache, lists: s.incidents.lists, limit: limit, deletions: s.incidents.deletions}
 	evict := func() ctrl.Result {
 		result, err := evictions.Reconcile(s.ctx, ctrl.Request{NamespacedName: types.NamespacedName{Name: s.namespace}})
 		s.Expect(err).NotTo(HaveOccurred())

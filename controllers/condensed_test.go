@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -92,10 +93,10 @@ func TestACondensedIncidentFoldsAsAWholeOne(t *testing.T) {
 				s.fold("disk")
 				status := s.incident("disk").Status
 				s.Expect(s.incident("disk").ResourceVersion).NotTo(Equal(before), "it is written")
-				s.Expect(status.Ledger.Events).NotTo(BeEmpty())
+				s.Expect(status.Ledger.ResourceVersion).NotTo(BeEmpty())
 				s.Expect(status.Timeline).NotTo(BeEmpty())
 				for i := range status.Ledger.Events { // of two clusters, as it were
-					status.Ledger.Events[i] = v1alpha1.LedgerEntry{Name: fmt.Sprint(i)}
+					status.Ledger.Events[i] = v1alpha1.LedgerEntry{UID: fmt.Sprint(i)}
 				}
 				status.Ledger.ResourceVersion = ""
 				statuses[whole] = status
@@ -141,9 +142,10 @@ func TestTheLedgerOfACondensedIncidentKeepsIt(t *testing.T) {
 	s.Expect(cached.Status.Condensed).To(BeTrue())
 
 	listed := newEventList(1)
-	listed.add(event, false)
+	listed.add(event)
 	remove := func(listed *eventList) bool {
-		deleted, err := deleteIncident(s.ctx, s.cache, s.incidents.live, s.incidents.gate, &cached, listed)
+		list := func(context.Context) (*eventList, error) { return listed, nil }
+		deleted, err := s.incidents.deletions.delete(s.ctx, &cached, list)
 		s.Expect(err).NotTo(HaveOccurred())
 		return deleted
 	}

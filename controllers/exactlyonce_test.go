@@ -284,43 +284,6 @@ func TestNoMatchIsConfirmedByTheQuorum(t *testing.T) {
 	})
 }
 
-func TestAReplayOfALostReplyIsDeleted(t *testing.T) {
-	for sentence, test := range map[string]struct {
-		between int
-		restart bool
-	}{
-		"the releaser remembers it when the ledger does not": {between: 2 * fold.GoneEntries},
-		"after a restart the ledger remembers it":            {restart: true},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			s := newSite(t)
-			first := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
-			s.fold("cpu")
-			events := []*v1alpha1.AlertEvent{first}
-			for range test.between {
-				s.fold("disk")
-				s.release()
-				s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
-				events = append(events, s.postFiring("disk"))
-			}
-			s.fold("disk")
-			s.release()
-			s.Expect(s.eventNames()).To(BeEmpty())
-			if test.restart {
-				s.folder = s.newFolder()
-			}
-			s.clock.SetTime(s.clock.Now().Add(5 * time.Second))
-			s.postAs(first.Name, first.Spec.Alerts...)
-			s.fold("disk")
-			s.fold("cpu")
-			s.release()
-			s.Expect(s.eventNames()).To(BeEmpty())
-			s.expectCounted("disk", events...)
-			s.expectCounted("cpu", first)
-		})
-	}
-}
-
 func TestAFullLedgerPausesItsIncidentAndRecovers(t *testing.T) {
 	s := newSite(t)
 	var events []*v1alpha1.AlertEvent

@@ -2,11 +2,10 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +32,7 @@ func (r *incidentReconciler) carryOut(ctx context.Context, c *confirmed, plan fo
 		}
 	}
 	if plan.AutoResolved { // a stored alert may break the silence
-		missing, err := r.cacheLacks(ctx, c, "")
+		missing, err := r.cacheLacks(ctx, c, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +47,7 @@ func (r *incidentReconciler) carryOut(ctx context.Context, c *confirmed, plan fo
 		}
 	}
 	if plan.Write {
-		if incident, err = r.write(ctx, incident, plan.Status); err != nil {
+		if incident, err = r.writePlan(ctx, incident, &plan); err != nil {
 			return nil, err
 		}
 		r.announce(ctx, incident, plan)
@@ -82,6 +81,22 @@ func (r *incidentReconciler) create(ctx context.Context, c *confirmed, spec v1al
 	r.blocked.unblock(c.key.Namespace)
 	r.writes.wrote(c.key, incident.ResourceVersion, c.now)
 	return incident, nil
+}
+
+// writePlan writes the status of a plan or, if the API server rejects that, one without content, which becomes the plan's.
+func (r *incidentReconciler) writePlan(
+	ctx context.Context, read *v1alpha1.Incident, plan *fold.Plan,
+) (*v1alpha1.Incident, error) {
+	written, err := r.write(ctx, read, plan.Status)
+	if isRejected(err) && !isMissingPermission(err) {
+		log.FromContext(ctx).Info("The status was rejected, writing it without content", "rejection", err.Error())
+		*plan = plan.WithoutContent(&read.Status, rejectionOf(err), r.clock.Now())
+		written, err = r.write(ctx, read, plan.Status)
+	}
+	if isRejected(err) {
+		return nil, &blockedError{reason: v1alpha1.ReasonIncidentRejected, detail: rejectionOf(err), cause: err}
+	}
+	return written, err
 }
 
 // write writes the status over exactly the Incident that was read: its UID and resourceVersion go along.
@@ -129,15 +144,11 @@ func (r *incidentReconciler) confirmAbsence(ctx context.Context, c *confirmed) e
 	case c.incident == nil || c.incident.ResourceVersion != incident.ResourceVersion:
 		return fmt.Errorf("%w: there is a newer Incident", errStale)
 	}
-	newest := ""
+	var newest *v1alpha1.AlertEvent
 	for _, event := range c.toFold {
-		if c.now.Sub(event.CreationTimestamp.Time) < orderPatience &&
-			(newest == "" || fold.NewerVersion(event.ResourceVersion, newest)) {
-			newest = event.ResourceVersion
+		if newest == nil || fold.NewerVersion(r.memory.version(event), r.memory.version(newest)) {
+			newest = event
 		}
-	}
-	if newest == "" {
-		return nil
 	}
 	// A cache that lists anew can show a newer object before an older one.
 	missing, err := r.cacheLacks(ctx, c, newest)
@@ -150,9 +161,9 @@ func (r *incidentReconciler) confirmAbsence(ctx context.Context, c *confirmed) e
 	return nil
 }
 
-// cacheLacks reports whether the quorum list has an AlertEvent in the namespace that the cache lacks: one that is older than
-// the resourceVersion or, without one, any.
-func (r *incidentReconciler) cacheLacks(ctx context.Context, c *confirmed, olderThan string) (bool, error) {
+// cacheLacks reports whether the quorum list has an AlertEvent in the namespace that the cache lacks and that is not settled
+// for the Incident: one that is older than newest or, without that one, any.
+func (r *incidentReconciler) cacheLacks(ctx context.Context, c *confirmed, newest *v1alpha1.AlertEvent) (bool, error) {
 	var cached v1alpha1.AlertEventList
 	err := r.cache.List(ctx, &cached, client.InNamespace(c.key.Namespace), client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -163,7 +174,7 @@ func (r *incidentReconciler) cacheLacks(ctx context.Context, c *confirmed, older
 		known[cached.Items[i].UID] = struct{}{}
 	}
 	for uid, event := range c.exists.events {
-		if event.key.Namespace != c.key.Namespace || olderThan != "" && !fold.NewerVersion(olderThan, event.resourceVersion) {
+		if event.key.Namespace != c.key.Namespace || event.mark.Settles(c.key.Name) || newest != nil && !r.isOlder(&event, newest) {
 			continue
 		}
 		if _, ok := known[uid]; !ok && !r.releases.knows(eventRef{event.key, uid}) {
@@ -173,25 +184,18 @@ func (r *incidentReconciler) cacheLacks(ctx context.Context, c *confirmed, older
 	return false, nil
 }
 
-// settleUnfolded settles the AlertEvents of which nothing is to be folded: those whose alerts are in quarantine, second
-// copies, and those restored from a backup. If a copy cannot be confirmed, its original stays, and the next fold of the
-// Incident tries again.
-func (r *incidentReconciler) settleUnfolded(ctx context.Context, o *observed) {
-	for _, event := range o.moved {
-		r.releases.settle(event, o.key.Name)
-	}
-	for _, event := range o.replayed {
-		r.releases.discard(event, fold.ResultReplayed)
-	}
+// isOlder reports whether a stored AlertEvent may come before another one in commit order. An update of its metadata has
+// given it a newer resourceVersion, but leaves the time of its creation.
+func (r *incidentReconciler) isOlder(stored *storedEvent, than *v1alpha1.AlertEvent) bool {
+	return fold.NewerVersion(r.memory.version(than), stored.resourceVersion) ||
+		stored.created.Time.Before(than.CreationTimestamp.Truncate(time.Second))
+}
+
+// discardRestored has the AlertEvents deleted that were restored from a backup.
+func (r *incidentReconciler) discardRestored(ctx context.Context, o *observed) {
 	for _, event := range o.restored {
 		if r.releases.discard(event, fold.ResultRestored) {
 			log.FromContext(ctx).Info("Discarded AlertEvent restored from a backup", "alertevent", event.Name)
-		}
-	}
-	for _, left := range o.unconfirmed {
-		err := r.confirmQuarantine(ctx, o, left.event, left.moved.UID, v1alpha1.QuarantineRejected)
-		if err != nil && !errors.Is(err, errStale) {
-			log.FromContext(ctx).Error(err, "Quarantine cannot be confirmed", "alertevent", left.event.Name)
 		}
 	}
 }
@@ -225,14 +229,10 @@ func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.In
 
 // expire deletes a Resolved Incident whose retention is over, or one that never got a status.
 func (r *incidentReconciler) expire(ctx context.Context, o *observed) (ctrl.Result, error) {
-	if len(o.all) > 0 || !isArchived(r.archive, o.incident) {
+	if !isArchived(r.archive, o.incident) {
 		return ctrl.Result{RequeueAfter: expiryRetry}, nil
 	}
-	listed, err := r.lists.join(ctx)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	deleted, err := deleteIncident(ctx, r.cache, r.live, r.gate, o.incident, listed)
+	deleted, err := r.deletions.delete(ctx, o.incident, r.lists.join)
 	if err != nil || !deleted {
 		return ctrl.Result{RequeueAfter: expiryRetry}, err // a change of the Incident brings it back sooner
 	}
@@ -245,57 +245,38 @@ func (r *incidentReconciler) expire(ctx context.Context, o *observed) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// deleteIncident deletes exactly the Incident that was read, when it is its namespace's turn to write, and reports whether
-// it did. It keeps an Incident while an AlertEvent exists that it has counted, by a list that began after the Incident was
-// read, or is still to count: the ledger must outlive its events. A ledger that the cache lacks may be read after the list,
-// since the same version of the Incident was read before it.
-func deleteIncident(
-	ctx context.Context, cache client.Reader, live client.Client, gate *writeGate, read *v1alpha1.Incident, listed *eventList,
-) (bool, error) {
-	waiting, err := listAlertEvents(ctx, cache, client.ObjectKeyFromObject(read))
-	if err != nil || len(waiting) > 0 {
-		return false, err
-	}
-	whole, err := readWhole(ctx, live, read)
-	switch {
-	case errors.Is(err, errStale):
-		return false, nil
-	case err != nil:
-		return false, err
-	case whole.ResourceVersion != read.ResourceVersion, ledgerHolds(whole, listed):
-		return false, nil
-	}
-	leave, err := gate.enter(ctx, read.Namespace, false)
+// awaitDeletion has the alerts of an Incident wait that is being deleted: nothing is folded into it, and once it is gone, they
+// open it anew. Those that it has counted must not do so; its ledger tells them.
+func (r *incidentReconciler) awaitDeletion(ctx context.Context, o *observed) (ctrl.Result, error) {
+	whole, err := readWhole(ctx, r.live, o.incident)
 	if err != nil {
-		return false, err
+		return r.handleFailure(ctx, o, err)
 	}
-	defer leave()
-	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: read.Namespace, Name: read.Name}}
-	err = live.Delete(ctx, incident, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("deleting the Incident %s: %w", read.Name, err)
+	counted := map[types.UID]struct{}{}
+	for _, entry := range whole.Status.Ledger.Events {
+		counted[types.UID(entry.UID)] = struct{}{}
 	}
-	return true, nil
-}
-
-// ledgerHolds reports whether an AlertEvent in the Incident's ledger is in the list.
-func ledgerHolds(incident *v1alpha1.Incident, listed *eventList) bool {
-	for _, entry := range incident.Status.Ledger.Events {
-		if listed.has(entry.UID) {
-			return true
+	waiting := !o.hold.IsZero()
+	for _, event := range o.toFold {
+		if _, ok := counted[event.UID]; ok {
+			r.releases.settle(event, o.key.Name)
+			r.releases.mark(event, o.key.Name)
+		} else {
+			waiting = true
 		}
 	}
-	return false
+	if waiting {
+		return r.waitBlocked(ctx, o, &blockedError{reason: v1alpha1.ReasonIncidentTerminating, cause: errTerminating}), nil
+	}
+	r.blocked.forget(o.key)
+	return ctrl.Result{}, nil
 }
 
-// waitForCapacity puts off a fold whose Incident cannot be created. What it waits for is on the integrations.
-func (r *incidentReconciler) waitForCapacity(ctx context.Context, o *observed, cause *blockedError) ctrl.Result {
+// waitBlocked puts off a fold whose Incident cannot be written. What it waits for is on the integrations.
+func (r *incidentReconciler) waitBlocked(ctx context.Context, o *observed, cause *blockedError) ctrl.Result {
 	wait, first := r.blocked.block(o.key, cause, o.now)
 	if first {
-		log.FromContext(ctx).Info("No Incident can be created in the namespace", "reason", cause.reason, "cause", cause.cause.Error())
+		log.FromContext(ctx).Info("Alerts wait for their Incident", "reason", cause.reason, "cause", cause.cause.Error())
 	}
 	return ctrl.Result{RequeueAfter: wait}
 }
@@ -326,10 +307,4 @@ func (r *incidentReconciler) readAgain(ctx context.Context, event *v1alpha1.Aler
 		return fmt.Errorf("reading the AlertEvent %s: %w", event.Name, err)
 	}
 	return nil
-}
-
-// isTerminating says that nothing can be created because the namespace is being deleted, which ends the
-// alerts as well.
-func isTerminating(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

@@ -39,11 +39,12 @@ type incidentReconciler struct {
 	cache     client.Reader // with the indexes of setup.go
 	live      client.Client // reads from the quorum
 	lists     *quorumList
+	memory    *EventMemory
 	releases  *releaser
+	deletions *incidentDeleter
 	writes    *writeMemory
 	recorder  events.EventRecorder
-	bisection *bisection
-	blocked   *blockedNamespaces
+	blocked   *blockedIncidents
 	limit     *incidentLimit
 	notices   flowcontrol.RateLimiter // of Kubernetes Events
 	gate      *writeGate
@@ -79,11 +80,14 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.settleUnfolded(ctx, o)
+	r.discardRestored(ctx, o)
 	if wait := r.delayFold(o); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	plan, err := o.decide()
+	if o.incident != nil && !o.incident.DeletionTimestamp.IsZero() {
+		return r.awaitDeletion(ctx, o)
+	}
+	plan, err := r.decide(o)
 	if err == nil && !plan.IsIdle() {
 		if wait := r.delayWrite(o, plan); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
@@ -109,7 +113,7 @@ func (r *incidentReconciler) foldConfirmed(ctx context.Context, seen *observed) 
 	if c.toFold, err = r.loadCondensed(ctx, c.toFold); err != nil {
 		return &c.observed, plan, err
 	}
-	if plan, err = c.decide(); err != nil {
+	if plan, err = r.decide(&c.observed); err != nil {
 		return &c.observed, plan, err
 	}
 	c.incident, err = r.carryOut(ctx, c, plan)
@@ -121,27 +125,25 @@ func (r *incidentReconciler) handleFailure(ctx context.Context, o *observed, err
 	var blocked *blockedError
 	switch {
 	case errors.As(err, &blocked):
-		return r.waitForCapacity(ctx, o, blocked), nil
+		return r.waitBlocked(ctx, o, blocked), nil
 	case errors.Is(err, errStale):
 		log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	case errors.Is(err, errUnseen):
 		log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
 		return ctrl.Result{RequeueAfter: writeInterval}, nil
-	case isTerminating(err):
-		return ctrl.Result{RequeueAfter: terminatingRetry}, nil
-	case isRejected(err):
-		return r.handleRejection(ctx, o, err)
 	default:
 		return ctrl.Result{}, err
 	}
 }
 
-// delayFold returns how long to wait before anything is decided: until the cache shows the last write, and until
-// a busy Incident may be written again if its alerts change no state. delayWrite would find the same, for the price of a
-// fold.
+// delayFold returns how long to wait before anything is decided: until an Incident that could not be written is tried
+// again, until the cache shows the last write, and until a busy Incident may be written again if its alerts change no state.
+// delayWrite would find the last, for the price of a fold.
 func (r *incidentReconciler) delayFold(o *observed) time.Duration {
-	switch {
+	switch wait := r.blocked.remaining(o.key, o.now); {
+	case wait > 0 && len(o.toFold) > 0:
+		return wait
 	case r.writes.behind(o.key, o.incident):
 		return staleRetry // the watch brings it back sooner
 	case o.onlyRepeats() && !o.ledgerNearlyFull():
@@ -156,7 +158,7 @@ func (r *incidentReconciler) delayFold(o *observed) time.Duration {
 func (r *incidentReconciler) delayWrite(o *observed, plan fold.Plan) time.Duration {
 	switch {
 	case plan.Create != nil:
-		return r.blocked.wait(o.key, o.now)
+		return r.blocked.waitToCreate(o.key, o.now)
 	case plan.Write && !plan.Urgent && !o.ledgerNearlyFull():
 		return r.writes.wait(o.key, o.now)
 	default:
@@ -164,32 +166,26 @@ func (r *incidentReconciler) delayWrite(o *observed, plan fold.Plan) time.Durati
 	}
 }
 
-// finish ends a reconciliation: it has AlertEvents deleted that fill the ledger, deletes the Incident if its time has
-// come, and says when to look again.
+// finish ends a reconciliation: it has AlertEvents marked that fill the ledger, deletes the Incident if its time has come,
+// and says when to look again.
 func (r *incidentReconciler) finish(ctx context.Context, o *observed, plan fold.Plan) (ctrl.Result, error) {
-	r.freeLedger(o)
-	if o.more {
-		r.bisection.folded(o.key)
-		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	if o.ledgerUse() > v1alpha1.MaxLedger/2 {
+		r.releases.markWaiting(o.incident.Status.Ledger.Events, func(incident string) bool {
+			return r.blocked.isWaiting(types.NamespacedName{Namespace: o.key.Namespace, Name: incident})
+		})
 	}
-	r.blocked.forget(o.key)
-	r.bisection.clear(o.key, len(o.quarantined))
-	if o.retrying {
-		r.bisection.retrySucceeded(o.key, len(o.toFold))
+	if !plan.LedgerFull {
+		r.blocked.forget(o.key)
 	}
 	result, err := r.expireOrWait(ctx, o, plan)
-	retry, retries := r.bisection.nextRetry(o.quarantined, r.clock.Now())
-	if o.delayed && (!retries || retry > quarantineRetry) {
-		retry, retries = quarantineRetry, true
-	}
-	if retries && !plan.LedgerFull && err == nil {
-		result.RequeueAfter = min(max(retry, staleRetry), cmp.Or(result.RequeueAfter, quarantineRetry))
+	if left := o.hold.Sub(o.now); left > 0 {
+		result.RequeueAfter = min(left, cmp.Or(result.RequeueAfter, left))
 	}
 	result.Priority = new(handler.LowPriority) // no alert waits for this: thousands of Incidents may expire at once
 	return result, err
 }
 
-// expireOrWait deletes the Incident if its time has come, and says when to look again, quarantined AlertEvents left out.
+// expireOrWait deletes the Incident if its time has come, and says when to look again.
 func (r *incidentReconciler) expireOrWait(ctx context.Context, o *observed, plan fold.Plan) (ctrl.Result, error) {
 	if plan.LedgerFull {
 		log.FromContext(ctx).V(1).Info("Waiting for AlertEvents to be deleted: the ledger is full")
@@ -210,13 +206,5 @@ func (r *incidentReconciler) expireOrWait(ctx context.Context, o *observed, plan
 		return r.expire(ctx, o)
 	default:
 		return ctrl.Result{RequeueAfter: writeInterval}, nil
-	}
-}
-
-// freeLedger has events released that stay for their idempotency keys only, oldest first, while they fill
-// more than half of the ledger.
-func (r *incidentReconciler) freeLedger(o *observed) {
-	if excess := o.ledgerUse() - v1alpha1.MaxLedger/2; excess > 0 {
-		r.releases.expedite(o.incident.Status.Ledger.Events, excess)
 	}
 }

@@ -35,11 +35,10 @@ func (l *incidentLimit) headroom() int64 { return 1 + l.capacity.Own()/headroomP
 // evictor deletes the oldest Resolved Incidents of a namespace that is near its limit of Incidents, before
 // their retention is over. A request names a namespace.
 type evictor struct {
-	cache client.Reader
-	live  client.Client
-	lists *quorumList
-	limit *incidentLimit
-	gate  *writeGate
+	cache     client.Reader
+	lists     *quorumList
+	limit     *incidentLimit
+	deletions *incidentDeleter
 
 	archive Archive // nil: episodes are not archived
 }
@@ -92,11 +91,12 @@ func (e *evictor) evict(ctx context.Context, namespace string, names []string, m
 	if err != nil {
 		return 0, err
 	}
+	list := func(context.Context) (*eventList, error) { return listed, nil }
 	for _, incident := range incidents {
 		if evicted >= most || e.limit.allows(namespace, e.limit.headroom()) {
 			break
 		}
-		deleted, err := deleteIncident(ctx, e.cache, e.live, e.gate, incident, listed)
+		deleted, err := e.deletions.delete(ctx, incident, list)
 		if err != nil {
 			return evicted, err
 		}

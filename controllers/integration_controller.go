@@ -31,7 +31,7 @@ type integrationReconciler struct {
 	received *receivedTimes
 	recorder events.EventRecorder
 	clock    Clock
-	blocked  *blockedNamespaces
+	blocked  *blockedIncidents
 	stuck    *stuckEvents
 
 	// refusals returns the reason of Ready for which posts to a namespace are refused, empty when they are not.

@@ -76,13 +76,13 @@ const (
 	// expiryRetry is when to look again at an expired Incident that AlertEvents still hold on to.
 	expiryRetry = time.Minute
 
-	// terminatingRetry is when to try again in a namespace that is being deleted.
-	terminatingRetry = 30 * time.Second
-
-	// minBlockedRetry and maxBlockedRetry bound the time until the creation of an Incident is tried again in a
-	// namespace where none can be created; one Incident tries for all of the namespace.
+	// minBlockedRetry and maxBlockedRetry bound the time until an Incident that cannot be written is tried again, and the
+	// creation of one in a namespace where none can be created; there, one Incident tries for all of the namespace.
 	minBlockedRetry = time.Second
 	maxBlockedRetry = 30 * time.Second
+
+	// namedIncidents is how many of the Incidents that cannot be written a condition names.
+	namedIncidents = 3
 
 	// blockedGrace is how long a new leader keeps the conditions of integrations in namespaces in which no Incident could
 	// be created, until it has tried itself.
@@ -118,10 +118,6 @@ const (
 	// maxListPause bounds the pause between two quorum lists.
 	maxListPause = time.Second
 
-	// orderPatience is how old an alert without an Incident may become while the cache lacks an older
-	// AlertEvent that may be the one to create it.
-	orderPatience = 15 * time.Second
-
 	// keyedLinger is how long an AlertEvent with an idempotency key stays after it was folded, so that
 	// the API server knows the key.
 	keyedLinger = 10 * time.Minute
@@ -138,22 +134,23 @@ const (
 	maxAllLingering      = 5000
 	maxAllLingeringBytes = 64 << 20
 
-	// replayWindow is how long the name of a released AlertEvent is remembered. A retry of our own whose
-	// first try got through after all comes well before that.
+	// replayWindow is how long the name of a deleted AlertEvent is remembered. A retry of our own whose first try got
+	// through after all comes well before that.
 	replayWindow = 2 * time.Minute
 
-	// maxReleased bounds the remembered names.
-	maxReleased = 20_000
+	// maxDeletedNames bounds the remembered names, in each of two generations: more than are deleted in replayWindow.
+	maxDeletedNames = 50_000
 
-	// partialCheck is when to look whether an AlertEvent that is settled in part is still there.
-	partialCheck = 10 * time.Minute
+	// retryHold is how long a replica remembers names before it folds AlertEvents that may be second copies. Ingest tries
+	// for 5 s to store an alert.
+	retryHold = 30 * time.Second
 
-	// bisectAfter is the number of consecutive failures before an Incident's AlertEvents are bisected, to find the one
-	// that cannot be folded.
-	bisectAfter = 3
+	// markPatience is how long an AlertEvent is settled in part before it is marked though none of its other Incidents is
+	// known to wait. In a storm, an Incident is written once a second.
+	markPatience = 5 * time.Second
 
-	// quarantineRetry is how long a quarantined AlertEvent waits before it is tried again.
-	quarantineRetry = 10 * time.Minute
+	// tidyInterval is how often the records of the release are looked through.
+	tidyInterval = 10 * time.Second
 
 	// minBackoff and maxBackoff bound the time until something that failed is tried again.
 	minBackoff = 50 * time.Millisecond

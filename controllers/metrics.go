@@ -32,7 +32,7 @@ var (
 		Name: "tocsin_alerts_folded_total",
 		Help: "Alerts taken from the queue by the leading replica, by result: opened, updated, resolved, reopened, " +
 			"acknowledged, unacknowledged, silenced, late (of an episode that has ended), nomatch (there is no such Incident), " +
-			"replayed (a second copy of one alert), restored (from a backup, not counted), invalid (it contradicts its " +
+			"replayed (a second copy of one alert, counted by the replica that deletes it), restored (from a backup, not counted), invalid (it contradicts its " +
 			"Incident). After a restart, nomatch and invalid may count an alert again.",
 	}, []string{"result"})
 
@@ -61,10 +61,7 @@ var (
 		"AlertEvents in the cluster that are not yet released, reported alike by every replica.", nil, nil)
 	oldestAgeDesc = prometheus.NewDesc("tocsin_alertevents_oldest_age_seconds",
 		"Age of the oldest AlertEvent that is not yet released, 0 without any, reported alike by every replica; "+
-			"those that may be there for their idempotency key alone and quarantined ones do not count.", nil, nil)
-	quarantinedDesc = prometheus.NewDesc("tocsin_alertevents_quarantined",
-		"AlertEvents that hold alerts which cannot be folded, reported alike by every replica; each is tried again "+
-			"every ten minutes, and a Kubernetes Event on it says why.", nil, nil)
+			"those that may be there for their idempotency key alone do not count.", nil, nil)
 	incidentsDesc = prometheus.NewDesc("tocsin_incidents",
 		"Incidents in the cluster, by state and severity, reported alike by every replica.",
 		[]string{"state", "severity"}, nil)
@@ -88,7 +85,7 @@ func observeFold(results []fold.AlertResult, now time.Time) {
 	for _, result := range results {
 		countFolded(result.Result, 1)
 		switch result.Result {
-		case fold.ResultNoMatch, fold.ResultReplayed, fold.ResultInvalid:
+		case fold.ResultNoMatch, fold.ResultInvalid:
 		default:
 			foldLag.Observe(max(0, now.Sub(result.Received).Seconds()))
 		}

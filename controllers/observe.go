@@ -2,8 +2,10 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +15,9 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
+
+// errUnfoldable says that the fold itself failed on its input.
+var errUnfoldable = errors.New("the fold failed")
 
 // observed is the state of an Incident and its AlertEvents as a reconciliation found it. It is never modified.
 type observed struct {
@@ -31,24 +36,19 @@ type observed struct {
 // was read, and in which the Incident is whole.
 type confirmed struct{ observed }
 
-// alertEvents are the cached AlertEvents with alerts of one Incident, by their treatment.
+// alertEvents are the cached AlertEvents with alerts of one Incident that exist for it, by their treatment.
 type alertEvents struct {
-	all         []*v1alpha1.AlertEvent
-	toFold      []*v1alpha1.AlertEvent
-	more        bool                   // others wait until those of toFold are folded
-	retrying    bool                   // those of toFold are quarantined and retried
-	settled     []*v1alpha1.AlertEvent // known to be folded
-	quarantined []*v1alpha1.AlertEvent // copies that are not known to be folded
-	delayed     bool                   // some can neither be folded nor quarantined for now
-
-	moved       []*v1alpha1.AlertEvent // their alerts are in quarantine: nothing of them is left to fold
-	unconfirmed []unconfirmedCopy      // as moved, but the copy has to be confirmed first
-	restored    []*v1alpha1.AlertEvent // from a backup: not to be folded
-	replayed    []*v1alpha1.AlertEvent // second copies of released ones: not to be folded
+	toFold   []*v1alpha1.AlertEvent
+	settled  []*v1alpha1.AlertEvent // known to be folded, or to match nothing
+	restored []*v1alpha1.AlertEvent // from a backup: not to be folded
+	hold     time.Time              // others, later ones than toFold, wait until then; zero if none do
+	unseen   bool                   // some are not yet known to this replica's memory
 }
 
-// unconfirmedCopy is an AlertEvent and its quarantined copy, which is not confirmed.
-type unconfirmedCopy struct{ event, moved *v1alpha1.AlertEvent }
+// isEmpty reports whether no AlertEvent exists for the Incident.
+func (a *alertEvents) isEmpty() bool {
+	return len(a.toFold)+len(a.settled)+len(a.restored) == 0 && a.hold.IsZero()
+}
 
 // observe reads the Incident and then its AlertEvents from the cache. A Resolved Incident is condensed there: what is decided
 // by it is preliminary.
@@ -68,7 +68,7 @@ func (r *incidentReconciler) observe(ctx context.Context, key types.NamespacedNa
 	}
 	o.exists = newEventList(len(events))
 	for _, event := range events {
-		o.exists.add(event, false) // the cache cannot know which copies are unconfirmed
+		o.exists.add(event)
 	}
 	o.alertEvents = r.classify(o, events)
 	o.silenced = r.silencing(key)
@@ -96,6 +96,9 @@ func (r *incidentReconciler) confirm(ctx context.Context, seen *observed) (*conf
 		return nil, err
 	}
 	c.alertEvents = r.classify(&c.observed, events)
+	if c.unseen {
+		return nil, fmt.Errorf("%w: the memory of AlertEvents lags behind the cache", errStale)
+	}
 	return c, nil
 }
 
@@ -131,74 +134,35 @@ func listAlertEvents(ctx context.Context, cache client.Reader, incident types.Na
 	return events, nil
 }
 
-// classify sorts the Incident's AlertEvents by their treatment.
+// classify sorts the Incident's AlertEvents by their treatment. Second copies have none: their replicas delete them.
 func (r *incidentReconciler) classify(o *observed, events []*v1alpha1.AlertEvent) alertEvents {
-	copies := map[string]*v1alpha1.AlertEvent{} // by name
+	var a alertEvents
+	held := "" // the oldest one that waits
 	for _, event := range events {
-		if _, ok := fold.OriginOf(event); ok {
-			copies[event.Name] = event
+		uid := string(event.UID)
+		seen, known := r.memory.find(event.UID)
+		switch {
+		case o.exists.isMarked(uid, o.key.Name):
+			r.releases.settle(event, o.key.Name)
+		case !o.exists.has(uid, o.key.Name), seen.isCopy:
+		case r.releases.isSettled(event, o.key.Name):
+			a.settled = append(a.settled, event)
+		case isRestored(event):
+			a.restored = append(a.restored, event)
+		default:
+			a.unseen = a.unseen || !known
+			a.toFold = append(a.toFold, event)
+			if seen.hold.After(o.now) && (held == "" || fold.NewerVersion(held, r.memory.version(event))) {
+				held, a.hold = r.memory.version(event), seen.hold
+			}
 		}
 	}
-	a := alertEvents{all: events}
-	for _, event := range events {
-		r.place(o, event, copies, &a)
-	}
-	waiting := len(a.toFold)
-	a.toFold = r.bisection.pick(o.key, a.toFold)
-	a.more = len(a.toFold) < waiting
-	if len(a.toFold) == 0 {
-		a.toFold = r.bisection.dueRetries(o.key, a.quarantined, o.now)
-		a.retrying = len(a.toFold) > 0
+	if held != "" {
+		a.toFold = slices.DeleteFunc(a.toFold, func(event *v1alpha1.AlertEvent) bool {
+			return !fold.NewerVersion(held, r.memory.version(event))
+		})
 	}
 	return a
-}
-
-// place enters one AlertEvent.
-func (r *incidentReconciler) place(
-	o *observed, event *v1alpha1.AlertEvent, copies map[string]*v1alpha1.AlertEvent, into *alertEvents,
-) {
-	uid := string(event.UID)
-	isSettled := r.releases.isSettled(event, o.key.Name)
-	switch {
-	case o.exists.copied(uid, o.key):
-		moved := copies[v1alpha1.QuarantineName(uid, o.key.Name)]
-		switch {
-		case moved == nil || isSettled:
-		case fold.IsUnconfirmed(moved.Labels):
-			into.unconfirmed = append(into.unconfirmed, unconfirmedCopy{event, moved})
-		default:
-			into.moved = append(into.moved, event)
-		}
-	case isCopyOfMoved(event, copies):
-		into.moved = append(into.moved, event)
-	case isSettled:
-		into.settled = append(into.settled, event)
-	case !o.exists.has(uid):
-	case copies[event.Name] == event:
-		into.quarantined = append(into.quarantined, event)
-	case isRestored(event):
-		into.restored = append(into.restored, event)
-	case r.releases.isReplay(event):
-		into.replayed = append(into.replayed, event)
-	case r.bisection.isDelayed(o.key, event.UID, o.now):
-		into.delayed = true
-	default:
-		into.toFold = append(into.toFold, event)
-	}
-}
-
-// isCopyOfMoved reports whether the AlertEvent is a second copy of one whose alerts of the Incident are in quarantine, as a
-// late retry makes it: the same name, made by the server, with another UID. It counts nothing.
-func isCopyOfMoved(event *v1alpha1.AlertEvent, copies map[string]*v1alpha1.AlertEvent) bool {
-	if !v1alpha1.IsGeneratedEventName(event.Name) {
-		return false
-	}
-	for _, moved := range copies {
-		if from, ok := fold.OriginOf(moved); ok && from.Name == event.Name && from.UID != string(event.UID) {
-			return true
-		}
-	}
-	return false
 }
 
 // readPolicy returns the policy of the Incident's integration, or of the one whose alerts may create it.
@@ -257,27 +221,28 @@ func (o *observed) integration() types.NamespacedName {
 }
 
 // decide folds the AlertEvents. A panic becomes an error, since the AlertEvents cause it.
-func (o *observed) decide() (plan fold.Plan, err error) {
+func (r *incidentReconciler) decide(o *observed) (plan fold.Plan, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = errUnfoldable // another value could quote the alert
 			if cause, ok := v.(runtime.Error); ok {
 				err = fmt.Errorf("%w: %w", errUnfoldable, cause)
 			}
+			err = &blockedError{reason: v1alpha1.ReasonFoldFailed, cause: err}
 		}
 	}()
 	return fold.Decide(fold.Input{
-		Name:        o.key.Name,
-		Incident:    o.incident,
-		Events:      o.toFold,
-		Settled:     o.settled,
-		Exists:      o.exists.has,
-		Copied:      func(uid string) bool { return o.exists.copied(uid, o.key) },
-		Unconfirmed: o.exists.unconfirmed,
-		Archived:    o.archived,
-		Policy:      o.policy,
-		Silencing:   o.silenced,
-		Now:         o.now,
+		Name:      o.key.Name,
+		Incident:  o.incident,
+		Events:    o.toFold,
+		Settled:   o.settled,
+		Waiting:   !o.hold.IsZero(),
+		Exists:    func(uid string) bool { return o.exists.has(uid, o.key.Name) },
+		Version:   r.memory.version,
+		Archived:  o.archived,
+		Policy:    o.policy,
+		Silencing: o.silenced,
+		Now:       o.now,
 	}), nil
 }
 
@@ -309,7 +274,7 @@ func (o *observed) ledgerUse() int {
 	use := 0
 	if o.incident != nil {
 		for _, entry := range o.incident.Status.Ledger.Events {
-			if o.exists.has(entry.UID) {
+			if o.exists.has(entry.UID, o.key.Name) {
 				use++
 			}
 		}

@@ -11,52 +11,43 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // storedEvent is an AlertEvent in an eventList.
 type storedEvent struct {
 	key             types.NamespacedName
 	resourceVersion string
-	unconfirmed     bool // it is a quarantined copy that is not confirmed
+	created         metav1.Time
+	mark            v1alpha1.Mark
 }
 
 // eventList is the AlertEvents that existed at one moment. It is shared and never modified once it is complete.
 type eventList struct {
-	events      map[types.UID]storedEvent
-	quarantined map[types.NamespacedName]struct{} // the names of those among them that are quarantined
+	events map[types.UID]storedEvent
 }
 
 func newEventList(size int) *eventList {
-	return &eventList{events: make(map[types.UID]storedEvent, size), quarantined: map[types.NamespacedName]struct{}{}}
+	return &eventList{events: make(map[types.UID]storedEvent, size)}
 }
 
 // add enters an AlertEvent or its metadata.
-func (l *eventList) add(event client.Object, unconfirmed bool) {
-	stored := storedEvent{client.ObjectKeyFromObject(event), event.GetResourceVersion(), unconfirmed}
-	l.events[event.GetUID()] = stored
-	if v1alpha1.IsQuarantineName(stored.key.Name) {
-		l.quarantined[stored.key] = struct{}{}
+func (l *eventList) add(event client.Object) {
+	mark, _ := v1alpha1.MarkOf(event)
+	l.events[event.GetUID()] = storedEvent{
+		client.ObjectKeyFromObject(event), event.GetResourceVersion(), event.GetCreationTimestamp(), mark,
 	}
 }
 
-// has reports whether the event existed.
-func (l *eventList) has(uid string) bool {
-	_, ok := l.events[types.UID(uid)]
-	return ok
+// has reports whether the event existed for the Incident: it was there, and not marked as settled for it.
+func (l *eventList) has(uid, incident string) bool {
+	event, ok := l.events[types.UID(uid)]
+	return ok && !event.mark.Settles(incident)
 }
 
-// unconfirmed reports whether the event existed and was a quarantined copy that was not confirmed.
-func (l *eventList) unconfirmed(uid string) bool { return l.events[types.UID(uid)].unconfirmed }
-
-// copied reports whether a copy existed of the alerts that an event has for an Incident.
-func (l *eventList) copied(uid string, incident types.NamespacedName) bool {
-	if len(l.quarantined) == 0 {
-		return false
-	}
-	name := v1alpha1.QuarantineName(uid, incident.Name)
-	_, ok := l.quarantined[types.NamespacedName{Namespace: incident.Namespace, Name: name}]
-	return ok
+// isMarked reports whether the event was there and marked as settled for the Incident.
+func (l *eventList) isMarked(uid, incident string) bool {
+	event, ok := l.events[types.UID(uid)]
+	return ok && event.mark.Settles(incident)
 }
 
 // quorumList shares lists of the AlertEvents that exist. Whoever joins gets a list that began after it
@@ -192,8 +183,7 @@ func addEvents(ctx context.Context, reader client.Reader, namespace string, even
 			return err
 		}
 		for i := range page.Items {
-			item := &page.Items[i]
-			events.add(item, v1alpha1.IsQuarantineName(item.Name) && fold.IsUnconfirmed(item.Labels))
+			events.add(&page.Items[i])
 		}
 		if token = page.Continue; token == "" {
 			return nil

@@ -53,9 +53,9 @@ func TestAListIsSharedByThoseWhoCameBeforeItBegan(t *testing.T) {
 		for range cap(later) {
 			go join(later)
 		}
-		g.Expect((<-first).has("1")).To(BeTrue())
+		g.Expect((<-first).has("1", "incident")).To(BeTrue())
 		for range cap(later) {
-			g.Expect((<-later).has("2")).To(BeTrue(), "a list that had begun is of no use to who came then")
+			g.Expect((<-later).has("2", "incident")).To(BeTrue(), "a list that had begun is of no use to who came then")
 		}
 		synctest.Wait()
 		g.Expect(lists.begun.Load()).To(Equal(int64(2)))
@@ -159,6 +159,6 @@ func TestAListGoesOverAllPagesOfAllNamespaces(t *testing.T) {
 	g.Expect(pages).To(Equal(3))
 	g.Expect(events.events).To(HaveLen(3))
 	for _, uid := range want {
-		g.Expect(events.has(uid)).To(BeTrue())
+		g.Expect(events.has(uid, "incident")).To(BeTrue())
 	}
 }

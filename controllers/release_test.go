@@ -53,21 +53,6 @@ func TestAnEventWithAnIdempotencyKeyStaysTenMinutes(t *testing.T) {
 	s.Expect(s.incident("disk").Status.AlertCount).To(Equal(int64(2)), "%s is no replay", again.Name)
 }
 
-func TestAnEventWithAnIdempotencyKeyGoesEarlyWhenTheLedgerIsHalfFull(t *testing.T) {
-	s := newSite(t)
-	var events []*v1alpha1.AlertEvent
-	for i := range v1alpha1.MaxLedger/2 + 3 {
-		name := v1alpha1.KeyedEventName(integrationName, fmt.Sprintf("delivery-%d", i))
-		events = append(events, s.postAs(name, s.alert(v1alpha1.AlertFiring, "disk")))
-	}
-	s.fold("disk")
-	s.release()
-	s.Expect(s.eventNames()).To(HaveLen(v1alpha1.MaxLedger / 2))
-	for _, event := range events[:3] {
-		s.Expect(s.eventNames()).NotTo(ContainElement(event.Name), "the oldest go")
-	}
-}
-
 func TestAReleaseNeverDeletesAnotherEventOfTheName(t *testing.T) {
 	s := newSite(t)
 	first := s.postAs("by-hand", s.alert(v1alpha1.AlertFiring, "disk"))
@@ -110,7 +95,7 @@ func TestARecordOfAnEventThatIsGoneIsDropped(t *testing.T) {
 // memoryReleaser is a releaser without an API server.
 func memoryReleaser() (*releaser, *fakeClock) {
 	clock := newFakeClock(testEpoch)
-	return newReleaser(nil, nil, clock), clock
+	return newReleaser(nil, nil, NewEventMemory(clock), clock), clock
 }
 
 func namedEvent(name string, uid int) *v1alpha1.AlertEvent {
@@ -138,7 +123,7 @@ func keyedEvents(r *releaser, integration string, n, bytes int) []*v1alpha1.Aler
 func (r *releaser) staying(events []*v1alpha1.AlertEvent) int {
 	n := 0
 	for _, event := range events {
-		if wait, _, _ := r.state(refOf(event)); wait > 0 {
+		if due, _ := r.state(refOf(event)); !due {
 			n++
 		}
 	}
@@ -185,51 +170,4 @@ func TestEventsThatStayForTheirKeysAreBoundedByIntegration(t *testing.T) {
 		g.Expect(r.lingering.events).To(BeZero())
 		g.Expect(r.lingering.bytes).To(BeZero())
 	})
-}
-
-func TestWhichEventsAreReplays(t *testing.T) {
-	const serverMade = "01a1fc76-5bd7-792d-a695-2a362506dd6e"
-	for sentence, test := range map[string]struct {
-		name  string
-		uid   int
-		after time.Duration
-		want  bool
-	}{
-		"the same name with another UID":                       {name: serverMade, uid: 2, want: true},
-		"the same name and UID, as after a restore":            {name: serverMade, uid: 1},
-		"after two minutes the name is forgotten":              {name: serverMade, uid: 2, after: replayWindow + 1},
-		"the name of an idempotency key may come again":        {name: v1alpha1.KeyedEventName("shop", "x"), uid: 2},
-		"a name given by a person may come again":              {name: "by-hand", uid: 2},
-		"another name is another event, whatever else is same": {name: "01a1fc76-5bd7-792d-a695-2a362506dd6f", uid: 1},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			g := NewWithT(t)
-			r, clock := memoryReleaser()
-			for _, name := range []string{serverMade, v1alpha1.KeyedEventName("shop", "x"), "by-hand"} {
-				event := namedEvent(name, 1)
-				r.settle(event, "incident")
-				r.forget(refOf(event))
-				r.records = map[types.UID]*releaseRecord{} // they share a UID here
-			}
-			clock.SetTime(clock.Now().Add(test.after))
-			g.Expect(r.isReplay(namedEvent(test.name, test.uid))).To(Equal(test.want))
-		})
-	}
-}
-
-func TestTheMemoryOfReleasedEventsIsBounded(t *testing.T) {
-	g := NewWithT(t)
-	r, clock := memoryReleaser()
-	release := func(i int) {
-		event := namedEvent(fmt.Sprint("event-", i), i)
-		r.settle(event, "incident")
-		r.forget(refOf(event))
-	}
-	for i := range maxReleased + 100 {
-		release(i)
-	}
-	g.Expect(r.released.Keys()).To(HaveLen(maxReleased))
-	g.Expect(r.records).To(BeEmpty())
-	clock.SetTime(clock.Now().Add(replayWindow + time.Second))
-	g.Expect(r.released.Keys()).To(BeEmpty())
 }

@@ -47,6 +47,10 @@ type Options struct {
 	// Listening is the process's. Its maker adds it to the manager. Default: NewReplica makes and adds one.
 	Listening *Listening
 
+	// Memory is the process's memory of AlertEvents. Its maker calls Listed when they are listed. Default: NewReplica makes
+	// one that never learns of that.
+	Memory *EventMemory
+
 	// IngestBacklog returns how many requests wait in this process to be stored; the more, the fewer folds write at a
 	// time. Default: none ever do.
 	IngestBacklog func() int
@@ -101,6 +105,9 @@ func (o Options) withDefaults() Options {
 	if o.Clock == nil {
 		o.Clock = systemClock{}
 	}
+	if o.Memory == nil {
+		o.Memory = NewEventMemory(o.Clock)
+	}
 	return o
 }
 
@@ -141,34 +148,57 @@ func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 			return nil, err
 		}
 	}
-	return &Replica{options, counts}, nil
+	return &Replica{options, counts}, remember(mgr, options)
 }
 
-// Lead adds the controllers to the manager of a leader's term, which has the replica's cache. All memory begins anew: that
-// of an earlier term is worth nothing after another leader has folded.
+// remember has the memory of AlertEvents follow the cache, and second copies deleted.
+func remember(mgr ctrl.Manager, options Options) error {
+	informer, err := mgr.GetCache().GetInformer(context.Background(), &v1alpha1.AlertEvent{})
+	if err != nil {
+		return fmt.Errorf("getting the informer of AlertEvents: %w", err)
+	}
+	if _, err := informer.AddEventHandler(options.Memory.handler()); err != nil {
+		return fmt.Errorf("listening to the informer of AlertEvents: %w", err)
+	}
+	live, err := newLiveClient(mgr)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(&copyDeleter{options.Memory, live}); err != nil {
+		return fmt.Errorf("adding the deletion of second copies: %w", err)
+	}
+	return nil
+}
+
+// Lead adds the controllers to the manager of a leader's term, which has the replica's cache. All memory but that of the
+// AlertEvents begins anew: that of an earlier term is worth nothing after another leader has folded.
 func (r *Replica) Lead(mgr ctrl.Manager) error {
 	options := r.options
 	live, err := newObservedClient(mgr)
 	if err != nil {
 		return err
 	}
-	releases := newReleaser(mgr.GetCache(), live, options.Clock)
+	memory := options.Memory
+	releases := newReleaser(mgr.GetCache(), live, memory, options.Clock)
 	if err := addReleaser(mgr, releases); err != nil {
 		return fmt.Errorf("adding the release of AlertEvents: %w", err)
 	}
 	limit := &incidentLimit{v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare}, r.counts}
 	lists := &quorumList{list: listEvents(live, options.Namespaces)}
-	blocked := newBlockedNamespaces()
+	blocked := newBlockedIncidents()
+	gate := newWriteGate(writeConcurrency, options.IngestBacklog)
+	deletions := &incidentDeleter{cache: mgr.GetCache(), live: live, gate: gate, releases: releases}
 	incidents := &incidentReconciler{
 		cache:     mgr.GetCache(),
 		live:      live,
 		lists:     lists,
+		memory:    memory,
 		releases:  releases,
+		deletions: deletions,
 		writes:    newWriteMemory(options.Clock),
 		recorder:  mgr.GetEventRecorder("tocsin"),
-		bisection: newBisection(),
 		notices:   flowcontrol.NewTokenBucketRateLimiter(maxNoticeRate, maxNoticeBurst),
-		gate:      newWriteGate(writeConcurrency, options.IngestBacklog),
+		gate:      gate,
 		clock:     options.Clock,
 		tracing:   newFoldTracing(options.TracerProvider),
 		blocked:   blocked,
@@ -183,7 +213,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		return fmt.Errorf("adding the fold of Incidents: %w", err)
 	}
 	evictions := &evictor{
-		cache: mgr.GetCache(), live: live, lists: lists, limit: limit, gate: incidents.gate, archive: options.Archive,
+		cache: mgr.GetCache(), lists: lists, limit: limit, deletions: deletions, archive: options.Archive,
 	}
 	if err := addEvictor(mgr, evictions); err != nil {
 		return fmt.Errorf("adding the eviction of Incidents: %w", err)
@@ -192,7 +222,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 }
 
 // setupStatus adds the controller of the integrations' status.
-func setupStatus(mgr ctrl.Manager, options Options, live client.Client, blocked *blockedNamespaces) error {
+func setupStatus(mgr ctrl.Manager, options Options, live client.Client, blocked *blockedIncidents) error {
 	tokens := v1alpha1.NewTokenRegistry()
 	tokensSynced, err := informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.WebhookIntegration{}, tokens.Set,
 		func(deleted *v1alpha1.WebhookIntegration) {
@@ -309,7 +339,7 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler) error {
 		Named("incident").
 		Watches(&v1alpha1.AlertEvent{}, incidents.foldEvents()).
 		Watches(&v1alpha1.WebhookIntegration{}, foldPolicies(incidents.limit.counts)).
-		WatchesRawSource(watchIncidents(mgr.GetCache(), incidents.writes)).
+		WatchesRawSource(watchIncidents(mgr.GetCache(), incidents.deleted)).
 		WatchesRawSource(source.Func(incidents.sweep)).
 		WatchesRawSource(source.Func(incidents.watchSilences)).
 		WithOptions(controller.Options{

@@ -45,8 +45,10 @@ type site struct {
 type folder struct {
 	cache        *testCache
 	faults       *faults
+	memory       *EventMemory
 	incidents    *incidentReconciler
 	releases     *releaser
+	copies       *copyDeleter
 	integrations *integrationReconciler
 	events       *events.FakeRecorder
 	lists        int
@@ -71,15 +73,20 @@ func newSite(t *testing.T) *site {
 
 // newFolder is another process at the same site. Making one and dropping the old one is a crash.
 func (s *site) newFolder() *folder {
+	memory := NewEventMemory(s.clock)
 	f := &folder{
 		cache: &testCache{
 			Reader: s.live, frozen: map[types.NamespacedName]*v1alpha1.Incident{}, hidden: map[types.UID]bool{}, created: s.created,
+			memory: memory, shows: map[types.UID]*v1alpha1.AlertEvent{},
 		},
 		faults: &faults{},
 		events: &events.FakeRecorder{Events: make(chan string, 1000)},
+		memory: memory,
 	}
 	live := interceptor.NewClient(s.live, f.faults.funcs())
-	f.releases = newReleaser(f.cache, live, s.clock)
+	f.copies = &copyDeleter{memory, live}
+	f.releases = newReleaser(f.cache, live, memory, s.clock)
+	gate := newWriteGate(2, func() int { return 0 })
 	list := listEvents(live, []string{s.namespace})
 	f.incidents = &incidentReconciler{
 		cache: f.cache,
@@ -88,14 +95,15 @@ func (s *site) newFolder() *folder {
 			f.lists++
 			return list(ctx)
 		}},
+		memory:    memory,
 		releases:  f.releases,
+		deletions: &incidentDeleter{cache: f.cache, live: live, gate: gate, releases: f.releases},
 		writes:    newWriteMemory(s.clock),
-		bisection: newBisection(),
 		recorder:  f.events,
 		notices:   flowcontrol.NewFakeAlwaysRateLimiter(),
-		gate:      newWriteGate(2, func() int { return 0 }),
+		gate:      gate,
 		clock:     s.clock,
-		blocked:   newBlockedNamespaces(),
+		blocked:   newBlockedIncidents(),
 		limit:     &incidentLimit{v1alpha1.Capacity{Limit: defaultMaxIncidents, Share: 1}, newStoreCounts(s.clock.Now)},
 
 		listening:    always{},
@@ -121,6 +129,32 @@ type testCache struct {
 
 	created map[types.UID]metav1.Time // creationTimestamps to show instead of the API server's
 	whole   bool                      // Resolved Incidents are shown whole
+
+	memory *EventMemory
+	shows  map[types.UID]*v1alpha1.AlertEvent // what the memory was shown
+}
+
+// watch shows the memory what a watch would: the AlertEvents that came, and before those the ones that went.
+func (c *testCache) watch(events []v1alpha1.AlertEvent) {
+	now := map[types.UID]bool{}
+	for i := range events {
+		now[events[i].UID] = true
+	}
+	for uid, event := range c.shows {
+		if !now[uid] {
+			delete(c.shows, uid)
+			c.memory.handler().OnDelete(event)
+		}
+	}
+	for i := range events {
+		event := events[i].DeepCopy()
+		if shown := c.shows[event.UID]; shown != nil {
+			c.memory.handler().OnUpdate(shown, event)
+		} else {
+			c.memory.handler().OnAdd(event, false)
+		}
+		c.shows[event.UID] = event
+	}
 }
 
 // shown is what the cache has of an object that the API server stores.
@@ -158,6 +192,10 @@ func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...cl
 	if err := c.Reader.List(ctx, list, &options); err != nil {
 		return err
 	}
+	if events, ok := list.(*v1alpha1.AlertEventList); ok {
+		events.Items = slices.DeleteFunc(events.Items, func(event v1alpha1.AlertEvent) bool { return c.hidden[event.UID] })
+		c.watch(events.Items)
+	}
 	objects, err := meta.ExtractList(list)
 	if err != nil {
 		return err
@@ -165,7 +203,7 @@ func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...cl
 	var kept []runtime.Object
 	for _, object := range objects {
 		object, ok := object.(client.Object)
-		if !ok || c.hidden[object.GetUID()] {
+		if !ok {
 			continue
 		}
 		if created, ok := c.created[object.GetUID()]; ok {
@@ -322,23 +360,30 @@ func (s *site) fold(dedupKey string) ctrl.Result {
 	return ctrl.Result{}
 }
 
-// release deletes what is due.
+// watch has the folder's memory learn what its watch shows.
+func (s *site) watch() {
+	s.Expect(s.cache.List(s.ctx, &v1alpha1.AlertEventList{}, client.InNamespace(s.namespace))).To(gomega.Succeed())
+}
+
+// release deletes what is due, writes the marks that are wanted, and drops the records of what is gone.
 func (s *site) release() {
 	for _, ref := range s.releases.refs() {
 		_, err := s.releases.Reconcile(s.ctx, ref)
 		s.Expect(err).NotTo(gomega.HaveOccurred())
 	}
+	s.watch()
+	s.releases.tidy(s.ctx)
+	for s.memory.copies.Len() > 0 {
+		s.copies.deleteNext(s.ctx)
+	}
+	s.watch()
 }
 
-// refs are the events on record.
-func (r *releaser) refs() []eventRef {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var refs []eventRef
-	for _, record := range r.records {
-		refs = append(refs, record.ref)
-	}
-	return refs
+// deleteByUser deletes an Incident, as a user does and the watch shows.
+func (s *site) deleteByUser(dedupKey string) {
+	s.Expect(s.live.Delete(s.ctx, s.incident(dedupKey))).To(gomega.Succeed())
+	s.incidents.deleted(s.ctx, s.keyOf(dedupKey))
+	s.release()
 }
 
 func (s *site) incident(dedupKey string) *v1alpha1.Incident {

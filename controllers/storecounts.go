@@ -41,8 +41,8 @@ type storeCounts struct {
 
 // countedEvent is an AlertEvent as it was counted.
 type countedEvent struct {
-	created            time.Time
-	quarantined, keyed bool
+	created time.Time
+	keyed   bool
 }
 
 // countedIncident is an Incident as it was counted.
@@ -83,9 +83,8 @@ func newStoreCounts(now func() time.Time) *storeCounts {
 func (c *storeCounts) setEvent(event *v1alpha1.AlertEvent, _ bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, quarantined := event.Labels[v1alpha1.QuarantineLabel]
 	c.events[client.ObjectKeyFromObject(event)] = countedEvent{
-		created: event.CreationTimestamp.Time, quarantined: quarantined, keyed: v1alpha1.IsKeyedEventName(event.Name),
+		created: event.CreationTimestamp.Time, keyed: v1alpha1.IsKeyedEventName(event.Name),
 	}
 }
 
@@ -200,7 +199,7 @@ func (c *storeCounts) resolved(namespace string) []string {
 
 // Describe implements prometheus.Collector.
 func (c *storeCounts) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{pendingDesc, oldestAgeDesc, quarantinedDesc, incidentsDesc} {
+	for _, desc := range []*prometheus.Desc{pendingDesc, oldestAgeDesc, incidentsDesc} {
 		descs <- desc
 	}
 }
@@ -215,10 +214,8 @@ func (c *storeCounts) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	oldest, quarantined := c.waiting()
 	gauge(pendingDesc, float64(len(c.events)))
-	gauge(oldestAgeDesc, oldest.Seconds())
-	gauge(quarantinedDesc, float64(quarantined))
+	gauge(oldestAgeDesc, c.oldestAge().Seconds())
 	for group, count := range c.counts {
 		if group.state != "" {
 			gauge(incidentsDesc, float64(count.incidents), string(group.state), string(group.severity))
@@ -226,19 +223,16 @@ func (c *storeCounts) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// waiting returns the age of the oldest AlertEvent that waits to be folded, and how many are quarantined.
-func (c *storeCounts) waiting() (oldest time.Duration, quarantined int) {
-	now := c.now()
+// oldestAge returns the age of the oldest AlertEvent that waits to be folded.
+func (c *storeCounts) oldestAge() time.Duration {
+	now, oldest := c.now(), time.Duration(0)
 	for _, event := range c.events {
 		age := now.Sub(event.created)
-		switch {
-		case event.quarantined:
-			quarantined++
-		case !event.keyed, age >= keyedLinger+time.Minute: // before, it may be there for its idempotency key alone
+		if !event.keyed || age >= keyedLinger+time.Minute { // before, it may be there for its idempotency key alone
 			oldest = max(oldest, age)
 		}
 	}
-	return oldest, quarantined
+	return oldest
 }
 
 // countStore counts the objects in the manager's cache, and registers the counts as metrics while the manager runs.

@@ -19,7 +19,6 @@ import (
 
 // stuckMessages explain the reasons for stuck AlertEvents, most important first.
 var stuckMessages = []struct{ reason, message string }{
-	{v1alpha1.StuckQuarantined, "The alerts of quarantined AlertEvents cannot be folded; a Kubernetes Event on each says why."},
 	{v1alpha1.StuckUnreadable, "The packed alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why."},
 	{v1alpha1.StuckTerminating, "AlertEvents are deleted, but finalizers keep them."},
 }
@@ -91,8 +90,12 @@ func (r *integrationReconciler) alertsFolded(integration *v1alpha1.WebhookIntegr
 		condition.ObservedGeneration = integration.Generation
 		return condition
 	}
+	var names []string
+	if cause == nil {
+		cause, names = r.blocked.own(client.ObjectKeyFromObject(integration))
+	}
 	if cause != nil {
-		condition.Reason, condition.Message = cause.reason, cause.message()
+		condition.Reason, condition.Message = cause.reason, cause.message(names)
 		return condition
 	}
 	reasons := r.stuck.reasons(client.ObjectKeyFromObject(integration))
@@ -124,7 +127,7 @@ func setRefusing(ready *metav1.Condition, refusal string) {
 }
 
 // watchCapacity enqueues the integrations whose conditions are wrong about their namespace, every few seconds and when a
-// namespace is blocked or unblocked.
+// reason why Incidents cannot be written comes or goes.
 func (r *integrationReconciler) watchCapacity(ctx context.Context, queue requestQueue) error {
 	check := func() {
 		var list v1alpha1.WebhookIntegrationList
@@ -143,24 +146,19 @@ func (r *integrationReconciler) watchCapacity(ctx context.Context, queue request
 	return nil
 }
 
-// isOutdated reports whether the integration's conditions are wrong about the capacity of its namespace, or about the
-// forwarding and archiving of its Incidents.
+// isOutdated reports whether the integration's conditions are wrong about its alerts that wait, the capacity of its
+// namespace, or the forwarding and archiving of its Incidents.
 func (r *integrationReconciler) isOutdated(integration *v1alpha1.WebhookIntegration) bool {
-	blocked := ""
-	if cause := r.blocked.cause(integration.Namespace); cause != nil {
-		blocked = cause.reason
-	}
-	if blocked != integration.Blocked() {
-		return true
-	}
 	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil {
+	folded := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionAlertsFolded)
+	if ready == nil || folded == nil {
 		return false // it is brought up anyway
 	}
-	if r.isOutsideOutdated(integration) {
+	wanted := r.alertsFolded(integration, r.clock.Now())
+	if wanted.Reason != folded.Reason || wanted.Message != folded.Message || r.isOutsideOutdated(integration) {
 		return true
 	}
-	refusal := cmp.Or(r.refusals(integration.Namespace), blocked)
+	refusal := cmp.Or(r.refusals(integration.Namespace), integration.Blocked())
 	_, refused := refusalMessages[ready.Reason]
 	return refused && ready.Reason != refusal || ready.Status == metav1.ConditionTrue && refusal != ""
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
@@ -61,19 +62,19 @@ func isSame(before, after client.Object) bool {
 }
 
 // foldEvents enqueues the Incidents of an AlertEvent when it comes, and when it goes: then there is space in a ledger, and
-// an expired Incident may be free to go. Other changes of an AlertEvent, such as a new annotation, mean nothing.
+// an expired Incident may be free to go. So it is when the AlertEvent is marked. Other changes of its metadata mean nothing.
 //
 // Alerts that repeat what an open Incident says are not urgent. All AlertEvents that are there at the start are: their
 // senders have been told long ago that they are accepted.
 func (r *incidentReconciler) foldEvents() handler.EventHandler {
 	return onChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, initial bool, queue requestQueue) {
 		if before != nil && after != nil && before.UID == after.UID {
+			r.foldMarked(before, after, queue)
 			return
 		}
 		// The watch may show a deletion and a creation of the same name as one update.
 		if before != nil {
 			r.releases.forget(refOf(before))
-			r.bisection.forget(before)
 			for name := range incidentNames(before) {
 				add(queue, types.NamespacedName{Namespace: before.Namespace, Name: name}, handler.LowPriority)
 			}
@@ -84,6 +85,7 @@ func (r *incidentReconciler) foldEvents() handler.EventHandler {
 		if err := after.Spec.CheckPacked(); err != nil {
 			r.reportUnreadable(ctx, after, err)
 		}
+		r.releases.see(after)
 		for name, firing := range incidentNames(after) {
 			key := types.NamespacedName{Namespace: after.Namespace, Name: name}
 			priority := urgent
@@ -95,6 +97,28 @@ func (r *incidentReconciler) foldEvents() handler.EventHandler {
 	})
 }
 
+// foldMarked enqueues the Incidents for which a new mark says that an AlertEvent is settled.
+func (r *incidentReconciler) foldMarked(before, after *v1alpha1.AlertEvent, queue requestQueue) {
+	if before.Annotations[v1alpha1.SettledAnnotation] == after.Annotations[v1alpha1.SettledAnnotation] {
+		return
+	}
+	r.releases.see(after)
+	if mark, ok := v1alpha1.MarkOf(after); ok {
+		for name := range incidentNames(after) {
+			if mark.Settles(name) {
+				add(queue, types.NamespacedName{Namespace: after.Namespace, Name: name}, handler.LowPriority)
+			}
+		}
+	}
+}
+
+// reportUnreadable reports an AlertEvent whose packed alerts cannot be decoded. It stays, for its author to mend.
+func (r *incidentReconciler) reportUnreadable(ctx context.Context, event *v1alpha1.AlertEvent, cause error) {
+	log.FromContext(ctx).Error(cause, "AlertEvent cannot be decoded", "namespace", event.Namespace, "alertevent", event.Name)
+	r.recorder.Eventf(event, nil, corev1.EventTypeWarning, "Unreadable", "Fold",
+		"Cannot be decoded; left unprocessed: %s", v1alpha1.ShortMessage(cause.Error()))
+}
+
 // isOpen reports whether the cache shows an Incident open.
 func (r *incidentReconciler) isOpen(ctx context.Context, key types.NamespacedName) bool {
 	var incident v1alpha1.Incident
@@ -102,11 +126,13 @@ func (r *incidentReconciler) isOpen(ctx context.Context, key types.NamespacedNam
 	return err == nil && incident.Status.State == v1alpha1.IncidentOpen
 }
 
-// watchIncidents enqueues an Incident when it changes. When it is deleted, no cache will show its last write.
+// watchIncidents enqueues an Incident when it changes. When it is deleted, it calls gone first.
 //
 // Of those that are there at the start, sweep enqueues the Resolved ones: they may be a hundred thousand, and at most their
 // retention is over. The release of the AlertEvents that wait is not to queue behind them.
-func watchIncidents(objects cache.Informers, writes *writeMemory) source.Func {
+func watchIncidents(
+	objects cache.Informers, gone func(ctx context.Context, incident types.NamespacedName),
+) source.Func {
 	return func(ctx context.Context, queue requestQueue) error {
 		informer, err := objects.GetInformer(ctx, &v1alpha1.Incident{})
 		if err != nil {
@@ -119,7 +145,7 @@ func watchIncidents(objects cache.Informers, writes *writeMemory) source.Func {
 				}
 			},
 			func(deleted *v1alpha1.Incident) {
-				writes.forget(client.ObjectKeyFromObject(deleted))
+				gone(ctx, client.ObjectKeyFromObject(deleted))
 				add(queue, client.ObjectKeyFromObject(deleted), handler.LowPriority)
 			},
 		)})

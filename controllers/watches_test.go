@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,7 +71,7 @@ func TestResolvedIncidentsDoNotDelayTheStart(t *testing.T) {
 	queue, _ := newFairQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fairQueue[reconcile.Request])
 	defer queue.ShutDown()
 	informer := &handlerKeeper{}
-	g.Expect(watchIncidents(informer, newWriteMemory(systemClock{}))(t.Context(), queue)).To(Succeed())
+	g.Expect(watchIncidents(informer, func(context.Context, types.NamespacedName) {})(t.Context(), queue)).To(Succeed())
 	open, unarchived := resolvedIncident("open"), resolvedIncident("unarchived")
 	open.Status.State = v1alpha1.IncidentOpen
 	unarchived.Status.UnarchivedEpisodes = []v1alpha1.UnarchivedEpisode{{}}

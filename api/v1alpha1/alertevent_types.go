@@ -11,24 +11,6 @@ const MaxAlertsPerEvent = 500
 // fold links to it.
 const TraceparentAnnotation = "tocsin.dev/traceparent"
 
-// QuarantineLabel marks an AlertEvent with alerts that could not be folded with others. Its value is the reason. The
-// alerts were moved into this AlertEvent, which is folded separately.
-const QuarantineLabel = "tocsin.dev/quarantined"
-
-// Values of QuarantineLabel.
-const (
-	// QuarantineUnconfirmed: it is not yet certain that the copy was created in time. See package controllers.
-	QuarantineUnconfirmed = "Unconfirmed"
-	// QuarantineRejected: the API server rejects the resulting Incident as invalid.
-	QuarantineRejected = "Rejected"
-	// QuarantineFoldFailed: the fold function fails on the alerts.
-	QuarantineFoldFailed = "FoldFailed"
-)
-
-// QuarantineOriginAnnotation identifies the AlertEvent from which the alerts of a quarantined AlertEvent were moved: its
-// UID, resourceVersion, Unix time of creation and name, separated by slashes.
-const QuarantineOriginAnnotation = "tocsin.dev/quarantined-from"
-
 // Alert is an accepted alert: its content and the Incident that it belongs to.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.incidentName) || has(self.dedupKey)",message="an alert needs incidentName or dedupKey"

@@ -12,9 +12,6 @@ const condensedAnnotation = "tocsin.dev/condensed-bytes"
 // unreadablePrefix precedes the reason in the packedAlerts of a condensed AlertEvent. It is not in the base64 alphabet.
 const unreadablePrefix = "!"
 
-// maxOriginBytes bounds the QuarantineOriginAnnotation: a UID, a resourceVersion, a time and a name.
-const maxOriginBytes = 512
-
 // maxCondensedBytes bounds the value of condensedAnnotation: no object in etcd is larger.
 const maxCondensedBytes = 2 << 20
 
@@ -22,7 +19,6 @@ const maxCondensedBytes = 2 << 20
 const (
 	StuckTerminating = "Terminating" // a finalizer prevents its deletion
 	StuckUnreadable  = "Unreadable"  // its packed alerts cannot be decoded
-	StuckQuarantined = "Quarantined" // its alerts cannot be folded
 )
 
 // Stuck returns the reason why the AlertEvent cannot be released; empty if it can.
@@ -32,8 +28,6 @@ func (e *AlertEvent) Stuck() string {
 		return StuckTerminating
 	case len(e.Spec.Alerts) == 0:
 		return StuckUnreadable
-	case e.Labels[QuarantineLabel] != "":
-		return StuckQuarantined
 	}
 	return ""
 }
@@ -78,7 +72,7 @@ func (e *AlertEvent) condenseMetadata() (dropped int) {
 	e.ManagedFields = nil
 	kept := map[string]string{}
 	for key, value := range e.Annotations {
-		if key == TraceparentAnnotation || key == QuarantineOriginAnnotation && len(value) <= maxOriginBytes {
+		if key == TraceparentAnnotation || key == RetryAnnotation || key == SettledAnnotation && len(value) <= maxMarkBytes {
 			kept[key] = value
 			continue
 		}

@@ -71,8 +71,8 @@ const (
 // The leader writes it; every replica reads it.
 const ConditionAlertsFolded = "AlertsFolded"
 
-// Reasons of a WebhookIntegration's AlertsFolded condition, besides ReasonIncidentLimit, StuckTerminating,
-// StuckUnreadable and StuckQuarantined.
+// Reasons of a WebhookIntegration's AlertsFolded condition, besides ReasonIncidentLimit, StuckTerminating and
+// StuckUnreadable. Each of the last three concerns single Incidents.
 const (
 	// ReasonFolding: no alert of the namespace is stuck.
 	ReasonFolding = "Folding"
@@ -82,6 +82,12 @@ const (
 	ReasonForbidden = "Forbidden"
 	// ReasonNamespaceTerminating: the namespace is being deleted.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
+	// ReasonIncidentRejected: the API server, a policy or a webhook rejects an Incident.
+	ReasonIncidentRejected = "IncidentRejected"
+	// ReasonIncidentTerminating: an Incident is deleted, but finalizers keep it.
+	ReasonIncidentTerminating = "IncidentTerminating"
+	// ReasonFoldFailed: the fold function fails on the alerts of an Incident.
+	ReasonFoldFailed = "FoldFailed"
 )
 
 // ConditionMappingValid tells whether the preset and the mapping of a WebhookIntegration compile, and their expressions

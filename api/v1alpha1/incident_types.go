@@ -104,7 +104,7 @@ type UnarchivedEpisode struct {
 }
 
 // TransitionType is the kind of an entry of the timeline.
-// +kubebuilder:validation:Enum=Opened;Reopened;Resolved;Acknowledged;Unacknowledged;Noted;Silenced;Unsilenced;SeverityChanged;ContentReplaced
+// +kubebuilder:validation:Enum=Opened;Reopened;Resolved;Acknowledged;Unacknowledged;Noted;Silenced;Unsilenced;SeverityChanged;ContentReplaced;ContentRejected
 type TransitionType string
 
 // The kinds of transitions.
@@ -119,6 +119,7 @@ const (
 	TransitionUnsilenced      TransitionType = "Unsilenced"
 	TransitionSeverityChanged TransitionType = "SeverityChanged"
 	TransitionContentReplaced TransitionType = "ContentReplaced"
+	TransitionContentRejected TransitionType = "ContentRejected"
 )
 
 // Transition is one entry of the timeline.
@@ -160,17 +161,12 @@ type LedgerEntry struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	UID string `json:"uid"`
-
-	// name is the AlertEvent's name.
-	// +kubebuilder:validation:MaxLength=253
-	// +required
-	Name string `json:"name"`
 }
 
 // Ledger records which AlertEvents have been folded, so that each is folded exactly once.
 type Ledger struct {
-	// events are the AlertEvents that have been folded and may still exist, oldest first, and the newest few that have
-	// been deleted.
+	// events are the AlertEvents that have been folded and may still exist, oldest first, without those whose annotation
+	// tocsin.dev/settled names the Incident.
 	// +kubebuilder:validation:MaxItems=128
 	// +listType=atomic
 	// +optional

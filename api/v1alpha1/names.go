@@ -12,9 +12,6 @@ import (
 // keyedEventPrefix is the prefix of AlertEvents of requests with an idempotency key.
 const keyedEventPrefix = "key-"
 
-// quarantinePrefix is the prefix of AlertEvents with quarantined alerts.
-const quarantinePrefix = "quarantine-"
-
 // nameEncoding encodes hashes in letters and digits that are valid in names.
 var nameEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
@@ -47,17 +44,6 @@ var generatedEventName = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a
 // IsGeneratedEventName reports whether the webhook server generated the name, which is unique to one AlertEvent.
 func IsGeneratedEventName(name string) bool {
 	return len(name) == 36 && generatedEventName.MatchString(name)
-}
-
-// QuarantineName returns the name of the AlertEvent to which the alerts for an Incident are moved from the AlertEvent with
-// this UID. It is the same for every attempt, so that the API server stores only one.
-func QuarantineName(uid, incidentName string) string {
-	return quarantinePrefix + hex.EncodeToString(hashParts(uid, incidentName))
-}
-
-// IsQuarantineName reports whether a name has the format of QuarantineName.
-func IsQuarantineName(name string) bool {
-	return len(name) == len(quarantinePrefix)+2*sha256.Size && strings.HasPrefix(name, quarantinePrefix)
 }
 
 // TokenHash returns the SHA-256 hash of a token as 64 lower-case hexadecimal digits, as in spec.tokens.

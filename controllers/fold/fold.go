@@ -30,17 +30,23 @@ const (
 
 // Input is everything that a fold depends on. Nothing in it is modified.
 type Input struct {
-	Name        string                 // of the Incident
-	Incident    *v1alpha1.Incident     // as read; nil when there is none
-	Events      []*v1alpha1.AlertEvent // those with an alert of this Incident that exist per the quorum list, in any order
-	Settled     []*v1alpha1.AlertEvent // settled earlier, and not among Events
-	Exists      func(uid string) bool  // whether an AlertEvent exists per the quorum list, which began after the Incident was read
-	Copied      func(uid string) bool  // whether it has a quarantined copy of an AlertEvent's alerts of this Incident; nil: never
-	Unconfirmed func(uid string) bool  // whether it has a quarantined AlertEvent that is not confirmed; nil: never
-	Archived    IsArchived             // nil: episodes are not archived
-	Policy      Policy
-	Silencing   Silencing
-	Now         time.Time
+	Name     string                 // of the Incident
+	Incident *v1alpha1.Incident     // as read; nil when there is none
+	Events   []*v1alpha1.AlertEvent // those with an alert of this Incident that exist for it, in any order
+	Settled  []*v1alpha1.AlertEvent // settled earlier, and not among Events
+	Waiting  bool                   // further events wait, all of them behind Events in commit order
+
+	// Exists reports whether an AlertEvent exists for this Incident per the quorum list, which began after the Incident was
+	// read: the list has it, and no mark says that it is settled.
+	Exists func(uid string) bool
+
+	// Version returns an AlertEvent's place in commit order. Default: CommitVersion.
+	Version func(*v1alpha1.AlertEvent) string
+
+	Archived  IsArchived // nil: episodes are not archived
+	Policy    Policy
+	Silencing Silencing
+	Now       time.Time
 }
 
 // AlertResult is the result of folding one alert.
@@ -74,7 +80,7 @@ func (p *Plan) IsIdle() bool { return p.Create == nil && !p.Write && len(p.Resul
 func Decide(in Input) Plan {
 	f := openFold(in)
 	for _, event := range f.pending() {
-		if f.isFull(event) {
+		if f.isFull() {
 			f.plan.LedgerFull = true
 			break // the later ones wait too: they must not overtake
 		}
@@ -92,18 +98,15 @@ type folding struct {
 	spec      *v1alpha1.IncidentSpec // of the Incident; nil while there is none
 	life      lifecycle
 	ledger    *ledgerBook
-	opens     bool                   // there was nothing but a name so far
-	before    []v1alpha1.LedgerEntry // events that earlier folds found without an Incident, and that still exist
-	unmatched []v1alpha1.LedgerEntry // events whose alerts came before there was an Incident
+	opens     bool     // there was nothing but a name so far
+	before    []string // UIDs of events that earlier folds found without an Incident, and that still exist
+	unmatched []string // UIDs of events whose alerts came before there was an Incident
 	plan      Plan
 }
 
 func openFold(in Input) *folding {
-	if in.Copied == nil {
-		in.Copied = func(string) bool { return false }
-	}
-	if in.Unconfirmed == nil {
-		in.Unconfirmed = func(string) bool { return false }
+	if in.Version == nil {
+		in.Version = CommitVersion
 	}
 	f := &folding{in: in, opens: true}
 	incident := in.Incident
@@ -121,9 +124,7 @@ func openFold(in Input) *folding {
 		sizeBound:  incident.Status.Alert.EncodedSize(),
 		lateWindow: f.in.Policy.LateFiringWindow,
 	}
-	f.ledger = openLedger(incident.Status.Ledger, incident.ResourceVersion, func(uid string) bool {
-		return in.Exists(uid) || in.Copied(uid)
-	})
+	f.ledger = openLedger(incident.Status.Ledger, incident.ResourceVersion, in.Exists)
 	if f.opens {
 		f.before = f.settledBefore()
 	}
@@ -132,56 +133,34 @@ func openFold(in Input) *folding {
 	return f
 }
 
-// isFull reports whether the ledger has no space for the event, and its origin if it is quarantined. Events from before the
-// Incident enter it with the first event that opens it, and need their space from then on.
-func (f *folding) isFull(event *v1alpha1.AlertEvent) bool {
-	reserved := len(ledgerEntries(event))
+// isFull reports whether the ledger has no space for another event. Events from before the Incident enter it with the first
+// event that opens it, and need their space from then on.
+func (f *folding) isFull() bool {
+	needed := 1
 	if f.opens && f.plan.Write {
-		reserved += len(f.before) + len(f.unmatched)
+		needed += len(f.before) + len(f.unmatched)
 	}
-	return f.ledger.present+reserved > v1alpha1.MaxLedger
-}
-
-// ledgerEntries are the entries by which a ledger knows an event: its own, and behind a quarantined one's that of the
-// event from which its alerts were moved.
-func ledgerEntries(event *v1alpha1.AlertEvent) []v1alpha1.LedgerEntry {
-	entries := []v1alpha1.LedgerEntry{{UID: string(event.UID), Name: event.Name}}
-	if from, ok := OriginOf(event); ok {
-		entries = append(entries, v1alpha1.LedgerEntry{UID: from.UID, Name: from.Name})
-	}
-	return entries
+	return f.ledger.space() < needed
 }
 
 // pending returns the events that are not settled, in commit order, and notes those that are.
-func (f *folding) pending() []*v1alpha1.AlertEvent {
-	var pending []*v1alpha1.AlertEvent
+func (f *folding) pending() []versionedEvent {
+	var pending []versionedEvent
 	seen := map[types.UID]bool{}
 	for _, event := range f.in.Events {
 		uid := string(event.UID)
-		if seen[event.UID] || !f.in.Exists(uid) || f.in.Copied(uid) || !f.concerns(event) {
+		switch {
+		case seen[event.UID] || !f.in.Exists(uid) || !f.concerns(event):
 			continue
+		case f.ledger.has(uid):
+			f.plan.Settled = append(f.plan.Settled, event.UID)
+		default:
+			pending = append(pending, versionedEvent{event, f.in.Version(event)})
 		}
 		seen[event.UID] = true
-		pending = append(pending, event)
 	}
-	slices.SortFunc(pending, InCommitOrder)
-	return slices.DeleteFunc(pending, func(event *v1alpha1.AlertEvent) bool {
-		settled := f.isSettled(event)
-		if settled {
-			f.plan.Settled = append(f.plan.Settled, event.UID)
-		}
-		return settled
-	})
-}
-
-// isSettled reports whether the ledger has an event or, for a quarantined one, the event from which its alerts were moved.
-// A quarantined one that was not confirmed while its origin existed was made too late: its alerts were folded before.
-func (f *folding) isSettled(event *v1alpha1.AlertEvent) bool {
-	entries := ledgerEntries(event)
-	if len(entries) > 1 && f.in.Unconfirmed(string(event.UID)) && !f.in.Exists(entries[1].UID) {
-		return true
-	}
-	return slices.ContainsFunc(entries, func(entry v1alpha1.LedgerEntry) bool { return f.ledger.has(entry.UID) })
+	slices.SortFunc(pending, inCommitOrder)
+	return pending
 }
 
 // concerns reports whether an event has an alert of this Incident.
@@ -194,51 +173,40 @@ func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 	return false
 }
 
-// settledBefore are the events that earlier folds found without an Incident and that still exist.
-func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
-	var entries []v1alpha1.LedgerEntry
+// settledBefore returns the UIDs of the events that earlier folds found without an Incident and that still exist.
+func (f *folding) settledBefore() []string {
+	var uids []string
 	for _, event := range f.in.Settled {
-		if uid := string(event.UID); !f.in.Exists(uid) || f.in.Copied(uid) {
-			continue // gone, or to be settled by its copy
-		}
-		for _, entry := range ledgerEntries(event) {
-			if !f.ledger.has(entry.UID) {
-				entries = append(entries, entry)
-			}
+		if uid := string(event.UID); f.in.Exists(uid) && !f.ledger.has(uid) {
+			uids = append(uids, uid)
 		}
 	}
-	return entries
+	return uids
 }
 
 // foldEvent settles an event: all its alerts of this Incident, in their order.
-func (f *folding) foldEvent(event *v1alpha1.AlertEvent) {
-	entries := ledgerEntries(event)
-	first := entries[len(entries)-1]
-	isCopy, version := f.ledger.isCopy(first.UID, first.Name), CommitVersion(event)
+func (f *folding) foldEvent(event versionedEvent) {
 	arrived := receivedAlert{
-		received:  ReceivedTime(event),
-		heard:     heardTime(event),
+		received:  ReceivedTime(event.AlertEvent),
+		heard:     heardTime(event.AlertEvent),
 		defaults:  event.Spec.Defaults,
-		overtaken: f.ledger.isLate(version),
+		overtaken: f.ledger.isLate(event.version),
 	}
-	unmatched, enters := false, isCopy
+	unmatched, enters := false, false
 	for i := range event.Spec.Alerts {
 		arrived.Alert = &event.Spec.Alerts[i]
 		if event.IncidentNameFor(arrived.Alert) != f.in.Name {
 			continue
 		}
-		result := ResultReplayed
-		if !isCopy {
-			result = f.foldAlert(event, arrived)
-		}
+		result := f.foldAlert(event.AlertEvent, arrived)
 		switch result {
-		case ResultInvalid, ResultReplayed:
+		case ResultInvalid:
 		case ResultNoMatch:
 			unmatched = true
 		default:
 			enters = true
-			f.ledger.count(AlertID(event, i))
-			f.ledger.advance(version)
+			f.ledger.count(AlertID(event.AlertEvent, i))
+			f.ledger.advance(event.version)
 		}
 		f.plan.Results = append(f.plan.Results, AlertResult{
 			EventUID:    event.UID,
@@ -249,12 +217,10 @@ func (f *folding) foldEvent(event *v1alpha1.AlertEvent) {
 	}
 	switch {
 	case enters:
-		for _, entry := range slices.Backward(entries) {
-			f.ledger.add(entry.UID, entry.Name, f.in.Exists(entry.UID))
-		}
+		f.ledger.add(string(event.UID))
 		f.plan.Write = true
 	case unmatched:
-		f.unmatched = append(f.unmatched, entries...)
+		f.unmatched = append(f.unmatched, string(event.UID))
 	}
 	f.plan.Unmatched = f.plan.Unmatched || unmatched
 	f.plan.Settled = append(f.plan.Settled, event.UID)
@@ -288,7 +254,7 @@ func belongs(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, spec *v1alpha1.I
 
 // autoResolve resolves an Open Incident whose deadline has come or whose lease has ended, unless alerts of it still wait.
 func (f *folding) autoResolve() {
-	if f.plan.LedgerFull || f.in.Policy.Untrusted || f.plan.Status.State != v1alpha1.IncidentOpen {
+	if f.plan.LedgerFull || f.in.Waiting || f.in.Policy.Untrusted || f.plan.Status.State != v1alpha1.IncidentOpen {
 		return
 	}
 	at, expires, ok := openDeadline(f.written(), f.in.Policy)

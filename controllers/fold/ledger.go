@@ -6,45 +6,34 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math/bits"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// GoneEntries is how many entries of events that no longer exist stay in a ledger. They are not needed
-// against counting an event twice; by their names they tell a second copy of an event, stored by a late
-// retry after the first was folded and deleted, from a new one.
-const GoneEntries = 8
-
-// ledgerBook is an Incident's ledger while a fold works on it.
+// ledgerBook is an Incident's ledger while a fold works on it. It has no entries but those whose event exists for the
+// Incident, and those that the fold adds.
 type ledgerBook struct {
 	entries []v1alpha1.LedgerEntry
-	gone    map[string]bool   // by UID: entries whose event no longer exists
-	names   map[string]string // UID by name
-	present int               // entries whose event may still exist; those of gone ones give way to them
+	known   map[string]struct{} // UIDs of all entries, of the stored ones as well that are left out
 	stamp   string
 	digest  Digest
 }
 
-// openLedger reads a stored ledger. An entry is gone only when exists says so. The stamp counts for
-// nothing when it is above the Incident's own resourceVersion: then the Incident was made in another
-// cluster, whose numbers mean nothing here.
+// openLedger reads a stored ledger. An entry is left out only if exists says that its event does not exist for the
+// Incident: it is gone, or marked as settled. The stamp counts for nothing when it is above the Incident's own
+// resourceVersion: then the Incident was made in another cluster, whose numbers mean nothing here.
 func openLedger(stored v1alpha1.Ledger, incidentVersion string, exists func(uid string) bool) *ledgerBook {
 	book := &ledgerBook{
-		entries: slices.Clone(stored.Events),
-		gone:    map[string]bool{},
-		names:   map[string]string{},
-		stamp:   stored.ResourceVersion,
-		digest:  ParseDigest(stored.Digest),
+		known:  make(map[string]struct{}, len(stored.Events)),
+		stamp:  stored.ResourceVersion,
+		digest: ParseDigest(stored.Digest),
 	}
-	for _, entry := range book.entries {
-		gone := !exists(entry.UID)
-		book.gone[entry.UID] = gone
-		book.names[entry.Name] = entry.UID
-		if !gone {
-			book.present++
+	for _, entry := range stored.Events {
+		book.known[entry.UID] = struct{}{}
+		if exists(entry.UID) {
+			book.entries = append(book.entries, entry)
 		}
 	}
 	if NewerVersion(book.stamp, incidentVersion) {
@@ -55,43 +44,28 @@ func openLedger(stored v1alpha1.Ledger, incidentVersion string, exists func(uid 
 
 // has reports whether the event is settled for this Incident.
 func (b *ledgerBook) has(uid string) bool {
-	_, ok := b.gone[uid]
+	_, ok := b.known[uid]
 	return ok
 }
 
-// isCopy reports whether the event is another copy of one in the ledger: the same name, made by the server
-// and so never given twice, with another UID. Names given by people or derived from idempotency keys
-// may come again.
-func (b *ledgerBook) isCopy(uid, name string) bool {
-	first, ok := b.names[name]
-	return ok && first != uid && v1alpha1.IsGeneratedEventName(name)
-}
+// space is how many further events the ledger can have.
+func (b *ledgerBook) space() int { return max(0, v1alpha1.MaxLedger-len(b.entries)) }
 
 // add enters an event.
-func (b *ledgerBook) add(uid, name string, exists bool) {
-	b.entries = append(b.entries, v1alpha1.LedgerEntry{UID: uid, Name: name})
-	b.enter(uid, name)
-	if !exists {
-		b.gone[uid] = true
-		b.present--
-	}
+func (b *ledgerBook) add(uid string) {
+	b.entries = append(b.entries, v1alpha1.LedgerEntry{UID: uid})
+	b.known[uid] = struct{}{}
 }
 
-// addBefore enters events that exist before all others, the newest for which there is space.
-func (b *ledgerBook) addBefore(events []v1alpha1.LedgerEntry) {
-	if room := max(0, v1alpha1.MaxLedger-b.present); len(events) > room {
-		events = events[len(events)-room:]
+// addBefore enters events before all others, the newest for which there is space.
+func (b *ledgerBook) addBefore(uids []string) {
+	uids = uids[max(0, len(uids)-b.space()):]
+	others := b.entries
+	b.entries = make([]v1alpha1.LedgerEntry, 0, len(uids)+len(others))
+	for _, uid := range uids {
+		b.add(uid)
 	}
-	b.entries = slices.Concat(events, b.entries)
-	for _, entry := range events {
-		b.enter(entry.UID, entry.Name)
-	}
-}
-
-func (b *ledgerBook) enter(uid, name string) {
-	b.gone[uid] = false
-	b.names[name] = uid
-	b.present++
+	b.entries = append(b.entries, others...)
 }
 
 // isLate reports whether an event of this resourceVersion is older than the newest folded one.
@@ -107,19 +81,9 @@ func (b *ledgerBook) advance(version string) {
 // count adds the id of a folded alert to the digest.
 func (b *ledgerBook) count(alertID string) { b.digest.Add(alertID) }
 
-// close returns the ledger to store: every entry that may still be needed, and the newest gone ones as
-// far as there is room.
+// close returns the ledger to store.
 func (b *ledgerBook) close() v1alpha1.Ledger {
-	excess := len(b.entries) - b.present - min(GoneEntries, max(0, v1alpha1.MaxLedger-b.present))
-	kept := make([]v1alpha1.LedgerEntry, 0, len(b.entries))
-	for _, entry := range b.entries {
-		if excess > 0 && b.gone[entry.UID] {
-			excess--
-			continue
-		}
-		kept = append(kept, entry)
-	}
-	return v1alpha1.Ledger{Events: kept, ResourceVersion: b.stamp, Digest: b.digest.String()}
+	return v1alpha1.Ledger{Events: b.entries, ResourceVersion: b.stamp, Digest: b.digest.String()}
 }
 
 // NewerVersion reports whether a is a newer resourceVersion than b. An invalid resourceVersion is neither
@@ -129,20 +93,33 @@ func NewerVersion(a, b string) bool {
 	return err == nil && order > 0
 }
 
-// InCommitOrder orders events by resourceVersion, quarantined ones by that of their origin. They are hardly ever updated,
-// so that is the order in which they were stored. The other comparisons only make the order total for
-// objects that were never in an API server.
-func InCommitOrder(a, b *v1alpha1.AlertEvent) int {
-	first, second := CommitVersion(a), CommitVersion(b)
+// CommitVersion is the resourceVersion that gives an AlertEvent's place in commit order, as far as the object tells: that
+// of its mark, else its own. An update of the metadata changes the latter.
+func CommitVersion(event *v1alpha1.AlertEvent) string {
+	if mark, ok := v1alpha1.MarkOf(event); ok {
+		return mark.ResourceVersion
+	}
+	return event.ResourceVersion
+}
+
+// versionedEvent is an event with its place in commit order.
+type versionedEvent struct {
+	*v1alpha1.AlertEvent
+	version string
+}
+
+// inCommitOrder orders events by resourceVersion. The other comparisons only make the order total for objects that were
+// never in an API server.
+func inCommitOrder(a, b versionedEvent) int {
 	switch {
-	case NewerVersion(first, second):
+	case NewerVersion(a.version, b.version):
 		return 1
-	case NewerVersion(second, first):
+	case NewerVersion(b.version, a.version):
 		return -1
 	}
 	return cmp.Or(
-		cmp.Compare(len(first), len(second)),
-		cmp.Compare(first, second),
+		cmp.Compare(len(a.version), len(b.version)),
+		cmp.Compare(a.version, b.version),
 		cmp.Compare(a.UID, b.UID),
 	)
 }

@@ -31,9 +31,7 @@ func TestLedger(t *testing.T) {
 			bench.gone[fmt.Sprintf("uid-%d", n)] = true
 		}
 		bench.fold(eventOf(41, firingAlert()))
-		g.Expect(namesOf(bench.status().Ledger)).To(Equal([]string{
-			"uid-1", "uid-33", "uid-34", "uid-35", "uid-36", "uid-37", "uid-38", "uid-39", "uid-40", "uid-41",
-		}), "uid-1 exists, and of the others the newest eight stay")
+		g.Expect(namesOf(bench.status().Ledger)).To(Equal([]string{"uid-1", "uid-41"}), "the others are gone")
 	})
 	t.Run("pruning alone is no reason to write", func(t *testing.T) {
 		g := NewWithT(t)
@@ -46,33 +44,15 @@ func TestLedger(t *testing.T) {
 		bench.gone["uid-1"] = true
 		g.Expect(bench.fold().Write).To(BeFalse())
 	})
-	t.Run("a second copy of an event, by its server-made name, is a replay and settled for good", func(t *testing.T) {
-		g := NewWithT(t)
-		bench := newBench()
-		bench.fold(eventOf(1, firingAlert(), firingAlert()))
-		bench.gone["uid-1"] = true
-		replay := eventOf(2, firingAlert(), firingAlert())
-		replay.Name = eventOf(1).Name
-		p := bench.fold(replay)
-		g.Expect(resultsOf(p)).To(Equal([]string{ResultReplayed, ResultReplayed}))
-		g.Expect(p.Settled).To(Equal([]types.UID{"uid-2"}))
-		g.Expect(p.Write).To(BeTrue(), "it enters the ledger, or it would count once the first entry is pruned")
-		g.Expect(p.Status.AlertCount).To(BeEquivalentTo(2))
-		g.Expect(p.Status.Ledger.ResourceVersion).To(Equal("1001"), "a replay overtakes nothing")
-	})
-	for sentence, name := range map[string]string{
-		"a name given by hand may come again": "ack-by-hand",
-		"the name of a key may come again":    v1alpha1.KeyedEventName(testIntegration, "k"),
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			bench := newBench()
-			first, second := eventOf(1, firingAlert()), eventOf(2, firingAlert())
-			first.Name, second.Name = name, name
-			bench.fold(first)
-			bench.gone["uid-1"] = true
-			p := bench.fold(second)
-			NewWithT(t).Expect(resultsOf(p)).To(Equal([]string{ResultUpdated}))
+}
+
+func TestEventsThatWaitKeepAnIncidentOpen(t *testing.T) {
+	for waiting, state := range map[bool]v1alpha1.IncidentState{true: v1alpha1.IncidentOpen, false: v1alpha1.IncidentResolved} {
+		p := Decide(Input{
+			Name: testName, Events: []*v1alpha1.AlertEvent{eventOf(1, firingAlert())}, Waiting: waiting,
+			Exists: func(string) bool { return true }, Policy: Policy{AutoResolveAfter: 1}, Now: minute(1000),
 		})
+		NewWithT(t).Expect(p.Status.State).To(Equal(state))
 	}
 }
 

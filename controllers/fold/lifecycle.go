@@ -191,7 +191,7 @@ func (l *lifecycle) merge(a receivedAlert) {
 	if l.sizeBound > v1alpha1.MaxContentBytes {
 		said := boundContent(content, &a.AlertContent, a.defaults, a.integration)
 		l.sizeBound = content.EncodedSize()
-		if said != "" && !l.justReplaced() {
+		if said != "" && !l.justRecorded(v1alpha1.TransitionContentReplaced) {
 			l.record(v1alpha1.TransitionContentReplaced, a.received, "%s", said)
 		}
 	}
@@ -200,11 +200,11 @@ func (l *lifecycle) merge(a receivedAlert) {
 	}
 }
 
-// justReplaced says that the timeline ends with a ContentReplaced: a sender whose every alert is too large
+// justRecorded reports whether the timeline ends with an entry of this kind: a sender whose every alert is too large
 // does not push everything else out of it.
-func (l *lifecycle) justReplaced() bool {
+func (l *lifecycle) justRecorded(kind v1alpha1.TransitionType) bool {
 	n := len(l.status.Timeline)
-	return n > 0 && l.status.Timeline[n-1].Type == v1alpha1.TransitionContentReplaced
+	return n > 0 && l.status.Timeline[n-1].Type == kind
 }
 
 // resolve ends the episode.

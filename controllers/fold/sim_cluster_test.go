@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,17 +23,23 @@ var (
 type simCluster struct {
 	version   int
 	uids      int
-	events    map[types.UID]*v1alpha1.AlertEvent
-	all       []*v1alpha1.AlertEvent          // every event that ever was, in commit order
-	labels    map[types.UID]map[string]string // of quarantined events, as they are now
+	events    map[types.UID]*v1alpha1.AlertEvent // as they are now
+	all       []*v1alpha1.AlertEvent             // every event that ever was, as it was created, in commit order
+	deleted   map[types.UID]simDeletion
 	incidents map[string][]*v1alpha1.Incident // every version by name, oldest first; nil where there was none
+}
+
+// simDeletion is when an event was deleted.
+type simDeletion struct {
+	version int
+	at      time.Time
 }
 
 func newSimCluster() *simCluster {
 	return &simCluster{
 		version:   90, // so that the numbers get a digit more on the way
 		events:    map[types.UID]*v1alpha1.AlertEvent{},
-		labels:    map[types.UID]map[string]string{},
+		deleted:   map[types.UID]simDeletion{},
 		incidents: map[string][]*v1alpha1.Incident{},
 	}
 }
@@ -53,7 +60,7 @@ func (c *simCluster) createEvent(event *v1alpha1.AlertEvent) error {
 		}
 	}
 	c.stamp(&event.ObjectMeta)
-	c.events[event.UID] = event
+	c.events[event.UID] = event.DeepCopy()
 	c.all = append(c.all, event)
 	return nil
 }
@@ -63,11 +70,51 @@ func (c *simCluster) find(uid types.UID) *v1alpha1.AlertEvent {
 	return c.all[slices.IndexFunc(c.all, func(event *v1alpha1.AlertEvent) bool { return event.UID == uid })]
 }
 
-// listEvents is the quorum list.
-func (c *simCluster) listEvents() map[string]bool {
+func (c *simCluster) deleteEvent(uid types.UID, now time.Time) {
+	c.version++
+	c.deleted[uid] = simDeletion{c.version, now}
+	delete(c.events, uid)
+}
+
+// annotate updates the metadata of the version of an event that was read.
+func (c *simCluster) annotate(read *v1alpha1.AlertEvent, key, value string) error {
+	now := c.events[read.UID]
+	if now == nil || now.ResourceVersion != read.ResourceVersion {
+		return errSimConflict
+	}
+	written := now.DeepCopy()
+	if written.Annotations == nil {
+		written.Annotations = map[string]string{}
+	}
+	written.Annotations[key] = value
+	c.stamp(&written.ObjectMeta)
+	c.events[read.UID] = written
+	return nil
+}
+
+// firstOf returns the first event of the same generated name if the event is a second copy of it; nil otherwise.
+func (c *simCluster) firstOf(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
+	if !v1alpha1.IsGeneratedEventName(event.Name) {
+		return nil
+	}
+	for _, first := range c.all {
+		if first.UID == event.UID {
+			return nil
+		}
+		if first.Name == event.Name {
+			return first
+		}
+	}
+	return nil
+}
+
+// listEvents is the quorum list of the events that exist for an Incident.
+func (c *simCluster) listEvents(incident string) map[string]bool {
 	exist := map[string]bool{}
-	for uid := range c.events {
-		exist[string(uid)] = true
+	for uid, event := range c.events {
+		if mark, ok := v1alpha1.MarkOf(event); !ok || !mark.Settles(incident) {
+			exist[string(uid)] = true
+		}
 	}
 	return exist
 }
@@ -131,8 +178,8 @@ func (c *simCluster) deleteIncident(name string) {
 func (c *simCluster) existing() []*v1alpha1.AlertEvent {
 	var events []*v1alpha1.AlertEvent
 	for _, event := range c.all {
-		if c.events[event.UID] != nil {
-			events = append(events, event)
+		if now := c.events[event.UID]; now != nil {
+			events = append(events, now)
 		}
 	}
 	return events

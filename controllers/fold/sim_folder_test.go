@@ -3,6 +3,7 @@ package fold
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -13,38 +14,46 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// simFolder is a leader of the simulation: a cache that lags behind, a memory of what is settled, and one
-// fold under way. It takes the steps of the algorithm one by one, so anything can happen between them.
+// simFolder is a replica that leads, or takes itself for the leader: a cache that lags behind, a memory of what is settled,
+// and one fold or mark under way. It takes the steps of the algorithm one by one, so anything can happen between them.
 type simFolder struct {
 	sim    *simulation
 	cache  map[types.UID]*v1alpha1.AlertEvent
+	first  map[types.UID]string // the versions under which it saw events first
 	memory map[types.UID]map[string]bool
 	job    *simJob
+
+	since   int       // the version from which on it has seen every deletion
+	started time.Time // when that was
 }
 
-// simJob is one fold under way.
+// simJob is one fold under way, or one mark.
 type simJob struct {
 	name     string
 	next     func() (done bool, err error)
 	incident *v1alpha1.Incident
 	exist    map[string]bool
-	copies   map[string]map[string]string // labels of quarantined events that exist, by name
-	void     map[string]bool              // those of them that nobody confirmed, by UID
 	view     []*v1alpha1.AlertEvent
 	before   []*v1alpha1.AlertEvent // what is passed over, being settled
 	now      simMoment
 	plan     Plan
-
-	// Of a quarantine: the event, and its copy once it is known.
-	event, moved *v1alpha1.AlertEvent
+	event    *v1alpha1.AlertEvent // to be marked, as it was read
 }
 
 func newSimFolder(sim *simulation) *simFolder {
-	return &simFolder{sim: sim, cache: map[types.UID]*v1alpha1.AlertEvent{}, memory: map[types.UID]map[string]bool{}}
+	return &simFolder{
+		sim: sim, cache: map[types.UID]*v1alpha1.AlertEvent{}, first: map[types.UID]string{},
+		memory: map[types.UID]map[string]bool{}, since: sim.cluster.version, started: sim.now,
+	}
 }
 
-// crash loses everything but what is stored.
-func (f *simFolder) crash() { *f = *newSimFolder(f.sim) }
+// crash loses everything but what is stored. The first versions stay, so that the truth has one order: a replica that sees
+// an event after an update of its metadata takes it for a newer one.
+func (f *simFolder) crash() {
+	first := f.first
+	*f = *newSimFolder(f.sim)
+	f.first = first
+}
 
 // begin starts a fold by reading the Incident, maybe an old version of it.
 func (f *simFolder) begin(name string, lag int) {
@@ -79,96 +88,77 @@ func (f *simFolder) run() error {
 }
 
 func (f *simFolder) list() (bool, error) {
-	f.job.exist = f.sim.cluster.listEvents()
+	f.job.exist = f.sim.cluster.listEvents(f.job.name)
 	if f.sim.bug == bugNoQuorumList {
 		f.job.exist = map[string]bool{}
 		for uid := range f.cache {
 			f.job.exist[string(uid)] = true
 		}
 	}
-	f.job.copies, f.job.void = map[string]map[string]string{}, map[string]bool{}
-	for uid, event := range f.sim.cluster.events {
-		if v1alpha1.IsQuarantineName(event.Name) {
-			f.job.copies[event.Name] = f.sim.cluster.labels[uid]
-			f.job.void[string(uid)] = IsUnconfirmed(f.sim.cluster.labels[uid])
-		}
-	}
 	f.job.next = f.decide
 	return false, nil
 }
 
-// copied reports whether the quorum list has a copy of the event's alerts for the Incident.
-func (j *simJob) copied(uid string) bool {
-	_, ok := j.copies[v1alpha1.QuarantineName(uid, j.name)]
-	return ok
+// remembers reports whether the replica knows an event as a second copy: it has seen the first one's deletion.
+func (f *simFolder) remembers(event *v1alpha1.AlertEvent) bool {
+	first := f.sim.cluster.firstOf(event)
+	return first != nil && f.sim.cluster.deleted[first.UID].version > f.since
 }
 
-// isCopyOfMoved reports whether the event is a second copy of one that the cache has in quarantine for the Incident.
-func (f *simFolder) isCopyOfMoved(event *v1alpha1.AlertEvent) bool {
-	for _, moved := range f.cache {
-		from, ok := OriginOf(moved)
-		if ok && slices.Contains(incidentsOf(moved), f.job.name) && v1alpha1.IsGeneratedEventName(event.Name) &&
-			from.Name == event.Name && from.UID != string(event.UID) {
-			f.remember(event.UID, f.job.name)
-			return true
+// holds reports whether the replica does not fold an event yet, which may be a second copy that another replica deletes.
+func (f *simFolder) holds(event *v1alpha1.AlertEvent) bool {
+	return event.Annotations[v1alpha1.RetryAnnotation] != "" && f.sim.now.Before(f.started.Add(30*time.Second)) &&
+		f.sim.bug != bugYoungMemory
+}
+
+// deleteCopies deletes the second copies that the replica knows.
+func (f *simFolder) deleteCopies() error {
+	for _, event := range f.sim.cluster.existing() {
+		if f.remembers(event) && f.sim.bug != bugNoMemory {
+			if err := f.sim.model.mayGo(event); err != nil {
+				return err
+			}
+			f.sim.cluster.deleteEvent(event.UID, f.sim.now)
 		}
 	}
-	return false
+	return nil
 }
 
-// quarantine starts to move the alerts that an event in the cache has for an Incident, at fault or not.
-func (f *simFolder) quarantine(name string, n int) {
+// version is an event's place in commit order, as the replica knows it.
+func (f *simFolder) version(event *v1alpha1.AlertEvent) string {
+	if _, marked := v1alpha1.MarkOf(event); marked || f.sim.bug == bugUpdatesMove {
+		return CommitVersion(event)
+	}
+	return f.first[event.UID]
+}
+
+// mark starts to mark one of the events that the replica knows to be settled for some Incident.
+func (f *simFolder) mark(n int) {
 	var events []*v1alpha1.AlertEvent
-	for uid, event := range f.cache {
-		// A second copy is settled by what became of the first, and is not moved itself.
-		isSecond := slices.ContainsFunc(f.sim.cluster.all, func(other *v1alpha1.AlertEvent) bool {
-			return other.Name == event.Name && v1alpha1.IsGeneratedEventName(event.Name) && other.UID != uid
-		})
-		if _, ok := OriginOf(event); !ok && !isSecond && slices.Contains(incidentsOf(event), name) && !f.memory[uid][name] {
+	for _, event := range f.sim.cluster.existing() {
+		if f.cache[event.UID] != nil && len(f.memory[event.UID]) > 0 {
 			events = append(events, event)
 		}
 	}
-	if len(events) == 0 {
-		return
-	}
-	slices.SortFunc(events, func(a, b *v1alpha1.AlertEvent) int { return commitNumber(a) - commitNumber(b) })
-	f.job = &simJob{name: name, event: events[n%len(events)]}
-	f.job.next = f.createCopy
-	if f.sim.bug == bugSettleBeforeCopy {
-		f.remember(f.job.event.UID, name)
+	if len(events) > 0 {
+		f.job = &simJob{event: events[n%len(events)]}
+		f.job.next = f.writeMark
 	}
 }
 
-func (f *simFolder) createCopy() (bool, error) {
-	f.job.next = f.confirmCopy
-	moved := QuarantineCopy(f.job.event, f.job.name)
-	moved.CreationTimestamp = metav1.NewTime(f.sim.now)
-	if f.sim.cluster.createEvent(moved) != nil {
-		for _, event := range f.sim.cluster.events {
-			if event.Name == moved.Name {
-				moved = event
-			}
-		}
-	}
-	f.job.moved = moved
-	if f.sim.cluster.labels[moved.UID] == nil {
-		f.sim.cluster.labels[moved.UID] = moved.Labels
-	}
-	return false, nil
+func (f *simFolder) writeMark() (bool, error) {
+	return true, f.markFor(f.job.event, slices.Collect(maps.Keys(f.memory[f.job.event.UID])))
 }
 
-func (f *simFolder) confirmCopy() (bool, error) {
-	f.job.next = f.labelCopy
-	return f.sim.cluster.events[f.job.event.UID] == nil && f.sim.bug != bugNoConfirmation, nil
-}
-
-func (f *simFolder) labelCopy() (bool, error) {
-	if f.sim.cluster.events[f.job.moved.UID] == nil {
-		return true, nil
+// markFor marks the version of an event that was read.
+func (f *simFolder) markFor(event *v1alpha1.AlertEvent, names []string) error {
+	mark, ok := v1alpha1.MarkOf(event)
+	if !ok {
+		mark.ResourceVersion = f.version(event)
 	}
-	f.sim.cluster.labels[f.job.moved.UID] = map[string]string{v1alpha1.QuarantineLabel: v1alpha1.QuarantineRejected}
-	f.remember(f.job.event.UID, f.job.name)
-	return true, nil
+	mark = mark.With(names)
+	mark.All = len(mark.Incidents) == len(incidentsOf(event))
+	return f.sim.cluster.annotate(event, v1alpha1.SettledAnnotation, mark.String())
 }
 
 func (f *simFolder) remember(uid types.UID, name string) {
@@ -178,23 +168,36 @@ func (f *simFolder) remember(uid types.UID, name string) {
 	f.memory[uid][name] = true
 }
 
-func (f *simFolder) decide() (bool, error) {
-	job := f.job
+// gather sorts the cached events of the Incident by their treatment. waiting reports that some are held back, and the later
+// ones with them.
+func (f *simFolder) gather() (waiting bool) {
+	job, held := f.job, ""
 	for uid, event := range f.cache {
 		switch {
 		case !slices.Contains(incidentsOf(event), job.name), !job.exist[string(uid)]:
-		case f.sim.bug != bugNoMove && job.copied(string(uid)):
-			if !IsUnconfirmed(job.copies[v1alpha1.QuarantineName(string(uid), job.name)]) {
-				f.remember(uid, job.name)
-			}
-		case f.isCopyOfMoved(event):
+		case f.remembers(event) && f.sim.bug != bugNoMemory:
 		case f.sim.passOver && f.memory[uid][job.name]:
 			job.before = append(job.before, event)
 		default:
 			job.view = append(job.view, event)
+			if f.holds(event) && (held == "" || NewerVersion(held, f.version(event))) {
+				held = f.version(event)
+			}
 		}
 	}
-	job.now = simMoment{clock: f.sim.now, listening: f.sim.listening, untrusted: f.sim.untrusted}
+	if held != "" {
+		job.view = slices.DeleteFunc(job.view, func(event *v1alpha1.AlertEvent) bool { return !NewerVersion(held, f.version(event)) })
+	}
+	return held != ""
+}
+
+func (f *simFolder) decide() (bool, error) {
+	job := f.job
+	if f.sim.bug == bugMarksIgnored {
+		job.exist = f.sim.cluster.listEvents("")
+	}
+	waiting := f.gather()
+	job.now = simMoment{clock: f.sim.now, listening: f.sim.listening, untrusted: f.sim.untrusted || waiting}
 	incident := job.incident.DeepCopy()
 	in := Input{
 		Name: job.name, Incident: job.incident, Events: job.view, Settled: job.before, Now: job.now.clock,
@@ -202,14 +205,11 @@ func (f *simFolder) decide() (bool, error) {
 			AutoResolveAfter: f.sim.model.autoResolve, Retention: time.Hour, LateFiringWindow: f.sim.model.window,
 			SilentFrom: f.sim.listening, Untrusted: f.sim.untrusted,
 		},
-		Exists:      func(uid string) bool { return job.exist[uid] },
-		Copied:      job.copied,
-		Unconfirmed: func(uid string) bool { return f.sim.bug != bugNoConfirmation && job.void[uid] },
+		Exists:  func(uid string) bool { return job.exist[uid] },
+		Version: f.version,
+		Waiting: waiting,
 	}
-	if f.sim.bug == bugNoMove {
-		in.Copied = nil
-	}
-	f.sim.bug.spoil(&in)
+	f.sim.bug.spoil(&in, f.sim.cluster)
 	job.plan = Decide(in)
 	if f.sim.bug == bugHighWaterMark {
 		for _, event := range job.view {
@@ -225,6 +225,13 @@ func (f *simFolder) decide() (bool, error) {
 	job.next = f.confirm
 	if f.sim.bug == bugDeleteBeforeFold {
 		f.settle()
+	}
+	if f.sim.bug == bugMarkBeforeWrite {
+		for _, uid := range job.plan.Settled {
+			if event := f.sim.cluster.events[uid]; event != nil {
+				_ = f.markFor(event, []string{job.name})
+			}
+		}
 	}
 	return false, nil
 }
@@ -262,7 +269,7 @@ func (f *simFolder) confirm() (bool, error) {
 	}
 	for _, result := range job.plan.Results {
 		if result.Result == ResultNoMatch {
-			f.sim.model.unmatched[string(f.sim.model.original(f.sim.cluster.find(result.EventUID)).UID)+"/"+job.name] = true
+			f.sim.model.unmatched[string(result.EventUID)+"/"+job.name] = true
 		}
 	}
 	return false, nil
@@ -289,12 +296,7 @@ func (f *simFolder) write() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// A copy that was made too late is not to be counted; mayGo sees to it that its alerts are accounted for.
-	view := slices.DeleteFunc(slices.Clone(job.view), func(event *v1alpha1.AlertEvent) bool {
-		from, ok := OriginOf(event)
-		return ok && job.void[string(event.UID)] && !job.exist[from.UID]
-	})
-	f.sim.model.wrote(written, view, job.before, job.now)
+	f.sim.model.wrote(written, job.view, job.before, job.now)
 	if n := len(written.Status.Ledger.Events); n > v1alpha1.MaxLedger {
 		return true, fmt.Errorf("the ledger has %d entries", n)
 	}
@@ -325,33 +327,47 @@ func (f *simFolder) release() (bool, error) {
 		if err := f.sim.model.mayGo(event); err != nil {
 			return false, err
 		}
-		delete(f.sim.cluster.events, event.UID)
+		f.sim.cluster.deleteEvent(event.UID, f.sim.now)
 		return true, nil
 	}
 	return false, nil
 }
 
 // watch brings the cache up to date: with the n-th event that it lacks, out of order, or with all of them,
-// and with the deletions or without.
+// and with the deletions and updates or without.
 func (f *simFolder) watch(n int, all, deletions bool) {
 	var missing []*v1alpha1.AlertEvent
 	for _, event := range f.sim.cluster.existing() {
-		if f.cache[event.UID] == nil {
+		if f.cache[event.UID] == nil || deletions {
 			missing = append(missing, event)
 		}
 	}
 	switch {
 	case all:
 		for _, event := range missing {
-			f.cache[event.UID] = event
+			f.see(event)
 		}
 	case len(missing) > 0:
-		event := missing[n%len(missing)]
-		f.cache[event.UID] = event
+		f.see(missing[n%len(missing)])
 	}
 	for uid := range f.cache {
 		if deletions && f.sim.cluster.events[uid] == nil {
 			delete(f.cache, uid)
+		}
+	}
+}
+
+// see shows the replica an event. A mark says what is settled.
+func (f *simFolder) see(event *v1alpha1.AlertEvent) {
+	f.cache[event.UID] = event
+	if f.first[event.UID] == "" {
+		f.first[event.UID] = f.sim.cluster.find(event.UID).ResourceVersion
+	}
+	if mark, ok := v1alpha1.MarkOf(event); ok && f.sim.bug != bugMarksIgnored {
+		for _, name := range incidentsOf(event) {
+			if mark.Settles(name) {
+				f.remember(event.UID, name)
+			}
 		}
 	}
 }

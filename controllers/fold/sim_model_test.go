@@ -26,21 +26,12 @@ type simModel struct {
 	cluster     *simCluster
 }
 
-// original is the event itself or, of a quarantined one, that from which its alerts were moved: the truth knows no
-// copies.
-func (m *simModel) original(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
-	if from, ok := OriginOf(event); ok {
-		return m.cluster.find(types.UID(from.UID))
-	}
-	return event
-}
-
-// originals are the originals of events, each once.
+// originals are the events as they were created, without second copies: the truth knows neither these nor updates.
 func (m *simModel) originals(events []*v1alpha1.AlertEvent) []*v1alpha1.AlertEvent {
 	var originals []*v1alpha1.AlertEvent
 	for _, event := range events {
-		if original := m.original(event); !slices.Contains(originals, original) {
-			originals = append(originals, original)
+		if m.cluster.firstOf(event) == nil {
+			originals = append(originals, m.cluster.find(event.UID))
 		}
 	}
 	return originals
@@ -51,7 +42,6 @@ type simLife struct {
 	name    string
 	history []simMoment
 	seen    map[types.UID]bool
-	names   map[string]bool
 }
 
 // simMoment is an event that was written, or a glance at the clock.
@@ -80,10 +70,10 @@ type simView struct {
 func (m *simModel) wrote(incident *v1alpha1.Incident, view, before []*v1alpha1.AlertEvent, now simMoment) {
 	life := m.lives[incident.UID]
 	if life == nil {
-		life = &simLife{name: incident.Name, seen: map[types.UID]bool{}, names: map[string]bool{}}
+		life = &simLife{name: incident.Name, seen: map[types.UID]bool{}}
 		m.lives[incident.UID] = life
 		for _, event := range m.originals(before) {
-			life.seen[event.UID], life.names[event.Name] = true, true
+			life.seen[event.UID] = true
 		}
 	}
 	view = m.originals(view)
@@ -93,10 +83,6 @@ func (m *simModel) wrote(incident *v1alpha1.Incident, view, before []*v1alpha1.A
 			continue
 		}
 		life.seen[event.UID] = true
-		if len(event.Name) == 36 && life.names[event.Name] {
-			continue // a second copy
-		}
-		life.names[event.Name] = true
 		life.history = append(life.history, simMoment{event: event})
 	}
 	life.history = append(life.history, now)
@@ -116,23 +102,19 @@ func (m *simModel) mayGo(event *v1alpha1.AlertEvent) error {
 	return nil
 }
 
-// isSettled reports whether the alerts that an event has for an Incident are accounted for: by itself or, when it has a
-// name of the server's, by any that has the same name; folded, let go, or in quarantine.
+// isSettled reports whether the alerts that an event, or the first copy of it, has for an Incident are accounted for: folded,
+// or let go.
 func (m *simModel) isSettled(event *v1alpha1.AlertEvent, name string) bool {
-	original := m.original(event)
-	for _, other := range m.cluster.all {
-		if first := m.original(other); first != original && (first.Name != original.Name || !v1alpha1.IsGeneratedEventName(first.Name)) {
-			continue
-		}
-		inQuarantine := other != event && m.original(other) != other && m.cluster.events[other.UID] != nil &&
-			slices.Contains(incidentsOf(other), name)
-		if inQuarantine || m.unmatched[string(other.UID)+"/"+name] {
+	uid := event.UID
+	if first := m.cluster.firstOf(event); first != nil {
+		uid = first.UID
+	}
+	if m.unmatched[string(uid)+"/"+name] {
+		return true
+	}
+	for _, life := range m.lives {
+		if life.name == name && life.seen[uid] {
 			return true
-		}
-		for _, life := range m.lives {
-			if life.name == name && life.seen[other.UID] {
-				return true
-			}
 		}
 	}
 	return false

@@ -2,6 +2,7 @@ package fold
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -44,26 +45,16 @@ const (
 	bugDeleteBeforeFold simBug = "events are settled before the write"
 	bugNoLedger         simBug = "the ledger is ignored"
 	bugHighWaterMark    simBug = "what is below a high-water mark counts as seen"
-	bugNoNames          simBug = "the ledger's names are ignored"
 	bugNoStamp          simBug = "the stamp is ignored"
-	bugSettleBeforeCopy simBug = "alerts count as moved before their copy is created"
-	bugNoConfirmation   simBug = "a copy counts though nobody knows whether it was made in time"
-	bugNoOrigin         simBug = "the ledger does not tell of the origin of a copy"
-	bugNoMove           simBug = "an event counts though its alerts were moved"
+	bugNoMemory         simBug = "second copies are folded"
+	bugYoungMemory      simBug = "a replica folds retries before it remembers enough"
+	bugMarkBeforeWrite  simBug = "an event is marked before the write"
+	bugMarksIgnored     simBug = "marked events count as unsettled, and leave the ledger"
+	bugUpdatesMove      simBug = "an update of the metadata moves an event in commit order"
 )
 
 // spoil makes the mistakes that can be made by what the fold is given.
-func (b simBug) spoil(in *Input) {
-	if b == bugNoOrigin {
-		in.Events = slices.Clone(in.Events)
-		for i, event := range in.Events {
-			if _, ok := OriginOf(event); ok {
-				in.Events[i] = event.DeepCopy()
-				in.Events[i].Annotations = nil
-			}
-		}
-		return
-	}
+func (b simBug) spoil(in *Input, cluster *simCluster) {
 	if in.Incident == nil {
 		return
 	}
@@ -76,10 +67,9 @@ func (b simBug) spoil(in *Input) {
 		}
 	case bugNoLedger:
 		ledger.Events = nil
-	case bugNoNames:
-		for i := range ledger.Events {
-			ledger.Events[i].Name = "unknown"
-		}
+	case bugMarksIgnored:
+		unmarked := cluster.listEvents(in.Name)
+		ledger.Events = slices.DeleteFunc(ledger.Events, func(entry v1alpha1.LedgerEntry) bool { return !unmarked[entry.UID] })
 	case bugNoStamp:
 		ledger.ResourceVersion = ""
 	case bugHighWaterMark:
@@ -116,9 +106,11 @@ func (s *simulation) do(op simOp) error {
 	name := s.names[min(op.B%5, 2)%3]
 	switch op.Kind % 16 {
 	case 0:
-		if op.D%4 > 0 { // nothing otherwise: the simplest operation
-			folder.watch(op.C, op.D%3 > 0, op.D%2 == 0)
-			folder.quarantine(name, op.C)
+		switch op.D % 4 { // nothing for 0: the simplest operation
+		case 1:
+			s.touch(op.C)
+		case 2, 3:
+			folder.mark(op.C)
 			if op.D%4 == 3 {
 				return folder.run()
 			}
@@ -131,6 +123,9 @@ func (s *simulation) do(op simOp) error {
 		s.postCopy(op)
 	case 6:
 		folder.watch(op.C, op.D%3 > 0, op.B%2 == 0)
+		if op.B%3 == 0 {
+			return folder.deleteCopies()
+		}
 	case 7, 8:
 		folder.watch(op.C, op.D%3 > 0, op.D%2 == 0)
 		folder.begin(name, op.C%5/4)
@@ -147,6 +142,9 @@ func (s *simulation) do(op simOp) error {
 			}
 		}
 	case 14:
+		if err := s.deleteCopies(); err != nil { // they take seconds for it
+			return err
+		}
 		s.now = s.now.Add(time.Duration(op.C%40) * time.Minute)
 		if op.A%5 == 0 {
 			s.listening = s.now.Add(-time.Duration(op.B%20) * time.Minute)
@@ -155,7 +153,9 @@ func (s *simulation) do(op simOp) error {
 	case 15:
 		switch op.D % 4 {
 		case 0:
-			folder.crash()
+			if s.isRemembered(s.folders[1-op.A%2]) {
+				folder.crash()
+			}
 		case 1:
 			s.cluster.deleteIncident(name)
 		default:
@@ -210,11 +210,11 @@ func (s *simulation) postByHand(name string, op simOp) {
 	s.store(event)
 }
 
-// postCopy stores a second copy of an event that is gone, as a late retry does.
+// postCopy stores a second copy of an event that was deleted a moment ago, as a retry does.
 func (s *simulation) postCopy(op simOp) {
 	var gone []*v1alpha1.AlertEvent
 	for _, event := range s.cluster.all {
-		if v1alpha1.IsGeneratedEventName(event.Name) && s.cluster.events[event.UID] == nil {
+		if v1alpha1.IsGeneratedEventName(event.Name) && s.cluster.deleted[event.UID].at.Equal(s.now) {
 			gone = append(gone, event)
 		}
 	}
@@ -222,52 +222,42 @@ func (s *simulation) postCopy(op simOp) {
 		return
 	}
 	copied := gone[len(gone)-1-op.C%min(len(gone), 6)].DeepCopy()
-	for _, name := range incidentsOf(copied) {
-		if s.copiesUnderway(name) || s.eventsSince(name, copied) >= GoneEntries {
-			return // further back than a ledger remembers
+	copied.UID, copied.Annotations = "", map[string]string{v1alpha1.RetryAnnotation: "true"}
+	s.store(copied)
+	if s.cluster.events[copied.UID] != nil && !s.isRemembered(s.folders[0]) && !s.isRemembered(s.folders[1]) {
+		delete(s.cluster.events, copied.UID) // the replica that retries was there when the first one was deleted
+		s.cluster.all = s.cluster.all[:len(s.cluster.all)-1]
+	}
+}
+
+// isRemembered reports whether a replica knows all second copies.
+func (s *simulation) isRemembered(by *simFolder) bool {
+	for _, event := range s.cluster.existing() {
+		if s.cluster.firstOf(event) != nil && !by.remembers(event) {
+			return false
 		}
 	}
-	copied.UID = ""
-	s.store(copied)
+	return true
+}
+
+// deleteCopies has each replica delete the second copies that it knows.
+func (s *simulation) deleteCopies() error {
+	return errors.Join(s.folders[0].deleteCopies(), s.folders[1].deleteCopies())
+}
+
+// touch updates the metadata of an event that the replicas have seen, as a user does.
+func (s *simulation) touch(n int) {
+	if events := s.cluster.existing(); len(events) > 0 {
+		event := events[n%len(events)]
+		for _, folder := range s.folders {
+			folder.see(event)
+		}
+		_ = s.cluster.annotate(event, "touched", "true")
+	}
 }
 
 func (s *simulation) store(event *v1alpha1.AlertEvent) {
-	if slices.ContainsFunc(incidentsOf(event), s.copiesUnderway) {
-		return
-	}
 	_ = s.cluster.createEvent(event) // the name may be taken
-}
-
-// copiesUnderway reports whether an event of the Incident that is a copy is still to be settled.
-func (s *simulation) copiesUnderway(name string) bool {
-	for i, event := range s.cluster.all {
-		isCopy := slices.ContainsFunc(s.cluster.all[:i], func(other *v1alpha1.AlertEvent) bool { return other.Name == event.Name })
-		if isCopy && v1alpha1.IsGeneratedEventName(event.Name) && s.cluster.events[event.UID] != nil && slices.Contains(incidentsOf(event), name) {
-			return true
-		}
-	}
-	return false
-}
-
-// eventsSince counts the events that may enter the Incident's ledger behind the one that is gone.
-func (s *simulation) eventsSince(name string, gone *v1alpha1.AlertEvent) int {
-	since := 0
-	incident := s.cluster.incident(name)
-	if incident != nil && s.model.lives[incident.UID] != nil {
-		life := s.model.lives[incident.UID]
-		i := slices.IndexFunc(life.history, func(m simMoment) bool { return m.event != nil && m.event.UID == gone.UID })
-		for _, moment := range life.history[i+1:] {
-			if moment.event != nil {
-				since++
-			}
-		}
-	}
-	for _, event := range s.cluster.existing() {
-		if slices.Contains(incidentsOf(event), name) {
-			since++
-		}
-	}
-	return since + 1
 }
 
 // alert draws an alert's status and content from two numbers.
@@ -297,8 +287,12 @@ func (s *simulation) alert(a, c int) v1alpha1.Alert {
 
 // settleDown lets everything come to rest with one leader that sees it all, and says what is wrong then.
 func (s *simulation) settleDown() error {
+	if err := s.deleteCopies(); err != nil {
+		return err
+	}
 	folder := s.folders[0]
 	folder.crash()
+	s.now = s.now.Add(time.Minute)
 	for round := 0; len(s.cluster.events) > 0; round++ {
 		if round > 20 {
 			return fmt.Errorf("%d events remain", len(s.cluster.events))
@@ -361,8 +355,8 @@ func TestFoldIsExactlyOnce(t *testing.T) {
 
 func TestTheSimulationFindsMistakes(t *testing.T) {
 	for _, bug := range []simBug{
-		bugPruneBeforeGone, bugNoQuorumList, bugDeleteBeforeFold, bugNoLedger, bugHighWaterMark, bugNoNames, bugNoStamp,
-		bugSettleBeforeCopy, bugNoConfirmation, bugNoOrigin, bugNoMove,
+		bugPruneBeforeGone, bugNoQuorumList, bugDeleteBeforeFold, bugNoLedger, bugHighWaterMark, bugNoStamp,
+		bugNoMemory, bugYoungMemory, bugMarkBeforeWrite, bugMarksIgnored, bugUpdatesMove,
 	} {
 		t.Run(string(bug), func(t *testing.T) {
 			const tries = 2000

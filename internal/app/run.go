@@ -50,7 +50,8 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err := checkMetricsCertificate(o); err != nil {
 		return err
 	}
-	incidents := &clustercache.Incidents{Log: environment.Log.WithName("cache")}
+	memory := controllers.NewEventMemory(nil)
+	incidents := &clustercache.Incidents{Log: environment.Log.WithName("cache"), Listed: memory.Listed}
 	mgr, objects, err := newManager(config, o, environment.Log, incidents)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
@@ -66,7 +67,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		Namespaces: o.watchNamespaces, CheckMapping: o.webhook.Mappings.Check,
 		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
 		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
-		Metrics: environment.Metrics,
+		Metrics: environment.Metrics, Memory: memory,
 	}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())

@@ -37,6 +37,10 @@ type Incidents struct {
 	// Log gets the errors of the informers.
 	Log logr.Logger
 
+	// Listed is called after an informer has read all objects of its kind anew: its watch had a gap, or is the first one.
+	// Nil: it is not.
+	Listed func(kind runtime.Object)
+
 	mu     sync.RWMutex
 	stores []toolscache.Store // one for each informer of Incidents
 	begun  atomic.Int32       // how many of these informers have read their first page
@@ -70,6 +74,7 @@ func (i *Incidents) newInformer(
 ) toolscache.SharedIndexInformer {
 	withContext := toolscache.ToListerWatcherWithContext(source)
 	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		defer i.listed(object)
 		return retry(ctx, i.Log, func() (runtime.Object, error) { return withContext.ListWithContext(ctx, options) })
 	}
 	_, isIncidents := object.(*v1alpha1.Incident)
@@ -80,6 +85,9 @@ func (i *Incidents) newInformer(
 	informer := toolscache.NewSharedIndexInformer(&listerWatcher{isIncidents, toolscache.ListWatch{
 		ListWithContextFunc: list,
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			if options.SendInitialEvents != nil && *options.SendInitialEvents {
+				defer i.listed(object)
+			}
 			return retry(ctx, i.Log, func() (watch.Interface, error) { return withContext.WatchWithContext(ctx, options) })
 		},
 	}}, object, resync, indexers)
@@ -89,6 +97,13 @@ func (i *Incidents) newInformer(
 		i.stores = append(i.stores, informer.GetStore())
 	}
 	return informer
+}
+
+// listed calls Listed.
+func (i *Incidents) listed(kind runtime.Object) {
+	if i.Listed != nil {
+		i.Listed(kind)
+	}
 }
 
 // listerWatcher says whether an informer lists before it watches. By default it has the watch send all objects first, which

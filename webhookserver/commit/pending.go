@@ -17,7 +17,7 @@ import (
 // each between the namespaces:
 //
 //   - AlertEvents that can drain count towards the limit. A namespace counts there with at most its share, and with
-//     nothing that cannot drain: AlertEvents that are terminating, unreadable or quarantined, those of an
+//     nothing that cannot drain: AlertEvents that are terminating or unreadable, those of an
 //     integration whose folds are blocked, and those of no integration. So however many namespaces have
 //     AlertEvents that stay, the others go on;
 //   - all AlertEvents count towards maxStuckFactor times the limit, to protect etcd.
@@ -135,7 +135,7 @@ func (p *PendingEvents) stuck() map[string]int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	counts := map[string]int64{
-		v1alpha1.StuckTerminating: 0, v1alpha1.StuckUnreadable: 0, v1alpha1.StuckQuarantined: 0, v1alpha1.ReasonQuotaExceeded: 0,
+		v1alpha1.StuckTerminating: 0, v1alpha1.StuckUnreadable: 0, v1alpha1.ReasonQuotaExceeded: 0,
 		v1alpha1.ReasonForbidden: 0, v1alpha1.ReasonNamespaceTerminating: 0, v1alpha1.ReasonIncidentLimit: 0,
 	}
 	for _, pending := range p.namespaces {

@@ -49,9 +49,6 @@ func TestANamespaceThatCannotDrainRefusesNobodyElse(t *testing.T) {
 		"with packed alerts that cannot be decoded": {reason: v1alpha1.StuckUnreadable, change: func(e *v1alpha1.AlertEvent) {
 			e.Spec.Alerts, e.Spec.PackedAlerts = nil, "bm8gZ3ppcA=="
 		}},
-		"quarantined": {reason: v1alpha1.StuckQuarantined, change: func(e *v1alpha1.AlertEvent) {
-			e.Labels = map[string]string{v1alpha1.QuarantineLabel: "Invalid"}
-		}},
 		"of an integration whose Incidents a quota rejects": {
 			blocked: v1alpha1.ReasonQuotaExceeded, reason: v1alpha1.ReasonQuotaExceeded},
 		"of an integration at the limit of Incidents": {

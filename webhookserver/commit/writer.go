@@ -120,7 +120,7 @@ func sameDefaults(a, b *v1alpha1.AlertDefaults) bool {
 
 // createWithRetries stores the event and returns nil, or the stored one when it existed already with the same alerts.
 // All attempts create the same object under the same name, so however many of them reach the API server, it is stored
-// once. It returns when ctx ends at the latest.
+// once, or again after it was folded and deleted; then package controllers tells the second copy. It returns when ctx ends at the latest.
 func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
 	start := time.Now()
 	defer func() { observeWrite(len(event.Spec.Alerts), time.Since(start)) }()
@@ -132,6 +132,7 @@ func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEve
 		outcome := outcomeOf(err)
 		if outcome == writeUncertain {
 			uncertain = err
+			markRetry(event)
 		}
 		switch {
 		case outcome == writeDone:
@@ -147,6 +148,15 @@ func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEve
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
+}
+
+// markRetry marks the event for its next attempts: it may be stored already, and folded and deleted before the next attempt
+// arrives, which is then a second copy.
+func markRetry(event *v1alpha1.AlertEvent) {
+	if event.Annotations == nil {
+		event.Annotations = map[string]string{}
+	}
+	event.Annotations[v1alpha1.RetryAnnotation] = "true"
 }
 
 // attempt creates the event once. When an event of its name exists already, attempt compares the two.

@@ -112,7 +112,7 @@ func episodes(incident *v1alpha1.Incident, now time.Time) []stretch {
 			open = nil
 		case v1alpha1.TransitionAcknowledged, v1alpha1.TransitionUnacknowledged, v1alpha1.TransitionNoted,
 			v1alpha1.TransitionSilenced, v1alpha1.TransitionUnsilenced, v1alpha1.TransitionSeverityChanged,
-			v1alpha1.TransitionContentReplaced:
+			v1alpha1.TransitionContentReplaced, v1alpha1.TransitionContentRejected:
 		}
 	}
 	status := &incident.Status

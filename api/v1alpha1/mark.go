@@ -1,0 +1,80 @@
+package v1alpha1
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// SettledAnnotation is the mark of an AlertEvent that is settled for some of its Incidents, or for all, and that stays.
+// See Mark.
+const SettledAnnotation = "tocsin.dev/settled"
+
+// RetryAnnotation is "true" on an AlertEvent whose creation was tried before under the same name, without a response: it
+// may be a second copy.
+const RetryAnnotation = "tocsin.dev/retry"
+
+// allIncidents stands for all Incidents in a mark.
+const allIncidents = "*"
+
+// maxMarkBytes bounds a mark: MaxAlertsPerEvent names and a resourceVersion.
+const maxMarkBytes = 160 << 10
+
+// Mark says for which Incidents an AlertEvent is settled: its alerts are folded into them, or match none of them.
+type Mark struct {
+	// ResourceVersion is the AlertEvent's place in commit order: the one that it had before the first mark.
+	ResourceVersion string
+
+	// All says that the AlertEvent is settled for all its Incidents.
+	All bool
+
+	// Incidents are names, sorted; none if All is set.
+	Incidents []string
+}
+
+// MarkOf returns the mark of an AlertEvent, or of its metadata. A resourceVersion that is not older than the object's own is
+// not believed, nor is the mark with it.
+func MarkOf(event metav1.Object) (mark Mark, ok bool) {
+	text, ok := event.GetAnnotations()[SettledAnnotation]
+	if !ok {
+		return mark, false
+	}
+	version, names, ok := strings.Cut(text, "/")
+	if order, err := resourceversion.CompareResourceVersion(version, event.GetResourceVersion()); !ok || err != nil || order >= 0 {
+		return mark, false
+	}
+	mark.ResourceVersion = version
+	if names == allIncidents {
+		mark.All = true
+	} else {
+		mark.Incidents = strings.Split(names, ",")
+		slices.Sort(mark.Incidents)
+	}
+	return mark, true
+}
+
+// Settles reports whether the AlertEvent is settled for an Incident.
+func (m *Mark) Settles(incident string) bool {
+	if m.All {
+		return true
+	}
+	_, found := slices.BinarySearch(m.Incidents, incident)
+	return found
+}
+
+// With returns the mark with further Incidents.
+func (m *Mark) With(incidents []string) Mark {
+	union := slices.Concat(m.Incidents, incidents)
+	slices.Sort(union)
+	return Mark{ResourceVersion: m.ResourceVersion, All: m.All, Incidents: slices.Compact(union)}
+}
+
+// String returns the value of SettledAnnotation.
+func (m *Mark) String() string {
+	if m.All {
+		return m.ResourceVersion + "/" + allIncidents
+	}
+	return m.ResourceVersion + "/" + strings.Join(m.Incidents, ",")
+}

@@ -1,0 +1,55 @@
+package v1alpha1_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+func TestMarks(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		annotation string
+		settled    []string // of a, b and c
+		version    string   // empty: there is no mark
+	}{
+		"some Incidents":                      {"90/b,a", []string{"a", "b"}, "90"},
+		"all Incidents":                       {"90/*", []string{"a", "b", "c"}, "90"},
+		"a part of a name is not the name":    {"90/aa,ab", nil, "90"},
+		"no annotation":                       {"", nil, ""},
+		"the object's own version is no mark": {"100/a", nil, ""},
+		"a version that is to come":           {"99999/*", nil, ""},
+		"no version":                          {"x/a", nil, ""},
+		"no Incidents":                        {"90", nil, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			event := &v1alpha1.AlertEvent{}
+			event.ResourceVersion = "100"
+			if test.annotation != "" {
+				event.Annotations = map[string]string{v1alpha1.SettledAnnotation: test.annotation}
+			}
+			mark, ok := v1alpha1.MarkOf(event)
+			g.Expect(ok).To(Equal(test.version != ""))
+			g.Expect(mark.ResourceVersion).To(Equal(test.version))
+			var settled []string
+			for _, name := range []string{"a", "b", "c"} {
+				if mark.Settles(name) {
+					settled = append(settled, name)
+				}
+			}
+			g.Expect(settled).To(Equal(test.settled))
+		})
+	}
+}
+
+func TestAMarkOnlyGrows(t *testing.T) {
+	g := NewWithT(t)
+	mark := v1alpha1.Mark{ResourceVersion: "90", Incidents: []string{"a", "c"}}
+	grown := mark.With([]string{"b", "a"})
+	g.Expect(grown.String()).To(Equal("90/a,b,c"))
+	mark.All = true
+	grown = mark.With([]string{"b"})
+	g.Expect(grown.String()).To(Equal("90/*"))
+}

@@ -1,0 +1,53 @@
+package fold
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// rejectedTitle is the title of an episode whose content the API server rejects.
+const rejectedTitle = "The API server rejected the content of the alerts"
+
+// WithoutContent returns the plan with a status that has nothing of the alerts' texts, for an API server that rejects the
+// whole one: state, conditions, counts, times, severity and ledger. The content is the stored one of the same episode, else
+// a fixed title. The timeline tells of the rejection, once until another transition is recorded.
+func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, now time.Time) Plan {
+	bare := *p
+	bare.Status = *p.Status.DeepCopy()
+	status := &bare.Status
+	severity := status.Alert.Severity
+	status.Alert = v1alpha1.AlertContent{Title: rejectedTitle, Type: defaultType}
+	if stored.Episode != nil && status.Episode != nil && stored.Episode.Number == status.Episode.Number {
+		status.Alert = *stored.Alert.DeepCopy()
+	}
+	status.Alert.Severity = severity
+	if status.Silence != nil {
+		status.Silence.Comment = ""
+	}
+	life := lifecycle{status: status}
+	status.Timeline = slices.Clone(stored.Timeline)
+	for i := range p.Transitions {
+		life.record(p.Transitions[i].Type, p.Transitions[i].Time.Time, "%s", messageWithoutContent(&p.Transitions[i]))
+	}
+	if !life.justRecorded(v1alpha1.TransitionContentRejected) {
+		life.record(v1alpha1.TransitionContentRejected, now, "The API server rejected the content: %s", reason)
+	}
+	bare.Transitions = life.transitions
+	return bare
+}
+
+// messageWithoutContent returns what a message of the timeline tells of severities, which SeverityPeriods reads.
+func messageWithoutContent(entry *v1alpha1.Transition) string {
+	switch entry.Type {
+	case v1alpha1.TransitionSeverityChanged:
+		return entry.Message
+	case v1alpha1.TransitionOpened, v1alpha1.TransitionReopened:
+		for _, period := range SeverityPeriods([]v1alpha1.Transition{*entry}) {
+			return fmt.Sprintf(openedFormat, entry.Type, period.Severity, rejectedTitle)
+		}
+	}
+	return ""
+}

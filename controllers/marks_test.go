@@ -1,0 +1,313 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// pass lets time pass.
+func (s *site) pass(time time.Duration) { s.clock.SetTime(s.clock.Now().Add(time)) }
+
+// mark returns the value of an AlertEvent's mark, empty without one.
+func (s *site) mark(event *v1alpha1.AlertEvent) string {
+	var stored v1alpha1.AlertEvent
+	s.Expect(s.live.Get(s.ctx, client.ObjectKeyFromObject(event), &stored)).To(Succeed())
+	return stored.Annotations[v1alpha1.SettledAnnotation]
+}
+
+func TestAnIncidentThatCannotBeCreatedHoldsUpNoOther(t *testing.T) {
+	for sentence, test := range map[string]struct{ words, reason string }{
+		"a quota":   {"exceeded quota: few, requested: count/incidents.tocsin.dev=1, used: 1, limited: 1", v1alpha1.ReasonQuotaExceeded},
+		"a webhook": {`admission webhook "validation.gatekeeper.sh" denied the request: no`, v1alpha1.ReasonIncidentRejected},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			integration := s.integrate(nil)
+			events := []*v1alpha1.AlertEvent{s.postFiring("known")}
+			s.fold("known")
+			s.release()
+			s.faults.beforeCreate = func() error { return forbidden(test.words) }
+			for i := range v1alpha1.MaxLedger + 10 {
+				events = append(events, s.post(s.alert(v1alpha1.AlertFiring, "known"), s.alert(v1alpha1.AlertFiring, fmt.Sprint("new-", i%5))))
+			}
+			events = append(events, s.post(s.alert(v1alpha1.AlertResolved, "known")))
+			for range 5 {
+				s.pass(2 * time.Second)
+				for i := range 5 {
+					_, err := s.reconcile(fmt.Sprint("new-", i))
+					s.Expect(err).NotTo(HaveOccurred(), "it is no error that is logged again and again")
+				}
+				_, err := s.reconcile("known")
+				s.Expect(err).NotTo(HaveOccurred())
+				s.release()
+			}
+			s.Expect(s.incident("known").Status.State).To(Equal(v1alpha1.IncidentResolved), "ten seconds later")
+			s.expectCounted("known", events...)
+			s.Expect(s.foldedCondition(integration)).To(Equal("False " + test.reason))
+
+			s.restart()
+			s.faults.beforeCreate = nil
+			s.pass(maxBlockedRetry)
+			for _, key := range []string{"known", "new-0", "new-1", "new-2", "new-3", "new-4"} {
+				s.fold(key)
+			}
+			s.release()
+			s.Expect(s.eventNames()).To(BeEmpty())
+			s.expectCounted("known", events...)
+			s.expectCounted("new-1", events...)
+			s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
+		})
+	}
+}
+
+// A namespace is at its limit. Its only Resolved Incident was resolved by a batch that also opens a new one.
+func TestEvictionOfAnIncidentWhoseBatchWaitsForIt(t *testing.T) {
+	s := newSite(t)
+	counts := newStoreCounts(s.clock.Now)
+	s.incidents.limit = &incidentLimit{v1alpha1.Capacity{Limit: 1, Share: 1}, counts}
+	evictions := &evictor{
+		cache: s.cache, lists: s.incidents.lists, limit: s.incidents.limit, deletions: s.incidents.deletions,
+	}
+	s.postFiring("old")
+	s.fold("old")
+	s.release()
+	s.pass(2 * time.Second)
+	batch := s.post(s.alert(v1alpha1.AlertResolved, "old"), s.alert(v1alpha1.AlertFiring, "new"))
+	s.fold("old")
+	old := s.incident("old")
+	counts.setIncident(old, false)
+	_, err := s.reconcile("new")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(s.incidentNames()).To(ConsistOf(old.Name))
+	for range 2 {
+		_, err := evictions.Reconcile(s.ctx, ctrl.Request{NamespacedName: types.NamespacedName{Name: s.namespace}})
+		s.Expect(err).NotTo(HaveOccurred())
+		s.release()
+	}
+	s.Expect(s.incidentNames()).To(BeEmpty())
+	counts.removeIncident(old)
+	s.pass(maxBlockedRetry)
+	s.restart() // which has no ledger of the old one any more
+	s.fold("old")
+	s.fold("new")
+	s.release()
+	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("new").Name))
+	s.expectCounted("new", batch)
+	s.Expect(s.eventNames()).To(BeEmpty())
+}
+
+func TestKeyedEventsFillNoLedger(t *testing.T) {
+	s := newSite(t)
+	var events []*v1alpha1.AlertEvent
+	for i := range 2*v1alpha1.MaxLedger + 10 {
+		name := v1alpha1.KeyedEventName(integrationName, fmt.Sprintf("delivery-%d", i))
+		events = append(events, s.postAs(name, s.alert(v1alpha1.AlertFiring, "disk")))
+	}
+	for range 3 {
+		s.fold("disk")
+		s.release()
+		s.pass(2 * time.Second)
+	}
+	s.expectCounted("disk", events...)
+	s.Expect(s.eventNames()).To(HaveLen(len(events)), "none goes early")
+	s.Expect(s.mark(events[0])).To(Equal(events[0].ResourceVersion + "/*"))
+	s.restart()
+	events = append(events, s.postFiring("disk"))
+	s.fold("disk")
+	s.Expect(s.incident("disk").Status.Ledger.Events).To(HaveLen(1))
+	s.expectCounted("disk", events...)
+	s.watchEvents()
+	s.pass(keyedLinger)
+	s.release()
+	s.Expect(s.eventNames()).To(BeEmpty(), "the marks tell another leader what to release")
+}
+
+func TestADeletedIncidentDoesNotComeBack(t *testing.T) {
+	t.Run("by an AlertEvent that stays for its key", func(t *testing.T) {
+		s := newSite(t)
+		s.postAs(v1alpha1.KeyedEventName(integrationName, "delivery-1"), s.alert(v1alpha1.AlertFiring, "disk"))
+		s.fold("disk")
+		s.release()
+		s.deleteByUser("disk")
+		s.pass(5 * time.Minute)
+		s.restart()
+		s.fold("disk")
+		s.Expect(s.incidentNames()).To(BeEmpty())
+	})
+	t.Run("by one that waits for another Incident", func(t *testing.T) {
+		s := newSite(t)
+		event := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+		s.fold("disk")
+		s.deleteByUser("disk")
+		s.Expect(s.mark(event)).To(Equal(event.ResourceVersion + "/" + s.keyOf("disk").Name))
+		s.restart()
+		s.fold("disk")
+		s.fold("cpu")
+		s.release()
+		s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("cpu").Name))
+		s.Expect(s.eventNames()).To(BeEmpty())
+	})
+}
+
+func TestAnIncidentThatIsBeingDeletedTakesNoAlerts(t *testing.T) {
+	s := newSite(t)
+	integration := s.integrate(nil)
+	both := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+	s.fold("disk")
+	incident := s.incident("disk")
+	incident.Finalizers = []string{"example.com/keep"}
+	s.Expect(s.live.Update(s.ctx, incident)).To(Succeed())
+	s.Expect(s.live.Delete(s.ctx, incident)).To(Succeed())
+	s.pass(3 * time.Second)
+	after := s.postFiring("disk")
+	s.restart() // only the ledger tells that the first one is folded
+	s.fold("disk")
+	s.release()
+	s.Expect(s.eventNames()).To(ContainElement(after.Name))
+	s.Expect(s.mark(both)).To(HaveSuffix("/" + s.keyOf("disk").Name))
+	s.Expect(s.foldedCondition(integration)).To(Equal("False IncidentTerminating"))
+
+	incident = s.incident("disk")
+	s.Expect(incident.Status.AlertCount).To(BeEquivalentTo(1))
+	incident.Finalizers = nil
+	s.Expect(s.live.Update(s.ctx, incident)).To(Succeed())
+	s.incidents.deleted(s.ctx, s.keyOf("disk"))
+	s.fold("disk")
+	s.expectCounted("disk", after)
+	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
+}
+
+func TestTwoLeadersMarkOneEvent(t *testing.T) {
+	s := newSite(t)
+	event := s.post(s.alert(v1alpha1.AlertFiring, "a"), s.alert(v1alpha1.AlertFiring, "b"), s.alert(v1alpha1.AlertFiring, "c"))
+	first, second := s.folder, s.newFolder()
+	s.fold("a")
+	s.folder = second
+	s.fold("b")
+	second.faults.beforePatch = func() error { // between the read and the write of the mark
+		second.faults.beforePatch = nil
+		s.folder = first
+		s.deleteByUser("a")
+		s.folder = second
+		return nil
+	}
+	s.deleteByUser("b")
+	s.release()
+	mark := v1alpha1.Mark{ResourceVersion: event.ResourceVersion}
+	mark = mark.With([]string{s.keyOf("a").Name, s.keyOf("b").Name})
+	s.Expect(s.mark(event)).To(Equal(mark.String()))
+	s.restart()
+	for _, key := range []string{"a", "b", "c"} {
+		s.fold(key)
+	}
+	s.release()
+	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("c").Name))
+	s.Expect(s.eventNames()).To(BeEmpty())
+}
+
+func TestAnUpdateOfTheMetadataDoesNotMoveAnEvent(t *testing.T) {
+	annotate := func(s *site, event *v1alpha1.AlertEvent) {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"policy":"checked"}}}`))
+		s.Expect(s.live.Patch(s.ctx, event.DeepCopy(), patch)).To(Succeed())
+		s.watch()
+	}
+	t.Run("that waits to be folded", func(t *testing.T) {
+		s := newSite(t)
+		firing := s.postFiring("disk")
+		resolve := s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+		s.watch()
+		annotate(s, firing)
+		s.fold("disk")
+		s.expectCounted("disk", firing, resolve)
+		s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+	})
+	t.Run("that is marked", func(t *testing.T) {
+		s := newSite(t)
+		both := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+		resolve := s.post(s.alert(v1alpha1.AlertResolved, "cpu"))
+		s.fold("disk")
+		s.watch()
+		annotate(s, both)
+		s.deleteByUser("disk")
+		annotate(s, both)
+		s.restart() // whose watch sees it under its new resourceVersion
+		s.fold("cpu")
+		s.expectCounted("cpu", both, resolve)
+		s.Expect(s.incident("cpu").Status.State).To(Equal(v1alpha1.IncidentResolved))
+	})
+}
+
+func TestWhatMayComeBeforeAnEventInCommitOrder(t *testing.T) {
+	r := &incidentReconciler{memory: NewEventMemory(newFakeClock(testEpoch))}
+	event := namedEvent("resolve", 1)
+	event.ResourceVersion, event.CreationTimestamp = "110", metav1.NewTime(testEpoch.Add(1500*time.Millisecond))
+	for sentence, test := range map[string]struct {
+		version string
+		created time.Duration
+		want    bool
+	}{
+		"an older one": {"100", 0, true},
+		"an older one whose metadata was updated": {"120", 0, true},
+		"a newer one": {"120", 2 * time.Second, false},
+		"a newer one of the same second, as times go":     {"120", time.Second, false},
+		"an older one, by a clock that was set back then": {"100", time.Hour, true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			stored := &storedEvent{resourceVersion: test.version, created: metav1.NewTime(testEpoch.Add(test.created))}
+			NewWithT(t).Expect(r.isOlder(stored, event)).To(Equal(test.want))
+		})
+	}
+}
+
+// watchEvents has the leader hear of all AlertEvents in the cache.
+func (s *site) watchEvents() {
+	var list v1alpha1.AlertEventList
+	s.Expect(s.cache.List(s.ctx, &list, client.InNamespace(s.namespace))).To(Succeed())
+	for i := range list.Items {
+		s.releases.see(&list.Items[i])
+	}
+}
+
+// countingQueue counts the timers.
+type countingQueue struct {
+	workqueue.TypedRateLimitingInterface[eventRef]
+	timers int
+}
+
+func (q *countingQueue) AddAfter(ref eventRef, after time.Duration) {
+	q.timers++
+	q.TypedRateLimitingInterface.AddAfter(ref, after)
+}
+
+func TestReleasedEventsLeaveNothingBehind(t *testing.T) {
+	g := NewWithT(t)
+	r, _ := memoryReleaser()
+	queue := &countingQueue{TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueue(backoff[eventRef]())}
+	defer queue.ShutDown()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	g.Expect(r.start(ctx, queue)).To(Succeed())
+	for i := range 1000 {
+		event := namedEvent(fmt.Sprintf("01a1fc76-5bd7-792d-a695-%012d", i), i)
+		event.Spec.Alerts = append(event.Spec.Alerts, v1alpha1.Alert{IncidentName: "other"})
+		r.settle(event, "incident")
+		r.settle(event, "other")
+		ref, _ := queue.Get()
+		r.forget(ref)
+		queue.Done(ref)
+	}
+	g.Expect(r.records).To(BeEmpty())
+	g.Expect(queue.timers).To(BeZero())
+	g.Expect(queue.Len()).To(BeZero())
+}

@@ -1,0 +1,267 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+)
+
+// EventMemory is what a replica remembers of AlertEvents, whether it leads or not: the resourceVersion under which its watch
+// first saw each, and for replayWindow the names of those that its watch saw deleted. By the names it tells second copies:
+// a retry of a create whose response was lost may be stored after the first copy was folded and deleted.
+//
+// It learns everything from one event handler, in the order of the watch. So if it has seen an AlertEvent, it has seen all
+// deletions before that one.
+type EventMemory struct {
+	clock  Clock
+	copies workqueue.TypedRateLimitingInterface[eventRef] // second copies, to be deleted
+
+	mu             sync.Mutex
+	since          time.Time // no deletion was missed since then
+	seen           map[types.UID]seenEvent
+	deleted, older map[types.NamespacedName]deletedEvent // in two generations
+	began          time.Time                             // when the younger generation began
+}
+
+// seenEvent is an AlertEvent that exists as far as the watch tells.
+type seenEvent struct {
+	version string    // its first resourceVersion here
+	hold    time.Time // a retry is not to be folded before
+	isCopy  bool
+	alerts  int
+}
+
+// deletedEvent is the last AlertEvent of its name that was deleted.
+type deletedEvent struct {
+	uid types.UID
+	ids fold.Digest // of its alerts, if it has an idempotency key
+	at  time.Time
+}
+
+// NewEventMemory returns a memory that begins now. A nil clock is the real one.
+func NewEventMemory(clock Clock) *EventMemory {
+	if clock == nil {
+		clock = systemClock{}
+	}
+	return &EventMemory{
+		clock:   clock,
+		copies:  workqueue.NewTypedRateLimitingQueue(backoff[eventRef]()),
+		since:   clock.Now(),
+		began:   clock.Now(),
+		seen:    map[types.UID]seenEvent{},
+		deleted: map[types.NamespacedName]deletedEvent{},
+	}
+}
+
+// Listed notes that an informer has listed its objects. If they are AlertEvents, there was a gap in their watch, and the
+// memory begins anew: some may have come and gone in the gap.
+func (m *EventMemory) Listed(kind runtime.Object) {
+	if _, ok := kind.(*v1alpha1.AlertEvent); !ok {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.since = m.clock.Now()
+}
+
+// handler returns the handler by which the memory follows the watch.
+func (m *EventMemory) handler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			if event, ok := object.(*v1alpha1.AlertEvent); ok {
+				m.see(event)
+			}
+		},
+		UpdateFunc: func(old, object any) {
+			before, hadType := old.(*v1alpha1.AlertEvent)
+			after, hasType := object.(*v1alpha1.AlertEvent)
+			if !hadType || !hasType {
+				return
+			}
+			if before.UID != after.UID { // a list after a gap may show a deletion and a creation as one update
+				m.forget(before)
+			}
+			m.see(after)
+		},
+		DeleteFunc: func(object any) {
+			if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = tombstone.Obj
+			}
+			if event, ok := object.(*v1alpha1.AlertEvent); ok {
+				m.forget(event)
+			}
+		},
+	}
+}
+
+// see notes an AlertEvent that the watch shows, and has it deleted if it is a second copy.
+func (m *EventMemory) see(event *v1alpha1.AlertEvent) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.seen[event.UID]; known {
+		return
+	}
+	entry := seenEvent{version: event.ResourceVersion, isCopy: m.isSecondCopy(event), alerts: len(event.Spec.Alerts)}
+	if event.Annotations[v1alpha1.RetryAnnotation] != "" {
+		entry.hold = m.since.Add(retryHold)
+	}
+	m.seen[event.UID] = entry
+	if entry.isCopy {
+		m.copies.Add(refOf(event))
+	}
+}
+
+// isSecondCopy reports whether another AlertEvent of the name was deleted a moment ago, and the name is never given twice:
+// the webhook server generated it, or derived it from an idempotency key and the alerts are the same. Names given by people
+// may come again.
+func (m *EventMemory) isSecondCopy(event *v1alpha1.AlertEvent) bool {
+	first, ok := m.lastDeleted(client.ObjectKeyFromObject(event))
+	switch {
+	case !ok, first.uid == event.UID, m.clock.Since(first.at) > replayWindow:
+		return false
+	case v1alpha1.IsKeyedEventName(event.Name):
+		return first.ids == idsOf(event)
+	default:
+		return v1alpha1.IsGeneratedEventName(event.Name)
+	}
+}
+
+func (m *EventMemory) lastDeleted(name types.NamespacedName) (deletedEvent, bool) {
+	last, ok := m.deleted[name]
+	if !ok {
+		last, ok = m.older[name]
+	}
+	return last, ok
+}
+
+// idsOf sums the ids of an AlertEvent's alerts.
+func idsOf(event *v1alpha1.AlertEvent) fold.Digest {
+	var ids fold.Digest
+	for i := range event.Spec.Alerts {
+		ids.Add(event.Spec.Alerts[i].ID)
+	}
+	return ids
+}
+
+// forget notes that an AlertEvent was deleted.
+func (m *EventMemory) forget(event *v1alpha1.AlertEvent) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.seen, event.UID)
+	now := m.clock.Now()
+	if full := len(m.deleted) >= maxDeletedNames; full || now.Sub(m.began) > replayWindow {
+		if full {
+			m.since = latest(m.since, m.began) // the names before are dropped
+		}
+		m.older, m.deleted, m.began = m.deleted, map[types.NamespacedName]deletedEvent{}, now
+	}
+	entry := deletedEvent{uid: event.UID, at: now}
+	if v1alpha1.IsKeyedEventName(event.Name) {
+		entry.ids = idsOf(event)
+	}
+	m.deleted[client.ObjectKeyFromObject(event)] = entry
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// find returns what is known of an AlertEvent. ok is false if the memory has not seen it yet, or has seen its end.
+func (m *EventMemory) find(uid types.UID) (seen seenEvent, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen, ok = m.seen[uid]
+	return seen, ok
+}
+
+// isDeleted reports whether the watch has seen the deletion of an AlertEvent.
+func (m *EventMemory) isDeleted(ref eventRef) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, ok := m.lastDeleted(ref.NamespacedName)
+	return ok && last.uid == ref.uid
+}
+
+// version returns an AlertEvent's place in commit order: the resourceVersion of its mark, else the first one that the watch
+// has seen, else its own. An update of its metadata does not move it.
+func (m *EventMemory) version(event *v1alpha1.AlertEvent) string {
+	if _, marked := v1alpha1.MarkOf(event); marked {
+		return fold.CommitVersion(event)
+	}
+	if seen, ok := m.find(event.UID); ok && fold.NewerVersion(event.ResourceVersion, seen.version) {
+		return seen.version
+	}
+	return event.ResourceVersion
+}
+
+// copyDeleter deletes the second copies that its replica has found. It runs on every replica: the one that stored the copy
+// was usually there when the first one was deleted, whoever leads now.
+type copyDeleter struct {
+	memory *EventMemory
+	live   client.Writer
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*copyDeleter) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (d *copyDeleter) Start(ctx context.Context) error {
+	defer context.AfterFunc(ctx, d.memory.copies.ShutDown)()
+	for d.deleteNext(ctx) {
+	}
+	return nil
+}
+
+// deleteNext waits for a second copy and deletes it. It returns false at the end.
+func (d *copyDeleter) deleteNext(ctx context.Context) bool {
+	ref, shutdown := d.memory.copies.Get()
+	if shutdown {
+		return false
+	}
+	defer d.memory.copies.Done(ref)
+	seen, ok := d.memory.find(ref.uid)
+	if !ok {
+		d.memory.copies.Forget(ref)
+		return true
+	}
+	switch deleted, err := deleteEvent(ctx, d.live, ref); {
+	case err != nil:
+		log.FromContext(ctx).Error(err, "Second copy of an AlertEvent not deleted", "namespace", ref.Namespace, "alertevent", ref.Name)
+		d.memory.copies.AddRateLimited(ref)
+		return true
+	case deleted:
+		countFolded(fold.ResultReplayed, seen.alerts)
+		log.FromContext(ctx).V(1).Info("Deleted second copy of an AlertEvent", "namespace", ref.Namespace, "alertevent", ref.Name)
+	}
+	d.memory.copies.Forget(ref)
+	return true
+}
+
+// deleteEvent deletes exactly this AlertEvent. deleted is false if it is gone, and another one of its name is left alone.
+func deleteEvent(ctx context.Context, live client.Writer, ref eventRef) (deleted bool, err error) {
+	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
+	err = live.Delete(ctx, event, client.Preconditions{UID: &ref.uid})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("deleting the AlertEvent %s: %w", ref.Name, err)
+	}
+	return true, nil
+}

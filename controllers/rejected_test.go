@@ -1,0 +1,200 @@
+package controllers
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// rejections are the ways in which an API server rejects a status.
+var rejections = map[string]error{
+	"invalid":   apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("Incident").GroupKind(), "x", nil),
+	"a policy":  forbidden("ValidatingAdmissionPolicy 'clean' with binding 'all' denied request: a secret"),
+	"too large": apierrors.NewRequestEntityTooLargeError("limit is 3145728"),
+	"a webhook": apierrors.NewBadRequest(`admission webhook "clean" denied the request: a secret`),
+}
+
+// rejectSecrets has the API server reject every status that has the word secret in its content or timeline.
+func (s *site) rejectSecrets(rejection error) {
+	s.faults.refuseStatus = func(incident *v1alpha1.Incident) error {
+		texts := incident.Status.Alert.Title + incident.Status.Alert.Description
+		for _, entry := range incident.Status.Timeline {
+			texts += entry.Message
+		}
+		if strings.Contains(texts, "secret") {
+			return rejection
+		}
+		return nil
+	}
+}
+
+func (s *site) titled(status v1alpha1.AlertStatus, title string) v1alpha1.Alert {
+	alert := s.alert(status, "disk")
+	alert.Title, alert.Severity = title, v1alpha1.SeverityCritical
+	return alert
+}
+
+func TestARejectedStatusIsWrittenWithoutContent(t *testing.T) {
+	for sentence, rejection := range rejections {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			s.rejectSecrets(rejection)
+			events := []*v1alpha1.AlertEvent{s.post(s.titled(v1alpha1.AlertFiring, "a secret"))}
+			s.fold("disk")
+			s.release()
+			s.expectCounted("disk", events...)
+			s.Expect(s.eventNames()).To(BeEmpty())
+			status := s.incident("disk").Status
+			s.Expect(status.State).To(Equal(v1alpha1.IncidentOpen))
+			s.Expect(status.Alert.Severity).To(Equal(v1alpha1.SeverityCritical))
+			s.Expect(status.Alert.Title).NotTo(BeEmpty())
+			s.Expect(status.Timeline).To(HaveLen(2))
+			s.Expect(status.Timeline[0].Message).To(HavePrefix("Opened with severity critical: "))
+			s.Expect(status.Timeline[1].Type).To(Equal(v1alpha1.TransitionContentRejected))
+
+			s.pass(2 * time.Second)
+			events = append(events, s.post(s.titled(v1alpha1.AlertFiring, "another secret")))
+			s.fold("disk")
+			s.Expect(s.incident("disk").Status.Timeline).To(HaveLen(2), "it is said once")
+			s.pass(2 * time.Second)
+			events = append(events, s.post(s.titled(v1alpha1.AlertFiring, "Disk full")))
+			s.fold("disk")
+			s.Expect(s.incident("disk").Status.Alert.Title).To(Equal("Disk full"))
+			s.pass(2 * time.Second)
+			events = append(events, s.post(s.titled(v1alpha1.AlertFiring, "a secret")), s.post(s.alert(v1alpha1.AlertResolved, "disk")))
+			s.fold("disk")
+			s.expectCounted("disk", events...)
+			s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+			s.Expect(s.incident("disk").Status.Alert.Title).To(Equal("Disk full"), "the content of the episode stays")
+		})
+	}
+}
+
+func TestARejectedIncidentWaitsAlone(t *testing.T) {
+	s := newSite(t)
+	integration := s.integrate(nil)
+	rejection := rejections["a policy"]
+	bad := s.keyOf("disk").Name
+	s.faults.refuseStatus = func(incident *v1alpha1.Incident) error {
+		if incident.Name == bad {
+			return rejection
+		}
+		return nil
+	}
+	firing := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+	_, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.fold("cpu")
+	s.expectCounted("cpu", firing)
+	s.Expect(s.foldedCondition(integration)).To(Equal("False IncidentRejected"))
+	message := s.foldedMessage()
+	s.Expect(message).To(And(ContainSubstring(bad), ContainSubstring("ValidatingAdmissionPolicy 'clean'"), Not(ContainSubstring("secret"))))
+	for range 20 {
+		s.pass(maxBlockedRetry)
+		result, err := s.reconcile("disk")
+		s.Expect(err).NotTo(HaveOccurred())
+		s.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", maxBlockedRetry)))
+	}
+	s.foldedCondition(integration)
+	s.Expect(s.foldedMessage()).To(Equal(message))
+
+	s.faults.refuseStatus = nil
+	resolve := s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+	s.pass(maxBlockedRetry)
+	s.fold("disk")
+	s.release()
+	s.expectCounted("disk", firing, resolve)
+	s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved), "the resolve has not overtaken the firing")
+	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
+	s.Expect(s.eventNames()).To(BeEmpty())
+}
+
+// foldedMessage is the message of the condition AlertsFolded.
+func (s *site) foldedMessage() string {
+	for _, condition := range s.integrationStatus().Conditions {
+		if condition.Type == v1alpha1.ConditionAlertsFolded {
+			return condition.Message
+		}
+	}
+	return ""
+}
+
+func TestARejectionThatPassesDelaysAnAlertByASecond(t *testing.T) {
+	s := newSite(t)
+	s.faults.refuseStatus = func(*v1alpha1.Incident) error { return rejections["invalid"] }
+	firing := s.postFiring("disk")
+	result, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(result.RequeueAfter).To(Equal(minBlockedRetry))
+	s.faults.refuseStatus = nil
+	s.pass(minBlockedRetry)
+	s.fold("disk")
+	s.expectCounted("disk", firing)
+}
+
+// panickingArchive makes the fold panic.
+type panickingArchive struct{ testArchive }
+
+func (panickingArchive) Archived(types.UID, int64, string) bool { panic(errors.New("a mistake")) }
+
+func TestAFoldThatPanicsWaitsVisibly(t *testing.T) {
+	s := newSite(t)
+	integration := s.integrate(nil)
+	events := []*v1alpha1.AlertEvent{s.postFiring("disk"), s.post(s.alert(v1alpha1.AlertResolved, "disk"))}
+	s.fold("disk")
+	s.release()
+	s.pass(time.Hour)
+	events = append(events, s.postFiring("disk"))
+	s.incidents.archive = panickingArchive{}
+	result, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(result.RequeueAfter).To(Equal(minBlockedRetry))
+	s.Expect(s.foldedCondition(integration)).To(Equal("False FoldFailed"))
+	s.incidents.archive = nil
+	s.pass(minBlockedRetry)
+	s.fold("disk")
+	s.expectCounted("disk", events...)
+	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
+}
+
+func TestMissingPermissionsCostNoContent(t *testing.T) {
+	s := newSite(t)
+	writes := 0
+	s.faults.refuseStatus = func(*v1alpha1.Incident) error {
+		if writes++; writes == 1 { // an API server that has not read its roles yet
+			return forbidden(`User "tocsin" cannot update resource "incidents/status" in API group "tocsin.dev" in the namespace "x"`)
+		}
+		return nil
+	}
+	s.post(s.titled(v1alpha1.AlertFiring, "Disk full"))
+	_, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.pass(minBlockedRetry)
+	s.fold("disk")
+	s.Expect(s.incident("disk").Status.Alert.Title).To(Equal("Disk full"))
+}
+
+func TestConditionsNameFewIncidents(t *testing.T) {
+	g := NewWithT(t)
+	blocked := newBlockedIncidents()
+	now := testEpoch
+	for _, key := range []string{"a", "b", "c", "d", "e"} {
+		name := types.NamespacedName{Namespace: "team", Name: v1alpha1.IncidentName("shop", key)}
+		blocked.block(name, &blockedError{reason: v1alpha1.ReasonFoldFailed, cause: errUnfoldable}, now)
+	}
+	other := types.NamespacedName{Namespace: "team", Name: v1alpha1.IncidentName("other", "a")}
+	blocked.block(other, &blockedError{reason: v1alpha1.ReasonIncidentRejected, detail: "Invalid", cause: errUnfoldable}, now)
+	cause, names := blocked.own(types.NamespacedName{Namespace: "team", Name: "shop"})
+	g.Expect(cause.reason).To(Equal(v1alpha1.ReasonFoldFailed))
+	g.Expect(names).To(HaveLen(5))
+	g.Expect(cause.message(names)).To(And(ContainSubstring(" and others"), ContainSubstring(names[2]), Not(ContainSubstring(names[3]))))
+	none, _ := blocked.own(types.NamespacedName{Namespace: "elsewhere", Name: "shop"})
+	g.Expect(none).To(BeNil())
+}
