@@ -176,7 +176,7 @@ func (r *incidentReconciler) place(
 	case !o.exists.has(uid):
 	case copies[event.Name] == event:
 		into.quarantined = append(into.quarantined, event)
-	case isRestored(event):
+	case event.IsRestored():
 		into.restored = append(into.restored, event)
 	case r.releases.isReplay(event):
 		into.replayed = append(into.replayed, event)
