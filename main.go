@@ -135,7 +135,8 @@ func run(ctx context.Context, o options) error {
 		Namespaces: o.watchNamespaces, CheckMapping: o.webhook.Mappings.Check,
 		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
 		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
-		Metrics: metrics.Registry,
+		Metrics:      metrics.Registry,
+		RestartWatch: func(listAnew bool) { incidents.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
 	}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())

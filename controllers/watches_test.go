@@ -98,7 +98,9 @@ func (k *handlerKeeper) AddEventHandler(
 	handler toolscache.ResourceEventHandler,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	k.kept = handler
-	return nil, nil
+	return struct {
+		toolscache.ResourceEventHandlerRegistration
+	}{}, nil
 }
 
 // A sweep looks at all Resolved Incidents, and again every sweepInterval, without having them all in the queue.
