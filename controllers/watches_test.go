@@ -78,7 +78,10 @@ func TestResolvedIncidentsDoNotDelayTheStart(t *testing.T) {
 		informer.kept.OnAdd(incident, true)
 	}
 	informer.kept.OnAdd(resolvedIncident("later"), false)
-	informer.kept.OnUpdate(open, resolvedIncident("changed"))
+	changed := resolvedIncident("changed")
+	changed.ResourceVersion = "2"
+	informer.kept.OnUpdate(open, changed)
+	informer.kept.OnUpdate(resolvedIncident("unchanged"), resolvedIncident("unchanged")) // as a new list shows it
 	informer.kept.OnDelete(resolvedIncident("deleted"))
 	g.Expect(taken(queue)).To(ConsistOf("open", "unarchived", "later", "changed", "deleted"))
 }
