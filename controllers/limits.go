@@ -112,6 +112,15 @@ const (
 	stuckAfter = 30 * time.Second
 	stuckCheck = time.Second
 
+	// idleListInterval is the longest time between two quorum lists, and lagListInterval that while the watch of AlertEvents has
+	// not shown one of them. After lagRestartAfter that watch begins again, after lagRelistAfter the cache lists anew, and after
+	// lagLimit the term ends.
+	idleListInterval = 10 * time.Second
+	lagListInterval  = 5 * time.Second
+	lagRestartAfter  = 15 * time.Second
+	lagRelistAfter   = 20 * time.Second
+	lagLimit         = 30 * time.Second
+
 	// listPageSize is how many AlertEvents one page of a quorum list holds.
 	listPageSize = 5000
 
