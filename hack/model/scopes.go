@@ -1,0 +1,90 @@
+package main
+
+func both(a, b kind) message    { return message{alerts: [maxIncidents]kind{a, b}, attempts: 1} }
+func single(a kind) message     { return both(a, nothing) }
+func retried(m message) message { m.attempts = 2; return m }
+func keyed(m message) message   { m.keyed = true; return m }
+
+// scopes are the configurations that together cover the protocol. Each stresses one mechanism.
+func scopes() []scope {
+	return []scope{{
+		name:      "two leaders",
+		messages:  []message{single(firing), single(resolve), single(firing)},
+		processes: 2, capacity: 2,
+	}, {
+		name:      "stale caches and lost answers",
+		messages:  []message{single(firing), single(resolve)},
+		processes: 2, capacity: 2, lag: true,
+		left: left{crashes: 1},
+	}, {
+		name:      "caches that list anew",
+		messages:  []message{single(firing), single(resolve), single(firing)},
+		processes: 1, capacity: 2, relist: true, gap: true,
+		left: left{crashes: 2},
+	}, {
+		name:      "a resolve first",
+		messages:  []message{single(resolve), single(firing)},
+		processes: 2, capacity: 2, relist: true,
+		left: left{crashes: 1},
+	}, {
+		name:      "second copies",
+		messages:  []message{retried(single(firing))},
+		processes: 2, capacity: 2, gap: true,
+		left: left{crashes: 1, terms: 1},
+	}, {
+		name:      "an alert behind a retry",
+		messages:  []message{retried(single(firing)), single(resolve)},
+		processes: 2, capacity: 2,
+		left: left{crashes: 1},
+	}, {
+		name:      "a batch of two Incidents",
+		messages:  []message{both(firing, firing), both(nothing, resolve)},
+		processes: 2, capacity: 2,
+		left: left{crashes: 1},
+	}, {
+		name:      "an Incident is refused",
+		messages:  []message{both(firing, firing), both(resolve, firing), both(firing, resolve)},
+		processes: 1, capacity: 2, refused: one(1), bare: one(1),
+		left: left{crashes: 1},
+	}, {
+		name:      "an Incident is refused, and two lead",
+		messages:  []message{both(firing, firing), both(resolve, nothing)},
+		processes: 2, capacity: 1, refused: one(1),
+		left: left{crashes: 1},
+	}, {
+		name:      "an Incident is refused, and a resolve comes first",
+		messages:  []message{both(resolve, firing), single(firing), single(resolve)},
+		processes: 1, capacity: 1, refused: one(1),
+		left: left{crashes: 1},
+	}, {
+		name:      "users delete Incidents",
+		messages:  []message{keyed(single(firing)), single(resolve), single(firing)},
+		processes: 1, capacity: 2,
+		left: left{crashes: 1, deletions: 1},
+	}, {
+		name:      "users delete Incidents, and two lead",
+		messages:  []message{single(firing), single(resolve)},
+		processes: 2, capacity: 2,
+		left: left{deletions: 1},
+	}, {
+		name:      "users delete Incidents of a batch",
+		messages:  []message{both(firing, firing), single(resolve)},
+		processes: 1, capacity: 2, refused: one(1),
+		left: left{crashes: 1, deletions: 1},
+	}, {
+		name:      "retention",
+		messages:  []message{both(firing, firing), single(resolve)},
+		processes: 2, capacity: 2, refused: one(1),
+		left: left{evictions: 1},
+	}}
+}
+
+// scopeNamed returns the scope of a name, nil if there is none.
+func scopeNamed(name string) *scope {
+	for _, c := range scopes() {
+		if c.name == name {
+			return &c
+		}
+	}
+	return nil
+}
