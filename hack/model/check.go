@@ -47,7 +47,7 @@ func (c *scope) checkFinal(s *state) string {
 			continue
 		}
 		var counted, seen set
-		status, open := false, false
+		status, open := c.opened.has(k), c.opened.has(k)
 		for u := range int(s.stored) {
 			post := int(s.events[u].post)
 			alert := c.messages[post].alerts[k]

@@ -94,7 +94,7 @@ func (x *exploration) checkLiveness() result {
 		done.trace, _ = x.trace(stuck)
 		return done
 	}
-	if x.refused == 0 {
+	if x.refused == 0 && x.left.refusals == 0 {
 		return done
 	}
 	if stuck = x.unable(x.isServed, &x.next); stuck >= 0 {

@@ -169,7 +169,7 @@ func (m *stepper) ledgerAfter(p *process, plan plan) set {
 		after = plan.fold
 	}
 	for before := m.before(p, plan); before != 0 && after.len() < m.capacity; {
-		u := newest(before)
+		u := before.newest()
 		before.put(u, false)
 		after.put(u, true)
 	}
@@ -222,7 +222,7 @@ func (m *stepper) carryOutPlan(p int, plan plan) {
 		m.add(p, "process %d: starts over, because Incident %d is another one", p, k).state.processes[p] = after
 	case plan.unmatched != 0 && m.lacksOlder(&folder, plan.unmatched):
 		m.add(p, "process %d: starts over, because its cache lacks an older event", p).state.processes[p] = after
-	case plan.create && (m.from.refused.has(k) || current.exists):
+	case plan.create && !m.mayCreate(k):
 		m.add(p, "process %d: cannot create Incident %d", p, k).state.processes[p] = after
 	case plan.create:
 		m.create(p, k)
@@ -249,6 +249,11 @@ func (m *stepper) lacksOlder(p *process, unmatched set) bool {
 		}
 	}
 	return false
+}
+
+func (m *stepper) mayCreate(k int) bool {
+	isFull := m.limit > 0 && m.from.incidentCount() >= m.limit
+	return !isFull && !m.from.refused.has(k) && !m.from.incidents[k].exists
 }
 
 // create creates the Incident without a status. The events are listed after that: the list has to be newer than the
@@ -278,14 +283,11 @@ func (m *stepper) settles(p int, plan plan, after process) {
 func (m *stepper) breakBefore(p int, fold set) {
 	k := int(m.from.processes[p].target)
 	for u := range int(m.from.stored) {
-		e := m.from.events[u]
-		if !fold.has(u) || !e.alive || e.marked.has(k) {
-			continue
-		}
-		if m.breaks(markBeforeWrite) {
+		exists := fold.has(u) && m.from.existing(k).has(u)
+		if exists && m.breaks(markBeforeWrite) {
 			m.add(p, "process %d: marks event %d for Incident %d before the write", p, u, k).state.events[u].marked.put(k, true)
 		}
-		if m.breaks(deleteBeforeWrite) {
+		if exists && m.breaks(deleteBeforeWrite) {
 			m.add(p, "process %d: deletes event %d before the write", p, u).state.remove(u)
 		}
 	}

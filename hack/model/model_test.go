@@ -39,6 +39,7 @@ func TestEachBrokenRuleIsNoticed(t *testing.T) {
 		"an event is deleted before the status is written":     {deleteBeforeWrite, "two leaders", lost},
 		"a fold ignores marks":                                 {marksIgnored, "an Incident is refused", twice},
 		"nothing is marked":                                    {noMarks, "an Incident is refused", "no other Incident waits for one that is refused"},
+		"nothing is marked at the limit of Incidents":          {noMarks, "an Incident makes room", "every event is released in the end"},
 		"an entry leaves the ledger before its event":          {prunedEarly, "two leaders", pruned},
 		"a fold trusts the cache about which events exist":     {cacheForList, "two leaders", twice},
 		"the events are listed before the Incident is read":    {listBeforeRead, "two leaders", twice},

@@ -14,6 +14,7 @@ type message struct {
 	alerts   [maxIncidents]kind
 	keyed    bool // with an idempotency key
 	attempts int8 // to store it: the retries are marked
+	lost     bool // the first attempt never reaches the API server
 }
 
 // concerns are the Incidents of the message.
@@ -31,7 +32,9 @@ type scope struct {
 	messages  []message // posted one after the other: each is sent when the one before is stored
 	processes int
 	capacity  int  // of a ledger
+	opened    set  // Incidents that are open at the start
 	refused   set  // Incidents that the API server refuses at first
+	limit     int  // of Incidents, 0 for none: Resolved ones are then deleted to make room
 	bare      set  // posts whose content it refuses: the status is written without
 	lag       bool // caches show Incidents late, and the answer to a write of a status may be lost
 	relist    bool // a cache that starts shows the events that exist in any order
@@ -63,7 +66,13 @@ func (c *scope) retries() bool {
 }
 
 func (c *scope) start() state {
-	return state{refused: c.refused, left: c.left}
+	s := state{refused: c.refused, left: c.left}
+	for k := range maxIncidents {
+		if c.opened.has(k) {
+			s.incidents[k] = incident{exists: true, status: true, open: true, version: 1}
+		}
+	}
+	return s
 }
 
 // rules are rules of the protocol that a run breaks, to show that the model notices.

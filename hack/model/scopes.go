@@ -3,6 +3,7 @@ package main
 func both(a, b kind) message    { return message{alerts: [maxIncidents]kind{a, b}, attempts: 1} }
 func single(a kind) message     { return both(a, nothing) }
 func retried(m message) message { m.attempts = 2; return m }
+func late(m message) message    { m.attempts, m.lost = 2, true; return m }
 func keyed(m message) message   { m.keyed = true; return m }
 
 // scopes are the configurations that together cover the protocol. Each stresses one mechanism.
@@ -33,8 +34,8 @@ func scopes() []scope {
 		left: left{crashes: 1, terms: 1},
 	}, {
 		name:      "an alert behind a retry",
-		messages:  []message{retried(single(firing)), single(resolve)},
-		processes: 2, capacity: 2,
+		messages:  []message{late(single(firing)), single(resolve)},
+		processes: 1, capacity: 2,
 		left: left{crashes: 1},
 	}, {
 		name:      "a batch of two Incidents",
@@ -57,6 +58,16 @@ func scopes() []scope {
 		processes: 1, capacity: 1, refused: one(1),
 		left: left{crashes: 1},
 	}, {
+		name:      "an Incident is refused in between",
+		messages:  []message{both(firing, firing), both(resolve, resolve), single(firing)},
+		processes: 1, capacity: 1,
+		left: left{crashes: 1, refusals: 1},
+	}, {
+		name:      "an Incident makes room",
+		messages:  []message{both(resolve, firing), both(nothing, resolve)},
+		processes: 2, capacity: 2, opened: one(0), limit: 1,
+		left: left{crashes: 1, evictions: 1},
+	}, {
 		name:      "users delete Incidents",
 		messages:  []message{keyed(single(firing)), single(resolve), single(firing)},
 		processes: 1, capacity: 2,
@@ -74,6 +85,56 @@ func scopes() []scope {
 	}, {
 		name:      "retention",
 		messages:  []message{both(firing, firing), single(resolve)},
+		processes: 2, capacity: 2, refused: one(1),
+		left: left{evictions: 1},
+	}}
+}
+
+// longScopes are larger ones, for a run of many minutes.
+func longScopes() []scope {
+	return []scope{{
+		name:      "long: two leaders of four posts",
+		messages:  []message{single(firing), single(resolve), single(firing), single(resolve)},
+		processes: 2, capacity: 2,
+		left: left{crashes: 1},
+	}, {
+		name:      "long: stale caches and lost answers",
+		messages:  []message{single(firing), single(resolve), single(firing)},
+		processes: 2, capacity: 2, lag: true,
+		left: left{crashes: 1},
+	}, {
+		name:      "long: a resolve first",
+		messages:  []message{single(resolve), single(firing), single(resolve)},
+		processes: 2, capacity: 2, relist: true, gap: true,
+		left: left{crashes: 1},
+	}, {
+		name:      "long: an alert behind a retry",
+		messages:  []message{retried(single(firing)), single(resolve)},
+		processes: 2, capacity: 2, gap: true,
+		left: left{crashes: 1},
+	}, {
+		name:      "long: second copies of a batch",
+		messages:  []message{retried(both(firing, firing))},
+		processes: 2, capacity: 1, refused: one(1),
+		left: left{crashes: 1},
+	}, {
+		name:      "long: a batch of two Incidents",
+		messages:  []message{both(firing, firing), both(resolve, resolve)},
+		processes: 2, capacity: 2,
+		left: left{crashes: 1},
+	}, {
+		name:      "long: an Incident is refused in between, and two lead",
+		messages:  []message{both(firing, firing), both(resolve, firing)},
+		processes: 2, capacity: 1, bare: one(1),
+		left: left{crashes: 1, refusals: 1},
+	}, {
+		name:      "long: users delete Incidents, and two lead",
+		messages:  []message{keyed(single(firing)), single(resolve), single(firing)},
+		processes: 2, capacity: 2,
+		left: left{crashes: 1, deletions: 1},
+	}, {
+		name:      "long: retention",
+		messages:  []message{both(firing, firing), single(resolve), single(firing)},
 		processes: 2, capacity: 2, refused: one(1),
 		left: left{evictions: 1},
 	}}

@@ -17,6 +17,7 @@ type set uint8
 func one(n int) set                  { return 1 << n }
 func (s set) has(n int) bool         { return s>>n&1 == 1 }
 func (s set) len() int               { return bits.OnesCount8(uint8(s)) }
+func (s set) newest() int            { return bits.Len8(uint8(s)) - 1 }
 func (s set) without(other set) set  { return s &^ other }
 func (s set) contains(all set) bool  { return all&^s == 0 }
 func (s set) before(n int) set       { return s & (one(n) - 1) }
@@ -95,7 +96,7 @@ type post struct {
 }
 
 // left is how many more faults of each kind may come.
-type left struct{ crashes, terms, deletions, evictions int8 }
+type left struct{ crashes, terms, refusals, deletions, evictions int8 }
 
 // ghost is what happened to the alerts of an Incident's name, by their posts. The steps depend on no more of it than that
 // an Incident was deleted.
@@ -123,6 +124,17 @@ func (s *state) existing(incident int) set {
 		}
 	}
 	return all
+}
+
+// incidentCount returns how many Incidents there are.
+func (s *state) incidentCount() int {
+	count := 0
+	for k := range s.incidents {
+		if s.incidents[k].exists {
+			count++
+		}
+	}
+	return count
 }
 
 func (s *state) append(entry int8) {

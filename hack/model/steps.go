@@ -66,7 +66,7 @@ func (m *stepper) ingest() {
 			if posted.sent == 0 {
 				next.posts[p].sentAt = next.logged
 			}
-			next.posts[p].flying.put(int(posted.sent), true)
+			next.posts[p].flying.put(int(posted.sent), posted.sent > 0 || !m.messages[p].lost)
 			next.posts[p].sent++
 		}
 		for attempt := range int(posted.sent) {
@@ -102,7 +102,7 @@ func (m *stepper) isStored(p int) bool {
 	return false
 }
 
-// users are the user who deletes Incidents, and whoever frees the quota.
+// users are the user who deletes Incidents, and whoever limits the quota or frees it.
 func (m *stepper) users() {
 	for k := range maxIncidents {
 		incident := &m.from.incidents[k]
@@ -116,6 +116,11 @@ func (m *stepper) users() {
 			next := &m.add(-1, "Incident %d has no finalizer left and is gone", k).state
 			next.forgive(k)
 			next.end(k)
+		}
+		if m.from.left.refusals > 0 && !m.from.refused.has(k) {
+			next := &m.addFault(-1, "the API server refuses Incident %d from now on", k).state
+			next.left.refusals--
+			next.refused.put(k, true)
 		}
 		if m.from.refused.has(k) {
 			added := m.add(-1, "the API server no longer refuses Incident %d", k)

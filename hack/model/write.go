@@ -9,7 +9,7 @@ func (m *stepper) writes(p int, plan plan, after process) {
 	case base.version != current.version && !m.breaks(noPrecondition):
 		m.add(p, "process %d: the write of Incident %d conflicts", p, k).state.processes[p] = after
 		return
-	case m.from.refused.has(k) || !current.exists:
+	case m.from.refused.has(k):
 		m.add(p, "process %d: the write of Incident %d is refused", p, k).state.processes[p] = after
 		return
 	}
@@ -34,17 +34,7 @@ func (m *stepper) writes(p int, plan plan, after process) {
 
 // isBare reports whether the content of the newest event is refused.
 func (m *stepper) isBare(fold set) bool {
-	return fold != 0 && m.bare.has(int(m.from.events[newest(fold)].post))
-}
-
-// newest is the newest event, -1 without any.
-func newest(events set) int {
-	for u := maxEvents - 1; u >= 0; u-- {
-		if events.has(u) {
-			return u
-		}
-	}
-	return -1
+	return fold != 0 && m.bare.has(int(m.from.events[fold.newest()].post))
 }
 
 // write stores the folded Incident, and checks what the write itself must not do.
@@ -123,7 +113,9 @@ func (m *stepper) isEvictable(p *process) bool {
 }
 
 func (m *stepper) evict(p, k int, after process) {
-	next := &m.addFault(p, "process %d: deletes Incident %d, whose retention is over", p, k).state
+	added := m.add(p, "process %d: deletes Incident %d, whose retention is over or which makes room", p, k)
+	added.fault = m.limit == 0
+	next := &added.state
 	next.left.evictions--
 	next.end(k)
 	next.processes[p] = after
