@@ -62,7 +62,8 @@ func (c *scope) checkFinal(s *state) string {
 		}
 		// A resolve from before the Incident may be counted when it was found late.
 		got := &s.incidents[k]
-		if got.status != status || got.open != open || !got.counted.contains(counted) || !(got.counted | s.ghost[k].unmatched).contains(seen) {
+		settled := got.counted | s.ghost[k].unmatched
+		if got.status != status || got.open != open || !got.counted.contains(counted) || !settled.contains(seen) {
 			return "the final state equals the replay in commit order"
 		}
 	}

@@ -37,7 +37,8 @@ func (e *edges) of(id int) []int32 {
 
 var errTooMany = errors.New("too many states")
 
-// explore visits every state that can be reached, most at the utmost, and then checks that from each one all events can be settled.
+// explore visits every state that can be reached, and then checks what can be reached from each of them. It gives up when
+// there are more states than most.
 func (c *scope) explore(most int) (result, error) {
 	x := &exploration{scope: c, ids: map[state]int32{}}
 	x.visit(c.canonical(c.start()), -1)

@@ -51,8 +51,9 @@ func (m *stepper) finish(p *process) {
 	p.at, p.target, p.list, p.view = idle, 0, 0, 0
 }
 
+// mayEvict reports whether an Incident may be deleted for its age or the limit: one that is resolved, or without a status.
 func (m *stepper) mayEvict(known *incident) bool {
-	return m.from.left.evictions > 0 && known.status && !known.open && !known.deleting
+	return m.from.left.evictions > 0 && known.exists && !known.open && !known.deleting
 }
 
 // listFor are the events that exist for an Incident.

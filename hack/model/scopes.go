@@ -3,6 +3,7 @@ package main
 func both(a, b kind) message    { return message{alerts: [maxIncidents]kind{a, b}, attempts: 1} }
 func single(a kind) message     { return both(a, nothing) }
 func retried(m message) message { m.attempts = 2; return m }
+func thrice(m message) message  { m.attempts = 3; return m }
 func late(m message) message    { m.attempts, m.lost = 2, true; return m }
 func keyed(m message) message   { m.keyed = true; return m }
 
@@ -14,7 +15,7 @@ func scopes() []scope {
 		processes: 2, capacity: 2,
 	}, {
 		name:      "stale caches and lost answers",
-		messages:  []message{single(firing), single(resolve)},
+		messages:  []message{single(firing), single(resolve), single(firing)},
 		processes: 2, capacity: 2, lag: true,
 		left: left{crashes: 1},
 	}, {
@@ -32,6 +33,11 @@ func scopes() []scope {
 		messages:  []message{retried(single(firing))},
 		processes: 2, capacity: 2, gap: true,
 		left: left{crashes: 1, terms: 1},
+	}, {
+		name:      "second copies of a batch",
+		messages:  []message{retried(both(firing, firing))},
+		processes: 2, capacity: 1, refused: one(1),
+		left: left{crashes: 1},
 	}, {
 		name:      "an alert behind a retry",
 		messages:  []message{late(single(firing)), single(resolve)},
@@ -98,11 +104,6 @@ func longScopes() []scope {
 		processes: 2, capacity: 2,
 		left: left{crashes: 1},
 	}, {
-		name:      "long: stale caches and lost answers",
-		messages:  []message{single(firing), single(resolve), single(firing)},
-		processes: 2, capacity: 2, lag: true,
-		left: left{crashes: 1},
-	}, {
 		name:      "long: a resolve first",
 		messages:  []message{single(resolve), single(firing), single(resolve)},
 		processes: 2, capacity: 2, relist: true, gap: true,
@@ -114,14 +115,18 @@ func longScopes() []scope {
 		left: left{crashes: 1},
 	}, {
 		name:      "long: second copies of a batch",
-		messages:  []message{retried(both(firing, firing))},
+		messages:  []message{both(firing, firing), retried(both(resolve, resolve))},
 		processes: 2, capacity: 1, refused: one(1),
 		left: left{crashes: 1},
 	}, {
+		name:      "long: three attempts",
+		messages:  []message{thrice(single(firing))},
+		processes: 2, capacity: 2, gap: true, lag: true,
+		left: left{crashes: 1, terms: 1},
+	}, {
 		name:      "long: a batch of two Incidents",
-		messages:  []message{both(firing, firing), both(resolve, resolve)},
+		messages:  []message{both(firing, firing), both(resolve, resolve), both(firing, nothing)},
 		processes: 2, capacity: 2,
-		left: left{crashes: 1},
 	}, {
 		name:      "long: an Incident is refused in between, and two lead",
 		messages:  []message{both(firing, firing), both(resolve, firing)},
@@ -134,7 +139,7 @@ func longScopes() []scope {
 		left: left{crashes: 1, deletions: 1},
 	}, {
 		name:      "long: retention",
-		messages:  []message{both(firing, firing), single(resolve), single(firing)},
+		messages:  []message{keyed(both(firing, firing)), single(resolve), single(firing)},
 		processes: 2, capacity: 2, refused: one(1),
 		left: left{evictions: 1},
 	}}

@@ -143,7 +143,7 @@ func (s *state) forgive(incident int) {
 
 // end deletes an Incident.
 func (s *state) end(incident int) {
-	s.ghost[incident].ended = true
+	s.ghost[incident].ended = s.ghost[incident].ended || s.incidents[incident].status
 	s.ghost[incident].past |= s.incidents[incident].counted
 	s.incidents[incident] = instead(s.incidents[incident].version + 1)
 }
