@@ -36,7 +36,12 @@ func (s *state) isEmpty() bool {
 			return false
 		}
 	}
-	return s.alive() == 0 && !s.incidents[0].deleting && !s.incidents[1].deleting
+	for k := range s.incidents {
+		if s.incidents[k].deleting || s.incidents[k].isEmpty() {
+			return false
+		}
+	}
+	return s.alive() == 0
 }
 
 // checkFinal compares a state in which nothing is left to do with the replay of the posts in commit order. Incidents

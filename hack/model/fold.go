@@ -32,7 +32,8 @@ func (m *stepper) beginWith(p, k int, known *incident) {
 		events |= m.from.shows(&folder)
 	}
 	work := m.concerns(m.from, events, k).without(folder.settled[k])
-	if known.deleting && !m.breaks(foldedTerminating) || work == 0 && !m.mayEvict(known) {
+	idle := work == 0 && !m.mayEvict(known) && !known.isEmpty()
+	if idle || known.deleting && !m.breaks(foldedTerminating) {
 		return
 	}
 	folder.cache[k], folder.at, folder.target = *known, read, int8(k)
@@ -51,9 +52,9 @@ func (m *stepper) finish(p *process) {
 	p.at, p.target, p.list, p.view = idle, 0, 0, 0
 }
 
-// mayEvict reports whether an Incident may be deleted for its age or the limit: one that is resolved, or without a status.
+// mayEvict reports whether an Incident may be deleted for its age or the limit.
 func (m *stepper) mayEvict(known *incident) bool {
-	return m.from.left.evictions > 0 && known.exists && !known.open && !known.deleting
+	return m.from.left.evictions > 0 && known.status && !known.open && !known.deleting
 }
 
 // listFor are the events that exist for an Incident.
@@ -68,6 +69,9 @@ func (m *stepper) listFor(p *process, k int) set {
 // it is delivered: any part of what waits.
 func (m *stepper) lists(p int) {
 	folder := &m.from.processes[p]
+	if k := int(folder.target); m.from.left.hasty > 0 && !folder.cache[k].exists && m.mayCreate(k) && m.maySeeFiring(folder, k) {
+		m.create(p, k).left.hasty--
+	}
 	for hidden := folder.hidden; ; hidden = (hidden - 1) & folder.hidden {
 		to := m.from.logged
 		if hidden != 0 {
@@ -80,6 +84,17 @@ func (m *stepper) lists(p int) {
 			return
 		}
 	}
+}
+
+// maySeeFiring reports whether the cache may show an event that would open an Incident, perhaps one that is gone.
+func (m *stepper) maySeeFiring(p *process, k int) bool {
+	shown := m.from.shows(p) | m.from.alive()
+	for u := range int(m.from.stored) {
+		if shown.has(u) && m.kindOf(u, k) == firing {
+			return true
+		}
+	}
+	return false
 }
 
 // listAt lists with a cache that shows some of the log. It learns from the marks what is settled.
@@ -230,7 +245,7 @@ func (m *stepper) carryOutPlan(p int, plan plan) {
 	case plan.fold != 0:
 		m.writes(p, plan, after)
 	default:
-		if isCurrent && m.mayEvict(base) && m.isEvictable(&folder) {
+		if isCurrent && (m.mayEvict(base) || base.isEmpty()) && m.isEvictable(&folder) {
 			m.evict(p, k, after)
 		}
 		m.settles(p, plan, after)
@@ -259,7 +274,7 @@ func (m *stepper) mayCreate(k int) bool {
 
 // create creates the Incident without a status. The events are listed after that: the list has to be newer than the
 // Incident, whatever was there before it.
-func (m *stepper) create(p, k int) {
+func (m *stepper) create(p, k int) *state {
 	next := &m.add(p, "process %d: creates Incident %d", p, k).state
 	version := next.incidents[k].version + 1
 	next.incidents[k] = incident{exists: true, version: version}
@@ -269,6 +284,7 @@ func (m *stepper) create(p, k int) {
 	if !m.breaks(createdAfterList) {
 		folder.at, folder.list, folder.view = read, 0, 0
 	}
+	return next
 }
 
 // settles notes what needs no write.

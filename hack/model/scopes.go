@@ -19,6 +19,11 @@ func scopes() []scope {
 		processes: 2, capacity: 2, lag: true,
 		left: left{crashes: 1},
 	}, {
+		name:      "Incidents created by old caches",
+		messages:  []message{single(firing), single(resolve)},
+		processes: 2, capacity: 2,
+		left: left{crashes: 1, evictions: 1, hasty: 2},
+	}, {
 		name:      "caches that list anew",
 		messages:  []message{single(firing), single(resolve), single(firing)},
 		processes: 1, capacity: 2, relist: true, gap: true,
@@ -115,14 +120,14 @@ func longScopes() []scope {
 		left: left{crashes: 1},
 	}, {
 		name:      "long: second copies of a batch",
-		messages:  []message{both(firing, firing), retried(both(resolve, resolve))},
-		processes: 2, capacity: 1, refused: one(1),
-		left: left{crashes: 1},
+		messages:  []message{retried(both(firing, firing))},
+		processes: 2, capacity: 1, refused: one(1), gap: true,
+		left: left{crashes: 1, terms: 1},
 	}, {
 		name:      "long: three attempts",
 		messages:  []message{thrice(single(firing))},
-		processes: 2, capacity: 2, gap: true, lag: true,
-		left: left{crashes: 1, terms: 1},
+		processes: 2, capacity: 2, gap: true,
+		left: left{crashes: 1},
 	}, {
 		name:      "long: a batch of two Incidents",
 		messages:  []message{both(firing, firing), both(resolve, resolve), both(firing, nothing)},

@@ -96,7 +96,10 @@ type post struct {
 }
 
 // left is how many more faults of each kind may come.
-type left struct{ crashes, terms, refusals, deletions, evictions int8 }
+type left struct {
+	crashes, terms, refusals, deletions, evictions int8
+	hasty                                          int8 // Incidents that are created because of events that the cache still shows
+}
 
 // ghost is what happened to the alerts of an Incident's name, by their posts. The steps depend on no more of it than that
 // an Incident was deleted.
@@ -125,6 +128,9 @@ func (s *state) existing(incident int) set {
 	}
 	return all
 }
+
+// isEmpty reports whether an Incident was created, and nothing was written to it.
+func (i *incident) isEmpty() bool { return i.exists && !i.status }
 
 // incidentCount returns how many Incidents there are.
 func (s *state) incidentCount() int {

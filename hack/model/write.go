@@ -104,19 +104,26 @@ func (s *state) done(k int) set {
 	return s.incidents[k].counted | g.past | g.forgiven | g.unmatched
 }
 
-// isEvictable reports whether nothing that exists needs the Incident's ledger.
+// isEvictable reports whether nothing that exists needs the Incident or its ledger. Another process may have created an empty
+// one for an event that this one's cache lacks, or that only this one knows to be settled: then it stays as long as the event.
 func (m *stepper) isEvictable(p *process) bool {
 	k := int(p.target)
-	known := m.breaks(evictedUnmarked)
-	waiting := m.concerns(m.from, p.view, k).without(p.settled[k])
-	return waiting == 0 && (known || p.cache[k].ledger&p.list == 0)
+	base := &p.cache[k]
+	existing := m.concerns(m.from, p.view, k)
+	if base.isEmpty() {
+		return existing == 0 && p.view.contains(p.list)
+	}
+	return existing.without(p.settled[k]) == 0 && (base.ledger&p.list == 0 || m.breaks(evictedUnmarked))
 }
 
+// evict deletes an Incident for its age or the limit, or because nothing was folded into it.
 func (m *stepper) evict(p, k int, after process) {
-	added := m.add(p, "process %d: deletes Incident %d, whose retention is over or which makes room", p, k)
-	added.fault = m.limit == 0
+	added := m.add(p, "process %d: deletes Incident %d", p, k)
 	next := &added.state
-	next.left.evictions--
+	if m.from.incidents[k].status {
+		added.fault = m.limit == 0
+		next.left.evictions--
+	}
 	next.end(k)
 	next.processes[p] = after
 }
