@@ -42,6 +42,9 @@ E2E_FLAGS ?=
 BENCH_FLAGS ?=
 BENCH_COUNT ?= 6
 
+# Flags of hack/model, such as -break=no-marks.
+MODEL_FLAGS ?=
+
 # Flags of hack/suites/faults, such as --run=kill or --rounds=5, and how long to soak.
 FAULTS_FLAGS ?=
 SOAK ?= 1h
@@ -128,6 +131,10 @@ test-duckdb: ## Run the query of docs/history.md in DuckDB, from its npm package
 .PHONY: test-fuzz
 test-fuzz: ## Fuzz for FUZZTIME (10m) a fuzz test
 	hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: model
+model: ## Explore the larger scopes of the protocol's model, which takes minutes and gigabytes
+	go run ./hack/model -long $(MODEL_FLAGS)
 
 .PHONY: test-faults
 test-faults: control-plane bin/suites/faults ## Break everything that can break, under load, and check that no alert is lost or counted twice
