@@ -20,6 +20,7 @@ readonly folder=bin/control-plane${version:+-$version}
 module=hack/modules/controlplane
 readonly reach_seconds=10     # to find out whether the download can work at all
 readonly download_seconds=120 # for the download itself
+readonly index=https://raw.githubusercontent.com/kubernetes-sigs/controller-tools/HEAD/envtest-releases.yaml
 
 say() { echo "control-plane: $*" >&2; }
 
@@ -52,6 +53,10 @@ install_from() {
 
 download() {
   local setup=bin/tools/setup-envtest wanted path
+  # Building the tool takes longer than to find out that there is no connection.
+  if command -v curl >/dev/null; then
+    curl --silent --fail --head --location --max-time "$reach_seconds" --output /dev/null "$index" || return 1
+  fi
   wanted="${kubernetes#v}"
   wanted="${wanted%.*}.x"
   make --no-print-directory -s "$setup" >&2 || return 1
@@ -64,27 +69,24 @@ download() {
   install_from "$scratch/downloaded"
 }
 
-# build_one PACKAGE NAME
-build_one() {
-  local variables=k8s.io/component-base/version minor="${kubernetes#v*.}"
-  say "building $2"
-  (cd "$module" && GOWORK=off CGO_ENABLED=0 go build -o "$scratch/built/$2" -ldflags "-s -w \
-    -X $variables.gitVersion=$kubernetes -X $variables.gitMajor=1 -X $variables.gitMinor=${minor%%.*} \
-    -X $variables.gitTreeState=clean" "$1")
-}
-
+# build builds all programs with one command, so that no link waits for the other programs.
 build() {
   say "building etcd $etcd and Kubernetes $kubernetes from source;"
   say "this is done once and takes about five minutes on two cores"
-  local start=$SECONDS
+  local start=$SECONDS variables=k8s.io/component-base/version minor="${kubernetes#v*.}"
+  local packages=(go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/kube-apiserver)
   mkdir -p "$scratch/built"
-  build_one go.etcd.io/etcd/server/v3 etcd
   if [ -n "$version" ]; then
     ln -s ../control-plane/kubectl "$scratch/built/kubectl"
   else
-    build_one k8s.io/kubernetes/cmd/kubectl kubectl
+    packages+=(k8s.io/kubernetes/cmd/kubectl)
+    # Meanwhile, what the project itself needs is downloaded.
+    go list -deps -test ./... >/dev/null 2>&1 &
   fi
-  build_one k8s.io/kubernetes/cmd/kube-apiserver kube-apiserver
+  (cd "$module" && GOWORK=off GOGC=off GOMEMLIMIT=1GiB go build -o "$scratch/built/" -ldflags "-s -w \
+    -X $variables.gitVersion=$kubernetes -X $variables.gitMajor=1 -X $variables.gitMinor=${minor%%.*} \
+    -X $variables.gitTreeState=clean" "${packages[@]}")
+  mv "$scratch/built/server" "$scratch/built/etcd"
   install_from "$scratch/built"
   say "built in $((SECONDS - start)) s"
 }

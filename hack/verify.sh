@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Checks that what is generated is up to date, that the modules are tidy, that the Go files are formatted, that the links of
-# the documents lead somewhere, that the CustomResourceDefinitions are compatible with the last release, that the seeded
-# bugs still apply and compile, and that the workflows are correct and follow the project's rules. Generating happens in a
-# copy: the tree is never touched.
+# Checks that what is generated is up to date, that the modules are tidy and share their versions, that the Go files are
+# formatted, that the links of the documents lead somewhere, that the CustomResourceDefinitions are compatible with the last
+# release, that the seeded bugs still apply and compile, and that the workflows are correct and follow the project's rules.
+# Generating happens in a copy: the tree is never touched.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -66,6 +66,7 @@ workflows() {
 
 check "generated files" generated
 check "modules" tidy
+check "versions of shared modules" hack/align.sh --check
 check "format" formatted
 check "links" go run ./hack/checklinks
 check "compatibility with the last release" go test -C hack/suites -count=1 ./baseline

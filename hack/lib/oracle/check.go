@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Check compares the history with the records of the senders, and finds what should have happened by now.
@@ -35,15 +34,23 @@ func (h *History) checkLiveness(at Moment, f *Findings) {
 		switch {
 		case len(unsettled) > 0 && !h.showsWaiting(e):
 			f.Add("E: AlertEvent %s waits for %s, and no condition shows why", e, strings.Join(unsettled, ", "))
-		case len(unsettled) == 0 && (!e.lingers() || h.hasLingered(e, at.Now)):
+		case len(unsettled) == 0 && (!e.lingers() || h.hasLingered(e, at)):
 			f.Add("C: AlertEvent %s is left, and all its alerts are settled", e)
 		}
 	}
 }
 
-// hasLingered says whether an AlertEvent stays longer than its idempotency key needs.
-func (h *History) hasLingered(e *event, now time.Time) bool {
-	return h.options.KeyedLinger > 0 && !e.settledAt.IsZero() && now.Sub(e.settledAt) > h.options.KeyedLinger+h.options.HealTime
+// hasLingered says whether an AlertEvent stays longer than its idempotency key needs. A new leader does not know since when
+// it is settled, so the time begins anew with each fault.
+func (h *History) hasLingered(e *event, at Moment) bool {
+	if h.options.KeyedLinger == 0 || e.settledAt.IsZero() {
+		return false
+	}
+	since := e.settledAt
+	if at.FaultsEnded.After(since) {
+		since = at.FaultsEnded
+	}
+	return at.Now.Sub(since) > h.options.KeyedLinger+h.options.HealTime
 }
 
 // showsWaiting says whether a condition shows that alerts of the namespace wait: of the AlertEvent's integration, or, if a
