@@ -61,8 +61,8 @@ type RestoreOptions struct {
 	Include func(resource string, object map[string]any) bool
 }
 
-// Restore creates the objects of a backup that do not exist, as a backup tool does: with new UIDs and resourceVersions, and with
-// the tool as their only manager. It returns how many it created. Neither quotas nor policies apply.
+// Restore creates the objects of a backup that do not exist and whose namespace does, as a backup tool does: with new UIDs and
+// resourceVersions, and with the tool as their only manager. It returns how many it created. Neither quotas nor policies apply.
 func (s *Server) Restore(snapshot *Snapshot, options RestoreOptions) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,12 @@ func (s *Server) Restore(snapshot *Snapshot, options RestoreOptions) int {
 	for _, saved := range snapshot.objects {
 		name := saved.resource.qualified()
 		t := s.table(saved.resource.Group, saved.resource.Version, saved.resource.plural)
-		if t == nil || t.find(saved.namespace, saved.name) != nil || options.Include != nil && !options.Include(name, saved.content) {
+		switch {
+		case t == nil, t.find(saved.namespace, saved.name) != nil:
+			continue
+		case t.namespaced && s.namespaces().find("", saved.namespace) == nil:
+			continue
+		case options.Include != nil && !options.Include(name, saved.content):
 			continue
 		}
 		content := shallow(saved.content)

@@ -15,7 +15,8 @@ import (
 // call sends a request straight to a transport.
 func call(b *testing.B, transport http.RoundTripper, method, path string, body []byte) *http.Response {
 	b.Helper()
-	request, err := http.NewRequestWithContext(context.Background(), method, "http://apiserver"+path, strings.NewReader(string(body)))
+	request, err := http.NewRequestWithContext(context.Background(), method, "http://apiserver"+path,
+		strings.NewReader(string(body)))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -30,12 +31,10 @@ func call(b *testing.B, transport http.RoundTripper, method, path string, body [
 	return response
 }
 
-// BenchmarkQueue measures the life of an AlertEvent without its clients: a create, two watches that see it, and a delete that they see.
+// BenchmarkQueue measures the life of an AlertEvent without its clients: a create, two watches that see it, and a delete that
+// they see.
 func BenchmarkQueue(b *testing.B) {
-	server, err := apiserver.New(apiserver.Options{Definitions: definitions(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	server := newServer(b, apiserver.Options{})
 	transport := server.Transport("bench", nil)
 	const path = "/apis/tocsin.dev/v1alpha1/namespaces/default/alertevents"
 	var streams []*json.Decoder
@@ -62,10 +61,7 @@ func BenchmarkQueue(b *testing.B) {
 
 // BenchmarkStatus measures updates of the status of an Incident of usual size.
 func BenchmarkStatus(b *testing.B) {
-	server, err := apiserver.New(apiserver.Options{Definitions: definitions(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	server := newServer(b, apiserver.Options{})
 	transport := server.Transport("bench", nil)
 	const path = "/apis/tocsin.dev/v1alpha1/namespaces/default/incidents"
 	body, _ := json.Marshal(incident("a"))
@@ -82,10 +78,7 @@ func BenchmarkStatus(b *testing.B) {
 
 // BenchmarkList measures lists of the metadata of 300 AlertEvents.
 func BenchmarkList(b *testing.B) {
-	server, err := apiserver.New(apiserver.Options{Definitions: definitions(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	server := newServer(b, apiserver.Options{})
 	transport := server.Transport("bench", nil)
 	const path = "/apis/tocsin.dev/v1alpha1/namespaces/default/alertevents"
 	for i := range 300 {

@@ -10,12 +10,20 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-func newMemory(t *testing.T, definitions *apiserver.Definitions) provider {
+// newServer returns a server in memory with the project's resources.
+func newServer(t testing.TB, options apiserver.Options) *apiserver.Server {
 	t.Helper()
-	server, err := apiserver.New(apiserver.Options{Definitions: definitions})
+	options.Definitions = definitions(t)
+	server, err := apiserver.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return server
+}
+
+func newMemory(t *testing.T) provider {
+	t.Helper()
+	server := newServer(t, apiserver.Options{})
 	return provider{
 		name:    "in memory",
 		config:  server.Config("conformance", nil),
@@ -46,7 +54,15 @@ func newReal(t *testing.T) provider {
 		}
 		realConfig.QPS = -1
 	}
-	return provider{name: "real", config: realConfig, compact: func(revision string) { compactEtcd(t, revision) }, quota: realQuota, deny: realDenial}
+	p := provider{
+		name: "real", config: realConfig, compact: func(revision string) { compactEtcd(t, revision) }, quota: realQuota,
+		deny: realDenial,
+	}
+	s := newSite(t, p)
+	for _, plural := range []string{"alertevents", "incidents", "webhookintegrations"} { // 429 until the resource is ready
+		s.await(http.StatusOK, func() answer { return s.send("GET", s.path(plural)+"?resourceVersion=0", nil) })
+	}
+	return p
 }
 
 func compactEtcd(t *testing.T, revision string) {
@@ -83,7 +99,8 @@ func realDenial(s *site) {
 			"failurePolicy": "Fail",
 			"matchConstraints": object{"resourceRules": []any{object{"apiGroups": []any{"tocsin.dev"}, "apiVersions": []any{"*"},
 				"operations": []any{"CREATE"}, "resources": []any{"incidents"}}}},
-			"validations": []any{object{"expression": "object.spec.dedupKey != 'denied'", "message": "this key is denied", "reason": "Forbidden"}},
+			"validations": []any{object{"expression": "object.spec.dedupKey != 'denied'", "message": "this key is denied",
+				"reason": "Forbidden"}},
 		}},
 		"validatingadmissionpolicybindings": {"kind": "ValidatingAdmissionPolicyBinding", "spec": object{
 			"policyName": "no-denied", "validationActions": []any{"Deny"},

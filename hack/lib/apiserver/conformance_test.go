@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,8 +26,8 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// conformance has what both API servers, the one in memory and a real one, must do alike: each row sends requests to one of them and
-// notes what it sees.
+// conformance has what both API servers, the one in memory and a real one, must do alike: each row sends requests to one of
+// them and notes what it sees.
 type conformance map[string]struct {
 	do   func(s *site)
 	want []string
@@ -48,9 +49,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+var readDefinitions = sync.OnceValues(func() (*apiserver.Definitions, error) {
+	return apiserver.ReadDefinitions(os.DirFS(filepath.Join(testenv.Root(), "config", "crd", "bases")))
+})
+
 func definitions(t testing.TB) *apiserver.Definitions {
 	t.Helper()
-	definitions, err := apiserver.ReadDefinitions(os.DirFS(filepath.Join(testenv.Root(), "config", "crd", "bases")))
+	definitions, err := readDefinitions()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +64,7 @@ func definitions(t testing.TB) *apiserver.Definitions {
 
 // run runs the rows on the server in memory and, if there is one, on a real one.
 func (c conformance) run(t *testing.T) {
-	memory := newMemory(t, definitions(t))
+	memory := newMemory(t)
 	actual := newReal(t)
 	for _, sentence := range slices.Sorted(maps.Keys(c)) {
 		for _, provider := range []provider{memory, actual} {
@@ -104,7 +109,8 @@ func newSite(t *testing.T, p provider) *site {
 	}
 	sites++
 	s := &site{t: t, provider: p, http: client, namespace: fmt.Sprintf("site-%d", sites)}
-	created := s.send("POST", "/api/v1/namespaces", object{"kind": "Namespace", "apiVersion": "v1", "metadata": object{"name": s.namespace}})
+	created := s.send("POST", "/api/v1/namespaces", object{"kind": "Namespace", "apiVersion": "v1",
+		"metadata": object{"name": s.namespace}})
 	if created.code != http.StatusCreated {
 		t.Fatal(created.body)
 	}
@@ -190,9 +196,11 @@ var (
 	revisions = regexp.MustCompile(`\b[0-9]+\b`)
 )
 
-// plain replaces what differs between two servers in a text: the namespace, UIDs and resourceVersions.
-func (s *site) plain(text string) string {
-	return uids.ReplaceAllString(strings.ReplaceAll(text, s.namespace, "NAMESPACE"), "UID")
+// plain replaces what differs between two servers in a text: the namespace and UIDs.
+func (s *site) plain(text string) string { return uids.ReplaceAllString(s.plainNamespace(text), "UID") }
+
+func (s *site) plainNamespace(text string) string {
+	return strings.ReplaceAll(text, s.namespace, "NAMESPACE")
 }
 
 // String is the code and, of a failure, the reason and the causes.
@@ -292,10 +300,11 @@ func (s *site) create(plural string, o object) answer {
 // await repeats a request until it answers this code, and returns the answer.
 func (s *site) await(code int, request func() answer) (a answer) {
 	s.t.Helper()
-	err := testenv.AwaitThat(s.t.Context(), 30*time.Second, fmt.Sprintf("no answer has the code %d", code), func(context.Context) bool {
-		a = request()
-		return a.code == code
-	})
+	err := testenv.AwaitThat(s.t.Context(), 30*time.Second, fmt.Sprintf("no answer has the code %d", code),
+		func(context.Context) bool {
+			a = request()
+			return a.code == code
+		})
 	if err != nil {
 		s.t.Fatal(err, a)
 	}

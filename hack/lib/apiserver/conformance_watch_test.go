@@ -27,7 +27,7 @@ type watching struct {
 
 func (s *site) watch(plural, query string, headers ...string) *watching {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Minute)
 	response := s.open(ctx, http.MethodGet, s.path(plural)+query, nil, headers...)
 	s.t.Cleanup(func() {
 		_ = response.Body.Close()
@@ -65,7 +65,8 @@ var watches = conformance{
 		s.note("%v", at(bookmark, "object", "metadata", "annotations"))
 		s.create("alertevents", alertEvent("c"))
 		w.next(1)
-	}, []string{"ADDED AlertEvent a", "ADDED AlertEvent b", "BOOKMARK AlertEvent ", "map[k8s.io/initial-events-end:true]", "ADDED AlertEvent c"}},
+	}, []string{"ADDED AlertEvent a", "ADDED AlertEvent b", "BOOKMARK AlertEvent ", "map[k8s.io/initial-events-end:true]",
+		"ADDED AlertEvent c"}},
 
 	"a watch of metadata has no content": {func(s *site) {
 		s.create("alertevents", alertEvent("a"))
@@ -117,6 +118,14 @@ var watches = conformance{
 		w.next(1)
 	}, []string{"ADDED Incident a", "BOOKMARK Incident ", "DELETED Incident a", "Open true", "ADDED Incident b"}},
 
+	"a watch with initial events of a state that is not older": {func(s *site) {
+		s.create("incidents", incident("a"))
+		last := s.create("incidents", incident("b"))
+		w := s.watch("incidents", query("watch", "true", "sendInitialEvents", "true", "resourceVersionMatch", "NotOlderThan",
+			"allowWatchBookmarks", "true", "resourceVersion", fmt.Sprint(last.at("metadata", "resourceVersion"))))
+		w.next(3)
+	}, []string{"ADDED Incident a", "ADDED Incident b", "BOOKMARK Incident "}},
+
 	"a finished deletion shows the last stored state": {func(s *site) {
 		first := s.create("incidents", with(incident("a"), []string{"example.com/hold"}, "metadata", "finalizers"))
 		w := s.watch("incidents", query("watch", "true", "resourceVersion", fmt.Sprint(first.at("metadata", "resourceVersion"))))
@@ -159,6 +168,7 @@ var watches = conformance{
 		_, err = leases.Update(s.t.Context(), before, metav1.UpdateOptions{})
 		s.note("%v", err)
 		s.note("%v", leases.Delete(s.t.Context(), "a", metav1.DeleteOptions{}))
-	}, []string{"one <nil>", "two <nil>", `Operation cannot be fulfilled on leases.coordination.k8s.io "a": the object has been modified; ` +
-		"please apply your changes to the latest version and try again", "<nil>"}},
+	}, []string{"one <nil>", "two <nil>",
+		`Operation cannot be fulfilled on leases.coordination.k8s.io "a": the object has been modified; ` +
+			"please apply your changes to the latest version and try again", "<nil>"}},
 }

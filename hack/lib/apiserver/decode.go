@@ -36,17 +36,22 @@ func decode(r *request) (map[string]any, error) {
 
 // decodeObject returns the object that a create or an update sends, in the namespace of the request.
 func decodeObject(r *request) (map[string]any, error) {
-	content, err := decode(r)
-	if err != nil {
-		return nil, err
+	content := r.content
+	if content == nil {
+		var err error
+		if content, err = decode(r); err != nil {
+			return nil, err
+		}
 	}
 	kind, version := text(content, "kind"), text(content, "apiVersion")
 	switch {
 	case kind == "":
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("Object 'Kind' is missing in '%s'", r.Body))
 	case kind != r.table.Kind && !r.table.custom || version != r.table.GroupVersion().String():
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s, Kind=%s) does not match the expected API version (%s, Kind=%s)",
-			version, kind, r.table.GroupVersion(), r.table.Kind))
+		return nil,
+			apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s, Kind=%s) "+
+				"does not match the expected API version (%s, Kind=%s)",
+				version, kind, r.table.GroupVersion(), r.table.Kind))
 	}
 	meta := metaOf(content)
 	if namespace := text(meta, "namespace"); namespace != "" && namespace != r.Namespace {
@@ -55,8 +60,9 @@ func decodeObject(r *request) (map[string]any, error) {
 	if r.table.namespaced {
 		meta["namespace"] = r.Namespace
 	}
-	if name := text(meta, "name"); r.Name != "" && name != r.Name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, r.Name))
+	if name := text(meta, "name"); name != r.Name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name,
+			r.Name))
 	}
 	return content, checkFields(r, content)
 }

@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"fmt"
-	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,9 +53,9 @@ func (s *Server) checkNamespace(r *request) error {
 	err := apierrors.NewForbidden(r.table.groupResource(), r.Name, fmt.Errorf(
 		"unable to create new content in namespace %s because it is being terminated", r.Namespace))
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
-		Type: "NamespaceTerminating", Message: fmt.Sprintf("namespace %s is being terminated", r.Namespace), Field: "metadata.namespace",
+		Type: "NamespaceTerminating", Message: fmt.Sprintf("namespace %s is being terminated", r.Namespace),
+		Field: "metadata.namespace",
 	})
-	err.ErrStatus.Code = http.StatusForbidden
 	return err
 }
 
@@ -86,7 +85,6 @@ func (s *Server) finishNamespace(name string) {
 	t := s.namespaces()
 	if o := t.find("", name); o != nil && len(finalizersOf(o.content)) == 0 {
 		s.commit(t, watch.Deleted, nil, o, "")
-		delete(s.terminates, name)
 	}
 }
 

@@ -18,7 +18,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// get serves one object, always in its newest state.
+// notOlder returns the revision of the state that a read gets which gives a resourceVersion, or none. The lock is held.
+func (s *Server) notOlder(r *request, wanted int64) int64 {
+	staleness, ok := r.faults.(Staleness)
+	if !ok || r.Query.Get("resourceVersion") == "" {
+		return s.revision
+	}
+	return max(wanted, s.revision-staleness.Lag(r.Call), r.table.expired, 1)
+}
+
+// get serves one object.
 func (s *Server) get(r *request) (*reply, error) {
 	wanted, err := revisionOf(r)
 	if err != nil {
@@ -29,7 +38,7 @@ func (s *Server) get(r *request) (*reply, error) {
 	if err := s.checkReached(wanted); err != nil {
 		return nil, err
 	}
-	o := r.table.find(r.Namespace, r.Name)
+	o := r.table.was(r.Namespace, r.Name, s.notOlder(r, wanted))
 	if o == nil {
 		return nil, apierrors.NewNotFound(r.table.groupResource(), r.Name)
 	}
@@ -74,7 +83,7 @@ func (s *Server) list(r *request) (*reply, error) {
 		return nil, err
 	}
 	if p.revision == 0 {
-		p.revision = s.revision
+		p.revision = s.notOlder(r, wanted)
 	}
 	if p.revision < r.table.expired {
 		if p.from != "" {
@@ -89,10 +98,10 @@ func (s *Server) list(r *request) (*reply, error) {
 
 // expiredPage is the error for a page of a state that is gone. It has the token of the same page of the newest state.
 func expiredPage(r *request, p page) error {
-	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. You can start a " +
-		"new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
-		"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between " +
-		"the time the first chunk was returned and now may show up in the list.")
+	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
+		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the " +
+		"remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were " +
+		"created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
 	err.ErrStatus.ListMeta.Continue = continueToken(-1, r.Namespace, strings.TrimSuffix(p.from, "\x00"))
 	return err
 }

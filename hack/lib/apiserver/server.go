@@ -101,7 +101,8 @@ func (s *Server) OnCommit(observe func(Commit)) {
 	s.observers = append(s.observers, observe)
 }
 
-// commit stores a new state of an object, or its deletion, and returns it. The lock is held. Of a deletion, content is the last state.
+// commit stores a new state of an object, or its deletion, and returns it. The lock is held. Of a deletion, content is the last
+// state.
 func (s *Server) commit(t *table, kind watch.EventType, content map[string]any, old *object, client string) *object {
 	s.revision++
 	e := entry{revision: s.revision, kind: kind, old: old}
@@ -118,8 +119,11 @@ func (s *Server) commit(t *table, kind watch.EventType, content map[string]any, 
 	for _, observe := range s.observers {
 		observe(c)
 	}
-	if kind == watch.Deleted && t.namespaced {
+	switch {
+	case kind == watch.Deleted && t.namespaced:
 		s.finishNamespace(old.namespace)
+	case kind == watch.Deleted:
+		delete(s.terminates, old.name)
 	}
 	return e.object
 }

@@ -94,6 +94,17 @@ func (t *table) snapshot(namespace string, revision int64) []*object {
 	return was
 }
 
+// was returns an object as it was at a revision that is not expired, or nil.
+func (t *table) was(namespace, name string, revision int64) *object {
+	key := keyOf(namespace, name)
+	for _, e := range t.history[t.after(revision)-t.dropped:] {
+		if e.object.key == key {
+			return e.old
+		}
+	}
+	return t.find(namespace, name)
+}
+
 // within returns the objects of a namespace, or all. The slice must not be kept beyond the lock.
 func (t *table) within(namespace string) []*object {
 	if namespace == "" {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +20,9 @@ var ErrExpired = errors.New("the watch expires")
 // Call describes one request to Faults. Its fields are those of the request, so that a hash of some of them and a counter decides
 // about a fault independently of other calls.
 type Call struct {
-	Client, Verb, Resource, Subresource, Namespace, Name string // Resource is plural.group, such as incidents.tocsin.dev
+	// Resource is plural.group, such as incidents.tocsin.dev. Name is also that of the object that is created, but only Leave and
+	// Deny know a generated one.
+	Client, Verb, Resource, Subresource, Namespace, Name string
 
 	// Watch says that the verb is watch. Quorum says that it is a get or list without a resourceVersion, which must not be stale.
 	Watch, Quorum bool
@@ -38,9 +39,16 @@ type Faults interface {
 	// Leave is called after the request was processed with this status code, of a watch when it begins. It may sleep, and block
 	// until ctx ends. With an error the response is lost.
 	Leave(ctx context.Context, call *Call, code int) error
-	// Deliver is called before each event of a watch, initial ones and bookmarks included, with the resourceVersion of its object. It
-	// may sleep or block. An error ends the watch as a broken connection, and ErrExpired with 410.
+	// Deliver is called before each event of a watch, initial ones and bookmarks included, with the resourceVersion of its object.
+	// It may sleep or block. An error ends the watch as a broken connection, and ErrExpired with 410.
 	Deliver(ctx context.Context, call *Call, resourceVersion int64) error
+}
+
+// Staleness is implemented by Faults that have an API server whose own cache lags.
+type Staleness interface {
+	// Lag returns by how many resourceVersions the answer to a get, list or watch is behind that gives a resourceVersion: it may
+	// be of any state that is not older than this one, and "0" is any state. It is called under the server's lock.
+	Lag(call *Call) int64
 }
 
 // NoFaults implements Faults without any.
@@ -78,7 +86,7 @@ type request struct {
 	variant variant
 	dryRun  bool
 	manager string
-	created bool // the answer is 201
+	content map[string]any // the decoded body of a create
 }
 
 // reply is an answer: a body, or a stream of events.
@@ -127,85 +135,6 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 	return answer.response(q), nil
 }
 
-// parse reads what a request is about. The request is never nil; the error is the answer to one that cannot be served.
-func (s *Server) parse(q *http.Request, body []byte) (*request, error) {
-	query := q.URL.Query()
-	r := &request{
-		Call: &Call{Body: body, Header: q.Header, Query: query}, ctx: q.Context(),
-		variant: variantOf(q.Header.Get("Accept")), dryRun: query.Has("dryRun"), manager: managerOf(q),
-	}
-	group, version, path := splitPath(q.URL.Path)
-	if len(path) > 2 && path[0] == "namespaces" && path[2] != "status" {
-		r.Namespace, path = path[1], path[2:]
-	}
-	var plural string
-	for i, to := range []*string{&plural, &r.Name, &r.Subresource} {
-		if i < len(path) {
-			*to = path[i]
-		}
-	}
-	r.Resource = plural
-	if group != "" {
-		r.Resource += "." + group
-	}
-	r.Watch, _ = strconv.ParseBool(query.Get("watch"))
-	r.Watch = r.Watch && q.Method == http.MethodGet && r.Name == ""
-	r.Verb = verbOf(q.Method, r.Name != "", r.Watch)
-	r.Quorum = (r.Verb == "get" || r.Verb == "list") && query.Get("resourceVersion") == ""
-	if r.table = s.table(group, version, plural); r.table == nil || len(path) > 3 {
-		return r, errNotServed
-	}
-	if r.Subresource != "" && !(r.Subresource == "status" && (r.table.status || r.table.Kind == "Namespace")) {
-		return r, apierrors.NewNotFound(r.table.groupResource(), r.Name)
-	}
-	return r, nil
-}
-
-// splitPath splits /api/v1/... and /apis/group/version/...
-func splitPath(path string) (group, version string, rest []string) {
-	rest = strings.Split(strings.Trim(path, "/"), "/")
-	switch {
-	case rest[0] == "api" && len(rest) > 2:
-		return "", rest[1], rest[2:]
-	case rest[0] == "apis" && len(rest) > 3:
-		return rest[1], rest[2], rest[3:]
-	default:
-		return "", "", nil
-	}
-}
-
-func verbOf(method string, named, watch bool) string {
-	switch {
-	case watch:
-		return "watch"
-	case method == http.MethodGet && named:
-		return "get"
-	case method == http.MethodGet:
-		return "list"
-	case method == http.MethodPost:
-		return "create"
-	case method == http.MethodPut:
-		return "update"
-	case method == http.MethodPatch:
-		return "patch"
-	case method == http.MethodDelete && named:
-		return "delete"
-	case method == http.MethodDelete:
-		return "deletecollection"
-	default:
-		return strings.ToLower(method)
-	}
-}
-
-// managerOf returns the manager that a write gets in managedFields.
-func managerOf(q *http.Request) string {
-	if manager := q.URL.Query().Get("fieldManager"); manager != "" {
-		return manager
-	}
-	manager, _, _ := strings.Cut(q.UserAgent(), "/")
-	return manager[:min(len(manager), 128)]
-}
-
 // errNotServed is the error for a path that leads to no resource.
 var errNotServed = errors.New("404 page not found")
 
@@ -252,8 +181,9 @@ func (a *reply) response(q *http.Request) *http.Response {
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 	}
 	response := &http.Response{
-		Status: strconv.Itoa(a.code) + " " + http.StatusText(a.code), StatusCode: a.code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: header, Request: q, ContentLength: int64(len(a.body)), Body: a.stream,
+		Status: strconv.Itoa(a.code) + " " + http.StatusText(a.code), StatusCode: a.code, Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     header, Request: q, ContentLength: int64(len(a.body)), Body: a.stream,
 	}
 	if a.stream == nil {
 		response.Body = io.NopCloser(bytes.NewReader(a.body))

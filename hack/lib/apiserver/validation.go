@@ -55,7 +55,8 @@ func newValidation(kind schema.GroupVersionKind, properties *apiextensionsv1.JSO
 
 // prune drops the fields that the schema does not know and returns their paths.
 func (v *schemaValidation) prune(object map[string]any) []string {
-	paths := pruning.PruneWithOptions(object, v.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	paths := pruning.PruneWithOptions(object, v.structural, true,
+		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	slices.Sort(paths)
 	return paths
 }
@@ -75,10 +76,10 @@ func (v *schemaValidation) validateUpdate(object, old map[string]any, ofStatus b
 		return v.validateRules(object, old, append(wrong, ofKind...))
 	}
 	if !ofStatus {
-		return v.validateRules(object, old, append(wrong, crdvalidation.ValidateCustomResourceUpdate(nil, object, old, v.schema)...))
+		return v.validateRules(object, old, append(wrong, crdvalidation.ValidateCustomResource(nil, object, v.schema)...))
 	}
 	if status, ok := object["status"]; ok && v.status != nil {
-		wrong = append(wrong, crdvalidation.ValidateCustomResourceUpdate(field.NewPath("status"), status, old["status"], v.status)...)
+		wrong = append(wrong, crdvalidation.ValidateCustomResource(field.NewPath("status"), status, v.status)...)
 	}
 	return v.validateRules(object, old, wrong)
 }
@@ -115,7 +116,8 @@ func (v *schemaValidation) validateKind(object map[string]any) field.ErrorList {
 // blocksRules reports whether the API server does not evaluate CEL rules because of an error.
 func blocksRules(err *field.Error) bool {
 	switch err.Type {
-	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
+		field.ErrorTypeTypeInvalid:
 		return true
 	default:
 		return false

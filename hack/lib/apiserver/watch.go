@@ -69,12 +69,13 @@ func (s *Server) watch(r *request) (*reply, error) {
 		if err := s.checkReached(from); err != nil {
 			return nil, err
 		}
-		for _, o := range r.table.within(r.Namespace) {
+		w.announce, w.begun = initial, s.notOlder(r, from)
+		w.at = r.table.after(w.begun)
+		for _, o := range r.table.snapshot(r.Namespace, w.begun) {
 			if w.selected.matches(o) {
 				w.initial = append(w.initial, o)
 			}
 		}
-		w.announce, w.begun, w.at = initial, s.revision, r.table.dropped+len(r.table.history)
 	case from < r.table.expired:
 		w.expired = fmt.Sprintf("too old resource version: %d (%d)", from, r.table.expired)
 	}
