@@ -54,6 +54,14 @@ MODEL_FLAGS ?=
 FAULTS_FLAGS ?=
 SOAK ?= 1h
 
+# How long test-simulation and simulate last, which seed simulate replays, and flags of hack/suites/simulation/bugs, such as
+# --run=ledger.
+SIMULATE ?= 2m
+HOURS ?= 1
+SEED ?=
+TOLD ?=
+SIMULATION_FLAGS ?=
+
 # The oldest version of Kubernetes that Tocsin supports, one in the middle and the newest, for test-versions.
 KUBERNETES_VERSIONS ?= 1.31.0 1.34.4 1.37.1
 
@@ -156,6 +164,18 @@ test-faults-bugs: control-plane bin/suites/faults ## Check that the fault suite 
 .PHONY: soak
 soak: control-plane bin/suites/faults ## Faults at random for SOAK (1h)
 	bin/suites/faults --soak=$(SOAK) $(FAULTS_FLAGS)
+
+.PHONY: test-simulation
+test-simulation: bin/suites/simulation.test ## Simulate replicas, faults and users for SIMULATE (2m), with new seeds
+	hack/suites/simulation/simulate.sh bin/suites/simulation.test $(SIMULATE)
+
+.PHONY: simulate
+simulate: bin/suites/simulation.test ## The same for HOURS (1), or replay SEED, with everything that happens if TOLD is set
+	SEED='$(SEED)' TOLD='$(TOLD)' hack/suites/simulation/simulate.sh bin/suites/simulation.test $(HOURS)h
+
+.PHONY: test-simulation-bugs
+test-simulation-bugs: bin/suites/simulation/bugs ## Check that the simulation catches the seeded bugs
+	bin/suites/simulation/bugs $(SIMULATION_FLAGS)
 
 .PHONY: test-versions
 test-versions: control-plane bin/suites/faults $(TOOLS)/controller-gen $(TOOLS)/helm ## Test with control planes of KUBERNETES_VERSIONS, about ten minutes each
@@ -294,6 +314,8 @@ bin/gen/%: FORCE
 	@$(GO_BUILD) -C hack/gen -o $(CURDIR)/$@ ./$*
 bin/release-tool: FORCE
 	@$(GO_BUILD) -C hack/release -o $(CURDIR)/$@ .
+bin/suites/%.test: FORCE
+	@go test -C hack/suites -c -o $(CURDIR)/$@ ./$*
 bin/suites/%: FORCE
 	@$(GO_BUILD) -C hack/suites -o $(CURDIR)/$@ ./$*
 FORCE:

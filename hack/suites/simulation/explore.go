@@ -85,7 +85,7 @@ func setFlags(seed uint64, shrink bool) {
 }
 
 // shrinkTime bounds the search for a shorter story.
-const shrinkTime = "60s"
+const shrinkTime = "30s"
 
 // recorder is a rapid.TB that keeps quiet: a failure is told as a story.
 type recorder struct {

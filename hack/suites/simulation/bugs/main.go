@@ -1,0 +1,168 @@
+// Command bugs plays stories with each seeded bug in the product, until one fails that does not fail without the bug.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/overlay"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// elsewhere are the bugs of the fault suite that the simulation cannot meet, and why.
+var elsewhere = map[string]string{
+	"any-clock":                  "all clocks of a run are the same",
+	"archived-without-turns":     "nothing is archived",
+	"clock":                      "all clocks of a run are the same",
+	"delete-before-archive":      "nothing is archived",
+	"forwarded-alerts-return":    "nothing is forwarded",
+	"high-water-mark":            "its watches keep the order of commits, as those of one API server do",
+	"old-severity-fires":         "nothing is forwarded",
+	"queues-across-namespaces":   "a decision of the intake: the fault suite's",
+	"signatures-unchecked":       "no integration has a key",
+	"the-limit-is-a-kill-switch": "queues are far from their limit",
+	"token-tag-ignored":          "tokens have no tags",
+	"refusals-not-recorded":      "tokens have one owner",
+}
+
+func main() {
+	run := flag.String("run", "", "regular expression of the bugs to run")
+	runs := flag.Int("runs", 400, "the most stories for each bug")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	missed, err := runAll(ctx, *run, *runs)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bugs:", err)
+		os.Exit(1)
+	}
+	if missed > 0 {
+		os.Exit(1)
+	}
+}
+
+// runAll runs the bugs that match, and returns how many were missed.
+func runAll(ctx context.Context, pattern string, runs int) (missed int, err error) {
+	wanted, err := regexp.Compile(pattern)
+	if err != nil {
+		return 0, err
+	}
+	folder, err := os.MkdirTemp("", "tocsin-simulation-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	sound := filepath.Join(folder, "sound")
+	if err := build(ctx, sound); err != nil {
+		return 0, err
+	}
+	patches, err := filepath.Glob(filepath.Join(testenv.Root(), "hack/suites/faults/bugs/*.patch"))
+	if err != nil {
+		return 0, err
+	}
+	fmt.Println("| Seeded bug | Runs | First finding |\n|---|---|---|")
+	for _, patch := range patches {
+		name := strings.TrimSuffix(filepath.Base(patch), ".patch")
+		switch reason := elsewhere[name]; {
+		case !wanted.MatchString(name):
+			continue
+		case reason != "":
+			fmt.Printf("| %s | | not simulated: %s |\n", name, reason)
+			continue
+		}
+		played, finding, err := hunt(ctx, sound, filepath.Join(folder, name), patch, runs)
+		if err != nil {
+			return missed, fmt.Errorf("%s: %w", name, err)
+		}
+		if finding == "" {
+			finding = "MISSED"
+			missed++
+		}
+		fmt.Printf("| %s | %d | %s |\n", name, played, finding)
+	}
+	return missed, nil
+}
+
+// hunt plays stories with a bug until one fails that does not fail without it, and returns how many it played and what was
+// found.
+func hunt(ctx context.Context, sound, folder, patch string, runs int) (played int, finding string, err error) {
+	file, _, err := overlay.Write(testenv.Root(), folder, patch)
+	if err != nil {
+		return 0, "", err
+	}
+	buggy := filepath.Join(folder, "buggy")
+	if err := build(ctx, buggy, "-overlay="+file); err != nil {
+		return 0, "", err
+	}
+	for played < runs {
+		seed, finding, err := play(ctx, buggy, fmt.Sprintf("-first=%d", played+1), "-simulate=1h", "-stop", fmt.Sprintf("-runs=%d", runs-played))
+		if err != nil || finding == "" {
+			return runs, "", err
+		}
+		played = seed
+		_, without, err := play(ctx, sound, fmt.Sprintf("-first=%d", seed), "-simulate=1h", "-runs=1")
+		if err != nil {
+			return played, "", err
+		}
+		if without == "" {
+			return played, finding, nil
+		}
+	}
+	return runs, "", nil
+}
+
+// build builds the simulation.
+func build(ctx context.Context, path string, flags ...string) error {
+	command := exec.CommandContext(ctx, "go", append([]string{"test", "-C", "hack/suites", "-c", "-o", path}, append(flags, "./simulation")...)...)
+	command.Dir = testenv.Root()
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, output)
+	}
+	return nil
+}
+
+var (
+	failure  = regexp.MustCompile(`FAILED seed (\d+)`)
+	findings = regexp.MustCompile(`(?m)^ *findings:\n *(.*)$`)
+	lastSeed = regexp.MustCompile(`(?m)^seed (\d+)$`)
+)
+
+// play plays stories and returns the seed of the first that fails, and what was found.
+func play(ctx context.Context, binary string, flags ...string) (seed int, finding string, err error) {
+	command := exec.CommandContext(ctx, binary, append(flags, "-test.run=^TestSimulate$", "-shrink=false", "-test.timeout=0")...)
+	command.Env = append(os.Environ(), "GOMAXPROCS=1")
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	err = command.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, "", nil
+	case ctx.Err() != nil || !errors.As(err, &exit):
+		return 0, "", errors.Join(err, ctx.Err())
+	}
+	text := output.String()
+	if match := failure.FindStringSubmatch(text); match != nil {
+		_, _ = fmt.Sscan(match[1], &seed)
+		if found := findings.FindStringSubmatch(text); found != nil {
+			return seed, found[1], nil
+		}
+		return seed, "a failure", nil
+	}
+	seeds := lastSeed.FindAllStringSubmatch(text, -1)
+	if len(seeds) == 0 {
+		return 0, "", fmt.Errorf("the simulation failed: %s", text)
+	}
+	_, _ = fmt.Sscan(seeds[len(seeds)-1][1], &seed)
+	return seed, "the process crashed", nil
+}
