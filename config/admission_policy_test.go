@@ -37,7 +37,7 @@ func (c *cluster) checkAdmissionPolicy(t *testing.T, namespace string) {
 		"a finalizer":      {func(e *v1alpha1.AlertEvent) { e.Finalizers = []string{"example.com/stay"} }, "no finalizers"},
 		"an owner":         {func(e *v1alpha1.AlertEvent) { e.OwnerReferences = owner() }, "no owners"},
 		"a label":          {func(e *v1alpha1.AlertEvent) { e.Labels = map[string]string{"a": "b"} }, ""},
-		"the quarantine":   {func(e *v1alpha1.AlertEvent) { e.Labels = quarantine() }, "only Tocsin may set the label"},
+		"a mark":           {func(e *v1alpha1.AlertEvent) { e.Annotations = settled() }, "only Tocsin may set the annotation"},
 		"another's second": {func(e *v1alpha1.AlertEvent) { addAlert(e, alice, "bob") }, "by must be your own user name"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -83,7 +83,7 @@ func (c *cluster) checkPolicyOnUpdates(t *testing.T, namespace, user string) {
 	t.Helper()
 	g := NewWithT(t)
 	event := resolving(namespace)
-	event.Spec.Alerts[0].By, event.Finalizers, event.Labels = "bob", []string{"example.com/a", "example.com/b"}, quarantine()
+	event.Spec.Alerts[0].By, event.Finalizers, event.Annotations = "bob", []string{"example.com/a", "example.com/b"}, settled()
 	output, err := c.createAs(t, "system:serviceaccount:"+namespace+":tocsin", event, "--dry-run=none", "-o", "name")
 	g.Expect(err).NotTo(HaveOccurred(), output)
 	patch := func(text string) (string, error) {
@@ -91,7 +91,7 @@ func (c *cluster) checkPolicyOnUpdates(t *testing.T, namespace, user string) {
 	}
 	for _, denied := range []string{
 		`{"metadata":{"finalizers":["example.com/a","example.com/b","example.com/c"]}}`,
-		`{"metadata":{"labels":{"tocsin.dev/quarantined":null}}}`,
+		`{"metadata":{"annotations":{"tocsin.dev/settled":null}}}`,
 		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"1"}]}}`,
 	} {
 		output, err := patch(denied)
@@ -161,4 +161,4 @@ func owner() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "x", UID: "1"}}
 }
 
-func quarantine() map[string]string { return map[string]string{"tocsin.dev/quarantined": "Unfoldable"} }
+func settled() map[string]string { return map[string]string{v1alpha1.SettledAnnotation: "1/*"} }

@@ -192,7 +192,7 @@ func (c *cluster) testForbidden(t *testing.T) {
 			g.Expect(rule.Resources).NotTo(ContainElement("*"), name)
 			if slices.Contains(rule.Resources, "alertevents") {
 				g.Expect(rule.Verbs).NotTo(ContainElement(BeElementOf("update", "deletecollection")), name)
-				g.Expect(slices.Contains(rule.Verbs, "patch")).To(Equal(name == "tocsin-manager"), "only the label of a quarantined one is patched")
+				g.Expect(slices.Contains(rule.Verbs, "patch")).To(Equal(name == "tocsin-manager"), "only the mark of one that is settled is patched")
 			}
 		}
 	}

@@ -8,21 +8,21 @@
 //
 // # The algorithm
 //
-// An AlertEvent is an entry of a durable queue. Its creation was acknowledged to the sender, so each of
-// its alerts has to be counted in an Incident, and only once, whatever crashes, lags or runs twice. An
-// Incident's status has a ledger: the UIDs and names of the events folded into it. The steps and their
-// order are what matters:
+// An AlertEvent is an entry of a durable queue. Its creation was acknowledged to the sender, so each of its alerts has to be
+// counted in an Incident, and only once, whatever crashes, lags or runs twice. An event is settled for an Incident when its
+// alerts of that Incident are folded and written, or are known to match nothing. An Incident's status has a ledger: the UIDs
+// of the events folded into it. An event may have a mark, an annotation that names Incidents for which it is settled. The
+// steps and their order are what matters:
 //
-//  1. Read the Incident. A cache that lags will do, unless the Incident is condensed in it; then read it from the quorum.
-//  2. After that, list the metadata of all AlertEvents from the quorum. Many folds share one list, but
-//     none uses a list that began before its own read of the Incident.
-//  3. Take the cached events of this Incident that are in the list and not in the ledger, in commit order,
-//     and fold them. The new ledger has them as well, and has lost no entry whose event is in the list.
-//     Write the status on condition that the Incident is still the version that was read. If it is not,
-//     or if the Incident to create is there already, forget everything and start over.
-//  4. Delete the events whose alerts are all settled, on condition of their UIDs. Which these are is kept
-//     in memory; whoever lost it finds the same events again and sees from the ledgers that they are
-//     settled.
+//  1. Read the Incident. A stale cache is sufficient, unless the Incident is condensed in it; then read it from the quorum.
+//  2. After that, list the metadata of all AlertEvents from the quorum. Many folds share one list, but none uses a list that
+//     began before its own read of the Incident. An event exists for an Incident if the list has it without a mark for that
+//     Incident.
+//  3. Take the cached events that exist for the Incident and are not in its ledger, in commit order, and fold them. The new
+//     ledger has them as well, and has lost no entry whose event exists for the Incident. Write the status on condition that
+//     the Incident is still the version that was read. If it is not, or if the Incident to create is there already, start over.
+//  4. Delete the events that are settled for all their Incidents, on condition of their UIDs. Which these are is kept in
+//     memory; after a restart, the ledgers and the marks tell it again.
 //
 // # Condensed Incidents
 //
@@ -35,54 +35,52 @@
 //
 // # Why nothing is counted twice
 //
-// Say an event was folded by an earlier write, and a fold comes to it again. Either the Incident it read
-// is older than that write; then the condition on its own write fails. Or it is not older; then the
-// ledger had the event once. If it has it still, the event is skipped. If not, some write between took the
-// entry out, and it did so because a list showed the event gone. Gone is for good, a UID never comes
-// back, and our list began later: the event is not in it and no candidate. No clock takes part in this, no
-// lease, and no numbers but the API server's own check of a resourceVersion. Two leaders at once do no
-// harm.
+// Say an event was folded by an earlier write, and a fold comes to it again. Either the Incident it read is older than that
+// write; then the condition on its own write fails. Or it is not older; then the ledger had the event once. If it has it
+// still, the event is skipped. If not, some write between took the entry out, because a list did not show the event, or showed
+// its mark. UIDs are never reused, marks only grow, and our list began later: the event does not exist for the Incident in it.
+// No clock takes part in this, no lease, and no numbers but the API server's own check of a resourceVersion. Two leaders at
+// once do no harm.
 //
 // # Why nothing is lost
 //
-// An event is deleted only after a write that has it in the ledger succeeded, for each of the Incidents
-// that it has alerts for. It does not matter how late a cache shows an event: there is no mark below
-// which events count as seen. An event that shows up behind a newer one that is folded already is counted;
-// it changes neither state nor content, since the newer one spoke after it. The ledger's resourceVersion
-// tells that; it decides what an alert may change and never whether it counts. An alert that finds no
-// Incident is released only after the quorum confirmed that there is none.
+// An event is deleted only after it is settled for each of its Incidents, and a mark is written only after the status, or the
+// confirmed absence, for which it stands. It does not matter how late a cache shows an event: there is no mark below which
+// events count as seen. An event that shows up behind a newer one that is folded already is counted; it changes neither state
+// nor content, since a newer alert was already applied. An alert that finds no Incident is settled only after a quorum read
+// confirmed that there is none, and while the cache has all older events.
 //
-// # The same event under two UIDs
+// # Marks
 //
-// A create whose answer was lost is retried under the same name. The API server refuses the second copy
-// while the first exists. But the first may be folded and deleted before the retry arrives, and then the
-// retry makes a second object with a UID that no ledger has. So entries carry names too, and a ledger keeps
-// the newest few whose events are gone: an event with a name made by the server (a UUID, never given
-// twice) that stands in the ledger under another UID is a replay. It enters the ledger as settled and
-// counts nothing. Besides, the release remembers for a while what it deleted.
+// Marks are for events that stay (marks.go): those with an idempotency key, which stay for ten minutes, are marked for all
+// Incidents; one that is settled for some of its Incidents while others wait is marked for the former if it would fill their
+// ledgers, or if one of them is deleted. So ledgers have space, an Incident that cannot be written delays no other one, and a
+// deleted Incident does not come back from events that it had counted. An ordinary event is deleted without a mark.
 //
-// # Quarantine
+// A mark is written on condition of the UID and the resourceVersion that were read, and adds to the mark that was read. It
+// keeps the event's place in commit order, which is the resourceVersion before the first mark. An update of the metadata by a
+// user does not move an event either, on replicas whose watch saw it before (EventMemory.version).
 //
-// An alert with which an Incident cannot be written is moved: into a copy, an AlertEvent whose name is a hash of the
-// original's UID and the Incident's name, and which holds the original's alerts of this Incident with their ids. Three
-// steps: create the copy, Unconfirmed; read from the quorum that the original still exists; confirm the copy, by its
-// UID. Then the original counts as settled for this Incident, and may be released. The rules of the fold are:
+// # Incidents that cannot be written
 //
-//   - While the list has a copy, its original is no candidate.
-//   - A copy is settled if the ledger has it or its original; a copy that is folded enters the ledger with its original.
-//   - An original's entry leaves the ledger only after both the original and the copy are gone.
-//   - A copy that the list shows unconfirmed, without its original, is settled and counts nothing.
+// A status that the API server, a policy or a webhook rejects is written without content at once. If that is rejected too, if
+// the Incident cannot be created, if it is being deleted, or if the fold panics, this Incident waits, with increasing delays
+// of at most 30 seconds (blocked.go). The integration's condition AlertsFolded tells it. Its later alerts wait behind the
+// earlier ones, so no resolve overtakes the firing that it ends.
 //
-// Nothing is lost: the original is released only after the copy was confirmed, and a copy is dropped as unconfirmed only if
-// the original was released without it, that is, folded. Nothing counts twice: say both were folded. A confirmed
-// copy, or one that is listed with its original, existed at a time when its original did. So if the original was folded
-// first, its entry was in the ledger then or came later, and could not leave before the copy was gone: the copy's fold
-// saw it, or had read an older Incident and failed. If the copy was folded first, its write entered the original,
-// whose entry stays while the original exists. A copy made by a process that was asleep until the original was gone is
-// never confirmed, because the read comes after the creation.
+// # Second copies
 //
-// A copy has its original's place in commit order: it counts, and changes no state that newer alerts have changed since.
-// Copies are folded apart from other alerts, a few at a time, so they neither delay them nor fill the ledger.
+// A create whose response was lost is retried under the same name. The API server rejects the second copy while the first
+// exists. But the first may be folded and deleted before the retry arrives, and then the retry makes an object with a UID that
+// no ledger has. Every replica remembers for two minutes the names that its watch saw deleted, whoever leads (memory.go). A
+// name that the server generated, or derived from a key with the same alerts, and that comes again with another UID is a
+// second copy: it is deleted and never folded. The watch shows the deletion before the creation, and a fold waits until the
+// memory has seen the event.
+//
+// A replica that has just started, or whose watch had a gap, remembers too little. The writer marks retries, and such a
+// replica folds them only after 30 seconds; by then another one has deleted the second copy, usually the one that stored it.
+// What no replica remembers is counted twice: a retry that the API server stores after the only process that sent it, and all
+// others, have restarted or listed anew. Its sender has no response.
 //
 // # Fairness
 //
@@ -92,8 +90,7 @@
 //
 // # Bounds
 //
-// A ledger has space for v1alpha1.MaxLedger events. Entries of deleted events are dropped first; then the
-// Incident pauses until events are deleted, and since folding goes in commit order and takes the whole
-// event or nothing, none overtakes another. Timeline, messages and content are bounded, so that no
-// Incident can grow beyond what the API server stores.
+// A ledger has space for v1alpha1.MaxLedger events that exist for the Incident. Then the Incident pauses until events are
+// deleted or marked, and since folding goes in commit order and takes the whole event or nothing, none overtakes another.
+// Timeline, messages and content are bounded, so that no Incident can grow beyond what the API server stores.
 package controllers

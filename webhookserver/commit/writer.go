@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"time"
 
@@ -131,7 +132,7 @@ func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEve
 		outcome := outcomeOf(err)
 		if outcome == writeUncertain {
 			uncertain = err
-			markRetry(event)
+			event = retryOf(event)
 		}
 		switch {
 		case outcome == writeDone:
@@ -147,13 +148,14 @@ func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEve
 	}
 }
 
-// markRetry marks the event for its next attempts: it may be stored already, and folded and deleted before the next attempt
-// arrives, which is then a second copy.
-func markRetry(event *v1alpha1.AlertEvent) {
-	if event.Annotations == nil {
-		event.Annotations = map[string]string{}
-	}
-	event.Annotations[v1alpha1.RetryAnnotation] = "true"
+// retryOf returns the event with the mark of a retry, for its next attempts: it may be stored already, and folded and deleted
+// before the next attempt arrives, which is then a second copy. An attempt that was abandoned may still read the event itself.
+func retryOf(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
+	again := *event
+	again.Annotations = map[string]string{}
+	maps.Copy(again.Annotations, event.Annotations)
+	again.Annotations[v1alpha1.RetryAnnotation] = "true"
+	return &again
 }
 
 // attempt creates the event once. When an event of its name exists already, attempt returns that one.

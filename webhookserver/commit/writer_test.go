@@ -65,6 +65,36 @@ func TestWriterRetries(t *testing.T) {
 	}
 }
 
+func TestRetriesAreMarked(t *testing.T) {
+	overload := apierrors.NewTooManyRequests("wait", 0)
+	for sentence, test := range map[string]struct {
+		failures []error
+		want     []string // the annotation of each attempt
+	}{
+		"the first attempt is none":                   {nil, []string{""}},
+		"after a lost response":                       {[]error{io.EOF, io.EOF}, []string{"", "true", "true"}},
+		"not after a response that nothing is stored": {[]error{overload}, []string{"", ""}},
+		"but also after that, once one was lost":      {[]error{io.EOF, overload}, []string{"", "true", "true"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				var marks []string
+				store := &memorystore.Store{Before: func(_ context.Context, event *v1alpha1.AlertEvent, _ int) error {
+					marks = append(marks, event.Annotations[v1alpha1.RetryAnnotation])
+					if n := len(marks); n <= len(test.failures) {
+						return test.failures[n-1]
+					}
+					return nil
+				}}
+				_, err := commitOne(store, submission("x", "1"))
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(marks).To(Equal(test.want))
+			})
+		})
+	}
+}
+
 // failOnce makes a function fail its first call.
 func failOnce(err error) func(string) error {
 	var once sync.Once

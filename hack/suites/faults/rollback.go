@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
@@ -73,8 +75,8 @@ func rollback(ctx context.Context, s *suite) (*report, error) {
 
 // rollBackAndForward takes the steps of docs/upgrade.md. Each version folds a queue that the other one has stored.
 func (r *run) rollBackAndForward(ctx context.Context, baseline string) error {
-	if err := r.clearQuarantine(ctx); err != nil {
-		return fmt.Errorf("clearing the quarantine: %w", err)
+	if err := r.deleteMarked(ctx); err != nil {
+		return fmt.Errorf("deleting marked AlertEvents: %w", err)
 	}
 	present := r.binary
 	if err := r.rollOut(ctx, baseline); err != nil {
@@ -90,27 +92,37 @@ func (r *run) rollBackAndForward(ctx context.Context, baseline string) error {
 	if err := r.rollOut(ctx, present); err != nil {
 		return fmt.Errorf("rolling forward: %w", err)
 	}
+	r.setRule(nil)
 	return nil
 }
 
-// clearQuarantine has an alert quarantined, and then folded: nothing may be quarantined when an older manager comes. The
-// alert has an idempotency key, so that the AlertEvent from which it was moved is still there.
-func (r *run) clearQuarantine(ctx context.Context) error {
-	p := &poisoning{incident: v1alpha1.IncidentName(integrationName, poisonedKey), alerts: 1, kill: func() {}}
-	r.traffic.post(0, poisonedKey, "firing", false)
-	r.setRule(p.rule)
-	r.traffic.post(0, poisonedKey, "firing", true)
-	r.expectQuarantined(ctx, 1)
-	r.setRule(nil)
-	for _, replica := range r.replicas {
-		replica.kill()
+// deleteMarked has no more AlertEvents marked, and deletes those that are settled for all their Incidents: the other version
+// does not know marks, and would fold them again. A user stops the manager for that.
+func (r *run) deleteMarked(ctx context.Context) error {
+	r.setRule(refuseMarks)
+	pause(ctx, 2*time.Second) // for those under way
+	for _, tenant := range r.tenants {
+		var list v1alpha1.AlertEventList
+		if err := r.admin.List(ctx, &list, client.InNamespace(tenant.namespace)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if mark, ok := v1alpha1.MarkOf(&list.Items[i]); ok && mark.All {
+				if err := client.IgnoreNotFound(r.admin.Delete(ctx, &list.Items[i])); err != nil {
+					return err
+				}
+			}
+		}
 	}
-	pause(ctx, 2*restartDelay)
-	if err := r.waitReady(ctx); err != nil {
-		return err
-	}
-	r.expectQuarantined(ctx, 0)
 	return nil
+}
+
+// refuseMarks refuses to mark AlertEvents.
+func refuseMarks(call proxy.Call) proxy.Fate {
+	if call.Is("patch", "alertevents") {
+		return proxy.Fate{Refuse: http.StatusTooManyRequests}
+	}
+	return proxy.Fate{}
 }
 
 // rollOut replaces the replicas one by one by those of another binary. The old leader cannot fold at the end, so that it
@@ -127,7 +139,7 @@ func (r *run) rollOut(ctx context.Context, binary string) error {
 		if call.IsWrite() && call.Resource == "incidents/status" {
 			return proxy.Fate{Refuse: http.StatusTooManyRequests}
 		}
-		return proxy.Fate{}
+		return refuseMarks(call)
 	})
 	queued := 0
 	err = testenv.Await(ctx, healTime, func(ctx context.Context) error {
@@ -151,7 +163,7 @@ func (r *run) rollOut(ctx context.Context, binary string) error {
 // has exited.
 func (r *run) exchange(ctx context.Context, replica *replica, binary string) error {
 	replica.exchange(binary)
-	r.setRule(nil)
+	r.setRule(refuseMarks)
 	// See rollingRestart.
 	r.traffic.client.CloseIdleConnections()
 	replica.setLeaving(false)
