@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -92,7 +93,7 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		if wait := r.delayWrite(o, plan); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
-		o, plan, err = r.foldConfirmed(ctx, o)
+		o, plan, err = r.foldConfirmed(ctx, o, plan.Create)
 	}
 	if err != nil {
 		return r.handleFailure(ctx, o, err)
@@ -103,7 +104,19 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 
 // foldConfirmed folds after a quorum list and carries the plan out. It returns its observations, with the Incident
 // as it is written.
-func (r *incidentReconciler) foldConfirmed(ctx context.Context, seen *observed) (_ *observed, plan fold.Plan, err error) {
+//
+// If there is no Incident, spec is that of the new one, which is created before the list. A leader that stood still could
+// otherwise fold AlertEvents once more whose Incident was deleted meanwhile: nothing would fail its create.
+func (r *incidentReconciler) foldConfirmed(
+	ctx context.Context, seen *observed, spec *v1alpha1.IncidentSpec,
+) (_ *observed, plan fold.Plan, err error) {
+	if spec != nil {
+		created := *seen
+		if created.incident, err = r.create(ctx, seen, *spec); err != nil {
+			return seen, plan, err
+		}
+		seen = &created
+	}
 	c, err := r.confirm(ctx, seen)
 	if err != nil {
 		return seen, plan, err
@@ -115,6 +128,9 @@ func (r *incidentReconciler) foldConfirmed(ctx context.Context, seen *observed) 
 	}
 	if plan, err = r.decide(&c.observed); err != nil {
 		return &c.observed, plan, err
+	}
+	if plan.Create != nil {
+		return &c.observed, plan, fmt.Errorf("%w: a firing alert has come", errStale)
 	}
 	c.incident, err = r.carryOut(ctx, c, plan)
 	return &c.observed, plan, err

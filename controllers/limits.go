@@ -154,6 +154,10 @@ const (
 	// for 5 s to store an alert.
 	retryHold = 30 * time.Second
 
+	// lateStore is how long after its name was made an AlertEvent is stored late. An attempt ends after 2.5 s, and the time of
+	// the storing is in whole seconds.
+	lateStore = time.Second
+
 	// markPatience is how long an AlertEvent is settled in part before it is marked though none of its other Incidents is
 	// known to wait. In a storm, an Incident is written once a second.
 	markPatience = 5 * time.Second

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -115,13 +116,22 @@ func (m *EventMemory) see(event *v1alpha1.AlertEvent) {
 		return
 	}
 	entry := seenEvent{version: event.ResourceVersion, isCopy: m.isSecondCopy(event), alerts: len(event.Spec.Alerts)}
-	if event.Annotations[v1alpha1.RetryAnnotation] != "" {
+	if event.Annotations[v1alpha1.RetryAnnotation] != "" || isStoredLate(event) {
 		entry.hold = m.since.Add(retryHold)
 	}
 	m.seen[event.UID] = entry
 	if entry.isCopy {
 		m.copies.Add(refOf(event))
 	}
+}
+
+// isStoredLate reports whether an AlertEvent was stored so long after its name was made that a retry may have come before it:
+// the first attempt bears no mark. The clocks of the replica and the API server are compared, and the latter's time is in
+// whole seconds.
+func isStoredLate(event *v1alpha1.AlertEvent) bool {
+	id, err := uuid.Parse(event.Name)
+	return err == nil && v1alpha1.IsGeneratedEventName(event.Name) &&
+		event.CreationTimestamp.Sub(time.Unix(id.Time().UnixTime())) > lateStore
 }
 
 // isSecondCopy reports whether another AlertEvent of the name was deleted a moment ago, and the name is never given twice:
