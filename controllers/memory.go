@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -218,6 +219,25 @@ func (m *EventMemory) version(event *v1alpha1.AlertEvent) string {
 		return seen.version
 	}
 	return event.ResourceVersion
+}
+
+// remember has the memory of AlertEvents follow the cache, and second copies deleted.
+func remember(mgr ctrl.Manager, options Options) error {
+	informer, err := mgr.GetCache().GetInformer(context.Background(), &v1alpha1.AlertEvent{})
+	if err != nil {
+		return fmt.Errorf("getting the informer of AlertEvents: %w", err)
+	}
+	if _, err := informer.AddEventHandler(options.Memory.handler()); err != nil {
+		return fmt.Errorf("listening to the informer of AlertEvents: %w", err)
+	}
+	live, err := newLiveClient(mgr)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(&copyDeleter{options.Memory, live}); err != nil {
+		return fmt.Errorf("adding the deletion of second copies: %w", err)
+	}
+	return nil
 }
 
 // copyDeleter deletes the second copies that its replica has found. It runs on every replica: the one that stored the copy

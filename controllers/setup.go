@@ -157,25 +157,6 @@ func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 	return &Replica{options, counts}, remember(mgr, options)
 }
 
-// remember has the memory of AlertEvents follow the cache, and second copies deleted.
-func remember(mgr ctrl.Manager, options Options) error {
-	informer, err := mgr.GetCache().GetInformer(context.Background(), &v1alpha1.AlertEvent{})
-	if err != nil {
-		return fmt.Errorf("getting the informer of AlertEvents: %w", err)
-	}
-	if _, err := informer.AddEventHandler(options.Memory.handler()); err != nil {
-		return fmt.Errorf("listening to the informer of AlertEvents: %w", err)
-	}
-	live, err := newLiveClient(mgr)
-	if err != nil {
-		return err
-	}
-	if err := mgr.Add(&copyDeleter{options.Memory, live}); err != nil {
-		return fmt.Errorf("adding the deletion of second copies: %w", err)
-	}
-	return nil
-}
-
 // Lead adds the controllers to the manager of a leader's term, which has the replica's cache. All memory but that of the
 // AlertEvents begins anew: that of an earlier term is worth nothing after another leader has folded.
 func (r *Replica) Lead(mgr ctrl.Manager) error {

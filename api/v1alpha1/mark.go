@@ -23,6 +23,8 @@ const allIncidents = "*"
 const maxMarkBytes = 160 << 10
 
 // Mark says for which Incidents an AlertEvent is settled: its alerts are folded into them, or match none of them.
+//
+// +kubebuilder:object:generate=false
 type Mark struct {
 	// ResourceVersion is the AlertEvent's place in commit order: the one that it had before the first mark.
 	ResourceVersion string

@@ -1,0 +1,132 @@
+package controllers
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// testCache reads from the API server what a cache would have, and lags behind where a test says so.
+type testCache struct {
+	client.Reader
+	frozen map[types.NamespacedName]*v1alpha1.Incident // what is shown of an Incident; nil: nothing
+	hidden map[types.UID]bool                          // AlertEvents that are not shown yet
+
+	created map[types.UID]metav1.Time // creationTimestamps to show instead of the API server's
+	whole   bool                      // Resolved Incidents are shown whole
+
+	memory *EventMemory
+	shows  map[types.UID]*v1alpha1.AlertEvent // what the memory was shown
+}
+
+// watch shows the memory what a watch would: the AlertEvents that came, and before those the ones that went.
+func (c *testCache) watch(events []v1alpha1.AlertEvent) {
+	now := map[types.UID]bool{}
+	for i := range events {
+		now[events[i].UID] = true
+	}
+	for uid, event := range c.shows {
+		if !now[uid] {
+			delete(c.shows, uid)
+			c.memory.handler().OnDelete(event)
+		}
+	}
+	for i := range events {
+		event := events[i].DeepCopy()
+		if shown := c.shows[event.UID]; shown != nil {
+			c.memory.handler().OnUpdate(shown, event)
+		} else {
+			c.memory.handler().OnAdd(event, false)
+		}
+		c.shows[event.UID] = event
+	}
+}
+
+// shown is what the cache has of an object that the API server stores.
+func (c *testCache) shown(object runtime.Object) {
+	if !c.whole {
+		if incident, ok := object.(*v1alpha1.Incident); ok {
+			incident.Condense()
+		}
+	}
+}
+
+func (c *testCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	incident, ok := object.(*v1alpha1.Incident)
+	frozen, isFrozen := c.frozen[key]
+	switch {
+	case !ok || !isFrozen:
+		err := c.Reader.Get(ctx, key, object)
+		c.shown(object)
+		return err
+	case frozen == nil:
+		return c.Reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "absent"}, object)
+	default:
+		frozen.DeepCopyInto(incident)
+		c.shown(incident)
+		return nil
+	}
+}
+
+// List filters by the indexes of setup.go.
+func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	options := client.ListOptions{}
+	options.ApplyOptions(opts)
+	selector := options.FieldSelector
+	options.FieldSelector, options.UnsafeDisableDeepCopy = nil, nil
+	if err := c.Reader.List(ctx, list, &options); err != nil {
+		return err
+	}
+	if events, ok := list.(*v1alpha1.AlertEventList); ok {
+		events.Items = slices.DeleteFunc(events.Items, func(event v1alpha1.AlertEvent) bool { return c.hidden[event.UID] })
+		c.watch(events.Items)
+	}
+	objects, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	var kept []runtime.Object
+	for _, object := range objects {
+		object, ok := object.(client.Object)
+		if !ok {
+			continue
+		}
+		if created, ok := c.created[object.GetUID()]; ok {
+			object.SetCreationTimestamp(created)
+		}
+		c.shown(object)
+		if selector == nil || matchesIndex(object, selector.Requirements()[0].Field, selector.Requirements()[0].Value) {
+			kept = append(kept, object)
+		}
+	}
+	return meta.SetList(list, kept)
+}
+
+func matchesIndex(object client.Object, index, value string) bool {
+	keys := map[string]client.IndexerFunc{
+		incidentNameIndex: indexIncidentNames,
+		tokenHashIndex:    indexTokenHashes,
+	}[index]
+	return slices.Contains(keys(object), value)
+}
+
+// ghostReader shows an AlertEvent that may be gone.
+type ghostReader struct {
+	client.Reader
+	ghost *v1alpha1.AlertEvent
+}
+
+func (r *ghostReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if events, ok := list.(*v1alpha1.AlertEventList); ok {
+		events.Items = []v1alpha1.AlertEvent{*r.ghost}
+		return nil
+	}
+	return r.Reader.List(ctx, list, opts...)
+}

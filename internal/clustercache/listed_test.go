@@ -1,0 +1,50 @@
+package clustercache
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// TestListsAreReported breaks the watch of an informer with 410, so that it reads all objects again.
+func TestListsAreReported(t *testing.T) {
+	g := NewWithT(t)
+	watches := make(chan *watch.FakeWatcher, 10)
+	source := &toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &v1alpha1.AlertEventList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, nil
+		},
+		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			if options.SendInitialEvents != nil { // an API server without streaming lists
+				return nil, apierrors.NewBadRequest("unknown option")
+			}
+			changes := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 10})
+			watches <- changes
+			return changes, nil
+		},
+	}
+	var listed atomic.Int32
+	incidents := &Incidents{Listed: func(kind runtime.Object) {
+		if _, ok := kind.(*v1alpha1.AlertEvent); ok {
+			listed.Add(1)
+		}
+	}}
+	informer := incidents.newInformer(source, &v1alpha1.AlertEvent{}, 0, nil)
+	go informer.RunWithContext(t.Context())
+	first := <-watches
+	before := listed.Load()
+	g.Expect(before).To(BeNumerically(">=", 1))
+	status := apierrors.NewResourceExpired("too old").Status()
+	first.Error(&status)
+	<-watches
+	g.Expect(listed.Load()).To(BeNumerically(">", before))
+}
