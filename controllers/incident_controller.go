@@ -30,6 +30,9 @@ var errStale = errors.New("read something that has changed meanwhile")
 // errUnseen says that AlertEvents are stored which the cache does not show yet, and which the fold needs.
 var errUnseen = errors.New("the cache lacks an AlertEvent")
 
+// errMemoryLags says that the cache shows AlertEvents before the memory has seen them.
+var errMemoryLags = fmt.Errorf("%w: the memory of AlertEvents lags behind the cache", errStale)
+
 // errCondensed says that a status was about to be written which was computed from a condensed one. It is a mistake in this
 // program.
 var errCondensed = errors.New("the status lacks what the cache does not keep")
@@ -111,6 +114,9 @@ func (r *incidentReconciler) foldConfirmed(
 	ctx context.Context, seen *observed, spec *v1alpha1.IncidentSpec,
 ) (_ *observed, plan fold.Plan, err error) {
 	if spec != nil {
+		if seen.unseen {
+			return seen, plan, errMemoryLags
+		}
 		created := *seen
 		if created.incident, err = r.create(ctx, seen, *spec); err != nil {
 			return seen, plan, err
@@ -129,11 +135,29 @@ func (r *incidentReconciler) foldConfirmed(
 	if plan, err = r.decide(&c.observed); err != nil {
 		return &c.observed, plan, err
 	}
-	if plan.Create != nil {
+	switch {
+	case plan.Create != nil:
 		return &c.observed, plan, fmt.Errorf("%w: a firing alert has come", errStale)
+	case spec != nil && plan.IsIdle():
+		c.incident, err = r.dropEmpty(ctx, c)
+		return &c.observed, plan, err
 	}
 	c.incident, err = r.carryOut(ctx, c, plan)
 	return &c.observed, plan, err
+}
+
+// dropEmpty deletes an Incident that was created for AlertEvents which turn out to be gone, if no other one exists for it. Else
+// it goes when its time has come. It returns the Incident that is left.
+func (r *incidentReconciler) dropEmpty(ctx context.Context, c *confirmed) (*v1alpha1.Incident, error) {
+	lacks, err := r.cacheLacks(ctx, c, nil)
+	if err != nil || lacks || !c.isEmpty() {
+		return c.incident, err
+	}
+	if removed, err := r.deletions.remove(ctx, c.incident); err != nil || !removed {
+		return c.incident, err
+	}
+	r.writes.forget(c.key)
+	return nil, nil
 }
 
 // handleFailure says when to fold again after an error.

@@ -49,7 +49,7 @@ type seenEvent struct {
 // deletedEvent is the last AlertEvent of its name that was deleted.
 type deletedEvent struct {
 	uid types.UID
-	ids fold.Digest // of its alerts, if it has an idempotency key
+	ids fold.Digest // of its alerts, if it was kept for its idempotency key
 	at  time.Time
 }
 
@@ -180,7 +180,8 @@ func (m *EventMemory) forget(event *v1alpha1.AlertEvent) {
 		m.older, m.deleted, m.began = m.deleted, map[types.NamespacedName]deletedEvent{}, now
 	}
 	entry := deletedEvent{uid: event.UID, at: now}
-	if v1alpha1.IsKeyedEventName(event.Name) {
+	// A keyed one that is not marked was deleted by a user before it was folded: its key may come again.
+	if mark, _ := v1alpha1.MarkOf(event); mark.All {
 		entry.ids = idsOf(event)
 	}
 	m.deleted[client.ObjectKeyFromObject(event)] = entry

@@ -97,7 +97,7 @@ func (r *incidentReconciler) confirm(ctx context.Context, seen *observed) (*conf
 	}
 	c.alertEvents = r.classify(&c.observed, events)
 	if c.unseen {
-		return nil, fmt.Errorf("%w: the memory of AlertEvents lags behind the cache", errStale)
+		return nil, errMemoryLags
 	}
 	return c, nil
 }
