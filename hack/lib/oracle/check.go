@@ -34,6 +34,8 @@ func (h *History) checkLiveness(at Moment, f *Findings) {
 		switch {
 		case len(unsettled) > 0 && !h.showsWaiting(e):
 			f.Add("E: AlertEvent %s waits for %s, and no condition shows why", e, strings.Join(unsettled, ", "))
+		case len(unsettled) == 0 && e.lingers() && slices.ContainsFunc(e.incidents(), func(name string) bool { return !e.isMarked(name) }):
+			f.Add("C: AlertEvent %s stays for its idempotency key, and no mark tells that its alerts are settled", e)
 		case len(unsettled) == 0 && (!e.lingers() || h.hasLingered(e, at)):
 			f.Add("C: AlertEvent %s is left, and all its alerts are settled", e)
 		}

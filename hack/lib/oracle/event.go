@@ -29,6 +29,8 @@ type event struct {
 	deleting bool // deleted, and gone once it has no finalizer
 	excused  bool // a user deleted it, or forged its mark: it may count or not
 
+	again map[string]bool // Incidents that it may count in again: a user deleted the one that had it, and no mark told of it
+
 	settled   map[string]settlement // by the name of the Incident
 	settledAt time.Time             // the last of them
 	marked    map[string]bool       // names in SettledAnnotation
@@ -50,7 +52,7 @@ func newEvent(c *Commit, stored *storedEvent, order int) *event {
 		integration: stored.Spec.IntegrationName, defaults: stored.Spec.Defaults,
 		alerts: map[string][]told{}, seqs: map[string]string{}, byUser: c.ByUser,
 		restored: c.Restored || stored.Metadata.Labels[v1alpha1.RestoreLabel] != "",
-		settled:  map[string]settlement{}, marked: map[string]bool{},
+		settled:  map[string]settlement{}, marked: map[string]bool{}, again: map[string]bool{},
 	}
 	for i, a := range stored.Spec.Alerts {
 		name := a.incidentName(e.integration)
@@ -79,6 +81,9 @@ func (e *event) mayCount(name string) bool {
 		return false
 	}
 	first := e.copyOf
+	if e.again[name] {
+		return true
+	}
 	return first == nil && e.excused || first != nil && first.excused && first.settled[name] != folded
 }
 

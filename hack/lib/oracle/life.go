@@ -14,6 +14,8 @@ type life struct {
 	stored *storedIncident
 	model  *modelIncident
 	newest int // place in commit order of the newest AlertEvent that was folded
+
+	deletedByUser bool // and a finalizer may hold it
 }
 
 func (l *life) String() string {
@@ -59,8 +61,21 @@ func (h *History) endLife(key incidentKey, c *Commit) {
 	if l.stored.Status.State == stateOpen && !c.ByUser && l.stored.Metadata.Deleting == nil {
 		h.findings.Add("B: %s is Open, and the operator deleted it", l)
 	}
+	if c.ByUser || l.deletedByUser {
+		h.forgetFolds(key)
+	}
 	delete(h.lives, key)
 	h.findUnmatched(key, c.At)
+}
+
+// forgetFolds notes that the ledger is gone which told what was folded. Until the mark or the deletion of an AlertEvent is
+// written, nothing else tells it.
+func (h *History) forgetFolds(key incidentKey) {
+	for _, e := range h.existing {
+		if e.namespace == key.namespace && e.settled[key.name] == folded && !e.isMarked(key.name) && !e.deleting {
+			e.again[key.name] = true
+		}
+	}
 }
 
 // write judges one version of an Incident by the version before it.
@@ -69,6 +84,9 @@ func (h *History) write(l *life, stored *storedIncident, c *Commit) {
 	l.stored = stored
 	h.checkLedger(l, before, stored)
 	added := h.added(l, before, stored, c.ByUser)
+	if stored.Metadata.Deleting != nil && before.Metadata.Deleting == nil {
+		l.deletedByUser = c.ByUser
+	}
 	if c.ByUser {
 		h.takeOver(l, before, added, c.At)
 		return
@@ -145,7 +163,7 @@ func (h *History) fold(l *life, added []*event) (*modelIncident, []*event) {
 	var must, may []*event
 	for _, e := range added {
 		switch {
-		case e.settled[l.key.name] == folded || e.mustNotCount(l.key.name):
+		case e.settled[l.key.name] == folded && !e.again[l.key.name] || e.mustNotCount(l.key.name):
 		case e.mayCount(l.key.name) && len(may) < maxUndecided:
 			may = append(may, e)
 		default:
@@ -205,6 +223,7 @@ func (h *History) settleFolded(l *life, added, counted []*event, at time.Time) {
 		if slices.Contains(counted, e) {
 			how = folded
 		}
+		delete(e.again, l.key.name)
 		if e.settled[l.key.name] != folded {
 			e.settle(l.key.name, how, at)
 		}

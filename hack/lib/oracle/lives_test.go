@@ -21,10 +21,25 @@ func TestLives(t *testing.T) {
 			s.fold("k", []string{"late"})
 			s.release("late")
 		}},
-		"an alert counts in two lives": {found: "A: ", tell: func(s *script) {
+		"a user deletes the only ledger that tells of a fold, and it is repeated": {tell: func(s *script) {
 			s.sent("a", an("firing", "k"))
 			s.fold("k", []string{"a"})
 			s.end("k", true)
+			s.fold("k", []string{"a"})
+			s.release("a")
+		}},
+		"it is repeated though a mark tells of the fold": {found: "A: ", tell: func(s *script) {
+			s.sent("a", an("firing", "k"))
+			s.fold("k", []string{"a"})
+			s.mark("a", "1/*", Commit{})
+			s.end("k", true)
+			s.fold("k", []string{"a"})
+			s.release("a")
+		}},
+		"it is repeated though the operator deleted the ledger": {found: "A: ", tell: func(s *script) {
+			s.sent("a", an("firing", "k"), an("resolved", "k"))
+			s.fold("k", []string{"a"})
+			s.end("k", false)
 			s.fold("k", []string{"a"})
 			s.release("a")
 		}},
@@ -109,12 +124,16 @@ func TestLiveness(t *testing.T) {
 		}
 	}
 	tellAll(t, map[string]story{
-		"it waits, and nothing shows why":      {options: options, found: "E: ", tell: waits("True", "AlertsFolded")},
-		"it waits, and AlertsFolded shows why": {options: options, tell: waits("False", "AlertsFolded")},
-		"it waits, and Ready shows why":        {options: options, tell: waits("False", "Ready")},
-		"it stays for its idempotency key":     {options: options, tell: settled},
-		"it is deleted before its key may go":  {options: options, found: "C: ", tell: released(time.Minute)},
-		"it is deleted when its key may go":    {options: options, tell: released(10 * time.Minute)},
+		"it waits, and nothing shows why":                                        {options: options, found: "E: ", tell: waits("True", "AlertsFolded")},
+		"it waits, and AlertsFolded shows why":                                   {options: options, tell: waits("False", "AlertsFolded")},
+		"it waits, and Ready shows why":                                          {options: options, tell: waits("False", "Ready")},
+		"it stays for its idempotency key, and no mark tells that it is settled": {options: options, found: "C: ", tell: settled},
+		"it stays for its idempotency key, marked": {options: options, tell: func(s *script) {
+			settled(s)
+			s.mark("a", "1/*", Commit{})
+		}},
+		"it is deleted before its key may go": {options: options, found: "C: ", tell: released(time.Minute)},
+		"it is deleted when its key may go":   {options: options, tell: released(10 * time.Minute)},
 		"it stays longer than for its key": {options: options, found: "C: ", tell: func(s *script) {
 			settled(s)
 			s.tick(11 * time.Minute)

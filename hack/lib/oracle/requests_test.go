@@ -29,6 +29,7 @@ func keyed(change func(record *Record, s *script)) func(s *script) {
 		s.records = append(s.records, record)
 		s.store("a", Commit{Name: v1alpha1.KeyedEventName(integration, "key")}, alert)
 		s.fold("k", []string{"a"})
+		s.mark("a", "1/*", Commit{})
 		change(record, s)
 	}
 }
@@ -37,6 +38,7 @@ func keyed(change func(record *Record, s *script)) func(s *script) {
 func storeAgain(s *script) {
 	s.store("b", Commit{Name: s.events["a"].name}, an("firing", "k", "id", "second", "labels", map[string]any{SeqLabel: "one"}))
 	s.fold("k", []string{"b"})
+	s.mark("b", "2/*", Commit{})
 }
 
 func TestAnswers(t *testing.T) {
@@ -170,11 +172,20 @@ func TestSilence(t *testing.T) {
 			silent(0)(s)
 		}
 	}
+	repeated := func(outcome Outcome) func(s *script) {
+		return func(s *script) {
+			silent(0)(s)
+			at := start.Add(90 * time.Second)
+			record := s.records[0]
+			record.Deliveries = append(record.Deliveries, Delivery{Outcome: outcome, Began: at, Ended: at.Add(time.Second)})
+		}
+	}
 	options := Options{AutoResolveAfter: func(string, string) time.Duration { return time.Minute }}
 	tellAll(t, map[string]story{
 		"nobody sent anything":                  {options: options, tell: silent(0)},
 		"a request was refused meanwhile":       {options: options, tell: tried(30 * time.Second), found: "B: "},
 		"a request was refused before":          {options: options, tell: tried(90 * time.Second)},
+		"a request was repeated that is stored": {options: options, tell: repeated(Acknowledged)},
 		"the clock of the leader is far ahead":  {options: options, tell: silent(time.Hour), found: "B: "},
 		"the clock of the leader is far behind": {options: options, tell: silent(-time.Hour), found: "B: "},
 	})

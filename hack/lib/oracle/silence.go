@@ -37,27 +37,42 @@ func (h *History) checkSilences(r *requests, now time.Time, f *Findings) {
 		if quiet == 0 {
 			continue // by a lease, or by the default for generated keys
 		}
-		if d := r.lastTry(s, quiet-h.options.ClockError); d != nil {
+		if d := h.lastTry(r, s, quiet-h.options.ClockError); d != nil {
 			f.Add("B: %s (%s) was resolved without an alert at %s, and a request that was sent at %s had the outcome %s",
 				s.key, s.dedupKey, s.at, d.Began, d.Outcome)
 		}
 	}
 }
 
-// lastTry returns a delivery of an alert of the Incident within the time before its silence.
-func (r *requests) lastTry(s silence, quiet time.Duration) *Delivery {
+// lastTry returns a delivery of an alert of the Incident within the time before its silence. One that a sender repeats
+// though it is stored tells nothing new, and neither does one whose idempotency key is that of another.
+func (h *History) lastTry(r *requests, s silence, quiet time.Duration) *Delivery {
 	for _, record := range r.records {
 		if record.Namespace != s.key.namespace || record.Integration != s.integration || !record.has(s.dedupKey) {
 			continue
 		}
 		for i := range record.Deliveries {
 			d := &record.Deliveries[i]
+			if d.Outcome == Conflict || h.isStoredBefore(record, d.Began) {
+				continue
+			}
 			if !d.Ended.IsZero() && d.Ended.Before(s.at) && d.Began.After(s.at.Add(-quiet)) {
 				return d
 			}
 		}
 	}
 	return nil
+}
+
+// isStoredBefore says whether the alerts of a record were stored by then.
+func (h *History) isStoredBefore(record *Record, by time.Time) bool {
+	for _, sent := range record.Alerts {
+		stored := h.stored[sent.Seq]
+		if len(stored) == 0 || !stored[0].committed.Before(by) {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *Record) has(key string) bool {

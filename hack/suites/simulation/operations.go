@@ -115,6 +115,18 @@ type (
 	}
 )
 
+// forgets says whether an operation makes replicas read everything anew.
+func forgets(o operation) bool {
+	switch o := o.(type) {
+	case kill, terminate, compact:
+		return true
+	case trouble:
+		return o.effect == expire
+	default:
+		return false
+	}
+}
+
 func replicaName(i int) string { return fmt.Sprint("replica-", i) }
 
 func (o kill) String() string      { return "kill " + replicaName(o.replica) }

@@ -96,7 +96,12 @@ func (o remove) do(w *world) {
 // integrationAway is how long a deleted integration is missing.
 const integrationAway = 2 * time.Second
 
+// do labels an object. The place of an AlertEvent in the order of commits is known only to those who saw it before its metadata
+// changed: it is not labelled in a story in which replicas forget.
 func (o edit) do(w *world) {
+	if o.resource == "alertevents" && slices.ContainsFunc(w.story.Operations, forgets) {
+		return
+	}
 	w.patch(w.pick(o.resource, tenantName(o.tenant), o.which), func(object client.Object) {
 		object.SetLabels(map[string]string{"example.com/edited": fmt.Sprint(time.Now().UnixNano())})
 	})
