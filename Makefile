@@ -112,7 +112,7 @@ image-files: ## Build what goes into the image, with a bill of materials, into b
 test: control-plane $(TOOLS)/controller-gen $(TOOLS)/helm ## Run the unit, property, fuzz-seed and control-plane tests
 	$(GO_TEST) $(TEST_FLAGS) ./...
 	@# What they read lies outside of their modules, so that Go would not see that it has changed: nothing is cached.
-	for module in $(OUR_MODULES); do $(GO_TEST) -C $$module -count=1 $(TEST_FLAGS) ./... || exit; done
+	for module in $(OUR_MODULES); do (cd $$module && $(GO_TEST) -count=1 $(TEST_FLAGS) ./...) || exit; done
 
 .PHONY: test-browser
 test-browser: control-plane ## Test the page of "kubectl tocsin ui" in a headless Chromium, which has to be installed
