@@ -15,8 +15,9 @@ LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COM
 
 # Every program and test that runs on this machine is built with the same flags, the defaults, so that a package is compiled
 # once. The compiler and the linker collect garbage late, which saves a sixth of their time; tests and programs as usual.
+# "make lint" vets: before a test, "go test" would vet every dependency too, which takes longer than to compile the tests.
 GO_BUILD := GOGC=off GOMEMLIMIT=1GiB go build
-GO_TEST := GOGC=off GOMEMLIMIT=1GiB go test -exec 'env -u GOGC -u GOMEMLIMIT'
+GO_TEST := GOGC=off GOMEMLIMIT=1GiB go test -vet=off -exec 'env -u GOGC -u GOMEMLIMIT'
 
 # Where install-plugin puts the kubectl plugin; it has to be on the PATH.
 BINDIR ?= /usr/local/bin
@@ -122,7 +123,7 @@ image-files: ## Build what goes into the image, with a bill of materials, into b
 test: control-plane $(TOOLS)/controller-gen $(TOOLS)/helm ## Run the unit, property, fuzz-seed and control-plane tests
 	$(GO_TEST) $(TEST_FLAGS) ./...
 	@# What they read lies outside of their modules, so that Go would not see that it has changed: nothing is cached.
-	for module in $(OUR_MODULES); do $(GO_TEST) -C $$module -count=1 $(TEST_FLAGS) ./... || exit; done
+	for module in $(OUR_MODULES); do (cd $$module && $(GO_TEST) -count=1 $(TEST_FLAGS) ./...) || exit; done
 
 .PHONY: test-browser
 test-browser: control-plane ## Test the page of "kubectl tocsin ui" in a headless Chromium, which has to be installed
