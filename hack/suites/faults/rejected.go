@@ -61,6 +61,6 @@ func (r *run) expectFolded(ctx context.Context, status metav1.ConditionStatus, r
 		return nil
 	})
 	if err != nil {
-		r.found.add("C: %v", err)
+		r.found.Add("C: %v", err)
 	}
 }
