@@ -104,17 +104,26 @@ func (c *cluster) testMetrics(t *testing.T, url string) {
 	g.Expect(scrape(t.Context(), url, "")).To(HavePrefix("401"))
 }
 
+// manager returns the path of the manager, which is built once for the cluster: to link it takes several seconds.
+func (c *cluster) manager(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(filepath.Dir(c.kubeconfig), "manager")
+	if _, err := os.Stat(binary); err == nil {
+		return binary
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary, ".")
+	build.Dir = testenv.Root()
+	output, err := build.CombinedOutput()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(output))
+	return binary
+}
+
 // startManager starts the manager as the service account of the Deployment in the namespace and waits until it is
 // ready.
 func (c *cluster) startManager(t *testing.T, logPath, namespace string, args ...string) *testenv.Manager {
 	t.Helper()
 	g := NewWithT(t)
-	binary := filepath.Join(t.TempDir(), "manager")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
-	build.Dir = testenv.Root()
-	output, err := build.CombinedOutput()
-	g.Expect(err).NotTo(HaveOccurred(), string(output))
-
+	binary := c.manager(t)
 	log, err := os.Create(logPath)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(log.Close()).To(Succeed()) })

@@ -45,6 +45,11 @@ func (d *incidentDeleter) delete(
 	case whole.ResourceVersion != read.ResourceVersion, ledgerHolds(whole, listed):
 		return false, nil
 	}
+	return d.remove(ctx, read)
+}
+
+// remove deletes exactly the Incident that was read, and reports whether it did.
+func (d *incidentDeleter) remove(ctx context.Context, read *v1alpha1.Incident) (bool, error) {
 	leave, err := d.gate.enter(ctx, read.Namespace, false)
 	if err != nil {
 		return false, err

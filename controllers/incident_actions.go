@@ -41,11 +41,6 @@ func (r *incidentReconciler) carryOut(ctx context.Context, c *confirmed, plan fo
 		}
 	}
 	incident := c.incident
-	if plan.Create != nil {
-		if incident, err = r.create(ctx, c, *plan.Create); err != nil {
-			return nil, err
-		}
-	}
 	if plan.Write {
 		if incident, err = r.writePlan(ctx, incident, &plan); err != nil {
 			return nil, err
@@ -60,13 +55,18 @@ func (r *incidentReconciler) carryOut(ctx context.Context, c *confirmed, plan fo
 
 // create creates the Incident, its status still empty. AlreadyExists says that another
 // process, or this one before the cache could show it, was first.
-func (r *incidentReconciler) create(ctx context.Context, c *confirmed, spec v1alpha1.IncidentSpec) (*v1alpha1.Incident, error) {
+func (r *incidentReconciler) create(ctx context.Context, o *observed, spec v1alpha1.IncidentSpec) (*v1alpha1.Incident, error) {
+	leave, err := r.gate.enter(ctx, o.key.Namespace, true)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	incident := &v1alpha1.Incident{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.key.Namespace, Name: o.key.Name},
 		Spec:       spec,
 	}
-	err := errIncidentLimit
-	if r.limit.allows(c.key.Namespace, 1) {
+	err = errIncidentLimit
+	if r.limit.allows(o.key.Namespace, 1) {
 		err = r.live.Create(ctx, incident)
 	}
 	if apierrors.IsAlreadyExists(err) {
@@ -78,8 +78,8 @@ func (r *incidentReconciler) create(ctx context.Context, c *confirmed, spec v1al
 	if err != nil {
 		return nil, fmt.Errorf("creating the Incident: %w", err)
 	}
-	r.blocked.unblock(c.key.Namespace)
-	r.writes.wrote(c.key, incident.ResourceVersion, c.now)
+	r.blocked.unblock(o.key.Namespace)
+	r.writes.wrote(o.key, incident.ResourceVersion, o.now)
 	return incident, nil
 }
 
@@ -181,7 +181,23 @@ func (r *incidentReconciler) cacheLacks(ctx context.Context, c *confirmed, newes
 			return true, nil
 		}
 	}
-	return false, nil
+	return r.hasChanged(ctx, c)
+}
+
+// hasChanged reports whether the cache shows AlertEvents to fold that it did not show when the fold was decided.
+func (r *incidentReconciler) hasChanged(ctx context.Context, c *confirmed) (bool, error) {
+	events, err := listAlertEvents(ctx, r.cache, c.key)
+	if err != nil {
+		return false, err
+	}
+	decided := make(map[types.UID]struct{}, len(c.toFold))
+	for _, event := range c.toFold {
+		decided[event.UID] = struct{}{}
+	}
+	return slices.ContainsFunc(r.classify(&c.observed, events).toFold, func(event *v1alpha1.AlertEvent) bool {
+		_, ok := decided[event.UID]
+		return !ok
+	}), nil
 }
 
 // isOlder reports whether a stored AlertEvent may come before another one in commit order. An update of its metadata has

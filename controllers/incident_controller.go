@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +29,9 @@ var errStale = errors.New("read something that has changed meanwhile")
 
 // errUnseen says that AlertEvents are stored which the cache does not show yet, and which the fold needs.
 var errUnseen = errors.New("the cache lacks an AlertEvent")
+
+// errMemoryLags says that the cache shows AlertEvents before the memory has seen them.
+var errMemoryLags = fmt.Errorf("%w: the memory of AlertEvents lags behind the cache", errStale)
 
 // errCondensed says that a status was about to be written which was computed from a condensed one. It is a mistake in this
 // program.
@@ -92,7 +96,7 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		if wait := r.delayWrite(o, plan); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
-		o, plan, err = r.foldConfirmed(ctx, o)
+		o, plan, err = r.foldConfirmed(ctx, o, plan.Create)
 	}
 	if err != nil {
 		return r.handleFailure(ctx, o, err)
@@ -103,7 +107,22 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 
 // foldConfirmed folds after a quorum list and carries the plan out. It returns its observations, with the Incident
 // as it is written.
-func (r *incidentReconciler) foldConfirmed(ctx context.Context, seen *observed) (_ *observed, plan fold.Plan, err error) {
+//
+// If there is no Incident, spec is that of the new one, which is created before the list. A leader that stood still could
+// otherwise fold AlertEvents once more whose Incident was deleted meanwhile: nothing would fail its create.
+func (r *incidentReconciler) foldConfirmed(
+	ctx context.Context, seen *observed, spec *v1alpha1.IncidentSpec,
+) (_ *observed, plan fold.Plan, err error) {
+	if spec != nil {
+		if seen.unseen {
+			return seen, plan, errMemoryLags
+		}
+		created := *seen
+		if created.incident, err = r.create(ctx, seen, *spec); err != nil {
+			return seen, plan, err
+		}
+		seen = &created
+	}
 	c, err := r.confirm(ctx, seen)
 	if err != nil {
 		return seen, plan, err
@@ -116,8 +135,29 @@ func (r *incidentReconciler) foldConfirmed(ctx context.Context, seen *observed) 
 	if plan, err = r.decide(&c.observed); err != nil {
 		return &c.observed, plan, err
 	}
+	switch {
+	case plan.Create != nil:
+		return &c.observed, plan, fmt.Errorf("%w: a firing alert has come", errStale)
+	case spec != nil && plan.IsIdle():
+		c.incident, err = r.dropEmpty(ctx, c)
+		return &c.observed, plan, err
+	}
 	c.incident, err = r.carryOut(ctx, c, plan)
 	return &c.observed, plan, err
+}
+
+// dropEmpty deletes an Incident that was created for AlertEvents which turn out to be gone, if no other one exists for it. Else
+// it goes when its time has come. It returns the Incident that is left.
+func (r *incidentReconciler) dropEmpty(ctx context.Context, c *confirmed) (*v1alpha1.Incident, error) {
+	lacks, err := r.cacheLacks(ctx, c, nil)
+	if err != nil || lacks || !c.isEmpty() {
+		return c.incident, err
+	}
+	if removed, err := r.deletions.remove(ctx, c.incident); err != nil || !removed {
+		return c.incident, err
+	}
+	r.writes.forget(c.key)
+	return nil, nil
 }
 
 // handleFailure says when to fold again after an error.

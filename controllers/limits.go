@@ -112,6 +112,15 @@ const (
 	stuckAfter = 30 * time.Second
 	stuckCheck = time.Second
 
+	// idleListInterval is the longest time between two quorum lists, and lagListInterval that while the watch of AlertEvents has
+	// not shown one of them. After lagRestartAfter that watch begins again, after lagRelistAfter the cache lists anew, and after
+	// lagLimit the term ends.
+	idleListInterval = 10 * time.Second
+	lagListInterval  = 5 * time.Second
+	lagRestartAfter  = 15 * time.Second
+	lagRelistAfter   = 20 * time.Second
+	lagLimit         = 30 * time.Second
+
 	// listPageSize is how many AlertEvents one page of a quorum list holds.
 	listPageSize = 5000
 
@@ -144,6 +153,10 @@ const (
 	// retryHold is how long a replica remembers names before it folds AlertEvents that may be second copies. Ingest tries
 	// for 5 s to store an alert.
 	retryHold = 30 * time.Second
+
+	// lateStore is how long after its name was made an AlertEvent is stored late. An attempt ends after 2.5 s, and the time of
+	// the storing is in whole seconds.
+	lateStore = time.Second
 
 	// markPatience is how long an AlertEvent is settled in part before it is marked though none of its other Incidents is
 	// known to wait. In a storm, an Incident is written once a second.

@@ -51,7 +51,7 @@ func (l *Listening) Refused(integration types.NamespacedName) {
 func (l *Listening) silentFrom(integration types.NamespacedName, now time.Time) (from time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last.IsZero() || now.Sub(l.last) > maxProbeGap || l.aheadAt(now).Abs() > fold.MaxClockDifference {
+	if l.last.IsZero() || passed(l.last, now) > maxProbeGap || l.aheadAt(now).Abs() > fold.MaxClockDifference {
 		return time.Time{}, false
 	}
 	from = l.since
@@ -95,7 +95,7 @@ func (l *Listening) aheadAt(now time.Time) time.Duration {
 func (l *Listening) answered(sent, received, server time.Time) (ahead time.Duration, wrong, changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last.IsZero() || received.Sub(l.last) > maxProbeGap {
+	if l.last.IsZero() || passed(l.last, received) > maxProbeGap {
 		l.since = received
 	}
 	l.last = received
@@ -112,4 +112,10 @@ func (l *Listening) answered(sent, received, server time.Time) (ahead time.Durat
 	changed = wrong != l.wrong
 	l.wrong = wrong
 	return l.ahead, wrong, changed
+}
+
+// passed returns how much time has passed by the clock that shows more. The monotonic clock stands still while a virtual machine
+// is suspended, and the wall clock may be set back.
+func passed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,6 +84,26 @@ func TestListening(t *testing.T) {
 		_, ok = l.silentFrom(shop, set)
 		g.Expect(ok).To(BeFalse())
 	})
+	for sentence, test := range map[string]struct {
+		suspended time.Duration
+		heard     bool // since before
+	}{
+		"a machine that is suspended for seconds listens":         {5 * time.Second, true},
+		"a machine that is suspended for longer has not listened": {20 * time.Second, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			l, before := newListening(systemClock{}), time.Now()
+			after := suspended(before.Add(time.Second), test.suspended)
+			g.Expect(after.Sub(before)).To(Equal(time.Second), "by the monotonic clock")
+			g.Expect(after.Round(0).Sub(before.Round(0))).To(Equal(time.Second+test.suspended), "by the wall clock")
+			l.answered(before, before, before)
+			_, ok := l.silentFrom(shop, after)
+			g.Expect(ok).To(Equal(test.heard))
+			l.answered(after, after, after)
+			g.Expect(l.since.Equal(before)).To(Equal(test.heard))
+		})
+	}
 	t.Run("more integrations than are remembered: nobody was silent", func(t *testing.T) {
 		g := NewWithT(t)
 		clock := newFakeClock(testEpoch)
@@ -97,6 +118,14 @@ func TestListening(t *testing.T) {
 		g.Expect(ok).To(BeTrue())
 		g.Expect(from).To(Equal(testEpoch.Add(10*time.Second + autoResolveGrace)))
 	})
+}
+
+// suspended returns the time at which a machine goes on that was suspended for d at t: only the wall clock shows it.
+func suspended(t time.Time, d time.Duration) time.Time {
+	later := t.Add(d)
+	monotonic := reflect.ValueOf(&later).Elem().FieldByName("ext")
+	reflect.NewAt(monotonic.Type(), monotonic.Addr().UnsafePointer()).Elem().SetInt(monotonic.Int() - int64(d))
+	return later
 }
 
 func TestTheProbe(t *testing.T) {

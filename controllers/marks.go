@@ -131,6 +131,9 @@ func (r *releaser) writeMark(ctx context.Context, ref eventRef, wanted *v1alpha1
 	defer r.mu.Unlock()
 	if record := r.records[ref.uid]; record != nil {
 		record.marked, record.markWanted = mark, false
+		if !record.due.IsZero() && !record.due.After(r.clock.Now()) {
+			r.enqueue(ref)
+		}
 	}
 	return ctrl.Result{}, nil
 }

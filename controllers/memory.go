@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,7 +49,7 @@ type seenEvent struct {
 // deletedEvent is the last AlertEvent of its name that was deleted.
 type deletedEvent struct {
 	uid types.UID
-	ids fold.Digest // of its alerts, if it has an idempotency key
+	ids fold.Digest // of its alerts, if it was kept for its idempotency key
 	at  time.Time
 }
 
@@ -116,13 +117,22 @@ func (m *EventMemory) see(event *v1alpha1.AlertEvent) {
 		return
 	}
 	entry := seenEvent{version: event.ResourceVersion, isCopy: m.isSecondCopy(event), alerts: len(event.Spec.Alerts)}
-	if event.Annotations[v1alpha1.RetryAnnotation] != "" {
+	if event.Annotations[v1alpha1.RetryAnnotation] != "" || isStoredLate(event) {
 		entry.hold = m.since.Add(retryHold)
 	}
 	m.seen[event.UID] = entry
 	if entry.isCopy {
 		m.copies.Add(refOf(event))
 	}
+}
+
+// isStoredLate reports whether an AlertEvent was stored so long after its name was made that a retry may have come before it:
+// the first attempt bears no mark. The clocks of the replica and the API server are compared, and the latter's time is in
+// whole seconds.
+func isStoredLate(event *v1alpha1.AlertEvent) bool {
+	id, err := uuid.Parse(event.Name)
+	return err == nil && v1alpha1.IsGeneratedEventName(event.Name) &&
+		event.CreationTimestamp.Sub(time.Unix(id.Time().UnixTime())) > lateStore
 }
 
 // isSecondCopy reports whether another AlertEvent of the name was deleted a moment ago, and the name is never given twice:
@@ -170,7 +180,8 @@ func (m *EventMemory) forget(event *v1alpha1.AlertEvent) {
 		m.older, m.deleted, m.began = m.deleted, map[types.NamespacedName]deletedEvent{}, now
 	}
 	entry := deletedEvent{uid: event.UID, at: now}
-	if v1alpha1.IsKeyedEventName(event.Name) {
+	// A keyed one that is not marked was deleted by a user before it was folded: its key may come again.
+	if mark, _ := v1alpha1.MarkOf(event); mark.All {
 		entry.ids = idsOf(event)
 	}
 	m.deleted[client.ObjectKeyFromObject(event)] = entry

@@ -21,12 +21,15 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 		id    string
 		after time.Duration
 		want  bool
+
+		unfolded bool // the first one was not marked
 	}{
 		"the same name with another UID":                        {name: serverMade, uid: 2, want: true},
 		"the same name and UID, as after a restore":             {name: serverMade, uid: 1},
 		"after two minutes the name is forgotten":               {name: serverMade, uid: 2, after: replayWindow + 1},
 		"the name of an idempotency key, with the same alerts":  {name: keyed, uid: 2, id: "1", want: true},
 		"the name of an idempotency key, with other alerts":     {name: keyed, uid: 2, id: "2"},
+		"a key whose event a user deleted before its fold":      {name: keyed, uid: 2, id: "1", unfolded: true},
 		"a name given by a person may come again":               {name: "by-hand", uid: 2},
 		"another name is another event, whatever else is same":  {name: "01a1fc76-5bd7-792d-a695-2a362506dd6f", uid: 1},
 		"a name is remembered while very many others are, too":  {name: serverMade, uid: 2, after: replayWindow - 1, want: true},
@@ -40,6 +43,9 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 				event := namedEvent(name, 1)
 				event.Spec.Alerts[0].ID = "1"
 				m.see(event)
+				if event.Name == keyed && !test.unfolded {
+					event.ResourceVersion, event.Annotations = "2", map[string]string{v1alpha1.SettledAnnotation: "1/*"}
+				}
 				m.forget(event)
 			}
 			clock.SetTime(clock.Now().Add(test.after))
@@ -179,6 +185,7 @@ func TestAKeyedRetryAfterAnEarlyReleaseCountsOnce(t *testing.T) {
 	s := newSite(t)
 	event := s.postAs(v1alpha1.KeyedEventName(integrationName, "delivery-1"), s.alert(v1alpha1.AlertFiring, "disk"))
 	s.fold("disk")
+	s.release() // which marks it
 	s.watch()
 	s.Expect(s.live.Delete(s.ctx, event)).To(Succeed()) // too many stay for their keys
 	s.watch()

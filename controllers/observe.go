@@ -97,7 +97,7 @@ func (r *incidentReconciler) confirm(ctx context.Context, seen *observed) (*conf
 	}
 	c.alertEvents = r.classify(&c.observed, events)
 	if c.unseen {
-		return nil, fmt.Errorf("%w: the memory of AlertEvents lags behind the cache", errStale)
+		return nil, errMemoryLags
 	}
 	return c, nil
 }
@@ -147,7 +147,7 @@ func (r *incidentReconciler) classify(o *observed, events []*v1alpha1.AlertEvent
 		case !o.exists.has(uid, o.key.Name), seen.isCopy:
 		case r.releases.isSettled(event, o.key.Name):
 			a.settled = append(a.settled, event)
-		case isRestored(event):
+		case event.IsRestored():
 			a.restored = append(a.restored, event)
 		default:
 			a.unseen = a.unseen || !known

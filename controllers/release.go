@@ -52,6 +52,8 @@ type releaseRecord struct {
 	due     time.Time       // when to delete it, once nothing is waiting
 	deleted bool            // and the watch has not shown it yet
 
+	discarded bool // its alerts are not folded
+
 	marked     v1alpha1.Mark // as far as it is known
 	markWanted bool
 
@@ -142,7 +144,7 @@ func (r *releaser) discard(event *v1alpha1.AlertEvent, result string) bool {
 	if r.records[event.UID] != nil || r.memory.isDeleted(refOf(event)) {
 		return false
 	}
-	record := &releaseRecord{ref: refOf(event), due: r.clock.Now()}
+	record := &releaseRecord{ref: refOf(event), due: r.clock.Now(), discarded: true}
 	r.records[event.UID] = record
 	r.enqueue(record.ref)
 	countFolded(result, len(event.Spec.Alerts))
@@ -231,7 +233,7 @@ func (r *releaser) state(ref eventRef) (due bool, mark *v1alpha1.Mark) {
 	switch {
 	case record == nil, record.deleted:
 		return false, nil
-	case !record.due.IsZero() && !record.due.After(r.clock.Now()):
+	case !record.due.IsZero() && !record.due.After(r.clock.Now()) && (record.discarded || record.wantedMark() == nil):
 		return true, nil
 	default:
 		return false, record.wantedMark()

@@ -123,7 +123,7 @@ func keyedEvents(r *releaser, integration string, n, bytes int) []*v1alpha1.Aler
 func (r *releaser) staying(events []*v1alpha1.AlertEvent) int {
 	n := 0
 	for _, event := range events {
-		if due, _ := r.state(refOf(event)); !due {
+		if r.records[event.UID].due.After(r.clock.Now()) {
 			n++
 		}
 	}

@@ -55,6 +55,9 @@ type Options struct {
 	// time. Default: none ever do.
 	IngestBacklog func() int
 
+	// RestartWatch has the manager's cache watch AlertEvents again, from where it was, or list them anew. Default: it cannot.
+	RestartWatch func(listAnew bool)
+
 	// MaxIncidents is how many Incidents there may be. Default: 50,000.
 	MaxIncidents int
 
@@ -101,6 +104,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.IngestBacklog == nil {
 		o.IngestBacklog = func() int { return 0 }
+	}
+	if o.RestartWatch == nil {
+		o.RestartWatch = func(bool) {}
 	}
 	if o.Clock == nil {
 		o.Clock = systemClock{}
@@ -165,7 +171,11 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		return fmt.Errorf("adding the release of AlertEvents: %w", err)
 	}
 	limit := &incidentLimit{v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare}, r.counts}
-	lists := &quorumList{list: listEvents(live, options.Namespaces)}
+	lag := newLagDetector(mgr.GetCache(), listEvents(live, options.Namespaces), options.RestartWatch)
+	if err := mgr.Add(lag); err != nil {
+		return fmt.Errorf("adding the detector of a watch that has stalled: %w", err)
+	}
+	lists := lag.lists
 	blocked := newBlockedIncidents()
 	gate := newWriteGate(writeConcurrency, options.IngestBacklog)
 	deletions := &incidentDeleter{cache: mgr.GetCache(), live: live, gate: gate, releases: releases}

@@ -29,13 +29,14 @@ func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
 		incidentInformer := informers.Handler(counts.setIncident, counts.removeIncident)
 		eventInformer := informers.Handler(counts.setEvent, counts.removeEvent)
 		incidents, events := map[string]*v1alpha1.Incident{}, map[string]*v1alpha1.AlertEvent{}
-		for range rapid.IntRange(1, 150).Draw(t, "steps") {
+		for step := range rapid.IntRange(1, 150).Draw(t, "steps") {
+			version := fmt.Sprint(step)
 			now = now.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "seconds")) * time.Second)
 			number := rapid.IntRange(0, 7).Draw(t, "object")
 			isTombstone := rapid.Bool().Draw(t, "tombstone")
 			if rapid.Bool().Draw(t, "incident") {
 				name := fmt.Sprint("incident-", number)
-				incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 				incident.Status.State = rapid.SampledFrom([]v1alpha1.IncidentState{"", "Open", "Resolved"}).Draw(t, "state")
 				ended := v1alpha1.NewTimestamp(now.Add(-time.Duration(rapid.IntRange(0, 300).Draw(t, "age")) * time.Second))
 				incident.Status.ResolvedTime = &ended
@@ -44,7 +45,9 @@ func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
 				continue
 			}
 			name := []string{"key-1", "key-2", "a", "b", "c", "d", "e", "f"}[number]
-			event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now)}}
+			event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{
+				Name: name, ResourceVersion: version, CreationTimestamp: metav1.NewTime(now),
+			}}
 			tell(eventInformer, events, name, event, rapid.IntRange(0, 2).Draw(t, "what"), isTombstone)
 		}
 		compareCounts(t, counts, incidents, events, now)

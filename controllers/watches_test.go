@@ -79,7 +79,10 @@ func TestResolvedIncidentsDoNotDelayTheStart(t *testing.T) {
 		informer.kept.OnAdd(incident, true)
 	}
 	informer.kept.OnAdd(resolvedIncident("later"), false)
-	informer.kept.OnUpdate(open, resolvedIncident("changed"))
+	changed := resolvedIncident("changed")
+	changed.ResourceVersion = "2"
+	informer.kept.OnUpdate(open, changed)
+	informer.kept.OnUpdate(resolvedIncident("unchanged"), resolvedIncident("unchanged")) // as a new list shows it
 	informer.kept.OnDelete(resolvedIncident("deleted"))
 	g.Expect(taken(queue)).To(ConsistOf("open", "unarchived", "later", "changed", "deleted"))
 }
@@ -99,7 +102,9 @@ func (k *handlerKeeper) AddEventHandler(
 	handler toolscache.ResourceEventHandler,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	k.kept = handler
-	return nil, nil
+	return struct {
+		toolscache.ResourceEventHandlerRegistration
+	}{}, nil
 }
 
 // A sweep looks at all Resolved Incidents, and again every sweepInterval, without having them all in the queue.

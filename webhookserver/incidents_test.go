@@ -1,7 +1,9 @@
 package webhookserver
 
 import (
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -98,17 +100,63 @@ func TestWhereAQuotaRejectsIncidentsNewKeysAreRefused(t *testing.T) {
 	g.Expect(b.post(testPath, `{"dedup_key":"known"}`).StatusCode).To(Equal(202))
 }
 
-func TestAKeyedRequestThatWasStoredInPartIsStoredWholeLater(t *testing.T) {
-	g := NewWithT(t)
-	b := newBench()
-	const body = `[{"dedup_key":"known"},{"dedup_key":"new"}]`
-	b.limitIncidents(4, v1alpha1.IncidentName("prometheus", "known"))
-	g.Expect(b.post(testPath, body, with("Idempotency-Key", "k")).StatusCode).To(Equal(503))
-	b.limitIncidents(400, v1alpha1.IncidentName("prometheus", "known"))
-	g.Expect(b.post(testPath, body, with("Idempotency-Key", "k")).StatusCode).To(Equal(202))
-	g.Expect(b.store.Stored()).To(HaveLen(2))
-	b.limitIncidents(4, v1alpha1.IncidentName("prometheus", "known"))
-	g.Expect(b.post(testPath, `[{"dedup_key":"new"}]`, with("Idempotency-Key", "l")).StatusCode).To(Equal(503))
+// TestAKeyedRequestIsStoredOnceInParts posts copies of a request while its alerts may be stored, or need Incidents for which there is no
+// capacity. Each alert is stored once, and an answer tells of all that are stored.
+func TestAKeyedRequestIsStoredOnceInParts(t *testing.T) {
+	const all, a, ab, b = "a b c", "a", "a b", "b"
+	for sentence, test := range map[string]struct {
+		storable []string // in each copy
+		status   []int
+		stored   []string // the keys in each AlertEvent
+	}{
+		"whole, and again":                     {[]string{all, all}, []int{202, 202}, []string{all}},
+		"in part, and again":                   {[]string{a, a, a}, []int{503, 503, 503}, []string{a}},
+		"in part, then whole, and again":       {[]string{a, all, all}, []int{503, 202, 202}, []string{a, "b c"}},
+		"in ever more parts":                   {[]string{a, ab, all, all}, []int{503, 503, 202, 202}, []string{a, b, "c"}},
+		"in part, then in another part":        {[]string{a, b, b, all}, []int{503, 503, 503, 202}, []string{a, b, "c"}},
+		"whole, and again when the limit came": {[]string{all, a}, []int{202, 202}, []string{all}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, bench := NewWithT(t), newBench()
+			const body = `[{"dedup_key":"a"},{"dedup_key":"b"},{"dedup_key":"c"}]`
+			for copied, storable := range test.storable {
+				bench.limitIncidents(4, "another")
+				if storable == all {
+					bench.limitIncidents(400, "another")
+				}
+				for _, key := range strings.Fields(storable) {
+					bench.capacity.Incidents.Set(&v1alpha1.Incident{
+						ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: v1alpha1.IncidentName("prometheus", key)}})
+				}
+				response := bench.post(testPath, body, with("Idempotency-Key", "k"))
+				g.Expect(response.StatusCode).To(Equal(test.status[copied]), "copy %d", copied)
+				if response.StatusCode == http.StatusAccepted {
+					accepted := decode[acceptance](g, response)
+					g.Expect(accepted.Event).To(Equal(v1alpha1.KeyedEventName("prometheus", "k")))
+					g.Expect(keysOf(accepted.Alerts, func(alert acceptedAlert) string { return alert.DedupKey })).To(Equal(all))
+				}
+			}
+			var stored []string
+			for _, event := range bench.store.Stored() {
+				g.Expect(v1alpha1.IsKeyedEventName(event.Name)).To(BeTrue())
+				stored = append(stored, keysOf(event.Spec.Alerts, func(alert v1alpha1.Alert) string { return alert.DedupKey }))
+			}
+			g.Expect(stored).To(Equal(test.stored))
+			bench.limitIncidents(400, "another")
+			other := bench.post(testPath, `[{"dedup_key":"a"},{"dedup_key":"b"}]`, with("Idempotency-Key", "k"))
+			g.Expect(decode[problemBody](g, other).kind()).To(Equal("idempotency-conflict"))
+			g.Expect(bench.store.Stored()).To(HaveLen(len(test.stored)))
+		})
+	}
+}
+
+// keysOf returns the dedup keys of alerts, with spaces between them.
+func keysOf[T any](alerts []T, key func(T) string) string {
+	var keys []string
+	for _, alert := range alerts {
+		keys = append(keys, key(alert))
+	}
+	return strings.Join(keys, " ")
 }
 
 func TestGeneratedKeysAreRecognised(t *testing.T) {

@@ -1,9 +1,11 @@
 package webhookserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,22 +49,61 @@ func (s *alertStore) commit(x *exchange, alerts []v1alpha1.Alert) (commit.Receip
 	if len(storable) == 0 {
 		return commit.Receipt{}, &problemIncidentLimit
 	}
-	refused := len(alerts) - len(storable)
-	if refused > 0 {
-		// The request comes again under its idempotency key, and then it may be stored whole.
-		x.key = ""
-	}
-	receipt, err := s.submit(x, storable)
-	if err != nil {
-		return commit.Receipt{}, commitProblem(x, err)
+	receipt, p := s.storeParts(x, alerts, storable)
+	if p != nil {
+		return commit.Receipt{}, p
 	}
 	observeAlerts(x.integration, receipt.Alerts)
-	if refused > 0 {
+	if refused := len(alerts) - len(receipt.Alerts); refused > 0 {
 		return commit.Receipt{}, problemIncidentLimit.withDetail(fmt.Sprintf(
 			"Of %d alerts, %d need a new incident, and the namespace has reached its limit; they were not stored. "+
 				"The others were. Try again later.", len(alerts), refused))
 	}
 	return receipt, nil
+}
+
+// storeParts stores the alerts of a request that can be stored now, and returns all of it that is stored. When an earlier copy
+// of a request with an idempotency key was stored in part, because of the limit of Incidents, the first AlertEvent of the key has
+// that part. The rest goes to the next one. So each copy stores what no other has stored.
+func (s *alertStore) storeParts(x *exchange, request, storable []v1alpha1.Alert) (commit.Receipt, *problem) {
+	stored := map[string]v1alpha1.Alert{} // by id
+	first := ""
+	for part := 0; len(storable) > 0; part++ {
+		receipt, err := s.submit(x, storable, part)
+		if err != nil {
+			return commit.Receipt{}, commitProblem(x, err)
+		}
+		first = cmp.Or(first, receipt.EventName)
+		if x.key == "" {
+			return receipt, nil
+		}
+		for i := range receipt.Alerts {
+			stored[receipt.Alerts[i].ID] = receipt.Alerts[i]
+		}
+		if len(receipt.Alerts) == 0 || !hasAll(request, receipt.Alerts) {
+			return commit.Receipt{}, &problemConflict
+		}
+		storable = slices.DeleteFunc(slices.Clone(storable), func(alert v1alpha1.Alert) bool {
+			_, ok := stored[alert.ID]
+			return ok
+		})
+	}
+	receipt := commit.Receipt{EventName: first}
+	for i := range request {
+		if alert, ok := stored[request[i].ID]; ok {
+			receipt.Alerts = append(receipt.Alerts, alert)
+		}
+	}
+	return receipt, nil
+}
+
+// hasAll reports whether the alerts are of the request. The id of a keyed alert is derived from the request's body.
+func hasAll(request, alerts []v1alpha1.Alert) bool {
+	ids := map[string]bool{}
+	for i := range request {
+		ids[request[i].ID] = true
+	}
+	return !slices.ContainsFunc(alerts, func(alert v1alpha1.Alert) bool { return !ids[alert.ID] })
 }
 
 // withinIncidentLimit leaves out the alerts that need a new Incident when the namespace may have none: because of
@@ -83,9 +124,9 @@ func (s *alertStore) withinIncidentLimit(integration *v1alpha1.WebhookIntegratio
 	return storable
 }
 
-// submit hands the alerts to the committer. The wait does not end when the client hangs up: a request that has arrived
+// submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number. The wait does not end when the client hangs up: a request that has arrived
 // whole is better stored, and many senders do not wait for the answer.
-func (s *alertStore) submit(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, error) {
+func (s *alertStore) submit(x *exchange, alerts []v1alpha1.Alert, part int) (commit.Receipt, error) {
 	submission := commit.Submission{
 		Integration: x.sender(),
 		Defaults:    x.integration.Spec.Defaults,
@@ -93,12 +134,20 @@ func (s *alertStore) submit(x *exchange, alerts []v1alpha1.Alert) (commit.Receip
 		Alerts:      alerts,
 	}
 	if x.key != "" {
-		submission.EventName = v1alpha1.KeyedEventName(x.integration.Name, x.key)
+		submission.EventName = v1alpha1.KeyedEventName(x.integration.Name, partKey(x.key, part))
 	}
 	timeout := min(commit.Timeout, requestTimeout-s.now().Sub(x.start))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.Context()), timeout)
 	defer cancel()
 	return s.committer.Commit(ctx, submission)
+}
+
+// partKey returns the key of a part of a request. That of the first is the request's own; no header has a NUL.
+func partKey(key string, part int) string {
+	if part == 0 {
+		return key
+	}
+	return fmt.Sprintf("%s\x00%d", key, part)
 }
 
 // errQuotedToken stands for an error of the API server that cannot be repeated.
@@ -121,8 +170,6 @@ func commitProblem(x *exchange, err error) *problem {
 		return &p
 	case errors.As(err, &rejected):
 		return problemRejected.withDetail("The alert is " + rejected.Message + ".")
-	case errors.Is(err, commit.ErrConflict):
-		return &problemConflict
 	case errors.Is(err, commit.ErrOverloaded):
 		return &problemOverload
 	case errors.Is(err, commit.ErrUnavailable):

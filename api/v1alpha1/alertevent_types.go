@@ -109,6 +109,10 @@ type AlertEventSpec struct {
 	// unchanged, the spec is encoded with it as packedAlerts, so that an update of the metadata does not change the
 	// spec. A cache of AlertEvents that are never written may clear it.
 	UnpackedFrom string `json:"-"`
+
+	// Condensed says that Condense has reduced this copy, and CondensedBytes by how many bytes.
+	Condensed      bool  `json:"-"`
+	CondensedBytes int64 `json:"-"`
 }
 
 // AlertEvent is an entry of the durable queue: alerts that were accepted and are not yet released.

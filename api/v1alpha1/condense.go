@@ -2,18 +2,13 @@ package v1alpha1
 
 import (
 	"errors"
-	"strconv"
 	"strings"
-)
 
-// condensedAnnotation exists on cached AlertEvents only: the number of bytes that Condense removed.
-const condensedAnnotation = "tocsin.dev/condensed-bytes"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // unreadablePrefix precedes the reason in the packedAlerts of a condensed AlertEvent. It is not in the base64 alphabet.
 const unreadablePrefix = "!"
-
-// maxCondensedBytes bounds the value of condensedAnnotation: no object in etcd is larger.
-const maxCondensedBytes = 2 << 20
 
 // Reasons why an AlertEvent stays in the queue regardless of its Incidents.
 const (
@@ -34,10 +29,15 @@ func (e *AlertEvent) Stuck() string {
 
 // Condense reduces the size of a cached AlertEvent: it removes unused annotations and labels, replaces packedAlerts that
 // cannot be decoded by the reason, and reduces stuck alerts to the fields that identify their Incidents. CondensedBytes
-// returns how many bytes it removed.
+// is how many bytes it removed. IsRestored returns the same as before.
 //
-// Without it, stuck AlertEvents of one namespace would fill the memory of every replica.
+// Without it, stuck AlertEvents of one namespace would fill the memory of every replica. A second call changes nothing:
+// client-go transforms an object twice when the initial list of its cache comes by a watch.
 func (e *AlertEvent) Condense() {
+	if e.Spec.Condensed {
+		return
+	}
+	e.Spec.Condensed = true
 	dropped := e.condenseMetadata()
 	e.Spec.UnpackedFrom = "" // needed for writes only
 	stuck := e.Stuck()
@@ -58,18 +58,12 @@ func (e *AlertEvent) Condense() {
 			dropped += before - alert.EncodedSize()
 		}
 	}
-	if dropped == 0 {
-		return
-	}
-	if e.Annotations == nil {
-		e.Annotations = map[string]string{}
-	}
-	e.Annotations[condensedAnnotation] = strconv.Itoa(dropped)
+	e.Spec.CondensedBytes = int64(dropped)
 }
 
 // condenseMetadata returns how many bytes it removed.
 func (e *AlertEvent) condenseMetadata() (dropped int) {
-	e.ManagedFields = nil
+	e.condenseManagedFields()
 	kept := map[string]string{}
 	for key, value := range e.Annotations {
 		if key == TraceparentAnnotation || key == RetryAnnotation || key == SettledAnnotation && len(value) <= maxMarkBytes {
@@ -83,7 +77,7 @@ func (e *AlertEvent) condenseMetadata() (dropped int) {
 		e.Annotations = nil
 	}
 	for key, value := range e.Labels {
-		if !strings.HasPrefix(key, "tocsin.dev/") {
+		if !strings.HasPrefix(key, "tocsin.dev/") && key != RestoreLabel {
 			dropped += len(key) + len(value)
 			delete(e.Labels, key)
 		}
@@ -95,15 +89,19 @@ func (e *AlertEvent) condenseMetadata() (dropped int) {
 	return dropped
 }
 
-// IsCondensed reports whether the content of the alerts must be read from the API server.
-func (e *AlertEvent) IsCondensed() bool {
-	return e.Annotations[condensedAnnotation] != "" && e.Stuck() != ""
+// condenseManagedFields removes the managed fields. Of an AlertEvent that was restored, one manager stays, by whose name alone
+// IsRestored recognizes it.
+func (e *AlertEvent) condenseManagedFields() {
+	var kept []metav1.ManagedFieldsEntry
+	if len(e.ManagedFields) > 0 && e.IsRestored() {
+		kept = []metav1.ManagedFieldsEntry{{Manager: e.ManagedFields[0].Manager}}
+	}
+	e.ManagedFields = kept
 }
 
-// CondensedBytes returns how many bytes of the stored AlertEvent this copy lacks.
-func (e *AlertEvent) CondensedBytes() int64 {
-	dropped, _ := strconv.ParseInt(e.Annotations[condensedAnnotation], 10, 64)
-	return min(max(0, dropped), maxCondensedBytes)
+// IsCondensed reports whether the content of the alerts must be read from the API server.
+func (e *AlertEvent) IsCondensed() bool {
+	return e.Spec.CondensedBytes > 0 && e.Stuck() != ""
 }
 
 // condensedReason returns the reason that Condense has stored in packedAlerts; nil if there is none.

@@ -68,6 +68,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
 		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
 		Metrics: environment.Metrics, Memory: memory,
+		RestartWatch: func(listAnew bool) { incidents.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
 	}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())

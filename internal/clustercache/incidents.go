@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
@@ -44,6 +43,8 @@ type Incidents struct {
 	mu     sync.RWMutex
 	stores []toolscache.Store // one for each informer of Incidents
 	begun  atomic.Int32       // how many of these informers have read their first page
+
+	watches watches
 }
 
 // NewCache implements cache.NewCacheFunc.
@@ -83,13 +84,8 @@ func (i *Incidents) newInformer(
 		indexers = toolscache.Indexers{} // nobody can list them, not even those of a namespace
 	}
 	informer := toolscache.NewSharedIndexInformer(&listerWatcher{isIncidents, toolscache.ListWatch{
-		ListWithContextFunc: list,
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			if options.SendInitialEvents != nil && *options.SendInitialEvents {
-				defer i.listed(object)
-			}
-			return retry(ctx, i.Log, func() (watch.Interface, error) { return withContext.WatchWithContext(ctx, options) })
-		},
+		ListWithContextFunc:  list,
+		WatchFuncWithContext: i.watch(object, withContext.WatchWithContext),
 	}}, object, resync, indexers)
 	if isIncidents {
 		i.mu.Lock()

@@ -27,7 +27,8 @@ func Feed[T client.Object](
 	return registration.HasSynced, nil
 }
 
-// Handler returns the event handler with which Feed listens.
+// Handler returns the event handler with which Feed listens. When an informer lists anew, it shows every object as an update; the
+// handler skips those with the resourceVersion that they had.
 func Handler[T client.Object](set func(object T, initial bool), remove func(T)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, initial bool) {
@@ -35,8 +36,9 @@ func Handler[T client.Object](set func(object T, initial bool), remove func(T)) 
 				set(typed, initial)
 			}
 		},
-		UpdateFunc: func(_, object any) {
-			if typed, ok := object.(T); ok {
+		UpdateFunc: func(old, object any) {
+			typed, ok := object.(T)
+			if before, known := old.(T); ok && (!known || before.GetResourceVersion() != typed.GetResourceVersion()) {
 				set(typed, false)
 			}
 		},

@@ -21,10 +21,15 @@ func TestHandlerPassesObjectsOfItsKind(t *testing.T) {
 		},
 		func(pod *corev1.Pod) { calls = append(calls, "remove "+pod.Name) },
 	)
-	pod := func(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	pod := func(name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"}}
+	}
+	changed := pod("c")
+	changed.ResourceVersion = "2"
 	handler.OnAdd(pod("a"), true)
 	handler.OnAdd(pod("b"), false)
-	handler.OnUpdate(pod("old"), pod("c"))
+	handler.OnUpdate(pod("c"), pod("c"))
+	handler.OnUpdate(pod("c"), changed)
 	handler.OnDelete(pod("d"))
 	handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "e", Obj: pod("e")})
 	handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "f"})

@@ -33,7 +33,7 @@ type Receipt struct {
 	// EventName is the name of the AlertEvent.
 	EventName string
 
-	// Alerts are the alerts as stored: for a repeated request with an idempotency key those of the first.
+	// Alerts are the alerts as stored: for an EventName that existed already those that it has. Nothing was stored then.
 	Alerts []v1alpha1.Alert
 }
 
@@ -48,7 +48,4 @@ var (
 
 	// ErrOutcomeUnknown: a write was sent and its outcome did not come back in time.
 	ErrOutcomeUnknown = errors.New("the API server did not confirm the write in time")
-
-	// ErrConflict: the name of a keyed submission is taken by an AlertEvent with other alerts.
-	ErrConflict = errors.New("another request was stored under the same idempotency key")
 )

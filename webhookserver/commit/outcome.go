@@ -57,7 +57,6 @@ type outcome int
 const (
 	writeDone          outcome = iota
 	writeRefused               // the object is invalid, or a policy or quota refuses it
-	writeConflict              // another object has the name
 	writeFailed                // not stored, another attempt may succeed
 	writeFailedForGood         // not stored, and no attempt within seconds can succeed
 	writeUncertain             // possibly stored
@@ -70,8 +69,6 @@ func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
 		return writeDone
-	case errors.Is(err, ErrConflict):
-		return writeConflict
 	case errors.As(err, &notSent), errors.As(err, &dial) && dial.Op == "dial", apierrors.IsTooManyRequests(err):
 		return writeFailed
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

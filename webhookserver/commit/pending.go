@@ -254,7 +254,7 @@ func (n *pendingNamespace) change(name string, change func(*pendingIntegration))
 
 // storedSize returns the size in bytes of the AlertEvent as the API server stores it, never less.
 func storedSize(event *v1alpha1.AlertEvent) int64 {
-	return cmp.Or(int64(Size(event.Spec.Alerts)), int64(len(event.Spec.PackedAlerts))) + event.CondensedBytes()
+	return cmp.Or(int64(Size(event.Spec.Alerts)), int64(len(event.Spec.PackedAlerts))) + event.Spec.CondensedBytes
 }
 
 // Size returns the size in bytes of the alerts as the API server stores them, never less.

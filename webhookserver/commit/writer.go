@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -119,7 +118,7 @@ func sameDefaults(a, b *v1alpha1.AlertDefaults) bool {
 	return a == b || reflect.DeepEqual(a, b)
 }
 
-// createWithRetries stores the event and returns nil, or the stored one when it existed already with the same alerts.
+// createWithRetries stores the event and returns nil, or the stored one when its name existed already.
 // All attempts create the same object under the same name, so however many of them reach the API server, it is stored
 // once, or again after it was folded and deleted; then package controllers tells the second copy. It returns when ctx ends at the latest.
 func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
@@ -138,8 +137,6 @@ func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEve
 		switch {
 		case outcome == writeDone:
 			return stored, nil
-		case outcome == writeConflict:
-			return nil, ErrConflict
 		case outcome == writeRefused && uncertain == nil:
 			return nil, refusalOf(err)
 		case outcome == writeRefused, outcome == writeFailedForGood, !pause(ctx, backoff, err):
@@ -161,7 +158,7 @@ func retryOf(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
 	return &again
 }
 
-// attempt creates the event once. When an event of its name exists already, attempt compares the two.
+// attempt creates the event once. When an event of its name exists already, attempt returns that one.
 func (w *writer) attempt(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &notSentError{err}
@@ -182,15 +179,8 @@ func (w *writer) attempt(ctx context.Context, event *v1alpha1.AlertEvent) (*v1al
 		return nil, &notSentError{errors.New("the earlier request with this key has just been forgotten")}
 	case err != nil:
 		return nil, fmt.Errorf("reading the AlertEvent of the same name: %w", err)
-	case !sameAlerts(stored.Spec.Alerts, event.Spec.Alerts):
-		return nil, ErrConflict
 	}
 	return stored, nil
-}
-
-// sameAlerts compares by id: the id of a keyed alert is derived from the request's body.
-func sameAlerts(a, b []v1alpha1.Alert) bool {
-	return slices.EqualFunc(a, b, func(a, b v1alpha1.Alert) bool { return a.ID == b.ID })
 }
 
 // pause waits before the next attempt, as long as the API server asked for or else about backoff. It returns

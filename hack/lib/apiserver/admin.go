@@ -61,8 +61,8 @@ type RestoreOptions struct {
 	Include func(resource string, object map[string]any) bool
 }
 
-// Restore creates the objects of a backup that do not exist and whose namespace does, as a backup tool does: with new UIDs and resourceVersions, and with
-// the tool as their only manager. It returns how many it created. Neither quotas nor policies apply.
+// Restore creates the objects of a backup that do not exist and whose namespace does, as a backup tool does: with new UIDs and
+// resourceVersions, and with the tool as their only manager. It returns how many it created. Neither quotas nor policies apply.
 func (s *Server) Restore(snapshot *Snapshot, options RestoreOptions) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

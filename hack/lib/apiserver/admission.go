@@ -26,8 +26,8 @@ func (s *Server) SetQuota(namespace, name string, hard map[string]int64) {
 }
 
 // Deny sets a policy: a write for which rule returns a message is denied with 403, as by a ValidatingAdmissionPolicy with reason
-// Forbidden and by its binding of the same name. rule gets the object that is written or deleted, read-only, and is called under the
-// server's lock. nil removes the policy.
+// Forbidden and by its binding of the same name. rule gets the object that is written or deleted, read-only, and is called
+// under the server's lock. nil removes the policy.
 func (s *Server) Deny(name string, rule func(call *Call, object map[string]any) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,10 @@ func (s *Server) admit(r *request, content map[string]any) error {
 	if r.Verb != "create" || len(s.quotas) == 0 {
 		return nil
 	}
-	keys := slices.SortedFunc(maps.Keys(s.quotas), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	keys := slices.SortedFunc(maps.Keys(s.quotas), func(a, b types.NamespacedName) int {
+		return strings.Compare(a.String(),
+			b.String())
+	})
 	counted := "count/" + r.table.qualified()
 	for _, key := range keys {
 		hard, ok := s.quotas[key][counted]

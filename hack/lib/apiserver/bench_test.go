@@ -15,7 +15,8 @@ import (
 // call sends a request straight to a transport.
 func call(b *testing.B, transport http.RoundTripper, method, path string, body []byte) *http.Response {
 	b.Helper()
-	request, err := http.NewRequestWithContext(context.Background(), method, "http://apiserver"+path, strings.NewReader(string(body)))
+	request, err := http.NewRequestWithContext(context.Background(), method, "http://apiserver"+path,
+		strings.NewReader(string(body)))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -30,7 +31,8 @@ func call(b *testing.B, transport http.RoundTripper, method, path string, body [
 	return response
 }
 
-// BenchmarkQueue measures the life of an AlertEvent without its clients: a create, two watches that see it, and a delete that they see.
+// BenchmarkQueue measures the life of an AlertEvent without its clients: a create, two watches that see it, and a delete that
+// they see.
 func BenchmarkQueue(b *testing.B) {
 	server := newServer(b, apiserver.Options{})
 	transport := server.Transport("bench", nil)

@@ -23,8 +23,9 @@ var admission = conformance{
 		s.note("%v %v", a, a.at("message"))
 		s.note("%v %v", a.at("details", "name"), a.at("details", "kind"))
 		s.note("%v", s.send("POST", s.path("alertevents"), alertEvent("b")))
-	}, []string{`403 Forbidden incidents.tocsin.dev "b" is forbidden: exceeded quota: few, requested: count/incidents.tocsin.dev=1, ` +
-		"used: count/incidents.tocsin.dev=1, limited: count/incidents.tocsin.dev=1", "b incidents", "201"}},
+	},
+		[]string{`403 Forbidden incidents.tocsin.dev "b" is forbidden: exceeded quota: few, requested: count/incidents.tocsin.dev=1, ` +
+			"used: count/incidents.tocsin.dev=1, limited: count/incidents.tocsin.dev=1", "b incidents", "201"}},
 
 	"a policy denies": {func(s *site) {
 		s.deny(s)
@@ -33,8 +34,10 @@ var admission = conformance{
 		causes, _ := a.at("details", "causes").([]any)
 		s.note("%v %v", len(causes), at(causes[0], "message"))
 		s.note("%v", s.send("POST", s.path("incidents"), incident("a")))
-	}, []string{`403 Forbidden:  incidents.tocsin.dev "a" is forbidden: ValidatingAdmissionPolicy 'no-denied' with binding 'no-denied' denied ` +
-		"request: this key is denied", "1 ValidatingAdmissionPolicy 'no-denied' with binding 'no-denied' denied request: this key is denied", "201"}},
+	},
+		[]string{`403 Forbidden:  incidents.tocsin.dev "a" is forbidden: ValidatingAdmissionPolicy 'no-denied' ` +
+			"with binding 'no-denied' denied request: this key is denied",
+			"1 ValidatingAdmissionPolicy 'no-denied' with binding 'no-denied' denied request: this key is denied", "201"}},
 
 	"an AlertEvent is immutable, its metadata is not": {func(s *site) {
 		first := s.create("alertevents", alertEvent("a")).body
@@ -50,7 +53,8 @@ var admission = conformance{
 		for _, o := range []object{
 			alert("burning", "status"), alert(nil, "status"), alert(nil, "dedupKey"), alert(strings.Repeat("x", 2000), "title"),
 			alert(7, "title"), alert("yesterday", "startsAt"),
-			with(alertEvent("a"), nil, "spec"), with(alertEvent("a"), nil, "spec", "alerts"), with(alertEvent("a"), []any{}, "spec", "alerts"),
+			with(alertEvent("a"), nil, "spec"), with(alertEvent("a"), nil, "spec", "alerts"), with(alertEvent("a"), []any{}, "spec",
+				"alerts"),
 			with(alertEvent("a"), "H4sI", "spec", "packedAlerts"), with(alertEvent("a"), nil, "spec", "integrationName"),
 			with(alertEvent("a"), "Not a name", "metadata", "name"), with(alertEvent("a"), nil, "metadata", "name"),
 		} {
@@ -62,7 +66,8 @@ var admission = conformance{
 		"422 Invalid: FieldValueInvalid spec.alerts[0], FieldValueInvalid spec.alerts[0]",
 		"422 Invalid: FieldValueInvalid <nil>, FieldValueTooLong spec.alerts[0].title",
 		"422 Invalid: FieldValueInvalid <nil>, FieldValueTypeInvalid spec.alerts[0].title",
-		"422 Invalid: FieldValueInvalid <nil>, FieldValueInvalid spec.alerts[0].startsAt, FieldValueTypeInvalid spec.alerts[0].startsAt",
+		"422 Invalid: FieldValueInvalid <nil>, FieldValueInvalid spec.alerts[0].startsAt, " +
+			"FieldValueTypeInvalid spec.alerts[0].startsAt",
 		"422 Invalid: FieldValueInvalid <nil>, FieldValueRequired spec",
 		"422 Invalid: FieldValueInvalid spec",
 		"422 Invalid: FieldValueInvalid spec.alerts",
@@ -77,12 +82,14 @@ var admission = conformance{
 		first := s.create("incidents", incident("a")).body
 		s.note("%v", s.send("PUT", s.path("incidents", "a"), with(first, "other", "spec", "dedupKey")))
 		condition := func(value any, path ...string) object {
-			return with(object{"type": "Resolved", "status": "True", "reason": "Test", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+			return with(object{"type": "Resolved", "status": "True", "reason": "Test", "message": "",
+				"lastTransitionTime": "2026-01-01T00:00:00Z"},
 				value, path...)
 		}
 		for _, status := range []object{
 			{"state": "Unsure"}, {"alertCount": -1}, {"alertCount": 1.5}, {"ledger": object{"events": entries(129)}},
-			{"conditions": []any{condition("True", "status"), condition("False", "status")}}, {"conditions": []any{condition(nil, "reason")}},
+			{"conditions": []any{condition("True", "status"), condition("False", "status")}}, {"conditions": []any{condition(nil,
+				"reason")}},
 			{"conditions": []any{condition("now", "lastTransitionTime")}}, {"episode": object{"number": 0}},
 		} {
 			s.note("%v", s.send("PUT", s.path("incidents", "a", "status"), with(first, status, "status")))
@@ -97,17 +104,21 @@ var admission = conformance{
 		"422 Invalid: FieldValueDuplicate status.conditions[1]",
 		"422 Invalid: FieldValueInvalid <nil>, FieldValueRequired status.conditions[0].reason",
 		"422 Invalid: FieldValueInvalid <nil>, FieldValueTypeInvalid status.conditions[0].lastTransitionTime",
-		"422 Invalid: FieldValueInvalid <nil>, FieldValueInvalid status.episode.number, FieldValueRequired status.episode.alertCount, " +
+		"422 Invalid: FieldValueInvalid <nil>, FieldValueInvalid status.episode.number, " +
+			"FieldValueRequired status.episode.alertCount, " +
 			"FieldValueRequired status.episode.startTime",
 	}},
 
 	"a WebhookIntegration is validated": {func(s *site) {
 		for _, o := range []object{
-			integration(strings.Repeat("x", 64)), with(integration("a"), "1h", "spec", "lateFiringWindow"), with(integration("a"), "25h", "spec", "lateFiringWindow"),
+			integration(strings.Repeat("x", 64)), with(integration("a"), "1h", "spec", "lateFiringWindow"), with(integration("a"), "25h",
+				"spec", "lateFiringWindow"),
 			with(integration("a"), []any{object{"name": "first", "sha256": "short"}}, "spec", "tokens"),
-			with(integration("a"), []any{object{"name": "first", "sha256": strings.Repeat("a", 64)}, object{"name": "first", "sha256": strings.Repeat("b", 64)}},
+			with(integration("a"), []any{object{"name": "first", "sha256": strings.Repeat("a", 64)}, object{"name": "first",
+				"sha256": strings.Repeat("b", 64)}},
 				"spec", "tokens"),
-			with(integration("a"), "10s", "spec", "autoResolveAfter"), with(integration("a"), object{"": "x"}, "spec", "defaults", "labels"),
+			with(integration("a"), "10s", "spec", "autoResolveAfter"), with(integration("a"), object{"": "x"}, "spec", "defaults",
+				"labels"),
 		} {
 			s.note("%v", s.send("POST", s.path("webhookintegrations")+"?dryRun=All", o))
 		}

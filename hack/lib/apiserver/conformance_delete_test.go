@@ -30,7 +30,8 @@ var deletes = conformance{
 	}, []string{
 		`409 Conflict Operation cannot be fulfilled on AlertEvent.tocsin.dev "a": the UID in the precondition (other) does not match ` +
 			"the UID in record (UID). The object might have been deleted and then recreated",
-		`409 Conflict Operation cannot be fulfilled on AlertEvent.tocsin.dev "a": the ResourceVersion in the precondition (N) does not match ` +
+		`409 Conflict Operation cannot be fulfilled on AlertEvent.tocsin.dev "a": the ResourceVersion in the ` +
+			"precondition (N) does not match " +
 			"the ResourceVersion in record (N). The object might have been modified",
 		"200 <nil>", "Success a alertevents true", "404 NotFound",
 	}},
@@ -39,7 +40,8 @@ var deletes = conformance{
 		path := s.path("incidents", "a")
 		s.create("incidents", with(incident("a"), []string{"example.com/hold"}, "metadata", "finalizers"))
 		marked := s.send("DELETE", path, nil)
-		s.note("%v %v %v %v", marked, marked.at("kind"), marked.at("metadata", "generation"), marked.at("metadata", "deletionTimestamp") != nil)
+		s.note("%v %v %v %v", marked, marked.at("kind"), marked.at("metadata", "generation"), marked.at("metadata",
+			"deletionTimestamp") != nil)
 		again := s.send("DELETE", path, nil)
 		s.note("%v %v", again, again.at("metadata", "resourceVersion") == marked.at("metadata", "resourceVersion"))
 		s.note("%v", s.send("POST", s.path("incidents"), incident("a")))
@@ -51,12 +53,14 @@ var deletes = conformance{
 		released := s.send("PUT", path, with(status.body, nil, "metadata", "finalizers"))
 		s.note("%v %v", released, released.at("metadata", "finalizers"))
 		s.note("%v", s.send("GET", path, nil))
-	}, []string{"200 Incident 2 true", "200 true", "409 AlreadyExists", "422 Invalid: FieldValueForbidden metadata.finalizers, FieldValueForbidden metadata.finalizers", "200 Open",
+	}, []string{"200 Incident 2 true", "200 true", "409 AlreadyExists",
+		"422 Invalid: FieldValueForbidden metadata.finalizers, FieldValueForbidden metadata.finalizers", "200 Open",
 		"200 true", "200 <nil>", "404 NotFound"}},
 
 	"a deletion of a collection deletes what is selected": {func(s *site) {
 		for _, name := range []string{"a", "b", "c"} {
-			s.create("alertevents", with(alertEvent(name), object{"half": map[bool]string{true: "one", false: "two"}[name < "c"]}, "metadata", "labels"))
+			s.create("alertevents", with(alertEvent(name), object{"half": map[bool]string{true: "one", false: "two"}[name < "c"]},
+				"metadata", "labels"))
 		}
 		a := s.send("DELETE", s.path("alertevents")+"?labelSelector=half%3Done", nil)
 		s.note("%v %v", a, a.at("kind"))
@@ -70,8 +74,9 @@ var deletes = conformance{
 		refused := s.send("POST", s.path("alertevents"), alertEvent("b"))
 		s.note("%v %v", refused, refused.at("message"))
 		s.note("%v", s.send("GET", s.path("alertevents", "a"), nil))
-	}, []string{"200 Terminating true", `403 Forbidden: NamespaceTerminating metadata.namespace alertevents.tocsin.dev "b" is forbidden: ` +
-		"unable to create new content in namespace NAMESPACE because it is being terminated", "200"}},
+	}, []string{"200 Terminating true",
+		`403 Forbidden: NamespaceTerminating metadata.namespace alertevents.tocsin.dev "b" is forbidden: ` +
+			"unable to create new content in namespace NAMESPACE because it is being terminated", "200"}},
 }
 
 // names returns the names of the items of a list.

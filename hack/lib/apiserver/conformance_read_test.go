@@ -59,14 +59,16 @@ var reads = conformance{
 		a := s.send("GET", s.path("alertevents"), nil, "Accept", asMetadataList)
 		items, _ := a.at("items").([]any)
 		s.note("%v %v %v %v", a, a.at("kind"), a.at("apiVersion"), len(items))
-		s.note("%v %v %v %v", at(items[0], "kind"), at(items[0], "apiVersion"), at(items[0], "spec"), at(items[0], "metadata", "annotations"))
+		s.note("%v %v %v %v", at(items[0], "kind"), at(items[0], "apiVersion"), at(items[0], "spec"), at(items[0], "metadata",
+			"annotations"))
 	}, []string{"200 PartialObjectMetadataList meta.k8s.io/v1 1", "PartialObjectMetadata meta.k8s.io/v1 <nil> map[x:y]"}},
 
 	"selectors select": {func(s *site) {
 		s.incidents("a", "Open", "b", "Resolved", "c", "Open")
 		s.create("incidents", incident("d"))
 		for _, q := range []string{
-			query("fieldSelector", "status.state!=Resolved"), query("fieldSelector", "status.state=Resolved"), query("fieldSelector", "status.state="),
+			query("fieldSelector", "status.state!=Resolved"), query("fieldSelector", "status.state=Resolved"), query("fieldSelector",
+				"status.state="),
 			query("fieldSelector", "metadata.name=c"), query("fieldSelector", "metadata.name!=c,status.state==Open"),
 			query("fieldSelector", "spec.integrationName=app"), query("fieldSelector", "status.alert.severity=critical"),
 			query("labelSelector", "state=Open"), query("labelSelector", "state notin (Open)"), query("labelSelector", "!state"),
@@ -76,7 +78,8 @@ var reads = conformance{
 			a := s.send("GET", s.path("incidents")+q, nil)
 			s.note("%v %v", a, names(a))
 		}
-	}, []string{"200 [a c d]", "200 [b]", "200 [d]", "200 [c]", "200 [a]", "200 [a b c d]", "200 []", "200 [a c]", "200 [b d]", "200 [d]", "200 [b]",
+	}, []string{"200 [a c d]", "200 [b]", "200 [d]", "200 [c]", "200 [a]", "200 [a b c d]", "200 []", "200 [a c]", "200 [b d]",
+		"200 [d]", "200 [b]",
 		"400 BadRequest []", "400 BadRequest []", "400 BadRequest []"}},
 
 	"pages are of one snapshot": {func(s *site) {
@@ -88,9 +91,11 @@ var reads = conformance{
 		s.send("DELETE", s.path("alertevents", "c"), nil)
 		s.create("alertevents", alertEvent("d2"))
 		s.create("alertevents", alertEvent("a2"))
-		second := s.send("GET", s.path("alertevents")+query("limit", "2", "continue", fmt.Sprint(first.at("metadata", "continue"))), nil)
+		second := s.send("GET", s.path("alertevents")+query("limit", "2", "continue", fmt.Sprint(first.at("metadata", "continue"))),
+			nil)
 		s.note("%v %v", names(second), second.at("metadata", "resourceVersion") == first.at("metadata", "resourceVersion"))
-		third := s.send("GET", s.path("alertevents")+query("limit", "2", "continue", fmt.Sprint(second.at("metadata", "continue"))), nil)
+		third := s.send("GET", s.path("alertevents")+query("limit", "2", "continue", fmt.Sprint(second.at("metadata", "continue"))),
+			nil)
 		s.note("%v %v %v", names(third), or(third.at("metadata", "continue"), ""), third.at("metadata", "remainingItemCount"))
 		s.note("%v", names(s.send("GET", s.path("alertevents"), nil)))
 	}, []string{"[a b] 3", "[c d] true", "[e]  <nil>", "[a a2 b d d2 e]"}},
@@ -126,7 +131,8 @@ var reads = conformance{
 		revision := fmt.Sprint(first.at("metadata", "resourceVersion"))
 		a := s.send("GET", s.path("alertevents")+query("resourceVersion", revision, "resourceVersionMatch", "Exact"), nil)
 		s.note("%v %v", names(a), a.at("metadata", "resourceVersion") == revision)
-		s.note("%v", names(s.send("GET", s.path("alertevents")+query("resourceVersion", revision, "resourceVersionMatch", "NotOlderThan"), nil)))
+		s.note("%v", names(s.send("GET", s.path("alertevents")+query("resourceVersion", revision, "resourceVersionMatch",
+			"NotOlderThan"), nil)))
 	}, []string{"[a] true", "[b]"}},
 
 	"a limit with a resourceVersion": {func(s *site) {
@@ -155,7 +161,8 @@ var reads = conformance{
 	"parameters that make no sense are refused": {func(s *site) {
 		for _, q := range []string{
 			query("resourceVersion", "x"), query("continue", "x"), query("limit", "x"), query("resourceVersionMatch", "Exact"),
-			query("resourceVersion", "0", "resourceVersionMatch", "Exact"), query("resourceVersion", "1", "resourceVersionMatch", "Sometimes"),
+			query("resourceVersion", "0", "resourceVersionMatch", "Exact"), query("resourceVersion", "1", "resourceVersionMatch",
+				"Sometimes"),
 			query("sendInitialEvents", "true"), query("watch", "true", "sendInitialEvents", "true"),
 			query("watch", "true", "resourceVersionMatch", "NotOlderThan"),
 		} {

@@ -55,7 +55,8 @@ func newReal(t *testing.T) provider {
 		realConfig.QPS = -1
 	}
 	p := provider{
-		name: "real", config: realConfig, compact: func(revision string) { compactEtcd(t, revision) }, quota: realQuota, deny: realDenial,
+		name: "real", config: realConfig, compact: func(revision string) { compactEtcd(t, revision) }, quota: realQuota,
+		deny: realDenial,
 	}
 	s := newSite(t, p)
 	for _, plural := range []string{"alertevents", "incidents", "webhookintegrations"} { // 429 until the resource is ready
@@ -98,7 +99,8 @@ func realDenial(s *site) {
 			"failurePolicy": "Fail",
 			"matchConstraints": object{"resourceRules": []any{object{"apiGroups": []any{"tocsin.dev"}, "apiVersions": []any{"*"},
 				"operations": []any{"CREATE"}, "resources": []any{"incidents"}}}},
-			"validations": []any{object{"expression": "object.spec.dedupKey != 'denied'", "message": "this key is denied", "reason": "Forbidden"}},
+			"validations": []any{object{"expression": "object.spec.dedupKey != 'denied'", "message": "this key is denied",
+				"reason": "Forbidden"}},
 		}},
 		"validatingadmissionpolicybindings": {"kind": "ValidatingAdmissionPolicyBinding", "spec": object{
 			"policyName": "no-denied", "validationActions": []any{"Deny"},

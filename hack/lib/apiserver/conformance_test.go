@@ -26,8 +26,8 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// conformance has what both API servers, the one in memory and a real one, must do alike: each row sends requests to one of them and
-// notes what it sees.
+// conformance has what both API servers, the one in memory and a real one, must do alike: each row sends requests to one of
+// them and notes what it sees.
 type conformance map[string]struct {
 	do   func(s *site)
 	want []string
@@ -109,7 +109,8 @@ func newSite(t *testing.T, p provider) *site {
 	}
 	sites++
 	s := &site{t: t, provider: p, http: client, namespace: fmt.Sprintf("site-%d", sites)}
-	created := s.send("POST", "/api/v1/namespaces", object{"kind": "Namespace", "apiVersion": "v1", "metadata": object{"name": s.namespace}})
+	created := s.send("POST", "/api/v1/namespaces", object{"kind": "Namespace", "apiVersion": "v1",
+		"metadata": object{"name": s.namespace}})
 	if created.code != http.StatusCreated {
 		t.Fatal(created.body)
 	}
@@ -299,10 +300,11 @@ func (s *site) create(plural string, o object) answer {
 // await repeats a request until it answers this code, and returns the answer.
 func (s *site) await(code int, request func() answer) (a answer) {
 	s.t.Helper()
-	err := testenv.AwaitThat(s.t.Context(), 30*time.Second, fmt.Sprintf("no answer has the code %d", code), func(context.Context) bool {
-		a = request()
-		return a.code == code
-	})
+	err := testenv.AwaitThat(s.t.Context(), 30*time.Second, fmt.Sprintf("no answer has the code %d", code),
+		func(context.Context) bool {
+			a = request()
+			return a.code == code
+		})
 	if err != nil {
 		s.t.Fatal(err, a)
 	}

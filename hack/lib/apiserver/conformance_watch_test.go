@@ -65,7 +65,8 @@ var watches = conformance{
 		s.note("%v", at(bookmark, "object", "metadata", "annotations"))
 		s.create("alertevents", alertEvent("c"))
 		w.next(1)
-	}, []string{"ADDED AlertEvent a", "ADDED AlertEvent b", "BOOKMARK AlertEvent ", "map[k8s.io/initial-events-end:true]", "ADDED AlertEvent c"}},
+	}, []string{"ADDED AlertEvent a", "ADDED AlertEvent b", "BOOKMARK AlertEvent ", "map[k8s.io/initial-events-end:true]",
+		"ADDED AlertEvent c"}},
 
 	"a watch of metadata has no content": {func(s *site) {
 		s.create("alertevents", alertEvent("a"))
@@ -167,6 +168,7 @@ var watches = conformance{
 		_, err = leases.Update(s.t.Context(), before, metav1.UpdateOptions{})
 		s.note("%v", err)
 		s.note("%v", leases.Delete(s.t.Context(), "a", metav1.DeleteOptions{}))
-	}, []string{"one <nil>", "two <nil>", `Operation cannot be fulfilled on leases.coordination.k8s.io "a": the object has been modified; ` +
-		"please apply your changes to the latest version and try again", "<nil>"}},
+	}, []string{"one <nil>", "two <nil>",
+		`Operation cannot be fulfilled on leases.coordination.k8s.io "a": the object has been modified; ` +
+			"please apply your changes to the latest version and try again", "<nil>"}},
 }

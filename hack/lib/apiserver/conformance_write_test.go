@@ -17,7 +17,8 @@ var writes = conformance{
 		s.note("%v %v", a, a.at("status"))
 		s.note("%v %v %v", a.at("metadata", "name"), a.at("metadata", "namespace"), a.at("metadata", "generation"))
 		s.note("%v", a.at("metadata", "uid"))
-		s.note("%v", s.send("GET", s.path("incidents", "a"), nil).at("metadata", "resourceVersion") == a.at("metadata", "resourceVersion"))
+		s.note("%v", s.send("GET", s.path("incidents", "a"), nil).at("metadata", "resourceVersion") == a.at("metadata",
+			"resourceVersion"))
 	}, []string{"201 <nil>", "a NAMESPACE 1", "UID", "true"}},
 
 	"a name is taken once": {func(s *site) {
@@ -42,7 +43,8 @@ var writes = conformance{
 		s.note("%v", s.status("POST", s.path("strangers")))
 		a := s.send("POST", "/apis/tocsin.dev/v1alpha1/namespaces/missing/alertevents", alertEvent("a"))
 		s.note("%v %v", a, a.message())
-	}, []string{"400 BadRequest", "422 Invalid: FieldValueInvalid kind, FieldValueInvalid spec", "400 BadRequest", "400 BadRequest", "404",
+	}, []string{"400 BadRequest", "422 Invalid: FieldValueInvalid kind, FieldValueInvalid spec", "400 BadRequest",
+		"400 BadRequest", "404",
 		`404 NotFound namespaces "missing" not found`}},
 
 	"an update needs the newest resourceVersion": {func(s *site) {
@@ -51,9 +53,12 @@ var writes = conformance{
 		a := s.send("PUT", s.path("webhookintegrations", "a"), with(first, false, "spec", "suspend"))
 		s.note("%v %v", a, a.message())
 		s.note("%v", s.send("PUT", s.path("webhookintegrations", "a"), with(first, nil, "metadata", "resourceVersion")))
-		s.note("%v", s.send("PUT", s.path("webhookintegrations", "a", "status"), with(first, object{"observedGeneration": 1}, "status")))
-	}, []string{"200", `409 Conflict Operation cannot be fulfilled on webhookintegrations.tocsin.dev "a": the object has been modified; ` +
-		"please apply your changes to the latest version and try again", "422 Invalid: FieldValueInvalid metadata.resourceVersion", "409 Conflict"}},
+		s.note("%v", s.send("PUT", s.path("webhookintegrations", "a", "status"), with(first, object{"observedGeneration": 1},
+			"status")))
+	}, []string{"200",
+		`409 Conflict Operation cannot be fulfilled on webhookintegrations.tocsin.dev "a": the object has been modified; ` +
+			"please apply your changes to the latest version and try again", "422 Invalid: FieldValueInvalid metadata.resourceVersion",
+		"409 Conflict"}},
 
 	"an update is for one UID": {func(s *site) {
 		const other = "00000000-0000-0000-0000-000000000000"
@@ -68,7 +73,8 @@ var writes = conformance{
 		first := s.create("webhookintegrations", integration("a"))
 		second := s.send("PUT", s.path("webhookintegrations", "a"), first.body)
 		s.note("%v %v", second, second.at("metadata", "resourceVersion") == first.at("metadata", "resourceVersion"))
-		third := s.send("PATCH", s.path("webhookintegrations", "a"), object{"spec": object{"lateFiringWindow": "30s"}}, "Content-Type", merge)
+		third := s.send("PATCH", s.path("webhookintegrations", "a"), object{"spec": object{"lateFiringWindow": "30s"}},
+			"Content-Type", merge)
 		s.note("%v %v", third, third.at("metadata", "resourceVersion") == first.at("metadata", "resourceVersion"))
 	}, []string{"200 true", "200 true"}},
 
@@ -99,10 +105,12 @@ var writes = conformance{
 		a := s.send("PATCH", s.path("webhookintegrations", "a"),
 			object{"metadata": object{"annotations": object{"x": nil, "z": "3"}}, "spec": object{"suspend": true}}, "Content-Type", merge)
 		s.note("%v %v %v", a, a.at("metadata", "annotations"), a.at("spec"))
-		a = s.send("PATCH", s.path("webhookintegrations", "a", "status"), object{"status": object{"observedGeneration": 2}}, "Content-Type", merge)
+		a = s.send("PATCH", s.path("webhookintegrations", "a", "status"), object{"status": object{"observedGeneration": 2}},
+			"Content-Type", merge)
 		s.note("%v %v", a, a.at("status"))
 		s.note("%v", s.send("PATCH", s.path("webhookintegrations", "none"), object{}, "Content-Type", merge))
-		s.note("%v", s.send("PATCH", s.path("webhookintegrations", "a"), object{}, "Content-Type", "application/strategic-merge-patch+json"))
+		s.note("%v", s.send("PATCH", s.path("webhookintegrations", "a"), object{}, "Content-Type",
+			"application/strategic-merge-patch+json"))
 	}, []string{"200 map[y:2 z:3] map[lateFiringWindow:30s suspend:true]", "200 map[observedGeneration:2]", "404 NotFound",
 		"415 UnsupportedMediaType"}},
 
@@ -119,12 +127,15 @@ var writes = conformance{
 		s.note("%v", patch(object{"resourceVersion": revision, "uid": uid}))
 		s.send("DELETE", s.path("alertevents", "a"), nil)
 		s.note("%v", patch(object{"resourceVersion": revision, "uid": uid}))
-	}, []string{"409 Conflict", "422 Invalid: FieldValueInvalid metadata.uid, FieldValueInvalid metadata.uid", "200", "409 Conflict", "404 NotFound"}},
+	}, []string{"409 Conflict", "422 Invalid: FieldValueInvalid metadata.uid, FieldValueInvalid metadata.uid", "200",
+		"409 Conflict", "404 NotFound"}},
 
 	"managedFields names who wrote": {func(s *site) {
 		first := s.send("POST", s.path("webhookintegrations")+"?fieldManager=maker", integration("a")).body
-		second := s.send("PUT", s.path("webhookintegrations", "a", "status"), with(first, object{"observedGeneration": 7}, "status")).body
-		third := s.send("PUT", s.path("webhookintegrations", "a"), with(second, object{"x": "y"}, "metadata", "labels"), "User-Agent", "kubectl/v1.36 (linux)")
+		second := s.send("PUT", s.path("webhookintegrations", "a", "status"), with(first, object{"observedGeneration": 7},
+			"status")).body
+		third := s.send("PUT", s.path("webhookintegrations", "a"), with(second, object{"x": "y"}, "metadata", "labels"), "User-Agent",
+			"kubectl/v1.36 (linux)")
 		entries, _ := third.at("metadata", "managedFields").([]any)
 		for _, entry := range entries {
 			s.note("%v %v %v %v", at(entry, "manager"), at(entry, "operation"), at(entry, "subresource"), at(entry, "fieldsType"))
@@ -150,7 +161,8 @@ var writes = conformance{
 		s.note("%v", s.send("PUT", leases+"/a", lease))
 		deleted := s.send("DELETE", leases+"/a", nil)
 		s.note("%v %v", deleted, deleted.at("status"))
-	}, []string{"map[kubernetes.io/metadata.name:NAMESPACE]", "201 <nil>", "200 map[x:z]", "409 Conflict", "400 BadRequest", "ConfigMapList [a]",
+	}, []string{"map[kubernetes.io/metadata.name:NAMESPACE]", "201 <nil>", "200 map[x:z]", "409 Conflict", "400 BadRequest",
+		"ConfigMapList [a]",
 		"201", "422 Invalid: FieldValueInvalid metadata.resourceVersion", "200 Success"}},
 
 	"a dry run stores nothing": {func(s *site) {
@@ -158,7 +170,8 @@ var writes = conformance{
 		s.note("%v", s.send("GET", s.path("alertevents", "a"), nil))
 		first := s.create("webhookintegrations", integration("a")).body
 		s.note("%v", s.send("POST", s.path("webhookintegrations")+"?dryRun=All", integration("a")))
-		s.note("%v", s.send("PUT", s.path("webhookintegrations", "a")+"?dryRun=All", with(first, true, "spec", "suspend")).at("spec", "suspend"))
+		s.note("%v", s.send("PUT", s.path("webhookintegrations", "a")+"?dryRun=All", with(first, true, "spec", "suspend")).at("spec",
+			"suspend"))
 		s.note("%v", s.send("DELETE", s.path("webhookintegrations", "a")+"?dryRun=All", nil))
 		now := s.send("GET", s.path("webhookintegrations", "a"), nil)
 		s.note("%v", now.at("metadata", "resourceVersion") == at(first, "metadata", "resourceVersion"))

@@ -48,8 +48,10 @@ func decodeObject(r *request) (map[string]any, error) {
 	case kind == "":
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("Object 'Kind' is missing in '%s'", r.Body))
 	case kind != r.table.Kind && !r.table.custom || version != r.table.GroupVersion().String():
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s, Kind=%s) does not match the expected API version (%s, Kind=%s)",
-			version, kind, r.table.GroupVersion(), r.table.Kind))
+		return nil,
+			apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s, Kind=%s) "+
+				"does not match the expected API version (%s, Kind=%s)",
+				version, kind, r.table.GroupVersion(), r.table.Kind))
 	}
 	meta := metaOf(content)
 	if namespace := text(meta, "namespace"); namespace != "" && namespace != r.Namespace {
@@ -59,7 +61,8 @@ func decodeObject(r *request) (map[string]any, error) {
 		meta["namespace"] = r.Namespace
 	}
 	if name := text(meta, "name"); name != r.Name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, r.Name))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name,
+			r.Name))
 	}
 	return content, checkFields(r, content)
 }

@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// Handler returns the server as an http.Handler, for clients that need a network, such as kubectl or another process. A fault breaks
-// the connection.
+// Handler returns the server as an http.Handler, for clients that need a network, such as kubectl or another process. A fault
+// breaks the connection.
 func (s *Server) Handler(client string, faults Faults) http.Handler {
 	transport := s.Transport(client, faults)
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

@@ -53,7 +53,8 @@ func (s *Server) checkNamespace(r *request) error {
 	err := apierrors.NewForbidden(r.table.groupResource(), r.Name, fmt.Errorf(
 		"unable to create new content in namespace %s because it is being terminated", r.Namespace))
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
-		Type: "NamespaceTerminating", Message: fmt.Sprintf("namespace %s is being terminated", r.Namespace), Field: "metadata.namespace",
+		Type: "NamespaceTerminating", Message: fmt.Sprintf("namespace %s is being terminated", r.Namespace),
+		Field: "metadata.namespace",
 	})
 	return err
 }

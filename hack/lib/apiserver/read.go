@@ -98,10 +98,10 @@ func (s *Server) list(r *request) (*reply, error) {
 
 // expiredPage is the error for a page of a state that is gone. It has the token of the same page of the newest state.
 func expiredPage(r *request, p page) error {
-	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. You can start a " +
-		"new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
-		"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between " +
-		"the time the first chunk was returned and now may show up in the list.")
+	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
+		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the " +
+		"remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were " +
+		"created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
 	err.ErrStatus.ListMeta.Continue = continueToken(-1, r.Namespace, strings.TrimSuffix(p.from, "\x00"))
 	return err
 }

@@ -101,7 +101,8 @@ func (s *Server) OnCommit(observe func(Commit)) {
 	s.observers = append(s.observers, observe)
 }
 
-// commit stores a new state of an object, or its deletion, and returns it. The lock is held. Of a deletion, content is the last state.
+// commit stores a new state of an object, or its deletion, and returns it. The lock is held. Of a deletion, content is the last
+// state.
 func (s *Server) commit(t *table, kind watch.EventType, content map[string]any, old *object, client string) *object {
 	s.revision++
 	e := entry{revision: s.revision, kind: kind, old: old}

@@ -222,7 +222,8 @@ func TestStaleReads(t *testing.T) {
 func TestBookmarksAndEnds(t *testing.T) {
 	bubble(t, apiserver.Options{WatchTimeout: 3*time.Minute - time.Second}, nil, func(g *WithT, server *apiserver.Server, s *site) {
 		began := time.Now()
-		w := s.watch("incidents", query("watch", "true", "resourceVersion", fmt.Sprint(server.Revision()), "allowWatchBookmarks", "true",
+		w := s.watch("incidents", query("watch", "true", "resourceVersion", fmt.Sprint(server.Revision()), "allowWatchBookmarks",
+			"true",
 			"timeoutSeconds", "600"))
 		s.create("alertevents", alertEvent("a"))
 		bookmark := w.next(1)

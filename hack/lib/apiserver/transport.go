@@ -20,8 +20,8 @@ var ErrExpired = errors.New("the watch expires")
 // Call describes one request to Faults. Its fields are those of the request, so that a hash of some of them and a counter decides
 // about a fault independently of other calls.
 type Call struct {
-	// Resource is plural.group, such as incidents.tocsin.dev. Name is also that of the object that is created, but only Leave and Deny
-	// know a generated one.
+	// Resource is plural.group, such as incidents.tocsin.dev. Name is also that of the object that is created, but only Leave and
+	// Deny know a generated one.
 	Client, Verb, Resource, Subresource, Namespace, Name string
 
 	// Watch says that the verb is watch. Quorum says that it is a get or list without a resourceVersion, which must not be stale.
@@ -39,15 +39,15 @@ type Faults interface {
 	// Leave is called after the request was processed with this status code, of a watch when it begins. It may sleep, and block
 	// until ctx ends. With an error the response is lost.
 	Leave(ctx context.Context, call *Call, code int) error
-	// Deliver is called before each event of a watch, initial ones and bookmarks included, with the resourceVersion of its object. It
-	// may sleep or block. An error ends the watch as a broken connection, and ErrExpired with 410.
+	// Deliver is called before each event of a watch, initial ones and bookmarks included, with the resourceVersion of its object.
+	// It may sleep or block. An error ends the watch as a broken connection, and ErrExpired with 410.
 	Deliver(ctx context.Context, call *Call, resourceVersion int64) error
 }
 
 // Staleness is implemented by Faults that have an API server whose own cache lags.
 type Staleness interface {
-	// Lag returns by how many resourceVersions the answer to a get, list or watch is behind that gives a resourceVersion: it may be of
-	// any state that is not older than this one, and "0" is any state. It is called under the server's lock.
+	// Lag returns by how many resourceVersions the answer to a get, list or watch is behind that gives a resourceVersion: it may
+	// be of any state that is not older than this one, and "0" is any state. It is called under the server's lock.
 	Lag(call *Call) int64
 }
 
@@ -181,8 +181,9 @@ func (a *reply) response(q *http.Request) *http.Response {
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 	}
 	response := &http.Response{
-		Status: strconv.Itoa(a.code) + " " + http.StatusText(a.code), StatusCode: a.code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: header, Request: q, ContentLength: int64(len(a.body)), Body: a.stream,
+		Status: strconv.Itoa(a.code) + " " + http.StatusText(a.code), StatusCode: a.code, Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     header, Request: q, ContentLength: int64(len(a.body)), Body: a.stream,
 	}
 	if a.stream == nil {
 		response.Body = io.NopCloser(bytes.NewReader(a.body))

@@ -55,7 +55,8 @@ func newValidation(kind schema.GroupVersionKind, properties *apiextensionsv1.JSO
 
 // prune drops the fields that the schema does not know and returns their paths.
 func (v *schemaValidation) prune(object map[string]any) []string {
-	paths := pruning.PruneWithOptions(object, v.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	paths := pruning.PruneWithOptions(object, v.structural, true,
+		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	slices.Sort(paths)
 	return paths
 }
@@ -115,7 +116,8 @@ func (v *schemaValidation) validateKind(object map[string]any) field.ErrorList {
 // blocksRules reports whether the API server does not evaluate CEL rules because of an error.
 func blocksRules(err *field.Error) bool {
 	switch err.Type {
-	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
+		field.ErrorTypeTypeInvalid:
 		return true
 	default:
 		return false

@@ -60,7 +60,8 @@ func (s *Server) create(r *request) (*reply, error) {
 // prepareCreate sets what the server decides about a new object.
 func (s *Server) prepareCreate(r *request, content map[string]any) {
 	meta := metaOf(content)
-	for _, name := range []string{"resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"} {
+	for _, name := range []string{"resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",
+		"managedFields"} {
 		delete(meta, name)
 	}
 	meta["uid"] = string(s.nextUID())
@@ -323,7 +324,8 @@ func managedFields(entries any, r *request, parts []string) []any {
 	now := make([]any, 0, len(old)+1)
 	for _, value := range old {
 		entry, _ := value.(map[string]any)
-		if entry["manager"] != mine["manager"] || entry["subresource"] != mine["subresource"] || entry["operation"] != mine["operation"] {
+		if entry["manager"] != mine["manager"] || entry["subresource"] != mine["subresource"] ||
+			entry["operation"] != mine["operation"] {
 			now = append(now, entry)
 			continue
 		}

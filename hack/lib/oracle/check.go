@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Check compares the history with the records of the senders, and finds what should have happened by now.
@@ -38,7 +37,7 @@ func (h *History) checkLiveness(at Moment, f *Findings) {
 		case len(unsettled) == 0 && h.waitsBehind(e) && h.showsWaiting(e):
 		case len(unsettled) == 0 && e.lingers() && slices.ContainsFunc(e.incidents(), func(name string) bool { return !e.isMarked(name) }):
 			f.Add("C: AlertEvent %s stays for its idempotency key, and no mark tells that its alerts are settled", e)
-		case len(unsettled) == 0 && (!e.lingers() || h.hasLingered(e, at.Now)):
+		case len(unsettled) == 0 && (!e.lingers() || h.hasLingered(e, at)):
 			f.Add("C: AlertEvent %s is left, and all its alerts are settled", e)
 		}
 	}
@@ -53,9 +52,17 @@ func (h *History) waitsBehind(e *event) bool {
 	})
 }
 
-// hasLingered says whether an AlertEvent stays longer than its idempotency key needs.
-func (h *History) hasLingered(e *event, now time.Time) bool {
-	return h.options.KeyedLinger > 0 && !e.settledAt.IsZero() && now.Sub(e.settledAt) > h.options.KeyedLinger+h.options.HealTime
+// hasLingered says whether an AlertEvent stays longer than its idempotency key needs. A new leader does not know since when
+// it is settled, so the time begins anew with each fault.
+func (h *History) hasLingered(e *event, at Moment) bool {
+	if h.options.KeyedLinger == 0 || e.settledAt.IsZero() {
+		return false
+	}
+	since := e.settledAt
+	if at.FaultsEnded.After(since) {
+		since = at.FaultsEnded
+	}
+	return at.Now.Sub(since) > h.options.KeyedLinger+h.options.HealTime
 }
 
 // showsWaiting says whether a condition shows that alerts of the namespace wait: of the AlertEvent's integration, or, if a

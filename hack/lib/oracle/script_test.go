@@ -236,5 +236,5 @@ func (m *modelIncident) status(ledger []map[string]string) map[string]any {
 
 // found returns what is wrong when the script is over.
 func (s *script) found() Findings {
-	return s.Check(s.records, Moment{FaultsEnded: s.now, Now: s.now.Add(s.options.HealTime)})
+	return s.Check(s.records, Moment{FaultsEnded: start, Now: s.now.Add(s.options.HealTime)})
 }

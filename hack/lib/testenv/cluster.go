@@ -87,7 +87,8 @@ func (c *Cluster) Stop() error {
 	return c.environment.Stop()
 }
 
-// Integrate makes a namespace and in it a WebhookIntegration with this spec and a token, which it returns.
+// Integrate makes a namespace and in it a WebhookIntegration with this spec and a token, which it returns. The managers that run
+// accept the token then.
 func (c *Cluster) Integrate(
 	ctx context.Context, namespace, name string, spec v1alpha1.WebhookIntegrationSpec,
 ) (token string, err error) {
@@ -104,6 +105,11 @@ func (c *Cluster) Integrate(
 	})
 	if err != nil {
 		return "", fmt.Errorf("creating the WebhookIntegration %s: %w", name, err)
+	}
+	for _, m := range c.managers {
+		if err := m.waitKnown(ctx, token); err != nil {
+			return "", err
+		}
 	}
 	return token, nil
 }

@@ -141,6 +141,30 @@ func (m *Manager) ready(ctx context.Context) bool {
 	return response.StatusCode == http.StatusOK
 }
 
+// waitKnown waits until the manager does not reject a token as unknown, unless it has exited.
+func (m *Manager) waitKnown(ctx context.Context, token string) error {
+	return Await(ctx, managerTimeout, func(ctx context.Context) error {
+		select {
+		case <-m.exited:
+			return nil
+		default:
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.WebhookURL+token+"?dryRun=true", strings.NewReader(`{"title":"known"}`))
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		_ = response.Body.Close()
+		if code := response.StatusCode; code == http.StatusUnauthorized || code >= http.StatusInternalServerError {
+			return fmt.Errorf("the manager answers %d to a new token", code)
+		}
+		return nil
+	})
+}
+
 // PID is the process id.
 func (m *Manager) PID() int { return m.command.Process.Pid }
 

@@ -174,6 +174,52 @@ func stickLeader(ctx context.Context, r *run) error {
 	return nil
 }
 
+// stallWatches has the leader's watch of AlertEvents stall: it must begin again. When new watches stall as well, another replica
+// must lead.
+func stallWatches(ctx context.Context, r *run) error {
+	leader, follower, err := r.roles(ctx)
+	if err != nil {
+		return err
+	}
+	exits, began := r.exits(), time.Now()
+	leader.proxy.StallWatches("alertevents")
+	pause(ctx, time.Second)
+	if err := r.waitFolds(ctx); err != nil {
+		return err
+	}
+	r.note("folded again after %s", time.Since(began).Round(time.Second))
+	leads, err := r.leader(ctx)
+	if err != nil {
+		return err
+	}
+	if leads != leader {
+		return errors.New("another replica has taken over: the watch did not begin again")
+	}
+	began = time.Now()
+	leader.proxy.FreezeWatches(true, "alertevents")
+	err = follower.waitLeads(ctx, true)
+	leader.proxy.FreezeWatches(false, "alertevents")
+	if err != nil {
+		return err
+	}
+	r.note("taken over after %s", time.Since(began).Round(time.Second))
+	if !slices.Equal(r.exits(), exits) {
+		return errors.New("a replica has exited")
+	}
+	pause(ctx, 5*time.Second)
+	return nil
+}
+
+// waitFolds posts an alert and waits until it has opened an Incident.
+func (r *run) waitFolds(ctx context.Context) error {
+	key := fmt.Sprint("folds-", time.Now().UnixNano())
+	r.traffic.post(0, key, "firing", false)
+	name := client.ObjectKey{Namespace: r.tenants[0].namespace, Name: v1alpha1.IncidentName(integrationName, key)}
+	return testenv.Await(ctx, healTime, func(ctx context.Context) error {
+		return r.admin.Get(ctx, name, &v1alpha1.Incident{})
+	})
+}
+
 // restoreQueue does what a restore from a backup does to AlertEvents that were folded since: they are made anew, as
 // Velero makes them.
 func restoreQueue(ctx context.Context, r *run) error {

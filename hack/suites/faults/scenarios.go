@@ -39,6 +39,8 @@ var scenarios = []scenario{
 	{name: "etcd-freeze", about: "SIGSTOP of etcd for 1, 5 and 30 s", fault: freezeEtcd},
 	{name: "watch-frozen", about: "no watch shows anything for 60 s", rest: 200 * time.Millisecond,
 		fault: freezeWatches},
+	{name: "watch-stalled", about: "the leader's watch of AlertEvents shows nothing any more; then new ones do not either",
+		rest: 200 * time.Millisecond, fault: stallWatches},
 	{name: "watch-expired", about: "watches end with 410 three times a second", short: true, fault: expireWatches},
 	{name: "watch-dropped", about: "watches lose events and then expire", fault: dropEvents},
 	{name: "watch-lag", about: "one replica sees everything 3 s late, and the leader dies of kill -9", fault: lagWatches},

@@ -26,6 +26,9 @@ type watchGate struct {
 
 // watch is one watch that passes.
 type watch struct {
+	resource string
+	stalled  bool // nothing passes, until its watcher hangs up
+
 	dropped bool          // it has lost an event, and may only end as expired
 	ended   bool          // nothing more may pass
 	expired chan struct{} // closed when it is to end as expired
@@ -42,6 +45,15 @@ func (p *Proxy) FreezeWatches(frozen bool, resources ...string) {
 	p.watches.change(func(g *watchGate) {
 		for _, resource := range resources {
 			g.frozen[resource] = frozen
+		}
+	})
+}
+
+// StallWatches lets the watches of a resource that are open stall: they stay open and show nothing any more. New ones do.
+func (p *Proxy) StallWatches(resource string) {
+	p.watches.change(func(g *watchGate) {
+		for w := range g.open {
+			w.stalled = w.stalled || w.resource == resource
 		}
 	})
 }
@@ -106,7 +118,7 @@ func (g *watchGate) pass(w http.ResponseWriter, r *http.Request, call Call, resp
 	flusher := http.NewResponseController(w)
 	_ = flusher.Flush()
 
-	state := &watch{expired: make(chan struct{})}
+	state := &watch{resource: call.Resource, expired: make(chan struct{})}
 	g.change(func(g *watchGate) { g.open[state] = struct{}{} })
 	defer g.change(func(g *watchGate) {
 		state.ended = true
@@ -209,7 +221,7 @@ func (g *watchGate) admit(w *watch, call Call, l line) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.frozen[call.Resource] && !w.ended {
+	for (g.frozen[call.Resource] || w.stalled) && !w.ended {
 		g.changed.Wait()
 	}
 	if g.dropping {

@@ -1,0 +1,148 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// lagBench is a leader's lagDetector, the AlertEvents of the API server, and a watch that shows what the test lets it show.
+type lagBench struct {
+	*lagDetector
+	stored map[string]*v1alpha1.AlertEvent
+	watch  *handlerKeeper
+	failed error // what the next lists fail with
+	began  time.Time
+	log    []string // lists and restarts, with their times
+	heals  bool     // a restart makes the watch show everything
+}
+
+func newLagBench() *lagBench {
+	b := &lagBench{stored: map[string]*v1alpha1.AlertEvent{}, watch: &handlerKeeper{}, began: time.Now()}
+	b.lagDetector = newLagDetector(b.watch, b.list, func(listAnew bool) {
+		b.note(map[bool]string{false: "watch again", true: "list anew"}[listAnew])
+		if b.heals {
+			for name := range b.stored {
+				b.showIt(name)
+			}
+		}
+	})
+	return b
+}
+
+func (b *lagBench) note(what string) {
+	b.log = append(b.log, fmt.Sprint(time.Since(b.began), " ", what))
+}
+
+func (b *lagBench) list(context.Context) (*eventList, error) {
+	b.note("list")
+	if b.failed != nil {
+		return nil, b.failed
+	}
+	listed := newEventList(len(b.stored))
+	for _, event := range b.stored {
+		listed.add(event)
+	}
+	return listed, nil
+}
+
+func (b *lagBench) store(name string) {
+	b.stored[name] = &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+}
+
+func (b *lagBench) showIt(name string) { b.watch.kept.OnAdd(b.stored[name], false) }
+
+func (b *lagBench) remove(name string) *v1alpha1.AlertEvent {
+	event := b.stored[name]
+	delete(b.stored, name)
+	return event
+}
+
+func TestAStalledWatchEndsTheTerm(t *testing.T) {
+	const second = time.Second
+	type step struct {
+		at time.Duration
+		do func(*lagBench)
+	}
+	store := step{0, func(b *lagBench) { b.store("a") }}
+	show := func(b *lagBench) { b.showIt("a") }
+	next := func(before, after string) func(*lagBench) {
+		return func(b *lagBench) { b.remove(before); b.store(after) }
+	}
+	for sentence, test := range map[string]struct {
+		steps []step
+		until time.Duration
+		log   []string
+		fails bool
+	}{
+		"an idle leader lists every ten seconds": {nil, 30 * second, []string{"1s list", "11s list", "21s list"}, false},
+		"the list of a fold counts": {[]step{{5 * second, func(b *lagBench) { _, _ = b.lists.join(context.Background()) }}}, 14 * second,
+			[]string{"1s list", "5s list"}, false},
+		"the watch has shown all": {[]step{store, {second / 2, show}}, 30 * second, []string{"1s list", "11s list", "21s list"}, false},
+		"the watch shows an AlertEvent late": {[]step{store, {13 * second, show}}, 30 * second,
+			[]string{"1s list", "6s list", "11s list", "21s list"}, false},
+		"the watch shows it when it begins again": {[]step{{0, func(b *lagBench) { b.heals = true }}, store}, 45 * second,
+			[]string{"1s list", "6s list", "11s list", "16s list", "16s watch again", "26s list", "36s list"}, false},
+		"the watch stalls": {[]step{store}, 45 * second, []string{"1s list", "6s list", "11s list", "16s list", "16s watch again",
+			"21s list", "21s list anew", "26s list", "31s list"}, true},
+		"the AlertEvent is deleted meanwhile": {[]step{store, {14 * second, func(b *lagBench) { b.remove("a") }}}, 40 * second,
+			[]string{"1s list", "6s list", "11s list", "16s list", "26s list", "36s list"}, false},
+		"another one is late each time": {[]step{
+			store, {4 * second, next("a", "b")}, {9 * second, next("b", "c")}, {14 * second, next("c", "d")}, {19 * second, next("d", "e")},
+		}, 30 * second, []string{"1s list", "6s list", "11s list", "16s list", "21s list", "26s list"}, false},
+		"a list that fails tells nothing": {[]step{store, {7 * second, func(b *lagBench) { b.failed = errors.New("away") }}}, 50 * second,
+			[]string{"1s list", "6s list", "11s list", "16s list", "21s list", "26s list", "31s list", "36s list", "41s list", "46s list"}, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, b := NewWithT(t), newLagBench()
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- b.Start(ctx) }()
+				synctest.Wait()
+				for _, step := range test.steps {
+					time.Sleep(time.Until(b.began.Add(step.at)))
+					step.do(b)
+				}
+				time.Sleep(time.Until(b.began.Add(test.until)))
+				synctest.Wait()
+				g.Expect(b.log).To(Equal(test.log))
+				if !test.fails {
+					g.Expect(ended).NotTo(Receive())
+				}
+				cancel()
+				failure := <-ended
+				if test.fails {
+					g.Expect(failure).To(MatchError(ContainSubstring("has not shown one for 30s")))
+				} else {
+					g.Expect(failure).NotTo(HaveOccurred())
+				}
+			})
+		})
+	}
+}
+
+// TestWhatTheWatchShowedAsDeletedDoesNotLack: a list that began before the deletion has the AlertEvent.
+func TestWhatTheWatchShowedAsDeletedDoesNotLack(t *testing.T) {
+	g, b := NewWithT(t), newLagBench()
+	b.store("a")
+	began := b.begin()
+	listed, err := b.list(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	b.show(b.stored["a"], false)
+	b.forget(b.remove("a"))
+	b.compare(listed, began)
+	g.Expect(b.lacking).To(BeEmpty())
+	g.Expect(b.shown).To(BeEmpty())
+	b.compare(listed, b.begin())
+	g.Expect(b.lacking).To(HaveLen(1), "a later list would show that the API server has it still")
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+const mostStates = 3_000_000
+
+func TestTheProtocolHoldsInEveryScope(t *testing.T) {
+	for _, c := range scopes() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			found, err := c.explore(mostStates)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(found.wrong).To(BeEmpty(), found.String())
+			t.Log(found.String())
+		})
+	}
+}
+
+// Each rule of the protocol is needed: the model notices when it is broken.
+func TestEachBrokenRuleIsNoticed(t *testing.T) {
+	const (
+		lost      = "nothing is lost"
+		twice     = "nothing is counted twice"
+		pruned    = "an entry leaves the ledger only after its event is gone or marked"
+		overtaken = "no alert is settled as unmatched behind an older one that is not folded"
+	)
+	cases := map[string]struct {
+		rule  rules
+		scope string
+		wrong string
+	}{
+		"an event is marked before the status is written":      {markBeforeWrite, "an Incident is refused", lost},
+		"an event is deleted before the status is written":     {deleteBeforeWrite, "two leaders", lost},
+		"a fold ignores marks":                                 {marksIgnored, "an Incident is refused", twice},
+		"nothing is marked":                                    {noMarks, "an Incident is refused", "no other Incident waits for one that is refused"},
+		"nothing is marked at the limit of Incidents":          {noMarks, "an Incident makes room", "every event is released in the end"},
+		"an entry leaves the ledger before its event":          {prunedEarly, "two leaders", pruned},
+		"a fold trusts the cache about which events exist":     {cacheForList, "two leaders", twice},
+		"the events are listed before the Incident is read":    {listBeforeRead, "two leaders", twice},
+		"a status is written over a newer one":                 {noPrecondition, "two leaders", pruned},
+		"names are not remembered":                             {noMemory, "second copies", twice},
+		"names are remembered for one term":                    {memoryOfOneTerm, "second copies", twice},
+		"a process folds retries before it remembers names":    {youngDoesNotWait, "second copies", twice},
+		"a first attempt that was stored late is trusted":      {lateAttemptTrusted, "second copies", twice},
+		"an event is released when one Incident settled it":    {releasedInPart, "a batch of two Incidents", lost},
+		"an absence is believed without a quorum read":         {absenceByCache, "two leaders", "the final state equals the replay in commit order"},
+		"older events are looked for after the decision":       {olderOfCache, "caches that list anew", overtaken},
+		"alerts overtake one that waits":                       {waitingOvertaken, "an alert behind a retry", overtaken},
+		"an event that is kept for its key is not marked":      {lingeringUnmarked, "users delete Incidents", twice},
+		"an Incident is deleted with entries of events":        {evictedUnmarked, "retention", twice},
+		"an Incident that is being deleted is written":         {foldedTerminating, "users delete Incidents", "nothing is folded into an Incident that is being deleted"},
+		"a ledger has no limit":                                {noLedgerLimit, "two leaders", "the ledger is bounded"},
+		"the events are listed before the Incident is created": {createdAfterList, "retention", twice},
+	}
+	var all rules
+	for name, tc := range cases {
+		all |= tc.rule
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			c := scopeNamed(tc.scope)
+			g.Expect(c).NotTo(BeNil())
+			c.broken = tc.rule
+			found, err := c.explore(mostStates)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(found.wrong).To(Equal(tc.wrong), found.String())
+			g.Expect(found.trace).NotTo(BeEmpty())
+			g.Expect(strings.Join(found.trace, "\n")).NotTo(ContainSubstring("unknown step"))
+		})
+	}
+	for _, r := range ruleNames {
+		NewWithT(t).Expect(all&r.rule).NotTo(BeZero(), "no case breaks %s", r.name)
+	}
+}
+
+// The limits that docs/reliability.md states are real: beyond them, alerts are counted twice.
+func TestBeyondItsBoundsASecondCopyCounts(t *testing.T) {
+	cases := map[string]func(c *scope){
+		"all processes that saw the first copy deleted end": func(c *scope) { c.left.crashes = 2 },
+		"the only process ends":                             func(c *scope) { c.processes = 1 },
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			c := scopeNamed("second copies")
+			g.Expect(c).NotTo(BeNil())
+			change(c)
+			found, err := c.explore(mostStates)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(found.wrong).To(Equal("nothing is counted twice"), found.String())
+		})
+	}
+}
