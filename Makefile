@@ -316,7 +316,7 @@ bin/gen/%: FORCE
 bin/release-tool: FORCE
 	@$(GO_BUILD) -C hack/release -o $(CURDIR)/$@ .
 bin/suites/%.test: FORCE
-	@go test -C hack/suites -c -o $(CURDIR)/$@ ./$*
+	@GOGC=off GOMEMLIMIT=1GiB go test -C hack/suites -c -o $(CURDIR)/$@ ./$*
 bin/suites/%: FORCE
 	@$(GO_BUILD) -C hack/suites -o $(CURDIR)/$@ ./$*
 FORCE:
