@@ -36,6 +36,7 @@ type tenant struct{ namespace, token string }
 // world is all that there is in one bubble.
 type world struct {
 	story    *Story
+	began    time.Time
 	network  *network
 	server   *apiserver.Server
 	users    client.Client
@@ -94,7 +95,7 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{story: story, network: newNetwork(seed), healed: make(chan struct{})}
+	w := &world{story: story, began: time.Now(), network: newNetwork(seed), healed: make(chan struct{})}
 	w.judge = newJudge(story)
 	w.senders = &senders{world: w}
 	w.server, err = apiserver.New(apiserver.Options{Definitions: defined, WatchTimeout: 5 * time.Minute, UID: uids(seed)})
