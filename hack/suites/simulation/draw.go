@@ -71,7 +71,7 @@ func (d *drawer) short(t *rapid.T) time.Duration {
 }
 
 func (d *drawer) wait(t *rapid.T) operation {
-	return wait{duration(t, "wait", time.Second, 100*time.Millisecond, 300*time.Millisecond, 3*time.Second, 8*time.Second, 20*time.Second)}
+	return wait{duration(t, "wait", time.Second, 100*time.Millisecond, 300*time.Millisecond, 3*time.Second, 8*time.Second, 20*time.Second, 45*time.Second)}
 }
 
 func (d *drawer) alert(t *rapid.T) alert {
@@ -81,7 +81,7 @@ func (d *drawer) alert(t *rapid.T) alert {
 		severity:  rapid.SampledFrom(severities).Draw(t, "severity"),
 		forbidden: rapid.SampledFrom([]bool{false, false, false, false, false, true}).Draw(t, "forbidden"),
 	}
-	times := []time.Duration{0, 0, 0, 0, 500 * time.Millisecond, 10 * time.Second, time.Minute}
+	times := []time.Duration{0, 0, 0, 0, atFirst, 500 * time.Millisecond, 10 * time.Second, time.Minute}
 	a.starts = duration(t, "startsAt", times...)
 	if a.status == "resolved" {
 		a.ends = duration(t, "endsAt", times...)

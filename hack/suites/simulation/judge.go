@@ -15,6 +15,10 @@ import (
 // healTime is how long after the end of all faults everything is folded and released.
 const healTime = 60 * time.Second
 
+// shareTime is how much later than the first request of an AlertEvent the last one may come: all count as received with the
+// first.
+const shareTime = 5 * time.Second
+
 // judge tells the oracle what was committed.
 type judge struct {
 	mu      sync.Mutex
@@ -23,7 +27,7 @@ type judge struct {
 }
 
 func newJudge(story *Story) *judge {
-	options := oracle.Options{HealTime: healTime, KeyedLinger: 10 * time.Minute}
+	options := oracle.Options{HealTime: healTime, KeyedLinger: 10 * time.Minute, ClockError: shareTime}
 	for _, o := range story.Operations {
 		if d, ok := o.(deleteNamespace); ok {
 			options.DeletedNamespaces = append(options.DeletedNamespaces, tenantName(d.tenant))

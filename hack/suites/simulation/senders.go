@@ -21,23 +21,40 @@ const senderTimeout = 20 * time.Second
 type alert struct {
 	key          int
 	status       string
-	starts, ends time.Duration // startsAt and endsAt before now; 0: not told
+	starts, ends time.Duration // startsAt and endsAt before now; 0: not told; atFirst: the beginning of the run
 	severity     string
 	forbidden    bool // a policy may deny what contains it
 }
 
+// atFirst stands for the beginning of the run.
+const atFirst = time.Duration(-1)
+
 func (a alert) String() string {
-	text := fmt.Sprintf("%s %s", keyName(a.key), a.status)
-	if a.starts != 0 {
-		text += fmt.Sprintf(" startsAt -%s", a.starts)
-	}
-	if a.ends != 0 {
-		text += fmt.Sprintf(" endsAt -%s", a.ends)
-	}
+	text := fmt.Sprintf("%s %s", keyName(a.key), a.status) + ago(" startsAt", a.starts) + ago(" endsAt", a.ends)
 	if a.forbidden {
 		text += " (forbidden)"
 	}
 	return text
+}
+
+func ago(name string, d time.Duration) string {
+	switch d {
+	case 0:
+		return ""
+	case atFirst:
+		return name + " at first"
+	default:
+		return fmt.Sprintf("%s -%s", name, d)
+	}
+}
+
+// at is the time that is so long ago.
+func (w *world) at(d time.Duration) string {
+	at := time.Now().Add(-d)
+	if d == atFirst {
+		at = w.began
+	}
+	return at.UTC().Format(time.RFC3339Nano)
 }
 
 func keyName(key int) string { return fmt.Sprint("key-", key) }
@@ -66,7 +83,6 @@ type senders struct {
 func (s *senders) request(t *tenant, alerts []alert, key string) *request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
 	r := &request{tenant: t, record: &oracle.Record{Namespace: t.namespace, Integration: integrationName, IdempotencyKey: key}}
 	var payloads []map[string]any
 	for _, a := range alerts {
@@ -81,10 +97,10 @@ func (s *senders) request(t *tenant, alerts []alert, key string) *request {
 			payload["title"] = forbiddenTitle
 		}
 		if a.starts != 0 {
-			payload["starts_at"] = now.Add(-a.starts).UTC().Format(time.RFC3339Nano)
+			payload["starts_at"] = s.world.at(a.starts)
 		}
 		if a.ends != 0 {
-			payload["ends_at"] = now.Add(-a.ends).UTC().Format(time.RFC3339Nano)
+			payload["ends_at"] = s.world.at(a.ends)
 		}
 		payloads = append(payloads, payload)
 	}

@@ -5,6 +5,7 @@ set -euo pipefail
 
 binary=$1
 export GOMAXPROCS=1 # a run of one seed repeats only on one processor
+export GOGC=400 GOMEMLIMIT=2GiB
 if [ -n "${SEED:-}" ]; then
   exec "$binary" -test.run='^TestSimulate$' -test.timeout=0 -seed="$SEED" ${TOLD:+-told}
 fi

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -15,7 +14,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// objects are those of a resource in a namespace, in the order of their creation.
+// objects are those of a resource in a namespace, the oldest first.
 func (w *world) objects(resource, namespace string) []*unstructured.Unstructured {
 	var objects []*unstructured.Unstructured
 	for _, content := range w.server.Objects(resource + ".tocsin.dev") {
@@ -24,7 +23,9 @@ func (w *world) objects(resource, namespace string) []*unstructured.Unstructured
 			objects = append(objects, o)
 		}
 	}
-	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return cmp.Compare(a.GetUID(), b.GetUID()) })
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
+		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
+	})
 	return objects
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,6 +36,7 @@ type tenant struct{ namespace, token string }
 // world is all that there is in one bubble.
 type world struct {
 	story    *Story
+	began    time.Time
 	network  *network
 	server   *apiserver.Server
 	users    client.Client
@@ -93,10 +95,10 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{story: story, network: newNetwork(seed), healed: make(chan struct{})}
+	w := &world{story: story, began: time.Now(), network: newNetwork(seed), healed: make(chan struct{})}
 	w.judge = newJudge(story)
 	w.senders = &senders{world: w}
-	w.server, err = apiserver.New(apiserver.Options{Definitions: defined, WatchTimeout: 5 * time.Minute})
+	w.server, err = apiserver.New(apiserver.Options{Definitions: defined, WatchTimeout: 5 * time.Minute, UID: uids(seed)})
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +122,14 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 		w.replicas = append(w.replicas, &replica{world: w, name: fmt.Sprint("replica-", i)})
 	}
 	return w, nil
+}
+
+// uids returns a source of UIDs in no order.
+func uids(seed uint64) func() types.UID {
+	random := &seededReader{state: ^seed}
+	return func() types.UID {
+		return types.UID(uuid.Must(uuid.NewRandomFromReader(random)).String())
+	}
 }
 
 // integration is that of a tenant. It reads several alerts from each body.
