@@ -36,8 +36,8 @@ func alertEvent(namespace, name, key string, status v1alpha1.AlertStatus, age ti
 func TestARestoredQueueIsNotFolded(t *testing.T) {
 	g := NewWithT(t)
 	p := startProcess(t, config.Host)
-	g.Eventually(func() int { code, _ := p.post("live"); return code }, "20s", "50ms").Should(Equal(http.StatusAccepted))
-	g.Eventually(func() v1alpha1.IncidentState { return p.state(t.Context(), "live") }, "20s", "50ms").Should(Equal(v1alpha1.IncidentOpen))
+	g.Eventually(func() int { code, _ := p.post("live"); return code }, "1m", "50ms").Should(Equal(http.StatusAccepted))
+	g.Eventually(func() v1alpha1.IncidentState { return p.state(t.Context(), "live") }, "1m", "50ms").Should(Equal(v1alpha1.IncidentOpen))
 
 	const day = 24 * time.Hour
 	restored := map[string]*v1alpha1.AlertEvent{
@@ -54,7 +54,7 @@ func TestARestoredQueueIsNotFolded(t *testing.T) {
 	for sentence, event := range restored {
 		g.Eventually(func() bool {
 			return apierrors.IsNotFound(p.client.Get(t.Context(), client.ObjectKeyFromObject(event), event))
-		}, "20s", "50ms").Should(BeTrue(), sentence)
+		}, "1m", "50ms").Should(BeTrue(), sentence)
 	}
 	g.Expect(p.state(t.Context(), "live")).To(Equal(v1alpha1.IncidentOpen), "an old resolve closes nothing")
 	g.Expect(p.state(t.Context(), "old")).To(BeEmpty(), "an old alert is not counted")
@@ -62,7 +62,7 @@ func TestARestoredQueueIsNotFolded(t *testing.T) {
 	// A replica whose clock is wrong by a day writes the same times, and its alerts are live.
 	late := alertEvent(p.namespace, "01a1ffa9-c360-72bb-b2de-ae677b9a4f84", "skewed", v1alpha1.AlertFiring, day)
 	g.Expect(p.client.Create(t.Context(), late, client.FieldOwner(v1alpha1.FieldManager))).To(Succeed())
-	g.Eventually(func() v1alpha1.IncidentState { return p.state(t.Context(), "skewed") }, "20s", "50ms").
+	g.Eventually(func() v1alpha1.IncidentState { return p.state(t.Context(), "skewed") }, "1m", "50ms").
 		Should(Equal(v1alpha1.IncidentOpen))
 
 	// An Incident that came back without its status is opened by its next alert.
@@ -72,7 +72,7 @@ func TestARestoredQueueIsNotFolded(t *testing.T) {
 	}
 	g.Expect(p.client.Create(t.Context(), bare)).To(Succeed())
 	g.Expect(p.post("bare")).To(Equal(http.StatusAccepted))
-	g.Eventually(func() v1alpha1.IncidentState { return p.state(t.Context(), "bare") }, "20s", "50ms").Should(Equal(v1alpha1.IncidentOpen))
+	g.Eventually(func() v1alpha1.IncidentState { return p.state(t.Context(), "bare") }, "1m", "50ms").Should(Equal(v1alpha1.IncidentOpen))
 	p.expectEnd(g)
 }
 
@@ -80,7 +80,7 @@ func TestARestoredQueueIsNotFolded(t *testing.T) {
 func TestBackupsSkipTheQueue(t *testing.T) {
 	g := NewWithT(t)
 	p := startProcess(t, config.Host)
-	g.Eventually(func() int { code, _ := p.post("one"); return code }, "20s", "50ms").Should(Equal(http.StatusAccepted))
+	g.Eventually(func() int { code, _ := p.post("one"); return code }, "1m", "50ms").Should(Equal(http.StatusAccepted))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.webhook+"/api/v1/events/webhook/",
 		strings.NewReader(`{"title":"Kept for its key","dedup_key":"keyed"}`))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -98,9 +98,9 @@ func TestBackupsSkipTheQueue(t *testing.T) {
 func TestManagedFieldsAreFew(t *testing.T) {
 	g := NewWithT(t)
 	p := startProcess(t, config.Host)
-	g.Eventually(func() int { code, _ := p.post("one"); return code }, "20s", "50ms").Should(Equal(http.StatusAccepted))
+	g.Eventually(func() int { code, _ := p.post("one"); return code }, "1m", "50ms").Should(Equal(http.StatusAccepted))
 	var incident v1alpha1.Incident
-	g.Eventually(func() v1alpha1.IncidentState { return p.state(t.Context(), "one") }, "20s", "50ms").Should(Equal(v1alpha1.IncidentOpen))
+	g.Eventually(func() v1alpha1.IncidentState { return p.state(t.Context(), "one") }, "1m", "50ms").Should(Equal(v1alpha1.IncidentOpen))
 	g.Expect(p.client.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: v1alpha1.IncidentName("test", "one")}, &incident)).
 		To(Succeed())
 	managed, err := json.Marshal(incident.ManagedFields)

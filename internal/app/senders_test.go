@@ -17,7 +17,7 @@ import (
 
 // TestAResolveOfAnyPresetKeepsWhatWasWrong folds each sample and the sample that resolves it.
 func TestAResolveOfAnyPresetKeepsWhatWasWrong(t *testing.T) {
-	const folder = "webhookserver/mapping/presets/"
+	const folder = "../../webhookserver/mapping/presets/"
 	resolves, err := filepath.Glob(folder + "*resolved.json")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(len(resolves)).To(BeNumerically(">", 22))
