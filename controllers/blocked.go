@@ -201,7 +201,9 @@ func (b *blockedIncidents) block(key types.NamespacedName, cause *blockedError, 
 }
 
 // blockOne is block for a reason that concerns this Incident alone.
-func (b *blockedIncidents) blockOne(key types.NamespacedName, cause *blockedError, now time.Time) (wait time.Duration, first bool) {
+func (b *blockedIncidents) blockOne(
+	key types.NamespacedName, cause *blockedError, now time.Time,
+) (wait time.Duration, first bool) {
 	b.leaveNamespace(key)
 	names := b.incidents[key.Namespace]
 	if names == nil {

@@ -32,8 +32,8 @@ var (
 		Name: "tocsin_alerts_folded_total",
 		Help: "Alerts taken from the queue by the leading replica, by result: opened, updated, resolved, reopened, " +
 			"acknowledged, unacknowledged, silenced, late (of an episode that has ended), nomatch (there is no such Incident), " +
-			"replayed (a second copy of one alert, counted by the replica that deletes it), restored (from a backup, not counted), invalid (it contradicts its " +
-			"Incident). After a restart, nomatch and invalid may count an alert again.",
+			"replayed (a second copy of one alert, counted by the replica that deletes it), restored (from a backup, not " +
+			"counted), invalid (it contradicts its Incident). After a restart, nomatch and invalid may count an alert again.",
 	}, []string{"result"})
 
 	incidentsEvicted = prometheus.NewCounter(prometheus.CounterOpts{

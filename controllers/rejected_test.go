@@ -35,8 +35,8 @@ func (s *site) rejectSecrets(rejection error) {
 	}
 }
 
-func (s *site) titled(status v1alpha1.AlertStatus, title string) v1alpha1.Alert {
-	alert := s.alert(status, "disk")
+func (s *site) titled(title string) v1alpha1.Alert {
+	alert := s.alert(v1alpha1.AlertFiring, "disk")
 	alert.Title, alert.Severity = title, v1alpha1.SeverityCritical
 	return alert
 }
@@ -46,7 +46,7 @@ func TestARejectedStatusIsWrittenWithoutContent(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)
 			s.rejectSecrets(rejection)
-			events := []*v1alpha1.AlertEvent{s.post(s.titled(v1alpha1.AlertFiring, "a secret"))}
+			events := []*v1alpha1.AlertEvent{s.post(s.titled("a secret"))}
 			s.fold("disk")
 			s.release()
 			s.expectCounted("disk", events...)
@@ -60,15 +60,15 @@ func TestARejectedStatusIsWrittenWithoutContent(t *testing.T) {
 			s.Expect(status.Timeline[1].Type).To(Equal(v1alpha1.TransitionContentRejected))
 
 			s.pass(2 * time.Second)
-			events = append(events, s.post(s.titled(v1alpha1.AlertFiring, "another secret")))
+			events = append(events, s.post(s.titled("another secret")))
 			s.fold("disk")
 			s.Expect(s.incident("disk").Status.Timeline).To(HaveLen(2), "it is said once")
 			s.pass(2 * time.Second)
-			events = append(events, s.post(s.titled(v1alpha1.AlertFiring, "Disk full")))
+			events = append(events, s.post(s.titled("Disk full")))
 			s.fold("disk")
 			s.Expect(s.incident("disk").Status.Alert.Title).To(Equal("Disk full"))
 			s.pass(2 * time.Second)
-			events = append(events, s.post(s.titled(v1alpha1.AlertFiring, "a secret")), s.post(s.alert(v1alpha1.AlertResolved, "disk")))
+			events = append(events, s.post(s.titled("a secret")), s.post(s.alert(v1alpha1.AlertResolved, "disk")))
 			s.fold("disk")
 			s.expectCounted("disk", events...)
 			s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
@@ -173,7 +173,7 @@ func TestMissingPermissionsCostNoContent(t *testing.T) {
 		}
 		return nil
 	}
-	s.post(s.titled(v1alpha1.AlertFiring, "Disk full"))
+	s.post(s.titled("Disk full"))
 	_, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.pass(minBlockedRetry)

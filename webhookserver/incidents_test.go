@@ -124,7 +124,7 @@ func TestAKeyedRequestIsStoredOnceInParts(t *testing.T) {
 				if storable == all {
 					bench.limitIncidents(400, "another")
 				}
-				for _, key := range strings.Fields(storable) {
+				for key := range strings.FieldsSeq(storable) {
 					bench.capacity.Incidents.Set(&v1alpha1.Incident{
 						ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: v1alpha1.IncidentName("prometheus", key)}})
 				}

@@ -124,8 +124,9 @@ func (s *alertStore) withinIncidentLimit(integration *v1alpha1.WebhookIntegratio
 	return storable
 }
 
-// submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number. The wait does not end when the client hangs up: a request that has arrived
-// whole is better stored, and many senders do not wait for the answer.
+// submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number. The wait
+// does not end when the client hangs up: a request that has arrived whole is better stored, and many senders do not wait for
+// the answer.
 func (s *alertStore) submit(x *exchange, alerts []v1alpha1.Alert, part int) (commit.Receipt, error) {
 	submission := commit.Submission{
 		Integration: x.sender(),

@@ -22,7 +22,7 @@ func anyAlertEvent() *rapid.Generator[*AlertEvent] {
 	managed := rapid.Custom(func(t *rapid.T) metav1.ManagedFieldsEntry {
 		entry := metav1.ManagedFieldsEntry{
 			Manager:  rapid.SampledFrom([]string{"", FieldManager, "velero-server"}).Draw(t, "manager"),
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)},
+			FieldsV1: metav1.NewFieldsV1(`{}`),
 		}
 		if rapid.Bool().Draw(t, "has a time") {
 			entry.Time = &metav1.Time{Time: created.Add(times.Draw(t, "managed at"))}
@@ -86,7 +86,7 @@ func TestACondensedAlertEventIsSmall(t *testing.T) {
 			g := NewWithT(t)
 			created := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 			managed := metav1.ManagedFieldsEntry{
-				Manager: "velero-server", Operation: metav1.ManagedFieldsOperationUpdate, Time: &created, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)},
+				Manager: "velero-server", Operation: metav1.ManagedFieldsOperationUpdate, Time: &created, FieldsV1: metav1.NewFieldsV1(`{}`),
 			}
 			event := &AlertEvent{ObjectMeta: metav1.ObjectMeta{
 				Name: "01a1ffa9-c360-72bb-b2de-ae677b9a4f82", CreationTimestamp: created, ManagedFields: []metav1.ManagedFieldsEntry{managed, managed},

@@ -48,6 +48,8 @@ func messageWithoutContent(entry *v1alpha1.Transition) string {
 		for _, period := range SeverityPeriods([]v1alpha1.Transition{*entry}) {
 			return fmt.Sprintf(openedFormat, entry.Type, period.Severity, rejectedTitle)
 		}
+		return ""
+	default:
+		return ""
 	}
-	return ""
 }

@@ -43,7 +43,8 @@ func (c *scope) explore(most int) (result, error) {
 	x := &exploration{scope: c, ids: map[state]int32{}}
 	x.visit(c.canonical(c.start()), -1)
 	var steps []step
-	for id := 0; id < len(x.states); id++ {
+	for len(x.next.ends) < len(x.states) {
+		id := len(x.next.ends)
 		if len(x.states) > most {
 			return result{states: len(x.states)}, errTooMany
 		}

@@ -205,7 +205,7 @@ func (m *stepper) waits(p *process, u int, passed bool) bool {
 	if !e.doubt || m.breaks(youngDoesNotWait) || p.since <= m.from.posts[e.post].sentAt {
 		return false
 	}
-	for i := range m.scope.processes {
+	for i := range m.processes {
 		if m.from.isDeletedBetween(u, m.from.processes[i].since, m.from.logged) {
 			return true
 		}

@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 func both(a, b kind) message    { return message{alerts: [maxIncidents]kind{a, b}, attempts: 1} }
 func single(a kind) message     { return both(a, nothing) }
 func retried(m message) message { m.attempts = 2; return m }
@@ -9,6 +11,11 @@ func keyed(m message) message   { m.keyed = true; return m }
 
 // scopes are the configurations that together cover the protocol. Each stresses one mechanism.
 func scopes() []scope {
+	return slices.Concat(cacheScopes(), batchScopes(), refusalScopes(), deletionScopes())
+}
+
+// cacheScopes have several leaders, and caches that are behind.
+func cacheScopes() []scope {
 	return []scope{{
 		name:      "two leaders",
 		messages:  []message{single(firing), single(resolve), single(firing)},
@@ -33,7 +40,12 @@ func scopes() []scope {
 		messages:  []message{single(resolve), single(firing)},
 		processes: 2, capacity: 2, relist: true,
 		left: left{crashes: 1},
-	}, {
+	}}
+}
+
+// batchScopes have requests that are sent again, and batches.
+func batchScopes() []scope {
+	return []scope{{
 		name:      "second copies",
 		messages:  []message{retried(single(firing))},
 		processes: 2, capacity: 2, gap: true,
@@ -53,7 +65,12 @@ func scopes() []scope {
 		messages:  []message{both(firing, firing), both(nothing, resolve)},
 		processes: 2, capacity: 2,
 		left: left{crashes: 1},
-	}, {
+	}}
+}
+
+// refusalScopes have Incidents that the API server refuses, or for which there is no room.
+func refusalScopes() []scope {
+	return []scope{{
 		name:      "an Incident is refused",
 		messages:  []message{both(firing, firing), both(resolve, firing), both(firing, resolve)},
 		processes: 1, capacity: 2, refused: one(1), bare: one(1),
@@ -78,7 +95,12 @@ func scopes() []scope {
 		messages:  []message{both(resolve, firing), both(nothing, resolve)},
 		processes: 2, capacity: 2, opened: one(0), limit: 1,
 		left: left{crashes: 1, evictions: 1},
-	}, {
+	}}
+}
+
+// deletionScopes have Incidents that users or the retention delete.
+func deletionScopes() []scope {
+	return []scope{{
 		name:      "users delete Incidents",
 		messages:  []message{keyed(single(firing)), single(resolve), single(firing)},
 		processes: 1, capacity: 2,

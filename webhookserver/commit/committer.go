@@ -94,7 +94,8 @@ func New(store Store, writers int, tracers trace.TracerProvider) *Committer {
 }
 
 // Commit stores a submission and returns where. The errors are ErrOverloaded, ErrUnavailable, ErrOutcomeUnknown, a
-// *RejectedError and a *RefusedError; after all but ErrOutcomeUnknown nothing of the submission is stored, nor will be. It returns when ctx ends at the latest.
+// *RejectedError and a *RefusedError; after all but ErrOutcomeUnknown nothing of the submission is stored, nor will be. It
+// returns when ctx ends at the latest.
 func (c *Committer) Commit(ctx context.Context, submission Submission) (Receipt, error) {
 	if n := len(submission.Alerts); n == 0 || n > v1alpha1.MaxAlertsPerEvent {
 		return Receipt{}, &RejectedError{Message: fmt.Sprintf("%d alerts do not fit into one AlertEvent", n)}

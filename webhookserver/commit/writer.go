@@ -120,7 +120,8 @@ func sameDefaults(a, b *v1alpha1.AlertDefaults) bool {
 
 // createWithRetries stores the event and returns nil, or the stored one when its name existed already.
 // All attempts create the same object under the same name, so however many of them reach the API server, it is stored
-// once, or again after it was folded and deleted; then package controllers tells the second copy. It returns when ctx ends at the latest.
+// once, or again after it was folded and deleted; then package controllers tells the second copy. It returns
+// when ctx ends at the latest.
 func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
 	start := time.Now()
 	defer func() { observeWrite(len(event.Spec.Alerts), time.Since(start)) }()

@@ -96,7 +96,7 @@ var reads = conformance{
 		s.note("%v %v", names(second), second.at("metadata", "resourceVersion") == first.at("metadata", "resourceVersion"))
 		third := s.send("GET", s.path("alertevents")+query("limit", "2", "continue", fmt.Sprint(second.at("metadata", "continue"))),
 			nil)
-		s.note("%v %v %v", names(third), or(third.at("metadata", "continue"), ""), third.at("metadata", "remainingItemCount"))
+		s.note("%v %v %v", names(third), orEmpty(third.at("metadata", "continue")), third.at("metadata", "remainingItemCount"))
 		s.note("%v", names(s.send("GET", s.path("alertevents"), nil)))
 	}, []string{"[a b] 3", "[c d] true", "[e]  <nil>", "[a a2 b d d2 e]"}},
 
@@ -147,7 +147,7 @@ var reads = conformance{
 			query("limit", "1", "resourceVersion", now, "resourceVersionMatch", "Exact"),
 		} {
 			a := s.send("GET", s.path("alertevents")+q, nil)
-			s.note("%v %v %v", a, names(a), or(a.at("metadata", "continue"), "") != "")
+			s.note("%v %v %v", a, names(a), orEmpty(a.at("metadata", "continue")) != "")
 		}
 	}, []string{"200 [a] true", "200 [b] true", "200 [a] true"}},
 

@@ -11,12 +11,12 @@ import (
 )
 
 // newServer returns a server in memory with the project's resources.
-func newServer(t testing.TB, options apiserver.Options) *apiserver.Server {
-	t.Helper()
-	options.Definitions = definitions(t)
+func newServer(tb testing.TB, options apiserver.Options) *apiserver.Server {
+	tb.Helper()
+	options.Definitions = definitions(tb)
 	server, err := apiserver.New(options)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return server
 }

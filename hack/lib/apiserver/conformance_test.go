@@ -53,17 +53,18 @@ var readDefinitions = sync.OnceValues(func() (*apiserver.Definitions, error) {
 	return apiserver.ReadDefinitions(os.DirFS(filepath.Join(testenv.Root(), "config", "crd", "bases")))
 })
 
-func definitions(t testing.TB) *apiserver.Definitions {
-	t.Helper()
+func definitions(tb testing.TB) *apiserver.Definitions {
+	tb.Helper()
 	definitions, err := readDefinitions()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return definitions
 }
 
 // run runs the rows on the server in memory and, if there is one, on a real one.
 func (c conformance) run(t *testing.T) {
+	t.Helper()
 	memory := newMemory(t)
 	actual := newReal(t)
 	for _, sentence := range slices.Sorted(maps.Keys(c)) {
@@ -215,7 +216,7 @@ func (a answer) String() string {
 	var lines []string
 	for _, cause := range causes {
 		cause, _ := cause.(object)
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%v %v", or(cause["reason"], ""), or(cause["field"], ""))))
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%v %v", orEmpty(cause["reason"]), orEmpty(cause["field"]))))
 	}
 	slices.Sort(lines)
 	if len(lines) > 0 {
@@ -229,9 +230,9 @@ func (a answer) message() string {
 	return revisions.ReplaceAllString(uids.ReplaceAllString(fmt.Sprint(a.body["message"]), "UID"), "N")
 }
 
-func or(value, otherwise any) any {
+func orEmpty(value any) any {
 	if value == nil {
-		return otherwise
+		return ""
 	}
 	return value
 }
@@ -297,9 +298,10 @@ func (s *site) create(plural string, o object) answer {
 	return a
 }
 
-// await repeats a request until it answers this code, and returns the answer.
-func (s *site) await(code int, request func() answer) (a answer) {
+// await repeats a request until it answers this code.
+func (s *site) await(code int, request func() answer) {
 	s.t.Helper()
+	var a answer
 	err := testenv.AwaitThat(s.t.Context(), 30*time.Second, fmt.Sprintf("no answer has the code %d", code),
 		func(context.Context) bool {
 			a = request()
@@ -308,5 +310,4 @@ func (s *site) await(code int, request func() answer) (a answer) {
 	if err != nil {
 		s.t.Fatal(err, a)
 	}
-	return a
 }

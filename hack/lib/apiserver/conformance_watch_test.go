@@ -50,7 +50,7 @@ func (w *watching) next(n int) (last object) {
 		} else if err != nil {
 			w.t.Fatal(err)
 		}
-		w.note("%v %v %v", last["type"], at(last, "object", "kind"), or(at(last, "object", "metadata", "name"), ""))
+		w.note("%v %v %v", last["type"], at(last, "object", "kind"), orEmpty(at(last, "object", "metadata", "name")))
 	}
 	return last
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -90,7 +91,7 @@ func encodeMetadata(content map[string]any) []byte {
 }
 
 // Has implements fields.Fields.
-func (o *object) Has(name string) bool { return true }
+func (o *object) Has(string) bool { return true }
 
 // Get implements fields.Fields.
 func (o *object) Get(name string) string {
@@ -129,9 +130,7 @@ func text(m map[string]any, name string) string {
 // shallow copies a map without its values.
 func shallow(m map[string]any) map[string]any {
 	c := make(map[string]any, len(m)+1)
-	for name, value := range m {
-		c[name] = value
-	}
+	maps.Copy(c, m)
 	return c
 }
 

@@ -15,7 +15,30 @@ func (s *Server) parse(q *http.Request, body []byte) (*request, error) {
 		Call: &Call{Body: body, Header: q.Header, Query: query}, ctx: q.Context(),
 		variant: variantOf(q.Header.Get("Accept")), dryRun: query.Has("dryRun"), manager: managerOf(q),
 	}
-	group, version, path := splitPath(q.URL.Path)
+	s.locate(r, q.URL.Path)
+	r.Watch, _ = strconv.ParseBool(query.Get("watch"))
+	r.Watch = r.Watch && q.Method == http.MethodGet && r.Name == ""
+	r.Verb = verbOf(q.Method, r.Name != "", r.Watch)
+	r.Quorum = (r.Verb == "get" || r.Verb == "list") && query.Get("resourceVersion") == ""
+	if r.table == nil {
+		return r, errNotServed
+	}
+	if !r.table.serves(r.Subresource) {
+		return r, apierrors.NewNotFound(r.table.groupResource(), r.Name)
+	}
+	if r.Verb != "create" {
+		return r, nil
+	}
+	var err error
+	if r.content, err = decode(r); err == nil {
+		r.Name = text(metaOf(r.content), "name")
+	}
+	return r, err
+}
+
+// locate sets what the path tells of a request. The table is nil if the server has no such path.
+func (s *Server) locate(r *request, urlPath string) {
+	group, version, path := splitPath(urlPath)
 	if len(path) > 2 && path[0] == "namespaces" && path[2] != "status" {
 		r.Namespace, path = path[1], path[2:]
 	}
@@ -29,24 +52,9 @@ func (s *Server) parse(q *http.Request, body []byte) (*request, error) {
 	if group != "" {
 		r.Resource += "." + group
 	}
-	r.Watch, _ = strconv.ParseBool(query.Get("watch"))
-	r.Watch = r.Watch && q.Method == http.MethodGet && r.Name == ""
-	r.Verb = verbOf(q.Method, r.Name != "", r.Watch)
-	r.Quorum = (r.Verb == "get" || r.Verb == "list") && query.Get("resourceVersion") == ""
-	if r.table = s.table(group, version, plural); r.table == nil || len(path) > 3 {
-		return r, errNotServed
+	if len(path) <= 3 {
+		r.table = s.table(group, version, plural)
 	}
-	if r.Subresource != "" && !(r.Subresource == "status" && (r.table.status || r.table.Kind == "Namespace")) {
-		return r, apierrors.NewNotFound(r.table.groupResource(), r.Name)
-	}
-	if r.Verb != "create" {
-		return r, nil
-	}
-	var err error
-	if r.content, err = decode(r); err == nil {
-		r.Name = text(metaOf(r.content), "name")
-	}
-	return r, err
 }
 
 // splitPath splits /api/v1/... and /apis/group/version/...

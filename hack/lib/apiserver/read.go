@@ -102,7 +102,7 @@ func expiredPage(r *request, p page) error {
 		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the " +
 		"remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were " +
 		"created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
-	err.ErrStatus.ListMeta.Continue = continueToken(-1, r.Namespace, strings.TrimSuffix(p.from, "\x00"))
+	err.ErrStatus.Continue = continueToken(-1, r.Namespace, strings.TrimSuffix(p.from, "\x00"))
 	return err
 }
 
@@ -187,17 +187,23 @@ func pageOf(r *request) (p page, wanted int64, err error) {
 	case token != "" && r.Query.Get("resourceVersion") != "" && wanted != 0:
 		return p, 0, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	case token != "":
-		text, err := base64.RawURLEncoding.DecodeString(token)
-		c := continuation{}
-		if err != nil || json.Unmarshal(text, &c) != nil || c.Version != continuationVersion || c.Revision == 0 || c.Start == "" {
-			return p, 0, apierrors.NewBadRequest("continue key is not valid")
-		}
-		p.revision, p.from = max(c.Revision, 0), keyOf(r.Namespace, c.Start)
-		return p, 0, nil
+		err := p.resume(r.Namespace, token)
+		return p, 0, err
 	case match == metav1.ResourceVersionMatchExact || match == "" && p.limit > 0 && wanted > 0:
 		p.revision = wanted
 	}
 	return p, wanted, nil
+}
+
+// resume sets the state and the beginning of the page that a continue token names.
+func (p *page) resume(namespace, token string) error {
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	c := continuation{}
+	if err != nil || json.Unmarshal(text, &c) != nil || c.Version != continuationVersion || c.Revision == 0 || c.Start == "" {
+		return apierrors.NewBadRequest("continue key is not valid")
+	}
+	p.revision, p.from = max(c.Revision, 0), keyOf(namespace, c.Start)
+	return nil
 }
 
 // checkOptions fails if parameters of a list or a watch contradict each other.

@@ -34,19 +34,24 @@ func (r *resource) groupResource() schema.GroupResource {
 // qualified is the name of the resource in Objects, Commit and quotas: plural.group, or the plural alone.
 func (r *resource) qualified() string { return r.groupResource().String() }
 
+// serves reports whether the objects have a subresource, or are themselves meant.
+func (r *resource) serves(subresource string) bool {
+	return subresource == "" || subresource == "status" && (r.status || r.Kind == "Namespace")
+}
+
 // builtin are the resources that need no CustomResourceDefinition.
 func builtin() []*resource {
-	kind := func(group, version, kind string) schema.GroupVersionKind {
-		return schema.GroupVersionKind{Group: group, Version: version, Kind: kind}
+	v1 := func(group, kind string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
 	}
 	return []*resource{
-		{GroupVersionKind: kind("", "v1", "Namespace"), plural: "namespaces", unconditional: true,
+		{GroupVersionKind: v1("", "Namespace"), plural: "namespaces", unconditional: true,
 			fields: map[string][]string{"status.phase": {"status", "phase"}}},
-		{GroupVersionKind: kind("", "v1", "ConfigMap"), plural: "configmaps", namespaced: true, unconditional: true},
-		{GroupVersionKind: kind("", "v1", "Secret"), plural: "secrets", namespaced: true, unconditional: true},
-		{GroupVersionKind: kind("coordination.k8s.io", "v1", "Lease"), plural: "leases", namespaced: true},
-		{GroupVersionKind: kind("", "v1", "Event"), plural: "events", namespaced: true, ephemeral: true},
-		{GroupVersionKind: kind("events.k8s.io", "v1", "Event"), plural: "events", namespaced: true, ephemeral: true},
+		{GroupVersionKind: v1("", "ConfigMap"), plural: "configmaps", namespaced: true, unconditional: true},
+		{GroupVersionKind: v1("", "Secret"), plural: "secrets", namespaced: true, unconditional: true},
+		{GroupVersionKind: v1("coordination.k8s.io", "Lease"), plural: "leases", namespaced: true},
+		{GroupVersionKind: v1("", "Event"), plural: "events", namespaced: true, ephemeral: true},
+		{GroupVersionKind: v1("events.k8s.io", "Event"), plural: "events", namespaced: true, ephemeral: true},
 	}
 }
 

@@ -206,7 +206,7 @@ func (s *stale) Lag(*apiserver.Call) int64 { return s.lag }
 
 func TestStaleReads(t *testing.T) {
 	f := &stale{}
-	bubble(t, apiserver.Options{}, f, func(g *WithT, server *apiserver.Server, s *site) {
+	bubble(t, apiserver.Options{}, f, func(g *WithT, _ *apiserver.Server, s *site) {
 		s.incidents("a", "Open")
 		s.create("incidents", incident("b"))
 		f.lag = 2

@@ -76,8 +76,8 @@ func (t *table) snapshot(namespace string, revision int64) []*object {
 		return objects
 	}
 	before := map[string]*object{}
-	for i := len(undo) - 1; i >= 0; i-- {
-		before[undo[i].object.key] = undo[i].old
+	for _, e := range slices.Backward(undo) {
+		before[e.object.key] = e.old
 	}
 	was := make([]*object, 0, len(objects))
 	for _, o := range objects {

@@ -35,7 +35,7 @@ func (h *History) checkLiveness(at Moment, f *Findings) {
 		case len(unsettled) > 0 && !h.showsWaiting(e):
 			f.Add("E: AlertEvent %s waits for %s, and no condition shows why", e, strings.Join(unsettled, ", "))
 		case len(unsettled) == 0 && h.waitsBehind(e) && h.showsWaiting(e):
-		case len(unsettled) == 0 && e.lingers() && slices.ContainsFunc(e.incidents(), func(name string) bool { return !e.isMarked(name) }):
+		case len(unsettled) == 0 && e.lingers() && !e.isMarkedForAll():
 			f.Add("C: AlertEvent %s stays for its idempotency key, and no mark tells that its alerts are settled", e)
 		case len(unsettled) == 0 && (!e.lingers() || h.hasLingered(e, at)):
 			f.Add("C: AlertEvent %s is left, and all its alerts are settled", e)
@@ -46,9 +46,8 @@ func (h *History) checkLiveness(at Moment, f *Findings) {
 // waitsBehind says whether alerts of it that match nothing wait with others, which are to open the Incident.
 func (h *History) waitsBehind(e *event) bool {
 	return slices.ContainsFunc(e.incidents(), func(name string) bool {
-		return e.settled[name] == unmatched && slices.ContainsFunc(h.byIncident[incidentKey{e.namespace, name}], func(other *event) bool {
-			return other.settled[name] == pending && other.canOpen(name)
-		})
+		opensIt := func(other *event) bool { return other.settled[name] == pending && other.canOpen(name) }
+		return e.settled[name] == unmatched && slices.ContainsFunc(h.byIncident[incidentKey{e.namespace, name}], opensIt)
 	})
 }
 

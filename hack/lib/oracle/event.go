@@ -115,6 +115,11 @@ func (e *event) unsettled() []string {
 // isMarked says whether its mark names the Incident.
 func (e *event) isMarked(name string) bool { return e.marked["*"] || e.marked[name] }
 
+// isMarkedForAll says whether its mark names all its Incidents.
+func (e *event) isMarkedForAll() bool {
+	return !slices.ContainsFunc(e.incidents(), func(name string) bool { return !e.isMarked(name) })
+}
+
 func (e *event) settle(name string, how settlement, at time.Time) {
 	e.settled[name] = how
 	if at.After(e.settledAt) {

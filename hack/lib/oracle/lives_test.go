@@ -11,42 +11,42 @@ func TestLives(t *testing.T) {
 	tellAll(t, map[string]story{
 		"an Incident that a user deleted is opened anew": {tell: func(s *script) {
 			live(s)
-			s.end("k", true)
+			s.end(true)
 			live(s)
 		}},
 		"an alert that was not folded before the deletion opens it anew": {tell: func(s *script) {
 			live(s)
 			s.sent("late", an("firing", "k"))
-			s.end("k", true)
+			s.end(true)
 			s.fold("k", []string{"late"})
 			s.release("late")
 		}},
 		"a user deletes the only ledger that tells of a fold, and it is repeated": {tell: func(s *script) {
 			s.sent("a", an("firing", "k"))
 			s.fold("k", []string{"a"})
-			s.end("k", true)
+			s.end(true)
 			s.fold("k", []string{"a"})
 			s.release("a")
 		}},
 		"it is repeated though a mark tells of the fold": {found: "A: ", tell: func(s *script) {
 			s.sent("a", an("firing", "k"))
 			s.fold("k", []string{"a"})
-			s.mark("a", "1/*", Commit{})
-			s.end("k", true)
+			s.mark("a", "1/*")
+			s.end(true)
 			s.fold("k", []string{"a"})
 			s.release("a")
 		}},
 		"it is repeated though the operator deleted the ledger": {found: "A: ", tell: func(s *script) {
 			s.sent("a", an("firing", "k"), an("resolved", "k"))
 			s.fold("k", []string{"a"})
-			s.end("k", false)
+			s.end(false)
 			s.fold("k", []string{"a"})
 			s.release("a")
 		}},
 		"the ledger of the next life lists it, and does not count it": {tell: func(s *script) {
 			s.sent("a", an("firing", "k"))
 			s.fold("k", []string{"a"})
-			s.end("k", true)
+			s.end(true)
 			s.sent("b", an("firing", "k"))
 			s.incident("k").ledger = []map[string]string{{"uid": s.events["a"].uid, "name": "a"}}
 			s.fold("k", []string{"b"})
@@ -65,14 +65,14 @@ func TestLives(t *testing.T) {
 		}},
 		"the operator deletes an Open Incident": {found: "B: ", tell: func(s *script) {
 			live(s)
-			s.end("k", false)
+			s.end(false)
 		}},
 		"the operator deletes a Resolved Incident": {tell: func(s *script) {
 			live(s)
 			s.sent("z", an("resolved", "k"))
 			s.fold("k", []string{"z"})
 			s.release("z")
-			s.end("k", false)
+			s.end(false)
 		}},
 		"an alert is folded into an Incident that is being deleted": {found: "B: ", tell: func(s *script) {
 			live(s)
@@ -130,7 +130,7 @@ func TestLiveness(t *testing.T) {
 		"it stays for its idempotency key, and no mark tells that it is settled": {options: options, found: "C: ", tell: settled},
 		"it stays for its idempotency key, marked": {options: options, tell: func(s *script) {
 			settled(s)
-			s.mark("a", "1/*", Commit{})
+			s.mark("a", "1/*")
 		}},
 		"it is deleted before its key may go": {options: options, found: "C: ", tell: released(time.Minute)},
 		"it is deleted when its key may go":   {options: options, tell: released(10 * time.Minute)},

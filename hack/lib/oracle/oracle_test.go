@@ -85,7 +85,7 @@ func TestExactlyOnce(t *testing.T) {
 		"the ledger drops one that is marked as settled": {tell: func(s *script) {
 			s.sent("a", an("firing", "k"), an("firing", "l"))
 			s.fold("k", []string{"a"})
-			s.mark("a", "7/"+incidentName("k"), Commit{})
+			s.mark("a", "7/"+incidentName("k"))
 			s.prune("k", "a")
 			s.fold("l", []string{"a"})
 			s.release("a")
@@ -93,15 +93,15 @@ func TestExactlyOnce(t *testing.T) {
 		"one that is not settled is marked": {found: "A: AlertEvent team-a/a is marked", tell: func(s *script) {
 			s.sent("a", an("firing", "k"), an("firing", "l"))
 			s.fold("k", []string{"a"})
-			s.mark("a", "7/*", Commit{})
+			s.mark("a", "7/*")
 			s.fold("l", []string{"a"})
 			s.release("a")
 		}},
 		"a mark is taken back": {found: "A: the operator took the mark", tell: func(s *script) {
 			s.sent("a", an("firing", "k"))
 			s.fold("k", []string{"a"})
-			s.mark("a", "7/"+incidentName("k"), Commit{})
-			s.mark("a", "", Commit{})
+			s.mark("a", "7/"+incidentName("k"))
+			s.mark("a", "")
 			s.release("a")
 		}},
 		"a count goes down": {found: "A: team-a/", tell: func(s *script) {
@@ -186,7 +186,7 @@ func TestUnmatched(t *testing.T) {
 			s.fold("k", []string{"a"})
 			s.release("a")
 			s.sent("b", an("resolved", "k"))
-			s.end("k", true)
+			s.end(true)
 			s.release("b")
 		}},
 		"an alert is dropped whose key is not that of its Incident": {tell: func(s *script) {

@@ -29,7 +29,7 @@ func keyed(change func(record *Record, s *script)) func(s *script) {
 		s.records = append(s.records, record)
 		s.store("a", Commit{Name: v1alpha1.KeyedEventName(integration, "key")}, alert)
 		s.fold("k", []string{"a"})
-		s.mark("a", "1/*", Commit{})
+		s.mark("a", "1/*")
 		change(record, s)
 	}
 }
@@ -38,7 +38,7 @@ func keyed(change func(record *Record, s *script)) func(s *script) {
 func storeAgain(s *script) {
 	s.store("b", Commit{Name: s.events["a"].name}, an("firing", "k", "id", "second", "labels", map[string]any{SeqLabel: "one"}))
 	s.fold("k", []string{"b"})
-	s.mark("b", "2/*", Commit{})
+	s.mark("b", "2/*")
 }
 
 func TestAnswers(t *testing.T) {

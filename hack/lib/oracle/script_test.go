@@ -130,9 +130,9 @@ func (s *script) commitEvent(short string, c Commit) {
 }
 
 // mark has someone write the mark of an AlertEvent.
-func (s *script) mark(short, value string, c Commit) {
+func (s *script) mark(short, value string) {
 	s.events[short].meta["annotations"] = map[string]any{SettledAnnotation: value}
-	s.commitEvent(short, c)
+	s.commitEvent(short, Commit{})
 }
 
 // release has the operator delete AlertEvents.
@@ -199,8 +199,9 @@ func (s *script) prune(key string, shorts ...string) {
 	s.commitIncident(key, Commit{})
 }
 
-// end deletes the Incident of a key.
-func (s *script) end(key string, byUser bool) {
+// end deletes the Incident of the key "k".
+func (s *script) end(byUser bool) {
+	const key = "k"
 	s.Commit(Commit{Resource: "incidents", Namespace: ns, Name: incidentName(key), Deleted: true, At: s.now, ByUser: byUser})
 	delete(s.incidents, key)
 }

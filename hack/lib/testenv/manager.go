@@ -149,7 +149,8 @@ func (m *Manager) waitKnown(ctx context.Context, token string) error {
 			return nil
 		default:
 		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.WebhookURL+token+"?dryRun=true", strings.NewReader(`{"title":"known"}`))
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.WebhookURL+token+"?dryRun=true",
+			strings.NewReader(`{"title":"known"}`))
 		if err != nil {
 			return err
 		}

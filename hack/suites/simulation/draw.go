@@ -34,7 +34,8 @@ func operations(replicas int) *rapid.Generator[operation] {
 		weight int
 		draw   func(*rapid.T) operation
 	}{
-		{8, d.post}, {8, d.wait}, {5, d.burst}, {6, d.trouble}, {4, d.watchTrouble}, {3, d.process}, {3, d.user}, {2, d.report}, {2, d.policy},
+		{8, d.post}, {8, d.wait}, {5, d.burst}, {6, d.trouble}, {4, d.watchTrouble}, {3, d.process}, {3, d.user},
+		{2, d.report}, {2, d.policy},
 	}
 	var weighted []func(*rapid.T) operation
 	for _, k := range kinds {
@@ -71,7 +72,8 @@ func (d *drawer) short(t *rapid.T) time.Duration {
 }
 
 func (d *drawer) wait(t *rapid.T) operation {
-	return wait{duration(t, "wait", time.Second, 100*time.Millisecond, 300*time.Millisecond, 3*time.Second, 8*time.Second, 20*time.Second, 45*time.Second)}
+	return wait{duration(t, "wait",
+		time.Second, 100*time.Millisecond, 300*time.Millisecond, 3*time.Second, 8*time.Second, 20*time.Second, 45*time.Second)}
 }
 
 func (d *drawer) alert(t *rapid.T) alert {
@@ -114,7 +116,8 @@ func (d *drawer) burst(t *rapid.T) operation {
 var targets = []target{
 	{"create", "alertevents"}, {"update", "incidents/status"}, {"delete", "alertevents"}, {"create", "incidents"},
 	{"get", "alertevents"}, {"list", "alertevents"}, {"get", "incidents"}, {"patch", "alertevents"}, {"update", "alertevents"},
-	{"", "alertevents"}, {"", "incidents"}, {"", "leases"}, {"patch", "webhookintegrations/status"}, {"delete", "incidents"}, {"", ""},
+	{"", "alertevents"}, {"", "incidents"}, {"", "leases"}, {"patch", "webhookintegrations/status"}, {"delete", "incidents"},
+	{"", ""},
 }
 
 func (d *drawer) trouble(t *rapid.T) operation {
@@ -195,7 +198,8 @@ func (d *drawer) policy(t *rapid.T) operation {
 	switch rapid.SampledFrom([]string{"quota", "quota", "deny", "deny", "compact", "restore", "namespace"}).Draw(t, "policy") {
 	case "quota":
 		return quota{
-			d.tenant(t), rapid.SampledFrom([]string{"incidents", "alertevents"}).Draw(t, "resource"), rapid.Int64Range(0, 2).Draw(t, "more"), d.short(t),
+			d.tenant(t), rapid.SampledFrom([]string{"incidents", "alertevents"}).Draw(t, "resource"),
+			rapid.Int64Range(0, 2).Draw(t, "more"), d.short(t),
 		}
 	case "deny":
 		names := []string{"creation of Incidents", "forbidden content of Incidents", "status of Incidents", "creation of AlertEvents"}

@@ -29,7 +29,8 @@ const (
 	pause     = 10*time.Millisecond + odd // between operations
 	odd       = 1_237_411                 // nanoseconds: replicas that begin together would do the same at the same instants
 	endTime   = 3 * time.Second           // from the last operation to the end of the faults
-	drainTime = 2 * time.Minute           // for what goes on after the end of a process: the time stands still when a bubble's function ends
+	// drainTime is for what goes on after the end of a process: the time stands still when a bubble's function ends.
+	drainTime = 2 * time.Minute
 )
 
 // Run plays a story and returns what the oracle finds. A panic is a goroutine that does not end.

@@ -74,7 +74,8 @@ func (o edit) String() string {
 }
 
 func (o hold) String() string {
-	return fmt.Sprintf("delete %s %d of %s, and hold it by a finalizer for %s", kinds[o.resource], o.which, tenantName(o.tenant), o.d)
+	return fmt.Sprintf("delete %s %d of %s, and hold it by a finalizer for %s",
+		kinds[o.resource], o.which, tenantName(o.tenant), o.d)
 }
 
 func (o suspend) String() string {

@@ -105,7 +105,8 @@ func hunt(ctx context.Context, sound, folder, patch string, runs int) (played in
 		return 0, "", err
 	}
 	for played < runs {
-		seed, finding, err := play(ctx, buggy, fmt.Sprintf("-first=%d", played+1), "-simulate=1h", "-stop", fmt.Sprintf("-runs=%d", runs-played))
+		seed, finding, err := play(ctx, buggy, fmt.Sprintf("-first=%d", played+1), "-simulate=1h", "-stop",
+			fmt.Sprintf("-runs=%d", runs-played))
 		if err != nil || finding == "" {
 			return runs, "", err
 		}
@@ -123,7 +124,8 @@ func hunt(ctx context.Context, sound, folder, patch string, runs int) (played in
 
 // build builds the simulation.
 func build(ctx context.Context, path string, flags ...string) error {
-	command := exec.CommandContext(ctx, "go", append([]string{"test", "-C", "hack/suites", "-c", "-o", path}, append(flags, "./simulation")...)...)
+	arguments := append([]string{"test", "-C", "hack/suites", "-c", "-o", path}, flags...)
+	command := exec.CommandContext(ctx, "go", append(arguments, "./simulation")...)
 	command.Dir = testenv.Root()
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, output)
