@@ -30,7 +30,7 @@ func fullIncident(state v1alpha1.IncidentState) *v1alpha1.Incident {
 		OpenedTime: &at, ResolvedTime: &at, LastAlertTime: &at, Retention: &metav1.Duration{Duration: time.Hour}, OrphanedTime: &at,
 		Silence:            &v1alpha1.Silence{Until: at},
 		Timeline:           []v1alpha1.Transition{{Type: v1alpha1.TransitionOpened, Time: at, Message: text}},
-		Ledger:             v1alpha1.Ledger{Events: []v1alpha1.LedgerEntry{{UID: text}}, Digest: text[:32]},
+		Ledger:             v1alpha1.Ledger{Events: []v1alpha1.LedgerEntry{{UID: text, Name: text}}, Digest: text[:32]},
 		UnarchivedEpisodes: []v1alpha1.UnarchivedEpisode{{Number: 1, ResolvedTime: at, Digest: text[:32], Packed: text}},
 		Alert: v1alpha1.AlertContent{
 			Title: text, Description: text, Severity: v1alpha1.SeverityError, Labels: bag, Annotations: bag, Values: bag, Custom: bag,

@@ -161,6 +161,11 @@ type LedgerEntry struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	UID string `json:"uid"`
+
+	// name is the AlertEvent's name.
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
 }
 
 // Ledger records which AlertEvents have been folded, so that each is folded exactly once.

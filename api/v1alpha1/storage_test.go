@@ -93,7 +93,7 @@ func TestManagedFieldsStaySmall(t *testing.T) {
 		incident.Status = v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, Alert: content}
 		now := v1alpha1.NewTimestamp(time.Now())
 		for i := range v1alpha1.MaxLedger {
-			incident.Status.Ledger.Events = append(incident.Status.Ledger.Events, v1alpha1.LedgerEntry{UID: fmt.Sprint(i)})
+			incident.Status.Ledger.Events = append(incident.Status.Ledger.Events, v1alpha1.LedgerEntry{UID: "u", Name: fmt.Sprint(i)})
 		}
 		for range v1alpha1.MaxTimeline {
 			incident.Status.Timeline = append(incident.Status.Timeline, v1alpha1.Transition{Type: v1alpha1.TransitionOpened, Time: now})
@@ -140,7 +140,7 @@ func TestAnIncidentStaysUnder256KiB(t *testing.T) {
 	}
 	for range v1alpha1.MaxLedger {
 		status.Ledger.Events = append(status.Ledger.Events, v1alpha1.LedgerEntry{
-			UID: strings.Repeat("u", 36),
+			UID: strings.Repeat("u", 36), Name: strings.Repeat("n", 253),
 		})
 	}
 	for _, condition := range []string{v1alpha1.ConditionResolved, v1alpha1.ConditionAcknowledged} {

@@ -98,9 +98,9 @@ type folding struct {
 	spec      *v1alpha1.IncidentSpec // of the Incident; nil while there is none
 	life      lifecycle
 	ledger    *ledgerBook
-	opens     bool     // there was nothing but a name so far
-	before    []string // UIDs of events that earlier folds found without an Incident, and that still exist
-	unmatched []string // UIDs of events whose alerts came before there was an Incident
+	opens     bool                   // there was nothing but a name so far
+	before    []v1alpha1.LedgerEntry // events that earlier folds found without an Incident, and that still exist
+	unmatched []v1alpha1.LedgerEntry // events whose alerts came before there was an Incident
 	plan      Plan
 }
 
@@ -174,14 +174,14 @@ func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 }
 
 // settledBefore returns the UIDs of the events that earlier folds found without an Incident and that still exist.
-func (f *folding) settledBefore() []string {
-	var uids []string
+func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
+	var entries []v1alpha1.LedgerEntry
 	for _, event := range f.in.Settled {
-		if uid := string(event.UID); f.in.Exists(uid) && !f.ledger.has(uid) {
-			uids = append(uids, uid)
+		if entry := entryOf(event); f.in.Exists(entry.UID) && !f.ledger.has(entry.UID) {
+			entries = append(entries, entry)
 		}
 	}
-	return uids
+	return entries
 }
 
 // foldEvent settles an event: all its alerts of this Incident, in their order.
@@ -217,10 +217,10 @@ func (f *folding) foldEvent(event versionedEvent) {
 	}
 	switch {
 	case enters:
-		f.ledger.add(string(event.UID))
+		f.ledger.add(entryOf(event.AlertEvent))
 		f.plan.Write = true
 	case unmatched:
-		f.unmatched = append(f.unmatched, string(event.UID))
+		f.unmatched = append(f.unmatched, entryOf(event.AlertEvent))
 	}
 	f.plan.Unmatched = f.plan.Unmatched || unmatched
 	f.plan.Settled = append(f.plan.Settled, event.UID)

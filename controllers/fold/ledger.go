@@ -52,18 +52,18 @@ func (b *ledgerBook) has(uid string) bool {
 func (b *ledgerBook) space() int { return max(0, v1alpha1.MaxLedger-len(b.entries)) }
 
 // add enters an event.
-func (b *ledgerBook) add(uid string) {
-	b.entries = append(b.entries, v1alpha1.LedgerEntry{UID: uid})
-	b.known[uid] = struct{}{}
+func (b *ledgerBook) add(entry v1alpha1.LedgerEntry) {
+	b.entries = append(b.entries, entry)
+	b.known[entry.UID] = struct{}{}
 }
 
 // addBefore enters events before all others, the newest for which there is space.
-func (b *ledgerBook) addBefore(uids []string) {
-	uids = uids[max(0, len(uids)-b.space()):]
+func (b *ledgerBook) addBefore(events []v1alpha1.LedgerEntry) {
+	events = events[max(0, len(events)-b.space()):]
 	others := b.entries
-	b.entries = make([]v1alpha1.LedgerEntry, 0, len(uids)+len(others))
-	for _, uid := range uids {
-		b.add(uid)
+	b.entries = make([]v1alpha1.LedgerEntry, 0, len(events)+len(others))
+	for _, entry := range events {
+		b.add(entry)
 	}
 	b.entries = append(b.entries, others...)
 }
@@ -84,6 +84,11 @@ func (b *ledgerBook) count(alertID string) { b.digest.Add(alertID) }
 // close returns the ledger to store.
 func (b *ledgerBook) close() v1alpha1.Ledger {
 	return v1alpha1.Ledger{Events: b.entries, ResourceVersion: b.stamp, Digest: b.digest.String()}
+}
+
+// entryOf returns an event's entry in a ledger.
+func entryOf(event *v1alpha1.AlertEvent) v1alpha1.LedgerEntry {
+	return v1alpha1.LedgerEntry{UID: string(event.UID), Name: event.Name}
 }
 
 // NewerVersion reports whether a is a newer resourceVersion than b. An invalid resourceVersion is neither

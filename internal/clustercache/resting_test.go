@@ -124,7 +124,7 @@ func storedIncident(n int) ([]byte, error) {
 	}
 	for i := range 2 {
 		id := fmt.Sprintf("059065d8-23ea-43d3-a86e-%02d%010d", i, n)
-		incident.Status.Ledger.Events = append(incident.Status.Ledger.Events, v1alpha1.LedgerEntry{UID: id})
+		incident.Status.Ledger.Events = append(incident.Status.Ledger.Events, v1alpha1.LedgerEntry{UID: id, Name: id})
 	}
 	return json.Marshal(incident)
 }
