@@ -318,11 +318,7 @@ func (l *link) Deliver(ctx context.Context, call *apiserver.Call, revision int64
 	if err := l.travel(ctx, "deliver", &named, longestDeliver); err != nil {
 		return err
 	}
-	for {
-		f := l.take(call, lag, stall, end, expire)
-		if f == nil {
-			break
-		}
+	for f := l.take(call, lag, stall, end, expire); f != nil; f = l.take(call, lag, stall, end, expire) {
 		switch f.effect {
 		case end:
 			return errLost
@@ -332,12 +328,12 @@ func (l *link) Deliver(ctx context.Context, call *apiserver.Call, revision int64
 			if err := l.wait(ctx, f, time.Until(f.until)); err != nil {
 				return err
 			}
-			continue
+		default: // lag
+			if err := l.wait(ctx, f, f.delay); err != nil {
+				return err
+			}
+			return l.run()
 		}
-		if err := l.wait(ctx, f, f.delay); err != nil {
-			return err
-		}
-		break
 	}
 	return l.run()
 }
@@ -383,22 +379,20 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 		}
 		request.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	type result struct {
-		response *http.Response
-		err      error
-	}
-	answered := make(chan result, 1)
+	var response *http.Response
+	var err error
+	answered := make(chan struct{})
 	go func() {
-		response, err := t.server.RoundTrip(request)
-		answered <- result{response, err}
+		response, err = t.server.RoundTrip(request)
+		close(answered)
 		cancel()
 	}()
 	select {
-	case r := <-answered:
-		if err := t.run(); err != nil {
-			return nil, err
+	case <-answered:
+		if dead := t.run(); dead != nil {
+			return nil, dead
 		}
-		return r.response, r.err
+		return response, err
 	case <-q.Context().Done():
 		return nil, errors.Join(t.run(), context.Cause(q.Context()))
 	case <-t.dead:
