@@ -379,20 +379,29 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 		}
 		request.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	var response *http.Response
-	var err error
-	answered := make(chan struct{})
+	type result struct {
+		response *http.Response
+		err      error
+	}
+	answered, left := make(chan result), make(chan struct{})
+	defer close(left)
 	go func() {
-		response, err = t.server.RoundTrip(request)
-		close(answered)
-		cancel()
+		defer cancel()
+		response, err := t.server.RoundTrip(request)
+		select {
+		case answered <- result{response, err}:
+		case <-left:
+			if err == nil {
+				_ = response.Body.Close()
+			}
+		}
 	}()
 	select {
-	case <-answered:
-		if dead := t.run(); dead != nil {
-			return nil, dead
+	case r := <-answered:
+		if err := t.run(); err != nil {
+			return nil, err
 		}
-		return response, err
+		return r.response, r.err
 	case <-q.Context().Done():
 		return nil, errors.Join(t.run(), context.Cause(q.Context()))
 	case <-t.dead:
