@@ -1,7 +1,3 @@
-// math/rand.Seed has an effect only with this setting.
-//
-//go:debug randseednop=0
-
 package simulation
 
 import (
