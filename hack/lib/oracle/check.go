@@ -30,16 +30,24 @@ func (h *History) checkLiveness(at Moment, f *Findings) {
 		if at.Now.Sub(since) < h.options.HealTime || e.deleting || slices.Contains(h.options.DeletedNamespaces, e.namespace) {
 			continue
 		}
-		unsettled := e.unsettled()
-		switch {
-		case len(unsettled) > 0 && !h.showsWaiting(e):
+		h.checkLeft(e, at, f)
+	}
+}
+
+// checkLeft finds what is wrong with an AlertEvent that is still there.
+func (h *History) checkLeft(e *event, at Moment, f *Findings) {
+	if unsettled := e.unsettled(); len(unsettled) > 0 {
+		if !h.showsWaiting(e) {
 			f.Add("E: AlertEvent %s waits for %s, and no condition shows why", e, strings.Join(unsettled, ", "))
-		case len(unsettled) == 0 && h.waitsBehind(e) && h.showsWaiting(e):
-		case len(unsettled) == 0 && e.lingers() && !e.isMarkedForAll():
-			f.Add("C: AlertEvent %s stays for its idempotency key, and no mark tells that its alerts are settled", e)
-		case len(unsettled) == 0 && (!e.lingers() || h.hasLingered(e, at)):
-			f.Add("C: AlertEvent %s is left, and all its alerts are settled", e)
 		}
+		return
+	}
+	switch {
+	case h.waitsBehind(e) && h.showsWaiting(e):
+	case e.lingers() && !e.isMarkedForAll():
+		f.Add("C: AlertEvent %s stays for its idempotency key, and no mark tells that its alerts are settled", e)
+	case !e.lingers() || h.hasLingered(e, at):
+		f.Add("C: AlertEvent %s is left, and all its alerts are settled", e)
 	}
 }
 

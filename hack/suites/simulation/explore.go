@@ -27,6 +27,7 @@ func (f *Failure) String() string {
 // explore plays the story of a seed. If it breaks a guarantee, explore shrinks it and returns the shortest one that breaks the
 // same guarantee, and the original one.
 func explore(t *testing.T, seed uint64, shrink bool, watcher Watcher) (shortest, original *Failure) {
+	t.Helper()
 	played := map[string][]string{} // by story: rapid plays some several times, and expects the same
 	property := func(rt *rapid.T) {
 		story := drawStory(rt)
@@ -62,6 +63,7 @@ func explore(t *testing.T, seed uint64, shrink bool, watcher Watcher) (shortest,
 
 // runSafely is Run, with a panic as a finding.
 func runSafely(t *testing.T, seed uint64, story *Story, watcher Watcher) (findings []string) {
+	t.Helper()
 	defer func() {
 		if r := recover(); r != nil {
 			findings = append([]string{fmt.Sprint("F: panic: ", r)}, bubbled()...)

@@ -318,11 +318,7 @@ func (l *link) Deliver(ctx context.Context, call *apiserver.Call, revision int64
 	if err := l.travel(ctx, "deliver", &named, longestDeliver); err != nil {
 		return err
 	}
-	for {
-		f := l.take(call, lag, stall, end, expire)
-		if f == nil {
-			break
-		}
+	for f := l.take(call, lag, stall, end, expire); f != nil; f = l.take(call, lag, stall, end, expire) {
 		switch f.effect {
 		case end:
 			return errLost
@@ -332,12 +328,12 @@ func (l *link) Deliver(ctx context.Context, call *apiserver.Call, revision int64
 			if err := l.wait(ctx, f, time.Until(f.until)); err != nil {
 				return err
 			}
-			continue
+		default: // lag
+			if err := l.wait(ctx, f, f.delay); err != nil {
+				return err
+			}
+			return l.run()
 		}
-		if err := l.wait(ctx, f, f.delay); err != nil {
-			return err
-		}
-		break
 	}
 	return l.run()
 }
@@ -387,11 +383,18 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 		response *http.Response
 		err      error
 	}
-	answered := make(chan result, 1)
+	answered, left := make(chan result), make(chan struct{})
+	defer close(left)
 	go func() {
+		defer cancel()
 		response, err := t.server.RoundTrip(request)
-		answered <- result{response, err}
-		cancel()
+		select {
+		case answered <- result{response, err}:
+		case <-left:
+			if err == nil {
+				_ = response.Body.Close()
+			}
+		}
 	}()
 	select {
 	case r := <-answered:

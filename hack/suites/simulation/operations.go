@@ -171,6 +171,7 @@ func (o trouble) String() string {
 		what += fmt.Sprintf(" by %s:", o.delay)
 	case reject, throttle:
 		what = "answer " + what + " to"
+	default: // the name says it
 	}
 	text := fmt.Sprintf("%s: %s %s for %s", replicaName(o.replica), what, o.target, o.d)
 	if o.count > 0 {

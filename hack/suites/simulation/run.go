@@ -35,6 +35,7 @@ const (
 
 // Run plays a story and returns what the oracle finds. A panic is a goroutine that does not end.
 func Run(t *testing.T, seed uint64, story *Story, watcher Watcher) (findings []string) {
+	t.Helper()
 	synctest.Test(t, func(*testing.T) { findings = play(seed, story, watcher) })
 	return findings
 }

@@ -152,11 +152,11 @@ func (s *senders) try(p *process, r *request) oracle.Delivery {
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
-	return outcome(response.StatusCode, body, err, len(r.record.Alerts))
+	return outcome(response.StatusCode, body, err)
 }
 
-// outcome reads an answer to a request with so many alerts.
-func outcome(code int, body []byte, err error, alerts int) oracle.Delivery {
+// outcome reads an answer.
+func outcome(code int, body []byte, err error) oracle.Delivery {
 	var answer struct {
 		Type   string `json:"type"`
 		Detail string `json:"detail"`

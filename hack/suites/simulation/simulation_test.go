@@ -1,10 +1,7 @@
-// math/rand.Seed has an effect only with this setting.
-//
-//go:debug randseednop=0
-
 package simulation
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -36,7 +33,9 @@ func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
 	klog.SetOutput(io.Discard)
 	// They log, and pause by a clock that all runs share.
-	utilruntime.ErrorHandlers = nil
+	for i := range utilruntime.ErrorHandlers {
+		utilruntime.ErrorHandlers[i] = func(context.Context, error, string, ...any) {}
+	}
 	os.Exit(m.Run())
 }
 
@@ -111,7 +110,7 @@ func TestSimulate(t *testing.T) {
 	}
 	var total Tally
 	played, failed := 0, 0
-	for ; time.Since(began) < *simulate && played < *runs && !(*stop && failed > 0); next++ {
+	for ; time.Since(began) < *simulate && played < *runs && (!*stop || failed == 0); next++ {
 		_, _ = fmt.Fprintf(os.Stderr, "seed %d\n", next) // the last one is that of a crash
 		shortest, original := explore(t, next, *shrink && failed == 0, Watcher{Done: total.add})
 		played++
@@ -141,6 +140,7 @@ func (t *Tally) add(run Tally) {
 
 // replay plays the story of -seed.
 func replay(t *testing.T) {
+	t.Helper()
 	var watcher Watcher
 	if *told {
 		watcher.Say = func(line string) { fmt.Println(line) }
@@ -158,6 +158,7 @@ func replay(t *testing.T) {
 
 // trace returns the calls of a run, each with its time.
 func trace(t *testing.T, seed uint64) []string {
+	t.Helper()
 	var mu sync.Mutex
 	var calls []string
 	story := drawn(seed)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math/rand"
 	"os"
 	"path/filepath"
 	"sync"
@@ -90,7 +89,6 @@ func (r *seededReader) Read(p []byte) (int, error) {
 // newWorld makes the API server and the tenants. No replica runs yet.
 func newWorld(seed uint64, story *Story) (*world, error) {
 	uuid.SetRand(&seededReader{state: seed})
-	rand.Seed(int64(seed)) // for the jitter of client-go and apimachinery, which use the global source
 	defined, err := definitions()
 	if err != nil {
 		return nil, err

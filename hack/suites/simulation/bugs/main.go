@@ -41,8 +41,8 @@ func main() {
 	runs := flag.Int("runs", 400, "the most stories for each bug")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	missed, err := runAll(ctx, *run, *runs)
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bugs:", err)
 		os.Exit(1)
