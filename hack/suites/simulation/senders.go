@@ -121,19 +121,23 @@ func (s *senders) deliver(r *request, to int) {
 	s.mu.Unlock()
 	p := s.world.route(to)
 	s.busy.Go(func() {
-		d := s.try(p, r)
+		d, code := s.try(p, r)
+		isOwnFault := code/100 == 4
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		d.Began, d.Ended = r.record.Deliveries[index].Began, time.Now()
+		d.Began = r.record.Deliveries[index].Began
+		if !isOwnFault {
+			d.Ended = time.Now() // else it was not Tocsin that kept the alert away, and the Incident may be silent
+		}
 		r.record.Deliveries[index] = d
 		s.world.note("answer to %s: %s", r.record.Alerts[0].Seq, d.Outcome)
 	})
 }
 
-// try posts a request and reads the answer.
-func (s *senders) try(p *process, r *request) oracle.Delivery {
+// try posts a request, and returns what the answer says and its status code; 0: there is none.
+func (s *senders) try(p *process, r *request) (oracle.Delivery, int) {
 	if p == nil {
-		return oracle.Delivery{Outcome: oracle.Refused}
+		return oracle.Delivery{Outcome: oracle.Refused}, 0
 	}
 	q, err := http.NewRequest(http.MethodPost, "http://replica/api/v1/events/webhook", bytes.NewReader(r.body))
 	if err != nil {
@@ -146,13 +150,13 @@ func (s *senders) try(p *process, r *request) oracle.Delivery {
 	response, err := p.client.Do(q)
 	switch {
 	case errors.Is(err, errNobodyListens):
-		return oracle.Delivery{Outcome: oracle.Refused}
+		return oracle.Delivery{Outcome: oracle.Refused}, 0
 	case err != nil:
-		return oracle.Delivery{Outcome: oracle.Unknown}
+		return oracle.Delivery{Outcome: oracle.Unknown}, 0
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
-	return outcome(response.StatusCode, body, err)
+	return outcome(response.StatusCode, body, err), response.StatusCode
 }
 
 // outcome reads an answer.
