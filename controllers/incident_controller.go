@@ -127,6 +127,9 @@ func (r *incidentReconciler) foldConfirmed(
 	if err != nil {
 		return seen, plan, err
 	}
+	if c.incident != nil && !c.incident.DeletionTimestamp.IsZero() {
+		return seen, plan, fmt.Errorf("%w: the Incident is being deleted", errStale)
+	}
 	ctx, end := r.tracing.begin(ctx, &c.observed)
 	defer func() { end(plan, err) }()
 	if c.toFold, err = r.loadCondensed(ctx, c.toFold); err != nil {
