@@ -35,7 +35,7 @@ func operations(replicas int) *rapid.Generator[operation] {
 		draw   func(*rapid.T) operation
 	}{
 		{8, d.post}, {8, d.wait}, {5, d.burst}, {6, d.trouble}, {4, d.watchTrouble}, {3, d.process}, {3, d.user},
-		{2, d.report}, {2, d.policy},
+		{2, d.report}, {2, d.policy}, {1, d.restore},
 	}
 	var weighted []func(*rapid.T) operation
 	for _, k := range kinds {
@@ -195,7 +195,7 @@ func (d *drawer) report(t *rapid.T) operation {
 }
 
 func (d *drawer) policy(t *rapid.T) operation {
-	switch rapid.SampledFrom([]string{"quota", "quota", "deny", "deny", "compact", "restore", "namespace"}).Draw(t, "policy") {
+	switch rapid.SampledFrom([]string{"quota", "quota", "deny", "deny", "compact", "namespace"}).Draw(t, "policy") {
 	case "quota":
 		return quota{
 			d.tenant(t), rapid.SampledFrom([]string{"incidents", "alertevents"}).Draw(t, "resource"),
@@ -204,14 +204,16 @@ func (d *drawer) policy(t *rapid.T) operation {
 	case "deny":
 		names := []string{"creation of Incidents", "forbidden content of Incidents", "status of Incidents", "creation of AlertEvents"}
 		return deny{rapid.SampledFrom(names).Draw(t, "what"), d.short(t)}
-	case "restore":
-		if rapid.Bool().Draw(t, "unlabelled") {
-			return restore{d: 70 * time.Second} // what is restored within a minute cannot be told from what is new
-		}
-		return restore{labelled: true, d: d.short(t)}
 	case "namespace":
 		return deleteNamespace{1}
 	default:
 		return compact{}
 	}
+}
+
+func (d *drawer) restore(t *rapid.T) operation {
+	if rapid.Bool().Draw(t, "unlabelled") {
+		return restore{d: 70 * time.Second} // what is restored within a minute cannot be told from what is new
+	}
+	return restore{labelled: true, d: d.short(t)}
 }
