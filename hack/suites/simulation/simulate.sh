@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# simulate.sh BINARY DURATION: plays stories of new seeds on every processor for a while, and prints those that fail.
+# simulate.sh BINARY DURATION: plays stories of new seeds on every processor for a while, and prints those that fail. FIRST is
+# another first seed, RUNS the most stories of each process.
 # simulate.sh BINARY: replays the story of SEED, with everything that happens in it if TOLD is set.
 set -euo pipefail
 
@@ -14,11 +15,11 @@ duration=$2
 processes=${PROCESSES:-$(nproc)}
 folder=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$folder"' EXIT
-first=$(date +%s%N)
+first=${FIRST:-$(date +%s%N)}
 echo "simulation: first seed $first, $processes processes"
 pids=()
 for ((i = 0; i < processes; i++)); do
-  nice "$binary" -test.run='^TestSimulate$' -test.timeout=0 -simulate="$duration" -first=$((first + i * 1000000000000)) \
+  nice "$binary" -test.run='^TestSimulate$' -test.timeout=0 -simulate="$duration" ${RUNS:+-runs="$RUNS"} -first=$((first + i * 1000000000000)) \
     >"$folder/$i" 2>"$folder/$i.seeds" &
   pids+=($!)
 done
