@@ -40,6 +40,11 @@ func (h *History) checkLeft(e *event, at Moment, f *Findings) {
 		if !h.showsWaiting(e) {
 			f.Add("E: AlertEvent %s waits for %s, and no condition shows why", e, strings.Join(unsettled, ", "))
 		}
+		for _, name := range unsettled {
+			if h.options.MayWait != nil && !h.options.MayWait(name) {
+				f.Add("E: AlertEvent %s waits for %s, and nothing is in the way", e, name)
+			}
+		}
 		return
 	}
 	switch {

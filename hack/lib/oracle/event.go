@@ -143,7 +143,8 @@ func parseMark(annotations map[string]string) map[string]bool {
 // isGone says whether it was deleted.
 func (e *event) isGone() bool { return e.until > 0 }
 
-// lingers says whether it stays for its idempotency key after it is settled.
+// lingers says whether it stays for its idempotency key after it is settled. A second copy does in the place of a first one
+// that a user deleted before it was settled.
 func (e *event) lingers() bool {
-	return v1alpha1.IsKeyedEventName(e.name) && !e.restored && e.copyOf == nil
+	return v1alpha1.IsKeyedEventName(e.name) && !e.restored && (e.copyOf == nil || e.copyOf.excused)
 }

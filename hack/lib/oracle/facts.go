@@ -104,6 +104,10 @@ type Options struct {
 	// KeyedLinger is how long an AlertEvent with an idempotency key stays after it is settled. Default: not checked.
 	KeyedLinger time.Duration
 
+	// MayWait says whether AlertEvents may wait for an Incident of this name after the faults ended, if a condition shows it.
+	// Default: for any.
+	MayWait func(incident string) bool
+
 	// ClockError is how far the clocks of the replicas and of the API server differ. Default: not at all.
 	ClockError time.Duration
 

@@ -111,6 +111,8 @@ func TestLiveness(t *testing.T) {
 		}
 	}
 	options := Options{HealTime: time.Minute, KeyedLinger: 10 * time.Minute}
+	free := options
+	free.MayWait = func(string) bool { return false }
 	keyed := v1alpha1.KeyedEventName(integration, "a")
 	settled := func(s *script) {
 		s.store("a", Commit{Name: keyed, ByUser: true}, an("firing", "k"))
@@ -127,10 +129,18 @@ func TestLiveness(t *testing.T) {
 		"it waits, and nothing shows why":                                        {options: options, found: "E: ", tell: waits("True", "AlertsFolded")},
 		"it waits, and AlertsFolded shows why":                                   {options: options, tell: waits("False", "AlertsFolded")},
 		"it waits, and Ready shows why":                                          {options: options, tell: waits("False", "Ready")},
+		"it waits for an Incident that nothing keeps from being written":         {options: free, found: "E: ", tell: waits("False", "Ready")},
 		"it stays for its idempotency key, and no mark tells that it is settled": {options: options, found: "C: ", tell: settled},
 		"it stays for its idempotency key, marked": {options: options, tell: func(s *script) {
 			settled(s)
 			s.mark("a", "1/*")
+		}},
+		"it stays in the place of another, which a user deleted": {options: options, tell: func(s *script) {
+			s.store("a", Commit{Name: keyed, ByUser: true}, an("firing", "k", "id", "1"))
+			s.lose("a")
+			s.store("b", Commit{Name: keyed, ByUser: true}, an("firing", "k", "id", "1"))
+			s.fold("k", []string{"b"})
+			s.mark("b", "1/*")
 		}},
 		"it is deleted before its key may go": {options: options, found: "C: ", tell: released(time.Minute)},
 		"it is deleted when its key may go":   {options: options, tell: released(10 * time.Minute)},
