@@ -22,8 +22,6 @@ func (c *fakeClock) Now() time.Time {
 	return c.now
 }
 
-func (c *fakeClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
-
 func (c *fakeClock) SetTime(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -141,7 +141,7 @@ func isStoredLate(event *v1alpha1.AlertEvent) bool {
 func (m *EventMemory) isSecondCopy(event *v1alpha1.AlertEvent) bool {
 	first, ok := m.lastDeleted(client.ObjectKeyFromObject(event))
 	switch {
-	case !ok, first.uid == event.UID, m.clock.Since(first.at) > replayWindow:
+	case !ok, first.uid == event.UID, m.clock.Now().Sub(first.at) > replayWindow:
 		return false
 	case v1alpha1.IsKeyedEventName(event.Name):
 		return first.ids == idsOf(event)

@@ -123,15 +123,12 @@ func noPresetWindow(string) (window time.Duration, ok bool) { return 0, false }
 // Clock tells the time.
 type Clock interface {
 	Now() time.Time
-	Since(t time.Time) time.Duration
 }
 
 // systemClock is the real clock.
 type systemClock struct{}
 
 func (systemClock) Now() time.Time { return time.Now() }
-
-func (c systemClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // Replica is the part of the controllers that every replica runs, the leader or not.
 type Replica struct {

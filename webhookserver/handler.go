@@ -44,7 +44,6 @@ func newHandler(
 	options Options, ready func() bool, tokens *tokenIndex, capacity *commit.Capacity, committer committer,
 	reports reporter, log logr.Logger,
 ) *handler {
-	now := time.Now
 	return &handler{
 		ready:  ready,
 		tokens: tokens,
@@ -53,13 +52,13 @@ func newHandler(
 			memory: newMemoryBudget(maxDecodedMemory), maxBytes: options.MaxBodyBytes,
 			mappings: options.Mappings, timeout: maxEvaluation, reports: reports,
 		},
-		store:     &alertStore{capacity: capacity, committer: committer, now: now},
+		store:     &alertStore{capacity: capacity, committer: committer, now: options.Now},
 		reports:   reports,
 		onRefused: options.Refused,
 		tracing:   newTracing(options.TracerProvider),
-		now:       now,
+		now:       options.Now,
 		clockLead: options.ClockLead,
-		started:   now(),
+		started:   options.Now(),
 		log:       log,
 	}
 }

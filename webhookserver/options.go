@@ -54,6 +54,9 @@ type Options struct {
 	// not block. Default: the clocks agree.
 	ClockLead func() time.Duration
 
+	// Now tells the time. Default: the real one.
+	Now func() time.Time
+
 	// Check returns why no alert may be accepted, nil when alerts may be. It must not block. Optional.
 	Check func() error
 
@@ -88,6 +91,9 @@ func (o Options) withDefaults() Options {
 	o.ShutdownDelay = cmp.Or(o.ShutdownDelay, DefaultShutdownDelay)
 	if o.Listen == nil {
 		o.Listen = (&net.ListenConfig{}).Listen
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.ClockLead == nil {
 		o.ClockLead = func() time.Duration { return 0 }

@@ -37,6 +37,9 @@ type Environment struct {
 
 	// Listen opens the address of the webhook endpoint. Default: that of net.ListenConfig.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+
+	// Clock tells the time by which alerts are received and folded. Default: the real one.
+	Clock controllers.Clock
 }
 
 // Run runs a replica until ctx ends, and returns when everything has shut down.
@@ -50,15 +53,18 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err := checkMetricsCertificate(o); err != nil {
 		return err
 	}
-	memory := controllers.NewEventMemory(nil)
+	memory := controllers.NewEventMemory(environment.Clock)
 	incidents := &clustercache.Incidents{Log: environment.Log.WithName("cache"), Listed: memory.Listed}
 	mgr, objects, err := newManager(config, o, environment.Log, incidents)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	o.webhook.Listen = environment.Listen
+	if environment.Clock != nil {
+		o.webhook.Now = environment.Clock.Now
+	}
 	o.webhook.Mappings = &mapping.Cache{}
-	listening, err := controllers.AddListening(mgr, o.watchNamespaces, nil)
+	listening, err := controllers.AddListening(mgr, o.watchNamespaces, environment.Clock)
 	if err != nil {
 		return err
 	}
@@ -67,7 +73,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		Namespaces: o.watchNamespaces, CheckMapping: o.webhook.Mappings.Check,
 		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
 		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
-		Metrics: environment.Metrics, Memory: memory,
+		Metrics: environment.Metrics, Memory: memory, Clock: environment.Clock,
 		RestartWatch: func(listAnew bool) { incidents.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
 	}
 	if o.tracing {

@@ -18,32 +18,41 @@ func drawStory(t *rapid.T) *Story {
 		Writes:      rapid.SampledFrom([]int{8, 1, 1}).Draw(t, "writes"),
 		AutoResolve: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "autoResolve"),
 	}}
-	if rapid.SampledFrom([]bool{false, false, false, false, true}).Draw(t, "limit") {
+	switch rapid.SampledFrom([]string{"", "", "", "limit", "forbidden"}).Draw(t, "bound") {
+	case "limit":
 		s.MaxIncidents = 8
+	case "forbidden":
+		s.Forbidden = true
 	}
 	for chapter := range chapters { // rapid likes short slices
-		s.Operations = append(s.Operations, rapid.SliceOfN(operations(s.Replicas), 0, 12).Draw(t, fmt.Sprint("chapter ", chapter))...)
+		for _, scene := range rapid.SliceOfN(scenes(s.Replicas), 0, 12).Draw(t, fmt.Sprint("chapter ", chapter)) {
+			s.Operations = append(s.Operations, scene...)
+		}
 	}
 	return s
 }
 
-// operations draws one operation. Its kinds are weighted: most of them are posts.
-func operations(replicas int) *rapid.Generator[operation] {
+// scenes draws one operation, or a few that are worth more together. Its kinds are weighted: most of them are posts.
+func scenes(replicas int) *rapid.Generator[[]operation] {
 	d := &drawer{replicas: replicas}
+	one := func(draw func(*rapid.T) operation) func(*rapid.T) []operation {
+		return func(t *rapid.T) []operation { return []operation{draw(t)} }
+	}
 	kinds := []struct {
 		weight int
-		draw   func(*rapid.T) operation
+		draw   func(*rapid.T) []operation
 	}{
-		{8, d.post}, {8, d.wait}, {5, d.burst}, {6, d.trouble}, {4, d.watchTrouble}, {3, d.process}, {3, d.user},
-		{2, d.report}, {2, d.policy}, {1, d.restore},
+		{16, one(d.post)}, {16, one(d.wait)}, {10, one(d.burst)}, {12, one(d.trouble)}, {8, one(d.watchTrouble)},
+		{6, one(d.process)}, {6, one(d.user)}, {4, one(d.report)}, {4, one(d.policy)}, {2, one(d.restore)}, {2, one(d.misset)},
+		{1, d.secondCopy},
 	}
-	var weighted []func(*rapid.T) operation
+	var weighted []func(*rapid.T) []operation
 	for _, k := range kinds {
 		for range k.weight {
 			weighted = append(weighted, k.draw)
 		}
 	}
-	return rapid.Custom(func(t *rapid.T) operation {
+	return rapid.Custom(func(t *rapid.T) []operation {
 		return weighted[rapid.IntRange(0, len(weighted)-1).Draw(t, "kind")](t)
 	})
 }
@@ -208,6 +217,28 @@ func (d *drawer) policy(t *rapid.T) operation {
 		return deleteNamespace{1}
 	default:
 		return compact{}
+	}
+}
+
+func (d *drawer) misset(t *rapid.T) operation {
+	ahead := duration(t, "ahead", 20*time.Second, -20*time.Second, 90*time.Second, -90*time.Second, time.Hour, -time.Hour)
+	return misset{d.replica(t), ahead, d.short(t)}
+}
+
+// secondCopy draws a create whose response hangs until the AlertEvent is folded, released and out of the ledger, while another
+// replica begins anew. Then the retry is stored.
+func (d *drawer) secondCopy(t *rapid.T) []operation {
+	writer, tenant, key := d.replica(t), d.tenant(t), d.key(t)
+	reader := (writer + 1) % d.replicas
+	status := rapid.SampledFrom([]string{"firing", "resolved"}).Draw(t, "status")
+	return []operation{
+		trouble{replica: writer, effect: hang, target: target{"create", "alertevents"}, count: 1, d: 2 * time.Second},
+		post{tenant: tenant, to: writer, times: 1, alerts: []alert{{key: key, status: status}}},
+		wait{time.Second},
+		burst{tenant: tenant, count: 20, keys: key + 1, over: 2 * time.Second, salt: rapid.Uint64Range(0, 9999).Draw(t, "salt")},
+		wait{duration(t, "wait", 3*time.Second, time.Second, 8*time.Second)},
+		kill{reader}, start{reader},
+		d.wait(t),
 	}
 }
 

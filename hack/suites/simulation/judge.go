@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 )
@@ -27,13 +29,21 @@ type judge struct {
 }
 
 func newJudge(story *Story) *judge {
-	options := oracle.Options{HealTime: healTime, KeyedLinger: 10 * time.Minute, ClockError: shareTime}
+	options := oracle.Options{HealTime: healTime, KeyedLinger: 10 * time.Minute, ClockError: shareTime, MayWait: story.mayWait}
 	for _, o := range story.Operations {
-		if d, ok := o.(deleteNamespace); ok {
-			options.DeletedNamespaces = append(options.DeletedNamespaces, tenantName(d.tenant))
+		switch o := o.(type) {
+		case deleteNamespace:
+			options.DeletedNamespaces = append(options.DeletedNamespaces, tenantName(o.tenant))
+		case misset:
+			options.ClockError = 2 * fold.MaxClockDifference
 		}
 	}
 	return &judge{history: oracle.NewHistory(options)}
+}
+
+// mayWait says whether alerts of an Incident may wait after all faults ended.
+func (s *Story) mayWait(incident string) bool {
+	return s.MaxIncidents > 0 || s.Forbidden && incident == v1alpha1.IncidentName(integrationName, keyName(0))
 }
 
 // commit is for apiserver.Server.OnCommit.

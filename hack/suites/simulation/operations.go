@@ -115,6 +115,23 @@ type (
 	}
 )
 
+// misset makes the clock of a replica's node wrong for a while.
+type misset struct {
+	replica int
+	ahead   time.Duration
+	d       time.Duration
+}
+
+func (o misset) String() string {
+	return fmt.Sprintf("%s: the clock jumps by %s for %s", replicaName(o.replica), o.ahead, o.d)
+}
+
+func (o misset) do(w *world) {
+	clock := &w.replicas[o.replica].clock
+	clock.ahead.Store(int64(o.ahead))
+	w.later(o.d, func() { clock.ahead.Store(0) })
+}
+
 // forgets says whether an operation makes replicas read everything anew.
 func forgets(o operation) bool {
 	switch o := o.(type) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,9 +21,16 @@ const leaseNamespace = "tocsin-system"
 type replica struct {
 	world   *world
 	name    string
+	clock   nodeClock
 	process *process // nil: none runs
 	all     []*process
 }
+
+// nodeClock is the clock of the replica's node. The API server's is always right.
+type nodeClock struct{ ahead atomic.Int64 }
+
+// Now implements controllers.Clock.
+func (c *nodeClock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
 // process is one run of the program.
 type process struct {
@@ -79,7 +87,7 @@ func (r *replica) start() error {
 	go func() {
 		defer close(p.ended)
 		p.err = app.Run(ctx, options, app.Environment{
-			Config: config, Log: log,
+			Config: config, Log: log, Clock: &r.clock,
 			Listen: func(context.Context, string, string) (net.Listener, error) { return p.listener, nil },
 		})
 		stop()

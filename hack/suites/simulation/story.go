@@ -17,6 +17,7 @@ type Settings struct {
 	Writes       int  // --max-in-flight-writes: with 1, requests share AlertEvents
 	MaxIncidents int  // 0: the default
 	AutoResolve  bool // after a minute
+	Forbidden    bool // no Incident of key-0 can ever be created
 }
 
 func (s Settings) String() string {
@@ -32,6 +33,9 @@ func (s Settings) String() string {
 	}
 	if s.AutoResolve {
 		text += ", autoResolveAfter 1m"
+	}
+	if s.Forbidden {
+		text += ", no Incidents of key-0"
 	}
 	return text
 }

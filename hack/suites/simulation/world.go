@@ -116,6 +116,14 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 			return nil, fmt.Errorf("creating an integration: %w", err)
 		}
 	}
+	if story.Forbidden {
+		w.server.Deny("no Incidents of key-0", func(call *apiserver.Call, object map[string]any) string {
+			if spec, _ := object["spec"].(map[string]any); denied["creation of Incidents"](call, object) && spec["dedupKey"] == keyName(0) {
+				return "not allowed"
+			}
+			return ""
+		})
+	}
 	for i := range story.Replicas {
 		w.replicas = append(w.replicas, &replica{world: w, name: fmt.Sprint("replica-", i)})
 	}
