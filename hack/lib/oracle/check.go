@@ -56,11 +56,12 @@ func (h *History) checkLeft(e *event, at Moment, f *Findings) {
 	}
 }
 
-// waitsBehind says whether alerts of it that match nothing wait with others, which are to open the Incident.
+// waitsBehind says whether alerts of it that match nothing, or that need not count, wait with others, which are to open the
+// Incident.
 func (h *History) waitsBehind(e *event) bool {
 	return slices.ContainsFunc(e.incidents(), func(name string) bool {
 		opensIt := func(other *event) bool { return other.settled[name] == pending && other.canOpen(name) }
-		return e.settled[name] == unmatched && slices.ContainsFunc(h.byIncident[incidentKey{e.namespace, name}], opensIt)
+		return e.settled[name] != folded && !e.mustNotCount(name) && slices.ContainsFunc(h.byIncident[incidentKey{e.namespace, name}], opensIt)
 	})
 }
 

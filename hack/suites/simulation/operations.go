@@ -128,7 +128,7 @@ func (o misset) String() string {
 
 func (o misset) do(w *world) {
 	clock := &w.replicas[o.replica].clock
-	clock.ahead.Store(int64(o.ahead))
+	clock.ahead.Store(int64(o.ahead / time.Second))
 	w.later(o.d, func() { clock.ahead.Store(0) })
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -25,12 +24,6 @@ type replica struct {
 	process *process // nil: none runs
 	all     []*process
 }
-
-// nodeClock is the clock of the replica's node. The API server's is always right.
-type nodeClock struct{ ahead atomic.Int64 }
-
-// Now implements controllers.Clock.
-func (c *nodeClock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
 // process is one run of the program.
 type process struct {
