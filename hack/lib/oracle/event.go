@@ -16,6 +16,7 @@ type event struct {
 	namespace, name, uid string
 	order                int // of the first commit
 	until                int // of the commit that deleted it; 0 while it exists
+	ended                time.Time
 	committed            time.Time
 	received, heard      time.Time
 	integration          string
@@ -26,8 +27,10 @@ type event struct {
 	restored             bool
 	copyOf               *event // an earlier one with the same ids
 
-	deleting bool // deleted, and gone once it has no finalizer
-	excused  bool // a user deleted it, or forged its mark: it may count or not
+	deleting  bool // deleted, and gone once it has no finalizer
+	removed   bool // by a user
+	excused   bool // a user deleted it, or forged its mark: it may count or not
+	forgotten bool // a second copy, and no replica remembers the first
 
 	again map[string]bool // Incidents that it may count in again: a user deleted the one that had it, and no mark told of it
 
@@ -81,7 +84,7 @@ func (e *event) mayCount(name string) bool {
 		return false
 	}
 	first := e.copyOf
-	if e.again[name] {
+	if e.again[name] || e.forgotten {
 		return true
 	}
 	return first == nil && e.excused || first != nil && first.excused && first.settled[name] != folded
@@ -143,8 +146,8 @@ func parseMark(annotations map[string]string) map[string]bool {
 // isGone says whether it was deleted.
 func (e *event) isGone() bool { return e.until > 0 }
 
-// lingers says whether it stays for its idempotency key after it is settled. A second copy does in the place of a first one
-// that a user deleted before it was settled.
+// lingers says whether it stays for its idempotency key after it is settled. A second copy may do so in the place of a
+// first one that a user deleted.
 func (e *event) lingers() bool {
-	return v1alpha1.IsKeyedEventName(e.name) && !e.restored && (e.copyOf == nil || e.copyOf.excused)
+	return v1alpha1.IsKeyedEventName(e.name) && !e.restored && (e.copyOf == nil || e.copyOf.removed)
 }

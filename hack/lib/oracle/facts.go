@@ -108,6 +108,10 @@ type Options struct {
 	// Default: for any.
 	MayWait func(incident string) bool
 
+	// Remembers says whether a replica runs that has watched AlertEvents without a gap since that time: only such a one can tell
+	// a second copy from a first one. Default: one always does.
+	Remembers func(since time.Time) bool
+
 	// ClockError is how far the clocks of the replicas and of the API server differ. Default: not at all.
 	ClockError time.Duration
 

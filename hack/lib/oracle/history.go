@@ -160,7 +160,7 @@ func (h *History) mark(e *event, marked map[string]bool, c *Commit) {
 // deleteEvent enters the end of an AlertEvent.
 func (h *History) deleteEvent(e *event, c *Commit) {
 	h.beginDeletion(e, c)
-	e.until = h.commits
+	e.until, e.ended = h.commits, c.At
 	delete(h.existing, incidentKey{e.namespace, e.name})
 	for _, name := range e.incidents() {
 		h.forgetPending(e, name)
@@ -177,7 +177,7 @@ func (h *History) beginDeletion(e *event, c *Commit) {
 	unsettled := e.unsettled()
 	switch {
 	case c.ByUser:
-		e.excused = e.excused || len(unsettled) > 0
+		e.removed, e.excused = true, e.excused || len(unsettled) > 0
 	case len(unsettled) > 0:
 		for _, name := range unsettled {
 			h.findings.Add("A: the operator deleted AlertEvent %s, and its alerts of %s (%s) are in no ledger",

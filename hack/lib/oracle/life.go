@@ -162,6 +162,9 @@ const maxUndecided = 10
 func (h *History) fold(l *life, added []*event) (*modelIncident, []*event) {
 	var must, may []*event
 	for _, e := range added {
+		if first := e.copyOf; first != nil && first.isGone() && h.options.Remembers != nil && !h.options.Remembers(first.ended) {
+			e.forgotten = true
+		}
 		switch {
 		case e.settled[l.key.name] == folded && !e.again[l.key.name] || e.mustNotCount(l.key.name):
 		case e.mayCount(l.key.name) && len(may) < maxUndecided:

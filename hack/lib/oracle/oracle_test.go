@@ -247,17 +247,21 @@ func TestSecondCopies(t *testing.T) {
 		}
 		s.store("again", Commit{Name: "a"}, s.events["a"].alerts...)
 	}
+	remembers := func(does bool) Options { return Options{Remembers: func(time.Time) bool { return does }} }
+	counts := func(s *script) {
+		copied(s, true)
+		s.fold("k", []string{"again"})
+		s.release("again")
+	}
 	tellAll(t, map[string]story{
+		"a second copy counts, and no replica remembers the first": {options: remembers(false), tell: counts},
+		"a second copy counts, and a replica remembers the first":  {options: remembers(true), found: "A: ", tell: counts},
 		"a second copy is deleted": {tell: func(s *script) {
 			copied(s, true)
 			s.release("again")
 		}},
-		"a second copy counts": {found: "A: ", tell: func(s *script) {
-			copied(s, true)
-			s.fold("k", []string{"again"})
-			s.release("again")
-		}},
-		"a second copy stays": {found: "C: ", tell: func(s *script) { copied(s, true) }},
+		"a second copy counts": {found: "A: ", tell: counts},
+		"a second copy stays":  {found: "C: ", tell: func(s *script) { copied(s, true) }},
 		"the first copy was folded before a user deleted it": {found: "A: ", tell: func(s *script) {
 			copied(s, false)
 			s.fold("k", []string{"again"})

@@ -28,8 +28,8 @@ type judge struct {
 	say     func(format string, args ...any)
 }
 
-func newJudge(story *Story) *judge {
-	options := oracle.Options{HealTime: healTime, KeyedLinger: 10 * time.Minute, ClockError: shareTime, MayWait: story.mayWait}
+func newJudge(story *Story, remembers func(time.Time) bool) *judge {
+	options := oracle.Options{HealTime: healTime, KeyedLinger: 10 * time.Minute, ClockError: shareTime, MayWait: story.mayWait, Remembers: remembers}
 	for _, o := range story.Operations {
 		switch o := o.(type) {
 		case deleteNamespace:

@@ -166,6 +166,7 @@ func (o freeze) do(w *world) {
 		return
 	}
 	p.freeze()
+	w.replicas[o.replica].trouble(o.d)
 	w.later(o.d, p.thaw)
 }
 
@@ -206,6 +207,9 @@ func (o trouble) do(w *world) {
 	if left == 0 {
 		left = -1
 	}
+	if concernsMemory := o.resource == "" || o.resource == "alertevents"; concernsMemory && o.verb != "create" {
+		w.replicas[o.replica].trouble(o.d + o.delay)
+	}
 	p.add(fault{target: o.target, effect: o.effect, delay: o.delay, until: time.Now().Add(o.d), left: left})
 }
 
@@ -213,7 +217,13 @@ func (o trouble) do(w *world) {
 type compact struct{}
 
 func (compact) String() string { return "compact etcd" }
-func (compact) do(w *world)    { w.server.Expire() }
+
+func (compact) do(w *world) {
+	for _, r := range w.replicas {
+		r.trouble(0)
+	}
+	w.server.Expire()
+}
 
 // quota limits the objects of a tenant for a while.
 type quota struct {

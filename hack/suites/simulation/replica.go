@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -23,6 +24,18 @@ type replica struct {
 	clock   nodeClock
 	process *process // nil: none runs
 	all     []*process
+
+	running  atomic.Bool
+	troubled atomic.Int64 // until then, in nanoseconds of Unix time, it may miss AlertEvents that come and go, or fail to delete them
+}
+
+// recoveryTime is how long a replica needs after trouble until it watches again.
+const recoveryTime = 20 * time.Second
+
+// trouble notes that the replica may miss AlertEvents that come and go for a while.
+func (r *replica) trouble(d time.Duration) {
+	until := time.Now().Add(d + recoveryTime).UnixNano()
+	r.troubled.Store(max(until, r.troubled.Load()))
 }
 
 // process is one run of the program.
@@ -77,6 +90,8 @@ func (r *replica) start() error {
 	p.stop = stop
 	r.process = p
 	r.all = append(r.all, p)
+	r.running.Store(true)
+	r.trouble(0)
 	go func() {
 		defer close(p.ended)
 		p.err = app.Run(ctx, options, app.Environment{
@@ -96,6 +111,7 @@ func (r *replica) kill() {
 		return
 	}
 	r.process = nil
+	r.running.Store(false)
 	p.kill()
 	p.listener.reset()
 	p.stop()
@@ -105,6 +121,7 @@ func (r *replica) kill() {
 func (r *replica) terminate() {
 	if p := r.process; p != nil {
 		r.process = nil
+		r.running.Store(false)
 		p.thaw()
 		p.stop()
 	}

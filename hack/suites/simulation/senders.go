@@ -121,12 +121,11 @@ func (s *senders) deliver(r *request, to int) {
 	s.mu.Unlock()
 	p := s.world.route(to)
 	s.busy.Go(func() {
-		d, code := s.try(p, r)
-		isOwnFault := code/100 == 4
+		d, elsewhere := s.try(p, r)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		d.Began = r.record.Deliveries[index].Began
-		if !isOwnFault {
+		if !elsewhere {
 			d.Ended = time.Now() // else it was not Tocsin that kept the alert away, and the Incident may be silent
 		}
 		r.record.Deliveries[index] = d
@@ -134,10 +133,11 @@ func (s *senders) deliver(r *request, to int) {
 	})
 }
 
-// try posts a request, and returns what the answer says and its status code; 0: there is none.
-func (s *senders) try(p *process, r *request) (oracle.Delivery, int) {
+// try posts a request, and returns what the answer says. elsewhere says that the fault is the sender's, or that of a load balancer
+// which sends requests to a replica that is not ready.
+func (s *senders) try(p *process, r *request) (d oracle.Delivery, elsewhere bool) {
 	if p == nil {
-		return oracle.Delivery{Outcome: oracle.Refused}, 0
+		return oracle.Delivery{Outcome: oracle.Refused}, false
 	}
 	q, err := http.NewRequest(http.MethodPost, "http://replica/api/v1/events/webhook", bytes.NewReader(r.body))
 	if err != nil {
@@ -150,13 +150,13 @@ func (s *senders) try(p *process, r *request) (oracle.Delivery, int) {
 	response, err := p.client.Do(q)
 	switch {
 	case errors.Is(err, errNobodyListens):
-		return oracle.Delivery{Outcome: oracle.Refused}, 0
+		return oracle.Delivery{Outcome: oracle.Refused}, false
 	case err != nil:
-		return oracle.Delivery{Outcome: oracle.Unknown}, 0
+		return oracle.Delivery{Outcome: oracle.Unknown}, false
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
-	return outcome(response.StatusCode, body, err), response.StatusCode
+	return outcome(response.StatusCode, body, err), response.StatusCode/100 == 4 || bytes.Contains(body, []byte(":not-ready"))
 }
 
 // outcome reads an answer.

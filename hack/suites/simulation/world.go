@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -94,7 +95,7 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 		return nil, err
 	}
 	w := &world{story: story, began: time.Now(), network: newNetwork(seed), healed: make(chan struct{})}
-	w.judge = newJudge(story)
+	w.judge = newJudge(story, w.remembers)
 	w.senders = &senders{world: w}
 	w.server, err = apiserver.New(apiserver.Options{Definitions: defined, WatchTimeout: 5 * time.Minute, UID: uids(seed)})
 	if err != nil {
@@ -179,6 +180,13 @@ func (w *world) note(format string, args ...any) {
 	if w.says != nil {
 		w.says(time.Now().UTC().Format("15:04:05.000000 ")+format, args...)
 	}
+}
+
+// remembers says whether a process runs that has watched AlertEvents without trouble since then, and can delete second copies.
+func (w *world) remembers(since time.Time) bool {
+	return slices.ContainsFunc(w.replicas, func(r *replica) bool {
+		return r.running.Load() && time.Unix(0, r.troubled.Load()).Before(since)
+	})
 }
 
 // later runs a chore after a while, or as soon as all faults end.

@@ -21,9 +21,7 @@ import (
 
 // elsewhere are the bugs of the fault suite that the simulation cannot meet, and why.
 var elsewhere = map[string]string{
-	"any-clock":                  "all clocks of a run are the same",
 	"archived-without-turns":     "nothing is archived",
-	"clock":                      "all clocks of a run are the same",
 	"delete-before-archive":      "nothing is archived",
 	"forwarded-alerts-return":    "nothing is forwarded",
 	"high-water-mark":            "its watches keep the order of commits, as those of one API server do",
