@@ -11,6 +11,9 @@ import (
 type Archive interface {
 	conditionSource
 
+	// Deleted forgets an Incident that was deleted. Nothing tells of one that a user deletes after it was resolved.
+	Deleted(incident *v1alpha1.Incident)
+
 	// Archived reports whether an episode of an Incident is in the archive, in the version with this digest.
 	Archived(incident types.UID, number int64, digest string) bool
 }

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -16,6 +15,8 @@ import (
 type testArchive map[string]bool
 
 func (a testArchive) Archived(_ types.UID, _ int64, digest string) bool { return a[digest] }
+
+func (a testArchive) Deleted(*v1alpha1.Incident) {}
 
 func (a testArchive) Condition(*v1alpha1.WebhookIntegration) (metav1.Condition, bool) {
 	return metav1.Condition{
@@ -65,20 +66,12 @@ func TestAReopenedIncidentIsDeletedOnlyAfterAllItsEpisodesAreArchived(t *testing
 
 func TestEvictionSparesWhatIsNotArchived(t *testing.T) {
 	s, archive := newSite(t), testArchive{}
-	counts := newStoreCounts(s.clock.Now)
-	evictions := &evictor{
-		cache: s.cache, lists: s.incidents.lists, deletions: s.incidents.deletions, archive: archive,
-		limit: &incidentLimit{v1alpha1.Capacity{Limit: 2, Share: 1}, counts},
-	}
-	evict := func() {
-		_, err := evictions.Reconcile(s.ctx, ctrl.Request{NamespacedName: types.NamespacedName{Name: s.namespace}})
-		s.Expect(err).NotTo(HaveOccurred())
-	}
+	s.incidents.resolved.archive = archive
+	evict := s.evictor(1)
 	for _, key := range []string{"old", "new"} {
 		s.postFiring(key)
 		s.post(s.alert(v1alpha1.AlertResolved, key))
 		s.fold(key)
-		counts.setIncident(s.incident(key), false)
 		s.clock.SetTime(s.clock.Now().Add(time.Minute))
 	}
 	s.release()

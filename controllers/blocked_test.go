@@ -202,28 +202,32 @@ func TestWhatTheCacheDroppedIsFoldedWhole(t *testing.T) {
 
 func TestEvictionKeepsTheLedgersOfWhatExists(t *testing.T) {
 	s := newSite(t)
-	counts := newStoreCounts(s.clock.Now)
-	limit := &incidentLimit{v1alpha1.Capacity{Limit: 2, Share: 1}, counts}
-	evictions := &evictor{cache: s.cache, lists: s.incidents.lists, limit: limit, deletions: s.incidents.deletions}
-	evict := func() ctrl.Result {
-		result, err := evictions.Reconcile(s.ctx, ctrl.Request{NamespacedName: types.NamespacedName{Name: s.namespace}})
-		s.Expect(err).NotTo(HaveOccurred())
-		return result
-	}
+	evict := s.evictor(1)
 	for _, key := range []string{"old", "new"} {
 		s.postFiring(key)
 		s.post(s.alert(v1alpha1.AlertResolved, key))
 		s.fold(key)
-		counts.setIncident(s.incident(key), false)
 		s.clock.SetTime(s.clock.Now().Add(time.Minute))
 	}
-	old := s.incident("old")
-	s.Expect(evict().RequeueAfter).To(Equal(evictionRetry))
+	evict()
 	s.Expect(s.incidentNames()).To(HaveLen(2), "their AlertEvents exist")
 	s.release()
 	evict()
 	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("new").Name), "the one that was resolved first goes, and no more than needed")
-	counts.removeIncident(old)
-	s.Expect(evict().RequeueAfter).To(BeZero())
+	evict()
 	s.Expect(s.incidentNames()).To(HaveLen(1))
+}
+
+// evictor returns a function that evicts Resolved Incidents, of which there may be so many.
+func (s *site) evictor(limit int64) (evict func()) {
+	resolved := s.incidents.resolved
+	resolved.isDue = s.incidents.isDue
+	resolved.limits.incidents = v1alpha1.Capacity{Limit: limit, Share: 1}
+	return func() {
+		resolved.queue, _ = newFairQueue(requestNamespace, 1)("", backoff[ctrl.Request]()).(*fairQueue[ctrl.Request])
+		s.Expect(resolved.sweep(s.ctx)).To(Succeed())
+		for _, namespace := range resolved.overLimit() {
+			s.Expect(resolved.evict(s.ctx, namespace)).To(Succeed())
+		}
+	}
 }

@@ -11,6 +11,9 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -145,4 +148,24 @@ func TestWhatTheWatchShowedAsDeletedDoesNotLack(t *testing.T) {
 	g.Expect(b.shown).To(BeEmpty())
 	b.compare(listed, b.begin())
 	g.Expect(b.lacking).To(HaveLen(1), "a later list would show that the API server has it still")
+}
+
+// handlerKeeper is an informer that keeps its event handler, and the cache that has it.
+type handlerKeeper struct {
+	cache.Informers
+	cache.Informer
+	kept toolscache.ResourceEventHandler
+}
+
+func (k *handlerKeeper) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return k, nil
+}
+
+func (k *handlerKeeper) AddEventHandler(
+	handler toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	k.kept = handler
+	return struct {
+		toolscache.ResourceEventHandlerRegistration
+	}{}, nil
 }

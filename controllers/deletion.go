@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,14 +17,15 @@ import (
 type incidentDeleter struct {
 	cache    client.Reader
 	live     client.Client
+	lists    *quorumList
 	gate     *writeGate
 	releases *releaser
+	resolved *resolvedIncidents
 }
 
 // delete deletes exactly the Incident that was read, when it is its namespace's turn to write, and reports whether it did.
 // It keeps an Incident while an AlertEvent exists for it that it has counted, by a list that begins after the Incident was
-// read, or is still to count: the ledger must outlive its events, or their marks replace it. A ledger that the cache lacks
-// may be read after the list, since the same version of the Incident was read before it.
+// read, or is still to count: the ledger must outlive its events, or their marks replace it.
 func (d *incidentDeleter) delete(
 	ctx context.Context, read *v1alpha1.Incident, list func(context.Context) (*eventList, error),
 ) (bool, error) {
@@ -33,17 +33,8 @@ func (d *incidentDeleter) delete(
 		return false, err
 	}
 	listed, err := list(ctx)
-	if err != nil {
+	if err != nil || ledgerHolds(read, listed) {
 		return false, err
-	}
-	whole, err := readWhole(ctx, d.live, read)
-	switch {
-	case errors.Is(err, errStale):
-		return false, nil
-	case err != nil:
-		return false, err
-	case whole.ResourceVersion != read.ResourceVersion, ledgerHolds(whole, listed):
-		return false, nil
 	}
 	return d.remove(ctx, read)
 }
@@ -63,6 +54,7 @@ func (d *incidentDeleter) remove(ctx context.Context, read *v1alpha1.Incident) (
 	case err != nil:
 		return false, fmt.Errorf("deleting the Incident %s: %w", read.Name, err)
 	}
+	d.resolved.deleted(read)
 	return true, nil
 }
 
@@ -84,13 +76,20 @@ func (d *incidentDeleter) markSettled(ctx context.Context, incident types.Namesp
 	return free, nil
 }
 
-// deleted notes that an Incident is gone, perhaps by a user's hand. What it has counted must not open it anew.
-func (r *incidentReconciler) deleted(ctx context.Context, incident types.NamespacedName) {
+// gone notes that the cache shows an Incident no longer: it is Resolved, or a user has deleted it. What a deleted one has counted
+// must not open it anew. It reports whether the Incident is to be looked at.
+func (r *incidentReconciler) gone(ctx context.Context, shown *v1alpha1.Incident) bool {
+	incident := client.ObjectKeyFromObject(shown)
+	last, ok := r.writes.last(incident)
 	r.writes.forget(incident)
 	r.blocked.retryNow(incident)
+	if ok && last.resolved && last.resourceVersion == shown.ResourceVersion {
+		return false // it was this process that resolved it
+	}
 	if _, err := r.deletions.markSettled(ctx, incident); err != nil {
 		log.FromContext(ctx).Error(err, "AlertEvents of a deleted Incident not marked", "incident", incident)
 	}
+	return true
 }
 
 // ledgerHolds reports whether an AlertEvent in the Incident's ledger exists for it per the list.

@@ -53,8 +53,8 @@ func (r *incidentReconciler) carryOut(ctx context.Context, c *confirmed, plan fo
 	return incident, nil
 }
 
-// create creates the Incident, its status still empty. AlreadyExists says that another
-// process, or this one before the cache could show it, was first.
+// create creates the Incident, its status still empty. It returns nil if there is one already: a Resolved one, or one that the
+// cache does not show yet.
 func (r *incidentReconciler) create(ctx context.Context, o *observed, spec v1alpha1.IncidentSpec) (*v1alpha1.Incident, error) {
 	leave, err := r.gate.enter(ctx, o.key.Namespace, true)
 	if err != nil {
@@ -66,11 +66,11 @@ func (r *incidentReconciler) create(ctx context.Context, o *observed, spec v1alp
 		Spec:       spec,
 	}
 	err = errIncidentLimit
-	if r.limit.allows(o.key.Namespace, 1) {
+	if r.limit.allows(o.key.Namespace) {
 		err = r.live.Create(ctx, incident)
 	}
 	if apierrors.IsAlreadyExists(err) {
-		return nil, fmt.Errorf("%w: the Incident exists", errStale)
+		return nil, nil
 	}
 	if blocked := asBlocked(err); blocked != nil {
 		return nil, blocked
@@ -79,7 +79,7 @@ func (r *incidentReconciler) create(ctx context.Context, o *observed, spec v1alp
 		return nil, fmt.Errorf("creating the Incident: %w", err)
 	}
 	r.blocked.unblock(o.key.Namespace)
-	r.writes.wrote(o.key, incident.ResourceVersion, o.now)
+	r.writes.wrote(incident, o.now)
 	return incident, nil
 }
 
@@ -100,14 +100,10 @@ func (r *incidentReconciler) writePlan(
 }
 
 // write writes the status over exactly the Incident that was read: its UID and resourceVersion go along.
-// Together with the ledger in the status, that makes the fold exactly-once. A status that was computed from a condensed one
-// has lost that ledger, and the content.
+// Together with the ledger in the status, that makes the fold exactly-once.
 func (r *incidentReconciler) write(
 	ctx context.Context, read *v1alpha1.Incident, status v1alpha1.IncidentStatus,
 ) (*v1alpha1.Incident, error) {
-	if read.Status.Condensed || status.Condensed {
-		return nil, errCondensed
-	}
 	incident := &v1alpha1.Incident{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       read.Namespace,
@@ -125,7 +121,8 @@ func (r *incidentReconciler) write(
 	if err != nil {
 		return nil, fmt.Errorf("writing the Incident's status: %w", err)
 	}
-	r.writes.wrote(client.ObjectKeyFromObject(incident), incident.ResourceVersion, r.clock.Now())
+	r.writes.wrote(incident, r.clock.Now())
+	r.resolved.written(read, incident)
 	return incident, nil
 }
 
@@ -264,12 +261,8 @@ func (r *incidentReconciler) expire(ctx context.Context, o *observed) (ctrl.Resu
 // awaitDeletion has the alerts of an Incident wait that is being deleted: nothing is folded into it, and once it is gone, they
 // open it anew. Those that it has counted must not do so; its ledger tells them.
 func (r *incidentReconciler) awaitDeletion(ctx context.Context, o *observed) (ctrl.Result, error) {
-	whole, err := readWhole(ctx, r.live, o.incident)
-	if err != nil {
-		return r.handleFailure(ctx, o, err)
-	}
 	counted := map[types.UID]struct{}{}
-	for _, entry := range whole.Status.Ledger.Events {
+	for _, entry := range o.incident.Status.Ledger.Events {
 		counted[types.UID(entry.UID)] = struct{}{}
 	}
 	waiting := !o.hold.IsZero()

@@ -33,10 +33,6 @@ var errUnseen = errors.New("the cache lacks an AlertEvent")
 // errMemoryLags says that the cache shows AlertEvents before the memory has seen them.
 var errMemoryLags = fmt.Errorf("%w: the memory of AlertEvents lags behind the cache", errStale)
 
-// errCondensed says that a status was about to be written which was computed from a condensed one. It is a mistake in this
-// program.
-var errCondensed = errors.New("the status lacks what the cache does not keep")
-
 // incidentReconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one
 // or not.
 type incidentReconciler struct {
@@ -50,6 +46,7 @@ type incidentReconciler struct {
 	recorder  events.EventRecorder
 	blocked   *blockedIncidents
 	limit     *incidentLimit
+	resolved  *resolvedIncidents
 	notices   flowcontrol.RateLimiter // of Kubernetes Events
 	gate      *writeGate
 	clock     Clock
@@ -77,7 +74,7 @@ type Silences interface {
 	WatchSilences(ctx context.Context, changed func(incident types.NamespacedName))
 }
 
-// Reconcile folds the alerts of one Incident. The cache is enough to see that there is nothing to do, or not yet; a write
+// Reconcile folds the alerts of one Incident. The cache is enough to see that there is nothing to fold, or not yet; a write
 // is decided again after a quorum list.
 func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	o, err := r.observe(ctx, req.NamespacedName)
@@ -108,27 +105,41 @@ func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 // foldConfirmed folds after a quorum list and carries the plan out. It returns its observations, with the Incident
 // as it is written.
 //
-// If there is no Incident, spec is that of the new one, which is created before the list. A leader that stood still could
-// otherwise fold AlertEvents once more whose Incident was deleted meanwhile: nothing would fail its create.
+// An Incident that the cache lacks is Resolved, or there is none. If the alerts open one, spec is that of the new one, and it
+// is created before the list. A leader that stood still could otherwise fold AlertEvents once more whose Incident was deleted
+// meanwhile: nothing would fail its create. If the create finds one there, or if the alerts open none, it is read.
 func (r *incidentReconciler) foldConfirmed(
 	ctx context.Context, seen *observed, spec *v1alpha1.IncidentSpec,
 ) (_ *observed, plan fold.Plan, err error) {
-	if spec != nil {
-		if seen.unseen {
-			return seen, plan, errMemoryLags
+	created := false
+	if seen.incident == nil {
+		uncached := *seen
+		if spec != nil {
+			if seen.unseen {
+				return seen, plan, errMemoryLags
+			}
+			uncached.incident, err = r.create(ctx, seen, *spec)
+			created = uncached.incident != nil
 		}
-		created := *seen
-		if created.incident, err = r.create(ctx, seen, *spec); err != nil {
+		if blocked := (*blockedError)(nil); err != nil && !errors.As(err, &blocked) {
 			return seen, plan, err
 		}
-		seen = &created
+		if !created {
+			if failed := r.readUncached(ctx, &uncached); failed != nil {
+				return seen, plan, failed
+			}
+		}
+		if uncached.incident == nil && err != nil {
+			return seen, plan, err // none can be created, and there is none
+		}
+		seen = &uncached
 	}
 	c, err := r.confirm(ctx, seen)
 	if err != nil {
 		return seen, plan, err
 	}
 	if c.incident != nil && !c.incident.DeletionTimestamp.IsZero() {
-		return seen, plan, fmt.Errorf("%w: the Incident is being deleted", errStale)
+		return &c.observed, plan, errTerminating
 	}
 	ctx, end := r.tracing.begin(ctx, &c.observed)
 	defer func() { end(plan, err) }()
@@ -141,7 +152,7 @@ func (r *incidentReconciler) foldConfirmed(
 	switch {
 	case plan.Create != nil:
 		return &c.observed, plan, fmt.Errorf("%w: a firing alert has come", errStale)
-	case spec != nil && plan.IsIdle():
+	case created && plan.IsIdle():
 		c.incident, err = r.dropEmpty(ctx, c)
 		return &c.observed, plan, err
 	}
@@ -169,6 +180,8 @@ func (r *incidentReconciler) handleFailure(ctx context.Context, o *observed, err
 	switch {
 	case errors.As(err, &blocked):
 		return r.waitBlocked(ctx, o, blocked), nil
+	case errors.Is(err, errTerminating):
+		return r.awaitDeletion(ctx, o)
 	case errors.Is(err, errStale):
 		log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
 		return ctrl.Result{RequeueAfter: staleRetry}, nil

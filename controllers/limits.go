@@ -24,9 +24,11 @@ const (
 	// wait that do.
 	ordinaryShare = 4
 
-	// sweepInterval is how often all Resolved Incidents are reconciled, and sweepRate how many of them in a second.
+	// sweepInterval is how often all Resolved Incidents are visited, and sweepRetry when to try again. Before other visits, there is a
+	// pause: what asks for them comes at once.
 	sweepInterval = time.Hour
-	sweepRate     = 500
+	sweepRetry    = 10 * time.Second
+	sweepPause    = time.Second
 
 	// maxNoticeRate and maxNoticeBurst bound the Kubernetes Events on Incidents, a second and at once. Each is a
 	// write of its own; a storm that opens thousands of Incidents would make half as many more of them.
@@ -92,11 +94,16 @@ const (
 	// their namespaces.
 	capacityCheck = 2 * time.Second
 
-	// headroomPart is the part of a namespace's share of Incidents, one in so many, that evictions keep free.
-	headroomPart = 20
+	// headroomPart is the part of a namespace's share of Resolved Incidents, one in so many, that an eviction frees. It deletes
+	// evictionChunk at a time.
+	headroomPart  = 20
+	evictionChunk = 100
 
-	// evictionRetry is when to look again at a namespace that is near its limit of Incidents.
-	evictionRetry = time.Second
+	// evictionRetry is the least time between two evictions in a namespace.
+	evictionRetry = 10 * time.Second
+
+	// maxResolvedBytes is the limit of what the API server stores of Resolved Incidents.
+	maxResolvedBytes = 512 << 20
 
 	// defaultMaxIncidents is the limit of Incidents when Options do not say.
 	defaultMaxIncidents = 50_000

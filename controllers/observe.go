@@ -33,7 +33,7 @@ type observed struct {
 }
 
 // confirmed is an observation in which the existing AlertEvents are those of a quorum list that began after the Incident
-// was read, and in which the Incident is whole.
+// was read.
 type confirmed struct{ observed }
 
 // alertEvents are the cached AlertEvents with alerts of one Incident that exist for it, by their treatment.
@@ -50,18 +50,23 @@ func (a *alertEvents) isEmpty() bool {
 	return len(a.toFold)+len(a.settled)+len(a.restored) == 0 && a.hold.IsZero()
 }
 
-// observe reads the Incident and then its AlertEvents from the cache. A Resolved Incident is condensed there: what is decided
-// by it is preliminary.
+// observe reads the Incident and then its AlertEvents from the cache, which has no Resolved Incidents. It reads one that the cache
+// lacks from the quorum if there is nothing to fold, since its time may have come, and if no Incident can be created in the
+// namespace: one that exists does not wait with those that do not.
 func (r *incidentReconciler) observe(ctx context.Context, key types.NamespacedName) (*observed, error) {
-	now := r.clock.Now()
-	o := &observed{key: key, began: now, now: now}
-	var incident v1alpha1.Incident
-	switch err := r.cache.Get(ctx, key, &incident, client.UnsafeDisableDeepCopy); {
-	case err == nil:
-		o.incident = &incident
-	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("reading the Incident: %w", err)
+	incident, err := readIncident(ctx, r.cache, key, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, err
 	}
+	return r.observeWith(ctx, key, incident)
+}
+
+// observeWith is observe with an Incident that was read; nil stands for one that the cache lacks.
+func (r *incidentReconciler) observeWith(
+	ctx context.Context, key types.NamespacedName, incident *v1alpha1.Incident,
+) (*observed, error) {
+	now := r.clock.Now()
+	o := &observed{key: key, incident: incident, began: now, now: now}
 	events, err := listAlertEvents(ctx, r.cache, key)
 	if err != nil {
 		return nil, err
@@ -73,18 +78,52 @@ func (r *incidentReconciler) observe(ctx context.Context, key types.NamespacedNa
 	o.alertEvents = r.classify(o, events)
 	o.silenced = r.silencing(key)
 	o.archived = r.archived(o)
+	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.cause(key.Namespace) != nil && !r.blocked.isWaiting(key)) {
+		return o, r.readUncached(ctx, o)
+	}
 	o.policy, err = r.readPolicy(ctx, o)
 	return o, err
 }
 
-// confirm reads the Incident again if the cache has a part of it only. Then it lists the AlertEvents that exist, and returns
-// the observation by that list.
+// isDue reports whether a Resolved Incident that a sweep has read is to be folded before the next sweep: there is something to
+// write, or its retention ends.
+func (r *incidentReconciler) isDue(ctx context.Context, incident *v1alpha1.Incident) bool {
+	o, err := r.observeWith(ctx, client.ObjectKeyFromObject(incident), incident)
+	if err != nil {
+		return true
+	}
+	plan, err := r.decide(o)
+	at, ok := fold.Deadline(incident, o.policy)
+	return err != nil || !plan.IsIdle() || ok && at.Sub(o.now) <= 2*sweepInterval
+}
+
+// readUncached reads the Incident of an observation from the quorum, and what depends on it.
+func (r *incidentReconciler) readUncached(ctx context.Context, o *observed) (err error) {
+	if o.incident, err = readIncident(ctx, r.live, o.key); err != nil {
+		return err
+	}
+	o.archived = r.archived(o)
+	o.policy, err = r.readPolicy(ctx, o)
+	return err
+}
+
+// readIncident reads an Incident, nil if there is none.
+func readIncident(
+	ctx context.Context, reader client.Reader, key types.NamespacedName, options ...client.GetOption,
+) (*v1alpha1.Incident, error) {
+	incident := &v1alpha1.Incident{}
+	switch err := reader.Get(ctx, key, incident, options...); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading the Incident: %w", err)
+	}
+	return incident, nil
+}
+
+// confirm lists the AlertEvents that exist, and returns the observation by that list.
 func (r *incidentReconciler) confirm(ctx context.Context, seen *observed) (*confirmed, error) {
 	c := &confirmed{*seen}
-	var err error
-	if c.incident, err = readWhole(ctx, r.live, seen.incident); err != nil {
-		return nil, err
-	}
 	listed, err := r.lists.join(ctx)
 	if err != nil {
 		return nil, err
@@ -100,23 +139,6 @@ func (r *incidentReconciler) confirm(ctx context.Context, seen *observed) (*conf
 		return nil, errMemoryLags
 	}
 	return c, nil
-}
-
-// readWhole returns the Incident, from the quorum if the cached one is condensed. An Incident of the same name that was created
-// later does not count.
-func readWhole(ctx context.Context, live client.Reader, cached *v1alpha1.Incident) (*v1alpha1.Incident, error) {
-	if cached == nil || !cached.Status.Condensed {
-		return cached, nil
-	}
-	whole := &v1alpha1.Incident{}
-	err := live.Get(ctx, client.ObjectKeyFromObject(cached), whole)
-	if apierrors.IsNotFound(err) || err == nil && whole.UID != cached.UID {
-		return nil, fmt.Errorf("%w: the Incident is gone", errStale)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the whole Incident: %w", err)
-	}
-	return whole, nil
 }
 
 // listAlertEvents lists the AlertEvents that have alerts of an Incident. They must not be modified.

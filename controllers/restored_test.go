@@ -73,7 +73,7 @@ func (s *site) postOld(restored map[string]bool) {
 // startCache starts a cache of the site's namespace, as the manager has it, and waits until it has read the AlertEvents.
 func (s *site) startCache(ctx context.Context, t *testing.T) cache.Cache {
 	t.Helper()
-	objects, err := (&clustercache.Incidents{Log: logr.Discard()}).NewCache(controlPlane(t), cache.Options{
+	objects, err := (&clustercache.Informers{Log: logr.Discard()}).NewCache(controlPlane(t), cache.Options{
 		Scheme: testenv.Scheme(), DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
 		ByObject: map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: TransformAlertEvent}},
 	})

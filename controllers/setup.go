@@ -58,7 +58,7 @@ type Options struct {
 	// RestartWatch has the manager's cache watch AlertEvents again, from where it was, or list them anew. Default: it cannot.
 	RestartWatch func(listAnew bool)
 
-	// MaxIncidents is how many Incidents there may be. Default: 50,000.
+	// MaxIncidents is how many Incidents there may be that are not Resolved, and how many Resolved ones are kept. Default: 50,000.
 	MaxIncidents int
 
 	// NamespaceShare is the part of MaxIncidents that one namespace may use. Default: a quarter.
@@ -76,6 +76,9 @@ type Options struct {
 
 	// Archive is the archive of ended episodes. Nil: there is none.
 	Archive Archive
+
+	// Followers are told of Resolved Incidents.
+	Followers []Follower
 
 	// Metrics is where the metrics of the objects in the store are registered while the manager runs. Default: nowhere.
 	Metrics prometheus.Registerer
@@ -167,7 +170,8 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	if err := addReleaser(mgr, releases); err != nil {
 		return fmt.Errorf("adding the release of AlertEvents: %w", err)
 	}
-	limit := &incidentLimit{v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare}, r.counts}
+	capacity := v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare}
+	limit := &incidentLimit{capacity, r.counts}
 	lag := newLagDetector(mgr.GetCache(), listEvents(live, options.Namespaces), options.RestartWatch)
 	if err := mgr.Add(lag); err != nil {
 		return fmt.Errorf("adding the detector of a watch that has stalled: %w", err)
@@ -175,7 +179,9 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	lists := lag.lists
 	blocked := newBlockedIncidents()
 	gate := newWriteGate(writeConcurrency, options.IngestBacklog)
-	deletions := &incidentDeleter{cache: mgr.GetCache(), live: live, gate: gate, releases: releases}
+	deletions := &incidentDeleter{cache: mgr.GetCache(), live: live, lists: lists, gate: gate, releases: releases}
+	resolved := newResolvedIncidents(live, deletions, r.counts, options)
+	deletions.resolved = resolved
 	incidents := &incidentReconciler{
 		cache:     mgr.GetCache(),
 		live:      live,
@@ -191,20 +197,16 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		tracing:   newFoldTracing(options.TracerProvider),
 		blocked:   blocked,
 		limit:     limit,
+		resolved:  resolved,
 
 		listening:    options.Listening,
 		presetWindow: options.PresetLateFiringWindow,
 		silences:     options.Silences,
 		archive:      options.Archive,
 	}
+	resolved.isDue = incidents.isDue
 	if err := addIncidents(mgr, incidents); err != nil {
 		return fmt.Errorf("adding the fold of Incidents: %w", err)
-	}
-	evictions := &evictor{
-		cache: mgr.GetCache(), lists: lists, limit: limit, deletions: deletions, archive: options.Archive,
-	}
-	if err := addEvictor(mgr, evictions); err != nil {
-		return fmt.Errorf("adding the eviction of Incidents: %w", err)
 	}
 	return setupStatus(mgr, options, live, blocked)
 }
@@ -326,9 +328,9 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("incident").
 		Watches(&v1alpha1.AlertEvent{}, incidents.foldEvents()).
-		Watches(&v1alpha1.WebhookIntegration{}, foldPolicies(incidents.limit.counts)).
-		WatchesRawSource(watchIncidents(mgr.GetCache(), incidents.deleted)).
-		WatchesRawSource(source.Func(incidents.sweep)).
+		Watches(&v1alpha1.WebhookIntegration{}, incidents.foldPolicies()).
+		WatchesRawSource(watchIncidents(mgr.GetCache(), incidents.gone)).
+		WatchesRawSource(source.Func(incidents.resolved.start)).
 		WatchesRawSource(source.Func(incidents.watchSilences)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: foldConcurrency,
@@ -341,20 +343,6 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler) error {
 			return []any{"namespace", request.Namespace, "incident", request.Name}
 		})).
 		Complete(incidents)
-}
-
-func addEvictor(mgr ctrl.Manager, evictions *evictor) error {
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("eviction").
-		WatchesRawSource(source.Func(evictions.watch)).
-		WithOptions(controller.Options{
-			RateLimiter:           backoff[reconcile.Request](),
-			ReconciliationTimeout: foldTimeout,
-		}).
-		WithLogConstructor(logConstructor(mgr, "eviction", func(request reconcile.Request) []any {
-			return []any{"namespace", request.Name}
-		})).
-		Complete(evictions)
 }
 
 func addIntegrations(mgr ctrl.Manager, integrations *integrationReconciler) error {

@@ -85,23 +85,29 @@ func (s *site) newFolder() *folder {
 	f.releases = newReleaser(f.cache, live, memory, s.clock)
 	gate := newWriteGate(2, func() int { return 0 })
 	list := listEvents(live, []string{s.namespace})
+	lists := &quorumList{list: func(ctx context.Context) (*eventList, error) {
+		f.lists++
+		return list(ctx)
+	}}
+	counts := newStoreCounts(s.clock.Now)
+	deletions := &incidentDeleter{cache: f.cache, live: live, lists: lists, gate: gate, releases: f.releases}
+	options := Options{Namespaces: []string{s.namespace}, NamespaceShare: 1}
+	deletions.resolved = newResolvedIncidents(live, deletions, counts, options.withDefaults())
 	f.incidents = &incidentReconciler{
-		cache: f.cache,
-		live:  live,
-		lists: &quorumList{list: func(ctx context.Context) (*eventList, error) {
-			f.lists++
-			return list(ctx)
-		}},
+		cache:     f.cache,
+		live:      live,
+		lists:     lists,
 		memory:    memory,
 		releases:  f.releases,
-		deletions: &incidentDeleter{cache: f.cache, live: live, gate: gate, releases: f.releases},
+		deletions: deletions,
+		resolved:  deletions.resolved,
 		writes:    newWriteMemory(s.clock),
 		recorder:  f.events,
 		notices:   flowcontrol.NewFakeAlwaysRateLimiter(),
 		gate:      gate,
 		clock:     s.clock,
 		blocked:   newBlockedIncidents(),
-		limit:     &incidentLimit{v1alpha1.Capacity{Limit: defaultMaxIncidents, Share: 1}, newStoreCounts(s.clock.Now)},
+		limit:     &incidentLimit{v1alpha1.Capacity{Limit: defaultMaxIncidents, Share: 1}, counts},
 
 		listening:    always{},
 		presetWindow: noPresetWindow,
@@ -274,8 +280,11 @@ func (s *site) release() {
 
 // deleteByUser deletes an Incident, as a user does and the watch shows.
 func (s *site) deleteByUser(dedupKey string) {
-	s.Expect(s.live.Delete(s.ctx, s.incident(dedupKey))).To(gomega.Succeed())
-	s.incidents.deleted(s.ctx, s.keyOf(dedupKey))
+	incident := s.incident(dedupKey)
+	s.Expect(s.live.Delete(s.ctx, incident)).To(gomega.Succeed())
+	if incident.Status.State != v1alpha1.IncidentResolved {
+		s.incidents.gone(s.ctx, incident)
+	}
 	s.release()
 }
 

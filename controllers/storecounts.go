@@ -1,12 +1,9 @@
 package controllers
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,12 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
-// storeCounts counts the AlertEvents and Incidents in the cache, as the informers report them: to copy all objects out of
-// the cache for each scrape would cost far more. It remembers of each object how it was counted, since an interrupted
+// storeCounts counts the AlertEvents and the Incidents in the cache, as the informers report them: to copy all objects out of
+// the cache for each scrape would cost far more. The cache has no Resolved Incidents. It remembers of each object how it was counted, since an interrupted
 // watch may report a deleted object in an older state than the one that was counted last.
 type storeCounts struct {
 	now    func() time.Time
@@ -31,12 +27,11 @@ type storeCounts struct {
 
 	mu        sync.Mutex
 	events    map[types.NamespacedName]countedEvent
-	incidents map[string]map[string]countedIncident // by namespace and name
-	counts    map[incidentGroup]*incidentCount
+	incidents map[string]map[string]incidentGroup // by namespace and name
+	counts    map[incidentGroup]int
 	total     int64 // of Incidents
 
-	// changed is called with the namespace of an Incident that is new or has another state. Nil: nothing is.
-	changed atomic.Pointer[func(namespace string)]
+	resolved atomic.Pointer[resolvedIncidents] // of the leader's term; nil on other replicas
 }
 
 // countedEvent is an AlertEvent as it was counted.
@@ -45,22 +40,10 @@ type countedEvent struct {
 	keyed   bool
 }
 
-// countedIncident is an Incident as it was counted.
-type countedIncident struct {
-	in    *incidentCount
-	ended int64 // when its retention began, in microseconds of Unix time
-}
-
 // incidentGroup is the group in which an Incident is counted; the state is empty until its status is written.
 type incidentGroup struct {
 	state    v1alpha1.IncidentState
 	severity v1alpha1.Severity
-}
-
-// incidentCount is how many Incidents a group has.
-type incidentCount struct {
-	state     v1alpha1.IncidentState
-	incidents int
 }
 
 func newStoreCounts(now func() time.Time) *storeCounts {
@@ -68,13 +51,11 @@ func newStoreCounts(now func() time.Time) *storeCounts {
 		now:       now,
 		synced:    func() bool { return false },
 		events:    map[types.NamespacedName]countedEvent{},
-		incidents: map[string]map[string]countedIncident{},
-		counts:    map[incidentGroup]*incidentCount{},
+		incidents: map[string]map[string]incidentGroup{},
+		counts:    map[incidentGroup]int{},
 	}
-	for _, state := range []v1alpha1.IncidentState{v1alpha1.IncidentOpen, v1alpha1.IncidentResolved} {
-		for _, severity := range v1alpha1.Severities() { // those without Incidents are reported too
-			c.counts[incidentGroup{state, severity}] = &incidentCount{state: state}
-		}
+	for _, severity := range v1alpha1.Severities() { // those without Incidents are reported too
+		c.counts[incidentGroup{v1alpha1.IncidentOpen, severity}] = 0
 	}
 	return c
 }
@@ -97,33 +78,18 @@ func (c *storeCounts) removeEvent(event *v1alpha1.AlertEvent) {
 
 // setIncident counts an Incident as it is now.
 func (c *storeCounts) setIncident(incident *v1alpha1.Incident, _ bool) {
-	before := c.count(incident)
-	if changed := c.changed.Load(); changed != nil && (before == nil || before.state != incident.Status.State) {
-		(*changed)(incident.Namespace)
-	}
-}
-
-// count counts an Incident as it is now. It returns where it was counted before; nil if nowhere.
-func (c *storeCounts) count(incident *v1alpha1.Incident) (before *incidentCount) {
-	ended, _ := fold.Deadline(incident, fold.Policy{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before = c.uncount(incident)
+	c.uncount(incident)
 	names := c.incidents[incident.Namespace]
 	if names == nil {
-		names = map[string]countedIncident{}
+		names = map[string]incidentGroup{}
 		c.incidents[incident.Namespace] = names
 	}
 	group := incidentGroup{incident.Status.State, incident.Status.Alert.Severity}
-	in := c.counts[group]
-	if in == nil {
-		in = &incidentCount{state: group.state}
-		c.counts[group] = in
-	}
-	in.incidents++
-	names[incident.Name] = countedIncident{in, ended.UnixMicro()}
+	names[incident.Name] = group
+	c.counts[group]++
 	c.total++
-	return before
 }
 
 // removeIncident stops counting an Incident.
@@ -136,16 +102,14 @@ func (c *storeCounts) removeIncident(incident *v1alpha1.Incident) {
 	}
 }
 
-// uncount stops counting an Incident. It returns where it was counted; nil if nowhere.
-func (c *storeCounts) uncount(incident *v1alpha1.Incident) *incidentCount {
+// uncount stops counting an Incident.
+func (c *storeCounts) uncount(incident *v1alpha1.Incident) {
 	names := c.incidents[incident.Namespace]
-	counted, known := names[incident.Name]
-	if known {
-		counted.in.incidents--
+	if group, known := names[incident.Name]; known {
+		c.counts[group]--
 		c.total--
 		delete(names, incident.Name)
 	}
-	return counted.in
 }
 
 // countIncidents returns how many Incidents a namespace has, how many there are, and in how many namespaces.
@@ -153,13 +117,6 @@ func (c *storeCounts) countIncidents(namespace string) (own, all int64, namespac
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return int64(len(c.incidents[namespace])), c.total, len(c.incidents)
-}
-
-// incidentNamespaces returns the namespaces that have Incidents.
-func (c *storeCounts) incidentNamespaces() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Collect(maps.Keys(c.incidents))
 }
 
 // ofIntegration returns the names of an integration's Incidents.
@@ -171,28 +128,6 @@ func (c *storeCounts) ofIntegration(namespace, integration string) []string {
 		if v1alpha1.IsIncidentName(name, integration) {
 			names = append(names, name)
 		}
-	}
-	return names
-}
-
-// resolved returns the names of a namespace's Resolved Incidents, oldest resolve first.
-func (c *storeCounts) resolved(namespace string) []string {
-	type end struct {
-		name string
-		at   int64
-	}
-	var ends []end
-	c.mu.Lock()
-	for name, counted := range c.incidents[namespace] {
-		if counted.in.state == v1alpha1.IncidentResolved {
-			ends = append(ends, end{name, counted.ended})
-		}
-	}
-	c.mu.Unlock() // they may be very many to sort
-	slices.SortFunc(ends, func(a, b end) int { return cmp.Compare(a.at, b.at) })
-	names := make([]string, len(ends))
-	for i := range ends {
-		names[i] = ends[i].name
 	}
 	return names
 }
@@ -218,8 +153,11 @@ func (c *storeCounts) Collect(metrics chan<- prometheus.Metric) {
 	gauge(oldestAgeDesc, c.oldestAge().Seconds())
 	for group, count := range c.counts {
 		if group.state != "" {
-			gauge(incidentsDesc, float64(count.incidents), string(group.state), string(group.severity))
+			gauge(incidentsDesc, float64(count), string(group.state), string(group.severity))
 		}
+	}
+	if resolved, ok := c.resolved.Load().number(); ok {
+		gauge(incidentsDesc, float64(resolved), string(v1alpha1.IncidentResolved), "")
 	}
 }
 

@@ -1,11 +1,8 @@
 package controllers
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -14,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/informers"
@@ -37,7 +33,7 @@ func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
 			if rapid.Bool().Draw(t, "incident") {
 				name := fmt.Sprint("incident-", number)
 				incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
-				incident.Status.State = rapid.SampledFrom([]v1alpha1.IncidentState{"", "Open", "Resolved"}).Draw(t, "state")
+				incident.Status.State = rapid.SampledFrom([]v1alpha1.IncidentState{"", "Open"}).Draw(t, "state")
 				ended := v1alpha1.NewTimestamp(now.Add(-time.Duration(rapid.IntRange(0, 300).Draw(t, "age")) * time.Second))
 				incident.Status.ResolvedTime = &ended
 				incident.Status.Alert.Severity = rapid.SampledFrom([]v1alpha1.Severity{"critical", "info", "odd"}).Draw(t, "severity")
@@ -79,23 +75,14 @@ func compareCounts(
 ) {
 	g := NewWithT(t)
 	groups := newStoreCounts(nil).counts
-	g.Expect(groups).To(HaveLen(8), "a group without Incidents is reported as 0")
+	g.Expect(groups).To(HaveLen(4), "a group without Incidents is reported as 0")
 	for group := range counts.counts {
-		groups[group] = &incidentCount{state: group.state}
+		groups[group] = 0
 	}
-	resolved := 0
 	for _, incident := range incidents {
-		groups[incidentGroup{incident.Status.State, incident.Status.Alert.Severity}].incidents++
-		if incident.Status.State == v1alpha1.IncidentResolved {
-			resolved++
-		}
+		groups[incidentGroup{incident.Status.State, incident.Status.Alert.Severity}]++
 	}
 	g.Expect(counts.counts).To(Equal(groups))
-	names := counts.resolved("")
-	g.Expect(names).To(HaveLen(resolved))
-	g.Expect(slices.IsSortedFunc(names, func(a, b string) int {
-		return incidents[a].Status.ResolvedTime.Compare(incidents[b].Status.ResolvedTime.Time)
-	})).To(BeTrue(), "oldest first")
 	own, all, _ := counts.countIncidents("")
 	g.Expect([]int64{own, all}).To(HaveEach(BeEquivalentTo(len(incidents))))
 	oldest := time.Duration(0)
@@ -107,37 +94,6 @@ func compareCounts(
 	}
 	g.Expect(counts.events).To(HaveLen(len(events)))
 	g.Expect(counts.oldestAge()).To(Equal(oldest))
-}
-
-// A namespace near its limit is looked at as soon as one of its Incidents comes or is resolved.
-func TestEvictionsFollowTheCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := NewWithT(t)
-		queue, _ := newFairQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fairQueue[reconcile.Request])
-		defer queue.ShutDown()
-		counts := newStoreCounts(time.Now)
-		evictions := &evictor{limit: &incidentLimit{v1alpha1.Capacity{Limit: 2, Share: 1}, counts}}
-		ctx, cancel := context.WithCancel(t.Context())
-		g.Expect(evictions.watch(ctx, queue)).To(Succeed())
-
-		open := resolvedIncident("a")
-		open.Status.State = v1alpha1.IncidentOpen
-		counts.setIncident(open, false)
-		g.Expect(taken(queue)).To(BeEmpty(), "another one may come")
-		counts.setIncident(resolvedIncident("b"), false)
-		g.Expect(taken(queue)).To(ConsistOf("n"), "a new one")
-		counts.setIncident(open, false)
-		g.Expect(taken(queue)).To(BeEmpty(), "nothing has changed")
-		counts.setIncident(resolvedIncident("a"), false)
-		g.Expect(taken(queue)).To(ConsistOf("n"), "a resolved one")
-		time.Sleep(capacityCheck + time.Millisecond)
-		synctest.Wait()
-		g.Expect(taken(queue)).To(ConsistOf("n"), "now and then")
-		cancel()
-		synctest.Wait()
-		counts.setIncident(resolvedIncident("c"), false)
-		g.Expect(taken(queue)).To(BeEmpty(), "the term has ended")
-	})
 }
 
 func TestASecondManagerInTheProcessDoesNotTakeTheMetricsOver(t *testing.T) {
@@ -167,7 +123,7 @@ func BenchmarkScrape(b *testing.B) {
 	counts.synced = func() bool { return true }
 	for n := range 100_000 {
 		incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint(n)}}
-		incident.Status.State = v1alpha1.IncidentResolved
+		incident.Status.State = v1alpha1.IncidentOpen
 		counts.setIncident(incident, true)
 	}
 	for b.Loop() {

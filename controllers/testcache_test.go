@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,7 +21,6 @@ type testCache struct {
 	hidden map[types.UID]bool                          // AlertEvents that are not shown yet
 
 	created map[types.UID]metav1.Time // creationTimestamps to show instead of the API server's
-	whole   bool                      // Resolved Incidents are shown whole
 
 	memory *EventMemory
 	shows  map[types.UID]*v1alpha1.AlertEvent // what the memory was shown
@@ -49,30 +49,23 @@ func (c *testCache) watch(events []v1alpha1.AlertEvent) {
 	}
 }
 
-// shown is what the cache has of an object that the API server stores.
-func (c *testCache) shown(object runtime.Object) {
-	if !c.whole {
-		if incident, ok := object.(*v1alpha1.Incident); ok {
-			incident.Condense()
-		}
-	}
-}
-
 func (c *testCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	incident, ok := object.(*v1alpha1.Incident)
-	frozen, isFrozen := c.frozen[key]
-	switch {
-	case !ok || !isFrozen:
-		err := c.Reader.Get(ctx, key, object)
-		c.shown(object)
-		return err
-	case frozen == nil:
-		return c.Reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "absent"}, object)
-	default:
-		frozen.DeepCopyInto(incident)
-		c.shown(incident)
-		return nil
+	if !ok {
+		return c.Reader.Get(ctx, key, object)
 	}
+	if frozen, isFrozen := c.frozen[key]; !isFrozen {
+		if err := c.Reader.Get(ctx, key, incident); err != nil {
+			return err
+		}
+	} else if frozen != nil {
+		frozen.DeepCopyInto(incident)
+	}
+	if incident.Name == "" || incident.Status.State == v1alpha1.IncidentResolved {
+		*incident = v1alpha1.Incident{}
+		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("incidents").GroupResource(), key.Name)
+	}
+	return nil
 }
 
 // List filters by the indexes of setup.go.
@@ -101,7 +94,6 @@ func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...cl
 		if created, ok := c.created[object.GetUID()]; ok {
 			object.SetCreationTimestamp(created)
 		}
-		c.shown(object)
 		if selector == nil || matchesIndex(object, selector.Requirements()[0].Field, selector.Requirements()[0].Value) {
 			kept = append(kept, object)
 		}

@@ -3,13 +3,10 @@ package controllers
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
@@ -61,8 +57,8 @@ func isSame(before, after client.Object) bool {
 	return before.GetUID() == after.GetUID() && before.GetGeneration() == after.GetGeneration()
 }
 
-// foldEvents enqueues the Incidents of an AlertEvent when it comes, and when it goes: then there is space in a ledger, and
-// an expired Incident may be free to go. So it is when the AlertEvent is marked. Other changes of its metadata mean nothing.
+// foldEvents enqueues the Incidents of an AlertEvent when it comes, and those that are open when it goes: then there is space in
+// a ledger. So it is when the AlertEvent is marked. Other changes of its metadata mean nothing.
 //
 // Alerts that repeat what an open Incident says are not urgent. All AlertEvents that are there at the start are: their
 // senders have been told long ago that they are accepted.
@@ -76,7 +72,10 @@ func (r *incidentReconciler) foldEvents() handler.EventHandler {
 		if before != nil {
 			r.releases.forget(refOf(before))
 			for name := range incidentNames(before) {
-				add(queue, types.NamespacedName{Namespace: before.Namespace, Name: name}, handler.LowPriority)
+				key := types.NamespacedName{Namespace: before.Namespace, Name: name}
+				if r.isOpen(ctx, key) {
+					add(queue, key, handler.LowPriority)
+				}
 			}
 		}
 		if after == nil {
@@ -126,67 +125,37 @@ func (r *incidentReconciler) isOpen(ctx context.Context, key types.NamespacedNam
 	return err == nil && incident.Status.State == v1alpha1.IncidentOpen
 }
 
-// watchIncidents enqueues an Incident when it changes. When it is deleted, it calls gone first.
-//
-// Of those that are there at the start, sweep enqueues the Resolved ones: they may be a hundred thousand, and at most their
-// retention is over. The release of the AlertEvents that wait is not to queue behind them.
+// watchIncidents enqueues an Incident when it changes, and when the cache shows it no longer, unless gone says that there is
+// nothing to do.
 func watchIncidents(
-	objects cache.Informers, gone func(ctx context.Context, incident types.NamespacedName),
+	objects cache.Informers, gone func(ctx context.Context, shown *v1alpha1.Incident) bool,
 ) source.Func {
 	return func(ctx context.Context, queue requestQueue) error {
-		informer, err := objects.GetInformer(ctx, &v1alpha1.Incident{})
-		if err != nil {
-			return fmt.Errorf("getting the informer of Incidents: %w", err)
-		}
-		_, err = informer.AddEventHandler(clustercache.SkipsResting{ResourceEventHandler: informers.Handler(
-			func(incident *v1alpha1.Incident, initial bool) {
-				if !initial || incident.Status.State != v1alpha1.IncidentResolved || len(incident.Status.UnarchivedEpisodes) > 0 {
-					add(queue, client.ObjectKeyFromObject(incident), handler.LowPriority)
+		_, err := informers.Feed(ctx, objects, &v1alpha1.Incident{},
+			func(incident *v1alpha1.Incident, _ bool) {
+				add(queue, client.ObjectKeyFromObject(incident), handler.LowPriority)
+			},
+			func(shown *v1alpha1.Incident) {
+				if gone(ctx, shown) {
+					add(queue, client.ObjectKeyFromObject(shown), handler.LowPriority)
 				}
-			},
-			func(deleted *v1alpha1.Incident) {
-				gone(ctx, client.ObjectKeyFromObject(deleted))
-				add(queue, client.ObjectKeyFromObject(deleted), handler.LowPriority)
-			},
-		)})
+			})
 		return err
 	}
 }
 
-// sweep enqueues all Resolved Incidents, one after the other, at the start and at each sweepInterval. Those whose retention
-// ends later than that need not wait in the queue.
-func (r *incidentReconciler) sweep(ctx context.Context, queue requestQueue) error {
-	counts, pace := r.limit.counts, flowcontrol.NewTokenBucketRateLimiter(sweepRate, 1)
-	round := func() {
-		for _, namespace := range counts.incidentNamespaces() {
-			for _, name := range counts.resolved(namespace) {
-				if pace.Wait(ctx) != nil {
-					return
-				}
-				add(queue, types.NamespacedName{Namespace: namespace, Name: name}, handler.LowPriority)
-			}
-		}
-	}
-	go func() {
-		if toolscache.WaitForCacheSync(ctx.Done(), counts.synced) {
-			round()
-			every(ctx, sweepInterval, nil, round)
-		}
-	}()
-	return nil
-}
-
 // foldPolicies enqueues the Incidents of a WebhookIntegration when it comes, goes or changes: their deadlines may be other
 // ones.
-func foldPolicies(counts *storeCounts) handler.EventHandler {
+func (r *incidentReconciler) foldPolicies() handler.EventHandler {
 	return onChange(func(_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requestQueue) {
 		if initial || before != nil && after != nil && isSame(before, after) {
 			return // at the start, the Incidents come by themselves
 		}
-		integration := cmp.Or(after, before)
-		for _, name := range counts.ofIntegration(integration.Namespace, integration.Name) {
+		integration := client.ObjectKeyFromObject(cmp.Or(after, before))
+		for _, name := range r.limit.counts.ofIntegration(integration.Namespace, integration.Name) {
 			add(queue, types.NamespacedName{Namespace: integration.Namespace, Name: name}, handler.LowPriority)
 		}
+		r.resolved.look(integration)
 	})
 }
 

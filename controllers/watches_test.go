@@ -1,17 +1,12 @@
 package controllers
 
 import (
-	"context"
-	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -46,7 +41,7 @@ func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 		"an alert of a resolved Incident is":  {alerts: []v1alpha1.Alert{s.alert(v1alpha1.AlertFiring, "over")}},
 		"an alert from before this leader is": {alerts: []v1alpha1.Alert{s.alert(v1alpha1.AlertFiring, "open")}, initial: true},
 		"the end of an AlertEvent is not": {
-			alerts: []v1alpha1.Alert{s.alert(v1alpha1.AlertFiring, "new")}, deleted: true, want: handler.LowPriority},
+			alerts: []v1alpha1.Alert{s.alert(v1alpha1.AlertFiring, "open")}, deleted: true, want: handler.LowPriority},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
@@ -62,88 +57,6 @@ func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 			g.Expect(priority).To(Equal(test.want))
 		})
 	}
-}
-
-// A leader that takes over a hundred thousand Incidents releases the AlertEvents that wait before it looks at those that are
-// over.
-func TestResolvedIncidentsDoNotDelayTheStart(t *testing.T) {
-	g := NewWithT(t)
-	queue, _ := newFairQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fairQueue[reconcile.Request])
-	defer queue.ShutDown()
-	informer := &handlerKeeper{}
-	g.Expect(watchIncidents(informer, func(context.Context, types.NamespacedName) {})(t.Context(), queue)).To(Succeed())
-	open, unarchived := resolvedIncident("open"), resolvedIncident("unarchived")
-	open.Status.State = v1alpha1.IncidentOpen
-	unarchived.Status.UnarchivedEpisodes = []v1alpha1.UnarchivedEpisode{{}}
-	for _, incident := range []*v1alpha1.Incident{resolvedIncident("over"), open, unarchived} {
-		informer.kept.OnAdd(incident, true)
-	}
-	informer.kept.OnAdd(resolvedIncident("later"), false)
-	changed := resolvedIncident("changed")
-	changed.ResourceVersion = "2"
-	informer.kept.OnUpdate(open, changed)
-	informer.kept.OnUpdate(resolvedIncident("unchanged"), resolvedIncident("unchanged")) // as a new list shows it
-	informer.kept.OnDelete(resolvedIncident("deleted"))
-	g.Expect(taken(queue)).To(ConsistOf("open", "unarchived", "later", "changed", "deleted"))
-}
-
-// handlerKeeper is an informer that keeps its event handler, and the cache that has it.
-type handlerKeeper struct {
-	cache.Informers
-	cache.Informer
-	kept toolscache.ResourceEventHandler
-}
-
-func (k *handlerKeeper) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	return k, nil
-}
-
-func (k *handlerKeeper) AddEventHandler(
-	handler toolscache.ResourceEventHandler,
-) (toolscache.ResourceEventHandlerRegistration, error) {
-	k.kept = handler
-	return struct {
-		toolscache.ResourceEventHandlerRegistration
-	}{}, nil
-}
-
-// A sweep looks at all Resolved Incidents, and again every sweepInterval, without having them all in the queue.
-func TestASweepTakesItsTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := NewWithT(t)
-		queue, _ := newFairQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fairQueue[reconcile.Request])
-		defer queue.ShutDown()
-		counts, all, synced := newStoreCounts(time.Now), []string{}, false
-		counts.synced = func() bool { return synced }
-		for i := range 3 * sweepRate {
-			all = append(all, strconv.Itoa(i))
-			counts.setIncident(resolvedIncident(all[i]), true)
-		}
-		open := resolvedIncident("open")
-		open.Status.State = v1alpha1.IncidentOpen
-		counts.setIncident(open, true)
-
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		r := &incidentReconciler{limit: &incidentLimit{counts: counts}}
-		g.Expect(r.sweep(ctx, queue)).To(Succeed())
-		time.Sleep(time.Minute)
-		g.Expect(taken(queue)).To(BeEmpty(), "the Incidents are not all counted")
-		synced = true
-		for range 2 {
-			time.Sleep(1100 * time.Millisecond)
-			synctest.Wait()
-			first := taken(queue)
-			g.Expect(len(first)).To(BeNumerically("~", sweepRate, sweepRate/5))
-			time.Sleep(3 * time.Second)
-			synctest.Wait()
-			g.Expect(append(first, taken(queue)...)).To(ConsistOf(all))
-			time.Sleep(sweepInterval - 5*time.Second)
-			synctest.Wait()
-			g.Expect(taken(queue)).To(BeEmpty())
-			time.Sleep(3900 * time.Millisecond) // until the next round
-		}
-	})
 }
 
 // Whoever is to wait for longer than until the next sweep leaves the queue.
@@ -176,25 +89,22 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	counts := newStoreCounts(time.Now)
 	own := []string{v1alpha1.IncidentName("mon", "a"), v1alpha1.IncidentName("mon", "b")}
 	for _, name := range append(own, v1alpha1.IncidentName("mon-2", "a"), v1alpha1.IncidentName("other", "a"), "mon-x") {
-		counts.setIncident(resolvedIncident(name), true)
+		counts.setIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}, true)
 	}
 	before := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "mon", Generation: 1}}
 	after := before.DeepCopy()
 	after.Generation = 2
-	watch := foldPolicies(counts)
+	r := &incidentReconciler{limit: &incidentLimit{counts: counts}}
+	r.resolved = newResolvedIncidents(nil, nil, counts, Options{}.withDefaults())
+	watch := r.foldPolicies()
 	watch.Create(t.Context(), event.CreateEvent{Object: before, IsInInitialList: true}, queue)
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: before}, queue)
 	g.Expect(taken(queue)).To(BeEmpty())
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
 	g.Expect(taken(queue)).To(ConsistOf(own))
+	g.Expect(r.resolved.takeLooks()).To(ConsistOf(types.NamespacedName{Namespace: "n", Name: "mon"}), "the Resolved ones")
 	watch.Delete(t.Context(), event.DeleteEvent{Object: after}, queue)
 	g.Expect(taken(queue)).To(ConsistOf(own))
-}
-
-func resolvedIncident(name string) *v1alpha1.Incident {
-	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
-	incident.Status.State = v1alpha1.IncidentResolved
-	return incident
 }
 
 // taken takes what is in the queue.

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -19,6 +20,7 @@ type writeMemory struct {
 type lastWrite struct {
 	time            time.Time
 	resourceVersion string
+	resolved        bool // the cache will lack the Incident
 }
 
 func newWriteMemory(clock Clock) *writeMemory {
@@ -26,8 +28,9 @@ func newWriteMemory(clock Clock) *writeMemory {
 }
 
 // wrote notes a write.
-func (m *writeMemory) wrote(key types.NamespacedName, resourceVersion string, now time.Time) {
-	m.writes.Add(key, lastWrite{now, resourceVersion}, cachePatience)
+func (m *writeMemory) wrote(incident *v1alpha1.Incident, now time.Time) {
+	last := lastWrite{now, incident.ResourceVersion, incident.Status.State == v1alpha1.IncidentResolved}
+	m.writes.Add(client.ObjectKeyFromObject(incident), last, cachePatience)
 }
 
 // forget drops the last write of an Incident that is gone.
@@ -41,10 +44,13 @@ func (m *writeMemory) last(key types.NamespacedName) (last lastWrite, ok bool) {
 	return last, ok
 }
 
-// behind reports whether the Incident as read is older than the last write.
+// behind reports whether the Incident as the cache has it is older than the last write.
 func (m *writeMemory) behind(key types.NamespacedName, incident *v1alpha1.Incident) bool {
 	last, ok := m.last(key)
-	return ok && (incident == nil || fold.NewerVersion(last.resourceVersion, incident.ResourceVersion))
+	if ok && incident == nil {
+		return !last.resolved
+	}
+	return ok && fold.NewerVersion(last.resourceVersion, incident.ResourceVersion)
 }
 
 // wait returns how long the Incident is not to be written for anything but a change of state.

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,15 +114,6 @@ func TestAlertsAreStoredBeforeTheIncidentsAreKnown(t *testing.T) {
 	c.integrate(t, "prometheus", "early-token")
 	g.Expect(c.post(t, "early-token", firing)).To(Equal(http.StatusAccepted))
 	g.Expect(c.listEvents(t)).To(HaveLen(1))
-}
-
-func TestAServerThatCannotReadIncidentsIsNotReady(t *testing.T) {
-	g := NewWithT(t)
-	var reads atomic.Bool
-	reads.Store(true)
-	c := startManager(t, func(o *Options) { o.ReadsIncidents = reads.Load })
-	reads.Store(false)
-	g.Expect(c.ReadyCheck()).To(MatchError(ContainSubstring("not synced")))
 }
 
 // amend changes the spec of an integration.

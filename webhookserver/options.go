@@ -60,10 +60,6 @@ type Options struct {
 	// Check returns why no alert may be accepted, nil when alerts may be. It must not block. Optional.
 	Check func() error
 
-	// ReadsIncidents says whether the cache has begun to read the Incidents. The server is ready then, and does not wait for
-	// the last of them. It must not block. Default: it has.
-	ReadsIncidents func() bool
-
 	// Mappings remembers compiled mappings. Nil: the server has one of its own.
 	Mappings *mapping.Cache
 
@@ -97,9 +93,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.ClockLead == nil {
 		o.ClockLead = func() time.Duration { return 0 }
-	}
-	if o.ReadsIncidents == nil {
-		o.ReadsIncidents = func() bool { return true }
 	}
 	if o.Mappings == nil {
 		o.Mappings = &mapping.Cache{}

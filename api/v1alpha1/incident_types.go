@@ -19,6 +19,12 @@ const (
 // +kubebuilder:validation:Enum=Open;Resolved
 type IncidentState string
 
+// Paths of fields by which Incidents can be selected.
+const (
+	StateField       = "status.state"
+	IntegrationField = "spec.integrationName"
+)
+
 // The states of an Incident.
 const (
 	IncidentOpen     IncidentState = "Open"
@@ -284,10 +290,6 @@ type IncidentStatus struct {
 	// ledger records which AlertEvents have been folded.
 	// +optional
 	Ledger Ledger `json:"ledger,omitempty,omitzero"`
-
-	// Condensed says that this status, or the one that it was computed from, was read from a cache that keeps only a part
-	// of it. It must not be written. Set by Incident.Condense; never stored.
-	Condensed bool `json:"-"`
 }
 
 // Incident is a problem that is or was ongoing: the result of folding all alerts with one dedup key.

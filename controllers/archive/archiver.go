@@ -46,16 +46,38 @@ func New(open Opener, clock Clock, log logr.Logger) *Archiver {
 // Lead adds the archiving to the manager of a leader's term. It ends with the term.
 func (a *Archiver) Lead(mgr ctrl.Manager) error {
 	t := newTerm(a, mgr.GetAPIReader())
-	synced, err := informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.Incident{}, t.changed, t.deleted)
+	synced, err := informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.Incident{}, t.changed,
+		func(*v1alpha1.Incident) {}) // it may be Resolved
 	if err != nil {
 		return fmt.Errorf("watching Incidents: %w", err)
 	}
-	t.synced = synced
+	t.synced = func() bool { return synced() && t.swept.Load() }
 	if err := mgr.Add(t); err != nil {
 		return fmt.Errorf("adding the archiving of episodes: %w", err)
 	}
 	a.term.Store(t)
 	return nil
+}
+
+// Resolved implements controllers.Follower.
+func (a *Archiver) Resolved(incident *v1alpha1.Incident) {
+	if t := a.term.Load(); t != nil {
+		t.changed(incident, !t.swept.Load())
+	}
+}
+
+// Swept implements controllers.Follower.
+func (a *Archiver) Swept() {
+	if t := a.term.Load(); t != nil {
+		t.swept.Store(true)
+	}
+}
+
+// Deleted forgets an Incident that was deleted.
+func (a *Archiver) Deleted(incident *v1alpha1.Incident) {
+	if t := a.term.Load(); t != nil {
+		t.book.forget(incident)
+	}
 }
 
 // Archived reports whether an episode of an Incident is in the archive, in the version that the digest identifies, as far

@@ -163,26 +163,9 @@ func TestEpisodesAreArchivedInAllTheirVersions(t *testing.T) {
 	r.Expect(r.isArchived(a, incident)).To(BeTrue())
 
 	delete(r.incidents, client.ObjectKeyFromObject(incident))
-	term.deleted(incident)
+	a.Deleted(incident)
 	r.Expect(term.book.versions).To(BeEmpty(), "memory does not grow with what was archived")
 	r.Expect(r.archived()).To(HaveLen(1))
-}
-
-// Caches have no content of a Resolved Incident.
-func TestTheCacheIsEnoughToKnowWhatIsArchived(t *testing.T) {
-	r := newRig(t)
-	cached := r.resolved("disk", 2).DeepCopy()
-	cached.Condense()
-	a, term := r.lead()
-	term.changed(cached, false)
-	r.step(term)
-	r.Expect(r.isArchived(a, cached)).To(BeTrue())
-	for record, err := range records.All(r.ctx, r.bucket, records.Query{}) {
-		r.Expect(err).NotTo(HaveOccurred())
-		r.Expect(record.Alert.Title).To(Equal("disk"))
-	}
-	term.changed(cached, false)
-	r.Expect(r.isArchived(a, cached)).To(BeTrue())
 }
 
 func TestANewLeaderArchivesOnlyWhatTheArchiveLacks(t *testing.T) {
@@ -394,7 +377,7 @@ func TestAnOutageOfTheStoreIsShownAndSurvived(t *testing.T) {
 		condition, ok = a.Condition(integration)
 		r.Expect(ok).To(BeTrue())
 		r.Expect(condition.Status).To(Equal(metav1.ConditionFalse))
-		term.deleted(waits) // by a user: nothing waits any more
+		a.Deleted(waits) // by a user: nothing waits any more
 		r.Expect(os.Remove(folder)).To(Succeed())
 		r.Expect(os.Rename(folder+"-away", folder)).To(Succeed())
 		time.Sleep(maxRetry)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gocloud.dev/blob"
@@ -22,6 +23,7 @@ type term struct {
 	archiver *Archiver
 	live     client.Reader
 	synced   func() bool // whether the existing Incidents were seen
+	swept    atomic.Bool // the Resolved ones
 	limiter  flowcontrol.RateLimiter
 	health   health
 	book     *book
@@ -43,8 +45,6 @@ func newTerm(a *Archiver, live client.Reader) *term {
 func (t *term) changed(incident *v1alpha1.Incident, initial bool) {
 	t.book.see(incident, initial, time.Now())
 }
-
-func (t *term) deleted(incident *v1alpha1.Incident) { t.book.forget(incident) }
 
 // Start implements manager.Runnable: it archives until ctx ends. A failure of the store never ends the term.
 func (t *term) Start(ctx context.Context) error {

@@ -63,7 +63,7 @@ type wanted struct {
 // want returns what the target's Alertmanager has to know about an Incident. Both objects may be nil.
 func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, now time.Time) wanted {
 	switch {
-	case incident == nil || incident.Status.State == "" || incident.Status.Condensed: // resolved long ago
+	case incident == nil || incident.Status.State == "":
 		return wanted{}
 	case integration == nil:
 		return wanted{held: incident.Status.State == v1alpha1.IncidentOpen}

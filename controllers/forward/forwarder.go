@@ -13,6 +13,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // Forwarder forwards Incidents while its replica leads. There is one for each process.
@@ -84,6 +86,20 @@ func (f *Forwarder) current() *Config {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.config
+}
+
+// Resolved implements controllers.Follower.
+func (f *Forwarder) Resolved(incident *v1alpha1.Incident) {
+	if t := f.term.Load(); t != nil {
+		t.resolved(incident)
+	}
+}
+
+// Swept implements controllers.Follower.
+func (f *Forwarder) Swept() {
+	if t := f.term.Load(); t != nil {
+		t.swept.Store(true)
+	}
 }
 
 // Lead adds the forwarding to the manager of a leader's term. It ends with the term, so a leader that has lost the lease

@@ -7,10 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // index knows the Incidents that the forwarding has to look at again and again: those that are open or were resolved a short
-// while ago, and those that silences concern. Most Incidents are neither. An informer feeds it.
+// while ago, and those that silences concern. Most Incidents are neither.
 type index struct {
 	mu        sync.Mutex
 	incidents map[incidentKey]indexed
@@ -18,6 +19,7 @@ type index struct {
 
 // indexed is an Incident in the index.
 type indexed struct {
+	version     string // its resourceVersion, or that of its end as the cache showed it
 	integration string
 	resolved    time.Time // zero while it is open
 	silences    bool      // it has, had or is to have a silence
@@ -25,26 +27,48 @@ type indexed struct {
 
 func newIndex() *index { return &index{incidents: map[incidentKey]indexed{}} }
 
-// set indexes an Incident as it is now.
-func (x *index) set(incident *v1alpha1.Incident, now time.Time) {
+// set indexes an Incident as it is now, unless a newer version is known, and reports whether it did.
+func (x *index) set(incident *v1alpha1.Incident, now time.Time) bool {
 	key, status := keyOf(incident), &incident.Status
-	entry := indexed{integration: incident.Spec.IntegrationName, silences: concernsSilences(status)}
+	entry := indexed{
+		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: concernsSilences(status),
+	}
 	if status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
 		entry.resolved = status.ResolvedTime.Time
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if known, ok := x.incidents[key]; ok && fold.NewerVersion(known.version, entry.version) {
+		return false
+	}
 	if entry.isOver(now.Add(-maxLease)) && !entry.silences {
 		delete(x.incidents, key)
-		return
+	} else {
+		x.incidents[key] = entry
 	}
-	x.incidents[key] = entry
+	return true
 }
 
-func (x *index) remove(key incidentKey) {
+// gone notes that the cache shows an Incident no longer: it is Resolved or deleted, in this version. It reports whether that is
+// news.
+func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.incidents, key)
+	known, ok := x.incidents[keyOf(incident)]
+	if ok && !fold.NewerVersion(incident.ResourceVersion, known.version) {
+		return false
+	}
+	known.version, known.integration, known.resolved = incident.ResourceVersion, incident.Spec.IntegrationName, now
+	x.incidents[keyOf(incident)] = known
+	return true
+}
+
+// version returns the version of an Incident; not ok if it is not indexed.
+func (x *index) version(key incidentKey) (version string, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	entry, ok := x.incidents[key]
+	return entry.version, ok
 }
 
 // active returns the Incidents that are open or were resolved after a time, which is at most maxLease ago.

@@ -8,7 +8,9 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -57,9 +59,36 @@ func TestTheIndexHasOnlyWhatIsLookedAtAgain(t *testing.T) {
 	g.Expect(x.of("other", integration)).To(BeEmpty())
 
 	incident("open", v1alpha1.IncidentResolved, 48*time.Hour, nil)
-	x.remove(incidentKey{namespace, "acknowledged"})
-	g.Expect(names(x.active(now.Add(-15 * time.Minute)))).To(ConsistOf("resolved"))
-	g.Expect(x.incidents).To(HaveLen(4))
+	g.Expect(names(x.active(now.Add(-15 * time.Minute)))).To(ConsistOf("acknowledged", "resolved"))
+	g.Expect(x.incidents).To(HaveLen(5))
+}
+
+// The cache shows the end of an Incident, and the fold or a sweep tells what became of it, in any order.
+func TestTheIndexKnowsTheNewestVersion(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Now()
+	version := func(number string, resolved time.Time) *v1alpha1.Incident {
+		i := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", ResourceVersion: number}}
+		i.Status.State = v1alpha1.IncidentOpen
+		if !resolved.IsZero() {
+			at := v1alpha1.NewTimestamp(resolved)
+			i.Status.State, i.Status.ResolvedTime = v1alpha1.IncidentResolved, &at
+		}
+		return i
+	}
+	key := incidentKey{namespace, "a"}
+	x := newIndex()
+	g.Expect(x.set(version("9", time.Time{}), now)).To(BeTrue())
+	g.Expect(x.set(version("10", now.Add(-time.Second)), now)).To(BeTrue(), "the fold tells")
+	g.Expect(x.gone(version("10", time.Time{}), now)).To(BeFalse(), "it is known")
+	g.Expect(x.incidents[key].resolved).To(BeTemporally("~", now.Add(-time.Second), time.Millisecond))
+
+	g.Expect(x.set(version("11", time.Time{}), now)).To(BeTrue(), "it is open again")
+	g.Expect(x.set(version("10", now), now)).To(BeFalse(), "a sweep read it before")
+	g.Expect(x.incidents[key].resolved).To(BeZero())
+	g.Expect(x.gone(version("12", time.Time{}), now)).To(BeTrue(), "somebody else resolved or deleted it")
+	g.Expect(x.active(now.Add(-time.Minute))).To(ConsistOf(key), "its alert has to end")
+	g.Expect(x.set(version("12", now), now)).To(BeTrue())
 }
 
 // oneIncident is a reader of one Incident, which counts the reads. Nothing else exists.
@@ -78,31 +107,41 @@ func (r *oneIncident) Get(_ context.Context, _ client.ObjectKey, object client.O
 	return r.err
 }
 
-func TestAnIncidentResolvedAWhileAgoIsReadWholeOnce(t *testing.T) {
+func TestAnIncidentResolvedAWhileAgoIsReadOnce(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster()
 	c.fold(v1alpha1.Alert{DedupKey: "a", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{Title: "Disk full"}})
 	_, whole := c.fold(v1alpha1.Alert{DedupKey: "a", Status: v1alpha1.AlertResolved})
-	resolved := whole.Status.ResolvedTime.Time
-	live, objects := &oneIncident{Incident: whole}, &oneIncident{Incident: cached(whole)}
-	x := newTerm(New("", realTime, logr.Discard()), objects, live, nil)
-	read := func(since time.Time) *v1alpha1.Incident {
-		incident, _, err := x.incident(t.Context(), keyOf(whole), since)
+	live, none := &oneIncident{Incident: whole}, apierrors.NewNotFound(schema.GroupResource{}, "")
+	x := newTerm(New("", realTime, logr.Discard()), &oneIncident{Incident: whole, err: none}, live, nil)
+	read := func() *v1alpha1.Incident {
+		incident, _, err := x.incident(t.Context(), keyOf(whole))
 		g.Expect(err).NotTo(HaveOccurred())
 		return incident
 	}
-	g.Expect(read(resolved).Status.Condensed).To(BeTrue(), "resolved long ago")
+	g.Expect(read()).To(BeNil(), "nothing is known of it: it was resolved long ago, or there is none")
 	g.Expect(live.reads).To(BeZero())
-	for range 3 {
-		g.Expect(read(resolved.Add(-time.Minute)).Status.Alert.Title).To(Equal("Disk full"))
-	}
-	g.Expect(live.reads).To(Equal(1))
-	objects.ResourceVersion = "17"
-	g.Expect(read(resolved.Add(-time.Minute)).Status.Timeline).NotTo(BeEmpty())
-	g.Expect(live.reads).To(Equal(2), "another version")
+	x.resolved(whole)
+	g.Expect(read().Status.Alert.Title).To(Equal("Disk full"))
+	g.Expect(live.reads).To(BeZero(), "the fold told it")
 
-	live.err = errors.New("no connection")
-	objects.ResourceVersion = "18"
-	_, _, err := x.incident(t.Context(), keyOf(whole), time.Time{})
+	ended := whole.DeepCopy()
+	ended.ResourceVersion = "17"
+	x.incidentChanged(ended, nil, false)
+	for range 3 {
+		g.Expect(read().Status.Timeline).NotTo(BeEmpty())
+	}
+	g.Expect(live.reads).To(Equal(1), "another version")
+
+	ended.ResourceVersion, live.err = "18", none
+	x.incidentChanged(ended, nil, false)
+	for range 3 {
+		g.Expect(read()).To(BeNil(), "it was deleted")
+	}
+	g.Expect(live.reads).To(Equal(2))
+
+	ended.ResourceVersion, live.err = "19", errors.New("no connection")
+	x.incidentChanged(ended, nil, false)
+	_, _, err := x.incident(t.Context(), keyOf(whole))
 	g.Expect(err).To(MatchError("no connection"))
 }

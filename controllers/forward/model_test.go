@@ -104,7 +104,7 @@ func (w *world) alert(types bool) {
 		return
 	}
 	before, after := w.cluster.fold(alert)
-	if received, changed := transition(cached(before), cached(after), nil); changed {
+	if received, changed := transition(before, after, nil); changed {
 		w.sender.queue.add(key, received)
 	}
 	if set := setOf(after); set != "" && set != setOf(before) {

@@ -16,9 +16,9 @@ import (
 
 // store is what a sender reads: the cache of the replica. The objects must not be modified.
 type store interface {
-	// incident returns an Incident and its integration, each nil if it does not exist. An Incident that was resolved at a time
-	// or before may be condensed.
-	incident(ctx context.Context, key incidentKey, since time.Time) (*v1alpha1.Incident, *v1alpha1.WebhookIntegration, error)
+	// incident returns an Incident and its integration, each nil if it does not exist. An Incident that was resolved long ago
+	// may be nil as well.
+	incident(ctx context.Context, key incidentKey) (*v1alpha1.Incident, *v1alpha1.WebhookIntegration, error)
 	// active returns the names of the Incidents that are open or were resolved after a time.
 	active(since time.Time) []incidentKey
 	// silenced returns the names of the Incidents that silences concern: they are acknowledged, or have had a silence.
@@ -163,11 +163,7 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) []item {
 
 // encode fills in the alerts of an item; none if there is nothing to post about its Incident.
 func (s *sender) encode(ctx context.Context, t *target, now time.Time, it *item) {
-	since := now.Add(-t.config.endedWindow())
-	if s.memory[it.key] != nil {
-		since = time.Time{} // its alerts have to be ended, whenever it was resolved
-	}
-	incident, integration, err := s.store.incident(ctx, it.key, since)
+	incident, integration, err := s.store.incident(ctx, it.key)
 	if err != nil {
 		s.log.Error(err, "Incident cannot be read", "namespace", it.key.namespace, "incident", it.key.name)
 		return // the next sweep tries again

@@ -69,7 +69,7 @@ func (r *rig) alert(key string, status v1alpha1.AlertStatus, change ...func(*v1a
 		c(&alert)
 	}
 	before, after := r.fold(alert)
-	if received, changed := transition(cached(before), cached(after), r.target.config.AlertLabels); changed && r.sender != nil {
+	if received, changed := transition(before, after, r.target.config.AlertLabels); changed && r.sender != nil {
 		r.sender.queue.add(keyOf(after), received)
 		synctest.Wait()
 	}
@@ -290,7 +290,7 @@ func TestHangingAlertmanagerDelaysNoOther(t *testing.T) {
 		other := r.newSender(hanging)
 		go other.run(r.Context())
 		before, after := r.fold(v1alpha1.Alert{DedupKey: "k", Status: v1alpha1.AlertFiring})
-		received, _ := transition(cached(before), cached(after), nil)
+		received, _ := transition(before, after, nil)
 		for _, s := range []*sender{other, r.sender} {
 			s.queue.add(keyOf(after), received)
 		}

@@ -81,7 +81,7 @@ func (e *endpoint) wantedSilences(ctx context.Context, t *target, now time.Time)
 	wanted := map[string]silence{}
 	var conditioned []incidentKey
 	for _, key := range e.store.silenced() {
-		incident, integration, err := e.store.incident(ctx, key, now)
+		incident, integration, err := e.store.incident(ctx, key)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -112,7 +112,7 @@ func (c *cluster) decide(name string, before *v1alpha1.Incident, event *v1alpha1
 
 // incident implements store.
 func (c *cluster) incident(
-	_ context.Context, key incidentKey, since time.Time,
+	_ context.Context, key incidentKey,
 ) (*v1alpha1.Incident, *v1alpha1.WebhookIntegration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,20 +120,7 @@ func (c *cluster) incident(
 	if incident == nil {
 		return nil, nil, nil
 	}
-	if resolved := incident.Status.ResolvedTime; resolved != nil && !resolved.After(since) {
-		incident = cached(incident)
-	}
 	return incident, c.integrations[incidentKey{key.namespace, incident.Spec.IntegrationName}], nil
-}
-
-// cached returns the Incident as the manager's cache has it.
-func cached(incident *v1alpha1.Incident) *v1alpha1.Incident {
-	if incident == nil {
-		return nil
-	}
-	incident = incident.DeepCopy()
-	incident.Condense()
-	return incident
 }
 
 // indexed returns an index of the Incidents.

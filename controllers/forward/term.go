@@ -7,8 +7,10 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	expirecache "k8s.io/apimachinery/pkg/util/cache"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -26,8 +28,9 @@ type term struct {
 	live      client.Reader // the API server
 	resolver  resolver
 	index     *index
-	wholes    *expirecache.LRUExpireCache // of *v1alpha1.Incident by version
+	wholes    *expirecache.LRUExpireCache // of *v1alpha1.Incident by wholeKey; nil: there is none
 	synced    []func() bool               // whether the existing objects were seen
+	swept     atomic.Bool                 // whether the Resolved Incidents were seen
 	signal    signal                      // the configuration changed
 
 	mu        sync.Mutex
@@ -49,7 +52,7 @@ func (t *term) Start(ctx context.Context) error {
 	var applied *Config
 	for ctx.Err() == nil {
 		synced := !slices.ContainsFunc(t.synced, func(synced func() bool) bool { return !synced() })
-		if !synced {
+		if !synced || !t.swept.Load() {
 			sleep(ctx, syncInterval, nil)
 			continue
 		}
@@ -136,9 +139,10 @@ func onChange[T client.Object](changed func(before, after T, initial bool)) tool
 }
 
 func (t *term) incidentChanged(before, after *v1alpha1.Incident, initial bool) {
-	if after == nil {
-		t.index.remove(keyOf(before))
-		t.notify(keyOf(before), time.Time{})
+	if after == nil { // it is Resolved, or deleted
+		if t.index.gone(before, time.Now()) {
+			t.notify(keyOf(before), time.Time{})
+		}
 		return
 	}
 	t.index.set(after, time.Now())
@@ -149,6 +153,19 @@ func (t *term) incidentChanged(before, after *v1alpha1.Incident, initial bool) {
 	received, changes := transition(before, after, labels)
 	if !initial && changes { // else the sweep comes to it
 		t.notify(keyOf(after), received)
+	}
+}
+
+// resolved takes in an Incident that is Resolved.
+func (t *term) resolved(incident *v1alpha1.Incident) {
+	now := time.Now()
+	ended := incident.Status.ResolvedTime
+	if news := t.index.set(incident, now); !news || ended == nil || now.Sub(ended.Time) > maxLease {
+		return
+	}
+	t.keepWhole(wholeKey{keyOf(incident), incident.ResourceVersion}, incident)
+	if t.swept.Load() { // else the first round comes to it
+		t.notify(keyOf(incident), ended.Time)
 	}
 }
 
@@ -183,13 +200,6 @@ func transition(before, after *v1alpha1.Incident, labels []string) (received tim
 		return time.Time{}, true
 	}
 	was, is := &before.Status, &after.Status
-	if is.Condensed { // nothing of it changes any more
-		changed = was.State != is.State || !isSameTime(was.ResolvedTime, is.ResolvedTime)
-		if changed && is.ResolvedTime != nil {
-			received = is.ResolvedTime.Time
-		}
-		return received, changed
-	}
 	if n := len(is.Timeline); n > 0 {
 		newest := is.Timeline[n-1]
 		if m := len(was.Timeline); m == 0 || !sameTransition(was.Timeline[m-1], newest) {
@@ -207,24 +217,18 @@ func sameTransition(a, b v1alpha1.Transition) bool {
 	return a.Type == b.Type && a.Message == b.Message && a.Time.Equal(b.Time.Time)
 }
 
-func isSameTime(a, b *v1alpha1.Timestamp) bool {
-	return a == nil && b == nil || a != nil && b != nil && a.Equal(b.Time)
-}
-
-// incident implements store.
+// incident implements store. The cache lacks Resolved Incidents: those that the index knows are read.
 func (t *term) incident(
-	ctx context.Context, key incidentKey, since time.Time,
+	ctx context.Context, key incidentKey,
 ) (*v1alpha1.Incident, *v1alpha1.WebhookIntegration, error) {
 	incident, integration := &v1alpha1.Incident{}, &v1alpha1.WebhookIntegration{}
 	name := types.NamespacedName{Namespace: key.namespace, Name: key.name}
-	if err := t.reader.Get(ctx, name, incident, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, client.IgnoreNotFound(err)
+	err := t.reader.Get(ctx, name, incident, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		incident, err = t.whole(ctx, key)
 	}
-	if resolved := incident.Status.ResolvedTime; incident.Status.Condensed && (resolved == nil || resolved.After(since)) {
-		var err error
-		if incident, err = t.whole(ctx, incident); err != nil {
-			return nil, nil, client.IgnoreNotFound(err)
-		}
+	if err != nil || incident == nil {
+		return nil, nil, err
 	}
 	name.Name = incident.Spec.IntegrationName
 	if err := t.reader.Get(ctx, name, integration, client.UnsafeDisableDeepCopy); err != nil {
@@ -233,25 +237,47 @@ func (t *term) incident(
 	return incident, integration, nil
 }
 
-// whole returns the Incident of which the cache has a part only. It keeps those that it has read for a while, since a Resolved
-// Incident is posted again and again.
-func (t *term) whole(ctx context.Context, condensed *v1alpha1.Incident) (*v1alpha1.Incident, error) {
-	version := string(condensed.UID) + "/" + condensed.ResourceVersion
-	if known, ok := t.wholes.Get(version); ok {
-		if incident, ok := known.(*v1alpha1.Incident); ok {
+// wholeKey is a version of an Incident.
+type wholeKey struct {
+	incidentKey
+	version string
+}
+
+// whole returns an Incident that the index knows and the cache lacks, nil if there is none. It keeps those that it has read for a
+// while, since a Resolved Incident is posted again and again.
+func (t *term) whole(ctx context.Context, key incidentKey) (*v1alpha1.Incident, error) {
+	version, ok := t.index.version(key)
+	if !ok {
+		return nil, nil
+	}
+	known := wholeKey{key, version}
+	if kept, ok := t.wholes.Get(known); ok {
+		if incident, ok := kept.(*v1alpha1.Incident); ok {
 			return incident, nil
 		}
 	}
 	incident := &v1alpha1.Incident{}
-	if err := t.live.Get(ctx, client.ObjectKeyFromObject(condensed), incident); err != nil {
+	switch err := t.live.Get(ctx, types.NamespacedName{Namespace: key.namespace, Name: key.name}, incident); {
+	case apierrors.IsNotFound(err):
+		incident = nil
+	case err != nil:
 		return nil, err
 	}
-	alert := &incident.Status.Alert // what no alert in Alertmanager has
-	alert.Annotations, alert.Values, alert.Custom = nil, nil, nil
-	alert.Description = shortDescription(alert.Description)
-	incident.ManagedFields, incident.Annotations, incident.Status.Ledger = nil, nil, v1alpha1.Ledger{}
-	t.wholes.Add(version, incident, wholeTime)
-	return incident, nil
+	return t.keepWhole(known, incident), nil
+}
+
+// keepWhole keeps an Incident without what no alert in Alertmanager has.
+func (t *term) keepWhole(key wholeKey, incident *v1alpha1.Incident) *v1alpha1.Incident {
+	if incident != nil {
+		kept := *incident
+		alert := &kept.Status.Alert
+		alert.Annotations, alert.Values, alert.Custom = nil, nil, nil
+		alert.Description = shortDescription(alert.Description)
+		kept.ManagedFields, kept.Annotations, kept.Status.Ledger = nil, nil, v1alpha1.Ledger{}
+		incident = &kept
+	}
+	t.wholes.Add(key, incident, wholeTime)
+	return incident
 }
 
 // active implements store.

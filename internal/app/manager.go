@@ -68,7 +68,7 @@ func newScheme() *runtime.Scheme {
 // newManager returns the manager that every replica runs from start to stop, with its clients, metrics and cache, and
 // the cache. It calls no API server. The controllers that fold run in leader terms (see newCampaign).
 func newManager(
-	config *rest.Config, o Options, log logr.Logger, incidents *clustercache.Incidents,
+	config *rest.Config, o Options, log logr.Logger, informers *clustercache.Informers,
 ) (ctrl.Manager, cache.Cache, error) {
 	var objects cache.Cache
 	v1alpha1.KeepUnpackedAlerts(keptAlertBytes)
@@ -82,10 +82,11 @@ func newManager(
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.AlertEvent{}: {Transform: controllers.TransformAlertEvent},
+				&v1alpha1.Incident{}:   {Transform: clustercache.Strip, Field: clustercache.Selector()},
 			},
 		},
 		NewCache: func(config *rest.Config, options cache.Options) (c cache.Cache, err error) {
-			objects, err = incidents.NewCache(config, options)
+			objects, err = informers.NewCache(config, options)
 			return clustercache.Unawaited{Cache: objects}, err
 		},
 		Metrics:                 metricsOptions(o),
@@ -159,6 +160,7 @@ func addForwarding(mgr ctrl.Manager, o Options, folding *controllers.Options) (l
 		return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
 	}
 	folding.Forwarding, folding.Silences = forwarder, forwarder
+	folding.Followers = append(folding.Followers, forwarder)
 	return forwarder.Lead, nil
 }
 
@@ -171,6 +173,7 @@ func addArchive(mgr ctrl.Manager, o Options, folding *controllers.Options) (lead
 	open := func(ctx context.Context) (*blob.Bucket, error) { return bucket.Open(ctx, o.archive) }
 	archiver := archive.New(open, folding.Listening.Now, mgr.GetLogger().WithName("archive"))
 	folding.Archive = archiver
+	folding.Followers = append(folding.Followers, archiver)
 	return archiver.Lead
 }
 

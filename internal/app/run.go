@@ -18,6 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/depthlimit"
 	"github.com/tocsin-dev/tocsin/internal/leader"
+	"github.com/tocsin-dev/tocsin/internal/pages"
 	"github.com/tocsin-dev/tocsin/internal/probes"
 	"github.com/tocsin-dev/tocsin/internal/schemacheck"
 	"github.com/tocsin-dev/tocsin/internal/tasks"
@@ -46,6 +47,7 @@ type Environment struct {
 func Run(ctx context.Context, o Options, environment Environment) error {
 	config := rest.CopyConfig(environment.Config)
 	config.UserAgent = "tocsin/" + buildinfo.Read().Version
+	config.Wrap(pages.Bound(v1alpha1.GroupVersion.Group))
 	config.Wrap(depthlimit.Wrap(v1alpha1.GroupVersion.Group))
 	config.DisableCompression = true // in a cluster's network it costs both ends more than it saves
 	config.QPS = -1                  // the API server's priority and fairness limits requests; a limit of our own would lose alerts
@@ -54,8 +56,8 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return err
 	}
 	memory := controllers.NewEventMemory(environment.Clock)
-	incidents := &clustercache.Incidents{Log: environment.Log.WithName("cache"), Listed: memory.Listed}
-	mgr, objects, err := newManager(config, o, environment.Log, incidents)
+	informers := &clustercache.Informers{Log: environment.Log.WithName("cache"), Listed: memory.Listed}
+	mgr, objects, err := newManager(config, o, environment.Log, informers)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
@@ -74,7 +76,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
 		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
 		Metrics: environment.Metrics, Memory: memory, Clock: environment.Clock,
-		RestartWatch: func(listAnew bool) { incidents.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
+		RestartWatch: func(listAnew bool) { informers.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
 	}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
@@ -88,7 +90,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err != nil {
 		return err
 	}
-	o.webhook.Check, o.webhook.ReadsIncidents = checker.Verdict, incidents.Begun
+	o.webhook.Check = checker.Verdict
 	if err := mgr.Add(clustercache.NewStoreGuard(mgr.GetAPIReader(), firstNamespace(o))); err != nil {
 		return fmt.Errorf("adding the store guard: %w", err)
 	}

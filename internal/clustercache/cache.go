@@ -1,7 +1,8 @@
 // Package clustercache configures the manager's cache of the cluster's objects for outages of the API server.
 //
-// The manager starts without an API server (RESTMapper, Unawaited), its informers retry at a constant rate (Incidents), and a
-// store that was restored from a backup ends the process (StoreGuard). It has space for very many Incidents (Incidents).
+// The manager starts without an API server (RESTMapper, Unawaited), its informers retry at a constant rate (Informers), and a
+// store that was restored from a backup ends the process (StoreGuard). The cache has the Incidents that are not Resolved
+// (Selector).
 package clustercache
 
 import (
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/pages"
 )
 
 const (
@@ -73,6 +75,9 @@ func retry[T any](ctx context.Context, log logr.Logger, call func() (T, error)) 
 // isPermanent reports whether retrying the same call is of no use. Unauthorized and Forbidden are not permanent: an API
 // server that has just started denies everything until it has read its roles.
 func isPermanent(err error) bool {
+	if errors.Is(err, pages.ErrTooLarge) {
+		return true // it is asked for in another way
+	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false

@@ -33,12 +33,12 @@ func TestListsAreReported(t *testing.T) {
 		},
 	}
 	var listed atomic.Int32
-	incidents := &Incidents{Listed: func(kind runtime.Object) {
+	informers := &Informers{Listed: func(kind runtime.Object) {
 		if _, ok := kind.(*v1alpha1.AlertEvent); ok {
 			listed.Add(1)
 		}
 	}}
-	informer := incidents.newInformer(source, &v1alpha1.AlertEvent{}, 0, nil)
+	informer := informers.newInformer(source, &v1alpha1.AlertEvent{}, 0, nil)
 	go informer.RunWithContext(t.Context())
 	first := <-watches
 	before := listed.Load()

@@ -130,7 +130,7 @@ func (g *guardedWatch) Stop() { g.stop() }
 
 // RestartWatches ends the watches of a kind. Its informers watch again, from the last object or bookmark that they have seen on;
 // or else they list all objects anew.
-func (i *Incidents) RestartWatches(kind client.Object, listAnew bool) {
+func (i *Informers) RestartWatches(kind client.Object, listAnew bool) {
 	i.watches.mu.Lock()
 	defer i.watches.mu.Unlock()
 	for g := range i.watches.open {
@@ -144,13 +144,10 @@ func (i *Incidents) RestartWatches(kind client.Object, listAnew bool) {
 }
 
 // watch returns the function by which an informer watches objects of a kind.
-func (i *Incidents) watch(
+func (i *Informers) watch(
 	object runtime.Object, source func(context.Context, metav1.ListOptions) (watch.Interface, error),
 ) func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 	return func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-		if options.SendInitialEvents != nil && *options.SendInitialEvents {
-			defer i.listed(object)
-		}
 		return retry(ctx, i.Log, func() (watch.Interface, error) {
 			return i.watches.start(ctx, i.Log, object, func(ctx context.Context) (watch.Interface, error) {
 				return source(ctx, options)

@@ -64,13 +64,13 @@ func (s *watchedServer) bookmark(version string) {
 // TestAStalledWatchBeginsAgain lets an informer list and watch, and then time pass.
 func TestAStalledWatchBeginsAgain(t *testing.T) {
 	const second, minute = time.Second, time.Minute
-	restart := func(kind client.Object, listAnew bool) func(*watchedServer, *Incidents) {
-		return func(_ *watchedServer, i *Incidents) { i.RestartWatches(kind, listAnew) }
+	restart := func(kind client.Object, listAnew bool) func(*watchedServer, *Informers) {
+		return func(_ *watchedServer, i *Informers) { i.RestartWatches(kind, listAnew) }
 	}
-	bookmark := func(s *watchedServer, _ *Incidents) { s.bookmark("7") }
+	bookmark := func(s *watchedServer, _ *Informers) { s.bookmark("7") }
 	type step struct {
 		after time.Duration
-		do    func(*watchedServer, *Incidents)
+		do    func(*watchedServer, *Informers)
 	}
 	for sentence, test := range map[string]struct {
 		steps []step
@@ -84,11 +84,11 @@ func TestAStalledWatchBeginsAgain(t *testing.T) {
 		"a watch without another bookmark begins again from the last one": {
 			[]step{{minute, bookmark}}, 91 * second, []string{"5", "7"}, 1},
 		"a watch that shows objects needs no bookmark": {
-			[]step{{second, bookmark}, {minute, func(s *watchedServer, _ *Incidents) {
+			[]step{{second, bookmark}, {minute, func(s *watchedServer, _ *Informers) {
 				s.newest.Add(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "8"}})
 			}}}, 89 * second, []string{"5"}, 1},
 		"one that stalls at its beginning begins again": {
-			[]step{{minute, bookmark}, {second, func(s *watchedServer, _ *Incidents) { s.hanging = 2; s.newest.Stop() }}},
+			[]step{{minute, bookmark}, {second, func(s *watchedServer, _ *Informers) { s.hanging = 2; s.newest.Stop() }}},
 			5 * minute, []string{"5", "7", "7"}, 1},
 		"a restart goes on from the last bookmark": {
 			[]step{{second, bookmark}, {second, restart(&v1alpha1.Incident{}, false)}}, second, []string{"5", "7"}, 1},
@@ -99,7 +99,7 @@ func TestAStalledWatchBeginsAgain(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, server, incidents := NewWithT(t), &watchedServer{}, &Incidents{}
+				g, server, incidents := NewWithT(t), &watchedServer{}, &Informers{}
 				ctx, cancel := context.WithCancel(t.Context())
 				informer := incidents.newInformer(&toolscache.ListWatch{
 					ListWithContextFunc: server.list, WatchFuncWithContext: server.watch,
@@ -173,7 +173,7 @@ func TestARestartedWatchShowsWhatWasMissed(t *testing.T) {
 				transport.RoundTripper = next
 				return transport
 			})
-			incidents := &Incidents{}
+			incidents := &Informers{}
 			objects, err := incidents.NewCache(stalling, cache.Options{
 				Scheme: testenv.Scheme(), DefaultNamespaces: map[string]cache.Config{namespace: {}},
 			})

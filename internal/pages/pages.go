@@ -33,8 +33,8 @@ const (
 	growth = 8
 )
 
-// errTooLarge is the error of reading a page that exceeds maxBytes.
-var errTooLarge = errors.New("the page is too large")
+// ErrTooLarge is the error of reading a page that exceeds the bound of bytes.
+var ErrTooLarge = errors.New("the page is too large")
 
 // Bound returns a wrapper for rest.Config.Wrap that bounds the answers to lists in pages of an API group. A Reader reads such
 // lists.
@@ -75,7 +75,7 @@ type boundedBody struct {
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= n; b.left < 0 {
-		return 0, errTooLarge
+		return 0, ErrTooLarge
 	}
 	return n, err
 }
@@ -98,7 +98,7 @@ func (r *Reader) Each(
 	for size := min(firstObjects, most); ; {
 		options.Limit = size
 		page, err := list(ctx, options)
-		if errors.Is(err, errTooLarge) && size > 1 {
+		if errors.Is(err, ErrTooLarge) && size > 1 {
 			most = max(1, size/shrink)
 			size = most
 			continue

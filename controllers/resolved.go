@@ -1,0 +1,376 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/pages"
+)
+
+// Follower is told of Resolved Incidents, which no informer shows. Packages forward and archive have one each.
+type Follower interface {
+	// Resolved tells of an Incident that is Resolved, because it was just written, or because a sweep has found it. It must
+	// not block, nor change the Incident.
+	Resolved(incident *v1alpha1.Incident)
+
+	// Swept says that Resolved was called for all Incidents that were Resolved at the start of the term.
+	Swept()
+}
+
+// resolvedIncidents takes care of the Incidents that the cache lacks. A sweep visits all of them at the start of a term and at each
+// sweepInterval: it tells the followers, has those folded whose retention ends soon, and counts. A namespace that has more of them
+// than its share loses the oldest ones.
+type resolvedIncidents struct {
+	live       client.Reader // from the quorum
+	deletions  *incidentDeleter
+	namespaces []string // those of the manager, one of which may be empty for all
+	limits     resolvedLimits
+	archive    Archive // nil: episodes are not archived
+	followers  []Follower
+	published  *storeCounts // publishes the number of Resolved Incidents as a metric
+	reader     pages.Reader
+	queue      requestQueue
+	isDue      func(context.Context, *v1alpha1.Incident) bool // whether it is to be folded before the next sweep
+
+	mu     sync.Mutex
+	swept  bool // counts are known
+	counts map[string]resolvedUsage
+	total  resolvedUsage
+	looks  map[types.NamespacedName]struct{} // integrations whose Incidents are to be visited
+	wake   chan struct{}
+}
+
+// resolvedUsage is a number of Incidents and about how many bytes the API server stores of them.
+type resolvedUsage struct{ incidents, bytes int64 }
+
+func (u *resolvedUsage) add(incident *v1alpha1.Incident, sign int64) {
+	u.incidents += sign
+	u.bytes += sign * storedSize(incident)
+}
+
+// resolvedLimits are those of Resolved Incidents.
+type resolvedLimits struct{ incidents, bytes v1alpha1.Capacity }
+
+func newResolvedIncidents(
+	live client.Reader, deletions *incidentDeleter, counts *storeCounts, options Options,
+) *resolvedIncidents {
+	return &resolvedIncidents{
+		live: live, deletions: deletions, published: counts, namespaces: options.Namespaces, archive: options.Archive, followers: options.Followers,
+		limits: resolvedLimits{
+			incidents: v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare},
+			bytes:     v1alpha1.Capacity{Limit: maxResolvedBytes, Share: options.NamespaceShare},
+		},
+		counts: map[string]resolvedUsage{}, looks: map[types.NamespacedName]struct{}{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// storedSize is about how many bytes the API server stores of an Incident.
+func storedSize(incident *v1alpha1.Incident) int64 {
+	const others = 2 << 10
+	size := others + incident.Status.Alert.EncodedSize()
+	for i := range incident.Status.UnarchivedEpisodes {
+		size += len(incident.Status.UnarchivedEpisodes[i].Packed)
+	}
+	return int64(size)
+}
+
+// written notes that a status was written over another one.
+func (s *resolvedIncidents) written(before, after *v1alpha1.Incident) {
+	was, is := before.Status.State == v1alpha1.IncidentResolved, after.Status.State == v1alpha1.IncidentResolved
+	if was {
+		s.count(before, -1)
+	}
+	if is {
+		s.count(after, 1)
+		s.tell(after)
+	}
+}
+
+func (s *resolvedIncidents) tell(incident *v1alpha1.Incident) {
+	for _, follower := range s.followers {
+		follower.Resolved(incident)
+	}
+}
+
+// count notes that an Incident is Resolved, or is so no longer.
+func (s *resolvedIncidents) count(incident *v1alpha1.Incident, sign int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := s.counts[incident.Namespace]
+	own.add(incident, sign)
+	s.total.add(incident, sign)
+	if s.counts[incident.Namespace] = own; own.incidents <= 0 {
+		delete(s.counts, incident.Namespace)
+	}
+	if s.swept && s.over(own, 0) {
+		s.signal()
+	}
+}
+
+// deleted notes that an Incident was deleted by this process.
+func (s *resolvedIncidents) deleted(incident *v1alpha1.Incident) {
+	if incident.Status.State == v1alpha1.IncidentResolved {
+		s.count(incident, -1)
+	}
+	if s.archive != nil {
+		s.archive.Deleted(incident)
+	}
+}
+
+// look has the Resolved Incidents of an integration visited: their retention may be another one.
+func (s *resolvedIncidents) look(integration types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks[integration] = struct{}{}
+	s.signal()
+}
+
+func (s *resolvedIncidents) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// start begins to sweep. The requests go to the queue of the folds.
+func (s *resolvedIncidents) start(ctx context.Context, queue requestQueue) error {
+	s.queue = queue
+	s.published.resolved.Store(s)
+	context.AfterFunc(ctx, func() { s.published.resolved.CompareAndSwap(s, nil) })
+	go s.run(ctx)
+	return nil
+}
+
+// number is how many Resolved Incidents there are. It is not ok before they were counted.
+func (s *resolvedIncidents) number() (incidents int64, ok bool) {
+	if s == nil {
+		return 0, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total.incidents, s.swept
+}
+
+func (s *resolvedIncidents) run(ctx context.Context) {
+	logger := log.FromContext(ctx).WithName("sweep")
+	tried := map[string]time.Time{} // when Incidents of the namespace were last evicted
+	for due := time.Now(); ; {
+		if !time.Now().Before(due) {
+			due = time.Now().Add(sweepInterval)
+			if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+				logger.Error(err, "Resolved Incidents not visited")
+				due = time.Now().Add(sweepRetry)
+			}
+		}
+		for _, integration := range s.takeLooks() {
+			if err := s.visitIntegration(ctx, integration); err != nil && ctx.Err() == nil {
+				logger.Error(err, "Resolved Incidents of an integration not visited", "integration", integration)
+			}
+		}
+		for _, namespace := range s.overLimit() {
+			if time.Since(tried[namespace]) < evictionRetry {
+				continue
+			}
+			tried[namespace] = time.Now()
+			if err := s.evict(ctx, namespace); err != nil && ctx.Err() == nil {
+				logger.Error(err, "Resolved Incidents not evicted", "namespace", namespace)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Until(due)):
+		case <-s.wake:
+			select { // those that come at once are one
+			case <-ctx.Done():
+				return
+			case <-time.After(sweepPause):
+			}
+		}
+	}
+}
+
+func (s *resolvedIncidents) takeLooks() []types.NamespacedName {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	looks := slices.Collect(maps.Keys(s.looks))
+	clear(s.looks)
+	return looks
+}
+
+// overLimit returns the namespaces that are to lose Resolved Incidents.
+func (s *resolvedIncidents) overLimit() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var over []string
+	for namespace, own := range s.counts {
+		if s.swept && s.over(own, 0) {
+			over = append(over, namespace)
+		}
+	}
+	return over
+}
+
+// sweep visits all Resolved Incidents, and counts them.
+func (s *resolvedIncidents) sweep(ctx context.Context) error {
+	counts, total := map[string]resolvedUsage{}, resolvedUsage{}
+	for _, namespace := range s.namespaces {
+		err := s.each(ctx, namespace, "", func(incident *v1alpha1.Incident) {
+			own := counts[incident.Namespace]
+			own.add(incident, 1)
+			counts[incident.Namespace] = own
+			total.add(incident, 1)
+			s.tell(incident)
+			s.visit(ctx, incident)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts, s.total = counts, total
+	if !s.swept {
+		for _, follower := range s.followers {
+			follower.Swept()
+		}
+	}
+	s.swept = true
+	return nil
+}
+
+// visit has a Resolved Incident folded if it is due.
+func (s *resolvedIncidents) visit(ctx context.Context, incident *v1alpha1.Incident) {
+	if s.isDue(ctx, incident) {
+		add(s.queue, client.ObjectKeyFromObject(incident), handler.LowPriority)
+	}
+}
+
+func (s *resolvedIncidents) visitIntegration(ctx context.Context, integration types.NamespacedName) error {
+	return s.each(ctx, integration.Namespace, integration.Name,
+		func(incident *v1alpha1.Incident) { s.visit(ctx, incident) })
+}
+
+// each calls visit for the Resolved Incidents of a namespace and of an integration; empty ones stand for all.
+func (s *resolvedIncidents) each(
+	ctx context.Context, namespace, integration string, visit func(*v1alpha1.Incident),
+) error {
+	selector := fields.OneTermEqualSelector(v1alpha1.StateField, string(v1alpha1.IncidentResolved))
+	if integration != "" {
+		selector = fields.AndSelectors(selector, fields.OneTermEqualSelector(v1alpha1.IntegrationField, integration))
+	}
+	_, err := s.reader.Each(ctx, metav1.ListOptions{}, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+		list := &v1alpha1.IncidentList{}
+		return list, s.live.List(ctx, list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector},
+			client.Limit(page.Limit), client.Continue(page.Continue))
+	}, func(page runtime.Object) error {
+		if list, ok := page.(*v1alpha1.IncidentList); ok {
+			for i := range list.Items {
+				visit(&list.Items[i])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("listing Resolved Incidents: %w", err)
+	}
+	return nil
+}
+
+// evict deletes the oldest Resolved Incidents of a namespace until it has headroom.
+func (s *resolvedIncidents) evict(ctx context.Context, namespace string) error {
+	type candidate struct {
+		name string
+		at   time.Time
+	}
+	var candidates []candidate
+	err := s.each(ctx, namespace, "", func(incident *v1alpha1.Incident) {
+		ended, _ := fold.Deadline(incident, fold.Policy{})
+		candidates = append(candidates, candidate{incident.Name, ended})
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })
+	evicted := 0
+	for chunk := range slices.Chunk(candidates, evictionChunk) {
+		names := make([]string, len(chunk))
+		for i := range chunk {
+			names[i] = chunk[i].name
+		}
+		n, err := s.evictOnly(ctx, namespace, names)
+		if evicted += n; err != nil {
+			return err
+		}
+	}
+	incidentsEvicted.Add(float64(evicted))
+	log.FromContext(ctx).Info("The namespace has more Resolved Incidents than its share, evicted the oldest ones",
+		"namespace", namespace, "incidents", evicted)
+	return nil
+}
+
+// evictOnly deletes those of these Incidents that may be deleted, and returns how many.
+func (s *resolvedIncidents) evictOnly(ctx context.Context, namespace string, names []string) (evicted int, err error) {
+	var incidents []*v1alpha1.Incident
+	for _, name := range names {
+		incident, err := readIncident(ctx, s.live, types.NamespacedName{Namespace: namespace, Name: name})
+		if err != nil {
+			return 0, err
+		}
+		if incident != nil && incident.Status.State == v1alpha1.IncidentResolved && isArchived(s.archive, incident) {
+			incidents = append(incidents, incident)
+		}
+	}
+	if len(incidents) == 0 {
+		return 0, nil
+	}
+	listed, err := s.deletions.lists.join(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, incident := range incidents {
+		if !s.isOver(namespace, headroomPart) {
+			break
+		}
+		deleted, err := s.deletions.delete(ctx, incident, func(context.Context) (*eventList, error) { return listed, nil })
+		if err != nil {
+			return evicted, err
+		}
+		if deleted {
+			evicted++
+		}
+	}
+	return evicted, nil
+}
+
+// isOver reports whether a namespace has more Resolved Incidents than its share, or with a part also almost as many: its share
+// without one part in so many.
+func (s *resolvedIncidents) isOver(namespace string, part int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over(s.counts[namespace], part)
+}
+
+func (s *resolvedIncidents) over(own resolvedUsage, part int64) bool {
+	if part > 0 {
+		own.incidents += s.limits.incidents.Own() / part
+		own.bytes += s.limits.bytes.Own() / part
+	}
+	return !s.limits.incidents.Allows(own.incidents-1, s.total.incidents-1, len(s.counts)) ||
+		!s.limits.bytes.Allows(own.bytes-1, s.total.bytes-1, len(s.counts))
+}

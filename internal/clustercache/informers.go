@@ -1,0 +1,119 @@
+package clustercache
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/pages"
+)
+
+// Selector selects the Incidents that the cache has: all that are not Resolved. So memory and start depend on what is open, not
+// on history. To the cache, an Incident that is resolved looks as if it were deleted, and one that is reopened as if it were new.
+func Selector() fields.Selector {
+	return fields.OneTermNotEqualSelector(v1alpha1.StateField, string(v1alpha1.IncidentResolved))
+}
+
+// Informers makes the informers of a cache. They retry at a constant rate during an outage, list in pages that are bounded by
+// their bytes, and watch anew when a watch has stalled.
+type Informers struct {
+	// Log gets the errors of the informers.
+	Log logr.Logger
+
+	// Listed is called after an informer has read all objects of its kind anew: its watch had a gap, or is the first one.
+	// Nil: it is not.
+	Listed func(kind runtime.Object)
+
+	watches watches
+}
+
+// NewCache implements cache.NewCacheFunc.
+func (i *Informers) NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
+	options.NewInformer = i.newInformer
+	return cache.New(config, options)
+}
+
+func (i *Informers) newInformer(
+	source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+) toolscache.SharedIndexInformer {
+	withContext := toolscache.ToListerWatcherWithContext(source)
+	informer := &pagedInformer{}
+	informer.SharedIndexInformer = toolscache.NewSharedIndexInformer(listsFirst{&toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			defer i.listed(object)
+			return informer.list(ctx, options, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+				return retry(ctx, i.Log, func() (runtime.Object, error) { return withContext.ListWithContext(ctx, page) })
+			})
+		},
+		WatchFuncWithContext: i.watch(object, withContext.WatchWithContext),
+	}}, object, resync, indexers)
+	return informer
+}
+
+// listed calls Listed.
+func (i *Informers) listed(kind runtime.Object) {
+	if i.Listed != nil {
+		i.Listed(kind)
+	}
+}
+
+// listsFirst says that an informer lists before it watches. By default it has the watch send all objects first, which takes the
+// API server and this process twice as long.
+type listsFirst struct{ *toolscache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what client-go asks.
+func (listsFirst) IsWatchListSemanticsUnSupported() bool { return true }
+
+// pagedInformer transforms the objects of a list page by page, so that the process never has all of them whole.
+type pagedInformer struct {
+	toolscache.SharedIndexInformer
+	transform toolscache.TransformFunc
+	reader    pages.Reader
+}
+
+// SetTransform implements cache.SharedIndexInformer.
+func (p *pagedInformer) SetTransform(transform toolscache.TransformFunc) error {
+	p.transform = transform
+	return p.SharedIndexInformer.SetTransform(transform) // for what the watch shows; what was listed, it finds transformed
+}
+
+func (p *pagedInformer) list(
+	ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (runtime.Object, error),
+) (runtime.Object, error) {
+	options.ResourceVersion, options.ResourceVersionMatch = "", "" // with another one there are no pages
+	all := &internalversion.List{}
+	version, err := p.reader.Each(ctx, options, list, func(page runtime.Object) error {
+		return meta.EachListItemWithAlloc(page, func(object runtime.Object) error {
+			if p.transform != nil {
+				transformed, err := p.transform(object)
+				if err != nil {
+					return err
+				}
+				object, _ = transformed.(runtime.Object)
+			}
+			all.Items = append(all.Items, object)
+			return nil
+		})
+	})
+	all.ResourceVersion = version
+	return all, err
+}
+
+// Strip removes the metadata of a cached Incident that no decision depends on: users may write much of it.
+func Strip(object any) (any, error) {
+	if incident, ok := object.(*v1alpha1.Incident); ok {
+		incident.ManagedFields, incident.Annotations, incident.Labels, incident.Finalizers = nil, nil, nil, nil
+		incident.OwnerReferences, incident.GenerateName = nil, ""
+	}
+	return object, nil
+}
