@@ -69,8 +69,8 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	}, nil
 }
 
-// feed keeps tokens and capacity up to date with the cache. The result says whether they know every object that existed at the
-// start.
+// feed keeps tokens and capacity up to date with the cache. The result says whether they know every integration and every
+// AlertEvent that existed at the start. Alerts can be stored before all Incidents are known.
 func feed(objects cache.Cache, tokens *tokenIndex, capacity *commit.Capacity) (synced func() bool, err error) {
 	ctx, pending, incidents := context.Background(), capacity.Pending, capacity.Incidents
 	integrationsSynced, err1 := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
@@ -85,9 +85,10 @@ func feed(objects cache.Cache, tokens *tokenIndex, capacity *commit.Capacity) (s
 		})
 	eventsSynced, err2 := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{},
 		func(event *v1alpha1.AlertEvent, _ bool) { pending.Set(event) }, pending.Remove)
-	incidentsSynced, err3 := informers.Feed(ctx, objects, &v1alpha1.Incident{},
+	var err3 error
+	incidents.Complete, err3 = informers.Feed(ctx, objects, &v1alpha1.Incident{},
 		func(incident *v1alpha1.Incident, _ bool) { incidents.Set(incident) }, incidents.Remove)
-	synced = func() bool { return integrationsSynced() && eventsSynced() && incidentsSynced() }
+	synced = func() bool { return integrationsSynced() && eventsSynced() }
 	return synced, errors.Join(err1, err2, err3)
 }
 

@@ -108,10 +108,11 @@ func hasAll(request, alerts []v1alpha1.Alert) bool {
 
 // withinIncidentLimit leaves out the alerts that need a new Incident when the namespace may have none: because of
 // the limit, or because the leader says that the API server rejects new ones. They would wait as an AlertEvent, without
-// the sender's knowledge. Alerts of Incidents that are open, resolves and acknowledgements stay.
+// the sender's knowledge. Alerts of Incidents that exist, resolves and acknowledgements stay. As long as the server
+// does not know all Incidents, it refuses nothing: any of them may exist.
 func (s *alertStore) withinIncidentLimit(integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.Alert) []v1alpha1.Alert {
 	incidents := s.capacity.Incidents
-	if integration.Blocked() == "" && !incidents.IsFull(integration.Namespace) {
+	if !incidents.Complete() || integration.Blocked() == "" && !incidents.IsFull(integration.Namespace) {
 		return alerts
 	}
 	var storable []v1alpha1.Alert

@@ -12,6 +12,9 @@ import (
 // Incidents knows which Incidents are not Resolved, as far as the informer of this replica has heard, and whether a namespace may
 // have more. It keeps hashes of the names, which are hashes already: 50,000 of them take about 1 MiB.
 type Incidents struct {
+	// Complete says whether the index has all Incidents that existed at the start. Default: it has.
+	Complete func() bool
+
 	capacity v1alpha1.Capacity
 	seed     maphash.Seed
 
@@ -23,6 +26,7 @@ type Incidents struct {
 // NewIncidents makes an index with a limit of Incidents, of which a namespace may have a share.
 func NewIncidents(limit int, share float64) *Incidents {
 	return &Incidents{
+		Complete:   func() bool { return true },
 		capacity:   v1alpha1.Capacity{Limit: int64(limit), Share: share},
 		seed:       maphash.MakeSeed(),
 		namespaces: map[string]map[uint64]struct{}{},
