@@ -14,7 +14,7 @@
 // of the events folded into it. An event may have a mark, an annotation that names Incidents for which it is settled. The
 // steps and their order are what matters:
 //
-//  1. Read the Incident. A stale cache is sufficient, unless the Incident is condensed in it; then read it from the quorum.
+//  1. Read the Incident. A stale cache is sufficient; what it lacks is created, or read from the quorum.
 //  2. After that, list the metadata of all AlertEvents from the quorum. Many folds share one list, but none uses a list that
 //     began before its own read of the Incident. An event exists for an Incident if the list has it without a mark for that
 //     Incident.
@@ -24,14 +24,17 @@
 //  4. Delete the events that are settled for all their Incidents, on condition of their UIDs. Which these are is kept in
 //     memory; after a restart, the ledgers and the marks tell it again.
 //
-// # Condensed Incidents
+// # Resolved Incidents
 //
-// Resolved Incidents are most of all Incidents, and every replica caches all of them. The cache keeps of a Resolved one only
-// what counts and decisions need (v1alpha1.Incident.Condense) and marks its status as Condensed. What a fold decides by
-// it is preliminary: whether there is anything to do, and how urgent that is. It never finds less to do than by the whole.
-// Before a write, confirm reads the whole Incident (readWhole), and so does deleteIncident for the ledger. A status computed
-// from a condensed one keeps the mark, and write rejects it. Whoever else needs the content of a Resolved Incident has to read
-// it from the API server.
+// The cache has the Incidents that are not Resolved: so memory and the start of a replica depend on what is open, not on history. A
+// fold that finds no Incident there and is to open one creates it. If one exists, the create fails, and the fold reads it from
+// the quorum; so does a fold that opens nothing, and one where the namespace takes no new Incidents. Whatever the cache lacks,
+// there is something to do for alerts that wait, so nothing is missed.
+//
+// When the watch shows an Incident no longer, it is Resolved or deleted; unless this process resolved it, it is read. The leader
+// visits all Resolved Incidents in pages, at the start of its term and every hour (resolved.go): it has those folded whose
+// retention ends, tells the archive and the forwarding of them, counts them, and deletes the oldest of a namespace that has more
+// than its share.
 //
 // # Why nothing is counted twice
 //

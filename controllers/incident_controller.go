@@ -113,26 +113,9 @@ func (r *incidentReconciler) foldConfirmed(
 ) (_ *observed, plan fold.Plan, err error) {
 	created := false
 	if seen.incident == nil {
-		uncached := *seen
-		if spec != nil {
-			if seen.unseen {
-				return seen, plan, errMemoryLags
-			}
-			uncached.incident, err = r.create(ctx, seen, *spec)
-			created = uncached.incident != nil
-		}
-		if blocked := (*blockedError)(nil); err != nil && !errors.As(err, &blocked) {
+		if seen, created, err = r.createOrRead(ctx, seen, spec); err != nil {
 			return seen, plan, err
 		}
-		if !created {
-			if failed := r.readUncached(ctx, &uncached); failed != nil {
-				return seen, plan, failed
-			}
-		}
-		if uncached.incident == nil && err != nil {
-			return seen, plan, err // none can be created, and there is none
-		}
-		seen = &uncached
 	}
 	c, err := r.confirm(ctx, seen)
 	if err != nil {
@@ -158,6 +141,32 @@ func (r *incidentReconciler) foldConfirmed(
 	}
 	c.incident, err = r.carryOut(ctx, c, plan)
 	return &c.observed, plan, err
+}
+
+// createOrRead returns the observation with the Incident that the cache lacks, if there is one: a new one if it is to be opened, or
+// the one that exists. That one is found also where none can be created.
+func (r *incidentReconciler) createOrRead(
+	ctx context.Context, seen *observed, spec *v1alpha1.IncidentSpec,
+) (_ *observed, created bool, err error) {
+	o := *seen
+	if spec != nil {
+		if seen.unseen {
+			return seen, false, errMemoryLags
+		}
+		if o.incident, err = r.create(ctx, seen, *spec); o.incident != nil {
+			return &o, true, nil
+		}
+		if blocked := (*blockedError)(nil); err != nil && !errors.As(err, &blocked) {
+			return seen, false, err
+		}
+	}
+	if failed := r.readUncached(ctx, &o); failed != nil {
+		return seen, false, failed
+	}
+	if o.incident == nil && err != nil {
+		return seen, false, err
+	}
+	return &o, false, nil
 }
 
 // dropEmpty deletes an Incident that was created for AlertEvents which turn out to be gone, if no other one exists for it. Else

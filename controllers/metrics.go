@@ -39,7 +39,7 @@ var (
 	incidentsEvicted = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tocsin_incidents_evicted_total",
 		Help: "Resolved Incidents that the leading replica deleted before their retention was over, because their " +
-			"namespace was near its share of --max-incidents.",
+			"namespace had more of them than its share of --max-incidents.",
 	})
 
 	episodesOmitted = prometheus.NewCounter(prometheus.CounterOpts{
@@ -63,7 +63,8 @@ var (
 		"Age of the oldest AlertEvent that is not yet released, 0 without any, reported alike by every replica; "+
 			"those that may be there for their idempotency key alone do not count.", nil, nil)
 	incidentsDesc = prometheus.NewDesc("tocsin_incidents",
-		"Incidents in the cluster, by state and severity, reported alike by every replica.",
+		"Incidents in the cluster, by state. Those that are not Resolved also by severity, reported alike by every replica; the "+
+			"number of the Resolved ones by the leading replica, as its newest sweep and its own writes tell it.",
 		[]string{"state", "severity"}, nil)
 )
 

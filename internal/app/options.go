@@ -84,8 +84,8 @@ func newFlagSet(o *Options) *flag.FlagSet {
 		"Maximum number of unfolded AlertEvents in the cluster; at the limit, requests to the namespaces that have the most "+
 			"get 503. AlertEvents that cannot be folded count for their own namespace only.")
 	flags.IntVar(&w.MaxIncidents, "max-incidents", webhookserver.DefaultMaxIncidents,
-		"Maximum number of Incidents; at the limit, the oldest resolved Incidents of the namespaces that have the most are "+
-			"deleted and, if there are none, alerts that need a new Incident get 503.")
+		"Maximum number of Incidents that are not Resolved; at the limit, alerts that need a new one get 503 in the namespaces "+
+			"that have the most. As many Resolved ones are kept; beyond that, the oldest ones are deleted.")
 	flags.Float64Var(&w.NamespaceShare, "namespace-share", v1alpha1.DefaultNamespaceShare,
 		"Fraction of --max-pending-events and --max-incidents that one namespace may use. "+
 			"Default with a single namespace in --watch-namespaces: 1.")

@@ -38,7 +38,7 @@ var bugs = []bug{
 	{name: "no-ledger", scenario: "release-blocked"},
 	{name: "prune-before-gone", scenario: "release-blocked"},
 	{name: "skip-quorum-list", scenario: "stale-events"},
-	{name: "condensed-is-whole", scenario: "calm"},
+	{name: "uncached-is-absent", scenario: "calm"},
 	{name: "no-optimistic-lock", scenario: "stale-incidents"},
 	{name: "high-water-mark", scenario: "watch-shuffled"},
 	{name: "replays-count", scenario: "slow-retries"},

@@ -44,7 +44,7 @@ func scenes(replicas int) *rapid.Generator[[]operation] {
 	}{
 		{16, one(d.post)}, {16, one(d.wait)}, {10, one(d.burst)}, {12, one(d.trouble)}, {8, one(d.watchTrouble)},
 		{6, one(d.process)}, {6, one(d.user)}, {4, one(d.report)}, {4, one(d.policy)}, {2, one(d.restore)}, {2, one(d.misset)},
-		{1, d.secondCopy},
+		{1, d.secondCopy}, {1, d.deletedIncident},
 	}
 	var weighted []func(*rapid.T) []operation
 	for _, k := range kinds {
@@ -226,7 +226,7 @@ func (d *drawer) misset(t *rapid.T) operation {
 }
 
 // secondCopy draws a create whose response hangs until the AlertEvent is folded, released and out of the ledger, while another
-// replica begins anew. Then the retry is stored.
+// replica begins anew. Then the retry is stored, and the writer is slow to see it.
 func (d *drawer) secondCopy(t *rapid.T) []operation {
 	writer, tenant, key := d.replica(t), d.tenant(t), d.key(t)
 	reader := (writer + 1) % d.replicas
@@ -234,9 +234,25 @@ func (d *drawer) secondCopy(t *rapid.T) []operation {
 	return []operation{
 		trouble{replica: writer, effect: hang, target: target{"create", "alertevents"}, count: 1, d: 2 * time.Second},
 		post{tenant: tenant, to: writer, times: 1, alerts: []alert{{key: key, status: status}}},
+		wait{300 * time.Millisecond},
+		burst{tenant: tenant, count: 20, keys: key + 1, over: 500 * time.Millisecond, salt: rapid.Uint64Range(0, 9999).Draw(t, "salt")},
+		wait{duration(t, "wait", time.Second, 300*time.Millisecond, 3*time.Second)},
+		trouble{replica: writer, effect: lag, target: target{"watch", "alertevents"}, delay: time.Second, d: 12 * time.Second},
+		kill{reader}, start{reader},
+		d.wait(t),
+	}
+}
+
+// deletedIncident draws a user who deletes an Incident while an AlertEvent stays for its idempotency key, and a replica that begins
+// anew.
+func (d *drawer) deletedIncident(t *rapid.T) []operation {
+	tenant, reader := d.tenant(t), d.replica(t)
+	return []operation{
+		post{tenant: tenant, to: reader, times: 1, alerts: []alert{{key: d.key(t), status: "firing"}},
+			key: rapid.SampledFrom([]string{"k4", "k5", "k6"}).Draw(t, "idempotency key")},
 		wait{time.Second},
-		burst{tenant: tenant, count: 20, keys: key + 1, over: 2 * time.Second, salt: rapid.Uint64Range(0, 9999).Draw(t, "salt")},
-		wait{duration(t, "wait", 3*time.Second, time.Second, 8*time.Second)},
+		remove{tenant, "incidents", d.which(t)},
+		wait{300 * time.Millisecond},
 		kill{reader}, start{reader},
 		d.wait(t),
 	}

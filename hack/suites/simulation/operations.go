@@ -207,7 +207,8 @@ func (o trouble) do(w *world) {
 	if left == 0 {
 		left = -1
 	}
-	if concernsMemory := o.resource == "" || o.resource == "alertevents"; concernsMemory && o.verb != "create" {
+	concernsMemory := o.resource == "" || o.resource == "alertevents"
+	if concernsMemory && o.verb != "create" && o.effect != lag { // a lag is shorter than the hold of a retry
 		w.replicas[o.replica].trouble(o.d + o.delay)
 	}
 	p.add(fault{target: o.target, effect: o.effect, delay: o.delay, until: time.Now().Add(o.d), left: left})
