@@ -43,6 +43,9 @@ func emit(recorder events.EventRecorder, incident *v1alpha1.Incident, transition
 		entry.eventType = corev1.EventTypeNormal
 	}
 	note := transition.Message
+	if transition.Comment != "" {
+		note += ": " + transition.Comment
+	}
 	if title := incident.Status.Alert.Title; title != "" && !strings.Contains(note, title) {
 		note += " (" + title + ")"
 	}

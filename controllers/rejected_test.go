@@ -26,7 +26,7 @@ func (s *site) rejectSecrets(rejection error) {
 	s.faults.refuseStatus = func(incident *v1alpha1.Incident) error {
 		texts := incident.Status.Alert.Title + incident.Status.Alert.Description
 		for _, entry := range incident.Status.Timeline {
-			texts += entry.Message
+			texts += entry.Message + entry.Comment
 		}
 		if strings.Contains(texts, "secret") {
 			return rejection
@@ -56,7 +56,7 @@ func TestARejectedStatusIsWrittenWithoutContent(t *testing.T) {
 			s.Expect(status.Alert.Severity).To(Equal(v1alpha1.SeverityCritical))
 			s.Expect(status.Alert.Title).NotTo(BeEmpty())
 			s.Expect(status.Timeline).To(HaveLen(2))
-			s.Expect(status.Timeline[0].Message).To(HavePrefix("Opened with severity critical: "))
+			s.Expect(status.Timeline[0].Severity).To(Equal(v1alpha1.SeverityCritical))
 			s.Expect(status.Timeline[1].Type).To(Equal(v1alpha1.TransitionContentRejected))
 
 			s.pass(2 * time.Second)

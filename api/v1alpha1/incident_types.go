@@ -138,10 +138,62 @@ type Transition struct {
 	// +required
 	Time Timestamp `json:"time,omitempty,omitzero"`
 
-	// message is a human-readable description.
+	// message is a human-readable description, without the comment. Its wording may change.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Message string `json:"message,omitempty"`
+
+	// severity is the severity of the Incident from then on. Only entries of the types Opened, Reopened and SeverityChanged
+	// have it.
+	// +optional
+	Severity Severity `json:"severity,omitempty"`
+
+	// by is the name of the user who caused the transition. It is not verified. Absent if an alert of a sender or the
+	// operator did.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	By string `json:"by,omitempty"`
+
+	// comment is the comment of the alert that caused the transition, as one short line.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Comment string `json:"comment,omitempty"`
+}
+
+// Acknowledgement describes who acknowledged the current episode, and at which severity.
+type Acknowledgement struct {
+	// time is the time at which the alert that acknowledged the episode was received.
+	// +required
+	Time Timestamp `json:"time,omitempty,omitzero"`
+
+	// by is the name of the user who acknowledged the episode. It is not verified. Absent if an alert of a sender did.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	By string `json:"by,omitempty"`
+
+	// comment is the comment of that alert, as one line.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Comment string `json:"comment,omitempty"`
+
+	// severity is the highest severity at which the episode was acknowledged. The acknowledgement does not cover a more
+	// severe Incident.
+	// +optional
+	Severity Severity `json:"severity,omitempty"`
+}
+
+// Resolution describes why and by whom the last episode was resolved.
+type Resolution struct {
+	// reason is the reason of the condition Resolved: ResolvedByAlert, ResolvedByUser, AutoResolved or Expired.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	Reason string `json:"reason,omitempty"`
+
+	// by is the name of the user who resolved the episode. It is not verified. Absent if no user did.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	By string `json:"by,omitempty"`
 }
 
 // Silence is a request of a user to silence the forwarding of the Incident in Alertmanager.
@@ -245,6 +297,14 @@ type IncidentStatus struct {
 	// reports of people leave it as it is.
 	// +optional
 	LastAlertTime *Timestamp `json:"lastAlertTime,omitempty,omitzero"`
+
+	// acknowledgement is the acknowledgement of the episode. Absent if nobody acknowledged it, or if it was withdrawn.
+	// +optional
+	Acknowledgement *Acknowledgement `json:"acknowledgement,omitempty,omitzero"`
+
+	// resolution is how the episode was resolved. Absent while Open.
+	// +optional
+	Resolution *Resolution `json:"resolution,omitempty,omitzero"`
 
 	// lease is how long the Incident stays open after its last alert, because its sender repeats firing alerts and reports
 	// until when each is valid. Absent if the newest firing alert had no leaseEndsAt. Written by the operator, from 1m to 24h.

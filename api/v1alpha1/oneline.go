@@ -6,15 +6,23 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of the messages in an Incident, in characters and, as JSON, in bytes. A character may take six bytes: twenty
-// messages must leave space for the rest of the Incident.
+// Bounds of the texts in an Incident's timeline, in characters and, as JSON, in bytes. A character may take six bytes: twenty
+// entries must leave space for the rest of the Incident. An entry with a comment has a short message.
 const (
 	maxMessageChars = 256
 	maxMessageBytes = 768
+	maxNameBytes    = 256
+	maxCommentBytes = 512
 )
 
 // ShortMessage returns a text as one printable line, short enough for Transition.message.
 func ShortMessage(text string) string { return OneLine(text, maxMessageChars, maxMessageBytes) }
+
+// ShortName returns the name of a user as one printable line, short enough for Transition.by.
+func ShortName(name string) string { return OneLine(name, maxMessageChars, maxNameBytes) }
+
+// ShortComment returns a comment as one printable line, short enough for Transition.comment.
+func ShortComment(text string) string { return OneLine(text, maxMessageChars, maxCommentBytes) }
 
 // OneLine makes one printable line of a text: SanitizeLine, with single spaces. The line has at most maxChars
 // characters, and maxBytes bytes as JSON; an ellipsis shows where it was cut.

@@ -133,11 +133,15 @@ func TestAnIncidentStaysUnder256KiB(t *testing.T) {
 		status.Alert.Custom[fmt.Sprint(i)] = json.RawMessage(`"` + strings.Repeat("x", 100) + `"`)
 	}
 	status.Alert.TrimTo(v1alpha1.MaxContentBytes)
+	name, comment := v1alpha1.ShortName(strings.Repeat("&", 256)), v1alpha1.ShortComment(strings.Repeat("&", 1024))
 	for range v1alpha1.MaxTimeline {
 		status.Timeline = append(status.Timeline, v1alpha1.Transition{
-			Type: v1alpha1.TransitionSeverityChanged, Time: now, Message: strings.Repeat("&", 256),
+			Type: v1alpha1.TransitionUnacknowledged, Time: now, Message: "Unacknowledged by " + name, By: name, Comment: comment,
 		})
 	}
+	status.Acknowledgement = &v1alpha1.Acknowledgement{Time: now, By: name, Comment: comment, Severity: v1alpha1.SeverityCritical}
+	status.Resolution = &v1alpha1.Resolution{Reason: v1alpha1.ReasonResolvedByUser, By: name}
+	status.Silence = &v1alpha1.Silence{Until: now, By: name, Comment: strings.Repeat("&", 1024)}
 	for range v1alpha1.MaxLedger {
 		status.Ledger.Events = append(status.Ledger.Events, v1alpha1.LedgerEntry{
 			UID: strings.Repeat("u", 36), Name: strings.Repeat("n", 253),

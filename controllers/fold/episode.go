@@ -2,15 +2,9 @@ package fold
 
 import (
 	"slices"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
-
-// userResolved follows the user's name in the message of the condition Resolved.
-const userResolved = " resolved the incident."
 
 // EndedEpisode describes an episode that has ended. It is complete: an archive keeps it after the Incident is deleted.
 type EndedEpisode struct {
@@ -71,12 +65,11 @@ func DescribeEpisode(status *v1alpha1.IncidentStatus) (e EndedEpisode, ok bool) 
 		e.LastAlertTime = *status.LastAlertTime
 	}
 	e.describeSeverities()
-	e.describeAcknowledgement(status)
-	if resolved := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionResolved); resolved != nil {
-		e.Resolution = resolved.Reason
-		if resolved.Reason == v1alpha1.ReasonResolvedByUser {
-			e.ResolvedBy = strings.TrimSuffix(resolved.Message, userResolved)
-		}
+	if acknowledgement := AcknowledgementOf(status); acknowledgement != nil {
+		e.AcknowledgedTime, e.AcknowledgedBy = acknowledgement.Time, AcknowledgedBy(status)
+	}
+	if resolution := resolutionOf(status); resolution != nil {
+		e.Resolution, e.ResolvedBy = resolution.Reason, resolution.By
 	}
 	return e, true
 }
@@ -104,23 +97,6 @@ func (e *EndedEpisode) describeSeverities() {
 	for _, severity := range v1alpha1.Severities() { // the highest first
 		if seen[severity] {
 			e.HighestSeverity = severity
-			return
-		}
-	}
-}
-
-// describeAcknowledgement finds who acknowledged the episode and when.
-func (e *EndedEpisode) describeAcknowledgement(status *v1alpha1.IncidentStatus) {
-	if e.AcknowledgedBy = AcknowledgedBy(status); e.AcknowledgedBy == "" {
-		return
-	}
-	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged)
-	e.AcknowledgedTime = v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
-	for i := range e.Timeline {
-		// The timeline knows the fractions of the second.
-		entry := &e.Timeline[i]
-		if entry.Type == v1alpha1.TransitionAcknowledged && !entry.Time.Before(condition.LastTransitionTime.Time) {
-			e.AcknowledgedTime = entry.Time
 			return
 		}
 	}

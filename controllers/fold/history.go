@@ -1,9 +1,8 @@
 package fold
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,89 +11,84 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// Messages of the timeline that tell severities. SeverityPeriods reads them.
+// Authors whose names are not known.
 const (
-	openedInfix      = " with severity "
-	changedPrefix    = "Severity changed from "
-	changedSeparator = " to "
-
-	openedFormat          = "%s" + openedInfix + "%s: %s"
-	severityChangedFormat = changedPrefix + "%s" + changedSeparator + "%s"
+	byAlert = "an alert"
+	byUser  = "a user"
 )
-
-// acknowledgedFormat is the message of the timeline that Acknowledgement reads.
-const acknowledgedFormat = "Acknowledged by %s"
-
-// userAcknowledged follows the user's name in the message of the condition Acknowledged.
-const userAcknowledged = " acknowledged the incident."
 
 // SeverityPeriod is a continuous period in which an Incident was open with one severity.
 type SeverityPeriod struct {
 	Severity v1alpha1.Severity
-	From     time.Time // zero if the timeline begins later
+	From     time.Time
 	To       time.Time // zero if the period lasts
 }
 
 // SeverityPeriods returns the periods that a timeline tells, oldest first. A timeline keeps MaxTimeline transitions, so
-// older periods are missing.
+// older periods are missing, and so are those that a version without Transition.severity recorded.
 func SeverityPeriods(timeline []v1alpha1.Transition) []SeverityPeriod {
 	var periods []SeverityPeriod
-	end := func(at time.Time) {
-		if last := len(periods) - 1; last >= 0 && periods[last].To.IsZero() {
-			periods[last].To = at
-		}
-	}
 	for i := range timeline {
 		entry := &timeline[i]
 		switch entry.Type {
-		case v1alpha1.TransitionResolved:
-			end(entry.Time.Time)
-		case v1alpha1.TransitionOpened, v1alpha1.TransitionReopened:
-			end(entry.Time.Time)
-			_, rest, _ := strings.Cut(entry.Message, openedInfix)
-			if severity, _, ok := strings.Cut(rest, ":"); ok {
-				periods = append(periods, SeverityPeriod{Severity: v1alpha1.Severity(severity), From: entry.Time.Time})
+		case v1alpha1.TransitionOpened, v1alpha1.TransitionReopened, v1alpha1.TransitionSeverityChanged,
+			v1alpha1.TransitionResolved:
+			if last := len(periods) - 1; last >= 0 && periods[last].To.IsZero() {
+				periods[last].To = entry.Time.Time
 			}
-		case v1alpha1.TransitionSeverityChanged:
-			before, after, ok := strings.Cut(strings.TrimPrefix(entry.Message, changedPrefix), changedSeparator)
-			if !ok {
-				continue
+			if entry.Severity != "" {
+				periods = append(periods, SeverityPeriod{Severity: entry.Severity, From: entry.Time.Time})
 			}
-			if len(periods) == 0 {
-				periods = append(periods, SeverityPeriod{Severity: v1alpha1.Severity(before)})
-			}
-			end(entry.Time.Time)
-			periods = append(periods, SeverityPeriod{Severity: v1alpha1.Severity(after), From: entry.Time.Time})
 		default: // the severity stays
 		}
 	}
 	return periods
 }
 
-// AcknowledgedBy returns who acknowledged the current episode: a user's name, "an alert", or empty if nobody did.
-func AcknowledgedBy(status *v1alpha1.IncidentStatus) string {
+// AcknowledgementOf returns the acknowledgement of the current episode; nil if there is none. Of one that a version without
+// status.acknowledgement wrote, it has what the condition tells: the time, and whether a user acknowledged the episode.
+func AcknowledgementOf(status *v1alpha1.IncidentStatus) *v1alpha1.Acknowledgement {
 	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged)
-	switch {
-	case condition == nil || condition.Status != metav1.ConditionTrue:
-		return ""
-	case condition.Reason == v1alpha1.ReasonAcknowledgedByUser:
-		return strings.TrimSuffix(condition.Message, userAcknowledged)
-	default:
-		return "an alert"
+	if status.Acknowledgement != nil || condition == nil || condition.Status != metav1.ConditionTrue {
+		return status.Acknowledgement
 	}
+	older := &v1alpha1.Acknowledgement{Time: v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)}
+	if condition.Reason == v1alpha1.ReasonAcknowledgedByUser {
+		older.By = byUser
+	}
+	return older
 }
 
-// Acknowledgement returns who acknowledged the current episode and their comment.
-func Acknowledgement(status *v1alpha1.IncidentStatus) (by, comment string) {
-	by = AcknowledgedBy(status)
-	for i := range slices.Backward(status.Timeline) {
-		if entry := &status.Timeline[i]; entry.Type == v1alpha1.TransitionAcknowledged {
-			comment, _ = strings.CutPrefix(entry.Message, fmt.Sprintf(acknowledgedFormat, by)+": ")
-			if comment == entry.Message {
-				comment = "" // without a comment, or of another user
-			}
-			break
-		}
+// AcknowledgedBy returns who acknowledged the current episode: a user's name, "an alert", or empty if nobody did.
+func AcknowledgedBy(status *v1alpha1.IncidentStatus) string {
+	acknowledgement := AcknowledgementOf(status)
+	if acknowledgement == nil {
+		return ""
 	}
-	return by, comment
+	return cmp.Or(acknowledgement.By, byAlert)
+}
+
+// resolutionOf returns how the last episode was resolved; nil if it was not. Of a Resolved Incident that a version without
+// status.resolution wrote, it has what the condition tells: the reason, and whether a user resolved the episode.
+func resolutionOf(status *v1alpha1.IncidentStatus) *v1alpha1.Resolution {
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionResolved)
+	if status.Resolution != nil || condition == nil || condition.Status != metav1.ConditionTrue {
+		return status.Resolution
+	}
+	older := &v1alpha1.Resolution{Reason: condition.Reason}
+	if condition.Reason == v1alpha1.ReasonResolvedByUser {
+		older.By = byUser
+	}
+	return older
+}
+
+// StaysAcknowledged reports whether the acknowledgement of an Incident covers it: the Incident is open, and not more severe
+// than it was then. An acknowledgement at an unknown severity covers nothing.
+func StaysAcknowledged(status *v1alpha1.IncidentStatus) bool {
+	then := status.Acknowledgement
+	if status.State != v1alpha1.IncidentOpen || then == nil || then.Severity == "" {
+		return false
+	}
+	severities := v1alpha1.Severities()
+	return slices.Index(severities, status.Alert.Severity) >= slices.Index(severities, then.Severity)
 }

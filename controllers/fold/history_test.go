@@ -44,11 +44,11 @@ func TestSeverityPeriodsOfACutTimeline(t *testing.T) {
 	g := NewWithT(t)
 	at := v1alpha1.NewTimestamp(time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC))
 	g.Expect(SeverityPeriods([]v1alpha1.Transition{
-		{Type: v1alpha1.TransitionSeverityChanged, Time: at, Message: "Severity changed from warning to critical"},
-	})).To(Equal([]SeverityPeriod{
-		{Severity: v1alpha1.SeverityWarning, To: at.Time},
-		{Severity: v1alpha1.SeverityCritical, From: at.Time},
-	}))
+		{Type: v1alpha1.TransitionSeverityChanged, Time: at, Message: "worse", Severity: v1alpha1.SeverityCritical},
+	})).To(Equal([]SeverityPeriod{{Severity: v1alpha1.SeverityCritical, From: at.Time}}))
+	g.Expect(SeverityPeriods([]v1alpha1.Transition{
+		{Type: v1alpha1.TransitionOpened, Time: at, Message: "Opened with severity warning: x"}, // by an earlier version
+	})).To(BeEmpty())
 	g.Expect(SeverityPeriods([]v1alpha1.Transition{{Type: v1alpha1.TransitionResolved, Time: at}})).To(BeEmpty())
 }
 
@@ -63,4 +63,61 @@ func TestAcknowledgedBy(t *testing.T) {
 		life.apply(receivedAlert{Alert: &v1alpha1.Alert{Status: v1alpha1.AlertAcknowledged, By: by}, received: now, heard: now})
 		g.Expect(AcknowledgedBy(&status)).To(Equal(want))
 	}
+}
+
+func TestAnAcknowledgementCoversNoHigherSeverity(t *testing.T) {
+	ack := acknowledgingAlert()
+	note := alertOf(v1alpha1.AlertNoted, v1alpha1.AlertContent{})
+	note.Comment = "still looking"
+	severe := func(severity v1alpha1.Severity) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Severity: severity})
+	}
+	repeat := func(alerts ...v1alpha1.Alert) (all []v1alpha1.Alert) {
+		for range v1alpha1.MaxTimeline {
+			all = append(all, alerts...)
+		}
+		return all
+	}
+	for sentence, c := range map[string]struct {
+		then []v1alpha1.Alert
+		want bool
+	}{
+		"as it was":             {nil, true},
+		"less severe":           {[]v1alpha1.Alert{severe("info")}, true},
+		"more severe":           {[]v1alpha1.Alert{severe("critical")}, false},
+		"less severe again":     {[]v1alpha1.Alert{severe("critical"), severe("warning")}, true},
+		"more severe, resolved": {[]v1alpha1.Alert{severe("critical"), resolvingAlert()}, false},
+		"critical, after so many notes that the timeline has nothing else": {append(repeat(note), severe("critical")), false},
+		"critical, before so many notes":                                   {append([]v1alpha1.Alert{severe("critical")}, repeat(note)...), false},
+		"critical, after flapping":                                         {append(repeat(severe("info"), severe("warning")), severe("critical")), false},
+		"acknowledged once more at critical":                               {[]v1alpha1.Alert{severe("critical"), ack}, true},
+		"acknowledged once more at info, then worse again":                 {[]v1alpha1.Alert{severe("info"), ack, severe("warning")}, true},
+		"the acknowledgement was withdrawn":                                {[]v1alpha1.Alert{alertOf(v1alpha1.AlertUnacknowledged, v1alpha1.AlertContent{})}, false},
+		"the next episode":                                                 {[]v1alpha1.Alert{resolvingAlert(), severe("warning")}, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			b := newBench()
+			b.fold(eventOf(1, append([]v1alpha1.Alert{severe("warning"), ack}, c.then...)...))
+			NewWithT(t).Expect(StaysAcknowledged(b.status())).To(Equal(c.want))
+		})
+	}
+}
+
+// An earlier version wrote neither status.acknowledgement nor status.resolution.
+func TestTheAcknowledgementOfAnEarlierVersion(t *testing.T) {
+	g, b := NewWithT(t), newBench()
+	maria, alex, ben := acknowledgingAlert(), acknowledgingAlert(), resolvingAlert()
+	maria.By, alex.By, ben.By = "maria", "alex", "ben"
+	b.fold(eventOf(1, firingAlert()), eventOf(2, maria))
+	b.status().Acknowledgement = nil
+	g.Expect(AcknowledgedBy(b.status())).To(Equal("a user"))
+	g.Expect(StaysAcknowledged(b.status())).To(BeFalse(), "at an unknown severity")
+	b.fold(eventOf(3, alex))
+	g.Expect(StaysAcknowledged(b.status())).To(BeTrue())
+	b.fold(eventOf(4, ben))
+	b.status().Acknowledgement, b.status().Resolution = nil, nil
+	e, _ := DescribeEpisode(b.status())
+	g.Expect([]any{e.AcknowledgedTime, e.AcknowledgedBy, e.Resolution, e.ResolvedBy}).To(Equal([]any{
+		*minuteStamp(2), "a user", v1alpha1.ReasonResolvedByUser, "a user",
+	}))
 }

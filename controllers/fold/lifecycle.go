@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -50,7 +51,7 @@ func (l *lifecycle) apply(a receivedAlert) string {
 	}
 	result := l.step(a)
 	if a.Status == v1alpha1.AlertNoted && a.Comment != "" {
-		l.record(v1alpha1.TransitionNoted, a.received, "Noted by %s", a.author())
+		l.record(a.transition(v1alpha1.TransitionNoted, "Noted"))
 	}
 	l.count(a)
 	return result
@@ -90,11 +91,14 @@ func (l *lifecycle) stepOpen(a receivedAlert) string {
 	if a.Status == v1alpha1.AlertResolved {
 		reason, message := a.report(v1alpha1.ReasonResolvedByAlert, messageResolvedByAlert,
 			v1alpha1.ReasonResolvedByUser, "resolved")
-		l.resolve(a.received, reason, message, "Resolved by "+a.author())
+		l.resolve(reason, message, a.transition(v1alpha1.TransitionResolved, "Resolved"))
 		return ResultResolved
 	}
 	if after := l.status.Alert.Severity; before != after && before != "" {
-		l.record(v1alpha1.TransitionSeverityChanged, a.received, severityChangedFormat, before, after)
+		l.record(v1alpha1.Transition{
+			Type: v1alpha1.TransitionSeverityChanged, Time: *timestamp(a.received), Severity: after,
+			Message: fmt.Sprintf("Severity changed from %s to %s", before, after),
+		})
 	}
 	return l.acknowledge(a)
 }
@@ -106,15 +110,21 @@ func (l *lifecycle) acknowledge(a receivedAlert) string {
 		reason, message := a.report(v1alpha1.ReasonUnacknowledged, messageUnacknowledged,
 			v1alpha1.ReasonUnacknowledgedByUser, "unacknowledged")
 		l.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received, reason, message)
-		l.record(v1alpha1.TransitionUnacknowledged, a.received, "Unacknowledged by %s", a.author())
+		l.status.Acknowledgement = nil
+		l.record(a.transition(v1alpha1.TransitionUnacknowledged, "Unacknowledged"))
 		l.urgent = true
 		return ResultUnacknowledged
 	}
-	if a.Status != v1alpha1.AlertAcknowledged || again && a.Comment == "" {
+	if a.Status != v1alpha1.AlertAcknowledged {
+		return ResultUpdated
+	}
+	entry := a.transition(v1alpha1.TransitionAcknowledged, "Acknowledged")
+	l.cover(&entry)
+	if again && a.Comment == "" {
 		return ResultUpdated
 	}
 	// Who acknowledges it once more to say something is heard; the condition stays with the first one.
-	l.record(v1alpha1.TransitionAcknowledged, a.received, acknowledgedFormat, a.author())
+	l.record(entry)
 	l.urgent = true
 	if again {
 		return ResultUpdated
@@ -125,21 +135,31 @@ func (l *lifecycle) acknowledge(a receivedAlert) string {
 	return ResultAcknowledged
 }
 
-// author returns the author of a report and their comment, for the timeline.
-func (a *receivedAlert) author() string {
-	author := "an alert"
-	if by := a.by(); by != "" {
-		author = by
+// cover has the acknowledgement cover the severity that the Incident has now. Who acknowledged it first, and when, stays.
+func (l *lifecycle) cover(entry *v1alpha1.Transition) {
+	if StaysAcknowledged(l.status) {
+		return
 	}
-	if a.Comment != "" {
-		author += ": " + a.Comment
+	acknowledgement := AcknowledgementOf(l.status)
+	if acknowledgement == nil {
+		acknowledgement = &v1alpha1.Acknowledgement{Time: entry.Time, By: entry.By, Comment: entry.Comment}
 	}
-	return author
+	acknowledgement.Severity = l.status.Alert.Severity
+	l.status.Acknowledgement = acknowledgement
+}
+
+// transition returns the entry of the timeline for a report.
+func (a *receivedAlert) transition(kind v1alpha1.TransitionType, did string) v1alpha1.Transition {
+	by := a.by()
+	return v1alpha1.Transition{
+		Type: kind, Time: *timestamp(a.received), Message: did + " by " + cmp.Or(by, byAlert),
+		By: by, Comment: v1alpha1.ShortComment(a.Comment),
+	}
 }
 
 // by is the name of the user whose report the alert is, in one line; empty for an alert of a sender.
 func (a *receivedAlert) by() string {
-	return v1alpha1.ShortMessage(a.By)
+	return v1alpha1.ShortName(a.By)
 }
 
 // report is the reason and the message of the condition that an alert brings about: those of an alert, or
@@ -165,7 +185,7 @@ func (l *lifecycle) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	s.State = v1alpha1.IncidentOpen
 	s.Episode = &v1alpha1.Episode{Number: number}
 	s.OpenedTime = timestamp(a.received)
-	s.ResolvedTime = nil
+	s.ResolvedTime, s.Resolution, s.Acknowledgement = nil, nil, nil
 	s.Alert = v1alpha1.AlertContent{}
 	s.Lease = leaseOf(a)
 	l.sizeBound = maxTitleBytes // a title may be made from the description
@@ -173,7 +193,10 @@ func (l *lifecycle) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	l.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received,
 		v1alpha1.ReasonNotAcknowledged, messageNotAcknowledged)
 	l.merge(a)
-	l.record(transition, a.received, openedFormat, transition, s.Alert.Severity, s.Alert.Title)
+	l.record(v1alpha1.Transition{
+		Type: transition, Time: *timestamp(a.received), Severity: s.Alert.Severity,
+		Message: fmt.Sprintf("%s with severity %s: %s", transition, s.Alert.Severity, s.Alert.Title),
+	})
 	l.urgent = true
 }
 
@@ -192,7 +215,7 @@ func (l *lifecycle) merge(a receivedAlert) {
 		said := boundContent(content, &a.AlertContent, a.defaults, a.integration)
 		l.sizeBound = content.EncodedSize()
 		if said != "" && !l.justRecorded(v1alpha1.TransitionContentReplaced) {
-			l.record(v1alpha1.TransitionContentReplaced, a.received, "%s", said)
+			l.record(v1alpha1.Transition{Type: v1alpha1.TransitionContentReplaced, Time: *timestamp(a.received), Message: said})
 		}
 	}
 	if began := beginning(a); !isSet(&l.episode().StartTime) || began.Before(l.episode().StartTime.Time) {
@@ -207,26 +230,31 @@ func (l *lifecycle) justRecorded(kind v1alpha1.TransitionType) bool {
 	return n > 0 && l.status.Timeline[n-1].Type == kind
 }
 
-// resolve ends the episode.
-func (l *lifecycle) resolve(at time.Time, reason, message, entry string) {
+// resolve ends the episode with the entry of the timeline.
+func (l *lifecycle) resolve(reason, message string, entry v1alpha1.Transition) {
 	l.status.State = v1alpha1.IncidentResolved
-	l.status.ResolvedTime = timestamp(at)
+	l.status.ResolvedTime = &entry.Time
+	l.status.Resolution = &v1alpha1.Resolution{Reason: reason, By: entry.By}
 	l.status.Lease = nil
-	l.condition(v1alpha1.ConditionResolved, metav1.ConditionTrue, at, reason, message)
-	l.record(v1alpha1.TransitionResolved, at, "%s", entry)
+	l.condition(v1alpha1.ConditionResolved, metav1.ConditionTrue, entry.Time.Time, reason, message)
+	l.record(entry)
 	l.urgent = true
 }
 
 // autoResolve resolves an Incident that has been silent for so long.
 func (l *lifecycle) autoResolve(now time.Time, after time.Duration) {
-	l.resolve(now, v1alpha1.ReasonAutoResolved, messageAutoResolved, fmt.Sprintf("Resolved after %s without an alert", after))
+	l.resolve(v1alpha1.ReasonAutoResolved, messageAutoResolved, v1alpha1.Transition{
+		Type: v1alpha1.TransitionResolved, Time: *timestamp(now), Message: fmt.Sprintf("Resolved after %s without an alert", after),
+	})
 }
 
 // expire resolves an Incident whose lease has ended.
 func (l *lifecycle) expire(now time.Time) {
 	lease := boundLease(l.status.Lease.Duration)
-	l.resolve(now, v1alpha1.ReasonExpired, messageExpired,
-		fmt.Sprintf("Expired: the sender did not repeat the alert for %s", lease))
+	l.resolve(v1alpha1.ReasonExpired, messageExpired, v1alpha1.Transition{
+		Type: v1alpha1.TransitionResolved, Time: *timestamp(now),
+		Message: fmt.Sprintf("Expired: the sender did not repeat the alert for %s", lease),
+	})
 }
 
 // count counts an alert, whatever else became of it. A note, a request for a silence and the report of a person are none:
@@ -270,12 +298,8 @@ func (l *lifecycle) condition(kind string, status metav1.ConditionStatus, at tim
 }
 
 // record adds an entry to the timeline, which keeps the newest.
-func (l *lifecycle) record(kind v1alpha1.TransitionType, at time.Time, format string, args ...any) {
-	entry := v1alpha1.Transition{
-		Type:    kind,
-		Time:    v1alpha1.NewTimestamp(at),
-		Message: v1alpha1.ShortMessage(fmt.Sprintf(format, args...)),
-	}
+func (l *lifecycle) record(entry v1alpha1.Transition) {
+	entry.Message = v1alpha1.ShortMessage(entry.Message)
 	l.transitions = append(l.transitions, entry)
 	l.status.Timeline = append(l.status.Timeline, entry)
 	if excess := len(l.status.Timeline) - v1alpha1.MaxTimeline; excess > 0 {

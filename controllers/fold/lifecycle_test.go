@@ -1,10 +1,12 @@
 package fold
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -213,11 +215,11 @@ func TestTimeline(t *testing.T) {
 			eventOf(2, severe(v1alpha1.SeverityCritical, "")), eventOf(3, severe(v1alpha1.SeverityCritical, "")),
 			eventOf(4, acknowledgingAlert()), eventOf(5, resolvingAlert()), eventOf(6, severe("", "x")))
 		g.Expect(p.Transitions).To(Equal([]v1alpha1.Transition{
-			{Type: v1alpha1.TransitionOpened, Time: *minuteStamp(1), Message: "Opened with severity info: Disk full [31m now"},
-			{Type: v1alpha1.TransitionSeverityChanged, Time: *minuteStamp(2), Message: "Severity changed from info to critical"},
+			{Type: v1alpha1.TransitionOpened, Time: *minuteStamp(1), Severity: "info", Message: "Opened with severity info: Disk full [31m now"},
+			{Type: v1alpha1.TransitionSeverityChanged, Time: *minuteStamp(2), Severity: "critical", Message: "Severity changed from info to critical"},
 			{Type: v1alpha1.TransitionAcknowledged, Time: *minuteStamp(4), Message: "Acknowledged by an alert"},
 			{Type: v1alpha1.TransitionResolved, Time: *minuteStamp(5), Message: "Resolved by an alert"},
-			{Type: v1alpha1.TransitionReopened, Time: *minuteStamp(6), Message: "Reopened with severity warning: x"},
+			{Type: v1alpha1.TransitionReopened, Time: *minuteStamp(6), Severity: "warning", Message: "Reopened with severity warning: x"},
 		}))
 		g.Expect(bench.status().Timeline).To(Equal(p.Transitions))
 	})
@@ -237,17 +239,17 @@ func TestTimeline(t *testing.T) {
 			eventOf(6, severe("", "y")), eventOf(7, said(resolvingAlert(), "maria", "")))
 		g.Expect(resultsOf(p)).To(Equal([]string{ResultOpened, ResultAcknowledged, ResultUpdated, ResultUpdated,
 			ResultResolved, ResultReopened, ResultResolved}))
-		messages := []string{}
+		texts := [][3]string{}
 		for _, transition := range p.Transitions {
-			messages = append(messages, transition.Message)
+			texts = append(texts, [3]string{transition.Message, transition.By, transition.Comment})
 		}
-		g.Expect(messages).To(Equal([]string{
-			"Opened with severity warning: x",
-			"Acknowledged by maria: looking [31minto it",
-			"Acknowledged by alex: me too",
-			"Resolved by an alert: sent with a comment",
-			"Reopened with severity warning: y",
-			"Resolved by maria",
+		g.Expect(texts).To(Equal([][3]string{
+			{"Opened with severity warning: x"},
+			{"Acknowledged by maria", "maria", "looking [31minto it"},
+			{"Acknowledged by alex", "alex", "me too"},
+			{"Resolved by an alert", "", "sent with a comment"},
+			{"Reopened with severity warning: y"},
+			{"Resolved by maria", "maria"},
 		}))
 		s := bench.status()
 		g.Expect([2]int64{s.AlertCount, s.Episode.AlertCount}).To(Equal([2]int64{3, 1}), "the reports of people are no alerts")
@@ -255,6 +257,8 @@ func TestTimeline(t *testing.T) {
 		resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
 		g.Expect(resolved.Reason).To(Equal(v1alpha1.ReasonResolvedByUser))
 		g.Expect(resolved.Message).To(Equal("maria resolved the incident."))
+		g.Expect(s.Resolution).To(Equal(&v1alpha1.Resolution{Reason: v1alpha1.ReasonResolvedByUser, By: "maria"}))
+		g.Expect(s.Acknowledgement).To(BeNil(), "that of the first episode")
 	})
 	t.Run("it has the notes, of a Resolved Incident too, and they are no alerts", func(t *testing.T) {
 		g := NewWithT(t)
@@ -272,10 +276,10 @@ func TestTimeline(t *testing.T) {
 			eventOf(6, note("", "it was the disk", v1alpha1.AlertContent{Title: "of no effect"})))
 		g.Expect(resultsOf(p)).To(Equal([]string{ResultOpened, ResultUpdated, ResultUpdated, ResultResolved, ResultLate}))
 		g.Expect(p.Transitions[1:]).To(Equal([]v1alpha1.Transition{
-			{Type: v1alpha1.TransitionNoted, Time: *minuteStamp(3), Message: "Noted by maria: a disk is ordered"},
-			{Type: v1alpha1.TransitionSeverityChanged, Time: *minuteStamp(4), Message: "Severity changed from warning to critical"},
+			{Type: v1alpha1.TransitionNoted, Time: *minuteStamp(3), Message: "Noted by maria", By: "maria", Comment: "a disk is ordered"},
+			{Type: v1alpha1.TransitionSeverityChanged, Time: *minuteStamp(4), Severity: "critical", Message: "Severity changed from warning to critical"},
 			{Type: v1alpha1.TransitionResolved, Time: *minuteStamp(5), Message: "Resolved by an alert"},
-			{Type: v1alpha1.TransitionNoted, Time: *minuteStamp(6), Message: "Noted by an alert: it was the disk"},
+			{Type: v1alpha1.TransitionNoted, Time: *minuteStamp(6), Message: "Noted by an alert", Comment: "it was the disk"},
 		}))
 		s := bench.status()
 		g.Expect(s.State).To(Equal(v1alpha1.IncidentResolved))
@@ -283,7 +287,7 @@ func TestTimeline(t *testing.T) {
 		g.Expect([2]int64{s.AlertCount, s.Episode.AlertCount}).To(Equal([2]int64{2, 2}))
 		g.Expect(s.LastAlertTime).To(Equal(minuteStamp(5)))
 	})
-	t.Run("the first user who acknowledged is in the condition", func(t *testing.T) {
+	t.Run("the first user who acknowledged is in the condition and in the acknowledgement", func(t *testing.T) {
 		g := NewWithT(t)
 		maria, alex := acknowledgingAlert(), acknowledgingAlert()
 		maria.By, alex.By, alex.Comment = "maria", "alex", "me too"
@@ -292,6 +296,9 @@ func TestTimeline(t *testing.T) {
 		condition := meta.FindStatusCondition(bench.status().Conditions, v1alpha1.ConditionAcknowledged)
 		g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonAcknowledgedByUser))
 		g.Expect(condition.Message).To(Equal("maria acknowledged the incident."))
+		g.Expect(bench.status().Acknowledgement).To(Equal(&v1alpha1.Acknowledgement{
+			Time: *minuteStamp(2), By: "maria", Severity: v1alpha1.SeverityWarning,
+		}))
 	})
 	t.Run("it says who withdrew the acknowledgement, and that is no alert", func(t *testing.T) {
 		g := NewWithT(t)
@@ -299,7 +306,10 @@ func TestTimeline(t *testing.T) {
 		maria.By, alex.By, alex.Comment = "maria", "alex", "she is on leave"
 		bench := newBench()
 		p := bench.fold(eventOf(1, severe("", "x")), eventOf(2, maria), eventOf(3, alex))
-		g.Expect(p.Transitions[2].Message).To(Equal("Unacknowledged by alex: she is on leave"))
+		g.Expect(p.Transitions[2]).To(Equal(v1alpha1.Transition{
+			Type: v1alpha1.TransitionUnacknowledged, Time: *minuteStamp(3), Message: "Unacknowledged by alex", By: "alex", Comment: "she is on leave",
+		}))
+		g.Expect(bench.status().Acknowledgement).To(BeNil())
 		condition := meta.FindStatusCondition(bench.status().Conditions, v1alpha1.ConditionAcknowledged)
 		g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonUnacknowledgedByUser))
 		g.Expect(condition.Message).To(Equal("alex unacknowledged the incident."))
@@ -324,6 +334,20 @@ func TestTimeline(t *testing.T) {
 		message := []rune(p.Transitions[0].Message)
 		g.Expect(len(message)).To(BeNumerically("<=", 256))
 		g.Expect(string(message[len(message)-2:])).To(Equal("ü…"))
+	})
+	t.Run("an entry has at most 256 characters of each text, and little JSON", func(t *testing.T) {
+		g := NewWithT(t)
+		for _, letter := range []string{"x", "ü", "&", "漢"} {
+			noted := alertOf(v1alpha1.AlertNoted, v1alpha1.AlertContent{})
+			noted.By, noted.Comment = strings.Repeat(letter, 256), strings.Repeat(letter, 1024)
+			entry := newBench().fold(eventOf(1, severe("", "x")), eventOf(2, noted)).Transitions[1]
+			for _, text := range []string{entry.Message, entry.By, entry.Comment} {
+				g.Expect(utf8.RuneCountInString(text)).To(BeNumerically("<=", 256))
+			}
+			encoded, err := json.Marshal(&entry)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(len(encoded)).To(BeNumerically("<=", 1200), letter)
+		}
 	})
 	t.Run("a resolve with a lower severity is one transition, and leaves the severity", func(t *testing.T) {
 		bench := newBench()

@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -27,29 +26,20 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, no
 	if status.Silence != nil {
 		status.Silence.Comment = ""
 	}
+	if status.Acknowledgement != nil {
+		status.Acknowledgement.Comment = ""
+	}
 	life := lifecycle{status: status}
 	status.Timeline = slices.Clone(stored.Timeline)
 	for i := range p.Transitions {
-		life.record(p.Transitions[i].Type, p.Transitions[i].Time.Time, "%s", messageWithoutContent(&p.Transitions[i]))
+		entry := &p.Transitions[i]
+		life.record(v1alpha1.Transition{Type: entry.Type, Time: entry.Time, Severity: entry.Severity})
 	}
 	if !life.justRecorded(v1alpha1.TransitionContentRejected) {
-		life.record(v1alpha1.TransitionContentRejected, now, "The API server rejected the content: %s", reason)
+		life.record(v1alpha1.Transition{
+			Type: v1alpha1.TransitionContentRejected, Time: *timestamp(now), Message: "The API server rejected the content: " + reason,
+		})
 	}
 	bare.Transitions = life.transitions
 	return bare
-}
-
-// messageWithoutContent returns what a message of the timeline tells of severities, which SeverityPeriods reads.
-func messageWithoutContent(entry *v1alpha1.Transition) string {
-	switch entry.Type {
-	case v1alpha1.TransitionSeverityChanged:
-		return entry.Message
-	case v1alpha1.TransitionOpened, v1alpha1.TransitionReopened:
-		for _, period := range SeverityPeriods([]v1alpha1.Transition{*entry}) {
-			return fmt.Sprintf(openedFormat, entry.Type, period.Severity, rejectedTitle)
-		}
-		return ""
-	default:
-		return ""
-	}
 }

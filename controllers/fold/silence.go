@@ -34,17 +34,16 @@ type Silencing struct {
 // silence records the request of a user for a silence, or the end of it.
 func (l *lifecycle) silence(a receivedAlert) {
 	length, err := a.SilenceDuration()
-	by := a.by()
 	if err != nil || length == 0 { // the API server rejects any other error
 		if l.status.Silence == nil {
 			return
 		}
 		l.status.Silence = nil
-		l.record(v1alpha1.TransitionUnsilenced, a.received, "Silence ended by %s", a.author())
+		l.record(a.transition(v1alpha1.TransitionUnsilenced, "Silence ended"))
 	} else {
 		until := v1alpha1.NewTimestamp(a.received.Add(length))
-		l.status.Silence = &v1alpha1.Silence{Until: until, By: by, Comment: a.Comment}
-		l.record(v1alpha1.TransitionSilenced, a.received, "Silenced for %s by %s", length, a.author())
+		l.status.Silence = &v1alpha1.Silence{Until: until, By: a.by(), Comment: a.Comment}
+		l.record(a.transition(v1alpha1.TransitionSilenced, fmt.Sprint("Silenced for ", length)))
 	}
 	l.urgent = true
 }

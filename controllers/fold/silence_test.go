@@ -35,7 +35,7 @@ func TestARequestForASilence(t *testing.T) {
 		g.Expect(p.Urgent).To(BeTrue())
 		g.Expect(bench.status().Silence).To(Equal(requested))
 		g.Expect(p.Transitions).To(Equal([]v1alpha1.Transition{{
-			Type: v1alpha1.TransitionSilenced, Time: *minuteStamp(2), Message: "Silenced for 2h0m0s by maria: maintenance",
+			Type: v1alpha1.TransitionSilenced, Time: *minuteStamp(2), Message: "Silenced for 2h0m0s by maria", By: "maria", Comment: "maintenance",
 		}}))
 		g.Expect(bench.status().Alert).To(Equal(before.Alert))
 		g.Expect(bench.status().AlertCount).To(Equal(before.AlertCount))

@@ -90,8 +90,8 @@ func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration,
 	return w
 }
 
-// endedPeriods returns the periods that have ended. The severity of a Resolved Incident may be that of the alert that
-// resolved it, which never fired; it counts only if the timeline tells nothing.
+// endedPeriods returns the periods that have ended. The severity of a Resolved Incident counts only if the timeline tells
+// nothing.
 func endedPeriods(incident *v1alpha1.Incident) []fold.SeverityPeriod {
 	status := &incident.Status
 	periods := fold.SeverityPeriods(status.Timeline)

@@ -28,7 +28,7 @@ func openIncident() *v1alpha1.Incident {
 	incident.Status = v1alpha1.IncidentStatus{
 		State: v1alpha1.IncidentOpen, OpenedTime: at(0), Episode: &v1alpha1.Episode{Number: 1, StartTime: *at(-1), AlertCount: 3},
 		Timeline: []v1alpha1.Transition{
-			{Type: v1alpha1.TransitionOpened, Time: *at(0), Message: "Opened with severity warning: Disk full"},
+			{Type: v1alpha1.TransitionOpened, Time: *at(0), Severity: "warning"},
 		},
 	}
 	incident.Status.Alert = v1alpha1.AlertContent{
@@ -55,10 +55,7 @@ func postedAt(t *testing.T, incident *v1alpha1.Incident, config *Config, minutes
 func TestAlertOfAnOpenIncident(t *testing.T) {
 	g := NewWithT(t)
 	incident := openIncident()
-	incident.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionAcknowledged, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAcknowledgedByUser,
-		Message: "maria acknowledged the incident.",
-	}}
+	incident.Status.Acknowledgement = &v1alpha1.Acknowledgement{Time: *at(1), By: "maria"}
 	g.Expect(postedAt(t, incident, &Config{ExternalLabels: map[string]string{"cluster": "prod-1"}}, 10)).To(Equal([]map[string]any{{
 		"labels": map[string]any{
 			"alertname": "mon", "namespace": "shop", "integration": "mon", "tocsin_incident": "mon-abc", "severity": "warning",
@@ -136,10 +133,8 @@ func spans(alerts []map[string]any) []string {
 }
 
 func TestTimesOfAlerts(t *testing.T) {
-	changed := func(from, to string, minutes float64) v1alpha1.Transition {
-		return v1alpha1.Transition{
-			Type: v1alpha1.TransitionSeverityChanged, Time: *at(minutes), Message: "Severity changed from " + from + " to " + to,
-		}
+	changed := func(to v1alpha1.Severity, minutes float64) v1alpha1.Transition {
+		return v1alpha1.Transition{Type: v1alpha1.TransitionSeverityChanged, Time: *at(minutes), Severity: to}
 	}
 	resolve := func(i *v1alpha1.Incident, minutes float64) {
 		i.Status.State, i.Status.ResolvedTime = v1alpha1.IncidentResolved, at(minutes)
@@ -147,7 +142,7 @@ func TestTimesOfAlerts(t *testing.T) {
 	}
 	escalate := func(i *v1alpha1.Incident) {
 		i.Status.Alert.Severity = "critical"
-		i.Status.Timeline = append(i.Status.Timeline, changed("warning", "critical", 2))
+		i.Status.Timeline = append(i.Status.Timeline, changed("critical", 2))
 	}
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.Incident)
@@ -167,7 +162,7 @@ func TestTimesOfAlerts(t *testing.T) {
 		"the severity changed and came back": {func(i *v1alpha1.Incident) {
 			escalate(i)
 			i.Status.Alert.Severity = "warning"
-			i.Status.Timeline = append(i.Status.Timeline, changed("critical", "warning", 3))
+			i.Status.Timeline = append(i.Status.Timeline, changed("warning", 3))
 		}, 4, []string{"warning -1m0s 19m0s", "critical -1m0s 3m0s"}},
 		"resolved":          {func(i *v1alpha1.Incident) { resolve(i, 5) }, 6, []string{"warning -1m0s 5m0s"}},
 		"resolved long ago": {func(i *v1alpha1.Incident) { resolve(i, 5) }, 20, nil},
@@ -191,7 +186,7 @@ func TestTimesOfAlerts(t *testing.T) {
 			i.Status.State, i.Status.OpenedTime, i.Status.Alert.Severity = v1alpha1.IncidentOpen, at(8), "error"
 			i.Status.Episode = &v1alpha1.Episode{Number: 2, StartTime: *at(8)}
 			i.Status.Timeline = append(i.Status.Timeline, v1alpha1.Transition{
-				Type: v1alpha1.TransitionReopened, Time: *at(8), Message: "Reopened with severity error: Disk full",
+				Type: v1alpha1.TransitionReopened, Time: *at(8), Severity: "error",
 			})
 		}, 9, []string{"error 8m0s 24m0s", "warning 0s 5m0s"}},
 		"without a status": {func(i *v1alpha1.Incident) { i.Status = v1alpha1.IncidentStatus{} }, 1, nil},

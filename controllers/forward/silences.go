@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
@@ -75,29 +73,11 @@ func silencesOf(
 	if request := incident.Status.Silence; request != nil && request.Until.After(now) {
 		add(kindRequested, v1alpha1.ShortMessage(request.By), v1alpha1.ShortMessage(request.Comment), request.Until.Time)
 	}
-	if t.config.SilenceAcknowledged && staysAcknowledged(incident) {
-		by, comment := fold.Acknowledgement(&incident.Status)
-		add(kindAcknowledged, by, comment, now.Add(acknowledgedSilence))
+	if t.config.SilenceAcknowledged && fold.StaysAcknowledged(&incident.Status) {
+		comment := incident.Status.Acknowledgement.Comment
+		add(kindAcknowledged, fold.AcknowledgedBy(&incident.Status), comment, now.Add(acknowledgedSilence))
 	}
 	return wanted
-}
-
-// staysAcknowledged reports whether an Incident is open, acknowledged, and not more severe than it was then.
-func staysAcknowledged(incident *v1alpha1.Incident) bool {
-	status := &incident.Status
-	acknowledged := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged)
-	if status.State != v1alpha1.IncidentOpen || fold.AcknowledgedBy(status) == "" {
-		return false
-	}
-	then := status.Alert.Severity
-	for _, period := range fold.SeverityPeriods(status.Timeline) {
-		// The condition has whole seconds.
-		if !period.From.Truncate(time.Second).After(acknowledged.LastTransitionTime.Time) {
-			then = period.Severity
-		}
-	}
-	severities := v1alpha1.Severities()
-	return slices.Index(severities, status.Alert.Severity) >= slices.Index(severities, then)
 }
 
 // matchersOf returns the matchers of an Incident's silences, which cover its alerts whatever their severity.

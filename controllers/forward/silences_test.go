@@ -152,6 +152,40 @@ func TestAcknowledgedIncidentIsSilenced(t *testing.T) {
 	r.Expect(r.am.active()).To(BeEmpty())
 }
 
+func TestAnAcknowledgementSilencesNoHigherSeverity(t *testing.T) {
+	note := func(r *silenceRig) { r.alert("noted", "", "maria", "still looking") }
+	flap := func(r *silenceRig) { r.alert("firing", "info", "", ""); r.alert("firing", "warning", "", "") }
+	for name, c := range map[string]struct{ before, after func(*silenceRig) }{
+		"critical after many notes":           {note, nil},
+		"critical after flapping":             {flap, nil},
+		"critical before many notes":          {nil, note},
+		"critical after and before many more": {flap, note},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newSilenceRig(t)
+			often := func(act func(*silenceRig)) {
+				for range v1alpha1.MaxTimeline {
+					if act != nil {
+						act(r)
+					}
+				}
+			}
+			r.alert("firing", "warning", "", "")
+			r.alert("acknowledged", "", "maria", "")
+			often(c.before)
+			r.poll()
+			r.Expect(r.am.active()).To(HaveLen(1))
+			r.alert("firing", "critical", "", "")
+			often(c.after)
+			r.poll()
+			r.Expect(r.am.active()).To(BeEmpty())
+			r.alert("acknowledged", "", "alex", "")
+			r.poll()
+			r.Expect(r.am.active()).To(HaveLen(1), "it was acknowledged at critical")
+		})
+	}
+}
+
 func TestResolveEndsTheSilenceOfAnAcknowledgement(t *testing.T) {
 	r := newSilenceRig(t)
 	r.alert("firing", "", "", "")

@@ -117,13 +117,13 @@ func (g *generator) episode(day time.Time) records.Record {
 	r.AlertCount = int64(2 + open/(5*time.Minute))
 	r.InitialSeverity, r.HighestSeverity, r.Severity = severity, severity, severity
 	r.Digest = fmt.Sprintf("%016x%016x", g.Uint64(), g.Uint64())
-	r.Timeline = []v1alpha1.Transition{{Type: v1alpha1.TransitionOpened, Time: r.OpenedTime,
+	r.Timeline = []v1alpha1.Transition{{Type: v1alpha1.TransitionOpened, Time: r.OpenedTime, Severity: severity,
 		Message: fmt.Sprintf("Opened with severity %s: %s", severity, problem)}}
 	if g.IntN(5) < 2 {
 		r.AcknowledgedTime = at(started.Add(time.Duration(g.Float64() * float64(open))))
 		r.AcknowledgedBy = fmt.Sprintf("user-%d@example.com", g.IntN(30))
 		r.Timeline = append(r.Timeline, v1alpha1.Transition{Type: v1alpha1.TransitionAcknowledged, Time: r.AcknowledgedTime,
-			Message: "Acknowledged by " + r.AcknowledgedBy})
+			Message: "Acknowledged by " + r.AcknowledgedBy, By: r.AcknowledgedBy})
 	}
 	r.Timeline = append(r.Timeline, v1alpha1.Transition{Type: v1alpha1.TransitionResolved, Time: r.ResolvedTime,
 		Message: "Resolved by an alert"})

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 const (
@@ -206,7 +207,7 @@ func (o *actOptions) unneeded(incident *v1alpha1.Incident) string {
 	switch {
 	case o.status == v1alpha1.AlertResolved && incident.Status.State == v1alpha1.IncidentResolved:
 		return "already resolved"
-	case o.status == v1alpha1.AlertAcknowledged && acknowledged && o.message == "":
+	case o.status == v1alpha1.AlertAcknowledged && fold.StaysAcknowledged(&incident.Status) && o.message == "":
 		return "already acknowledged"
 	case o.status == v1alpha1.AlertUnacknowledged && !acknowledged:
 		return "not acknowledged"

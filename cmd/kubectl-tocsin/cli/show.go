@@ -264,7 +264,11 @@ func (d *description) timeline(transitions []v1alpha1.Transition) {
 	for i := range transitions {
 		at := &transitions[i].Time
 		prefix := fmt.Sprintf("  %s  %s  ", at.Local().Format(time.DateTime), pad(ago(at, d.now)+" ago", len("365d ago")))
-		d.printf("%s%s\n", prefix, d.wrap(cmp.Or(safe(transitions[i].Message), string(transitions[i].Type)), len(prefix)))
+		text := cmp.Or(safe(transitions[i].Message), string(transitions[i].Type))
+		if comment := safe(transitions[i].Comment); comment != "" {
+			text += ": " + comment
+		}
+		d.printf("%s%s\n", prefix, d.wrap(text, len(prefix)))
 	}
 }
 

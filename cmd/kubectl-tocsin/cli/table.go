@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/mattn/go-runewidth"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -247,19 +245,17 @@ func timeOf(at *v1alpha1.Timestamp) time.Time {
 	return at.Time
 }
 
-// acknowledgedBy returns the user who acknowledged an Incident, "yes" if a sender did, or "-".
+// acknowledgedBy returns the user who acknowledged an Incident, "yes" if a sender did or the name is not known, or "-".
 func acknowledgedBy(incident *v1alpha1.Incident) string {
 	const widest = 16
-	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
-	switch {
-	case condition == nil || condition.Status != metav1.ConditionTrue:
+	switch acknowledgement := incident.Status.Acknowledgement; {
+	case !isAcknowledged(incident):
 		return "-"
-	case condition.Reason == v1alpha1.ReasonAcknowledgedByUser:
-		if who, _, found := strings.Cut(condition.Message, " acknowledged "); found {
-			return cut(safe(who), widest)
-		}
+	case acknowledgement == nil || acknowledgement.By == "":
+		return "yes"
+	default:
+		return cut(safe(acknowledgement.By), widest)
 	}
-	return "yes"
 }
 
 func stateCell(incident *v1alpha1.Incident) cell {

@@ -259,7 +259,7 @@ func (m *merger) yieldHeld() bool {
 
 // size estimates the memory of a record, in bytes.
 func size(r *records.Record) int {
-	const fixed, perEntry, perTransition = 1500, 128, 100 // a map takes more memory than short texts in it
+	const fixed, perEntry, perTransition = 1500, 128, 150 // a map takes more memory than short texts in it
 	n := fixed + len(r.Alert.Description)
 	for _, bag := range []v1alpha1.Bag{r.Alert.Labels, r.Alert.Annotations, r.Alert.Values, r.Alert.Custom} {
 		for name, value := range bag {
@@ -267,7 +267,7 @@ func size(r *records.Record) int {
 		}
 	}
 	for i := range r.Timeline {
-		n += perTransition + len(r.Timeline[i].Message)
+		n += perTransition + len(r.Timeline[i].Message) + len(r.Timeline[i].By) + len(r.Timeline[i].Comment)
 	}
 	return n
 }

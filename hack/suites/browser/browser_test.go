@@ -72,7 +72,7 @@ func (c *cluster) put(key string, minutesAgo int, content v1alpha1.AlertContent)
 			condition(v1alpha1.ConditionResolved, v1alpha1.ReasonFiring, "The incident is open."),
 			condition(v1alpha1.ConditionAcknowledged, v1alpha1.ReasonNotAcknowledged, "Nobody has acknowledged the incident."),
 		},
-		Timeline: []v1alpha1.Transition{{Type: v1alpha1.TransitionOpened, Time: at,
+		Timeline: []v1alpha1.Transition{{Type: v1alpha1.TransitionOpened, Time: at, Severity: content.Severity,
 			Message: fmt.Sprintf("Opened with severity %s: %.100s", content.Severity, content.Title)}},
 	}
 	c.g.Expect(c.Status().Update(context.Background(), incident)).To(Succeed())
@@ -85,8 +85,9 @@ func (c *cluster) resolve(incident *v1alpha1.Incident, minutesAgo int) {
 	incident.Status.State, incident.Status.ResolvedTime = v1alpha1.IncidentResolved, &at
 	incident.Status.Conditions[0].Status, incident.Status.Conditions[0].Reason = metav1.ConditionTrue, v1alpha1.ReasonResolvedByUser
 	incident.Status.Conditions[0].Message = "maria resolved the incident."
+	incident.Status.Resolution = &v1alpha1.Resolution{Reason: v1alpha1.ReasonResolvedByUser, By: "maria"}
 	incident.Status.Timeline = append(incident.Status.Timeline,
-		v1alpha1.Transition{Type: v1alpha1.TransitionResolved, Time: at, Message: "Resolved by maria: replaced the disk"})
+		v1alpha1.Transition{Type: v1alpha1.TransitionResolved, Time: at, Message: "Resolved by maria", By: "maria", Comment: "replaced the disk"})
 	c.g.Expect(c.Status().Update(context.Background(), incident)).To(Succeed())
 }
 
@@ -95,8 +96,9 @@ func (c *cluster) acknowledge(incident *v1alpha1.Incident, minutesAgo int) {
 	at := v1alpha1.NewTimestamp(time.Now().Add(-time.Duration(minutesAgo) * time.Minute))
 	incident.Status.Conditions[1].Status, incident.Status.Conditions[1].Reason = metav1.ConditionTrue, v1alpha1.ReasonAcknowledgedByUser
 	incident.Status.Conditions[1].Message = "maria acknowledged the incident."
+	incident.Status.Acknowledgement = &v1alpha1.Acknowledgement{Time: at, By: "maria", Comment: "looking into it", Severity: incident.Status.Alert.Severity}
 	incident.Status.Timeline = append(incident.Status.Timeline,
-		v1alpha1.Transition{Type: v1alpha1.TransitionAcknowledged, Time: at, Message: "Acknowledged by maria: looking into it"})
+		v1alpha1.Transition{Type: v1alpha1.TransitionAcknowledged, Time: at, Message: "Acknowledged by maria", By: "maria", Comment: "looking into it"})
 	c.g.Expect(c.Status().Update(context.Background(), incident)).To(Succeed())
 }
 

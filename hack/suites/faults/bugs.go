@@ -58,6 +58,7 @@ var bugs = []bug{
 	{name: "lease-ignored", test: "./controllers/fold TestExpiry"},
 	{name: "forwarded-alerts-return", test: "./webhookserver TestForwardedAlertsAreDropped"},
 	{name: "old-severity-fires", test: "./controllers/forward TestFireChangeResolve"},
+	{name: "acknowledgement-covers-all", test: "./controllers/forward TestAnAcknowledgementSilencesNoHigherSeverity"},
 	{name: "delete-before-archive", test: "./internal/app TestArchive"},
 	{name: "archived-without-turns", test: "./controllers/archive TestNamespacesTakeTurns"},
 	{name: "signatures-unchecked", test: "./webhookserver TestSignatures"},

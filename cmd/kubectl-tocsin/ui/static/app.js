@@ -407,7 +407,7 @@ function page(incident) {
     el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value instanceof Node ? value : String(value))])),
     el("h3", {}, "Timeline"),
     el("ol", { class: "timeline" }, ...[...(status.timeline || [])].reverse().map((entry) => el("li", {},
-      el("time", { datetime: entry.time }, new Date(entry.time).toLocaleString()), el("span", {}, entry.message || entry.type)))),
+      el("time", { datetime: entry.time }, new Date(entry.time).toLocaleString()), el("span", {}, past.entryText(entry))))),
     ...["labels", "annotations", "values", "custom"].flatMap((bag) => bagOf(bag, alert[bag])),
     el("h3", {}, "All fields"),
     el("pre", {}, JSON.stringify(alert, null, 2)),

@@ -7,6 +7,9 @@ const parameter = (id) => id.replace("past-", "");
 
 let tools, view = "", running = new AbortController(), later;
 
+// entryText returns what to show of an entry of a timeline.
+export const entryText = (entry) => (entry.message || entry.type) + (entry.comment ? ": " + entry.comment : "");
+
 // setUp takes the functions of app.js that both need.
 export function setUp(given) {
   tools = given;
@@ -113,7 +116,7 @@ function episodeRow(one) {
       one.description ? el("pre", {}, one.description) : undefined,
       el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
       el("ol", { class: "timeline" }, ...(one.timeline || []).map((entry) =>
-        el("li", {}, time(entry.time), el("span", {}, entry.message || entry.type)))))),
+        el("li", {}, time(entry.time), el("span", {}, entryText(entry))))))),
     el("td", { class: "when" }, time(one.resolved)),
     el("td", { class: "when" }, duration(one.opened, one.resolved)),
     el("td", {}, one.acknowledged ? "yes" : "no"),
