@@ -170,8 +170,9 @@ func shortLabel(text string) string {
 }
 
 // alertsOf returns the alerts to post for an Incident. incident is nil after it was deleted. The firing one comes first, so
-// that a group of alerts never looks resolved while a set replaces another.
-func alertsOf(key incidentKey, incident *v1alpha1.Incident, w wanted, lease time.Duration, now time.Time) []alert {
+// that a group of alerts never looks resolved while a set replaces another. A set fires for a lease from the later time of
+// now, and has ended by the earlier one.
+func alertsOf(key incidentKey, incident *v1alpha1.Incident, w wanted, lease time.Duration, now moment) []alert {
 	if w.firing == "" && len(w.ended) == 0 {
 		return nil
 	}
@@ -182,11 +183,11 @@ func alertsOf(key incidentKey, incident *v1alpha1.Incident, w wanted, lease time
 	}
 	if w.firing != "" {
 		alerts = append(alerts, alert{
-			Labels: w.firing, Annotations: annotations, GeneratorURL: link, StartsAt: w.since.UTC(), EndsAt: now.Add(lease).UTC(),
+			Labels: w.firing, Annotations: annotations, GeneratorURL: link, StartsAt: w.since.UTC(), EndsAt: now.latest.Add(lease).UTC(),
 		})
 	}
 	for _, set := range w.ended {
-		ends := earlier(set.to, now.Add(-clockMargin))
+		ends := earlier(set.to, now.earliest.Add(-clockMargin))
 		alerts = append(alerts, alert{
 			Labels: set.labels, Annotations: annotations, GeneratorURL: link,
 			StartsAt: earlier(set.from, ends.Add(-time.Millisecond)).UTC(), EndsAt: ends.UTC(),

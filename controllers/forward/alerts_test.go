@@ -44,7 +44,7 @@ func postedAt(t *testing.T, incident *v1alpha1.Incident, config *Config, minutes
 	now := at(minutes).Time
 	target := targetOf(config)
 	w := want(incident, &v1alpha1.WebhookIntegration{}, target, now)
-	encoded, err := json.Marshal(alertsOf(keyOf(incident), incident, w, target.config.Lease, now))
+	encoded, err := json.Marshal(alertsOf(keyOf(incident), incident, w, target.config.Lease, moment{now, now}))
 	var decoded []map[string]any
 	g := NewWithT(t)
 	g.Expect(err).NotTo(HaveOccurred())

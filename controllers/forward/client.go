@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	promconfig "github.com/prometheus/common/config"
 
@@ -59,8 +60,9 @@ func hostPort(u *url.URL) string {
 // errRejected says that Alertmanager rejects the alerts of a request, at least one of them for good.
 var errRejected = errors.New("rejected")
 
-// postAlerts posts a JSON list of alerts. The error is errRejected if a part of the list may be accepted.
-func (c *httpClient) postAlerts(ctx context.Context, body []byte) error {
+// postAlerts posts a JSON list of alerts, and returns the time that the answer tells, see send. The error is errRejected if a
+// part of the list may be accepted.
+func (c *httpClient) postAlerts(ctx context.Context, body []byte) (told time.Time, err error) {
 	return c.send(ctx, http.MethodPost, "alerts", nil, body, func(answer io.Reader) error {
 		_, _ = io.CopyN(io.Discard, answer, maxAnswerBytes) // says nothing; read so that the connection is used again
 		return nil
@@ -73,48 +75,51 @@ func (c *httpClient) call(ctx context.Context, method, path string, query url.Va
 	if err != nil {
 		return fmt.Errorf("encoding the request: %w", err)
 	}
-	return c.send(ctx, method, path, query, encoded, func(answer io.Reader) error {
+	_, err = c.send(ctx, method, path, query, encoded, func(answer io.Reader) error {
 		if result == nil {
 			return nil
 		}
 		return json.NewDecoder(io.LimitReader(answer, maxSilenceBytes)).Decode(result)
 	})
+	return err
 }
 
 // send sends a request with a JSON body to a path of the API v2, and has the body of the answer read if it is a success. The
-// error is errRejected if the API does not accept what the body says.
+// error is errRejected if the API does not accept what the body says. told is the time in any answer, cut to seconds; zero if
+// there is none.
 func (c *httpClient) send(
 	ctx context.Context, method, path string, query url.Values, body []byte, read func(answer io.Reader) error,
-) error {
+) (told time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	target := c.base.JoinPath("api", "v2", path)
 	target.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("making the request: %w", err)
+		return told, fmt.Errorf("making the request: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {
-		return err
+		return told, err
 	}
 	defer func() { _ = response.Body.Close() }()
+	told, _ = http.ParseTime(response.Header.Get("Date"))
 	code := response.StatusCode
 	if code/100 == 2 {
 		if err := read(response.Body); err != nil {
-			return fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
+			return told, fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
 		}
-		return nil
+		return told, nil
 	}
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
 	switch {
 	case err != nil:
-		return fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
+		return told, fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
 	case code == http.StatusBadRequest, code == http.StatusUnprocessableEntity, code == http.StatusRequestEntityTooLarge:
-		return fmt.Errorf("%s %s: %w with %d: %s", method, path, errRejected, code, v1alpha1.ShortMessage(string(answer)))
+		return told, fmt.Errorf("%s %s: %w with %d: %s", method, path, errRejected, code, v1alpha1.ShortMessage(string(answer)))
 	default:
-		return fmt.Errorf("%s %s: Alertmanager answers %d: %s", method, path, code, v1alpha1.ShortMessage(string(answer)))
+		return told, fmt.Errorf("%s %s: Alertmanager answers %d: %s", method, path, code, v1alpha1.ShortMessage(string(answer)))
 	}
 }
 

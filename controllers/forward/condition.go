@@ -21,6 +21,7 @@ const (
 	messageForwarding       = "Incidents are posted to "
 	messageSomeFailing      = ". These do not accept them: "
 	messageAllFailing       = "No Alertmanager accepts the Incidents: "
+	messageWrongClock       = ". The clocks of these differ from the API server's: "
 )
 
 // Condition returns the condition Forwarded of an integration. It is not ok while it cannot be decided: the condition then
@@ -82,7 +83,7 @@ func (t *term) selecting(integration *v1alpha1.WebhookIntegration) selection {
 // describeHealth fills in the condition for endpoints to which Incidents are posted. It reports false while the health of
 // one is unknown.
 func describeHealth(condition *metav1.Condition, endpoints []*endpoint, now time.Time) bool {
-	var working, failing []string
+	var working, failing, wrong []string
 	for _, e := range endpoints {
 		_, senders := e.current()
 		healthy := 0
@@ -93,6 +94,9 @@ func describeHealth(condition *metav1.Condition, endpoints []*endpoint, now time
 			}
 			if ok {
 				healthy++
+			}
+			if isWrong(s.lead()) && !slices.Contains(wrong, e.name) {
+				wrong = append(wrong, e.name)
 			}
 		}
 		switch total := len(senders); {
@@ -116,6 +120,9 @@ func describeHealth(condition *metav1.Condition, endpoints []*endpoint, now time
 	case len(failing) > 0:
 		condition.Reason = v1alpha1.ReasonSomeFailing
 		condition.Message += messageSomeFailing + strings.Join(failing, ", ")
+	}
+	if len(wrong) > 0 {
+		condition.Message += messageWrongClock + strings.Join(wrong, ", ")
 	}
 	condition.Message += "."
 	return true

@@ -24,6 +24,12 @@ var (
 			"first tried.",
 	}, []string{"alertmanager", "address"})
 
+	clockAhead = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tocsin_forward_clock_ahead_seconds",
+		Help: "How far the clock of an Alertmanager is ahead of the API server's (negative: behind), by the Date of its answers to " +
+			"the leading replica.",
+	}, []string{"alertmanager", "address"})
+
 	latency = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "tocsin_forward_latency_seconds",
 		Help: "Time from the receipt of an alert that changed an Incident until an Alertmanager accepted the change, " +
@@ -40,5 +46,5 @@ var (
 
 // RegisterMetrics registers the metrics of the forwarding.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(alertsTotal, lastSuccess, latency, configValid)
+	registry.MustRegister(alertsTotal, lastSuccess, clockAhead, latency, configValid)
 }

@@ -41,8 +41,9 @@ type sender struct {
 	target    *target
 	client    *httpClient
 	began     time.Time
-	succeeded time.Time // when a request was last accepted; zero: never
-	failed    time.Time // when a request last failed; zero: never
+	succeeded time.Time     // when a request was last accepted; zero: never
+	failed    time.Time     // when a request last failed; zero: never
+	ahead     time.Duration // of the Alertmanager's clock before the API server's
 }
 
 // item is one Incident in a request.
@@ -82,9 +83,10 @@ func (s *sender) configured() (*target, *httpClient) {
 // run posts until ctx ends.
 func (s *sender) run(ctx context.Context) {
 	defer s.forgetMetrics()
-	var swept *target // the target of the last sweep
-	var due time.Time // when the next sweep begins
-	quiet := true     // nothing was accepted since the last sweep began
+	var swept *target      // the target of the last sweep
+	var due time.Time      // when the next sweep begins
+	var lead time.Duration // that the last sweep took into account
+	quiet := true          // nothing was accepted since the last sweep began
 	failing, delays := false, newBackoff()
 	for ctx.Err() == nil {
 		t, client := s.configured()
@@ -94,7 +96,7 @@ func (s *sender) run(ctx context.Context) {
 			continue
 		}
 		if (t != swept || !time.Now().Before(due)) && s.queue.startSweep(s.sweepKeys(now.Add(-t.config.endedWindow()))) {
-			swept, due, quiet = t, time.Now().Add(t.config.sweepInterval()), true
+			swept, due, quiet, lead = t, time.Now().Add(t.config.sweepInterval()), true, s.lead()
 		}
 		items := s.collect(ctx, t, now)
 		if len(items) == 0 && !quiet {
@@ -111,6 +113,9 @@ func (s *sender) run(ctx context.Context) {
 			continue
 		}
 		quiet = false
+		if isWrong(s.lead() - lead) {
+			due = earlier(due, time.Now().Add(minBackoff)) // what was posted may have ended at once
+		}
 		if failing {
 			s.log.Info("Alerts are forwarded again")
 			failing, delays, due = false, newBackoff(), time.Time{} // Alertmanager may have lost what it had
@@ -173,7 +178,7 @@ func (s *sender) encode(ctx context.Context, t *target, now time.Time, it *item)
 		return // the next sweep tries again
 	}
 	w := s.memory.update(it.key, want(incident, integration, t, now), t.config.endedWindow(), now)
-	alerts := alertsOf(it.key, incident, w, t.config.Lease, now)
+	alerts := alertsOf(it.key, incident, w, t.config.Lease, momentOf(now, s.lead()))
 	if len(alerts) == 0 {
 		return
 	}
@@ -236,7 +241,10 @@ func (s *sender) post(ctx context.Context, client *httpClient, items []item) err
 	body := append(append([]byte{'['}, bytes.Join(bodies, []byte{','})...), ']')
 	err := errNoClient
 	if client != nil {
-		err = client.postAlerts(ctx, body)
+		var told time.Time
+		sent, _ := s.clock()
+		told, err = client.postAlerts(ctx, body)
+		s.compareClocks(told, sent)
 	}
 	now := time.Now()
 	s.mu.Lock()
@@ -285,6 +293,7 @@ func (s *sender) health(now time.Time) (healthy, known bool) {
 // forgetMetrics removes the series of an address that is no longer used, or of a leader whose term has ended.
 func (s *sender) forgetMetrics() {
 	lastSuccess.DeleteLabelValues(s.name, s.address)
+	clockAhead.DeleteLabelValues(s.name, s.address)
 	for _, result := range []string{resultSent, resultFailed, resultRejected} {
 		alertsTotal.DeleteLabelValues(s.name, s.address, result)
 	}

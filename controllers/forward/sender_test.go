@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -340,6 +341,50 @@ func TestWrongClock(t *testing.T) {
 				r.Expect(r.am.firing()).To(HaveLen(1))
 				for _, alert := range r.am.alerts {
 					r.Expect(alert.endsAt).To(BeTemporally("~", time.Now().Add(15*time.Minute), time.Second))
+				}
+			})
+		})
+	}
+}
+
+// Alertmanager's clock is wrong; those of the API server and of the leader are right. A proxy that writes the Date may be the
+// one that is wrong.
+func TestWrongClockOfAlertmanager(t *testing.T) {
+	for name, c := range map[string]struct{ ahead, proxy time.Duration }{
+		"ahead by a lease":               {defaultLease, defaultLease},
+		"ahead by a day":                 {24 * time.Hour, 24 * time.Hour},
+		"behind by an hour":              {-time.Hour, -time.Hour},
+		"a proxy in front an hour ahead": {0, time.Hour},
+		"a proxy in front a day behind":  {0, -24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.am.now = func() time.Time { return time.Now().Add(c.ahead) }
+				r.am.date = func() time.Time { return time.Now().Add(c.proxy) }
+				r.alert("k", v1alpha1.AlertFiring)
+				r.lead()
+				r.wait(time.Second)
+				r.Expect(r.am.firing()).To(HaveLen(1))
+				r.wait(time.Hour)
+				r.alert("new", v1alpha1.AlertFiring)
+				r.Expect(r.am.firing()).To(HaveLen(2), "at once")
+				e := newEndpoint(r.target, r.cluster, r.clock, nil, logr.Discard())
+				e.senders["a"] = &running{sender: r.sender}
+				var condition metav1.Condition
+				r.Expect(describeHealth(&condition, []*endpoint{e}, time.Now())).To(BeTrue())
+				r.Expect(condition.Message).To(Equal(messageForwarding + "alertmanager:9093" + messageWrongClock + "alertmanager:9093."))
+
+				r.am.date = r.am.now
+				r.wait(time.Minute)
+				r.alert("k", v1alpha1.AlertResolved)
+				r.alert("new", v1alpha1.AlertResolved)
+				r.wait(clockMargin + time.Second)
+				r.Expect(r.am.firing()).To(BeEmpty())
+				r.wait(time.Hour)
+				r.Expect(r.am.firing()).To(BeEmpty())
+				for set, fired := range r.am.fired {
+					r.Expect(fired).To(HaveLen(1), string(set))
 				}
 			})
 		})

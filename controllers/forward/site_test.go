@@ -165,6 +165,7 @@ type stored struct {
 // types.Alert.Merge in Alertmanager 0.28.
 type alertmanager struct {
 	now      func() time.Time
+	date     func() time.Time // what its answers tell
 	mu       sync.Mutex
 	alerts   map[labelSet]stored
 	requests int
@@ -176,7 +177,7 @@ type alertmanager struct {
 }
 
 func newAlertmanager() *alertmanager {
-	return &alertmanager{now: time.Now, alerts: map[labelSet]stored{}, fired: map[labelSet][]time.Duration{}}
+	return &alertmanager{now: time.Now, date: time.Now, alerts: map[labelSet]stored{}, fired: map[labelSet][]time.Duration{}}
 }
 
 // client returns a client of it.
@@ -203,6 +204,7 @@ func (a *alertmanager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	w.Header().Set("Date", a.date().UTC().Format(http.TimeFormat))
 	a.requests++
 	if a.fail != nil {
 		if code := a.fail(string(body)); code != 0 {
