@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -57,11 +56,7 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// errRejected says that Alertmanager rejects the alerts of a request, at least one of them for good.
-var errRejected = errors.New("rejected")
-
-// postAlerts posts a JSON list of alerts, and returns the time that the answer tells, see send. The error is errRejected if a
-// part of the list may be accepted.
+// postAlerts posts a JSON list of alerts, and returns the time that the answer tells, see send.
 func (c *httpClient) postAlerts(ctx context.Context, body []byte) (told time.Time, err error) {
 	return c.send(ctx, http.MethodPost, "alerts", nil, body, func(answer io.Reader) error {
 		_, _ = io.CopyN(io.Discard, answer, maxAnswerBytes) // says nothing; read so that the connection is used again
@@ -84,9 +79,8 @@ func (c *httpClient) call(ctx context.Context, method, path string, query url.Va
 	return err
 }
 
-// send sends a request with a JSON body to a path of the API v2, and has the body of the answer read if it is a success. The
-// error is errRejected if the API does not accept what the body says. told is the time in any answer, cut to seconds; zero if
-// there is none.
+// send sends a request with a JSON body to a path of the API v2, and has the body of the answer read if it is a success. told
+// is the time in any answer, cut to seconds; zero if there is none.
 func (c *httpClient) send(
 	ctx context.Context, method, path string, query url.Values, body []byte, read func(answer io.Reader) error,
 ) (told time.Time, err error) {
@@ -113,14 +107,10 @@ func (c *httpClient) send(
 		return told, nil
 	}
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
-	switch {
-	case err != nil:
+	if err != nil {
 		return told, fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
-	case code == http.StatusBadRequest, code == http.StatusUnprocessableEntity, code == http.StatusRequestEntityTooLarge:
-		return told, fmt.Errorf("%s %s: %w with %d: %s", method, path, errRejected, code, v1alpha1.ShortMessage(string(answer)))
-	default:
-		return told, fmt.Errorf("%s %s: Alertmanager answers %d: %s", method, path, code, v1alpha1.ShortMessage(string(answer)))
 	}
+	return told, fmt.Errorf("%s %s: Alertmanager answers %d: %s", method, path, code, v1alpha1.ShortMessage(string(answer)))
 }
 
 // close closes idle connections.

@@ -17,7 +17,7 @@
 //
 // An endpoint keeps the addresses of one DNS name up to date, and has a sender for each. Every sender has its own queue,
 // connection, memory and backoff, so an Alertmanager that is down, slow or hanging delays no other. In a queue, namespaces
-// take turns. A rejected request is bisected, so one alert never keeps others from being forwarded.
+// take turns. A request that fails is bisected unless everything fails, so one alert never keeps others from being forwarded.
 //
 // # Time
 //

@@ -42,6 +42,11 @@ const (
 	// maxEndedSets bounds the ended label sets that are remembered for one Incident and Alertmanager.
 	maxEndedSets = 8
 
+	// maxAlone bounds the Incidents in one turn that are posted alone because Alertmanager has not accepted their alerts, and
+	// partTimeout each such request: together they take much less than the shortest lease.
+	maxAlone    = 8
+	partTimeout = 2 * time.Second
+
 	// requestTimeout bounds one request, and minBackoff and maxBackoff the time until a failed one is repeated.
 	requestTimeout = 10 * time.Second
 	minBackoff     = 500 * time.Millisecond

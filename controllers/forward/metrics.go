@@ -15,7 +15,7 @@ var (
 	alertsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_forward_alerts_total",
 		Help: "Alerts that the leading replica posted to Alertmanager, by result: sent (accepted), failed (posted again " +
-			"later), rejected (Alertmanager rejects the alert). Every alert is posted repeatedly.",
+			"later), rejected (not accepted, though Alertmanager accepts requests). Every alert is posted repeatedly.",
 	}, []string{"alertmanager", "address", "result"})
 
 	lastSuccess = prometheus.NewGaugeVec(prometheus.GaugeOpts{

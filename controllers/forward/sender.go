@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,8 +41,10 @@ type sender struct {
 	client    *httpClient
 	began     time.Time
 	succeeded time.Time     // when a request was last accepted; zero: never
-	failed    time.Time     // when a request last failed; zero: never
+	failed    time.Time     // when Alertmanager last accepted nothing; zero: never
 	ahead     time.Duration // of the Alertmanager's clock before the API server's
+	leftOut   map[incidentKey]*leftOut
+	alone     []item // those of leftOut whose turn is to come
 }
 
 // item is one Incident in a request.
@@ -52,11 +53,14 @@ type item struct {
 	received time.Time // see waiting
 	body     []byte    // the JSON of its alerts, separated by commas
 	alerts   int
+	alone    bool // to be posted alone, see leftOut
+	// integration is that of the Incident; empty if it was deleted.
+	integration string
 }
 
 func newSender(name, address string, store store, clock clock, log logr.Logger) *sender {
 	s := &sender{
-		name: name, address: address, store: store, clock: clock, queue: newQueue(), memory: memory{},
+		name: name, address: address, store: store, clock: clock, queue: newQueue(), memory: memory{}, leftOut: map[incidentKey]*leftOut{},
 		log: log.WithValues("alertmanager", name, "address", address), began: time.Now(),
 	}
 	lastSuccess.WithLabelValues(name, address).Set(float64(s.began.Unix()))
@@ -104,6 +108,7 @@ func (s *sender) run(ctx context.Context) {
 			continue
 		}
 		if err := s.deliver(ctx, client, items); err != nil {
+			s.failedAt(ctx, time.Now())
 			s.putBack(items)
 			if !failing && ctx.Err() == nil {
 				s.log.Error(err, "Alerts cannot be forwarded")
@@ -144,8 +149,13 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) []item {
 	var items []item
 	size := 0
 	take := func(it item) {
+		if !it.alone && s.postpone(it) {
+			return
+		}
 		if s.encode(ctx, t, now, &it); it.alerts > 0 {
 			items, size = append(items, it), size+len(it.body)
+		} else {
+			s.include(it.key)
 		}
 	}
 	fits := func(incidents, bytes int) bool { return len(items) < incidents && size < bytes && ctx.Err() == nil }
@@ -163,6 +173,13 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) []item {
 		}
 		take(item{key: key})
 	}
+	for range maxAlone {
+		it, ok := s.nextAlone()
+		if !ok {
+			break
+		}
+		take(it)
+	}
 	return items
 }
 
@@ -176,6 +193,9 @@ func (s *sender) encode(ctx context.Context, t *target, now time.Time, it *item)
 	if err != nil {
 		s.log.Error(err, "Incident cannot be read", "namespace", it.key.namespace, "incident", it.key.name)
 		return // the next sweep tries again
+	}
+	if incident != nil {
+		it.integration = incident.Spec.IntegrationName
 	}
 	w := s.memory.update(it.key, want(incident, integration, t, now), t.config.endedWindow(), now)
 	alerts := alertsOf(it.key, incident, w, t.config.Lease, momentOf(now, s.lead()))
@@ -197,74 +217,6 @@ func (s *sender) putBack(items []item) {
 	}
 }
 
-// deliver posts Incidents, or an empty list if there are none. If Alertmanager rejects them, it posts each half separately,
-// down to the Incident that is the cause, so that the others get through.
-func (s *sender) deliver(ctx context.Context, client *httpClient, items []item) error {
-	err := s.post(ctx, client, items)
-	if !errors.Is(err, errRejected) || len(items) == 0 {
-		return err
-	}
-	if err := s.post(ctx, client, nil); err != nil {
-		return err // it rejects everything: the cause is not in the alerts
-	}
-	return s.bisect(ctx, client, items, err)
-}
-
-// bisect posts Incidents that were rejected together in smaller requests.
-func (s *sender) bisect(ctx context.Context, client *httpClient, items []item, rejection error) error {
-	if len(items) == 1 {
-		s.log.Error(rejection, "Alertmanager rejects the alerts of an Incident",
-			"namespace", items[0].key.namespace, "incident", items[0].key.name)
-		alertsTotal.WithLabelValues(s.name, s.address, resultRejected).Add(float64(items[0].alerts))
-		return nil
-	}
-	half := len(items) / 2
-	for _, part := range [][]item{items[:half], items[half:]} {
-		err := s.post(ctx, client, part)
-		if errors.Is(err, errRejected) {
-			err = s.bisect(ctx, client, part, err)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// post posts the alerts of Incidents in one request, and keeps the books.
-func (s *sender) post(ctx context.Context, client *httpClient, items []item) error {
-	bodies, alerts := make([][]byte, len(items)), 0
-	for i, it := range items {
-		bodies[i] = it.body
-		alerts += it.alerts
-	}
-	body := append(append([]byte{'['}, bytes.Join(bodies, []byte{','})...), ']')
-	err := errNoClient
-	if client != nil {
-		var told time.Time
-		sent, _ := s.clock()
-		told, err = client.postAlerts(ctx, body)
-		s.compareClocks(told, sent)
-	}
-	now := time.Now()
-	s.mu.Lock()
-	if err == nil {
-		s.succeeded = now
-	} else if ctx.Err() == nil {
-		s.failed = now
-	}
-	s.mu.Unlock()
-	switch {
-	case err == nil:
-		lastSuccess.WithLabelValues(s.name, s.address).Set(float64(now.Unix()))
-		alertsTotal.WithLabelValues(s.name, s.address, resultSent).Add(float64(alerts))
-		s.observeLatency(items)
-	case !errors.Is(err, errRejected):
-		alertsTotal.WithLabelValues(s.name, s.address, resultFailed).Add(float64(alerts))
-	}
-	return err
-}
-
 // errNoClient says that the HTTP client could not be made, for instance because a file of http_config is missing.
 var errNoClient = errors.New("http_config cannot be used")
 
@@ -277,8 +229,17 @@ func (s *sender) observeLatency(items []item) {
 	}
 }
 
-// health tells whether the Alertmanager accepts requests. It is not known until the first has been accepted or requests
-// have failed for failingAfter.
+// failedAt notes that Alertmanager accepted nothing, unless that is because ctx has ended.
+func (s *sender) failedAt(ctx context.Context, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() == nil {
+		s.failed = now
+	}
+}
+
+// health tells whether the Alertmanager accepts alerts. It is not known until the first request has been accepted or requests
+// have failed for failingAfter. One that accepts only empty requests fails as well, see isolate.
 func (s *sender) health(now time.Time) (healthy, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +247,8 @@ func (s *sender) health(now time.Time) (healthy, known bool) {
 	if !s.succeeded.IsZero() {
 		since = s.succeeded
 	}
-	failing := s.failed.After(s.succeeded) && now.Sub(since) >= failingAfter
+	failing := s.failed.After(s.succeeded) && now.Sub(since) >= failingAfter ||
+		len(s.leftOut) > 0 && now.Sub(since) >= failingAfter+maxSweepInterval
 	return !failing, failing || !s.succeeded.IsZero()
 }
 

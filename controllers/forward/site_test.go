@@ -171,10 +171,13 @@ type alertmanager struct {
 	requests int
 	posted   int                          // alerts
 	empty    int                          // requests without alerts
-	fail     func(body string) int        // the status to answer with instead; 0: none
+	fail     func(body string) int        // the status to answer with instead; 0: none, hangs: no answer
 	hang     bool                         // requests are answered when their context ends
 	fired    map[labelSet][]time.Duration // by how long after the last end a set fired again
 }
+
+// hangs is a status that is none.
+const hangs = -1
 
 func newAlertmanager() *alertmanager {
 	return &alertmanager{now: time.Now, date: time.Now, alerts: map[labelSet]stored{}, fired: map[labelSet][]time.Duration{}}
@@ -187,8 +190,16 @@ func (a *alertmanager) client() *httpClient {
 
 // RoundTrip implements http.RoundTripper.
 func (a *alertmanager) RoundTrip(request *http.Request) (*http.Response, error) {
+	content, err := request.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(content)
+	if err != nil {
+		return nil, err
+	}
 	a.mu.Lock()
-	hang := a.hang
+	hang := a.hang || a.fail != nil && a.fail(string(body)) == hangs
 	a.mu.Unlock()
 	if hang {
 		<-request.Context().Done()
