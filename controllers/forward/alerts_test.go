@@ -237,16 +237,19 @@ func TestSelection(t *testing.T) {
 func TestAutoForwardsNothingThatCameFromAlertmanager(t *testing.T) {
 	g := NewWithT(t)
 	incident, target := openIncident(), targetOf(&Config{})
-	firing := func(key string, spec v1alpha1.WebhookIntegrationSpec) labelSet {
-		incident.Spec.DedupKey = key
+	firing := func(preset string, spec v1alpha1.WebhookIntegrationSpec) labelSet {
+		incident.Status.Alert.Preset = preset
 		return want(incident, &v1alpha1.WebhookIntegration{Spec: spec}, target, noon).firing
 	}
 	auto := v1alpha1.WebhookIntegrationSpec{Preset: "auto"}
-	g.Expect(firing("vmalert/x", auto)).To(BeEmpty())
-	g.Expect(firing("alertmanager/x", auto)).To(BeEmpty())
-	g.Expect(firing("zabbix/x", auto)).NotTo(BeEmpty())
-	g.Expect(firing("vmalert/x", v1alpha1.WebhookIntegrationSpec{})).NotTo(BeEmpty(), "a key of the sender's own")
-	g.Expect(firing("vmalert/x", v1alpha1.WebhookIntegrationSpec{Preset: "auto", Forward: v1alpha1.ForwardAlways})).NotTo(BeEmpty())
+	g.Expect(firing("vmalert", auto)).To(BeEmpty())
+	g.Expect(firing("alertmanager", auto)).To(BeEmpty())
+	g.Expect(firing("zabbix", auto)).NotTo(BeEmpty())
+	for _, preset := range fromAlertmanager {
+		incident.Spec.DedupKey = preset + "/down"
+		g.Expect(firing("", auto)).NotTo(BeEmpty(), "a key of the sender's own")
+	}
+	g.Expect(firing("vmalert", v1alpha1.WebhookIntegrationSpec{Preset: "auto", Forward: v1alpha1.ForwardAlways})).NotTo(BeEmpty())
 }
 
 func TestOnlyTransitionsAreUrgent(t *testing.T) {
