@@ -85,7 +85,7 @@ func TestAnIncidentResolvedAWhileAgoIsReadWholeOnce(t *testing.T) {
 	_, whole := c.fold(v1alpha1.Alert{DedupKey: "a", Status: v1alpha1.AlertResolved})
 	resolved := whole.Status.ResolvedTime.Time
 	live, objects := &oneIncident{Incident: whole}, &oneIncident{Incident: cached(whole)}
-	x := newTerm(New("", realTime, logr.Discard()), objects, live, nil)
+	x := newTerm(New("", realTime, nil, logr.Discard()), objects, live, nil)
 	read := func(since time.Time) *v1alpha1.Incident {
 		incident, _, err := x.incident(t.Context(), keyOf(whole), since)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -22,6 +22,8 @@ type store interface {
 	active(since time.Time) []incidentKey
 	// silenced returns the names of the Incidents that silences concern: they are acknowledged, or have had a silence.
 	silenced() []incidentKey
+	// installation tells this Tocsin from others that share an Alertmanager. It has no spaces.
+	installation(ctx context.Context) (string, error)
 }
 
 // clock returns the time by the API server's clock. It is not ok while that is unknown.

@@ -42,6 +42,10 @@ func (e *endpoint) pollSilences(ctx context.Context, changed func(incidentKey)) 
 func (e *endpoint) reconcileSilences(
 	ctx context.Context, t *target, client *httpClient, now time.Time, changed func(incidentKey),
 ) error {
+	installation, err := e.store.installation(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the identity of this installation: %w", err)
+	}
 	var silences []silence
 	var alerts []silencedAlert
 	query := url.Values{"active": {"false"}, "inhibited": {"false"}, "unprocessed": {"false"}, "silenced": {"true"}}
@@ -55,13 +59,13 @@ func (e *endpoint) reconcileSilences(
 	if err := client.call(ctx, http.MethodGet, "alerts", query, nil, &alerts); err != nil {
 		return err
 	}
-	wanted, conditioned, err := e.wantedSilences(ctx, t, now)
+	wanted, conditioned, err := e.wantedSilences(ctx, t, installation, now)
 	if err != nil {
 		return err
 	}
 	e.setCovered(covering(alerts, silences), conditioned, changed)
 
-	plan, calls := planSilences(silences, wanted, t.config, now), 0
+	plan, calls := planSilences(silences, wanted, t, installation, now), 0
 	for _, id := range plan.expire[:min(len(plan.expire), maxSilenceCalls)] {
 		calls++
 		if err := client.call(ctx, http.MethodDelete, "silence/"+url.PathEscape(id), nil, nil, nil); err != nil {
@@ -77,7 +81,9 @@ func (e *endpoint) reconcileSilences(
 }
 
 // wantedSilences returns the silences that Tocsin wants, by marker, and the Incidents with a condition about silences.
-func (e *endpoint) wantedSilences(ctx context.Context, t *target, now time.Time) (map[string]silence, []incidentKey, error) {
+func (e *endpoint) wantedSilences(
+	ctx context.Context, t *target, installation string, now time.Time,
+) (map[string]silence, []incidentKey, error) {
 	wanted := map[string]silence{}
 	var conditioned []incidentKey
 	for _, key := range e.store.silenced() {
@@ -88,7 +94,7 @@ func (e *endpoint) wantedSilences(ctx context.Context, t *target, now time.Time)
 		if incident == nil {
 			continue
 		}
-		maps.Copy(wanted, silencesOf(incident, integration, t, now))
+		maps.Copy(wanted, silencesOf(incident, integration, t, installation, now))
 		if hasSilence(&incident.Status) {
 			conditioned = append(conditioned, key)
 		}

@@ -41,27 +41,27 @@ type silencedAlert struct {
 	} `json:"status"`
 }
 
-// Kinds of silences that Tocsin creates. The comment ends with a marker of kind and Incident, by which a new leader finds
-// them again.
+// Kinds of silences that Tocsin creates. The comment ends with a marker of kind, Incident and installation, by which a new leader
+// finds them again, and which tells them from those of another Tocsin that shares the Alertmanager.
 const (
 	kindAcknowledged = "acknowledged"
 	kindRequested    = "requested"
 )
 
-func marker(kind string, key incidentKey) string {
-	return fmt.Sprintf("[tocsin %s %s/%s]", kind, key.namespace, key.name)
+func marker(kind string, key incidentKey, installation string) string {
+	return fmt.Sprintf("[tocsin %s %s/%s %s]", kind, key.namespace, key.name, installation)
 }
 
 // silencesOf returns the silences that an Incident is to have, by their markers.
 func silencesOf(
-	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, now time.Time,
+	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, installation string, now time.Time,
 ) map[string]silence {
 	if integration == nil || !t.forwards(incident, integration) {
 		return nil
 	}
 	key, wanted := keyOf(incident), map[string]silence{}
 	add := func(kind, by, comment string, until time.Time) {
-		mark := marker(kind, key)
+		mark := marker(kind, key, installation)
 		if by == "" {
 			by = "tocsin"
 		}
@@ -116,16 +116,28 @@ func (s *silence) hasMatchers(wanted []matcher) bool {
 	})
 }
 
-// mark returns the marker of a silence that Tocsin created, and its Incident.
-func (s *silence) mark() (mark string, kind string, key incidentKey, ok bool) {
+// mark is what a marker says.
+type mark struct {
+	kind         string
+	key          incidentKey
+	installation string
+}
+
+// mark returns the marker of a silence that a Tocsin created.
+func (s *silence) mark() (text string, m mark, ok bool) {
 	at := strings.LastIndex(s.Comment, "[tocsin ")
-	if at < 0 || !strings.HasSuffix(s.Comment, "]") {
-		return "", "", incidentKey{}, false
+	if at < 0 {
+		return "", mark{}, false
 	}
-	mark = s.Comment[at:]
-	kind, rest, ok := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(mark, "[tocsin "), "]"), " ")
-	key.namespace, key.name, _ = strings.Cut(rest, "/")
-	return mark, kind, key, ok && mark == marker(kind, key)
+	text = s.Comment[at:]
+	const parts = 4
+	words := strings.Split(strings.TrimSuffix(text, "]"), " ")
+	if len(words) != parts {
+		return "", mark{}, false
+	}
+	m.kind, m.installation = words[1], words[3]
+	m.key.namespace, m.key.name, _ = strings.Cut(words[2], "/")
+	return text, m, text == marker(m.kind, m.key, m.installation)
 }
 
 func (s *silence) isOver() bool { return s.Status != nil && s.Status.State == "expired" }
@@ -136,15 +148,15 @@ type silencePlan struct {
 	expire []string  // IDs
 }
 
-// planSilences compares the silences that exist with those that are wanted, by marker. It leaves alone those of others and
-// those of another cluster, which have other matchers.
-func planSilences(existing []silence, wanted map[string]silence, config *Config, now time.Time) silencePlan {
+// planSilences compares the silences that exist with those that are wanted, by marker. It leaves alone those of others,
+// those of another installation, and such as have other matchers.
+func planSilences(existing []silence, wanted map[string]silence, t *target, installation string, now time.Time) silencePlan {
 	var plan silencePlan
 	found := map[string]bool{}
 	for i := range existing {
 		s := &existing[i]
-		mark, kind, key, ok := s.mark()
-		if !ok || s.isOver() || !s.hasMatchers(matchersOf(key, config)) {
+		mark, m, ok := s.mark()
+		if !ok || m.installation != installation || s.isOver() || !s.hasMatchers(matchersOf(m.key, t.config)) {
 			continue
 		}
 		want, needed := wanted[mark]
@@ -154,7 +166,7 @@ func planSilences(existing []silence, wanted map[string]silence, config *Config,
 		}
 		found[mark] = true
 		outdated := s.EndsAt.Sub(want.EndsAt).Abs() > time.Second // Alertmanager keeps milliseconds
-		if kind == kindAcknowledged {
+		if m.kind == kindAcknowledged {
 			outdated = s.EndsAt.Sub(now) < acknowledgedSilence/2
 		}
 		if outdated || s.Comment != want.Comment || s.CreatedBy != want.CreatedBy {
@@ -185,8 +197,8 @@ func covering(alerts []silencedAlert, silences []silence) map[incidentKey]fold.S
 			if s == nil {
 				continue
 			}
-			mark, kind, _, own := s.mark()
-			if own && kind == kindAcknowledged {
+			mark, m, own := s.mark()
+			if own && m.kind == kindAcknowledged {
 				continue
 			}
 			if s.EndsAt.After(covered[key].Until) {

@@ -98,19 +98,21 @@ func newSilenceRig(t *testing.T) *silenceRig {
 	r.now = func() time.Time { return r.time }
 	r.integrate(v1alpha1.WebhookIntegrationSpec{})
 	r.target = targetOf(&Config{SilenceAcknowledged: true, ExternalLabels: map[string]string{"cluster": "prod-1"}})
-	client := &httpClient{http: &http.Client{Transport: r.am}, base: r.target.entry.URL}
-	lead := func() {
-		r.endpoint = newEndpoint(r.target, r.cluster, func() (time.Time, bool) { return r.time, true }, nil, logr.Discard())
-	}
-	lead()
+	r.lead()
 	r.poll = func() {
 		t.Helper()
+		client := &httpClient{http: &http.Client{Transport: r.am}, base: r.target.entry.URL}
 		r.changed = nil
 		r.Expect(r.endpoint.reconcileSilences(t.Context(), r.target, client, r.time, func(key incidentKey) {
 			r.changed = append(r.changed, key)
 		})).To(Succeed())
 	}
 	return r
+}
+
+// lead starts anew, as a new leader does.
+func (r *silenceRig) lead() {
+	r.endpoint = newEndpoint(r.target, r.cluster, func() (time.Time, bool) { return r.time, true }, nil, logr.Discard())
 }
 
 func (r *silenceRig) alert(status v1alpha1.AlertStatus, severity v1alpha1.Severity, by, comment string) incidentKey {
@@ -128,7 +130,7 @@ func TestAcknowledgedIncidentIsSilenced(t *testing.T) {
 	r.Expect(r.am.active()).To(BeEmpty())
 	r.alert("acknowledged", "", "maria", "looking: into it")
 	r.poll()
-	mark := "[tocsin acknowledged shop/" + key.name + "]"
+	mark := "[tocsin acknowledged shop/" + key.name + " here]"
 	r.Expect(r.am.active()).To(ConsistOf("maria: looking: into it " + mark))
 	r.Expect(r.am.silences[0].Matchers).To(ConsistOf(
 		matcher{Name: "namespace", Value: "shop"}, matcher{Name: "tocsin_incident", Value: key.name}, matcher{Name: "cluster", Value: "prod-1"}))
@@ -176,7 +178,7 @@ func TestRequestedSilence(t *testing.T) {
 	until := v1alpha1.NewTimestamp(r.time.Add(2 * time.Hour))
 	r.objects[key].Status.Silence = &v1alpha1.Silence{Until: until, By: "maria", Comment: "planned"}
 	r.poll()
-	r.Expect(r.am.active()).To(ConsistOf("maria: planned [tocsin requested shop/" + key.name + "]"))
+	r.Expect(r.am.active()).To(ConsistOf("maria: planned [tocsin requested shop/" + key.name + " here]"))
 	r.poll()
 	r.Expect(r.am.writes).To(Equal(1))
 	r.Expect(r.am.silences[0].EndsAt).To(BeTemporally("==", until.Time))
@@ -189,12 +191,14 @@ func TestRequestedSilence(t *testing.T) {
 func TestForeignSilencesStay(t *testing.T) {
 	r := newSilenceRig(t)
 	key := r.alert("firing", "", "", "")
-	mark, no := marker(kindRequested, key), false
+	mark, no := marker(kindRequested, key, "here"), false
 	for _, s := range []silence{
 		{Comment: "mine", Matchers: matchersOf(key, r.target.config)},
 		{Comment: mark, Matchers: matchersOf(key, &Config{ExternalLabels: map[string]string{"cluster": "other"}})},
 		{Comment: mark, Matchers: []matcher{{Name: "namespace", Value: ".*", IsRegex: true}, {Name: "a", Value: "b"}, {Name: "c", Value: "d"}}},
 		{Comment: mark, Matchers: []matcher{{Name: "namespace", Value: "shop", IsEqual: &no}, {Name: "tocsin_incident", Value: key.name}, {Name: "cluster", Value: "prod-1"}}},
+		{Comment: marker(kindRequested, key, "elsewhere"), Matchers: matchersOf(key, r.target.config)},
+		{Comment: "[tocsin requested " + key.namespace + "/" + key.name + "]", Matchers: matchersOf(key, r.target.config)},
 		{Comment: "[tocsin nonsense]", Matchers: matchersOf(key, r.target.config)},
 	} {
 		s.ID, s.CreatedBy, s.EndsAt = fmt.Sprint(len(r.am.silences)), "somebody", noon.Add(time.Hour)
@@ -202,6 +206,29 @@ func TestForeignSilencesStay(t *testing.T) {
 	}
 	r.poll()
 	r.Expect(r.am.writes).To(BeZero())
+}
+
+// Two installations share an Alertmanager, and have the same external labels.
+func TestInstallationsLeaveEachOthersSilencesAlone(t *testing.T) {
+	one, two := newSilenceRig(t), newSilenceRig(t)
+	two.am, two.id = one.am, "elsewhere"
+	two.lead()
+	one.alert("firing", "", "", "")
+	one.alert("acknowledged", "", "maria", "")
+	for range 3 {
+		one.poll()
+		two.poll() // which has no such Incident
+	}
+	one.Expect(one.am.active()).To(HaveLen(1))
+	one.Expect(one.am.writes).To(Equal(1))
+
+	two.alert("firing", "", "", "") // the same name
+	two.alert("acknowledged", "", "maria", "")
+	two.poll()
+	two.Expect(one.am.active()).To(HaveLen(2))
+	one.alert("resolved", "", "", "")
+	one.poll()
+	two.Expect(one.am.active()).To(ConsistOf(HaveSuffix("elsewhere]")))
 }
 
 func TestCoveringSilencesAreAnnouncedWhenTheyChange(t *testing.T) {
@@ -218,7 +245,7 @@ func TestCoveringSilencesAreAnnouncedWhenTheyChange(t *testing.T) {
 	r.am.silences = []silence{
 		{ID: "short", CreatedBy: "a", Comment: "x", EndsAt: noon.Add(time.Hour)},
 		{ID: "long", CreatedBy: "b", Comment: "y", EndsAt: noon.Add(2 * time.Hour)},
-		{ID: "own", CreatedBy: "c", Comment: marker(kindAcknowledged, key), EndsAt: noon.Add(3 * time.Hour)},
+		{ID: "own", CreatedBy: "c", Comment: marker(kindAcknowledged, key, "here"), EndsAt: noon.Add(3 * time.Hour)},
 	}
 	r.poll()
 	r.Expect(r.changed).To(ConsistOf(key))

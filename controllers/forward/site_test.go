@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,7 @@ func realTime() (time.Time, bool) { return time.Now(), true }
 
 func newForwarder(t *testing.T, file string) *Forwarder {
 	t.Helper()
-	return New(file, realTime, logr.Discard())
+	return New(file, realTime, nil, logr.Discard())
 }
 
 // targetOf returns the target of a configuration's first entry.
@@ -53,6 +54,7 @@ type cluster struct {
 	objects      map[incidentKey]*v1alpha1.Incident
 	integrations map[incidentKey]*v1alpha1.WebhookIntegration
 	folded       int
+	id           string // of the installation; empty: here
 }
 
 func newCluster() *cluster {
@@ -149,6 +151,9 @@ func (c *cluster) indexed() *index {
 
 // active implements store.
 func (c *cluster) active(since time.Time) []incidentKey { return c.indexed().active(since) }
+
+// installation implements store.
+func (c *cluster) installation(context.Context) (string, error) { return cmp.Or(c.id, "here"), nil }
 
 // silenced implements store.
 func (c *cluster) silenced() []incidentKey { return c.indexed().silenced() }
