@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -58,25 +59,66 @@ func hostPort(u *url.URL) string {
 
 // postAlerts posts a JSON list of alerts, and returns the time that the answer tells, see send.
 func (c *httpClient) postAlerts(ctx context.Context, body []byte) (told time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	return c.send(ctx, http.MethodPost, "alerts", nil, body, func(answer io.Reader) error {
 		_, _ = io.CopyN(io.Discard, answer, maxAnswerBytes) // says nothing; read so that the connection is used again
 		return nil
 	})
 }
 
-// call calls the API v2, and decodes the answer into result unless it is nil.
-func (c *httpClient) call(ctx context.Context, method, path string, query url.Values, body, result any) error {
+// call calls the API v2. What it answers is not read.
+func (c *httpClient) call(ctx context.Context, method, path string, body any) error {
 	encoded, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encoding the request: %w", err)
 	}
-	_, err = c.send(ctx, method, path, query, encoded, func(answer io.Reader) error {
-		if result == nil {
+	ctx, cancel := context.WithTimeout(ctx, partTimeout)
+	defer cancel()
+	_, err = c.send(ctx, method, path, nil, encoded, func(io.Reader) error { return nil })
+	return err
+}
+
+// list gets a list, and calls element with a function that decodes the next element of it. The list takes no memory, however long
+// it is.
+func (c *httpClient) list(ctx context.Context, path string, query url.Values, element func(decode func(any) error) error) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	_, err := c.send(ctx, http.MethodGet, path, query, nil, func(answer io.Reader) error {
+		bounded := &boundedReader{from: io.LimitReader(answer, maxListBytes), left: maxElementBytes}
+		decoder := json.NewDecoder(bounded)
+		switch start, err := decoder.Token(); {
+		case err == nil && start == nil: // null
 			return nil
+		case err != nil || start != json.Delim('['):
+			return errors.Join(errors.New("not a list"), err)
 		}
-		return json.NewDecoder(io.LimitReader(answer, maxSilenceBytes)).Decode(result)
+		for decoder.More() {
+			bounded.left = maxElementBytes
+			if err := element(decoder.Decode); err != nil {
+				return err
+			}
+		}
+		_, err := decoder.Token() // the end; a list that was cut has none
+		return err
 	})
 	return err
+}
+
+// boundedReader reads at most left bytes. A decoder keeps what it has read of an element in memory.
+type boundedReader struct {
+	from io.Reader
+	left int
+}
+
+// Read implements io.Reader.
+func (r *boundedReader) Read(into []byte) (n int, err error) {
+	if r.left <= 0 {
+		return 0, errors.New("an element of the list is too large")
+	}
+	n, err = r.from.Read(into[:min(len(into), r.left)])
+	r.left -= n
+	return n, err
 }
 
 // send sends a request with a JSON body to a path of the API v2, and has the body of the answer read if it is a success. told
@@ -84,8 +126,6 @@ func (c *httpClient) call(ctx context.Context, method, path string, query url.Va
 func (c *httpClient) send(
 	ctx context.Context, method, path string, query url.Values, body []byte, read func(answer io.Reader) error,
 ) (told time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	target := c.base.JoinPath("api", "v2", path)
 	target.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(body))

@@ -37,6 +37,12 @@ var (
 		Buckets: []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 30, 60, 300, 900},
 	})
 
+	silencesSynced = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tocsin_forward_silences_last_success_timestamp_seconds",
+		Help: "Unix time at which the leading replica last read and wrote its silences in an Alertmanager without a failure, or at " +
+			"which it first tried.",
+	}, []string{"alertmanager"})
+
 	configValid = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tocsin_forward_config_valid",
 		Help: "Whether the file of --alertmanager-config is valid, reported by every replica that has the flag. While it is " +
@@ -46,5 +52,5 @@ var (
 
 // RegisterMetrics registers the metrics of the forwarding.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(alertsTotal, lastSuccess, clockAhead, latency, configValid)
+	registry.MustRegister(alertsTotal, lastSuccess, clockAhead, latency, silencesSynced, configValid)
 }

@@ -54,6 +54,7 @@ type cluster struct {
 	objects      map[incidentKey]*v1alpha1.Incident
 	integrations map[incidentKey]*v1alpha1.WebhookIntegration
 	folded       int
+	unreadable   incidentKey
 	id           string // of the installation; empty: here
 }
 
@@ -119,6 +120,9 @@ func (c *cluster) incident(
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	incident := c.objects[key]
+	if key == c.unreadable && key.name != "" {
+		return nil, nil, errors.New("unreadable")
+	}
 	if incident == nil {
 		return nil, nil, nil
 	}
