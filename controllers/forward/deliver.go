@@ -99,7 +99,8 @@ func (s *sender) leaveOut(ctx context.Context, it item, cause error) {
 	if l == nil {
 		l = &leftOut{integration: it.integration, since: time.Now(), delays: newBackoff()}
 		s.leftOut[it.key] = l
-		s.log.Error(cause, "Alertmanager does not accept the alerts of an Incident", "namespace", it.key.namespace, "incident", it.key.name)
+		s.log.Error(cause, "Alertmanager does not accept the alerts of an Incident",
+			"namespace", it.key.namespace, "incident", it.key.name)
 	}
 	if delay := l.delays.Step(); l.delays.Steps > 0 && ctx.Err() == nil {
 		time.AfterFunc(delay, func() { s.queue.add(it.key, it.received) })

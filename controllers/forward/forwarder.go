@@ -34,8 +34,8 @@ type Forwarder struct {
 }
 
 // New returns a Forwarder with the configuration in a file. The clock returns the time by the API server's clock, by which
-// leases are computed: a leader's own clock may be wrong. It is not ok while that time is unknown. installation returns what tells
-// this Tocsin from all others: they may share an Alertmanager, and none may end the silences of another.
+// leases are computed: a leader's own clock may be wrong. It is not ok while that time is unknown. installation returns what
+// tells this Tocsin from all others: they may share an Alertmanager, and none may end the silences of another.
 func New(path string, clock clock, installation func(context.Context) (string, error), log logr.Logger) *Forwarder {
 	return &Forwarder{path: path, clock: clock, installation: installation, log: log}
 }

@@ -62,8 +62,9 @@ type item struct {
 
 func newSender(name, address string, store store, clock clock, log logr.Logger) *sender {
 	s := &sender{
-		name: name, address: address, store: store, clock: clock, queue: newQueue(), memory: memory{}, leftOut: map[incidentKey]*leftOut{},
-		log: log.WithValues("alertmanager", name, "address", address), began: time.Now(),
+		name: name, address: address, store: store, clock: clock, queue: newQueue(), memory: memory{},
+		leftOut: map[incidentKey]*leftOut{},
+		log:     log.WithValues("alertmanager", name, "address", address), began: time.Now(),
 	}
 	lastSuccess.WithLabelValues(name, address).Set(float64(s.began.Unix()))
 	return s

@@ -144,8 +144,8 @@ func (s *silence) mark() (text string, m mark, ok bool) {
 
 func (s *silence) isOver() bool { return s.Status != nil && s.Status.State == "expired" }
 
-// silencePlan compares the silences that exist, one after another, with those that are wanted, by marker. It leaves alone those of
-// others, those of another installation, and such as have other matchers.
+// silencePlan compares the silences that exist, one after another, with those that are wanted, by marker. It leaves alone those
+// of others, those of another installation, and such as have other matchers.
 type silencePlan struct {
 	target       *target
 	installation string
@@ -177,7 +177,7 @@ func newSilencePlan(t *target, installation string, now time.Time) *silencePlan 
 // see plans what to do about a silence that exists.
 func (p *silencePlan) see(s *silence) {
 	mark, m, ok := s.mark()
-	if !ok || len(s.ID) > maxSilenceID || m.installation != p.installation || p.unknown[m.key] || !s.hasMatchers(matchersOf(m.key, p.target.config)) {
+	if !ok || !p.owns(s, m) || p.unknown[m.key] {
 		return
 	}
 	want, needed := p.wanted[mark]
@@ -195,15 +195,25 @@ func (p *silencePlan) see(s *silence) {
 		}
 	default:
 		p.found[mark] = true
-		outdated := s.EndsAt.Sub(want.EndsAt).Abs() > time.Second // Alertmanager keeps milliseconds
-		if m.kind == kindAcknowledged {
-			outdated = s.EndsAt.Sub(p.now) < acknowledgedSilence/2
-		}
-		if outdated || s.Comment != want.Comment || s.CreatedBy != want.CreatedBy {
+		if p.isOutdated(s, &want, m.kind) {
 			want.ID, want.StartsAt = s.ID, s.StartsAt
 			p.calls = append(p.calls, silenceCall{namespace: m.key.namespace, set: want})
 		}
 	}
+}
+
+// owns reports whether this installation created the silence.
+func (p *silencePlan) owns(s *silence, m mark) bool {
+	return m.installation == p.installation && len(s.ID) <= maxSilenceID && s.hasMatchers(matchersOf(m.key, p.target.config))
+}
+
+// isOutdated reports whether a silence is to be updated. That of an acknowledgement is renewed when half of it has passed.
+func (p *silencePlan) isOutdated(s, want *silence, kind string) bool {
+	outdated := s.EndsAt.Sub(want.EndsAt).Abs() > time.Second // Alertmanager keeps milliseconds
+	if kind == kindAcknowledged {
+		outdated = s.EndsAt.Sub(p.now) < acknowledgedSilence/2
+	}
+	return outdated || s.Comment != want.Comment || s.CreatedBy != want.CreatedBy
 }
 
 // want adds silences that an Incident is to have.

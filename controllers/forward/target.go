@@ -34,8 +34,8 @@ func (t *target) selects(integration *v1alpha1.WebhookIntegration) string {
 	}
 }
 
-// forwards reports whether an Incident of the integration is forwarded. With the preset auto, the Incident tells which preset read
-// its alerts.
+// forwards reports whether an Incident of the integration is forwarded. With the preset auto, the Incident tells which preset
+// read its alerts.
 func (t *target) forwards(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) bool {
 	if integration.Spec.Forward != v1alpha1.ForwardAlways && slices.Contains(fromAlertmanager, incident.Status.Alert.Preset) {
 		return false

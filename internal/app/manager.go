@@ -173,9 +173,9 @@ func addForwarding(
 	return forwarder.Lead, nil
 }
 
-// installation returns a function that returns what tells this Tocsin from others that share an Alertmanager: the UID of its Lease,
-// which needs no permission that a leader lacks. Without leader election, it is made of the address of the API server and the
-// watched namespaces.
+// installation returns a function that returns what tells this Tocsin from others that share an Alertmanager: the UID of its
+// Lease, which needs no permission that a leader lacks. Without leader election, it is made of the address of the API server and
+// the watched namespaces.
 func installation(mgr ctrl.Manager, o Options, lock resourcelock.Interface) func(context.Context) (string, error) {
 	if lock == nil {
 		id := uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s %q", mgr.GetConfig().Host, o.watchNamespaces)).String()
