@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/url"
@@ -73,13 +74,13 @@ func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration,
 	w := wanted{since: startOf(incident, now)}
 	severity := incident.Status.Alert.Severity
 	if incident.Status.State == v1alpha1.IncidentOpen && t.hasSeverity(severity) {
-		w.firing = labelsOf(incident, severity, t.config)
+		w.firing = labelsOf(incident, integration, severity, t.config)
 	}
 	for _, period := range slices.Backward(endedPeriods(incident)) {
 		if now.Sub(period.To) >= t.config.endedWindow() || !t.hasSeverity(period.Severity) {
 			continue
 		}
-		set := endedSet{labels: labelsOf(incident, period.Severity, t.config), from: w.since, to: period.To}
+		set := endedSet{labels: labelsOf(incident, integration, period.Severity, t.config), from: w.since, to: period.To}
 		if opened := incident.Status.OpenedTime; opened != nil && period.To.Before(opened.Time) {
 			set.from = period.From // of an earlier episode
 		}
@@ -119,12 +120,19 @@ func startOf(incident *v1alpha1.Incident, now time.Time) time.Time {
 	return start
 }
 
-// labelsOf returns the labels of an Incident's alert while the Incident has a severity.
-func labelsOf(incident *v1alpha1.Incident, severity v1alpha1.Severity, config *Config) labelSet {
+// labelsOf returns the labels of an Incident's alert while the Incident has a severity. A default label of the integration wins over
+// the sender's: alerts are routed by these labels, and no sender may choose the route of another team.
+func labelsOf(
+	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, severity v1alpha1.Severity, config *Config,
+) labelSet {
 	content := &incident.Status.Alert
 	labels := map[string]string{}
 	for _, name := range config.AlertLabels {
-		if value := labelValue(content.Labels[name]); value != "" {
+		value := labelValue(content.Labels[name])
+		if defaults := integration.Spec.Defaults; defaults != nil {
+			value = cmp.Or(shortLabel(string(defaults.Labels[name])), value)
+		}
+		if value != "" {
 			labels[name] = value
 		}
 	}

@@ -234,6 +234,18 @@ func TestSelection(t *testing.T) {
 	g.Expect(want(incident, integration, target, noon).firing).NotTo(BeEmpty())
 }
 
+func TestADefaultLabelOfTheIntegrationWinsOverTheSenders(t *testing.T) {
+	g := NewWithT(t)
+	incident, target := openIncident(), targetOf(&Config{AlertLabels: []string{"team", "tier"}})
+	incident.Status.Alert.Labels = v1alpha1.Bag{"team": json.RawMessage(`"ceo"`), "tier": json.RawMessage(`"one"`)}
+	integration := &v1alpha1.WebhookIntegration{}
+	labels := func() string { return string(want(incident, integration, target, noon).firing) }
+	g.Expect(labels()).To(ContainSubstring(`"team":"ceo","tier":"one"`))
+	integration.Spec.Defaults = &v1alpha1.AlertDefaults{Labels: map[string]v1alpha1.LabelValue{"team": "shop", "other": "x"}}
+	g.Expect(labels()).To(ContainSubstring(`"team":"shop","tier":"one"`))
+	g.Expect(labels()).NotTo(ContainSubstring("other"))
+}
+
 func TestAutoForwardsNothingThatCameFromAlertmanager(t *testing.T) {
 	g := NewWithT(t)
 	incident, target := openIncident(), targetOf(&Config{})
