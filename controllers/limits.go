@@ -40,9 +40,11 @@ const (
 
 	// probeInterval is how often a replica asks the API server whether alerts could be stored, and probeTimeout how long
 	// it waits for the answer. After maxProbeGap without one, the time before it does not count as listening any more;
-	// ingest itself tries for 5 s to store an alert.
+	// ingest itself tries for 5 s to store an alert. The API server gives up after probeVerdict, for instance when an admission
+	// webhook hangs, so that its answer, which tells the time, comes before probeTimeout.
 	probeInterval = 5 * time.Second
 	probeTimeout  = 5 * time.Second
+	probeVerdict  = 3 * time.Second
 	maxProbeGap   = 15 * time.Second
 
 	// maxProbeAnswer is how many bytes of an answer to the probe are read, to use the connection again.

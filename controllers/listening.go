@@ -13,15 +13,16 @@ import (
 // from the API server's. An Incident is silent only while Tocsin listens: alerts that senders could not deliver are no silence.
 //
 // There is one for each process. Every replica keeps it, so that a follower which becomes the leader knows its own past.
-// It depends on two things: the API server answers a probe (see Start), and no alert was refused for a reason of
-// Tocsin's or the API server's (see Refused).
+// It depends on two things: the API server would store an alert (see Start), and no alert was refused for a reason of
+// Tocsin's or the API server's (see Refused). The time of the API server is known from any answer.
 type Listening struct {
 	clock  Clock
 	prober *prober
 
 	mu       sync.Mutex
-	since    time.Time     // of the first answer in a row without a gap
-	last     time.Time     // of the newest answer
+	since    time.Time     // of the first answer in a row without a gap that said that alerts can be stored
+	last     time.Time     // of the newest such answer
+	told     time.Time     // of the newest answer that told the time
 	ahead    time.Duration // of the own clock before the API server's, at last
 	wrong    bool          // that it is too much was said
 	refusals map[types.NamespacedName]time.Time
@@ -67,7 +68,7 @@ func (l *Listening) ClockLead() time.Duration {
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ahead := l.aheadAt(now); !l.last.IsZero() && ahead.Abs() > fold.MaxClockDifference {
+	if ahead := l.aheadAt(now); !l.told.IsZero() && ahead.Abs() > fold.MaxClockDifference {
 		return ahead
 	}
 	return 0
@@ -78,7 +79,7 @@ func (l *Listening) Now() (now time.Time, ok bool) {
 	now = l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last.IsZero() {
+	if l.told.IsZero() {
 		return time.Time{}, false
 	}
 	return now.Add(-l.aheadAt(now)), true
@@ -87,18 +88,26 @@ func (l *Listening) Now() (now time.Time, ok bool) {
 // aheadAt is how far the clock is ahead of the API server's. A clock that was set since the last answer shows: the time
 // that has passed by it is another than that of the monotonic clock.
 func (l *Listening) aheadAt(now time.Time) time.Duration {
-	return l.ahead + now.Round(0).Sub(l.last.Round(0)) - now.Sub(l.last)
+	return l.ahead + now.Round(0).Sub(l.told.Round(0)) - now.Sub(l.told)
 }
 
-// answered notes an answer of the API server to a request sent and answered at these times, and the time that it told,
-// which is cut to seconds. It returns whether the clock is wrong, and whether it was not before, or the other way round.
+// answered notes an answer of the API server to a request sent and answered at these times: alerts can be stored.
 func (l *Listening) answered(sent, received, server time.Time) (ahead time.Duration, wrong, changed bool) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.last.IsZero() || passed(l.last, received) > maxProbeGap {
 		l.since = received
 	}
 	l.last = received
+	l.mu.Unlock()
+	return l.tell(sent, received, server)
+}
+
+// tell notes the time that the API server told in an answer, also if it refused the request; it is cut to seconds. tell returns
+// whether the clock is wrong, and whether it was not before, or the other way round.
+func (l *Listening) tell(sent, received, server time.Time) (ahead time.Duration, wrong, changed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told = received
 	// The server's clock showed a time from server to a second later at some moment between sent and received.
 	switch {
 	case sent.Sub(server) > time.Second:

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -170,6 +173,27 @@ func TestTheProbe(t *testing.T) {
 			l.probe(t.Context())
 			_, ok := l.silentFrom(shop, time.Now())
 			g.Expect(ok).To(Equal(c.ok))
+			now, ok := l.Now()
+			g.Expect(ok).To(BeTrue(), "any answer tells the time")
+			g.Expect(now).To(BeTemporally("~", time.Now().Add(-c.ahead), 2*time.Second))
+		})
+	}
+	for sentence, hangs := range map[string]bool{"is away": false, "hangs": true} {
+		t.Run("an admission webhook of the namespace "+sentence+": the time is known", func(t *testing.T) {
+			s := newSite(t)
+			s.refuseProbes(t, hangs)
+			l, err := newProbing(controlPlane(t), []string{s.namespace}, nil)
+			s.Expect(err).NotTo(HaveOccurred())
+			s.Eventually(func() error {
+				_, err := l.prober.ask(s.ctx)
+				return err
+			}, "30s").Should(HaveOccurred(), "the API server knows the webhook")
+			l.probe(s.ctx)
+			_, ok := l.silentFrom(shop, time.Now())
+			s.Expect(ok).To(BeFalse(), "no alert can be stored")
+			now, ok := l.Now()
+			s.Expect(ok).To(BeTrue())
+			s.Expect(now).To(BeTemporally("~", time.Now(), 5*time.Second))
 		})
 	}
 	t.Run("it goes on until it is stopped", func(t *testing.T) {
@@ -187,6 +211,38 @@ func TestTheProbe(t *testing.T) {
 		g.Eventually(ended).Should(Receive(BeNil()))
 		g.Expect(l.NeedLeaderElection()).To(BeFalse())
 	})
+}
+
+// refuseProbes makes the API server ask a webhook about each AlertEvent of the namespace. Nothing listens at its address, or it
+// accepts connections and says nothing.
+func (s *site) refuseProbes(t *testing.T, hangs bool) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	s.Expect(err).NotTo(HaveOccurred())
+	address := listener.Addr().String()
+	if hangs {
+		t.Cleanup(func() { _ = listener.Close() })
+	} else {
+		s.Expect(listener.Close()).To(Succeed())
+	}
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: s.namespace},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "away.example.com", AdmissionReviewVersions: []string{"v1"},
+			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address)},
+			FailurePolicy:     new(admissionregistrationv1.Fail),
+			SideEffects:       new(admissionregistrationv1.SideEffectClassNone),
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"alertevents"},
+				},
+			}},
+		}},
+	}
+	s.Expect(s.live.Create(s.ctx, configuration)).To(Succeed())
+	t.Cleanup(func() { _ = s.live.Delete(context.Background(), configuration) })
 }
 
 // listen gives the site's folder a Listening that the test controls.

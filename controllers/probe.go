@@ -80,7 +80,7 @@ func newProbing(config *rest.Config, namespaces []string, clock Clock) (*Listeni
 	l := newListening(clock)
 	l.prober = &prober{client: httpClient, body: body}
 	target := base.JoinPath(path, "namespaces", namespace, "alertevents")
-	target.RawQuery = url.Values{"dryRun": {metav1.DryRunAll}}.Encode()
+	target.RawQuery = url.Values{"dryRun": {metav1.DryRunAll}, "timeout": {probeVerdict.String()}}.Encode()
 	l.prober.url = target.String()
 	return l, nil
 }
@@ -107,11 +107,15 @@ func (l *Listening) probe(ctx context.Context) {
 	logger := log.FromContext(ctx).WithName("listening")
 	sent := l.clock.Now()
 	server, err := l.prober.ask(ctx)
+	note := l.answered
 	if err != nil {
-		logger.V(1).Info("The API server does not answer the probe", "reason", err.Error())
+		logger.V(1).Info("The API server does not accept the probe", "reason", err.Error())
+		note = l.tell
+	}
+	if server.IsZero() {
 		return
 	}
-	ahead, wrong, changed := l.answered(sent, l.clock.Now(), server)
+	ahead, wrong, changed := note(sent, l.clock.Now(), server)
 	clockOffset.Set(ahead.Seconds())
 	switch {
 	case changed && wrong:
@@ -122,7 +126,8 @@ func (l *Listening) probe(ctx context.Context) {
 	}
 }
 
-// ask returns the API server's time. It does not matter whether a policy or a quota of the namespace refuses the object.
+// ask returns the API server's time, zero if it told none. An error says that the API server could not store an alert now. It
+// does not matter whether a policy or a quota of the namespace refuses the object.
 func (p *prober) ask(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -137,16 +142,16 @@ func (p *prober) ask(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, maxProbeAnswer)); err != nil {
-		return time.Time{}, fmt.Errorf("reading the answer: %w", err)
-	}
-	switch code := response.StatusCode; {
-	case code >= http.StatusInternalServerError, code == http.StatusTooManyRequests, code == http.StatusUnauthorized:
-		return time.Time{}, fmt.Errorf("the API server answers %d", code)
-	}
 	server, err := http.ParseTime(response.Header.Get("Date"))
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reading the API server's time: %w", err)
+	}
+	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, maxProbeAnswer)); err != nil {
+		return server, fmt.Errorf("reading the answer: %w", err)
+	}
+	switch code := response.StatusCode; {
+	case code >= http.StatusInternalServerError, code == http.StatusTooManyRequests, code == http.StatusUnauthorized:
+		return server, fmt.Errorf("the API server answers %d", code)
 	}
 	return server, nil
 }

@@ -73,6 +73,11 @@ type AlertContent struct {
 	// +optional
 	Region string `json:"region,omitempty"`
 
+	// preset is the preset that recognized the sender's payload, if the preset of the integration is auto. Written by the operator.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Preset string `json:"preset,omitempty"`
+
 	// labels identify the subject of the alert. The values may be any JSON.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object

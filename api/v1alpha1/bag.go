@@ -43,7 +43,7 @@ func (c *AlertContent) Bags() map[string]*Bag {
 func (c *AlertContent) EncodedSize() int {
 	const overhead = 512 // field names, braces and the two times
 	size := overhead
-	for _, s := range []string{c.Title, c.Description, string(c.Severity), c.Type, c.Link, c.Hostname, c.Region} {
+	for _, s := range []string{c.Title, c.Description, string(c.Severity), c.Type, c.Link, c.Hostname, c.Region, c.Preset} {
 		size += quotedLen(s)
 	}
 	for _, bag := range c.Bags() {

@@ -112,7 +112,7 @@ const ConditionForwarded = "Forwarded"
 const (
 	// ReasonForwarding: every Alertmanager accepts the Incidents.
 	ReasonForwarding = "Forwarding"
-	// ReasonSomeFailing: at least one Alertmanager accepts the Incidents, and at least one does not.
+	// ReasonSomeFailing: at least one Alertmanager accepts the Incidents, and at least one does not accept all of them.
 	ReasonSomeFailing = "SomeAlertmanagersFailing"
 	// ReasonAllFailing: no Alertmanager accepts the Incidents.
 	ReasonAllFailing = "AlertmanagersFailing"

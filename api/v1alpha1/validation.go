@@ -22,6 +22,7 @@ const (
 	maxIncidentNameChars = 253
 	maxDedupKeyChars     = 1024
 	maxByChars           = 256
+	maxPresetChars       = 64
 )
 
 // MaxSilence is the longest silence that an alert may request, equal to that of the schema.
@@ -47,6 +48,7 @@ func (a *Alert) validate() error {
 		{"link", a.Link, MaxLinkChars},
 		{"hostname", a.Hostname, MaxLineChars},
 		{"region", a.Region, MaxLineChars},
+		{"preset", a.Preset, maxPresetChars},
 	} {
 		// A character has at least one byte, so most texts need no counting.
 		if len(text.value) > text.max && utf8.RuneCountInString(text.value) > text.max {

@@ -61,6 +61,7 @@ func mergeCircumstances(into, newer *v1alpha1.AlertContent) {
 	replace(&into.Link, newer.Link)
 	replace(&into.Hostname, newer.Hostname)
 	replace(&into.Region, newer.Region)
+	replace(&into.Preset, newer.Preset)
 	newerBags := newer.Bags()
 	for name, bag := range into.Bags() {
 		mergeBag(bag, *newerBags[name])

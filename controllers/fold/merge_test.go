@@ -22,7 +22,7 @@ func TestMerge(t *testing.T) {
 	full := func() v1alpha1.AlertContent {
 		return v1alpha1.AlertContent{
 			Title: "title", Description: "description", Severity: v1alpha1.SeverityError, Type: "type", Link: "link",
-			Hostname: "host", Region: "region",
+			Hostname: "host", Region: "region", Preset: "zabbix",
 			Labels:      v1alpha1.Bag{"a": json.RawMessage(`{"x":1}`), "b": json.RawMessage(`2`)},
 			Annotations: v1alpha1.Bag{"a": json.RawMessage(`1`)},
 			Values:      v1alpha1.Bag{"a": json.RawMessage(`1`)},
@@ -37,10 +37,10 @@ func TestMerge(t *testing.T) {
 		"absent fields stay": {v1alpha1.AlertContent{}, func(*v1alpha1.AlertContent) {}},
 		"present fields replace": {
 			v1alpha1.AlertContent{
-				Title: "T", Description: "D", Severity: v1alpha1.SeverityInfo, Type: "Y", Link: "L", Hostname: "H", Region: "R",
+				Title: "T", Description: "D", Severity: v1alpha1.SeverityInfo, Type: "Y", Link: "L", Hostname: "H", Region: "R", Preset: "P",
 			},
 			func(c *v1alpha1.AlertContent) {
-				c.Title, c.Description, c.Severity, c.Type, c.Link, c.Hostname, c.Region = "T", "D", "info", "Y", "L", "H", "R"
+				c.Title, c.Description, c.Severity, c.Type, c.Link, c.Hostname, c.Region, c.Preset = "T", "D", "info", "Y", "L", "H", "R", "P"
 			},
 		},
 		"bags merge key by key, the newer value replacing the older one whole": {

@@ -17,12 +17,12 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, no
 	bare := *p
 	bare.Status = *p.Status.DeepCopy()
 	status := &bare.Status
-	severity := status.Alert.Severity
+	severity, preset := status.Alert.Severity, status.Alert.Preset
 	status.Alert = v1alpha1.AlertContent{Title: rejectedTitle, Type: defaultType}
 	if stored.Episode != nil && status.Episode != nil && stored.Episode.Number == status.Episode.Number {
 		status.Alert = *stored.Alert.DeepCopy()
 	}
-	status.Alert.Severity = severity
+	status.Alert.Severity, status.Alert.Preset = severity, preset
 	if status.Silence != nil {
 		status.Silence.Comment = ""
 	}

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/url"
@@ -73,13 +74,13 @@ func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration,
 	w := wanted{since: startOf(incident, now)}
 	severity := incident.Status.Alert.Severity
 	if incident.Status.State == v1alpha1.IncidentOpen && t.hasSeverity(severity) {
-		w.firing = labelsOf(incident, severity, t.config)
+		w.firing = labelsOf(incident, integration, severity, t.config)
 	}
 	for _, period := range slices.Backward(endedPeriods(incident)) {
 		if now.Sub(period.To) >= t.config.endedWindow() || !t.hasSeverity(period.Severity) {
 			continue
 		}
-		set := endedSet{labels: labelsOf(incident, period.Severity, t.config), from: w.since, to: period.To}
+		set := endedSet{labels: labelsOf(incident, integration, period.Severity, t.config), from: w.since, to: period.To}
 		if opened := incident.Status.OpenedTime; opened != nil && period.To.Before(opened.Time) {
 			set.from = period.From // of an earlier episode
 		}
@@ -119,12 +120,19 @@ func startOf(incident *v1alpha1.Incident, now time.Time) time.Time {
 	return start
 }
 
-// labelsOf returns the labels of an Incident's alert while the Incident has a severity.
-func labelsOf(incident *v1alpha1.Incident, severity v1alpha1.Severity, config *Config) labelSet {
+// labelsOf returns the labels of an Incident's alert while the Incident has a severity. A default label of the integration wins over
+// the sender's: alerts are routed by these labels, and no sender may choose the route of another team.
+func labelsOf(
+	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, severity v1alpha1.Severity, config *Config,
+) labelSet {
 	content := &incident.Status.Alert
 	labels := map[string]string{}
 	for _, name := range config.AlertLabels {
-		if value := labelValue(content.Labels[name]); value != "" {
+		value := labelValue(content.Labels[name])
+		if defaults := integration.Spec.Defaults; defaults != nil {
+			value = cmp.Or(shortLabel(string(defaults.Labels[name])), value)
+		}
+		if value != "" {
 			labels[name] = value
 		}
 	}
@@ -170,8 +178,9 @@ func shortLabel(text string) string {
 }
 
 // alertsOf returns the alerts to post for an Incident. incident is nil after it was deleted. The firing one comes first, so
-// that a group of alerts never looks resolved while a set replaces another.
-func alertsOf(key incidentKey, incident *v1alpha1.Incident, w wanted, lease time.Duration, now time.Time) []alert {
+// that a group of alerts never looks resolved while a set replaces another. A set fires for a lease from the later time of
+// now, and has ended by the earlier one.
+func alertsOf(key incidentKey, incident *v1alpha1.Incident, w wanted, lease time.Duration, now moment) []alert {
 	if w.firing == "" && len(w.ended) == 0 {
 		return nil
 	}
@@ -182,11 +191,11 @@ func alertsOf(key incidentKey, incident *v1alpha1.Incident, w wanted, lease time
 	}
 	if w.firing != "" {
 		alerts = append(alerts, alert{
-			Labels: w.firing, Annotations: annotations, GeneratorURL: link, StartsAt: w.since.UTC(), EndsAt: now.Add(lease).UTC(),
+			Labels: w.firing, Annotations: annotations, GeneratorURL: link, StartsAt: w.since.UTC(), EndsAt: now.latest.Add(lease).UTC(),
 		})
 	}
 	for _, set := range w.ended {
-		ends := earlier(set.to, now.Add(-clockMargin))
+		ends := earlier(set.to, now.earliest.Add(-clockMargin))
 		alerts = append(alerts, alert{
 			Labels: set.labels, Annotations: annotations, GeneratorURL: link,
 			StartsAt: earlier(set.from, ends.Add(-time.Millisecond)).UTC(), EndsAt: ends.UTC(),

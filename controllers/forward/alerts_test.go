@@ -44,7 +44,7 @@ func postedAt(t *testing.T, incident *v1alpha1.Incident, config *Config, minutes
 	now := at(minutes).Time
 	target := targetOf(config)
 	w := want(incident, &v1alpha1.WebhookIntegration{}, target, now)
-	encoded, err := json.Marshal(alertsOf(keyOf(incident), incident, w, target.config.Lease, now))
+	encoded, err := json.Marshal(alertsOf(keyOf(incident), incident, w, target.config.Lease, moment{now, now}))
 	var decoded []map[string]any
 	g := NewWithT(t)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -229,19 +229,34 @@ func TestSelection(t *testing.T) {
 	g.Expect(want(incident, integration, target, noon).firing).NotTo(BeEmpty())
 }
 
+func TestADefaultLabelOfTheIntegrationWinsOverTheSenders(t *testing.T) {
+	g := NewWithT(t)
+	incident, target := openIncident(), targetOf(&Config{AlertLabels: []string{"team", "tier"}})
+	incident.Status.Alert.Labels = v1alpha1.Bag{"team": json.RawMessage(`"ceo"`), "tier": json.RawMessage(`"one"`)}
+	integration := &v1alpha1.WebhookIntegration{}
+	labels := func() string { return string(want(incident, integration, target, noon).firing) }
+	g.Expect(labels()).To(ContainSubstring(`"team":"ceo","tier":"one"`))
+	integration.Spec.Defaults = &v1alpha1.AlertDefaults{Labels: map[string]v1alpha1.LabelValue{"team": "shop", "other": "x"}}
+	g.Expect(labels()).To(ContainSubstring(`"team":"shop","tier":"one"`))
+	g.Expect(labels()).NotTo(ContainSubstring("other"))
+}
+
 func TestAutoForwardsNothingThatCameFromAlertmanager(t *testing.T) {
 	g := NewWithT(t)
 	incident, target := openIncident(), targetOf(&Config{})
-	firing := func(key string, spec v1alpha1.WebhookIntegrationSpec) labelSet {
-		incident.Spec.DedupKey = key
+	firing := func(preset string, spec v1alpha1.WebhookIntegrationSpec) labelSet {
+		incident.Status.Alert.Preset = preset
 		return want(incident, &v1alpha1.WebhookIntegration{Spec: spec}, target, noon).firing
 	}
 	auto := v1alpha1.WebhookIntegrationSpec{Preset: "auto"}
-	g.Expect(firing("vmalert/x", auto)).To(BeEmpty())
-	g.Expect(firing("alertmanager/x", auto)).To(BeEmpty())
-	g.Expect(firing("zabbix/x", auto)).NotTo(BeEmpty())
-	g.Expect(firing("vmalert/x", v1alpha1.WebhookIntegrationSpec{})).NotTo(BeEmpty(), "a key of the sender's own")
-	g.Expect(firing("vmalert/x", v1alpha1.WebhookIntegrationSpec{Preset: "auto", Forward: v1alpha1.ForwardAlways})).NotTo(BeEmpty())
+	g.Expect(firing("vmalert", auto)).To(BeEmpty())
+	g.Expect(firing("alertmanager", auto)).To(BeEmpty())
+	g.Expect(firing("zabbix", auto)).NotTo(BeEmpty())
+	for _, preset := range fromAlertmanager {
+		incident.Spec.DedupKey = preset + "/down"
+		g.Expect(firing("", auto)).NotTo(BeEmpty(), "a key of the sender's own")
+	}
+	g.Expect(firing("vmalert", v1alpha1.WebhookIntegrationSpec{Preset: "auto", Forward: v1alpha1.ForwardAlways})).NotTo(BeEmpty())
 }
 
 func TestOnlyTransitionsAreUrgent(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	promconfig "github.com/prometheus/common/config"
 
@@ -56,66 +57,100 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// errRejected says that Alertmanager rejects the alerts of a request, at least one of them for good.
-var errRejected = errors.New("rejected")
-
-// postAlerts posts a JSON list of alerts. The error is errRejected if a part of the list may be accepted.
-func (c *httpClient) postAlerts(ctx context.Context, body []byte) error {
+// postAlerts posts a JSON list of alerts, and returns the time that the answer tells, see send.
+func (c *httpClient) postAlerts(ctx context.Context, body []byte) (told time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	return c.send(ctx, http.MethodPost, "alerts", nil, body, func(answer io.Reader) error {
 		_, _ = io.CopyN(io.Discard, answer, maxAnswerBytes) // says nothing; read so that the connection is used again
 		return nil
 	})
 }
 
-// call calls the API v2, and decodes the answer into result unless it is nil.
-func (c *httpClient) call(ctx context.Context, method, path string, query url.Values, body, result any) error {
+// call calls the API v2. What it answers is not read.
+func (c *httpClient) call(ctx context.Context, method, path string, body any) error {
 	encoded, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encoding the request: %w", err)
 	}
-	return c.send(ctx, method, path, query, encoded, func(answer io.Reader) error {
-		if result == nil {
-			return nil
-		}
-		return json.NewDecoder(io.LimitReader(answer, maxSilenceBytes)).Decode(result)
-	})
+	ctx, cancel := context.WithTimeout(ctx, partTimeout)
+	defer cancel()
+	_, err = c.send(ctx, method, path, nil, encoded, func(io.Reader) error { return nil })
+	return err
 }
 
-// send sends a request with a JSON body to a path of the API v2, and has the body of the answer read if it is a success. The
-// error is errRejected if the API does not accept what the body says.
+// list gets a list, and calls element with a function that decodes the next element of it. The list takes no memory, however long
+// it is.
+func (c *httpClient) list(ctx context.Context, path string, query url.Values, element func(decode func(any) error) error) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	_, err := c.send(ctx, http.MethodGet, path, query, nil, func(answer io.Reader) error {
+		bounded := &boundedReader{from: io.LimitReader(answer, maxListBytes), left: maxElementBytes}
+		decoder := json.NewDecoder(bounded)
+		switch start, err := decoder.Token(); {
+		case err == nil && start == nil: // null
+			return nil
+		case err != nil || start != json.Delim('['):
+			return errors.Join(errors.New("not a list"), err)
+		}
+		for decoder.More() {
+			bounded.left = maxElementBytes
+			if err := element(decoder.Decode); err != nil {
+				return err
+			}
+		}
+		_, err := decoder.Token() // the end; a list that was cut has none
+		return err
+	})
+	return err
+}
+
+// boundedReader reads at most left bytes. A decoder keeps what it has read of an element in memory.
+type boundedReader struct {
+	from io.Reader
+	left int
+}
+
+// Read implements io.Reader.
+func (r *boundedReader) Read(into []byte) (n int, err error) {
+	if r.left <= 0 {
+		return 0, errors.New("an element of the list is too large")
+	}
+	n, err = r.from.Read(into[:min(len(into), r.left)])
+	r.left -= n
+	return n, err
+}
+
+// send sends a request with a JSON body to a path of the API v2, and has the body of the answer read if it is a success. told
+// is the time in any answer, cut to seconds; zero if there is none.
 func (c *httpClient) send(
 	ctx context.Context, method, path string, query url.Values, body []byte, read func(answer io.Reader) error,
-) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
+) (told time.Time, err error) {
 	target := c.base.JoinPath("api", "v2", path)
 	target.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("making the request: %w", err)
+		return told, fmt.Errorf("making the request: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {
-		return err
+		return told, err
 	}
 	defer func() { _ = response.Body.Close() }()
+	told, _ = http.ParseTime(response.Header.Get("Date"))
 	code := response.StatusCode
 	if code/100 == 2 {
 		if err := read(response.Body); err != nil {
-			return fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
+			return told, fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
 		}
-		return nil
+		return told, nil
 	}
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
-	switch {
-	case err != nil:
-		return fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
-	case code == http.StatusBadRequest, code == http.StatusUnprocessableEntity, code == http.StatusRequestEntityTooLarge:
-		return fmt.Errorf("%s %s: %w with %d: %s", method, path, errRejected, code, v1alpha1.ShortMessage(string(answer)))
-	default:
-		return fmt.Errorf("%s %s: Alertmanager answers %d: %s", method, path, code, v1alpha1.ShortMessage(string(answer)))
+	if err != nil {
+		return told, fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
 	}
+	return told, fmt.Errorf("%s %s: Alertmanager answers %d: %s", method, path, code, v1alpha1.ShortMessage(string(answer)))
 }
 
 // close closes idle connections.

@@ -19,8 +19,10 @@ const (
 	messageInvalidConfig    = "The operator's Alertmanager configuration is invalid. The manager's log has the reason."
 	messageLastValidInUse   = " " + messageInvalidConfig + " Its last valid content is in use."
 	messageForwarding       = "Incidents are posted to "
-	messageSomeFailing      = ". These do not accept them: "
+	messageSomeFailing      = "These do not accept them: "
 	messageAllFailing       = "No Alertmanager accepts the Incidents: "
+	messageLeftOut          = "These do not accept some of them: "
+	messageWrongClock       = "The clocks of these differ from the API server's: "
 )
 
 // Condition returns the condition Forwarded of an integration. It is not ok while it cannot be decided: the condition then
@@ -50,7 +52,7 @@ func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (conditi
 		}[targets.reason]
 		return condition, condition.Reason != ""
 	}
-	ok = describeHealth(&condition, targets.endpoints, time.Now())
+	ok = describeHealth(&condition, targets.endpoints, incidentKey{integration.Namespace, integration.Name}, time.Now())
 	if invalid {
 		condition.Message += messageLastValidInUse
 	}
@@ -79,10 +81,10 @@ func (t *term) selecting(integration *v1alpha1.WebhookIntegration) selection {
 	return s
 }
 
-// describeHealth fills in the condition for endpoints to which Incidents are posted. It reports false while the health of
-// one is unknown.
-func describeHealth(condition *metav1.Condition, endpoints []*endpoint, now time.Time) bool {
-	var working, failing []string
+// describeHealth fills in the condition of an integration for the endpoints to which its Incidents are posted. It reports false
+// while the health of one is unknown.
+func describeHealth(condition *metav1.Condition, endpoints []*endpoint, integration incidentKey, now time.Time) bool {
+	var working, failing, refusing, wrong []string
 	for _, e := range endpoints {
 		_, senders := e.current()
 		healthy := 0
@@ -93,6 +95,12 @@ func describeHealth(condition *metav1.Condition, endpoints []*endpoint, now time
 			}
 			if ok {
 				healthy++
+			}
+			if s.leavesOut(integration, now) {
+				refusing = append(refusing, e.name)
+			}
+			if isWrong(s.lead()) {
+				wrong = append(wrong, e.name)
 			}
 		}
 		switch total := len(senders); {
@@ -108,15 +116,26 @@ func describeHealth(condition *metav1.Condition, endpoints []*endpoint, now time
 		}
 	}
 	condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonForwarding
-	condition.Message = messageForwarding + strings.Join(working, ", ")
 	switch {
 	case len(working) == 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonAllFailing
-		condition.Message = messageAllFailing + strings.Join(failing, ", ")
-	case len(failing) > 0:
+	case len(failing)+len(refusing) > 0:
 		condition.Reason = v1alpha1.ReasonSomeFailing
-		condition.Message += messageSomeFailing + strings.Join(failing, ", ")
 	}
-	condition.Message += "."
+	var sentences []string
+	say := func(sentence string, names []string) {
+		if len(names) > 0 {
+			sentences = append(sentences, sentence+strings.Join(slices.Compact(names), ", ")+".")
+		}
+	}
+	say(messageForwarding, working)
+	if len(working) == 0 {
+		say(messageAllFailing, failing)
+	} else {
+		say(messageSomeFailing, failing)
+	}
+	say(messageLeftOut, refusing)
+	say(messageWrongClock, wrong)
+	condition.Message = strings.Join(sentences, " ")
 	return true
 }

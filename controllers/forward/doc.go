@@ -17,10 +17,11 @@
 //
 // An endpoint keeps the addresses of one DNS name up to date, and has a sender for each. Every sender has its own queue,
 // connection, memory and backoff, so an Alertmanager that is down, slow or hanging delays no other. In a queue, namespaces
-// take turns. A rejected request is bisected, so one alert never keeps others from being forwarded.
+// take turns. A request that fails is bisected unless everything fails, so one alert never keeps others from being forwarded.
 //
 // # Time
 //
 // An alert ends at a time that Alertmanager compares with its own clock. A leader whose clock is an hour behind would end
-// every alert at once. All times are therefore those of the API server, see controllers.Listening.
+// every alert at once. All times are therefore those of the API server, see controllers.Listening, and of Alertmanager where its
+// clock differs, see moment.
 package forward

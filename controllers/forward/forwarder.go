@@ -23,11 +23,12 @@ type Forwarder struct {
 	clock clock
 	log   logr.Logger
 
-	mu      sync.Mutex
-	config  *Config // the last valid content of the file; nil if there was none
-	loaded  bool    // the file was read, successfully or not
-	invalid bool    // the file has other content that is invalid
-	data    []byte  // what was read last
+	installation func(context.Context) (string, error) // see store
+	mu           sync.Mutex
+	config       *Config // the last valid content of the file; nil if there was none
+	loaded       bool    // the file was read, successfully or not
+	invalid      bool    // the file has other content that is invalid
+	data         []byte  // what was read last
 
 	term atomic.Pointer[term] // the newest term of this replica
 
@@ -35,9 +36,10 @@ type Forwarder struct {
 }
 
 // New returns a Forwarder with the configuration in a file. The clock returns the time by the API server's clock, by which
-// leases are computed: a leader's own clock may be wrong. It is not ok while that time is unknown.
-func New(path string, clock clock, log logr.Logger) *Forwarder {
-	return &Forwarder{path: path, clock: clock, log: log}
+// leases are computed: a leader's own clock may be wrong. It is not ok while that time is unknown. installation returns what
+// tells this Tocsin from all others: they may share an Alertmanager, and none may end the silences of another.
+func New(path string, clock clock, installation func(context.Context) (string, error), log logr.Logger) *Forwarder {
+	return &Forwarder{path: path, clock: clock, installation: installation, log: log}
 }
 
 // Start implements manager.Runnable: it reads the file now and whenever it changes. Each replica keeps its last valid

@@ -113,7 +113,7 @@ func TestAnIncidentResolvedAWhileAgoIsReadOnce(t *testing.T) {
 	c.fold(v1alpha1.Alert{DedupKey: "a", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{Title: "Disk full"}})
 	_, whole := c.fold(v1alpha1.Alert{DedupKey: "a", Status: v1alpha1.AlertResolved})
 	live, none := &oneIncident{Incident: whole}, apierrors.NewNotFound(schema.GroupResource{}, "")
-	x := newTerm(New("", realTime, logr.Discard()), &oneIncident{Incident: whole, err: none}, live, nil)
+	x := newTerm(New("", realTime, nil, logr.Discard()), &oneIncident{Incident: whole, err: none}, live, nil)
 	read := func() *v1alpha1.Incident {
 		incident, _, err := x.incident(t.Context(), keyOf(whole))
 		g.Expect(err).NotTo(HaveOccurred())

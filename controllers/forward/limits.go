@@ -42,6 +42,11 @@ const (
 	// maxEndedSets bounds the ended label sets that are remembered for one Incident and Alertmanager.
 	maxEndedSets = 8
 
+	// maxAlone bounds the Incidents in one turn that are posted alone because Alertmanager has not accepted their alerts, and
+	// partTimeout each such request: together they take much less than the shortest lease.
+	maxAlone    = 8
+	partTimeout = 2 * time.Second
+
 	// requestTimeout bounds one request, and minBackoff and maxBackoff the time until a failed one is repeated.
 	requestTimeout = 10 * time.Second
 	minBackoff     = 500 * time.Millisecond
@@ -59,11 +64,31 @@ const (
 	resolveInterval = 15 * time.Second
 	resolveTimeout  = 5 * time.Second
 
-	// silenceInterval is how often silences are read and compared, maxSilenceCalls how many are written each time, and
-	// maxSilenceBytes bounds an answer.
-	silenceInterval = 10 * time.Second
-	maxSilenceCalls = 200
-	maxSilenceBytes = 32 << 20
+	// silenceInterval is how often silences are read and compared, and maxSilenceCalls how many are written each time. That ends
+	// early after maxSilenceFailures in a row.
+	silenceInterval    = 10 * time.Second
+	maxSilenceCalls    = 200
+	maxSilenceFailures = 8
+
+	// maxUnwanted bounds the silences to end that are remembered while a list is read.
+	maxUnwanted = 10 * maxSilenceCalls
+
+	// listTimeout, maxListBytes and maxElementBytes bound a list of silences or alerts, which is decoded element by element. The
+	// silenced alerts of as many Incidents as there may be fit.
+	listTimeout     = 30 * time.Second
+	maxListBytes    = 1 << 30
+	maxElementBytes = 1 << 20
+
+	// Alertmanager keeps a silence for days after its end, and an ended one cannot begin again. maxNewSilences bounds how many
+	// silences of an Incident begin within newSilencesWindow, and maxNamespaceSilences those of a namespace that Alertmanager keeps.
+	// Beyond it the Incident is not silenced.
+	maxNewSilences       = 6
+	newSilencesWindow    = time.Hour
+	maxNamespaceSilences = 20_000
+
+	// maxSilencesOfAlert bounds the silences of one alert that are looked at, and maxSilenceID the IDs, which are UUIDs.
+	maxSilencesOfAlert = 8
+	maxSilenceID       = 64
 
 	// acknowledgedSilence is how long the silence of an acknowledged Incident lasts; it is renewed when half of it has
 	// passed.

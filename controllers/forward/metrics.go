@@ -15,7 +15,7 @@ var (
 	alertsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_forward_alerts_total",
 		Help: "Alerts that the leading replica posted to Alertmanager, by result: sent (accepted), failed (posted again " +
-			"later), rejected (Alertmanager rejects the alert). Every alert is posted repeatedly.",
+			"later), rejected (not accepted, though Alertmanager accepts requests). Every alert is posted repeatedly.",
 	}, []string{"alertmanager", "address", "result"})
 
 	lastSuccess = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -24,12 +24,24 @@ var (
 			"first tried.",
 	}, []string{"alertmanager", "address"})
 
+	clockAhead = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tocsin_forward_clock_ahead_seconds",
+		Help: "How far the clock of an Alertmanager is ahead of the API server's (negative: behind), by the Date of its answers to " +
+			"the leading replica.",
+	}, []string{"alertmanager", "address"})
+
 	latency = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "tocsin_forward_latency_seconds",
 		Help: "Time from the receipt of an alert that changed an Incident until an Alertmanager accepted the change, " +
 			"reported by the leading replica.",
 		Buckets: []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 30, 60, 300, 900},
 	})
+
+	silencesSynced = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tocsin_forward_silences_last_success_timestamp_seconds",
+		Help: "Unix time at which the leading replica last read and wrote its silences in an Alertmanager without a failure, or at " +
+			"which it first tried.",
+	}, []string{"alertmanager"})
 
 	configValid = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tocsin_forward_config_valid",
@@ -40,5 +52,5 @@ var (
 
 // RegisterMetrics registers the metrics of the forwarding.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(alertsTotal, lastSuccess, latency, configValid)
+	registry.MustRegister(alertsTotal, lastSuccess, clockAhead, latency, silencesSynced, configValid)
 }

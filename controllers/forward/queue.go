@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// incidentKey names an Incident.
+// incidentKey names an Incident, or an integration.
 type incidentKey struct{ namespace, name string }
 
 // queue holds the Incidents that a sender has to post: those that changed, and those that the sweep has not reached. It

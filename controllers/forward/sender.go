@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +22,8 @@ type store interface {
 	active(since time.Time) []incidentKey
 	// silenced returns the names of the Incidents that silences concern: they are acknowledged, or have had a silence.
 	silenced() []incidentKey
+	// installation tells this Tocsin from others that share an Alertmanager. It has no spaces.
+	installation(ctx context.Context) (string, error)
 }
 
 // clock returns the time by the API server's clock. It is not ok while that is unknown.
@@ -41,8 +42,11 @@ type sender struct {
 	target    *target
 	client    *httpClient
 	began     time.Time
-	succeeded time.Time // when a request was last accepted; zero: never
-	failed    time.Time // when a request last failed; zero: never
+	succeeded time.Time     // when a request was last accepted; zero: never
+	failed    time.Time     // when Alertmanager last accepted nothing; zero: never
+	ahead     time.Duration // of the Alertmanager's clock before the API server's
+	leftOut   map[incidentKey]*leftOut
+	alone     []item // those of leftOut whose turn is to come
 }
 
 // item is one Incident in a request.
@@ -51,12 +55,16 @@ type item struct {
 	received time.Time // see waiting
 	body     []byte    // the JSON of its alerts, separated by commas
 	alerts   int
+	alone    bool // to be posted alone, see leftOut
+	// integration is that of the Incident; empty if it was deleted.
+	integration string
 }
 
 func newSender(name, address string, store store, clock clock, log logr.Logger) *sender {
 	s := &sender{
 		name: name, address: address, store: store, clock: clock, queue: newQueue(), memory: memory{},
-		log: log.WithValues("alertmanager", name, "address", address), began: time.Now(),
+		leftOut: map[incidentKey]*leftOut{},
+		log:     log.WithValues("alertmanager", name, "address", address), began: time.Now(),
 	}
 	lastSuccess.WithLabelValues(name, address).Set(float64(s.began.Unix()))
 	return s
@@ -82,9 +90,10 @@ func (s *sender) configured() (*target, *httpClient) {
 // run posts until ctx ends.
 func (s *sender) run(ctx context.Context) {
 	defer s.forgetMetrics()
-	var swept *target // the target of the last sweep
-	var due time.Time // when the next sweep begins
-	quiet := true     // nothing was accepted since the last sweep began
+	var swept *target      // the target of the last sweep
+	var due time.Time      // when the next sweep begins
+	var lead time.Duration // that the last sweep took into account
+	quiet := true          // nothing was accepted since the last sweep began
 	failing, delays := false, newBackoff()
 	for ctx.Err() == nil {
 		t, client := s.configured()
@@ -94,7 +103,7 @@ func (s *sender) run(ctx context.Context) {
 			continue
 		}
 		if (t != swept || !time.Now().Before(due)) && s.queue.startSweep(s.sweepKeys(now.Add(-t.config.endedWindow()))) {
-			swept, due, quiet = t, time.Now().Add(t.config.sweepInterval()), true
+			swept, due, quiet, lead = t, time.Now().Add(t.config.sweepInterval()), true, s.lead()
 		}
 		items := s.collect(ctx, t, now)
 		if len(items) == 0 && !quiet {
@@ -102,6 +111,7 @@ func (s *sender) run(ctx context.Context) {
 			continue
 		}
 		if err := s.deliver(ctx, client, items); err != nil {
+			s.failedAt(ctx, time.Now())
 			s.putBack(items)
 			if !failing && ctx.Err() == nil {
 				s.log.Error(err, "Alerts cannot be forwarded")
@@ -111,6 +121,9 @@ func (s *sender) run(ctx context.Context) {
 			continue
 		}
 		quiet = false
+		if isWrong(s.lead() - lead) {
+			due = earlier(due, time.Now().Add(minBackoff)) // what was posted may have ended at once
+		}
 		if failing {
 			s.log.Info("Alerts are forwarded again")
 			failing, delays, due = false, newBackoff(), time.Time{} // Alertmanager may have lost what it had
@@ -139,8 +152,13 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) []item {
 	var items []item
 	size := 0
 	take := func(it item) {
+		if !it.alone && s.postpone(it) {
+			return
+		}
 		if s.encode(ctx, t, now, &it); it.alerts > 0 {
 			items, size = append(items, it), size+len(it.body)
+		} else {
+			s.include(it.key)
 		}
 	}
 	fits := func(incidents, bytes int) bool { return len(items) < incidents && size < bytes && ctx.Err() == nil }
@@ -158,6 +176,13 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) []item {
 		}
 		take(item{key: key})
 	}
+	for range maxAlone {
+		it, ok := s.nextAlone()
+		if !ok {
+			break
+		}
+		take(it)
+	}
 	return items
 }
 
@@ -168,8 +193,11 @@ func (s *sender) encode(ctx context.Context, t *target, now time.Time, it *item)
 		s.log.Error(err, "Incident cannot be read", "namespace", it.key.namespace, "incident", it.key.name)
 		return // the next sweep tries again
 	}
+	if incident != nil {
+		it.integration = incident.Spec.IntegrationName
+	}
 	w := s.memory.update(it.key, want(incident, integration, t, now), t.config.endedWindow(), now)
-	alerts := alertsOf(it.key, incident, w, t.config.Lease, now)
+	alerts := alertsOf(it.key, incident, w, t.config.Lease, momentOf(now, s.lead()))
 	if len(alerts) == 0 {
 		return
 	}
@@ -188,71 +216,6 @@ func (s *sender) putBack(items []item) {
 	}
 }
 
-// deliver posts Incidents, or an empty list if there are none. If Alertmanager rejects them, it posts each half separately,
-// down to the Incident that is the cause, so that the others get through.
-func (s *sender) deliver(ctx context.Context, client *httpClient, items []item) error {
-	err := s.post(ctx, client, items)
-	if !errors.Is(err, errRejected) || len(items) == 0 {
-		return err
-	}
-	if err := s.post(ctx, client, nil); err != nil {
-		return err // it rejects everything: the cause is not in the alerts
-	}
-	return s.bisect(ctx, client, items, err)
-}
-
-// bisect posts Incidents that were rejected together in smaller requests.
-func (s *sender) bisect(ctx context.Context, client *httpClient, items []item, rejection error) error {
-	if len(items) == 1 {
-		s.log.Error(rejection, "Alertmanager rejects the alerts of an Incident",
-			"namespace", items[0].key.namespace, "incident", items[0].key.name)
-		alertsTotal.WithLabelValues(s.name, s.address, resultRejected).Add(float64(items[0].alerts))
-		return nil
-	}
-	half := len(items) / 2
-	for _, part := range [][]item{items[:half], items[half:]} {
-		err := s.post(ctx, client, part)
-		if errors.Is(err, errRejected) {
-			err = s.bisect(ctx, client, part, err)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// post posts the alerts of Incidents in one request, and keeps the books.
-func (s *sender) post(ctx context.Context, client *httpClient, items []item) error {
-	bodies, alerts := make([][]byte, len(items)), 0
-	for i, it := range items {
-		bodies[i] = it.body
-		alerts += it.alerts
-	}
-	body := append(append([]byte{'['}, bytes.Join(bodies, []byte{','})...), ']')
-	err := errNoClient
-	if client != nil {
-		err = client.postAlerts(ctx, body)
-	}
-	now := time.Now()
-	s.mu.Lock()
-	if err == nil {
-		s.succeeded = now
-	} else if ctx.Err() == nil {
-		s.failed = now
-	}
-	s.mu.Unlock()
-	switch {
-	case err == nil:
-		lastSuccess.WithLabelValues(s.name, s.address).Set(float64(now.Unix()))
-		alertsTotal.WithLabelValues(s.name, s.address, resultSent).Add(float64(alerts))
-		s.observeLatency(items)
-	case !errors.Is(err, errRejected):
-		alertsTotal.WithLabelValues(s.name, s.address, resultFailed).Add(float64(alerts))
-	}
-	return err
-}
-
 // errNoClient says that the HTTP client could not be made, for instance because a file of http_config is missing.
 var errNoClient = errors.New("http_config cannot be used")
 
@@ -265,8 +228,17 @@ func (s *sender) observeLatency(items []item) {
 	}
 }
 
-// health tells whether the Alertmanager accepts requests. It is not known until the first has been accepted or requests
-// have failed for failingAfter.
+// failedAt notes that Alertmanager accepted nothing, unless that is because ctx has ended.
+func (s *sender) failedAt(ctx context.Context, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() == nil {
+		s.failed = now
+	}
+}
+
+// health tells whether the Alertmanager accepts alerts. It is not known until the first request has been accepted or requests
+// have failed for failingAfter. One that accepts only empty requests fails as well, see isolate.
 func (s *sender) health(now time.Time) (healthy, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,13 +246,15 @@ func (s *sender) health(now time.Time) (healthy, known bool) {
 	if !s.succeeded.IsZero() {
 		since = s.succeeded
 	}
-	failing := s.failed.After(s.succeeded) && now.Sub(since) >= failingAfter
+	failing := s.failed.After(s.succeeded) && now.Sub(since) >= failingAfter ||
+		len(s.leftOut) > 0 && now.Sub(since) >= failingAfter+maxSweepInterval
 	return !failing, failing || !s.succeeded.IsZero()
 }
 
 // forgetMetrics removes the series of an address that is no longer used, or of a leader whose term has ended.
 func (s *sender) forgetMetrics() {
 	lastSuccess.DeleteLabelValues(s.name, s.address)
+	clockAhead.DeleteLabelValues(s.name, s.address)
 	for _, result := range []string{resultSent, resultFailed, resultRejected} {
 		alertsTotal.DeleteLabelValues(s.name, s.address, result)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -233,34 +234,101 @@ func TestRestartedAlertmanagerLearnsEverything(t *testing.T) {
 	})
 }
 
+// Alertmanager, or a proxy in front of it, does not accept some alerts.
 func TestRejectedAlertDelaysNoOther(t *testing.T) {
-	for name, bad := range map[string]int{"one": 1, "most": 190} {
+	for name, c := range map[string]struct{ bad, code int }{
+		"rejects one":             {1, http.StatusBadRequest},
+		"rejects most":            {190, http.StatusBadRequest},
+		"forbids one":             {1, http.StatusForbidden},
+		"fails at one":            {1, http.StatusBadGateway},
+		"fails at most":           {190, http.StatusServiceUnavailable},
+		"does not answer for one": {1, hangs},
+		"does not answer for 20":  {20, hangs},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				r.am.fail = func(body string) int {
 					if strings.Contains(body, `"alertname":"Bad`) {
-						return http.StatusBadRequest
+						return c.code
 					}
 					return 0
 				}
 				for i := range 200 {
 					kind := "Good"
-					if i < bad {
+					if i < c.bad {
 						kind = "Bad"
 					}
 					r.alert(fmt.Sprint(i), v1alpha1.AlertFiring, typed(fmt.Sprint(kind, i)))
 				}
 				r.lead()
-				r.Expect(r.am.firing()).To(HaveLen(200 - bad))
-				healthy, known := r.sender.health(time.Now().Add(time.Hour))
-				r.Expect(healthy || !known).To(BeTrue(), "others were accepted")
+				r.wait(minLease)
+				r.wait(time.Hour)
+				r.Expect(r.am.firing()).To(HaveLen(200 - c.bad))
+				for set, fired := range r.am.fired {
+					r.Expect(fired).To(HaveLen(1), string(set))
+				}
+				requests := r.am.requests
+				r.wait(time.Hour)
+				r.Expect((r.am.requests-requests)/60).To(BeNumerically("<=", 2+2*c.bad), "a minute: a sweep, and two for each of the others")
+				r.alert("new", v1alpha1.AlertFiring, typed("New"))
+				r.wait(maxAlone * partTimeout)
+				r.Expect(r.am.firing()).To(HaveLen(201 - c.bad))
+
+				healthy, known := r.sender.health(time.Now())
+				r.Expect(healthy && known).To(BeTrue(), "others are accepted")
+				e := newEndpoint(r.target, r.cluster, r.clock, nil, logr.Discard())
+				e.senders["a"] = &running{sender: r.sender}
+				condition := metav1.Condition{}
+				r.Expect(describeHealth(&condition, []*endpoint{e}, incidentKey{namespace, integration}, time.Now())).To(BeTrue())
+				r.Expect(condition.Reason).To(Equal(v1alpha1.ReasonSomeFailing))
+				r.Expect(condition.Message).To(Equal(
+					messageForwarding + "alertmanager:9093. " + messageLeftOut + "alertmanager:9093."))
+
 				r.am.fail = nil
-				r.wait(time.Minute)
-				r.Expect(r.am.firing()).To(HaveLen(200), "the next sweep tries again")
+				r.wait(2 * time.Minute)
+				r.Expect(r.am.firing()).To(HaveLen(201), "the next sweep tries again")
+				r.Expect(r.sender.leftOut).To(BeEmpty())
 			})
 		})
 	}
+}
+
+// A failure that is over after a moment costs no alert more than that moment.
+func TestAnAlertThatFailsOnceIsPostedAgainAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		failures := 3
+		r.am.fail = func(body string) int {
+			if failures--; failures < 0 || body == "[]" {
+				return 0
+			}
+			return http.StatusBadGateway
+		}
+		r.alert("k", v1alpha1.AlertFiring)
+		r.wait(3 * time.Second)
+		r.Expect(r.am.firing()).To(HaveLen(1))
+		r.Expect(r.sender.leftOut).To(BeEmpty())
+	})
+}
+
+// One that accepts nothing but empty lists does not notify anybody.
+func TestAcceptingOnlyEmptyListsIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.am.fail = func(body string) int {
+			if body == "[]" {
+				return 0
+			}
+			return http.StatusForbidden
+		}
+		r.alert("k", v1alpha1.AlertFiring)
+		r.lead()
+		r.wait(5 * time.Minute)
+		healthy, known := r.sender.health(time.Now())
+		r.Expect(!healthy && known).To(BeTrue())
+	})
 }
 
 func TestProxyThatRejectsEverythingIsNotBisected(t *testing.T) {
@@ -340,6 +408,50 @@ func TestWrongClock(t *testing.T) {
 				r.Expect(r.am.firing()).To(HaveLen(1))
 				for _, alert := range r.am.alerts {
 					r.Expect(alert.endsAt).To(BeTemporally("~", time.Now().Add(15*time.Minute), time.Second))
+				}
+			})
+		})
+	}
+}
+
+// Alertmanager's clock is wrong; those of the API server and of the leader are right. A proxy that writes the Date may be the
+// one that is wrong.
+func TestWrongClockOfAlertmanager(t *testing.T) {
+	for name, c := range map[string]struct{ ahead, proxy time.Duration }{
+		"ahead by a lease":               {defaultLease, defaultLease},
+		"ahead by a day":                 {24 * time.Hour, 24 * time.Hour},
+		"behind by an hour":              {-time.Hour, -time.Hour},
+		"a proxy in front an hour ahead": {0, time.Hour},
+		"a proxy in front a day behind":  {0, -24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.am.now = func() time.Time { return time.Now().Add(c.ahead) }
+				r.am.date = func() time.Time { return time.Now().Add(c.proxy) }
+				r.alert("k", v1alpha1.AlertFiring)
+				r.lead()
+				r.wait(time.Second)
+				r.Expect(r.am.firing()).To(HaveLen(1))
+				r.wait(time.Hour)
+				r.alert("new", v1alpha1.AlertFiring)
+				r.Expect(r.am.firing()).To(HaveLen(2), "at once")
+				e := newEndpoint(r.target, r.cluster, r.clock, nil, logr.Discard())
+				e.senders["a"] = &running{sender: r.sender}
+				var condition metav1.Condition
+				r.Expect(describeHealth(&condition, []*endpoint{e}, incidentKey{namespace, integration}, time.Now())).To(BeTrue())
+				r.Expect(condition.Message).To(Equal(messageForwarding + "alertmanager:9093. " + messageWrongClock + "alertmanager:9093."))
+
+				r.am.date = r.am.now
+				r.wait(time.Minute)
+				r.alert("k", v1alpha1.AlertResolved)
+				r.alert("new", v1alpha1.AlertResolved)
+				r.wait(clockMargin + time.Second)
+				r.Expect(r.am.firing()).To(BeEmpty())
+				r.wait(time.Hour)
+				r.Expect(r.am.firing()).To(BeEmpty())
+				for set, fired := range r.am.fired {
+					r.Expect(fired).To(HaveLen(1), string(set))
 				}
 			})
 		})

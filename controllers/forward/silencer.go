@@ -2,8 +2,8 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -16,6 +16,9 @@ import (
 // pollSilences keeps the silences of Tocsin in the Alertmanagers of an endpoint, and reads which silences cover Incidents,
 // until ctx ends. Alertmanagers of one endpoint share their silences, so one that answers is enough.
 func (e *endpoint) pollSilences(ctx context.Context, changed func(incidentKey)) {
+	synced := silencesSynced.WithLabelValues(e.name)
+	synced.SetToCurrentTime()
+	defer silencesSynced.DeleteLabelValues(e.name)
 	failing := false
 	for ctx.Err() == nil {
 		sleep(ctx, silenceInterval, nil)
@@ -27,73 +30,118 @@ func (e *endpoint) pollSilences(ctx context.Context, changed func(incidentKey)) 
 			if !ok || client == nil || ctx.Err() != nil {
 				continue
 			}
-			if err = e.reconcileSilences(ctx, t, client, now, changed); err == nil {
+			var answers bool
+			if answers, err = e.reconcileSilences(ctx, t, client, now, changed); answers {
 				break
 			}
 		}
-		if err != nil && !failing && ctx.Err() == nil {
+		if err == nil {
+			synced.SetToCurrentTime()
+		} else if !failing && ctx.Err() == nil {
 			e.log.Error(err, "Silences cannot be read or written", "alertmanager", e.name)
 		}
 		failing = err != nil
 	}
 }
 
-// reconcileSilences does it once, by way of one Alertmanager.
+// reconcileSilences does it once, by way of one Alertmanager. It reports whether that answers.
 func (e *endpoint) reconcileSilences(
 	ctx context.Context, t *target, client *httpClient, now time.Time, changed func(incidentKey),
-) error {
-	var silences []silence
-	var alerts []silencedAlert
+) (answers bool, err error) {
+	installation, err := e.store.installation(ctx)
+	if err != nil {
+		return false, fmt.Errorf("reading the identity of this installation: %w", err)
+	}
+	plan := newSilencePlan(t, installation, now)
+	conditioned, unread := e.want(ctx, plan)
+	covers := &coverage{by: map[string][]incidentKey{}, longest: map[incidentKey]fold.Silence{}}
+	uncovered := e.readSilenced(ctx, t, client, now, covers)
+	if err := client.list(ctx, "silences", nil, func(decode func(any) error) error {
+		var s silence
+		if err := decode(&s); err != nil {
+			return err
+		}
+		plan.see(&s)
+		covers.see(&s)
+		return nil
+	}); err != nil {
+		return false, errors.Join(unread, uncovered, err)
+	}
+	if uncovered == nil {
+		e.setCovered(covers.longest, conditioned, changed)
+	}
+	return true, errors.Join(unread, uncovered, carryOut(ctx, client, plan.finish()))
+}
+
+// readSilenced reads which Incidents are silenced. Those that Tocsin does not have are none of its own.
+func (e *endpoint) readSilenced(ctx context.Context, t *target, client *httpClient, now time.Time, covers *coverage) error {
 	query := url.Values{"active": {"false"}, "inhibited": {"false"}, "unprocessed": {"false"}, "silenced": {"true"}}
 	query.Add("filter", labelIncident+`!=""`)
 	for name, value := range t.config.ExternalLabels {
 		query.Add("filter", fmt.Sprintf("%s=%q", name, value))
 	}
-	if err := client.call(ctx, http.MethodGet, "silences", nil, nil, &silences); err != nil {
-		return err
+	known := map[incidentKey]bool{}
+	for _, key := range e.store.active(now.Add(-t.config.endedWindow())) {
+		known[key] = true
 	}
-	if err := client.call(ctx, http.MethodGet, "alerts", query, nil, &alerts); err != nil {
-		return err
-	}
-	wanted, conditioned, err := e.wantedSilences(ctx, t, now)
-	if err != nil {
-		return err
-	}
-	e.setCovered(covering(alerts, silences), conditioned, changed)
-
-	plan, calls := planSilences(silences, wanted, t.config, now), 0
-	for _, id := range plan.expire[:min(len(plan.expire), maxSilenceCalls)] {
-		calls++
-		if err := client.call(ctx, http.MethodDelete, "silence/"+url.PathEscape(id), nil, nil, nil); err != nil {
+	return client.list(ctx, "alerts", query, func(decode func(any) error) error {
+		var a silencedAlert
+		if err := decode(&a); err != nil {
 			return err
 		}
-	}
-	for _, s := range plan.set[:min(len(plan.set), maxSilenceCalls-calls)] {
-		if err := client.call(ctx, http.MethodPost, "silences", nil, s, nil); err != nil {
-			return err
+		if known[incidentKey{a.Labels[labelNamespace], a.Labels[labelIncident]}] {
+			covers.add(&a)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-// wantedSilences returns the silences that Tocsin wants, by marker, and the Incidents with a condition about silences.
-func (e *endpoint) wantedSilences(ctx context.Context, t *target, now time.Time) (map[string]silence, []incidentKey, error) {
-	wanted := map[string]silence{}
-	var conditioned []incidentKey
+// carryOut makes as many calls as a round may have. A call that fails does not keep the others from being made, unless nothing
+// succeeds any more. It returns the first error.
+func carryOut(ctx context.Context, client *httpClient, calls []silenceCall) (first error) {
+	failures := 0
+	for i := range calls[:min(len(calls), maxSilenceCalls)] {
+		call := &calls[i]
+		var err error
+		if call.expire != "" {
+			err = client.call(ctx, http.MethodDelete, "silence/"+url.PathEscape(call.expire), nil)
+		} else {
+			err = client.call(ctx, http.MethodPost, "silences", call.set)
+		}
+		if err == nil {
+			failures = 0
+			continue
+		}
+		if first == nil {
+			first = fmt.Errorf("a silence of the namespace %s: %w", call.namespace, err)
+		}
+		if failures++; failures >= maxSilenceFailures {
+			break
+		}
+	}
+	return first
+}
+
+// want adds the silences that Tocsin wants to a plan, and returns the Incidents with a condition about silences.
+func (e *endpoint) want(ctx context.Context, plan *silencePlan) (conditioned []incidentKey, first error) {
 	for _, key := range e.store.silenced() {
 		incident, integration, err := e.store.incident(ctx, key)
 		if err != nil {
-			return nil, nil, err
+			plan.unknown[key] = true
+			if first == nil {
+				first = fmt.Errorf("reading the Incident %s/%s: %w", key.namespace, key.name, err)
+			}
+			continue
 		}
 		if incident == nil {
 			continue
 		}
-		maps.Copy(wanted, silencesOf(incident, integration, t, now))
+		plan.want(key, silencesOf(incident, integration, plan.target, plan.installation, plan.now))
 		if hasSilence(&incident.Status) {
 			conditioned = append(conditioned, key)
 		}
 	}
-	return wanted, conditioned, nil
+	return conditioned, first
 }
 
 // setCovered remembers which silences cover Incidents, and calls changed for each Incident of which that is news. The first

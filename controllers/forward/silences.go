@@ -1,8 +1,10 @@
 package forward
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -39,27 +41,27 @@ type silencedAlert struct {
 	} `json:"status"`
 }
 
-// Kinds of silences that Tocsin creates. The comment ends with a marker of kind and Incident, by which a new leader finds
-// them again.
+// Kinds of silences that Tocsin creates. The comment ends with a marker of kind, Incident and installation, by which a new leader
+// finds them again, and which tells them from those of another Tocsin that shares the Alertmanager.
 const (
 	kindAcknowledged = "acknowledged"
 	kindRequested    = "requested"
 )
 
-func marker(kind string, key incidentKey) string {
-	return fmt.Sprintf("[tocsin %s %s/%s]", kind, key.namespace, key.name)
+func marker(kind string, key incidentKey, installation string) string {
+	return fmt.Sprintf("[tocsin %s %s/%s %s]", kind, key.namespace, key.name, installation)
 }
 
 // silencesOf returns the silences that an Incident is to have, by their markers.
 func silencesOf(
-	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, now time.Time,
+	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, installation string, now time.Time,
 ) map[string]silence {
 	if integration == nil || !t.forwards(incident, integration) {
 		return nil
 	}
 	key, wanted := keyOf(incident), map[string]silence{}
 	add := func(kind, by, comment string, until time.Time) {
-		mark := marker(kind, key)
+		mark := marker(kind, key, installation)
 		if by == "" {
 			by = "tocsin"
 		}
@@ -96,87 +98,168 @@ func (s *silence) hasMatchers(wanted []matcher) bool {
 	})
 }
 
-// mark returns the marker of a silence that Tocsin created, and its Incident.
-func (s *silence) mark() (mark string, kind string, key incidentKey, ok bool) {
+// mark is what a marker says.
+type mark struct {
+	kind         string
+	key          incidentKey
+	installation string
+}
+
+// mark returns the marker of a silence that a Tocsin created.
+func (s *silence) mark() (text string, m mark, ok bool) {
 	at := strings.LastIndex(s.Comment, "[tocsin ")
-	if at < 0 || !strings.HasSuffix(s.Comment, "]") {
-		return "", "", incidentKey{}, false
+	if at < 0 {
+		return "", mark{}, false
 	}
-	mark = s.Comment[at:]
-	kind, rest, ok := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(mark, "[tocsin "), "]"), " ")
-	key.namespace, key.name, _ = strings.Cut(rest, "/")
-	return mark, kind, key, ok && mark == marker(kind, key)
+	text = s.Comment[at:]
+	const parts = 4
+	words := strings.Split(strings.TrimSuffix(text, "]"), " ")
+	if len(words) != parts {
+		return "", mark{}, false
+	}
+	m.kind, m.installation = words[1], words[3]
+	m.key.namespace, m.key.name, _ = strings.Cut(words[2], "/")
+	return text, m, text == marker(m.kind, m.key, m.installation)
 }
 
 func (s *silence) isOver() bool { return s.Status != nil && s.Status.State == "expired" }
 
-// silencePlan is what to do about silences.
+// silencePlan compares the silences that exist, one after another, with those that are wanted, by marker. It leaves alone those
+// of others, those of another installation, and such as have other matchers.
 type silencePlan struct {
-	set    []silence // to create or, with an ID, to update
-	expire []string  // IDs
+	target       *target
+	installation string
+	now          time.Time
+	wanted       map[string]silence
+	unknown      map[incidentKey]bool // the Incidents that cannot be read: their silences stay as they are
+
+	found map[string]bool // which of the wanted ones exist
+	begun map[string]int  // how many silences began lately, by marker
+	kept  map[string]int  // how many silences Alertmanager keeps of the namespaces that want any
+	calls []silenceCall
 }
 
-// planSilences compares the silences that exist with those that are wanted, by marker. It leaves alone those of others and
-// those of another cluster, which have other matchers.
-func planSilences(existing []silence, wanted map[string]silence, config *Config, now time.Time) silencePlan {
-	var plan silencePlan
-	found := map[string]bool{}
-	for i := range existing {
-		s := &existing[i]
-		mark, kind, key, ok := s.mark()
-		if !ok || s.isOver() || !s.hasMatchers(matchersOf(key, config)) {
-			continue
+// silenceCall creates a silence, updates one, or ends one.
+type silenceCall struct {
+	namespace string
+	set       silence
+	expire    string // the ID, if it is to end
+	turn      int    // how many calls of the namespace come before it
+}
+
+func newSilencePlan(t *target, installation string, now time.Time) *silencePlan {
+	return &silencePlan{
+		target: t, installation: installation, now: now, wanted: map[string]silence{}, unknown: map[incidentKey]bool{},
+		found: map[string]bool{}, begun: map[string]int{}, kept: map[string]int{},
+	}
+}
+
+// see plans what to do about a silence that exists.
+func (p *silencePlan) see(s *silence) {
+	mark, m, ok := s.mark()
+	if !ok || !p.owns(s, m) || p.unknown[m.key] {
+		return
+	}
+	want, needed := p.wanted[mark]
+	if kept, wants := p.kept[m.key.namespace]; wants {
+		p.kept[m.key.namespace] = kept + 1
+	}
+	if needed && p.now.Sub(s.StartsAt) < newSilencesWindow {
+		p.begun[mark]++
+	}
+	switch {
+	case s.isOver():
+	case !needed || p.found[mark]:
+		if len(p.calls) < len(p.wanted)+maxUnwanted {
+			p.calls = append(p.calls, silenceCall{namespace: m.key.namespace, expire: s.ID})
 		}
-		want, needed := wanted[mark]
-		if !needed || found[mark] {
-			plan.expire = append(plan.expire, s.ID)
-			continue
-		}
-		found[mark] = true
-		outdated := s.EndsAt.Sub(want.EndsAt).Abs() > time.Second // Alertmanager keeps milliseconds
-		if kind == kindAcknowledged {
-			outdated = s.EndsAt.Sub(now) < acknowledgedSilence/2
-		}
-		if outdated || s.Comment != want.Comment || s.CreatedBy != want.CreatedBy {
+	default:
+		p.found[mark] = true
+		if p.isOutdated(s, &want, m.kind) {
 			want.ID, want.StartsAt = s.ID, s.StartsAt
-			plan.set = append(plan.set, want)
+			p.calls = append(p.calls, silenceCall{namespace: m.key.namespace, set: want})
 		}
 	}
-	for _, mark := range slices.Sorted(maps.Keys(wanted)) {
-		if !found[mark] {
-			plan.set = append(plan.set, wanted[mark])
-		}
-	}
-	return plan
 }
 
-// covering returns the silence that covers each Incident for the longest time, except those for acknowledgements: the
-// condition Acknowledged tells of these.
-func covering(alerts []silencedAlert, silences []silence) map[incidentKey]fold.Silence {
-	byID := make(map[string]*silence, len(silences))
-	for i := range silences {
-		byID[silences[i].ID] = &silences[i]
+// owns reports whether this installation created the silence.
+func (p *silencePlan) owns(s *silence, m mark) bool {
+	return m.installation == p.installation && len(s.ID) <= maxSilenceID && s.hasMatchers(matchersOf(m.key, p.target.config))
+}
+
+// isOutdated reports whether a silence is to be updated. That of an acknowledgement is renewed when half of it has passed.
+func (p *silencePlan) isOutdated(s, want *silence, kind string) bool {
+	outdated := s.EndsAt.Sub(want.EndsAt).Abs() > time.Second // Alertmanager keeps milliseconds
+	if kind == kindAcknowledged {
+		outdated = s.EndsAt.Sub(p.now) < acknowledgedSilence/2
 	}
-	covered := map[incidentKey]fold.Silence{}
-	for _, a := range alerts {
-		key := incidentKey{a.Labels[labelNamespace], a.Labels[labelIncident]}
-		for _, id := range a.Status.SilencedBy {
-			s := byID[id]
-			if s == nil {
-				continue
-			}
-			mark, kind, _, own := s.mark()
-			if own && kind == kindAcknowledged {
-				continue
-			}
-			if s.EndsAt.After(covered[key].Until) {
-				comment := s.Comment
-				if own {
-					comment = strings.TrimSpace(strings.TrimSuffix(comment, mark))
-				}
-				covered[key] = fold.Silence{By: s.CreatedBy, Comment: comment, Until: s.EndsAt.Truncate(time.Second).UTC()}
-			}
+	return outdated || s.Comment != want.Comment || s.CreatedBy != want.CreatedBy
+}
+
+// want adds silences that an Incident is to have.
+func (p *silencePlan) want(key incidentKey, silences map[string]silence) {
+	if len(silences) > 0 {
+		p.kept[key.namespace] += 0
+		maps.Copy(p.wanted, silences)
+	}
+}
+
+// finish plans the silences that do not exist, and returns all calls. Namespaces take turns. Within one the order is random, so
+// that calls that fail each time do not keep others from being made.
+func (p *silencePlan) finish() []silenceCall {
+	for mark, want := range p.wanted {
+		namespace := want.Matchers[0].Value
+		if p.found[mark] || p.begun[mark] >= maxNewSilences || p.kept[namespace] >= maxNamespaceSilences {
+			continue
+		}
+		p.kept[namespace]++
+		p.calls = append(p.calls, silenceCall{namespace: namespace, set: want})
+	}
+	rand.Shuffle(len(p.calls), func(i, j int) { p.calls[i], p.calls[j] = p.calls[j], p.calls[i] })
+	turns := map[string]int{}
+	for i := range p.calls {
+		call := &p.calls[i]
+		call.turn = turns[call.namespace]
+		turns[call.namespace]++
+	}
+	slices.SortStableFunc(p.calls, func(a, b silenceCall) int { return cmp.Compare(a.turn, b.turn) })
+	return p.calls
+}
+
+// coverage is which silences cover Incidents.
+type coverage struct {
+	by      map[string][]incidentKey // the Incidents, by the ID of a silence
+	longest map[incidentKey]fold.Silence
+}
+
+// add notes the silences of an alert.
+func (c *coverage) add(a *silencedAlert) {
+	key := incidentKey{a.Labels[labelNamespace], a.Labels[labelIncident]}
+	for _, id := range a.Status.SilencedBy[:min(len(a.Status.SilencedBy), maxSilencesOfAlert)] {
+		if len(id) <= maxSilenceID && !slices.Contains(c.by[id], key) {
+			c.by[id] = append(c.by[id], key)
 		}
 	}
-	return covered
+}
+
+// see notes for each Incident the silence that covers it for the longest time, except those for acknowledgements: the condition
+// Acknowledged tells of these.
+func (c *coverage) see(s *silence) {
+	incidents := c.by[s.ID]
+	mark, m, own := s.mark()
+	if len(incidents) == 0 || own && m.kind == kindAcknowledged {
+		return
+	}
+	comment := s.Comment
+	if own {
+		comment = strings.TrimSpace(strings.TrimSuffix(comment, mark))
+	}
+	covering := fold.Silence{
+		By: v1alpha1.ShortMessage(s.CreatedBy), Comment: v1alpha1.ShortMessage(comment), Until: s.EndsAt.Truncate(time.Second).UTC(),
+	}
+	for _, key := range incidents {
+		if s.EndsAt.After(c.longest[key].Until) {
+			c.longest[key] = covering
+		}
+	}
 }

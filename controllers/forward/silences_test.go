@@ -3,8 +3,10 @@ package forward
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -25,6 +28,8 @@ type silencing struct {
 	silences []silence
 	covered  []silencedAlert
 	writes   int
+	refuses  func(silence) bool
+	answer   func(w io.Writer, path string) bool // instead of a list
 }
 
 func (a *silencing) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -37,6 +42,9 @@ func (a *silencing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	path := strings.TrimPrefix(r.URL.Path, "/api/v2/")
+	if r.Method == http.MethodGet && a.answer != nil && a.answer(w, path) {
+		return
+	}
 	switch {
 	case r.Method == http.MethodGet && path == "silences":
 		_ = json.NewEncoder(w).Encode(a.silences)
@@ -49,6 +57,10 @@ func (a *silencing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		a.writes++
+		if a.refuses != nil && a.refuses(s) {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
 		if at := slices.IndexFunc(a.silences, func(old silence) bool { return old.ID == s.ID }); at >= 0 {
 			a.silences[at] = s
 			return
@@ -89,28 +101,32 @@ type silenceRig struct {
 	target   *target
 	time     time.Time
 	changed  []incidentKey
+	outcome  types.GomegaMatcher // of poll
 	poll     func()
 }
 
 func newSilenceRig(t *testing.T) *silenceRig {
 	t.Helper()
-	r := &silenceRig{WithT: NewWithT(t), cluster: newCluster(), am: &silencing{}, time: noon}
+	r := &silenceRig{WithT: NewWithT(t), cluster: newCluster(), am: &silencing{}, time: noon, outcome: Not(HaveOccurred())}
 	r.now = func() time.Time { return r.time }
 	r.integrate(v1alpha1.WebhookIntegrationSpec{})
 	r.target = targetOf(&Config{SilenceAcknowledged: true, ExternalLabels: map[string]string{"cluster": "prod-1"}})
-	client := &httpClient{http: &http.Client{Transport: r.am}, base: r.target.entry.URL}
-	lead := func() {
-		r.endpoint = newEndpoint(r.target, r.cluster, func() (time.Time, bool) { return r.time, true }, nil, logr.Discard())
-	}
-	lead()
+	r.lead()
 	r.poll = func() {
 		t.Helper()
+		client := &httpClient{http: &http.Client{Transport: r.am}, base: r.target.entry.URL}
 		r.changed = nil
-		r.Expect(r.endpoint.reconcileSilences(t.Context(), r.target, client, r.time, func(key incidentKey) {
+		_, err := r.endpoint.reconcileSilences(t.Context(), r.target, client, r.time, func(key incidentKey) {
 			r.changed = append(r.changed, key)
-		})).To(Succeed())
+		})
+		r.Expect(err).To(r.outcome)
 	}
 	return r
+}
+
+// lead starts anew, as a new leader does.
+func (r *silenceRig) lead() {
+	r.endpoint = newEndpoint(r.target, r.cluster, func() (time.Time, bool) { return r.time, true }, nil, logr.Discard())
 }
 
 func (r *silenceRig) alert(status v1alpha1.AlertStatus, severity v1alpha1.Severity, by, comment string) incidentKey {
@@ -128,7 +144,7 @@ func TestAcknowledgedIncidentIsSilenced(t *testing.T) {
 	r.Expect(r.am.active()).To(BeEmpty())
 	r.alert("acknowledged", "", "maria", "looking: into it")
 	r.poll()
-	mark := "[tocsin acknowledged shop/" + key.name + "]"
+	mark := "[tocsin acknowledged shop/" + key.name + " here]"
 	r.Expect(r.am.active()).To(ConsistOf("maria: looking: into it " + mark))
 	r.Expect(r.am.silences[0].Matchers).To(ConsistOf(
 		matcher{Name: "namespace", Value: "shop"}, matcher{Name: "tocsin_incident", Value: key.name}, matcher{Name: "cluster", Value: "prod-1"}))
@@ -210,7 +226,7 @@ func TestRequestedSilence(t *testing.T) {
 	until := v1alpha1.NewTimestamp(r.time.Add(2 * time.Hour))
 	r.objects[key].Status.Silence = &v1alpha1.Silence{Until: until, By: "maria", Comment: "planned"}
 	r.poll()
-	r.Expect(r.am.active()).To(ConsistOf("maria: planned [tocsin requested shop/" + key.name + "]"))
+	r.Expect(r.am.active()).To(ConsistOf("maria: planned [tocsin requested shop/" + key.name + " here]"))
 	r.poll()
 	r.Expect(r.am.writes).To(Equal(1))
 	r.Expect(r.am.silences[0].EndsAt).To(BeTemporally("==", until.Time))
@@ -223,12 +239,14 @@ func TestRequestedSilence(t *testing.T) {
 func TestForeignSilencesStay(t *testing.T) {
 	r := newSilenceRig(t)
 	key := r.alert("firing", "", "", "")
-	mark, no := marker(kindRequested, key), false
+	mark, no := marker(kindRequested, key, "here"), false
 	for _, s := range []silence{
 		{Comment: "mine", Matchers: matchersOf(key, r.target.config)},
 		{Comment: mark, Matchers: matchersOf(key, &Config{ExternalLabels: map[string]string{"cluster": "other"}})},
 		{Comment: mark, Matchers: []matcher{{Name: "namespace", Value: ".*", IsRegex: true}, {Name: "a", Value: "b"}, {Name: "c", Value: "d"}}},
 		{Comment: mark, Matchers: []matcher{{Name: "namespace", Value: "shop", IsEqual: &no}, {Name: "tocsin_incident", Value: key.name}, {Name: "cluster", Value: "prod-1"}}},
+		{Comment: marker(kindRequested, key, "elsewhere"), Matchers: matchersOf(key, r.target.config)},
+		{Comment: "[tocsin requested " + key.namespace + "/" + key.name + "]", Matchers: matchersOf(key, r.target.config)},
 		{Comment: "[tocsin nonsense]", Matchers: matchersOf(key, r.target.config)},
 	} {
 		s.ID, s.CreatedBy, s.EndsAt = fmt.Sprint(len(r.am.silences)), "somebody", noon.Add(time.Hour)
@@ -236,6 +254,198 @@ func TestForeignSilencesStay(t *testing.T) {
 	}
 	r.poll()
 	r.Expect(r.am.writes).To(BeZero())
+}
+
+// Alertmanager keeps an ended silence for days, and it cannot begin again.
+func TestAcknowledgingInTurnsMakesFewSilences(t *testing.T) {
+	r := newSilenceRig(t)
+	r.alert("firing", "", "", "")
+	began := r.time
+	for r.time.Before(began.Add(4 * time.Hour)) {
+		r.alert("acknowledged", "", "maria", "")
+		r.poll()
+		r.alert("unacknowledged", "", "maria", "")
+		r.poll()
+		r.Expect(r.am.active()).To(BeEmpty())
+	}
+	r.Expect(len(r.am.silences)).To(BeNumerically("<=", 5*maxNewSilences))
+	r.Expect(len(r.am.silences)).To(BeNumerically(">=", 4*maxNewSilences))
+	r.time = r.time.Add(newSilencesWindow)
+	r.alert("acknowledged", "", "maria", "")
+	r.poll()
+	r.Expect(r.am.active()).To(HaveLen(1))
+}
+
+func TestTheSilencesOfANamespaceAreBounded(t *testing.T) {
+	g := NewWithT(t)
+	plan := newSilencePlan(targetOf(&Config{}), "here", noon)
+	add := func(namespace string) silence {
+		key := incidentKey{namespace, "new"}
+		s := silence{Matchers: matchersOf(key, plan.target.config), Comment: marker(kindRequested, key, "here"), StartsAt: noon, EndsAt: noon.Add(time.Hour)}
+		plan.want(key, map[string]silence{s.Comment: s})
+		return s
+	}
+	add("full")
+	wanted := add("other")
+	for i := range maxNamespaceSilences {
+		key := incidentKey{"full", fmt.Sprint(i)}
+		s := silence{ID: "x", Matchers: matchersOf(key, plan.target.config), Comment: marker(kindRequested, key, "here")}
+		s.Status = &struct {
+			State string `json:"state"`
+		}{"expired"}
+		plan.see(&s)
+	}
+	g.Expect(plan.finish()).To(ConsistOf(silenceCall{namespace: "other", set: wanted}))
+}
+
+func TestNamespacesTakeTurnsAtSilences(t *testing.T) {
+	g := NewWithT(t)
+	plan := newSilencePlan(targetOf(&Config{}), "here", noon)
+	for i := range 10_000 {
+		key := incidentKey{"storm", fmt.Sprint(i)}
+		s := silence{ID: fmt.Sprint(i), Matchers: matchersOf(key, plan.target.config), Comment: marker(kindRequested, key, "here")}
+		plan.see(&s)
+	}
+	key := incidentKey{"calm", "x"}
+	s := silence{Matchers: matchersOf(key, plan.target.config), Comment: marker(kindRequested, key, "here")}
+	plan.want(key, map[string]silence{s.Comment: s})
+	calls := plan.finish()
+	g.Expect(len(calls)).To(And(BeNumerically(">", maxSilenceCalls), BeNumerically("<=", maxUnwanted+2)))
+	g.Expect([]string{calls[0].namespace, calls[1].namespace}).To(ContainElement("calm"))
+}
+
+// A call that fails each time, and an Incident that cannot be read, concern no other.
+func TestOneFailureDoesNotEndTheRound(t *testing.T) {
+	r := newSilenceRig(t)
+	request := func(key incidentKey) {
+		r.objects[key].Status.Silence = &v1alpha1.Silence{Until: v1alpha1.NewTimestamp(noon.Add(100 * time.Hour)), By: "maria"}
+	}
+	var keys []incidentKey
+	for i := range 10 {
+		_, after := r.fold(v1alpha1.Alert{DedupKey: fmt.Sprint(i), Status: v1alpha1.AlertFiring})
+		keys = append(keys, keyOf(after))
+		request(keyOf(after))
+	}
+	r.am.refuses = func(s silence) bool { return s.Matchers[1].Value == keys[0].name }
+	r.outcome = MatchError(ContainSubstring("403"))
+	r.poll()
+	r.Expect(r.am.active()).To(HaveLen(9))
+	r.am.refuses = nil
+	r.unreadable = keys[1]
+	r.outcome = MatchError(ContainSubstring(keys[1].name))
+	r.poll()
+	r.Expect(r.am.active()).To(HaveLen(10), "nothing is known about it, so nothing changes")
+	r.unreadable, r.outcome = incidentKey{}, Not(HaveOccurred())
+	r.poll()
+	r.Expect(r.am.active()).To(HaveLen(10))
+}
+
+// An Alertmanager that refuses everything is not asked for each silence.
+func TestFailuresInARowEndTheRound(t *testing.T) {
+	r := newSilenceRig(t)
+	for i := range 100 {
+		_, after := r.fold(v1alpha1.Alert{DedupKey: fmt.Sprint(i), Status: v1alpha1.AlertFiring})
+		after.Status.Silence = &v1alpha1.Silence{Until: v1alpha1.NewTimestamp(noon.Add(time.Hour))}
+	}
+	r.am.refuses = func(silence) bool { return true }
+	r.outcome = HaveOccurred()
+	r.poll()
+	r.Expect(r.am.writes).To(Equal(maxSilenceFailures))
+}
+
+// Thousands of silenced alerts make an answer of 40 MB.
+func TestAnyNumberOfSilencedAlertsIsRead(t *testing.T) {
+	r := newSilenceRig(t)
+	key := r.alert("firing", "", "", "")
+	filler := strings.Repeat("x", 20<<10)
+	r.am.answer = func(w io.Writer, path string) bool {
+		if path == "alerts" {
+			_, _ = io.WriteString(w, "[")
+			for i := range 2000 {
+				_, _ = fmt.Fprintf(w, `{"annotations":{"description":%q},"labels":{"namespace":"gone","tocsin_incident":"%d"},"status":{"silencedBy":["id"]}},`, filler, i)
+			}
+			_, _ = fmt.Fprintf(w, `{"labels":{"namespace":"shop","tocsin_incident":%q},"status":{"silencedBy":["id"]}}]`, key.name)
+		}
+		return path == "alerts"
+	}
+	r.am.silences = []silence{{ID: "id", CreatedBy: "maria", Comment: "x", EndsAt: noon.Add(time.Hour)}}
+	r.poll()
+	r.Expect(r.endpoint.covered).To(HaveLen(1))
+	r.Expect(r.endpoint.covered).To(HaveKeyWithValue(key, fold.Silence{By: "maria", Comment: "x", Until: noon.Add(time.Hour)}))
+}
+
+// An Alertmanager that lies takes time, and no memory.
+func TestListsThatLieTakeNoMemory(t *testing.T) {
+	for name, c := range map[string]struct {
+		start, element string
+		err            OmegaMatcher
+	}{
+		"nothing":                     {"[ ", "{},", MatchError(ContainSubstring("EOF"))},
+		"silences that are not known": {"[ ", `{"id":"` + strings.Repeat("x", 1000) + `","matchers":[{},{},{},{}]},`, MatchError(ContainSubstring("EOF"))},
+		"an endless element":          {`[ {"comment":"`, "x", MatchError(ContainSubstring("too large"))},
+		"an endless space":            {"[", " ", MatchError(ContainSubstring("too large"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			const size = 8 << 20
+			stream := roundTrip(func(*http.Request) (*http.Response, error) {
+				body := io.MultiReader(strings.NewReader(c.start), strings.NewReader(strings.Repeat(c.element, size/len(c.element))))
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body)}, nil
+			})
+			target := targetOf(&Config{})
+			client := &httpClient{http: &http.Client{Transport: stream}, base: target.entry.URL}
+			plan, covers := newSilencePlan(target, "here", noon), &coverage{}
+			var before, now runtime.MemStats
+			largest, n := uint64(0), 0
+			err := client.list(t.Context(), "silences", nil, func(decode func(any) error) error {
+				if n == 0 {
+					runtime.GC()
+					runtime.ReadMemStats(&before)
+				}
+				if n++; n%1000 == 0 && n < 4000 {
+					runtime.GC()
+					runtime.ReadMemStats(&now)
+					largest = max(largest, now.HeapAlloc)
+				}
+				var s silence
+				err := decode(&s)
+				plan.see(&s)
+				covers.see(&s)
+				return err
+			})
+			g.Expect(err).To(c.err)
+			g.Expect(largest).To(BeNumerically("<", before.HeapAlloc+4<<20))
+		})
+	}
+}
+
+// roundTrip is an http.RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// Two installations share an Alertmanager, and have the same external labels.
+func TestInstallationsLeaveEachOthersSilencesAlone(t *testing.T) {
+	one, two := newSilenceRig(t), newSilenceRig(t)
+	two.am, two.id = one.am, "elsewhere"
+	two.lead()
+	one.alert("firing", "", "", "")
+	one.alert("acknowledged", "", "maria", "")
+	for range 3 {
+		one.poll()
+		two.poll() // which has no such Incident
+	}
+	one.Expect(one.am.active()).To(HaveLen(1))
+	one.Expect(one.am.writes).To(Equal(1))
+
+	two.alert("firing", "", "", "") // the same name
+	two.alert("acknowledged", "", "maria", "")
+	two.poll()
+	two.Expect(one.am.active()).To(HaveLen(2))
+	one.alert("resolved", "", "", "")
+	one.poll()
+	two.Expect(one.am.active()).To(ConsistOf(HaveSuffix("elsewhere]")))
 }
 
 func TestCoveringSilencesAreAnnouncedWhenTheyChange(t *testing.T) {
@@ -252,7 +462,7 @@ func TestCoveringSilencesAreAnnouncedWhenTheyChange(t *testing.T) {
 	r.am.silences = []silence{
 		{ID: "short", CreatedBy: "a", Comment: "x", EndsAt: noon.Add(time.Hour)},
 		{ID: "long", CreatedBy: "b", Comment: "y", EndsAt: noon.Add(2 * time.Hour)},
-		{ID: "own", CreatedBy: "c", Comment: marker(kindAcknowledged, key), EndsAt: noon.Add(3 * time.Hour)},
+		{ID: "own", CreatedBy: "c", Comment: marker(kindAcknowledged, key, "here"), EndsAt: noon.Add(3 * time.Hour)},
 	}
 	r.poll()
 	r.Expect(r.changed).To(ConsistOf(key))

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,7 @@ func realTime() (time.Time, bool) { return time.Now(), true }
 
 func newForwarder(t *testing.T, file string) *Forwarder {
 	t.Helper()
-	return New(file, realTime, logr.Discard())
+	return New(file, realTime, nil, logr.Discard())
 }
 
 // targetOf returns the target of a configuration's first entry.
@@ -53,6 +54,8 @@ type cluster struct {
 	objects      map[incidentKey]*v1alpha1.Incident
 	integrations map[incidentKey]*v1alpha1.WebhookIntegration
 	folded       int
+	unreadable   incidentKey
+	id           string // of the installation; empty: here
 }
 
 func newCluster() *cluster {
@@ -117,6 +120,9 @@ func (c *cluster) incident(
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	incident := c.objects[key]
+	if key == c.unreadable && key.name != "" {
+		return nil, nil, errors.New("unreadable")
+	}
 	if incident == nil {
 		return nil, nil, nil
 	}
@@ -137,6 +143,9 @@ func (c *cluster) indexed() *index {
 // active implements store.
 func (c *cluster) active(since time.Time) []incidentKey { return c.indexed().active(since) }
 
+// installation implements store.
+func (c *cluster) installation(context.Context) (string, error) { return cmp.Or(c.id, "here"), nil }
+
 // silenced implements store.
 func (c *cluster) silenced() []incidentKey { return c.indexed().silenced() }
 
@@ -152,18 +161,22 @@ type stored struct {
 // types.Alert.Merge in Alertmanager 0.28.
 type alertmanager struct {
 	now      func() time.Time
+	date     func() time.Time // what its answers tell
 	mu       sync.Mutex
 	alerts   map[labelSet]stored
 	requests int
 	posted   int                          // alerts
 	empty    int                          // requests without alerts
-	fail     func(body string) int        // the status to answer with instead; 0: none
+	fail     func(body string) int        // the status to answer with instead; 0: none, hangs: no answer
 	hang     bool                         // requests are answered when their context ends
 	fired    map[labelSet][]time.Duration // by how long after the last end a set fired again
 }
 
+// hangs is a status that is none.
+const hangs = -1
+
 func newAlertmanager() *alertmanager {
-	return &alertmanager{now: time.Now, alerts: map[labelSet]stored{}, fired: map[labelSet][]time.Duration{}}
+	return &alertmanager{now: time.Now, date: time.Now, alerts: map[labelSet]stored{}, fired: map[labelSet][]time.Duration{}}
 }
 
 // client returns a client of it.
@@ -173,8 +186,16 @@ func (a *alertmanager) client() *httpClient {
 
 // RoundTrip implements http.RoundTripper.
 func (a *alertmanager) RoundTrip(request *http.Request) (*http.Response, error) {
+	content, err := request.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(content)
+	if err != nil {
+		return nil, err
+	}
 	a.mu.Lock()
-	hang := a.hang
+	hang := a.hang || a.fail != nil && a.fail(string(body)) == hangs
 	a.mu.Unlock()
 	if hang {
 		<-request.Context().Done()
@@ -190,6 +211,7 @@ func (a *alertmanager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	w.Header().Set("Date", a.date().UTC().Format(http.TimeFormat))
 	a.requests++
 	if a.fail != nil {
 		if code := a.fail(string(body)); code != 0 {

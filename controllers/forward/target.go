@@ -2,7 +2,6 @@ package forward
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -35,15 +34,10 @@ func (t *target) selects(integration *v1alpha1.WebhookIntegration) string {
 	}
 }
 
-// forwards reports whether an Incident of the integration is forwarded. With the preset auto, its key tells which preset read
-// its alerts.
+// forwards reports whether an Incident of the integration is forwarded. With the preset auto, the Incident tells which preset
+// read its alerts.
 func (t *target) forwards(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) bool {
-	recognized := func(preset string) bool {
-		return strings.HasPrefix(incident.Spec.DedupKey, v1alpha1.RecognizedKeyPrefix(preset))
-	}
-	spec := &integration.Spec
-	if mayLoop := spec.Preset == v1alpha1.PresetAuto && spec.Forward != v1alpha1.ForwardAlways; mayLoop &&
-		slices.ContainsFunc(fromAlertmanager, recognized) {
+	if integration.Spec.Forward != v1alpha1.ForwardAlways && slices.Contains(fromAlertmanager, incident.Status.Alert.Preset) {
 		return false
 	}
 	return t.selects(integration) == ""

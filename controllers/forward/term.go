@@ -285,3 +285,8 @@ func (t *term) active(since time.Time) []incidentKey { return t.index.active(sin
 
 // silenced implements store.
 func (t *term) silenced() []incidentKey { return t.index.silenced() }
+
+// installation implements store.
+func (t *term) installation(ctx context.Context) (string, error) {
+	return t.forwarder.installation(ctx)
+}

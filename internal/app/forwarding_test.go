@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,9 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
 
 // TestForwarding runs a manager with two Alertmanagers, one of them down, and changes its configuration.
@@ -63,6 +69,39 @@ func TestForwarding(t *testing.T) {
 	_, stop = startRun(t, namespace)
 	defer stop()
 	g.Eventually(forwardedReason(t, c, integration), "20s", "50ms").Should(BeEmpty())
+}
+
+// TestInstallation compares what installations are told from each other by.
+func TestInstallation(t *testing.T) {
+	g := NewWithT(t)
+	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	identify := func(o Options) string {
+		mgr, _, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{})
+		g.Expect(err).NotTo(HaveOccurred())
+		lock, err := newLock(mgr, o)
+		g.Expect(err).NotTo(HaveOccurred())
+		if lock != nil {
+			if _, _, err := lock.Get(t.Context()); err != nil {
+				g.Expect(lock.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "x", LeaseDurationSeconds: 1})).To(Succeed())
+			}
+		}
+		id, err := installation(mgr, o, lock)(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(id).To(MatchRegexp(`^[0-9a-f-]{36}$`))
+		return id
+	}
+	namespaces := []string{testenv.Namespace(t, c), testenv.Namespace(t, c)}
+	var ids []string
+	for _, namespace := range namespaces {
+		elected := Options{leaderElect: true, leaseNamespace: namespace, metricsAddress: "0"}
+		alone := Options{watchNamespaces: []string{namespace}, metricsAddress: "0"}
+		ids = append(ids, identify(elected), identify(alone))
+		g.Expect(identify(elected)).To(Equal(ids[len(ids)-2]), "after a restart")
+		g.Expect(identify(alone)).To(Equal(ids[len(ids)-1]), "after a restart")
+	}
+	slices.Sort(ids)
+	g.Expect(slices.Compact(ids)).To(HaveLen(2 * len(namespaces)))
 }
 
 // forwardedReason returns a function that returns the reason of an integration's condition Forwarded.

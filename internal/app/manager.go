@@ -6,14 +6,19 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/uuid"
 	"gocloud.dev/blob"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,7 +107,11 @@ func newManager(
 func newCampaign(
 	mgr ctrl.Manager, objects cache.Cache, o Options, folding controllers.Options,
 ) (*leader.Campaign, error) {
-	lead, err := addForwarding(mgr, o, &folding)
+	lock, err := newLock(mgr, o)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the leader election: %w", err)
+	}
+	lead, err := addForwarding(mgr, o, lock, &folding)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +120,8 @@ func newCampaign(
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
 	}
-	campaign := &leader.Campaign{
+	return &leader.Campaign{
+		Lock:          lock,
 		Name:          leaseName,
 		LeaseDuration: leaseDuration,
 		RenewDeadline: renewDeadline,
@@ -132,36 +142,59 @@ func newCampaign(
 			}
 			return term.Run(ctx)
 		},
-	}
+	}, nil
+}
+
+// newLock returns the lock of the leader election; nil without one.
+func newLock(mgr ctrl.Manager, o Options) (resourcelock.Interface, error) {
 	if !o.leaderElect {
-		return campaign, nil
+		return nil, nil
 	}
-	lock, err := leaderelection.NewResourceLock(leaseConfig(mgr.GetConfig()), mgr, leaderelection.Options{
+	return leaderelection.NewResourceLock(leaseConfig(mgr.GetConfig()), mgr, leaderelection.Options{
 		LeaderElection:          true,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: o.leaseNamespace,
 		RenewDeadline:           renewDeadline,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("preparing the leader election: %w", err)
-	}
-	campaign.Lock = lock
-	return campaign, nil
 }
 
 // addForwarding adds the forwarding of Incidents to Alertmanager, if it is configured, to the options of the controllers.
 // lead adds it to a leader's term.
-func addForwarding(mgr ctrl.Manager, o Options, folding *controllers.Options) (lead func(ctrl.Manager) error, err error) {
+func addForwarding(
+	mgr ctrl.Manager, o Options, lock resourcelock.Interface, folding *controllers.Options,
+) (lead func(ctrl.Manager) error, err error) {
 	if o.alertmanagers == "" {
 		return func(ctrl.Manager) error { return nil }, nil
 	}
-	forwarder := forward.New(o.alertmanagers, folding.Listening.Now, mgr.GetLogger().WithName("forward"))
+	forwarder := forward.New(o.alertmanagers, folding.Listening.Now, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
 	if err := mgr.Add(forwarder); err != nil {
 		return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
 	}
 	folding.Forwarding, folding.Silences = forwarder, forwarder
 	folding.Followers = append(folding.Followers, forwarder)
 	return forwarder.Lead, nil
+}
+
+// installation returns a function that returns what tells this Tocsin from others that share an Alertmanager: the UID of its
+// Lease, which needs no permission that a leader lacks. Without leader election, it is made of the address of the API server and
+// the watched namespaces.
+func installation(mgr ctrl.Manager, o Options, lock resourcelock.Interface) func(context.Context) (string, error) {
+	if lock == nil {
+		id := uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s %q", mgr.GetConfig().Host, o.watchNamespaces)).String()
+		return func(context.Context) (string, error) { return id, nil }
+	}
+	namespace, name, _ := strings.Cut(lock.Describe(), "/")
+	return func(ctx context.Context) (string, error) {
+		leases, err := coordinationv1.NewForConfig(mgr.GetConfig())
+		if err != nil {
+			return "", fmt.Errorf("making the client of leases: %w", err)
+		}
+		lease, err := leases.Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return "", fmt.Errorf("reading the lease: %w", err)
+		}
+		return string(lease.UID), nil
+	}
 }
 
 // addArchive adds the archive of ended episodes, if it is configured, to the options of the controllers. lead adds it to a

@@ -36,7 +36,7 @@ func (e *CompileError) Error() string {
 type Program struct {
 	expressions [expressionCount]*expression // those of the fields, then alerts and drop; nil without one
 	preset      string
-	keyPrefix   string  // of the keys that a recognized preset gives
+	recognized  string  // the preset, if auto has chosen it for a payload
 	discards    []*path // the arguments of discard
 	auto        bool    // each payload is read by the preset that recognizes it
 	broken      bool    // the integration's mapping does not compile; this program replaces it

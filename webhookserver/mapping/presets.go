@@ -22,7 +22,7 @@ var presetFiles embed.FS
 const presetFolder = "presets"
 
 // Auto is the name that stands for the preset that recognizes a payload.
-const Auto = v1alpha1.PresetAuto
+const Auto = "auto"
 
 // Preset is a mapping that ships with Tocsin, for the payloads of one tool.
 type Preset struct {

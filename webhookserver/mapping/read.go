@@ -138,7 +138,9 @@ func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, rec
 	r.share(builders)
 	result := Result{Preset: r.program.preset, Alerts: make([]Alert, 0, len(elements))}
 	for i := range builders {
-		result.Alerts = append(result.Alerts, builders[i].normalise(i == 0))
+		alert := builders[i].normalise(i == 0)
+		alert.Alert.Preset = r.program.recognized
+		result.Alerts = append(result.Alerts, alert)
 	}
 	r.bound(&result)
 	result.Warnings, result.Failures = r.warnings, r.sortedFailures()

@@ -126,18 +126,20 @@ func (r *reader) usePreset(name string) {
 		return
 	}
 	r.program = r.program.over(base)
-	r.program.keyPrefix = v1alpha1.RecognizedKeyPrefix(name)
+	r.program.recognized = name
 }
 
-// prefixed returns the value that an expression gave, with the prefix if it is the key that a preset gives. A sender
-// that repeats a key from an answer has put the prefix there already.
+// prefixed returns the value that an expression gave, with the name of the recognized preset before it if it is the key that the
+// preset gives: tools that share an integration must not resolve each other's alerts. A sender that repeats a key from an answer
+// has put the prefix there already.
 func (p *Program) prefixed(e *expression, value any) any {
-	if p.keyPrefix == "" || e.preset == "" || e.name != fields[dedupKeyIndex].name {
+	if p.recognized == "" || e.preset == "" || e.name != fields[dedupKeyIndex].name {
 		return value
 	}
 	text, err := textOf(value)
-	if err != nil || strings.HasPrefix(text, p.keyPrefix) {
+	prefix := p.recognized + "/"
+	if err != nil || strings.HasPrefix(text, prefix) {
 		return value
 	}
-	return p.keyPrefix + text
+	return prefix + text
 }

@@ -30,6 +30,7 @@ func TestEverySampleIsRecognized(t *testing.T) {
 				g.Expect(recognized.Alerts).To(HaveLen(len(own.Alerts)), sample)
 				for i := range own.Alerts {
 					expected := own.Alerts[i].Alert
+					expected.Preset = preset.Name // the forwarding goes by it
 					if key := own.Alerts[i].DedupKey; recognized.Alerts[i].DedupKey != key {
 						expected.DedupKey = preset.Name + "/" + key
 					}
@@ -59,6 +60,7 @@ func TestAutoOnPayloadsWithoutAPreset(t *testing.T) {
 			g.Expect(result.Warnings[0].Detail).To(ContainSubstring(name))
 			g.Expect(result.Alerts[0].Title).To(Equal("Disk full"))
 			g.Expect(result.Alerts[0].DedupKey).To(Equal("a"), "as without a preset")
+			g.Expect(result.Alerts[0].Alert.Preset).To(BeEmpty())
 			g.Expect(result.Alerts[0].Status).To(BeEquivalentTo("resolved"))
 		})
 	}

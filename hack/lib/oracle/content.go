@@ -30,7 +30,7 @@ func (m *modelIncident) merge(a told) {
 	} else {
 		m.replace(a, "title", "description", "severity")
 	}
-	m.replace(a, "type", "link", "hostname", "region")
+	m.replace(a, "type", "link", "hostname", "region", "preset")
 	for _, name := range bags {
 		newer, _ := a.alert[name].(map[string]any)
 		m.mergeBag(name, newer)
