@@ -26,6 +26,7 @@ func (i *Incident) Condense() {
 	s := &i.Status
 	s.State, s.Alert.Severity = intern(s.State), intern(s.Alert.Severity)
 	if s.State != IncidentResolved {
+		s.Alert.LimitKeys() // an earlier version did not
 		return
 	}
 	i.Status = IncidentStatus{
