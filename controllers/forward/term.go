@@ -242,6 +242,8 @@ func (t *term) whole(ctx context.Context, condensed *v1alpha1.Incident) (*v1alph
 			return incident, nil
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout) // or an API server that hangs ends the leases of all alerts
+	defer cancel()
 	incident := &v1alpha1.Incident{}
 	if err := t.live.Get(ctx, client.ObjectKeyFromObject(condensed), incident); err != nil {
 		return nil, err
