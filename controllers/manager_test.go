@@ -40,7 +40,7 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
 			ByObject: map[client.Object]cache.ByObject{
-				&v1alpha1.AlertEvent{}: {Transform: TransformAlertEvent},
+				&v1alpha1.AlertEvent{}: {Transform: Condense},
 			},
 		},
 		NewCache:   (&clustercache.Incidents{}).NewCache,
