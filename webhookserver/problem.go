@@ -45,7 +45,8 @@ var (
 	problemSuspended = problem{kind: "suspended", status: http.StatusForbidden, title: "The integration is suspended",
 		detail: "The integration of this token has spec.suspend set.", reason: "Suspended"}
 	problemUnsignedPath = problem{kind: "unsigned-path", status: http.StatusForbidden, title: "The path is not signed",
-		detail: "The integration of this token requires signatures, which do not include the path. Post to the address of the integration.",
+		detail: "The integration of this token requires signatures, which do not include the path. " +
+			"Post to the address of the integration.",
 		reason: "UnsignedPath"}
 	problemDryRun = problem{kind: "invalid-parameter", status: http.StatusBadRequest, title: "A query parameter is not valid",
 		detail: "dryRun is neither true nor false.", reason: "InvalidParameter"}

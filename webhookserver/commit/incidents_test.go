@@ -22,8 +22,8 @@ func waitingEvent(namespace, name string, incidents ...string) *v1alpha1.AlertEv
 	return event
 }
 
-func anIncident(namespace, name string) *v1alpha1.Incident {
-	return &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+func anIncident(name string) *v1alpha1.Incident {
+	return &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
 }
 
 // TestIncidentsThatWaitCount has a namespace with a share of 3 Incidents.
@@ -33,7 +33,7 @@ func TestIncidentsThatWaitCount(t *testing.T) {
 		count   int
 	}{
 		"no Incident":     {func(*Incidents) {}, 0},
-		"two that exist":  {func(x *Incidents) { x.Set(anIncident("a", "one")); x.Set(anIncident("a", "two")) }, 2},
+		"two that exist":  {func(x *Incidents) { x.Set(anIncident("one")); x.Set(anIncident("two")) }, 2},
 		"three that wait": {func(x *Incidents) { x.SetEvent(waitingEvent("a", "e", "one", "two", "three")) }, 3},
 		"one that waits in two AlertEvents": {func(x *Incidents) {
 			x.SetEvent(waitingEvent("a", "e", "one", "one"))
@@ -41,12 +41,12 @@ func TestIncidentsThatWaitCount(t *testing.T) {
 		}, 1},
 		"one that exists and waits": {func(x *Incidents) {
 			x.SetEvent(waitingEvent("a", "e", "one"))
-			x.Set(anIncident("a", "one"))
+			x.Set(anIncident("one"))
 		}, 1},
 		"one that existed and waits": {func(x *Incidents) {
 			x.SetEvent(waitingEvent("a", "e", "one"))
-			x.Set(anIncident("a", "one"))
-			x.Remove(anIncident("a", "one"))
+			x.Set(anIncident("one"))
+			x.Remove(anIncident("one"))
 		}, 1},
 		"one whose AlertEvents are gone": {func(x *Incidents) {
 			x.SetEvent(waitingEvent("a", "e", "one"))

@@ -130,7 +130,7 @@ func LimitKeys(content *v1alpha1.AlertContent) []Warning { return keysWarnings(c
 
 func keysWarnings(bags []string) (warned warnings) {
 	for _, bag := range bags {
-		warned.addf(bag, "the alert has more than %d keys in labels, annotations, values and custom; this object is kept as text in %s.%s",
+		warned.addf(bag, "labels, annotations, values and custom have more than %d keys together; this object is kept as text in %s.%s",
 			v1alpha1.MaxBagKeys, bag, v1alpha1.JSONKey)
 	}
 	return warned
