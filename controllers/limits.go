@@ -54,8 +54,10 @@ const (
 	// many of them come at once.
 	autoResolveGrace = time.Minute
 
-	// maxRefusals bounds the integrations whose newest refusal is remembered.
-	maxRefusals = 10_000
+	// maxRefusals bounds the integrations of a namespace whose newest refusal is remembered, and maxRefusingNamespaces the
+	// namespaces.
+	maxRefusals           = 1000
+	maxRefusingNamespaces = 10_000
 
 	// untrustedRetry is when to look again at an Incident with a deadline while nothing may end for its age.
 	untrustedRetry = 30 * time.Second

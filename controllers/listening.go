@@ -20,17 +20,23 @@ type Listening struct {
 	prober *prober
 
 	mu       sync.Mutex
-	since    time.Time     // of the first answer in a row without a gap that said that alerts can be stored
-	last     time.Time     // of the newest such answer
-	told     time.Time     // of the newest answer that told the time
-	ahead    time.Duration // of the own clock before the API server's, at last
-	wrong    bool          // that it is too much was said
-	refusals map[types.NamespacedName]time.Time
+	since    time.Time            // of the first answer in a row without a gap that said that alerts can be stored
+	last     time.Time            // of the newest such answer
+	told     time.Time            // of the newest answer that told the time
+	ahead    time.Duration        // of the own clock before the API server's, at last
+	wrong    bool                 // that it is too much was said
+	refusals map[string]*refusals // by namespace
+}
+
+// refusals knows the newest refusals in a namespace.
+type refusals struct {
+	all          time.Time            // none of its integrations was listened to before
+	integrations map[string]time.Time // by name
 }
 
 // newListening makes one without a probe.
 func newListening(clock Clock) *Listening {
-	return &Listening{clock: clock, refusals: map[types.NamespacedName]time.Time{}}
+	return &Listening{clock: clock, refusals: map[string]*refusals{}}
 }
 
 // Refused notes that an alert of the integration was not stored though there was nothing wrong with it: because the
@@ -40,11 +46,20 @@ func (l *Listening) Refused(integration types.NamespacedName) {
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, known := l.refusals[integration]; !known && len(l.refusals) >= maxRefusals {
-		l.since = now // too many integrations to remember: none has been listened to
-		clear(l.refusals)
+	own := l.refusals[integration.Namespace]
+	if own == nil {
+		if len(l.refusals) >= maxRefusingNamespaces {
+			l.since = now // tenants cannot create that many
+			clear(l.refusals)
+		}
+		own = &refusals{integrations: map[string]time.Time{}}
+		l.refusals[integration.Namespace] = own
 	}
-	l.refusals[integration] = now
+	if _, known := own.integrations[integration.Name]; !known && len(own.integrations) >= maxRefusals {
+		own.all = now // too many integrations to remember: none of the namespace has been listened to
+		clear(own.integrations)
+	}
+	own.integrations[integration.Name] = now
 }
 
 // silentFrom is when the silence of the integration's Incidents begins at the earliest. It is not ok while nothing may
@@ -56,8 +71,12 @@ func (l *Listening) silentFrom(integration types.NamespacedName, now time.Time) 
 		return time.Time{}, false
 	}
 	from = l.since
-	if refused := l.refusals[integration]; refused.After(from) {
-		from = refused
+	if own := l.refusals[integration.Namespace]; own != nil {
+		for _, refused := range []time.Time{own.all, own.integrations[integration.Name]} {
+			if refused.After(from) {
+				from = refused
+			}
+		}
 	}
 	return from.Add(autoResolveGrace), true
 }

@@ -40,8 +40,8 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
 			ByObject: map[client.Object]cache.ByObject{
-				&v1alpha1.AlertEvent{}: {Transform: TransformAlertEvent},
-				&v1alpha1.Incident{}:   {Transform: clustercache.Strip, Field: clustercache.Selector()},
+				&v1alpha1.AlertEvent{}: {Transform: Condense},
+				&v1alpha1.Incident{}:   {Transform: Condense, Field: clustercache.Selector()},
 			},
 		},
 		NewCache:   (&clustercache.Informers{}).NewCache,

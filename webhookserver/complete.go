@@ -55,6 +55,7 @@ func fill(alert *mapping.Alert, from *v1alpha1.Alert) {
 	}
 	alert.Labels = union(alert.Labels, from.Labels)
 	alert.Custom = union(alert.Custom, from.Custom)
+	alert.Warnings = append(alert.Warnings, payload.LimitKeys(&alert.AlertContent)...)
 }
 
 // union returns a bag with the entries of both; those of the first win.

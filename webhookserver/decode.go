@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +61,7 @@ func (d *decoder) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 	if err != nil {
 		return nil, readProblem(err)
 	}
-	result, p := d.evaluate(x, content.Payloads)
+	result, p := d.evaluate(x, request.Header, content.Payloads)
 	if p != nil {
 		return nil, p
 	}
@@ -70,6 +71,9 @@ func (d *decoder) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 	identity := request.Body
 	if x.key == "" && content.Key != "" {
 		x.key, identity = content.Key, content.Identity
+	}
+	if x.key != "" {
+		x.key = x.routeKey()
 	}
 	identify(decoded.alerts, x.integration.Name, x.key, identity)
 	for i := range decoded.alerts {
@@ -119,7 +123,9 @@ func (r *parser) release() {
 }
 
 // evaluate applies a mapping to the payloads of a request: that of the operation's preset, or the integration's.
-func (d *decoder) evaluate(x *exchange, payloads []protocol.Payload) (all mapping.Result, p *problem) {
+func (d *decoder) evaluate(
+	x *exchange, requestHeader http.Header, payloads []protocol.Payload,
+) (all mapping.Result, p *problem) {
 	isList := func(p protocol.Payload) bool { _, list := p.Value.([]any); return list }
 	program, err := d.mappings.Program(mappingOwner(x, slices.ContainsFunc(payloads, isList)))
 	if err != nil {
@@ -134,7 +140,7 @@ func (d *decoder) evaluate(x *exchange, payloads []protocol.Payload) (all mappin
 	for i := range payloads {
 		header := payloads[i].Header
 		if header == nil {
-			header = x.Header
+			header = requestHeader
 		}
 		result, err := program.Alerts(ctx, payloads[i].Value, header, x.received())
 		if err != nil {

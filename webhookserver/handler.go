@@ -175,7 +175,7 @@ func (h *handler) serve(x *exchange) (*acceptance, *problem) {
 // requestOf returns the request for its operation, without the body.
 func (h *handler) requestOf(x *exchange) *protocol.Request {
 	return &protocol.Request{
-		Header: x.Header, Parameters: x.URL.Query(), Identifier: x.identifier,
+		Header: x.contentHeader(), Parameters: x.URL.Query(), Identifier: x.identifier,
 		Integration: x.integration.Name, Started: h.started,
 		Exists: func(incident string) bool { return h.store.capacity.Incidents.Has(x.integration.Namespace, incident) },
 	}
@@ -226,6 +226,8 @@ func (h *handler) authenticate(x *exchange) *problem {
 		return &problemToken
 	case integration.Spec.Suspend:
 		return &problemSuspended
+	case integration.Spec.Verify != nil && x.operation.Path != "":
+		return &problemUnsignedPath
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/google/uuid"
@@ -58,6 +59,16 @@ func idempotencyKey(header http.Header) (string, *problem) {
 		return delivery.name + ": " + id, nil
 	}
 	return "", nil
+}
+
+// routeKey returns the idempotency key with the method and the path of the operation: a request to close an alert is no copy
+// of one that opens it, and a request about one alert no copy of one about another. The address of the integration itself adds
+// nothing, so that copies keep their names across versions.
+func (x *exchange) routeKey() string {
+	if x.operation.Path == "" {
+		return x.key
+	}
+	return strings.Join([]string{x.Method, x.operation.Path, url.PathEscape(x.identifier), x.key}, "\x00")
 }
 
 // identify gives the alerts of a request their ids, and a dedup key to those that identify no incident.

@@ -85,6 +85,33 @@ func TestIdempotencyKeysOfIntegrationsAreTheirOwn(t *testing.T) {
 	g.Expect(b.store.Stored()).To(HaveLen(2))
 }
 
+// TestKeysOfRoutesAreTheirOwn sends one body under one key to several routes: none is a copy of another.
+func TestKeysOfRoutesAreTheirOwn(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	key := with("Idempotency-Key", "k")
+	put := func(r *http.Request) { r.Method = http.MethodPut }
+	requests := []func() *http.Response{
+		func() *http.Response { return b.post(testPath, firing, key) },
+		func() *http.Response { return b.post(testPath+"/v2/enqueue", firing, key) },
+		func() *http.Response { return b.post(testPath+"/v2/alerts/disk-1/close", firing, key) },
+		func() *http.Response { return b.post(testPath+"/v2/alerts/disk-2/close", firing, key) },
+		func() *http.Response { return b.post(testPath+"/v2/alerts/disk-1/tags", firing, key) },
+		func() *http.Response { return b.post(testPath+"/v2/alerts/disk-1/tags", firing, key, put) },
+	}
+	for i, send := range requests {
+		for range 2 {
+			g.Expect(send().StatusCode).To(Equal(http.StatusAccepted))
+			g.Expect(b.store.Stored()).To(HaveLen(i + 1))
+		}
+	}
+	ids := map[string]bool{}
+	for _, event := range b.store.Stored() {
+		ids[event.Spec.Alerts[0].ID] = true
+	}
+	g.Expect(ids).To(HaveLen(len(requests)))
+}
+
 func TestManyCopiesOfARequestGiveOneEvent(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()

@@ -116,6 +116,53 @@ func TestAlertsAreStoredBeforeTheIncidentsAreKnown(t *testing.T) {
 	g.Expect(c.listEvents(t)).To(HaveLen(1))
 }
 
+// TestNoAlertIsAcceptedThatFindsNoPlace is a storm of new keys while nothing is folded: 64 senders post alerts one by one and in
+// groups, some of them twice.
+func TestNoAlertIsAcceptedThatFindsNoPlace(t *testing.T) {
+	const limit = 25 // the share
+	g := NewWithT(t)
+	c := startManager(t, func(o *Options) { o.MaxIncidents = 4 * limit })
+	c.integrate(t, "prometheus", "storm-token")
+	g.Expect(c.Create(t.Context(), &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: v1alpha1.IncidentName("prometheus", "exists")},
+		Spec:       v1alpha1.IncidentSpec{IntegrationName: "prometheus", DedupKey: "exists"},
+	})).To(Succeed())
+	g.Eventually(func() bool {
+		return c.capacity.Incidents.Has(c.namespace, v1alpha1.IncidentName("prometheus", "exists"))
+	}, "5s", "10ms").Should(BeTrue())
+
+	var senders sync.WaitGroup
+	for sender := range 64 {
+		senders.Go(func() {
+			for n := range 10 {
+				body := fmt.Sprintf(`[{"dedup_key":"%d-%d"},{"dedup_key":"%[1]d-%[2]d-b"}]`, sender, n)
+				if n%2 == 0 {
+					body = fmt.Sprintf(`{"dedup_key":"%d-%d"}`, sender, n)
+				}
+				c.post(t, "storm-token", body)
+			}
+		})
+	}
+	senders.Wait()
+	waiting := map[string]bool{}
+	for _, event := range c.listEvents(t) {
+		for i := range event.Spec.Alerts {
+			waiting[event.Spec.Alerts[i].DedupKey] = true
+		}
+	}
+	g.Expect(len(waiting)).To(Equal(limit-1), "and one that exists")
+	status, answer := c.send(t, "storm-token", `{"dedup_key":"late"}`)
+	g.Expect(status.StatusCode).To(Equal(http.StatusServiceUnavailable))
+	g.Expect(answer).To(ContainSubstring("incident-limit"))
+	for key := range waiting {
+		g.Expect(c.post(t, "storm-token", fmt.Sprintf(`{"dedup_key":%q}`, key))).To(Equal(http.StatusAccepted), "it waits already")
+	}
+	g.Expect(c.post(t, "storm-token", `{"dedup_key":"exists"}`)).To(Equal(http.StatusAccepted))
+	g.Expect(c.Refusal(c.namespace)).To(Equal(v1alpha1.ReasonIncidentLimit))
+	g.Expect(c.DeleteAllOf(t.Context(), &v1alpha1.AlertEvent{}, client.InNamespace(c.namespace))).To(Succeed())
+	g.Eventually(func() int { return c.post(t, "storm-token", `{"dedup_key":"later"}`) }, "10s", "100ms").Should(Equal(http.StatusAccepted))
+}
+
 // amend changes the spec of an integration.
 func (c *cluster) amend(t *testing.T, w *v1alpha1.WebhookIntegration, change func(*v1alpha1.WebhookIntegrationSpec)) {
 	t.Helper()

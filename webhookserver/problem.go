@@ -44,6 +44,10 @@ var (
 		detail: "The integration of this token requires a valid signature.", reason: "InvalidSignature"}
 	problemSuspended = problem{kind: "suspended", status: http.StatusForbidden, title: "The integration is suspended",
 		detail: "The integration of this token has spec.suspend set.", reason: "Suspended"}
+	problemUnsignedPath = problem{kind: "unsigned-path", status: http.StatusForbidden, title: "The path is not signed",
+		detail: "The integration of this token requires signatures, which do not include the path. " +
+			"Post to the address of the integration.",
+		reason: "UnsignedPath"}
 	problemDryRun = problem{kind: "invalid-parameter", status: http.StatusBadRequest, title: "A query parameter is not valid",
 		detail: "dryRun is neither true nor false.", reason: "InvalidParameter"}
 	problemKey = problem{kind: "invalid-idempotency-key", status: http.StatusBadRequest, title: "The idempotency key is too long",

@@ -84,7 +84,14 @@ func feed(objects cache.Cache, tokens *tokenIndex, capacity *commit.Capacity) (s
 			forgetIntegration(w.Namespace, w.Name)
 		})
 	eventsSynced, err2 := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{},
-		func(event *v1alpha1.AlertEvent, _ bool) { pending.Set(event) }, pending.Remove)
+		func(event *v1alpha1.AlertEvent, _ bool) {
+			pending.Set(event)
+			incidents.SetEvent(event)
+		},
+		func(event *v1alpha1.AlertEvent) {
+			pending.Remove(event)
+			incidents.RemoveEvent(event)
+		})
 	var err3 error
 	incidents.Complete, err3 = informers.Feed(ctx, objects, &v1alpha1.Incident{},
 		func(incident *v1alpha1.Incident, _ bool) { incidents.Set(incident) }, incidents.Remove)

@@ -45,7 +45,8 @@ func (s *alertStore) commit(x *exchange, alerts []v1alpha1.Alert) (commit.Receip
 	if !commit.Fits(alerts) {
 		return commit.Receipt{}, &problemBatchTooLarge
 	}
-	storable := s.withinIncidentLimit(x.integration, alerts)
+	storable, reserved := s.withinIncidentLimit(x.integration, alerts)
+	defer reserved.Release()
 	if len(storable) == 0 {
 		return commit.Receipt{}, &problemIncidentLimit
 	}
@@ -109,19 +110,22 @@ func hasAll(request, alerts []v1alpha1.Alert) bool {
 // withinIncidentLimit leaves out the alerts that need a new Incident when the namespace may have none: because of
 // the limit, or because the leader says that the API server rejects new ones. They would wait as an AlertEvent, without
 // the sender's knowledge. Alerts of Incidents that exist, resolves and acknowledgements stay. As long as the server
-// does not know all Incidents, it refuses nothing: any of them may exist.
-func (s *alertStore) withinIncidentLimit(integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.Alert) []v1alpha1.Alert {
+// does not know all Incidents, it refuses nothing: any of them may exist. The new Incidents are reserved for the alerts that it
+// returns.
+func (s *alertStore) withinIncidentLimit(
+	integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.Alert,
+) (storable []v1alpha1.Alert, reserved *commit.Reservation) {
 	incidents := s.capacity.Incidents
-	if !incidents.Complete() || integration.Blocked() == "" && !incidents.IsFull(integration.Namespace) {
-		return alerts
-	}
-	var storable []v1alpha1.Alert
+	blocked := integration.Blocked() != "" && incidents.Complete()
+	reserved = incidents.Reserve(integration.Namespace)
 	for i := range alerts {
-		if alerts[i].Status != v1alpha1.AlertFiring || incidents.Has(integration.Namespace, alerts[i].IncidentName) {
+		name := alerts[i].IncidentName
+		if alerts[i].Status != v1alpha1.AlertFiring ||
+			blocked && incidents.Has(integration.Namespace, name) || !blocked && reserved.Add(name) {
 			storable = append(storable, alerts[i])
 		}
 	}
-	return storable
+	return storable, reserved
 }
 
 // submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number. The wait

@@ -38,6 +38,16 @@ func (x *exchange) parseSignature() (*signature, *problem) {
 	return s, p
 }
 
+// contentHeader returns the headers from which alerts may be read: all of them, or the signed ones if the integration requires
+// signatures. Others could give a signed body another meaning, such as those of CloudEvents in binary mode. The path does too, so
+// that authenticate allows only that of the integration itself.
+func (x *exchange) contentHeader() http.Header {
+	if x.integration.Spec.Verify == nil {
+		return x.Header
+	}
+	return http.Header{"Webhook-Id": x.Header["Webhook-Id"], "Webhook-Timestamp": x.Header["Webhook-Timestamp"]}
+}
+
 // readSignature reads the headers of a signature, whose time must be close to now. Svix and the services built on it write
 // their name in place of "webhook".
 func readSignature(header http.Header, now time.Time) (*signature, *problem) {

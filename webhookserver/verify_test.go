@@ -17,8 +17,10 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
 // The private keys of the tests' senders.
@@ -156,6 +158,57 @@ func TestACopyOfASignedRequestStoresNothing(t *testing.T) {
 	second := signed("m2", now, sign(t, senderKey, "m2", now))
 	g.Expect(b.post(testPath, firing, second).StatusCode).To(Equal(http.StatusAccepted))
 	g.Expect(b.store.Stored()).To(HaveLen(2), "another message with the same body")
+}
+
+// TestASignatureIsForOneOperation sends a captured request to the other paths, and with headers that change its meaning, before
+// the sender's own copy arrives. The latter must open its Incident.
+func TestASignatureIsForOneOperation(t *testing.T) {
+	now := time.Now()
+	headers := signed("m1", now, sign(t, senderKey, "m1", now))
+	incident := v1alpha1.IncidentName("prometheus", "disk-1")
+	for _, operation := range protocol.Operations() {
+		if operation.Path == "" {
+			continue
+		}
+		for _, method := range operation.Methods {
+			path := strings.ReplaceAll(operation.Path, "{identifier}", "disk-1")
+			t.Run(method+" "+path, func(t *testing.T) {
+				g := NewWithT(t)
+				b := newSignedBench(standardKey(senderKey))
+				b.capacity.Incidents.Set(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: incident}})
+				refused := b.post(testPath+path, firing, headers, func(r *http.Request) { r.Method = method })
+				g.Expect(refused.StatusCode).To(Equal(http.StatusForbidden))
+				g.Expect(b.reports.reasons).To(Equal([]string{"UnsignedPath"}))
+				g.Expect(b.post(testPath, firing, headers).StatusCode).To(Equal(http.StatusAccepted))
+				g.Expect(b.store.Stored()).To(HaveLen(1))
+			})
+		}
+	}
+	binary := func(r *http.Request) {
+		for name, value := range map[string]string{"Specversion": "1.0", "Id": "x", "Source": "/other", "Type": "recovered"} {
+			r.Header.Set("Ce-"+name, value)
+		}
+	}
+	for sentence, change := range map[string]func(*http.Request){
+		"as a CloudEvent in binary mode":     binary,
+		"as a CloudEvent in structured mode": with("Content-Type", "application/cloudevents+json"),
+		"with a header that a mapping reads": with("X-State", "resolved"),
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newSignedBench(standardKey(senderKey))
+			w := integration("team-a", "prometheus", testToken)
+			w.Spec.Verify = &v1alpha1.Verification{PublicKeys: []v1alpha1.PublicKey{{Name: "0", Key: standardKey(senderKey)}}}
+			w.Spec.Mapping = &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{Status: `headers[?"x-state"].orValue("firing")`}}
+			b.tokens.set(w)
+			g.Expect(b.post(testPath, firing, headers, change).StatusCode).To(Equal(http.StatusAccepted))
+			g.Expect(b.store.Stored()).To(HaveLen(1))
+			alert := b.store.Stored()[0].Spec.Alerts[0]
+			g.Expect(alert.Status).To(Equal(v1alpha1.AlertFiring))
+			g.Expect(alert.DedupKey).To(Equal("disk-1"))
+			g.Expect(alert.Type).To(BeEmpty())
+		})
+	}
 }
 
 // TestASignatureIsOfTheBodyAsSent has a compressed body refused before it is decompressed.

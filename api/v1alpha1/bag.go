@@ -12,6 +12,13 @@ import (
 // it keeps an Incident below 256 KiB.
 const MaxContentBytes = 176 << 10
 
+// MaxBagKeys bounds the keys of an alert's bags together, without those of nested objects: an entry of a bag takes about 90 bytes
+// of memory beside its text, a nested one takes only its text. JSONKey is the key of a bag that is kept as one text.
+const (
+	MaxBagKeys = 256
+	JSONKey    = "json"
+)
+
 // Bag is a JSON object from the sender. Its values are kept unchanged.
 type Bag map[string]json.RawMessage
 
@@ -39,6 +46,11 @@ func (c *AlertContent) Bags() map[string]*Bag {
 	}
 }
 
+// Keys returns how many keys the four bags have.
+func (c *AlertContent) Keys() int {
+	return len(c.Labels) + len(c.Annotations) + len(c.Values) + len(c.Custom)
+}
+
 // EncodedSize returns an upper bound of the size in bytes of the content's JSON as the API server stores it.
 func (c *AlertContent) EncodedSize() int {
 	const overhead = 512 // field names, braces and the two times
@@ -52,6 +64,43 @@ func (c *AlertContent) EncodedSize() int {
 		}
 	}
 	return size
+}
+
+// Bound keeps the content within MaxContentBytes and MaxBagKeys. It returns the removed entries as "bag.key", and the names of
+// the bags that it replaced by their JSON, both sorted. It copies the bags that it changes.
+func (c *AlertContent) Bound() (removed, replaced []string) {
+	for limit := MaxContentBytes; ; limit -= MaxContentBytes / 8 {
+		removed = append(removed, c.TrimTo(limit)...)
+		bounded := *c
+		replaced = bounded.LimitKeys()
+		if len(replaced) == 0 || bounded.EncodedSize() <= MaxContentBytes { // quoted, JSON is longer
+			*c = bounded
+			slices.Sort(removed)
+			return removed, replaced
+		}
+	}
+}
+
+// LimitKeys keeps the bags within MaxBagKeys: the largest bag becomes one entry with its JSON as a text, then the next. It
+// returns the names of these bags, sorted, and changes no bag in place.
+func (c *AlertContent) LimitKeys() (replaced []string) {
+	for c.Keys() > MaxBagKeys {
+		bags, largest := c.Bags(), "custom"
+		for _, name := range []string{"values", "annotations", "labels"} {
+			if len(*bags[name]) > len(*bags[largest]) {
+				largest = name
+			}
+		}
+		encoded, err := json.Marshal(*bags[largest])
+		if err != nil {
+			encoded = nil // not decoded from JSON
+		}
+		text, _ := json.Marshal(string(encoded)) // no string fails to encode
+		*bags[largest] = Bag{JSONKey: text}
+		replaced = append(replaced, largest)
+	}
+	slices.Sort(replaced)
+	return replaced
 }
 
 // TrimTo removes the largest bag entries until EncodedSize is at most limit bytes. It returns the removed entries as

@@ -12,8 +12,13 @@ import (
 	"sync"
 )
 
-// maxUnpackedBytes bounds the size of unpacked alerts, so that a small hand-made object cannot expand to gigabytes.
-const maxUnpackedBytes = 4 << 20
+// Bounds of unpacked alerts: of their JSON, and of the memory that they take with entryBytes for each entry of a bag beside its
+// text. Without them, a few small objects made by hand would fill the memory of every replica.
+const (
+	maxUnpackedBytes  = 4 << 20
+	maxUnpackedMemory = 8 << 20
+	entryBytes        = 90
+)
 
 // packers pools compressors, which are large.
 var packers = sync.Pool{New: func() any {
@@ -39,6 +44,9 @@ func (s *AlertEventSpec) Pack() error {
 	if len(encoded) > maxUnpackedBytes {
 		return fmt.Errorf("the alerts have %d bytes, more than %d", len(encoded), maxUnpackedBytes)
 	}
+	if err := checkMemory(encoded); err != nil {
+		return err
+	}
 	var packed strings.Builder
 	text := base64.NewEncoder(base64.StdEncoding, &packed)
 	w, _ := packers.Get().(*gzip.Writer)
@@ -60,6 +68,9 @@ func (s *AlertEventSpec) UnmarshalJSON(b []byte) error {
 	type stored AlertEventSpec
 	if err := json.Unmarshal(b, (*stored)(s)); err != nil {
 		return err
+	}
+	for i := range s.Alerts {
+		s.Alerts[i].LimitKeys()
 	}
 	if len(s.Alerts) > 0 || len(s.PackedAlerts) == 0 {
 		return nil
@@ -115,6 +126,9 @@ func unpack(packed string) (alerts []Alert, size int, err error) {
 	if len(encoded) > maxUnpackedBytes {
 		return nil, 0, fmt.Errorf("packedAlerts: more than %d bytes when unpacked", maxUnpackedBytes)
 	}
+	if err := checkMemory(encoded); err != nil {
+		return nil, 0, fmt.Errorf("packedAlerts: %w", err)
+	}
 	if err := json.Unmarshal(encoded, &alerts); err != nil {
 		// The decoder's error may quote a value.
 		return nil, 0, errors.New("packedAlerts: not a JSON array of alerts")
@@ -126,6 +140,35 @@ func unpack(packed string) (alerts []Alert, size int, err error) {
 		if err := alerts[i].validate(); err != nil {
 			return nil, 0, fmt.Errorf("packedAlerts: alert %d: %w", i, err)
 		}
+		alerts[i].LimitKeys()
 	}
 	return alerts, len(encoded), nil
+}
+
+// checkMemory returns an error if the JSON of alerts takes too much memory when it is decoded. It counts the fields of alerts and
+// the entries of their bags; what these hold is not decoded.
+func checkMemory(encoded []byte) error {
+	const entryDepth = 3 // the list, an alert, a bag
+	memory, depth, quoted := len(encoded), 0, false
+	for i := 0; i < len(encoded); i++ {
+		switch c := encoded[i]; {
+		case quoted:
+			if c == '\\' {
+				i++
+			}
+			quoted = c != '"'
+		case c == '"':
+			quoted = true
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ':' && depth <= entryDepth:
+			memory += entryBytes
+		}
+	}
+	if memory > maxUnpackedMemory {
+		return fmt.Errorf("the alerts take more than %d bytes of memory when unpacked", maxUnpackedMemory)
+	}
+	return nil
 }

@@ -211,7 +211,7 @@ func (l *lifecycle) merge(a receivedAlert) {
 	// Measuring a large content for each of thousands of small alerts would cost seconds: measure it when
 	// the sum of the alerts could have passed the limit.
 	l.sizeBound += a.EncodedSize() + defaultsSize(a.defaults) + resolvedTextsSize
-	if l.sizeBound > v1alpha1.MaxContentBytes {
+	if l.sizeBound > v1alpha1.MaxContentBytes || content.Keys() > v1alpha1.MaxBagKeys {
 		said := boundContent(content, &a.AlertContent, a.defaults, a.integration)
 		l.sizeBound = content.EncodedSize()
 		if said != "" && !l.justRecorded(v1alpha1.TransitionContentReplaced) {

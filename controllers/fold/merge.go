@@ -125,23 +125,27 @@ func fill[S ~string](field *S, values ...S) {
 	}
 }
 
-// boundContent keeps merged content within v1alpha1.MaxContentBytes: the newest alert's bags replace the
-// merged ones, and when that is not enough, the largest entries go. It returns a description of the changes,
-// empty when there are none.
+// boundContent keeps merged content within v1alpha1.MaxContentBytes and MaxBagKeys: the newest alert's bags replace the
+// merged ones, and when that is not enough, the largest entries go, and the bags with most keys become texts. It returns a
+// description of the changes, empty when there are none.
 func boundContent(content, newest *v1alpha1.AlertContent, defaults *v1alpha1.AlertDefaults, integration string) string {
-	if content.EncodedSize() <= v1alpha1.MaxContentBytes {
+	if content.EncodedSize() <= v1alpha1.MaxContentBytes && content.Keys() <= v1alpha1.MaxBagKeys {
 		return ""
 	}
 	message := "The merged content was too large"
 	newestBags := newest.Bags()
-	if len(newest.Labels)+len(newest.Annotations)+len(newest.Values)+len(newest.Custom) > 0 {
+	if newest.Keys() > 0 {
 		for name, bag := range content.Bags() {
 			*bag = newestBags[name].DeepCopy()
 		}
 		fillContent(content, defaults, integration)
 		message += "; the newest alert's bags replaced the older ones"
 	}
-	if dropped := content.TrimTo(v1alpha1.MaxContentBytes); len(dropped) > 0 {
+	dropped, replaced := content.Bound()
+	if len(replaced) > 0 {
+		message += "; kept as text: " + strings.Join(replaced, ", ")
+	}
+	if len(dropped) > 0 {
 		message += "; dropped " + strings.Join(dropped, ", ")
 	}
 	return v1alpha1.ShortMessage(message)

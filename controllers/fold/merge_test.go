@@ -3,6 +3,7 @@ package fold
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -180,6 +181,31 @@ func TestDefaults(t *testing.T) {
 			NewWithT(t).Expect(bench.status().Alert).To(Equal(c.want))
 		})
 	}
+}
+
+// TestContentWithTooManyKeys merges alerts that each have other keys, and as many as they may.
+func TestContentWithTooManyKeys(t *testing.T) {
+	keys := func(from int) v1alpha1.AlertContent {
+		bag := v1alpha1.Bag{}
+		for i := range v1alpha1.MaxBagKeys {
+			bag[strconv.Itoa(from+i)] = json.RawMessage("0")
+		}
+		return v1alpha1.AlertContent{Custom: bag}
+	}
+	g, bench := NewWithT(t), newBench()
+	for n := range 3 {
+		bench.fold(eventOf(n+1, alertOf(v1alpha1.AlertFiring, keys(1000*n))))
+		g.Expect(bench.status().Alert.Keys()).To(BeNumerically("<=", v1alpha1.MaxBagKeys))
+	}
+	g.Expect(bench.status().Alert.Custom).To(HaveKey("2000"), "those of the newest alert")
+	g.Expect(bench.status().Timeline).To(ContainElement(HaveField("Type", v1alpha1.TransitionContentReplaced)))
+
+	bench = newBench()
+	event := eventOf(1, alertOf(v1alpha1.AlertFiring, keys(0)))
+	event.Spec.Defaults = &v1alpha1.AlertDefaults{Labels: map[string]v1alpha1.LabelValue{"team": "a"}}
+	bench.fold(event)
+	g.Expect(bench.status().Alert.Custom).To(HaveKey(v1alpha1.JSONKey))
+	g.Expect(bench.status().Alert.Labels).To(HaveKey("team"), "the smaller bag stays")
 }
 
 func TestContentTooLarge(t *testing.T) {

@@ -256,6 +256,8 @@ func (t *term) whole(ctx context.Context, key incidentKey) (*v1alpha1.Incident, 
 			return incident, nil
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout) // or an API server that hangs ends the leases of all alerts
+	defer cancel()
 	incident := &v1alpha1.Incident{}
 	switch err := t.live.Get(ctx, types.NamespacedName{Namespace: key.namespace, Name: key.name}, incident); {
 	case apierrors.IsNotFound(err):

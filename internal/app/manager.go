@@ -86,8 +86,9 @@ func newManager(
 			// The manager reads no managed fields, and they are the larger part of a small object.
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&v1alpha1.AlertEvent{}: {Transform: controllers.TransformAlertEvent},
-				&v1alpha1.Incident{}:   {Transform: clustercache.Strip, Field: clustercache.Selector()},
+				&v1alpha1.AlertEvent{}:         {Transform: controllers.Condense},
+				&v1alpha1.Incident{}:           {Transform: controllers.Condense, Field: clustercache.Selector()},
+				&v1alpha1.WebhookIntegration{}: {Transform: controllers.Condense},
 			},
 		},
 		NewCache: func(config *rest.Config, options cache.Options) (c cache.Cache, err error) {

@@ -108,12 +108,3 @@ func (p *pagedInformer) list(
 	all.ResourceVersion = version
 	return all, err
 }
-
-// Strip removes the metadata of a cached Incident that no decision depends on: users may write much of it.
-func Strip(object any) (any, error) {
-	if incident, ok := object.(*v1alpha1.Incident); ok {
-		incident.ManagedFields, incident.Annotations, incident.Labels, incident.Finalizers = nil, nil, nil, nil
-		incident.OwnerReferences, incident.GenerateName = nil, ""
-	}
-	return object, nil
-}

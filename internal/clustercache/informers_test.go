@@ -40,7 +40,10 @@ func TestObjectsAreReadInPages(t *testing.T) {
 	}, &v1alpha1.Incident{}, 0, nil)
 	g.Expect(informer.SetTransform(func(object any) (any, error) {
 		transformed++
-		return Strip(object)
+		incident, ok := object.(*v1alpha1.Incident)
+		g.Expect(ok).To(BeTrue())
+		incident.Condense()
+		return incident, nil
 	})).To(Succeed())
 	go informer.RunWithContext(t.Context())
 	g.Expect(toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced)).To(BeTrue())

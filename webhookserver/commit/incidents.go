@@ -3,14 +3,21 @@ package commit
 import (
 	"hash/maphash"
 	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch
 
-// Incidents knows which Incidents are not Resolved, as far as the informer of this replica has heard, and whether a namespace may
-// have more. It keeps hashes of the names, which are hashes already: 50,000 of them take about 1 MiB.
+// Incidents knows which Incidents are not Resolved, and which do not exist yet although a firing alert of theirs is stored or being stored,
+// as far as the informers of this replica have heard. It says whether a namespace may have more. The latter count like the
+// former: an alert that is acknowledged and finds no place would wait in its AlertEvent, and nobody would see it.
+//
+// It keeps hashes of the names, which are hashes already: 50,000 of them take about 2 MiB.
 type Incidents struct {
 	// Complete says whether the index has all Incidents that existed at the start. Default: it has.
 	Complete func() bool
@@ -19,8 +26,15 @@ type Incidents struct {
 	seed     maphash.Seed
 
 	mu         sync.Mutex
-	namespaces map[string]map[uint64]struct{}
-	total      int64
+	namespaces map[string]map[uint64]presence
+	events     map[types.NamespacedName][]uint64 // AlertEvents, and the names that wait for them
+	total      int64                             // of all namespaces, each with its share at most
+}
+
+// presence says why an Incident counts.
+type presence struct {
+	exists  bool
+	waiting int // AlertEvents and reservations with firing alerts of it
 }
 
 // NewIncidents makes an index with a limit of Incidents, of which a namespace may have a share.
@@ -29,34 +43,47 @@ func NewIncidents(limit int, share float64) *Incidents {
 		Complete:   func() bool { return true },
 		capacity:   v1alpha1.Capacity{Limit: int64(limit), Share: share},
 		seed:       maphash.MakeSeed(),
-		namespaces: map[string]map[uint64]struct{}{},
+		namespaces: map[string]map[uint64]presence{},
+		events:     map[types.NamespacedName][]uint64{},
 	}
 }
 
 // Set adds an Incident to the index.
-func (x *Incidents) Set(incident *v1alpha1.Incident) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	names := x.namespaces[incident.Namespace]
-	if names == nil {
-		names = map[uint64]struct{}{}
-		x.namespaces[incident.Namespace] = names
-	}
-	x.total -= int64(len(names))
-	names[maphash.String(x.seed, incident.Name)] = struct{}{}
-	x.total += int64(len(names))
-}
+func (x *Incidents) Set(incident *v1alpha1.Incident) { x.setExists(incident, true) }
 
 // Remove removes an Incident from the index.
-func (x *Incidents) Remove(incident *v1alpha1.Incident) {
+func (x *Incidents) Remove(incident *v1alpha1.Incident) { x.setExists(incident, false) }
+
+func (x *Incidents) setExists(incident *v1alpha1.Incident, exists bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	names := x.namespaces[incident.Namespace]
-	x.total -= int64(len(names))
-	delete(names, maphash.String(x.seed, incident.Name))
-	x.total += int64(len(names))
-	if len(names) == 0 {
-		delete(x.namespaces, incident.Namespace)
+	x.change(incident.Namespace, []uint64{x.hash(incident.Name)}, func(p *presence) { p.exists = exists })
+}
+
+// SetEvent has the Incidents of an AlertEvent's firing alerts count, but for those into which they are folded.
+func (x *Incidents) SetEvent(event *v1alpha1.AlertEvent) {
+	mark, _ := v1alpha1.MarkOf(event)
+	var names []uint64
+	for i := range event.Spec.Alerts {
+		alert := &event.Spec.Alerts[i]
+		if name := event.IncidentNameFor(alert); alert.Status == v1alpha1.AlertFiring && !mark.Settles(name) {
+			names = append(names, x.hash(name))
+		}
+	}
+	x.replaceEvent(event, names)
+}
+
+// RemoveEvent forgets an AlertEvent.
+func (x *Incidents) RemoveEvent(event *v1alpha1.AlertEvent) { x.replaceEvent(event, nil) }
+
+func (x *Incidents) replaceEvent(event *v1alpha1.AlertEvent, names []uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	key := client.ObjectKeyFromObject(event)
+	x.change(key.Namespace, x.events[key], func(p *presence) { p.waiting-- })
+	x.change(key.Namespace, names, func(p *presence) { p.waiting++ })
+	if x.events[key] = names; len(names) == 0 {
+		delete(x.events, key)
 	}
 }
 
@@ -64,19 +91,90 @@ func (x *Incidents) Remove(incident *v1alpha1.Incident) {
 func (x *Incidents) Has(namespace, name string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	_, ok := x.namespaces[namespace][maphash.String(x.seed, name)]
-	return ok
+	return x.namespaces[namespace][x.hash(name)].exists
 }
 
 // IsFull says whether no Incident may be added to the namespace.
 func (x *Incidents) IsFull(namespace string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	return x.isFull(namespace)
+}
+
+func (x *Incidents) isFull(namespace string) bool {
 	own, count := int64(len(x.namespaces[namespace])), len(x.namespaces)
 	if own == 0 {
 		count++
 	}
 	return !x.capacity.Allows(own, x.total, count)
+}
+
+// Reservation has Incidents count whose alerts are being stored.
+type Reservation struct {
+	index     *Incidents
+	namespace string
+	names     []uint64
+}
+
+// Reserve returns an empty reservation for a request to the namespace.
+func (x *Incidents) Reserve(namespace string) *Reservation {
+	return &Reservation{index: x, namespace: namespace}
+}
+
+// Add says whether a firing alert of the Incident may be stored: it exists, it counts already, or the namespace may have
+// another one. As long as the index is not complete, any Incident may exist.
+func (r *Reservation) Add(name string) bool {
+	x := r.index
+	complete := x.Complete()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	hash := x.hash(name)
+	switch known, counts := x.namespaces[r.namespace][hash]; {
+	case known.exists:
+		return true
+	case !counts && complete && x.isFull(r.namespace):
+		return false
+	}
+	x.change(r.namespace, []uint64{hash}, func(p *presence) { p.waiting++ })
+	r.names = append(r.names, hash)
+	return true
+}
+
+// Release ends the reservation when the informer has shown the AlertEvent, whose alerts then count by themselves.
+func (r *Reservation) Release() {
+	if len(r.names) == 0 {
+		return
+	}
+	time.AfterFunc(maxWatchDelay, func() {
+		r.index.mu.Lock()
+		defer r.index.mu.Unlock()
+		r.index.change(r.namespace, r.names, func(p *presence) { p.waiting-- })
+	})
+}
+
+func (x *Incidents) hash(name string) uint64 { return maphash.String(x.seed, name) }
+
+// change changes the presence of Incidents of a namespace, and brings the total up to date.
+func (x *Incidents) change(namespace string, names []uint64, change func(*presence)) {
+	own := x.namespaces[namespace]
+	if own == nil {
+		own = map[uint64]presence{}
+	}
+	x.total -= min(int64(len(own)), x.capacity.Own())
+	for _, name := range names {
+		p := own[name]
+		if change(&p); p == (presence{}) {
+			delete(own, name)
+		} else {
+			own[name] = p
+		}
+	}
+	x.total += min(int64(len(own)), x.capacity.Own())
+	if len(own) == 0 {
+		delete(x.namespaces, namespace)
+	} else {
+		x.namespaces[namespace] = own
+	}
 }
 
 // ratio returns how much of the limit is used.

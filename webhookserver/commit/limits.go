@@ -86,6 +86,10 @@ const (
 	// etcd's 2 GiB.
 	maxStuckFactor = 2
 
+	// maxWatchDelay is how long after its write an alert counts as being stored. Until then the informer shows its AlertEvent,
+	// unless the watch has stalled.
+	maxWatchDelay = 2 * time.Second
+
 	// reportedRatio is how much of its share a namespace has to use for its metrics to be reported, so that
 	// their number does not grow with the number of namespaces.
 	reportedRatio = 0.5

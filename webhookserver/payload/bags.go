@@ -125,15 +125,29 @@ const (
 	escapedGrowth = 6                 // bytes of JSON, at most, for a byte of text: \u003c for <
 )
 
+// LimitKeys keeps the bags of an alert within v1alpha1.MaxBagKeys, and warns of those that became texts.
+func LimitKeys(content *v1alpha1.AlertContent) []Warning { return keysWarnings(content.LimitKeys()) }
+
+func keysWarnings(bags []string) (warned warnings) {
+	for _, bag := range bags {
+		warned.addf(bag, "labels, annotations, values and custom have more than %d keys together; this object is kept as text in %s.%s",
+			v1alpha1.MaxBagKeys, bag, v1alpha1.JSONKey)
+	}
+	return warned
+}
+
 // trim keeps the content within what one alert may take.
 func (n *normaliser) trim() {
 	content := &n.alert.AlertContent
 	text := len(content.Title) + len(content.Description) + len(content.Type) + len(content.Link) +
 		len(content.Hostname) + len(content.Region)
 	if escapedGrowth*(text+n.bagBytes) < v1alpha1.MaxContentBytes/2 {
-		return // as nearly always, and without counting what each character takes
+		// As nearly always, and without counting what each character takes.
+		n.warnings = append(n.warnings, keysWarnings(content.LimitKeys())...)
+		return
 	}
-	dropped := content.TrimTo(v1alpha1.MaxContentBytes)
+	dropped, replaced := content.Bound()
+	n.warnings = append(n.warnings, keysWarnings(replaced)...)
 	if len(dropped) == 0 {
 		return
 	}

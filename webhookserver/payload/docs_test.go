@@ -157,7 +157,10 @@ func TestLimitsInTheDocumentation(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		documented[row[0]] = limit
 	}
-	want := map[string]int{"all of an alert's content, as stored": v1alpha1.MaxContentBytes}
+	want := map[string]int{
+		"all of an alert's content, as stored":                                                     v1alpha1.MaxContentBytes,
+		"the keys of `labels`, `annotations`, `values` and `custom` together, without nested ones": v1alpha1.MaxBagKeys,
+	}
 	maps.Copy(want, payload.Limits)
 	g.Expect(documented).To(Equal(want))
 }

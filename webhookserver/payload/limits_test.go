@@ -1,6 +1,7 @@
 package payload_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -75,4 +76,33 @@ func TestWarningsAreFewAndShort(t *testing.T) {
 		g.Expect(len(fmt.Sprint(warning))).To(BeNumerically("<", 500))
 		g.Expect(v1alpha1.SanitizeLine(warning.Field + warning.Detail)).To(Equal(warning.Field + warning.Detail))
 	}
+}
+
+// TestAnAlertWithVeryManyKeysKeepsThemAsText has more keys than the bags of an alert may have.
+func TestAnAlertWithVeryManyKeysKeepsThemAsText(t *testing.T) {
+	g := NewWithT(t)
+	var keys strings.Builder
+	for i := range 19_000 {
+		fmt.Fprintf(&keys, `"%04x":0,`, i)
+	}
+	alert, warnings := read(t, `{`+keys.String()+`"labels":{}}`)
+	g.Expect(alert.Custom).To(HaveLen(1))
+	var text string
+	g.Expect(json.Unmarshal(alert.Custom[v1alpha1.JSONKey], &text)).To(Succeed())
+	kept := map[string]int{}
+	g.Expect(json.Unmarshal([]byte(text), &kept)).To(Succeed())
+	g.Expect(len(kept)).To(BeNumerically(">", 10_000), "as many as the size allows")
+	g.Expect(alert.EncodedSize()).To(BeNumerically("<=", v1alpha1.MaxContentBytes))
+	g.Expect(warnings).To(HaveLen(2))
+	g.Expect(warnings[0].Field).To(Equal("custom"))
+	g.Expect(warnings[0].Detail).To(HaveSuffix("kept as text in custom.json"))
+	g.Expect(warnings[1].Detail).To(ContainSubstring("dropped: "))
+
+	alert, warnings = read(t, `{"labels":{"team":"a"},"custom":{`+keys.String()[:300*len(`"0000":0,`)-1]+`}}`)
+	g.Expect(encode(t, alert.Labels)).To(MatchJSON(`{"team":"a"}`))
+	g.Expect(json.Unmarshal(alert.Custom[v1alpha1.JSONKey], &text)).To(Succeed())
+	kept = map[string]int{}
+	g.Expect(json.Unmarshal([]byte(text), &kept)).To(Succeed())
+	g.Expect(kept).To(HaveLen(300))
+	g.Expect(warnings).To(HaveLen(1), "nothing is dropped")
 }

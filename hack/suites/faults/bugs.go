@@ -62,6 +62,7 @@ var bugs = []bug{
 	{name: "delete-before-archive", test: "./internal/app TestArchive"},
 	{name: "archived-without-turns", test: "./controllers/archive TestNamespacesTakeTurns"},
 	{name: "signatures-unchecked", test: "./webhookserver TestSignatures"},
+	{name: "waiting-incidents-uncounted", test: "./webhookserver TestNoAlertIsAcceptedThatFindsNoPlace"},
 }
 
 // runBugs runs a manager with each bug, and reports whether all were caught.

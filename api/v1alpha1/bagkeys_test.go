@@ -1,0 +1,145 @@
+package v1alpha1_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// shortKeys returns the JSON of an object with so many keys.
+func shortKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"%04x":0`, i)
+	}
+	return "{" + strings.TrimPrefix(b.String(), ",") + "}"
+}
+
+// gzipped returns packedAlerts with the text.
+func gzipped(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := w.Write([]byte(text))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(w.Close()).To(Succeed())
+	return base64.StdEncoding.EncodeToString(b.Bytes())
+}
+
+// heapOf returns how many bytes the result of make takes.
+func heapOf[T any](create func() T) int {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	created := create()
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(created)
+	runtime.KeepAlive(create) // and what it reads
+	return int(after.HeapAlloc) - int(before.HeapAlloc)
+}
+
+// TestLimitKeys turns the largest bags into texts that have all their entries.
+func TestLimitKeys(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		labels, annotations, values, custom int
+		replaced                            []string
+	}{
+		"as many as allowed":       {labels: 100, annotations: 100, values: 50, custom: 6},
+		"one too many":             {labels: 100, annotations: 101, values: 50, custom: 6, replaced: []string{"annotations"}},
+		"custom before the others": {labels: 100, annotations: 100, custom: 100, replaced: []string{"custom"}},
+		"two bags":                 {labels: 300, annotations: 10, custom: 400, replaced: []string{"custom", "labels"}},
+		"all bags":                 {labels: 257, annotations: 257, values: 257, custom: 257, replaced: []string{"annotations", "custom", "labels", "values"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			c := &v1alpha1.AlertContent{}
+			sent := map[string]string{}
+			for name, n := range map[string]int{
+				"labels": test.labels, "annotations": test.annotations, "values": test.values, "custom": test.custom,
+			} {
+				sent[name] = shortKeys(n)
+				g.Expect(json.Unmarshal([]byte(sent[name]), c.Bags()[name])).To(Succeed())
+			}
+			g.Expect(c.LimitKeys()).To(Equal(test.replaced))
+			g.Expect(c.Keys()).To(BeNumerically("<=", v1alpha1.MaxBagKeys))
+			for _, name := range test.replaced {
+				var text string
+				g.Expect(json.Unmarshal((*c.Bags()[name])[v1alpha1.JSONKey], &text)).To(Succeed())
+				g.Expect(text).To(MatchJSON(sent[name]))
+			}
+			g.Expect(c.LimitKeys()).To(BeEmpty(), "again")
+		})
+	}
+}
+
+// TestBoundLeavesRoomForQuotes has texts that fit only because some entries are removed before.
+func TestBoundLeavesRoomForQuotes(t *testing.T) {
+	g := NewWithT(t)
+	c := &v1alpha1.AlertContent{}
+	g.Expect(json.Unmarshal([]byte(shortKeys(20_000)), &c.Custom)).To(Succeed())
+	removed, replaced := c.Bound()
+	g.Expect(replaced).To(Equal([]string{"custom"}))
+	g.Expect(c.EncodedSize()).To(And(BeNumerically("<=", v1alpha1.MaxContentBytes), BeNumerically(">", v1alpha1.MaxContentBytes/2)))
+	var text string
+	kept := v1alpha1.Bag{}
+	g.Expect(json.Unmarshal(c.Custom[v1alpha1.JSONKey], &text)).To(Succeed())
+	g.Expect(json.Unmarshal([]byte(text), &kept)).To(Succeed())
+	g.Expect(len(kept) + len(removed)).To(Equal(20_000))
+}
+
+// TestManyKeysTakeLittleMemory has an Incident of an earlier version, whose keys were not bounded, in the cache.
+func TestManyKeysTakeLittleMemory(t *testing.T) {
+	g := NewWithT(t)
+	stored := []byte(`{"status":{"state":"Open","alert":{"custom":` + shortKeys(171<<10/9) + `}}}`)
+	took := heapOf(func() *v1alpha1.Incident {
+		incident := &v1alpha1.Incident{}
+		g.Expect(json.Unmarshal(stored, incident)).To(Succeed())
+		incident.Condense()
+		return incident
+	})
+	t.Logf("%d bytes take %d", len(stored), took)
+	g.Expect(took).To(BeNumerically("<", 2*len(stored)))
+}
+
+// TestPackedAlertsTakeLittleMemory unpacks small objects made by hand: what takes too much memory is unreadable.
+func TestPackedAlertsTakeLittleMemory(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		alerts, keys int
+		readable     bool
+	}{
+		"one alert with 4 MiB of keys":       {1, 460_000, false},
+		"500 alerts with 900 keys each":      {500, 900, false},
+		"500 alerts with 256 keys each":      {500, 256, false},
+		"500 alerts with 100 keys each":      {500, 100, true},
+		"one alert with 20,000 keys, a text": {1, 20_000, true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			alert := `{"incidentName":"a","dedupKey":"a","status":"firing","custom":` + shortKeys(test.keys) + `}`
+			list := "[" + strings.TrimSuffix(strings.Repeat(alert+",", test.alerts), ",") + "]"
+			stored, err := json.Marshal(map[string]any{"spec": map[string]any{"packedAlerts": gzipped(t, list)}})
+			g.Expect(err).NotTo(HaveOccurred())
+			took := heapOf(func() *v1alpha1.AlertEvent {
+				event := &v1alpha1.AlertEvent{}
+				g.Expect(json.Unmarshal(stored, event)).To(Succeed())
+				event.Condense()
+				g.Expect(event.Stuck()).To(Equal(map[bool]string{true: "", false: v1alpha1.StuckUnreadable}[test.readable]))
+				return event
+			})
+			t.Logf("%d bytes, %d unpacked, take %d", len(stored), len(list), took)
+			g.Expect(took).To(BeNumerically("<", 10<<20))
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package commit
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// waitingEvent makes an AlertEvent with a firing alert of each name, and a resolved one.
+func waitingEvent(namespace, name string, incidents ...string) *v1alpha1.AlertEvent {
+	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: "10"}}
+	for _, incident := range incidents {
+		event.Spec.Alerts = append(event.Spec.Alerts, v1alpha1.Alert{IncidentName: incident, Status: v1alpha1.AlertFiring})
+	}
+	event.Spec.Alerts = append(event.Spec.Alerts, v1alpha1.Alert{IncidentName: "resolved", Status: v1alpha1.AlertResolved})
+	return event
+}
+
+func anIncident(name string) *v1alpha1.Incident {
+	return &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
+}
+
+// TestIncidentsThatWaitCount has a namespace with a share of 3 Incidents.
+func TestIncidentsThatWaitCount(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		happens func(x *Incidents)
+		count   int
+	}{
+		"no Incident":     {func(*Incidents) {}, 0},
+		"two that exist":  {func(x *Incidents) { x.Set(anIncident("one")); x.Set(anIncident("two")) }, 2},
+		"three that wait": {func(x *Incidents) { x.SetEvent(waitingEvent("a", "e", "one", "two", "three")) }, 3},
+		"one that waits in two AlertEvents": {func(x *Incidents) {
+			x.SetEvent(waitingEvent("a", "e", "one", "one"))
+			x.SetEvent(waitingEvent("a", "f", "one"))
+		}, 1},
+		"one that exists and waits": {func(x *Incidents) {
+			x.SetEvent(waitingEvent("a", "e", "one"))
+			x.Set(anIncident("one"))
+		}, 1},
+		"one that existed and waits": {func(x *Incidents) {
+			x.SetEvent(waitingEvent("a", "e", "one"))
+			x.Set(anIncident("one"))
+			x.Remove(anIncident("one"))
+		}, 1},
+		"one whose AlertEvents are gone": {func(x *Incidents) {
+			x.SetEvent(waitingEvent("a", "e", "one"))
+			x.SetEvent(waitingEvent("a", "e", "one"))
+			x.RemoveEvent(waitingEvent("a", "e", "one"))
+		}, 0},
+		"one whose AlertEvent is settled for another": {func(x *Incidents) {
+			event := waitingEvent("a", "e", "one", "two")
+			x.SetEvent(event)
+			event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "9/one"}
+			x.SetEvent(event)
+		}, 1},
+		"none whose AlertEvent is settled": {func(x *Incidents) {
+			event := waitingEvent("a", "e", "one", "two")
+			event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "9/*"}
+			x.SetEvent(event)
+		}, 0},
+		"those of another namespace": {func(x *Incidents) {
+			x.SetEvent(waitingEvent("b", "e", "one", "two", "three"))
+		}, 0},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				x := NewIncidents(12, 0.25)
+				test.happens(x)
+				g.Expect(x.IsFull("a")).To(Equal(test.count == 3))
+				reserved := x.Reserve("a")
+				for i := range 3 {
+					g.Expect(reserved.Add(fmt.Sprint("new-", i))).To(Equal(test.count+i < 3), "new-%d", i)
+				}
+				g.Expect(reserved.Add("new-0")).To(Equal(test.count < 3), "a reserved one")
+			})
+		})
+	}
+}
+
+// TestAReservationEndsWhenItsAlertsCount covers the time between a write and its AlertEvent in the informer.
+func TestAReservationEndsWhenItsAlertsCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		x := NewIncidents(4, 0.25)
+		written, refused := x.Reserve("a"), x.Reserve("a")
+		g.Expect(written.Add("one")).To(BeTrue())
+		g.Expect(refused.Add("two")).To(BeFalse())
+		refused.Release()
+		written.Release()
+		g.Expect(x.IsFull("a")).To(BeTrue())
+		time.Sleep(maxWatchDelay)
+		synctest.Wait()
+		g.Expect(x.IsFull("a")).To(BeFalse())
+		g.Expect(x.namespaces).To(BeEmpty())
+	})
+}
+
+// TestAlertEventsByHandFillTheirNamespaceOnly has a tenant create AlertEvents for more Incidents than all may have.
+func TestAlertEventsByHandFillTheirNamespaceOnly(t *testing.T) {
+	g := NewWithT(t)
+	x := NewIncidents(12, 0.25)
+	for i := range 100 {
+		x.SetEvent(waitingEvent("bad", fmt.Sprint(i), fmt.Sprint("a", i), fmt.Sprint("b", i)))
+	}
+	g.Expect(x.IsFull("bad")).To(BeTrue())
+	g.Expect(x.IsFull("good")).To(BeFalse())
+	g.Expect(x.ratio()).To(Equal(0.25))
+	for i := range 100 {
+		x.RemoveEvent(waitingEvent("bad", fmt.Sprint(i)))
+	}
+	g.Expect(x.namespaces).To(BeEmpty())
+	g.Expect(x.events).To(BeEmpty())
+	g.Expect(x.total).To(BeZero())
+}
