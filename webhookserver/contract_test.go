@@ -129,7 +129,7 @@ func TestRefusedRequests(t *testing.T) {
 			b.tokens.set(integration("team-a", "prometheus", "another"))
 		}},
 		"a deleted integration": {body: firing, status: 401, kind: "unauthorized", prepare: func(b *bench) {
-			b.tokens.registry.Remove(types.NamespacedName{Namespace: "team-a", Name: "prometheus"}, "")
+			b.tokens.remove(integration("team-a", "prometheus"))
 		}},
 		"a suspended integration": {body: firing, status: 403, kind: "suspended", reason: "Suspended", prepare: func(b *bench) {
 			w := integration("team-a", "prometheus")

@@ -269,12 +269,12 @@ func (x *TokenRegistry) owner(sum TokenSum) (owner *tokenClaim, decided bool) {
 // Find returns the integration that owns a token, nil for none, and when the token expires, zero for never. If decided is
 // false, the controller has not yet decided which of several integrations owns the token.
 func (x *TokenRegistry) Find(sum TokenSum, token string) (integration *WebhookIntegration, expires time.Time, decided bool) {
-	tag, tagged := TokenTagOf(token)
+	tag := TokenTagOf(token)
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var owner *tokenClaim
 	decided = true
-	if tagged {
+	if tag != "" {
 		for _, claim := range x.claims[sum] {
 			if claim.tag == tag {
 				owner = claim

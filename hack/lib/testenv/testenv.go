@@ -108,9 +108,10 @@ func TestManager(t *testing.T, options ManagerOptions) *Manager {
 	return m
 }
 
-// Token returns the token of an integration that tests and suites make, the same at every call.
+// Token returns the token of an integration that tests and suites make, the same at every call. It has the form of one that
+// a shell made.
 func Token(namespace, integration string) string {
-	return v1alpha1.TokenPrefix + v1alpha1.TokenTag(namespace, integration) + "_test0123456789"
+	return v1alpha1.TokenPrefix + v1alpha1.TokenTag(namespace, integration) + "_" + v1alpha1.TokenHash(namespace+integration)
 }
 
 // Tokens returns the spec.tokens of an integration with its Token.
