@@ -114,10 +114,10 @@ func (c *cluster) checkPolicyOnUpdates(t *testing.T, namespace, user string) {
 func (c *cluster) checkManagerUnderPolicy(t *testing.T) {
 	t.Helper()
 	g := NewWithT(t)
-	const namespace, token = "under-policy", "the token under the policy"
+	const namespace = "under-policy"
 	c.kubectl(t, "create", "namespace", namespace)
 	manager := c.startManager(t, filepath.Join(t.TempDir(), "log"), systemNamespace, "--metrics-secure", "--leader-elect")
-	c.createIntegration(t, namespace, token)
+	token := c.createIntegration(t, namespace)
 	g.Eventually(post).WithArguments(t.Context(), manager.WebhookURL+token, `[{"dedup_key":"a"},{"dedup_key":"b"}]`).
 		WithTimeout(asLongAsItTakes).Should(Equal(http.StatusAccepted))
 	g.Eventually(func() (int, error) {

@@ -38,11 +38,11 @@ func (c *cluster) testManager(t *testing.T) {
 	// The empty list is how OLM says that all namespaces are to be served.
 	manager := c.startManager(t, log, systemNamespace, "--metrics-secure", "--leader-elect", "--watch-namespaces=")
 
-	const token = "the token of the test"
+	token := testenv.Token(managerNamespace, "test")
 	integration := &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: "test"},
 		Spec: v1alpha1.WebhookIntegrationSpec{
-			Tokens:    []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(token)}},
+			Tokens:    testenv.Tokens(managerNamespace, "test"),
 			Retention: &metav1.Duration{},
 		},
 	}

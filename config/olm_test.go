@@ -127,12 +127,12 @@ func TestBundleDeployment(t *testing.T) {
 // one namespace; the argument of AllNamespaces is the one of testManager.
 func (c *cluster) testInstallModes(t *testing.T) {
 	g := NewWithT(t)
-	const own, shared, unserved = "olm-operators", "token-of-", "olm-other"
+	const own, unserved = "olm-operators", "olm-other"
 	targets := []string{"olm-a", "olm-b"}
 	spec := readServiceVersion(t).Spec.Install.Spec
 	for _, namespace := range append(slices.Clone(targets), own, unserved) {
 		c.kubectl(t, "create", "namespace", namespace)
-		c.createIntegration(t, namespace, shared+namespace)
+		c.createIntegration(t, namespace)
 	}
 	g.Expect(c.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "tocsin"}})).To(Succeed())
 	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: own, Name: "tocsin"}}
@@ -156,12 +156,12 @@ func (c *cluster) testInstallModes(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	manager := c.startManager(t, log, own, append(args, "--metrics-secure")...)
 	for _, namespace := range targets {
-		g.Eventually(post).WithArguments(t.Context(), manager.WebhookURL+shared+namespace, `{"dedup_key":"a"}`).
+		g.Eventually(post).WithArguments(t.Context(), manager.WebhookURL+testenv.Token(namespace, "test"), `{"dedup_key":"a"}`).
 			WithTimeout(asLongAsItTakes).Should(Equal(http.StatusAccepted))
 		c.kubectl(t, "-n", namespace, "wait", "--for=create", "incident/"+v1alpha1.IncidentName("test", "a"), "--timeout=30s")
 	}
 	for _, namespace := range []string{own, unserved} {
-		g.Expect(post(t.Context(), manager.WebhookURL+shared+namespace, `{}`)).To(Equal(http.StatusUnauthorized), namespace)
+		g.Expect(post(t.Context(), manager.WebhookURL+testenv.Token(namespace, "test"), `{}`)).To(Equal(http.StatusUnauthorized), namespace)
 	}
 	g.Expect(manager.Stop()).To(Succeed())
 	said, err := os.ReadFile(log)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 func (c *cluster) checkSingleNamespace(t *testing.T, namespace string) {
@@ -51,9 +52,7 @@ func (c *cluster) testSingleNamespace(t *testing.T) {
 	}
 	log := filepath.Join(t.TempDir(), "log")
 	manager := c.startManager(t, log, namespace, args...)
-	const token, strangers = "the token of the namespace", "the token of another namespace"
-	c.createIntegration(t, namespace, token)
-	c.createIntegration(t, "default", strangers)
+	token, strangers := c.createIntegration(t, namespace), c.createIntegration(t, "default")
 	g.Eventually(post).WithArguments(t.Context(), manager.WebhookURL+token, `{"dedup_key":"a"}`).
 		WithTimeout(asLongAsItTakes).Should(Equal(http.StatusAccepted))
 	g.Expect(post(t.Context(), manager.WebhookURL+token, `[`)).To(Equal(http.StatusBadRequest))
@@ -108,14 +107,13 @@ func (c *cluster) accountKubeconfig(t *testing.T, namespace, name string) string
 	return path
 }
 
-// createIntegration makes the integration "test" with a token.
-func (c *cluster) createIntegration(t *testing.T, namespace, token string) {
+// createIntegration makes the integration "test" and returns its token.
+func (c *cluster) createIntegration(t *testing.T, namespace string) (token string) {
 	t.Helper()
 	integration := &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"},
-		Spec: v1alpha1.WebhookIntegrationSpec{
-			Tokens: []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(token)}},
-		},
+		Spec:       v1alpha1.WebhookIntegrationSpec{Tokens: testenv.Tokens(namespace, "test")},
 	}
 	NewWithT(t).Expect(c.Create(t.Context(), integration)).To(Succeed())
+	return testenv.Token(namespace, "test")
 }

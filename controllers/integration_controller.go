@@ -26,7 +26,7 @@ import (
 // integrationReconciler writes the status of WebhookIntegrations, all but lastRejection and
 // lastMappingFailure, which every replica writes for itself.
 type integrationReconciler struct {
-	cache    client.Reader // with the indexes of setup.go
+	cache    client.Reader
 	live     client.StatusClient
 	received *receivedTimes
 	recorder events.EventRecorder
@@ -39,10 +39,6 @@ type integrationReconciler struct {
 
 	forwarding conditionSource // of the condition Forwarded; nil: Incidents are not forwarded
 	archive    conditionSource // of the condition Archived; nil: episodes are not archived
-
-	// tokens decides which integration a token belongs to, once tokensSynced returns true.
-	tokens       *v1alpha1.TokenRegistry
-	tokensSynced func() bool
 
 	// checkMapping returns the error of an integration's mapping, in a line that does not change.
 	checkMapping func(*v1alpha1.WebhookIntegration) error
@@ -58,13 +54,8 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		}
 		return ctrl.Result{}, fmt.Errorf("reading the WebhookIntegration: %w", err)
 	}
-	if !r.tokensSynced() {
-		return ctrl.Result{RequeueAfter: staleRetry}, nil
-	}
-	r.tokens.Set(&integration, false)
-	claims := r.tokens.Claims(req.NamespacedName)
 	now := r.clock.Now()
-	ready, next := readiness(&integration, claims, now)
+	ready, next := readiness(&integration, now)
 	received, wait := r.received.due(req.NamespacedName, integration.Status.LastReceivedTime, now)
 
 	mapping, settles := mappingValidity(&integration, r.checkMapping(&integration), now)
@@ -75,7 +66,6 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	changed := meta.SetStatusCondition(&updated.Status.Conditions, mapping)
 	r.setOutside(updated, now)
 	updated.Status.ObservedGeneration = integration.Generation
-	updated.Status.Tokens = claims
 	if received != nil {
 		updated.Status.LastReceivedTime = received
 	}
@@ -173,33 +163,10 @@ func (r *integrationReconciler) patch(ctx context.Context, read, updated *v1alph
 	return nil
 }
 
-// listSharers lists the other integrations, in any watched namespace, that have one of the same token
-// hashes. They come from the cache and must not be modified.
-func listSharers(
-	ctx context.Context, cache client.Reader, integration *v1alpha1.WebhookIntegration,
-) ([]v1alpha1.WebhookIntegration, error) {
-	var sharers []v1alpha1.WebhookIntegration
-	for _, hash := range tokenHashes(integration) {
-		var list v1alpha1.WebhookIntegrationList
-		err := cache.List(ctx, &list, client.MatchingFields{tokenHashIndex: hash}, client.UnsafeDisableDeepCopy)
-		if err != nil {
-			return nil, fmt.Errorf("reading the WebhookIntegrations: %w", err)
-		}
-		for i := range list.Items {
-			if other := &list.Items[i]; other.UID != integration.UID && other.DeletionTimestamp.IsZero() {
-				sharers = append(sharers, *other)
-			}
-		}
-	}
-	return sharers, nil
-}
-
 // readiness is the Ready condition, and when it may change by itself: at the next expiry of a token, zero
 // for never. The rules are in the order in which they count.
-func readiness(
-	integration *v1alpha1.WebhookIntegration, claims []v1alpha1.TokenClaim, now time.Time,
-) (ready metav1.Condition, next time.Time) {
-	var valid, conflicts []string
+func readiness(integration *v1alpha1.WebhookIntegration, now time.Time) (ready metav1.Condition, next time.Time) {
+	var valid []string
 	for _, token := range integration.Spec.Tokens {
 		if expires := token.ExpiresAt; expires != nil && !expires.IsZero() {
 			if !now.Before(expires.Time) {
@@ -209,23 +176,14 @@ func readiness(
 				next = expires.Time
 			}
 		}
-		if slices.Contains(claims, v1alpha1.TokenClaim{SHA256: token.SHA256, State: v1alpha1.TokenRefused}) {
-			conflicts = append(conflicts, token.Name)
-			continue
-		}
 		valid = append(valid, token.Name)
 	}
 	slices.Sort(valid)
-	slices.Sort(conflicts)
 
 	ready = falseCondition(v1alpha1.ConditionReady, integration, now)
 	switch {
 	case integration.Spec.Suspend:
 		ready.Reason, ready.Message = v1alpha1.ReasonSuspended, "spec.suspend is true: every post is answered with 403."
-	case len(conflicts) > 0:
-		ready.Reason = v1alpha1.ReasonTokenConflict
-		ready.Message = "Another WebhookIntegration listed the same hash first and keeps the token: " +
-			strings.Join(conflicts, ", ") + ". Use a new token."
 	case len(valid) == 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonNoValidToken, "No token is listed, or all have expired."
 	case invalidKey(integration) != "":
@@ -285,14 +243,4 @@ func mappingValidity(
 		}
 	}
 	return valid, next
-}
-
-// tokenHashes are the hashes that the integration lists, each once.
-func tokenHashes(integration *v1alpha1.WebhookIntegration) []string {
-	hashes := make([]string, 0, len(integration.Spec.Tokens))
-	for _, token := range integration.Spec.Tokens {
-		hashes = append(hashes, token.SHA256)
-	}
-	slices.Sort(hashes)
-	return slices.Compact(hashes)
 }

@@ -40,7 +40,6 @@ func TestReadiness(t *testing.T) {
 	suspended.Spec.Suspend = true
 	for sentence, test := range map[string]struct {
 		integration v1alpha1.WebhookIntegration
-		claims      []v1alpha1.TokenClaim
 		reason      string
 		message     string
 		next        time.Time
@@ -81,24 +80,10 @@ func TestReadiness(t *testing.T) {
 				expiring(tokenOf("past", "c"), now.Add(-time.Hour))),
 			reason: v1alpha1.ReasonAccepting, message: "Alerts are accepted with: late, soon.", next: now.Add(time.Hour),
 		},
-		"another integration held a hash first": {
-			integration: integration("team", "shop", 5, tokenOf("main", "secret"), tokenOf("other", "x")),
-			claims: []v1alpha1.TokenClaim{
-				{SHA256: v1alpha1.TokenHash("secret"), State: v1alpha1.TokenRefused},
-				{SHA256: v1alpha1.TokenHash("x"), State: v1alpha1.TokenHeld},
-			},
-			reason:  v1alpha1.ReasonTokenConflict,
-			message: "Another WebhookIntegration listed the same hash first and keeps the token: main. Use a new token.",
-		},
-		"it holds its hash": {
-			integration: integration("team", "shop", 5, tokenOf("main", "secret")),
-			claims:      []v1alpha1.TokenClaim{{SHA256: v1alpha1.TokenHash("secret"), State: v1alpha1.TokenHeld}},
-			reason:      v1alpha1.ReasonAccepting, message: "Alerts are accepted with: main.",
-		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
-			ready, next := readiness(&test.integration, test.claims, now)
+			ready, next := readiness(&test.integration, now)
 			g.Expect(ready.Reason).To(Equal(test.reason))
 			g.Expect(ready.Message).To(Equal(test.message))
 			g.Expect(ready.Status == metav1.ConditionTrue).To(Equal(test.reason == v1alpha1.ReasonAccepting))
@@ -138,56 +123,6 @@ func TestAnIntegrationBecomesReadyAndItsTokenExpires(t *testing.T) {
 	ready := meta.FindStatusCondition(s.integrationStatus().Conditions, v1alpha1.ConditionReady)
 	s.Expect(ready.Reason).To(Equal(v1alpha1.ReasonNoValidToken))
 	s.Expect(ready.LastTransitionTime.Time).To(BeTemporally("==", s.clock.Now().Truncate(time.Second)))
-}
-
-func TestARefusedClaimStaysRefused(t *testing.T) {
-	s, other := newSite(t), newSite(t)
-	share := func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.Tokens = []v1alpha1.Token{tokenOf("main", "shared by "+s.namespace)}
-	}
-	ready := func(site *site) *metav1.Condition {
-		return meta.FindStatusCondition(site.integrationStatus().Conditions, v1alpha1.ConditionReady)
-	}
-	// see has the process of a site hear of an integration, as its informer would.
-	see := func(observer *site, w *v1alpha1.WebhookIntegration) { observer.integrations.tokens.Set(w, false) }
-
-	thief := other.integrate(nil) // the thief's integration is the older one
-	other.reconcileIntegration()
-	owner := s.integrate(share)
-	s.reconcileIntegration()
-	s.Expect(ready(s).Reason).To(Equal(v1alpha1.ReasonAccepting))
-	s.Expect(s.live.Get(s.ctx, s.integrationKey(), owner)).To(Succeed())
-	s.Expect(owner.Status.Tokens).To(ConsistOf(
-		v1alpha1.TokenClaim{SHA256: owner.Spec.Tokens[0].SHA256, State: v1alpha1.TokenHeld}))
-
-	t.Log("an older integration that lists the hash later is refused")
-	see(other, owner)
-	s.Expect(s.live.Get(s.ctx, other.integrationKey(), thief)).To(Succeed())
-	share(&thief.Spec)
-	s.Expect(s.live.Update(s.ctx, thief)).To(Succeed())
-	other.reconcileIntegration()
-	s.Expect(ready(other).Reason).To(Equal(v1alpha1.ReasonTokenConflict))
-
-	t.Log("and stays so when the owner is deleted and every process is started again")
-	s.Expect(s.live.Delete(s.ctx, owner)).To(Succeed())
-	other.folder = other.newFolder()
-	other.reconcileIntegration()
-	s.Expect(ready(other).Reason).To(Equal(v1alpha1.ReasonTokenConflict))
-
-	t.Log("so that the owner, made again and now the younger one, has its token back")
-	s.folder = s.newFolder()
-	s.Expect(s.live.Get(s.ctx, other.integrationKey(), thief)).To(Succeed())
-	see(s, thief)
-	s.integrate(share)
-	s.reconcileIntegration()
-	s.Expect(ready(s).Reason).To(Equal(v1alpha1.ReasonAccepting))
-
-	t.Log("until the hash leaves the spec")
-	thief.Spec.Tokens = nil
-	s.Expect(s.live.Update(s.ctx, thief)).To(Succeed())
-	other.reconcileIntegration()
-	s.Expect(ready(other).Reason).To(Equal(v1alpha1.ReasonNoValidToken))
-	s.Expect(other.integrationStatus().Tokens).To(BeEmpty())
 }
 
 func TestLastReceivedTimeIsWrittenOnceAMinute(t *testing.T) {

@@ -16,20 +16,15 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
-// Indexes of the cache.
-const (
-	// incidentNameIndex finds AlertEvents by the names of the Incidents that their alerts belong to.
-	incidentNameIndex = "tocsin.incidentName"
-	// tokenHashIndex finds WebhookIntegrations by the hashes of their tokens.
-	tokenHashIndex = "tocsin.tokenHash"
-)
+// incidentNameIndex is the index of the cache that finds AlertEvents by the names of the Incidents that their alerts belong to.
+const incidentNameIndex = "tocsin.incidentName"
 
 // Options are the settings of the controllers.
 type Options struct {
@@ -142,7 +137,7 @@ type Replica struct {
 // NewReplica prepares the manager's cache and the metrics of the objects in it, before the manager starts.
 func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 	options = options.withDefaults()
-	if err := addIndexes(mgr); err != nil {
+	if err := addIndex(mgr); err != nil {
 		return nil, err
 	}
 	counts, err := countStore(mgr, options)
@@ -213,14 +208,6 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 
 // setupStatus adds the controller of the integrations' status.
 func setupStatus(mgr ctrl.Manager, options Options, live client.Client, blocked *blockedIncidents) error {
-	tokens := v1alpha1.NewTokenRegistry()
-	tokensSynced, err := informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.WebhookIntegration{}, tokens.Set,
-		func(deleted *v1alpha1.WebhookIntegration) {
-			tokens.Remove(client.ObjectKeyFromObject(deleted), deleted.UID)
-		})
-	if err != nil {
-		return err
-	}
 	integrations := &integrationReconciler{
 		cache:      mgr.GetCache(),
 		blocked:    blocked,
@@ -233,8 +220,6 @@ func setupStatus(mgr ctrl.Manager, options Options, live client.Client, blocked 
 		recorder:   mgr.GetEventRecorder("tocsin"),
 		clock:      options.Clock,
 
-		tokens:       tokens,
-		tokensSynced: tokensSynced,
 		checkMapping: options.CheckMapping,
 	}
 	if err := addIntegrations(mgr, integrations); err != nil {
@@ -269,20 +254,10 @@ func newLiveClient(mgr ctrl.Manager) (client.Client, error) {
 	return client.WithFieldValidation(live, metav1.FieldValidationIgnore), nil
 }
 
-func addIndexes(mgr ctrl.Manager) error {
-	indexes := []struct {
-		object client.Object
-		name   string
-		keys   client.IndexerFunc
-	}{
-		{&v1alpha1.AlertEvent{}, incidentNameIndex, indexIncidentNames},
-		{&v1alpha1.WebhookIntegration{}, tokenHashIndex, indexTokenHashes},
-	}
-	for _, index := range indexes {
-		err := mgr.GetFieldIndexer().IndexField(context.Background(), index.object, index.name, index.keys)
-		if err != nil {
-			return fmt.Errorf("indexing by %s: %w", index.name, err)
-		}
+func addIndex(mgr ctrl.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.AlertEvent{}, incidentNameIndex, indexIncidentNames)
+	if err != nil {
+		return fmt.Errorf("indexing by %s: %w", incidentNameIndex, err)
 	}
 	return nil
 }
@@ -297,13 +272,6 @@ func indexIncidentNames(object client.Object) []string {
 		names = append(names, name)
 	}
 	return names
-}
-
-func indexTokenHashes(object client.Object) []string {
-	if integration, ok := object.(*v1alpha1.WebhookIntegration); ok {
-		return tokenHashes(integration)
-	}
-	return nil
 }
 
 func addReleaser(mgr ctrl.Manager, releases *releaser) error {
@@ -348,7 +316,7 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler) error {
 func addIntegrations(mgr ctrl.Manager, integrations *integrationReconciler) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("webhookintegration").
-		Watches(&v1alpha1.WebhookIntegration{}, watchIntegrations(mgr.GetCache())).
+		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.AlertEvent{}, watchReceived(integrations.received, integrations.clock)).
 		Watches(&v1alpha1.AlertEvent{}, watchStuck(integrations.stuck)).
 		WatchesRawSource(source.Func(integrations.watchCapacity)).

@@ -113,7 +113,6 @@ func (s *site) newFolder() *folder {
 		presetWindow: noPresetWindow,
 	}
 	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), recorder: f.events, clock: s.clock,
-		tokens: v1alpha1.NewTokenRegistry(), tokensSynced: func() bool { return true },
 		blocked: f.incidents.blocked, stuck: newStuckEvents(), refusals: func(string) string { return "" },
 		checkMapping: func(*v1alpha1.WebhookIntegration) error { return s.mappingError }}
 	return f

@@ -102,11 +102,7 @@ func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...cl
 }
 
 func matchesIndex(object client.Object, index, value string) bool {
-	keys := map[string]client.IndexerFunc{
-		incidentNameIndex: indexIncidentNames,
-		tokenHashIndex:    indexTokenHashes,
-	}[index]
-	return slices.Contains(keys(object), value)
+	return index == incidentNameIndex && slices.Contains(indexIncidentNames(object), value)
 }
 
 // ghostReader shows an AlertEvent that may be gone.

@@ -170,34 +170,6 @@ func add(queue requestQueue, key types.NamespacedName, priority int) {
 	queue.Add(request)
 }
 
-// watchIntegrations enqueues an integration when it changes, and with it those that list one of the tokens it lists or
-// listed: they may gain or lose them.
-func watchIntegrations(reader client.Reader) handler.EventHandler {
-	enqueue := func(ctx context.Context, integration *v1alpha1.WebhookIntegration, queue requestQueue) {
-		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(integration)})
-		sharers, err := listSharers(ctx, reader, integration)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "Could not look for integrations with the same tokens",
-				"namespace", integration.Namespace, "integration", integration.Name)
-			return
-		}
-		for i := range sharers {
-			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&sharers[i])})
-		}
-	}
-	return onChange(func(ctx context.Context, before, after *v1alpha1.WebhookIntegration, _ bool, queue requestQueue) {
-		if before != nil && after != nil && isSame(before, after) {
-			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(after)})
-			return
-		}
-		for _, integration := range []*v1alpha1.WebhookIntegration{before, after} {
-			if integration != nil {
-				enqueue(ctx, integration, queue)
-			}
-		}
-	})
-}
-
 // watchReceived notes when alerts of an integration were received, and enqueues the integration when that is to be
 // written.
 func watchReceived(received *receivedTimes, clock Clock) handler.EventHandler {

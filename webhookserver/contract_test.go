@@ -23,6 +23,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
@@ -119,7 +120,7 @@ func TestRefusedRequests(t *testing.T) {
 		"a scheme other than Bearer": {
 			target: eventsPath, headers: map[string]string{"Authorization": "Basic " + testToken}, status: 401, kind: "unauthorized"},
 		"an expired token": {body: firing, status: 401, kind: "unauthorized", reason: "TokenExpired", prepare: func(b *bench) {
-			w := integration("team-a", "prometheus", testToken)
+			w := integration("team-a", "prometheus")
 			past := v1alpha1.NewTimestamp(time.Now().Add(-time.Second))
 			w.Spec.Tokens[0].ExpiresAt = &past
 			b.tokens.set(w)
@@ -128,10 +129,10 @@ func TestRefusedRequests(t *testing.T) {
 			b.tokens.set(integration("team-a", "prometheus", "another"))
 		}},
 		"a deleted integration": {body: firing, status: 401, kind: "unauthorized", prepare: func(b *bench) {
-			b.tokens.registry.Remove(types.NamespacedName{Namespace: "team-a", Name: "prometheus"}, "")
+			b.tokens.remove(integration("team-a", "prometheus"))
 		}},
 		"a suspended integration": {body: firing, status: 403, kind: "suspended", reason: "Suspended", prepare: func(b *bench) {
-			w := integration("team-a", "prometheus", testToken)
+			w := integration("team-a", "prometheus")
 			w.Spec.Suspend = true
 			b.tokens.set(w)
 		}},
@@ -322,12 +323,12 @@ func TestGeneratedDedupKeyIsReturned(t *testing.T) {
 func TestUnauthorizedAnswersAreUniform(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
-	expired := integration("team-a", "old", "expired-token")
+	expired := integration("team-a", "old")
 	past := v1alpha1.NewTimestamp(time.Now().Add(-time.Hour))
 	expired.Spec.Tokens[0].ExpiresAt = &past
 	b.tokens.set(expired)
 	var answers []string
-	for _, target := range []string{eventsPath, eventsPath + "/nobody", eventsPath + "/expired-token"} {
+	for _, target := range []string{eventsPath, eventsPath + "/nobody", eventsPath + "/" + testenv.Token("team-a", "old")} {
 		response := b.post(target, firing)
 		body, err := io.ReadAll(response.Body)
 		g.Expect(err).NotTo(HaveOccurred())

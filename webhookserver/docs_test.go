@@ -77,10 +77,10 @@ func TestExamplesInTheDocumentation(t *testing.T) {
 	}
 }
 
-// send has a request as it is written in the documentation answered.
+// send has a request as it is written in the documentation answered, with testToken for TOKEN.
 func send(t *testing.T, b *bench, text string) *http.Response {
 	t.Helper()
-	head, body, _ := strings.Cut(text, "\n\n")
+	head, body, _ := strings.Cut(strings.ReplaceAll(text, "TOKEN", testToken), "\n\n")
 	request, err := http.ReadRequest(bufio.NewReader(strings.NewReader(strings.TrimSpace(head) + "\nHost: tocsin\n\n")))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	body = strings.TrimSpace(body)

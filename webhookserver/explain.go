@@ -12,9 +12,6 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// explainToken authenticates the requests that Explain makes.
-const explainToken = "explain"
-
 // Explain answers a request as the endpoint answers a dry run of it: by the same handler, but without a server,
 // a cluster or a token. It returns the status code and the JSON of the answer: 200 with the alerts, or a problem.
 func Explain(
@@ -23,17 +20,18 @@ func Explain(
 	owner := integration.DeepCopy()
 	owner.DeletionTimestamp = nil
 	owner.Spec.Verify = nil // the payload is no request
-	owner.Spec.Tokens = []v1alpha1.Token{{Name: explainToken, SHA256: v1alpha1.TokenHash(explainToken)}}
+	token := v1alpha1.NewToken(owner.Namespace, owner.Name)
+	owner.Spec.Tokens = []v1alpha1.Token{{Name: "explain", SHA256: v1alpha1.TokenHash(token)}}
 	tokens := newTokenIndex()
 	tokens.set(owner)
 	options := Options{NamespaceShare: 1}.withDefaults()
 	capacity := commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
 	ready := func() bool { return true }
 	h := newHandler(options, ready, tokens, capacity, commit.New(nil, 1, nil), noReports{}, logr.Discard())
-	const target = eventsPath + "/" + explainToken + "?dryRun=true"
+	target := eventsPath + "/" + token + "?dryRun=true"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
-		return http.StatusInternalServerError, nil // the method and the path are constants
+		return http.StatusInternalServerError, nil // neither the method nor the path can be wrong
 	}
 	if header != nil {
 		request.Header = header.Clone()

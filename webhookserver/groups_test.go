@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
@@ -38,12 +39,12 @@ func TestALargeGroupIsAccepted(t *testing.T) {
 		t.Run(preset, func(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
-			groups := integration("team-a", "groups", "groups-token-0123456789")
+			groups := integration("team-a", "groups")
 			groups.Spec.Preset = preset
 			b.tokens.set(groups)
 			body := largeGroup(mapping.MaxAlerts, 2<<10)
 			g.Expect(len(body)).To(BeNumerically(">", mapping.MaxAlerts*2<<10))
-			response := b.post(eventsPath+"/groups-token-0123456789", body)
+			response := b.post(eventsPath+"/"+testenv.Token("team-a", "groups"), body)
 			g.Expect(response.StatusCode).To(Equal(http.StatusAccepted))
 			var answer struct {
 				Alerts   []any
@@ -90,10 +91,10 @@ func TestTheLimitOfBodiesDependsOnThePreset(t *testing.T) {
 	t.Run("beyond it", func(t *testing.T) {
 		g := NewWithT(t)
 		b := newBench()
-		groups := integration("team-a", "groups", "groups-token-0123456789")
+		groups := integration("team-a", "groups")
 		groups.Spec.Preset = "alertmanager"
 		b.tokens.set(groups)
-		response := b.post(eventsPath+"/groups-token-0123456789", strings.Repeat(" ", maxGroupBody+1))
+		response := b.post(eventsPath+"/"+testenv.Token("team-a", "groups"), strings.Repeat(" ", maxGroupBody+1))
 		g.Expect(response.StatusCode).To(Equal(http.StatusRequestEntityTooLarge))
 	})
 }

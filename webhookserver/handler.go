@@ -1,6 +1,7 @@
 package webhookserver
 
 import (
+	"fmt"
 	"net/http"
 	"runtime"
 	"runtime/debug"
@@ -217,12 +218,17 @@ func (h *handler) authenticate(x *exchange) *problem {
 	switch {
 	case x.allowed != nil:
 		return allowing(x.allowed)
-	case verdict == tokenUndecided:
-		return problemUndecided
 	case verdict == tokenExpired:
 		h.reports.reportRejection(integration, "TokenExpired", "An expired token was used.")
 		return &problemToken
 	case verdict != tokenValid:
+		h.tokens.search(x.token, x.start, func(lister *v1alpha1.WebhookIntegration, name string) {
+			h.reports.reportRejection(lister, "InvalidTokenTag",
+				fmt.Sprintf("The token %q does not have the tag of this integration and cannot be used. Create a new one.", name))
+		})
+		if verdict == tokenUntagged && x.token != "" {
+			return problemUntagged
+		}
 		return &problemToken
 	case integration.Spec.Suspend:
 		return &problemSuspended

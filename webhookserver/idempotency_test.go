@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 func TestIdempotencyKeys(t *testing.T) {
@@ -79,9 +80,9 @@ func TestRepeatedRequests(t *testing.T) {
 func TestIdempotencyKeysOfIntegrationsAreTheirOwn(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
-	b.tokens.set(integration("team-a", "grafana", "other-token"))
+	b.tokens.set(integration("team-a", "grafana"))
 	g.Expect(b.post(testPath, firing, with("Idempotency-Key", "k")).StatusCode).To(Equal(http.StatusAccepted))
-	g.Expect(b.post(eventsPath+"/other-token", `{}`, with("Idempotency-Key", "k")).StatusCode).To(Equal(http.StatusAccepted))
+	g.Expect(b.post(eventsPath+"/"+testenv.Token("team-a", "grafana"), `{}`, with("Idempotency-Key", "k")).StatusCode).To(Equal(http.StatusAccepted))
 	g.Expect(b.store.Stored()).To(HaveLen(2))
 }
 

@@ -21,7 +21,7 @@ func (b *bench) limitIncidents(limit int, name string) {
 
 // blockIncidents has the API server reject new Incidents of the namespace team-a.
 func (b *bench) blockIncidents() {
-	w := integration("team-a", "prometheus", testToken)
+	w := integration("team-a", "prometheus")
 	w.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionAlertsFolded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuotaExceeded},
 	}

@@ -84,14 +84,14 @@ func startManagerWith(t *testing.T, config *rest.Config, change ...func(*Options
 	return c
 }
 
-// integrate creates an integration with tokens and waits until the first of them works.
-func (c *cluster) integrate(t *testing.T, name string, tokens ...string) *v1alpha1.WebhookIntegration {
+// integrate creates an integration and waits until its token works.
+func (c *cluster) integrate(t *testing.T, name string) (w *v1alpha1.WebhookIntegration, token string) {
 	t.Helper()
 	g := NewWithT(t)
-	w := integration(c.namespace, name, tokens...)
+	w, token = integration(c.namespace, name), testenv.Token(c.namespace, name)
 	g.Expect(c.Create(t.Context(), w)).To(Succeed())
-	g.Eventually(func() int { return c.post(t, tokens[0]+"?dryRun=true", firing) }, "5s", "10ms").Should(Equal(http.StatusOK))
-	return w
+	g.Eventually(func() int { return c.post(t, token+"?dryRun=true", firing) }, "5s", "10ms").Should(Equal(http.StatusOK))
+	return w, token
 }
 
 // unansweredIncidents is a connection to an API server that never answers the list of Incidents.
@@ -111,8 +111,8 @@ func TestAlertsAreStoredBeforeTheIncidentsAreKnown(t *testing.T) {
 	config := rest.CopyConfig(restConfig)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return unansweredIncidents{next} })
 	c := startManagerWith(t, config)
-	c.integrate(t, "prometheus", "early-token")
-	g.Expect(c.post(t, "early-token", firing)).To(Equal(http.StatusAccepted))
+	_, token := c.integrate(t, "prometheus")
+	g.Expect(c.post(t, token, firing)).To(Equal(http.StatusAccepted))
 	g.Expect(c.listEvents(t)).To(HaveLen(1))
 }
 
@@ -122,7 +122,7 @@ func TestNoAlertIsAcceptedThatFindsNoPlace(t *testing.T) {
 	const limit = 25 // the share
 	g := NewWithT(t)
 	c := startManager(t, func(o *Options) { o.MaxIncidents = 4 * limit })
-	c.integrate(t, "prometheus", "storm-token")
+	_, token := c.integrate(t, "prometheus")
 	g.Expect(c.Create(t.Context(), &v1alpha1.Incident{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: v1alpha1.IncidentName("prometheus", "exists")},
 		Spec:       v1alpha1.IncidentSpec{IntegrationName: "prometheus", DedupKey: "exists"},
@@ -139,7 +139,7 @@ func TestNoAlertIsAcceptedThatFindsNoPlace(t *testing.T) {
 				if n%2 == 0 {
 					body = fmt.Sprintf(`{"dedup_key":"%d-%d"}`, sender, n)
 				}
-				c.post(t, "storm-token", body)
+				c.post(t, token, body)
 			}
 		})
 	}
@@ -151,16 +151,16 @@ func TestNoAlertIsAcceptedThatFindsNoPlace(t *testing.T) {
 		}
 	}
 	g.Expect(len(waiting)).To(Equal(limit-1), "and one that exists")
-	status, answer := c.send(t, "storm-token", `{"dedup_key":"late"}`)
+	status, answer := c.send(t, token, `{"dedup_key":"late"}`)
 	g.Expect(status.StatusCode).To(Equal(http.StatusServiceUnavailable))
 	g.Expect(answer).To(ContainSubstring("incident-limit"))
 	for key := range waiting {
-		g.Expect(c.post(t, "storm-token", fmt.Sprintf(`{"dedup_key":%q}`, key))).To(Equal(http.StatusAccepted), "it waits already")
+		g.Expect(c.post(t, token, fmt.Sprintf(`{"dedup_key":%q}`, key))).To(Equal(http.StatusAccepted), "it waits already")
 	}
-	g.Expect(c.post(t, "storm-token", `{"dedup_key":"exists"}`)).To(Equal(http.StatusAccepted))
+	g.Expect(c.post(t, token, `{"dedup_key":"exists"}`)).To(Equal(http.StatusAccepted))
 	g.Expect(c.Refusal(c.namespace)).To(Equal(v1alpha1.ReasonIncidentLimit))
 	g.Expect(c.DeleteAllOf(t.Context(), &v1alpha1.AlertEvent{}, client.InNamespace(c.namespace))).To(Succeed())
-	g.Eventually(func() int { return c.post(t, "storm-token", `{"dedup_key":"later"}`) }, "10s", "100ms").Should(Equal(http.StatusAccepted))
+	g.Eventually(func() int { return c.post(t, token, `{"dedup_key":"later"}`) }, "10s", "100ms").Should(Equal(http.StatusAccepted))
 }
 
 // amend changes the spec of an integration.
@@ -207,17 +207,17 @@ func (c *cluster) listEvents(t *testing.T) []v1alpha1.AlertEvent {
 func TestAlertsAreStoredInTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	c := startManager(t)
-	w := c.integrate(t, "prometheus", "store-token")
+	w, token := c.integrate(t, "prometheus")
 	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.Defaults = &v1alpha1.AlertDefaults{Title: "From the integration"}
 	})
 	g.Eventually(func() *v1alpha1.AlertDefaults {
-		found, _ := c.handler.tokens.lookup("store-token", time.Now())
+		found, _ := c.handler.tokens.lookup(token, time.Now())
 		return found.Spec.Defaults
 	}, "5s", "10ms").ShouldNot(BeNil())
 
 	before := time.Now().Truncate(time.Microsecond)
-	response, body := c.send(t, "store-token",
+	response, body := c.send(t, token,
 		`{"title":"Disk full","dedup_key":"d","severity":"high","labels":{"a":{"b":[1,2.5,null]}},"starts_at":"2026-01-01T00:00:00Z"}`)
 	g.Expect(response.StatusCode).To(Equal(http.StatusAccepted), body)
 	stored := c.listEvents(t)
@@ -243,43 +243,44 @@ func TestTokensFollowTheCluster(t *testing.T) {
 	status := func(token string) func() int {
 		return func() int { return c.post(t, token, firing) }
 	}
-	w := c.integrate(t, "rotating", "old-token")
+	w, oldToken := c.integrate(t, "rotating")
+	newToken := v1alpha1.NewToken(c.namespace, "rotating")
 
 	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.Tokens = append(spec.Tokens, v1alpha1.Token{Name: "new", SHA256: v1alpha1.TokenHash("new-token")})
+		spec.Tokens = append(spec.Tokens, v1alpha1.Token{Name: "new", SHA256: v1alpha1.TokenHash(newToken)})
 	})
-	g.Eventually(status("new-token"), within, "10ms").Should(Equal(http.StatusAccepted))
-	g.Expect(status("old-token")()).To(Equal(http.StatusAccepted), "both work during a rotation")
+	g.Eventually(status(newToken), within, "10ms").Should(Equal(http.StatusAccepted))
+	g.Expect(status(oldToken)()).To(Equal(http.StatusAccepted), "both work during a rotation")
 
 	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Tokens = spec.Tokens[1:] })
-	g.Eventually(status("old-token"), within, "10ms").Should(Equal(http.StatusUnauthorized), "revoked")
-	g.Expect(status("new-token")()).To(Equal(http.StatusAccepted))
+	g.Eventually(status(oldToken), within, "10ms").Should(Equal(http.StatusUnauthorized), "revoked")
+	g.Expect(status(newToken)()).To(Equal(http.StatusAccepted))
 
 	soon := v1alpha1.NewTimestamp(time.Now().Add(500 * time.Millisecond))
 	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Tokens[0].ExpiresAt = &soon })
-	g.Eventually(status("new-token"), within, "10ms").Should(Equal(http.StatusUnauthorized), "expired")
+	g.Eventually(status(newToken), within, "10ms").Should(Equal(http.StatusUnauthorized), "expired")
 
 	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Tokens[0].ExpiresAt, spec.Suspend = nil, true })
-	g.Eventually(status("new-token"), within, "10ms").Should(Equal(http.StatusForbidden), "suspended")
+	g.Eventually(status(newToken), within, "10ms").Should(Equal(http.StatusForbidden), "suspended")
 
 	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Suspend = false })
-	g.Eventually(status("new-token"), within, "10ms").Should(Equal(http.StatusAccepted), "and resumed")
+	g.Eventually(status(newToken), within, "10ms").Should(Equal(http.StatusAccepted), "and resumed")
 
 	g.Expect(c.Delete(t.Context(), w)).To(Succeed())
-	g.Eventually(status("new-token"), within, "10ms").Should(Equal(http.StatusUnauthorized), "deleted")
+	g.Eventually(status(newToken), within, "10ms").Should(Equal(http.StatusUnauthorized), "deleted")
 }
 
 func TestCopiesOfARequestGiveOneEventInTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	c := startManager(t)
-	c.integrate(t, "prometheus", "copies-token")
+	_, token := c.integrate(t, "prometheus")
 	var wait sync.WaitGroup
 	answers := make([]string, 100)
 	for i := range answers {
 		wait.Go(func() {
-			response, body := c.send(t, "copies-token", `{"title":"x"}`, with("Idempotency-Key", "k"))
+			response, body := c.send(t, token, `{"title":"x"}`, with("Idempotency-Key", "k"))
 			for response.StatusCode == http.StatusServiceUnavailable { // on a busy machine; senders try again too
-				response, body = c.send(t, "copies-token", `{"title":"x"}`, with("Idempotency-Key", "k"))
+				response, body = c.send(t, token, `{"title":"x"}`, with("Idempotency-Key", "k"))
 			}
 			answers[i] = fmt.Sprint(response.StatusCode, body)
 		})
@@ -289,38 +290,38 @@ func TestCopiesOfARequestGiveOneEventInTheCluster(t *testing.T) {
 	g.Expect(slices.Compact(answers)).To(HaveLen(1))
 	g.Expect(answers[0]).To(HavePrefix("202"))
 	g.Expect(c.listEvents(t)).To(HaveLen(1))
-	g.Expect(c.post(t, "copies-token", `{"title":"y"}`, with("Idempotency-Key", "k"))).To(Equal(http.StatusUnprocessableEntity))
+	g.Expect(c.post(t, token, `{"title":"y"}`, with("Idempotency-Key", "k"))).To(Equal(http.StatusUnprocessableEntity))
 }
 
 func TestPendingLimitRecoversByItself(t *testing.T) {
 	g := NewWithT(t)
 	c := startManager(t, func(o *Options) { o.MaxPendingEvents, o.NamespaceShare = 2, 1 })
-	c.integrate(t, "prometheus", "pending-token")
-	g.Eventually(func() int { return c.post(t, "pending-token", firing) }, "5s", "10ms").Should(Equal(http.StatusServiceUnavailable))
+	_, token := c.integrate(t, "prometheus")
+	g.Eventually(func() int { return c.post(t, token, firing) }, "5s", "10ms").Should(Equal(http.StatusServiceUnavailable))
 	for _, event := range c.listEvents(t) {
 		g.Expect(c.Delete(t.Context(), &event)).To(Succeed())
 	}
-	g.Eventually(func() int { return c.post(t, "pending-token", firing) }, "5s", "10ms").Should(Equal(http.StatusAccepted))
+	g.Eventually(func() int { return c.post(t, token, firing) }, "5s", "10ms").Should(Equal(http.StatusAccepted))
 }
 
 func TestTerminatingNamespaceIsUnavailable(t *testing.T) {
 	g := NewWithT(t)
 	c := startManager(t)
-	c.integrate(t, "prometheus", "terminating-token")
+	_, token := c.integrate(t, "prometheus")
 	g.Expect(c.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})).To(Succeed())
 	g.Eventually(func() string {
-		_, body := c.send(t, "terminating-token", firing)
+		_, body := c.send(t, token, firing)
 		return body
 	}, "10s", "50ms").Should(ContainSubstring("not-stored"))
 }
 
 func TestTokenAppearsNowhere(t *testing.T) {
 	g := NewWithT(t)
-	const canary, unknown = "canary-4d3b2a1f00", "canary-that-nobody-knows"
+	const unknown = "canary-that-nobody-knows"
 	registry := prometheus.NewRegistry()
 	RegisterMetrics(registry)
 	c := startManager(t)
-	w := c.integrate(t, "watched", canary)
+	w, canary := c.integrate(t, "watched")
 	var answers bytes.Buffer
 	try := func(token, body string, want int, change ...func(*http.Request)) {
 		t.Helper()

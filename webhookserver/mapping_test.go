@@ -19,7 +19,7 @@ func answerTo(
 	t.Helper()
 	g := NewWithT(t)
 	b := newBench()
-	w := integration("team-a", "prometheus", testToken)
+	w := integration("team-a", "prometheus")
 	w.Spec.Preset, w.Spec.Mapping = preset, m
 	b.tokens.set(w)
 	response := b.post(target, body)
@@ -197,7 +197,7 @@ func TestAWrongClockEndsNoAlert(t *testing.T) {
 		b.now = func() time.Time { return time.Now().Add(lead) }
 		b.handler.store.now = b.now
 		b.clockLead = func() time.Duration { return lead }
-		w := integration("team-a", "prometheus", testToken)
+		w := integration("team-a", "prometheus")
 		w.Spec.Preset = "vmalert"
 		b.tokens.set(w)
 		ends := right.Add(4 * time.Minute).Format(time.RFC3339)

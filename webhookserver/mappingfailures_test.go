@@ -28,7 +28,7 @@ func keyed() *v1alpha1.Mapping {
 func TestWhatRanOutOfTimeIsNotAcknowledged(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
-	w := integration("team-a", "prometheus", testToken)
+	w := integration("team-a", "prometheus")
 	w.Spec.Mapping = keyed()
 	b.tokens.set(w)
 	const resolve = `{"check":{"id":"disk","state":"resolved"}}`
@@ -107,10 +107,10 @@ func TestFailuresAreReportedOnceAMinuteAndAllAreCounted(t *testing.T) {
 func TestAFailingMappingShowsInTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	c := startManager(t)
-	w := c.integrate(t, "checks", "token-of-checks-0123")
+	w, token := c.integrate(t, "checks")
 	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Mapping = keyed() })
 	g.Eventually(func() string {
-		_, body := c.send(t, "token-of-checks-0123", `{"check":{"state":"resolved"}}`)
+		_, body := c.send(t, token, `{"check":{"state":"resolved"}}`)
 		return body
 	}, "10s", "50ms").Should(ContainSubstring("no such key: id"))
 	g.Eventually(func() *v1alpha1.MappingFailure {

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 const (
@@ -87,10 +88,10 @@ func flood(t *testing.T, preset, body string) uint64 {
 	t.Helper()
 	g := NewWithT(t)
 	b := newBench()
-	flooding := integration("team-a", "prometheus", testToken)
+	flooding := integration("team-a", "prometheus")
 	flooding.Spec.Preset = preset
 	b.tokens.set(flooding)
-	b.tokens.set(integration("team-b", "other", "other-token-0123456789"))
+	b.tokens.set(integration("team-b", "other"))
 	b.store.Before = func(context.Context, *v1alpha1.AlertEvent, int) error {
 		time.Sleep(20 * time.Millisecond) // as an API server takes
 		return nil
@@ -119,7 +120,7 @@ func flood(t *testing.T, preset, body string) uint64 {
 		})
 	}
 	for range 20 {
-		g.Expect(post("other-token-0123456789", firing)).To(Equal(http.StatusAccepted), "of another integration")
+		g.Expect(post(testenv.Token("team-b", "other"), firing)).To(Equal(http.StatusAccepted), "of another integration")
 	}
 	senders.Wait()
 	grew := grown()

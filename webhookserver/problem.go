@@ -119,9 +119,10 @@ var (
 		detail: "The log of the server has details."}
 )
 
-// problemUndecided is for a token that several integrations list, until its owner is recorded.
-var problemUndecided = problemUnsynced.withDetail(
-	"The integration that owns the token is not yet recorded. Nothing was stored; try again.")
+// problemUntagged is for a token that no integration can accept.
+var problemUntagged = problemToken.withDetail(
+	"The token has no tag of an integration: a token is tocsin_, the tag, _ and a secret. " +
+		"Create one with \"kubectl tocsin token create\", or see docs/getting-started.md.")
 
 // MarshalJSON writes the problem's members in RFC 9457's order, the extension members last.
 func (p *problem) MarshalJSON() ([]byte, error) {

@@ -93,7 +93,7 @@ func TestTheMappingOfAnotherPresetIsNotUsed(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
-			w := integration("team-a", "prometheus", testToken)
+			w := integration("team-a", "prometheus")
 			w.Spec.Preset, w.Spec.Mapping = test.preset, title
 			b.tokens.set(w)
 			g.Expect(b.post(testPath+"/v2/enqueue", event).StatusCode).To(Equal(http.StatusAccepted))
@@ -215,7 +215,7 @@ func TestCloudEventsHandshake(t *testing.T) {
 	}
 	g := NewWithT(t)
 	b := newBench()
-	suspended := integration("team-a", "prometheus", testToken)
+	suspended := integration("team-a", "prometheus")
 	suspended.Spec.Suspend = true
 	b.tokens.set(suspended)
 	g.Expect(b.post(testPath, "", method("OPTIONS"), with("WebHook-Request-Origin", origin)).StatusCode).To(Equal(http.StatusForbidden))
@@ -345,7 +345,7 @@ func TestCloudEventsAreReadByTheIntegrationsMapping(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
-			w := integration("team-a", "prometheus", testToken)
+			w := integration("team-a", "prometheus")
 			w.Spec.Preset = "alertmanager"
 			w.Spec.Mapping = &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{Hostname: `headers["ce-subject"]`}}
 			b.tokens.set(w)

@@ -50,8 +50,7 @@ func TestRefusalsOfTheClusterAskToTryAgain(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
 			c := &cluster{Client: c.Client, Server: c.Server, logs: c.logs, namespace: testenv.Namespace(t, c.Client)}
-			token := "token-of-" + c.namespace
-			w := c.integrate(t, "prometheus", token)
+			w, token := c.integrate(t, "prometheus")
 			test.refuse(t, c)
 			var response *http.Response
 			var body string

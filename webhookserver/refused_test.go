@@ -60,7 +60,7 @@ func full(b *bench) {
 }
 
 func suspended(b *bench) {
-	w := integration("team-a", "prometheus", testToken)
+	w := integration("team-a", "prometheus")
 	w.Spec.Suspend = true
 	b.tokens.set(w)
 }

@@ -18,7 +18,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/connlimit"
@@ -74,12 +73,12 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 func feed(objects cache.Cache, tokens *tokenIndex, capacity *commit.Capacity) (synced func() bool, err error) {
 	ctx, pending, incidents := context.Background(), capacity.Pending, capacity.Incidents
 	integrationsSynced, err1 := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
-		func(w *v1alpha1.WebhookIntegration, initial bool) {
-			tokens.registry.Set(w, initial)
+		func(w *v1alpha1.WebhookIntegration, _ bool) {
+			tokens.set(w)
 			pending.SetIntegration(w)
 		},
 		func(w *v1alpha1.WebhookIntegration) {
-			tokens.registry.Remove(client.ObjectKeyFromObject(w), w.UID)
+			tokens.remove(w)
 			pending.RemoveIntegration(w)
 			forgetIntegration(w.Namespace, w.Name)
 		})

@@ -39,10 +39,12 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.Main(m, func(config *rest.Config) { restConfig = config }))
 }
 
-const (
-	testToken = "test-token-0123456789"
+const firing = `{"title":"Disk full","dedup_key":"disk-1","severity":"critical"}`
+
+// testToken is the token of the bench's integration.
+var (
+	testToken = testenv.Token("team-a", "prometheus")
 	testPath  = eventsPath + "/" + testToken
-	firing    = `{"title":"Disk full","dedup_key":"disk-1","severity":"critical"}`
 )
 
 // recordedReports is a reporter that remembers.
@@ -102,7 +104,7 @@ func newBench() *bench {
 	b.capacity = commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
 	ready := func() bool { return true }
 	b.handler = newHandler(options, ready, newTokenIndex(), b.capacity, b.group, b.reports, b.logs.logger())
-	b.tokens.set(integration("team-a", "prometheus", testToken))
+	b.tokens.set(integration("team-a", "prometheus"))
 	return b
 }
 
@@ -122,9 +124,12 @@ func (b *bench) post(target, body string, change ...func(*http.Request)) *http.R
 	return recorder.Result()
 }
 
-// integration makes a WebhookIntegration with tokens that never expire.
+// integration makes a WebhookIntegration with tokens that never expire, by default its testenv.Token.
 func integration(namespace, name string, tokens ...string) *v1alpha1.WebhookIntegration {
 	w := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if len(tokens) == 0 {
+		w.Spec.Tokens = testenv.Tokens(namespace, name)
+	}
 	for i, token := range tokens {
 		w.Spec.Tokens = append(w.Spec.Tokens,
 			v1alpha1.Token{Name: string(rune('a' + i)), SHA256: v1alpha1.TokenHash(token)})

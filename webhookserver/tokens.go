@@ -2,6 +2,10 @@ package webhookserver
 
 import (
 	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -9,46 +13,121 @@ import (
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
 
-// tokenIndex finds the integration of a token. It is fed by the informer of the WebhookIntegrations, so a
-// token works and ceases to work as soon as the watch has brought the change.
-type tokenIndex struct{ registry *v1alpha1.TokenRegistry }
+const (
+	// listedTokens is the maximum length of spec.tokens.
+	listedTokens = 8
+
+	// searchInterval is the minimum time between two searches, however many wrong tokens come.
+	searchInterval = time.Second
+)
+
+// tokenIndex finds the integration of a token. The tag in the token names the integration, so an integration gains nothing
+// by listing the hash of another one's token. The informer of the WebhookIntegrations feeds the index: a token works and
+// ceases to work as soon as the watch has brought the change.
+type tokenIndex struct {
+	mu    sync.RWMutex
+	byTag map[string]*v1alpha1.WebhookIntegration // never modified
+
+	searched atomic.Int64 // the time of the last search, in nanoseconds
+}
 
 func newTokenIndex() *tokenIndex {
-	return &tokenIndex{registry: v1alpha1.NewTokenRegistry()}
+	return &tokenIndex{byTag: map[string]*v1alpha1.WebhookIntegration{}}
 }
 
 // verdict is the result of looking up a token.
 type verdict int
 
 const (
-	tokenUnknown   verdict = iota
-	tokenUndecided         // several integrations list it, and it is not yet recorded whose it is
+	tokenUnknown verdict = iota
+	tokenUntagged
 	tokenExpired
 	tokenValid
 )
 
-// lookup returns the integration that token belongs to, also when the token has expired. The index is looked up by
-// the SHA-256 of the token alone, so how long a lookup takes says nothing about any token.
+// lookup returns the integration that token belongs to, also when the token has expired. It makes the same comparisons
+// whether or not there is an integration with the tag, so how long it takes says nothing about integrations and tokens.
 func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookIntegration, verdict) {
-	var buffer [maxTokenLength]byte
-	if token == "" || len(token) > len(buffer) {
+	tag := v1alpha1.TokenTagOf(token)
+	switch {
+	case len(token) > maxTokenLength:
+		return nil, tokenUnknown
+	case tag == "":
+		return nil, tokenUntagged
+	}
+	x.mu.RLock()
+	integration := x.byTag[tag]
+	x.mu.RUnlock()
+	var tokens []v1alpha1.Token
+	if integration != nil {
+		tokens = integration.Spec.Tokens
+	}
+	hash, result := tokenHash(token), tokenUnknown
+	for i := range max(len(tokens), listedTokens) {
+		var listed [2 * sha256.Size]byte
+		if i < len(tokens) {
+			copy(listed[:], tokens[i].SHA256)
+		}
+		if subtle.ConstantTimeCompare(hash[:], listed[:]) == 1 { // of two entries with this hash, the valid one counts
+			result = max(result, validity(&tokens[i], now))
+		}
+	}
+	if result == tokenUnknown {
 		return nil, tokenUnknown
 	}
-	sum := sha256.Sum256(buffer[:copy(buffer[:], token)])
-	owner, expires, decided := x.registry.Find(sum, token)
-	switch {
-	case !decided:
-		return nil, tokenUndecided
-	case owner == nil:
-		return nil, tokenUnknown
-	case expires.IsZero() || now.Before(expires):
-		return owner, tokenValid
-	default:
-		return owner, tokenExpired
+	return integration, result
+}
+
+func validity(token *v1alpha1.Token, now time.Time) verdict {
+	if expires := token.ExpiresAt; expires != nil && !expires.IsZero() && !now.Before(expires.Time) {
+		return tokenExpired
+	}
+	return tokenValid
+}
+
+// search passes to report each integration that lists a token which lookup does not accept, because it does not have the
+// integration's tag, and the name of the token there. It looks at every integration, so it searches at most once per
+// searchInterval.
+func (x *tokenIndex) search(token string, now time.Time, report func(lister *v1alpha1.WebhookIntegration, name string)) {
+	last := x.searched.Load()
+	if time.Duration(now.UnixNano()-last).Abs() < searchInterval || !x.searched.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	hash := v1alpha1.TokenHash(token)
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, integration := range x.byTag {
+		for i := range integration.Spec.Tokens {
+			if listed := &integration.Spec.Tokens[i]; listed.SHA256 == hash {
+				report(integration, listed.Name)
+				break
+			}
+		}
 	}
 }
 
-// set updates the index from the integration's spec and status.
+// tokenHash returns the hash of a token of up to maxTokenLength bytes as in spec.tokens, without an allocation.
+func tokenHash(token string) (text [2 * sha256.Size]byte) {
+	var buffer [maxTokenLength]byte
+	sum := sha256.Sum256(buffer[:copy(buffer[:], token)])
+	hex.Encode(text[:], sum[:])
+	return text
+}
+
+// set adds or updates an integration.
 func (x *tokenIndex) set(integration *v1alpha1.WebhookIntegration) {
-	x.registry.Set(integration, false)
+	if !integration.DeletionTimestamp.IsZero() {
+		x.remove(integration)
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.byTag[v1alpha1.TokenTag(integration.Namespace, integration.Name)] = integration
+}
+
+// remove removes a deleted integration.
+func (x *tokenIndex) remove(integration *v1alpha1.WebhookIntegration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.byTag, v1alpha1.TokenTag(integration.Namespace, integration.Name))
 }

@@ -9,57 +9,53 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
+// owner returns the namespace and the name of a token's integration, empty for none.
+func (x *tokenIndex) owner(token string) string {
+	w, v := x.lookup(token, noon)
+	if v != tokenValid {
+		return ""
+	}
+	return w.Namespace + "/" + w.Name
+}
+
 func TestTokenIndex(t *testing.T) {
 	g := NewWithT(t)
 	x := newTokenIndex()
-	find := func(token string) (string, verdict) {
-		w, v := x.lookup(token, noon)
-		if w == nil {
-			return "", v
-		}
-		return w.Namespace + "/" + w.Name, v
-	}
-	expect := func(token, owner string, v verdict) {
-		t.Helper()
-		foundOwner, found := find(token)
-		g.Expect(foundOwner).To(Equal(owner))
-		g.Expect(found).To(Equal(v))
-	}
-
-	x.set(integration("a", "one", "t1", "t2"))
-	x.set(integration("b", "two", "t3"))
+	t1, t2, t3 := v1alpha1.NewToken("a", "one"), v1alpha1.NewToken("a", "one"), v1alpha1.NewToken("b", "two")
+	x.set(integration("a", "one", t1, t2))
+	x.set(integration("b", "two", t3))
 	t.Log("both tokens of an integration work, as during a rotation")
-	expect("t1", "a/one", tokenValid)
-	expect("t2", "a/one", tokenValid)
-	expect("t3", "b/two", tokenValid)
-	expect("t4", "", tokenUnknown)
-	expect("", "", tokenUnknown)
-	expect(strings.Repeat("t", maxTokenLength+1), "", tokenUnknown)
+	g.Expect(x.owner(t1)).To(Equal("a/one"))
+	g.Expect(x.owner(t2)).To(Equal("a/one"))
+	g.Expect(x.owner(t3)).To(Equal("b/two"))
+	g.Expect(x.owner(v1alpha1.NewToken("a", "one"))).To(BeEmpty())
+	g.Expect(x.owner(t1 + strings.Repeat("t", maxTokenLength))).To(BeEmpty())
 
 	t.Log("a token that was removed stops working, the other goes on")
-	x.set(integration("a", "one", "t2"))
-	expect("t1", "", tokenUnknown)
-	expect("t2", "a/one", tokenValid)
+	x.set(integration("a", "one", t2))
+	g.Expect(x.owner(t1)).To(BeEmpty())
+	g.Expect(x.owner(t2)).To(Equal("a/one"))
 
 	t.Log("a deleted integration has no tokens")
-	x.registry.Remove(types.NamespacedName{Namespace: "a", Name: "one"}, "")
-	expect("t2", "", tokenUnknown)
-	expect("t3", "b/two", tokenValid)
+	x.remove(integration("a", "one"))
+	g.Expect(x.owner(t2)).To(BeEmpty())
+	g.Expect(x.owner(t3)).To(Equal("b/two"))
 
 	t.Log("nor has one that is being deleted")
-	deleted := integration("b", "two", "t3")
+	deleted := integration("b", "two", t3)
 	now := metav1.NewTime(noon)
 	deleted.DeletionTimestamp = &now
 	x.set(deleted)
-	expect("t3", "", tokenUnknown)
-	g.Expect(x.registry.Len()).To(BeZero())
+	g.Expect(x.owner(t3)).To(BeEmpty())
+	g.Expect(x.byTag).To(BeEmpty())
 }
 
 func TestTokenExpiry(t *testing.T) {
@@ -74,73 +70,137 @@ func TestTokenExpiry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			x := newTokenIndex()
-			w := integration("a", "one", "t1")
+			w := integration("a", "one")
 			expires := v1alpha1.NewTimestamp(test.expires)
 			w.Spec.Tokens[0].ExpiresAt = &expires
 			x.set(w)
-			_, v := x.lookup("t1", noon)
+			_, v := x.lookup(testenv.Token("a", "one"), noon)
 			g.Expect(v).To(Equal(test.want))
 		})
 	}
 }
 
 func TestTokenListedTwiceWithinAnIntegration(t *testing.T) {
-	g := NewWithT(t)
-	x := newTokenIndex()
-	w := integration("a", "one", "t1", "t1")
-	past := v1alpha1.NewTimestamp(noon.Add(-time.Hour))
-	w.Spec.Tokens[0].ExpiresAt = &past
-	x.set(w)
-	_, v := x.lookup("t1", noon)
-	g.Expect(v).To(Equal(tokenValid), "one of the two has not expired")
-	x.registry.Remove(types.NamespacedName{Namespace: "a", Name: "one"}, "")
-	g.Expect(x.registry.Len()).To(BeZero())
+	for expired := range 2 {
+		x := newTokenIndex()
+		token := testenv.Token("a", "one")
+		w := integration("a", "one", token, token)
+		past := v1alpha1.NewTimestamp(noon.Add(-time.Hour))
+		w.Spec.Tokens[expired].ExpiresAt = &past
+		x.set(w)
+		NewWithT(t).Expect(x.owner(token)).To(Equal("a/one"), "one of the two has not expired")
+	}
 }
 
-func TestATokenOfSeveralIntegrationsIsServedOnceItIsDecided(t *testing.T) {
-	g := NewWithT(t)
-	b := newBench()
-	a, c := integration("a", "one", "shared"), integration("c", "two", "shared")
-	b.tokens.registry.Set(a, true)
-	b.tokens.registry.Set(c, true)
-	response := b.post(eventsPath+"/shared", firing)
-	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
-	g.Expect(response.Header.Get("Retry-After")).NotTo(BeEmpty())
-	g.Expect(decode[problemBody](g, response).kind()).To(Equal("not-ready"))
-
-	decided := c.DeepCopy()
-	decided.Status.Tokens = []v1alpha1.TokenClaim{{SHA256: v1alpha1.TokenHash("shared"), State: v1alpha1.TokenHeld}}
-	b.tokens.registry.Set(decided, false)
-	owner, v := b.tokens.lookup("shared", noon)
-	g.Expect(v).To(Equal(tokenValid))
-	g.Expect(owner.Namespace).To(Equal("c"))
+func TestListingTheHashOfAnotherTokenHasNoEffect(t *testing.T) {
+	victim, secret := testenv.Token("b", "victim"), "a secret without a tag"
+	for sentence, play := range map[string]func(x *tokenIndex, thief, owner *v1alpha1.WebhookIntegration){
+		"before the owner": func(x *tokenIndex, thief, owner *v1alpha1.WebhookIntegration) { x.set(thief); x.set(owner) },
+		"after the owner":  func(x *tokenIndex, thief, owner *v1alpha1.WebhookIntegration) { x.set(owner); x.set(thief) },
+		"while the owner is deleted and created again": func(x *tokenIndex, thief, owner *v1alpha1.WebhookIntegration) {
+			x.set(owner)
+			x.remove(owner)
+			x.set(thief)
+			if x.owner(victim) != "" {
+				panic("the thief is served")
+			}
+			x.set(owner)
+		},
+		"and being deleted": func(x *tokenIndex, thief, owner *v1alpha1.WebhookIntegration) {
+			x.set(owner)
+			x.set(thief)
+			x.remove(thief)
+		},
+		"in the same namespace": func(x *tokenIndex, thief, owner *v1alpha1.WebhookIntegration) {
+			thief.Namespace = owner.Namespace
+			x.set(owner)
+			x.set(thief)
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			x := newTokenIndex()
+			play(x, integration("a", "thief", victim, secret), integration("b", "victim", victim, secret))
+			g.Expect(x.owner(victim)).To(Equal("b/victim"))
+			g.Expect(x.owner(secret)).To(BeEmpty(), "a token without a tag belongs to nobody")
+		})
+	}
 }
 
-func TestATaggedTokenIsValidForItsIntegrationAlone(t *testing.T) {
-	g := NewWithT(t)
-	x := newTokenIndex()
-	token := v1alpha1.NewToken("b", "victim")
-	x.set(integration("a", "thief", token))
-	_, v := x.lookup(token, noon)
-	g.Expect(v).To(Equal(tokenUnknown), "to have listed the hash first gains nothing")
-	victim := integration("b", "victim", token)
-	victim.Status.Tokens = []v1alpha1.TokenClaim{{SHA256: v1alpha1.TokenHash(token), State: v1alpha1.TokenRefused}}
-	x.set(victim)
-	owner, v := x.lookup(token, noon)
-	g.Expect(v).To(Equal(tokenValid))
-	g.Expect(owner.Name).To(Equal("victim"))
-	x.registry.Remove(types.NamespacedName{Namespace: "b", Name: "victim"}, "")
-	_, v = x.lookup(token, noon)
-	g.Expect(v).To(Equal(tokenUnknown), "nor does it gain anything while the integration is replaced")
+// TestNobodyTakesATokenOver has a thief and an owner do anything in any order.
+func TestNobodyTakesATokenOver(t *testing.T) {
+	token := testenv.Token("b", "victim")
+	thief, owner := integration("a", "thief", token), integration("b", "victim", token)
+	rapid.Check(t, func(t *rapid.T) {
+		x := newTokenIndex()
+		want := ""
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"list", "delete", "create owner", "revoke", "delete owner"}).Draw(t, "step") {
+			case "list":
+				x.set(thief)
+			case "delete":
+				x.remove(thief)
+			case "create owner":
+				x.set(owner)
+				want = "b/victim"
+			case "revoke":
+				x.set(integration("b", "victim", "another"))
+				want = ""
+			case "delete owner":
+				x.remove(owner)
+				want = ""
+			}
+			if found := x.owner(token); found != want {
+				t.Fatalf("the token is valid for %q instead of %q", found, want)
+			}
+		}
+	})
+}
+
+func TestAListedTokenWithoutTheTagIsReported(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		token  string
+		detail string
+	}{
+		"no tag":                      {"a-secret", "no tag of an integration"},
+		"the tag of another":          {v1alpha1.NewToken("team-a", "other"), "No integration accepts this token."},
+		"the tag in capitals":         {strings.ToUpper(v1alpha1.NewToken("team-a", "wrong")), "no tag of an integration"},
+		"a tag and nothing behind it": {v1alpha1.TokenPrefix + v1alpha1.TokenTag("team-a", "wrong") + "_", "no tag of an integration"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench()
+			now := noon
+			b.now = func() time.Time { return now }
+			post := func() problemBody {
+				response := b.post(eventsPath+"/"+test.token, firing)
+				g.Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
+				return decode[problemBody](g, response)
+			}
+			post()
+			g.Expect(b.reports.reasons).To(BeEmpty(), "nobody lists it")
+			b.tokens.set(integration("team-a", "wrong", test.token))
+			b.tokens.set(integration("team-b", "wrong", test.token))
+			post()
+			g.Expect(b.reports.reasons).To(BeEmpty(), "wrong tokens cause one search a second")
+			now = now.Add(searchInterval)
+			g.Expect(post().Detail).To(ContainSubstring(test.detail))
+			g.Expect(b.reports.reasons).To(Equal([]string{"InvalidTokenTag", "InvalidTokenTag"}), "each that lists it is told")
+			g.Expect(b.reports.texts).To(ContainElement(ContainSubstring(`The token "a" does not have the tag of this integration`)))
+			g.Expect(b.store.Stored()).To(BeEmpty())
+		})
+	}
 }
 
 func BenchmarkTokenLookup(b *testing.B) {
 	x := newTokenIndex()
 	for i := range 10_000 {
-		x.set(integration("team", fmt.Sprintf("integration-%d", i), fmt.Sprintf("token-%032d", i)))
+		x.set(integration("team", fmt.Sprintf("integration-%d", i)))
 	}
-	valid := fmt.Sprintf("token-%032d", 7_777)
-	for name, token := range map[string]string{"valid": valid, "unknown": "no-" + valid} {
+	valid := testenv.Token("team", "integration-7777")
+	for name, token := range map[string]string{
+		"valid": valid, "unknown": valid + "x", "of no integration": testenv.Token("team", "none"), "untagged": "no-" + valid,
+	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -148,4 +208,10 @@ func BenchmarkTokenLookup(b *testing.B) {
 			}
 		})
 	}
+	b.Run("search", func(b *testing.B) {
+		for b.Loop() {
+			x.searched.Store(0)
+			x.search("no-"+valid, noon, func(*v1alpha1.WebhookIntegration, string) {})
+		}
+	})
 }

@@ -69,7 +69,7 @@ func signed(id string, at time.Time, signature string) func(*http.Request) {
 // newSignedBench has an integration that requires signatures for one of the keys.
 func newSignedBench(keys ...string) *bench {
 	b := newBench()
-	w := integration("team-a", "prometheus", testToken)
+	w := integration("team-a", "prometheus")
 	w.Spec.Verify = &v1alpha1.Verification{}
 	for i, key := range keys {
 		w.Spec.Verify.PublicKeys = append(w.Spec.Verify.PublicKeys, v1alpha1.PublicKey{Name: strconv.Itoa(i), Key: key})

@@ -55,8 +55,6 @@ const (
 	ReasonNoValidToken = "NoValidToken"
 	// ReasonInvalidPublicKey: a key of spec.verify cannot be used. Senders that use another one of its keys are accepted.
 	ReasonInvalidPublicKey = "InvalidPublicKey"
-	// ReasonTokenConflict: another integration held the hash of a token first, and owns it.
-	ReasonTokenConflict = "TokenConflict"
 )
 
 // Further reasons of a WebhookIntegration's Ready condition.

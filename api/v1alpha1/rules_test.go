@@ -47,6 +47,8 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 			`{"tokens":[{"name":"a","sha256":"` + strings.Repeat("Z", 64) + `"}]}`, "should match '^[0-9a-f]{64}$'"},
 		"a hash in capitals": {
 			`{"tokens":[{"name":"a","sha256":"` + strings.ToUpper(hash) + `"}]}`, "should match '^[0-9a-f]{64}$'"},
+		"the hash of an empty text": {
+			`{"tokens":[{"name":"a","sha256":"` + v1alpha1.TokenHash("") + `"}]}`, "is the hash of an empty text"},
 		"a token in the clear": {
 			`{"tokens":[{"name":"a","sha256":"` + hash + `","token":"secret"}]}`, `unknown field "spec.tokens[0].token"`},
 		"a field that does not exist":     {`{"suspended":true}`, `unknown field "spec.suspended"`},

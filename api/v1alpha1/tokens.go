@@ -24,15 +24,14 @@ const (
 	tokenHexChars    = 64 // of a secret created by a shell, which has no checksum
 )
 
-// ErrTokenChecksum is the error for a token in the format of NewToken whose checksum is wrong.
-var ErrTokenChecksum = errors.New("the token is truncated or mistyped: wrong checksum")
+// ErrInvalidToken is the error for a token that is not one of Tocsin, or not a whole one.
+var ErrInvalidToken = errors.New("the token is truncated or mistyped")
 
 // base62 holds the digits of tokens. None needs escaping in a URL, and a double click selects the whole token.
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // NewToken returns a new token for an integration: "tocsin_", the integration's tag, "_", 256 random bits in 43 base-62
-// digits, and the CRC-32 (IEEE) of those digits in 6 more. It is valid for that integration only, even if others list
-// its hash.
+// digits, and the CRC-32 (IEEE) of those digits in 6 more.
 func NewToken(namespace, name string) string {
 	secret := make([]byte, tokenSecretBytes)
 	_, _ = rand.Read(secret) // never fails
@@ -47,30 +46,21 @@ func TokenTag(namespace, name string) string {
 	return hex.EncodeToString(sum[:])[:tokenTagChars]
 }
 
-// TokenTagOf returns the tag of a token, and whether it has one. A token with a tag is valid only for the integration
-// with that tag; TokenRegistry decides which integration owns any other secret.
-func TokenTagOf(token string) (tag string, tagged bool) {
-	rest, ok := strings.CutPrefix(token, TokenPrefix)
-	if !ok || len(rest) <= tokenTagChars || rest[tokenTagChars] != '_' {
-		return "", false
+// TokenTagOf returns the tag of a token, empty if it has none. A token is valid only for the integration with that tag.
+func TokenTagOf(token string) string {
+	rest, _ := strings.CutPrefix(token, TokenPrefix)
+	tag, secret, _ := strings.Cut(rest, "_")
+	if len(rest) == len(token) || len(tag) != tokenTagChars || secret == "" {
+		return ""
 	}
-	tag = rest[:tokenTagChars]
-	for i := range len(tag) {
-		if c := tag[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return "", false
-		}
-	}
-	return tag, true
+	return tag
 }
 
-// CheckToken returns an ErrTokenChecksum if a token in the format of NewToken is truncated or mistyped. Any other secret
-// passes, including 64 characters after a tag. The error quotes nothing of the token.
+// CheckToken returns an ErrInvalidToken if no integration can accept the token, because it has no tag, or if it is truncated
+// or mistyped. Tokens of a shell have 64 characters after the tag and no checksum. The error quotes nothing of the token.
 func CheckToken(token string) error {
-	if !strings.HasPrefix(token, TokenPrefix) {
-		return nil
-	}
-	if _, tagged := TokenTagOf(token); !tagged {
-		return fmt.Errorf("%w: no tag of an integration", ErrTokenChecksum)
+	if TokenTagOf(token) == "" {
+		return fmt.Errorf("%w: no tag of an integration", ErrInvalidToken)
 	}
 	digits := token[len(TokenPrefix)+tokenTagChars+1:]
 	switch len(digits) {
@@ -79,10 +69,10 @@ func CheckToken(token string) error {
 	case tokenSecretChars + tokenCheckChars:
 	default:
 		return fmt.Errorf("%w: %d characters after the tag instead of %d",
-			ErrTokenChecksum, len(digits), tokenSecretChars+tokenCheckChars)
+			ErrInvalidToken, len(digits), tokenSecretChars+tokenCheckChars)
 	}
 	if tokenChecksum(digits[:tokenSecretChars]) != digits[tokenSecretChars:] {
-		return ErrTokenChecksum
+		return fmt.Errorf("%w: wrong checksum", ErrInvalidToken)
 	}
 	return nil
 }

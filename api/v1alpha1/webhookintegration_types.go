@@ -6,7 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Token authorizes a sender to post alerts. Only its hash is stored.
+// Token authorizes a sender to post alerts. Only its hash is stored. The token names its integration by a tag: it is
+// tocsin_, the first 32 hexadecimal digits of the SHA-256 hash of namespace/name, _ and a secret.
 type Token struct {
 	// name identifies the token within the integration.
 	// +kubebuilder:validation:MinLength=1
@@ -15,10 +16,12 @@ type Token struct {
 	// +required
 	Name string `json:"name,omitempty"`
 
-	// sha256 is the SHA-256 hash of the token, as 64 lower-case hexadecimal digits.
+	// sha256 is the SHA-256 hash of the token, as 64 lower-case hexadecimal digits. The token is valid only if it has the tag
+	// of this integration.
 	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	// +kubebuilder:validation:XValidation:rule="self != 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'",message="is the hash of an empty text"
 	// +required
 	SHA256 string `json:"sha256,omitempty"`
 
@@ -140,32 +143,6 @@ type WebhookIntegrationSpec struct {
 	Retention *metav1.Duration `json:"retention,omitempty"`
 }
 
-// TokenClaimState tells whether an integration owns a token that it lists.
-// +kubebuilder:validation:Enum=Held;Refused
-type TokenClaimState string
-
-const (
-	// TokenHeld means that the integration held the hash first, and owns the token.
-	TokenHeld TokenClaimState = "Held"
-	// TokenRefused means that another integration held the hash first. The claim stays refused until the hash is
-	// removed from this integration's spec.
-	TokenRefused TokenClaimState = "Refused"
-)
-
-// TokenClaim is the operator's record of one hash in spec.tokens.
-type TokenClaim struct {
-	// sha256 is the hash, as in spec.tokens.
-	// +kubebuilder:validation:MinLength=64
-	// +kubebuilder:validation:MaxLength=64
-	// +required
-	SHA256 string `json:"sha256,omitempty"`
-
-	// state is Held or Refused. The integration receives no alerts for a refused token, even after the token's owner
-	// has been deleted. Tokens with the tag of their integration are never refused.
-	// +required
-	State TokenClaimState `json:"state,omitempty"`
-}
-
 // Rejection is a rejected request with a token of the integration.
 type Rejection struct {
 	// reason is the reason for the rejection, as one CamelCase word.
@@ -229,13 +206,6 @@ type WebhookIntegrationStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// tokens records for each hash in spec.tokens whether this integration owns it. Written by the operator.
-	// +kubebuilder:validation:MaxItems=8
-	// +listType=map
-	// +listMapKey=sha256
-	// +optional
-	Tokens []TokenClaim `json:"tokens,omitempty"`
 
 	// observedGeneration is the generation of the spec that the status describes.
 	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"

@@ -108,12 +108,9 @@ func TestManager(t *testing.T) {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 
-	const token = "a token of the test"
 	g.Expect(c.Create(t.Context(), &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"},
-		Spec: v1alpha1.WebhookIntegrationSpec{
-			Tokens: []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(token)}},
-		},
+		Spec:       v1alpha1.WebhookIntegrationSpec{Tokens: testenv.Tokens(namespace, "test")},
 	})).To(Succeed())
 
 	createDeepest(t, c, namespace)
@@ -130,7 +127,7 @@ func TestManager(t *testing.T) {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+webhook+"/api/v1/events/webhook",
 		strings.NewReader(`{"title":"It works","dedup_key":"one"}`))
 	g.Expect(err).NotTo(HaveOccurred())
-	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Authorization", "Bearer "+testenv.Token(namespace, "test"))
 	g.Expect(status(http.DefaultClient.Do(request))).To(Equal(http.StatusAccepted))
 	for key, title := range map[string]string{"one": "It works", "deep": "Deep", "brackets": "Brackets"} {
 		incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{

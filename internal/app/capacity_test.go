@@ -21,8 +21,8 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// tenants are the namespaces "bad" and "good" of a test, each with an integration "test", whose token is the
-// namespace's name, and a manager that serves both.
+// tenants are the namespaces "bad" and "good" of a test, each with an integration "test", and a manager that
+// serves both.
 type tenants struct {
 	*WithT
 	client.Client
@@ -43,9 +43,7 @@ func startTenants(t *testing.T, flags ...string) *tenants {
 	for _, namespace := range []string{s.bad, s.good} {
 		s.Expect(s.Create(t.Context(), &v1alpha1.WebhookIntegration{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"},
-			Spec: v1alpha1.WebhookIntegrationSpec{
-				Tokens: []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(namespace)}},
-			},
+			Spec:       v1alpha1.WebhookIntegrationSpec{Tokens: testenv.Tokens(namespace, "test")},
 		})).To(Succeed())
 	}
 	t.Cleanup(func() { // nothing deletes what a namespace of a test leaves
@@ -71,7 +69,7 @@ func startTenants(t *testing.T, flags ...string) *tenants {
 
 // post posts a body and returns the answer: its status and its body.
 func (s *tenants) post(namespace, body string) string {
-	response, err := http.Post("http://"+s.webhook+"/api/v1/events/webhook/"+namespace, "", strings.NewReader(body))
+	response, err := http.Post("http://"+s.webhook+"/api/v1/events/webhook/"+testenv.Token(namespace, "test"), "", strings.NewReader(body))
 	s.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)

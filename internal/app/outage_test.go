@@ -141,7 +141,6 @@ func (g *gate) pass(from, to net.Conn) {
 type process struct {
 	webhook, probe string
 	namespace      string
-	token          string
 	client         client.Client
 	ended          chan error
 	stop           context.CancelFunc
@@ -156,13 +155,11 @@ func startProcess(t *testing.T, host string) *process {
 	free := freeAddresses(t, 2)
 	p := &process{
 		webhook: free[0], probe: free[1], namespace: testenv.Namespace(t, c),
-		token: "a token of the test", client: c, ended: make(chan error, 1),
+		client: c, ended: make(chan error, 1),
 	}
 	g.Expect(c.Create(t.Context(), &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "test"},
-		Spec: v1alpha1.WebhookIntegrationSpec{
-			Tokens: []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(p.token)}},
-		},
+		Spec:       v1alpha1.WebhookIntegrationSpec{Tokens: testenv.Tokens(p.namespace, "test")},
 	})).To(Succeed())
 	t.Setenv("KUBECONFIG", kubeconfigFor(t, host))
 	o, err := ParseFlags([]string{
@@ -184,7 +181,7 @@ func (p *process) post(key string) (status int, problem string) {
 	if err != nil {
 		return 0, err.Error()
 	}
-	request.Header.Set("Authorization", "Bearer "+p.token)
+	request.Header.Set("Authorization", "Bearer "+testenv.Token(p.namespace, "test"))
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return 0, err.Error()

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // alertEvent is an AlertEvent as the manager wrote it some time ago.
@@ -84,7 +85,7 @@ func TestBackupsSkipTheQueue(t *testing.T) {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.webhook+"/api/v1/events/webhook/",
 		strings.NewReader(`{"title":"Kept for its key","dedup_key":"keyed"}`))
 	g.Expect(err).NotTo(HaveOccurred())
-	request.Header.Set("Authorization", "Bearer "+p.token)
+	request.Header.Set("Authorization", "Bearer "+testenv.Token(p.namespace, "test"))
 	request.Header.Set("Idempotency-Key", "k")
 	g.Expect(status(http.DefaultClient.Do(request))).To(Equal(http.StatusAccepted))
 	var kept v1alpha1.AlertEvent

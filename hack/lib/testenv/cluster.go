@@ -2,8 +2,6 @@ package testenv
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -96,10 +94,7 @@ func (c *Cluster) Integrate(
 	if err != nil {
 		return "", fmt.Errorf("creating the namespace %s: %w", namespace, err)
 	}
-	random := make([]byte, 32)
-	_, _ = rand.Read(random) // never fails
-	token = hex.EncodeToString(random)
-	spec.Tokens = []v1alpha1.Token{{Name: "first", SHA256: v1alpha1.TokenHash(token)}}
+	token, spec.Tokens = Token(namespace, name), Tokens(namespace, name)
 	err = c.Client.Create(ctx, &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec,
 	})

@@ -108,6 +108,17 @@ func TestManager(t *testing.T, options ManagerOptions) *Manager {
 	return m
 }
 
+// Token returns the token of an integration that tests and suites make, the same at every call. It has the form of one that
+// a shell made.
+func Token(namespace, integration string) string {
+	return v1alpha1.TokenPrefix + v1alpha1.TokenTag(namespace, integration) + "_" + v1alpha1.TokenHash(namespace+integration)
+}
+
+// Tokens returns the spec.tokens of an integration with its Token.
+func Tokens(namespace, integration string) []v1alpha1.Token {
+	return []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(Token(namespace, integration))}}
+}
+
 // Namespace makes a namespace for one test and returns its name. Nothing deletes it: there is no
 // controller-manager that could.
 func Namespace(t *testing.T, c client.Client) string {

@@ -173,18 +173,16 @@ func (s *scaleSite) copyIntegration(n int) (*unstructured.Unstructured, error) {
 	object := s.templates["integration"].DeepCopy()
 	object.SetName(scaleIntegration(n))
 	hash := v1alpha1.TokenHash("scale-token-" + strconv.Itoa(n))
-	for _, list := range [][]string{{"spec", "tokens"}, {"status", "tokens"}} {
-		tokens, _, err := unstructured.NestedSlice(object.Object, list...)
-		if err != nil || len(tokens) != 1 {
-			return nil, fmt.Errorf("the template has %d tokens: %w", len(tokens), err)
-		}
-		token, _ := tokens[0].(map[string]any)
-		if err := unstructured.SetNestedField(token, hash, "sha256"); err != nil {
-			return nil, err
-		}
-		if err := unstructured.SetNestedSlice(object.Object, tokens, list...); err != nil {
-			return nil, err
-		}
+	tokens, _, err := unstructured.NestedSlice(object.Object, "spec", "tokens")
+	if err != nil || len(tokens) != 1 {
+		return nil, fmt.Errorf("the template has %d tokens: %w", len(tokens), err)
+	}
+	token, _ := tokens[0].(map[string]any)
+	if err := unstructured.SetNestedField(token, hash, "sha256"); err != nil {
+		return nil, err
+	}
+	if err := unstructured.SetNestedSlice(object.Object, tokens, "spec", "tokens"); err != nil {
+		return nil, err
 	}
 	return object, nil
 }

@@ -131,7 +131,7 @@ func (s *suite) checkHTTPS(t *testing.T, namespace, integration string) {
 		return &http.Client{Transport: transport}
 	}
 	url := strings.Replace(s.url, "http://", "https://", 1)
-	code := post(t, believer("tocsin-webhook"), url, tokenOf(namespace, integration), `{"dedup_key":"secure"}`)
+	code := post(t, believer("tocsin-webhook"), url, testenv.Token(namespace, integration), `{"dedup_key":"secure"}`)
 	g.Expect(code).To(Equal(http.StatusAccepted))
 	incident := "incident/" + v1alpha1.IncidentName(integration, "secure")
 	s.kubectl(t, "-n", namespace, "wait", "--for=create", incident, "--timeout=30s")
@@ -173,7 +173,7 @@ func (s *suite) testSingleNamespace(t *testing.T) {
 
 	strangers := s.namespace(t, "e2e-strangers")
 	g.Expect(s.Create(t.Context(), integrationOf(strangers, "load"))).To(Succeed())
-	g.Expect(post(t, http.DefaultClient, s.url, tokenOf(strangers, "load"), `{}`)).To(Equal(http.StatusUnauthorized))
+	g.Expect(post(t, http.DefaultClient, s.url, testenv.Token(strangers, "load"), `{}`)).To(Equal(http.StatusUnauthorized))
 	s.checkLogs(t, start, unwanted)
 }
 

@@ -135,7 +135,7 @@ func (s *suite) testInside(t *testing.T) {
 	g := NewWithT(t)
 	namespace := s.namespace(t, "e2e-inside")
 	s.integration(t, namespace, "inside")
-	address := "http://tocsin-webhook." + systemNamespace + ".svc:8080" + webhookPath + tokenOf(namespace, "inside")
+	address := "http://tocsin-webhook." + systemNamespace + ".svc:8080" + webhookPath + testenv.Token(namespace, "inside")
 	pod := s.shell(namespace, "sender",
 		fmt.Sprintf(`until wget -qO- --post-data='{"title":"From a pod","dedup_key":"inside"}' '%s'; do sleep 1; done`, address))
 	s.nameService(t, pod)
@@ -169,7 +169,7 @@ func (s *suite) testOutside(t *testing.T) {
 	s.expose(t)
 	namespace := s.namespace(t, "e2e-outside")
 	s.integration(t, namespace, "outside")
-	token := tokenOf(namespace, "outside")
+	token := testenv.Token(namespace, "outside")
 	g.Expect(post(t, http.DefaultClient, s.url, token, `{"title":"From outside","dedup_key":"outside"}`)).To(Equal(http.StatusAccepted))
 	g.Expect(post(t, http.DefaultClient, s.url, "another token", `{}`)).To(Equal(http.StatusUnauthorized))
 	g.Expect(post(t, http.DefaultClient, s.url, token, `{"title":`)).To(Equal(http.StatusBadRequest))
@@ -232,9 +232,6 @@ func post(t *testing.T, sender *http.Client, url, token, body string) int {
 	return response.StatusCode
 }
 
-// tokenOf is the token of an integration that the suite made.
-func tokenOf(namespace, name string) string { return "token-of-" + namespace + "-" + name }
-
 // integration makes a WebhookIntegration and waits until it is served.
 func (s *suite) integration(t *testing.T, namespace, name string) {
 	t.Helper()
@@ -246,7 +243,7 @@ func integrationOf(namespace, name string) *v1alpha1.WebhookIntegration {
 	return &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.WebhookIntegrationSpec{
-			Tokens: []v1alpha1.Token{{Name: "first", SHA256: v1alpha1.TokenHash(tokenOf(namespace, name))}},
+			Tokens: testenv.Tokens(namespace, name),
 		},
 	}
 }

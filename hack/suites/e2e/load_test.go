@@ -20,6 +20,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 const (
@@ -41,7 +42,7 @@ const (
 func (s *suite) load(namespace, integration string) loadgen.Load {
 	rotating := loadgen.RotatingKeys(keys)
 	return loadgen.Load{
-		URLs:    []string{s.url + webhookPath + tokenOf(namespace, integration)},
+		URLs:    []string{s.url + webhookPath + testenv.Token(namespace, integration)},
 		Senders: senders,
 		Rate:    offeredRate,
 		Key: func(n int) string {

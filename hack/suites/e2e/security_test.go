@@ -108,7 +108,7 @@ func (s *suite) testAllowed(t *testing.T) {
 	s.integration(t, namespace, "x")
 	integration := integrationOf(namespace, "x")
 	event := eventOf(namespace, "x")
-	g.Expect(post(t, http.DefaultClient, s.url, tokenOf(namespace, "x"), `{"dedup_key":"x"}`)).To(Equal(http.StatusAccepted))
+	g.Expect(post(t, http.DefaultClient, s.url, testenv.Token(namespace, "x"), `{"dedup_key":"x"}`)).To(Equal(http.StatusAccepted))
 	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.IncidentName("x", "x")}}
 	s.kubectl(t, "-n", namespace, "wait", "--for=create", "incident/"+incident.Name, "--timeout=30s")
 	leased := client.ObjectKey{Namespace: systemNamespace, Name: leaseName}

@@ -28,7 +28,7 @@ const (
 // takeHostages has somebody who may edit a namespace of his own create AlertEvents with a finalizer there, so
 // that they stay for ever, and finds fault with every alert of the others that is refused meanwhile.
 func takeHostages(ctx context.Context, r *run) error {
-	bad, err := r.newTenant(ctx, true)
+	bad, err := r.newTenant(ctx)
 	if err != nil {
 		return fmt.Errorf("making the tenant that takes hostages: %w", err)
 	}

@@ -134,8 +134,8 @@ func (r *rig) prepare(ctx context.Context) (*run, int64, error) {
 		return nil, 0, err
 	}
 	run := &run{rig: r}
-	for n := range 2 {
-		t, err := r.newTenant(ctx, n == 1)
+	for range 2 {
+		t, err := r.newTenant(ctx)
 		if err != nil {
 			return nil, 0, fmt.Errorf("making a tenant: %w", err)
 		}

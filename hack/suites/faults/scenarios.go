@@ -60,8 +60,6 @@ var scenarios = []scenario{
 	{name: "repeated-alerts", about: "alerts of an episode that is over are repeated, and the leader dies", fault: repeatAlerts},
 	{name: "incident-deleted", about: "Incidents are deleted in the middle", fault: deleteIncidents},
 	{name: "integration-deleted", about: "an integration is deleted in the middle and made again", fault: deleteIntegration},
-	{name: "token-takeover", about: "the tenants list each other's tokens, whose owners are deleted while no manager runs",
-		fault: takeTokens},
 	{name: "namespace-deleted", about: "a namespace is deleted in the middle", fault: deleteNamespace,
 		check: checkOptions{namespaceDeleted: true}},
 	{name: "apiserver-frozen", about: "SIGSTOP of all API servers for 40 s", fault: freezeAPIServers},

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +21,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // tenant is a namespace with an integration. All tenants' integrations and keys have the same names, so
@@ -35,20 +34,13 @@ const integrationName = "app"
 // must not look like silence.
 const autoResolveAfter = time.Minute
 
-// newTenant makes a namespace and its integration, with a token that carries its tag or with any other secret.
-func (r *rig) newTenant(ctx context.Context, tagged bool) (tenant, error) {
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return tenant{}, err
-	}
+// newTenant makes a namespace and its integration.
+func (r *rig) newTenant(ctx context.Context) (tenant, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}
 	if err := r.admin.Create(ctx, namespace); err != nil {
 		return tenant{}, err
 	}
-	t := tenant{namespace: namespace.Name, token: hex.EncodeToString(secret)}
-	if tagged {
-		t.token = v1alpha1.NewToken(t.namespace, integrationName)
-	}
+	t := tenant{namespace: namespace.Name, token: testenv.Token(namespace.Name, integrationName)}
 	return t, r.newIntegration(ctx, t)
 }
 
@@ -56,7 +48,7 @@ func (r *rig) newIntegration(ctx context.Context, t tenant) error {
 	return r.admin.Create(ctx, &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: integrationName},
 		Spec: v1alpha1.WebhookIntegrationSpec{
-			Tokens:           []v1alpha1.Token{{Name: "sender", SHA256: v1alpha1.TokenHash(t.token)}},
+			Tokens:           testenv.Tokens(t.namespace, integrationName),
 			AutoResolveAfter: &metav1.Duration{Duration: autoResolveAfter},
 		},
 	})

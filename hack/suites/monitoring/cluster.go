@@ -26,8 +26,6 @@ const (
 	// The integrations: one for the load, one whose mapping does not compile, and one whose mapping fails.
 	loaded, unmapped, failing = "loaded", "unmapped", "failing"
 
-	token = "-token-for-the-dashboard"
-
 	// rate is how many alerts are posted a second, and keys of how many Incidents.
 	rate, keys = 50, 20
 
@@ -80,9 +78,7 @@ func createIntegrations(ctx context.Context, k8s client.Client) error {
 	for name, namespace := range map[string]string{loaded: namespace, unmapped: namespace, failing: namespace, closed: closed} {
 		integration := &v1alpha1.WebhookIntegration{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-			Spec: v1alpha1.WebhookIntegrationSpec{
-				Tokens: []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(name + token)}},
-			},
+			Spec:       v1alpha1.WebhookIntegrationSpec{Tokens: testenv.Tokens(namespace, name)},
 		}
 		switch name {
 		case unmapped:
@@ -108,24 +104,27 @@ func (c *cluster) load(ctx context.Context) *loadgen.Account {
 				return
 			case <-ticker.C:
 				// What they are answered shows on the dashboard, or its test fails.
-				c.post(ctx, loaded, "[")
-				c.post(ctx, loaded, `{"labels":{"`+v1alpha1.ForwardedLabel+`":"returned"}}`)
+				c.post(ctx, namespace, loaded, "[")
+				c.post(ctx, namespace, loaded, `{"labels":{"`+v1alpha1.ForwardedLabel+`":"returned"}}`)
 				for _, status := range []string{"firing", "resolved"} {
-					c.post(ctx, loaded, `{"dedup_key":"flapping","status":"`+status+`"}`)
+					c.post(ctx, namespace, loaded, `{"dedup_key":"flapping","status":"`+status+`"}`)
 				}
-				for _, integration := range []string{unmapped, failing, closed, "unknown"} {
-					c.post(ctx, integration, `{"dedup_key":"odd"}`)
+				for _, integration := range []string{unmapped, failing, "unknown"} {
+					c.post(ctx, namespace, integration, `{"dedup_key":"odd"}`)
 				}
+				c.post(ctx, closed, closed, `{"dedup_key":"odd"}`)
 			}
 		}
 	}()
 	return loadgen.Run(ctx, loadgen.Load{
-		URLs: []string{c.manager.WebhookURL + loaded + token}, Senders: 4, Rate: rate, Key: loadgen.RotatingKeys(keys),
+		URLs: []string{c.manager.WebhookURL + testenv.Token(namespace, loaded)}, Senders: 4, Rate: rate,
+		Key: loadgen.RotatingKeys(keys),
 	})
 }
 
-func (c *cluster) post(ctx context.Context, integration, body string) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.manager.WebhookURL+integration+token, strings.NewReader(body))
+func (c *cluster) post(ctx context.Context, namespace, integration, body string) {
+	url := c.manager.WebhookURL + testenv.Token(namespace, integration)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return
 	}

@@ -31,7 +31,7 @@ import (
 
 const (
 	webhookPath       = "/api/v1/events/webhook"
-	testPath          = webhookPath + "/test-token-0123456789"
+	testPath          = webhookPath + "/TOKEN"
 	problemTypePrefix = "tag:tocsin.dev,2026:"
 
 	// shown is how many exchanges that break the contract are shown.

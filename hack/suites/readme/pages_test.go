@@ -44,7 +44,7 @@ var kustomizationBlock = regexp.MustCompile("(?s)```yaml\n(# kustomization.yaml\
 
 // makeSender makes what the pages take for given: a sender with its token in a file, and an Incident of it.
 const makeSender = `set -euo pipefail
-openssl rand -hex 32 >token.txt
+echo "tocsin_$(printf shop/monitoring | openssl dgst -sha256 -r | cut -c-32)_$(openssl rand -hex 32)" >token.txt
 kubectl create namespace shop
 kubectl apply -f - <<EOF
 {apiVersion: tocsin.dev/v1alpha1, kind: WebhookIntegration, metadata: {namespace: shop, name: monitoring},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // senderTimeout is how long senders wait for an answer.
@@ -143,7 +144,7 @@ func (s *senders) try(p *process, r *request) (d oracle.Delivery, elsewhere bool
 	if err != nil {
 		panic(err)
 	}
-	q.Header.Set("Authorization", "Bearer "+r.tenant.token)
+	q.Header.Set("Authorization", "Bearer "+testenv.Token(r.tenant.namespace, integrationName))
 	if r.record.IdempotencyKey != "" {
 		q.Header.Set("Idempotency-Key", r.record.IdempotencyKey)
 	}

@@ -31,7 +31,7 @@ const integrationName = "app"
 const userClient = "user"
 
 // tenant is a namespace with an integration.
-type tenant struct{ namespace, token string }
+type tenant struct{ namespace string }
 
 // world is all that there is in one bubble.
 type world struct {
@@ -110,7 +110,7 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 	}
 	w.server.CreateNamespaces(leaseNamespace)
 	for i := range tenants {
-		t := &tenant{namespace: fmt.Sprint("tenant-", string(rune('a'+i))), token: fmt.Sprint("the token of tenant ", i)}
+		t := &tenant{namespace: fmt.Sprint("tenant-", string(rune('a'+i)))}
 		w.server.CreateNamespaces(t.namespace)
 		w.tenants = append(w.tenants, t)
 		if err := w.users.Create(context.Background(), w.integration(t)); err != nil {
@@ -144,7 +144,7 @@ func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
 	integration := &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: integrationName},
 		Spec: v1alpha1.WebhookIntegrationSpec{
-			Tokens:  []v1alpha1.Token{{Name: "sender", SHA256: v1alpha1.TokenHash(t.token)}},
+			Tokens:  testenv.Tokens(t.namespace, integrationName),
 			Mapping: &v1alpha1.Mapping{Alerts: "payload.alerts"},
 		},
 	}

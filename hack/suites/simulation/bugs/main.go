@@ -31,8 +31,7 @@ var elsewhere = map[string]string{
 	"queues-across-namespaces":   "a decision of the intake: the fault suite's",
 	"signatures-unchecked":       "no integration has a key",
 	"the-limit-is-a-kill-switch": "queues are far from their limit",
-	"token-tag-ignored":          "tokens have no tags",
-	"refusals-not-recorded":      "tokens have one owner",
+	"token-tag-ignored":          "no tenant lists the hash of another one's token",
 }
 
 func main() {
