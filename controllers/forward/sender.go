@@ -189,7 +189,7 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) []item {
 // encode fills in the alerts of an item; none if there is nothing to post about its Incident.
 func (s *sender) encode(ctx context.Context, t *target, now time.Time, it *item) {
 	since := now.Add(-t.config.endedWindow())
-	if s.memory[it.key] != nil {
+	if s.memory[it.key].mustEnd() {
 		since = time.Time{} // its alerts have to be ended, whenever it was resolved
 	}
 	incident, integration, err := s.store.incident(ctx, it.key, since)
