@@ -120,8 +120,8 @@ func startOf(incident *v1alpha1.Incident, now time.Time) time.Time {
 	return start
 }
 
-// labelsOf returns the labels of an Incident's alert while the Incident has a severity. A default label of the integration wins over
-// the sender's: alerts are routed by these labels, and no sender may choose the route of another team.
+// labelsOf returns the labels of an Incident's alert while the Incident has a severity. A default label of the integration wins
+// over the sender's: alerts are routed by these labels, and no sender may choose the route of another team.
 func labelsOf(
 	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, severity v1alpha1.Severity, config *Config,
 ) labelSet {

@@ -42,6 +42,9 @@ const (
 	// maxEndedSets bounds the ended label sets that are remembered for one Incident and Alertmanager.
 	maxEndedSets = 8
 
+	// maxLabelChanges bounds how often the labels of an Incident change, apart from the severity, while ended alerts are posted.
+	maxLabelChanges = 8
+
 	// maxAlone bounds the Incidents in one turn that are posted alone because Alertmanager has not accepted their alerts, and
 	// partTimeout each such request: together they take much less than the shortest lease.
 	maxAlone    = 8

@@ -132,8 +132,14 @@ func TestChangedLabelsEndTheOldSet(t *testing.T) {
 		for i := range 100 {
 			r.alert("k", v1alpha1.AlertFiring, team(fmt.Sprint(i)))
 			r.wait(clockMargin)
-			r.Expect(r.am.firing()).To(ConsistOf(fmt.Sprint("alertname=mon severity=warning team=", i)))
+			newest := min(i, maxLabelChanges-4) // after "core", "shop" and "core"
+			r.Expect(r.am.firing()).To(ConsistOf(fmt.Sprint("alertname=mon severity=warning team=", newest)))
 		}
+		r.alert("k", v1alpha1.AlertFiring, severity("critical"))
+		r.wait(clockMargin)
+		r.Expect(r.am.firing()).To(ConsistOf(HavePrefix("alertname=mon severity=critical team=")), "a severity always changes")
+		r.wait(minEndedWindow + 2*maxSweepInterval)
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical team=99"))
 		for _, p := range r.sender.memory {
 			r.Expect(len(p.ended)).To(BeNumerically("<=", maxEndedSets))
 		}
@@ -141,6 +147,31 @@ func TestChangedLabelsEndTheOldSet(t *testing.T) {
 		r.wait(time.Hour)
 		r.Expect(r.am.firing()).To(BeEmpty())
 		r.Expect(r.sender.memory).To(BeEmpty())
+	})
+}
+
+// Alertmanager keeps a set for half an hour. A sender changes the type with every alert, and resolves and fires in turns.
+func TestAlertmanagerGetsFewSetsOfAnIncident(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		severities := v1alpha1.Severities()
+		for i := range 1200 {
+			status := v1alpha1.AlertFiring
+			if i%5 == 4 {
+				status = v1alpha1.AlertResolved
+			}
+			r.alert("k", status, typed(fmt.Sprint("Disk", i)), severity(severities[i%7%len(severities)]))
+			r.wait(time.Second)
+		}
+		r.Expect(len(r.am.sets(false))).To(BeNumerically("<=", 2*maxLabelChanges*len(severities)), "in 20 minutes")
+		r.alert("k", v1alpha1.AlertResolved)
+		r.wait(clockMargin)
+		r.Expect(r.am.firing()).To(BeEmpty())
+		r.wait(time.Hour)
+		r.Expect(r.sender.memory).To(BeEmpty())
+		r.alert("k", v1alpha1.AlertFiring, typed("New"), severity("info"))
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=New severity=info"))
 	})
 }
 

@@ -139,7 +139,7 @@ func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, rec
 	result := Result{Preset: r.program.preset, Alerts: make([]Alert, 0, len(elements))}
 	for i := range builders {
 		alert := builders[i].normalise(i == 0)
-		alert.Alert.Preset = r.program.recognized
+		alert.Preset = r.program.recognized
 		result.Alerts = append(result.Alerts, alert)
 	}
 	r.bound(&result)
