@@ -45,19 +45,12 @@ type Environment struct {
 
 // Run runs a replica until ctx ends, and returns when everything has shut down.
 func Run(ctx context.Context, o Options, environment Environment) error {
-	config := rest.CopyConfig(environment.Config)
-	config.UserAgent = "tocsin/" + buildinfo.Read().Version
-	config.Wrap(pages.Bound(v1alpha1.GroupVersion.Group))
-	config.Wrap(depthlimit.Wrap(v1alpha1.GroupVersion.Group))
-	config.DisableCompression = true // in a cluster's network it costs both ends more than it saves
-	config.QPS = -1                  // the API server's priority and fairness limits requests; a limit of our own would lose alerts
-
 	if err := checkMetricsCertificate(o); err != nil {
 		return err
 	}
 	memory := controllers.NewEventMemory(environment.Clock)
 	informers := &clustercache.Informers{Log: environment.Log.WithName("cache"), Listed: memory.Listed}
-	mgr, objects, err := newManager(config, o, environment.Log, informers)
+	mgr, objects, err := newManager(clientConfig(environment.Config), o, environment.Log, informers)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
@@ -110,6 +103,17 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	mgr.GetLogger().Info("Starting manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)
 	return runAll(ctx, mgr, server, campaign)
+}
+
+// clientConfig returns the configuration of the replica's clients.
+func clientConfig(environment *rest.Config) *rest.Config {
+	config := rest.CopyConfig(environment)
+	config.UserAgent = "tocsin/" + buildinfo.Read().Version
+	config.Wrap(pages.Bound(v1alpha1.GroupVersion.Group))
+	config.Wrap(depthlimit.Wrap(v1alpha1.GroupVersion.Group))
+	config.DisableCompression = true // in a cluster's network it costs both ends more than it saves
+	config.QPS = -1                  // the API server's priority and fairness limits requests; a limit of our own would lose alerts
+	return config
 }
 
 // runAll runs the manager, the webhook server and the campaign until ctx ends or one of them fails. Then the campaign
