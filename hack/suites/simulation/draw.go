@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // chapters is how many slices of operations a story has.
@@ -44,7 +46,7 @@ func scenes(replicas int) *rapid.Generator[[]operation] {
 	}{
 		{16, one(d.post)}, {16, one(d.wait)}, {10, one(d.burst)}, {12, one(d.trouble)}, {8, one(d.watchTrouble)},
 		{6, one(d.process)}, {6, one(d.user)}, {4, one(d.report)}, {4, one(d.policy)}, {2, one(d.restore)}, {2, one(d.misset)},
-		{1, d.secondCopy}, {1, d.deletedIncident},
+		{1, d.secondCopy}, {1, d.deletedIncident}, {1, one(d.manyKeys)},
 	}
 	var weighted []func(*rapid.T) []operation
 	for _, k := range kinds {
@@ -241,6 +243,12 @@ func (d *drawer) secondCopy(t *rapid.T) []operation {
 		kill{reader}, start{reader},
 		d.wait(t),
 	}
+}
+
+// manyKeys draws more requests with idempotency keys than a ledger has space for.
+func (d *drawer) manyKeys(t *rapid.T) operation {
+	salt := rapid.Uint64Range(0, 9999).Draw(t, "salt")
+	return burst{tenant: d.tenant(t), count: v1alpha1.MaxLedger + 12, keys: 1, over: 5 * time.Second, salt: salt, keyed: true}
 }
 
 // deletedIncident draws a user who deletes an Incident while an AlertEvent stays for its idempotency key, and a replica that begins

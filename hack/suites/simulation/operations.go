@@ -71,10 +71,15 @@ type burst struct {
 	tenant, count, keys int
 	over                time.Duration
 	salt                uint64 // decides the alerts
+	keyed               bool   // each request has an idempotency key of its own
 }
 
 func (o burst) String() string {
-	return fmt.Sprintf("post %d requests of %s within %s, with %d keys (%d)", o.count, tenantName(o.tenant), o.over, o.keys, o.salt)
+	text := fmt.Sprintf("post %d requests of %s within %s, with %d keys (%d)", o.count, tenantName(o.tenant), o.over, o.keys, o.salt)
+	if o.keyed {
+		text += ", each with an idempotency key"
+	}
+	return text
 }
 
 func (o burst) do(w *world) {
@@ -86,13 +91,17 @@ func (o burst) do(w *world) {
 			return int(uint16(b[0])|uint16(b[1])<<8) % n
 		}
 		statuses := []string{"firing", "firing", "firing", "resolved", "acknowledged"}
-		for range o.count {
+		for i := range o.count {
+			key := ""
+			if o.keyed {
+				key = fmt.Sprintf("burst %d, request %d", o.salt, i)
+			}
 			var alerts []alert
 			for range 1 + number(3)*number(2) {
 				a := alert{key: number(o.keys), status: statuses[number(len(statuses))], severity: severities[number(len(severities))]}
 				alerts = append(alerts, a)
 			}
-			w.senders.deliver(w.senders.request(w.tenants[o.tenant], alerts, ""), number(len(w.replicas)))
+			w.senders.deliver(w.senders.request(w.tenants[o.tenant], alerts, key), number(len(w.replicas)))
 			select {
 			case <-w.healed:
 				return
