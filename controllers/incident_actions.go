@@ -83,14 +83,21 @@ func (r *incidentReconciler) create(ctx context.Context, o *observed, spec v1alp
 	return incident, nil
 }
 
-// writePlan writes the status of a plan or, if the API server rejects that, one without content, which becomes the plan's.
+// noSpace is why the content of alerts is not kept.
+const noSpace = "The namespace has more than its share of content in Incidents that are not Resolved"
+
+// writePlan writes the status of a plan or, if the API server rejects that or the namespace has no space for it, one without
+// content, which becomes the plan's.
 func (r *incidentReconciler) writePlan(
 	ctx context.Context, read *v1alpha1.Incident, plan *fold.Plan,
 ) (*v1alpha1.Incident, error) {
+	if !r.limit.fits(read, &plan.Status) {
+		*plan = plan.WithoutContent(&read.Status, noSpace, r.clock.Now())
+	}
 	written, err := r.write(ctx, read, plan.Status)
 	if isRejected(err) && !isMissingPermission(err) {
 		log.FromContext(ctx).Info("The status was rejected, writing it without content", "rejection", err.Error())
-		*plan = plan.WithoutContent(&read.Status, rejectionOf(err), r.clock.Now())
+		*plan = plan.WithoutContent(&read.Status, "The API server rejected the content: "+rejectionOf(err), r.clock.Now())
 		written, err = r.write(ctx, read, plan.Status)
 	}
 	if isRejected(err) {

@@ -2,17 +2,35 @@ package controllers
 
 import "github.com/tocsin-dev/tocsin/api/v1alpha1"
 
-// incidentLimit says how many Incidents a namespace may have that are not Resolved.
+// incidentLimit says how many Incidents a namespace may have that are not Resolved, and of how many bytes: every replica caches
+// them.
 type incidentLimit struct {
-	capacity v1alpha1.Capacity
-	counts   *storeCounts
+	incidents, bytes v1alpha1.Capacity
+	counts           *storeCounts
+}
+
+func newIncidentLimit(counts *storeCounts, options Options) *incidentLimit {
+	return &incidentLimit{
+		incidents: v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare},
+		bytes:     v1alpha1.Capacity{Limit: maxOpenBytes, Share: options.NamespaceShare},
+		counts:    counts,
+	}
 }
 
 // allows reports whether the namespace may have another Incident.
 func (l *incidentLimit) allows(namespace string) bool {
-	own, all, namespaces := l.counts.countIncidents(namespace)
-	if own == 0 {
+	own, all, namespaces := l.counts.usage(namespace)
+	if own.incidents == 0 {
 		namespaces++
 	}
-	return l.capacity.Allows(own, all, namespaces)
+	return l.incidents.Allows(own.incidents, all.incidents, namespaces)
+}
+
+// fits reports whether a status may be written over an Incident: it is Resolved, it is not larger, or the namespace has space.
+func (l *incidentLimit) fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool {
+	if status.State == v1alpha1.IncidentResolved || status.Alert.EncodedSize() <= read.Status.Alert.EncodedSize() {
+		return true
+	}
+	own, all, namespaces := l.counts.usage(read.Namespace)
+	return l.bytes.Allows(own.bytes, all.bytes, max(1, namespaces))
 }

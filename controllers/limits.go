@@ -106,6 +106,10 @@ const (
 	// evictionRetry is the least time between two evictions in a namespace.
 	evictionRetry = 10 * time.Second
 
+	// maxOpenBytes is the limit of what the cache has of Incidents that are not Resolved. Beyond its share of it, the content of a
+	// namespace's alerts is not kept.
+	maxOpenBytes = 256 << 20
+
 	// maxResolvedBytes is the limit of what the API server stores of Resolved Incidents.
 	maxResolvedBytes = 512 << 20
 
@@ -131,9 +135,6 @@ const (
 	lagRestartAfter  = 15 * time.Second
 	lagRelistAfter   = 20 * time.Second
 	lagLimit         = 30 * time.Second
-
-	// listPageSize is how many AlertEvents one page of a quorum list holds.
-	listPageSize = 5000
 
 	// maxListPause bounds the pause between two quorum lists.
 	maxListPause = time.Second

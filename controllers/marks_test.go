@@ -74,7 +74,7 @@ func TestAnIncidentThatCannotBeCreatedHoldsUpNoOther(t *testing.T) {
 func TestABatchThatMakesTheSpaceThatItNeeds(t *testing.T) {
 	s := newSite(t)
 	counts := newStoreCounts(s.clock.Now)
-	s.incidents.limit = &incidentLimit{v1alpha1.Capacity{Limit: 1, Share: 1}, counts}
+	s.incidents.limit = newIncidentLimit(counts, Options{MaxIncidents: 1, NamespaceShare: 1}.withDefaults())
 	s.postFiring("old")
 	s.fold("old")
 	counts.setIncident(s.incident("old"), false)

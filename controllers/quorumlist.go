@@ -7,10 +7,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/pages"
 )
 
 // storedEvent is an AlertEvent in an eventList.
@@ -162,31 +164,28 @@ func (q *quorumList) stop() bool {
 // reader must not be a cache. Without a resourceVersion the answer is as new as the quorum; later pages
 // of one list are as old as its first.
 func listEvents(reader client.Reader, namespaces []string) func(context.Context) (*eventList, error) {
+	var inPages pages.Reader
 	return func(ctx context.Context) (*eventList, error) {
 		events := newEventList(0)
 		for _, namespace := range namespaces {
-			if err := addEvents(ctx, reader, namespace, events); err != nil {
+			list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				page := &metav1.PartialObjectMetadataList{}
+				page.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEventList"))
+				return page, reader.List(ctx, page, client.InNamespace(namespace), client.Limit(options.Limit),
+					client.Continue(options.Continue))
+			}
+			_, err := inPages.Each(ctx, metav1.ListOptions{}, list, func(object runtime.Object) error {
+				if page, ok := object.(*metav1.PartialObjectMetadataList); ok {
+					for i := range page.Items {
+						events.add(&page.Items[i])
+					}
+				}
+				return nil
+			})
+			if err != nil {
 				return nil, fmt.Errorf("listing AlertEvents: %w", err)
 			}
 		}
 		return events, nil
-	}
-}
-
-func addEvents(ctx context.Context, reader client.Reader, namespace string, events *eventList) error {
-	var token string
-	for {
-		var page metav1.PartialObjectMetadataList
-		page.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEventList"))
-		err := reader.List(ctx, &page, client.InNamespace(namespace), client.Limit(listPageSize), client.Continue(token))
-		if err != nil {
-			return err
-		}
-		for i := range page.Items {
-			events.add(&page.Items[i])
-		}
-		if token = page.Continue; token == "" {
-			return nil
-		}
 	}
 }

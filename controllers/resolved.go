@@ -49,18 +49,10 @@ type resolvedIncidents struct {
 
 	mu     sync.Mutex
 	swept  bool // counts are known
-	counts map[string]resolvedUsage
-	total  resolvedUsage
+	counts map[string]usage
+	total  usage
 	looks  map[types.NamespacedName]struct{} // integrations whose Incidents are to be visited
 	wake   chan struct{}
-}
-
-// resolvedUsage is a number of Incidents and about how many bytes the API server stores of them.
-type resolvedUsage struct{ incidents, bytes int64 }
-
-func (u *resolvedUsage) add(incident *v1alpha1.Incident, sign int64) {
-	u.incidents += sign
-	u.bytes += sign * storedSize(incident)
 }
 
 // resolvedLimits are those of Resolved Incidents.
@@ -75,18 +67,8 @@ func newResolvedIncidents(
 			incidents: v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare},
 			bytes:     v1alpha1.Capacity{Limit: maxResolvedBytes, Share: options.NamespaceShare},
 		},
-		counts: map[string]resolvedUsage{}, looks: map[types.NamespacedName]struct{}{}, wake: make(chan struct{}, 1),
+		counts: map[string]usage{}, looks: map[types.NamespacedName]struct{}{}, wake: make(chan struct{}, 1),
 	}
-}
-
-// storedSize is about how many bytes the API server stores of an Incident.
-func storedSize(incident *v1alpha1.Incident) int64 {
-	const others = 2 << 10
-	size := others + incident.Status.Alert.EncodedSize()
-	for i := range incident.Status.UnarchivedEpisodes {
-		size += len(incident.Status.UnarchivedEpisodes[i].Packed)
-	}
-	return int64(size)
 }
 
 // written notes that a status was written over another one.
@@ -112,8 +94,8 @@ func (s *resolvedIncidents) count(incident *v1alpha1.Incident, sign int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.counts[incident.Namespace]
-	own.add(incident, sign)
-	s.total.add(incident, sign)
+	own.add(usageOf(incident), sign)
+	s.total.add(usageOf(incident), sign)
 	if s.counts[incident.Namespace] = own; own.incidents <= 0 {
 		delete(s.counts, incident.Namespace)
 	}
@@ -228,13 +210,13 @@ func (s *resolvedIncidents) overLimit() []string {
 
 // sweep visits all Resolved Incidents, and counts them.
 func (s *resolvedIncidents) sweep(ctx context.Context) error {
-	counts, total := map[string]resolvedUsage{}, resolvedUsage{}
+	counts, total := map[string]usage{}, usage{}
 	for _, namespace := range s.namespaces {
 		err := s.each(ctx, namespace, "", func(incident *v1alpha1.Incident) {
 			own := counts[incident.Namespace]
-			own.add(incident, 1)
+			own.add(usageOf(incident), 1)
 			counts[incident.Namespace] = own
-			total.add(incident, 1)
+			total.add(usageOf(incident), 1)
 			s.tell(incident)
 			s.visit(ctx, incident)
 		})
@@ -366,7 +348,7 @@ func (s *resolvedIncidents) isOver(namespace string, part int64) bool {
 	return s.over(s.counts[namespace], part)
 }
 
-func (s *resolvedIncidents) over(own resolvedUsage, part int64) bool {
+func (s *resolvedIncidents) over(own usage, part int64) bool {
 	if part > 0 {
 		own.incidents += s.limits.incidents.Own() / part
 		own.bytes += s.limits.bytes.Own() / part

@@ -165,8 +165,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	if err := addReleaser(mgr, releases); err != nil {
 		return fmt.Errorf("adding the release of AlertEvents: %w", err)
 	}
-	capacity := v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare}
-	limit := &incidentLimit{capacity, r.counts}
+	limit := newIncidentLimit(r.counts, options)
 	lag := newLagDetector(mgr.GetCache(), listEvents(live, options.Namespaces), options.RestartWatch)
 	if err := mgr.Add(lag); err != nil {
 		return fmt.Errorf("adding the detector of a watch that has stalled: %w", err)

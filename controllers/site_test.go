@@ -107,7 +107,7 @@ func (s *site) newFolder() *folder {
 		gate:      gate,
 		clock:     s.clock,
 		blocked:   newBlockedIncidents(),
-		limit:     &incidentLimit{v1alpha1.Capacity{Limit: defaultMaxIncidents, Share: 1}, counts},
+		limit:     newIncidentLimit(counts, options.withDefaults()),
 
 		listening:    always{},
 		presetWindow: noPresetWindow,

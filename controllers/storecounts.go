@@ -27,9 +27,10 @@ type storeCounts struct {
 
 	mu        sync.Mutex
 	events    map[types.NamespacedName]countedEvent
-	incidents map[string]map[string]incidentGroup // by namespace and name
+	incidents map[string]map[string]countedIncident // by namespace and name
 	counts    map[incidentGroup]int
-	total     int64 // of Incidents
+	usages    map[string]usage // by namespace
+	total     usage
 
 	resolved atomic.Pointer[resolvedIncidents] // of the leader's term; nil on other replicas
 }
@@ -38,6 +39,30 @@ type storeCounts struct {
 type countedEvent struct {
 	created time.Time
 	keyed   bool
+}
+
+// countedIncident is an Incident as it was counted.
+type countedIncident struct {
+	incidentGroup
+	usage
+}
+
+// usage is a number of Incidents and about how many bytes they take.
+type usage struct{ incidents, bytes int64 }
+
+func (u *usage) add(more usage, sign int64) {
+	u.incidents += sign * more.incidents
+	u.bytes += sign * more.bytes
+}
+
+// usageOf is that of one Incident: about as many bytes as the API server stores of it, and as the cache takes.
+func usageOf(incident *v1alpha1.Incident) usage {
+	const others = 2 << 10
+	size := others + incident.Status.Alert.EncodedSize()
+	for i := range incident.Status.UnarchivedEpisodes {
+		size += len(incident.Status.UnarchivedEpisodes[i].Packed)
+	}
+	return usage{1, int64(size)}
 }
 
 // incidentGroup is the group in which an Incident is counted; the state is empty until its status is written.
@@ -51,8 +76,9 @@ func newStoreCounts(now func() time.Time) *storeCounts {
 		now:       now,
 		synced:    func() bool { return false },
 		events:    map[types.NamespacedName]countedEvent{},
-		incidents: map[string]map[string]incidentGroup{},
+		incidents: map[string]map[string]countedIncident{},
 		counts:    map[incidentGroup]int{},
+		usages:    map[string]usage{},
 	}
 	for _, severity := range v1alpha1.Severities() { // those without Incidents are reported too
 		c.counts[incidentGroup{v1alpha1.IncidentOpen, severity}] = 0
@@ -83,13 +109,13 @@ func (c *storeCounts) setIncident(incident *v1alpha1.Incident, _ bool) {
 	c.uncount(incident)
 	names := c.incidents[incident.Namespace]
 	if names == nil {
-		names = map[string]incidentGroup{}
+		names = map[string]countedIncident{}
 		c.incidents[incident.Namespace] = names
 	}
 	group := incidentGroup{incident.Status.State, incident.Status.Alert.Severity}
-	names[incident.Name] = group
+	names[incident.Name] = countedIncident{group, usageOf(incident)}
 	c.counts[group]++
-	c.total++
+	c.use(incident.Namespace, names[incident.Name].usage, 1)
 }
 
 // removeIncident stops counting an Incident.
@@ -105,18 +131,28 @@ func (c *storeCounts) removeIncident(incident *v1alpha1.Incident) {
 // uncount stops counting an Incident.
 func (c *storeCounts) uncount(incident *v1alpha1.Incident) {
 	names := c.incidents[incident.Namespace]
-	if group, known := names[incident.Name]; known {
-		c.counts[group]--
-		c.total--
+	if counted, known := names[incident.Name]; known {
+		c.counts[counted.incidentGroup]--
+		c.use(incident.Namespace, counted.usage, -1)
 		delete(names, incident.Name)
 	}
 }
 
-// countIncidents returns how many Incidents a namespace has, how many there are, and in how many namespaces.
-func (c *storeCounts) countIncidents(namespace string) (own, all int64, namespaces int) {
+// use adds to the usage of a namespace, or subtracts.
+func (c *storeCounts) use(namespace string, more usage, sign int64) {
+	c.total.add(more, sign)
+	own := c.usages[namespace]
+	own.add(more, sign)
+	if c.usages[namespace] = own; own.incidents == 0 {
+		delete(c.usages, namespace)
+	}
+}
+
+// usage returns the Incidents of a namespace, those of all, and in how many namespaces they are.
+func (c *storeCounts) usage(namespace string) (own, all usage, namespaces int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return int64(len(c.incidents[namespace])), c.total, len(c.incidents)
+	return c.usages[namespace], c.total, len(c.usages)
 }
 
 // ofIntegration returns the names of an integration's Incidents.

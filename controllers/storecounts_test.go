@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,8 +84,14 @@ func compareCounts(
 		groups[incidentGroup{incident.Status.State, incident.Status.Alert.Severity}]++
 	}
 	g.Expect(counts.counts).To(Equal(groups))
-	own, all, _ := counts.countIncidents("")
-	g.Expect([]int64{own, all}).To(HaveEach(BeEquivalentTo(len(incidents))))
+	own, all, _ := counts.usage("")
+	g.Expect(own).To(Equal(all))
+	g.Expect(own.incidents).To(BeEquivalentTo(len(incidents)))
+	bytes := int64(0)
+	for _, incident := range incidents {
+		bytes += usageOf(incident).bytes
+	}
+	g.Expect(own.bytes).To(Equal(bytes))
 	oldest := time.Duration(0)
 	for name, event := range events {
 		age := now.Sub(event.CreationTimestamp.Time)
@@ -115,6 +122,41 @@ func TestASecondManagerInTheProcessDoesNotTakeTheMetricsOver(t *testing.T) {
 	s.Eventually(incidents, "20s").Should(Equal(1), "those of the other one")
 	stopOther()
 	s.Expect(incidents()).To(BeZero())
+}
+
+// What a namespace has beyond its share of bytes is written without content, and shows why.
+func TestContentIsBoundedInEachNamespace(t *testing.T) {
+	s := newSite(t)
+	counts := s.incidents.limit.counts
+	s.incidents.limit.bytes.Limit = 100 << 10
+	large := func(key string) {
+		alert := s.alert(v1alpha1.AlertFiring, key)
+		alert.Description = strings.Repeat("x", 16<<10)
+		s.post(alert)
+		s.fold(key)
+		s.release()
+		counts.setIncident(s.incident(key), false)
+	}
+	for n := range 10 {
+		large(fmt.Sprint(n))
+	}
+	own, _, _ := counts.usage(s.namespace)
+	s.Expect(own.incidents).To(BeEquivalentTo(10), "each alert opens its Incident")
+	s.Expect(own.bytes).To(BeNumerically("<", 100<<10+10*(2<<10)+16<<10))
+	last := s.incident("9").Status
+	s.Expect(last.State).To(Equal(v1alpha1.IncidentOpen))
+	s.Expect(last.Alert.Description).To(BeEmpty())
+	s.Expect(last.Timeline).To(ContainElement(And(
+		HaveField("Type", v1alpha1.TransitionContentRejected), HaveField("Message", noSpace))))
+
+	for _, key := range []string{"0", "1", "2"} {
+		s.post(s.alert(v1alpha1.AlertResolved, key))
+		s.fold(key)
+		s.Expect(s.incident(key).Status.State).To(Equal(v1alpha1.IncidentResolved))
+		counts.removeIncident(s.incident(key)) // the cache shows it no longer
+	}
+	large("10")
+	s.Expect(s.incident("10").Status.Alert.Description).NotTo(BeEmpty(), "there is space again")
 }
 
 // BenchmarkScrape measures the collection of the metrics of the store with 100,000 Incidents.

@@ -1,16 +1,20 @@
 package controllers
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
@@ -20,11 +24,24 @@ var environment *envtest.Environment
 var startControlPlane = sync.OnceValues(func() (*rest.Config, error) {
 	environment = testenv.Environment()
 	config, err := environment.Start()
-	if err == nil {
-		config.QPS = -1
+	if err != nil {
+		return nil, err
 	}
-	return config, err
+	config.QPS = -1
+	return config, warmUp(config)
 })
+
+// warmUp makes a request that changes nothing: the first ones after the CustomResourceDefinitions were created take seconds, and
+// an AlertEvent that is stored so late may be a second copy.
+func warmUp(config *rest.Config) error {
+	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+	if err != nil {
+		return err
+	}
+	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "warm-"}}
+	event.Spec.Alerts = []v1alpha1.Alert{{IncidentName: "warm", Status: v1alpha1.AlertResolved}}
+	return c.Create(context.Background(), event, client.DryRunAll)
+}
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(testLog)))

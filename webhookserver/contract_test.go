@@ -328,7 +328,7 @@ func TestUnauthorizedAnswersAreUniform(t *testing.T) {
 	expired.Spec.Tokens[0].ExpiresAt = &past
 	b.tokens.set(expired)
 	var answers []string
-	for _, target := range []string{eventsPath, eventsPath + "/nobody", eventsPath + "/" + testenv.Token("team-a", "old")} {
+	for _, target := range []string{eventsPath, eventsPath + "/" + testenv.Token("team-a", "nobody"), eventsPath + "/" + testenv.Token("team-a", "old")} {
 		response := b.post(target, firing)
 		body, err := io.ReadAll(response.Body)
 		g.Expect(err).NotTo(HaveOccurred())

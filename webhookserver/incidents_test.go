@@ -70,27 +70,6 @@ func TestAtTheLimitOfIncidentsOnlyNewKeysAreRefused(t *testing.T) {
 	}
 }
 
-// Of the Incidents that are not known yet, any may be that of an alert: a refusal would hold up its repeats and, with a quota
-// that rejects new Incidents, all of its alerts.
-func TestBeforeAllIncidentsAreKnownNoLimitRefuses(t *testing.T) {
-	for name, blocked := range map[string]bool{"at the limit": false, "where a quota rejects Incidents": true} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			b := newBench()
-			if blocked {
-				b.blockIncidents()
-			}
-			b.limitIncidents(4, "another")
-			g.Expect(b.post(testPath, `{"dedup_key":"one"}`).StatusCode).To(Equal(503))
-			complete := false
-			b.capacity.Incidents.Complete = func() bool { return complete }
-			g.Expect(b.post(testPath, `{"dedup_key":"one"}`).StatusCode).To(Equal(202))
-			complete = true
-			g.Expect(b.post(testPath, `{"dedup_key":"two"}`).StatusCode).To(Equal(503))
-		})
-	}
-}
-
 func TestWhereAQuotaRejectsIncidentsNewKeysAreRefused(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()

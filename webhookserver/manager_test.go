@@ -94,28 +94,6 @@ func (c *cluster) integrate(t *testing.T, name string) (w *v1alpha1.WebhookInteg
 	return w, token
 }
 
-// unansweredIncidents is a connection to an API server that never answers the list of Incidents.
-type unansweredIncidents struct{ http.RoundTripper }
-
-func (u unansweredIncidents) RoundTrip(r *http.Request) (*http.Response, error) {
-	if strings.HasSuffix(r.URL.Path, "/incidents") {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	}
-	return u.RoundTripper.RoundTrip(r)
-}
-
-// TestAlertsAreStoredBeforeTheIncidentsAreKnown is the start with so many Incidents that they take long to read.
-func TestAlertsAreStoredBeforeTheIncidentsAreKnown(t *testing.T) {
-	g := NewWithT(t)
-	config := rest.CopyConfig(restConfig)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return unansweredIncidents{next} })
-	c := startManagerWith(t, config)
-	_, token := c.integrate(t, "prometheus")
-	g.Expect(c.post(t, token, firing)).To(Equal(http.StatusAccepted))
-	g.Expect(c.listEvents(t)).To(HaveLen(1))
-}
-
 // TestNoAlertIsAcceptedThatFindsNoPlace is a storm of new keys while nothing is folded: 64 senders post alerts one by one and in
 // groups, some of them twice.
 func TestNoAlertIsAcceptedThatFindsNoPlace(t *testing.T) {

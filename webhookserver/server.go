@@ -68,8 +68,8 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	}, nil
 }
 
-// feed keeps tokens and capacity up to date with the cache. The result says whether they know every integration and every
-// AlertEvent that existed at the start. Alerts can be stored before all Incidents are known.
+// feed keeps tokens and capacity up to date with the cache. The result says whether they know every object that existed at the
+// start.
 func feed(objects cache.Cache, tokens *tokenIndex, capacity *commit.Capacity) (synced func() bool, err error) {
 	ctx, pending, incidents := context.Background(), capacity.Pending, capacity.Incidents
 	integrationsSynced, err1 := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
@@ -91,10 +91,9 @@ func feed(objects cache.Cache, tokens *tokenIndex, capacity *commit.Capacity) (s
 			pending.Remove(event)
 			incidents.RemoveEvent(event)
 		})
-	var err3 error
-	incidents.Complete, err3 = informers.Feed(ctx, objects, &v1alpha1.Incident{},
+	incidentsSynced, err3 := informers.Feed(ctx, objects, &v1alpha1.Incident{},
 		func(incident *v1alpha1.Incident, _ bool) { incidents.Set(incident) }, incidents.Remove)
-	synced = func() bool { return integrationsSynced() && eventsSynced() }
+	synced = func() bool { return integrationsSynced() && eventsSynced() && incidentsSynced() }
 	return synced, errors.Join(err1, err2, err3)
 }
 

@@ -109,14 +109,13 @@ func hasAll(request, alerts []v1alpha1.Alert) bool {
 
 // withinIncidentLimit leaves out the alerts that need a new Incident when the namespace may have none: because of
 // the limit, or because the leader says that the API server rejects new ones. They would wait as an AlertEvent, without
-// the sender's knowledge. Alerts of Incidents that exist, resolves and acknowledgements stay. As long as the server
-// does not know all Incidents, it refuses nothing: any of them may exist. The new Incidents are reserved for the alerts that it
-// returns.
+// the sender's knowledge. Alerts of Incidents that are open, resolves and acknowledgements stay. The new Incidents are
+// reserved for the alerts that it returns.
 func (s *alertStore) withinIncidentLimit(
 	integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.Alert,
 ) (storable []v1alpha1.Alert, reserved *commit.Reservation) {
 	incidents := s.capacity.Incidents
-	blocked := integration.Blocked() != "" && incidents.Complete()
+	blocked := integration.Blocked() != ""
 	reserved = incidents.Reserve(integration.Namespace)
 	for i := range alerts {
 		name := alerts[i].IncidentName

@@ -7,12 +7,12 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// rejectedTitle is the title of an episode whose content the API server rejects.
-const rejectedTitle = "The API server rejected the content of the alerts"
+// rejectedTitle is the title of an episode whose content is not kept.
+const rejectedTitle = "The content of the alerts is not kept"
 
-// WithoutContent returns the plan with a status that has nothing of the alerts' texts, for an API server that rejects the
-// whole one: state, conditions, counts, times, severity and ledger. The content is the stored one of the same episode, else
-// a fixed title. The timeline tells of the rejection, once until another transition is recorded.
+// WithoutContent returns the plan with a status that has nothing of the alerts' texts, because the API server rejects the whole
+// one, or there is no space for it: state, conditions, counts, times, severity and ledger. The content is the stored one of the
+// same episode, else a fixed title. The timeline tells the reason, once until another transition is recorded.
 func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, now time.Time) Plan {
 	bare := *p
 	bare.Status = *p.Status.DeepCopy()
@@ -37,7 +37,7 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, no
 	}
 	if !life.justRecorded(v1alpha1.TransitionContentRejected) {
 		life.record(v1alpha1.Transition{
-			Type: v1alpha1.TransitionContentRejected, Time: *timestamp(now), Message: "The API server rejected the content: " + reason,
+			Type: v1alpha1.TransitionContentRejected, Time: *timestamp(now), Message: reason,
 		})
 	}
 	bare.Transitions = life.transitions

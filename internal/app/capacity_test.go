@@ -216,7 +216,7 @@ func TestAQuotaOnIncidentsHoldsUpNewIncidentsOnly(t *testing.T) {
 func TestIncidentsAreBoundedInEachNamespace(t *testing.T) {
 	s := startTenants(t, "--max-incidents=12")
 	open := func(key string) {
-		s.Expect(s.post(s.bad, firing(key))).To(HavePrefix("202 "), key)
+		s.Eventually(func() string { return s.post(s.bad, firing(key)) }, "10s", "50ms").Should(HavePrefix("202 "), key)
 		s.Eventually(s.state(s.bad, key), "10s", "20ms").Should(Equal(v1alpha1.IncidentOpen), key)
 	}
 	for _, key := range []string{"1", "2", "3", "4"} {

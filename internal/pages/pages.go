@@ -24,8 +24,8 @@ const (
 	maxBytes = 8 << 20
 
 	// maxObjects is how many objects the largest page has, and firstObjects the first one.
-	maxObjects   = int64(2000)
-	firstObjects = int64(500)
+	maxObjects   = int64(5000)
+	firstObjects = int64(1000)
 
 	// shrink is the part that a page has after one that was too large, one in so many, and growth the part that pages have more in
 	// the next list.

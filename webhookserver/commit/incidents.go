@@ -19,9 +19,6 @@ import (
 //
 // It keeps hashes of the names, which are hashes already: 50,000 of them take about 2 MiB.
 type Incidents struct {
-	// Complete says whether the index has all Incidents that existed at the start. Default: it has.
-	Complete func() bool
-
 	capacity v1alpha1.Capacity
 	seed     maphash.Seed
 
@@ -40,7 +37,6 @@ type presence struct {
 // NewIncidents makes an index with a limit of Incidents, of which a namespace may have a share.
 func NewIncidents(limit int, share float64) *Incidents {
 	return &Incidents{
-		Complete:   func() bool { return true },
 		capacity:   v1alpha1.Capacity{Limit: int64(limit), Share: share},
 		seed:       maphash.MakeSeed(),
 		namespaces: map[string]map[uint64]presence{},
@@ -122,17 +118,16 @@ func (x *Incidents) Reserve(namespace string) *Reservation {
 }
 
 // Add says whether a firing alert of the Incident may be stored: it exists, it counts already, or the namespace may have
-// another one. As long as the index is not complete, any Incident may exist.
+// another one.
 func (r *Reservation) Add(name string) bool {
 	x := r.index
-	complete := x.Complete()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	hash := x.hash(name)
 	switch known, counts := x.namespaces[r.namespace][hash]; {
 	case known.exists:
 		return true
-	case !counts && complete && x.isFull(r.namespace):
+	case !counts && x.isFull(r.namespace):
 		return false
 	}
 	x.change(r.namespace, []uint64{hash}, func(p *presence) { p.waiting++ })
