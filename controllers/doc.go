@@ -26,7 +26,7 @@
 //
 // # Resolved Incidents
 //
-// The cache has the Incidents that are not Resolved: so memory and the start of a replica depend on what is open, not on history. A
+// The cache has the Incidents that are not Resolved, so memory and the start of a replica do not depend on history. A
 // fold that finds no Incident there and is to open one creates it. If one exists, the create fails, and the fold reads it from
 // the quorum; so does a fold that opens nothing, and one where the namespace takes no new Incidents. Whatever the cache lacks,
 // there is something to do for alerts that wait, so nothing is missed.

@@ -143,8 +143,8 @@ func (r *incidentReconciler) foldConfirmed(
 	return &c.observed, plan, err
 }
 
-// createOrRead returns the observation with the Incident that the cache lacks, if there is one: a new one if it is to be opened, or
-// the one that exists. That one is found also where none can be created.
+// createOrRead returns the observation with the Incident that the cache lacks, if there is one: a new one if it is to be
+// opened, or the one that exists. That one is found also where none can be created.
 func (r *incidentReconciler) createOrRead(
 	ctx context.Context, seen *observed, spec *v1alpha1.IncidentSpec,
 ) (_ *observed, created bool, err error) {

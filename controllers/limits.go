@@ -24,8 +24,8 @@ const (
 	// wait that do.
 	ordinaryShare = 4
 
-	// sweepInterval is how often all Resolved Incidents are visited, and sweepRetry when to try again. Before other visits, there is a
-	// pause: what asks for them comes at once.
+	// sweepInterval is how often all Resolved Incidents are visited, and sweepRetry when to try again. Before other visits,
+	// there is a pause: what asks for them comes at once.
 	sweepInterval = time.Hour
 	sweepRetry    = 10 * time.Second
 	sweepPause    = time.Second

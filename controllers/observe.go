@@ -50,9 +50,9 @@ func (a *alertEvents) isEmpty() bool {
 	return len(a.toFold)+len(a.settled)+len(a.restored) == 0 && a.hold.IsZero()
 }
 
-// observe reads the Incident and then its AlertEvents from the cache, which has no Resolved Incidents. It reads one that the cache
-// lacks from the quorum if there is nothing to fold, since its time may have come, and if no Incident can be created in the
-// namespace: one that exists does not wait with those that do not.
+// observe reads the Incident and then its AlertEvents from the cache, which has no Resolved Incidents. It reads one that the
+// cache lacks from the quorum if there is nothing to fold, since its time may have come, and if no Incident can be created in
+// the namespace: one that exists does not wait with those that do not.
 func (r *incidentReconciler) observe(ctx context.Context, key types.NamespacedName) (*observed, error) {
 	incident, err := readIncident(ctx, r.cache, key, client.UnsafeDisableDeepCopy)
 	if err != nil {

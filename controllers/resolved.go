@@ -32,9 +32,9 @@ type Follower interface {
 	Swept()
 }
 
-// resolvedIncidents takes care of the Incidents that the cache lacks. A sweep visits all of them at the start of a term and at each
-// sweepInterval: it tells the followers, has those folded whose retention ends soon, and counts. A namespace that has more of them
-// than its share loses the oldest ones.
+// resolvedIncidents takes care of the Incidents that the cache lacks. A sweep visits all of them at the start of a term and at
+// each sweepInterval: it tells the followers, has those folded whose retention ends soon, and counts. A namespace that has more
+// of them than its share loses the oldest ones.
 type resolvedIncidents struct {
 	live       client.Reader // from the quorum
 	deletions  *incidentDeleter
@@ -62,7 +62,8 @@ func newResolvedIncidents(
 	live client.Reader, deletions *incidentDeleter, counts *storeCounts, options Options,
 ) *resolvedIncidents {
 	return &resolvedIncidents{
-		live: live, deletions: deletions, published: counts, namespaces: options.Namespaces, archive: options.Archive, followers: options.Followers,
+		live: live, deletions: deletions, published: counts, namespaces: options.Namespaces,
+		archive: options.Archive, followers: options.Followers,
 		limits: resolvedLimits{
 			incidents: v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare},
 			bytes:     v1alpha1.Capacity{Limit: maxResolvedBytes, Share: options.NamespaceShare},
@@ -150,8 +151,8 @@ func (s *resolvedIncidents) number() (incidents int64, ok bool) {
 
 func (s *resolvedIncidents) run(ctx context.Context) {
 	logger := log.FromContext(ctx).WithName("sweep")
-	tried := map[string]time.Time{} // when Incidents of the namespace were last evicted
-	for due := time.Now(); ; {
+	evicted := map[string]time.Time{} // when Incidents of the namespace were last evicted
+	for due := time.Now(); ctx.Err() == nil; {
 		if !time.Now().Before(due) {
 			due = time.Now().Add(sweepInterval)
 			if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
@@ -165,25 +166,31 @@ func (s *resolvedIncidents) run(ctx context.Context) {
 			}
 		}
 		for _, namespace := range s.overLimit() {
-			if time.Since(tried[namespace]) < evictionRetry {
+			if time.Since(evicted[namespace]) < evictionRetry {
 				continue
 			}
-			tried[namespace] = time.Now()
+			evicted[namespace] = time.Now()
 			if err := s.evict(ctx, namespace); err != nil && ctx.Err() == nil {
 				logger.Error(err, "Resolved Incidents not evicted", "namespace", namespace)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Until(due)):
-		case <-s.wake:
-			select { // those that come at once are one
-			case <-ctx.Done():
-				return
-			case <-time.After(sweepPause):
-			}
-		}
+		s.wait(ctx, due)
+	}
+}
+
+// wait returns when a sweep is due, or a moment after there was something else to do: what comes at once is one.
+func (s *resolvedIncidents) wait(ctx context.Context, due time.Time) {
+	pause := sweepPause
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(time.Until(due)):
+		pause = 0
+	case <-s.wake:
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
 	}
 }
 

@@ -18,9 +18,9 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
-// storeCounts counts the AlertEvents and the Incidents in the cache, as the informers report them: to copy all objects out of
-// the cache for each scrape would cost far more. The cache has no Resolved Incidents. It remembers of each object how it was counted, since an interrupted
-// watch may report a deleted object in an older state than the one that was counted last.
+// storeCounts counts the AlertEvents and the Incidents in the cache, which has no Resolved ones, as the informers report them:
+// to copy all objects out of the cache for each scrape would cost far more. It remembers of each object how it was counted,
+// since an interrupted watch may report a deleted object in an older state than the one that was counted last.
 type storeCounts struct {
 	now    func() time.Time
 	synced func() bool // whether the informers have reported all objects

@@ -13,9 +13,9 @@ import (
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch
 
-// Incidents knows which Incidents are not Resolved, and which do not exist yet although a firing alert of theirs is stored or being stored,
-// as far as the informers of this replica have heard. It says whether a namespace may have more. The latter count like the
-// former: an alert that is acknowledged and finds no place would wait in its AlertEvent, and nobody would see it.
+// Incidents knows which Incidents are not Resolved, and which are absent although a firing alert of theirs is stored or being
+// stored, as far as the informers of this replica have heard. It says whether a namespace may have more. The latter count like
+// the former: an alert that is acknowledged and finds no place would wait in its AlertEvent, and nobody would see it.
 //
 // It keeps hashes of the names, which are hashes already: 50,000 of them take about 2 MiB.
 type Incidents struct {

@@ -47,11 +47,12 @@ var (
 			"new Incidents of its namespace wait for QuotaExceeded, Forbidden, NamespaceTerminating or IncidentLimit.",
 		[]string{"reason"}, nil)
 	incidentsRatio = prometheus.NewDesc("tocsin_incidents_limit_ratio",
-		"Incidents that are not Resolved, and those for which alerts wait, as part of --max-incidents: from 1 on, alerts that need new ones are "+
-			"answered 503 in the namespaces that have many. Reported alike by every replica.", nil, nil)
+		"Incidents that are not Resolved, and those for which alerts wait, as part of --max-incidents: from 1 on, alerts that "+
+			"need new ones are answered 503 in the namespaces that have many. Reported alike by every replica.", nil, nil)
 	namespaceIncidentsRatio = prometheus.NewDesc("tocsin_namespace_incidents_limit_ratio",
-		"Incidents of a namespace that are not Resolved, and those for which alerts wait, as part of its share of --max-incidents, for namespaces "+
-			"that have used half of it: from 1 on, alerts that need new ones are answered 503. Reported alike by every replica.",
+		"Incidents of a namespace that are not Resolved, and those for which alerts wait, as part of its share of "+
+			"--max-incidents, for namespaces that have used half of it: from 1 on, alerts that need new ones are "+
+			"answered 503. Reported alike by every replica.",
 		[]string{"namespace"}, nil)
 )
 

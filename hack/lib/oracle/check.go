@@ -61,7 +61,8 @@ func (h *History) checkLeft(e *event, at Moment, f *Findings) {
 func (h *History) waitsBehind(e *event) bool {
 	return slices.ContainsFunc(e.incidents(), func(name string) bool {
 		opensIt := func(other *event) bool { return other.settled[name] == pending && other.canOpen(name) }
-		return e.settled[name] != folded && !e.mustNotCount(name) && slices.ContainsFunc(h.byIncident[incidentKey{e.namespace, name}], opensIt)
+		return e.settled[name] != folded && !e.mustNotCount(name) &&
+			slices.ContainsFunc(h.byIncident[incidentKey{e.namespace, name}], opensIt)
 	})
 }
 

@@ -251,8 +251,8 @@ func (d *drawer) manyKeys(t *rapid.T) operation {
 	return burst{tenant: d.tenant(t), count: v1alpha1.MaxLedger + 12, keys: 1, over: 5 * time.Second, salt: salt, keyed: true}
 }
 
-// deletedIncident draws a user who deletes an Incident while an AlertEvent stays for its idempotency key, and a replica that begins
-// anew.
+// deletedIncident draws a user who deletes an Incident while an AlertEvent stays for its idempotency key, and a replica that
+// begins anew.
 func (d *drawer) deletedIncident(t *rapid.T) []operation {
 	tenant, reader := d.tenant(t), d.replica(t)
 	return []operation{

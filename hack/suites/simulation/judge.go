@@ -29,7 +29,9 @@ type judge struct {
 }
 
 func newJudge(story *Story, remembers func(time.Time) bool) *judge {
-	options := oracle.Options{HealTime: healTime, KeyedLinger: 10 * time.Minute, ClockError: shareTime, MayWait: story.mayWait, Remembers: remembers}
+	options := oracle.Options{
+		HealTime: healTime, KeyedLinger: 10 * time.Minute, ClockError: shareTime, MayWait: story.mayWait, Remembers: remembers,
+	}
 	for _, o := range story.Operations {
 		switch o := o.(type) {
 		case deleteNamespace:

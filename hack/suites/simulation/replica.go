@@ -25,8 +25,9 @@ type replica struct {
 	process *process // nil: none runs
 	all     []*process
 
-	running  atomic.Bool
-	troubled atomic.Int64 // until then, in nanoseconds of Unix time, it may miss AlertEvents that come and go, or fail to delete them
+	running atomic.Bool
+	// troubled is until when, in nanoseconds of Unix time, it may miss AlertEvents that come and go, or fail to delete them.
+	troubled atomic.Int64
 }
 
 // recoveryTime is how long a replica needs after trouble until it watches again.

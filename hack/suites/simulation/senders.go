@@ -134,8 +134,8 @@ func (s *senders) deliver(r *request, to int) {
 	})
 }
 
-// try posts a request, and returns what the answer says. elsewhere says that the fault is the sender's, or that of a load balancer
-// which sends requests to a replica that is not ready.
+// try posts a request, and returns what the answer says. elsewhere says that the fault is the sender's, or that of a load
+// balancer which sends requests to a replica that is not ready.
 func (s *senders) try(p *process, r *request) (d oracle.Delivery, elsewhere bool) {
 	if p == nil {
 		return oracle.Delivery{Outcome: oracle.Refused}, false

@@ -119,7 +119,8 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 	}
 	if story.Forbidden {
 		w.server.Deny("no Incidents of key-0", func(call *apiserver.Call, object map[string]any) string {
-			if spec, _ := object["spec"].(map[string]any); denied["creation of Incidents"](call, object) && spec["dedupKey"] == keyName(0) {
+			spec, _ := object["spec"].(map[string]any)
+			if denied["creation of Incidents"](call, object) && spec["dedupKey"] == keyName(0) {
 				return "not allowed"
 			}
 			return ""

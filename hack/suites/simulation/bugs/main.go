@@ -29,7 +29,7 @@ var elsewhere = map[string]string{
 	"lease-ignored":              "no alert has a lease",
 	"old-severity-fires":         "nothing is forwarded",
 	"queues-across-namespaces":   "a decision of the intake: the fault suite's",
-	"retries-not-awaited":        "a replica that begins anew folds before another one deletes the copy: a race that TestASecondCopyCountsOnce plays",
+	"retries-not-awaited":        "a race of a fold with a deletion, which TestASecondCopyCountsOnce plays",
 	"signatures-unchecked":       "no integration has a key",
 	"the-limit-is-a-kill-switch": "queues are far from their limit",
 	"token-tag-ignored":          "no tenant lists the hash of another one's token",
