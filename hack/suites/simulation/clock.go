@@ -18,10 +18,10 @@ var epoch = time.Date(1885, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 func (c *nodeClock) Now() time.Time {
 	now := time.Now()
 	const hasMonotonic, nanosecondBits = 1 << 63, 30
-	seconds := uint64(now.Unix() + c.ahead.Load() - epoch) //nolint:gosec // positive
+	seconds := uint64(now.Unix() + c.ahead.Load() - epoch)
 	//nolint:gosec // the first two words are of the wall clock and of the monotonic one
 	words := (*[2]uint64)(unsafe.Pointer(&now))
-	nanoseconds, reading := uint64(now.Nanosecond()), uint64(now.UnixNano()) //nolint:gosec // positive
+	nanoseconds, reading := uint64(now.Nanosecond()), uint64(now.UnixNano())
 	words[0], words[1] = hasMonotonic|seconds<<nanosecondBits|nanoseconds, reading
 	return now
 }
