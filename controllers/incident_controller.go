@@ -74,8 +74,8 @@ type Silences interface {
 	WatchSilences(ctx context.Context, changed func(incident types.NamespacedName))
 }
 
-// Reconcile folds the alerts of one Incident. The cache is enough to see that there is nothing to fold, or not yet; a write
-// is decided again after a quorum list.
+// Reconcile folds the alerts of one Incident. What it decides by the cache is provisional: that there is nothing to fold, or
+// not yet. Whatever is written is decided again, after a quorum list (foldConfirmed).
 func (r *incidentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	o, err := r.observe(ctx, req.NamespacedName)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 var (
@@ -17,6 +16,11 @@ var (
 	// file matches a path below one of the project's folders, from the root.
 	file = regexp.MustCompile("(?:^|[\\s\"'(`])" +
 		`((?:api|cmd|config|controllers|dist|docs|hack|internal|webhookserver)/[\w./-]*\.(?:go|md|sh|yaml|yml))\b`)
+	// neighbour matches a comment's name for a file of its folder.
+	neighbour = regexp.MustCompile(`(?m)^\s*//.*?[\s(]([a-z][a-z0-9_]*\.go)\b`)
+	// method matches the declaration of one, and methodMention a document's name for one: package.type.method.
+	method        = regexp.MustCompile(`(?m)^func \(\w* ?\*?(\w+)\) (\w+)\(`)
+	methodMention = regexp.MustCompile("`([a-z]+\\.\\w+\\.\\w+)`")
 	// test matches the declaration of a test, and testMention a document's name for one, perhaps with a subtest.
 	test        = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 	testMention = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w*)(?:/[^`\n]*)?`")
@@ -25,9 +29,9 @@ var (
 // referring are the kinds of files whose text names targets and files.
 var referring = []string{".go", ".md", ".sh", ".yaml", ".yml"}
 
-// names are what texts may name: the targets of the Makefile, and the tests.
+// names are what texts may name: the targets of the Makefile, the tests, and the methods of each folder.
 type names struct {
-	targets, tests map[string]bool
+	targets, tests, methods map[string]bool
 }
 
 // known returns the names that exist in the folder.
@@ -36,13 +40,16 @@ func known(root string) (names, error) {
 	if err != nil {
 		return names{}, err
 	}
-	exist := names{targets: matches(target, content), tests: map[string]bool{}}
+	exist := names{targets: matches(target, content), tests: map[string]bool{}, methods: map[string]bool{}}
 	return exist, walk(root, func(path string) error {
-		if !strings.HasSuffix(path, "_test.go") {
+		if filepath.Ext(path) != ".go" {
 			return nil
 		}
 		content, err := os.ReadFile(path)
 		maps.Copy(exist.tests, matches(test, content))
+		for _, match := range method.FindAllSubmatch(content, -1) {
+			exist.methods[fmt.Sprintf("%s.%s.%s", filepath.Base(filepath.Dir(path)), match[1], match[2])] = true
+		}
 		return err
 	})
 }
@@ -74,6 +81,20 @@ func checkReferences(root, path string, exist names) (missing []string, err erro
 	for name := range matches(testMention, content) {
 		if filepath.Ext(path) == ".md" && !exist.tests[name] {
 			missing = append(missing, fmt.Sprintf("%s: %s: there is no such test", path, name))
+		}
+	}
+	if filepath.Base(path) == "CONTRIBUTING.md" {
+		for name := range matches(methodMention, content) {
+			if !exist.methods[name] {
+				missing = append(missing, fmt.Sprintf("%s: %s: there is no such method", path, name))
+			}
+		}
+	}
+	if filepath.Base(path) == "doc.go" {
+		for name := range matches(neighbour, content) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), name)); err != nil {
+				missing = append(missing, fmt.Sprintf("%s: %s: there is no such file", path, name))
+			}
 		}
 	}
 	for _, match := range file.FindAllSubmatch(content, -1) {
