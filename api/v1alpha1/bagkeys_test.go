@@ -114,6 +114,23 @@ func TestManyKeysTakeLittleMemory(t *testing.T) {
 }
 
 // TestPackedAlertsTakeLittleMemory unpacks small objects made by hand: what takes too much memory is unreadable.
+// A few kilobytes are a million alerts with nothing in them.
+func TestEmptyPackedAlertsAreNotDecoded(t *testing.T) {
+	for _, empty := range []string{"{}", "null", "[]", "0"} {
+		g := NewWithT(t)
+		list := "[" + strings.TrimSuffix(strings.Repeat(empty+",", 700_000), ",") + "]"
+		stored, err := json.Marshal(map[string]any{"spec": map[string]any{"packedAlerts": gzipped(t, list)}})
+		g.Expect(err).NotTo(HaveOccurred())
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		event := &v1alpha1.AlertEvent{}
+		g.Expect(json.Unmarshal(stored, event)).To(Succeed())
+		runtime.ReadMemStats(&after)
+		g.Expect(event.Stuck()).To(Equal(v1alpha1.StuckUnreadable))
+		g.Expect(after.TotalAlloc-before.TotalAlloc).To(BeNumerically("<", 30<<20), empty)
+	}
+}
+
 func TestPackedAlertsTakeLittleMemory(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		alerts, keys int

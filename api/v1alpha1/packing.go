@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"unsafe"
 )
 
 // Bounds of unpacked alerts: of their JSON, and of the memory that they take with entryBytes for each entry of a bag beside its
@@ -165,6 +166,8 @@ func checkMemory(encoded []byte) error {
 			depth--
 		case c == ':' && depth <= entryDepth:
 			memory += entryBytes
+		case c == ',' && depth == 1:
+			memory += int(unsafe.Sizeof(Alert{})) // of the next one, whatever it is
 		}
 	}
 	if memory > maxUnpackedMemory {

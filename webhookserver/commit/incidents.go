@@ -56,10 +56,14 @@ func (x *Incidents) setExists(incident *v1alpha1.Incident, exists bool) {
 	x.change(incident.Namespace, []uint64{x.hash(incident.Name)}, func(p *presence) { p.exists = exists })
 }
 
-// SetEvent has the Incidents of an AlertEvent's firing alerts count, but for those into which they are folded.
+// SetEvent has the Incidents of an AlertEvent's firing alerts count, but for those into which they are folded. One that is being
+// deleted is folded, or a user has given it up.
 func (x *Incidents) SetEvent(event *v1alpha1.AlertEvent) {
 	mark, _ := v1alpha1.MarkOf(event)
 	var names []uint64
+	if !event.DeletionTimestamp.IsZero() {
+		mark.All = true
+	}
 	for i := range event.Spec.Alerts {
 		alert := &event.Spec.Alerts[i]
 		if name := event.IncidentNameFor(alert); alert.Status == v1alpha1.AlertFiring && !mark.Settles(name) {
