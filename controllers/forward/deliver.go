@@ -21,6 +21,7 @@ type leftOut struct {
 // deliver posts Incidents, or an empty list if there are none: all in one request, and then those that were left out before. It
 // fails if Alertmanager accepts nothing at all.
 func (s *sender) deliver(ctx context.Context, client *httpClient, items []item) error {
+	deadline := time.Now().Add(isolationTime)
 	first := slices.IndexFunc(items, func(it item) bool { return it.alone })
 	if first < 0 {
 		first = len(items)
@@ -33,13 +34,17 @@ func (s *sender) deliver(ctx context.Context, client *httpClient, items []item) 
 		case len(together) == 0:
 			return err
 		default:
-			if err := s.isolate(ctx, client, together, err); err != nil {
+			if err := s.isolate(ctx, client, together, err, deadline); err != nil {
 				return err
 			}
 		}
 	}
 	for i := first; i < len(items); i++ {
-		if err := s.postPart(ctx, client, items[i:i+1]); err != nil {
+		if time.Now().After(deadline) {
+			s.putBack(items[i:])
+			break
+		}
+		if err := s.postPart(ctx, client, items[i:i+1], requestTimeout, deadline); err != nil {
 			return err
 		}
 	}
@@ -48,31 +53,37 @@ func (s *sender) deliver(ctx context.Context, client *httpClient, items []item) 
 
 // isolate posts Incidents whose request failed in smaller requests, down to those that are the cause. What the failure looks
 // like does not matter, since a proxy may answer an alert that it dislikes with anything. The cause is in the alerts if
-// Alertmanager accepts an empty list; that does not count as a success, because alerts are what it has to accept.
-func (s *sender) isolate(ctx context.Context, client *httpClient, items []item, cause error) error {
+// Alertmanager accepts an empty list; that does not count as a success, because alerts are what it has to accept. After the
+// deadline, all that are left may be the cause: they are posted alone later, so that the leases of others do not end.
+func (s *sender) isolate(ctx context.Context, client *httpClient, items []item, cause error, deadline time.Time) error {
 	if err := s.post(ctx, client, nil); err != nil {
 		return err
 	}
-	if len(items) == 1 {
-		s.leaveOut(ctx, items[0], cause)
+	if len(items) == 1 || time.Now().After(deadline) {
+		for _, it := range items {
+			s.leaveOut(ctx, it, cause)
+		}
 		return nil
 	}
 	half := len(items) / 2
 	for _, part := range [][]item{items[:half], items[half:]} {
-		if err := s.postPart(ctx, client, part); err != nil {
+		if err := s.postPart(ctx, client, part, partTimeout, deadline); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// postPart posts a part of the Incidents. They do not wait long for an answer: others wait for them.
-func (s *sender) postPart(ctx context.Context, client *httpClient, part []item) error {
-	short, cancel := context.WithTimeout(ctx, partTimeout)
+// postPart posts a part of the Incidents. Those that were not posted alone yet do not wait long for an answer: others wait for
+// them.
+func (s *sender) postPart(
+	ctx context.Context, client *httpClient, part []item, timeout time.Duration, deadline time.Time,
+) error {
+	short, cancel := context.WithTimeout(ctx, timeout)
 	err := s.post(short, client, part)
 	cancel()
 	if err != nil {
-		return s.isolate(ctx, client, part, err)
+		return s.isolate(ctx, client, part, err, deadline)
 	}
 	s.accepted(part)
 	return nil

@@ -22,12 +22,13 @@ type indexed struct {
 	version     string // its resourceVersion, or that of its end as the cache showed it
 	integration string
 	resolved    time.Time // zero while it is open
+	gone        bool      // the cache showed its end, and nothing has told what became of it
 	silences    bool      // it has, had or is to have a silence
 }
 
 func newIndex() *index { return &index{incidents: map[incidentKey]indexed{}} }
 
-// set indexes an Incident as it is now, unless a newer version is known, and reports whether it did.
+// set indexes an Incident as it is now, unless that is known, or a newer version, and reports whether it did.
 func (x *index) set(incident *v1alpha1.Incident, now time.Time) bool {
 	key, status := keyOf(incident), &incident.Status
 	entry := indexed{
@@ -38,7 +39,8 @@ func (x *index) set(incident *v1alpha1.Incident, now time.Time) bool {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if known, ok := x.incidents[key]; ok && fold.NewerVersion(known.version, entry.version) {
+	known, ok := x.incidents[key]
+	if ok && (fold.NewerVersion(known.version, entry.version) || known.version == entry.version && !known.gone) {
 		return false
 	}
 	if entry.isOver(now.Add(-maxLease)) && !entry.silences {
@@ -58,9 +60,19 @@ func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
 	if ok && !fold.NewerVersion(incident.ResourceVersion, known.version) {
 		return false
 	}
-	known.version, known.integration, known.resolved = incident.ResourceVersion, incident.Spec.IntegrationName, now
+	known.version, known.integration, known.resolved, known.gone = incident.ResourceVersion, incident.Spec.IntegrationName, now, true
 	x.incidents[keyOf(incident)] = known
 	return true
+}
+
+// missing notes that there is no Incident of that name. Its alerts still have to end.
+func (x *index) missing(key incidentKey) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if known, ok := x.incidents[key]; ok {
+		known.silences = false
+		x.incidents[key] = known
+	}
 }
 
 // version returns the version of an Incident; not ok if it is not indexed.

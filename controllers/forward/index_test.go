@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -19,9 +20,11 @@ import (
 func TestTheIndexHasOnlyWhatIsLookedAtAgain(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Now()
-	x := newIndex()
+	x, version := newIndex(), 0
 	incident := func(name string, state v1alpha1.IncidentState, resolved time.Duration, change func(*v1alpha1.IncidentStatus)) {
 		i := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		version++
+		i.ResourceVersion = strconv.Itoa(version)
 		i.Spec.IntegrationName = integration
 		i.Status.State = state
 		if state == v1alpha1.IncidentResolved {
@@ -112,8 +115,10 @@ func TestAnIncidentResolvedAWhileAgoIsReadOnce(t *testing.T) {
 	c := newCluster()
 	c.fold(v1alpha1.Alert{DedupKey: "a", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{Title: "Disk full"}})
 	_, whole := c.fold(v1alpha1.Alert{DedupKey: "a", Status: v1alpha1.AlertResolved})
+	whole.ResourceVersion = "5"
 	live, none := &oneIncident{Incident: whole}, apierrors.NewNotFound(schema.GroupResource{}, "")
-	x := newTerm(New("", realTime, nil, logr.Discard()), &oneIncident{Incident: whole, err: none}, live, nil)
+	objects := &oneIncident{Incident: whole, err: none}
+	x := newTerm(New("", realTime, nil, logr.Discard()), objects, live, nil)
 	read := func() *v1alpha1.Incident {
 		incident, _, err := x.incident(t.Context(), keyOf(whole))
 		g.Expect(err).NotTo(HaveOccurred())
@@ -124,6 +129,10 @@ func TestAnIncidentResolvedAWhileAgoIsReadOnce(t *testing.T) {
 	x.resolved(whole)
 	g.Expect(read().Status.Alert.Title).To(Equal("Disk full"))
 	g.Expect(live.reads).To(BeZero(), "the fold told it")
+	objects.Incident, objects.err = whole.DeepCopy(), nil
+	objects.ResourceVersion, objects.Status.State = "4", v1alpha1.IncidentOpen
+	g.Expect(read().Status.State).To(Equal(v1alpha1.IncidentResolved), "the cache lags")
+	objects.err = none
 
 	ended := whole.DeepCopy()
 	ended.ResourceVersion = "17"

@@ -45,10 +45,12 @@ const (
 	// maxLabelChanges bounds how often the labels of an Incident change, apart from the severity, while ended alerts are posted.
 	maxLabelChanges = 8
 
-	// maxAlone bounds the Incidents in one turn that are posted alone because Alertmanager has not accepted their alerts, and
-	// partTimeout each such request: together they take much less than the shortest lease.
-	maxAlone    = 8
-	partTimeout = 2 * time.Second
+	// maxAlone bounds the Incidents in one turn that are posted alone because Alertmanager has not accepted their alerts,
+	// isolationTime for how long new requests are made to find and to post such, and partTimeout each request to find them:
+	// together they take much less than the shortest lease.
+	maxAlone      = 8
+	isolationTime = 10 * time.Second
+	partTimeout   = 2 * time.Second
 
 	// requestTimeout bounds one request, and minBackoff and maxBackoff the time until a failed one is repeated.
 	requestTimeout = 10 * time.Second

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +26,8 @@ type store interface {
 	silenced() []incidentKey
 	// installation tells this Tocsin from others that share an Alertmanager. It has no spaces.
 	installation(ctx context.Context) (string, error)
+	// complete reports whether active and silenced know the Resolved Incidents.
+	complete() bool
 }
 
 // clock returns the time by the API server's clock. It is not ok while that is unknown.
@@ -94,7 +98,7 @@ func (s *sender) run(ctx context.Context) {
 	var due time.Time      // when the next sweep begins
 	var lead time.Duration // that the last sweep took into account
 	quiet := true          // nothing was accepted since the last sweep began
-	failing, delays := false, newBackoff()
+	failing, delays := s.greet(ctx), newBackoff()
 	for ctx.Err() == nil {
 		t, client := s.configured()
 		now, ok := s.clock()
@@ -131,16 +135,43 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
+// greet posts empty lists until one is accepted, whose answer tells the time: by a clock that is much later, what is to fire
+// would end at once. It reports whether one has failed.
+func (s *sender) greet(ctx context.Context) (failing bool) {
+	for delays := newBackoff(); ctx.Err() == nil; {
+		_, client := s.configured()
+		if _, ok := s.clock(); !ok {
+			sleep(ctx, minBackoff, nil)
+			continue
+		}
+		err := s.deliver(ctx, client, nil)
+		if err == nil {
+			break
+		}
+		s.failedAt(ctx, time.Now())
+		if !failing && ctx.Err() == nil {
+			s.log.Error(err, "Alerts cannot be forwarded")
+		}
+		failing = true
+		sleep(ctx, delays.Step(), nil)
+	}
+	return failing
+}
+
 // sweepKeys returns the Incidents to look at in a sweep: those that are open or were resolved after a time, and those of which
-// this sender has posted alerts that it has to end.
+// this sender has posted alerts that it has to end, or has left some out.
 func (s *sender) sweepKeys(since time.Time) []incidentKey {
 	keys := s.store.active(since)
 	included := make(map[incidentKey]struct{}, len(keys))
 	for _, key := range keys {
 		included[key] = struct{}{}
 	}
-	for key := range s.memory {
+	s.mu.Lock()
+	others := slices.Collect(maps.Keys(s.leftOut))
+	s.mu.Unlock()
+	for _, key := range slices.AppendSeq(others, maps.Keys(s.memory)) {
 		if _, ok := included[key]; !ok {
+			included[key] = struct{}{}
 			keys = append(keys, key)
 		}
 	}
@@ -155,9 +186,12 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) []item {
 		if !it.alone && s.postpone(it) {
 			return
 		}
-		if s.encode(ctx, t, now, &it); it.alerts > 0 {
+		switch err := s.encode(ctx, t, now, &it); {
+		case err != nil:
+			s.log.Error(err, "Incident cannot be posted", "namespace", it.key.namespace, "incident", it.key.name)
+		case it.alerts > 0:
 			items, size = append(items, it), size+len(it.body)
-		} else {
+		default:
 			s.include(it.key)
 		}
 	}
@@ -187,11 +221,10 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) []item {
 }
 
 // encode fills in the alerts of an item; none if there is nothing to post about its Incident.
-func (s *sender) encode(ctx context.Context, t *target, now time.Time, it *item) {
+func (s *sender) encode(ctx context.Context, t *target, now time.Time, it *item) error {
 	incident, integration, err := s.store.incident(ctx, it.key)
 	if err != nil {
-		s.log.Error(err, "Incident cannot be read", "namespace", it.key.namespace, "incident", it.key.name)
-		return // the next sweep tries again
+		return err // the next sweep tries again
 	}
 	if incident != nil {
 		it.integration = incident.Spec.IntegrationName
@@ -199,14 +232,14 @@ func (s *sender) encode(ctx context.Context, t *target, now time.Time, it *item)
 	w := s.memory.update(it.key, want(incident, integration, t, now), t.config.endedWindow(), now)
 	alerts := alertsOf(it.key, incident, w, t.config.Lease, momentOf(now, s.lead()))
 	if len(alerts) == 0 {
-		return
+		return nil
 	}
 	body, err := json.Marshal(alerts)
 	if err != nil {
-		s.log.Error(err, "Alert cannot be encoded", "namespace", it.key.namespace, "incident", it.key.name)
-		return
+		return err
 	}
 	it.body, it.alerts = body[1:len(body)-1], len(alerts)
+	return nil
 }
 
 // putBack puts Incidents whose request failed back in the queue.

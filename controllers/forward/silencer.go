@@ -24,6 +24,9 @@ func (e *endpoint) pollSilences(ctx context.Context, changed func(incidentKey)) 
 		sleep(ctx, silenceInterval, nil)
 		now, ok := e.clock()
 		t, senders := e.current()
+		if !e.store.complete() {
+			continue // a silence of an Incident that is not known yet would be taken for a stray one
+		}
 		err := errNoClient
 		for _, s := range senders {
 			_, client := s.configured()

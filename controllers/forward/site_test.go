@@ -146,6 +146,9 @@ func (c *cluster) active(since time.Time) []incidentKey { return c.indexed().act
 // installation implements store.
 func (c *cluster) installation(context.Context) (string, error) { return cmp.Or(c.id, "here"), nil }
 
+// complete implements store.
+func (c *cluster) complete() bool { return true }
+
 // silenced implements store.
 func (c *cluster) silenced() []incidentKey { return c.indexed().silenced() }
 

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
@@ -52,7 +53,7 @@ func (t *term) Start(ctx context.Context) error {
 	var applied *Config
 	for ctx.Err() == nil {
 		synced := !slices.ContainsFunc(t.synced, func(synced func() bool) bool { return !synced() })
-		if !synced || !t.swept.Load() {
+		if !synced {
 			sleep(ctx, syncInterval, nil)
 			continue
 		}
@@ -159,15 +160,19 @@ func (t *term) incidentChanged(before, after *v1alpha1.Incident, initial bool) {
 // resolved takes in an Incident that is Resolved.
 func (t *term) resolved(incident *v1alpha1.Incident) {
 	now := time.Now()
-	ended := incident.Status.ResolvedTime
-	if news := t.index.set(incident, now); !news || ended == nil || now.Sub(ended.Time) > maxLease {
+	window, ended := minEndedWindow, incident.Status.ResolvedTime
+	if config := t.forwarder.current(); config != nil {
+		window = config.endedWindow()
+	}
+	if news := t.index.set(incident, now); !news || ended == nil || now.Sub(ended.Time) > window {
 		return
 	}
 	t.keepWhole(wholeKey{keyOf(incident), incident.ResourceVersion}, incident)
-	if t.swept.Load() { // else the first round comes to it
-		t.notify(keyOf(incident), ended.Time)
-	}
+	t.notify(keyOf(incident), ended.Time)
 }
+
+// complete implements store.
+func (t *term) complete() bool { return t.swept.Load() }
 
 // integrationChanged has the Incidents of an integration forwarded anew if its change affects them.
 func (t *term) integrationChanged(before, after *v1alpha1.WebhookIntegration, initial bool) {
@@ -217,15 +222,19 @@ func sameTransition(a, b v1alpha1.Transition) bool {
 	return a.Type == b.Type && a.Message == b.Message && a.Time.Equal(b.Time.Time)
 }
 
-// incident implements store. The cache lacks Resolved Incidents: those that the index knows are read.
+// incident implements store. The cache lacks Resolved Incidents, or shows them as they were: those that the index knows are read.
 func (t *term) incident(
 	ctx context.Context, key incidentKey,
 ) (*v1alpha1.Incident, *v1alpha1.WebhookIntegration, error) {
 	incident, integration := &v1alpha1.Incident{}, &v1alpha1.WebhookIntegration{}
 	name := types.NamespacedName{Namespace: key.namespace, Name: key.name}
 	err := t.reader.Get(ctx, name, incident, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		incident, err = t.whole(ctx, key)
+	version, known := t.index.version(key)
+	switch {
+	case apierrors.IsNotFound(err) && !known:
+		return nil, nil, nil
+	case apierrors.IsNotFound(err), err == nil && known && fold.NewerVersion(version, incident.ResourceVersion):
+		incident, err = t.whole(ctx, wholeKey{key, version})
 	}
 	if err != nil || incident == nil {
 		return nil, nil, err
@@ -245,12 +254,8 @@ type wholeKey struct {
 
 // whole returns an Incident that the index knows and the cache lacks, nil if there is none. It keeps those that it has read for a
 // while, since a Resolved Incident is posted again and again.
-func (t *term) whole(ctx context.Context, key incidentKey) (*v1alpha1.Incident, error) {
-	version, ok := t.index.version(key)
-	if !ok {
-		return nil, nil
-	}
-	known := wholeKey{key, version}
+func (t *term) whole(ctx context.Context, known wholeKey) (*v1alpha1.Incident, error) {
+	key := known.incidentKey
 	if kept, ok := t.wholes.Get(known); ok {
 		if incident, ok := kept.(*v1alpha1.Incident); ok {
 			return incident, nil
@@ -262,6 +267,7 @@ func (t *term) whole(ctx context.Context, key incidentKey) (*v1alpha1.Incident, 
 	switch err := t.live.Get(ctx, types.NamespacedName{Namespace: key.namespace, Name: key.name}, incident); {
 	case apierrors.IsNotFound(err):
 		incident = nil
+		t.index.missing(key)
 	case err != nil:
 		return nil, err
 	}
@@ -273,7 +279,7 @@ func (t *term) keepWhole(key wholeKey, incident *v1alpha1.Incident) *v1alpha1.In
 	if incident != nil {
 		kept := *incident
 		alert := &kept.Status.Alert
-		alert.Annotations, alert.Values, alert.Custom = nil, nil, nil
+		alert.Annotations, alert.Values, alert.Custom, kept.Status.UnarchivedEpisodes = nil, nil, nil, nil
 		alert.Description = shortDescription(alert.Description)
 		kept.ManagedFields, kept.Annotations, kept.Status.Ledger = nil, nil, v1alpha1.Ledger{}
 		incident = &kept
