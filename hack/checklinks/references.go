@@ -83,6 +83,18 @@ func checkReferences(root, path string, exist names) (missing []string, err erro
 			missing = append(missing, fmt.Sprintf("%s: %s: there is no such test", path, name))
 		}
 	}
+	missing = append(missing, checkHouse(path, content, exist)...)
+	for _, match := range file.FindAllSubmatch(content, -1) {
+		if _, err := os.Stat(filepath.Join(root, string(match[1]))); err != nil {
+			missing = append(missing, fmt.Sprintf("%s: %s: there is no such file", path, match[1]))
+		}
+	}
+	return missing, nil
+}
+
+// checkHouse returns a line for each method that the guide for contributors names and for each file that a package comment names
+// beside it, and that does not exist.
+func checkHouse(path string, content []byte, exist names) (missing []string) {
 	if filepath.Base(path) == "CONTRIBUTING.md" {
 		for name := range matches(methodMention, content) {
 			if !exist.methods[name] {
@@ -97,10 +109,5 @@ func checkReferences(root, path string, exist names) (missing []string, err erro
 			}
 		}
 	}
-	for _, match := range file.FindAllSubmatch(content, -1) {
-		if _, err := os.Stat(filepath.Join(root, string(match[1]))); err != nil {
-			missing = append(missing, fmt.Sprintf("%s: %s: there is no such file", path, match[1]))
-		}
-	}
-	return missing, nil
+	return missing
 }
