@@ -240,9 +240,17 @@ func (b *blockedIncidents) remaining(key types.NamespacedName, now time.Time) ti
 func (b *blockedIncidents) isWaiting(key types.NamespacedName) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.incidents[key.Namespace][key.Name] != nil {
-		return true
-	}
+	return b.incidents[key.Namespace][key.Name] != nil || b.waitsInNamespace(key)
+}
+
+// waitsToBeCreated reports whether alerts wait because no Incident can be created in the namespace.
+func (b *blockedIncidents) waitsToBeCreated(key types.NamespacedName) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waitsInNamespace(key)
+}
+
+func (b *blockedIncidents) waitsInNamespace(key types.NamespacedName) bool {
 	found := b.namespaces[key.Namespace]
 	if found == nil {
 		return false

@@ -218,13 +218,34 @@ func TestEvictionKeepsTheLedgersOfWhatExists(t *testing.T) {
 	s.Expect(s.incidentNames()).To(HaveLen(1))
 }
 
+// Nothing tells that a user has deleted Resolved Incidents: those that are left are counted before one is evicted.
+func TestEvictionCountsWhatUsersDeleted(t *testing.T) {
+	s := newSite(t)
+	evict := s.evictor(2)
+	for _, key := range []string{"a", "b", "c"} {
+		s.postFiring(key)
+		s.post(s.alert(v1alpha1.AlertResolved, key))
+		s.fold(key)
+		s.clock.SetTime(s.clock.Now().Add(time.Minute))
+	}
+	s.release()
+	resolved := s.incidents.resolved
+	s.Expect(resolved.sweep(s.ctx)).To(Succeed())
+	s.Expect(resolved.overLimit()).To(ConsistOf(s.namespace))
+	s.Expect(s.live.Delete(s.ctx, s.incident("b"))).To(Succeed())
+	s.Expect(resolved.evict(s.ctx, s.namespace)).To(Succeed())
+	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("a").Name, s.keyOf("c").Name))
+	evict()
+	s.Expect(s.incidentNames()).To(HaveLen(2))
+}
+
 // evictor returns a function that evicts Resolved Incidents, of which there may be so many.
 func (s *site) evictor(limit int64) (evict func()) {
 	resolved := s.incidents.resolved
 	resolved.isDue = s.incidents.isDue
 	resolved.limits.incidents = v1alpha1.Capacity{Limit: limit, Share: 1}
+	resolved.queue, _ = newFairQueue(requestNamespace, 1)("", backoff[ctrl.Request]()).(*fairQueue[ctrl.Request])
 	return func() {
-		resolved.queue, _ = newFairQueue(requestNamespace, 1)("", backoff[ctrl.Request]()).(*fairQueue[ctrl.Request])
 		s.Expect(resolved.sweep(s.ctx)).To(Succeed())
 		for _, namespace := range resolved.overLimit() {
 			s.Expect(resolved.evict(s.ctx, namespace)).To(Succeed())

@@ -263,6 +263,8 @@ func (r *incidentReconciler) expireOrWait(ctx context.Context, o *observed, plan
 	switch {
 	case !ok, at.Sub(o.now) > 2*sweepInterval && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep comes before
 		return ctrl.Result{}, nil
+	case o.policy.Untrusted && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep comes to it when the clock is right
+		return ctrl.Result{}, nil
 	case o.policy.Untrusted: // nor may the clock be believed for how long to wait
 		return ctrl.Result{RequeueAfter: untrustedRetry}, nil
 	case at.After(o.now):

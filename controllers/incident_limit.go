@@ -28,7 +28,11 @@ func (l *incidentLimit) allows(namespace string) bool {
 
 // fits reports whether a status may be written over an Incident: it is Resolved, it is not larger, or the namespace has space.
 func (l *incidentLimit) fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool {
-	if status.State == v1alpha1.IncidentResolved || status.Alert.EncodedSize() <= read.Status.Alert.EncodedSize() {
+	before := 0
+	if read.Status.State != v1alpha1.IncidentResolved { // else it did not count
+		before = read.Status.Alert.EncodedSize()
+	}
+	if status.State == v1alpha1.IncidentResolved || status.Alert.EncodedSize() <= before {
 		return true
 	}
 	own, all, namespaces := l.counts.usage(read.Namespace)

@@ -30,6 +30,9 @@ const (
 	sweepRetry    = 10 * time.Second
 	sweepPause    = time.Second
 
+	// pageAttempts is how often a page of Resolved Incidents is tried to be read, with sweepPause between.
+	pageAttempts = 5
+
 	// maxNoticeRate and maxNoticeBurst bound the Kubernetes Events on Incidents, a second and at once. Each is a
 	// write of its own; a storm that opens thousands of Incidents would make half as many more of them.
 	maxNoticeRate  = 2

@@ -146,6 +146,27 @@ func TestADeletedIncidentDoesNotComeBack(t *testing.T) {
 	})
 }
 
+// The cache does not show that a user deletes an Incident which is Resolved.
+func TestADeletedResolvedIncidentDoesNotComeBack(t *testing.T) {
+	s := newSite(t)
+	event := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+	s.fold("disk")
+	s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+	s.fold("disk")
+	s.release()
+	s.pass(2 * markPatience)
+	s.release() // which finds that it has waited for long
+	s.release()
+	s.Expect(s.mark(event)).To(Equal(event.ResourceVersion+"/"+s.keyOf("disk").Name), "it has waited long for the other Incident")
+	s.deleteByUser("disk")
+	s.restart()
+	s.fold("disk")
+	s.fold("cpu")
+	s.release()
+	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("cpu").Name))
+	s.Expect(s.eventNames()).To(BeEmpty())
+}
+
 func TestAnIncidentThatIsBeingDeletedTakesNoAlerts(t *testing.T) {
 	s := newSite(t)
 	integration := s.integrate(nil)

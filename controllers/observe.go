@@ -78,7 +78,7 @@ func (r *incidentReconciler) observeWith(
 	o.alertEvents = r.classify(o, events)
 	o.silenced = r.silencing(key)
 	o.archived = r.archived(o)
-	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.cause(key.Namespace) != nil && !r.blocked.isWaiting(key)) {
+	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.cause(key.Namespace) != nil && !r.blocked.waitsToBeCreated(key)) {
 		return o, r.readUncached(ctx, o)
 	}
 	o.policy, err = r.readPolicy(ctx, o)

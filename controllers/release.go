@@ -252,7 +252,19 @@ func (r *releaser) tidy(ctx context.Context) {
 			r.forget(ref)
 		case due, mark != nil:
 			r.enqueue(ref)
+		default:
+			r.markSettledInPart(ref)
 		}
+	}
+}
+
+// markSettledInPart has an event marked that has been settled in part for long: nothing may tell when a user deletes one of the
+// Incidents that it is settled for.
+func (r *releaser) markSettledInPart(ref eventRef) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if record := r.records[ref.uid]; record != nil && len(record.waiting) > 0 && r.clock.Now().Sub(record.began) >= markPatience {
+		r.wantMark(record)
 	}
 }
 

@@ -3,16 +3,19 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -51,7 +54,8 @@ type resolvedIncidents struct {
 	swept  bool // counts are known
 	counts map[string]usage
 	total  usage
-	looks  map[types.NamespacedName]struct{} // integrations whose Incidents are to be visited
+	since  map[string]usage           // what has changed since a sweep began
+	looks  map[string]map[string]bool // integrations whose Incidents are to be visited, by namespace and name
 	wake   chan struct{}
 }
 
@@ -68,7 +72,8 @@ func newResolvedIncidents(
 			incidents: v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare},
 			bytes:     v1alpha1.Capacity{Limit: maxResolvedBytes, Share: options.NamespaceShare},
 		},
-		counts: map[string]usage{}, looks: map[types.NamespacedName]struct{}{}, wake: make(chan struct{}, 1),
+		counts: map[string]usage{}, since: map[string]usage{},
+		looks: map[string]map[string]bool{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -94,15 +99,24 @@ func (s *resolvedIncidents) tell(incident *v1alpha1.Incident) {
 func (s *resolvedIncidents) count(incident *v1alpha1.Incident, sign int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	changed := s.since[incident.Namespace]
+	changed.add(usageOf(incident), sign)
+	s.since[incident.Namespace] = changed
 	own := s.counts[incident.Namespace]
 	own.add(usageOf(incident), sign)
-	s.total.add(usageOf(incident), sign)
-	if s.counts[incident.Namespace] = own; own.incidents <= 0 {
-		delete(s.counts, incident.Namespace)
-	}
+	s.set(incident.Namespace, own)
 	if s.swept && s.over(own, 0) {
 		s.signal()
 	}
+}
+
+// set replaces the count of a namespace.
+func (s *resolvedIncidents) set(namespace string, own usage) {
+	s.total.add(s.counts[namespace], -1)
+	if s.counts[namespace] = own; own.incidents <= 0 {
+		delete(s.counts, namespace)
+	}
+	s.total.add(s.counts[namespace], 1)
 }
 
 // deleted notes that an Incident was deleted by this process.
@@ -119,7 +133,10 @@ func (s *resolvedIncidents) deleted(incident *v1alpha1.Incident) {
 func (s *resolvedIncidents) look(integration types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.looks[integration] = struct{}{}
+	if s.looks[integration.Namespace] == nil {
+		s.looks[integration.Namespace] = map[string]bool{}
+	}
+	s.looks[integration.Namespace][integration.Name] = true
 	s.signal()
 }
 
@@ -160,9 +177,9 @@ func (s *resolvedIncidents) run(ctx context.Context) {
 				due = time.Now().Add(sweepRetry)
 			}
 		}
-		for _, integration := range s.takeLooks() {
-			if err := s.visitIntegration(ctx, integration); err != nil && ctx.Err() == nil {
-				logger.Error(err, "Resolved Incidents of an integration not visited", "integration", integration)
+		for namespace, integrations := range s.takeLooks() {
+			if err := s.visitIntegrations(ctx, namespace, integrations); err != nil && ctx.Err() == nil {
+				logger.Error(err, "Resolved Incidents of integrations not visited", "namespace", namespace)
 			}
 		}
 		for _, namespace := range s.overLimit() {
@@ -194,11 +211,12 @@ func (s *resolvedIncidents) wait(ctx context.Context, due time.Time) {
 	}
 }
 
-func (s *resolvedIncidents) takeLooks() []types.NamespacedName {
+// takeLooks returns the integrations to visit by namespace: to list the Incidents of one, the API server reads those of all.
+func (s *resolvedIncidents) takeLooks() map[string]map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	looks := slices.Collect(maps.Keys(s.looks))
-	clear(s.looks)
+	looks := s.looks
+	s.looks = map[string]map[string]bool{}
 	return looks
 }
 
@@ -217,13 +235,15 @@ func (s *resolvedIncidents) overLimit() []string {
 
 // sweep visits all Resolved Incidents, and counts them.
 func (s *resolvedIncidents) sweep(ctx context.Context) error {
-	counts, total := map[string]usage{}, usage{}
+	counts := map[string]usage{}
+	s.mu.Lock()
+	clear(s.since)
+	s.mu.Unlock()
 	for _, namespace := range s.namespaces {
-		err := s.each(ctx, namespace, "", func(incident *v1alpha1.Incident) {
+		err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
 			own := counts[incident.Namespace]
 			own.add(usageOf(incident), 1)
 			counts[incident.Namespace] = own
-			total.add(usageOf(incident), 1)
 			s.tell(incident)
 			s.visit(ctx, incident)
 		})
@@ -233,7 +253,15 @@ func (s *resolvedIncidents) sweep(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts, s.total = counts, total
+	s.counts, s.total = map[string]usage{}, usage{}
+	for namespace, own := range counts {
+		s.set(namespace, own)
+	}
+	for namespace, changed := range s.since { // the list began before
+		own := s.counts[namespace]
+		own.add(changed, 1)
+		s.set(namespace, own)
+	}
 	if !s.swept {
 		for _, follower := range s.followers {
 			follower.Swept()
@@ -250,23 +278,27 @@ func (s *resolvedIncidents) visit(ctx context.Context, incident *v1alpha1.Incide
 	}
 }
 
-func (s *resolvedIncidents) visitIntegration(ctx context.Context, integration types.NamespacedName) error {
-	return s.each(ctx, integration.Namespace, integration.Name,
-		func(incident *v1alpha1.Incident) { s.visit(ctx, incident) })
+func (s *resolvedIncidents) visitIntegrations(ctx context.Context, namespace string, names map[string]bool) error {
+	return s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
+		if names[incident.Spec.IntegrationName] {
+			s.visit(ctx, incident)
+		}
+	})
 }
 
-// each calls visit for the Resolved Incidents of a namespace and of an integration; empty ones stand for all.
-func (s *resolvedIncidents) each(
-	ctx context.Context, namespace, integration string, visit func(*v1alpha1.Incident),
-) error {
+// each calls visit for the Resolved Incidents of a namespace, an empty one for all. A page that fails is tried again: there may
+// be hundreds.
+func (s *resolvedIncidents) each(ctx context.Context, namespace string, visit func(*v1alpha1.Incident)) error {
 	selector := fields.OneTermEqualSelector(v1alpha1.StateField, string(v1alpha1.IncidentResolved))
-	if integration != "" {
-		selector = fields.AndSelectors(selector, fields.OneTermEqualSelector(v1alpha1.IntegrationField, integration))
-	}
 	_, err := s.reader.Each(ctx, metav1.ListOptions{}, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
 		list := &v1alpha1.IncidentList{}
-		return list, s.live.List(ctx, list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector},
-			client.Limit(page.Limit), client.Continue(page.Continue))
+		retried := func(err error) bool {
+			return ctx.Err() == nil && !errors.Is(err, pages.ErrTooLarge) && !apierrors.IsResourceExpired(err)
+		}
+		return list, retry.OnError(wait.Backoff{Duration: sweepPause, Steps: pageAttempts}, retried, func() error {
+			return s.live.List(ctx, list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector},
+				client.Limit(page.Limit), client.Continue(page.Continue))
+		})
 	}, func(page runtime.Object) error {
 		if list, ok := page.(*v1alpha1.IncidentList); ok {
 			for i := range list.Items {
@@ -288,16 +320,26 @@ func (s *resolvedIncidents) evict(ctx context.Context, namespace string) error {
 		at   time.Time
 	}
 	var candidates []candidate
-	err := s.each(ctx, namespace, "", func(incident *v1alpha1.Incident) {
-		ended, _ := fold.Deadline(incident, fold.Policy{})
-		candidates = append(candidates, candidate{incident.Name, ended})
+	var own usage
+	err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
+		own.add(usageOf(incident), 1)
+		if isArchived(s.archive, incident) {
+			ended, _ := fold.Deadline(incident, fold.Policy{})
+			candidates = append(candidates, candidate{incident.Name, ended})
+		}
 	})
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.set(namespace, own) // users may have deleted some
+	s.mu.Unlock()
 	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })
 	evicted := 0
 	for chunk := range slices.Chunk(candidates, evictionChunk) {
+		if !s.isOver(namespace, headroomPart) {
+			break
+		}
 		names := make([]string, len(chunk))
 		for i := range chunk {
 			names[i] = chunk[i].name
@@ -306,6 +348,9 @@ func (s *resolvedIncidents) evict(ctx context.Context, namespace string) error {
 		if evicted += n; err != nil {
 			return err
 		}
+	}
+	if evicted == 0 {
+		return nil
 	}
 	incidentsEvicted.Add(float64(evicted))
 	log.FromContext(ctx).Info("The namespace has more Resolved Incidents than its share, evicted the oldest ones",

@@ -6,7 +6,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -102,7 +101,7 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	g.Expect(taken(queue)).To(BeEmpty())
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
 	g.Expect(taken(queue)).To(ConsistOf(own))
-	g.Expect(r.resolved.takeLooks()).To(ConsistOf(types.NamespacedName{Namespace: "n", Name: "mon"}), "the Resolved ones")
+	g.Expect(r.resolved.takeLooks()).To(Equal(map[string]map[string]bool{"n": {"mon": true}}), "the Resolved ones")
 	watch.Delete(t.Context(), event.DeleteEvent{Object: after}, queue)
 	g.Expect(taken(queue)).To(ConsistOf(own))
 }

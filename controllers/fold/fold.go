@@ -59,7 +59,7 @@ type AlertResult struct {
 
 // Plan is the result of a fold: the writes for one Incident and their reasons.
 type Plan struct {
-	Create       *v1alpha1.IncidentSpec  // when not nil, no Incident is known: one with this spec is to be created before a fold decides again
+	Create       *v1alpha1.IncidentSpec  // when not nil, no Incident is known: create it before deciding again
 	Status       v1alpha1.IncidentStatus // to write
 	Write        bool                    // Status differs from the stored one in more than a pruned ledger
 	Urgent       bool                    // a first write or a change of state: not to be delayed
