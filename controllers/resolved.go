@@ -287,10 +287,12 @@ func (s *resolvedIncidents) visitIntegrations(ctx context.Context, namespace str
 }
 
 // each calls visit for the Resolved Incidents of a namespace, an empty one for all. A page that fails is tried again: there may
-// be hundreds.
+// be hundreds. After each, there is a pause for as long as it took: no alert waits for this.
 func (s *resolvedIncidents) each(ctx context.Context, namespace string, visit func(*v1alpha1.Incident)) error {
 	selector := fields.OneTermEqualSelector(v1alpha1.StateField, string(v1alpha1.IncidentResolved))
+	var began time.Time
 	_, err := s.reader.Each(ctx, metav1.ListOptions{}, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+		began = time.Now()
 		list := &v1alpha1.IncidentList{}
 		retried := func(err error) bool {
 			return ctx.Err() == nil && !errors.Is(err, pages.ErrTooLarge) && !apierrors.IsResourceExpired(err)
@@ -304,6 +306,10 @@ func (s *resolvedIncidents) each(ctx context.Context, namespace string, visit fu
 			for i := range list.Items {
 				visit(&list.Items[i])
 			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(min(time.Since(began), maxListPause)):
 		}
 		return nil
 	})
