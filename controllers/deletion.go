@@ -17,7 +17,6 @@ import (
 type incidentDeleter struct {
 	cache    client.Reader
 	live     client.Client
-	lists    *quorumList
 	gate     *writeGate
 	releases *releaser
 	resolved *resolvedIncidents

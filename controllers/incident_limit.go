@@ -2,19 +2,25 @@ package controllers
 
 import "github.com/tocsin-dev/tocsin/api/v1alpha1"
 
+// capacities bound a usage.
+type capacities struct{ incidents, bytes v1alpha1.Capacity }
+
+func (o *Options) capacities(bytes int64) capacities {
+	return capacities{
+		incidents: v1alpha1.Capacity{Limit: int64(o.MaxIncidents), Share: o.NamespaceShare},
+		bytes:     v1alpha1.Capacity{Limit: bytes, Share: o.NamespaceShare},
+	}
+}
+
 // incidentLimit says how many Incidents a namespace may have that are not Resolved, and of how many bytes: every replica caches
 // them.
 type incidentLimit struct {
-	incidents, bytes v1alpha1.Capacity
-	counts           *storeCounts
+	capacities
+	counts *storeCounts
 }
 
 func newIncidentLimit(counts *storeCounts, options Options) *incidentLimit {
-	return &incidentLimit{
-		incidents: v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare},
-		bytes:     v1alpha1.Capacity{Limit: maxOpenBytes, Share: options.NamespaceShare},
-		counts:    counts,
-	}
+	return &incidentLimit{options.capacities(maxOpenBytes), counts}
 }
 
 // allows reports whether the namespace may have another Incident.

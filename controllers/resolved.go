@@ -41,8 +41,9 @@ type Follower interface {
 type resolvedIncidents struct {
 	live       client.Reader // from the quorum
 	deletions  *incidentDeleter
+	lists      *quorumList
 	namespaces []string // those of the manager, one of which may be empty for all
-	limits     resolvedLimits
+	limits     capacities
 	archive    Archive // nil: episodes are not archived
 	followers  []Follower
 	published  *storeCounts // publishes the number of Resolved Incidents as a metric
@@ -59,19 +60,12 @@ type resolvedIncidents struct {
 	wake   chan struct{}
 }
 
-// resolvedLimits are those of Resolved Incidents.
-type resolvedLimits struct{ incidents, bytes v1alpha1.Capacity }
-
 func newResolvedIncidents(
-	live client.Reader, deletions *incidentDeleter, counts *storeCounts, options Options,
+	live client.Reader, deletions *incidentDeleter, lists *quorumList, counts *storeCounts, options Options,
 ) *resolvedIncidents {
 	return &resolvedIncidents{
-		live: live, deletions: deletions, published: counts, namespaces: options.Namespaces,
-		archive: options.Archive, followers: options.Followers,
-		limits: resolvedLimits{
-			incidents: v1alpha1.Capacity{Limit: int64(options.MaxIncidents), Share: options.NamespaceShare},
-			bytes:     v1alpha1.Capacity{Limit: maxResolvedBytes, Share: options.NamespaceShare},
-		},
+		live: live, deletions: deletions, lists: lists, published: counts, namespaces: options.Namespaces,
+		archive: options.Archive, followers: options.Followers, limits: options.capacities(maxResolvedBytes),
 		counts: map[string]usage{}, since: map[string]usage{},
 		looks: map[string]map[string]bool{}, wake: make(chan struct{}, 1),
 	}
@@ -379,7 +373,7 @@ func (s *resolvedIncidents) evictOnly(ctx context.Context, namespace string, nam
 	if len(incidents) == 0 {
 		return 0, nil
 	}
-	listed, err := s.deletions.lists.join(ctx)
+	listed, err := s.lists.join(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -173,8 +173,8 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	lists := lag.lists
 	blocked := newBlockedIncidents()
 	gate := newWriteGate(writeConcurrency, options.IngestBacklog)
-	deletions := &incidentDeleter{cache: mgr.GetCache(), live: live, lists: lists, gate: gate, releases: releases}
-	resolved := newResolvedIncidents(live, deletions, r.counts, options)
+	deletions := &incidentDeleter{cache: mgr.GetCache(), live: live, gate: gate, releases: releases}
+	resolved := newResolvedIncidents(live, deletions, lists, r.counts, options)
 	deletions.resolved = resolved
 	incidents := &incidentReconciler{
 		cache:     mgr.GetCache(),

@@ -90,9 +90,9 @@ func (s *site) newFolder() *folder {
 		return list(ctx)
 	}}
 	counts := newStoreCounts(s.clock.Now)
-	deletions := &incidentDeleter{cache: f.cache, live: live, lists: lists, gate: gate, releases: f.releases}
+	deletions := &incidentDeleter{cache: f.cache, live: live, gate: gate, releases: f.releases}
 	options := Options{Namespaces: []string{s.namespace}, NamespaceShare: 1}
-	deletions.resolved = newResolvedIncidents(live, deletions, counts, options.withDefaults())
+	deletions.resolved = newResolvedIncidents(live, deletions, lists, counts, options.withDefaults())
 	f.incidents = &incidentReconciler{
 		cache:     f.cache,
 		live:      live,

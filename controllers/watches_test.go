@@ -94,7 +94,7 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	after := before.DeepCopy()
 	after.Generation = 2
 	r := &incidentReconciler{limit: &incidentLimit{counts: counts}}
-	r.resolved = newResolvedIncidents(nil, nil, counts, Options{}.withDefaults())
+	r.resolved = newResolvedIncidents(nil, nil, nil, counts, Options{}.withDefaults())
 	watch := r.foldPolicies()
 	watch.Create(t.Context(), event.CreateEvent{Object: before, IsInInitialList: true}, queue)
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: before}, queue)

@@ -19,11 +19,8 @@ const (
 // +kubebuilder:validation:Enum=Open;Resolved
 type IncidentState string
 
-// Paths of fields by which Incidents can be selected.
-const (
-	StateField       = "status.state"
-	IntegrationField = "spec.integrationName"
-)
+// StateField is the path of the state, by which Incidents can be selected.
+const StateField = "status.state"
 
 // The states of an Incident.
 const (

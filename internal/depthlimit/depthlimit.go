@@ -8,9 +8,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strings"
 
 	"k8s.io/client-go/transport"
+
+	"github.com/tocsin-dev/tocsin/internal/responses"
 )
 
 // maxDepth is the maximum nesting depth of a JSON response. The webhook endpoint accepts 64 levels.
@@ -20,31 +21,13 @@ const maxDepth = 1000
 // JSON response to a read of the API group. Other encodings pass unchanged: their decoders have their own limits, and
 // in them a bracket is an ordinary byte.
 func Wrap(group string) transport.WrapperFunc {
-	return func(next http.RoundTripper) http.RoundTripper {
-		return &depthLimiter{next: next, path: "/apis/" + group + "/"}
-	}
-}
-
-// depthLimiter is the transport that Wrap adds.
-type depthLimiter struct {
-	next http.RoundTripper
-	path string // part of the paths of the API group
-}
-
-// WrappedRoundTripper lets client-go find the transport behind this one.
-func (l *depthLimiter) WrappedRoundTripper() http.RoundTripper { return l.next }
-
-// RoundTrip implements http.RoundTripper.
-func (l *depthLimiter) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := l.next.RoundTrip(request)
-	// A write is answered with the manager's own object.
-	reads := request.Method == http.MethodGet
-	if err == nil && reads && strings.Contains(request.URL.Path, l.path) && isJSON(response.Header) {
-		response.Body = &depthFilter{ReadCloser: response.Body, limit: maxDepth}
-		response.ContentLength = -1
-		response.Header.Del("Content-Length")
-	}
-	return response, err
+	return responses.Wrap(group, func(_ *http.Request, response *http.Response) {
+		if isJSON(response.Header) {
+			response.Body = &depthFilter{ReadCloser: response.Body, limit: maxDepth}
+			response.ContentLength = -1
+			response.Header.Del("Content-Length")
+		}
+	})
 }
 
 // isJSON reports whether a response's body is plain JSON, one document or a stream of them. Lists and watches of

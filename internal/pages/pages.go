@@ -10,13 +10,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/transport"
+
+	"github.com/tocsin-dev/tocsin/internal/responses"
 )
 
 const (
@@ -39,30 +40,12 @@ var ErrTooLarge = errors.New("the page is too large")
 // Bound returns a wrapper for rest.Config.Wrap that bounds the answers to lists in pages of an API group. A Reader reads such
 // lists.
 func Bound(group string) transport.WrapperFunc {
-	return func(next http.RoundTripper) http.RoundTripper {
-		return &bounded{next: next, path: "/apis/" + group + "/"}
-	}
-}
-
-// bounded is the transport that Bound adds.
-type bounded struct {
-	next http.RoundTripper
-	path string // part of the paths of the API group
-}
-
-// WrappedRoundTripper lets client-go find the transport behind this one.
-func (b *bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
-
-// RoundTrip implements http.RoundTripper.
-func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := b.next.RoundTrip(request)
-	if err == nil && request.Method == http.MethodGet && strings.Contains(request.URL.Path, b.path) {
+	return responses.Wrap(group, func(request *http.Request, response *http.Response) {
 		// One object alone always fits.
 		if query := request.URL.Query(); query.Has("limit") && query.Get("limit") != "1" && !query.Has("watch") {
 			response.Body = &boundedBody{ReadCloser: response.Body, left: maxBytes}
 		}
-	}
-	return response, err
+	})
 }
 
 // boundedBody fails after so many bytes.

@@ -45,7 +45,7 @@ func scenes(replicas int) *rapid.Generator[[]operation] {
 		draw   func(*rapid.T) []operation
 	}{
 		{16, one(d.post)}, {16, one(d.wait)}, {10, one(d.burst)}, {12, one(d.trouble)}, {8, one(d.watchTrouble)},
-		{6, one(d.process)}, {6, one(d.user)}, {4, one(d.report)}, {4, one(d.policy)}, {2, one(d.restore)}, {2, one(d.misset)},
+		{6, one(d.process)}, {6, one(d.user)}, {4, one(d.report)}, {4, one(d.policy)}, {2, one(d.restore)}, {2, one(d.setClock)},
 		{1, d.secondCopy}, {1, d.deletedIncident}, {1, one(d.manyKeys)},
 	}
 	var weighted []func(*rapid.T) []operation
@@ -222,9 +222,9 @@ func (d *drawer) policy(t *rapid.T) operation {
 	}
 }
 
-func (d *drawer) misset(t *rapid.T) operation {
+func (d *drawer) setClock(t *rapid.T) operation {
 	ahead := duration(t, "ahead", 20*time.Second, -20*time.Second, 90*time.Second, -90*time.Second, time.Hour, -time.Hour)
-	return misset{d.replica(t), ahead, d.short(t)}
+	return setClock{d.replica(t), ahead, d.short(t)}
 }
 
 // secondCopy draws a create whose response hangs until the AlertEvent is folded, released and out of the ledger, while another

@@ -36,7 +36,7 @@ func newJudge(story *Story, remembers func(time.Time) bool) *judge {
 		switch o := o.(type) {
 		case deleteNamespace:
 			options.DeletedNamespaces = append(options.DeletedNamespaces, tenantName(o.tenant))
-		case misset:
+		case setClock:
 			options.ClockError = 2 * fold.MaxClockDifference
 		}
 	}

@@ -124,18 +124,18 @@ type (
 	}
 )
 
-// misset makes the clock of a replica's node wrong for a while.
-type misset struct {
+// setClock makes the clock of a replica's node wrong for a while.
+type setClock struct {
 	replica int
 	ahead   time.Duration
 	d       time.Duration
 }
 
-func (o misset) String() string {
+func (o setClock) String() string {
 	return fmt.Sprintf("%s: the clock jumps by %s for %s", replicaName(o.replica), o.ahead, o.d)
 }
 
-func (o misset) do(w *world) {
+func (o setClock) do(w *world) {
 	clock := &w.replicas[o.replica].clock
 	clock.ahead.Store(int64(o.ahead / time.Second))
 	w.later(o.d, func() { clock.ahead.Store(0) })
