@@ -82,6 +82,35 @@ func TestEvictionSparesWhatIsNotArchived(t *testing.T) {
 	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("old").Name), "the only one that is archived goes, though it is newer")
 }
 
+func TestWhatIsNotArchivedIsBounded(t *testing.T) {
+	s, archive := newSite(t), testArchive{}
+	s.incidents.resolved.archive = archive
+	evict := s.evictor(1)
+	for _, key := range []string{"a", "b"} {
+		s.postFiring(key)
+		s.post(s.alert(v1alpha1.AlertResolved, key))
+		s.fold(key)
+		s.release()
+	}
+	evict()
+	s.postFiring("c")
+	_, err := s.reconcile("c")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(s.incidentNames()).To(HaveLen(2), "etcd would fill")
+	s.Expect(s.incidents.blocked.cause(s.namespace).reason).To(Equal(v1alpha1.ReasonIncidentLimit))
+
+	s.postFiring("b") // which exists
+	s.fold("b")
+	s.Expect(s.incident("b").Status.State).To(Equal(v1alpha1.IncidentOpen))
+
+	archive[s.incident("a").Status.Ledger.Digest] = true
+	s.release()
+	evict()
+	s.pass(maxBlockedRetry)
+	s.fold("c")
+	s.Expect(s.incidentNames()).To(ContainElement(s.keyOf("c").Name))
+}
+
 func TestTheConditionArchived(t *testing.T) {
 	s := newSite(t)
 	integration := s.integrate(func(*v1alpha1.WebhookIntegrationSpec) {})

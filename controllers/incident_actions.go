@@ -66,7 +66,7 @@ func (r *incidentReconciler) create(ctx context.Context, o *observed, spec v1alp
 		Spec:       spec,
 	}
 	err = errIncidentLimit
-	if r.limit.allows(o.key.Namespace) {
+	if r.limit.allows(o.key.Namespace) && !r.resolved.isFull(o.key.Namespace) {
 		err = r.live.Create(ctx, incident)
 	}
 	if apierrors.IsAlreadyExists(err) {

@@ -137,12 +137,7 @@ func TestADeletedIncidentDoesNotComeBack(t *testing.T) {
 		s.fold("disk")
 		s.deleteByUser("disk")
 		s.Expect(s.mark(event)).To(Equal(event.ResourceVersion + "/" + s.keyOf("disk").Name))
-		s.restart()
-		s.fold("disk")
-		s.fold("cpu")
-		s.release()
-		s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("cpu").Name))
-		s.Expect(s.eventNames()).To(BeEmpty())
+		s.expectOnlyCPU()
 	})
 }
 
@@ -159,6 +154,11 @@ func TestADeletedResolvedIncidentDoesNotComeBack(t *testing.T) {
 	s.release()
 	s.Expect(s.mark(event)).To(Equal(event.ResourceVersion+"/"+s.keyOf("disk").Name), "it has waited long for the other Incident")
 	s.deleteByUser("disk")
+	s.expectOnlyCPU()
+}
+
+// expectOnlyCPU has another process fold "disk", which is deleted, and "cpu".
+func (s *site) expectOnlyCPU() {
 	s.restart()
 	s.fold("disk")
 	s.fold("cpu")

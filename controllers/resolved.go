@@ -392,6 +392,15 @@ func (s *resolvedIncidents) evictOnly(ctx context.Context, namespace string, nam
 	return evicted, nil
 }
 
+// isFull reports whether a namespace has twice its share of Resolved Incidents: they cannot be deleted, because the archive does
+// not have them. Then it may open no others, or etcd would fill.
+func (s *resolvedIncidents) isFull(namespace string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := s.counts[namespace]
+	return own.incidents >= 2*s.limits.incidents.Own() || own.bytes >= 2*s.limits.bytes.Own()
+}
+
 // isOver reports whether a namespace has more Resolved Incidents than its share, or with a part also almost as many: its share
 // without one part in so many.
 func (s *resolvedIncidents) isOver(namespace string, part int64) bool {
