@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -31,14 +30,7 @@ func TestTheCacheKeepsLittleOfIntegrations(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = objects.GetInformer(t.Context(), &v1alpha1.WebhookIntegration{})
 	g.Expect(err).NotTo(HaveOccurred())
-	ctx, stop := context.WithCancel(t.Context())
-	managed := make(chan error, 1)
-	go func() { managed <- mgr.Start(ctx) }()
-	defer func() {
-		stop()
-		g.Expect(<-managed).To(Succeed())
-	}()
-	g.Expect(objects.WaitForCacheSync(ctx)).To(BeTrue())
+	ctx := startCache(t, mgr, objects)
 	cached := &v1alpha1.WebhookIntegration{}
 	g.Expect(objects.Get(ctx, client.ObjectKeyFromObject(w), cached)).To(Succeed())
 	g.Expect(cached.Labels).To(Equal(w.Labels), "the forwarding selects by them")

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -318,6 +319,21 @@ func TestAManagerThatMayNotListIncidentsIsNotReady(t *testing.T) {
 	g.Eventually(ready, "20s", "50ms").Should(Equal(http.StatusOK))
 }
 
+// startCache runs a manager until the test ends, and returns its context when the cache has synced.
+func startCache(t *testing.T, mgr ctrl.Manager, objects cache.Cache) context.Context {
+	t.Helper()
+	g := NewWithT(t)
+	ctx, stop := context.WithCancel(t.Context())
+	managed := make(chan error, 1)
+	go func() { managed <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		g.Expect(<-managed).To(Succeed())
+	})
+	g.Expect(objects.WaitForCacheSync(ctx)).To(BeTrue())
+	return ctx
+}
+
 // TestTermsLeaveNothingBehind has a replica lead a hundred times.
 func TestTermsLeaveNothingBehind(t *testing.T) {
 	g := NewWithT(t)
@@ -335,14 +351,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	folding := controllers.Options{Namespaces: o.watchNamespaces, Listening: listening}
 	campaign, err := newCampaign(mgr, objects, o, folding)
 	g.Expect(err).NotTo(HaveOccurred())
-	ctx, stop := context.WithCancel(t.Context())
-	managed := make(chan error, 1)
-	go func() { managed <- mgr.Start(ctx) }()
-	defer func() {
-		stop()
-		g.Expect(<-managed).To(Succeed())
-	}()
-	g.Expect(objects.WaitForCacheSync(ctx)).To(BeTrue())
+	ctx := startCache(t, mgr, objects)
 
 	lead := func() {
 		term, end := context.WithCancel(ctx)
