@@ -100,6 +100,7 @@ func TestInformerFollowsThroughExpiry(t *testing.T) {
 		incidents, err := cache.New(s.config, cache.Options{Scheme: testenv.Scheme(), Mapper: mapper})
 		g.Expect(err).NotTo(HaveOccurred())
 		running.Go(func() { _ = incidents.Start(ctx) })
+		g.Expect(incidents.WaitForCacheSync(ctx)).To(BeTrue())
 		c := newClient(g, s.config)
 		listed := func() (names []string) {
 			var list v1alpha1.IncidentList
