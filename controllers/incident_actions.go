@@ -249,8 +249,8 @@ func (r *incidentReconciler) announce(ctx context.Context, incident *v1alpha1.In
 
 // expire deletes a Resolved Incident whose retention is over, or one that never got a status.
 func (r *incidentReconciler) expire(ctx context.Context, o *observed) (ctrl.Result, error) {
-	if !isArchived(r.archive, o.incident) {
-		return ctrl.Result{RequeueAfter: expiryRetry}, nil
+	if r.archiveRequired && !fold.IsArchived(&o.incident.Status) {
+		return r.retryExpiry(o), nil
 	}
 	deleted, err := r.deletions.delete(ctx, o.incident, r.lists.join)
 	if err != nil || !deleted {
@@ -263,6 +263,16 @@ func (r *incidentReconciler) expire(ctx context.Context, o *observed) (ctrl.Resu
 	}
 	log.FromContext(ctx).Info("Deleted Incident", "reason", reason, "integration", o.incident.Spec.IntegrationName)
 	return ctrl.Result{}, nil
+}
+
+// retryExpiry looks at an expired Incident again that the archive does not have: after as long as it has waited so far. After an
+// outage of the archive there may be very many of them, which the sweeps find.
+func (r *incidentReconciler) retryExpiry(o *observed) ctrl.Result {
+	at, ok := fold.Deadline(o.incident, o.policy)
+	if waited := max(o.now.Sub(at), expiryRetry); ok && waited < sweepInterval {
+		return ctrl.Result{RequeueAfter: waited}
+	}
+	return ctrl.Result{}
 }
 
 // awaitDeletion has the alerts of an Incident wait that is being deleted: nothing is folded into it, and once it is gone, they

@@ -56,7 +56,8 @@ type incidentReconciler struct {
 	// presetWindow is the window for late firings that a preset asks for, if any.
 	presetWindow func(preset string) (time.Duration, bool)
 	silences     Silences // nil: Incidents are not forwarded
-	archive      Archive  // nil: episodes are not archived
+
+	archiveRequired bool // keep what the archive does not have
 }
 
 // silence is implemented by Listening.

@@ -30,6 +30,10 @@ const (
 	sweepRetry    = 10 * time.Second
 	sweepPause    = time.Second
 
+	// archivePatience is how long a Resolved Incident may wait for the archive before the condition Archived tells so, and how often
+	// all are visited from then on.
+	archivePatience = 15 * time.Minute
+
 	// pageAttempts is how often a page of Resolved Incidents is tried to be read, with sweepPause between.
 	pageAttempts = 5
 

@@ -48,6 +48,12 @@ var (
 			"others waited. The record of an earlier episode counts them.",
 	})
 
+	archiveOverdue = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tocsin_archive_overdue_incidents",
+		Help: "Resolved Incidents that had waited for the archive for over 15 minutes when the leading replica last visited all, which " +
+			"it does every hour, or every 15 minutes while there are any. They are not deleted.",
+	})
+
 	clockOffset = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tocsin_clock_offset_seconds",
 		Help: "How far the clock of this replica is ahead of the API server's; negative when it is behind. Beyond a " +

@@ -27,7 +27,6 @@ type observed struct {
 	exists   *eventList         // the AlertEvents that exist: those in the cache, or in the quorum list
 	policy   fold.Policy
 	silenced fold.Silencing
-	archived fold.IsArchived
 	began    time.Time // when the reconciliation began
 	now      time.Time
 }
@@ -77,7 +76,6 @@ func (r *incidentReconciler) observeWith(
 	}
 	o.alertEvents = r.classify(o, events)
 	o.silenced = r.silencing(key)
-	o.archived = r.archived(o)
 	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.cause(key.Namespace) != nil && !r.blocked.waitsToBeCreated(key)) {
 		return o, r.readUncached(ctx, o)
 	}
@@ -102,7 +100,6 @@ func (r *incidentReconciler) readUncached(ctx context.Context, o *observed) (err
 	if o.incident, err = readIncident(ctx, r.live, o.key); err != nil {
 		return err
 	}
-	o.archived = r.archived(o)
 	o.policy, err = r.readPolicy(ctx, o)
 	return err
 }
@@ -261,10 +258,11 @@ func (r *incidentReconciler) decide(o *observed) (plan fold.Plan, err error) {
 		Waiting:   !o.hold.IsZero(),
 		Exists:    func(uid string) bool { return o.exists.has(uid, o.key.Name) },
 		Version:   r.memory.version,
-		Archived:  o.archived,
 		Policy:    o.policy,
 		Silencing: o.silenced,
 		Now:       o.now,
+
+		ArchiveRequired: r.archiveRequired,
 	}), nil
 }
 

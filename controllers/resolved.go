@@ -25,7 +25,13 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/pages"
 )
 
-// Follower is told of Resolved Incidents, which no informer shows. Packages forward and archive have one each.
+// Messages of the condition Archived.
+const (
+	messageArchiving = "The archive gets a record of every episode that ends."
+	messageBehind    = "Incidents of this namespace have waited for the archive for over 15 minutes. They are kept until it has them."
+)
+
+// Follower is told of Resolved Incidents, which no informer shows. Package forward has one.
 type Follower interface {
 	// Resolved tells of an Incident that is Resolved, because it was just written, or because a sweep has found it. It must
 	// not block, nor change the Incident.
@@ -44,8 +50,9 @@ type resolvedIncidents struct {
 	lists      *quorumList
 	namespaces []string // those of the manager, one of which may be empty for all
 	limits     capacities
-	archive    Archive // nil: episodes are not archived
-	followers  []Follower
+	clock      Clock
+	archive    bool // Incidents that the archive does not have are kept
+	follower   Follower
 	published  *storeCounts // publishes the number of Resolved Incidents as a metric
 	reader     pages.Reader
 	queue      requestQueue
@@ -56,6 +63,7 @@ type resolvedIncidents struct {
 	counts map[string]usage
 	total  usage
 	since  map[string]usage           // what has changed since a sweep began
+	behind map[string]bool            // namespaces with Incidents that have waited for the archive for archivePatience
 	looks  map[string]map[string]bool // integrations whose Incidents are to be visited, by namespace and name
 	wake   chan struct{}
 }
@@ -65,7 +73,7 @@ func newResolvedIncidents(
 ) *resolvedIncidents {
 	return &resolvedIncidents{
 		live: live, deletions: deletions, lists: lists, published: counts, namespaces: options.Namespaces,
-		archive: options.Archive, followers: options.Followers, limits: options.capacities(maxResolvedBytes),
+		clock: options.Clock, archive: options.ArchiveRequired, follower: options.Follower, limits: options.capacities(maxResolvedBytes),
 		counts: map[string]usage{}, since: map[string]usage{},
 		looks: map[string]map[string]bool{}, wake: make(chan struct{}, 1),
 	}
@@ -79,13 +87,7 @@ func (s *resolvedIncidents) written(before, after *v1alpha1.Incident) {
 	}
 	if is {
 		s.count(after, 1)
-		s.tell(after)
-	}
-}
-
-func (s *resolvedIncidents) tell(incident *v1alpha1.Incident) {
-	for _, follower := range s.followers {
-		follower.Resolved(incident)
+		s.follower.Resolved(after)
 	}
 }
 
@@ -118,9 +120,6 @@ func (s *resolvedIncidents) deleted(incident *v1alpha1.Incident) {
 	if incident.Status.State == v1alpha1.IncidentResolved {
 		s.count(incident, -1)
 	}
-	if s.archive != nil {
-		s.archive.Deleted(incident)
-	}
 }
 
 // look has the Resolved Incidents of an integration visited: their retention may be another one.
@@ -145,7 +144,10 @@ func (s *resolvedIncidents) signal() {
 func (s *resolvedIncidents) start(ctx context.Context, queue requestQueue) error {
 	s.queue = queue
 	s.published.resolved.Store(s)
-	context.AfterFunc(ctx, func() { s.published.resolved.CompareAndSwap(s, nil) })
+	context.AfterFunc(ctx, func() {
+		s.published.resolved.CompareAndSwap(s, nil)
+		archiveOverdue.Set(0) // of another replica from now on
+	})
 	go s.run(ctx)
 	return nil
 }
@@ -166,9 +168,13 @@ func (s *resolvedIncidents) run(ctx context.Context) {
 	for due := time.Now(); ctx.Err() == nil; {
 		if !time.Now().Before(due) {
 			due = time.Now().Add(sweepInterval)
-			if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+			switch behind, err := s.sweep(ctx); {
+			case ctx.Err() != nil:
+			case err != nil:
 				logger.Error(err, "Resolved Incidents not visited")
 				due = time.Now().Add(sweepRetry)
+			case behind:
+				due = time.Now().Add(archivePatience)
 			}
 		}
 		for namespace, integrations := range s.takeLooks() {
@@ -227,9 +233,9 @@ func (s *resolvedIncidents) overLimit() []string {
 	return over
 }
 
-// sweep visits all Resolved Incidents, and counts them.
-func (s *resolvedIncidents) sweep(ctx context.Context) error {
-	counts := map[string]usage{}
+// sweep visits all Resolved Incidents, and counts them. behind says that the archive does not keep up.
+func (s *resolvedIncidents) sweep(ctx context.Context) (behind bool, err error) {
+	counts, overdue, late := map[string]usage{}, 0, map[string]bool{}
 	s.mu.Lock()
 	clear(s.since)
 	s.mu.Unlock()
@@ -238,13 +244,18 @@ func (s *resolvedIncidents) sweep(ctx context.Context) error {
 			own := counts[incident.Namespace]
 			own.add(usageOf(incident), 1)
 			counts[incident.Namespace] = own
-			s.tell(incident)
+			if s.isOverdue(incident) {
+				overdue++
+				late[incident.Namespace] = true
+			}
+			s.follower.Resolved(incident)
 			s.visit(ctx, incident)
 		})
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
+	archiveOverdue.Set(float64(overdue))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts, s.total = map[string]usage{}, usage{}
@@ -257,12 +268,30 @@ func (s *resolvedIncidents) sweep(ctx context.Context) error {
 		s.set(namespace, own)
 	}
 	if !s.swept {
-		for _, follower := range s.followers {
-			follower.Swept()
-		}
+		s.follower.Swept()
 	}
-	s.swept = true
-	return nil
+	s.swept, s.behind = true, late
+	return overdue > 0, nil
+}
+
+// isOverdue reports whether the archive should have had a Resolved Incident for long.
+func (s *resolvedIncidents) isOverdue(incident *v1alpha1.Incident) bool {
+	resolved := incident.Status.ResolvedTime
+	return resolved != nil && s.clock.Now().Sub(resolved.Time) > archivePatience && !s.mayGo(incident)
+}
+
+// Condition returns the condition Archived of an integration, as the last sweep has found it.
+func (s *resolvedIncidents) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	condition = metav1.Condition{
+		Type: v1alpha1.ConditionArchived, Status: metav1.ConditionTrue, ObservedGeneration: integration.Generation,
+		Reason: v1alpha1.ReasonArchiving, Message: messageArchiving,
+	}
+	if s.behind[integration.Namespace] {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonArchiveBehind, messageBehind
+	}
+	return condition, s.swept
 }
 
 // visit has a Resolved Incident folded if it is due.
@@ -323,7 +352,7 @@ func (s *resolvedIncidents) evict(ctx context.Context, namespace string) error {
 	var own usage
 	err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
 		own.add(usageOf(incident), 1)
-		if isArchived(s.archive, incident) {
+		if s.mayGo(incident) {
 			ended, _ := fold.Deadline(incident, fold.Policy{})
 			candidates = append(candidates, candidate{incident.Name, ended})
 		}
@@ -366,7 +395,7 @@ func (s *resolvedIncidents) evictOnly(ctx context.Context, namespace string, nam
 		if err != nil {
 			return 0, err
 		}
-		if incident != nil && incident.Status.State == v1alpha1.IncidentResolved && isArchived(s.archive, incident) {
+		if incident != nil && incident.Status.State == v1alpha1.IncidentResolved && s.mayGo(incident) {
 			incidents = append(incidents, incident)
 		}
 	}
@@ -390,6 +419,11 @@ func (s *resolvedIncidents) evictOnly(ctx context.Context, namespace string, nam
 		}
 	}
 	return evicted, nil
+}
+
+// mayGo reports whether a Resolved Incident may be deleted as far as the archive is concerned.
+func (s *resolvedIncidents) mayGo(incident *v1alpha1.Incident) bool {
+	return !s.archive || fold.IsArchived(&incident.Status)
 }
 
 // isFull reports whether a namespace has twice its share of Resolved Incidents: they cannot be deleted, because the archive does

@@ -69,11 +69,11 @@ type Options struct {
 	// Forwarding is the forwarding of Incidents to Alertmanager. Default: Incidents are not forwarded.
 	Forwarding conditionSource
 
-	// Archive is the archive of ended episodes. Nil: there is none.
-	Archive Archive
+	// ArchiveRequired says that Incidents are kept until their archiver notes that the archive has them.
+	ArchiveRequired bool
 
-	// Followers are told of Resolved Incidents.
-	Followers []Follower
+	// Follower is told of Resolved Incidents. Default: nobody is.
+	Follower Follower
 
 	// Metrics is where the metrics of the objects in the store are registered while the manager runs. Default: nowhere.
 	Metrics prometheus.Registerer
@@ -100,6 +100,9 @@ func (o Options) withDefaults() Options {
 	if o.PresetLateFiringWindow == nil {
 		o.PresetLateFiringWindow = noPresetWindow
 	}
+	if o.Follower == nil {
+		o.Follower = noFollower{}
+	}
 	if o.IngestBacklog == nil {
 		o.IngestBacklog = func() int { return 0 }
 	}
@@ -117,6 +120,12 @@ func (o Options) withDefaults() Options {
 
 // noPresetWindow stands for presets without a window for late firings.
 func noPresetWindow(string) (window time.Duration, ok bool) { return 0, false }
+
+// noFollower is a Follower that does nothing.
+type noFollower struct{}
+
+func (noFollower) Resolved(*v1alpha1.Incident) {}
+func (noFollower) Swept()                      {}
 
 // Clock tells the time.
 type Clock interface {
@@ -193,33 +202,37 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		limit:     limit,
 		resolved:  resolved,
 
-		listening:    options.Listening,
-		presetWindow: options.PresetLateFiringWindow,
-		silences:     options.Silences,
-		archive:      options.Archive,
+		listening:       options.Listening,
+		presetWindow:    options.PresetLateFiringWindow,
+		silences:        options.Silences,
+		archiveRequired: options.ArchiveRequired,
 	}
 	resolved.isDue = incidents.isDue
 	if err := addIncidents(mgr, incidents); err != nil {
 		return fmt.Errorf("adding the fold of Incidents: %w", err)
 	}
-	return setupStatus(mgr, options, live, blocked)
+	return setupStatus(mgr, options, live, blocked, resolved)
 }
 
 // setupStatus adds the controller of the integrations' status.
-func setupStatus(mgr ctrl.Manager, options Options, live client.Client, blocked *blockedIncidents) error {
+func setupStatus(
+	mgr ctrl.Manager, options Options, live client.Client, blocked *blockedIncidents, resolved *resolvedIncidents,
+) error {
 	integrations := &integrationReconciler{
 		cache:      mgr.GetCache(),
 		blocked:    blocked,
 		stuck:      newStuckEvents(),
 		refusals:   options.Refusals,
 		forwarding: options.Forwarding,
-		archive:    options.Archive,
 		live:       live,
 		received:   newReceivedTimes(),
 		recorder:   mgr.GetEventRecorder("tocsin"),
 		clock:      options.Clock,
 
 		checkMapping: options.CheckMapping,
+	}
+	if options.ArchiveRequired {
+		integrations.archive = resolved
 	}
 	if err := addIntegrations(mgr, integrations); err != nil {
 		return fmt.Errorf("adding the status of WebhookIntegrations: %w", err)

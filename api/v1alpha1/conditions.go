@@ -125,13 +125,14 @@ const (
 )
 
 // ConditionArchived is the type of the condition of a WebhookIntegration that tells whether the ended episodes of its
-// Incidents are archived. It is absent if the operator has no archive.
+// Incidents come into the archive. It is absent without an archive.
 const ConditionArchived = "Archived"
 
 // Reasons of the condition Archived.
 const (
-	// ReasonArchiving is the reason while the archive accepts records.
+	// ReasonArchiving is the reason while the archive keeps up.
 	ReasonArchiving = "Archiving"
-	// ReasonArchiveUnavailable is the reason while the archive does not accept records. No Incident is deleted meanwhile.
-	ReasonArchiveUnavailable = "ArchiveUnavailable"
+	// ReasonArchiveBehind is the reason while Incidents of the namespace have waited for the archive for long. None of them is
+	// deleted before it has them.
+	ReasonArchiveBehind = "ArchiveBehind"
 )

@@ -22,6 +22,10 @@ type IncidentState string
 // StateField is the path of the state, by which Incidents can be selected.
 const StateField = "status.state"
 
+// WaitingField is the path of what tells whether an Incident waits for the archive, "true" or "false". Incidents can be selected
+// by it.
+const WaitingField = "status.archive.waiting"
+
 // The states of an Incident.
 const (
 	IncidentOpen     IncidentState = "Open"
@@ -104,6 +108,24 @@ type UnarchivedEpisode struct {
 	// +kubebuilder:validation:MaxLength=16384
 	// +optional
 	Packed string `json:"packed,omitempty"`
+}
+
+// ArchiveStatus says which ended episodes of an Incident are in the archive.
+type ArchiveStatus struct {
+	// waiting says whether an ended episode is not in the archive yet. Until it is, the operator does not delete the Incident.
+	// +required
+	Waiting bool `json:"waiting"`
+
+	// episode is the number of the newest episode that is in the archive. All before it are there, too.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
+	// +optional
+	Episode int64 `json:"episode,omitempty"`
+
+	// digest is that of the ledger in the record of this episode. An alert that is counted later changes it.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Digest string `json:"digest,omitempty"`
 }
 
 // TransitionType is the kind of an entry of the timeline.
@@ -337,8 +359,13 @@ type IncidentStatus struct {
 	// +optional
 	Timeline []Transition `json:"timeline,omitempty"`
 
-	// unarchivedEpisodes are ended episodes, oldest first, that the operator keeps until they are in its archive. They are
-	// removed with the next change of the status. Empty without an archive.
+	// archive says which ended episodes are in the archive. Written by the operator and by its archiver. Absent without an
+	// archive, and before the first episode has ended.
+	// +optional
+	Archive *ArchiveStatus `json:"archive,omitempty"`
+
+	// unarchivedEpisodes are ended episodes, oldest first, that the operator keeps until they are in the archive, because the
+	// Incident was reopened before. Empty without an archive.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional
@@ -356,6 +383,7 @@ type IncidentStatus struct {
 // +kubebuilder:resource:path=incidents,shortName=inc,categories=tocsin
 // +kubebuilder:selectablefield:JSONPath=`.status.state`
 // +kubebuilder:selectablefield:JSONPath=`.status.alert.severity`
+// +kubebuilder:selectablefield:JSONPath=`.status.archive.waiting`
 // +kubebuilder:selectablefield:JSONPath=`.spec.integrationName`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Severity",type=string,JSONPath=`.status.alert.severity`

@@ -2,107 +2,160 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"gocloud.dev/blob"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/informers"
-)
-
-// Messages of the condition Archived. They do not change while the reason applies.
-const (
-	messageArchiving   = "A record of every episode that ends is written to the operator's archive."
-	messageUnavailable = "The operator cannot write to its archive. No Incident is deleted until it can. " +
-		"The manager's log has the reason."
 )
 
 // Opener opens the bucket of the archive.
 type Opener func(context.Context) (*blob.Bucket, error)
 
-// Clock returns the time by the API server's clock. It is not ok while that time is unknown.
-type Clock func() (now time.Time, ok bool)
+// archiver archives episodes while its process holds the lease.
+type archiver struct {
+	open    Opener
+	cache   client.Reader // of the names of Incidents that wait
+	live    client.Client
+	log     logr.Logger
+	limiter flowcontrol.RateLimiter
+	now     func() time.Time
 
-// Archiver archives episodes while its replica leads. There is one for each process.
-type Archiver struct {
-	open  Opener
-	clock Clock
-	log   logr.Logger
-
-	term atomic.Pointer[term] // the newest term of this replica
+	queue queue
+	store store
 }
 
-// New returns an Archiver.
-func New(open Opener, clock Clock, log logr.Logger) *Archiver {
-	return &Archiver{open: open, clock: clock, log: log}
-}
-
-// Lead adds the archiving to the manager of a leader's term. It ends with the term.
-func (a *Archiver) Lead(mgr ctrl.Manager) error {
-	t := newTerm(a, mgr.GetAPIReader())
-	synced, err := informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.Incident{}, t.changed,
-		func(*v1alpha1.Incident) {}) // it may be Resolved
+// Add adds the archiving to a manager whose cache has what Selector selects. It runs while the manager leads.
+func Add(mgr ctrl.Manager, open Opener) error {
+	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
-		return fmt.Errorf("watching Incidents: %w", err)
+		return fmt.Errorf("making the client of Incidents: %w", err)
 	}
-	t.synced = func() bool { return synced() && t.swept.Load() }
-	if err := mgr.Add(t); err != nil {
+	if err := mgr.Add(newArchiver(open, mgr.GetCache(), live, mgr.GetLogger().WithName("archive"))); err != nil {
 		return fmt.Errorf("adding the archiving of episodes: %w", err)
 	}
-	a.term.Store(t)
 	return nil
 }
 
-// Resolved implements controllers.Follower.
-func (a *Archiver) Resolved(incident *v1alpha1.Incident) {
-	if t := a.term.Load(); t != nil {
-		t.changed(incident, !t.swept.Load())
+func newArchiver(open Opener, names client.Reader, live client.Client, log logr.Logger) *archiver {
+	return &archiver{
+		open: open, cache: names, live: live, log: log, now: time.Now,
+		limiter: flowcontrol.NewTokenBucketRateLimiter(readRate, readBurst),
+		store:   store{written: map[string]bool{}},
 	}
 }
 
-// Swept implements controllers.Follower.
-func (a *Archiver) Swept() {
-	if t := a.term.Load(); t != nil {
-		t.swept.Store(true)
+// Start implements manager.Runnable: it archives until ctx ends. A failure of the store never ends it.
+func (a *archiver) Start(ctx context.Context) error {
+	var others sync.WaitGroup // of a round, since each may take long
+	for _, repeat := range []func(context.Context){a.combine, a.report} {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				repeat(ctx)
+				sleep(ctx, roundInterval)
+			}
+		})
+	}
+	defer func() {
+		others.Wait()
+		a.store.close()
+		waitingIncidents.Set(0) // of another process from now on
+		oldestWaiting.Set(0)
+	}()
+	lastSuccess.SetToCurrentTime()
+	retry := minRetry
+	for ctx.Err() == nil {
+		began := time.Now()
+		operation, err := a.round(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if (err == nil || operation == operationIncident) && a.store.takeAnswered() {
+			if a.store.recover() {
+				a.log.Info("Archive is available")
+			}
+			lastSuccess.SetToCurrentTime()
+		}
+		if err != nil {
+			a.fail(operation, err)
+			sleep(ctx, retry)
+			retry = min(2*retry, maxRetry)
+			continue
+		}
+		retry = minRetry
+		sleep(ctx, roundInterval-time.Since(began))
+	}
+	return nil
+}
+
+// sleep waits, at most until ctx ends.
+func sleep(ctx context.Context, wait time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(wait):
 	}
 }
 
-// Deleted forgets an Incident that was deleted.
-func (a *Archiver) Deleted(incident *v1alpha1.Incident) {
-	if t := a.term.Load(); t != nil {
-		t.book.forget(incident)
+// fail reports a failure of a round.
+func (a *archiver) fail(operation string, err error) {
+	failuresTotal.WithLabelValues(operation).Inc()
+	switch {
+	case operation == operationIncident:
+		a.log.Error(err, "Incidents cannot be read or noted as archived")
+	case a.store.fail():
+		a.log.Error(err, "Archive is unavailable; Incidents that it lacks are kept until it is back", "operation", operation)
 	}
 }
 
-// Archived reports whether an episode of an Incident is in the archive, in the version that the digest identifies, as far
-// as this replica's newest term knows.
-func (a *Archiver) Archived(incident types.UID, number int64, digest string) bool {
-	t := a.term.Load()
-	return t != nil && t.book.archived(incident, number, digest)
+// report sets the gauges.
+func (a *archiver) report(ctx context.Context) {
+	if _, err := a.waiting(ctx); err != nil && ctx.Err() == nil {
+		a.log.Error(err, "Incidents cannot be counted")
+	}
 }
 
-// Condition returns the condition Archived of an integration, without a transition time. It is not ok before the store has
-// answered for the first time, and not for a short failure.
-func (a *Archiver) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
-	condition = metav1.Condition{
-		Type: v1alpha1.ConditionArchived, Status: metav1.ConditionTrue, ObservedGeneration: integration.Generation,
-		Reason: v1alpha1.ReasonArchiving, Message: messageArchiving,
+// waiting returns the Incidents that wait, in turns by namespace.
+func (a *archiver) waiting(ctx context.Context) ([]client.ObjectKey, error) {
+	names := metav1.PartialObjectMetadataList{}
+	names.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("IncidentList"))
+	if err := a.cache.List(ctx, &names, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the Incidents that wait: %w", err)
 	}
-	t := a.term.Load()
-	if t == nil {
-		return condition, false
+	return a.queue.update(names.Items, a.now()), nil
+}
+
+// round archives what waits at its beginning. It returns the operation that failed.
+func (a *archiver) round(ctx context.Context) (operation string, err error) {
+	bucket, err := a.store.reach(ctx, a.open)
+	if err != nil {
+		return operationRead, err
 	}
-	failing, succeeded := t.health.failing(time.Now())
-	if failing > failurePatience {
-		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = v1alpha1.ReasonArchiveUnavailable, messageUnavailable
-		return condition, true
+	waiting, err := a.waiting(ctx)
+	if err != nil {
+		return operationIncident, err
 	}
-	return condition, succeeded && failing == 0
+	var failures []error
+	for len(waiting) > 0 && len(failures) < readFailures {
+		b := newBatch()
+		for len(waiting) > 0 && !b.isFull() && len(failures) < readFailures {
+			if err := a.read(ctx, waiting[0], b); err != nil {
+				a.queue.putOff(waiting[0])
+				failures = append(failures, err)
+			}
+			waiting = waiting[1:]
+		}
+		if err := a.write(ctx, bucket, b); err != nil {
+			return operationWrite, err
+		}
+		failures = append(failures, a.noteAll(ctx, b.notes)...)
+	}
+	return operationIncident, errors.Join(failures...)
 }

@@ -1,26 +1,28 @@
-// Package archive writes a record of every episode that ends to object storage.
+// Package archive writes a record of every episode that ends to object storage. It runs in a process of its own, the archiver.
 //
-// # Level-triggered
+// # What is archived is in the Incident
 //
-// The archive itself tells what is archived; nothing in the API server is written for it. The leader's memory has the
-// versions of episodes that it has written or found in the archive. What an Incident shows beyond them is to be archived:
-// its last episode while it is Resolved, and those in status.unarchivedEpisodes, where the fold keeps episodes whose
-// Incident was reopened. A new leader reads the days of the archive in which the existing Incidents were resolved, and
-// archives the rest. A version is identified by the digest of the ledger, so an alert that is counted after the resolve is
-// archived too.
+// An Incident that has an ended episode which is not archived says so in status.archive.waiting, by which the archiver selects.
+// After the records are stored, the archiver notes the newest episode and its digest in the status. So nothing else remembers what
+// is archived, and every archiver begins where the last one ended. The digest changes when an alert is counted after the resolve,
+// so this is archived too, as a newer version of the record.
 //
-// # No deletion before
+// The leader keeps an episode in status.unarchivedEpisodes if its Incident is reopened before, and deletes an Incident only if
+// the note says of every ended episode that its current version is stored.
 //
-// Package controllers deletes an Incident only if Archived says of every ended episode that its current version is stored.
-// So nothing is lost while the store is unavailable, or if the leader is killed at any point.
+// # The note
 //
-// # Two leaders
+// A note says that nothing waits only if the Incident has not changed since it was read: the API server compares the
+// resourceVersion. If it has changed, the note names the episode all the same, and the Incident waits further.
 //
-// Keys of objects are made of their content (see package records). A leader that has lost the lease without noticing it
-// adds an outdated version of a record at most, which readers drop.
+// # Two archivers
+//
+// Keys of objects are made of their content (see package records). An archiver that has lost the lease without noticing it adds
+// an outdated version of a record, which readers drop, or an older note, after which the records are stored once more.
 //
 // # Bounds
 //
-// Incidents are read one by one, live, at a limited rate, and written in batches, so memory does not depend on how many
-// wait. The folds do not wait for the archive.
+// The cache has the names of Incidents that wait. They are read one by one at a limited rate, in turns by namespace, and written in
+// batches. Each round writes what waits at its beginning, and the next one begins ten seconds later at the earliest. So neither
+// memory nor the number of objects depends on how fast episodes end.
 package archive

@@ -4,8 +4,8 @@ import "time"
 
 // Limits and delays of the archiving.
 const (
-	// flushInterval is how often new records are written.
-	flushInterval = 10 * time.Second
+	// roundInterval is the least time between the beginnings of two rounds.
+	roundInterval = 10 * time.Second
 
 	// batchRecords and batchBytes bound what is read before it is written, and so the memory.
 	batchRecords = 1000
@@ -19,20 +19,20 @@ const (
 	readRate  = 500
 	readBurst = 100
 
-	// readTimeout and writeTimeout bound one request to the API server and to the store. An object has 8 MiB at most. With
-	// maxRetry, they are short enough to archive within a minute after an outage.
-	readTimeout  = 10 * time.Second
-	writeTimeout = 30 * time.Second
+	// readFailures is how many Incidents may fail to be read before a round ends: the API server may be away.
+	readFailures = 3
 
-	// maintenanceTimeout bounds the reading or combining of a day.
-	maintenanceTimeout = 10 * time.Minute
+	// notesAtOnce is how many notes are written at a time.
+	notesAtOnce = 8
+
+	// callTimeout and writeTimeout bound one request to the API server and to the store. An object has about 8 MiB at most. With
+	// maxRetry, they are short enough to archive within a minute after an outage.
+	callTimeout  = 10 * time.Second
+	writeTimeout = 30 * time.Second
 
 	// minRetry and maxRetry bound the delay after a failure.
 	minRetry = time.Second
 	maxRetry = 30 * time.Second
-
-	// failurePatience is how long the store may fail before the condition Archived tells so.
-	failurePatience = time.Minute
 
 	// combineInterval is how often days are looked through for small objects, combineDelay how long after its end a day
 	// counts as over, and combineDays how many past days are looked through.

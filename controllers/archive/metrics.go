@@ -14,29 +14,29 @@ const (
 var (
 	recordsTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tocsin_archive_records_total",
-		Help: "Records of ended episodes that the leading replica wrote to the archive.",
+		Help: "Records of ended episodes that the archiver wrote.",
 	})
 	bytesTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tocsin_archive_written_bytes_total",
-		Help: "Bytes that the leading replica wrote to the archive.",
+		Help: "Bytes that the archiver wrote.",
 	})
 	failuresTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_archive_failures_total",
 		Help: "Failed operations of the archive, by operation: read (of the archive), write, combine (of small objects), " +
-			"incident (the API server did not return an Incident) and decode (of an episode in status.unarchivedEpisodes, " +
-			"which is skipped). All but decode are repeated.",
+			"incident (the API server did not return an Incident, or did not accept what is noted in it) and decode (of an " +
+			"episode in status.unarchivedEpisodes, which is skipped). All but decode are repeated.",
 	}, []string{"operation"})
 	lastSuccess = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tocsin_archive_last_success_timestamp_seconds",
-		Help: "Unix time at which the store last accepted a request of the leading replica, or at which that replica first tried.",
+		Help: "Unix time at which the store last accepted a request of the archiver, or at which it first tried.",
 	})
 	waitingIncidents = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tocsin_archive_waiting_incidents",
-		Help: "Incidents with ended episodes that the leading replica has not found in the archive or written yet.",
+		Help: "Incidents with ended episodes that are not in the archive yet.",
 	})
 	oldestWaiting = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tocsin_archive_oldest_waiting_seconds",
-		Help: "How long the leading replica has been waiting to archive the first of these Incidents.",
+		Help: "How long the first of these Incidents has waited, as far as this archiver knows.",
 	})
 )
 

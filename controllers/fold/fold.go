@@ -43,10 +43,12 @@ type Input struct {
 	// Version returns an AlertEvent's place in commit order. Default: CommitVersion.
 	Version func(*v1alpha1.AlertEvent) string
 
-	Archived  IsArchived // nil: episodes are not archived
 	Policy    Policy
 	Silencing Silencing
 	Now       time.Time
+
+	// ArchiveRequired says that ended episodes are kept until the archive has them.
+	ArchiveRequired bool
 }
 
 // AlertResult is the result of folding one alert.
@@ -309,6 +311,7 @@ func (f *folding) close() Plan {
 		f.ledger.addBefore(slices.Concat(f.before, f.unmatched))
 	}
 	f.plan.Status.Ledger = f.ledger.close()
+	f.awaitArchive()
 	if f.plan.Write {
 		f.plan.Status.ObservedGeneration = f.life.generation
 	}

@@ -22,9 +22,6 @@ const (
 	maxEpisodeBytes = 1 << 20
 )
 
-// IsArchived reports whether an episode of the Incident is in the archive, in the version with this digest.
-type IsArchived func(number int64, digest string) bool
-
 // EpisodeVersion identifies an ended episode of an Incident and the alerts that it has counted.
 type EpisodeVersion struct {
 	Number   int64
@@ -45,15 +42,45 @@ func EndedEpisodes(status *v1alpha1.IncidentStatus) []EpisodeVersion {
 	return versions
 }
 
+// IsArchived reports whether the archive has all ended episodes that an Incident still describes, as its archiver has noted.
+func IsArchived(status *v1alpha1.IncidentStatus) bool {
+	for _, episode := range EndedEpisodes(status) {
+		if !InArchive(status, episode.Number, episode.Digest) {
+			return false
+		}
+	}
+	return true
+}
+
+// InArchive reports whether the archive has an ended episode of an Incident, in the version with this digest.
+func InArchive(status *v1alpha1.IncidentStatus, number int64, digest string) bool {
+	noted := status.Archive
+	return noted != nil && (number < noted.Episode || number == noted.Episode && digest == noted.Digest)
+}
+
 // dropArchived removes the episodes that are archived from the status to be written. That alone is no reason to write it.
 func (f *folding) dropArchived() {
 	status := &f.plan.Status
 	status.UnarchivedEpisodes = slices.DeleteFunc(status.UnarchivedEpisodes, func(e v1alpha1.UnarchivedEpisode) bool {
-		return f.in.Archived == nil || f.in.Archived(e.Number, e.Digest)
+		return !f.in.ArchiveRequired || InArchive(status, e.Number, e.Digest)
 	})
 	if len(status.UnarchivedEpisodes) == 0 {
 		status.UnarchivedEpisodes = nil
 	}
+}
+
+// awaitArchive says in the status whether an ended episode waits for the archiver, which looks for those that do.
+func (f *folding) awaitArchive() {
+	status := &f.plan.Status
+	waits := f.in.ArchiveRequired && !IsArchived(status)
+	switch {
+	case status.Archive == nil && waits:
+		status.Archive = &v1alpha1.ArchiveStatus{}
+	case status.Archive == nil:
+		return
+	}
+	f.plan.Write = f.plan.Write || waits && !status.Archive.Waiting
+	status.Archive.Waiting = waits
 }
 
 // keepEpisode keeps the last episode, which the next one is about to replace, in the status until it is archived. If there
@@ -61,11 +88,11 @@ func (f *folding) dropArchived() {
 func (f *folding) keepEpisode() {
 	status := &f.plan.Status
 	episode, ok := DescribeEpisode(status)
-	if !ok || f.in.Archived == nil {
+	if !ok || !f.in.ArchiveRequired {
 		return
 	}
 	episode.Digest = f.ledger.digest.String()
-	if f.in.Archived(episode.Number, episode.Digest) {
+	if InArchive(status, episode.Number, episode.Digest) {
 		return
 	}
 	waiting := status.UnarchivedEpisodes

@@ -86,12 +86,12 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 	g.Expect(o.webhook.MaxBodyBytes).To(BeEquivalentTo(256 << 10))
 	g.Expect(o.webhook.ShutdownDelay).To(Equal(5 * time.Second))
 	g.Expect(o.webhook.EnableHTTP2).To(BeFalse())
-	g.Expect(o.probeAddress).To(Equal(":8081"))
+	g.Expect(o.ProbeAddress).To(Equal(":8081"))
 	g.Expect(o.metricsAddress).To(Equal(":8443"))
 	g.Expect(o.metricsSecure).To(BeTrue())
-	g.Expect(o.pprofAddress).To(Equal(off))
-	g.Expect(o.leaderElect).To(BeFalse())
-	g.Expect(o.watchNamespaces).To(BeEmpty())
+	g.Expect(o.PprofAddress).To(Equal(process.Off))
+	g.Expect(o.LeaderElect).To(BeFalse())
+	g.Expect(o.WatchNamespaces).To(BeEmpty())
 }
 
 func TestManager(t *testing.T) {

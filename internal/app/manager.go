@@ -2,16 +2,13 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
-	"gocloud.dev/blob"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -23,16 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
-	"github.com/tocsin-dev/tocsin/controllers/archive"
-	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
 	"github.com/tocsin-dev/tocsin/controllers/forward"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/leader"
+	"github.com/tocsin-dev/tocsin/internal/process"
 )
 
 const (
@@ -75,6 +69,10 @@ func newScheme() *runtime.Scheme {
 func newManager(
 	config *rest.Config, o Options, log logr.Logger, informers *clustercache.Informers,
 ) (ctrl.Manager, cache.Cache, error) {
+	serving, err := o.Metrics()
+	if err != nil {
+		return nil, nil, err
+	}
 	var objects cache.Cache
 	v1alpha1.KeepUnpackedAlerts(keptAlertBytes)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -82,7 +80,7 @@ func newManager(
 		Logger:         log,
 		MapperProvider: clustercache.RESTMapper,
 		Cache: cache.Options{
-			DefaultNamespaces: cacheNamespaces(o.watchNamespaces),
+			DefaultNamespaces: o.CacheNamespaces(),
 			// The manager reads no managed fields, and they are the larger part of a small object.
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
@@ -95,16 +93,15 @@ func newManager(
 			objects, err = informers.NewCache(config, options)
 			return clustercache.Unawaited{Cache: objects}, err
 		},
-		Metrics:                 metricsOptions(o),
-		HealthProbeBindAddress:  off, // see internal/probes
-		PprofBindAddress:        o.pprofAddress,
+		Metrics:                 serving,
+		HealthProbeBindAddress:  process.Off, // see internal/probes
+		PprofBindAddress:        o.PprofAddress,
 		GracefulShutdownTimeout: new(gracefulStop),
 	})
 	return mgr, objects, err
 }
 
-// newCampaign returns the campaign that runs the folding controllers, and the forwarding and the archiving, if any, on one
-// replica at a time.
+// newCampaign returns the campaign that runs the folding controllers, and the forwarding, if any, on one replica at a time.
 func newCampaign(
 	mgr ctrl.Manager, objects cache.Cache, o Options, folding controllers.Options,
 ) (*leader.Campaign, error) {
@@ -116,7 +113,6 @@ func newCampaign(
 	if err != nil {
 		return nil, err
 	}
-	leadArchive := addArchive(mgr, o, &folding)
 	replica, err := controllers.NewReplica(mgr, folding)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
@@ -138,9 +134,6 @@ func newCampaign(
 			if err := lead(term); err != nil {
 				return fmt.Errorf("setting up the forwarding of Incidents: %w", err)
 			}
-			if err := leadArchive(term); err != nil {
-				return fmt.Errorf("setting up the archive: %w", err)
-			}
 			return term.Run(ctx)
 		},
 	}, nil
@@ -148,13 +141,13 @@ func newCampaign(
 
 // newLock returns the lock of the leader election; nil without one.
 func newLock(mgr ctrl.Manager, o Options) (resourcelock.Interface, error) {
-	if !o.leaderElect {
+	if !o.LeaderElect {
 		return nil, nil
 	}
 	return leaderelection.NewResourceLock(leaseConfig(mgr.GetConfig()), mgr, leaderelection.Options{
 		LeaderElection:          true,
 		LeaderElectionID:        leaseName,
-		LeaderElectionNamespace: o.leaseNamespace,
+		LeaderElectionNamespace: o.LeaseNamespace,
 		RenewDeadline:           renewDeadline,
 	})
 }
@@ -172,7 +165,7 @@ func addForwarding(
 		return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
 	}
 	folding.Forwarding, folding.Silences = forwarder, forwarder
-	folding.Followers = append(folding.Followers, forwarder)
+	folding.Follower = forwarder
 	return forwarder.Lead, nil
 }
 
@@ -181,7 +174,7 @@ func addForwarding(
 // the watched namespaces.
 func installation(mgr ctrl.Manager, o Options, lock resourcelock.Interface) func(context.Context) (string, error) {
 	if lock == nil {
-		id := uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s %q", mgr.GetConfig().Host, o.watchNamespaces)).String()
+		id := uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s %q", mgr.GetConfig().Host, o.WatchNamespaces)).String()
 		return func(context.Context) (string, error) { return id, nil }
 	}
 	namespace, name, _ := strings.Cut(lock.Describe(), "/")
@@ -196,57 +189,6 @@ func installation(mgr ctrl.Manager, o Options, lock resourcelock.Interface) func
 		}
 		return string(lease.UID), nil
 	}
-}
-
-// addArchive adds the archive of ended episodes, if it is configured, to the options of the controllers. lead adds it to a
-// leader's term.
-func addArchive(mgr ctrl.Manager, o Options, folding *controllers.Options) (lead func(ctrl.Manager) error) {
-	if o.archive == "" {
-		return func(ctrl.Manager) error { return nil }
-	}
-	open := func(ctx context.Context) (*blob.Bucket, error) { return bucket.Open(ctx, o.archive) }
-	archiver := archive.New(open, folding.Listening.Now, mgr.GetLogger().WithName("archive"))
-	folding.Archive = archiver
-	folding.Followers = append(folding.Followers, archiver)
-	return archiver.Lead
-}
-
-// cacheNamespaces returns the cache's configuration per namespace; nil, which means all namespaces, without names.
-func cacheNamespaces(names []string) map[string]cache.Config {
-	if len(names) == 0 {
-		return nil
-	}
-	namespaces := make(map[string]cache.Config, len(names))
-	for _, name := range names {
-		namespaces[name] = cache.Config{}
-	}
-	return namespaces
-}
-
-// metricsOptions returns the options of the metrics endpoint, which uses TLS when it is secure or has a certificate.
-func metricsOptions(o Options) metricsserver.Options {
-	m := metricsserver.Options{BindAddress: o.metricsAddress, CertDir: o.metricsCertPath}
-	m.SecureServing = o.metricsSecure || o.metricsCertPath != ""
-	if o.metricsSecure {
-		m.FilterProvider = filters.WithAuthenticationAndAuthorization
-	}
-	if !o.webhook.EnableHTTP2 {
-		m.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
-	}
-	return m
-}
-
-// checkMetricsCertificate returns an error if the configured certificate cannot be loaded: the metrics server would
-// silently generate a self-signed one and never look for the other again.
-func checkMetricsCertificate(o Options) error {
-	if o.metricsCertPath == "" || o.metricsAddress == off {
-		return nil
-	}
-	dir := o.metricsCertPath
-	if _, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")); err != nil {
-		return fmt.Errorf("loading the metrics certificate: %w", err)
-	}
-	return nil
 }
 
 // leaseConfig returns the configuration of the client that renews the lease. Clients with equal configurations share

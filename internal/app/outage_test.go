@@ -346,9 +346,9 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{})
 	g.Expect(err).NotTo(HaveOccurred())
-	listening, err := controllers.AddListening(mgr, o.watchNamespaces, nil)
+	listening, err := controllers.AddListening(mgr, o.WatchNamespaces, nil)
 	g.Expect(err).NotTo(HaveOccurred())
-	folding := controllers.Options{Namespaces: o.watchNamespaces, Listening: listening}
+	folding := controllers.Options{Namespaces: o.WatchNamespaces, Listening: listening}
 	campaign, err := newCampaign(mgr, objects, o, folding)
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx := startCache(t, mgr, objects)

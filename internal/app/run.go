@@ -16,10 +16,9 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
-	"github.com/tocsin-dev/tocsin/internal/depthlimit"
 	"github.com/tocsin-dev/tocsin/internal/leader"
-	"github.com/tocsin-dev/tocsin/internal/pages"
 	"github.com/tocsin-dev/tocsin/internal/probes"
+	"github.com/tocsin-dev/tocsin/internal/process"
 	"github.com/tocsin-dev/tocsin/internal/schemacheck"
 	"github.com/tocsin-dev/tocsin/internal/tasks"
 	"github.com/tocsin-dev/tocsin/webhookserver"
@@ -45,12 +44,9 @@ type Environment struct {
 
 // Run runs a replica until ctx ends, and returns when everything has shut down.
 func Run(ctx context.Context, o Options, environment Environment) error {
-	if err := checkMetricsCertificate(o); err != nil {
-		return err
-	}
 	memory := controllers.NewEventMemory(environment.Clock)
 	informers := &clustercache.Informers{Log: environment.Log.WithName("cache"), Listed: memory.Listed}
-	mgr, objects, err := newManager(clientConfig(environment.Config), o, environment.Log, informers)
+	mgr, objects, err := newManager(process.ClientConfig(environment.Config, "tocsin"), o, environment.Log, informers)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
@@ -59,17 +55,18 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		o.webhook.Now = environment.Clock.Now
 	}
 	o.webhook.Mappings = &mapping.Cache{}
-	listening, err := controllers.AddListening(mgr, o.watchNamespaces, environment.Clock)
+	listening, err := controllers.AddListening(mgr, o.WatchNamespaces, environment.Clock)
 	if err != nil {
 		return err
 	}
 	o.webhook.Refused, o.webhook.ClockLead, o.webhook.Metrics = listening.Refused, listening.ClockLead, environment.Metrics
 	folding := controllers.Options{
-		Namespaces: o.watchNamespaces, CheckMapping: o.webhook.Mappings.Check,
+		Namespaces: o.WatchNamespaces, CheckMapping: o.webhook.Mappings.Check,
 		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
 		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
 		Metrics: environment.Metrics, Memory: memory, Clock: environment.Clock,
-		RestartWatch: func(listAnew bool) { informers.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
+		ArchiveRequired: o.archiveRequired,
+		RestartWatch:    func(listAnew bool) { informers.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
 	}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
@@ -96,24 +93,13 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err != nil {
 		return err
 	}
-	if o.probeAddress != off {
-		if err := probes.Add(ctx, mgr, o.probeAddress, server.ReadyCheck); err != nil {
+	if o.ProbeAddress != process.Off {
+		if err := probes.Add(ctx, mgr, o.ProbeAddress, server.ReadyCheck); err != nil {
 			return err
 		}
 	}
 	mgr.GetLogger().Info("Starting manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)
 	return runAll(ctx, mgr, server, campaign)
-}
-
-// clientConfig returns the configuration of the replica's clients.
-func clientConfig(environment *rest.Config) *rest.Config {
-	config := rest.CopyConfig(environment)
-	config.UserAgent = "tocsin/" + buildinfo.Read().Version
-	config.Wrap(pages.Bound(v1alpha1.GroupVersion.Group))
-	config.Wrap(depthlimit.Wrap(v1alpha1.GroupVersion.Group))
-	config.DisableCompression = true // in a cluster's network it costs both ends more than it saves
-	config.QPS = -1                  // the API server's priority and fairness limits requests; a limit of our own would lose alerts
-	return config
 }
 
 // runAll runs the manager, the webhook server and the campaign until ctx ends or one of them fails. Then the campaign
@@ -150,8 +136,8 @@ func addSchemaCheck(mgr ctrl.Manager, o Options) (*schemacheck.Checker, error) {
 
 // firstNamespace returns a namespace in which the manager has its permissions; empty when it watches all namespaces.
 func firstNamespace(o Options) string {
-	if len(o.watchNamespaces) == 0 {
+	if len(o.WatchNamespaces) == 0 {
 		return ""
 	}
-	return o.watchNamespaces[0]
+	return o.WatchNamespaces[0]
 }

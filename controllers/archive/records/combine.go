@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -21,39 +19,68 @@ const (
 	// manySmall is how many small objects of a day are combined before the day is over.
 	manySmall = 64
 
-	// scanTimeout bounds a list by Scan and, with scanRate in bytes per second, the reading of an object.
-	scanTimeout = 30 * time.Second
-	scanRate    = 256 << 10
+	// groupBytes is how many bytes are combined into one object, about. At least two objects are.
+	groupBytes = 64 << 20
+
+	// groupTimeout bounds the combining of a group.
+	groupTimeout = 10 * time.Minute
 )
 
-// Combine combines the small objects of a day into one, if there are several and the day is over, or if there are many. It
-// deletes them after the new object was read back.
+// Combine combines the small objects of a day, if there are several and the day is over, or if there are many. It does so in
+// groups, and deletes the objects of a group after the new one was read back: what was combined stays so, whatever happens later.
 //
 // Wherever it is interrupted, every record stays stored: repeats are dropped by readers, and by the next Combine. Two
-// processes may combine a day at the same time. The key of the new object is made of those of the old ones, so that a key
+// processes may combine a day at the same time. The key of a new object is made of those of the old ones, so that a key
 // always has the same records, and nobody deletes an object whose records are not in another one that was just verified.
 func Combine(ctx context.Context, bucket *blob.Bucket, day string, over bool) error {
-	objects, err := listDay(ctx, bucket, day)
-	if err != nil {
-		return err
+	for {
+		objects, err := listDay(ctx, bucket, day)
+		if err != nil {
+			return err
+		}
+		small := slices.DeleteFunc(objects, func(o *blob.ListObject) bool { return o.Size >= smallBytes })
+		if len(small) < 2 || !over && len(small) < manySmall {
+			return nil
+		}
+		for _, group := range groups(small) {
+			if err := combineGroup(ctx, bucket, day, group); err != nil {
+				return err
+			}
+		}
 	}
-	small := slices.DeleteFunc(objects, func(o *blob.ListObject) bool { return o.Size >= smallBytes })
-	if len(small) < 2 || !over && len(small) < manySmall {
-		return nil
+}
+
+// groups returns groups of objects to be combined, of similar sizes, so that few bytes are combined often.
+func groups(small []*blob.ListObject) (groups [][]*blob.ListObject) {
+	slices.SortFunc(small, func(a, b *blob.ListObject) int { return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.Key, b.Key)) })
+	for len(small) > 1 {
+		n, bytes := 0, int64(0)
+		for n < min(len(small), manySmall) && (n < 2 || bytes+small[n].Size <= groupBytes) {
+			bytes += small[n].Size
+			n++
+		}
+		groups = append(groups, small[:n])
+		small = small[n:]
 	}
+	return groups
+}
+
+func combineGroup(ctx context.Context, bucket *blob.Bucket, day string, group []*blob.ListObject) error {
+	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
+	defer cancel()
 	digest := sha256.New()
-	for _, object := range small {
+	for _, object := range group {
 		_, _ = fmt.Fprintln(digest, object.Key) // a hash returns no error
 	}
 	key := objectKey(day, digest.Sum(nil))
-	count, err := writeCombined(ctx, bucket, key, small)
+	count, err := writeCombined(ctx, bucket, key, group)
 	if err != nil {
 		return err
 	}
 	if err := verify(ctx, bucket, key, count); err != nil {
 		return err
 	}
-	for _, object := range small {
+	for _, object := range group {
 		err := bucket.Delete(ctx, object.Key)
 		if err != nil && gcerrors.Code(err) != gcerrors.NotFound { // another process deleted it
 			return fmt.Errorf("deleting %s: %w", object.Key, err)
@@ -105,61 +132,4 @@ func verify(ctx context.Context, bucket *blob.Bucket, key string, want int) erro
 		return fmt.Errorf("verifying %s: %w", key, err)
 	}
 	return nil
-}
-
-// Scan calls use for every version of every record of a day. unreadable are the errors of objects that are corrupt or were
-// removed. err says that the store does not answer.
-func Scan(
-	ctx context.Context, bucket *blob.Bucket, day string, use func(uid string, number int64, digest string),
-) (unreadable, err error) {
-	listing, cancel := context.WithTimeout(ctx, scanTimeout)
-	defer cancel()
-	objects, err := listDay(listing, bucket, day)
-	if err != nil {
-		return nil, err
-	}
-	for _, object := range objects {
-		corrupt, err := scanObject(ctx, bucket, object, use)
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", object.Key, err)
-		}
-		if corrupt != nil {
-			unreadable = errors.Join(unreadable, fmt.Errorf("reading %s: %w", object.Key, corrupt))
-		}
-	}
-	return unreadable, nil
-}
-
-// scanObject reads one object, with a time limit that permits the rate scanRate.
-func scanObject(
-	ctx context.Context, bucket *blob.Bucket, object *blob.ListObject, use func(uid string, number int64, digest string),
-) (corrupt, err error) {
-	ctx, cancel := context.WithTimeout(ctx, scanTimeout+time.Duration(object.Size/scanRate)*time.Second)
-	defer cancel()
-	content := &storeReader{}
-	open := func() (_ io.ReadCloser, err error) {
-		content.Reader, content.failure = bucket.NewReader(ctx, object.Key, nil)
-		return content, content.failure
-	}
-	corrupt = decode(open, true, func(record Record) error {
-		use(record.UID, record.Number, record.Digest)
-		return nil
-	})
-	if content.failure != nil && gcerrors.Code(content.failure) != gcerrors.NotFound {
-		return nil, content.failure
-	}
-	return corrupt, nil
-}
-
-// storeReader tells the failures of the store from those of the content.
-type storeReader struct {
-	*blob.Reader
-	failure error
-}
-
-func (r *storeReader) Read(p []byte) (n int, err error) {
-	if n, err = r.Reader.Read(p); err != nil && !errors.Is(err, io.EOF) {
-		r.failure = err
-	}
-	return n, err
 }

@@ -1,0 +1,106 @@
+// Command tocsin-archiver writes a record of every episode that ends to object storage, and notes in the Incident that it did.
+//
+// It is a process of its own because it holds the credentials of the bucket and the libraries of the cloud providers, and the
+// manager parses what strangers send.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/go-logr/logr"
+	"gocloud.dev/blob"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/archive"
+	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
+	"github.com/tocsin-dev/tocsin/internal/buildinfo"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/probes"
+	"github.com/tocsin-dev/tocsin/internal/process"
+)
+
+// leaseName is the name of the lease of the process that archives.
+const leaseName = "archiver.tocsin.dev"
+
+func main() {
+	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// execute runs the command line and returns the exit code.
+func execute(args []string, stdout, stderr io.Writer) int {
+	var o process.Options
+	flags := process.NewFlags("archiver")
+	o.Bind(flags, "Archive")
+	url := flags.String("archive", "",
+		"URL of the bucket to write records to: s3://, gs://, azblob:// or file:///. Required. Credentials come from the environment.")
+	program := process.Program{
+		Name:    "archiver",
+		Title:   "tocsin-archiver",
+		Usage:   "Tocsin's archiver writes a record of every episode that ends to object storage.",
+		Flags:   flags,
+		Options: &o,
+		Validate: func() error {
+			if err := bucket.Check(*url); err != nil {
+				return errors.Join(fmt.Errorf("--archive: %w", err), o.Validate())
+			}
+			return o.Validate()
+		},
+		Run: func(ctx context.Context, config *rest.Config, log logr.Logger) error {
+			archive.RegisterMetrics(metrics.Registry)
+			return run(ctx, config, o, *url, log)
+		},
+	}
+	return program.Execute(args, stdout, stderr)
+}
+
+// run archives until ctx ends.
+func run(ctx context.Context, config *rest.Config, o process.Options, url string, log logr.Logger) error {
+	serving, err := o.Metrics()
+	if err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	mgr, err := ctrl.NewManager(process.ClientConfig(config, "tocsin-archiver"), ctrl.Options{
+		Scheme:                        scheme,
+		Logger:                        log,
+		MapperProvider:                clustercache.RESTMapper,
+		Cache:                         cache.Options{DefaultNamespaces: o.CacheNamespaces(), ByObject: archive.Cached()},
+		NewCache:                      (&clustercache.Informers{Log: log.WithName("cache")}).NewCache,
+		Metrics:                       serving,
+		HealthProbeBindAddress:        process.Off, // see internal/probes
+		PprofBindAddress:              o.PprofAddress,
+		LeaderElection:                o.LeaderElect,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       o.LeaseNamespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("creating the manager: %w", err)
+	}
+	open := func(ctx context.Context) (*blob.Bucket, error) { return bucket.Open(ctx, url) }
+	if err := archive.Add(mgr, open); err != nil {
+		return err
+	}
+	if o.ProbeAddress != process.Off {
+		// A process without a lease is ready: it takes over when the other one ends.
+		if err := probes.Add(ctx, mgr, o.ProbeAddress, func() error { return nil }); err != nil {
+			return err
+		}
+	}
+	log.Info("Starting archiver", "version", buildinfo.Line("tocsin-archiver"))
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running the manager: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package archive
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"gocloud.dev/blob"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+)
+
+// batch are records by day, and the notes to be written once they are stored.
+type batch struct {
+	records map[string][]records.Record
+	notes   []note
+	bytes   int // of the content
+	count   int // of the records
+	// days are those of each namespace, daysPerNamespace at most.
+	days map[string]map[string]bool
+}
+
+// note says that an Incident's episodes are archived.
+type note struct {
+	incident metav1.ObjectMeta // as it was read
+	newest   fold.EpisodeVersion
+	all      bool // that it had then
+}
+
+func newBatch() *batch {
+	return &batch{records: map[string][]records.Record{}, days: map[string]map[string]bool{}}
+}
+
+func (b *batch) isFull() bool { return b.bytes >= batchBytes || b.count >= batchRecords }
+
+// add adds a record unless its namespace has records of too many other days already.
+func (b *batch) add(record *records.Record) bool {
+	day, days := record.Day(), b.days[record.Namespace]
+	if days == nil {
+		days = map[string]bool{}
+		b.days[record.Namespace] = days
+	}
+	if !days[day] && len(days) == daysPerNamespace {
+		return false
+	}
+	days[day] = true
+	b.records[day] = append(b.records[day], *record)
+	b.bytes += record.Alert.EncodedSize()
+	b.count++
+	return true
+}
+
+// read adds the records of an Incident that are not archived, oldest first. Those for which there is no place wait for the next
+// round.
+func (a *archiver) read(ctx context.Context, name client.ObjectKey, into *batch) error {
+	if err := a.limiter.Wait(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var incident v1alpha1.Incident
+	if err := a.live.Get(ctx, name, &incident); err != nil {
+		if apierrors.IsNotFound(err) { // deleted by a user
+			return nil
+		}
+		return fmt.Errorf("reading the Incident %s: %w", name, err)
+	}
+	if noted := incident.Status.Archive; noted == nil || !noted.Waiting { // the cache does not show it yet
+		return nil
+	}
+	found, invalid := records.Of(&incident)
+	if len(invalid) > 0 { // they never will have records, so nothing waits for them
+		failuresTotal.WithLabelValues(operationDecode).Add(float64(len(invalid)))
+		a.log.Error(errors.Join(invalid...), "Ended episodes cannot be archived", "namespace", name.Namespace, "incident", name.Name)
+	}
+	byNumber := make(map[int64]*records.Record, len(found))
+	for i := range found {
+		byNumber[found[i].Number] = &found[i]
+	}
+	done := note{incident: incident.ObjectMeta, all: true}
+	for _, episode := range fold.EndedEpisodes(&incident.Status) {
+		record := byNumber[episode.Number]
+		if record != nil && !fold.InArchive(&incident.Status, episode.Number, episode.Digest) && !into.add(record) {
+			done.all = false
+			break
+		}
+		done.newest = episode
+	}
+	if done.all || done.newest.Number > 0 {
+		into.notes = append(into.notes, done)
+	}
+	return nil
+}
+
+// write stores the records of a batch.
+func (a *archiver) write(ctx context.Context, bucket *blob.Bucket, b *batch) error {
+	for day, ofDay := range b.records {
+		size, err := writeDay(ctx, bucket, day, ofDay)
+		if err != nil {
+			return err
+		}
+		a.store.wrote(day)
+		recordsTotal.Add(float64(len(ofDay)))
+		bytesTotal.Add(float64(size))
+	}
+	return nil
+}
+
+func writeDay(ctx context.Context, bucket *blob.Bucket, day string, ofDay []records.Record) (size int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	_, size, err = records.Write(ctx, bucket, day, ofDay)
+	return size, err
+}
+
+// noteAll writes notes. An Incident whose note fails waits further.
+func (a *archiver) noteAll(ctx context.Context, notes []note) []error {
+	var mu sync.Mutex
+	var failures []error
+	var writers sync.WaitGroup
+	free := make(chan struct{}, notesAtOnce)
+	for _, next := range notes {
+		free <- struct{}{}
+		writers.Go(func() {
+			defer func() { <-free }()
+			if err := a.note(ctx, next); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failures = append(failures, err)
+			}
+		})
+	}
+	writers.Wait()
+	return failures
+}
+
+// note notes in an Incident what is archived: that it does not wait any more only if it has not changed since it was read.
+func (a *archiver) note(ctx context.Context, done note) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var err error
+	if done.all {
+		err = a.patch(ctx, &done, false)
+	}
+	if !done.all || apierrors.IsConflict(err) {
+		err = a.patch(ctx, &done, true)
+	}
+	// It was deleted, or another one of its name is there, or it changes too fast.
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("noting that the Incident %s/%s is archived: %w", done.incident.Namespace, done.incident.Name, err)
+	}
+	return nil
+}
+
+func (a *archiver) patch(ctx context.Context, done *note, waits bool) error {
+	archive := map[string]any{"waiting": waits}
+	if done.newest.Number > 0 {
+		archive["episode"], archive["digest"] = done.newest.Number, done.newest.Digest
+	}
+	metadata, status := map[string]any{"uid": done.incident.UID}, map[string]any{"archive": archive}
+	if !waits {
+		metadata["resourceVersion"] = done.incident.ResourceVersion
+		status["unarchivedEpisodes"] = nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": metadata, "status": status})
+	if err != nil {
+		return err
+	}
+	incident := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: done.incident.Namespace, Name: done.incident.Name}}
+	incident.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Incident"))
+	return a.live.Status().Patch(ctx, &incident, client.RawPatch(types.MergePatchType, body), client.FieldOwner("tocsin-archiver"))
+}

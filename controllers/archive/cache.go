@@ -1,0 +1,29 @@
+package archive
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// Cached is what the cache of the archiver's manager has: the names of the Incidents that wait for the archive.
+func Cached() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{&v1alpha1.Incident{}: {
+		Field:     fields.OneTermEqualSelector(v1alpha1.WaitingField, "true"),
+		Transform: toName,
+	}}
+}
+
+// toName keeps the name of an Incident.
+func toName(object any) (any, error) {
+	incident, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	return &metav1.PartialObjectMetadata{TypeMeta: incident.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Namespace: incident.Namespace, Name: incident.Name, UID: incident.UID, ResourceVersion: incident.ResourceVersion,
+	}}, nil
+}

@@ -1,0 +1,78 @@
+package archive
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// queue orders the Incidents that wait. The zero value is ready to use.
+type queue struct {
+	mu    sync.Mutex
+	waits map[client.ObjectKey]wait
+}
+
+// wait is how long an Incident has waited, as far as this process knows, and how often it could not be read.
+type wait struct {
+	since    time.Time
+	failures int
+}
+
+// update takes in which Incidents wait, and returns them in the order of their turns: namespaces take turns, so that one with
+// very many does not hold up the others.
+func (q *queue) update(waiting []metav1.PartialObjectMetadata, now time.Time) []client.ObjectKey {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	known := q.waits
+	q.waits = make(map[client.ObjectKey]wait, len(waiting))
+	byNamespace, oldest := map[string][]client.ObjectKey{}, now
+	for i := range waiting {
+		key := client.ObjectKeyFromObject(&waiting[i])
+		own, ok := known[key]
+		if !ok {
+			own.since = now
+		}
+		if own.since.Before(oldest) {
+			oldest = own.since
+		}
+		q.waits[key] = own
+		byNamespace[key.Namespace] = append(byNamespace[key.Namespace], key)
+	}
+	waitingIncidents.Set(float64(len(waiting)))
+	oldestWaiting.Set(now.Sub(oldest).Seconds())
+	return q.inTurns(byNamespace)
+}
+
+// inTurns returns the first of each namespace, then the second of each, and so on.
+func (q *queue) inTurns(byNamespace map[string][]client.ObjectKey) []client.ObjectKey {
+	for _, keys := range byNamespace {
+		slices.SortFunc(keys, func(a, b client.ObjectKey) int {
+			return cmp.Or(cmp.Compare(q.waits[a].failures, q.waits[b].failures), q.waits[a].since.Compare(q.waits[b].since),
+				cmp.Compare(a.Name, b.Name))
+		})
+	}
+	namespaces := slices.Sorted(maps.Keys(byNamespace))
+	ordered := make([]client.ObjectKey, 0, len(q.waits))
+	for turn := 0; len(ordered) < len(q.waits); turn++ {
+		for _, namespace := range namespaces {
+			if keys := byNamespace[namespace]; turn < len(keys) {
+				ordered = append(ordered, keys[turn])
+			}
+		}
+	}
+	return ordered
+}
+
+// putOff has an Incident that could not be read come after the others of its namespace.
+func (q *queue) putOff(key client.ObjectKey) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	own := q.waits[key]
+	own.failures++
+	q.waits[key] = own
+}

@@ -1,0 +1,170 @@
+// Package process is what Tocsin's processes in a cluster have in common: flags, logs, signals, metrics and limits.
+package process
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+// Off is the address that disables a server.
+const Off = "0"
+
+// Options holds the values of the flags that all processes have.
+type Options struct {
+	ProbeAddress    string
+	PprofAddress    string
+	EnableHTTP2     bool
+	LeaderElect     bool
+	LeaseNamespace  string
+	WatchNamespaces Namespaces
+
+	metricsAddress  string
+	metricsSecure   bool
+	metricsCertPath string
+	zap             zap.Options
+	showVersion     bool
+}
+
+// Namespaces is a flag with comma-separated namespaces.
+type Namespaces []string
+
+// String implements flag.Value.
+func (n *Namespaces) String() string { return strings.Join(*n, ",") }
+
+// Set implements flag.Value.
+func (n *Namespaces) Set(value string) error {
+	*n = nil
+	if value == "" {
+		return nil
+	}
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return fmt.Errorf("%q is not a valid namespace name: %s", name, problems[0])
+		}
+		*n = append(*n, name)
+	}
+	return nil
+}
+
+// Bind adds the flags. purpose is what needs the lease, such as "Fold".
+func (o *Options) Bind(flags *flag.FlagSet, purpose string) {
+	flags.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz; 0 disables them.")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "Address of /metrics; 0 disables it.")
+	flags.BoolVar(&o.metricsSecure, "metrics-secure", true,
+		"Serve metrics over HTTPS, and only to clients that are authorized to get /metrics. "+
+			"If false, serve them to everyone, over plain HTTP unless --metrics-cert-path is set.")
+	flags.StringVar(&o.metricsCertPath, "metrics-cert-path", "",
+		"Directory with tls.crt and tls.key of the metrics endpoint, reloaded when they change. "+
+			"If empty, the process generates a self-signed certificate.")
+	flags.StringVar(&o.PprofAddress, "pprof-bind-address", Off, "Address of /debug/pprof; 0 disables it.")
+	flags.BoolVar(&o.EnableHTTP2, "enable-http2", false, "Serve HTTP/2 on all endpoints.")
+
+	flags.BoolVar(&o.LeaderElect, "leader-elect", false,
+		purpose+" only while holding a lease. Required with more than one replica.")
+	flags.StringVar(&o.LeaseNamespace, "leader-election-namespace", "",
+		"Namespace of the lease. Default: the namespace of the process.")
+	flags.Var(&o.WatchNamespaces, "watch-namespaces", "Comma-separated namespaces to serve. Default: all.")
+	flags.BoolVar(&o.showVersion, "version", false, "Print the version and exit.")
+	o.zap.BindFlags(flags)
+	for name, usage := range logUsage {
+		flags.Lookup(name).Usage = usage
+	}
+}
+
+// logUsage replaces the help texts of controller-runtime's logging flags.
+var logUsage = map[string]string{
+	"zap-devel":            "Use development logging: text, debug messages, and stack traces from level warn.",
+	"zap-encoder":          "Log format: json or console (text). Default: json; console with --zap-devel.",
+	"zap-log-level":        "Minimum level to log: debug, info, error, panic or a number (higher is more verbose). Default: info.",
+	"zap-stacktrace-level": "Minimum level to log with a stack trace: info, error or panic. Default: error.",
+	"zap-time-encoding":    "Time format in logs: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano. Default: rfc3339.",
+}
+
+// Validate returns all errors of the options.
+func (o *Options) Validate() error {
+	return errors.Join(
+		CheckAddress("health-probe-bind-address", o.ProbeAddress, true),
+		CheckAddress("metrics-bind-address", o.metricsAddress, true),
+		CheckAddress("pprof-bind-address", o.PprofAddress, true),
+		checkNamespace("leader-election-namespace", o.LeaseNamespace),
+	)
+}
+
+// CheckAddress validates host:port; the host may be empty.
+func CheckAddress(name, address string, mayBeOff bool) error {
+	if mayBeOff && address == Off {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("--%s: %q is not an address such as :8080 or 127.0.0.1:8080", name, address)
+	}
+	return nil
+}
+
+// CheckRange validates a number.
+func CheckRange[T cmp.Ordered](name string, value, least, most T) error {
+	if value < least || value > most {
+		return fmt.Errorf("--%s: %v is not between %v and %v", name, value, least, most)
+	}
+	return nil
+}
+
+func checkNamespace(name, namespace string) error {
+	if namespace == "" {
+		return nil
+	}
+	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		return fmt.Errorf("--%s: %q is not a valid namespace name: %s", name, namespace, problems[0])
+	}
+	return nil
+}
+
+// CacheNamespaces returns the cache's configuration per namespace; nil, which means all namespaces, without names.
+func (o *Options) CacheNamespaces() map[string]cache.Config {
+	if len(o.WatchNamespaces) == 0 {
+		return nil
+	}
+	namespaces := make(map[string]cache.Config, len(o.WatchNamespaces))
+	for _, name := range o.WatchNamespaces {
+		namespaces[name] = cache.Config{}
+	}
+	return namespaces
+}
+
+// Metrics returns the options of the metrics endpoint, which uses TLS when it is secure or has a certificate. It returns an
+// error if the certificate cannot be loaded: the metrics server would silently generate a self-signed one and never look for
+// the other again.
+func (o *Options) Metrics() (metricsserver.Options, error) {
+	m := metricsserver.Options{BindAddress: o.metricsAddress, CertDir: o.metricsCertPath}
+	m.SecureServing = o.metricsSecure || o.metricsCertPath != ""
+	if o.metricsSecure {
+		m.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	if !o.EnableHTTP2 {
+		m.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
+	}
+	if dir := o.metricsCertPath; dir != "" && o.metricsAddress != Off {
+		if _, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")); err != nil {
+			return m, fmt.Errorf("loading the metrics certificate: %w", err)
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,130 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/buildinfo"
+	"github.com/tocsin-dev/tocsin/internal/depthlimit"
+	"github.com/tocsin-dev/tocsin/internal/memlimit"
+	"github.com/tocsin-dev/tocsin/internal/pages"
+)
+
+// Exit codes.
+const (
+	exitOK       = 0
+	exitFailure  = 1
+	exitBadFlags = 2
+)
+
+// Program is a process: what its command line looks like, and what it runs.
+type Program struct {
+	Name  string // of the executable
+	Title string // of what --version prints
+	Usage string // the first lines of the help
+
+	Flags   *flag.FlagSet
+	Options *Options // to which the flags are bound
+
+	// Validate returns all errors of the parsed flags.
+	Validate func() error
+
+	// Run runs until ctx ends.
+	Run func(ctx context.Context, config *rest.Config, log logr.Logger) error
+}
+
+// Execute runs a command line and returns the exit code.
+func (p *Program) Execute(args []string, stdout, stderr io.Writer) int {
+	o, err := p.Options, Parse(p.Flags, args, p.Validate)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		p.Flags.SetOutput(stdout)
+		_, _ = fmt.Fprintf(stdout, "%s\n\n"+
+			"The cluster is the one that KUBECONFIG names, or else the one that the process runs in.\n\nFlags:\n", p.Usage)
+		p.Flags.PrintDefaults()
+		return exitOK
+	case err != nil:
+		_, _ = fmt.Fprintf(stderr, "%s: %v\n%[1]s: --help lists the flags\n", p.Name, err)
+		return exitBadFlags
+	case o.showVersion:
+		_, _ = fmt.Fprintln(stdout, buildinfo.Line(p.Title))
+		return exitOK
+	}
+	logger := zap.New(zap.UseFlagOptions(&o.zap), zap.WriteTo(stderr))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	limitMemory(logger)
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first signal starts the shutdown and restores the default handlers, so that a second one ends a shutdown
+	// that hangs.
+	context.AfterFunc(ctx, stop)
+
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		logger.Error(err, "Cannot load the kubeconfig")
+		return exitFailure
+	}
+	if err := p.Run(ctx, config, logger); err != nil {
+		logger.Error(err, "Exited")
+		return exitFailure
+	}
+	logger.Info("Stopped")
+	return exitOK
+}
+
+// NewFlags returns a set of flags for Parse.
+func NewFlags(program string) *flag.FlagSet {
+	flags := flag.NewFlagSet(program, flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // Execute prints errors
+	return flags
+}
+
+// Parse parses and validates a command line. It returns flag.ErrHelp for --help.
+func Parse(flags *flag.FlagSet, args []string, validate func() error) error {
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return validate()
+}
+
+// limitMemory sets Go's soft memory limit below the container's, unless GOMEMLIMIT sets one. A fixed value would be wrong as
+// soon as somebody raises the container's limit.
+func limitMemory(log logr.Logger) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	if limit, ok := memlimit.OfCgroup(os.DirFS("/")); ok {
+		debug.SetMemoryLimit(memlimit.SoftLimit(limit))
+		log.Info("Set Go's memory limit", "bytes", memlimit.SoftLimit(limit), "containerBytes", limit)
+	}
+}
+
+// ClientConfig returns the configuration of a process's clients.
+func ClientConfig(environment *rest.Config, program string) *rest.Config {
+	config := rest.CopyConfig(environment)
+	config.UserAgent = program + "/" + buildinfo.Read().Version
+	config.Wrap(pages.Bound(v1alpha1.GroupVersion.Group))
+	config.Wrap(depthlimit.Wrap(v1alpha1.GroupVersion.Group))
+	config.DisableCompression = true // in a cluster's network it costs both ends more than it saves
+	config.QPS = -1                  // the API server's priority and fairness limits requests; a limit of our own would lose alerts
+	return config
+}
