@@ -24,6 +24,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/process"
 )
 
 var config *rest.Config
@@ -66,7 +67,6 @@ func TestCommandLine(t *testing.T) {
 		"a shutdown delay beyond the grace is one":  {"--shutdown-delay=1m", 2, "", "--shutdown-delay"},
 		"a namespace has a valid name":              {"--watch-namespaces=a,B", 2, "", `"B"`},
 		"the namespace of the lease is checked too": {"--leader-election-namespace=a/b", 2, "", "--leader-election-namespace"},
-		"the archive is a URL of a bucket":          {"--archive=s3://key:secret@bucket", 2, "", "--archive"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
@@ -87,8 +87,8 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 	g.Expect(o.webhook.ShutdownDelay).To(Equal(5 * time.Second))
 	g.Expect(o.webhook.EnableHTTP2).To(BeFalse())
 	g.Expect(o.ProbeAddress).To(Equal(":8081"))
-	g.Expect(o.metricsAddress).To(Equal(":8443"))
-	g.Expect(o.metricsSecure).To(BeTrue())
+	g.Expect(o.MetricsAddress).To(Equal(":8443"))
+	g.Expect(o.MetricsSecure).To(BeTrue())
 	g.Expect(o.PprofAddress).To(Equal(process.Off))
 	g.Expect(o.LeaderElect).To(BeFalse())
 	g.Expect(o.WatchNamespaces).To(BeEmpty())

@@ -138,8 +138,8 @@ func (g *gate) pass(from, to net.Conn) {
 	}
 }
 
-// process is a manager that runs in the test.
-type process struct {
+// managerProcess is a manager that runs in the test.
+type managerProcess struct {
 	webhook, probe string
 	namespace      string
 	client         client.Client
@@ -148,13 +148,13 @@ type process struct {
 }
 
 // startProcess starts a manager with leader election for a namespace of its own, in which there is an integration.
-func startProcess(t *testing.T, host string) *process {
+func startProcess(t *testing.T, host string) *managerProcess {
 	t.Helper()
 	g := NewWithT(t)
 	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	free := freeAddresses(t, 2)
-	p := &process{
+	p := &managerProcess{
 		webhook: free[0], probe: free[1], namespace: testenv.Namespace(t, c),
 		client: c, ended: make(chan error, 1),
 	}
@@ -176,7 +176,7 @@ func startProcess(t *testing.T, host string) *process {
 }
 
 // post posts an alert and returns the status and the type of the problem.
-func (p *process) post(key string) (status int, problem string) {
+func (p *managerProcess) post(key string) (status int, problem string) {
 	request, err := http.NewRequest(http.MethodPost, "http://"+p.webhook+"/api/v1/events/webhook",
 		strings.NewReader(`{"title":"It works","dedup_key":"`+key+`"}`))
 	if err != nil {
@@ -194,7 +194,7 @@ func (p *process) post(key string) (status int, problem string) {
 }
 
 // ready asks /readyz.
-func (p *process) ready() (status int, text string) {
+func (p *managerProcess) ready() (status int, text string) {
 	response, err := http.Get("http://" + p.probe + "/readyz")
 	if err != nil {
 		return 0, err.Error()
@@ -205,14 +205,14 @@ func (p *process) ready() (status int, text string) {
 }
 
 // state is the state of the Incident with this key, empty when there is none.
-func (p *process) state(ctx context.Context, key string) v1alpha1.IncidentState {
+func (p *managerProcess) state(ctx context.Context, key string) v1alpha1.IncidentState {
 	var incident v1alpha1.Incident
 	name := client.ObjectKey{Namespace: p.namespace, Name: v1alpha1.IncidentName("test", key)}
 	_ = p.client.Get(ctx, name, &incident)
 	return incident.Status.State
 }
 
-func (p *process) expectEnd(g *WithT) {
+func (p *managerProcess) expectEnd(g *WithT) {
 	p.stop()
 	g.Eventually(p.ended, "10s").Should(Receive(BeNil()))
 }

@@ -30,12 +30,12 @@ type Options struct {
 	LeaderElect     bool
 	LeaseNamespace  string
 	WatchNamespaces Namespaces
+	MetricsAddress  string
+	MetricsSecure   bool
+	MetricsCertPath string
 
-	metricsAddress  string
-	metricsSecure   bool
-	metricsCertPath string
-	zap             zap.Options
-	showVersion     bool
+	zap         zap.Options
+	showVersion bool
 }
 
 // Namespaces is a flag with comma-separated namespaces.
@@ -63,11 +63,11 @@ func (n *Namespaces) Set(value string) error {
 // Bind adds the flags. purpose is what needs the lease, such as "Fold".
 func (o *Options) Bind(flags *flag.FlagSet, purpose string) {
 	flags.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz; 0 disables them.")
-	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "Address of /metrics; 0 disables it.")
-	flags.BoolVar(&o.metricsSecure, "metrics-secure", true,
+	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8443", "Address of /metrics; 0 disables it.")
+	flags.BoolVar(&o.MetricsSecure, "metrics-secure", true,
 		"Serve metrics over HTTPS, and only to clients that are authorized to get /metrics. "+
 			"If false, serve them to everyone, over plain HTTP unless --metrics-cert-path is set.")
-	flags.StringVar(&o.metricsCertPath, "metrics-cert-path", "",
+	flags.StringVar(&o.MetricsCertPath, "metrics-cert-path", "",
 		"Directory with tls.crt and tls.key of the metrics endpoint, reloaded when they change. "+
 			"If empty, the process generates a self-signed certificate.")
 	flags.StringVar(&o.PprofAddress, "pprof-bind-address", Off, "Address of /debug/pprof; 0 disables it.")
@@ -98,7 +98,7 @@ var logUsage = map[string]string{
 func (o *Options) Validate() error {
 	return errors.Join(
 		CheckAddress("health-probe-bind-address", o.ProbeAddress, true),
-		CheckAddress("metrics-bind-address", o.metricsAddress, true),
+		CheckAddress("metrics-bind-address", o.MetricsAddress, true),
 		CheckAddress("pprof-bind-address", o.PprofAddress, true),
 		checkNamespace("leader-election-namespace", o.LeaseNamespace),
 	)
@@ -153,15 +153,15 @@ func (o *Options) CacheNamespaces() map[string]cache.Config {
 // error if the certificate cannot be loaded: the metrics server would silently generate a self-signed one and never look for
 // the other again.
 func (o *Options) Metrics() (metricsserver.Options, error) {
-	m := metricsserver.Options{BindAddress: o.metricsAddress, CertDir: o.metricsCertPath}
-	m.SecureServing = o.metricsSecure || o.metricsCertPath != ""
-	if o.metricsSecure {
+	m := metricsserver.Options{BindAddress: o.MetricsAddress, CertDir: o.MetricsCertPath}
+	m.SecureServing = o.MetricsSecure || o.MetricsCertPath != ""
+	if o.MetricsSecure {
 		m.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
 	if !o.EnableHTTP2 {
 		m.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
 	}
-	if dir := o.metricsCertPath; dir != "" && o.metricsAddress != Off {
+	if dir := o.MetricsCertPath; dir != "" && o.MetricsAddress != Off {
 		if _, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")); err != nil {
 			return m, fmt.Errorf("loading the metrics certificate: %w", err)
 		}
