@@ -6,44 +6,56 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
-// testArchive has the versions of episodes with these digests.
-type testArchive map[string]bool
+// requireArchive has Incidents kept until they are archived.
+func (s *site) requireArchive() {
+	s.incidents.archiveRequired, s.incidents.resolved.archive = true, true
+	s.integrations.archive = s.incidents.resolved
+}
 
-func (a testArchive) Archived(_ types.UID, _ int64, digest string) bool { return a[digest] }
+// archive notes in an Incident that an ended episode is archived, in the version with a digest, as the archiver does.
+func (s *site) archive(key string, episode int64, digest string) {
+	incident := s.incident(key)
+	incident.Status.Archive = &v1alpha1.ArchiveStatus{Episode: episode, Digest: digest}
+	incident.Status.Archive.Waiting = !fold.IsArchived(&incident.Status)
+	s.Expect(s.live.Status().Update(s.ctx, incident)).To(Succeed())
+}
 
-func (a testArchive) Deleted(*v1alpha1.Incident) {}
-
-func (a testArchive) Condition(*v1alpha1.WebhookIntegration) (metav1.Condition, bool) {
-	return metav1.Condition{
-		Type: v1alpha1.ConditionArchived, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonArchiveUnavailable, Message: "x",
-	}, true
+// archiveNewest notes that everything is archived.
+func (s *site) archiveNewest(key string) {
+	status := s.incident(key).Status
+	s.archive(key, status.Episode.Number, status.Ledger.Digest)
 }
 
 func TestAnIncidentIsDeletedOnlyAfterItIsArchived(t *testing.T) {
-	s, archive := newSite(t), testArchive{}
-	s.incidents.archive = archive
+	s := newSite(t)
+	s.requireArchive()
 	s.resolvedUnder("disk", &metav1.Duration{Duration: time.Hour})
-	s.clock.SetTime(s.clock.Now().Add(2 * time.Hour))
+	s.Expect(s.incident("disk").Status.Archive.Waiting).To(BeTrue(), "which is what the archiver looks for")
+	s.pass(time.Hour + time.Second)
 	s.Expect(s.fold("disk").RequeueAfter).To(Equal(expiryRetry))
+	s.pass(10 * time.Minute)
+	s.Expect(s.fold("disk").RequeueAfter).To(BeNumerically("~", 10*time.Minute, time.Minute), "less and less often")
+	s.pass(sweepInterval)
+	s.Expect(s.fold("disk").RequeueAfter).To(BeZero(), "the sweep finds it")
 	s.Expect(s.incidentNames()).To(HaveLen(1), "the store is unavailable")
 
-	archive["another version"] = true
+	s.archive("disk", 1, "another version")
 	s.fold("disk")
 	s.Expect(s.incidentNames()).To(HaveLen(1))
 
-	archive[s.incident("disk").Status.Ledger.Digest] = true
+	s.archiveNewest("disk")
 	s.fold("disk")
 	s.Expect(s.incidentNames()).To(BeEmpty())
 }
 
 func TestAReopenedIncidentIsDeletedOnlyAfterAllItsEpisodesAreArchived(t *testing.T) {
-	s, archive := newSite(t), testArchive{}
-	s.incidents.archive = archive
+	s := newSite(t)
+	s.requireArchive()
 	s.resolvedUnder("memory", &metav1.Duration{Duration: time.Hour})
 	first := s.incident("memory").Status.Ledger.Digest
 	s.clock.SetTime(s.clock.Now().Add(10 * time.Minute))
@@ -55,18 +67,18 @@ func TestAReopenedIncidentIsDeletedOnlyAfterAllItsEpisodesAreArchived(t *testing
 	s.Expect(status.UnarchivedEpisodes).To(HaveLen(1), "the API server keeps the first episode")
 	s.Expect(status.Episode.Number).To(BeEquivalentTo(2))
 
-	archive[status.Ledger.Digest] = true
+	s.archive("memory", 1, first)
 	s.clock.SetTime(s.clock.Now().Add(2 * time.Hour))
 	s.fold("memory")
-	s.Expect(s.incidentNames()).To(HaveLen(1), "the first episode is not archived")
-	archive[first] = true
+	s.Expect(s.incidentNames()).To(HaveLen(1), "the second episode is not archived")
+	s.archiveNewest("memory")
 	s.fold("memory")
 	s.Expect(s.incidentNames()).To(BeEmpty())
 }
 
 func TestEvictionSparesWhatIsNotArchived(t *testing.T) {
-	s, archive := newSite(t), testArchive{}
-	s.incidents.resolved.archive = archive
+	s := newSite(t)
+	s.requireArchive()
 	evict := s.evictor(1)
 	for _, key := range []string{"old", "new"} {
 		s.postFiring(key)
@@ -77,14 +89,14 @@ func TestEvictionSparesWhatIsNotArchived(t *testing.T) {
 	s.release()
 	evict()
 	s.Expect(s.incidentNames()).To(HaveLen(2))
-	archive[s.incident("new").Status.Ledger.Digest] = true
+	s.archiveNewest("new")
 	evict()
 	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("old").Name), "the only one that is archived goes, though it is newer")
 }
 
 func TestWhatIsNotArchivedIsBounded(t *testing.T) {
-	s, archive := newSite(t), testArchive{}
-	s.incidents.resolved.archive = archive
+	s := newSite(t)
+	s.requireArchive()
 	evict := s.evictor(1)
 	for _, key := range []string{"a", "b"} {
 		s.postFiring(key)
@@ -103,7 +115,7 @@ func TestWhatIsNotArchivedIsBounded(t *testing.T) {
 	s.fold("b")
 	s.Expect(s.incident("b").Status.State).To(Equal(v1alpha1.IncidentOpen))
 
-	archive[s.incident("a").Status.Ledger.Digest] = true
+	s.archiveNewest("a")
 	s.release()
 	evict()
 	s.pass(maxBlockedRetry)
@@ -113,14 +125,41 @@ func TestWhatIsNotArchivedIsBounded(t *testing.T) {
 
 func TestTheConditionArchived(t *testing.T) {
 	s := newSite(t)
-	integration := s.integrate(func(*v1alpha1.WebhookIntegrationSpec) {})
-	s.integrations.archive = testArchive{}
-	s.Expect(s.integrations.isOutsideOutdated(integration)).To(BeTrue())
-	s.reconcileIntegration()
-	conditions := s.integrationStatus().Conditions
-	s.Expect(conditions).To(ContainElement(And(HaveField("Type", v1alpha1.ConditionArchived),
-		HaveField("Reason", v1alpha1.ReasonArchiveUnavailable))))
+	s.requireArchive()
+	integration := s.resolvedUnder("disk", &metav1.Duration{Duration: time.Hour})
+	s.Expect(s.integrations.isOutsideOutdated(integration)).To(BeFalse(), "nothing is known before the first sweep")
+	sweep := s.evictor(10)
+	reason := func() string {
+		sweep()
+		s.reconcileIntegration()
+		for _, condition := range s.integrationStatus().Conditions {
+			if condition.Type == v1alpha1.ConditionArchived {
+				return condition.Reason
+			}
+		}
+		return ""
+	}
+	s.Expect(reason()).To(Equal(v1alpha1.ReasonArchiving))
+	s.pass(archivePatience + time.Second)
+	s.Expect(reason()).To(Equal(v1alpha1.ReasonArchiveBehind))
+	behind, err := s.incidents.resolved.sweep(s.ctx)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(behind).To(BeTrue(), "so that the next sweep is soon")
+	s.archiveNewest("disk")
+	s.Expect(reason()).To(Equal(v1alpha1.ReasonArchiving))
 	s.integrations.archive = nil // the flag was removed
-	s.reconcileIntegration()
-	s.Expect(s.integrationStatus().Conditions).NotTo(ContainElement(HaveField("Type", v1alpha1.ConditionArchived)))
+	s.Expect(reason()).To(BeEmpty())
+}
+
+func TestTheSweepHasWhatIsNotArchivedWait(t *testing.T) {
+	s := newSite(t)
+	s.resolvedUnder("disk", &metav1.Duration{Duration: 7 * 24 * time.Hour})
+	s.Expect(s.incident("disk").Status.Archive).To(BeNil())
+	s.Expect(s.incidents.isDue(s.ctx, s.incident("disk"))).To(BeFalse())
+	s.requireArchive() // the flag was added
+	s.pass(time.Minute)
+	s.Expect(s.incidents.isDue(s.ctx, s.incident("disk"))).To(BeTrue())
+	s.fold("disk")
+	s.Expect(s.incident("disk").Status.Archive.Waiting).To(BeTrue())
+	s.Expect(s.incidents.isDue(s.ctx, s.incident("disk"))).To(BeFalse())
 }

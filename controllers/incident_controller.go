@@ -58,6 +58,8 @@ type incidentReconciler struct {
 	silences     Silences // nil: Incidents are not forwarded
 
 	archiveRequired bool // keep what the archive does not have
+
+	foldAlerts func(fold.Input) fold.Plan // fold.Decide outside of tests
 }
 
 // silence is implemented by Listening.

@@ -250,7 +250,7 @@ func (r *incidentReconciler) decide(o *observed) (plan fold.Plan, err error) {
 			err = &blockedError{reason: v1alpha1.ReasonFoldFailed, cause: err}
 		}
 	}()
-	return fold.Decide(fold.Input{
+	return r.foldAlerts(fold.Input{
 		Name:      o.key.Name,
 		Incident:  o.incident,
 		Events:    o.toFold,

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // rejections are the ways in which an API server rejects a status.
@@ -139,11 +140,6 @@ func TestARejectionThatPassesDelaysAnAlertByASecond(t *testing.T) {
 	s.expectCounted("disk", firing)
 }
 
-// panickingArchive makes the fold panic.
-type panickingArchive struct{ testArchive }
-
-func (panickingArchive) Archived(types.UID, int64, string) bool { panic(errors.New("a mistake")) }
-
 func TestAFoldThatPanicsWaitsVisibly(t *testing.T) {
 	s := newSite(t)
 	integration := s.integrate(nil)
@@ -152,12 +148,12 @@ func TestAFoldThatPanicsWaitsVisibly(t *testing.T) {
 	s.release()
 	s.pass(time.Hour)
 	events = append(events, s.postFiring("disk"))
-	s.incidents.archive = panickingArchive{}
+	s.incidents.foldAlerts = func(fold.Input) fold.Plan { panic(errors.New("a mistake")) }
 	result, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(result.RequeueAfter).To(Equal(minBlockedRetry))
 	s.Expect(s.foldedCondition(integration)).To(Equal("False FoldFailed"))
-	s.incidents.archive = nil
+	s.incidents.foldAlerts = fold.Decide
 	s.pass(minBlockedRetry)
 	s.fold("disk")
 	s.expectCounted("disk", events...)

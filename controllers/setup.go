@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // incidentNameIndex is the index of the cache that finds AlertEvents by the names of the Incidents that their alerts belong to.
@@ -206,6 +207,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		presetWindow:    options.PresetLateFiringWindow,
 		silences:        options.Silences,
 		archiveRequired: options.ArchiveRequired,
+		foldAlerts:      fold.Decide,
 	}
 	resolved.isDue = incidents.isDue
 	if err := addIncidents(mgr, incidents); err != nil {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
@@ -91,7 +92,7 @@ func (s *site) newFolder() *folder {
 	}}
 	counts := newStoreCounts(s.clock.Now)
 	deletions := &incidentDeleter{cache: f.cache, live: live, gate: gate, releases: f.releases}
-	options := Options{Namespaces: []string{s.namespace}, NamespaceShare: 1}
+	options := Options{Namespaces: []string{s.namespace}, NamespaceShare: 1, Clock: s.clock}
 	deletions.resolved = newResolvedIncidents(live, deletions, lists, counts, options.withDefaults())
 	f.incidents = &incidentReconciler{
 		cache:     f.cache,
@@ -111,6 +112,7 @@ func (s *site) newFolder() *folder {
 
 		listening:    always{},
 		presetWindow: noPresetWindow,
+		foldAlerts:   fold.Decide,
 	}
 	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), recorder: f.events, clock: s.clock,
 		blocked: f.incidents.blocked, stuck: newStuckEvents(), refusals: func(string) string { return "" },

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/go-logr/logr"
 	"gocloud.dev/blob"
@@ -31,6 +32,9 @@ import (
 
 // leaseName is the name of the lease of the process that archives.
 const leaseName = "archiver.tocsin.dev"
+
+// gracefulStop is how long the process waits for a call to the store when it stops. A mounted folder may hang for ever.
+const gracefulStop = 10 * time.Second
 
 func main() {
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
@@ -84,6 +88,7 @@ func run(ctx context.Context, config *rest.Config, o process.Options, url string
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       o.LeaseNamespace,
 		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(gracefulStop),
 	})
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"gocloud.dev/blob"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -124,15 +123,15 @@ func (a *archiver) report(ctx context.Context) {
 
 // waiting returns the Incidents that wait, in turns by namespace.
 func (a *archiver) waiting(ctx context.Context) ([]client.ObjectKey, error) {
-	names := metav1.PartialObjectMetadataList{}
-	names.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("IncidentList"))
+	var names v1alpha1.IncidentList
 	if err := a.cache.List(ctx, &names, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the Incidents that wait: %w", err)
 	}
 	return a.queue.update(names.Items, a.now()), nil
 }
 
-// round archives what waits at its beginning. It returns the operation that failed.
+// round archives what waits at its beginning, and returns the operation that failed. What has no place in its batch waits for the
+// next one, or for the next round if this one has lasted long.
 func (a *archiver) round(ctx context.Context) (operation string, err error) {
 	bucket, err := a.store.reach(ctx, a.open)
 	if err != nil {
@@ -143,12 +142,16 @@ func (a *archiver) round(ctx context.Context) (operation string, err error) {
 		return operationIncident, err
 	}
 	var failures []error
-	for len(waiting) > 0 && len(failures) < readFailures {
+	var later []client.ObjectKey
+	for began := time.Now(); len(waiting) > 0 && len(failures) < readFailures; {
 		b := newBatch()
 		for len(waiting) > 0 && !b.isFull() && len(failures) < readFailures {
-			if err := a.read(ctx, waiting[0], b); err != nil {
+			switch hasPlace, err := a.read(ctx, waiting[0], b); {
+			case err != nil:
 				a.queue.putOff(waiting[0])
 				failures = append(failures, err)
+			case !hasPlace:
+				later = append(later, waiting[0])
 			}
 			waiting = waiting[1:]
 		}
@@ -156,6 +159,9 @@ func (a *archiver) round(ctx context.Context) (operation string, err error) {
 			return operationWrite, err
 		}
 		failures = append(failures, a.noteAll(ctx, b.notes)...)
+		if len(waiting) == 0 && time.Since(began) < roundInterval {
+			waiting, later = later, nil
+		}
 	}
 	return operationIncident, errors.Join(failures...)
 }

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync/atomic"
+	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,107 +17,171 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/blob/memblob"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
 
-var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
+// definitions are those of the CustomResourceDefinitions.
+var definitions = sync.OnceValues(func() (*apiserver.Definitions, error) {
+	return apiserver.ReadDefinitions(os.DirFS(filepath.Join(testenv.Root(), "config", "crd", "bases")))
+})
 
-// server is what the API server stores.
-type server struct {
-	client.Reader
-	incidents map[types.NamespacedName]*v1alpha1.Incident
-	reads     int
-	onRead    func()
-	down      bool
-	broken    string // name of an Incident that cannot be read
-}
+// Two namespaces that the API server begins with.
+const payments, shop = metav1.NamespaceDefault, metav1.NamespacePublic
 
-func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	s.reads++
-	if s.onRead != nil {
-		defer s.onRead()
-	}
-	incident, isIncident := into.(*v1alpha1.Incident)
-	switch stored := s.incidents[key]; {
-	case s.down || !isIncident || key.Name == s.broken:
-		return errors.New("down")
-	case stored == nil:
-		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
-	default:
-		stored.DeepCopyInto(incident)
-		return nil
-	}
-}
-
-// rig is an API server, a store that can be down, and terms of leaders.
+// rig is an API server and a store.
 type rig struct {
+	apiserver.NoFaults
 	*WithT
-	*server
+	t      *testing.T
 	ctx    context.Context
+	server *apiserver.Server
+	users  client.Client
 	bucket *blob.Bucket
-	down   atomic.Bool
-	now    time.Time
+
+	mu     sync.Mutex
+	down   bool                       // the store
+	reads  int                        // of Incidents by archivers
+	arrive func(call *apiserver.Call) // with the calls of archivers; may be nil
+	refuse func(call *apiserver.Call) bool
 }
 
-func newRig(t *testing.T) *rig {
-	t.Helper()
-	r := &rig{
-		WithT: NewWithT(t), ctx: t.Context(), server: &server{incidents: map[types.NamespacedName]*v1alpha1.Incident{}}, now: noon,
+// Arrive implements apiserver.Faults.
+func (r *rig) Arrive(_ context.Context, call *apiserver.Call) (*metav1.Status, error) {
+	r.mu.Lock()
+	arrive, refuse := r.arrive, r.refuse
+	if call.Verb == "get" && call.Resource == "incidents.tocsin.dev" {
+		r.reads++
 	}
-	r.bucket = memblob.OpenBucket(nil)
-	return r
+	r.mu.Unlock()
+	if refuse != nil && refuse(call) {
+		return nil, errors.New("refused")
+	}
+	if arrive != nil {
+		arrive(call)
+	}
+	return nil, nil
 }
 
-// lead begins the term of another leader, which sees all Incidents.
-func (r *rig) lead() (*Archiver, *term) {
-	a := New(func(context.Context) (*blob.Bucket, error) {
-		if r.down.Load() {
+// onRig runs a test in a bubble.
+func onRig(t *testing.T, test func(r *rig)) {
+	t.Helper()
+	if _, err := definitions(); err != nil { // outside the bubble
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		compiled, _ := definitions()
+		r := &rig{WithT: NewWithT(t), t: t, ctx: t.Context(), bucket: memblob.OpenBucket(nil)}
+		var err error
+		r.server, err = apiserver.New(apiserver.Options{Definitions: compiled})
+		r.Expect(err).NotTo(HaveOccurred())
+		r.users = r.client(r.server.Config("users", apiserver.NoFaults{}))
+		test(r)
+	})
+}
+
+func (r *rig) client(config *rest.Config) client.Client {
+	mapper, err := clustercache.RESTMapper(nil, nil)
+	r.Expect(err).NotTo(HaveOccurred())
+	c, err := client.New(config, client.Options{Scheme: testenv.Scheme(), Mapper: mapper})
+	r.Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// archiver returns another archiver, whose cache has synced.
+func (r *rig) archiver() *archiver {
+	config := r.server.Config("archiver", r)
+	mapper, err := clustercache.RESTMapper(nil, nil)
+	r.Expect(err).NotTo(HaveOccurred())
+	names, err := (&clustercache.Informers{}).NewCache(config, cache.Options{
+		Scheme: testenv.Scheme(), Mapper: mapper, ByObject: Cached(),
+	})
+	r.Expect(err).NotTo(HaveOccurred())
+	ctx, stop := context.WithCancel(r.ctx)
+	ended := make(chan struct{})
+	go func() {
+		_ = names.Start(ctx)
+		close(ended)
+	}()
+	r.t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	r.Expect(names.WaitForCacheSync(ctx)).To(BeTrue())
+	open := func(context.Context) (*blob.Bucket, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.down {
 			return nil, errors.New("the store is down")
 		}
 		return r.bucket, nil
-	}, func() (time.Time, bool) { return r.now, true }, logr.Discard())
-	t := newTerm(a, r.server)
-	t.synced = func() bool { return true }
-	for _, incident := range r.incidents {
-		t.changed(incident.DeepCopy(), true)
 	}
-	a.term.Store(t)
-	return a, t
+	a := newArchiver(open, names, r.client(config), logr.Discard())
+	_, err = a.waiting(r.ctx)
+	r.Expect(err).NotTo(HaveOccurred())
+	return a
 }
 
-// resolved stores a Resolved Incident.
-func (r *rig) resolved(name string, alerts int64) *v1alpha1.Incident {
-	at := v1alpha1.NewTimestamp(noon)
-	incident := &v1alpha1.Incident{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "payments", Name: name, UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(100 + alerts),
-		},
-		Spec: v1alpha1.IncidentSpec{IntegrationName: "prometheus", DedupKey: name},
-		Status: v1alpha1.IncidentStatus{
-			State: v1alpha1.IncidentResolved, AlertCount: alerts, OpenedTime: &at, ResolvedTime: &at,
-			Episode: &v1alpha1.Episode{Number: 1, StartTime: at, AlertCount: alerts},
+// resolve writes the status of an Incident whose only episode ended at a time, after so many alerts.
+func (r *rig) resolve(namespace, name string, alerts int64, at time.Time) *v1alpha1.Incident {
+	ended := v1alpha1.NewTimestamp(at)
+	return r.write(namespace, name, func(status *v1alpha1.IncidentStatus) {
+		noted := status.Archive
+		*status = v1alpha1.IncidentStatus{
+			State: v1alpha1.IncidentResolved, AlertCount: alerts, OpenedTime: &ended, ResolvedTime: &ended,
+			Episode: &v1alpha1.Episode{Number: 1, StartTime: ended, AlertCount: alerts},
 			Alert:   v1alpha1.AlertContent{Title: name},
 			Ledger:  v1alpha1.Ledger{Digest: fmt.Sprintf("%032d", alerts)},
-		},
+			Archive: &v1alpha1.ArchiveStatus{Waiting: true},
+		}
+		if noted != nil {
+			status.Archive.Episode, status.Archive.Digest = noted.Episode, noted.Digest
+		}
+	})
+}
+
+// write changes the status of an Incident, which it creates if there is none.
+func (r *rig) write(namespace, name string, change func(*v1alpha1.IncidentStatus)) *v1alpha1.Incident {
+	incident := &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.IncidentSpec{IntegrationName: "prometheus", DedupKey: name},
 	}
-	r.incidents[client.ObjectKeyFromObject(incident)] = incident
+	if r.users.Get(r.ctx, client.ObjectKeyFromObject(incident), incident) != nil {
+		r.Expect(r.users.Create(r.ctx, incident)).To(Succeed())
+	}
+	change(&incident.Status)
+	r.Expect(r.users.Status().Update(r.ctx, incident)).To(Succeed())
 	return incident
 }
 
-func (r *rig) step(t *term) {
-	_, err := t.step(r.ctx)
-	r.Expect(err).NotTo(HaveOccurred())
+// noted returns what is noted in an Incident, such as "1 of 3 alerts" or "waits".
+func (r *rig) noted(incident *v1alpha1.Incident) string {
+	var now v1alpha1.Incident
+	r.Expect(r.users.Get(r.ctx, client.ObjectKeyFromObject(incident), &now)).To(Succeed())
+	noted, text := now.Status.Archive, ""
+	if noted.Episode > 0 {
+		var alerts int
+		_, _ = fmt.Sscanf(noted.Digest, "%d", &alerts)
+		text = fmt.Sprintf("%d of %d alerts", noted.Episode, alerts)
+	}
+	if noted.Waiting {
+		text += " waits"
+	}
+	return text
 }
 
-func (r *rig) isArchived(a *Archiver, incident *v1alpha1.Incident) bool {
-	return a.Archived(incident.UID, incident.Status.Episode.Number, incident.Status.Ledger.Digest)
+func (r *rig) round(a *archiver) {
+	synctest.Wait() // for the cache
+	_, err := a.round(r.ctx)
+	r.Expect(err).NotTo(HaveOccurred())
 }
 
 // archived returns the alert counts of all records by Incident.
@@ -143,248 +208,267 @@ func (r *rig) objects() (keys []string) {
 	}
 }
 
+var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
+
 func TestEpisodesAreArchivedInAllTheirVersions(t *testing.T) {
-	r := newRig(t)
-	a, term := r.lead()
-	incident := r.resolved("disk", 2)
-	term.changed(incident, false)
-	r.Expect(r.isArchived(a, incident)).To(BeFalse())
-	r.step(term)
-	r.Expect(r.isArchived(a, incident)).To(BeTrue())
-	r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 2}))
-	r.step(term)
-	r.Expect(r.reads).To(Equal(1), "nothing else to do")
+	onRig(t, func(r *rig) {
+		a := r.archiver()
+		incident := r.resolve(payments, "disk", 2, noon)
+		r.Expect(r.noted(incident)).To(Equal(" waits"))
+		r.round(a)
+		r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 2}))
+		r.Expect(r.noted(incident)).To(Equal("1 of 2 alerts"))
+		reads := r.reads
+		r.round(a)
+		r.Expect(r.reads).To(Equal(reads), "nothing waits")
 
-	incident = r.resolved("disk", 3) // an alert after the resolve
-	term.changed(incident, false)
-	r.Expect(r.isArchived(a, incident)).To(BeFalse())
-	r.step(term)
-	r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 3}))
-	r.Expect(r.isArchived(a, incident)).To(BeTrue())
-
-	delete(r.incidents, client.ObjectKeyFromObject(incident))
-	a.Deleted(incident)
-	r.Expect(term.book.versions).To(BeEmpty(), "memory does not grow with what was archived")
-	r.Expect(r.archived()).To(HaveLen(1))
+		r.resolve(payments, "disk", 3, noon) // an alert after the resolve
+		r.round(a)
+		r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 3}))
+		r.Expect(r.noted(incident)).To(Equal("1 of 3 alerts"))
+	})
 }
 
-func TestANewLeaderArchivesOnlyWhatTheArchiveLacks(t *testing.T) {
-	r := newRig(t)
-	for i := range 20 {
-		r.resolved(fmt.Sprint("disk-", i), 2)
-	}
-	_, first := r.lead()
-	r.step(first)
-	r.Expect(r.archived()).To(HaveLen(20))
-	objects, reads := r.objects(), r.reads
-	changed := r.resolved("disk-7", 9) // while there is no leader
-	added := r.resolved("memory", 1)
-
-	a, second := r.lead()
-	r.step(second)
-	r.Expect(r.reads-reads).To(Equal(2), "the others are found in the archive")
-	r.Expect(r.objects()).To(HaveLen(len(objects) + 1))
-	for _, incident := range r.incidents {
-		r.Expect(r.isArchived(a, incident)).To(BeTrue())
-	}
-	r.Expect(r.archived()).To(And(HaveLen(21), HaveKeyWithValue(changed.Name, int64(9)), HaveKeyWithValue(added.Name, int64(1))))
+func TestANewArchiverBeginsWhereTheLastOneEnded(t *testing.T) {
+	onRig(t, func(r *rig) {
+		for i := range 20 {
+			r.resolve(payments, fmt.Sprint("disk-", i), 2, noon)
+		}
+		r.round(r.archiver())
+		r.Expect(r.archived()).To(HaveLen(20))
+		objects, reads := r.objects(), r.reads
+		r.resolve(payments, "disk-7", 9, noon) // while there is none
+		r.resolve(payments, "memory", 1, noon)
+		r.round(r.archiver())
+		r.Expect(r.reads-reads).To(Equal(2), "the others do not wait")
+		r.Expect(r.objects()).To(HaveLen(len(objects) + 1))
+		r.Expect(r.archived()).To(And(HaveLen(21), HaveKeyWithValue("disk-7", int64(9)), HaveKeyWithValue("memory", int64(1))))
+	})
 }
 
-func TestALeaderThatLostTheLeaseDoesNoHarm(t *testing.T) {
-	r := newRig(t)
-	incident := r.resolved("disk", 2)
-	_, zombie := r.lead()
-	b := newBatch()
-	zombie.bucket = r.bucket
-	r.Expect(zombie.read(r.ctx, task{name: client.ObjectKeyFromObject(incident)}, b)).To(Succeed())
+func TestAnArchiverThatLostTheLeaseDoesNoHarm(t *testing.T) {
+	onRig(t, func(r *rig) {
+		incident := r.resolve(payments, "disk", 2, noon)
+		zombie, b := r.archiver(), newBatch()
+		_, err := zombie.read(r.ctx, client.ObjectKeyFromObject(incident), b)
+		r.Expect(err).NotTo(HaveOccurred())
 
-	incident = r.resolved("disk", 3)
-	a, leader := r.lead()
-	r.step(leader)
-	r.Expect(r.isArchived(a, incident)).To(BeTrue())
+		r.resolve(payments, "disk", 3, noon)
+		a := r.archiver()
+		r.round(a)
+		r.Expect(r.noted(incident)).To(Equal("1 of 3 alerts"))
 
-	r.Expect(zombie.write(r.ctx, b)).To(Succeed()) // its outdated view, at last
-	r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 3}))
-	r.now = noon.AddDate(0, 0, 2)
-	for _, t := range []*term{zombie, leader} {
-		t.combined = time.Time{}
-		t.combine(r.ctx)
-	}
-	r.Expect(r.objects()).To(HaveLen(1))
-	r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 3}))
+		r.Expect(zombie.write(r.ctx, r.bucket, b)).To(Succeed()) // its outdated view, at last
+		r.Expect(zombie.noteAll(r.ctx, b.notes)).To(BeEmpty())
+		r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 3}))
+		r.Expect(r.noted(incident)).To(Equal("1 of 2 alerts waits"), "which is not what it has counted: it is not deleted")
+		r.round(a)
+		r.Expect(r.noted(incident)).To(Equal("1 of 3 alerts"))
+		r.Expect(records.Combine(r.ctx, r.bucket, records.Day(noon), true)).To(Succeed())
+		r.Expect(r.objects()).To(HaveLen(1))
+		r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 3}))
+	})
 }
 
-func TestAnIncidentThatChangesWhileItIsArchivedIsArchivedAgain(t *testing.T) {
-	r := newRig(t)
-	a, term := r.lead()
-	term.changed(r.resolved("disk", 2), false)
-	var latest *v1alpha1.Incident
-	r.onRead = func() { // just after it was read
-		r.onRead = nil
-		latest = r.resolved("disk", 3)
-		term.changed(latest, false)
-	}
-	term.bucket = r.bucket
-	_, _, err := term.flush(r.ctx)
-	r.Expect(err).NotTo(HaveOccurred())
-	r.Expect(r.isArchived(a, latest)).To(BeFalse())
-	r.step(term)
-	r.Expect(r.isArchived(a, latest)).To(BeTrue())
+func TestAnIncidentThatChangesWhileItIsArchivedWaitsFurther(t *testing.T) {
+	onRig(t, func(r *rig) {
+		a := r.archiver()
+		incident := r.resolve(payments, "disk", 2, noon)
+		r.arrive = func(call *apiserver.Call) {
+			if call.Verb == "patch" { // the note
+				r.mu.Lock()
+				r.arrive = nil
+				r.mu.Unlock()
+				r.resolve(payments, "disk", 3, noon)
+			}
+		}
+		r.round(a)
+		r.Expect(r.noted(incident)).To(Equal("1 of 2 alerts waits"))
+		r.round(a)
+		r.Expect(r.noted(incident)).To(Equal("1 of 3 alerts"))
+		r.Expect(r.archived()).To(Equal(map[string]int64{"disk": 3}))
+	})
+}
+
+func TestANoteIsForOneIncident(t *testing.T) {
+	onRig(t, func(r *rig) {
+		a := r.archiver()
+		incident := r.resolve(payments, "disk", 2, noon)
+		r.arrive = func(call *apiserver.Call) {
+			if call.Verb == "patch" { // a user deletes it, and the alert fires again
+				r.mu.Lock()
+				r.arrive = nil
+				r.mu.Unlock()
+				r.Expect(r.users.Delete(r.ctx, incident)).To(Succeed())
+				r.resolve(payments, "disk", 2, noon)
+			}
+		}
+		r.round(a)
+		r.Expect(r.noted(incident)).To(Equal(" waits"), "it has the same name, episode and digest")
+		r.round(a)
+		r.Expect(r.noted(incident)).To(Equal("1 of 2 alerts"))
+	})
+}
+
+func TestAReopenedIncidentIsReleasedOfWhatIsArchived(t *testing.T) {
+	onRig(t, func(r *rig) {
+		incident := r.write(payments, "disk", func(status *v1alpha1.IncidentStatus) {
+			ended := v1alpha1.NewTimestamp(noon)
+			*status = v1alpha1.IncidentStatus{
+				State: v1alpha1.IncidentOpen, OpenedTime: &ended,
+				Episode: &v1alpha1.Episode{Number: 8, StartTime: ended, AlertCount: 1},
+				UnarchivedEpisodes: []v1alpha1.UnarchivedEpisode{
+					{Number: 7, ResolvedTime: ended, Digest: "07", Packed: "junk"}, // by hand: it is not worth keeping
+				},
+				Archive: &v1alpha1.ArchiveStatus{Waiting: true},
+			}
+		})
+		r.round(r.archiver())
+		r.Expect(r.noted(incident)).To(Equal("7 of 7 alerts"))
+		r.Expect(r.users.Get(r.ctx, client.ObjectKeyFromObject(incident), incident)).To(Succeed())
+		r.Expect(incident.Status.UnarchivedEpisodes).To(BeEmpty())
+		r.Expect(incident.Status.State).To(Equal(v1alpha1.IncidentOpen))
+	})
 }
 
 func TestManyIncidentsAreWrittenInBatches(t *testing.T) {
-	r := newRig(t)
-	_, term := r.lead()
-	term.limiter = unlimited{}
-	for i := range 2500 {
-		term.changed(r.resolved(fmt.Sprint("disk-", i), 1), false)
-	}
-	r.step(term)
-	r.Expect(r.objects()).To(HaveLen(3), "of 1,000 records at most")
-	r.Expect(r.archived()).To(HaveLen(2500))
-	waiting, _ := term.book.load(time.Now())
-	r.Expect(waiting).To(BeZero())
+	onRig(t, func(r *rig) {
+		for i := range 2500 {
+			r.resolve(payments, fmt.Sprint("disk-", i), 1, noon)
+		}
+		r.round(r.archiver())
+		r.Expect(r.objects()).To(HaveLen(3), "of 1,000 records at most")
+		r.Expect(r.archived()).To(HaveLen(2500))
+	})
 }
 
-type unlimited struct{}
-
-func (unlimited) TryAccept() bool            { return true }
-func (unlimited) Accept()                    {}
-func (unlimited) Stop()                      {}
-func (unlimited) QPS() float32               { return 0 }
-func (unlimited) Wait(context.Context) error { return nil }
+func TestEpisodesThatEndWithoutPauseMakeFewObjects(t *testing.T) {
+	onRig(t, func(r *rig) {
+		a := r.archiver()
+		ctx, stop := context.WithCancel(r.ctx)
+		ended := make(chan error)
+		go func() { ended <- a.Start(ctx) }()
+		began := time.Now()
+		for i := range 1000 {
+			r.resolve(payments, fmt.Sprint("disk-", i), 1, noon)
+			time.Sleep(100 * time.Millisecond)
+		}
+		took := time.Since(began)
+		time.Sleep(2 * roundInterval)
+		r.Expect(r.archived()).To(HaveLen(1000))
+		r.Expect(len(r.objects())).To(BeNumerically("<=", int(took/roundInterval)+3))
+		stop()
+		r.Expect(<-ended).To(Succeed())
+	})
+}
 
 func TestAnOutageOfTheAPIServerLosesNothing(t *testing.T) {
-	r := newRig(t)
-	a, term := r.lead()
-	incident := r.resolved("disk", 1)
-	term.changed(incident, false)
-	r.server.down = true
-	operation, err := term.step(r.ctx)
-	r.Expect(err).To(HaveOccurred())
-	r.Expect(operation).To(Equal(operationIncident))
-	r.server.down = false
-	r.step(term)
-	r.Expect(r.isArchived(a, incident)).To(BeTrue())
+	onRig(t, func(r *rig) {
+		a := r.archiver()
+		for i := range 10 {
+			r.resolve(payments, fmt.Sprint("disk-", i), 1, noon)
+		}
+		synctest.Wait()
+		for _, verb := range []string{"get", "patch"} {
+			r.refuse = func(call *apiserver.Call) bool { return call.Verb == verb }
+			reads := r.reads
+			operation, err := a.round(r.ctx)
+			r.Expect(err).To(MatchError(ContainSubstring("refused")))
+			r.Expect(operation).To(Equal(operationIncident))
+			if verb == "get" {
+				r.Expect(r.reads-reads).To(BeNumerically("<=", readFailures), "the others would fail as well")
+			}
+		}
+		r.refuse = nil
+		r.round(a)
+		r.Expect(r.archived()).To(HaveLen(10))
+		r.Expect(a.waiting(r.ctx)).To(HaveLen(10))
+		synctest.Wait()
+		r.Expect(a.waiting(r.ctx)).To(BeEmpty())
+	})
 }
 
 func TestAnIncidentThatCannotBeReadBlocksNoOther(t *testing.T) {
-	r := newRig(t)
-	a, term := r.lead()
-	broken := r.resolved("broken", 1)
-	r.broken = broken.Name
-	term.changed(broken, false)
-	other := r.resolved("disk", 1)
-	term.changed(other, false)
-	for range 2 {
-		_, err := term.step(r.ctx)
-		r.Expect(err).To(MatchError(ContainSubstring("broken")))
-	}
-	r.Expect(r.isArchived(a, other)).To(BeTrue())
-	r.Expect(r.isArchived(a, broken)).To(BeFalse())
+	onRig(t, func(r *rig) {
+		a := r.archiver()
+		for i := range 2 * readFailures {
+			r.resolve(payments, fmt.Sprint("broken-", i), 1, noon)
+		}
+		other := r.resolve(payments, "disk", 1, noon)
+		r.refuse = func(call *apiserver.Call) bool { return call.Verb == "get" && call.Name != "disk" }
+		synctest.Wait()
+		for range 3 {
+			_, err := a.round(r.ctx)
+			r.Expect(err).To(MatchError(ContainSubstring("broken")))
+		}
+		r.Expect(r.noted(other)).To(Equal("1 of 1 alerts"))
+	})
 }
 
 // A namespace with very many ended episodes, each in a day of its own, as its users can forge it.
 func TestNamespacesTakeTurns(t *testing.T) {
-	r := newRig(t)
-	a, term := r.lead()
-	term.limiter = unlimited{}
-	for i := range batchRecords + 100 {
-		flood := r.resolved(fmt.Sprint("flood-", i), 1)
-		at := v1alpha1.NewTimestamp(noon.AddDate(0, 0, -i))
-		flood.Status.ResolvedTime = &at
-		term.changed(flood, false)
-	}
-	var others []*v1alpha1.Incident
-	for i := range 20 {
-		other := r.resolved(fmt.Sprint("disk-", i), 1)
-		delete(r.incidents, client.ObjectKeyFromObject(other))
-		other.Namespace = "shop"
-		r.incidents[client.ObjectKeyFromObject(other)] = other
-		term.changed(other, false)
-		others = append(others, other)
-	}
-	term.bucket = r.bucket
-	_, _, err := term.flush(r.ctx)
-	r.Expect(err).NotTo(HaveOccurred())
-	for _, other := range others {
-		r.Expect(r.isArchived(a, other)).To(BeTrue(), "in the first batch")
-	}
-	r.Expect(len(r.objects())).To(BeNumerically("<=", daysPerNamespace+1))
-	r.step(term)
-	r.Expect(r.archived()).To(HaveLen(batchRecords + 120))
+	onRig(t, func(r *rig) {
+		const flood = batchRecords + 100
+		for i := range flood {
+			r.resolve(payments, fmt.Sprint("flood-", i), 1, noon.AddDate(0, 0, -i))
+		}
+		var others []*v1alpha1.Incident
+		for i := range 20 {
+			others = append(others, r.resolve(shop, fmt.Sprint("disk-", i), 1, noon))
+		}
+		a := r.archiver()
+		synctest.Wait()
+		waiting, err := a.waiting(r.ctx)
+		r.Expect(err).NotTo(HaveOccurred())
+		b := newBatch()
+		for _, name := range waiting {
+			_, err := a.read(r.ctx, name, b)
+			r.Expect(err).NotTo(HaveOccurred())
+		}
+		r.Expect(len(b.records)).To(BeNumerically("<=", daysPerNamespace+1))
+		r.Expect(b.count).To(Equal(daysPerNamespace + len(others)))
+		r.Expect(r.reads).To(BeNumerically("<", daysPerNamespace+len(others)+5), "what has no place is not read")
+		r.Expect(waiting[:2*len(others)]).To(ContainElement(client.ObjectKeyFromObject(others[19])))
 
-	_, next := r.lead() // looks up the days
-	days := next.book.uncheckedDays()
-	r.Expect(days).To(HaveLen(batchRecords + 100))
-	r.Expect(days[:2]).To(ConsistOf("2026-11-22", "2026-11-21"))
-	old := r.resolved("old", 1)
-	at := v1alpha1.NewTimestamp(noon.AddDate(-1, 0, 0))
-	old.Namespace, old.Status.ResolvedTime = "shop", &at
-	next.changed(old, true)
-	r.Expect(next.book.uncheckedDays()[:3]).To(ContainElement("2025-11-22"), "the second newest day of its namespace")
+		for len(r.archived()) < flood+len(others) {
+			r.round(a)
+		}
+	})
 }
 
-func TestAnUnreadableEpisodeBlocksNothing(t *testing.T) {
-	r := newRig(t)
-	a, term := r.lead()
-	incident := r.resolved("disk", 1)
-	incident.Status.UnarchivedEpisodes = []v1alpha1.UnarchivedEpisode{{Number: 7, Digest: "d", Packed: "junk"}}
-	term.changed(incident, false)
-	r.step(term)
-	r.Expect(r.isArchived(a, incident)).To(BeTrue())
-	r.Expect(a.Archived(incident.UID, 7, "d")).To(BeTrue(), "or the Incident would never be deleted")
-}
-
-func TestAnOutageOfTheStoreIsShownAndSurvived(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		folder := t.TempDir() + "/archive"
+func TestAnOutageOfTheStoreIsSurvived(t *testing.T) {
+	folder := t.TempDir() + "/archive"
+	onRig(t, func(r *rig) {
 		var err error
 		r.bucket, err = fileblob.OpenBucket(folder, &fileblob.Options{CreateDir: true, NoTempDir: true})
 		r.Expect(err).NotTo(HaveOccurred())
-		r.down.Store(true)
-		incident := r.resolved("disk", 1)
-		a, term := r.lead()
-		ctx, stop := context.WithCancel(t.Context())
+		r.down = true
+		incident := r.resolve(payments, "disk", 1, noon)
+		a := r.archiver()
+		ctx, stop := context.WithCancel(r.ctx)
 		ended := make(chan error)
-		go func() { ended <- term.Start(ctx) }()
-		integration := &v1alpha1.WebhookIntegration{}
+		go func() { ended <- a.Start(ctx) }()
+		time.Sleep(5 * time.Minute)
+		r.Expect(r.noted(incident)).To(Equal(" waits"))
 
-		time.Sleep(30 * time.Second)
-		_, ok := a.Condition(integration)
-		r.Expect(ok).To(BeFalse(), "nothing is known yet")
-		time.Sleep(time.Minute)
-		condition, ok := a.Condition(integration)
-		r.Expect(ok).To(BeTrue())
-		r.Expect(condition).To(And(HaveField("Status", metav1.ConditionFalse),
-			HaveField("Reason", v1alpha1.ReasonArchiveUnavailable)))
-		r.Expect(r.isArchived(a, incident)).To(BeFalse())
-
-		r.down.Store(false)
+		r.mu.Lock()
+		r.down = false
+		r.mu.Unlock()
 		time.Sleep(maxRetry)
 		synctest.Wait()
-		r.Expect(r.isArchived(a, incident)).To(BeTrue(), "within a minute after the outage")
-		condition, ok = a.Condition(integration)
-		r.Expect(ok).To(BeTrue())
-		r.Expect(condition.Status).To(Equal(metav1.ConditionTrue))
+		r.Expect(r.noted(incident)).To(Equal("1 of 1 alerts"), "within a minute after the outage")
 
 		r.Expect(os.Rename(folder, folder+"-away")).To(Succeed())
 		r.Expect(os.WriteFile(folder, nil, 0o600)).To(Succeed())
-		waits := r.resolved("memory", 1)
-		term.changed(waits, false)
+		waits := r.resolve(payments, "memory", 1, noon)
 		time.Sleep(2 * time.Minute)
-		condition, ok = a.Condition(integration)
-		r.Expect(ok).To(BeTrue())
-		r.Expect(condition.Status).To(Equal(metav1.ConditionFalse))
-		a.Deleted(waits) // by a user: nothing waits any more
+		synctest.Wait()
+		r.Expect(r.noted(waits)).To(Equal(" waits"))
 		r.Expect(os.Remove(folder)).To(Succeed())
 		r.Expect(os.Rename(folder+"-away", folder)).To(Succeed())
 		time.Sleep(maxRetry)
 		synctest.Wait()
-		condition, ok = a.Condition(integration)
-		r.Expect(ok).To(BeTrue())
-		r.Expect(condition.Status).To(Equal(metav1.ConditionTrue), "the store answers")
+		r.Expect(r.noted(waits)).To(Equal("1 of 1 alerts"))
 		stop()
 		r.Expect(<-ended).To(Succeed())
 	})

@@ -24,8 +24,9 @@ type batch struct {
 	notes   []note
 	bytes   int // of the content
 	count   int // of the records
-	// days are those of each namespace, daysPerNamespace at most.
-	days map[string]map[string]bool
+	// days are those of each namespace, daysPerNamespace at most, and exhausted are the namespaces with more of them.
+	days      map[string]map[string]bool
+	exhausted map[string]bool
 }
 
 // note says that an Incident's episodes are archived.
@@ -36,7 +37,9 @@ type note struct {
 }
 
 func newBatch() *batch {
-	return &batch{records: map[string][]records.Record{}, days: map[string]map[string]bool{}}
+	return &batch{
+		records: map[string][]records.Record{}, days: map[string]map[string]bool{}, exhausted: map[string]bool{},
+	}
 }
 
 func (b *batch) isFull() bool { return b.bytes >= batchBytes || b.count >= batchRecords }
@@ -49,6 +52,7 @@ func (b *batch) add(record *records.Record) bool {
 		b.days[record.Namespace] = days
 	}
 	if !days[day] && len(days) == daysPerNamespace {
+		b.exhausted[record.Namespace] = true
 		return false
 	}
 	days[day] = true
@@ -58,23 +62,25 @@ func (b *batch) add(record *records.Record) bool {
 	return true
 }
 
-// read adds the records of an Incident that are not archived, oldest first. Those for which there is no place wait for the next
-// round.
-func (a *archiver) read(ctx context.Context, name client.ObjectKey, into *batch) error {
+// read adds the records of an Incident that are not archived, oldest first, as far as there is place for them.
+func (a *archiver) read(ctx context.Context, name client.ObjectKey, into *batch) (hasPlace bool, err error) {
+	if into.exhausted[name.Namespace] {
+		return false, nil
+	}
 	if err := a.limiter.Wait(ctx); err != nil {
-		return err
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var incident v1alpha1.Incident
 	if err := a.live.Get(ctx, name, &incident); err != nil {
 		if apierrors.IsNotFound(err) { // deleted by a user
-			return nil
+			return true, nil
 		}
-		return fmt.Errorf("reading the Incident %s: %w", name, err)
+		return false, fmt.Errorf("reading the Incident %s: %w", name, err)
 	}
 	if noted := incident.Status.Archive; noted == nil || !noted.Waiting { // the cache does not show it yet
-		return nil
+		return true, nil
 	}
 	found, invalid := records.Of(&incident)
 	if len(invalid) > 0 { // they never will have records, so nothing waits for them
@@ -97,7 +103,7 @@ func (a *archiver) read(ctx context.Context, name client.ObjectKey, into *batch)
 	if done.all || done.newest.Number > 0 {
 		into.notes = append(into.notes, done)
 	}
-	return nil
+	return done.all, nil
 }
 
 // write stores the records of a batch.

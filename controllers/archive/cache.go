@@ -19,11 +19,11 @@ func Cached() map[client.Object]cache.ByObject {
 
 // toName keeps the name of an Incident.
 func toName(object any) (any, error) {
-	incident, ok := object.(*metav1.PartialObjectMetadata)
+	incident, ok := object.(*v1alpha1.Incident)
 	if !ok {
 		return object, nil
 	}
-	return &metav1.PartialObjectMetadata{TypeMeta: incident.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+	return &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{
 		Namespace: incident.Namespace, Name: incident.Name, UID: incident.UID, ResourceVersion: incident.ResourceVersion,
 	}}, nil
 }

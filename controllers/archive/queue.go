@@ -7,8 +7,9 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // queue orders the Incidents that wait. The zero value is ready to use.
@@ -25,7 +26,7 @@ type wait struct {
 
 // update takes in which Incidents wait, and returns them in the order of their turns: namespaces take turns, so that one with
 // very many does not hold up the others.
-func (q *queue) update(waiting []metav1.PartialObjectMetadata, now time.Time) []client.ObjectKey {
+func (q *queue) update(waiting []v1alpha1.Incident, now time.Time) []client.ObjectKey {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	known := q.waits

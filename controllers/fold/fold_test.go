@@ -70,8 +70,9 @@ type foldBench struct {
 	gone     map[string]bool
 	policy   Policy
 	silenced Silencing
-	archived IsArchived
 	now      time.Time
+
+	archiveRequired bool
 }
 
 func newBench() *foldBench {
@@ -82,8 +83,8 @@ func newBench() *foldBench {
 func (b *foldBench) input(events ...*v1alpha1.AlertEvent) Input {
 	return Input{
 		Name: testName, Incident: b.incident, Events: events, Policy: b.policy, Silencing: b.silenced, Now: b.now,
-		Archived: b.archived,
-		Exists:   func(uid string) bool { return !b.gone[uid] },
+		ArchiveRequired: b.archiveRequired,
+		Exists:          func(uid string) bool { return !b.gone[uid] },
 	}
 }
 

@@ -11,8 +11,6 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-func nothingArchived(int64, string) bool { return false }
-
 // flap folds a firing and a resolving alert, the content of which is of this size and does not compress.
 func (b *foldBench) flap(n, size int) Plan {
 	b.now = minute(n)
@@ -28,11 +26,18 @@ func (b *foldBench) flap(n, size int) Plan {
 	return b.fold(opening, ending)
 }
 
-func flappingBench(archived IsArchived) *foldBench {
+func flappingBench() *foldBench {
 	b := newBench()
 	b.policy.LateFiringWindow = 0
-	b.archived = archived
+	b.archiveRequired = true
 	return b
+}
+
+// archive notes that everything is archived, as the archiver does.
+func (b *foldBench) archive() {
+	ended := EndedEpisodes(b.status())
+	newest := ended[len(ended)-1]
+	b.status().Archive = &v1alpha1.ArchiveStatus{Episode: newest.Number, Digest: newest.Digest}
 }
 
 func TestTheDescriptionOfAnEpisode(t *testing.T) {
@@ -60,7 +65,7 @@ func TestTheDescriptionOfAnEpisode(t *testing.T) {
 }
 
 func TestAReopenedIncidentKeepsItsEndedEpisodeUntilItIsArchived(t *testing.T) {
-	g, b := NewWithT(t), flappingBench(nothingArchived)
+	g, b := NewWithT(t), flappingBench()
 	b.flap(1, 100)
 	ended, _ := DescribeEpisode(b.status())
 	b.flap(2, 100)
@@ -73,22 +78,54 @@ func TestAReopenedIncidentKeepsItsEndedEpisodeUntilItIsArchived(t *testing.T) {
 		{1, ended.Digest, minute(3)}, {2, b.status().Ledger.Digest, minute(5)},
 	}))
 
-	stored := map[string]bool{ended.Digest: true, b.status().Ledger.Digest: true}
-	b.archived = func(_ int64, digest string) bool { return stored[digest] }
+	g.Expect(b.status().Archive).To(Equal(&v1alpha1.ArchiveStatus{Waiting: true}))
+	g.Expect(IsArchived(b.status())).To(BeFalse())
+
+	b.status().Archive.Episode, b.status().Archive.Digest = 1, ended.Digest // the second one came too late for the archiver
+	g.Expect(IsArchived(b.status())).To(BeFalse())
 	b.flap(3, 100)
-	g.Expect(b.status().UnarchivedEpisodes).To(BeEmpty(), "both are archived")
-	g.Expect(b.status().Episode.Number).To(BeEquivalentTo(3))
+	g.Expect(b.status().UnarchivedEpisodes).To(HaveLen(1), "the first one is archived")
+	b.archive()
+	b.flap(4, 100)
+	g.Expect(b.status().UnarchivedEpisodes).To(BeEmpty())
+	g.Expect(b.status().Archive.Waiting).To(BeTrue())
+	g.Expect(b.status().Episode.Number).To(BeEquivalentTo(4))
+}
+
+func TestAnIncidentFromBeforeTheArchiveWaitsForIt(t *testing.T) {
+	g, b := NewWithT(t), flappingBench()
+	b.archiveRequired = false
+	b.flap(1, 100)
+	g.Expect(b.status().Archive).To(BeNil())
+	g.Expect(b.fold().Write).To(BeFalse())
+	b.archiveRequired = true
+	g.Expect(b.fold().Write).To(BeTrue())
+	g.Expect(b.status().Archive.Waiting).To(BeTrue())
+	g.Expect(b.fold().Write).To(BeFalse(), "once")
+	b.archive()
+	g.Expect(b.fold().Write).To(BeFalse())
+}
+
+// As an archiver that has lost the lease may leave it.
+func TestAnOutdatedNoteIsCorrected(t *testing.T) {
+	g, b := NewWithT(t), flappingBench()
+	b.flap(1, 100)
+	b.status().Archive = &v1alpha1.ArchiveStatus{Episode: 1, Digest: "another version"}
+	g.Expect(IsArchived(b.status())).To(BeFalse())
+	g.Expect(b.fold().Write).To(BeTrue())
+	g.Expect(b.status().Archive.Waiting).To(BeTrue())
 }
 
 func TestAnEpisodeWithAlertsThatCameAfterItWasArchivedIsKept(t *testing.T) {
 	g, b := NewWithT(t), newBench() // with a window for late firings
+	b.archiveRequired = true
 	b.flap(1, 100)
-	stored := b.status().Ledger.Digest
-	b.archived = func(_ int64, digest string) bool { return digest == stored }
+	b.archive()
 	late := firingAlert()
 	late.StartsAt = minuteStamp(1)
 	b.fold(eventOf(4, late))
 	g.Expect(b.status().State).To(Equal(v1alpha1.IncidentResolved))
+	g.Expect(b.status().Archive.Waiting).To(BeTrue())
 	again := firingAlert()
 	again.StartsAt = minuteStamp(90)
 	b.fold(eventOf(90, again))
@@ -100,7 +137,7 @@ func TestAnEpisodeWithAlertsThatCameAfterItWasArchivedIsKept(t *testing.T) {
 
 func TestFlappingFasterThanTheArchiveIsBoundedAndCounted(t *testing.T) {
 	for _, size := range []int{10, 2_000, 100_000} {
-		g, b := NewWithT(t), flappingBench(nothingArchived)
+		g, b := NewWithT(t), flappingBench()
 		omitted := 0
 		for n := range 100 {
 			omitted += b.flap(n+1, size).Omitted
@@ -132,13 +169,14 @@ func TestFlappingFasterThanTheArchiveIsBoundedAndCounted(t *testing.T) {
 }
 
 func TestWithoutAnArchiveNothingIsKept(t *testing.T) {
-	g, b := NewWithT(t), flappingBench(nothingArchived)
+	g, b := NewWithT(t), flappingBench()
 	b.flap(1, 10)
 	b.flap(2, 10)
 	g.Expect(b.status().UnarchivedEpisodes).NotTo(BeEmpty())
-	b.archived = nil // the flag was removed
+	b.archiveRequired = false // the flag was removed
 	b.flap(3, 10)
 	g.Expect(b.status().UnarchivedEpisodes).To(BeEmpty())
+	g.Expect(b.status().Archive.Waiting).To(BeFalse())
 }
 
 func TestHandMadePackedEpisodes(t *testing.T) {

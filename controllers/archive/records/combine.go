@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -27,7 +28,8 @@ const (
 )
 
 // Combine combines the small objects of a day, if there are several and the day is over, or if there are many. It does so in
-// groups, and deletes the objects of a group after the new one was read back: what was combined stays so, whatever happens later.
+// groups, and deletes the objects of a group after the new one was read back: what was combined stays so, and a group that fails
+// stops no other.
 //
 // Wherever it is interrupted, every record stays stored: repeats are dropped by readers, and by the next Combine. Two
 // processes may combine a day at the same time. The key of a new object is made of those of the old ones, so that a key
@@ -42,10 +44,12 @@ func Combine(ctx context.Context, bucket *blob.Bucket, day string, over bool) er
 		if len(small) < 2 || !over && len(small) < manySmall {
 			return nil
 		}
+		var failures []error
 		for _, group := range groups(small) {
-			if err := combineGroup(ctx, bucket, day, group); err != nil {
-				return err
-			}
+			failures = append(failures, combineGroup(ctx, bucket, day, group))
+		}
+		if err := errors.Join(failures...); err != nil {
+			return err
 		}
 	}
 }

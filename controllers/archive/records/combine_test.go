@@ -143,13 +143,20 @@ func TestManySmallObjectsAreCombinedBeforeTheDayIsOver(t *testing.T) {
 	g.Expect(contents(t, bucket)).To(HaveLen(1))
 }
 
-func TestScanFindsEveryVersion(t *testing.T) {
+// A day with thousands of objects is combined step by step: what fails later, or is interrupted, undoes nothing.
+func TestGroupsAreCombinedOnTheirOwn(t *testing.T) {
 	g, bucket := NewWithT(t), openMemory(t)
-	fill(t, bucket)
-	g.Expect(bucket.WriteAll(t.Context(), "v1/day="+day+"/0.ndjson.gz", []byte("junk"), nil)).To(Succeed())
-	found := 0
-	unreadable, err := records.Scan(t.Context(), bucket, day, func(string, int64, string) { found++ })
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(unreadable).To(MatchError(ContainSubstring("0.ndjson.gz")))
-	g.Expect(found).To(Equal(12))
+	for i := range 200 {
+		write(t, bucket, record(fmt.Sprint(i), 1, 1, "1", noon))
+	}
+	junk := "v1/day=" + day + "/0.ndjson.gz"
+	g.Expect(bucket.WriteAll(t.Context(), junk, make([]byte, 1<<20), nil)).To(Succeed()) // the largest, and so in the last group
+	g.Expect(records.Combine(t.Context(), bucket, day, true)).To(MatchError(ContainSubstring(junk)))
+	left := contents(t, bucket)
+	g.Expect(len(left)).To(BeNumerically("<=", 3+200%64+1))
+	g.Expect(left).To(HaveKey(junk))
+	g.Expect(bucket.Delete(t.Context(), junk)).To(Succeed())
+	combine(t, bucket, true)
+	g.Expect(contents(t, bucket)).To(HaveLen(1))
+	g.Expect(collect(t, records.All(t.Context(), bucket, records.Query{}))).To(HaveLen(200))
 }
