@@ -22,6 +22,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/process"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
 
@@ -94,8 +95,8 @@ func TestInstallation(t *testing.T) {
 	namespaces := []string{testenv.Namespace(t, c), testenv.Namespace(t, c)}
 	var ids []string
 	for _, namespace := range namespaces {
-		elected := Options{leaderElect: true, leaseNamespace: namespace, metricsAddress: "0"}
-		alone := Options{watchNamespaces: []string{namespace}, metricsAddress: "0"}
+		elected := Options{Options: process.Options{LeaderElect: true, LeaseNamespace: namespace, MetricsAddress: "0"}}
+		alone := Options{Options: process.Options{WatchNamespaces: []string{namespace}, MetricsAddress: "0"}}
 		ids = append(ids, identify(elected), identify(alone))
 		g.Expect(identify(elected)).To(Equal(ids[len(ids)-2]), "after a restart")
 		g.Expect(identify(alone)).To(Equal(ids[len(ids)-1]), "after a restart")

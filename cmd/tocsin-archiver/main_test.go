@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
+	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/app"
+	"github.com/tocsin-dev/tocsin/internal/process"
+)
+
+var config *rest.Config
+
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, func(c *rest.Config) { config = c })) }
+
+func TestCommandLine(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		args           string
+		code           int
+		stdout, stderr string
+	}{
+		"help lists the flags":                {"--help", 0, "-archive", ""},
+		"the version is printed":              {"--version --archive=file:///a", 0, "tocsin-archiver", ""},
+		"an archive is required":              {"--leader-elect", 2, "", "--archive"},
+		"the URL has no credentials":          {"--archive=s3://key:secret@bucket", 2, "", "--archive"},
+		"an error does not quote credentials": {"--archive=s3://key:secret@bucket%", 2, "", "--archive: not a URL"},
+		"all errors are told":                 {"--archive=x --health-probe-bind-address=x", 2, "", "--health-probe-bind-address"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			var stdout, stderr bytes.Buffer
+			g.Expect(execute(strings.Fields(test.args), &stdout, &stderr)).To(Equal(test.code))
+			g.Expect(stdout.String()).To(ContainSubstring(test.stdout))
+			g.Expect(stderr.String()).To(ContainSubstring(test.stderr))
+			g.Expect(stderr.String()).NotTo(ContainSubstring("secret"))
+		})
+	}
+}
+
+// start runs a process until the test ends, or until stop is called.
+func start(t *testing.T, run func(ctx context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			NewWithT(t).Expect(<-ended).To(Succeed())
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// TestArchive runs a manager and an archiver whose store is unavailable at first.
+func TestArchive(t *testing.T) {
+	g := NewWithT(t)
+	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	namespace, folder := testenv.Namespace(t, c), filepath.Join(t.TempDir(), "archive")
+	g.Expect(c.Create(t.Context(), &v1alpha1.WebhookIntegration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"},
+		Spec: v1alpha1.WebhookIntegrationSpec{
+			Retention: &metav1.Duration{Duration: time.Second}, Tokens: testenv.Tokens(namespace, "test"),
+		},
+	})).To(Succeed())
+	start(t, func(ctx context.Context) error {
+		o, err := app.ParseFlags([]string{
+			"--archive-required", "--watch-namespaces=" + namespace, "--webhook-bind-address=127.0.0.1:0",
+			"--metrics-bind-address=0", "--health-probe-bind-address=0", "--shutdown-delay=0s",
+		})
+		if err != nil {
+			return err
+		}
+		return app.Run(ctx, o, app.Environment{Config: config, Log: logr.Discard()})
+	})
+	archive := func(ctx context.Context) error {
+		return run(ctx, config, process.Options{
+			LeaderElect: true, LeaseNamespace: namespace, WatchNamespaces: []string{namespace},
+			MetricsAddress: process.Off, ProbeAddress: process.Off, PprofAddress: process.Off,
+		}, "file://"+folder, logr.Discard())
+	}
+	stopFirst := start(t, archive)
+
+	name := v1alpha1.IncidentName("test", "x")
+	for _, status := range []v1alpha1.AlertStatus{v1alpha1.AlertFiring, v1alpha1.AlertResolved} {
+		g.Expect(c.Create(t.Context(), &v1alpha1.AlertEvent{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "test-"},
+			Spec: v1alpha1.AlertEventSpec{
+				IntegrationName: "test", Alerts: []v1alpha1.Alert{{DedupKey: "x", Status: status}},
+			},
+		})).To(Succeed())
+	}
+	var incident v1alpha1.Incident
+	read := func() error {
+		return c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &incident)
+	}
+	g.Eventually(func() bool { return read() == nil && incident.Status.Archive != nil }, "30s", "50ms").Should(BeTrue())
+	g.Expect(incident.Status.Archive.Waiting).To(BeTrue())
+	g.Consistently(read, "4s", "200ms").Should(Succeed(), "its retention is over, but it is not archived")
+	stopFirst()
+
+	g.Expect(os.Mkdir(folder, 0o700)).To(Succeed())
+	start(t, archive) // which gets the lease that the first one has released
+	g.Eventually(func() bool { return read() != nil || !incident.Status.Archive.Waiting }, "60s", "100ms").Should(BeTrue())
+	opened, err := bucket.Open(t.Context(), "file://"+folder)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = opened.Close() }()
+	for record, err := range records.All(t.Context(), opened, records.Query{}) {
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(record.Incident+" "+record.Digest).To(Equal(name + " " + incident.Status.Ledger.Digest))
+	}
+	g.Eventually(read, "90s", "1s").ShouldNot(Succeed(), "its retention is over, and it is archived")
+}
