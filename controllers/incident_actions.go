@@ -307,20 +307,38 @@ func (r *incidentReconciler) waitBlocked(ctx context.Context, o *observed, cause
 	return ctrl.Result{RequeueAfter: wait}
 }
 
-// loadCondensed returns the AlertEvents, those read anew of which the cache keeps no content.
-func (r *incidentReconciler) loadCondensed(ctx context.Context, events []*v1alpha1.AlertEvent) ([]*v1alpha1.AlertEvent, error) {
-	loaded := slices.Clone(events)
-	for i, event := range events {
+// loadCondensed reads the AlertEvents to be folded anew of which the cache has no content. If they take too much memory, the later
+// ones wait.
+func (r *incidentReconciler) loadCondensed(ctx context.Context, c *confirmed) error {
+	if !slices.ContainsFunc(c.toFold, (*v1alpha1.AlertEvent).IsCondensed) {
+		return nil
+	}
+	c.toFold = slices.SortedFunc(slices.Values(c.toFold), func(a, b *v1alpha1.AlertEvent) int {
+		if fold.NewerVersion(r.memory.version(b), r.memory.version(a)) {
+			return -1
+		}
+		return 1
+	})
+	left := int64(maxLoadedContent)
+	for i, event := range c.toFold {
 		if !event.IsCondensed() {
 			continue
 		}
-		whole := &v1alpha1.AlertEvent{}
-		if err := r.readAgain(ctx, event, whole); err != nil {
-			return nil, err
+		if left <= 0 {
+			c.toFold, c.hold = c.toFold[:i], c.now.Add(writeInterval)
+			return nil
 		}
-		loaded[i] = whole
+		whole, err := r.loads.read(event.UID, func() (*v1alpha1.AlertEvent, error) {
+			whole := &v1alpha1.AlertEvent{}
+			return whole, r.readAgain(ctx, event, whole)
+		})
+		if err != nil {
+			return err
+		}
+		c.toFold[i] = whole
+		left -= whole.Memory()
 	}
-	return loaded, nil
+	return nil
 }
 
 // readAgain reads an AlertEvent, or its metadata, from the quorum. Another one of the same name does not count.

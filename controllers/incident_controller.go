@@ -40,6 +40,7 @@ type incidentReconciler struct {
 	live      client.Client // reads from the quorum
 	lists     *quorumList
 	memory    *EventMemory
+	loads     loadedEvents
 	releases  *releaser
 	deletions *incidentDeleter
 	writes    *writeMemory
@@ -129,7 +130,7 @@ func (r *incidentReconciler) foldConfirmed(
 	}
 	ctx, end := r.tracing.begin(ctx, &c.observed)
 	defer func() { end(plan, err) }()
-	if c.toFold, err = r.loadCondensed(ctx, c.toFold); err != nil {
+	if err = r.loadCondensed(ctx, c); err != nil {
 		return &c.observed, plan, err
 	}
 	if plan, err = r.decide(&c.observed); err != nil {

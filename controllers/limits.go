@@ -166,6 +166,16 @@ const (
 	// through after all comes well before that.
 	replayWindow = 2 * time.Minute
 
+	// maxCachedContent bounds the memory of the content of AlertEvents in the cache, and cachedContentShare is the part of it that one
+	// namespace may use: more than the alerts of a storm take that wait to be folded.
+	maxCachedContent   = 128 << 20
+	cachedContentShare = 0.25
+
+	// maxLoadedContent bounds what one fold reads of AlertEvents without content, and keptLoads is how many of them are kept for
+	// the folds of their other Incidents.
+	maxLoadedContent = 8 << 20
+	keptLoads        = 4
+
 	// maxDeletedNames bounds the remembered names, in each of two generations: more than are deleted in replayWindow.
 	maxDeletedNames = 50_000
 

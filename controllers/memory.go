@@ -29,6 +29,7 @@ import (
 // deletions before that one.
 type EventMemory struct {
 	clock  Clock
+	cached *cachedContent
 	copies workqueue.TypedRateLimitingInterface[eventRef] // second copies, to be deleted
 
 	mu             sync.Mutex
@@ -60,6 +61,7 @@ func NewEventMemory(clock Clock) *EventMemory {
 	}
 	return &EventMemory{
 		clock:   clock,
+		cached:  newCachedContent(v1alpha1.Capacity{Limit: maxCachedContent, Share: cachedContentShare}),
 		copies:  workqueue.NewTypedRateLimitingQueue(backoff[eventRef]()),
 		since:   clock.Now(),
 		began:   clock.Now(),
@@ -77,6 +79,15 @@ func (m *EventMemory) Listed(kind runtime.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.since = m.clock.Now()
+}
+
+// Condense is for the cache: it makes an AlertEvent small. A second call for the same object changes nothing.
+func (m *EventMemory) Condense(object any) (any, error) {
+	if event, ok := object.(*v1alpha1.AlertEvent); ok {
+		event.Condense()
+		m.cached.admit(event)
+	}
+	return object, nil
 }
 
 // handler returns the handler by which the memory follows the watch.
@@ -172,6 +183,7 @@ func (m *EventMemory) forget(event *v1alpha1.AlertEvent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.seen, event.UID)
+	m.cached.release(event)
 	now := m.clock.Now()
 	if full := len(m.deleted) >= maxDeletedNames; full || now.Sub(m.began) > replayWindow {
 		if full {

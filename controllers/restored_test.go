@@ -75,7 +75,7 @@ func (s *site) startCache(ctx context.Context, t *testing.T) cache.Cache {
 	t.Helper()
 	objects, err := (&clustercache.Informers{Log: logr.Discard()}).NewCache(controlPlane(t), cache.Options{
 		Scheme: testenv.Scheme(), DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
-		ByObject: map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: Condense}},
+		ByObject: map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: s.incidents.memory.Condense}},
 	})
 	s.Expect(err).NotTo(HaveOccurred())
 	_, err = objects.GetInformer(ctx, &v1alpha1.AlertEvent{}, cache.BlockUntilSynced(false))

@@ -110,8 +110,10 @@ type AlertEventSpec struct {
 	// spec. A cache of AlertEvents that are never written may clear it.
 	UnpackedFrom string `json:"-"`
 
-	// Condensed says that Condense has reduced this copy, and CondensedBytes by how many bytes.
+	// Condensed says that Condense has reduced this copy, and CondensedBytes by how many bytes. ContentDropped says that its alerts
+	// have only what identifies their Incidents.
 	Condensed      bool  `json:"-"`
+	ContentDropped bool  `json:"-"`
 	CondensedBytes int64 `json:"-"`
 }
 

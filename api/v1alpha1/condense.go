@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"errors"
 	"strings"
+	"unsafe"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -41,24 +42,44 @@ func (e *AlertEvent) Condense() {
 	dropped := e.condenseMetadata()
 	e.Spec.UnpackedFrom = "" // needed for writes only
 	stuck := e.Stuck()
-	switch {
-	case stuck == "":
-	case len(e.Spec.Alerts) == 0:
+	if len(e.Spec.Alerts) == 0 {
 		dropped += len(e.Spec.PackedAlerts)
 		reason := "packedAlerts: missing"
 		if err := e.Spec.CheckPacked(); err != nil {
 			reason = err.Error()
 		}
 		e.Spec.PackedAlerts = unreadablePrefix + reason
-	default:
-		for i := range e.Spec.Alerts {
-			alert := &e.Spec.Alerts[i]
-			before := alert.EncodedSize() + len(alert.Comment)
-			*alert = Alert{ID: alert.ID, IncidentName: alert.IncidentName, DedupKey: alert.DedupKey, Status: alert.Status, By: alert.By}
-			dropped += before - alert.EncodedSize()
-		}
+		e.Spec.ContentDropped = true
 	}
 	e.Spec.CondensedBytes = int64(dropped)
+	if stuck != "" {
+		e.DropContent()
+	}
+}
+
+// DropContent removes the content of the alerts, with which Condense has left them. A second call changes nothing.
+func (e *AlertEvent) DropContent() {
+	if e.Spec.ContentDropped {
+		return
+	}
+	e.Spec.ContentDropped = true
+	alerts := make([]Alert, len(e.Spec.Alerts)) // others may share the old ones
+	for i := range e.Spec.Alerts {
+		alert := &e.Spec.Alerts[i]
+		alerts[i] = Alert{ID: alert.ID, IncidentName: alert.IncidentName, DedupKey: alert.DedupKey, Status: alert.Status, By: alert.By}
+		e.Spec.CondensedBytes += int64(alert.EncodedSize() + len(alert.Comment) - alerts[i].EncodedSize())
+	}
+	e.Spec.Alerts, e.Spec.Defaults = alerts, nil
+}
+
+// Memory returns about how many bytes the alerts take when they are decoded.
+func (e *AlertEvent) Memory() int64 {
+	bytes := len(e.Spec.PackedAlerts)
+	for i := range e.Spec.Alerts {
+		alert := &e.Spec.Alerts[i]
+		bytes += int(unsafe.Sizeof(*alert)) + len(alert.Comment) + alert.EncodedSize() + entryBytes*alert.Keys()
+	}
+	return int64(bytes)
 }
 
 // condenseMetadata returns how many bytes it removed.
@@ -101,7 +122,7 @@ func (e *AlertEvent) condenseManagedFields() {
 
 // IsCondensed reports whether the content of the alerts must be read from the API server.
 func (e *AlertEvent) IsCondensed() bool {
-	return e.Spec.CondensedBytes > 0 && e.Stuck() != ""
+	return e.Spec.ContentDropped
 }
 
 // condensedReason returns the reason that Condense has stored in packedAlerts; nil if there is none.

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
@@ -26,7 +27,7 @@ func TestTheCacheKeepsLittleOfIntegrations(t *testing.T) {
 	g.Expect(c.Create(t.Context(), w)).To(Succeed())
 	o, err := ParseFlags([]string{"--watch-namespaces=" + w.Namespace, "--metrics-bind-address=0"})
 	g.Expect(err).NotTo(HaveOccurred())
-	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{})
+	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, controllers.NewEventMemory(nil))
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = objects.GetInformer(t.Context(), &v1alpha1.WebhookIntegration{})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -21,9 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/process"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/process"
 )
 
 // TestForwarding runs a manager with two Alertmanagers, one of them down, and changes its configuration.
@@ -78,7 +79,7 @@ func TestInstallation(t *testing.T) {
 	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	identify := func(o Options) string {
-		mgr, _, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{})
+		mgr, _, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, controllers.NewEventMemory(nil))
 		g.Expect(err).NotTo(HaveOccurred())
 		lock, err := newLock(mgr, o)
 		g.Expect(err).NotTo(HaveOccurred())

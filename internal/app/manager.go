@@ -67,7 +67,7 @@ func newScheme() *runtime.Scheme {
 // newManager returns the manager that every replica runs from start to stop, with its clients, metrics and cache, and
 // the cache. It calls no API server. The controllers that fold run in leader terms (see newCampaign).
 func newManager(
-	config *rest.Config, o Options, log logr.Logger, informers *clustercache.Informers,
+	config *rest.Config, o Options, log logr.Logger, informers *clustercache.Informers, memory *controllers.EventMemory,
 ) (ctrl.Manager, cache.Cache, error) {
 	serving, err := o.Metrics()
 	if err != nil {
@@ -84,7 +84,7 @@ func newManager(
 			// The manager reads no managed fields, and they are the larger part of a small object.
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&v1alpha1.AlertEvent{}:         {Transform: controllers.Condense},
+				&v1alpha1.AlertEvent{}:         {Transform: memory.Condense},
 				&v1alpha1.Incident{}:           {Transform: controllers.Condense, Field: clustercache.Selector()},
 				&v1alpha1.WebhookIntegration{}: {Transform: controllers.Condense},
 			},

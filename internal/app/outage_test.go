@@ -344,7 +344,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	g.Expect(os.WriteFile(file, []byte("alertmanagers: [{url: 'http://"+freeAddress(t)+"'}]"), 0o600)).To(Succeed())
 	o, err := ParseFlags([]string{"--watch-namespaces=" + namespace, "--metrics-bind-address=0", "--alertmanager-config=" + file})
 	g.Expect(err).NotTo(HaveOccurred())
-	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{})
+	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, controllers.NewEventMemory(nil))
 	g.Expect(err).NotTo(HaveOccurred())
 	listening, err := controllers.AddListening(mgr, o.WatchNamespaces, nil)
 	g.Expect(err).NotTo(HaveOccurred())

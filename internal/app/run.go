@@ -46,7 +46,7 @@ type Environment struct {
 func Run(ctx context.Context, o Options, environment Environment) error {
 	memory := controllers.NewEventMemory(environment.Clock)
 	informers := &clustercache.Informers{Log: environment.Log.WithName("cache"), Listed: memory.Listed}
-	mgr, objects, err := newManager(process.ClientConfig(environment.Config, "tocsin"), o, environment.Log, informers)
+	mgr, objects, err := newManager(process.ClientConfig(environment.Config, "tocsin"), o, environment.Log, informers, memory)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}

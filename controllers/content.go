@@ -1,0 +1,83 @@
+package controllers
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// cachedContent bounds the memory that the content of AlertEvents takes in the cache. What the endpoint stores is bounded by the
+// queue, what people create is not, and it stays while its Incidents cannot be written. Of an AlertEvent that has no place, the
+// cache has what identifies its Incidents; the fold reads it again.
+type cachedContent struct {
+	capacity v1alpha1.Capacity // in bytes
+
+	mu     sync.Mutex
+	events map[types.UID]int64 // bytes; 0: without content
+	used   map[string]int64    // by namespace
+	total  int64
+}
+
+func newCachedContent(capacity v1alpha1.Capacity) *cachedContent {
+	return &cachedContent{capacity: capacity, events: map[types.UID]int64{}, used: map[string]int64{}}
+}
+
+// admit decides whether the content of an AlertEvent has a place, and removes it if not. The decision holds until release.
+func (c *cachedContent) admit(event *v1alpha1.AlertEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	bytes, known := c.events[event.UID]
+	if !known {
+		if c.capacity.Allows(c.used[event.Namespace], c.total, len(c.used)) {
+			bytes = event.Memory()
+		}
+		c.events[event.UID] = bytes
+		c.use(event.Namespace, bytes)
+	}
+	if bytes == 0 {
+		event.DropContent()
+	}
+}
+
+// release forgets an AlertEvent that is gone.
+func (c *cachedContent) release(event *v1alpha1.AlertEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.use(event.Namespace, -c.events[event.UID])
+	delete(c.events, event.UID)
+}
+
+func (c *cachedContent) use(namespace string, bytes int64) {
+	c.total += bytes
+	if c.used[namespace] += bytes; c.used[namespace] == 0 {
+		delete(c.used, namespace)
+	}
+}
+
+// loadedEvents are the last AlertEvents that were read because the cache has no content of them: each may have alerts of hundreds of
+// Incidents. The zero value is ready to use.
+type loadedEvents struct {
+	mu     sync.Mutex
+	latest []*v1alpha1.AlertEvent // newest first
+}
+
+// read returns an AlertEvent, read again unless it is one of the latest. It must not be modified.
+func (l *loadedEvents) read(
+	uid types.UID, read func() (*v1alpha1.AlertEvent, error),
+) (*v1alpha1.AlertEvent, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock() // one at a time: they are large
+	for _, event := range l.latest {
+		if event.UID == uid {
+			return event, nil
+		}
+	}
+	event, err := read()
+	if err != nil {
+		return nil, err
+	}
+	l.latest = append([]*v1alpha1.AlertEvent{event}, l.latest[:min(len(l.latest), keptLoads-1)]...)
+	return event, nil
+}
