@@ -161,13 +161,13 @@ func (r *incidentReconciler) classify(o *observed, events []*v1alpha1.AlertEvent
 		uid := string(event.UID)
 		seen, known := r.memory.find(event.UID)
 		switch {
+		case event.IsRestored():
+			a.restored = append(a.restored, event)
 		case o.exists.isMarked(uid, o.key.Name):
 			r.releases.settle(event, o.key.Name)
 		case !o.exists.has(uid, o.key.Name), seen.isCopy:
 		case r.releases.isSettled(event, o.key.Name):
 			a.settled = append(a.settled, event)
-		case event.IsRestored():
-			a.restored = append(a.restored, event)
 		default:
 			a.unseen = a.unseen || !known
 			a.toFold = append(a.toFold, event)

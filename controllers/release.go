@@ -114,9 +114,9 @@ func (r *releaser) settle(event *v1alpha1.AlertEvent, incident string) {
 	}
 }
 
-// see notes what the mark of an event says.
+// see notes what the mark of an event says. That of one from a backup is of another time: the fold discards such an event.
 func (r *releaser) see(event *v1alpha1.AlertEvent) {
-	if _, marked := v1alpha1.MarkOf(event); !marked {
+	if _, marked := v1alpha1.MarkOf(event); !marked || event.IsRestored() {
 		return
 	}
 	r.mu.Lock()

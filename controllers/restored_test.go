@@ -84,3 +84,27 @@ func (s *site) startCache(ctx context.Context, t *testing.T) cache.Cache {
 	s.Expect(objects.WaitForCacheSync(ctx)).To(BeTrue())
 	return objects
 }
+
+// A backup has AlertEvents that stay for their idempotency keys, with their marks.
+func TestARestoredAlertEventIsDiscardedWhateverItsMarkSays(t *testing.T) {
+	for _, names := range []string{"*", "another"} {
+		s := newSite(t)
+		event := &v1alpha1.AlertEvent{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: s.namespace, Name: v1alpha1.KeyedEventName(integrationName, "key"),
+				Labels:      map[string]string{v1alpha1.RestoreLabel: "monday"},
+				Annotations: map[string]string{v1alpha1.SettledAnnotation: "20/" + names},
+			},
+			Spec: v1alpha1.AlertEventSpec{
+				IntegrationName: integrationName, ReceivedTime: v1alpha1.NewTimestamp(time.Now().Add(-time.Hour)),
+				Alerts: []v1alpha1.Alert{{DedupKey: "disk", Status: v1alpha1.AlertFiring}},
+			},
+		}
+		s.Expect(s.live.Create(s.ctx, event, client.FieldOwner("velero-server"))).To(Succeed())
+		s.incidents.releases.see(event)
+		s.fold("disk")
+		s.release()
+		s.Expect(s.eventNames()).To(BeEmpty(), names)
+		s.Expect(s.incidentNames()).To(BeEmpty())
+	}
+}

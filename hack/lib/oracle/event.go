@@ -84,10 +84,16 @@ func (e *event) mayCount(name string) bool {
 		return false
 	}
 	first := e.copyOf
-	if e.again[name] || e.forgotten {
+	if e.again[name] || e.forgotten || first != nil && first.freesItsKey() {
 		return true
 	}
 	return first == nil && e.excused || first != nil && first.excused && first.settled[name] != folded
+}
+
+// freesItsKey says whether a user deleted it before a mark told that all its alerts are settled. Its key may come again: nobody
+// can tell whether the alerts were folded, and to count them twice is better than to lose them.
+func (e *event) freesItsKey() bool {
+	return e.removed && v1alpha1.IsKeyedEventName(e.name) && !e.isMarkedForAll()
 }
 
 // canOpen says whether it has an alert that opens the Incident.

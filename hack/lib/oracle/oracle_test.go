@@ -6,6 +6,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 const generatedName = "01890000-0000-7000-8000-000000000001"
@@ -266,6 +268,15 @@ func TestSecondCopies(t *testing.T) {
 			copied(s, false)
 			s.fold("k", []string{"again"})
 			s.release("again")
+		}},
+		"the first copy was folded and not marked when a user deleted it, and it had an idempotency key": {tell: func(s *script) {
+			keyed := Commit{Name: v1alpha1.KeyedEventName(integration, "1"), ByUser: true}
+			s.store("a", keyed, an("firing", "k", "id", "1"))
+			s.fold("k", []string{"a"})
+			s.lose("a")
+			s.store("again", keyed, s.events["a"].alerts...)
+			s.fold("k", []string{"again"})
+			s.lose("again")
 		}},
 		"a user deleted the first copy before it was folded, and the second one counts": {tell: func(s *script) {
 			s.sent("a", an("firing", "k"))

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -162,13 +163,20 @@ func TestSilence(t *testing.T) {
 			})
 		}
 	}
-	tried := func(before time.Duration) func(s *script) {
+	tried := func(before time.Duration, outcomes ...Outcome) func(s *script) {
 		return func(s *script) {
 			at := start.Add(2 * time.Minute).Add(-before)
-			s.records = append(s.records, &Record{
-				Namespace: ns, Integration: integration, Alerts: []Sent{{"tried", "k", "firing"}},
-				Deliveries: []Delivery{{Outcome: Refused, Began: at, Ended: at.Add(time.Second)}},
-			})
+			record := &Record{Namespace: ns, Integration: integration, Alerts: []Sent{{"tried", "k", "firing"}}}
+			for _, outcome := range outcomes {
+				record.Deliveries = append(record.Deliveries, Delivery{Outcome: outcome, Began: at, Ended: at.Add(time.Second)})
+			}
+			s.records = append(s.records, record)
+			if slices.Contains(outcomes, Conflict) {
+				record.IdempotencyKey = "key"
+				s.sent("x", an("firing", "other")).IdempotencyKey = "key"
+				s.fold("other", []string{"x"})
+				s.release("x")
+			}
 			silent(0)(s)
 		}
 	}
@@ -183,8 +191,10 @@ func TestSilence(t *testing.T) {
 	options := Options{AutoResolveAfter: func(string, string) time.Duration { return time.Minute }}
 	tellAll(t, map[string]story{
 		"nobody sent anything":                  {options: options, tell: silent(0)},
-		"a request was refused meanwhile":       {options: options, tell: tried(30 * time.Second), found: "B: "},
-		"a request was refused before":          {options: options, tell: tried(90 * time.Second)},
+		"a request was refused meanwhile":       {options: options, tell: tried(30*time.Second, Refused), found: "B: "},
+		"a request was refused before":          {options: options, tell: tried(90*time.Second, Refused)},
+		"its key is that of another":            {options: options, tell: tried(30*time.Second, Unknown, Conflict)},
+		"nothing is known of a request":         {options: options, tell: tried(30*time.Second, Unknown, Refused), found: "B: "},
 		"a request was repeated that is stored": {options: options, tell: repeated(Acknowledged)},
 		"the clock of the leader is far ahead":  {options: options, tell: silent(time.Hour), found: "B: "},
 		"the clock of the leader is far behind": {options: options, tell: silent(-time.Hour), found: "B: "},

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
@@ -45,15 +46,17 @@ func (h *History) checkSilences(r *requests, now time.Time, f *Findings) {
 }
 
 // lastTry returns a delivery of an alert of the Incident within the time before its silence. One that a sender repeats
-// though it is stored tells nothing new, and neither does one whose idempotency key is that of another.
+// though it is stored tells nothing new, and neither does one whose idempotency key is that of another, whichever of its deliveries
+// got this answer.
 func (h *History) lastTry(r *requests, s silence, quiet time.Duration) *Delivery {
 	for _, record := range r.records {
-		if record.Namespace != s.key.namespace || record.Integration != s.integration || !record.has(s.dedupKey) {
+		conflicts := slices.ContainsFunc(record.Deliveries, func(d Delivery) bool { return d.Outcome == Conflict })
+		if conflicts || record.Namespace != s.key.namespace || record.Integration != s.integration || !record.has(s.dedupKey) {
 			continue
 		}
 		for i := range record.Deliveries {
 			d := &record.Deliveries[i]
-			if d.Outcome == Conflict || h.isStoredBefore(record, d.Began) {
+			if h.isStoredBefore(record, d.Began) {
 				continue
 			}
 			if !d.Ended.IsZero() && d.Ended.Before(s.at) && d.Began.After(s.at.Add(-quiet)) {
