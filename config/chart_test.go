@@ -96,13 +96,13 @@ func TestChartEqualsKustomize(t *testing.T) {
 	}{
 		"the defaults are config/default":    {systemNamespace, nil, "replicas=2"},
 		"also in another namespace":          {elsewhere, nil, "replicas=2"},
-		"each component has a value":         {systemNamespace, []string{"network-policy", "flow-control", "admission-policy", "priority-class", "prometheus", "grafana"}, "networkPolicy.enabled=true,flowControl.enabled=true,admissionPolicy.enabled=true,priorityClass.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboard.enabled=true"},
+		"each component has a value":         {systemNamespace, []string{"archive", "network-policy", "flow-control", "admission-policy", "priority-class", "prometheus", "grafana"}, archiveURL + ",networkPolicy.enabled=true,flowControl.enabled=true,admissionPolicy.enabled=true,priorityClass.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboard.enabled=true"},
 		"also those for senders outside":     {systemNamespace, []string{"ingress", "gateway", "envoy-gateway"}, "ingress.enabled=true,gateway.enabled=true,gateway.envoyProxy=true"},
 		"alertmanager":                       {systemNamespace, []string{"alertmanager"}, "alertmanagerConfig.alertmanagers[0].url=http://alertmanager-operated.monitoring.svc:9093"},
 		"tls-cert-manager":                   {systemNamespace, []string{"ingress", "prometheus", "tls-cert-manager"}, "ingress.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,tls.enabled=true"},
 		"single-namespace":                   {elsewhere, []string{"prometheus", "single-namespace"}, "serviceMonitor.enabled=true,prometheusRule.enabled=true,watchNamespaces={elsewhere},metrics.secure=false,crds.enabled=false"},
-		"components, also in another":        {elsewhere, []string{"flow-control", "admission-policy"}, "flowControl.enabled=true,admissionPolicy.enabled=true"},
-		"single-namespace with certificates": {systemNamespace, []string{"prometheus", "single-namespace", "tls-cert-manager"}, "serviceMonitor.enabled=true,prometheusRule.enabled=true,watchNamespaces={tocsin-system},metrics.secure=false,crds.enabled=false,tls.enabled=true"},
+		"components, also in another":        {elsewhere, []string{"archive", "flow-control", "admission-policy"}, archiveURL + ",flowControl.enabled=true,admissionPolicy.enabled=true"},
+		"single-namespace with certificates": {systemNamespace, []string{"archive", "prometheus", "single-namespace", "tls-cert-manager"}, archiveURL + ",serviceMonitor.enabled=true,prometheusRule.enabled=true,watchNamespaces={tocsin-system},metrics.secure=false,crds.enabled=false,tls.enabled=true"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +110,7 @@ func TestChartEqualsKustomize(t *testing.T) {
 			rendered, built := helmTemplate(t, test.namespace, "--set", test.values), kustomized(t, test.namespace, test.components...)
 			decodeConfig(t, rendered)
 			decodeConfig(t, built)
-			nameNamespace(built["Deployment tocsin"], test.namespace)
+			expandVariables(built, test.namespace)
 			g.Expect(rendered).To(HaveLen(len(built)))
 			for name, object := range built {
 				if strings.HasPrefix(name, "CustomResourceDefinition ") {
@@ -125,16 +125,26 @@ func TestChartEqualsKustomize(t *testing.T) {
 	}
 }
 
-// nameNamespace replaces the variable by which the component single-namespace names its namespace by its value, which the
-// chart writes.
-func nameNamespace(deployment any, namespace string) {
-	container := field(deployment, "spec", "template", "spec", "containers").([]any)[0].(map[string]any)
-	args := container["args"].([]any)
-	for i, arg := range args {
-		if arg == "--watch-namespaces=$(POD_NAMESPACE)" {
-			args[i] = "--watch-namespaces=" + namespace
-			delete(container, "env") // it has no other variable
+// expandVariables replaces the variables by which components give a Deployment its namespace and the URL of the archive by their
+// values, which the chart writes.
+func expandVariables(objects map[string]any, namespace string) {
+	values := map[string]any{"POD_NAMESPACE": namespace}
+	if settings := objects["ConfigMap tocsin-archive"]; settings != nil {
+		values["TOCSIN_ARCHIVE"] = field(settings, "data", "url")
+		delete(objects, "ConfigMap tocsin-archive")
+	}
+	for _, name := range []string{theDeployment, theArchiver} {
+		if objects[name] == nil {
+			continue
 		}
+		container := field(objects[name], "spec", "template", "spec", "containers").([]any)[0].(map[string]any)
+		args := container["args"].([]any)
+		for variable, value := range values {
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i].(string), "$("+variable+")", value.(string))
+			}
+		}
+		delete(container, "env") // it has no other variable
 	}
 }
 

@@ -17,9 +17,11 @@ import (
 
 const (
 	theDeployment = "Deployment tocsin"
+	theArchiver   = "Deployment tocsin-archiver"
 	theTest       = "Pod tocsin-test" // of "helm test"
 	digest        = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	certManager   = "tls.enabled=true"
+	archiveURL    = "archive.url=s3://tocsin-archive?region=eu-central-1"
 )
 
 // chartValues has a case for each value of the chart: with which other values it matters, the objects that it changes, and
@@ -28,11 +30,11 @@ var chartValues = map[string]struct {
 	value, with string
 	objects     map[string]string
 }{
-	"image.repository":   {`"example.com:5000/t"`, "", map[string]string{theDeployment: "image: example.com:5000/t:dev"}},
-	"image.tag":          {`"v9"`, "", map[string]string{theDeployment: "image: tocsin:v9"}},
-	"image.digest":       {`"` + digest + `"`, "image.tag=v9", map[string]string{theDeployment: "image: tocsin@" + digest}},
-	"image.pullPolicy":   {`"Always"`, "", map[string]string{theDeployment: "imagePullPolicy: Always"}},
-	"imagePullSecrets":   {`[{"name":"pull"}]`, "", map[string]string{theDeployment: "imagePullSecrets:\n      - name: pull", theTest: "imagePullSecrets:\n  - name: pull"}},
+	"image.repository":   {`"example.com:5000/t"`, archiveURL, map[string]string{theDeployment: "image: example.com:5000/t:dev", theArchiver: "image: example.com:5000/t-archiver:dev"}},
+	"image.tag":          {`"v9"`, archiveURL, map[string]string{theDeployment: "image: tocsin:v9", theArchiver: "image: tocsin-archiver:v9"}},
+	"image.digest":       {`"` + digest + `"`, "image.tag=v9," + archiveURL, map[string]string{theDeployment: "image: tocsin@" + digest}},
+	"image.pullPolicy":   {`"Always"`, archiveURL, map[string]string{theDeployment: "imagePullPolicy: Always", theArchiver: "imagePullPolicy: Always"}},
+	"imagePullSecrets":   {`[{"name":"pull"}]`, archiveURL, map[string]string{theDeployment: "imagePullSecrets:\n      - name: pull", theArchiver: "imagePullSecrets:\n      - name: pull", theTest: "imagePullSecrets:\n  - name: pull"}},
 	"crds.enabled":       {`false`, "", map[string]string{"CustomResourceDefinition alertevents.tocsin.dev": "", "CustomResourceDefinition incidents.tocsin.dev": "", "CustomResourceDefinition webhookintegrations.tocsin.dev": ""}},
 	"replicas":           {`3`, "", map[string]string{theDeployment: "replicas: 3"}},
 	"extraArgs":          {`["--tracing"]`, "", map[string]string{theDeployment: "- --tracing"}},
@@ -42,32 +44,34 @@ var chartValues = map[string]struct {
 	"resources":          {`{"limits":{"memory":"7Gi"}}`, "", map[string]string{theDeployment: "memory: 7Gi"}},
 	"podAnnotations":     {`{"a/b":"c"}`, "", map[string]string{theDeployment: "a/b: c"}},
 	"podLabels":          {`{"a":"b"}`, "", map[string]string{theDeployment: "labels:\n        a: b\n"}},
-	"podSecurityContext": {`{"fsGroup":7}`, "", map[string]string{theDeployment: "fsGroup: 7", theTest: "fsGroup: 7"}},
-	"nodeSelector":       {`{"disk":"fast"}`, "", map[string]string{theDeployment: "nodeSelector:\n        disk: fast", theTest: "nodeSelector:\n    disk: fast"}},
-	"tolerations":        {`[{"operator":"Exists"}]`, "", map[string]string{theDeployment: "tolerations:\n      - operator: Exists", theTest: "tolerations:\n  - operator: Exists"}},
+	"podSecurityContext": {`{"fsGroup":7}`, archiveURL, map[string]string{theDeployment: "fsGroup: 7", theArchiver: "fsGroup: 7", theTest: "fsGroup: 7"}},
+	"nodeSelector":       {`{"disk":"fast"}`, archiveURL, map[string]string{theDeployment: "nodeSelector:\n        disk: fast", theArchiver: "nodeSelector:\n        disk: fast", theTest: "nodeSelector:\n    disk: fast"}},
+	"tolerations":        {`[{"operator":"Exists"}]`, archiveURL, map[string]string{theDeployment: "tolerations:\n      - operator: Exists", theArchiver: "tolerations:\n      - operator: Exists", theTest: "tolerations:\n  - operator: Exists"}},
 	"affinity":           {`{"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":3,"podAffinityTerm":{"topologyKey":"rack"}}]}}`, "", map[string]string{theDeployment: "weight: 3"}},
 	"topologySpreadConstraints": {`[{"maxSkew":2,"topologyKey":"rack","whenUnsatisfiable":"DoNotSchedule"}]`, "", map[string]string{
 		theDeployment: "- labelSelector:\n          matchLabels:\n            app.kubernetes.io/component: manager\n            app.kubernetes.io/name: tocsin\n        maxSkew: 2\n        topologyKey: rack\n        whenUnsatisfiable: DoNotSchedule\n"}},
-	"watchNamespaces": {`["a","b"]`, "", map[string]string{
-		theDeployment:               "--watch-namespaces=a,b",
+	"watchNamespaces": {`["a","b"]`, archiveURL, map[string]string{
+		theDeployment: "--watch-namespaces=a,b", theArchiver: "--watch-namespaces=a,b",
+		"ClusterRole tocsin-archiver": "", "ClusterRoleBinding tocsin-archiver": "",
+		"Role a/tocsin-archiver": "", "RoleBinding a/tocsin-archiver": "", "Role b/tocsin-archiver": "", "RoleBinding b/tocsin-archiver": "",
 		"ClusterRole tocsin-viewer": "", "ClusterRole tocsin-editor": "", "ClusterRole tocsin-manager": "", "ClusterRoleBinding tocsin-manager": "",
 		"Role a/tocsin-viewer": "", "Role a/tocsin-editor": "", "Role a/tocsin-manager": "", "RoleBinding a/tocsin-manager": "",
 		"Role b/tocsin-viewer": "", "Role b/tocsin-editor": "", "Role b/tocsin-manager": "", "RoleBinding b/tocsin-manager": "",
 	}},
-	"priorityClass.enabled":      {`true`, "", map[string]string{theDeployment: "priorityClassName: tocsin", "PriorityClass tocsin": ""}},
-	"priorityClassName":          {`"high"`, "", map[string]string{theDeployment: "priorityClassName: high"}},
+	"priorityClass.enabled":      {`true`, archiveURL, map[string]string{theDeployment: "priorityClassName: tocsin", theArchiver: "priorityClassName: tocsin", "PriorityClass tocsin": ""}},
+	"priorityClassName":          {`"high"`, archiveURL, map[string]string{theDeployment: "priorityClassName: high", theArchiver: "priorityClassName: high"}},
 	"serviceAccount.annotations": {`{"a/b":"c"}`, "", map[string]string{"ServiceAccount tocsin": "a/b: c"}},
 	"service.type":               {`"LoadBalancer"`, "", map[string]string{"Service tocsin-webhook": "type: LoadBalancer"}},
 	"service.annotations":        {`{"a/b":"c"}`, "", map[string]string{"Service tocsin-webhook": "a/b: c"}},
-	"metrics.secure": {`false`, "serviceMonitor.enabled=true", map[string]string{
-		theDeployment: "--metrics-secure=false", "Service tocsin-metrics": "appProtocol: http\n", "ServiceMonitor tocsin": "scheme: http\n",
+	"metrics.secure": {`false`, "serviceMonitor.enabled=true," + archiveURL, map[string]string{
+		theDeployment: "--metrics-secure=false", theArchiver: "--metrics-secure=false", "Service tocsin-archiver-metrics": "appProtocol: http\n", "Service tocsin-metrics": "appProtocol: http\n", "ServiceMonitor tocsin": "scheme: http\n",
 		"ClusterRole tocsin-metrics-auth": "", "ClusterRole tocsin-metrics-reader": "", "ClusterRoleBinding tocsin-metrics-auth": "",
 	}},
-	"tls.enabled": {`true`, "ingress.enabled=true,serviceMonitor.enabled=true", map[string]string{
-		theDeployment: "--webhook-tls-cert-path=/etc/tocsin/tls", "Service tocsin-webhook": "appProtocol: https", "Ingress tocsin": "HTTPS",
+	"tls.enabled": {`true`, "ingress.enabled=true,serviceMonitor.enabled=true," + archiveURL, map[string]string{
+		theDeployment: "--webhook-tls-cert-path=/etc/tocsin/tls", theArchiver: "--metrics-cert-path=/etc/tocsin/tls", "Service tocsin-webhook": "appProtocol: https", "Ingress tocsin": "HTTPS",
 		"Certificate tocsin": "", "Issuer tocsin": "", "ServiceMonitor tocsin": "serverName: tocsin-metrics", theTest: "value: https://",
 	}},
-	"tls.secretName":            {`"mine"`, "serviceMonitor.enabled=true," + certManager, map[string]string{theDeployment: "secretName: mine", "Certificate tocsin": "secretName: mine", "ServiceMonitor tocsin": "name: mine"}},
+	"tls.secretName":            {`"mine"`, "serviceMonitor.enabled=true," + certManager + "," + archiveURL, map[string]string{theDeployment: "secretName: mine", theArchiver: "secretName: mine", "Certificate tocsin": "secretName: mine", "ServiceMonitor tocsin": "name: mine"}},
 	"tls.certManager.enabled":   {`false`, certManager, map[string]string{"Certificate tocsin": "", "Issuer tocsin": ""}},
 	"tls.certManager.issuerRef": {`{"name":"ours","kind":"ClusterIssuer"}`, certManager, map[string]string{"Certificate tocsin": "group: cert-manager.io\n    kind: ClusterIssuer\n    name: ours", "Issuer tocsin": ""}},
 	"tls.certManager.dnsNames":  {`["alerts.example.org"]`, certManager, map[string]string{"Certificate tocsin": "- alerts.example.org"}},
@@ -82,9 +86,9 @@ var chartValues = map[string]struct {
 	"gateway.tlsSecretName":     {`"mine"`, "gateway.enabled=true", map[string]string{"Gateway tocsin": "name: mine"}},
 	"gateway.parentRefs":        {`[{"name":"shared","namespace":"infra"}]`, "gateway.enabled=true", map[string]string{"Gateway tocsin": "", "HTTPRoute tocsin": "- name: shared\n    namespace: infra"}},
 	"gateway.envoyProxy":        {`true`, "gateway.enabled=true", map[string]string{"Gateway tocsin": "parametersRef:", "EnvoyProxy tocsin": ""}},
-	"networkPolicy.enabled":     {`true`, "", map[string]string{"NetworkPolicy tocsin": ""}},
-	"networkPolicy.apiServer":   {`[{"ipBlock":{"cidr":"10.0.0.1/32"}}]`, "networkPolicy.enabled=true", map[string]string{"NetworkPolicy tocsin": "port: 8443\n      protocol: TCP\n    to:\n    - ipBlock:\n        cidr: 10.0.0.1/32"}},
-	"networkPolicy.extraEgress": {`[{"ports":[{"port":9000}]}]`, "networkPolicy.enabled=true", map[string]string{"NetworkPolicy tocsin": "port: 9000"}},
+	"networkPolicy.enabled":     {`true`, archiveURL, map[string]string{"NetworkPolicy tocsin": "", "NetworkPolicy tocsin-archiver": ""}},
+	"networkPolicy.apiServer":   {`[{"ipBlock":{"cidr":"10.0.0.1/32"}}]`, "networkPolicy.enabled=true," + archiveURL, map[string]string{"NetworkPolicy tocsin": "port: 8443\n      protocol: TCP\n    to:\n    - ipBlock:\n        cidr: 10.0.0.1/32", "NetworkPolicy tocsin-archiver": "cidr: 10.0.0.1/32"}},
+	"networkPolicy.extraEgress": {`[{"ports":[{"port":9000}]}]`, "networkPolicy.enabled=true," + archiveURL, map[string]string{"NetworkPolicy tocsin": "port: 9000"}},
 	"flowControl.enabled":       {`true`, "", map[string]string{"FlowSchema tocsin-fold": "", "FlowSchema tocsin-ingest": "", "FlowSchema tocsin-leader-election": "", "PriorityLevelConfiguration tocsin-fold": "", "PriorityLevelConfiguration tocsin-ingest": ""}},
 	"admissionPolicy.enabled":   {`true`, "", map[string]string{"ValidatingAdmissionPolicy tocsin-alertevents": "", "ValidatingAdmissionPolicyBinding tocsin-alertevents": ""}},
 	"serviceMonitor.enabled":    {`true`, "", map[string]string{"ServiceMonitor tocsin": ""}},
@@ -96,7 +100,26 @@ var chartValues = map[string]struct {
 	"dashboard.labels":          {`{"a":"b"}`, "dashboard.enabled=true", map[string]string{"ConfigMap tocsin-dashboard": "a: b"}},
 	"dashboard.annotations":     {`{"grafana_folder":"Alerts"}`, "dashboard.enabled=true", map[string]string{"ConfigMap tocsin-dashboard": "grafana_folder: Alerts"}},
 	"alertmanagerConfig":        {`{"alertmanagers":[{"url":"http://a:9093"}]}`, "", map[string]string{theDeployment: "- --alertmanager-config=/etc/tocsin/alertmanager/alertmanager.yaml", "ConfigMap tocsin-alertmanager": ""}},
-	"test.image":                {`"example.com/busybox"`, "", map[string]string{theTest: "image: example.com/busybox"}},
+	"archive.url": {`"gs://b"`, "networkPolicy.enabled=true", map[string]string{
+		theDeployment: "--archive-required", theArchiver: "", "ServiceAccount tocsin-archiver": "", "Service tocsin-archiver-metrics": "",
+		"ClusterRole tocsin-archiver": "", "ClusterRoleBinding tocsin-archiver": "", "NetworkPolicy tocsin-archiver": "",
+		"Role tocsin-archiver-leader-election": "", "RoleBinding tocsin-archiver-leader-election": "",
+		"ClusterRoleBinding tocsin-metrics-auth": "name: tocsin-archiver",
+	}},
+	"archive.image.repository":           {`"example.com/a"`, "image.repository=example.com/t," + archiveURL, map[string]string{theArchiver: "image: example.com/a:dev"}},
+	"archive.image.tag":                  {`"v9"`, "image.tag=v8," + archiveURL, map[string]string{theArchiver: "image: tocsin-archiver:v9"}},
+	"archive.image.digest":               {`"` + digest + `"`, "archive.image.tag=v9," + archiveURL, map[string]string{theArchiver: "image: tocsin-archiver@" + digest}},
+	"archive.serviceAccount.annotations": {`{"a/b":"c"}`, archiveURL, map[string]string{"ServiceAccount tocsin-archiver": "a/b: c"}},
+	"archive.podAnnotations":             {`{"a/b":"c"}`, archiveURL, map[string]string{theArchiver: "a/b: c"}},
+	"archive.podLabels":                  {`{"a":"b"}`, archiveURL, map[string]string{theArchiver: "labels:\n        a: b\n"}},
+	"archive.extraArgs":                  {`["--zap-log-level=debug"]`, archiveURL, map[string]string{theArchiver: "- --zap-log-level=debug"}},
+	"archive.extraEnv":                   {`[{"name":"A","value":"B"}]`, archiveURL, map[string]string{theArchiver: "- name: A\n          value: B"}},
+	"archive.extraVolumes":               {`[{"name":"ca","secret":{"secretName":"ca"}}]`, archiveURL, map[string]string{theArchiver: "volumes:\n      - name: ca\n        secret:\n          secretName: ca"}},
+	"archive.extraVolumeMounts":          {`[{"name":"ca","mountPath":"/ca"}]`, archiveURL, map[string]string{theArchiver: "volumeMounts:\n        - mountPath: /ca\n          name: ca"}},
+	"archive.extraEgress":                {`[{"ports":[{"port":9000}]}]`, "networkPolicy.enabled=true," + archiveURL, map[string]string{"NetworkPolicy tocsin-archiver": "port: 9000"}},
+	"archive.resources":                  {`{"limits":{"memory":"7Gi"}}`, archiveURL, map[string]string{theArchiver: "memory: 7Gi"}},
+
+	"test.image": {`"example.com/busybox"`, "", map[string]string{theTest: "image: example.com/busybox"}},
 }
 
 // TestChartValues sets each value of the chart alone: it changes the objects that it should, and no others. So there is no
@@ -197,6 +220,7 @@ func TestChartRefusesValues(t *testing.T) {
 			"gateway":           map[string]any{"parentRefs": []any{map[string]any{"sectionName": "https"}}},
 			"tls":               map[string]any{"certManager": map[string]any{"issuerRef": map[string]any{"nme": "ours"}}},
 			"serviceMonitor":    map[string]any{"interval": "30"},
+			"archive":           map[string]any{"url": "ftp://b", "image": map[string]any{"repository": "a b"}},
 		})
 		for _, text := range []string{
 			"at '/image/repository': 'a b' does not match pattern", "at '/image/tag': ':v1' does not match pattern",
@@ -214,6 +238,7 @@ func TestChartRefusesValues(t *testing.T) {
 			"at '/gateway/parentRefs/0': missing property 'name'",
 			"at '/tls/certManager/issuerRef': additional properties 'nme' not allowed",
 			"at '/serviceMonitor/interval': '30' does not match pattern",
+			"at '/archive/url': 'ftp://b' does not match pattern", "at '/archive/image/repository': 'a b' does not match pattern",
 		} {
 			NewWithT(t).Expect(message).To(ContainSubstring(text))
 		}

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
@@ -36,6 +35,7 @@ var components = []component{
 	{"ingress", nil, (*cluster).checkIngress},
 	{"gateway", nil, (*cluster).checkGateway},
 	{"envoy-gateway", []string{"gateway"}, (*cluster).checkEnvoyGateway},
+	{"archive", nil, (*cluster).checkArchive},
 	{"network-policy", nil, (*cluster).checkNetworkPolicy},
 	{"flow-control", nil, (*cluster).checkFlowControl},
 	{"admission-policy", nil, (*cluster).checkAdmissionPolicy},
@@ -43,7 +43,6 @@ var components = []component{
 	{"prometheus", nil, (*cluster).checkPrometheus},
 	{"grafana", nil, (*cluster).checkGrafana},
 	{"alertmanager", nil, (*cluster).checkAlertmanager},
-	{"archive", nil, (*cluster).checkArchive},
 	{"single-namespace", nil, (*cluster).checkSingleNamespace},
 	{"tls-cert-manager", nil, (*cluster).checkCertificate},
 }
@@ -79,6 +78,7 @@ func (c *cluster) testComponents(t *testing.T) {
 		for _, component := range components {
 			component.check(c, t, namespace)
 		}
+		c.checkArchiverWithOthers(t, namespace)
 		monitor := c.foreign(t, "monitoring.coreos.com/v1", "ServiceMonitor", namespace)
 		NewWithT(t).Expect(monitor).To(ContainSubstring(`"scheme":"https"`), "there is a certificate")
 		NewWithT(t).Expect(monitor).NotTo(ContainSubstring("bearerTokenFile"), "nobody could verify the token")
@@ -120,10 +120,18 @@ func (c *cluster) foreign(t *testing.T, apiVersion, kind, namespace string) stri
 	return string(encoded)
 }
 
+// deployment returns the manager's.
 func (c *cluster) deployment(t *testing.T, namespace string) *appsv1.Deployment {
 	t.Helper()
 	var deployment appsv1.Deployment
 	NewWithT(t).Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "tocsin"}, &deployment)).To(Succeed())
+	return &deployment
+}
+
+func (c *cluster) archiver(t *testing.T, namespace string) *appsv1.Deployment {
+	t.Helper()
+	var deployment appsv1.Deployment
+	NewWithT(t).Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "tocsin-archiver"}, &deployment)).To(Succeed())
 	return &deployment
 }
 
@@ -198,7 +206,7 @@ func (c *cluster) checkFlowControl(t *testing.T, namespace string) {
 				var account corev1.ServiceAccount
 				key := client.ObjectKey{Namespace: subject.ServiceAccount.Namespace, Name: subject.ServiceAccount.Name}
 				g.Expect(c.Get(t.Context(), key, &account)).To(Succeed(), "flow schema %s is about a service account that exists", name)
-				g.Expect(key.Namespace).To(Equal(namespace))
+				g.Expect(key).To(Equal(client.ObjectKey{Namespace: namespace, Name: "tocsin"}), "the archiver's requests are not urgent")
 			}
 		}
 	}
@@ -227,8 +235,8 @@ func (c *cluster) checkPrometheus(t *testing.T, namespace string) {
 	g.Expect(json.Unmarshal([]byte(c.foreign(t, "monitoring.coreos.com/v1", "ServiceMonitor", namespace)), &monitor)).To(Succeed())
 	var services corev1.ServiceList
 	g.Expect(c.List(t.Context(), &services, client.InNamespace(namespace), client.MatchingLabels(monitor.Spec.Selector.MatchLabels))).To(Succeed())
-	g.Expect(services.Items).To(HaveLen(1))
-	g.Expect(services.Items[0].Spec.Ports).To(ContainElement(HaveField("Name", monitor.Spec.Endpoints[0].Port)))
+	g.Expect(services.Items).To(ContainElement(HaveField("Name", "tocsin-metrics")))
+	g.Expect(services.Items).To(HaveEach(HaveField("Spec.Ports", ConsistOf(HaveField("Name", monitor.Spec.Endpoints[0].Port)))))
 	g.Expect(c.foreign(t, "monitoring.coreos.com/v1", "PrometheusRule", namespace)).To(ContainSubstring("TocsinNoLeader"))
 }
 
@@ -250,19 +258,6 @@ func (c *cluster) checkAlertmanager(t *testing.T, namespace string) {
 	var file corev1.ConfigMap
 	g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "tocsin-alertmanager"}, &file)).To(Succeed())
 	g.Expect(file.Data).To(HaveKeyWithValue("alertmanager.yaml", ContainSubstring("url: http://alertmanager-operated.monitoring.svc:9093")))
-}
-
-func (c *cluster) checkArchive(t *testing.T, namespace string) {
-	t.Helper()
-	g := NewWithT(t)
-	manager := c.deployment(t, namespace).Spec.Template.Spec.Containers[0]
-	g.Expect(manager.Args).To(ContainElement("--archive=$(TOCSIN_ARCHIVE)"))
-	g.Expect(manager.Env).To(ContainElement(And(HaveField("Name", "TOCSIN_ARCHIVE"),
-		HaveField("ValueFrom.ConfigMapKeyRef.Name", "tocsin-archive"))))
-	g.Expect(manager.EnvFrom).To(ConsistOf(HaveField("SecretRef.Name", "tocsin-archive-credentials")))
-	var settings corev1.ConfigMap
-	g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "tocsin-archive"}, &settings)).To(Succeed())
-	g.Expect(bucket.Check(settings.Data["url"])).To(Succeed())
 }
 
 // mountPath returns where the manager has a volume.

@@ -10,9 +10,77 @@ app.kubernetes.io/component: manager
 app.kubernetes.io/name: tocsin
 {{- end }}
 
+{{/* The labels that select the pods of the archiver. */}}
+{{- define "tocsin.archiverLabels" -}}
+app.kubernetes.io/component: archiver
+app.kubernetes.io/name: tocsin
+{{- end }}
+
 {{- define "tocsin.image" -}}
 {{- with .Values.image -}}
 {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "tocsin.archiverImage" -}}
+{{- with .Values.archive.image -}}
+{{ .repository | default (print $.Values.image.repository "-archiver") }}
+{{- if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Values.image.tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* What all pods of the chart have in common. */}}
+{{- define "tocsin.placement" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The security context of the pods of the manager and of the archiver. */}}
+{{- define "tocsin.podSecurityContext" -}}
+{{- $security := .Values.podSecurityContext }}
+{{- if .Values.tls.enabled }}
+{{- $security = merge (dict) $security (dict "fsGroup" 65532) }}
+{{- end }}
+{{- toYaml $security }}
+{{- end }}
+
+{{/* The flags that the manager and the archiver have in common. */}}
+{{- define "tocsin.args" -}}
+{{- with .Values.watchNamespaces }}
+- --watch-namespaces={{ join "," . }}
+{{- end }}
+{{- if not .Values.metrics.secure }}
+- --metrics-secure=false
+{{- end }}
+{{- if .Values.tls.enabled }}
+- --metrics-cert-path=/etc/tocsin/tls
+{{- end }}
+{{- end }}
+
+{{/* The volume with the certificate, and where it is mounted. */}}
+{{- define "tocsin.tlsVolume" -}}
+{{- if .Values.tls.enabled -}}
+- name: tls
+  secret:
+    secretName: {{ .Values.tls.secretName }}
+    defaultMode: 0440
+{{- end }}
+{{- end }}
+{{- define "tocsin.tlsMount" -}}
+{{- if .Values.tls.enabled -}}
+- name: tls
+  mountPath: /etc/tocsin/tls
+  readOnly: true
 {{- end }}
 {{- end }}
 

@@ -1,3 +1,27 @@
+{{- define "tocsin.rules.archiver-leader-election" -}}
+- apiGroups:
+  - coordination.k8s.io
+  resourceNames:
+  - archiver.tocsin.dev
+  resources:
+  - leases
+  verbs:
+  - get
+  - update
+- apiGroups:
+  - coordination.k8s.io
+  resources:
+  - leases
+  verbs:
+  - create
+- apiGroups:
+  - ""
+  resources:
+  - events
+  verbs:
+  - create
+  - patch
+{{- end }}
 {{- define "tocsin.rules.leader-election" -}}
 - apiGroups:
   - coordination.k8s.io
@@ -20,6 +44,22 @@
   - events
   verbs:
   - create
+  - patch
+{{- end }}
+{{- define "tocsin.rules.archiver" -}}
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - incidents
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - incidents/status
+  verbs:
   - patch
 {{- end }}
 {{- define "tocsin.rules.editor" -}}

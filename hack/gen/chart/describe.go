@@ -21,7 +21,7 @@ func (o options) describe(files map[string]string, objects []kustomize.Object) e
 	if err := yaml.Unmarshal([]byte(files["Chart.yaml"]), &chart); err != nil {
 		return fmt.Errorf("reading Chart.yaml: %w", err)
 	}
-	_, tag, err := kustomize.SplitImage(o.image)
+	repository, tag, err := kustomize.SplitImage(o.image)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,9 @@ func (o options) describe(files map[string]string, objects []kustomize.Object) e
 		chart["version"] = o.version
 	}
 	annotations, _ := chart["annotations"].(map[string]any)
-	parts := map[string]any{"images": []map[string]string{{"name": "manager", "image": o.image}}}
+	parts := map[string]any{"images": []map[string]string{
+		{"name": "manager", "image": o.image}, {"name": "archiver", "image": repository + "-archiver:" + tag},
+	}}
 	if parts["crds"], err = resources(objects); err != nil {
 		return err
 	}

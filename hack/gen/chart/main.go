@@ -60,8 +60,8 @@ func (o options) write() error {
 	if err != nil {
 		return err
 	}
-	built, err := kustomize.Build(o.kustomize, "default", "gateway", "envoy-gateway", "flow-control", "admission-policy",
-		"prometheus", "grafana")
+	built, err := kustomize.Build(o.kustomize, "default", "gateway", "envoy-gateway", "archive", "flow-control",
+		"admission-policy", "prometheus", "grafana")
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,8 @@ const namespace = "tocsin-system"
 // object is one document that kustomize builds.
 type object struct{ kustomize.Object }
 
-// handWritten are the kinds whose templates are written by hand, because values change them.
+// handWritten are the kinds whose templates are written by hand, because values change them. So is the ConfigMap tocsin-archive:
+// the chart has its URL as a value.
 var handWritten = map[string]bool{
 	"Deployment": true, "Service": true, "ServiceAccount": true, "ServiceMonitor": true,
 	"RoleBinding": true, "ClusterRoleBinding": true, "Namespace": true, "Gateway": true, "HTTPRoute": true,
@@ -37,7 +38,7 @@ func addObjects(files map[string]string, objects []kustomize.Object) error {
 	for _, built := range objects {
 		o := object{built}
 		switch {
-		case handWritten[o.Kind]:
+		case handWritten[o.Kind], o.Name == "tocsin-archive":
 		case o.Kind == "Role" || o.Kind == "ClusterRole":
 			_, rules, _ := strings.Cut(o.Text, "\nrules:\n")
 			name := strings.TrimPrefix(o.Name, "tocsin-")
