@@ -1,10 +1,14 @@
 package config
 
 import (
+	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -13,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // archiverRules are all permissions of the archiver, beside those for its metrics.
@@ -66,6 +72,62 @@ func (c *cluster) checkArchive(t *testing.T, namespace string) {
 		expected = append(archiverMetricsRules, expected...)
 	}
 	g.Expect(spelledOut(c.rulesOf(t, namespace, "tocsin-archiver"))).To(ConsistOf(expected))
+}
+
+// testArchiver runs the manager and the archiver with the rights that the manifests give them: they suffice.
+func (c *cluster) testArchiver(t *testing.T) {
+	g := NewWithT(t)
+	const namespace = "archiver"
+	c.apply(t, overlay(t, systemNamespace, "archive"))
+	c.kubectl(t, "create", "namespace", namespace)
+	folder := t.TempDir()
+	manager := c.startManager(t, filepath.Join(folder, "manager.log"), systemNamespace, "--archive-required")
+	token := testenv.Token(namespace, "test")
+	g.Expect(c.Create(t.Context(), &v1alpha1.WebhookIntegration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"},
+		Spec:       v1alpha1.WebhookIntegrationSpec{Tokens: testenv.Tokens(namespace, "test")},
+	})).To(Succeed())
+	for _, body := range []string{`{"dedup_key":"a"}`, `{"dedup_key":"a","status":"resolved"}`} {
+		g.Eventually(post).WithArguments(t.Context(), manager.WebhookURL+token, body).
+			WithTimeout(asLongAsItTakes).Should(Equal(http.StatusAccepted))
+	}
+	var incident v1alpha1.Incident
+	archived := func() (*v1alpha1.ArchiveStatus, error) {
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.IncidentName("test", "a")}, &incident)
+		return incident.Status.Archive, client.IgnoreNotFound(err)
+	}
+	g.Eventually(archived, asLongAsItTakes, "50ms").Should(HaveValue(HaveField("Waiting", true)))
+
+	addresses, err := testenv.FreeAddresses(2)
+	g.Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(folder, "archiver.log")
+	log, err := os.Create(path)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(log.Close()).To(Succeed()) }()
+	bucketFolder := filepath.Join(folder, "bucket")
+	g.Expect(os.Mkdir(bucketFolder, 0o700)).To(Succeed())
+	archiver := testenv.NewProcess(log, "env", "KUBECONFIG="+c.accountKubeconfig(t, systemNamespace, "tocsin-archiver"),
+		c.program(t, "archiver", "./cmd/tocsin-archiver"), "--archive=file://"+bucketFolder, "--leader-elect",
+		"--leader-election-namespace="+systemNamespace, "--metrics-bind-address="+addresses[0], "--health-probe-bind-address="+addresses[1])
+	g.Expect(archiver.Start()).To(Succeed())
+	t.Cleanup(archiver.Kill)
+	g.Eventually(archived, asLongAsItTakes, "50ms").Should(HaveValue(And(HaveField("Waiting", false), HaveField("Episode", BeEquivalentTo(1)))))
+	g.Expect(filepath.Glob(filepath.Join(bucketFolder, "v1", "*", "*.ndjson.gz"))).To(HaveLen(1))
+	c.get(t, "archiver.tocsin.dev", &coordinationv1.Lease{})
+	g.Eventually(scrape).WithArguments(t.Context(), "https://"+addresses[0]+"/metrics", c.accountToken(t, managerNamespace, "prometheus")).
+		WithTimeout(asLongAsItTakes).Should(ContainSubstring("\ntocsin_archive_"))
+	g.Expect(scrape(t.Context(), "https://"+addresses[0]+"/metrics", c.accountToken(t, managerNamespace, "stranger"))).To(HavePrefix("403"))
+	for _, url := range []string{"/healthz", "/readyz"} {
+		g.Expect(scrape(t.Context(), "http://"+addresses[1]+url, "")).To(HavePrefix("200"))
+	}
+
+	g.Expect(archiver.Stop()).To(Succeed())
+	g.Expect(manager.Stop()).To(Succeed())
+	for _, path := range []string{path, filepath.Join(folder, "manager.log")} {
+		output, err := os.ReadFile(path)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(output)).NotTo(MatchRegexp("(?i)forbidden"))
+	}
 }
 
 // checkSelectors checks that no object selects the pods of both the manager and the archiver.

@@ -104,14 +104,14 @@ func (c *cluster) testMetrics(t *testing.T, url string) {
 	g.Expect(scrape(t.Context(), url, "")).To(HavePrefix("401"))
 }
 
-// manager returns the path of the manager, which is built once for the cluster: to link it takes several seconds.
-func (c *cluster) manager(t *testing.T) string {
+// program builds a package and returns the path of the binary. It builds each once for the cluster: linking takes several seconds.
+func (c *cluster) program(t *testing.T, name, pkg string) string {
 	t.Helper()
-	binary := filepath.Join(filepath.Dir(c.kubeconfig), "manager")
+	binary := filepath.Join(filepath.Dir(c.kubeconfig), name)
 	if _, err := os.Stat(binary); err == nil {
 		return binary
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary, ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary, pkg)
 	build.Dir = testenv.Root()
 	output, err := build.CombinedOutput()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(output))
@@ -123,7 +123,7 @@ func (c *cluster) manager(t *testing.T) string {
 func (c *cluster) startManager(t *testing.T, logPath, namespace string, args ...string) *testenv.Manager {
 	t.Helper()
 	g := NewWithT(t)
-	binary := c.manager(t)
+	binary := c.program(t, "manager", ".")
 	log, err := os.Create(logPath)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(log.Close()).To(Succeed()) })

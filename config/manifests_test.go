@@ -50,6 +50,7 @@ func TestManifests(t *testing.T) {
 	t.Run("nobody is allowed anything on Secrets, nor to change AlertEvents", c.testForbidden)
 	t.Run("the operator is allowed what it needs and nothing else", c.testOperatorRules)
 	t.Run("the manager works with what it is allowed", c.testManager)
+	t.Run("the archiver works with what it is allowed", c.testArchiver)
 	t.Run("viewers view, editors let senders in and remove incidents", c.testAggregatedRules)
 	t.Run("one namespace is enough", c.testSingleNamespace)
 	t.Run("several namespaces, as OLM installs Tocsin", c.testInstallModes)
