@@ -22,14 +22,15 @@ GO_TEST := GOGC=off GOMEMLIMIT=1GiB go test -vet=off -exec 'env -u GOGC -u GOMEM
 # Where install-plugin puts the kubectl plugin; it has to be on the PATH.
 BINDIR ?= /usr/local/bin
 
-# The image that dist/install.yaml names and "make image" makes; of which base, for which platforms, and with
-# what (buildah or podman).
-IMG ?= tocsin:dev
+# The image that dist/install.yaml names and "make image" makes; of which program (manager or archiver) and base, for which
+# platforms, and with what (buildah or podman).
+PROGRAM ?= manager
+IMG ?= tocsin$(filter-out -manager,-$(PROGRAM)):dev
 BASE ?=
 PLATFORMS ?= linux/amd64,linux/arm64
 BUILDER ?= buildah
 IMAGE_ENVIRONMENT = VERSION='$(VERSION)' COMMIT='$(COMMIT)' DATE='$(DATE)' LDFLAGS='$(LDFLAGS)' \
-	PLATFORMS='$(PLATFORMS)' BASE='$(BASE)' BUILDER='$(BUILDER)'
+	PROGRAM='$(PROGRAM)' PLATFORMS='$(PLATFORMS)' BASE='$(BASE)' BUILDER='$(BUILDER)'
 
 # Who publishes a release. The locations of the image, the chart and the plugin follow from it.
 REPOSITORY ?= github.com/tocsin-dev/tocsin
@@ -95,6 +96,10 @@ run: $(if $(KUBECONFIG),,control-plane) build ## Run Tocsin with a cluster of it
 .PHONY: build
 build: ## Build the manager into bin/manager
 	$(GO_BUILD) -ldflags '$(LDFLAGS)' -o bin/manager .
+
+.PHONY: archiver
+archiver: ## Build the archiver into bin/archiver
+	$(GO_BUILD) -ldflags '$(LDFLAGS)' -o bin/archiver ./cmd/tocsin-archiver
 
 .PHONY: plugin
 plugin: ## Build the kubectl plugin into bin/kubectl-tocsin
@@ -196,11 +201,11 @@ test-alertmanager-short: control-plane build bin/suites/alertmanager $(ALERTMANA
 	bin/suites/alertmanager --alertmanager=$(ALERTMANAGER) --short
 
 .PHONY: test-archive
-test-archive: control-plane build plugin bin/suites/archive $(TOOLS)/versitygw ## Archive to a real S3 server, and break it and the managers, about 15 minutes
+test-archive: control-plane build archiver plugin bin/suites/archive $(TOOLS)/versitygw ## Archive to a real S3 server, and break it and the managers, about 15 minutes
 	bin/suites/archive $(ARCHIVE_FLAGS)
 
 .PHONY: test-archive-short
-test-archive-short: control-plane build plugin bin/suites/archive ## Archive to a folder, without faults, in about 30 seconds
+test-archive-short: control-plane build archiver plugin bin/suites/archive ## Archive to a folder, without faults, in about 30 seconds
 	bin/suites/archive --short --store=
 
 .PHONY: test-monitoring

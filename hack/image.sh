@@ -1,25 +1,31 @@
 #!/usr/bin/env bash
-# Builds what goes into the image, and the image itself.
+# Builds what goes into an image, and the image itself.
 #
-#   image.sh files       the manager of each platform, and its bill of materials, in bin/image
+#   image.sh files       the program of each platform, and its bill of materials, in bin/image
 #   image.sh build IMG   that, and the image, a manifest list when there is more than one platform
-#   image.sh archive IMG the image of this machine's architecture, in bin/tocsin.tar, with docker, podman or buildah
+#   image.sh archive IMG the image of this machine's architecture, in bin/NAME.tar, with docker, podman or buildah
 #
-# "make image" and "make image-files" call it. PLATFORMS, BASE and BUILDER (buildah or podman) say how; LDFLAGS, VERSION
-# and DATE are the Makefile's. The same commit, base and Go give the same bytes, the image's digest included.
+# "make image" and "make image-files" call it. PROGRAM says of what (manager or archiver), PLATFORMS, BASE and BUILDER (buildah or
+# podman) how; LDFLAGS, VERSION and DATE are the Makefile's. The same commit, base and Go give the same bytes, the image's digest
+# included.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 platforms=${PLATFORMS:-linux/amd64,linux/arm64}
-readonly builder=${BUILDER:-buildah} folder=bin/image
+readonly builder=${BUILDER:-buildah} folder=bin/image program=${PROGRAM:-manager}
+case $program in
+manager) name=tocsin package=. dockerfile=Dockerfile ;;
+archiver) name=tocsin-archiver package=./cmd/tocsin-archiver dockerfile=Dockerfile.archiver ;;
+*) echo "image: PROGRAM is manager or archiver" >&2 && exit 1 ;;
+esac
 
 files() {
   local platform binary
   for platform in ${platforms//,/ }; do
-    binary=$folder/$platform/manager
+    binary=$folder/$platform/$program
     # Without what the Go command knows of the repository: it depends on how deep the clone is.
-    CGO_ENABLED=0 GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -buildvcs=false -ldflags "$LDFLAGS" -o "$binary" .
-    go run -C hack/gen ./sbom -version "$VERSION" "$PWD/$binary" >"$folder/tocsin-${platform/\//-}.cdx.json"
+    CGO_ENABLED=0 GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -buildvcs=false -ldflags "$LDFLAGS" -o "$binary" "$package"
+    go run -C hack/gen ./sbom -version "$VERSION" "$PWD/$binary" >"$folder/$name-${platform/\//-}.cdx.json"
     sha256sum "$binary"
   done
 }
@@ -37,7 +43,7 @@ build() {
   fi
   # One after the other: the order of a list is part of its digest.
   for platform in ${platforms//,/ }; do
-    "$builder" build "$kind" "$image" --platform "$platform" ${BASE:+--build-arg "BASE=$BASE"} \
+    "$builder" build --file "$dockerfile" "$kind" "$image" --platform "$platform" ${BASE:+--build-arg "BASE=$BASE"} \
       --timestamp "$(date --date "$DATE" +%s)" .
   done
 }
@@ -45,24 +51,24 @@ build() {
 # archive makes the image with BUILDER, else with the first builder that there is. kind, minikube and k3d look for
 # docker.io/library/NAME when a manifest names NAME.
 archive() {
-  local image=$1 tool
+  local image=$1 tool file=bin/$name.tar
   for tool in "$builder" docker podman buildah; do
     command -v "$tool" >/dev/null && break
     tool=
   done
   case ${tool:?there is no docker, podman or buildah} in
   docker)
-    docker build --quiet --platform "$platforms" ${BASE:+--build-arg "BASE=$BASE"} --tag "$image" . >/dev/null
-    docker save --output bin/tocsin.tar "$image"
+    docker build --file "$dockerfile" --quiet --platform "$platforms" ${BASE:+--build-arg "BASE=$BASE"} --tag "$image" . >/dev/null
+    docker save --output "$file" "$image"
     ;;
   *)
-    "$tool" build --quiet --platform "$platforms" ${BASE:+--build-arg "BASE=$BASE"} --tag "$image" . >/dev/null
-    rm -f bin/tocsin.tar # neither tool adds to an archive
-    "$tool" push --quiet "$image" "docker-archive:bin/tocsin.tar:docker.io/library/$image"
+    "$tool" build --file "$dockerfile" --quiet --platform "$platforms" ${BASE:+--build-arg "BASE=$BASE"} --tag "$image" . >/dev/null
+    rm -f "$file" # neither tool adds to an archive
+    "$tool" push --quiet "$image" "docker-archive:$file:docker.io/library/$image"
     ;;
   esac
-  printf '%s\n' 'Wrote bin/tocsin.tar. Load it with one of:' '  kind load image-archive bin/tocsin.tar' \
-    '  minikube image load bin/tocsin.tar' '  k3d image import bin/tocsin.tar'
+  printf '%s\n' "Wrote $file. Load it with one of:" "  kind load image-archive $file" \
+    "  minikube image load $file" "  k3d image import $file"
 }
 
 case ${1:-} in
