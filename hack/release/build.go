@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // platform is an operating system and an architecture, by Go's names.
@@ -35,11 +37,16 @@ type product struct {
 	goName     string // the name that the Go command gives it
 	executable string // its name in the archive
 	archive    string // the beginning of the archive's name
+	image      string // the name of its image; empty: it has none
 }
 
 var (
-	manager = product{".", "tocsin", "manager", "tocsin-manager"}
-	plugin  = product{"./cmd/kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin"}
+	manager  = product{".", "tocsin", "manager", "tocsin-manager", "tocsin"}
+	archiver = product{"./cmd/tocsin-archiver", "tocsin-archiver", "archiver", "tocsin-archiver", "tocsin-archiver"}
+	plugin   = product{"./cmd/kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", ""}
+
+	products = []product{manager, archiver, plugin}
+	images   = []product{manager, archiver} // those that have one
 )
 
 // archiveName returns the name of the product's archive.
@@ -126,10 +133,13 @@ func (b *builder) build(ctx context.Context) error {
 			return fmt.Errorf("building for %s: %w", on, err)
 		}
 	}
-	digest, err := b.image(scratch)
-	if err != nil {
-		return fmt.Errorf("building the image: %w", err)
+	digests := map[product]v1.Hash{}
+	for _, p := range images {
+		if digests[p], err = b.image(scratch, p); err != nil {
+			return fmt.Errorf("building the image of the %s: %w", p.executable, err)
+		}
 	}
+	digest := digests[manager]
 	if err := b.manifests(digest); err != nil {
 		return fmt.Errorf("writing the manifests: %w", err)
 	}
@@ -155,7 +165,10 @@ func (b *builder) programs(ctx context.Context, folder string, on platform) erro
 	}
 	// Without what the Go command knows of the repository: it depends on how deep the clone is.
 	command := exec.CommandContext(ctx, "go", "build", "-C", b.root, "-trimpath", "-buildvcs=false", "-ldflags", b.ldflags,
-		"-o", folder+string(filepath.Separator), manager.pkg, plugin.pkg)
+		"-o", folder+string(filepath.Separator))
+	for _, p := range products {
+		command.Args = append(command.Args, p.pkg)
+	}
 	// Nor does it depend on the builder's settings.
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+on.os, "GOARCH="+on.arch, "GOFLAGS=", "GOEXPERIMENT=",
 		"GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140=off")
@@ -166,7 +179,7 @@ func (b *builder) programs(ctx context.Context, folder string, on platform) erro
 	if err != nil {
 		return err
 	}
-	for _, p := range []product{manager, plugin} {
+	for _, p := range products {
 		binary := filepath.Join(folder, on.executable(p.goName))
 		content, err := os.ReadFile(binary)
 		if err != nil {

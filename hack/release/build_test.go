@@ -44,6 +44,7 @@ func main() { os.Stdout.WriteString("it " + version + " (commit abc)\n") }
 	write(t, folder, "go.mod", "module github.com/tocsin-dev/tocsin\n\ngo 1.26.0\n")
 	write(t, folder, "main.go", program)
 	write(t, folder, "cmd/kubectl-tocsin/main.go", program)
+	write(t, folder, "cmd/tocsin-archiver/main.go", program)
 	write(t, folder, "LICENSE", "license")
 	for _, name := range []string{"dist/install.yaml", ".krew.yaml"} {
 		content, err := os.ReadFile(filepath.Join("..", "..", name))
@@ -129,7 +130,8 @@ func TestReleaseIsReproducibleAndVerified(t *testing.T) {
 
 	var said bytes.Buffer
 	g.Expect(verifier{first, testVersion, "abc", &said}.verify(t.Context())).To(Succeed())
-	g.Expect(said.String()).To(And(ContainSubstring("the image runs: it v1.2.3"),
+	g.Expect(said.String()).To(And(ContainSubstring("the image tocsin runs: it v1.2.3"),
+		ContainSubstring("the image tocsin-archiver runs: it v1.2.3"),
 		ContainSubstring("kubectl-tocsin_v1.2.3_linux_"+runtime.GOARCH+" runs: it v1.2.3")))
 
 	install, err := os.ReadFile(filepath.Join(first, "install.yaml"))
@@ -235,7 +237,9 @@ func TestVerifyFindsFaults(t *testing.T) {
 		"a chart of another version": {packChart(replaceIn(chartPath, "version: 1.2.3", "version: 1.2.4")), "it has the version 1.2.4"},
 		"a bundle with another image": {packBundle(t, v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}),
 			"it does not name the image of install.yaml"},
-		"another image as the bundle": {copyOver(imageName(testVersion), bundleName(testVersion)), "it has 2 layers"},
+		"another image as the bundle": {copyOver(manager.imageName(testVersion), bundleName(testVersion)), "it has 2 layers"},
+		"the manager's image as the archiver's": {copyOver(manager.imageName(testVersion), archiver.imageName(testVersion)),
+			"image of the archiver: "},
 		"definitions other than the bundle's": {
 			replace("crds.yaml", func(s string) string { return strings.Replace(s, "shortNames", "longNames", 1) }), "is not that of crds.yaml",
 		},
@@ -281,7 +285,7 @@ func TestLocations(t *testing.T) {
 	g := NewWithT(t)
 	at, err := locate("github.com/Tocsin-Dev/tocsin", "v0.1.0")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(at.imageRepository()).To(Equal("ghcr.io/tocsin-dev/tocsin"))
+	g.Expect(at.imageRepository(archiver)).To(Equal("ghcr.io/tocsin-dev/tocsin-archiver"))
 	g.Expect(at.source).To(Equal("https://github.com/Tocsin-Dev/tocsin"))
 	for _, wrong := range [][2]string{
 		{"example.com/a/b", "v1.0.0"}, {"github.com/a", "v1.0.0"}, {"github.com/a/b", "1.0.0"}, {"github.com/a/b", "v1"},

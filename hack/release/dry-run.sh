@@ -104,7 +104,7 @@ krew() {
   echo 'kubectl completes the plugin'
 }
 
-# registry: pushes the image, the bundle and the chart to a registry on this machine, signs them there, verifies the
+# registry: pushes the images, the bundle and the chart to a registry on this machine, signs them there, verifies the
 # signatures, and pulls and renders the chart with Helm.
 registry() {
   local address reference
@@ -125,9 +125,11 @@ registry() {
   (cd "$scratch" && "$tools/helm" pull --plain-http "oci://$address/charts/tocsin" --version "${VERSION#v}" >/dev/null)
   cmp "$scratch/tocsin-${VERSION#v}.tgz" "$artifacts/tocsin-${VERSION#v}.tgz"
   "$tools/helm" lint --strict "$scratch/tocsin-${VERSION#v}.tgz"
-  "$tools/helm" template tocsin "$scratch/tocsin-${VERSION#v}.tgz" >"$scratch/rendered.yaml"
+  "$tools/helm" template tocsin "$scratch/tocsin-${VERSION#v}.tgz" --set archive.url=file:///archive >"$scratch/rendered.yaml"
   reference=$(sed -n 's/^ *image: //p' "$artifacts/install.yaml")
-  grep -qF "image: \"${reference%@*}\"" "$scratch/rendered.yaml"
+  reference=${reference%@*}
+  grep -qF "image: \"$reference\"" "$scratch/rendered.yaml"
+  grep -qF "image: \"${reference%:*}-archiver:${reference##*:}\"" "$scratch/rendered.yaml"
 }
 
 [ -z "$(git status --porcelain)" ] || echo 'release: the work tree has changes that are not committed; they are not built' >&2
@@ -141,7 +143,7 @@ say 'comparing'
 bin/release-tool compare -times "$scratch/times-1" "$scratch/artifacts-1" "$scratch/artifacts-2"
 rm -rf "$artifacts"
 cp -r "$scratch/artifacts-1" "$artifacts"
-say 'verifying the checksums, the bills of materials, the programs and the image'
+say 'verifying the checksums, the bills of materials, the programs and the images'
 bin/release-tool verify -version "$VERSION" -commit "$COMMIT" "$artifacts"
 say 'signing with a key made for this, and verifying'
 key

@@ -16,19 +16,19 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// imageUser is the user of the manager, by the number that the security context requires.
+// imageUser is the user of the images, by the number that the security context requires.
 const imageUser = "65532:65532"
 
-// image builds the image for the Linux platforms, and writes it as an archive of an OCI layout. It returns the digest
-// of the image index. The image has no base: the manager is static, and needs only the root certificates.
-func (b *builder) image(scratch string) (v1.Hash, error) {
-	return b.writeIndex(imageName(b.version), filepath.Join(scratch, "layout"), func(on platform) (v1.Image, error) {
-		return b.platformImage(filepath.Join(scratch, on.os, on.arch, manager.goName), on)
+// image builds a product's image for the Linux platforms, and writes it as an archive of an OCI layout. It returns the digest
+// of the image index. The image has no base: the program is static, and needs only the root certificates.
+func (b *builder) image(scratch string, p product) (v1.Hash, error) {
+	return b.writeIndex(p.imageName(b.version), filepath.Join(scratch, p.image+"-layout"), func(on platform) (v1.Image, error) {
+		return b.platformImage(filepath.Join(scratch, on.os, on.arch, p.goName), p, on)
 	})
 }
 
-// imageName returns the name of the archive of the image.
-func imageName(version string) string { return "tocsin-image_" + version + ".tar" }
+// imageName returns the name of the archive of the product's image.
+func (p product) imageName(version string) string { return p.image + "-image_" + version + ".tar" }
 
 // writeIndex writes the images of the Linux platforms as the only index of an OCI layout, packed into an archive. It returns
 // the digest of the index.
@@ -68,8 +68,8 @@ func (b *builder) writeIndex(name, scratch string, imageOf func(platform) (v1.Im
 	return index.Digest()
 }
 
-// platformImage returns the image with the manager at the path.
-func (b *builder) platformImage(path string, on platform) (v1.Image, error) {
+// platformImage returns the image with the program at the path.
+func (b *builder) platformImage(path string, p product, on platform) (v1.Image, error) {
 	binary, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -78,11 +78,12 @@ func (b *builder) platformImage(path string, on platform) (v1.Image, error) {
 	if err := writeTar(&files, systemFiles(), b.date); err != nil {
 		return nil, err
 	}
-	if err := writeTar(&program, []entry{{"manager", 0o755, binary}}, b.date); err != nil {
+	if err := writeTar(&program, []entry{{p.executable, 0o755, binary}}, b.date); err != nil {
 		return nil, err
 	}
 	return b.layered(on, func(config *v1.Config) {
-		config.User, config.Entrypoint, config.WorkingDir = imageUser, []string{"/manager"}, "/"
+		config.User, config.Entrypoint, config.WorkingDir = imageUser, []string{"/" + p.executable}, "/"
+		config.Labels["org.opencontainers.image.title"] = p.image
 		config.Env = []string{"PATH=/", "SSL_CERT_FILE=/" + certificatesPath}
 	}, files.Bytes(), program.Bytes())
 }
@@ -123,7 +124,7 @@ func (b *builder) layered(on platform, configure func(*v1.Config), layers ...[]b
 
 const certificatesPath = "etc/ssl/certs/ca-certificates.crt"
 
-// systemFiles returns what the image has beside the manager: the user, and Mozilla's root certificates as the Go
+// systemFiles returns what an image has beside the program: the user, and Mozilla's root certificates as the Go
 // project publishes them. Roots that are trusted under conditions only are left out; a PEM file cannot tell those.
 func systemFiles() []entry {
 	var roots bytes.Buffer

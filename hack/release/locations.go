@@ -11,7 +11,7 @@ import (
 // locations are the places where users find a release.
 type locations struct {
 	source   string // the URL of the repository
-	registry string // of the image and the chart
+	registry string // of the images and the chart
 }
 
 var (
@@ -35,12 +35,12 @@ func locate(repository, version string) (locations, error) {
 	}, nil
 }
 
-// imageRepository returns the image's name, without a tag.
-func (l locations) imageRepository() string { return l.registry + "/tocsin" }
+// imageRepository returns the name of a product's image, without a tag.
+func (l locations) imageRepository(p product) string { return l.registry + "/" + p.image }
 
-// imageByDigest returns the image's full name.
+// imageByDigest returns the full name of the manager's image.
 func (l locations) imageByDigest(version string, digest v1.Hash) string {
-	return l.imageRepository() + ":" + tag(version) + "@" + digest.String()
+	return l.imageRepository(manager) + ":" + tag(version) + "@" + digest.String()
 }
 
 // bundleRepository returns the name of the bundle's image, without a tag.

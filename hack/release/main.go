@@ -4,7 +4,7 @@
 //	release verify FOLDER        checks the artifacts as a user would
 //	release compare FOLDER FOLDER  checks that two builds are identical, and prints a table
 //	release notes VERSION        prints the notes of a version, from CHANGELOG.md
-//	release push [flags] FOLDER  pushes the image, the bundle and the chart to a registry, and prints their references
+//	release push [flags] FOLDER  pushes the images, the bundle and the chart to a registry, and prints their references
 //	release registry             serves an empty registry on this machine, and prints its address
 //	release workflows FOLDER     checks .github/workflows against the project's rules
 //

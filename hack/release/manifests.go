@@ -54,11 +54,13 @@ func (b *builder) chart() error {
 	if err != nil {
 		return err
 	}
-	repository := b.locations.imageRepository()
+	repository := b.locations.imageRepository(manager)
 	err = setLines(entries, []setting{
 		{chartPath, regexp.MustCompile(`(?m)^version: .*$`), "version: " + strings.TrimPrefix(b.version, "v")},
 		{chartPath, regexp.MustCompile(`(?m)^appVersion: .*$`), "appVersion: " + tag(b.version)},
-		{chartPath, regexp.MustCompile(`(?m)^    - image: .*$`), "    - image: " + repository + ":" + tag(b.version)},
+		{chartPath, regexp.MustCompile(`(?m)^    - image: tocsin:dev$`), "    - image: " + repository + ":" + tag(b.version)},
+		{chartPath, regexp.MustCompile(`(?m)^    - image: tocsin-archiver:dev$`),
+			"    - image: " + b.locations.imageRepository(archiver) + ":" + tag(b.version)},
 		{"tocsin/values.yaml", regexp.MustCompile(`(?m)^  repository: tocsin$`), "  repository: " + repository},
 		{"tocsin/values.schema.json", regexp.MustCompile(`(?m)^( *"default": )"tocsin"(,?)$`), `${1}"` + repository + `"${2}`},
 		{"tocsin/README.md", regexp.MustCompile("(?m)^(\\| `image.repository` \\| )`\"tocsin\"`"), "${1}`\"" + repository + "\"`"},

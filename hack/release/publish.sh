@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Publishes the artifacts in RELEASE: the image, the bundle and the chart to the registry of REPOSITORY, with signatures, and
+# Publishes the artifacts in RELEASE: the images, the bundle and the chart to the registry of REPOSITORY, with signatures, and
 # everything else as a release of GitHub, as a draft until all of it is there. "make publish" calls it; it is the only
 # command of the project that uploads.
 #
@@ -32,6 +32,7 @@ bin/release-tool push -version "$VERSION" -repository "$REPOSITORY" ${REGISTRY:+
 while read -r reference; do
   "$cosign" sign --yes "${flags[@]}" "$reference"
   kind=image
+  [[ $reference != */tocsin-archiver@* ]] || kind=archiver
   [[ $reference != */tocsin-bundle@* ]] || kind=bundle
   [[ $reference != */charts/* ]] || kind=chart
   # For the steps of the workflow that attest where they come from.

@@ -54,16 +54,19 @@ func pushCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	return err
 }
 
-// push pushes the image, the bundle and the chart in the folder, with the credentials that "docker login" and the like have
+// push pushes the images, the bundle and the chart in the folder, with the credentials that "docker login" and the like have
 // stored. It returns their names with their digests, which is what gets signed.
 func push(ctx context.Context, folder, version string, at locations) (references []string, err error) {
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
-	for _, image := range []struct{ repository, file string }{
-		{at.imageRepository(), imageName(version)}, {at.bundleRepository(), bundleName(version)},
-	} {
-		reference, err := pushIndex(image.repository+":"+tag(version), filepath.Join(folder, image.file), options)
+	type index struct{ repository, file string }
+	var indexes []index
+	for _, p := range images {
+		indexes = append(indexes, index{at.imageRepository(p), p.imageName(version)})
+	}
+	for _, i := range append(indexes, index{at.bundleRepository(), bundleName(version)}) {
+		reference, err := pushIndex(i.repository+":"+tag(version), filepath.Join(folder, i.file), options)
 		if err != nil {
-			return nil, fmt.Errorf("pushing %s: %w", image.file, err)
+			return nil, fmt.Errorf("pushing %s: %w", i.file, err)
 		}
 		references = append(references, reference)
 	}

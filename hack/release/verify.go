@@ -57,8 +57,10 @@ func (v verifier) verify(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", filepath.Base(bom), err)
 		}
 	}
-	if err := v.image(ctx, scratch); err != nil {
-		return fmt.Errorf("image: %w", err)
+	for _, p := range images {
+		if err := v.image(ctx, p, scratch); err != nil {
+			return fmt.Errorf("image of the %s: %w", p.executable, err)
+		}
 	}
 	if err := v.bundle(); err != nil {
 		return fmt.Errorf("bundle: %w", err)
@@ -102,10 +104,11 @@ func (v verifier) program(ctx context.Context, bom, scratch string) error {
 	base := strings.TrimSuffix(filepath.Base(bom), ".cdx.json")
 	parts := strings.Split(base, "_")
 	on := platform{parts[len(parts)-2], parts[len(parts)-1]}
-	p := plugin
-	if parts[0] == manager.archive {
-		p = manager
+	i := slices.IndexFunc(products, func(p product) bool { return p.archive == parts[0] })
+	if i < 0 {
+		return errors.New("it is of no product")
 	}
+	p := products[i]
 	entries, err := unpack(filepath.Join(v.folder, p.archiveName(v.version, on)))
 	if err != nil {
 		return err
@@ -206,9 +209,9 @@ func verifyBillOfMaterials(bom, path string) (int, error) {
 	return len(linked), nil
 }
 
-// image checks that the image has the managers of the archives, that install.yaml names it, and that it starts.
-func (v verifier) image(ctx context.Context, scratch string) error {
-	index, cleanup, err := readLayout(filepath.Join(v.folder, imageName(v.version)))
+// image checks that a product's image has the programs of the archives, that install.yaml names the manager's, and that it starts.
+func (v verifier) image(ctx context.Context, p product, scratch string) error {
+	index, cleanup, err := readLayout(filepath.Join(v.folder, p.imageName(v.version)))
 	if err != nil {
 		return err
 	}
@@ -221,7 +224,7 @@ func (v verifier) image(ctx context.Context, scratch string) error {
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(string(install), "@"+digest.String()+"\n") {
+	if p == manager && !strings.Contains(string(install), "@"+digest.String()+"\n") {
 		return fmt.Errorf("install.yaml does not name the image by its digest %s", digest)
 	}
 	list, err := index.IndexManifest()
@@ -234,16 +237,16 @@ func (v verifier) image(ctx context.Context, scratch string) error {
 			return err
 		}
 		on := platform{m.Platform.OS, m.Platform.Architecture}
-		if err := v.platformImage(ctx, image, on, scratch); err != nil {
+		if err := v.platformImage(ctx, image, p, on, scratch); err != nil {
 			return fmt.Errorf("%s: %w", on, err)
 		}
 	}
-	v.say("the image %s of %d platforms", digest, len(list.Manifests))
+	v.say("the image %s of the %s for %d platforms", digest, p.executable, len(list.Manifests))
 	return nil
 }
 
-// platformImage unpacks the image, compares its manager with the archive's, and runs it as the runtime would.
-func (v verifier) platformImage(ctx context.Context, image v1.Image, on platform, scratch string) error {
+// platformImage unpacks the image, compares its program with the archive's, and runs it as the runtime would.
+func (v verifier) platformImage(ctx context.Context, image v1.Image, p product, on platform, scratch string) error {
 	config, err := image.ConfigFile()
 	if err != nil {
 		return err
@@ -251,29 +254,29 @@ func (v verifier) platformImage(ctx context.Context, image v1.Image, on platform
 	if config.OS != on.os || config.Architecture != on.arch || config.Config.User != imageUser {
 		return fmt.Errorf("the configuration is of %s/%s and the user %q", config.OS, config.Architecture, config.Config.User)
 	}
-	root := filepath.Join(scratch, "image-"+on.arch)
+	root := filepath.Join(scratch, p.image+"-image-"+on.arch)
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}
 	if err := unpackLayers(image, root); err != nil {
 		return err
 	}
-	archived, err := os.ReadFile(filepath.Join(scratch, manager.base(v.version, on), manager.executable))
+	archived, err := os.ReadFile(filepath.Join(scratch, p.base(v.version, on), p.executable))
 	if err != nil {
 		return err
 	}
-	packed, err := os.ReadFile(filepath.Join(root, manager.executable))
+	packed, err := os.ReadFile(filepath.Join(root, p.executable))
 	if err != nil {
 		return err
 	}
 	if sha256.Sum256(archived) != sha256.Sum256(packed) {
-		return errors.New("its manager is another one than the archive's")
+		return errors.New("its program is another one than the archive's")
 	}
 	if on.os != runtime.GOOS || on.arch != runtime.GOARCH {
 		return nil
 	}
 	output, err := runInside(ctx, root, config.Config)
-	return v.saysVersion("the image", output, err)
+	return v.saysVersion("the image "+p.image, output, err)
 }
 
 // unpackLayers writes the files of the image below the folder.

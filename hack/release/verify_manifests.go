@@ -154,7 +154,7 @@ func (v verifier) definitions(entries []entry) error {
 }
 
 // chart checks that the chart has the release's version, and that its values and the annotation for Artifact Hub name the
-// image of install.yaml.
+// image of install.yaml. The annotation names the archiver's too.
 func (v verifier) chart() error {
 	image, err := v.installedImage()
 	if err != nil {
@@ -178,8 +178,8 @@ func (v verifier) chart() error {
 	if _, err := readYAML(entries, "tocsin/values.yaml", &values); err != nil {
 		return err
 	}
-	var images []struct{ Image string }
-	if err := yaml.Unmarshal([]byte(chart.Annotations["artifacthub.io/images"]), &images); err != nil {
+	var named []struct{ Image string }
+	if err := yaml.Unmarshal([]byte(chart.Annotations["artifacthub.io/images"]), &named); err != nil {
 		return fmt.Errorf("the annotation artifacthub.io/images: %w", err)
 	}
 	if "v"+chart.Version != v.version {
@@ -188,8 +188,9 @@ func (v verifier) chart() error {
 	if set := values.Image.Repository + ":" + chart.AppVersion; set != image || values.Image.Tag+values.Image.Digest != "" {
 		return fmt.Errorf("its values name the image %s instead of %s", set, image)
 	}
-	if len(images) != 1 || images[0].Image != image {
-		return fmt.Errorf("the annotation artifacthub.io/images names %v instead of %s", images, image)
+	repository, _ := strings.CutSuffix(image, ":"+chart.AppVersion)
+	if archivers := repository + "-archiver:" + chart.AppVersion; len(named) != 2 || named[0].Image != image || named[1].Image != archivers {
+		return fmt.Errorf("the annotation artifacthub.io/images names %v instead of %s and %s", named, image, archivers)
 	}
 	v.say("the chart, with the image %s", image)
 	return nil
