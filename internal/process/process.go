@@ -49,7 +49,13 @@ type Program struct {
 
 // Execute runs a command line and returns the exit code.
 func (p *Program) Execute(args []string, stdout, stderr io.Writer) int {
-	o, err := p.Options, Parse(p.Flags, args, p.Validate)
+	o := p.Options
+	err := Parse(p.Flags, args, func() error {
+		if o.showVersion {
+			return nil // also without the flags that are required
+		}
+		return p.Validate()
+	})
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		p.Flags.SetOutput(stdout)
