@@ -209,7 +209,7 @@ func verifyBillOfMaterials(bom, path string) (int, error) {
 	return len(linked), nil
 }
 
-// image checks that a product's image has the programs of the archives, that install.yaml names the manager's, and that it starts.
+// image checks that a product's image has the programs of the archives and starts, and that install.yaml names the manager's.
 func (v verifier) image(ctx context.Context, p product, scratch string) error {
 	index, cleanup, err := readLayout(filepath.Join(v.folder, p.imageName(v.version)))
 	if err != nil {

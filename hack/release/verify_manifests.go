@@ -189,7 +189,8 @@ func (v verifier) chart() error {
 		return fmt.Errorf("its values name the image %s instead of %s", set, image)
 	}
 	repository, _ := strings.CutSuffix(image, ":"+chart.AppVersion)
-	if archivers := repository + "-archiver:" + chart.AppVersion; len(named) != 2 || named[0].Image != image || named[1].Image != archivers {
+	archivers := repository + "-archiver:" + chart.AppVersion
+	if len(named) != 2 || named[0].Image != image || named[1].Image != archivers {
 		return fmt.Errorf("the annotation artifacthub.io/images names %v instead of %s and %s", named, image, archivers)
 	}
 	v.say("the chart, with the image %s", image)
