@@ -76,7 +76,8 @@ var (
 
 // RegisterMetrics registers the metrics of the controllers, all but those of StoreMetrics.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(foldDuration, foldLag, alertsFoldedTotal, incidentsEvicted, episodesOmitted, clockOffset)
+	registry.MustRegister(foldDuration, foldLag, alertsFoldedTotal, incidentsEvicted, episodesOmitted, archiveOverdue,
+		clockOffset)
 }
 
 // StoreMetrics describes the metrics that a replica registers with Options.Metrics while its manager runs.

@@ -25,21 +25,22 @@ const introduction = `<!-- Written by hack/gen/metricsdoc; "make generate" write
 
 # Metrics
 
-The manager serves its metrics in the Prometheus format at ` + "`/metrics`" + ` of ` + "`--metrics-bind-address`" + `: by
-default over HTTPS on port 8443, for those who may ` + "`get`" + ` the path ` + "`/metrics`" + ` of the cluster. The
-ClusterRole ` + "`tocsin-metrics-reader`" + ` allows just that; bind it to the service account of Prometheus.
+The manager and the archiver serve their metrics in the Prometheus format at ` + "`/metrics`" + ` of
+` + "`--metrics-bind-address`" + `: by default over HTTPS on port 8443, for those who may ` + "`get`" + ` the path ` + "`/metrics`" + `
+of the cluster. The ClusterRole ` + "`tocsin-metrics-reader`" + ` allows just that; bind it to the service account of Prometheus.
 
 Besides these there are those of controller-runtime, the Go runtime and the process. For metrics of each Incident and
 WebhookIntegration, use [kube-state-metrics](kube-state-metrics.md).
 `
 
 func main() {
-	var r registry
+	r := registry{process: "manager"}
 	webhookserver.RegisterMetrics(&r)
 	r.MustRegister(&commit.Capacity{})
 	controllers.RegisterMetrics(&r)
 	r.MustRegister(controllers.StoreMetrics())
 	forward.RegisterMetrics(&r)
+	r.process = "archiver"
 	archive.RegisterMetrics(&r)
 	if err := r.write(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "metricsdoc:", err)
@@ -49,13 +50,14 @@ func main() {
 
 // metric is what the page says of one metric.
 type metric struct {
-	name, kind, help string
-	labels           []string
+	name, kind, help, process string
+	labels                    []string
 }
 
 // registry remembers what is registered with it. It implements prometheus.Registerer.
 type registry struct {
 	metrics []metric
+	process string // that has what is registered next
 	err     error
 }
 
@@ -69,6 +71,7 @@ func (r *registry) Register(c prometheus.Collector) error {
 	for desc := range descs {
 		m, err := describe(desc, c)
 		r.err = cmp.Or(r.err, err)
+		m.process = r.process
 		r.metrics = append(r.metrics, m)
 	}
 	return nil
@@ -131,7 +134,7 @@ func (r *registry) write(w io.Writer) error {
 		if len(m.labels) > 0 {
 			labels = "`" + strings.Join(m.labels, "`, `") + "`"
 		}
-		fmt.Fprintf(&page, "\n## %s\n\nType: %s. Labels: %s.\n\n%s\n", m.name, m.kind, labels, m.help)
+		fmt.Fprintf(&page, "\n## %s\n\nType: %s. Labels: %s. Process: %s.\n\n%s\n", m.name, m.kind, labels, m.process, m.help)
 	}
 	_, err := io.WriteString(w, page.String())
 	return err
