@@ -209,7 +209,7 @@ test-archive-short: control-plane build archiver plugin bin/suites/archive ## Ar
 	bin/suites/archive --short --store=
 
 .PHONY: test-monitoring
-test-monitoring: control-plane build bin/suites/monitoring ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)
+test-monitoring: control-plane build archiver bin/suites/monitoring ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)
 	bin/suites/monitoring
 
 .PHONY: test-kube-state-metrics

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,14 +34,14 @@ const (
 	oddities = 2
 )
 
-// cluster is a control plane with a manager on it.
+// cluster is a control plane with a manager and an archiver on it.
 type cluster struct {
 	*testenv.Cluster
-	manager      *testenv.Manager
-	alertmanager *httptest.Server
+	manager, archiver *testenv.Manager
+	alertmanager      *httptest.Server
 }
 
-// startCluster starts a manager as the Deployment does, with leader election, and makes the integrations.
+// startCluster starts both as their Deployments do, with leader election, and makes the integrations.
 func startCluster(ctx context.Context, folder string) (*cluster, error) {
 	plane, err := testenv.StartCluster(folder)
 	if err != nil {
@@ -53,13 +54,18 @@ func startCluster(ctx context.Context, folder string) (*cluster, error) {
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
+	elect := []string{"--leader-elect", "--leader-election-namespace=" + namespace}
 	if err = createIntegrations(ctx, c.Client); err == nil {
 		c.manager, err = c.RunManager(ctx, testenv.ManagerOptions{
 			Binary: filepath.Join(testenv.Root(), "bin", "manager"),
-			Args: append([]string{
-				"--leader-elect", "--leader-election-namespace=" + namespace, "--shutdown-delay=0s", "--alertmanager-config=" + file,
-				"--archive=file://" + filepath.Join(folder, "archive") + "?create_dir=true",
-			}, limits...),
+			Args: slices.Concat(elect, limits,
+				[]string{"--shutdown-delay=0s", "--alertmanager-config=" + file, "--archive-required"}),
+		})
+	}
+	if err == nil {
+		c.archiver, err = c.RunManager(ctx, testenv.ManagerOptions{
+			Binary: filepath.Join(testenv.Root(), "bin", "archiver"), Args: elect,
+			Archive: "file://" + filepath.Join(folder, "archive") + "?create_dir=true",
 		})
 	}
 	if err != nil {

@@ -35,10 +35,10 @@ rule_files: [%s]
 scrape_configs:
   - job_name: tocsin-metrics
     honor_labels: true
-    static_configs: [{targets: [%q], labels: {pod: tocsin-0}}]
+    static_configs: [%s]
 `
 
-// testDashboard puts a manager under load and asks Prometheus what the panels would ask.
+// testDashboard puts a manager and an archiver under load and asks Prometheus what the panels would ask.
 func testDashboard(ctx context.Context, folder string) (err error) {
 	start := time.Now()
 	panels, err := readPanels()
@@ -59,7 +59,7 @@ func testDashboard(ctx context.Context, folder string) (err error) {
 	}()
 	defer func() { stop(); <-loaded }()
 
-	p, err := startPrometheus(folder, c.manager.MetricsURL)
+	p, err := startPrometheus(folder, c.manager.MetricsURL, c.archiver.MetricsURL)
 	if err != nil {
 		return err
 	}
@@ -110,14 +110,18 @@ type prometheus struct {
 	command *exec.Cmd
 }
 
-func startPrometheus(folder, metricsURL string) (*prometheus, error) {
-	target, err := url.Parse(metricsURL)
-	if err != nil {
-		return nil, err
+func startPrometheus(folder string, metricsURLs ...string) (*prometheus, error) {
+	targets := make([]string, len(metricsURLs))
+	for i, metricsURL := range metricsURLs {
+		target, err := url.Parse(metricsURL)
+		if err != nil {
+			return nil, err
+		}
+		targets[i] = fmt.Sprintf("{targets: [%q], labels: {pod: tocsin-%d}}", target.Host, i)
 	}
 	config := filepath.Join(folder, "prometheus.yaml")
 	rules := filepath.Join(folder, rulesFile)
-	if err := os.WriteFile(config, fmt.Appendf(nil, configuration, rules, target.Host), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, configuration, rules, strings.Join(targets, ", ")), 0o600); err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
