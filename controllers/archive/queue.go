@@ -21,6 +21,7 @@ type queue struct {
 // wait is how long an Incident has waited, as far as this process knows, and how often it could not be read.
 type wait struct {
 	since    time.Time
+	resolved time.Time // zero if the Incident is open again
 	failures int
 }
 
@@ -38,6 +39,10 @@ func (q *queue) update(waiting []v1alpha1.Incident, now time.Time) []client.Obje
 		if !ok {
 			own.since = now
 		}
+		own.resolved = time.Time{}
+		if resolved := waiting[i].Status.ResolvedTime; resolved != nil {
+			own.resolved = resolved.Time
+		}
 		if own.since.Before(oldest) {
 			oldest = own.since
 		}
@@ -49,12 +54,14 @@ func (q *queue) update(waiting []v1alpha1.Incident, now time.Time) []client.Obje
 	return q.inTurns(byNamespace)
 }
 
-// inTurns returns the first of each namespace, then the second of each, and so on.
+// inTurns returns the first of each namespace, then the second of each, and so on. Those of one day come together: a batch has few
+// days of each namespace.
 func (q *queue) inTurns(byNamespace map[string][]client.ObjectKey) []client.ObjectKey {
 	for _, keys := range byNamespace {
 		slices.SortFunc(keys, func(a, b client.ObjectKey) int {
-			return cmp.Or(cmp.Compare(q.waits[a].failures, q.waits[b].failures), q.waits[a].since.Compare(q.waits[b].since),
-				cmp.Compare(a.Name, b.Name))
+			first, second := q.waits[a], q.waits[b]
+			return cmp.Or(cmp.Compare(first.failures, second.failures), first.since.Compare(second.since),
+				first.resolved.Compare(second.resolved), cmp.Compare(a.Name, b.Name))
 		})
 	}
 	namespaces := slices.Sorted(maps.Keys(byNamespace))
