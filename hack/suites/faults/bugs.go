@@ -57,7 +57,7 @@ var bugs = []bug{
 	{name: "forwarded-alerts-return", test: "./webhookserver TestForwardedAlertsAreDropped"},
 	{name: "old-severity-fires", test: "./controllers/forward TestFireChangeResolve"},
 	{name: "acknowledgement-covers-all", test: "./controllers/forward TestAnAcknowledgementSilencesNoHigherSeverity"},
-	{name: "delete-before-archive", test: "./internal/app TestArchive"},
+	{name: "delete-before-archive", test: "./controllers TestAnIncidentIsDeletedOnlyAfterItIsArchived"},
 	{name: "archived-without-turns", test: "./controllers/archive TestNamespacesTakeTurns"},
 	{name: "token-tag-ignored", test: "./webhookserver TestNobodyTakesATokenOver"},
 	{name: "signatures-unchecked", test: "./webhookserver TestSignatures"},
