@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -19,82 +18,50 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// Series of the leader.
+// Series of the archivers.
 const (
 	failures = `tocsin_archive_failures_total\{operation="(?:read|write)"\}`
 	waiting  = `tocsin_archive_waiting_incidents`
 	written  = `tocsin_archive_records_total`
 )
 
-// outage has episodes end before and while the store is unavailable: nothing is deleted then, the condition and the metrics
-// say so, alerts are folded as usual, and everything is archived after it.
+// outage has episodes end before and while the store is unavailable: nothing is deleted then, the statuses and the metrics
+// say what waits, alerts are folded as usual, and everything is archived after it.
 func (r *rig) outage(ctx context.Context, begin, end func() error) error {
 	if err := deletedAll(ctx, r); err != nil {
 		return err
 	}
 	before := r.deleted.count()
-	at, err := testenv.Leader(ctx, waitTimeout, r.managers)
+	failed, err := r.metric(ctx, failures)
 	if err != nil {
 		return err
 	}
-	failed, err := metric(ctx, r.managers[at], failures)
-	if err != nil {
+	if err := errors.Join(begin(), r.episodes(ctx, tenant, 200), r.episodes(ctx, another, 20), r.wait(ctx, 220)); err != nil {
 		return err
 	}
-	if err := errors.Join(begin(), r.episodes(ctx, tenant, 200), r.episodes(ctx, another, 20)); err != nil {
-		return err
-	}
-	if err := r.condition(ctx, v1alpha1.ReasonArchiveUnavailable); err != nil {
-		return err
-	}
-	if err := r.shown(ctx, at, failed, before); err != nil {
-		return err
-	}
-	if err := r.episodes(ctx, another, 5); err != nil {
-		return err
-	}
-	const complaint = "alerts are not folded while the store is unavailable"
-	err = testenv.AwaitThat(ctx, waitTimeout, complaint, func(ctx context.Context) bool {
-		waits, err := metric(ctx, r.managers[at], waiting)
-		return err == nil && waits == 225
+	testenv.Pause(ctx, 2*retention)
+	err = testenv.AwaitThat(ctx, waitTimeout, "the metric does not count failures", func(ctx context.Context) bool {
+		now, err := r.metric(ctx, failures)
+		return err == nil && now > failed
 	})
-	if err := errors.Join(err, end(), r.storeAnswers(ctx), r.judge(ctx)); err != nil {
+	if err := errors.Join(err, r.episodes(ctx, another, 5), r.wait(ctx, 225)); err != nil {
 		return err
 	}
-	return r.condition(ctx, v1alpha1.ReasonArchiving)
+	if count := r.deleted.count(); count != before {
+		return fmt.Errorf("%d Incidents were deleted while the store was unavailable", count-before)
+	}
+	return errors.Join(end(), r.storeAnswers(ctx), r.judge(ctx), r.wait(ctx, 0))
 }
 
-// shown makes sure that the metrics of the leader tell of the outage, and that no Incident was deleted in it.
-func (r *rig) shown(ctx context.Context, at int, failed float64, deleted int) error {
-	if now, err := testenv.Leader(ctx, waitTimeout, r.managers); err != nil || now != at {
-		return fmt.Errorf("another manager leads, since the machine is too slow: %w", err)
-	}
-	now, err := metric(ctx, r.managers[at], failures)
-	if err != nil || now <= failed {
-		return fmt.Errorf("the metric does not count failures: %v, then %v: %w", failed, now, err)
-	}
-	if waits, err := metric(ctx, r.managers[at], waiting); err != nil || waits != 220 {
-		return fmt.Errorf("%v Incidents wait by the metric, not 220: %w", waits, err)
-	}
-	if count := r.deleted.count(); count != deleted {
-		return fmt.Errorf("%d Incidents were deleted while the store was unavailable", count-deleted)
-	}
-	return nil
-}
-
-// condition waits until the condition Archived of all integrations has a reason.
-func (r *rig) condition(ctx context.Context, reason string) error {
-	const timeout = 3 * time.Minute
+// wait waits until n Incidents wait for the archive, as their statuses and the metric of the archivers say.
+func (r *rig) wait(ctx context.Context, n int) error {
+	const timeout = 2 * time.Minute
 	return testenv.Await(ctx, timeout, func(ctx context.Context) error {
-		for _, namespace := range []string{tenant, another} {
-			var integration v1alpha1.WebhookIntegration
-			if err := r.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: namespace}, &integration); err != nil {
-				return err
-			}
-			has := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionArchived)
-			if has == nil || has.Reason != reason {
-				return fmt.Errorf("the condition Archived of %s is %+v, not %s", namespace, has, reason)
-			}
+		var list v1alpha1.IncidentList
+		err := r.cluster.Client.List(ctx, &list, client.MatchingFields{v1alpha1.WaitingField: "true"})
+		shown, other := r.metric(ctx, waiting)
+		if err := errors.Join(err, other); err != nil || len(list.Items) != n || int(shown) != n {
+			return fmt.Errorf("%d Incidents wait, %v by the metric, not %d: %w", len(list.Items), shown, n, err)
 		}
 		return nil
 	})
@@ -125,12 +92,13 @@ func bucketMissing(ctx context.Context, r *rig) error {
 	return r.outage(ctx, move(r.storeFolder(), away), move(away, r.storeFolder()))
 }
 
-// writing has the leader stand before a store that hangs, with a write under way, and returns its number.
-func (r *rig) writing(ctx context.Context) (at int, err error) {
-	if at, err = testenv.Leader(ctx, waitTimeout, r.managers); err != nil {
+// writing has the archiver stand before a store that hangs after it has written something, and returns its number. After a
+// pause as long as a round, another write is under way.
+func (r *rig) writing(ctx context.Context, pause time.Duration) (at int, err error) {
+	if at, err = testenv.Leader(ctx, waitTimeout, r.archivers); err != nil {
 		return at, err
 	}
-	before, err := metric(ctx, r.managers[at], written)
+	before, err := r.metric(ctx, written)
 	if err != nil {
 		return at, err
 	}
@@ -138,58 +106,59 @@ func (r *rig) writing(ctx context.Context) (at int, err error) {
 		return at, err
 	}
 	err = testenv.AwaitThat(ctx, waitTimeout, "no record is written", func(ctx context.Context) bool {
-		now, err := metric(ctx, r.managers[at], written)
+		now, err := r.metric(ctx, written)
 		return err == nil && now > before
 	})
 	if err := errors.Join(err, r.store.Freeze()); err != nil {
 		return at, err
 	}
-	const batch = 3 * time.Second // to read it
-	testenv.Pause(ctx, batch)
+	testenv.Pause(ctx, pause)
 	return at, nil
 }
 
-func killLeader(ctx context.Context, r *rig) error {
-	for range 3 {
-		at, err := r.writing(ctx)
+const untilNextWrite = roundInterval + 3*time.Second
+
+func killArchiver(ctx context.Context, r *rig) error {
+	for _, pause := range []time.Duration{0, untilNextWrite, 0} { // it notes, or it writes
+		at, err := r.writing(ctx, pause)
 		if err != nil {
+			return err
+		}
+		a := r.archivers[at]
+		a.Kill()
+		if at, err = testenv.Leader(ctx, waitTimeout, r.managers); err != nil {
 			return err
 		}
 		m := r.managers[at]
 		m.Kill()
-		if err := errors.Join(r.store.Thaw(), m.Start(), m.WaitReady(ctx)); err != nil {
-			return err
-		}
-		if _, err := testenv.Leader(ctx, waitTimeout, r.managers); err != nil {
-			return err
-		}
-		if err := r.judge(ctx); err != nil {
+		err = errors.Join(r.store.Thaw(), a.Start(), m.Start(), a.WaitReady(ctx), m.WaitReady(ctx), r.led(ctx), r.judge(ctx))
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func zombieLeader(ctx context.Context, r *rig) error {
-	at, err := r.writing(ctx)
+func zombieArchiver(ctx context.Context, r *rig) error {
+	at, err := r.writing(ctx, untilNextWrite)
 	if err != nil {
 		return err
 	}
-	m := r.managers[at]
-	if err := errors.Join(m.Signal(syscall.SIGSTOP), r.store.Thaw()); err != nil {
+	a := r.archivers[at]
+	if err := errors.Join(a.Signal(syscall.SIGSTOP), r.store.Thaw()); err != nil {
 		return err
 	}
 	err = testenv.AwaitThat(ctx, waitTimeout, "nobody takes over", func(ctx context.Context) bool {
-		now, err := testenv.Leader(ctx, waitTimeout, r.managers)
+		now, err := testenv.Leader(ctx, waitTimeout, r.archivers)
 		return err == nil && now != at
 	})
-	if err := errors.Join(err, r.judge(ctx), m.Signal(syscall.SIGCONT)); err != nil {
+	if err := errors.Join(err, r.judge(ctx), a.Signal(syscall.SIGCONT)); err != nil {
 		return err
 	}
 	// It exits, or goes on as a follower.
 	select {
-	case <-m.Exited():
-		return errors.Join(m.Start(), m.WaitReady(ctx))
+	case <-a.Exited():
+		return errors.Join(a.Start(), a.WaitReady(ctx))
 	case <-time.After(waitTimeout / 4):
 		return nil
 	}
@@ -242,10 +211,6 @@ func (r *rig) wrongClock(ctx context.Context, name, skew string) error {
 // of another namespace, which ended after those, are archived before most of them.
 func flood(ctx context.Context, r *rig) error {
 	const days, perDay, others = 300, 10, 20
-	at, err := testenv.Leader(ctx, waitTimeout, r.managers)
-	if err != nil {
-		return err
-	}
 	if err := errors.Join(r.judge(ctx), r.store.Freeze()); err != nil {
 		return err
 	}
@@ -258,16 +223,10 @@ func flood(ctx context.Context, r *rig) error {
 			return err
 		}
 	}
-	waits := func(n float64) error {
-		return testenv.AwaitThat(ctx, 2*time.Minute, "the flood is not folded", func(ctx context.Context) bool {
-			now, err := metric(ctx, r.managers[at], waiting)
-			return err == nil && now >= n
-		})
-	}
-	if err := waits(days * perDay); err != nil {
+	if err := errors.Join(r.wait(ctx, days*perDay), r.episodes(ctx, another, others), r.wait(ctx, days*perDay+others)); err != nil {
 		return err
 	}
-	if err := errors.Join(r.episodes(ctx, another, others), waits(days*perDay+others), r.store.Thaw()); err != nil {
+	if err := r.store.Thaw(); err != nil {
 		return err
 	}
 	return testenv.Await(ctx, archiveTimeout, func(ctx context.Context) error {

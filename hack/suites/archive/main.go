@@ -1,6 +1,6 @@
-// Command archive is "make test-archive": it runs two managers that archive to a real S3 server, breaks the server and the
-// managers, and judges by the records that the archive has and by the Incidents that were deleted: every ended episode has
-// one record, and no Incident is deleted before.
+// Command archive is "make test-archive": it runs two managers and two archivers with a real S3 server, breaks all of them, and
+// judges by the records that the archive has and by the Incidents that were deleted: every ended episode has one record, and no
+// Incident is deleted before.
 package main
 
 import (
@@ -20,21 +20,22 @@ const runTimeout = 40 * time.Minute
 
 // options are the flags.
 type options struct {
-	manager, plugin, store string
-	short                  bool
-	run                    string
+	manager, archiver, plugin, store string
+	short                            bool
+	run                              string
 }
 
 func main() {
 	var o options
 	bin := filepath.Join(testenv.Root(), "bin")
 	flag.StringVar(&o.manager, "manager", filepath.Join(bin, "manager"), "the manager")
+	flag.StringVar(&o.archiver, "archiver", filepath.Join(bin, "archiver"), "the archiver")
 	flag.StringVar(&o.plugin, "plugin", filepath.Join(bin, "kubectl-tocsin"), "the kubectl plugin")
 	flag.StringVar(&o.store, "store", filepath.Join(bin, "tools", "versitygw"), "the S3 server; empty: a folder, with -short")
-	flag.BoolVar(&o.short, "short", false, "only what needs one manager and no fault: about 20 seconds")
+	flag.BoolVar(&o.short, "short", false, "only what needs one process of each and no fault: about 30 seconds")
 	flag.StringVar(&o.run, "run", "", "only the scenarios whose names match this regular expression")
 	flag.Parse()
-	programs := []string{o.manager, o.plugin}
+	programs := []string{o.manager, o.archiver, o.plugin}
 	if o.store != "" {
 		programs = append(programs, o.store)
 	}

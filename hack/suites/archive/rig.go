@@ -34,6 +34,12 @@ const (
 	// deletionTimeout is how long it takes until archived Incidents are deleted.
 	deletionTimeout = 2 * time.Minute
 
+	// combineTimeout is how long an archiver takes to combine thousands of objects.
+	combineTimeout = 3 * time.Minute
+
+	// roundInterval is that of the archiver.
+	roundInterval = 10 * time.Second
+
 	bucketName      = "incidents"
 	prefix          = "test/"
 	accessKey       = "tocsin"
@@ -45,26 +51,27 @@ const (
 
 // rig is everything that runs.
 type rig struct {
-	options  options
-	folder   string
-	cluster  *testenv.Cluster
-	managers []*testenv.Manager
-	tokens   map[string]string // by namespace; the integration has the same name
-	store    *testenv.Process  // nil: the archive is a folder
-	address  string            // of the store
-	url      string            // of the archive
-	bucket   *blob.Bucket
-	expected map[string]int64 // alerts of the episode by the namespace and name of its Incident
-	deleted  *deletions
-	unwatch  context.CancelFunc
-	summary  string
-	serial   atomic.Int64
+	options   options
+	folder    string
+	cluster   *testenv.Cluster
+	managers  []*testenv.Manager
+	archivers []*testenv.Manager
+	tokens    map[string]string // by namespace; the integration has the same name
+	store     *testenv.Process  // nil: the archive is a folder
+	address   string            // of the store
+	url       string            // of the archive
+	bucket    *blob.Bucket
+	expected  map[string]int64 // alerts of the episode by the namespace and name of its Incident
+	deleted   *deletions
+	unwatch   context.CancelFunc
+	summary   string
+	serial    atomic.Int64
 }
 
 // startRig starts everything and waits until it is ready. The caller closes the rig, after an error too.
 func startRig(ctx context.Context, o options, folder string) (*rig, error) {
 	r := &rig{options: o, folder: folder, tokens: map[string]string{}, expected: map[string]int64{}}
-	fmt.Println("Starting the store, etcd, kube-apiserver and the managers.")
+	fmt.Println("Starting the store, etcd, kube-apiserver, the managers and the archivers.")
 	if err := r.startStore(ctx); err != nil {
 		return r, err
 	}
@@ -95,10 +102,20 @@ func startRig(ctx context.Context, o options, folder string) (*rig, error) {
 		if err != nil {
 			return r, err
 		}
-		r.managers = append(r.managers, m)
+		a, err := r.runProgram(ctx, fmt.Sprint("archiver-", i), testenv.ManagerOptions{Binary: o.archiver, Archive: r.url})
+		if err != nil {
+			return r, err
+		}
+		r.managers, r.archivers = append(r.managers, m), append(r.archivers, a)
 	}
-	_, err = testenv.Leader(ctx, waitTimeout, r.managers)
-	return r, err
+	return r, r.led(ctx)
+}
+
+// led waits until one of the managers and one of the archivers lead.
+func (r *rig) led(ctx context.Context) error {
+	_, err := testenv.Leader(ctx, waitTimeout, r.managers)
+	_, other := testenv.Leader(ctx, waitTimeout, r.archivers)
+	return errors.Join(err, other)
 }
 
 // startStore starts the S3 server, with credentials in the environment of this process and its children.
@@ -147,31 +164,36 @@ func (r *rig) storeAnswers(ctx context.Context) error {
 
 // runManager starts a manager and waits until it is ready.
 func (r *rig) runManager(ctx context.Context, replica int, binary string, env ...string) (*testenv.Manager, error) {
-	log, err := os.OpenFile(filepath.Join(r.folder, fmt.Sprintf("manager-%d.log", replica)),
-		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return r.cluster.RunManager(ctx, testenv.ManagerOptions{
-		Binary: binary, Log: log, Env: env,
-		Args: []string{"--leader-elect", "--leader-election-namespace=default", "--shutdown-delay=0s", "--archive=" + r.url},
+	return r.runProgram(ctx, fmt.Sprint("manager-", replica), testenv.ManagerOptions{
+		Binary: binary, Env: env, Args: []string{"--shutdown-delay=0s", "--archive-required"},
 	})
 }
 
-// metric returns the sum of the series of a manager whose text matches.
-func metric(ctx context.Context, m *testenv.Manager, series string) (sum float64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	text, err := testenv.Call(ctx, http.MethodGet, m.MetricsURL, "")
+func (r *rig) runProgram(ctx context.Context, name string, o testenv.ManagerOptions) (_ *testenv.Manager, err error) {
+	o.Log, err = os.OpenFile(filepath.Join(r.folder, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	for _, match := range regexp.MustCompile(`(?m)^`+series+` (\S+)$`).FindAllStringSubmatch(text, -1) {
-		value, err := strconv.ParseFloat(match[1], 64)
+	o.Args = append(o.Args, "--leader-elect", "--leader-election-namespace=default")
+	return r.cluster.RunManager(ctx, o)
+}
+
+// metric returns the sum of the series of all archivers whose text matches.
+func (r *rig) metric(ctx context.Context, series string) (sum float64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
+	defer cancel()
+	for _, a := range r.archivers {
+		text, err := testenv.Call(ctx, http.MethodGet, a.MetricsURL, "")
 		if err != nil {
 			return 0, err
 		}
-		sum += value
+		for _, match := range regexp.MustCompile(`(?m)^`+series+` (\S+)$`).FindAllStringSubmatch(text, -1) {
+			value, err := strconv.ParseFloat(match[1], 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += value
+		}
 	}
 	return sum, nil
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -34,18 +35,20 @@ var scenarios = []struct {
 	{"history and report read the archive", true, plugin},
 	{"small objects are combined, of days that are over and of today", true, combined},
 	{"archived Incidents are deleted", true, deletedAll},
+	{"episodes that end without pause for a minute make few objects", false, withoutPause},
+	{"a day with thousands of small objects is combined", false, thousands},
 	{"a namespace with thousands of ended episodes on forged days holds up no other", false, flood},
 	{"the store is down", false, storeDown},
 	{"the store hangs", false, storeHangs},
 	{"the store rejects the credentials", false, wrongCredentials},
 	{"the bucket is missing", false, bucketMissing},
-	{"the leader is killed while it writes", false, killLeader},
-	{"a zombie leader: it stands still while it writes, another takes over, it goes on", false, zombieLeader},
+	{"the archiver is killed while it writes and while it notes, with the leader", false, killArchiver},
+	{"a zombie archiver: it stands still while it writes, another takes over, it goes on", false, zombieArchiver},
 	{"the leader's clock is an hour ahead", false, clockAhead},
 	{"the leader's clock is an hour behind", false, clockBehind},
 }
 
-// filler is the namespace of the records that are in the archive before the managers start.
+// filler is the namespace of the records that are in the archive before the archivers start.
 const filler = "filler"
 
 // fill writes small objects of three days: two large ones, which together need an upload in parts, a few, and very many.
@@ -55,54 +58,52 @@ func (r *rig) fill(ctx context.Context) error {
 		incidents = 15
 		large     = 176 << 10
 	)
-	today := time.Now().UTC()
-	object := func(day time.Time, n, content int) error {
-		var list []records.Record
-		for range n {
-			noise := make([]byte, content*3/4)
-			_, _ = rand.Read(noise) // never fails
-			list = append(list, records.Record{
-				SchemaVersion: records.SchemaVersion, Namespace: filler, Integration: filler, UID: fmt.Sprint("uid-", r.serial.Add(1)),
-				ResourceVersion: "1",
-				EndedEpisode: fold.EndedEpisode{
-					Number: 1, ResolvedTime: v1alpha1.NewTimestamp(day), OpenedTime: v1alpha1.NewTimestamp(day.Add(-time.Minute)),
-					Alert: v1alpha1.AlertContent{Description: base64.StdEncoding.EncodeToString(noise)},
-				},
-			})
-		}
-		_, _, err := records.Write(ctx, r.bucket, records.Day(day), list)
-		return err
-	}
 	for range 3 {
-		err := errors.Join(object(today.AddDate(0, 0, -3), incidents, large), object(today.AddDate(0, 0, -2), 2, 10))
-		if err != nil {
+		if err := errors.Join(r.object(ctx, 3, incidents, large), r.object(ctx, 2, 2, 10)); err != nil {
 			return err
 		}
 	}
-	for range many {
-		if err := object(today, 1, 10); err != nil {
+	return r.objects(ctx, many, 0)
+}
+
+// objects writes so many small objects of the day that was so many days ago.
+func (r *rig) objects(ctx context.Context, n, age int) error {
+	for range n {
+		if err := r.object(ctx, age, 1, 10); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// combined waits until the leader has combined the objects that fill wrote.
+// object writes an object with n records, each with so many bytes of content.
+func (r *rig) object(ctx context.Context, age, n, content int) error {
+	day := time.Now().UTC().AddDate(0, 0, -age)
+	var list []records.Record
+	for range n {
+		noise := make([]byte, content*3/4)
+		_, _ = rand.Read(noise) // never fails
+		list = append(list, records.Record{
+			SchemaVersion: records.SchemaVersion, Namespace: filler, Integration: filler, UID: fmt.Sprint("uid-", r.serial.Add(1)),
+			ResourceVersion: "1",
+			EndedEpisode: fold.EndedEpisode{
+				Number: 1, ResolvedTime: v1alpha1.NewTimestamp(day), OpenedTime: v1alpha1.NewTimestamp(day.Add(-time.Minute)),
+				Alert: v1alpha1.AlertContent{Description: base64.StdEncoding.EncodeToString(noise)},
+			},
+		})
+	}
+	_, _, err := records.Write(ctx, r.bucket, records.Day(day), list)
+	return err
+}
+
+// combined waits until the archiver has combined the objects that fill wrote.
 func combined(ctx context.Context, r *rig) error {
 	want, err := r.fillers(ctx)
 	if err != nil {
 		return err
 	}
 	for age, most := range map[int]int{3: 1, 2: 1, 0: 20} { // of today, there are newer ones
-		day := records.Day(time.Now().AddDate(0, 0, -age))
-		err := testenv.Await(ctx, waitTimeout, func(ctx context.Context) error {
-			page, _, err := r.bucket.ListPage(ctx, blob.FirstPageToken, 100, &blob.ListOptions{Prefix: "v1/day=" + day + "/"})
-			if err != nil || len(page) <= most {
-				return err
-			}
-			return fmt.Errorf("%s has %d objects", day, len(page))
-		})
-		if err != nil {
+		if err := r.fewer(ctx, age, most); err != nil {
 			return err
 		}
 	}
@@ -112,7 +113,86 @@ func combined(ctx context.Context, r *rig) error {
 	return nil
 }
 
-// fillers counts the records that fill wrote.
+// fewer waits until a day has at most so many objects.
+func (r *rig) fewer(ctx context.Context, age, most int) error {
+	day := records.Day(time.Now().AddDate(0, 0, -age))
+	return testenv.Await(ctx, combineTimeout, func(ctx context.Context) error {
+		page, _, err := r.bucket.ListPage(ctx, blob.FirstPageToken, 100, &blob.ListOptions{Prefix: "v1/day=" + day + "/"})
+		if err != nil || len(page) <= most {
+			return err
+		}
+		return fmt.Errorf("%s has %d objects", day, len(page))
+	})
+}
+
+// thousands has another archiver take over that finds a day with thousands of small objects.
+func thousands(ctx context.Context, r *rig) error {
+	const n, age = 2000, 2
+	before, err := r.fillers(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.objects(ctx, n, age); err != nil {
+		return err
+	}
+	at, err := testenv.Leader(ctx, waitTimeout, r.archivers)
+	if err != nil {
+		return err
+	}
+	r.archivers[at].Kill()
+	if err := errors.Join(r.archivers[at].Start(), r.led(ctx)); err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := r.fewer(ctx, age, 1); err != nil {
+		return err
+	}
+	fmt.Printf("    %d objects were combined in %.0f s.\n", n, time.Since(begin).Seconds())
+	if now, err := r.fillers(ctx); err != nil || now != before+n {
+		return fmt.Errorf("%d records before, %d after: %w", before+n, now, err)
+	}
+	return nil
+}
+
+// withoutPause has episodes end for a minute, and counts the objects that they become.
+func withoutPause(ctx context.Context, r *rig) error {
+	const atOnce = 20
+	begin, episodes := time.Now(), 0
+	for ; time.Since(begin) < time.Minute; episodes += atOnce {
+		if err := r.episodes(ctx, tenant, atOnce); err != nil {
+			return err
+		}
+		testenv.Pause(ctx, time.Second/2)
+	}
+	if err := r.judge(ctx); err != nil {
+		return err
+	}
+	rounds := int(time.Since(begin)/roundInterval) + 1
+	objects, err := r.writtenSince(ctx, begin)
+	fmt.Printf("    %d episodes became %d objects, in at most %d rounds.\n", episodes, objects, rounds)
+	if err == nil && objects > rounds+2 { // a round may have a second batch, or objects of two days
+		err = fmt.Errorf("%d objects in %d rounds", objects, rounds)
+	}
+	return err
+}
+
+// writtenSince counts the objects that were written since a time.
+func (r *rig) writtenSince(ctx context.Context, begin time.Time) (n int, err error) {
+	for objects := r.bucket.List(nil); ; {
+		object, err := objects.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+		if !object.ModTime.Before(begin.Truncate(time.Second)) {
+			n++
+		}
+	}
+}
+
+// fillers counts the records that fill and thousands wrote.
 func (r *rig) fillers(ctx context.Context) (n int, err error) {
 	err = testenv.Await(ctx, waitTimeout, func(ctx context.Context) error {
 		n = 0
