@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"context"
+	"fmt"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -56,28 +58,41 @@ func (c *cachedContent) use(namespace string, bytes int64) {
 	}
 }
 
-// loadedEvents are the last AlertEvents that were read because the cache has no content of them: each may have alerts of hundreds of
-// Incidents. The zero value is ready to use.
-type loadedEvents struct {
+// eventLoads reads AlertEvents again that the cache has without content, for few folds at a time: they may be large. It keeps the
+// latest ones, since each may have alerts of hundreds of Incidents.
+type eventLoads struct {
+	folds chan struct{} // those that may read at once
+
 	mu     sync.Mutex
 	latest []*v1alpha1.AlertEvent // newest first
 }
 
-// read returns an AlertEvent, read again unless it is one of the latest. It must not be modified.
-func (l *loadedEvents) read(
-	uid types.UID, read func() (*v1alpha1.AlertEvent, error),
-) (*v1alpha1.AlertEvent, error) {
+func newEventLoads() *eventLoads { return &eventLoads{folds: make(chan struct{}, loadingFolds)} }
+
+// begin waits until a fold may read. It calls end when it is over.
+func (l *eventLoads) begin(ctx context.Context) (end func(), err error) {
+	select {
+	case l.folds <- struct{}{}:
+		return func() { <-l.folds }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting to read AlertEvents: %w", ctx.Err())
+	}
+}
+
+// find returns one of the latest AlertEvents, nil if it is none of them. It must not be modified.
+func (l *eventLoads) find(uid types.UID) *v1alpha1.AlertEvent {
 	l.mu.Lock()
-	defer l.mu.Unlock() // one at a time: they are large
+	defer l.mu.Unlock()
 	for _, event := range l.latest {
 		if event.UID == uid {
-			return event, nil
+			return event
 		}
 	}
-	event, err := read()
-	if err != nil {
-		return nil, err
-	}
+	return nil
+}
+
+func (l *eventLoads) keep(event *v1alpha1.AlertEvent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.latest = append([]*v1alpha1.AlertEvent{event}, l.latest[:min(len(l.latest), keptLoads-1)]...)
-	return event, nil
 }

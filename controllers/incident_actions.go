@@ -308,11 +308,19 @@ func (r *incidentReconciler) waitBlocked(ctx context.Context, o *observed, cause
 }
 
 // loadCondensed reads the AlertEvents to be folded anew of which the cache has no content. If they take too much memory, the later
-// ones wait.
-func (r *incidentReconciler) loadCondensed(ctx context.Context, c *confirmed) error {
+// ones wait. The caller calls end after the fold.
+func (r *incidentReconciler) loadCondensed(ctx context.Context, c *confirmed) (end func(), err error) {
 	if !slices.ContainsFunc(c.toFold, (*v1alpha1.AlertEvent).IsCondensed) {
-		return nil
+		return func() {}, nil
 	}
+	if end, err = r.loads.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
 	c.toFold = slices.SortedFunc(slices.Values(c.toFold), func(a, b *v1alpha1.AlertEvent) int {
 		if fold.NewerVersion(r.memory.version(b), r.memory.version(a)) {
 			return -1
@@ -326,19 +334,20 @@ func (r *incidentReconciler) loadCondensed(ctx context.Context, c *confirmed) er
 		}
 		if left <= 0 {
 			c.toFold, c.hold = c.toFold[:i], c.now.Add(writeInterval)
-			return nil
+			return end, nil
 		}
-		whole, err := r.loads.read(event.UID, func() (*v1alpha1.AlertEvent, error) {
-			whole := &v1alpha1.AlertEvent{}
-			return whole, r.readAgain(ctx, event, whole)
-		})
-		if err != nil {
-			return err
+		whole := r.loads.find(event.UID)
+		if whole == nil {
+			whole = &v1alpha1.AlertEvent{}
+			if err := r.readAgain(ctx, event, whole); err != nil {
+				return end, err
+			}
+			r.loads.keep(whole)
 		}
 		c.toFold[i] = whole
 		left -= whole.Memory()
 	}
-	return nil
+	return end, nil
 }
 
 // readAgain reads an AlertEvent, or its metadata, from the quorum. Another one of the same name does not count.

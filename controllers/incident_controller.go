@@ -40,7 +40,7 @@ type incidentReconciler struct {
 	live      client.Client // reads from the quorum
 	lists     *quorumList
 	memory    *EventMemory
-	loads     loadedEvents
+	loads     *eventLoads
 	releases  *releaser
 	deletions *incidentDeleter
 	writes    *writeMemory
@@ -130,9 +130,11 @@ func (r *incidentReconciler) foldConfirmed(
 	}
 	ctx, end := r.tracing.begin(ctx, &c.observed)
 	defer func() { end(plan, err) }()
-	if err = r.loadCondensed(ctx, c); err != nil {
+	loaded, err := r.loadCondensed(ctx, c)
+	if err != nil {
 		return &c.observed, plan, err
 	}
+	defer loaded()
 	if plan, err = r.decide(&c.observed); err != nil {
 		return &c.observed, plan, err
 	}

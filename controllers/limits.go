@@ -171,9 +171,10 @@ const (
 	maxCachedContent   = 128 << 20
 	cachedContentShare = 0.25
 
-	// maxLoadedContent bounds what one fold reads of AlertEvents without content, and keptLoads is how many of them are kept for
-	// the folds of their other Incidents.
+	// maxLoadedContent bounds what one fold reads of AlertEvents without content, loadingFolds how many folds do so at a time, and
+	// keptLoads is how many of them are kept for the folds of their other Incidents.
 	maxLoadedContent = 8 << 20
+	loadingFolds     = 4
 	keptLoads        = 4
 
 	// maxDeletedNames bounds the remembered names, in each of two generations: more than are deleted in replayWindow.

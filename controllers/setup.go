@@ -191,6 +191,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		live:      live,
 		lists:     lists,
 		memory:    memory,
+		loads:     newEventLoads(),
 		releases:  releases,
 		deletions: deletions,
 		writes:    newWriteMemory(options.Clock),

@@ -99,6 +99,7 @@ func (s *site) newFolder() *folder {
 		live:      live,
 		lists:     lists,
 		memory:    memory,
+		loads:     newEventLoads(),
 		releases:  f.releases,
 		deletions: deletions,
 		resolved:  deletions.resolved,
