@@ -20,8 +20,10 @@ func (s *site) requireArchive() {
 // archive notes in an Incident that an ended episode is archived, in the version with a digest, as the archiver does.
 func (s *site) archive(key string, episode int64, digest string) {
 	incident := s.incident(key)
-	incident.Status.Archive = &v1alpha1.ArchiveStatus{Episode: episode, Digest: digest}
-	incident.Status.Archive.Waiting = !fold.IsArchived(&incident.Status)
+	incident.Status.Archive = &v1alpha1.ArchiveStatus{State: v1alpha1.ArchiveWaiting, Episode: episode, Digest: digest}
+	if fold.IsArchived(&incident.Status) {
+		incident.Status.Archive.State = v1alpha1.ArchiveComplete
+	}
 	s.Expect(s.live.Status().Update(s.ctx, incident)).To(Succeed())
 }
 
@@ -35,7 +37,7 @@ func TestAnIncidentIsDeletedOnlyAfterItIsArchived(t *testing.T) {
 	s := newSite(t)
 	s.requireArchive()
 	s.resolvedUnder("disk", &metav1.Duration{Duration: time.Hour})
-	s.Expect(s.incident("disk").Status.Archive.Waiting).To(BeTrue(), "which is what the archiver looks for")
+	s.Expect(s.incident("disk").Status.Archive.State).To(Equal(v1alpha1.ArchiveWaiting), "which is what the archiver looks for")
 	s.pass(time.Hour + time.Second)
 	s.Expect(s.fold("disk").RequeueAfter).To(Equal(expiryRetry))
 	s.pass(10 * time.Minute)
@@ -160,6 +162,6 @@ func TestTheSweepHasWhatIsNotArchivedWait(t *testing.T) {
 	s.pass(time.Minute)
 	s.Expect(s.incidents.isDue(s.ctx, s.incident("disk"))).To(BeTrue())
 	s.fold("disk")
-	s.Expect(s.incident("disk").Status.Archive.Waiting).To(BeTrue())
+	s.Expect(s.incident("disk").Status.Archive.State).To(Equal(v1alpha1.ArchiveWaiting))
 	s.Expect(s.incidents.isDue(s.ctx, s.incident("disk"))).To(BeFalse())
 }

@@ -307,8 +307,8 @@ func (r *incidentReconciler) waitBlocked(ctx context.Context, o *observed, cause
 	return ctrl.Result{RequeueAfter: wait}
 }
 
-// loadCondensed reads the AlertEvents to be folded anew of which the cache has no content. If they take too much memory, the later
-// ones wait. The caller calls end after the fold.
+// loadCondensed reads the AlertEvents to be folded anew of which the cache has no content. If they take too much memory, the
+// later ones wait. The caller calls end after the fold.
 func (r *incidentReconciler) loadCondensed(ctx context.Context, c *confirmed) (end func(), err error) {
 	if !slices.ContainsFunc(c.toFold, (*v1alpha1.AlertEvent).IsCondensed) {
 		return func() {}, nil

@@ -166,8 +166,8 @@ const (
 	// through after all comes well before that.
 	replayWindow = 2 * time.Minute
 
-	// maxCachedContent bounds the memory of the content of AlertEvents in the cache, and cachedContentShare is the part of it that one
-	// namespace may use: more than the alerts of a storm take that wait to be folded.
+	// maxCachedContent bounds the memory of the content of AlertEvents in the cache, and cachedContentShare is the part of it that
+	// one namespace may use: more than the alerts of a storm take that wait to be folded.
 	maxCachedContent   = 128 << 20
 	cachedContentShare = 0.25
 

@@ -50,8 +50,8 @@ var (
 
 	archiveOverdue = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tocsin_archive_overdue_incidents",
-		Help: "Resolved Incidents that had waited for the archive for over 15 minutes when the leading replica last visited all, which " +
-			"it does every hour, or every 15 minutes while there are any. They are not deleted.",
+		Help: "Resolved Incidents that had waited for the archive for over 15 minutes when the leading replica last visited all, " +
+			"which it does every hour, or every 15 minutes while there are any. They are not deleted.",
 	})
 
 	clockOffset = prometheus.NewGauge(prometheus.GaugeOpts{

@@ -28,7 +28,7 @@ import (
 // Messages of the condition Archived.
 const (
 	messageArchiving = "The archive gets a record of every episode that ends."
-	messageBehind    = "Incidents of this namespace have waited for the archive for over 15 minutes. They are kept until it has them."
+	messageBehind    = "Incidents of this namespace have waited for the archive for over 15 minutes. They are not deleted before."
 )
 
 // Follower is told of Resolved Incidents, which no informer shows. Package forward has one.
@@ -73,7 +73,8 @@ func newResolvedIncidents(
 ) *resolvedIncidents {
 	return &resolvedIncidents{
 		live: live, deletions: deletions, lists: lists, published: counts, namespaces: options.Namespaces,
-		clock: options.Clock, archive: options.ArchiveRequired, follower: options.Follower, limits: options.capacities(maxResolvedBytes),
+		clock: options.Clock, archive: options.ArchiveRequired, follower: options.Follower,
+		limits: options.capacities(maxResolvedBytes),
 		counts: map[string]usage{}, since: map[string]usage{},
 		looks: map[string]map[string]bool{}, wake: make(chan struct{}, 1),
 	}

@@ -22,9 +22,8 @@ type IncidentState string
 // StateField is the path of the state, by which Incidents can be selected.
 const StateField = "status.state"
 
-// WaitingField is the path of what tells whether an Incident waits for the archive, "true" or "false". Incidents can be selected
-// by it.
-const WaitingField = "status.archive.waiting"
+// ArchiveStateField is the path of the state of the archive, by which Incidents can be selected.
+const ArchiveStateField = "status.archive.state"
 
 // The states of an Incident.
 const (
@@ -110,11 +109,21 @@ type UnarchivedEpisode struct {
 	Packed string `json:"packed,omitempty"`
 }
 
+// ArchiveState says whether the archive has all ended episodes of an Incident.
+// +kubebuilder:validation:Enum=Waiting;Complete
+type ArchiveState string
+
+// States of the archive.
+const (
+	ArchiveWaiting  ArchiveState = "Waiting"
+	ArchiveComplete ArchiveState = "Complete"
+)
+
 // ArchiveStatus says which ended episodes of an Incident are in the archive.
 type ArchiveStatus struct {
-	// waiting says whether an ended episode is not in the archive yet. Until it is, the operator does not delete the Incident.
+	// state is Waiting while an ended episode is not in the archive. The operator then does not delete the Incident.
 	// +required
-	Waiting bool `json:"waiting"`
+	State ArchiveState `json:"state,omitempty"`
 
 	// episode is the number of the newest episode that is in the archive. All before it are there, too.
 	// +kubebuilder:validation:Minimum=1
@@ -383,7 +392,7 @@ type IncidentStatus struct {
 // +kubebuilder:resource:path=incidents,shortName=inc,categories=tocsin
 // +kubebuilder:selectablefield:JSONPath=`.status.state`
 // +kubebuilder:selectablefield:JSONPath=`.status.alert.severity`
-// +kubebuilder:selectablefield:JSONPath=`.status.archive.waiting`
+// +kubebuilder:selectablefield:JSONPath=`.status.archive.state`
 // +kubebuilder:selectablefield:JSONPath=`.spec.integrationName`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Severity",type=string,JSONPath=`.status.alert.severity`

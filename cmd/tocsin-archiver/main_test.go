@@ -113,19 +113,19 @@ func TestArchive(t *testing.T) {
 		return c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &incident)
 	}
 	g.Eventually(func() bool { return read() == nil && incident.Status.Archive != nil }, "30s", "50ms").Should(BeTrue())
-	g.Expect(incident.Status.Archive.Waiting).To(BeTrue())
+	g.Expect(incident.Status.Archive.State).To(Equal(v1alpha1.ArchiveWaiting))
 	g.Consistently(read, "4s", "200ms").Should(Succeed(), "its retention is over, but it is not archived")
 	stopFirst()
 
 	g.Expect(os.Mkdir(folder, 0o700)).To(Succeed())
 	start(t, archive) // which gets the lease that the first one has released
-	g.Eventually(func() bool { return read() != nil || !incident.Status.Archive.Waiting }, "60s", "100ms").Should(BeTrue())
+	g.Eventually(func() bool { return read() != nil || incident.Status.Archive.State == v1alpha1.ArchiveComplete }, "60s", "100ms").Should(BeTrue())
 	opened, err := bucket.Open(t.Context(), "file://"+folder)
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = opened.Close() }()
 	for record, err := range records.All(t.Context(), opened, records.Query{}) {
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(record.Incident+" "+record.Digest).To(Equal(name + " " + incident.Status.Ledger.Digest))
+		g.Expect(record.Incident + " " + record.Digest).To(Equal(name + " " + incident.Status.Ledger.Digest))
 	}
 	g.Eventually(read, "90s", "1s").ShouldNot(Succeed(), "its retention is over, and it is archived")
 }

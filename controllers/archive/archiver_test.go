@@ -140,7 +140,7 @@ func (r *rig) resolve(namespace, name string, alerts int64, at time.Time) *v1alp
 			Episode: &v1alpha1.Episode{Number: 1, StartTime: ended, AlertCount: alerts},
 			Alert:   v1alpha1.AlertContent{Title: name},
 			Ledger:  v1alpha1.Ledger{Digest: fmt.Sprintf("%032d", alerts)},
-			Archive: &v1alpha1.ArchiveStatus{Waiting: true},
+			Archive: &v1alpha1.ArchiveStatus{State: v1alpha1.ArchiveWaiting},
 		}
 		if noted != nil {
 			status.Archive.Episode, status.Archive.Digest = noted.Episode, noted.Digest
@@ -172,7 +172,7 @@ func (r *rig) noted(incident *v1alpha1.Incident) string {
 		_, _ = fmt.Sscanf(noted.Digest, "%d", &alerts)
 		text = fmt.Sprintf("%d of %d alerts", noted.Episode, alerts)
 	}
-	if noted.Waiting {
+	if noted.State == v1alpha1.ArchiveWaiting {
 		text += " waits"
 	}
 	return text
@@ -320,7 +320,7 @@ func TestAReopenedIncidentIsReleasedOfWhatIsArchived(t *testing.T) {
 				UnarchivedEpisodes: []v1alpha1.UnarchivedEpisode{
 					{Number: 7, ResolvedTime: ended, Digest: "07", Packed: "junk"}, // by hand: it is not worth keeping
 				},
-				Archive: &v1alpha1.ArchiveStatus{Waiting: true},
+				Archive: &v1alpha1.ArchiveStatus{State: v1alpha1.ArchiveWaiting},
 			}
 		})
 		r.round(r.archiver())
@@ -382,7 +382,6 @@ func TestAnOutageOfTheAPIServerLosesNothing(t *testing.T) {
 		r.refuse = nil
 		r.round(a)
 		r.Expect(r.archived()).To(HaveLen(10))
-		r.Expect(a.waiting(r.ctx)).To(HaveLen(10))
 		synctest.Wait()
 		r.Expect(a.waiting(r.ctx)).To(BeEmpty())
 	})

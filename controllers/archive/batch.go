@@ -79,7 +79,7 @@ func (a *archiver) read(ctx context.Context, name client.ObjectKey, into *batch)
 		}
 		return false, fmt.Errorf("reading the Incident %s: %w", name, err)
 	}
-	if noted := incident.Status.Archive; noted == nil || !noted.Waiting { // the cache does not show it yet
+	if noted := incident.Status.Archive; noted == nil || noted.State != v1alpha1.ArchiveWaiting { // the cache does not show it yet
 		return true, nil
 	}
 	found, invalid := records.Of(&incident)
@@ -154,10 +154,10 @@ func (a *archiver) note(ctx context.Context, done note) error {
 	defer cancel()
 	var err error
 	if done.all {
-		err = a.patch(ctx, &done, false)
+		err = a.patch(ctx, &done, v1alpha1.ArchiveComplete)
 	}
 	if !done.all || apierrors.IsConflict(err) {
-		err = a.patch(ctx, &done, true)
+		err = a.patch(ctx, &done, v1alpha1.ArchiveWaiting)
 	}
 	// It was deleted, or another one of its name is there, or it changes too fast.
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
@@ -169,13 +169,13 @@ func (a *archiver) note(ctx context.Context, done note) error {
 	return nil
 }
 
-func (a *archiver) patch(ctx context.Context, done *note, waits bool) error {
-	archive := map[string]any{"waiting": waits}
+func (a *archiver) patch(ctx context.Context, done *note, state v1alpha1.ArchiveState) error {
+	archive := map[string]any{"state": state}
 	if done.newest.Number > 0 {
 		archive["episode"], archive["digest"] = done.newest.Number, done.newest.Digest
 	}
 	metadata, status := map[string]any{"uid": done.incident.UID}, map[string]any{"archive": archive}
-	if !waits {
+	if state == v1alpha1.ArchiveComplete {
 		metadata["resourceVersion"] = done.incident.ResourceVersion
 		status["unarchivedEpisodes"] = nil
 	}
@@ -183,7 +183,8 @@ func (a *archiver) patch(ctx context.Context, done *note, waits bool) error {
 	if err != nil {
 		return err
 	}
-	incident := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: done.incident.Namespace, Name: done.incident.Name}}
+	var incident metav1.PartialObjectMetadata
+	incident.Namespace, incident.Name = done.incident.Namespace, done.incident.Name
 	incident.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Incident"))
 	return a.live.Status().Patch(ctx, &incident, client.RawPatch(types.MergePatchType, body), client.FieldOwner("tocsin-archiver"))
 }

@@ -2,9 +2,8 @@
 //
 // # What is archived is in the Incident
 //
-// An Incident that has an ended episode which is not archived says so in status.archive.waiting, by which the archiver selects.
-// After the records are stored, the archiver notes the newest episode and its digest in the status. So nothing else remembers what
-// is archived, and every archiver begins where the last one ended. The digest changes when an alert is counted after the resolve,
+// status.archive.state is Waiting if an ended episode is not archived; the archiver selects by it. After the records are stored, the
+// archiver notes the newest episode and its digest in the status. So nothing else remembers what is archived, and every archiver begins where the last one ended. The digest changes when an alert is counted after the resolve,
 // so this is archived too, as a newer version of the record.
 //
 // The leader keeps an episode in status.unarchivedEpisodes if its Incident is reopened before, and deletes an Incident only if
@@ -12,7 +11,7 @@
 //
 // # The note
 //
-// A note says that nothing waits only if the Incident has not changed since it was read: the API server compares the
+// A note says Complete only if the Incident has not changed since it was read: the API server compares the
 // resourceVersion. If it has changed, the note names the episode all the same, and the Incident waits further.
 //
 // # Two archivers
@@ -22,7 +21,7 @@
 //
 // # Bounds
 //
-// The cache has the names of Incidents that wait. They are read one by one at a limited rate, in turns by namespace, and written in
-// batches. Each round writes what waits at its beginning, and the next one begins ten seconds later at the earliest. So neither
+// The cache has the names of Incidents that wait. They are read one by one at a limited rate, in turns by namespace, and
+// written in batches. Each round writes what waits at its beginning, and the next one begins ten seconds later at the earliest. So neither
 // memory nor the number of objects depends on how fast episodes end.
 package archive

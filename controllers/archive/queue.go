@@ -54,8 +54,8 @@ func (q *queue) update(waiting []v1alpha1.Incident, now time.Time) []client.Obje
 	return q.inTurns(byNamespace)
 }
 
-// inTurns returns the first of each namespace, then the second of each, and so on. Those of one day come together: a batch has few
-// days of each namespace.
+// inTurns returns the first of each namespace, then the second of each, and so on. Those of one day come together: a batch has
+// few days of each namespace.
 func (q *queue) inTurns(byNamespace map[string][]client.ObjectKey) []client.ObjectKey {
 	for _, keys := range byNamespace {
 		slices.SortFunc(keys, func(a, b client.ObjectKey) int {

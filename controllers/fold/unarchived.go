@@ -79,8 +79,12 @@ func (f *folding) awaitArchive() {
 	case status.Archive == nil:
 		return
 	}
-	f.plan.Write = f.plan.Write || waits && !status.Archive.Waiting
-	status.Archive.Waiting = waits
+	state := v1alpha1.ArchiveComplete
+	if waits {
+		state = v1alpha1.ArchiveWaiting
+	}
+	f.plan.Write = f.plan.Write || waits && status.Archive.State != state
+	status.Archive.State = state
 }
 
 // keepEpisode keeps the last episode, which the next one is about to replace, in the status until it is archived. If there

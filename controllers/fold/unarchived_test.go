@@ -37,7 +37,7 @@ func flappingBench() *foldBench {
 func (b *foldBench) archive() {
 	ended := EndedEpisodes(b.status())
 	newest := ended[len(ended)-1]
-	b.status().Archive = &v1alpha1.ArchiveStatus{Episode: newest.Number, Digest: newest.Digest}
+	b.status().Archive = &v1alpha1.ArchiveStatus{State: v1alpha1.ArchiveComplete, Episode: newest.Number, Digest: newest.Digest}
 }
 
 func TestTheDescriptionOfAnEpisode(t *testing.T) {
@@ -78,7 +78,7 @@ func TestAReopenedIncidentKeepsItsEndedEpisodeUntilItIsArchived(t *testing.T) {
 		{1, ended.Digest, minute(3)}, {2, b.status().Ledger.Digest, minute(5)},
 	}))
 
-	g.Expect(b.status().Archive).To(Equal(&v1alpha1.ArchiveStatus{Waiting: true}))
+	g.Expect(b.status().Archive).To(Equal(&v1alpha1.ArchiveStatus{State: v1alpha1.ArchiveWaiting}))
 	g.Expect(IsArchived(b.status())).To(BeFalse())
 
 	b.status().Archive.Episode, b.status().Archive.Digest = 1, ended.Digest // the second one came too late for the archiver
@@ -88,7 +88,7 @@ func TestAReopenedIncidentKeepsItsEndedEpisodeUntilItIsArchived(t *testing.T) {
 	b.archive()
 	b.flap(4, 100)
 	g.Expect(b.status().UnarchivedEpisodes).To(BeEmpty())
-	g.Expect(b.status().Archive.Waiting).To(BeTrue())
+	g.Expect(b.status().Archive.State).To(Equal(v1alpha1.ArchiveWaiting))
 	g.Expect(b.status().Episode.Number).To(BeEquivalentTo(4))
 }
 
@@ -100,7 +100,7 @@ func TestAnIncidentFromBeforeTheArchiveWaitsForIt(t *testing.T) {
 	g.Expect(b.fold().Write).To(BeFalse())
 	b.archiveRequired = true
 	g.Expect(b.fold().Write).To(BeTrue())
-	g.Expect(b.status().Archive.Waiting).To(BeTrue())
+	g.Expect(b.status().Archive.State).To(Equal(v1alpha1.ArchiveWaiting))
 	g.Expect(b.fold().Write).To(BeFalse(), "once")
 	b.archive()
 	g.Expect(b.fold().Write).To(BeFalse())
@@ -110,10 +110,10 @@ func TestAnIncidentFromBeforeTheArchiveWaitsForIt(t *testing.T) {
 func TestAnOutdatedNoteIsCorrected(t *testing.T) {
 	g, b := NewWithT(t), flappingBench()
 	b.flap(1, 100)
-	b.status().Archive = &v1alpha1.ArchiveStatus{Episode: 1, Digest: "another version"}
+	b.status().Archive = &v1alpha1.ArchiveStatus{State: v1alpha1.ArchiveComplete, Episode: 1, Digest: "another version"}
 	g.Expect(IsArchived(b.status())).To(BeFalse())
 	g.Expect(b.fold().Write).To(BeTrue())
-	g.Expect(b.status().Archive.Waiting).To(BeTrue())
+	g.Expect(b.status().Archive.State).To(Equal(v1alpha1.ArchiveWaiting))
 }
 
 func TestAnEpisodeWithAlertsThatCameAfterItWasArchivedIsKept(t *testing.T) {
@@ -125,7 +125,7 @@ func TestAnEpisodeWithAlertsThatCameAfterItWasArchivedIsKept(t *testing.T) {
 	late.StartsAt = minuteStamp(1)
 	b.fold(eventOf(4, late))
 	g.Expect(b.status().State).To(Equal(v1alpha1.IncidentResolved))
-	g.Expect(b.status().Archive.Waiting).To(BeTrue())
+	g.Expect(b.status().Archive.State).To(Equal(v1alpha1.ArchiveWaiting))
 	again := firingAlert()
 	again.StartsAt = minuteStamp(90)
 	b.fold(eventOf(90, again))
@@ -176,7 +176,7 @@ func TestWithoutAnArchiveNothingIsKept(t *testing.T) {
 	b.archiveRequired = false // the flag was removed
 	b.flap(3, 10)
 	g.Expect(b.status().UnarchivedEpisodes).To(BeEmpty())
-	g.Expect(b.status().Archive.Waiting).To(BeFalse())
+	g.Expect(b.status().Archive.State).To(Equal(v1alpha1.ArchiveComplete))
 }
 
 func TestHandMadePackedEpisodes(t *testing.T) {

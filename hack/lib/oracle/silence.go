@@ -46,8 +46,8 @@ func (h *History) checkSilences(r *requests, now time.Time, f *Findings) {
 }
 
 // lastTry returns a delivery of an alert of the Incident within the time before its silence. One that a sender repeats
-// though it is stored tells nothing new, and neither does one whose idempotency key is that of another, whichever of its deliveries
-// got this answer.
+// though it is stored tells nothing new, and neither does one whose idempotency key is that of another, whichever of its
+// deliveries got this answer.
 func (h *History) lastTry(r *requests, s silence, quiet time.Duration) *Delivery {
 	for _, record := range r.records {
 		conflicts := slices.ContainsFunc(record.Deliveries, func(d Delivery) bool { return d.Outcome == Conflict })

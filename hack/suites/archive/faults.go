@@ -58,7 +58,7 @@ func (r *rig) wait(ctx context.Context, n int) error {
 	const timeout = 2 * time.Minute
 	return testenv.Await(ctx, timeout, func(ctx context.Context) error {
 		var list v1alpha1.IncidentList
-		err := r.cluster.Client.List(ctx, &list, client.MatchingFields{v1alpha1.WaitingField: "true"})
+		err := r.cluster.Client.List(ctx, &list, client.MatchingFields{v1alpha1.ArchiveStateField: string(v1alpha1.ArchiveWaiting)})
 		shown, other := r.metric(ctx, waiting)
 		if err := errors.Join(err, other); err != nil || len(list.Items) != n || int(shown) != n {
 			return fmt.Errorf("%d Incidents wait, %v by the metric, not %d: %w", len(list.Items), shown, n, err)
