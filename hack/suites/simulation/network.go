@@ -156,6 +156,7 @@ type link struct {
 	mu     sync.Mutex
 	faults []*fault
 	thawed chan struct{} // not nil: the process is frozen, until it is closed
+	moved  time.Time     // when it was last thawed
 	dead   chan struct{} // closed at the death of the process
 }
 
@@ -215,8 +216,15 @@ func (l *link) thaw() {
 	defer l.mu.Unlock()
 	if l.thawed != nil {
 		close(l.thawed)
-		l.thawed = nil
+		l.thawed, l.moved = nil, time.Now()
 	}
+}
+
+// wasFrozen says whether the process was frozen at some moment since then.
+func (l *link) wasFrozen(since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.thawed != nil || l.moved.After(since)
 }
 
 // kill ends the process: it sends and hears nothing more. What it has sent still arrives.

@@ -126,7 +126,8 @@ func (s *senders) deliver(r *request, to int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		d.Began = r.record.Deliveries[index].Began
-		if !elsewhere {
+		// Another replica leads meanwhile, and does not know what a frozen one cannot store.
+		if !elsewhere && (p == nil || !p.wasFrozen(d.Began)) {
 			d.Ended = time.Now() // else it was not Tocsin that kept the alert away, and the Incident may be silent
 		}
 		r.record.Deliveries[index] = d
