@@ -154,25 +154,31 @@ func (h *History) added(l *life, before, stored *storedIncident, byUser bool) []
 	return added
 }
 
-// maxUndecided bounds the AlertEvents of one write of which both are right, that they count and that they do not.
+// maxUndecided bounds the AlertEvents of one write of which every choice is tried: that they count and that they do not. Of further
+// ones all count, or none.
 const maxUndecided = 10
 
 // fold returns the model after the write, and the AlertEvents that count; nil if no choice gives the count and the digest
 // that are stored.
 func (h *History) fold(l *life, added []*event) (*modelIncident, []*event) {
-	var must, may []*event
+	var must, may, further []*event
 	for _, e := range added {
 		e.forgotten = e.forgotten || h.isForgotten(e.copyOf)
 		switch {
 		case e.settled[l.key.name] == folded && !e.again[l.key.name] || e.mustNotCount(l.key.name):
 		case e.mayCount(l.key.name) && len(may) < maxUndecided:
 			may = append(may, e)
+		case e.mayCount(l.key.name):
+			further = append(further, e)
 		default:
 			must = append(must, e)
 		}
 	}
-	for choice := range 1 << len(may) {
+	for choice := range 2 << len(may) {
 		chosen := slices.Clone(must)
+		if choice >= 1<<len(may) {
+			chosen = append(chosen, further...)
+		}
 		for i, e := range may {
 			if choice&(1<<i) != 0 {
 				chosen = append(chosen, e)

@@ -99,9 +99,9 @@ func (o remove) do(w *world) {
 const integrationAway = 2 * time.Second
 
 // do labels an object. The place of an AlertEvent in the order of commits is known only to those who saw it before its metadata
-// changed: it is not labelled in a story in which replicas forget.
+// changed: it is neither labelled nor held in a story in which replicas forget.
 func (o edit) do(w *world) {
-	if o.resource == "alertevents" && slices.ContainsFunc(w.story.Operations, forgets) {
+	if w.story.losesOrder(o.resource) {
 		return
 	}
 	w.patch(w.pick(o.resource, tenantName(o.tenant), o.which), func(object client.Object) {
@@ -109,12 +109,17 @@ func (o edit) do(w *world) {
 	})
 }
 
+// losesOrder says whether a change of the metadata of an object would lose its place.
+func (s *Story) losesOrder(resource string) bool {
+	return resource == "alertevents" && slices.ContainsFunc(s.Operations, forgets)
+}
+
 // finalizer is the users'.
 const finalizer = "example.com/hold"
 
 func (o hold) do(w *world) {
 	object := w.pick(o.resource, tenantName(o.tenant), o.which)
-	if object == nil {
+	if object == nil || w.story.losesOrder(o.resource) {
 		return
 	}
 	w.patch(object, func(object client.Object) { object.SetFinalizers([]string{finalizer}) })
