@@ -96,7 +96,7 @@ func (c *cluster) testArchiver(t *testing.T) {
 		err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.IncidentName("test", "a")}, &incident)
 		return incident.Status.Archive, client.IgnoreNotFound(err)
 	}
-	g.Eventually(archived, asLongAsItTakes, "50ms").Should(HaveValue(HaveField("Waiting", true)))
+	g.Eventually(archived, asLongAsItTakes, "50ms").Should(HaveValue(HaveField("State", v1alpha1.ArchiveWaiting)))
 
 	addresses, err := testenv.FreeAddresses(2)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -111,7 +111,7 @@ func (c *cluster) testArchiver(t *testing.T) {
 		"--leader-election-namespace="+systemNamespace, "--metrics-bind-address="+addresses[0], "--health-probe-bind-address="+addresses[1])
 	g.Expect(archiver.Start()).To(Succeed())
 	t.Cleanup(archiver.Kill)
-	g.Eventually(archived, asLongAsItTakes, "50ms").Should(HaveValue(And(HaveField("Waiting", false), HaveField("Episode", BeEquivalentTo(1)))))
+	g.Eventually(archived, asLongAsItTakes, "50ms").Should(HaveValue(And(HaveField("State", v1alpha1.ArchiveComplete), HaveField("Episode", BeEquivalentTo(1)))))
 	g.Expect(filepath.Glob(filepath.Join(bucketFolder, "v1", "*", "*.ndjson.gz"))).To(HaveLen(1))
 	c.get(t, "archiver.tocsin.dev", &coordinationv1.Lease{})
 	g.Eventually(scrape).WithArguments(t.Context(), "https://"+addresses[0]+"/metrics", c.accountToken(t, managerNamespace, "prometheus")).
