@@ -371,7 +371,7 @@ type IncidentStatus struct {
 	// archive says which ended episodes are in the archive. Written by the operator and by its archiver. Absent without an
 	// archive, and before the first episode has ended.
 	// +optional
-	Archive *ArchiveStatus `json:"archive,omitempty"`
+	Archive *ArchiveStatus `json:"archive,omitempty,omitzero"`
 
 	// unarchivedEpisodes are ended episodes, oldest first, that the operator keeps until they are in the archive, because the
 	// Incident was reopened before. Empty without an archive.

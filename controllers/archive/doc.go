@@ -1,13 +1,15 @@
-// Package archive writes a record of every episode that ends to object storage. It runs in a process of its own, the archiver.
+// Package archive writes a record of every episode that ends to object storage. It runs in a process of its own, the
+// archiver.
 //
 // # What is archived is in the Incident
 //
-// status.archive.state is Waiting if an ended episode is not archived; the archiver selects by it. After the records are stored, the
-// archiver notes the newest episode and its digest in the status. So nothing else remembers what is archived, and every archiver begins where the last one ended. The digest changes when an alert is counted after the resolve,
-// so this is archived too, as a newer version of the record.
+// status.archive.state is Waiting if an ended episode is not archived; the archiver selects by it. After the records are
+// stored, the archiver notes the newest episode and its digest in the status. So nothing else remembers what is archived,
+// and every archiver begins where the last one ended. The digest changes when an alert is counted after the resolve, so
+// this is archived too, as a newer version of the record.
 //
-// The leader keeps an episode in status.unarchivedEpisodes if its Incident is reopened before, and deletes an Incident only if
-// the note says of every ended episode that its current version is stored.
+// The leader keeps an episode in status.unarchivedEpisodes if its Incident is reopened before, and deletes an Incident
+// only if the note says of every ended episode that its current version is stored.
 //
 // # The note
 //
@@ -16,12 +18,13 @@
 //
 // # Two archivers
 //
-// Keys of objects are made of their content (see package records). An archiver that has lost the lease without noticing it adds
-// an outdated version of a record, which readers drop, or an older note, after which the records are stored once more.
+// Keys of objects are made of their content (see package records). An archiver that has lost the lease without noticing it
+// adds an outdated version of a record, which readers drop, or an older note, after which the records are stored once
+// more.
 //
 // # Bounds
 //
 // The cache has the names of Incidents that wait. They are read one by one at a limited rate, in turns by namespace, and
-// written in batches. Each round writes what waits at its beginning, and the next one begins ten seconds later at the earliest. So neither
-// memory nor the number of objects depends on how fast episodes end.
+// written in batches. Each round writes what waits at its beginning, and the next one begins ten seconds later at the
+// earliest. So neither memory nor the number of objects depends on how fast episodes end.
 package archive

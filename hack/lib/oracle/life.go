@@ -154,8 +154,8 @@ func (h *History) added(l *life, before, stored *storedIncident, byUser bool) []
 	return added
 }
 
-// maxUndecided bounds the AlertEvents of one write of which every choice is tried: that they count and that they do not. Of further
-// ones all count, or none.
+// maxUndecided bounds the AlertEvents of one write of which every choice is tried: that they count and that they do not. Of
+// further ones all count, or none.
 const maxUndecided = 10
 
 // fold returns the model after the write, and the AlertEvents that count; nil if no choice gives the count and the digest

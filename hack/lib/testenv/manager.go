@@ -71,7 +71,7 @@ func StartManager(options ManagerOptions) (*Manager, error) {
 	if options.Archive != "" {
 		m.args = append(m.args, "--archive="+options.Archive)
 	} else {
-		m.args = append(m.args, "--webhook-bind-address="+addresses[0])
+		m.args = append([]string{"--webhook-bind-address=" + addresses[0]}, m.args...) // Args may have another one
 		m.WebhookURL = "http://" + addresses[0] + "/api/v1/events/webhook/"
 	}
 	return m, m.Start()
