@@ -258,7 +258,7 @@ func TestPrinterColumnsAndSelectableFields(t *testing.T) {
 	for _, field := range all["Incident"].Spec.Versions[0].SelectableFields {
 		selectable = append(selectable, field.JSONPath)
 	}
-	g.Expect(selectable).To(ConsistOf(".status.state", ".status.alert.severity", ".spec.integrationName"))
+	g.Expect(selectable).To(ConsistOf(".status.state", ".status.alert.severity", ".status.archive.state", ".spec.integrationName"))
 }
 
 func TestConditionTypesOfAnIncident(t *testing.T) {

@@ -26,8 +26,9 @@ const introduction = `<!-- Written by hack/gen/metricsdoc; "make generate" write
 # Metrics
 
 The manager and the archiver serve their metrics in the Prometheus format at ` + "`/metrics`" + ` of
-` + "`--metrics-bind-address`" + `: by default over HTTPS on port 8443, for those who may ` + "`get`" + ` the path ` + "`/metrics`" + `
-of the cluster. The ClusterRole ` + "`tocsin-metrics-reader`" + ` allows just that; bind it to the service account of Prometheus.
+` + "`--metrics-bind-address`" + `: by default over HTTPS on port 8443, for those who may ` + "`get`" + ` the path
+` + "`/metrics`" + ` of the cluster. The ClusterRole ` + "`tocsin-metrics-reader`" + ` allows just that; bind it to the
+service account of Prometheus.
 
 Besides these there are those of controller-runtime, the Go runtime and the process. For metrics of each Incident and
 WebhookIntegration, use [kube-state-metrics](kube-state-metrics.md).
