@@ -153,7 +153,7 @@ func parseMark(annotations map[string]string) map[string]bool {
 func (e *event) isGone() bool { return e.until > 0 }
 
 // lingers says whether it stays for its idempotency key after it is settled. A second copy may do so in the place of a
-// first one that a user deleted.
+// first one that a user deleted, but it need not.
 func (e *event) lingers() bool {
 	return v1alpha1.IsKeyedEventName(e.name) && !e.restored && (e.copyOf == nil || e.copyOf.removed)
 }

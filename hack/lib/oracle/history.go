@@ -183,7 +183,7 @@ func (h *History) beginDeletion(e *event, c *Commit) {
 			h.findings.Add("A: the operator deleted AlertEvent %s, and its alerts of %s (%s) are in no ledger",
 				e, name, statuses(e.alerts[name]))
 		}
-	case e.lingers() && !e.settledAt.IsZero() && c.At.Sub(e.settledAt) < h.options.KeyedLinger:
+	case e.copyOf == nil && e.lingers() && !e.settledAt.IsZero() && c.At.Sub(e.settledAt) < h.options.KeyedLinger:
 		h.findings.Add("C: AlertEvent %s was deleted %s after it was settled, and has an idempotency key",
 			e, c.At.Sub(e.settledAt))
 	}

@@ -142,6 +142,14 @@ func TestLiveness(t *testing.T) {
 			s.fold("k", []string{"b"})
 			s.mark("b", "1/*")
 		}},
+		"it stood in the place of another, which a user deleted": {options: options, tell: func(s *script) {
+			s.store("a", Commit{Name: keyed, ByUser: true}, an("firing", "k", "id", "1"))
+			s.lose("a")
+			s.store("b", Commit{Name: keyed, ByUser: true}, an("firing", "k", "id", "1"))
+			s.fold("k", []string{"b"})
+			s.mark("b", "1/*")
+			s.release("b")
+		}},
 		"it is deleted before its key may go": {options: options, found: "C: ", tell: released(time.Minute)},
 		"it is deleted when its key may go":   {options: options, tell: released(10 * time.Minute)},
 		"it stays longer than for its key": {options: options, found: "C: ", tell: func(s *script) {
