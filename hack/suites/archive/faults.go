@@ -92,9 +92,8 @@ func bucketMissing(ctx context.Context, r *rig) error {
 	return r.outage(ctx, move(r.storeFolder(), away), move(away, r.storeFolder()))
 }
 
-// writing has the archiver stand before a store that hangs after it has written something, and returns its number. After a
-// pause as long as a round, another write is under way.
-func (r *rig) writing(ctx context.Context, pause time.Duration) (at int, err error) {
+// writing has the archiver write something, and returns its number. If the store is to hang, another write is under way then.
+func (r *rig) writing(ctx context.Context, hang bool) (at int, err error) {
 	if at, err = testenv.Leader(ctx, waitTimeout, r.archivers); err != nil {
 		return at, err
 	}
@@ -102,25 +101,25 @@ func (r *rig) writing(ctx context.Context, pause time.Duration) (at int, err err
 	if err != nil {
 		return at, err
 	}
-	if err := errors.Join(r.episodes(ctx, tenant, 2000), r.episodes(ctx, another, 500)); err != nil {
+	load := func() error { return errors.Join(r.episodes(ctx, tenant, 200), r.episodes(ctx, another, 50)) }
+	if err := load(); err != nil {
 		return at, err
 	}
 	err = testenv.AwaitThat(ctx, waitTimeout, "no record is written", func(ctx context.Context) bool {
 		now, err := r.metric(ctx, written)
 		return err == nil && now > before
 	})
-	if err := errors.Join(err, r.store.Freeze()); err != nil {
-		return at, err
+	if err == nil && hang {
+		const batch = 3 * time.Second // to read it
+		err = errors.Join(r.store.Freeze(), load())
+		testenv.Pause(ctx, roundInterval+batch)
 	}
-	testenv.Pause(ctx, pause)
-	return at, nil
+	return at, err
 }
 
-const untilNextWrite = roundInterval + 3*time.Second
-
 func killArchiver(ctx context.Context, r *rig) error {
-	for _, pause := range []time.Duration{0, untilNextWrite, 0} { // it notes, or it writes
-		at, err := r.writing(ctx, pause)
+	for _, hang := range []bool{false, true, false} { // it notes, or it writes
+		at, err := r.writing(ctx, hang)
 		if err != nil {
 			return err
 		}
@@ -140,7 +139,7 @@ func killArchiver(ctx context.Context, r *rig) error {
 }
 
 func zombieArchiver(ctx context.Context, r *rig) error {
-	at, err := r.writing(ctx, untilNextWrite)
+	at, err := r.writing(ctx, true)
 	if err != nil {
 		return err
 	}
