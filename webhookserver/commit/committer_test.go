@@ -70,6 +70,12 @@ func (c *commits) add(s Submission, timeout time.Duration) {
 	synctest.Wait()
 }
 
+// finish returns when all commits have their outcomes and no writer works any more.
+func (c *commits) finish() {
+	c.wait.Wait()
+	time.Sleep(2 * maxGather) // the last write waits for the senders in vain
+}
+
 // result returns what a commit returned, by the id of its first alert.
 func (c *commits) result(id string) error {
 	c.mu.Lock()
@@ -162,7 +168,7 @@ func TestCommitterGroups(t *testing.T) {
 					time.Sleep(time.Millisecond) // on the bubble's clock: arrivals have an order
 					c.add(s, 10*time.Second)
 				}
-				c.wait.Wait()
+				c.finish()
 				g.Expect(contents(store)).To(Equal(test.want))
 				for id, err := range c.errs {
 					g.Expect(err).NotTo(HaveOccurred(), id)
@@ -194,7 +200,7 @@ func TestCommitterBoundsAnEvent(t *testing.T) {
 			}
 			c.add(s, time.Minute)
 		}
-		c.wait.Wait()
+		c.finish()
 		var sizes []int
 		for _, event := range store.Stored() {
 			sizes = append(sizes, len(event.Spec.Alerts))
@@ -216,7 +222,7 @@ func TestCommitterDoesNotWaitForASlowWrite(t *testing.T) {
 		c.add(submission("x", "hangs"), time.Minute)
 		c.add(submission("x", "1"), time.Minute)
 		c.add(submission("x", "2"), time.Minute)
-		c.wait.Wait()
+		c.finish()
 		g.Expect(c.took["1"]).To(Equal(slowWrite), "nobody else came to start it")
 		g.Expect(contents(store)).To(Equal([]string{"x:1,2", "x:hangs"}))
 	})
@@ -227,7 +233,7 @@ func TestCommitterIdlePathTakesNoTime(t *testing.T) {
 		g := NewWithT(t)
 		c := startCommits(&memorystore.Store{}, 1)
 		c.add(submission("x", "1"), time.Second)
-		c.wait.Wait()
+		c.finish()
 		g.Expect(c.took["1"]).To(BeZero())
 	})
 }
@@ -240,7 +246,7 @@ func TestCommitterDeadlines(t *testing.T) {
 		c.add(submission("x", "1"), 1*time.Second) // gives up while it is written
 		c.add(submission("x", "2"), 1*time.Second) // gives up before its turn
 		c.add(submission("x", "3"), 5*time.Second)
-		c.wait.Wait()
+		c.finish()
 		g.Expect(c.errs["1"]).To(MatchError(ErrOutcomeUnknown))
 		g.Expect(c.errs["2"]).To(MatchError(ErrUnavailable))
 		g.Expect(c.errs["3"]).NotTo(HaveOccurred())
@@ -263,7 +269,7 @@ func TestCommitterIsFair(t *testing.T) {
 		}
 		time.Sleep(took / 2)
 		c.add(submission("quiet", "q"), time.Minute)
-		c.wait.Wait()
+		c.finish()
 		g.Expect(c.took["q"]).To(BeNumerically("<=", 2*took), "its own write and at most one other")
 		g.Expect(c.took["s1999"]).To(BeNumerically("<=", 22*took), "the storm itself is grouped")
 	})
@@ -284,7 +290,7 @@ func TestCommitterOverload(t *testing.T) {
 		g.Expect(c.committer.CheckCapacity(quiet)).To(Succeed(), "another queue has capacity")
 		c.add(submission("storm", "too many"), time.Hour)
 		g.Expect(c.result("too many")).To(MatchError(ErrOverloaded))
-		c.wait.Wait()
+		c.finish()
 		g.Expect(c.committer.CheckCapacity(storm)).To(Succeed(), "it recovers by itself")
 	})
 }
@@ -322,7 +328,7 @@ func TestCommitterSplitsWhatIsRejected(t *testing.T) {
 				for i := 1; i <= 16; i++ {
 					c.add(submission("x", fmt.Sprint(i)), time.Minute)
 				}
-				c.wait.Wait()
+				c.finish()
 				stored := map[string]int{}
 				for _, event := range store.Stored() {
 					for _, alert := range event.Spec.Alerts {
@@ -352,7 +358,7 @@ func TestCommitterClose(t *testing.T) {
 		g.Expect(contents(store)).To(Equal([]string{"x:1", "x:2"}), "what was begun is done")
 		_, err := c.committer.Commit(t.Context(), submission("x", "3"))
 		g.Expect(err).To(MatchError(ErrUnavailable))
-		c.wait.Wait()
+		c.finish()
 	})
 }
 
@@ -366,8 +372,7 @@ func TestCommitterCountsTheBacklog(t *testing.T) {
 		}
 		time.Sleep(slowWrite/2 + time.Millisecond)
 		g.Expect(c.committer.Backlog()).To(Equal(3), "they share a write now")
-		c.wait.Wait()
-		time.Sleep(2 * maxGather) // the last write waits for the senders in vain
+		c.finish()
 		g.Expect(c.committer.Backlog()).To(BeZero())
 	})
 }

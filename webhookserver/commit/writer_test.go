@@ -214,7 +214,7 @@ func TestNothingIsAcknowledgedThatIsNotStored(t *testing.T) {
 						c.errs[s.Alerts[0].ID] = err
 					})
 				}
-				c.wait.Wait()
+				c.finish()
 				g.Expect(c.committer.Close(t.Context())).To(Succeed())
 				stored := map[string]int{}
 				for _, event := range store.Stored() {
