@@ -157,7 +157,7 @@ func (f *simFolder) markFor(event *v1alpha1.AlertEvent, names []string) error {
 		mark.ResourceVersion = f.version(event)
 	}
 	mark = mark.With(names)
-	mark.All = len(mark.Incidents) == len(incidentsOf(event))
+	mark.All = mark.All || len(mark.Incidents) == len(incidentsOf(event))
 	return f.sim.cluster.annotate(event, v1alpha1.SettledAnnotation, mark.String())
 }
 
