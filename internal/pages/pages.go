@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"sync/atomic"
 
@@ -21,17 +22,18 @@ import (
 )
 
 const (
-	// maxBytes bounds a page. An object has at most 1.5 MiB in etcd.
-	maxBytes = 8 << 20
+	// maxBytes bounds a page, and aimedBytes is how large the next one is to be, going by the last. An object has at most 1.5 MiB
+	// in etcd.
+	maxBytes   = 8 << 20
+	aimedBytes = maxBytes / 2
 
-	// maxObjects is how many objects the largest page has, and firstObjects the first one.
-	maxObjects   = int64(5000)
-	firstObjects = int64(1000)
+	// firstObjects is how many objects the first page has, and maxObjects the largest one. Nothing is known of the objects behind a
+	// page: the API server may have to read as many of the largest ones.
+	firstObjects = int64(64)
+	maxObjects   = int64(1000)
 
-	// shrink is the part that a page has after one that was too large, one in so many, and growth the part that pages have more in
-	// the next list.
-	shrink = 8
-	growth = 8
+	// step is how many times as many objects as the last one a page has at most, and one that was too large has one in so many.
+	step = 8
 )
 
 // ErrTooLarge is the error of reading a page that exceeds the bound of bytes.
@@ -41,54 +43,67 @@ var ErrTooLarge = errors.New("the page is too large")
 // lists.
 func Bound(group string) transport.WrapperFunc {
 	return responses.Wrap(group, func(request *http.Request, response *http.Response) {
-		// One object alone always fits.
-		if query := request.URL.Query(); query.Has("limit") && query.Get("limit") != "1" && !query.Has("watch") {
-			response.Body = &boundedBody{ReadCloser: response.Body, left: maxBytes}
+		query := request.URL.Query()
+		if !query.Has("limit") || query.Has("watch") {
+			return
 		}
+		body := &boundedBody{ReadCloser: response.Body, left: maxBytes}
+		if query.Get("limit") == "1" {
+			body.left = math.MaxInt // one object alone always fits
+		}
+		body.read, _ = request.Context().Value(sizeKey{}).(*atomic.Int64)
+		response.Body = body
 	})
 }
+
+// sizeKey is the key of the context's counter of the bytes of a page.
+type sizeKey struct{}
 
 // boundedBody fails after so many bytes.
 type boundedBody struct {
 	io.ReadCloser
 	left int
+	read *atomic.Int64 // the bytes so far; nil if nobody asks
 }
 
 // Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	if b.read != nil {
+		b.read.Add(int64(n))
+	}
 	if b.left -= n; b.left < 0 {
 		return 0, ErrTooLarge
 	}
 	return n, err
 }
 
-// Reader lists one kind of objects again and again. It remembers how many of them fit into a page. The zero value is ready to
-// use.
+// Reader lists one kind of objects again and again. It remembers how many of them make a page. The zero value is ready to use.
 type Reader struct {
-	most atomic.Int64 // objects in a page; 0: not known
+	size atomic.Int64 // objects in the next page; 0: not known
 }
 
-// Each calls list for one page after the other, and use with each page. All are of one moment. A page that exceeds the bound of
-// bytes is asked for again with fewer objects; the following ones grow slowly, and those of later lists more slowly still: the
-// API server has made the whole page that nobody reads. It returns the resourceVersion of the list.
+// Each calls list for one page after the other, and use with each page. All are of one moment. The bytes of each page decide how
+// many objects the next one has. A page that exceeds the bound is asked for again with fewer: the API server has made the whole
+// page that nobody reads. list passes its context on to the client. Each returns the resourceVersion of the list.
 func (r *Reader) Each(
 	ctx context.Context, options metav1.ListOptions,
 	list func(context.Context, metav1.ListOptions) (runtime.Object, error), use func(page runtime.Object) error,
 ) (resourceVersion string, err error) {
-	most := cmp.Or(r.most.Load(), maxObjects)
-	defer func() { r.most.Store(min(most+most/growth+1, maxObjects)) }()
-	for size := min(firstObjects, most); ; {
+	size := cmp.Or(r.size.Load(), firstObjects)
+	defer func() { r.size.Store(size) }()
+	for {
+		var read atomic.Int64
 		options.Limit = size
-		page, err := list(ctx, options)
+		page, err := list(context.WithValue(ctx, sizeKey{}, &read), options)
 		if errors.Is(err, ErrTooLarge) && size > 1 {
-			most = max(1, size/shrink)
-			size = most
+			size = max(1, size/step)
 			continue
 		}
 		if err != nil {
 			return "", err
 		}
+		size = next(size, meta.LenList(page), read.Load())
 		if err := use(page); err != nil {
 			return "", err
 		}
@@ -99,6 +114,13 @@ func (r *Reader) Each(
 		if options.Continue = accessor.GetContinue(); options.Continue == "" {
 			return accessor.GetResourceVersion(), nil
 		}
-		size = min(2*size, most)
 	}
+}
+
+// next returns how many objects to ask for after a page with so many, and so many bytes.
+func next(size int64, objects int, bytes int64) int64 {
+	if objects == 0 {
+		return size
+	}
+	return min(step*size, max(1, int64(objects)*aimedBytes/max(1, bytes)), maxObjects)
 }

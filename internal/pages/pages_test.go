@@ -91,27 +91,35 @@ func TestEach(t *testing.T) {
 	}
 }
 
-func TestReaderRemembers(t *testing.T) {
-	g := NewWithT(t)
+func TestReaderGoesByTheBytes(t *testing.T) {
+	const (
+		whole = 3 << 19 // as large as an object can be
+		large = 64 << 10
+		small = 1 << 10
+	)
 	var reader Reader
-	objects, calls := sized(300, 3<<19), 0
-	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		calls++
-		return objects.list(ctx, options)
-	}
-	for range 3 {
-		calls = 0
+	for _, test := range []struct {
+		objects store
+		pages   int
+	}{
+		{sized(5_000, small), 2 + 5}, // 64, 512, and then the most that a page has
+		{sized(5_000, small), 5},
+		{sized(300, whole), 4 + 150}, // two tries that are too large, then two in a page
+		{sized(300, whole), 150},
+		{sized(3_000, large), 2 + 47}, // 2, 16, and then as many as come to the bytes that are aimed at
+		{sized(3_000, large), 47},
+		{append(sized(64, large), sized(2_000, small)...), 1 + 2 + 2}, // 64, 64, 512, and then the most
+	} {
+		pages := 0
+		list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			pages++
+			return test.objects.list(ctx, options)
+		}
 		_, err := reader.Each(t.Context(), metav1.ListOptions{}, list, func(runtime.Object) error { return nil })
+		g := NewWithT(t)
 		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pages).To(Equal(test.pages), "%d objects, the first of %d bytes", len(test.objects), test.objects[0])
 	}
-	g.Expect(calls).To(BeNumerically("<", 300))
-	calls = 0
-	objects = nil
-	for range 200 {
-		_, err := reader.Each(t.Context(), metav1.ListOptions{}, list, func(runtime.Object) error { return nil })
-		g.Expect(err).NotTo(HaveOccurred())
-	}
-	g.Expect(reader.most.Load()).To(Equal(maxObjects))
 }
 
 func sized(n, size int) store {
