@@ -3,9 +3,12 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -14,20 +17,27 @@ import (
 )
 
 // lagDetector tells a leader whose watch of AlertEvents has stalled, and which therefore folds nothing, that another replica
-// should have the lease. It compares the quorum lists of one term with the AlertEvents that the watch has shown, and makes such
-// a list when nobody else does. Before it gives up, it restarts the watch.
+// should have the lease. It compares the quorum lists of one term with the AlertEvents that the watch has shown, and makes one of
+// all namespaces when nobody else does. Before it gives up, it restarts the watch.
 type lagDetector struct {
-	cache   cache.Informers
-	lists   *quorumList
-	restart func(listAnew bool) // the watch of AlertEvents
+	cache      cache.Informers
+	namespaces []string
+	lists      *quorumLists
+	restart    func(listAnew bool) // the watch of AlertEvents
 
 	mu      sync.Mutex
 	shown   map[types.UID]struct{}
-	deleted map[types.UID]struct{}  // shown as deleted since the last list began, which may have them
-	lacking map[types.UID]time.Time // listed, but never shown; since when
-	tried   time.Time               // when the last list began
-	listed  time.Time               // when the last list began that succeeded
+	deleted map[types.UID]time.Time // when they were shown as deleted: a list that had begun may have them
+	lacking map[types.UID]lack
+	tried   time.Time // when the last list of all namespaces began, or ended
 	remedy  watchRemedy
+}
+
+// lack is an AlertEvent that lists have, and that the watch has never shown.
+type lack struct {
+	namespace string
+	since     time.Time // when the first list ended that has it
+	last      time.Time // when the last one began
 }
 
 // watchRemedy is what was done about a watch that lacks AlertEvents.
@@ -39,51 +49,69 @@ const (
 	relisted
 )
 
-// newLagDetector makes a detector that observes the quorum lists that it shares. list makes one of them.
+// newLagDetector makes a detector that observes the quorum lists that it shares: those of all these namespaces, and of single ones.
 func newLagDetector(
-	objects cache.Informers, list func(context.Context) (*eventList, error), restart func(listAnew bool),
+	objects cache.Informers, list func(namespaces ...string) lister, namespaces []string, restart func(listAnew bool),
 ) *lagDetector {
 	d := &lagDetector{
-		cache: objects, restart: restart,
-		shown: map[types.UID]struct{}{}, deleted: map[types.UID]struct{}{}, lacking: map[types.UID]time.Time{},
+		cache: objects, namespaces: namespaces, restart: restart,
+		shown: map[types.UID]struct{}{}, deleted: map[types.UID]time.Time{}, lacking: map[types.UID]lack{},
 	}
-	d.lists = &quorumList{list: func(ctx context.Context) (*eventList, error) {
-		began := d.begin()
-		events, err := list(ctx)
-		if err == nil {
-			d.compare(events, began)
-		}
-		return events, err
-	}}
+	d.lists = newQuorumLists(func(namespaces ...string) lister { return d.observe(list(namespaces...), namespaces) }, namespaces)
 	return d
 }
 
-// begin notes that a list begins. It cannot have what the watch has shown as deleted by now.
-func (d *lagDetector) begin() time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	clear(d.deleted)
-	d.tried = time.Now()
-	return d.tried
+// observe returns a lister whose lists the detector sees.
+func (d *lagDetector) observe(list lister, namespaces []string) lister {
+	return func(ctx context.Context) (*eventList, error) {
+		began := d.begin(namespaces)
+		events, err := list(ctx)
+		d.end(events, err, namespaces, began)
+		return events, err
+	}
 }
 
-// compare notes which AlertEvents of a list the watch has not shown.
-func (d *lagDetector) compare(events *eventList, began time.Time) {
+// begin notes that a list of these namespaces begins. It cannot have what the watch has shown as deleted by now.
+func (d *lagDetector) begin(namespaces []string) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	lacking := map[types.UID]time.Time{}
-	for uid := range events.events {
+	now := time.Now()
+	d.note(namespaces, now)
+	maps.DeleteFunc(d.deleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) > listTimeout })
+	return now
+}
+
+// note keeps when there was a list of all namespaces.
+func (d *lagDetector) note(namespaces []string, at time.Time) {
+	if slices.Equal(namespaces, d.namespaces) {
+		d.tried = at
+	}
+}
+
+// end notes which AlertEvents of a list of these namespaces the watch has not shown.
+func (d *lagDetector) end(events *eventList, err error, namespaces []string, began time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.note(namespaces, time.Now())
+	if err != nil {
+		return
+	}
+	before := maps.Clone(d.lacking)
+	maps.DeleteFunc(d.lacking, func(_ types.UID, lack lack) bool {
+		return slices.Contains(namespaces, lack.namespace) || slices.Contains(namespaces, metav1.NamespaceAll)
+	})
+	for uid, event := range events.events {
 		_, shown := d.shown[uid]
-		_, deleted := d.deleted[uid]
-		if shown || deleted {
+		deleted, known := d.deleted[uid]
+		if shown || known && !deleted.Before(began) {
 			continue
 		}
-		lacking[uid] = time.Now()
-		if since, known := d.lacking[uid]; known {
-			lacking[uid] = since
+		since := time.Now()
+		if lack, known := before[uid]; known {
+			since = lack.since
 		}
+		d.lacking[uid] = lack{event.key.Namespace, since, began}
 	}
-	d.lacking, d.listed = lacking, began
 }
 
 func (d *lagDetector) show(event *v1alpha1.AlertEvent, _ bool) {
@@ -98,7 +126,7 @@ func (d *lagDetector) forget(event *v1alpha1.AlertEvent) {
 	defer d.mu.Unlock()
 	delete(d.shown, event.UID)
 	delete(d.lacking, event.UID)
-	d.deleted[event.UID] = struct{}{}
+	d.deleted[event.UID] = time.Now()
 }
 
 // isDue reports whether to make a list.
@@ -131,12 +159,12 @@ func (d *lagDetector) check() error {
 }
 
 // lag returns for how long an AlertEvent has been lacking at most, and what was done about it. It had been lacking until the last
-// list began: what happened since is not known.
+// list of its namespace began: what happened since is not known.
 func (d *lagDetector) lag() (lag time.Duration, remedy watchRemedy) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, since := range d.lacking {
-		lag = max(lag, d.listed.Sub(since))
+	for _, lack := range d.lacking {
+		lag = max(lag, lack.last.Sub(lack.since))
 	}
 	return lag, d.remedy
 }
@@ -161,7 +189,7 @@ func (d *lagDetector) Start(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		if d.isDue() {
-			_, _ = d.lists.join(ctx) // compare gets it; the stuckDetector sees lists that fail
+			_, _ = d.lists.all.join(ctx) // end gets it; the stuckDetector sees lists that fail
 		}
 		if err := d.check(); err != nil {
 			return err

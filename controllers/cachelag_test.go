@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,7 +32,7 @@ type lagBench struct {
 
 func newLagBench() *lagBench {
 	b := &lagBench{stored: map[string]*v1alpha1.AlertEvent{}, watch: &handlerKeeper{}, began: time.Now()}
-	b.lagDetector = newLagDetector(b.watch, b.list, func(listAnew bool) {
+	b.lagDetector = newLagDetector(b.watch, b.lister, []string{metav1.NamespaceAll}, func(listAnew bool) {
 		b.note(map[bool]string{false: "watch again", true: "list anew"}[listAnew])
 		if b.heals {
 			for name := range b.stored {
@@ -46,20 +47,25 @@ func (b *lagBench) note(what string) {
 	b.log = append(b.log, fmt.Sprint(time.Since(b.began), " ", what))
 }
 
-func (b *lagBench) list(context.Context) (*eventList, error) {
-	b.note("list")
-	if b.failed != nil {
-		return nil, b.failed
+func (b *lagBench) lister(namespaces ...string) lister {
+	return func(context.Context) (*eventList, error) {
+		b.note(strings.TrimSpace("list " + namespaces[0]))
+		if b.failed != nil {
+			return nil, b.failed
+		}
+		listed := newEventList(len(b.stored))
+		for _, event := range b.stored {
+			if namespaces[0] == metav1.NamespaceAll || namespaces[0] == event.Namespace {
+				listed.add(event)
+			}
+		}
+		return listed, nil
 	}
-	listed := newEventList(len(b.stored))
-	for _, event := range b.stored {
-		listed.add(event)
-	}
-	return listed, nil
 }
 
+// store stores an AlertEvent in a namespace of the same name.
 func (b *lagBench) store(name string) {
-	b.stored[name] = &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+	b.stored[name] = &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name, UID: types.UID(name)}}
 }
 
 func (b *lagBench) showIt(name string) { b.watch.kept.OnAdd(b.stored[name], false) }
@@ -88,8 +94,22 @@ func TestAStalledWatchEndsTheTerm(t *testing.T) {
 		fails bool
 	}{
 		"an idle leader lists every ten seconds": {nil, 30 * second, []string{"1s list", "11s list", "21s list"}, false},
-		"the list of a fold counts": {[]step{{5 * second, func(b *lagBench) { _, _ = b.lists.join(context.Background()) }}}, 14 * second,
+		"the list of a fold counts": {[]step{{5 * second, func(b *lagBench) { _, _ = b.lists.join(context.Background(), "a") }}}, 14 * second,
 			[]string{"1s list", "5s list"}, false},
+		"the list of one namespace says nothing of the others": {[]step{
+			{0, func(b *lagBench) { b.store("a"); b.store("b"); b.lists.all.isSlow.Store(true) }},
+			{4 * second, func(b *lagBench) {
+				b.remove("a")
+				b.lists.all.isSlow.Store(true)
+				_, _ = b.lists.join(context.Background(), "a")
+				if _, lacks := b.lacking["a"]; lacks {
+					b.note("a lacks")
+				}
+				if _, lacks := b.lacking["b"]; lacks {
+					b.note("b lacks")
+				}
+			}},
+		}, 8 * second, []string{"1s list", "4s list a", "4s b lacks", "6s list"}, false},
 		"the watch has shown all": {[]step{store, {second / 2, show}}, 30 * second, []string{"1s list", "11s list", "21s list"}, false},
 		"the watch shows an AlertEvent late": {[]step{store, {13 * second, show}}, 30 * second,
 			[]string{"1s list", "6s list", "11s list", "21s list"}, false},
@@ -138,15 +158,16 @@ func TestAStalledWatchEndsTheTerm(t *testing.T) {
 func TestWhatTheWatchShowedAsDeletedDoesNotLack(t *testing.T) {
 	g, b := NewWithT(t), newLagBench()
 	b.store("a")
-	began := b.begin()
-	listed, err := b.list(t.Context())
+	all := []string{metav1.NamespaceAll}
+	began := b.begin(all)
+	listed, err := b.lister(all...)(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	b.show(b.stored["a"], false)
 	b.forget(b.remove("a"))
-	b.compare(listed, began)
+	b.end(listed, nil, all, began)
 	g.Expect(b.lacking).To(BeEmpty())
 	g.Expect(b.shown).To(BeEmpty())
-	b.compare(listed, b.begin())
+	b.end(listed, nil, all, b.begin(all))
 	g.Expect(b.lacking).To(HaveLen(1), "a later list would show that the API server has it still")
 }
 

@@ -26,12 +26,12 @@ type incidentDeleter struct {
 // It keeps an Incident while an AlertEvent exists for it that it has counted, by a list that begins after the Incident was
 // read, or is still to count: the ledger must outlive its events, or their marks replace it.
 func (d *incidentDeleter) delete(
-	ctx context.Context, read *v1alpha1.Incident, list func(context.Context) (*eventList, error),
+	ctx context.Context, read *v1alpha1.Incident, list func(ctx context.Context, namespace string) (*eventList, error),
 ) (bool, error) {
 	if free, err := d.markSettled(ctx, client.ObjectKeyFromObject(read)); err != nil || !free {
 		return false, err
 	}
-	listed, err := list(ctx)
+	listed, err := list(ctx, read.Namespace)
 	if err != nil || ledgerHolds(read, listed) {
 		return false, err
 	}

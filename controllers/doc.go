@@ -15,9 +15,9 @@
 // steps and their order are what matters:
 //
 //  1. Read the Incident. A stale cache is sufficient; what it lacks is created, or read from the quorum.
-//  2. After that, list the metadata of all AlertEvents from the quorum. Many folds share one list, but none uses a list that
-//     began before its own read of the Incident. An event exists for an Incident if the list has it without a mark for that
-//     Incident.
+//  2. After that, list the metadata of the AlertEvents from the quorum: those of all namespaces, or of the Incident's alone while
+//     the former takes long. Many folds share one list, but none uses a list that began before its own read of the Incident.
+//     An event exists for an Incident if the list has it without a mark for that Incident.
 //  3. Take the cached events that exist for the Incident and are not in its ledger, in commit order, and fold them. The new
 //     ledger has them as well, and has lost no entry whose event exists for the Incident. Write the status on condition that
 //     the Incident is still the version that was read. If it is not, or if the Incident to create is there already, start over.

@@ -38,7 +38,7 @@ var errMemoryLags = fmt.Errorf("%w: the memory of AlertEvents lags behind the ca
 type incidentReconciler struct {
 	cache     client.Reader // with the indexes of setup.go
 	live      client.Client // reads from the quorum
-	lists     *quorumList
+	lists     *quorumLists
 	memory    *EventMemory
 	loads     *eventLoads
 	releases  *releaser

@@ -134,7 +134,7 @@ const (
 	stuckAfter = 30 * time.Second
 	stuckCheck = time.Second
 
-	// idleListInterval is the longest time between two quorum lists, and lagListInterval that while the watch of AlertEvents has
+	// idleListInterval is the longest time between two quorum lists of all namespaces, and lagListInterval that while the watch of AlertEvents has
 	// not shown one of them. After lagRestartAfter that watch begins again, after lagRelistAfter the cache lists anew, and after
 	// lagLimit the term ends.
 	idleListInterval = 10 * time.Second
@@ -142,6 +142,13 @@ const (
 	lagRestartAfter  = 15 * time.Second
 	lagRelistAfter   = 20 * time.Second
 	lagLimit         = 30 * time.Second
+
+	// slowList is how long a quorum list of all namespaces may take for all folds to share it. listPatience is how long a fold
+	// waits for one: for the list that is under way, the pause after it, and its own. Of the lists of single namespaces, fastLists
+	// are made at a time, and one more of those that take longer than slowList.
+	slowList     = 2 * time.Second
+	listPatience = 3 * slowList
+	fastLists    = 4
 
 	// maxListPause bounds the pause between two quorum lists.
 	maxListPause = time.Second

@@ -121,7 +121,7 @@ func readIncident(
 // confirm lists the AlertEvents that exist, and returns the observation by that list.
 func (r *incidentReconciler) confirm(ctx context.Context, seen *observed) (*confirmed, error) {
 	c := &confirmed{*seen}
-	listed, err := r.lists.join(ctx)
+	listed, err := r.lists.join(ctx, seen.key.Namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,12 +53,78 @@ func (l *eventList) isMarked(uid, incident string) bool {
 	return ok && event.mark.Settles(incident)
 }
 
+// lister makes one list, as the API server's quorum has it and not as a cache does.
+type lister func(context.Context) (*eventList, error)
+
+// quorumLists shares the lists of all namespaces among all folds, while such a list is made fast. While it is not, since some
+// namespace has many or large AlertEvents, the folds of each namespace share lists of their own: a fold needs no more, and nobody
+// waits for what another namespace has.
+type quorumLists struct {
+	all  *quorumList
+	list func(namespaces ...string) lister
+
+	fast, slow chan struct{} // places for lists under way, by how long the last one of the same namespaces took
+
+	mu  sync.Mutex
+	own map[string]*quorumList // by namespace; none while the list of all is fast
+}
+
+func newQuorumLists(list func(namespaces ...string) lister, namespaces []string) *quorumLists {
+	l := &quorumLists{list: list, fast: make(chan struct{}, fastLists), slow: make(chan struct{}, 1)}
+	l.all = l.of(namespaces...)
+	return l
+}
+
+func (l *quorumLists) of(namespaces ...string) *quorumList {
+	return &quorumList{list: l.list(namespaces...), fast: l.fast, slow: l.slow}
+}
+
+// join returns the AlertEvents of a namespace, and maybe those of others, of a list that began after the call.
+func (l *quorumLists) join(ctx context.Context, namespace string) (*eventList, error) {
+	own := l.ownOf(namespace)
+	if own == nil {
+		patient, end := context.WithTimeout(ctx, listPatience)
+		defer end()
+		events, err := l.all.join(patient)
+		if patient.Err() == nil || ctx.Err() != nil || err == nil {
+			return events, err
+		}
+		own = l.makeOwn(namespace)
+	}
+	return own.join(ctx)
+}
+
+// ownOf returns the namespace's own list, nil while that of all namespaces is fast.
+func (l *quorumLists) ownOf(namespace string) *quorumList {
+	if !l.all.isSlow.Load() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.own = nil
+		return nil
+	}
+	return l.makeOwn(namespace)
+}
+
+func (l *quorumLists) makeOwn(namespace string) *quorumList {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.own == nil {
+		l.own = map[string]*quorumList{}
+	}
+	if l.own[namespace] == nil {
+		l.own[namespace] = l.of(namespace)
+	}
+	return l.own[namespace]
+}
+
 // quorumList shares lists of the AlertEvents that exist. Whoever joins gets a list that began after it
 // joined, as the exactly-once argument requires: while one is under way, all newcomers wait
 // together for the next. So when idle a fold costs one small list, and under load all folds share them.
 type quorumList struct {
-	// list makes one list, as the API server's quorum has it and not as a cache does.
-	list func(context.Context) (*eventList, error)
+	list lister
+
+	fast, slow chan struct{} // places for lists under way; one that was slow takes one of the latter. Nil: there is no bound.
+	isSlow     atomic.Bool   // the last one that was not called off took long
 
 	mu        sync.Mutex
 	running   bool
@@ -121,25 +188,54 @@ func (q *quorumList) leave(l *listing) {
 // run makes lists as long as there are waiters. It pauses after each for as long as it took, so that
 // lists take at most half the time, and the longer they are, the more folds share one.
 func (q *quorumList) run() {
-	for {
+	for more := true; more; more = q.goOn() {
 		<-time.After(time.Until(q.restUntil))
-		l := q.take()
-		if l == nil {
-			return
+		leave := q.enterPlace()
+		if l := q.take(); l != nil && !q.make(l) {
+			leave()
+			leave = q.enterPlace()
+			q.make(l)
 		}
-		began := time.Now()
-		// The time that it may take begins here: it has waited for the list before it, and for the pause after that.
-		ctx, end := context.WithTimeout(l.ctx, listTimeout)
-		l.events, l.err = q.list(ctx)
-		end()
-		l.cancel()
-		close(l.done)
-		ended := time.Now()
-		q.restUntil = ended.Add(min(ended.Sub(began), maxListPause))
-		if q.stop() {
-			return
-		}
+		leave()
 	}
+}
+
+// enterPlace waits for a place, and returns what leaves it.
+func (q *quorumList) enterPlace() (leave func()) {
+	places := q.fast
+	if q.isSlow.Load() {
+		places = q.slow
+	}
+	if places == nil {
+		return func() {}
+	}
+	places <- struct{}{}
+	return func() { <-places }
+}
+
+// make makes a list. The time that it may take begins here: it has waited for the list before it, for the pause after that, and
+// for a place. It reports false for a list that turns out to be slow in a place of fast ones: it is called off, to begin anew.
+func (q *quorumList) make(l *listing) bool {
+	limit := listTimeout
+	if !q.isSlow.Load() {
+		limit = slowList
+	}
+	ctx, end := context.WithTimeout(l.ctx, limit)
+	defer end()
+	began := time.Now()
+	events, err := q.list(ctx)
+	took := time.Since(began)
+	if err == nil || took >= slowList {
+		q.isSlow.Store(took >= slowList)
+	}
+	q.restUntil = time.Now().Add(min(took, maxListPause))
+	if err != nil && limit == slowList && took >= slowList && l.ctx.Err() == nil {
+		return false
+	}
+	l.events, l.err = events, err
+	l.cancel()
+	close(l.done)
+	return true
 }
 
 // take begins the next list, nil without waiters.
@@ -148,22 +244,21 @@ func (q *quorumList) take() *listing {
 	defer q.mu.Unlock()
 	l := q.next
 	q.next = nil
-	q.running = l != nil
 	return l
 }
 
-// stop ends the run when there are no waiters.
-func (q *quorumList) stop() bool {
+// goOn ends the run when there are no waiters.
+func (q *quorumList) goOn() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.running = q.next != nil
-	return !q.running
+	return q.running
 }
 
 // listEvents lists the AlertEvents' metadata in the namespaces, one of which may be empty for all. The
 // reader must not be a cache. Without a resourceVersion the answer is as new as the quorum; later pages
 // of one list are as old as its first.
-func listEvents(reader client.Reader, namespaces []string) func(context.Context) (*eventList, error) {
+func listEvents(reader client.Reader, namespaces ...string) lister {
 	var inPages pages.Reader
 	return func(ctx context.Context) (*eventList, error) {
 		events := newEventList(0)

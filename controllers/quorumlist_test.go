@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -137,6 +139,66 @@ func TestTheTimeOfAListBeginsWithIt(t *testing.T) {
 	})
 }
 
+// TestNobodyWaitsForTheListOfAnotherNamespace: the AlertEvents of the namespace "vast" take ten seconds to list, and those of every
+// other one ten milliseconds.
+func TestNobodyWaitsForTheListOfAnotherNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		var vast atomic.Bool
+		var slow, most atomic.Int64
+		lists := newQuorumLists(func(namespaces ...string) lister {
+			return func(ctx context.Context) (*eventList, error) {
+				took := 10 * time.Millisecond
+				if strings.HasPrefix(namespaces[0], "vast") || namespaces[0] == metav1.NamespaceAll && vast.Load() {
+					took = 10 * time.Second
+					most.Store(max(most.Load(), slow.Add(1)))
+					defer slow.Add(-1)
+				}
+				select {
+				case <-time.After(took):
+					return &eventList{}, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+		}, []string{metav1.NamespaceAll})
+		join := func(namespace string) (took time.Duration) {
+			began := time.Now()
+			_, err := lists.join(t.Context(), namespace)
+			g.Expect(err).NotTo(HaveOccurred(), namespace)
+			return time.Since(began)
+		}
+		g.Expect(join("a")).To(Equal(10*time.Millisecond), "the list of all")
+		vast.Store(true)
+		time.Sleep(time.Second)
+		g.Expect(join("a")).To(Equal(listPatience+10*time.Millisecond), "it tries that of all")
+		time.Sleep(time.Second)
+		var folds sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		for n := range 2 * fastLists {
+			folds.Go(func() {
+				for ctx.Err() == nil {
+					_, _ = lists.join(ctx, fmt.Sprint("vast-", n))
+				}
+			})
+		}
+		time.Sleep(slowList * 3) // they are found to be slow
+		most.Store(0)
+		for range 100 {
+			time.Sleep(time.Second)
+			g.Expect(join("a")).To(BeNumerically("<=", 20*time.Millisecond), "it has one of its own")
+		}
+		g.Expect(most.Load()).To(Equal(int64(1)), "slow lists at a time")
+		stop()
+		folds.Wait()
+		vast.Store(false)
+		_, err := lists.all.join(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		join("a")
+		g.Expect(lists.own).To(BeEmpty(), "all share one again")
+	})
+}
+
 func TestAListGoesOverAllPagesOfAllNamespaces(t *testing.T) {
 	g := NewWithT(t)
 	s := newSite(t)
@@ -154,7 +216,7 @@ func TestAListGoesOverAllPagesOfAllNamespaces(t *testing.T) {
 			return c.List(ctx, list, append(opts, client.Limit(1))...)
 		},
 	})
-	events, err := listEvents(small, []string{s.namespace, other.namespace})(s.ctx)
+	events, err := listEvents(small, s.namespace, other.namespace)(s.ctx)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pages).To(Equal(3))
 	g.Expect(events.events).To(HaveLen(3))

@@ -47,7 +47,7 @@ type Follower interface {
 type resolvedIncidents struct {
 	live       client.Reader // from the quorum
 	deletions  *incidentDeleter
-	lists      *quorumList
+	lists      *quorumLists
 	namespaces []string // those of the manager, one of which may be empty for all
 	limits     capacities
 	clock      Clock
@@ -69,7 +69,7 @@ type resolvedIncidents struct {
 }
 
 func newResolvedIncidents(
-	live client.Reader, deletions *incidentDeleter, lists *quorumList, counts *storeCounts, options Options,
+	live client.Reader, deletions *incidentDeleter, lists *quorumLists, counts *storeCounts, options Options,
 ) *resolvedIncidents {
 	return &resolvedIncidents{
 		live: live, deletions: deletions, lists: lists, published: counts, namespaces: options.Namespaces,
@@ -403,7 +403,7 @@ func (s *resolvedIncidents) evictOnly(ctx context.Context, namespace string, nam
 	if len(incidents) == 0 {
 		return 0, nil
 	}
-	listed, err := s.lists.join(ctx)
+	listed, err := s.lists.join(ctx, namespace)
 	if err != nil {
 		return 0, err
 	}
@@ -411,7 +411,7 @@ func (s *resolvedIncidents) evictOnly(ctx context.Context, namespace string, nam
 		if !s.isOver(namespace, headroomPart) {
 			break
 		}
-		deleted, err := s.deletions.delete(ctx, incident, func(context.Context) (*eventList, error) { return listed, nil })
+		deleted, err := s.deletions.delete(ctx, incident, func(context.Context, string) (*eventList, error) { return listed, nil })
 		if err != nil {
 			return evicted, err
 		}

@@ -176,20 +176,20 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		return fmt.Errorf("adding the release of AlertEvents: %w", err)
 	}
 	limit := newIncidentLimit(r.counts, options)
-	lag := newLagDetector(mgr.GetCache(), listEvents(live, options.Namespaces), options.RestartWatch)
+	lists := func(namespaces ...string) lister { return listEvents(live, namespaces...) }
+	lag := newLagDetector(mgr.GetCache(), lists, options.Namespaces, options.RestartWatch)
 	if err := mgr.Add(lag); err != nil {
 		return fmt.Errorf("adding the detector of a watch that has stalled: %w", err)
 	}
-	lists := lag.lists
 	blocked := newBlockedIncidents()
 	gate := newWriteGate(writeConcurrency, options.IngestBacklog)
 	deletions := &incidentDeleter{cache: mgr.GetCache(), live: live, gate: gate, releases: releases}
-	resolved := newResolvedIncidents(live, deletions, lists, r.counts, options)
+	resolved := newResolvedIncidents(live, deletions, lag.lists, r.counts, options)
 	deletions.resolved = resolved
 	incidents := &incidentReconciler{
 		cache:     mgr.GetCache(),
 		live:      live,
-		lists:     lists,
+		lists:     lag.lists,
 		memory:    memory,
 		loads:     newEventLoads(),
 		releases:  releases,

@@ -85,11 +85,13 @@ func (s *site) newFolder() *folder {
 	f.copies = &copyDeleter{memory, live}
 	f.releases = newReleaser(f.cache, live, memory, s.clock)
 	gate := newWriteGate(2, func() int { return 0 })
-	list := listEvents(live, []string{s.namespace})
-	lists := &quorumList{list: func(ctx context.Context) (*eventList, error) {
-		f.lists++
-		return list(ctx)
-	}}
+	lists := newQuorumLists(func(namespaces ...string) lister {
+		list := listEvents(live, namespaces...)
+		return func(ctx context.Context) (*eventList, error) {
+			f.lists++
+			return list(ctx)
+		}
+	}, []string{s.namespace})
 	counts := newStoreCounts(s.clock.Now)
 	deletions := &incidentDeleter{cache: f.cache, live: live, gate: gate, releases: f.releases}
 	options := Options{Namespaces: []string{s.namespace}, NamespaceShare: 1, Clock: s.clock}
