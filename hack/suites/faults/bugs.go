@@ -62,6 +62,11 @@ var bugs = []bug{
 	{name: "token-tag-ignored", test: "./webhookserver TestNobodyTakesATokenOver"},
 	{name: "signatures-unchecked", test: "./webhookserver TestSignatures"},
 	{name: "waiting-incidents-uncounted", test: "./webhookserver TestNoAlertIsAcceptedThatFindsNoPlace"},
+	{name: "signed-for-any-path", test: "./webhookserver TestASignatureIsForOneOperation"},
+	{name: "refused-probe-tells-no-time", test: "./controllers TestTheProbe"},
+	{name: "one-rejected-stops-all", test: "./controllers/forward TestRejectedAlertDelaysNoOther"},
+	{name: "silences-of-others", test: "./controllers/forward TestInstallationsLeaveEachOthersSilencesAlone"},
+	{name: "pages-by-number", test: "./internal/pages TestEach"},
 }
 
 // runBugs runs a manager with each bug, and reports whether all were caught.
