@@ -49,7 +49,8 @@ const (
 	relisted
 )
 
-// newLagDetector makes a detector that observes the quorum lists that it shares: those of all these namespaces, and of single ones.
+// newLagDetector makes a detector that observes the quorum lists that it shares: those of all these namespaces, and of single
+// ones.
 func newLagDetector(
 	objects cache.Informers, list func(namespaces ...string) lister, namespaces []string, restart func(listAnew bool),
 ) *lagDetector {

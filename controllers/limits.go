@@ -134,9 +134,9 @@ const (
 	stuckAfter = 30 * time.Second
 	stuckCheck = time.Second
 
-	// idleListInterval is the longest time between two quorum lists of all namespaces, and lagListInterval that while the watch of AlertEvents has
-	// not shown one of them. After lagRestartAfter that watch begins again, after lagRelistAfter the cache lists anew, and after
-	// lagLimit the term ends.
+	// idleListInterval is the longest time between two quorum lists of all namespaces, and lagListInterval that while the watch
+	// of AlertEvents has not shown one of them. After lagRestartAfter that watch begins again, after lagRelistAfter the cache
+	// lists anew, and after lagLimit the term ends.
 	idleListInterval = 10 * time.Second
 	lagListInterval  = 5 * time.Second
 	lagRestartAfter  = 15 * time.Second
