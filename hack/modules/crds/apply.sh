@@ -29,4 +29,9 @@ kubectl apply --server-side \
   -f "$monitoring/monitoring.coreos.com_servicemonitors.yaml" \
   -f "$monitoring/monitoring.coreos.com_prometheusrules.yaml" \
   -f "$envoy_gateway/gateway.envoyproxy.io_envoyproxies.yaml"
-kubectl wait --for=condition=Established crd --all --timeout=30s
+# "kubectl wait" does not wait for conditions of which there are none yet: it fails.
+tries=0
+until kubectl wait --for=condition=Established crd --all --timeout=30s; do
+  [ $((tries += 1)) -lt 10 ] || exit 1
+  sleep 0.5
+done
