@@ -23,8 +23,8 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// scenarios are run one after the other. The judge looks at all records after each. The last one leaves Incidents with forged days,
-// which only the hourly sweep deletes.
+// scenarios are run one after the other. The judge looks at all records after each. The last one leaves Incidents with forged
+// days, which only the hourly sweep deletes.
 var scenarios = []struct {
 	name  string
 	short bool
