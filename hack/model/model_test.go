@@ -79,7 +79,7 @@ func TestEachBrokenRuleIsNoticed(t *testing.T) {
 	}
 }
 
-// The limits that docs/reliability.md states are real: beyond them, alerts are counted twice.
+// The limits that docs/guarantees.md states are real: beyond them, alerts are counted twice.
 func TestBeyondItsBoundsASecondCopyCounts(t *testing.T) {
 	cases := map[string]func(c *scope){
 		"all processes that saw the first copy deleted end": func(c *scope) { c.left.crashes = 2 },

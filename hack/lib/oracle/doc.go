@@ -1,4 +1,4 @@
-// Package oracle judges what became of alerts by docs/reliability.md. It takes facts and returns findings: it has no client,
+// Package oracle judges what became of alerts by docs/guarantees.md. It takes facts and returns findings: it has no client,
 // no clock and no goroutine.
 //
 // The facts are

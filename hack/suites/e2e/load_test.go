@@ -204,7 +204,7 @@ func (s *suite) checkRestarts(t *testing.T) {
 	}
 }
 
-// report collects the figures for docs/reliability.md.
+// report collects the figures for docs/internals/reliability.md.
 type report struct {
 	trials []trial
 	rest   map[string]usage

@@ -1,4 +1,4 @@
-// Command faults proves what docs/reliability.md promises. It runs real managers on a real etcd and two
+// Command faults proves what docs/guarantees.md promises. It runs real managers on a real etcd and two
 // real API servers, puts load on them, injects one fault after the other, and compares what the
 // senders were told with etcd's history and with the Incidents.
 //

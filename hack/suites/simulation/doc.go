@@ -3,7 +3,7 @@
 //
 // A Story is what happens: the settings of the replicas, and operations, one after the other, such as posts, faults, deaths of
 // replicas and what users do. A seed decides everything else: how long each call takes, and who is first. After the last
-// operation all faults end. What every commit of the API server and every answer of a replica breaks of docs/reliability.md is
+// operation all faults end. What every commit of the API server and every answer of a replica breaks of docs/guarantees.md is
 // a finding.
 //
 // Nothing real is used: no network, no clock, no files. Replicas run the program (internal/app) from its command line on. Their
