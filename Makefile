@@ -246,14 +246,10 @@ verify: tools $(TOOLS)/actionlint ## Check generated files, modules, format, lin
 	hack/verify.sh
 
 .PHONY: generate
-generate: manifests dist bundle bin/gen/metricsdoc bin/gen/plugindoc $(TOOLS)/crd-ref-docs ## Generate everything that is generated
+generate: manifests dist bundle bin/gen/metricsdoc bin/gen/plugindoc ## Generate everything that is generated
 	$(TOOLS)/controller-gen object:headerFile=hack/gen/boilerplate.go.txt paths=./api/...
 	bin/gen/metricsdoc >docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
 	bin/gen/plugindoc >docs/kubectl-tocsin.md.tmp && mv docs/kubectl-tocsin.md.tmp docs/kubectl-tocsin.md
-	$(TOOLS)/crd-ref-docs --log-level=ERROR --source-path=api/v1alpha1 --config=hack/gen/crd-ref-docs.yaml --renderer=markdown \
-		--output-path=docs/api.md.tmp
-	@# It escapes braces for a renderer that takes them for code; here they stand in code already.
-	sed -e 's/\\\([{}]\)/\1/g' docs/api.md.tmp >docs/api.md && rm docs/api.md.tmp
 
 .PHONY: manifests
 manifests: $(TOOLS)/controller-gen ## Generate the CRDs and the manager's ClusterRole
@@ -331,13 +327,12 @@ node-programs: control-plane ## Build kubelet, kube-proxy and the like, see hack
 	@hack/node-programs.sh
 
 .PHONY: tools
-tools: $(TOOLS)/controller-gen $(TOOLS)/crd-ref-docs $(TOOLS)/kustomize $(TOOLS)/setup-envtest ## Build the tools
+tools: $(TOOLS)/controller-gen $(TOOLS)/kustomize $(TOOLS)/setup-envtest ## Build the tools
 
 $(TOOLS)/controller-gen: PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
-$(TOOLS)/crd-ref-docs: PACKAGE := github.com/elastic/crd-ref-docs
 $(TOOLS)/kustomize: PACKAGE := sigs.k8s.io/kustomize/kustomize/v5
 $(TOOLS)/setup-envtest: PACKAGE := sigs.k8s.io/controller-runtime/tools/setup-envtest
-$(TOOLS)/controller-gen $(TOOLS)/crd-ref-docs $(TOOLS)/kustomize $(TOOLS)/setup-envtest: hack/modules/tools/go.mod hack/modules/tools/go.sum
+$(TOOLS)/controller-gen $(TOOLS)/kustomize $(TOOLS)/setup-envtest: hack/modules/tools/go.mod hack/modules/tools/go.sum
 	$(GO_BUILD) -C hack/modules/tools -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
 
 $(TOOLS)/helm: hack/modules/helm/go.mod hack/modules/helm/go.sum

@@ -31,7 +31,7 @@ files() {
 
 generated() {
   files | tar --null -T - -cf - | tar -xf - -C "$copy"
-  make --no-print-directory -s -C "$copy" -o "$PWD/bin/tools/controller-gen" -o "$PWD/bin/tools/kustomize" -o "$PWD/bin/tools/crd-ref-docs" TOOLS="$PWD/bin/tools" generate || return 1
+  make --no-print-directory -s -C "$copy" -o "$PWD/bin/tools/controller-gen" -o "$PWD/bin/tools/kustomize" TOOLS="$PWD/bin/tools" generate || return 1
   local folder
   for folder in api bundle bundle.Dockerfile config dist docs; do
     diff -ru "$folder" "$copy/$folder" || {
