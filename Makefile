@@ -246,10 +246,9 @@ verify: tools $(TOOLS)/actionlint ## Check generated files, modules, format, lin
 	hack/verify.sh
 
 .PHONY: generate
-generate: manifests dist bundle bin/gen/metricsdoc bin/gen/plugindoc ## Generate everything that is generated
+generate: manifests dist bundle bin/gen/metricsdoc ## Generate everything that is generated
 	$(TOOLS)/controller-gen object:headerFile=hack/gen/boilerplate.go.txt paths=./api/...
 	bin/gen/metricsdoc >docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
-	bin/gen/plugindoc >docs/kubectl-tocsin.md.tmp && mv docs/kubectl-tocsin.md.tmp docs/kubectl-tocsin.md
 
 .PHONY: manifests
 manifests: $(TOOLS)/controller-gen ## Generate the CRDs and the manager's ClusterRole

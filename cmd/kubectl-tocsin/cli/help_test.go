@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,6 +15,30 @@ import (
 
 func commands() []*cobra.Command {
 	return everyCommand(newPlugin(genericiooptions.NewTestIOStreamsDiscard()).command())
+}
+
+// everyCommand returns a command and its descendants, except those that cobra adds.
+func everyCommand(command *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{command}
+	for _, child := range command.Commands() {
+		if child.IsAvailableCommand() && child.Name() != "completion" && child.Name() != "options" {
+			all = append(all, everyCommand(child)...)
+		}
+	}
+	return all
+}
+
+// TestThePageListsEveryCommand compares the table of docs/kubectl-plugin.md with the short helps.
+func TestThePageListsEveryCommand(t *testing.T) {
+	g := NewWithT(t)
+	page, err := os.ReadFile("../../../docs/kubectl-plugin.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, command := range commands() {
+		if command.HasParent() && !command.HasSubCommands() {
+			name := strings.TrimPrefix(command.CommandPath(), "kubectl tocsin ")
+			g.Expect(string(page)).To(ContainSubstring("| `" + name + "` | " + command.Short + " |"))
+		}
+	}
 }
 
 func TestHelpIsOfOnePiece(t *testing.T) {
