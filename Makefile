@@ -256,10 +256,6 @@ manifests: $(TOOLS)/controller-gen ## Generate the CRDs and the manager's Cluste
 	$(TOOLS)/controller-gen rbac:roleName=tocsin-manager paths=./controllers/... paths=./webhookserver/... \
 		output:rbac:dir=config/rbac
 
-.PHONY: sender-pages
-sender-pages: control-plane build bin/gen/senderpages ## Write what kubectl prints of every preset's samples into docs/senders
-	bin/gen/senderpages
-
 .PHONY: dist
 dist: manifests bin/gen/chart $(TOOLS)/kustomize ## Write the Helm chart, and dist/install.yaml with the image IMG
 	mkdir -p dist

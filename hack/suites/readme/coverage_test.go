@@ -20,9 +20,6 @@ const pluginPage = "docs/kubectl-plugin.md"
 // historyScript tests the commands of docs/history.md.
 const historyScript = "hack/suites/plugin/testdata/script/history.txtar"
 
-// incidentsBlock stands behind the language of a session that hack/gen/senderpages runs and writes into the page.
-const incidentsBlock = "incidents"
-
 // runElsewhere are commands that other tests run, each with a file of the test and what stands in it.
 var runElsewhere = map[string]struct{ file, text string }{
 	"kubectl get incidents":                         {walkthroughPage, "kubectl -n shop get incidents"},
@@ -118,7 +115,7 @@ func runAsAWhole(page string, block commandBlock) bool {
 	case page == walkthroughPage:
 		return !block.session && block.heading == walkthroughTitle
 	}
-	return filepath.Dir(page) == "docs/senders" && block.info == incidentsBlock
+	return false
 }
 
 // whyNotRun says why no test runs a command; nothing when one does.

@@ -137,9 +137,6 @@ func runPage(t *testing.T, kubeconfig, folder, file, url string) {
 	}
 	script := "set -euo pipefail\n" + takenForGranted[filepath.Base(file)]
 	for _, block := range commandBlocks(string(page)) {
-		if block.info == incidentsBlock {
-			continue
-		}
 		script += needNodes.ReplaceAllString(strings.Join(block.commands, "\n")+"\n", "")
 	}
 	runIn(t, kubeconfig, folder, strings.NewReplacer(

@@ -1,18 +1,19 @@
-package main
+// Package presets posts the samples of every preset to a real manager, and checks the Incidents.
+package presets
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
+	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -22,13 +23,7 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-const (
-	foldTimeout = time.Minute
-
-	// indexName is the page that shows one Incident in full, one of describedPreset.
-	indexName       = "README"
-	describedPreset = "alertmanager"
-)
+const foldTimeout = time.Minute
 
 // samplesTime is the time at which the samples were sent.
 var samplesTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -41,56 +36,37 @@ type player struct {
 	later   time.Duration     // since samplesTime
 }
 
-// play posts the samples of all presets and returns what kubectl prints, by page.
-func play(ctx context.Context, manager, folder string) (printed map[string]string, err error) {
+// TestSamplesBecomeIncidents checks every preset: an alert that fires, is repeated and is resolved is one Incident, with the state
+// and the count that it should have.
+func TestSamplesBecomeIncidents(t *testing.T) {
+	g := NewWithT(t)
+	ctx := t.Context()
 	presets, err := mapping.Presets()
-	if err != nil {
-		return nil, err
-	}
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(presets).NotTo(BeEmpty())
 	p := &player{tokens: map[string]string{}, later: time.Since(samplesTime)}
-	if p.cluster, err = testenv.StartCluster(folder); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, p.cluster.Stop()) }()
-	if p.manager, err = p.cluster.RunManager(ctx, testenv.ManagerOptions{Binary: manager}); err != nil {
-		return nil, err
-	}
+	p.cluster, err = testenv.StartCluster(t.TempDir())
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(p.cluster.Stop()).To(Succeed()) })
+	manager := filepath.Join(t.TempDir(), "manager")
+	g.Expect(testenv.BuildManager(ctx, manager)).To(Succeed())
+	p.manager, err = p.cluster.RunManager(ctx, testenv.ManagerOptions{Binary: manager})
+	g.Expect(err).NotTo(HaveOccurred())
 	for _, preset := range presets {
 		spec := v1alpha1.WebhookIntegrationSpec{Preset: preset.Name}
-		if p.tokens[preset.Name], err = p.cluster.Integrate(ctx, preset.Name, preset.Name, spec); err != nil {
-			return nil, err
-		}
+		p.tokens[preset.Name], err = p.cluster.Integrate(ctx, preset.Name, preset.Name, spec)
+		g.Expect(err).NotTo(HaveOccurred())
 	}
-	return p.run(ctx)
-}
-
-// run posts the firing samples, their repeats and the resolved ones.
-func (p *player) run(ctx context.Context) (map[string]string, error) {
-	printed := map[string]string{}
 	for _, samples := range [][]string{{"firing", "repeat"}, {"resolved"}} {
 		for preset := range p.tokens {
 			for _, sample := range samples {
-				if err := p.post(ctx, preset, sample); err != nil {
-					return nil, fmt.Errorf("posting %s.%s.json: %w", preset, sample, err)
-				}
+				g.Expect(p.post(ctx, preset, sample)).To(Succeed(), "%s.%s.json", preset, sample)
 			}
 		}
 		for preset := range p.tokens {
-			text, err := p.get(ctx, preset, samples[len(samples)-1])
-			if err != nil {
-				return nil, fmt.Errorf("after %s.%s.json: %w", preset, samples[len(samples)-1], err)
-			}
-			if printed[preset] != "" {
-				text = "\n" + text
-			}
-			printed[preset] += text
+			g.Expect(p.check(ctx, preset, samples[len(samples)-1])).To(Succeed(), preset)
 		}
 	}
-	args := []string{"-n", describedPreset, "describe", "incident", "--show-events=false",
-		v1alpha1.IncidentName(describedPreset, "791cec13fcba0368")}
-	text, err := p.cluster.Kubectl(ctx, args...)
-	printed[indexName] = command(args) + text
-	return printed, err
 }
 
 // dated is a time in a sample.
@@ -133,24 +109,14 @@ func (p *player) post(ctx context.Context, preset, sample string) error {
 	return err
 }
 
-// get waits until what was posted is folded, checks it, and returns what kubectl prints.
-func (p *player) get(ctx context.Context, preset, after string) (string, error) {
+// check waits until everything is folded. Then there is one Incident for each alert of the sample that was posted last. It counts the
+// alerts of all samples so far, and is resolved if the last one says so.
+func (p *player) check(ctx context.Context, preset, sample string) error {
 	ctx, cancel := context.WithTimeout(ctx, foldTimeout)
 	defer cancel()
 	if _, err := loadgen.Drained(ctx, p.cluster.Client, preset); err != nil {
-		return "", err
+		return err
 	}
-	if err := p.check(ctx, preset, after); err != nil {
-		return "", err
-	}
-	args := []string{"-n", preset, "get", "incidents", "-o", "wide"}
-	text, err := p.cluster.Kubectl(ctx, args...)
-	return command(args) + text, err
-}
-
-// check compares the Incidents with the alerts of the sample that was posted last: one for each, which counts
-// the alerts of all samples so far and is resolved if its last one says so.
-func (p *player) check(ctx context.Context, preset, sample string) error {
 	posts := int64(2)
 	if sample == "resolved" {
 		posts++
@@ -192,9 +158,4 @@ func (p *player) check(ctx context.Context, preset, sample string) error {
 		}
 	}
 	return nil
-}
-
-// command is the line that one types for kubectl.
-func command(args []string) string {
-	return "$ kubectl " + strings.Join(args, " ") + "\n"
 }
