@@ -42,7 +42,6 @@ var runElsewhere = map[string]struct{ file, text string }{
 // commandBlock is a fenced block of commands: a script, or a session with what is printed.
 type commandBlock struct {
 	session  bool
-	info     string // what stands behind the language
 	heading  string // the last one of the second level before it
 	commands []string
 }
@@ -55,7 +54,7 @@ func commandBlocks(page string) []commandBlock {
 	var blocks []commandBlock
 	heading := ""
 	for _, match := range fence.FindAllStringSubmatch(page, -1) {
-		block := commandBlock{session: match[1] == "console", info: strings.TrimSpace(match[2]), heading: heading}
+		block := commandBlock{session: match[1] == "console", heading: heading}
 		switch match[1] {
 		case "":
 			heading = match[4]
