@@ -215,6 +215,9 @@ func readCache(ctx context.Context, c *rest.Config, namespace string, object cli
 		return nil, err
 	}
 	go func() { _ = objects.Start(ctx) }()
+	if !objects.WaitForCacheSync(ctx) {
+		return nil, ctx.Err()
+	}
 	if _, err := objects.GetInformer(ctx, object); err != nil {
 		return nil, err
 	}
