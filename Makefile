@@ -125,8 +125,11 @@ image-files: ## Build what goes into the image, with a bill of materials, into b
 	@$(IMAGE_ENVIRONMENT) hack/image.sh files
 
 .PHONY: test
-test: control-plane $(TOOLS)/controller-gen $(TOOLS)/helm ## Run the unit, property, fuzz-seed and control-plane tests
+test: control-plane $(TOOLS)/controller-gen ## Run the unit, property, fuzz-seed and control-plane tests of the product
 	$(GO_TEST) $(TEST_FLAGS) ./...
+
+.PHONY: test-all
+test-all: $(TOOLS)/helm test ## Run them with those of the chart, the plugin, the documents' examples, the suites and the release
 	@# What they read lies outside of their modules, so that Go would not see that it has changed: nothing is cached.
 	for module in $(OUR_MODULES); do (cd $$module && $(GO_TEST) -count=1 $(TEST_FLAGS) ./...) || exit; done
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Raises the requirements of the modules that "make run" and "make test" build, until all of them select the same versions of
+# Raises the requirements of the modules that "make run" and "make test-all" build, until all of them select the same versions of
 # what they share. Go then compiles each shared package once, and not once for each version: with two versions of k8s.io/api,
 # nearly everything is compiled twice.
 #

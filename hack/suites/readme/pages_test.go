@@ -121,7 +121,7 @@ func installPlugin(t *testing.T) {
 	t.Helper()
 	folder := t.TempDir()
 	NewWithT(t).Expect(testenv.BuildPlugin(t.Context(), filepath.Join(folder, "kubectl-tocsin"))).To(Succeed())
-	tools := filepath.Join(testenv.Root(), "bin", "tools") // "make tools" and "make test" build Helm there
+	tools := filepath.Join(testenv.Root(), "bin", "tools") // "make tools" and "make test-all" build Helm there
 	t.Setenv("PATH", strings.Join([]string{folder, tools, os.Getenv("PATH")}, string(os.PathListSeparator)))
 }
 
