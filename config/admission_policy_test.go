@@ -1,9 +1,11 @@
 package config
 
 import (
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -37,6 +39,8 @@ func (c *cluster) checkAdmissionPolicy(t *testing.T, namespace string) {
 		"a finalizer":      {func(e *v1alpha1.AlertEvent) { e.Finalizers = []string{"example.com/stay"} }, "no finalizers"},
 		"an owner":         {func(e *v1alpha1.AlertEvent) { e.OwnerReferences = owner() }, "no owners"},
 		"a label":          {func(e *v1alpha1.AlertEvent) { e.Labels = map[string]string{"a": "b"} }, ""},
+		"many bytes":       {func(e *v1alpha1.AlertEvent) { e.Annotations = note(64<<10 - 1) }, ""},
+		"too many bytes":   {func(e *v1alpha1.AlertEvent) { e.Annotations = note(64 << 10) }, "at most 64 KiB"},
 		"a mark":           {func(e *v1alpha1.AlertEvent) { e.Annotations = settled() }, "only Tocsin may set the annotation"},
 		"another's second": {func(e *v1alpha1.AlertEvent) { addAlert(e, alice, "bob") }, "by must be your own user name"},
 	} {
@@ -84,6 +88,7 @@ func (c *cluster) checkPolicyOnUpdates(t *testing.T, namespace, user string) {
 	g := NewWithT(t)
 	event := resolving(namespace)
 	event.Spec.Alerts[0].By, event.Finalizers, event.Annotations = "bob", []string{"example.com/a", "example.com/b"}, settled()
+	maps.Copy(event.Annotations, note(100<<10))
 	output, err := c.createAs(t, "system:serviceaccount:"+namespace+":tocsin", event, "--dry-run=none", "-o", "name")
 	g.Expect(err).NotTo(HaveOccurred(), output)
 	patch := func(text string) (string, error) {
@@ -92,6 +97,7 @@ func (c *cluster) checkPolicyOnUpdates(t *testing.T, namespace, user string) {
 	for _, denied := range []string{
 		`{"metadata":{"finalizers":["example.com/a","example.com/b","example.com/c"]}}`,
 		`{"metadata":{"annotations":{"tocsin.dev/settled":null}}}`,
+		`{"metadata":{"annotations":{"more":"than before"}}}`,
 		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"1"}]}}`,
 	} {
 		output, err := patch(denied)
@@ -99,6 +105,7 @@ func (c *cluster) checkPolicyOnUpdates(t *testing.T, namespace, user string) {
 		g.Expect(output).To(ContainSubstring("tocsin-alertevents"))
 	}
 	for _, allowed := range []string{
+		`{"metadata":{"annotations":{"n":"less than before"}}}`,
 		`{"metadata":{"annotations":{"example.com/note":"x"}}}`, `{"metadata":{"finalizers":["example.com/a"]}}`,
 	} {
 		output, err := patch(allowed)
@@ -160,5 +167,8 @@ func pack(g *WithT, event *v1alpha1.AlertEvent) { g.Expect(event.Spec.Pack()).To
 func owner() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "x", UID: "1"}}
 }
+
+// note is an annotation with so many bytes and one more, its name.
+func note(bytes int) map[string]string { return map[string]string{"n": strings.Repeat("x", bytes)} }
 
 func settled() map[string]string { return map[string]string{v1alpha1.SettledAnnotation: "1/*"} }
