@@ -32,8 +32,10 @@ const (
 	firstObjects = int64(64)
 	maxObjects   = int64(1000)
 
-	// step is how many times as many objects as the last one a page has at most, and one that was too large has one in so many.
-	step = 8
+	// growth is how many times as many objects as the last one a page has at most, and one in shrinking of one that was too large.
+	// Large objects may lie behind small ones.
+	growth    = 2
+	shrinking = 8
 )
 
 // ErrTooLarge is the error of reading a page that exceeds the bound of bytes.
@@ -97,7 +99,7 @@ func (r *Reader) Each(
 		options.Limit = size
 		page, err := list(context.WithValue(ctx, sizeKey{}, &read), options)
 		if errors.Is(err, ErrTooLarge) && size > 1 {
-			size = max(1, size/step)
+			size = max(1, size/shrinking)
 			continue
 		}
 		if err != nil {
@@ -122,5 +124,5 @@ func next(size int64, objects int, bytes int64) int64 {
 	if objects == 0 {
 		return size
 	}
-	return min(step*size, max(1, int64(objects)*aimedBytes/max(1, bytes)), maxObjects)
+	return min(growth*size, max(1, int64(objects)*aimedBytes/max(1, bytes)), maxObjects)
 }

@@ -102,13 +102,13 @@ func TestReaderGoesByTheBytes(t *testing.T) {
 		objects store
 		pages   int
 	}{
-		{sized(5_000, small), 2 + 5}, // 64, 512, and then the most that a page has
+		{sized(5_000, small), 4 + 5}, // 64, 128, 256, 512, and then the most that a page has
 		{sized(5_000, small), 5},
-		{sized(300, whole), 4 + 150}, // two tries that are too large, then two in a page
+		{sized(300, whole), 4 + 150}, // three tries that are too large, one object, then two in a page
 		{sized(300, whole), 150},
-		{sized(3_000, large), 2 + 47}, // 2, 16, and then as many as come to the bytes that are aimed at
+		{sized(3_000, large), 5 + 46}, // 2, 4, 8, 16, 32, and then as many as come to the bytes that are aimed at
 		{sized(3_000, large), 47},
-		{append(sized(64, large), sized(2_000, small)...), 1 + 2 + 2}, // 64, 64, 512, and then the most
+		{append(sized(64, large), sized(2_000, small)...), 1 + 4 + 2}, // 64, 64, 128, 256, 512, and then the most
 	} {
 		pages := 0
 		list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
