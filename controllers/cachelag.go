@@ -64,9 +64,9 @@ func newLagDetector(
 
 // observe returns a lister whose lists the detector sees.
 func (d *lagDetector) observe(list lister, namespaces []string) lister {
-	return func(ctx context.Context) (*eventList, error) {
+	return func(ctx context.Context, most int64) (*eventList, error) {
 		began := d.begin(namespaces)
-		events, err := list(ctx)
+		events, err := list(ctx, most)
 		d.end(events, err, namespaces, began)
 		return events, err
 	}

@@ -48,7 +48,7 @@ func (b *lagBench) note(what string) {
 }
 
 func (b *lagBench) lister(namespaces ...string) lister {
-	return func(context.Context) (*eventList, error) {
+	return func(context.Context, int64) (*eventList, error) {
 		b.note(strings.TrimSpace("list " + namespaces[0]))
 		if b.failed != nil {
 			return nil, b.failed
@@ -97,10 +97,10 @@ func TestAStalledWatchEndsTheTerm(t *testing.T) {
 		"the list of a fold counts": {[]step{{5 * second, func(b *lagBench) { _, _ = b.lists.join(context.Background(), "a") }}}, 14 * second,
 			[]string{"1s list", "5s list"}, false},
 		"the list of one namespace says nothing of the others": {[]step{
-			{0, func(b *lagBench) { b.store("a"); b.store("b"); b.lists.all.isSlow.Store(true) }},
+			{0, func(b *lagBench) { b.store("a"); b.store("b"); b.lists.all.isHeavy.Store(true) }},
 			{4 * second, func(b *lagBench) {
 				b.remove("a")
-				b.lists.all.isSlow.Store(true)
+				b.lists.all.isHeavy.Store(true)
 				_, _ = b.lists.join(context.Background(), "a")
 				if _, lacks := b.lacking["a"]; lacks {
 					b.note("a lacks")
@@ -160,7 +160,7 @@ func TestWhatTheWatchShowedAsDeletedDoesNotLack(t *testing.T) {
 	b.store("a")
 	all := []string{metav1.NamespaceAll}
 	began := b.begin(all)
-	listed, err := b.lister(all...)(t.Context())
+	listed, err := b.lister(all...)(t.Context(), heavyList)
 	g.Expect(err).NotTo(HaveOccurred())
 	b.show(b.stored["a"], false)
 	b.forget(b.remove("a"))

@@ -143,12 +143,10 @@ const (
 	lagRelistAfter   = 20 * time.Second
 	lagLimit         = 30 * time.Second
 
-	// slowList is how long a quorum list of all namespaces may take for all folds to share it. listPatience is how long a fold
-	// waits for one: for the list that is under way, the pause after it, and its own. Of the lists of single namespaces, fastLists
-	// are made at a time, and one more of those that take longer than slowList.
-	slowList     = 2 * time.Second
-	listPatience = 3 * slowList
-	fastLists    = 4
+	// heavyList is how many bytes a quorum list may have that is not heavy. Of such lists lightLists are made at a time, and one
+	// more of heavy ones.
+	heavyList  = 8 << 20
+	lightLists = 4
 
 	// maxListPause bounds the pause between two quorum lists.
 	maxListPause = time.Second

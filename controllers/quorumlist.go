@@ -2,7 +2,9 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +29,7 @@ type storedEvent struct {
 // eventList is the AlertEvents that existed at one moment. It is shared and never modified once it is complete.
 type eventList struct {
 	events map[types.UID]storedEvent
+	bytes  int64 // of the list as it was read
 }
 
 func newEventList(size int) *eventList {
@@ -53,61 +56,54 @@ func (l *eventList) isMarked(uid, incident string) bool {
 	return ok && event.mark.Settles(incident)
 }
 
-// lister makes one list, as the API server's quorum has it and not as a cache does.
-type lister func(context.Context) (*eventList, error)
+// lister makes one list, as the API server's quorum has it and not as a cache does. It fails with errHeavy if the list has more
+// than so many bytes.
+type lister func(ctx context.Context, most int64) (*eventList, error)
 
-// quorumLists shares the lists of all namespaces among all folds, while such a list is made fast. While it is not, since some
-// namespace has many or large AlertEvents, the folds of each namespace share lists of their own: a fold needs no more, and nobody
-// waits for what another namespace has.
+// errHeavy says that a list has more than heavyList.
+var errHeavy = errors.New("the list of AlertEvents is heavy")
+
+// quorumLists shares the lists of all namespaces among all folds, unless such a list is heavy. If it is, since some namespace has
+// many or large AlertEvents, the folds of each namespace share lists of their own: a fold needs no more, and nobody waits for
+// what another namespace has.
 type quorumLists struct {
 	all  *quorumList
 	list func(namespaces ...string) lister
 
-	fast, slow chan struct{} // places for lists under way, by how long the last one of the same namespaces took
+	light, heavy chan struct{} // places for lists under way, by what the last one of the same namespaces was
 
 	mu  sync.Mutex
-	own map[string]*quorumList // by namespace; none while the list of all is fast
+	own map[string]*quorumList // by namespace; none while the list of all is light
 }
 
 func newQuorumLists(list func(namespaces ...string) lister, namespaces []string) *quorumLists {
-	l := &quorumLists{list: list, fast: make(chan struct{}, fastLists), slow: make(chan struct{}, 1)}
+	l := &quorumLists{list: list, light: make(chan struct{}, lightLists), heavy: make(chan struct{}, 1)}
 	l.all = l.of(namespaces...)
 	return l
 }
 
 func (l *quorumLists) of(namespaces ...string) *quorumList {
-	return &quorumList{list: l.list(namespaces...), fast: l.fast, slow: l.slow}
+	return &quorumList{list: l.list(namespaces...), light: l.light, heavy: l.heavy}
 }
 
 // join returns the AlertEvents of a namespace, and maybe those of others, of a list that began after the call.
 func (l *quorumLists) join(ctx context.Context, namespace string) (*eventList, error) {
-	own := l.ownOf(namespace)
-	if own == nil {
-		patient, end := context.WithTimeout(ctx, listPatience)
-		defer end()
-		events, err := l.all.join(patient)
-		if patient.Err() == nil || ctx.Err() != nil || err == nil {
+	for {
+		events, err := l.listOf(namespace).join(ctx)
+		if !errors.Is(err, errHeavy) {
 			return events, err
 		}
-		own = l.makeOwn(namespace)
 	}
-	return own.join(ctx)
 }
 
-// ownOf returns the namespace's own list, nil while that of all namespaces is fast.
-func (l *quorumLists) ownOf(namespace string) *quorumList {
-	if !l.all.isSlow.Load() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.own = nil
-		return nil
-	}
-	return l.makeOwn(namespace)
-}
-
-func (l *quorumLists) makeOwn(namespace string) *quorumList {
+// listOf returns the list that the folds of a namespace share: that of all namespaces, or its own.
+func (l *quorumLists) listOf(namespace string) *quorumList {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.all.isHeavy.Load() {
+		l.own = nil
+		return l.all
+	}
 	if l.own == nil {
 		l.own = map[string]*quorumList{}
 	}
@@ -123,8 +119,8 @@ func (l *quorumLists) makeOwn(namespace string) *quorumList {
 type quorumList struct {
 	list lister
 
-	fast, slow chan struct{} // places for lists under way; one that was slow takes one of the latter. Nil: there is no bound.
-	isSlow     atomic.Bool   // the last one that was not called off took long
+	light, heavy chan struct{} // places for lists under way; one that is heavy takes one of the latter. Nil: there is no bound.
+	isHeavy      atomic.Bool   // the last one had more than heavyList
 
 	mu        sync.Mutex
 	running   bool
@@ -191,9 +187,7 @@ func (q *quorumList) run() {
 	for more := true; more; more = q.goOn() {
 		<-time.After(time.Until(q.restUntil))
 		leave := q.enterPlace()
-		if l := q.take(); l != nil && !q.make(l) {
-			leave()
-			leave = q.enterPlace()
+		if l := q.take(); l != nil {
 			q.make(l)
 		}
 		leave()
@@ -202,9 +196,9 @@ func (q *quorumList) run() {
 
 // enterPlace waits for a place, and returns what leaves it.
 func (q *quorumList) enterPlace() (leave func()) {
-	places := q.fast
-	if q.isSlow.Load() {
-		places = q.slow
+	places := q.light
+	if q.isHeavy.Load() {
+		places = q.heavy
 	}
 	if places == nil {
 		return func() {}
@@ -214,28 +208,25 @@ func (q *quorumList) enterPlace() (leave func()) {
 }
 
 // make makes a list. The time that it may take begins here: it has waited for the list before it, for the pause after that, and
-// for a place. It reports false for a list that turns out to be slow in a place of fast ones: it is called off, to begin anew.
-func (q *quorumList) make(l *listing) bool {
-	limit := listTimeout
-	if !q.isSlow.Load() {
-		limit = slowList
-	}
-	ctx, end := context.WithTimeout(l.ctx, limit)
+// for a place. In a place of light ones, a list that turns out to be heavy is called off with errHeavy.
+func (q *quorumList) make(l *listing) {
+	ctx, end := context.WithTimeout(l.ctx, listTimeout)
 	defer end()
+	most := int64(heavyList)
+	if q.isHeavy.Load() {
+		most = math.MaxInt64
+	}
 	began := time.Now()
-	events, err := q.list(ctx)
-	took := time.Since(began)
-	if err == nil || took >= slowList {
-		q.isSlow.Store(took >= slowList)
+	l.events, l.err = q.list(ctx, most)
+	switch {
+	case errors.Is(l.err, errHeavy):
+		q.isHeavy.Store(true)
+	case l.err == nil:
+		q.isHeavy.Store(l.events.bytes > heavyList)
 	}
-	q.restUntil = time.Now().Add(min(took, maxListPause))
-	if err != nil && limit == slowList && took >= slowList && l.ctx.Err() == nil {
-		return false
-	}
-	l.events, l.err = events, err
+	q.restUntil = time.Now().Add(min(time.Since(began), maxListPause))
 	l.cancel()
 	close(l.done)
-	return true
 }
 
 // take begins the next list, nil without waiters.
@@ -260,7 +251,7 @@ func (q *quorumList) goOn() bool {
 // of one list are as old as its first.
 func listEvents(reader client.Reader, namespaces ...string) lister {
 	var inPages pages.Reader
-	return func(ctx context.Context) (*eventList, error) {
+	return func(ctx context.Context, most int64) (*eventList, error) {
 		events := newEventList(0)
 		for _, namespace := range namespaces {
 			list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -269,7 +260,10 @@ func listEvents(reader client.Reader, namespaces ...string) lister {
 				return page, reader.List(ctx, page, client.InNamespace(namespace), client.Limit(options.Limit),
 					client.Continue(options.Continue))
 			}
-			_, err := inPages.Each(ctx, metav1.ListOptions{}, list, func(object runtime.Object) error {
+			_, err := inPages.Each(ctx, metav1.ListOptions{}, list, func(object runtime.Object, bytes int64) error {
+				if events.bytes += bytes; events.bytes > most {
+					return errHeavy
+				}
 				if page, ok := object.(*metav1.PartialObjectMetadataList); ok {
 					for i := range page.Items {
 						events.add(&page.Items[i])

@@ -25,7 +25,7 @@ type slowLists struct {
 	fail  error
 }
 
-func (s *slowLists) list(ctx context.Context) (*eventList, error) {
+func (s *slowLists) list(ctx context.Context, _ int64) (*eventList, error) {
 	n := s.begun.Add(1)
 	select {
 	case <-time.After(time.Second):
@@ -122,7 +122,7 @@ func TestTheTimeOfAListBeginsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		const took = listTimeout - 5*time.Second
-		q := &quorumList{list: func(ctx context.Context) (*eventList, error) {
+		q := &quorumList{list: func(ctx context.Context, _ int64) (*eventList, error) {
 			select {
 			case <-time.After(took):
 				return &eventList{}, nil
@@ -139,24 +139,29 @@ func TestTheTimeOfAListBeginsWithIt(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForTheListOfAnotherNamespace: the AlertEvents of the namespace "vast" take ten seconds to list, and those of every
-// other one ten milliseconds.
+// TestNobodyWaitsForTheListOfAnotherNamespace: the AlertEvents of the namespaces "vast" take ten seconds to list, and those of
+// every other one ten milliseconds.
 func TestNobodyWaitsForTheListOfAnotherNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
+		const quick, long = 10 * time.Millisecond, 10 * time.Second
 		var vast atomic.Bool
-		var slow, most atomic.Int64
+		var heavy, most atomic.Int64
 		lists := newQuorumLists(func(namespaces ...string) lister {
-			return func(ctx context.Context) (*eventList, error) {
-				took := 10 * time.Millisecond
-				if strings.HasPrefix(namespaces[0], "vast") || namespaces[0] == metav1.NamespaceAll && vast.Load() {
-					took = 10 * time.Second
-					most.Store(max(most.Load(), slow.Add(1)))
-					defer slow.Add(-1)
+			return func(ctx context.Context, limit int64) (*eventList, error) {
+				if !strings.HasPrefix(namespaces[0], "vast") && (namespaces[0] != metav1.NamespaceAll || !vast.Load()) {
+					time.Sleep(quick)
+					return &eventList{bytes: heavyList / 2}, nil
 				}
+				if limit < 2*heavyList {
+					time.Sleep(2 * quick)
+					return nil, fmt.Errorf("listing: %w", errHeavy)
+				}
+				most.Store(max(most.Load(), heavy.Add(1)))
+				defer heavy.Add(-1)
 				select {
-				case <-time.After(took):
-					return &eventList{}, nil
+				case <-time.After(long):
+					return &eventList{bytes: 2 * heavyList}, nil
 				case <-ctx.Done():
 					return nil, ctx.Err()
 				}
@@ -168,27 +173,24 @@ func TestNobodyWaitsForTheListOfAnotherNamespace(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred(), namespace)
 			return time.Since(began)
 		}
-		g.Expect(join("a")).To(Equal(10*time.Millisecond), "the list of all")
+		g.Expect(join("a")).To(Equal(quick), "the list of all")
 		vast.Store(true)
 		time.Sleep(time.Second)
-		g.Expect(join("a")).To(Equal(listPatience+10*time.Millisecond), "it tries that of all")
-		time.Sleep(time.Second)
+		g.Expect(join("a")).To(Equal(3*quick), "it begins that of all")
 		var folds sync.WaitGroup
 		ctx, stop := context.WithCancel(t.Context())
-		for n := range 2 * fastLists {
+		for n := range 2 * lightLists {
 			folds.Go(func() {
 				for ctx.Err() == nil {
 					_, _ = lists.join(ctx, fmt.Sprint("vast-", n))
 				}
 			})
 		}
-		time.Sleep(slowList * 3) // they are found to be slow
-		most.Store(0)
 		for range 100 {
+			g.Expect(join("a")).To(BeNumerically("<=", 5*quick), "it has one of its own")
 			time.Sleep(time.Second)
-			g.Expect(join("a")).To(BeNumerically("<=", 20*time.Millisecond), "it has one of its own")
 		}
-		g.Expect(most.Load()).To(Equal(int64(1)), "slow lists at a time")
+		g.Expect(most.Load()).To(Equal(int64(1)), "heavy lists at a time")
 		stop()
 		folds.Wait()
 		vast.Store(false)
@@ -216,7 +218,7 @@ func TestAListGoesOverAllPagesOfAllNamespaces(t *testing.T) {
 			return c.List(ctx, list, append(opts, client.Limit(1))...)
 		},
 	})
-	events, err := listEvents(small, s.namespace, other.namespace)(s.ctx)
+	events, err := listEvents(small, s.namespace, other.namespace)(s.ctx, heavyList)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pages).To(Equal(3))
 	g.Expect(events.events).To(HaveLen(3))

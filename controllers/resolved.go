@@ -325,7 +325,7 @@ func (s *resolvedIncidents) each(ctx context.Context, namespace string, visit fu
 			return s.live.List(ctx, list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector},
 				client.Limit(page.Limit), client.Continue(page.Continue))
 		})
-	}, func(page runtime.Object) error {
+	}, func(page runtime.Object, _ int64) error {
 		if list, ok := page.(*v1alpha1.IncidentList); ok {
 			for i := range list.Items {
 				visit(&list.Items[i])

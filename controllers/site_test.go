@@ -87,9 +87,9 @@ func (s *site) newFolder() *folder {
 	gate := newWriteGate(2, func() int { return 0 })
 	lists := newQuorumLists(func(namespaces ...string) lister {
 		list := listEvents(live, namespaces...)
-		return func(ctx context.Context) (*eventList, error) {
+		return func(ctx context.Context, most int64) (*eventList, error) {
 			f.lists++
-			return list(ctx)
+			return list(ctx, most)
 		}
 	}, []string{s.namespace})
 	counts := newStoreCounts(s.clock.Now)

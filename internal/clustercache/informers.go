@@ -92,7 +92,7 @@ func (p *pagedInformer) list(
 ) (runtime.Object, error) {
 	options.ResourceVersion, options.ResourceVersionMatch = "", "" // with another one there are no pages
 	all := &internalversion.List{}
-	version, err := p.reader.Each(ctx, options, list, func(page runtime.Object) error {
+	version, err := p.reader.Each(ctx, options, list, func(page runtime.Object, _ int64) error {
 		return meta.EachListItemWithAlloc(page, func(object runtime.Object) error {
 			if p.transform != nil {
 				transformed, err := p.transform(object)

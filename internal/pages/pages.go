@@ -85,12 +85,12 @@ type Reader struct {
 	size atomic.Int64 // objects in the next page; 0: not known
 }
 
-// Each calls list for one page after the other, and use with each page. All are of one moment. The bytes of each page decide how
+// Each calls list for one page after the other, and use with each page and its bytes. All are of one moment. The bytes of each page decide how
 // many objects the next one has. A page that exceeds the bound is asked for again with fewer: the API server has made the whole
 // page that nobody reads. list passes its context on to the client. Each returns the resourceVersion of the list.
 func (r *Reader) Each(
 	ctx context.Context, options metav1.ListOptions,
-	list func(context.Context, metav1.ListOptions) (runtime.Object, error), use func(page runtime.Object) error,
+	list func(context.Context, metav1.ListOptions) (runtime.Object, error), use func(page runtime.Object, bytes int64) error,
 ) (resourceVersion string, err error) {
 	size := cmp.Or(r.size.Load(), firstObjects)
 	defer func() { r.size.Store(size) }()
@@ -106,7 +106,7 @@ func (r *Reader) Each(
 			return "", err
 		}
 		size = next(size, meta.LenList(page), read.Load())
-		if err := use(page); err != nil {
+		if err := use(page, read.Load()); err != nil {
 			return "", err
 		}
 		accessor, err := meta.ListAccessor(page)

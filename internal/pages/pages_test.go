@@ -71,7 +71,7 @@ func TestEach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			objects, seen, largest := objects(), 0, 0
-			version, err := new(Reader).Each(t.Context(), metav1.ListOptions{}, objects.list, func(page runtime.Object) error {
+			version, err := new(Reader).Each(t.Context(), metav1.ListOptions{}, objects.list, func(page runtime.Object, _ int64) error {
 				list, ok := page.(*metav1.PartialObjectMetadataList)
 				g.Expect(ok).To(BeTrue())
 				size := 0
@@ -115,7 +115,7 @@ func TestReaderGoesByTheBytes(t *testing.T) {
 			pages++
 			return test.objects.list(ctx, options)
 		}
-		_, err := reader.Each(t.Context(), metav1.ListOptions{}, list, func(runtime.Object) error { return nil })
+		_, err := reader.Each(t.Context(), metav1.ListOptions{}, list, func(runtime.Object, int64) error { return nil })
 		g := NewWithT(t)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(pages).To(Equal(test.pages), "%d objects, the first of %d bytes", len(test.objects), test.objects[0])
@@ -133,10 +133,10 @@ func sized(n, size int) store {
 func TestEachFails(t *testing.T) {
 	g := NewWithT(t)
 	broken := errors.New("broken")
-	_, err := new(Reader).Each(t.Context(), metav1.ListOptions{}, make(store, 1).list, func(runtime.Object) error { return broken })
+	_, err := new(Reader).Each(t.Context(), metav1.ListOptions{}, make(store, 1).list, func(runtime.Object, int64) error { return broken })
 	g.Expect(err).To(MatchError(broken))
 	_, err = new(Reader).Each(t.Context(), metav1.ListOptions{},
 		func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, broken },
-		func(runtime.Object) error { return nil })
+		func(runtime.Object, int64) error { return nil })
 	g.Expect(err).To(MatchError(broken))
 }
