@@ -15,59 +15,66 @@ const (
 )
 
 // Footprint estimates how many bytes of memory it takes to decode a body and to read it, before that is done: a
-// body of {"":0} takes fifty times its length. It never looks at a byte twice, and does not care whether the
-// JSON is well-formed.
+// body of {"":0} takes fifty times its length.
 func Footprint(body []byte) int64 {
-	f := footprint{total: 2 * int64(len(body))}
-	for i := 0; i < len(body); i++ {
-		switch body[i] {
-		case '{', '[':
-			if f.depth++; f.depth > maxDepth {
-				return f.total // it is not decoded
-			}
-			f.entries[f.depth] = 0
-			if body[i] == '[' {
-				f.total += listBytes + scalarBytes
-			}
-		case '}', ']':
-			f.close(body[i] == '}')
-		case ':':
-			f.entries[f.depth]++
-		case ',':
-			f.total += scalarBytes
-		case '"':
-			start := i + 1
-			for i++; i < len(body) && body[i] != '"'; i++ {
-				if body[i] == '\\' {
-					i++
-				}
-			}
-			f.total += int64(i-start) + keyBytes
-		}
-	}
-	return f.total
+	var found survey
+	found.scan(body)
+	return found.footprint
 }
 
-type footprint struct {
-	total   int64
+// survey is what the bytes of JSON tell before they are decoded.
+type survey struct {
+	tooDeep       bool
+	loneSurrogate bool
+	footprint     int64
+
 	depth   int
 	entries [maxDepth + 1]int64 // of the objects that are open
 }
 
+// scan walks over JSON, well-formed or not, so that a body of nothing but brackets costs no more than its length. It ends
+// where the JSON is too deep to be decoded.
+func (s *survey) scan(text []byte) {
+	s.footprint = 2 * int64(len(text))
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '{', '[':
+			if s.depth++; s.depth > maxDepth {
+				s.tooDeep = true
+				return
+			}
+			s.entries[s.depth] = 0
+			if text[i] == '[' {
+				s.footprint += listBytes + scalarBytes
+			}
+		case '}', ']':
+			s.close(text[i] == '}')
+		case ':':
+			s.entries[s.depth]++
+		case ',':
+			s.footprint += scalarBytes
+		case '"':
+			start := i + 1
+			i = s.scanString(text, start)
+			s.footprint += int64(i-start) + keyBytes
+		}
+	}
+}
+
 // close counts an object, by the number of its entries.
-func (f *footprint) close(isObject bool) {
-	if f.depth == 0 {
+func (s *survey) close(isObject bool) {
+	if s.depth == 0 {
 		return
 	}
-	n := f.entries[f.depth]
-	f.depth--
+	n := s.entries[s.depth]
+	s.depth--
 	switch {
 	case !isObject:
 	case n > smallEntries:
-		f.total += objectBytes + n*entryBytes
+		s.footprint += objectBytes + n*entryBytes
 	case n > 0:
-		f.total += objectBytes + smallObject
+		s.footprint += objectBytes + smallObject
 	default:
-		f.total += objectBytes
+		s.footprint += objectBytes
 	}
 }
