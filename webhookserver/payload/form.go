@@ -7,7 +7,6 @@ import (
 	"io"
 	"mime/multipart"
 	"net/url"
-	"slices"
 	"strings"
 )
 
@@ -20,61 +19,40 @@ var formFields = []string{"payload", "data"}
 // they post as a form unless told otherwise.
 func FromForm(body []byte) (content []byte, ok bool) {
 	text := bytes.TrimLeft(bytes.TrimPrefix(body, []byte(byteOrderMark)), " \t\r\n")
-	switch {
-	case len(text) == 0, text[0] == '{', text[0] == '[':
+	if len(text) == 0 || text[0] == '{' || text[0] == '[' {
 		return nil, false
-	case bytes.HasPrefix(text, []byte("--")):
-		return readForm(multipartFields(text))
 	}
-	fields, isForm := urlEncodedFields(string(text))
-	if content, ok = pick(fields); ok || !isForm {
-		return content, ok
+	var fields map[string][]string
+	isForm := bytes.HasPrefix(text, []byte("--"))
+	if isForm {
+		fields = multipartFields(text)
+	} else {
+		fields, isForm = urlEncodedFields(string(text))
 	}
-	return readForm(fields)
-}
-
-// maxBoundary is the longest boundary of a multipart body (RFC 2046, section 5.1.1).
-const maxBoundary = 70
-
-// formValues are the values of a form's fields, by name.
-type formValues map[string][]string
-
-// pick returns the first value of the first of formFields that is not blank.
-func pick(fields formValues) ([]byte, bool) {
 	for _, name := range formFields {
 		if values := fields[name]; len(values) > 0 && !isBlank(values[0]) {
 			return []byte(values[0]), true
 		}
+		delete(fields, name) // blank
 	}
-	return nil, false
-}
-
-// readForm returns the JSON in a form, or an object of its fields when none of them is named for JSON.
-func readForm(fields formValues) ([]byte, bool) {
-	if content, ok := pick(fields); ok {
-		return content, true
+	if !isForm || len(fields) == 0 {
+		return nil, false
 	}
 	object := make(map[string]any, len(fields))
 	for name, values := range fields {
 		if object[name] = values; len(values) == 1 {
 			object[name] = values[0]
 		}
-		if slices.Contains(formFields, name) {
-			delete(object, name) // blank
-		}
 	}
-	if len(object) == 0 {
-		return nil, false
-	}
-	encoded, err := json.Marshal(object)
-	return encoded, err == nil
+	content, err := json.Marshal(object)
+	return content, err == nil
 }
 
 // urlEncodedFields reads application/x-www-form-urlencoded. A value that is not properly encoded is taken
 // as it is. isForm is true when all of the text is such a form: named fields, without the characters that every
 // encoder escapes.
-func urlEncodedFields(text string) (fields formValues, isForm bool) {
-	fields, isForm = formValues{}, !strings.ContainsAny(strings.TrimRight(text, "\r\n"), " \t\r\n\"<>\\^`{|}")
+func urlEncodedFields(text string) (fields map[string][]string, isForm bool) {
+	fields, isForm = map[string][]string{}, !strings.ContainsAny(strings.TrimRight(text, "\r\n"), " \t\r\n\"<>\\^`{|}")
 	for pair := range strings.SplitSeq(strings.TrimRight(text, "\r\n"), "&") {
 		name, value, hasValue := strings.Cut(pair, "=")
 		if plain, err := url.QueryUnescape(name); err == nil {
@@ -89,10 +67,13 @@ func urlEncodedFields(text string) (fields formValues, isForm bool) {
 	return fields, isForm
 }
 
+// maxBoundary is the longest boundary of a multipart body (RFC 2046, section 5.1.1).
+const maxBoundary = 70
+
 // multipartFields reads multipart/form-data, whose first line tells the boundary. There are none in a body that is
 // truncated.
-func multipartFields(text []byte) formValues {
-	fields := formValues{}
+func multipartFields(text []byte) map[string][]string {
+	fields := map[string][]string{}
 	first, _, _ := bytes.Cut(text, []byte("\n"))
 	boundary := strings.TrimSpace(string(first[len("--"):]))
 	if boundary == "" || len(boundary) > maxBoundary {
