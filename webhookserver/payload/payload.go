@@ -64,11 +64,7 @@ func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []War
 // apply reads one field from the first of its names that holds a usable value, the canonical one first.
 func (n *normaliser) apply(r *rule) {
 	given, winner := false, ""
-	for i := range len(r.aliases) + 1 {
-		name := r.field
-		if i > 0 {
-			name = r.aliases[i-1]
-		}
+	for _, name := range r.names {
 		value, ok := n.object[name]
 		if !ok || value == nil {
 			continue
@@ -77,8 +73,8 @@ func (n *normaliser) apply(r *rule) {
 		switch {
 		case !scalar:
 			given = true
-			n.keep(r.field, name, value)
-			n.warnings.addf(name, "it is not a string; it is kept in custom as %s", r.field)
+			n.keep(r.names[0], name, value)
+			n.warnings.addf(name, "it is not a string; it is kept in custom as %s", r.names[0])
 		case isBlank(text):
 		case winner != "":
 			n.keepUnused(name, value, text, winner)

@@ -9,30 +9,33 @@ import (
 
 // rule says how one field that holds text is read.
 type rule struct {
-	field   string   // its name in a payload
-	aliases []string // names used in this order when field has no usable value
-	// read takes the value, never blank, and its text into the alert. It returns false when the value is
-	// of no use, so that an alias gets its turn.
-	read func(n *normaliser, name string, value any, text string) bool
+	names []string // in a payload: the field's own, then aliases, of which the first with a usable value counts
+	read  reader
 	// fallback, if any, is called when the field was given but nothing was of use.
 	fallback func(n *normaliser)
 }
 
+// reader takes the value, never blank, and its text into the alert. It returns false when the value is of no use, so that an
+// alias gets its turn.
+type reader func(n *normaliser, name string, value any, text string) bool
+
 // rules are the fields that hold text, in the order in which they are read. status comes before ends_at,
 // whose fallback looks at it.
 var rules = []rule{
-	{field: "title", aliases: []string{"subject"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Title })},
-	{field: "description", aliases: []string{"message"}, read: readDescription},
-	{field: "severity", aliases: []string{"priority"}, read: readSeverity},
-	{field: "type", read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Type })},
-	{field: "link", read: oneLine(maxLink, func(a *v1alpha1.Alert) *string { return &a.Link })},
-	{field: "hostname", read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Hostname })},
-	{field: "region", read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Region })},
-	{field: "status", read: readStatus},
-	{field: "dedup_key", read: readDedupKey},
-	{field: "starts_at", read: readStartsAt, fallback: startsWhenReceived},
-	{field: "ends_at", read: readEndsAt, fallback: endsWhenReceived},
-	{field: "lease_ends_at", read: readLeaseEndsAt},
+	{names: []string{"title", "subject"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Title })},
+	{names: []string{"description", "message"}, read: readDescription},
+	{names: []string{"severity", "priority"}, read: readSeverity},
+	{names: []string{"type"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Type })},
+	{names: []string{"link"}, read: oneLine(maxLink, func(a *v1alpha1.Alert) *string { return &a.Link })},
+	{names: []string{"hostname"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Hostname })},
+	{names: []string{"region"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Region })},
+	{names: []string{"status"}, read: readStatus},
+	{names: []string{"dedup_key"}, read: readDedupKey},
+	{names: []string{"starts_at"}, fallback: startsWhenReceived,
+		read: readTime(andReceiptCounts, func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.StartsAt })},
+	{names: []string{"ends_at"}, fallback: endsWhenReceived,
+		read: readTime(andReceiptCounts, func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.EndsAt })},
+	{names: []string{"lease_ends_at"}, read: readTime("", func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.LeaseEndsAt })},
 }
 
 // bagFields are the fields that hold an object. The fourth bag, custom, takes everything else: see custom.
@@ -42,9 +45,8 @@ var bagFields = []string{"labels", "annotations", "values"}
 var listed = func() map[string]bool {
 	names := map[string]bool{customField: true}
 	for _, r := range rules {
-		names[r.field] = true
-		for _, alias := range r.aliases {
-			names[alias] = true
+		for _, name := range r.names {
+			names[name] = true
 		}
 	}
 	for _, field := range bagFields {
@@ -53,8 +55,18 @@ var listed = func() map[string]bool {
 	return names
 }()
 
+// Names returns the keys of a payload that a field is read from: its own, then its aliases.
+func Names(field string) []string {
+	for _, r := range rules {
+		if r.names[0] == field {
+			return r.names
+		}
+	}
+	return []string{field}
+}
+
 // oneLine reads a field that is printed on one line of at most limit characters.
-func oneLine(limit int, place func(*v1alpha1.Alert) *string) func(*normaliser, string, any, string) bool {
+func oneLine(limit int, place func(*v1alpha1.Alert) *string) reader {
 	return func(n *normaliser, name string, _ any, text string) bool {
 		return n.store(place(&n.alert), name, v1alpha1.SanitizeLine(text), limit)
 	}
@@ -70,11 +82,9 @@ func (n *normaliser) store(place *string, name, text string, limit int) bool {
 	if text == "" {
 		return false
 	}
-	short, cut := shorten(text, limit)
-	if cut {
+	if *place = Shorten(text, limit); *place != text {
 		n.warnings.addf(name, "it is longer than %d characters and was cut", limit)
 	}
-	*place = short
 	return true
 }
 

@@ -33,46 +33,24 @@ const (
 	maxUnix = 4_102_444_800
 )
 
-const unreadable = "%s cannot be read as a time with its zone; it is kept in custom%s"
-
 // andReceiptCounts ends the warning about a time that the time of receipt replaces.
 const andReceiptCounts = " and the time of receipt counts"
 
-// readStartsAt reads when the trouble began.
-func readStartsAt(n *normaliser, name string, value any, text string) bool {
-	return n.readTime(&n.alert.StartsAt, name, value, text, andReceiptCounts)
-}
-
-// readEndsAt reads when the trouble ended, or when it will count as ended.
-func readEndsAt(n *normaliser, name string, value any, text string) bool {
-	return n.readTime(&n.alert.EndsAt, name, value, text, andReceiptCounts)
-}
-
-// readLeaseEndsAt reads until when a firing alert is valid unless it is repeated. Only a firing alert has a lease.
-func readLeaseEndsAt(n *normaliser, name string, value any, text string) bool {
-	var end *v1alpha1.Timestamp
-	if !n.readTime(&end, name, value, text, "") {
-		return false
-	}
-	if n.alert.Status == v1alpha1.AlertFiring {
-		n.alert.LeaseEndsAt = end
-	}
-	return true
-}
-
 // readTime reads a time. otherwise is what the warning says about the time used if it is unreadable.
-func (n *normaliser) readTime(place **v1alpha1.Timestamp, name string, value any, text, otherwise string) bool {
-	t, ok := parseTime(text)
-	if !ok {
-		n.keep(name, name, value)
-		n.warnings.addf(name, unreadable, quote(text), otherwise)
-		return false
+func readTime(otherwise string, place func(*v1alpha1.Alert) **v1alpha1.Timestamp) reader {
+	return func(n *normaliser, name string, value any, text string) bool {
+		t, ok := parseTime(text)
+		if !ok {
+			n.keep(name, name, value)
+			n.warnings.addf(name, "%s cannot be read as a time with its zone; it is kept in custom%s", quote(text), otherwise)
+			return false
+		}
+		if !t.IsZero() {
+			stamp := v1alpha1.NewTimestamp(t)
+			*place(&n.alert) = &stamp
+		}
+		return true
 	}
-	if !t.IsZero() {
-		stamp := v1alpha1.NewTimestamp(t)
-		*place = &stamp
-	}
-	return true
 }
 
 // startsWhenReceived lets the trouble begin at the time of receipt.
@@ -90,8 +68,12 @@ func endsWhenReceived(n *normaliser) {
 	}
 }
 
-// settleTimes drops an end that lies before the start. A start that was only guessed gives way instead.
+// settleTimes drops the lease of an alert that is not firing, and an end that lies before the start. A start that was only
+// guessed gives way instead.
 func (n *normaliser) settleTimes() {
+	if n.alert.Status != v1alpha1.AlertFiring {
+		n.alert.LeaseEndsAt = nil
+	}
 	starts, ends := n.alert.StartsAt, n.alert.EndsAt
 	if starts == nil || ends == nil || !ends.Before(starts.Time) {
 		return
@@ -108,8 +90,8 @@ func (n *normaliser) settleTimes() {
 // of 0, are how tools write "no time": they give a zero time.
 func parseTime(text string) (time.Time, bool) {
 	text = strings.TrimSpace(text)
-	if number, ok := unixNumber(text); ok {
-		return number.time()
+	if t, isNumber, ok := parseUnix(text); isNumber {
+		return t, ok
 	}
 	if len(text) > 10 && text[4] == '-' && (text[10] == ' ' || text[10] == 't') {
 		text = text[:10] + "T" + text[11:]
@@ -131,40 +113,37 @@ func parseTime(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// unixTime is a number that may be a Unix time: its whole part, and the nearest float when it has a
-// fraction or an exponent.
-type unixTime struct {
-	whole int64
-	float float64
+// ParseUnix reads a Unix time in seconds, milliseconds, microseconds or nanoseconds from 2000 to 2100, as
+// the rules for starts_at and ends_at do.
+func ParseUnix(text string) (time.Time, bool) {
+	t, _, ok := parseUnix(text)
+	return t, ok && !t.IsZero()
 }
 
-func unixNumber(text string) (unixTime, bool) {
-	if whole, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return unixTime{whole: whole, float: float64(whole)}, true
+// parseUnix finds the unit of a Unix time from the size of the number. The time of 0 is the zero time.
+func parseUnix(text string) (t time.Time, isNumber, ok bool) {
+	whole, err := strconv.ParseInt(text, 10, 64)
+	float := float64(whole)
+	if err != nil {
+		if strings.Trim(text, numberBytes) != "" {
+			return t, false, false
+		}
+		if float, err = strconv.ParseFloat(text, 64); err != nil || math.Abs(float) >= math.MaxInt64 {
+			return t, false, false
+		}
+		whole = int64(float)
 	}
-	if text == "" || strings.Trim(text, numberBytes) != "" {
-		return unixTime{}, false
-	}
-	float, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.Abs(float) >= math.MaxInt64 {
-		return unixTime{}, false
-	}
-	return unixTime{whole: int64(float), float: float}, true
-}
-
-// time finds the unit from the size of the number.
-func (u unixTime) time() (time.Time, bool) {
-	if u.float == 0 {
-		return time.Time{}, true
+	if float == 0 {
+		return t, true, true
 	}
 	for unit := int64(1); unit <= 1e9; unit *= 1000 {
-		if u.whole/unit < minUnix || u.whole/unit >= maxUnix {
+		if whole/unit < minUnix || whole/unit >= maxUnix {
 			continue
 		}
-		fraction := u.float - float64(u.whole) // of a unit; 0 for a whole number
-		rest := u.whole % unit * (1e9 / unit)
+		fraction := float - float64(whole) // of a unit; 0 for a whole number
+		rest := whole % unit * (1e9 / unit)
 		nanos := rest + int64(math.Round(fraction*1e6)*1e3)/unit
-		return time.Unix(u.whole/unit, nanos), true
+		return time.Unix(whole/unit, nanos), true, true
 	}
-	return time.Time{}, false
+	return t, true, false
 }
