@@ -17,6 +17,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
@@ -108,7 +109,7 @@ func (r *statusReporter) reportFailures(integration *v1alpha1.WebhookIntegration
 	}
 	failure := &v1alpha1.MappingFailure{
 		Field:              failures[0].Field,
-		Expression:         shorten(failures[0].Expression, maxFailedExpression),
+		Expression:         payload.Shorten(failures[0].Expression, maxFailedExpression),
 		Message:            failures[0].Message,
 		Count:              state.failures,
 		Time:               v1alpha1.NewTimestamp(now),
@@ -166,12 +167,4 @@ func (r *statusReporter) write(ctx context.Context, report report) error {
 			"Refused a request (%s): %s", report.rejection.Reason, report.rejection.Message)
 	}
 	return nil
-}
-
-// shorten returns the beginning of a text, of so many characters at most.
-func shorten(text string, limit int) string {
-	if runes := []rune(text); len(runes) > limit {
-		return string(runes[:limit-1]) + "…"
-	}
-	return text
 }

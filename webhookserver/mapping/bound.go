@@ -15,14 +15,13 @@ func (r *reader) bound(result *Result) {
 	if Groups(r.program.preset) {
 		total = maxGroupTotal
 	}
-	allowed, rough := total, 0
+	allowed := total
 	for i := range result.Alerts {
-		allowed -= perAlert + escapedGrowth*len(result.Alerts[i].DedupKey)
-		rough += roughSize(&result.Alerts[i].AlertContent)
+		allowed -= perAlert + len(`\u003c`)*len(result.Alerts[i].DedupKey) // the JSON of <
 	}
 	allowed = max(allowed, minContentTotal)
-	if rough <= allowed {
-		return
+	if len(result.Alerts)*v1alpha1.MaxContentBytes <= allowed {
+		return // they are few, and each is within its bound
 	}
 	sizes, size := make([]int, len(result.Alerts)), 0
 	for i := range result.Alerts {
@@ -38,27 +37,6 @@ func (r *reader) bound(result *Result) {
 			result.Alerts[i].shrink(limit, total)
 		}
 	}
-}
-
-// escapedGrowth is the bytes of JSON, at most, for a byte of text: \u003c for <.
-const escapedGrowth = 6
-
-// roughSize returns no less than the content takes as JSON.
-func roughSize(content *v1alpha1.AlertContent) int {
-	size := 512
-	for _, text := range texts(content) {
-		size += escapedGrowth * len(*text)
-	}
-	for _, bag := range content.Bags() {
-		for key, value := range *bag {
-			size += 2*len(key) + 2*len(value)
-		}
-	}
-	return size
-}
-
-func texts(content *v1alpha1.AlertContent) []*string {
-	return []*string{&content.Title, &content.Description, &content.Type, &content.Link, &content.Hostname, &content.Region}
 }
 
 // share returns the most that each may have so that all together have no more than total: what is smaller
@@ -81,15 +59,11 @@ func (a *Alert) shrink(limit, total int) {
 	dropped := a.TrimTo(limit)
 	cut := a.EncodedSize() > limit
 	if cut {
-		for _, text := range texts(&a.AlertContent) {
+		for _, text := range []*string{&a.Title, &a.Description, &a.Type, &a.Link, &a.Hostname, &a.Region} {
 			*text = payload.CutBytes(*text, limit/16)
 		}
 	}
-	for _, bag := range a.Bags() {
-		if len(*bag) == 0 {
-			*bag = nil
-		}
-	}
+	payload.DropEmptyBags(&a.AlertContent)
 	switch {
 	case len(dropped) > 0:
 		a.warn("", "the alerts of the payload are larger than %d bytes as stored; dropped from this one: %s",

@@ -16,6 +16,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 var (
@@ -23,7 +24,7 @@ var (
 	errTooDeep  = errors.New("the result nests too deep")
 )
 
-// native returns a scalar value of CEL as payload.Parse gives it; ok is false for all other values.
+// native returns a scalar value of CEL as payload.ParseAny gives it; ok is false for all other values.
 func native(value ref.Val) (result any, ok bool) {
 	switch v := value.(type) {
 	case types.Null:
@@ -61,7 +62,7 @@ func nativeDouble(v float64) any {
 	return nil
 }
 
-// convert makes what payload.Parse gives of a value of CEL, which may weigh as much as limit: map[string]any,
+// convert makes what payload.ParseAny gives of a value of CEL, which may weigh as much as limit: map[string]any,
 // []any and scalars. What came from the payload is passed on without a copy.
 func convert(value ref.Val, limit int) (any, error) {
 	c := converter{left: limit}
@@ -133,7 +134,7 @@ func (c *converter) convertList(list traits.Lister, depth int) (any, error) {
 	return result, nil
 }
 
-// nativeOf returns a scalar, or an object or list of the payload, as payload.Parse gives it; ok is false for
+// nativeOf returns a scalar, or an object or list of the payload, as payload.ParseAny gives it; ok is false for
 // what an expression made.
 func nativeOf(value ref.Val) (whole any, ok bool) {
 	switch v := value.(type) {
@@ -182,7 +183,7 @@ func weigh(value ref.Val, limit int) int {
 	return total
 }
 
-// weighNative does what weigh does, for what payload.Parse gives.
+// weighNative does what weigh does, for what payload.ParseAny gives.
 func weighNative(value any, limit int) int {
 	total := elementWeight
 	switch v := value.(type) {
@@ -238,7 +239,7 @@ func isBlank(text string) bool {
 	return strings.TrimSpace(text[:min(len(text), maxBlank)]) == ""
 }
 
-func sortedKeys(m map[string]any) []string {
+func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for key := range m {
 		keys = append(keys, key)
@@ -249,14 +250,5 @@ func sortedKeys(m map[string]any) []string {
 
 // oneLine makes a message fit for a log, a condition or a warning.
 func oneLine(message string) string {
-	message = v1alpha1.SanitizeLine(message)
-	if utf8.RuneCountInString(message) > maxMessage {
-		message = string([]rune(message)[:maxMessage-1]) + "…"
-	}
-	return message
-}
-
-// shortText quotes a text that may be the sender's.
-func shortText(text string) string {
-	return strconv.Quote(oneLine(text))
+	return payload.Shorten(v1alpha1.SanitizeLine(message), maxMessage)
 }

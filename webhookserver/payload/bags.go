@@ -148,10 +148,14 @@ func (n *normaliser) trim() {
 	}
 	dropped, replaced := content.Bound()
 	n.warnings = append(n.warnings, keysWarnings(replaced)...)
-	if len(dropped) == 0 {
-		return
+	if len(dropped) > 0 {
+		n.warnings.addf("", "the alert is larger than %d bytes as stored; dropped: %s", v1alpha1.MaxContentBytes, summary(dropped))
 	}
-	n.warnings.addf("", "the alert is larger than %d bytes as stored; dropped: %s", v1alpha1.MaxContentBytes, summary(dropped))
+	DropEmptyBags(content)
+}
+
+// DropEmptyBags makes the bags absent that lost all of their entries.
+func DropEmptyBags(content *v1alpha1.AlertContent) {
 	for _, bag := range content.Bags() {
 		if len(*bag) == 0 {
 			*bag = nil

@@ -2,9 +2,9 @@ package payload
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 )
 
 // encoder writes JSON as the API server writes what it stores (Go's encoding/json: compact, keys sorted,
@@ -28,14 +28,8 @@ func (e *encoder) value(v any) json.RawMessage {
 
 func (e *encoder) append(v any) {
 	switch v := v.(type) {
-	case nil:
-		e.buffer = append(e.buffer, "null"...)
 	case bool:
-		if v {
-			e.buffer = append(e.buffer, "true"...)
-		} else {
-			e.buffer = append(e.buffer, "false"...)
-		}
+		e.buffer = strconv.AppendBool(e.buffer, v)
 	case string:
 		e.buffer = appendString(e.buffer, v)
 	case json.Number:
@@ -51,8 +45,8 @@ func (e *encoder) append(v any) {
 			e.append(element)
 		}
 		e.buffer = append(e.buffer, ']')
-	default: // Parse never makes it
-		e.buffer = appendString(e.buffer, fmt.Sprint(v))
+	default:
+		e.buffer = append(e.buffer, "null"...)
 	}
 }
 

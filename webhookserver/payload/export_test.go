@@ -18,8 +18,21 @@ var (
 	}
 )
 
+// Parse decodes a body that holds one JSON object.
+func Parse(body []byte) (map[string]any, []Warning, error) {
+	value, warnings, err := ParseAny(body)
+	if err != nil {
+		return nil, nil, err
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, nil, ErrNotObject
+	}
+	return object, warnings, nil
+}
+
 // Field is the rule's field.
-func (r rule) Field() string { return r.field }
+func (r rule) Field() string { return r.names[0] }
 
 // Aliases are the rule's other names.
-func (r rule) Aliases() []string { return r.aliases }
+func (r rule) Aliases() []string { return append([]string(nil), r.names[1:]...) }

@@ -2,13 +2,17 @@ package payload
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// The errors of Parse and ParseAny beside *SyntaxError.
+// The errors of ParseAny beside *SyntaxError, and that of what makes an alert of its value.
 var (
 	ErrEmpty     = errors.New("the body is empty")
 	ErrNotObject = errors.New("the body is JSON but not an object")
@@ -29,19 +33,6 @@ func (e *SyntaxError) Error() string {
 // byteOrderMark is what some tools on Windows put before the JSON.
 const byteOrderMark = "\uFEFF"
 
-// Parse decodes a body that holds one JSON object, as ParseAny does.
-func Parse(body []byte) (map[string]any, []Warning, error) {
-	value, warnings, err := ParseAny(body)
-	if err != nil {
-		return nil, nil, err
-	}
-	object, ok := value.(map[string]any)
-	if !ok {
-		return nil, nil, ErrNotObject
-	}
-	return object, warnings, nil
-}
-
 // ParseAny decodes a body that holds one JSON value of any kind: map[string]any, []any, string,
 // json.Number, bool or nil. Numbers are json.Number, so that they keep every digit; of duplicate keys the
 // last one wins; a byte order mark is skipped. The warnings are about what is not UTF-8, which becomes
@@ -51,7 +42,8 @@ func ParseAny(body []byte) (any, []Warning, error) {
 	if len(bytes.Trim(text, " \t\r\n")) == 0 {
 		return nil, nil, ErrEmpty
 	}
-	found := scan(text)
+	var found survey
+	found.scan(text)
 	if found.tooDeep {
 		return nil, nil, ErrTooDeep
 	}
@@ -89,34 +81,8 @@ func decode(text []byte) (any, error) {
 	return nil, &SyntaxError{Offset: int64(len(text)), Detail: fmt.Sprintf("not one JSON value: %v", err)}
 }
 
-// findings are what a look at the bytes alone can tell.
-type findings struct {
-	tooDeep       bool
-	loneSurrogate bool
-}
-
-// scan walks over JSON before it is decoded, so that a body of nothing but brackets costs no more than its
-// length. It does not care whether the JSON is well-formed.
-func scan(text []byte) (found findings) {
-	depth := 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '{', '[':
-			if depth++; depth > maxDepth {
-				found.tooDeep = true
-				return found
-			}
-		case '}', ']':
-			depth--
-		case '"':
-			i = found.scanString(text, i+1)
-		}
-	}
-	return found
-}
-
 // scanString returns the position of the quote that ends the string whose first character is at start.
-func (f *findings) scanString(text []byte, start int) int {
+func (s *survey) scanString(text []byte, start int) int {
 	i := start
 	for i < len(text) && text[i] != '"' {
 		if text[i] != '\\' {
@@ -126,36 +92,26 @@ func (f *findings) scanString(text []byte, start int) int {
 		switch code := escapedUnit(text[i:]); {
 		case code < 0:
 			i += 2
-		case isLowSurrogate(code), isHighSurrogate(code) && !isLowSurrogate(escapedUnit(text[i+6:])):
-			f.loneSurrogate = true
+		case !utf16.IsSurrogate(code):
 			i += 6
-		case isHighSurrogate(code):
+		case utf16.DecodeRune(code, escapedUnit(text[i+6:])) != unicode.ReplacementChar:
 			i += 12
 		default:
+			s.loneSurrogate = true
 			i += 6
 		}
 	}
 	return i
 }
 
-func isHighSurrogate(code int) bool { return 0xd800 <= code && code < 0xdc00 }
-func isLowSurrogate(code int) bool  { return 0xdc00 <= code && code < 0xe000 }
-
 // escapedUnit returns the value of the \uXXXX that text begins with, -1 if it begins with none.
-func escapedUnit(text []byte) int {
+func escapedUnit(text []byte) rune {
+	var unit [2]byte
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1
 	}
-	code := 0
-	for _, c := range text[2:6] {
-		switch {
-		case '0' <= c && c <= '9':
-			code = code<<4 | int(c-'0')
-		case 'a' <= c|0x20 && c|0x20 <= 'f':
-			code = code<<4 | int(c|0x20-'a'+10)
-		default:
-			return -1
-		}
+	if _, err := hex.Decode(unit[:], text[2:6]); err != nil {
+		return -1
 	}
-	return code
+	return rune(binary.BigEndian.Uint16(unit[:]))
 }

@@ -2,14 +2,10 @@ package payload
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
-
-// ellipsis ends a text that was cut.
-const ellipsis = "…"
 
 // textOf returns the text of a scalar: a string, or the literal of a number or boolean as it was sent. Objects
 // and arrays have none.
@@ -21,29 +17,25 @@ func textOf(value any) (text string, scalar bool) {
 		return v.String(), true
 	case bool:
 		return strconv.FormatBool(v), true
-	case map[string]any, []any, nil:
-		return "", false
 	}
-	return fmt.Sprint(value), true // Parse never makes it
+	return "", false
 }
 
 // isBlank reports whether a text counts as absent.
-func isBlank(s string) bool {
-	return strings.TrimSpace(s) == ""
-}
+func isBlank(s string) bool { return strings.TrimSpace(s) == "" }
 
-// shorten cuts s to limit characters, the last of them an ellipsis, and reports whether it did.
-func shorten(s string, limit int) (string, bool) {
+// Shorten cuts s to limit characters, the last of them an ellipsis.
+func Shorten(s string, limit int) string {
 	if len(s) <= limit || utf8.RuneCountInString(s) <= limit {
-		return s, false
+		return s
 	}
 	seen := 0
 	for i := range s {
 		if seen++; seen == limit {
-			return s[:i] + ellipsis, true
+			return s[:i] + "…"
 		}
 	}
-	return s, false
+	return s
 }
 
 // CutBytes returns the longest beginning of s in whole characters that takes at most limit bytes.

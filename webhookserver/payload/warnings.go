@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,17 +31,13 @@ type warnings []Warning
 
 // addf adds a warning about a field. The field's name may be of the sender's making.
 func (w *warnings) addf(field, format string, args ...any) {
-	field, _ = shorten(v1alpha1.SanitizeLine(field), maxQuoted)
-	*w = append(*w, Warning{Field: field, Detail: fmt.Sprintf(format, args...)})
+	*w = append(*w, Warning{Field: Shorten(v1alpha1.SanitizeLine(field), maxQuoted), Detail: fmt.Sprintf(format, args...)})
 }
 
 // sortFrom puts the warnings from position start on in order: those that came from walking a map.
 func (w warnings) sortFrom(start int) {
 	slices.SortStableFunc(w[start:], func(a, b Warning) int {
-		if c := strings.Compare(a.Field, b.Field); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Detail, b.Detail)
+		return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Detail, b.Detail))
 	})
 }
 
@@ -54,10 +51,7 @@ func (w warnings) list() []Warning {
 }
 
 // quote makes the sender's text fit for a warning.
-func quote(s string) string {
-	short, _ := shorten(v1alpha1.SanitizeLine(s), maxQuoted)
-	return `"` + short + `"`
-}
+func quote(s string) string { return `"` + Shorten(v1alpha1.SanitizeLine(s), maxQuoted) + `"` }
 
 // summary lists names of the sender's making, the first few of them.
 func summary(names []string) string {

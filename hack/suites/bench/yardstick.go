@@ -92,10 +92,11 @@ func createFor(
 
 // plainAlert is the alert that a load's payload becomes.
 func plainAlert() (v1alpha1.Alert, error) {
-	object, _, err := payload.Parse(loadgen.Payload(0, "yardstick"))
+	value, _, err := payload.ParseAny(loadgen.Payload(0, "yardstick"))
 	if err != nil {
 		return v1alpha1.Alert{}, fmt.Errorf("reading the load's payload: %w", err)
 	}
+	object, _ := value.(map[string]any)
 	alert, _ := payload.Normalise(object, time.Now())
 	alert.ID = uuid.NewString()
 	alert.IncidentName = v1alpha1.IncidentName("yardstick", alert.DedupKey)
