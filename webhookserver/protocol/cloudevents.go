@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -291,19 +290,16 @@ func contentOf(events []event, payloads []Payload, warnings []payload.Warning) C
 	if len(events) == 0 {
 		return content
 	}
-	hash := sha256.New()
+	var names []byte
 	data := make([]any, 0, len(events))
 	for _, e := range events {
 		for _, name := range []string{"source", "id"} {
 			value, _ := e.attributes[name].(string)
-			var length [8]byte
-			binary.BigEndian.PutUint64(length[:], uint64(len(value)))
-			hash.Write(length[:])
-			hash.Write([]byte(value))
+			names = append(binary.BigEndian.AppendUint64(names, uint64(len(value))), value...)
 		}
 		data = append(data, e.data)
 	}
-	content.Key = "CloudEvents: " + hex.EncodeToString(hash.Sum(nil))
+	content.Key = fmt.Sprintf("CloudEvents: %x", sha256.Sum256(names))
 	content.Identity, _ = json.Marshal(data) // it was decoded from JSON
 	return content
 }

@@ -15,16 +15,11 @@ import (
 type Operation struct {
 	// Path is the path behind the address of the integration, empty for the address itself. {identifier} stands for one
 	// segment or several.
-	Path string
+	Path    string
+	Methods []string // that are allowed, the documented one first
 
-	// Methods are the methods that are allowed, the documented one first.
-	Methods []string
-
-	// Preset reads the payloads. Empty: the preset and the mapping of the integration do.
-	Preset string
-
-	// ListPreset reads the payloads that are lists, if the integration has neither a preset nor a mapping.
-	ListPreset string
+	Preset     string // reads the payloads; empty: the preset and the mapping of the integration do
+	ListPreset string // reads the payloads that are lists, if the integration has neither a preset nor a mapping
 
 	// Read returns the payloads of a request. Its errors are those of Request.Parse and *InvalidError.
 	Read func(r *Request) (Content, error)
@@ -32,25 +27,20 @@ type Operation struct {
 	// Query answers a request that stores nothing; its body is not read. Nil: the operation has Read.
 	Query func(r *Request) Reply
 
-	// Accepted returns the answer to a request whose alerts are stored. Nil: Tocsin's own answer.
+	// Accepted returns the answer to a request whose alerts are stored, and Refused the body of the answer to one that is
+	// refused. Nil: Tocsin's own answer, and problem details.
 	Accepted func(r *Request, stored Stored) Reply
-
-	// Refused returns the body of the answer to a request that is refused. Nil: problem details.
-	Refused func(refusal Refusal) any
+	Refused  func(refusal Refusal) any
 }
 
 // Request is a request with a valid token.
 type Request struct {
-	Header     http.Header
-	Parameters url.Values
-	Body       []byte // decompressed
-	Identifier string // the value of {identifier}
-
-	// Integration is the name of the WebhookIntegration.
-	Integration string
-
-	// Started is the time at which the server started.
-	Started time.Time
+	Header      http.Header
+	Parameters  url.Values
+	Body        []byte    // decompressed
+	Identifier  string    // the value of {identifier}
+	Integration string    // the name of the WebhookIntegration
+	Started     time.Time // the time at which the server started
 
 	// Exists reports whether the Incident of a name exists in the integration's namespace.
 	Exists func(incident string) bool
@@ -63,25 +53,18 @@ type Request struct {
 type Content struct {
 	Payloads []Payload
 	Warnings []payload.Warning
+	Invalid  []string // describes the parts of the request that are not valid; the others are stored all the same
 
 	// Key is the idempotency key, for a request without the header Idempotency-Key; empty: none. Requests with the same
 	// key and Identity are copies.
-	Key string
-
-	// Identity tells requests with the same key apart. Nil: the body does.
+	Key      string
 	Identity []byte
-
-	// Invalid describes the parts of the request that are not valid. The others are stored all the same.
-	Invalid []string
 }
 
 // Payload is one payload of a request, and what the request says about it.
 type Payload struct {
-	// Value is decoded JSON: an object or a list of objects.
-	Value any
-
-	// Header is what expressions see as headers. Nil: those of the request.
-	Header http.Header
+	Value  any         // decoded JSON: an object or a list of objects
+	Header http.Header // what expressions see as headers; nil: those of the request
 
 	// Fallback has the fields that the alert gets if the payload gives none, by their names in a payload. The dedup_key is
 	// only for a payload with a single alert. Nil: none.
@@ -98,10 +81,10 @@ type InvalidError struct{ Detail string }
 
 func (e *InvalidError) Error() string { return e.Detail }
 
-// Stored describes the alerts of a request that were stored, or dropped by the mapping.
+// Stored describes the first alert of a request whose alerts were stored, or dropped by the mapping.
 type Stored struct {
-	DedupKey     string // of the first alert
-	IncidentName string // of the first alert
+	DedupKey     string
+	IncidentName string
 	Took         time.Duration
 }
 

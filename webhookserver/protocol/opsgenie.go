@@ -2,8 +2,8 @@ package protocol
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -52,14 +52,18 @@ func opsgenieOperations() []Operation {
 
 // readOpsgenieAlert reads the body of a request that creates an alert.
 func readOpsgenieAlert(r *Request) (Content, error) {
+	body, warnings, err := opsgenieBody(r)
+	return Content{Payloads: []Payload{{Value: body}}, Warnings: warnings}, err
+}
+
+// opsgenieBody returns the object in the body.
+func opsgenieBody(r *Request) (map[string]any, []payload.Warning, error) {
 	value, warnings, err := r.Parse(r.Body)
-	if err != nil {
-		return Content{}, err
+	object, ok := value.(map[string]any)
+	if err == nil && !ok {
+		err = payload.ErrNotObject
 	}
-	if _, ok := value.(map[string]any); !ok {
-		return Content{}, payload.ErrNotObject
-	}
-	return Content{Payloads: []Payload{{Value: value}}, Warnings: warnings}, nil
+	return object, warnings, err
 }
 
 // opsgenieUnkept are the members of a request about an alert that do not become part of the content: those that become the
@@ -71,6 +75,9 @@ var opsgenieUnkept = []string{"user", "note", "alias", "IdentifierType", "Identi
 func opsgenieAction(action string, status v1alpha1.AlertStatus) func(*Request) (Content, error) {
 	return func(r *Request) (Content, error) {
 		body, warnings, err := opsgenieBody(r)
+		if errors.Is(err, payload.ErrEmpty) { // some clients send none
+			body, err = map[string]any{}, nil
+		}
 		if err != nil {
 			return Content{}, err
 		}
@@ -100,40 +107,20 @@ func readOpsgenieNote(r *Request) (Content, error) {
 	return content, err
 }
 
-// opsgenieBody returns a copy of the object in the body. Some clients send none.
-func opsgenieBody(r *Request) (map[string]any, []payload.Warning, error) {
-	if len(strings.TrimSpace(string(r.Body))) == 0 {
-		return map[string]any{}, nil, nil
-	}
-	value, warnings, err := r.Parse(r.Body)
-	if err != nil {
-		return nil, nil, err
-	}
-	object, ok := value.(map[string]any)
-	if !ok {
-		return nil, nil, payload.ErrNotObject
-	}
-	return maps.Clone(object), warnings, nil
-}
-
 // opsgenieComment returns the note of a request, after the name of the user who is said to have written it. The name is
 // not verified, so that it becomes part of the text and not of the alert's author.
 func opsgenieComment(body map[string]any, warnings []payload.Warning) (string, []payload.Warning) {
 	var parts []string
 	for _, name := range []string{"user", "note"} {
-		switch value := body[name].(type) {
-		case nil:
-		case string:
-			if value = strings.TrimSpace(value); value != "" {
-				parts = append(parts, value)
+		if value := body[name]; value != nil {
+			if text := strings.TrimSpace(fmt.Sprint(value)); text != "" {
+				parts = append(parts, text)
 			}
-		default:
-			parts = append(parts, fmt.Sprint(value))
 		}
 	}
-	comment := v1alpha1.SanitizeLine(strings.Join(parts, ": "))
-	if runes := []rune(comment); len(runes) > v1alpha1.MaxCommentChars {
-		comment = string(runes[:v1alpha1.MaxCommentChars-1]) + "…"
+	whole := v1alpha1.SanitizeLine(strings.Join(parts, ": "))
+	comment := payload.Shorten(whole, v1alpha1.MaxCommentChars)
+	if comment != whole {
 		warnings = append(warnings, payload.Warning{
 			Field: "note", Detail: fmt.Sprintf("it has more than %d characters and was cut", v1alpha1.MaxCommentChars)})
 	}
