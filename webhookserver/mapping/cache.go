@@ -60,10 +60,7 @@ func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, err
 		}
 		return program, err
 	}
-	key, err := keyOf(integration)
-	if err != nil {
-		return unusable, err
-	}
+	key := keyOf(integration)
 	if entry := c.use(key); entry != nil {
 		return entry.program, entry.err
 	}
@@ -85,13 +82,9 @@ func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, err
 
 // Check returns in one line what is wrong with an integration's mapping. It does not compile again what was
 // compiled once, even if the program was forgotten meanwhile.
-func (c *Cache) Check(integration *v1alpha1.WebhookIntegration) error {
-	key, err := keyOf(integration)
-	if err != nil {
-		return err
-	}
+func (c *Cache) Check(integration *v1alpha1.WebhookIntegration) (err error) {
 	c.mu.Lock()
-	known := c.entries[key]
+	known := c.entries[keyOf(integration)]
 	c.mu.Unlock()
 	if known != nil {
 		err = known.err
@@ -104,15 +97,12 @@ func (c *Cache) Check(integration *v1alpha1.WebhookIntegration) error {
 	return nil
 }
 
-func keyOf(integration *v1alpha1.WebhookIntegration) (cacheKey, error) {
-	content, err := json.Marshal(struct {
+func keyOf(integration *v1alpha1.WebhookIntegration) cacheKey {
+	content, _ := json.Marshal(struct { // a mapping is made of strings, so it has JSON
 		Preset  string
 		Mapping *v1alpha1.Mapping
 	}{integration.Spec.Preset, integration.Spec.Mapping})
-	if err != nil {
-		return cacheKey{}, err // cannot happen: a mapping is made of strings
-	}
-	return cacheKey{namespace: integration.Namespace, content: sha256.Sum256(content)}, nil
+	return cacheKey{namespace: integration.Namespace, content: sha256.Sum256(content)}
 }
 
 // use returns the entry with a program, if there is one, and marks it as used.

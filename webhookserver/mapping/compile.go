@@ -106,11 +106,7 @@ func compileMapping(preset string, m *v1alpha1.Mapping) (*Program, error) {
 	if m == nil {
 		return &Program{preset: preset}, nil
 	}
-	env, err := loadedEnvironment()
-	if err != nil {
-		return nil, fmt.Errorf("making the environment of expressions: %w", err)
-	}
-	c := &compiler{env: env, preset: preset}
+	c := &compiler{env: loadedEnvironment(), preset: preset}
 	p := &Program{preset: preset}
 	p.expressions[alertsIndex] = c.expression("alerts", "spec.mapping.alerts", m.Alerts, listKinds)
 	p.expressions[dropIndex] = c.expression("drop", "spec.mapping.drop", m.Drop, boolKinds)

@@ -3,6 +3,7 @@ package mapping
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,10 +39,10 @@ type environment struct {
 }
 
 // loadedEnvironment makes the environment once.
-var loadedEnvironment = sync.OnceValues(newEnvironment)
+var loadedEnvironment = sync.OnceValue(func() *environment { return must(newEnvironment()) })
 
 func newEnvironment() (*environment, error) {
-	env, err := cel.NewCustomEnv(
+	env, err := cel.NewCustomEnv(slices.Concat([]cel.EnvOption{
 		cel.EagerlyValidateDeclarations(true),
 		cel.DefaultUTCTimeZone(true),
 		cel.CrossTypeNumericComparisons(true),
@@ -52,8 +53,6 @@ func newEnvironment() (*environment, error) {
 		ext.TwoVarComprehensions(),
 		only(ext.Strings(), "join", "lowerAscii", "replace", "split", "upperAscii"),
 		only(ext.Lists(), "flatten"),
-		ownFunctions(),
-		meterFunctions(),
 		cel.ParserExpressionSizeLimit(maxExpressionLength),
 		cel.ParserRecursionLimit(maxExpressionDepth),
 		cel.CustomTypeAdapter(adapter{}),
@@ -61,7 +60,7 @@ func newEnvironment() (*environment, error) {
 		cel.Variable(alertVariable, cel.DynType),
 		cel.Variable(headersVariable, cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable(receivedVariable, cel.TimestampType),
-	)
+	}, ownFunctions(), meterFunctions())...)
 	if err != nil {
 		return nil, err
 	}
@@ -76,19 +75,6 @@ func newEnvironment() (*environment, error) {
 		}
 	}
 	return e, nil
-}
-
-// all combines several options.
-func all(options ...cel.EnvOption) cel.EnvOption {
-	return func(env *cel.Env) (*cel.Env, error) {
-		var err error
-		for _, option := range options {
-			if env, err = option(env); err != nil {
-				return nil, err
-			}
-		}
-		return env, nil
-	}
 }
 
 // only adds the named functions of a library.
@@ -107,7 +93,7 @@ func only(library cel.EnvOption, names ...string) cel.EnvOption {
 	}
 }
 
-// adapter makes values of CEL from what payload.Parse gives, without a copy.
+// adapter makes values of CEL from what payload.ParseAny gives, without a copy.
 type adapter struct{}
 
 var _ types.Adapter = adapter{}

@@ -23,10 +23,10 @@ import (
 )
 
 // ownFunctions declares the functions that are Tocsin's own; docs/mapping.md describes them.
-func ownFunctions() cel.EnvOption {
+func ownFunctions() []cel.EnvOption {
 	text, dyn, list := cel.StringType, cel.DynType, cel.ListType(cel.DynType)
 	anyMap := cel.MapType(text, dyn)
-	return all(
+	return []cel.EnvOption{
 		function("parseJSON", parseJSON, dyn, text),
 		function("hash", hash, text, list),
 		function("timestampFromUnix", timestampFromUnix, cel.TimestampType, dyn),
@@ -43,10 +43,10 @@ func ownFunctions() cel.EnvOption {
 		cel.Function("firstNonEmpty", cel.Overload("firstNonEmpty", []*cel.Type{list}, dyn, cel.UnaryBinding(firstNonEmpty))),
 		// compilePattern implements find, and matches of the standard library.
 		cel.Function("find", cel.MemberOverload("find", []*cel.Type{text, text}, text)),
-	)
+	}
 }
 
-// function declares a function that is implemented in terms of what payload.Parse gives.
+// function declares a function that is implemented in terms of what payload.ParseAny gives.
 func function(name string, implementation func(args []any) (any, error), result *cel.Type, args ...*cel.Type) cel.EnvOption {
 	call := func(values ...ref.Val) ref.Val {
 		natives := make([]any, len(values))
@@ -183,7 +183,7 @@ func timestampFromUnix(args []any) (any, error) {
 	}
 	t, ok := payload.ParseUnix(text)
 	if !ok {
-		return nil, fmt.Errorf("%s is not a Unix time from 2000 to 2100", shortText(text))
+		return nil, fmt.Errorf("%q is not a Unix time from 2000 to 2100", oneLine(text))
 	}
 	return types.Timestamp{Time: t.UTC().Truncate(time.Microsecond)}, nil
 }

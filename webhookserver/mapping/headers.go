@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -22,23 +21,14 @@ var hiddenHeaders = map[string]bool{
 // visibleHeaders returns the headers of a request that expressions see: the first value of each, by the name in
 // lower case.
 func visibleHeaders(header http.Header) map[string]string {
-	names := make([]string, 0, len(header))
-	for name := range header {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	visible := make(map[string]string, min(len(names), maxHeaders))
-	for _, name := range names {
+	visible := make(map[string]string, min(len(header), maxHeaders))
+	for _, name := range sortedKeys(header) {
 		values := header[name]
 		name = strings.ToLower(name)
 		if hiddenHeaders[name] || len(values) == 0 || len(visible) == maxHeaders {
 			continue
 		}
-		value := values[0]
-		if len(value) > maxHeaderValue {
-			value = value[:maxHeaderValue]
-		}
-		visible[name] = strings.ToValidUTF8(value, "\uFFFD")
+		visible[name] = strings.ToValidUTF8(values[0][:min(len(values[0]), maxHeaderValue)], "\uFFFD")
 	}
 	return visible
 }

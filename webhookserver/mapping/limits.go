@@ -5,31 +5,21 @@ const (
 	// MaxAlerts is the most alerts in one payload.
 	MaxAlerts = 500
 
-	// maxExpressionLength is the most characters of an expression, as in the resource.
-	maxExpressionLength = 2048
-
-	// maxExpressionDepth is how deep an expression may nest.
-	maxExpressionDepth = 64
+	maxExpressionLength = 2048      // characters of an expression, as in the resource
+	maxExpressionDepth  = 64        // levels of an expression
+	maxResult           = 512 << 10 // bytes of the value of an expression, as JSON
+	maxDepth            = 64        // levels of the value of an expression
 
 	// maxPatternInstructions is the most instructions of all compiled regular expressions in an expression, of
 	// about 100 bytes each; a{1000} has a thousand.
 	maxPatternInstructions = 5000
-
-	// maxDepth is how deep the value of an expression may nest.
-	maxDepth = 64
-
-	// maxResult is the most bytes that the value of an expression may take as JSON.
-	maxResult = 512 << 10
 )
 
 // The work that the expressions of a mapping may do for one payload. A unit takes about a nanosecond. It is
 // counted and not measured, so that a machine that stalls does not change how an alert is read.
 const (
-	// maxRecognitionWork bounds the conditions of all presets for a payload.
-	maxRecognitionWork = 300_000
-
-	// maxFindWork bounds the expression that finds the alerts in a payload.
-	maxFindWork = 10_000_000
+	maxRecognitionWork = 300_000    // the conditions of all presets for a payload
+	maxFindWork        = 10_000_000 // the expression that finds the alerts in a payload
 
 	// maxAlertWork bounds all expressions for one alert, whatever the others of its payload need. Those of a preset
 	// for a tool that sends many alerts at a time need less; a test checks it.

@@ -96,34 +96,20 @@ func Presets() ([]Preset, error) {
 }
 
 // PresetNames returns the values of spec.preset: the names of all presets in alphabetical order, then Auto.
-func PresetNames() []string {
-	presets, err := loadedPresets()
-	if err != nil {
-		return nil
-	}
-	return presets.names
-}
+func PresetNames() []string { return loadedPresets().names }
 
 // Groups reports whether the tool of a preset sends groups of alerts; for Auto it may be one that does.
 func Groups(preset string) bool {
 	if preset == "" {
 		return false // most requests need no presets, which take time to load
 	}
-	presets, err := loadedPresets()
-	if err != nil {
-		return false
-	}
-	p, found := presets.byName[preset]
+	p, found := loadedPresets().byName[preset]
 	return found && p.Groups || preset == Auto
 }
 
 // LateFiringWindow returns what a preset says of late firings; not ok when it says nothing, or does not exist.
 func LateFiringWindow(preset string) (window time.Duration, ok bool) {
-	presets, err := loadedPresets()
-	if err != nil {
-		return 0, false
-	}
-	p, found := presets.byName[preset]
+	p, found := loadedPresets().byName[preset]
 	if !found || p.LateFiringWindow == nil {
 		return 0, false
 	}
@@ -135,16 +121,12 @@ type presetSet struct {
 	names       []string // and Auto
 	byName      map[string]*Preset
 	programs    map[string]func() (*Program, error) // which compile a preset once, when it is used first
-	recognizers func() ([]recognizer, error)        // which compile once too
+	recognizers func() []recognizer                 // which compile once too
 }
 
-// loadedPresets reads the presets once. They are part of the binary: an error is one of the build, which
-// the tests show.
-var loadedPresets = sync.OnceValues(func() (*presetSet, error) {
-	presets, err := Presets()
-	if err != nil {
-		return nil, err
-	}
+// loadedPresets reads the presets once.
+var loadedPresets = sync.OnceValue(func() *presetSet {
+	presets := must(Presets())
 	set := &presetSet{byName: map[string]*Preset{}, programs: map[string]func() (*Program, error){}}
 	for i := range presets {
 		preset := &presets[i]
@@ -155,20 +137,24 @@ var loadedPresets = sync.OnceValues(func() (*presetSet, error) {
 		})
 	}
 	set.names = append(set.names, Auto)
-	set.recognizers = sync.OnceValues(func() ([]recognizer, error) { return newRecognizers(presets) })
-	return set, nil
+	set.recognizers = sync.OnceValue(func() []recognizer { return newRecognizers(presets) })
+	return set
 })
+
+// must returns the value of a function that fails only if the binary was built wrong, which the tests show.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
 
 // presetProgram returns the compiled preset of a name.
 func presetProgram(name string) (*Program, error) {
-	presets, err := loadedPresets()
-	if err != nil {
-		return nil, err
-	}
-	compile, found := presets.programs[name]
+	compile, found := loadedPresets().programs[name]
 	if !found {
 		return nil, &CompileError{Field: "spec.preset", Message: fmt.Sprintf("there is no preset %q; there are %s",
-			name, strings.Join(presets.names, ", "))}
+			name, strings.Join(PresetNames(), ", "))}
 	}
 	return compile()
 }

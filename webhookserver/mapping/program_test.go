@@ -89,7 +89,7 @@ func TestTheAlertsInAPayload(t *testing.T) {
 			body:    `{"title": "test"}`, alerts: `[{title: test}]`, warnings: []string{"found no list of alerts"}},
 		"when alerts gives no list, the payload is the alert": {
 			mapping: `{alerts: payload.items}`,
-			body:    `{"title": "test", "items": 5}`, alerts: `[{title: test, custom: {items: 5}}]`, warnings: []string{"gives no list"}},
+			body:    `{"title": "test", "items": 5}`, alerts: `[{title: test, custom: {items: 5}}]`, warnings: []string{"found no list"}},
 		"JSON in a text": {
 			mapping: `{alerts: '[parseJSON(payload.Message)]', fields: {title: alert.AlarmName}}`,
 			body:    `{"Type": "Notification", "Message": "{\"AlarmName\": \"cpu\", \"Region\": \"eu\"}"}`,

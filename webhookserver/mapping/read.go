@@ -75,17 +75,6 @@ func (e *TooManyError) Error() string {
 	return fmt.Sprintf("the payload has %d alerts; at most %d are read at a time", e.Count, MaxAlerts)
 }
 
-// NotObjectError says that an element of a payload that is a list is no object.
-type NotObjectError struct{ Index int }
-
-// Error returns the place of the element, from 1 on.
-func (e *NotObjectError) Error() string {
-	return fmt.Sprintf("element %d of the list is not an object", e.Index+1)
-}
-
-// Is makes the error count as payload.ErrNotObject.
-func (e *NotObjectError) Is(target error) bool { return target == payload.ErrNotObject }
-
 // Mapped reports whether the program has expressions, or may get those of a preset.
 func (p *Program) Mapped() bool {
 	return p.auto || slices.ContainsFunc(p.expressions[:], func(e *expression) bool { return e != nil })
@@ -193,23 +182,20 @@ func (r *reader) elements(body any) ([]any, error) {
 		case map[string]any:
 			r.fromList = true
 			return []any{list}, nil
-		case nil:
-			if err != nil {
-				r.warn("the mapping could not find the alerts (%s); the payload itself is read as one", oneLine(err.Error()))
-			} else {
-				r.warn("the mapping found no list of alerts; the payload itself is read as one")
-			}
-		default:
-			r.warn("the mapping gives no list of alerts; the payload itself is read as one")
+		}
+		if err != nil {
+			r.warn("the mapping could not find the alerts (%s); the payload itself is read as one", oneLine(err.Error()))
+		} else {
+			r.warn("the mapping found no list of alerts; the payload itself is read as one")
 		}
 	}
 	switch v := body.(type) {
 	case map[string]any:
 		return []any{v}, nil
 	case []any:
-		for i, element := range v {
+		for _, element := range v {
 			if _, ok := element.(map[string]any); !ok {
-				return nil, &NotObjectError{Index: i}
+				return nil, payload.ErrNotObject
 			}
 		}
 		return v, nil
@@ -301,14 +287,11 @@ func (r *reader) dropped(out *Alert) bool {
 	value, err := r.evaluate(e)
 	drop, isBool := value.(bool)
 	if err == nil && !isBool && value != nil {
-		r.fail(e, errors.New("it is neither true nor false"))
+		err = errors.New("it is neither true nor false")
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		r.fail(e, err)
 		out.warn("", "the mapping could not tell whether to drop the alert (%s); it is kept", oneLine(err.Error()))
-	case !isBool && value != nil:
-		out.warn("", "the mapping's drop is neither true nor false; the alert is kept")
 	}
 	return drop
 }

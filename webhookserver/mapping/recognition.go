@@ -1,7 +1,7 @@
 package mapping
 
 import (
-	"fmt"
+	"errors"
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -27,24 +27,18 @@ type recognizer struct {
 }
 
 // newRecognizers compiles those of all presets.
-func newRecognizers(presets []Preset) ([]recognizer, error) {
-	env, err := loadedEnvironment()
-	if err != nil {
-		return nil, err
-	}
+func newRecognizers(presets []Preset) []recognizer {
 	var recognizers []recognizer
 	for i := range presets {
 		name := presets[i].Name
 		for _, rule := range presets[i].Recognition {
-			c := &compiler{env: env, preset: name}
+			c := &compiler{env: loadedEnvironment(), preset: name}
 			where := c.expression("where", "recognition.where", rule.Where, boolKinds)
-			if len(c.errors) > 0 {
-				return nil, fmt.Errorf("the preset %s: %w", name, c.errors[0])
-			}
+			must(where, errors.Join(c.errors...))
 			recognizers = append(recognizers, recognizer{name, split(rule.Has), split(rule.Lacks), where})
 		}
 	}
-	return recognizers, nil
+	return recognizers
 }
 
 func split(paths []string) [][]string {
@@ -84,18 +78,9 @@ func exists(value any, path []string) bool {
 // recognize makes the reader use the one preset that recognizes the payload. If none does, or several do, the payload
 // rules read it. A condition that fails, or for which no work is left, does not hold.
 func (r *reader) recognize() {
-	presets, err := loadedPresets()
-	if err != nil {
-		r.warn("no preset could be chosen: %s", oneLine(err.Error()))
-		return
-	}
-	recognizers, err := presets.recognizers()
-	if err != nil {
-		r.warn("no preset could be chosen: %s", oneLine(err.Error()))
-		return
-	}
 	var names []string
 	r.meter.left = maxRecognitionWork
+	recognizers := loadedPresets().recognizers()
 	for i := range recognizers {
 		rec := &recognizers[i]
 		if len(names) > 0 && names[len(names)-1] == rec.preset || !rec.matches(r.vars.payload) {
