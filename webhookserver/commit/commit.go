@@ -11,30 +11,20 @@ import (
 
 // Submission holds the alerts of one request. All of them are stored in one AlertEvent, or none.
 type Submission struct {
-	// Integration is the WebhookIntegration that received the request.
-	Integration types.NamespacedName
+	Integration types.NamespacedName    // the WebhookIntegration that received the request
+	Defaults    *v1alpha1.AlertDefaults // of the integration; only submissions with the same ones share an AlertEvent
+	Received    time.Time               // when the request arrived
+	Alerts      []v1alpha1.Alert        // with ids and names; 1 to v1alpha1.MaxAlertsPerEvent
 
-	// Defaults are those of the integration; only submissions with the same ones share an AlertEvent.
-	Defaults *v1alpha1.AlertDefaults
-
-	// Received is the time at which the request arrived.
-	Received time.Time
-
-	// EventName is the name of the AlertEvent for a request with an idempotency key, which gets one of its
-	// own. Otherwise it is empty, and the Committer generates a name.
+	// EventName is the name of the AlertEvent for a request with an idempotency key, which gets one of its own. Empty: the
+	// Committer generates a name.
 	EventName string
-
-	// Alerts are the alerts, ids and names included. 1 to v1alpha1.MaxAlertsPerEvent.
-	Alerts []v1alpha1.Alert
 }
 
 // Receipt says where a Submission was stored.
 type Receipt struct {
-	// EventName is the name of the AlertEvent.
-	EventName string
-
-	// Alerts are the alerts as stored: for an EventName that existed already those that it has. Nothing was stored then.
-	Alerts []v1alpha1.Alert
+	EventName string           // of the AlertEvent
+	Alerts    []v1alpha1.Alert // as stored; if the EventName existed already, those that it has: nothing was stored then
 }
 
 // Errors of Commit.

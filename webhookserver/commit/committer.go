@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
@@ -228,7 +229,7 @@ func (c *Committer) giveUp(e *entry) (Receipt, error) {
 	}
 	q := c.queues[e.Integration]
 	q.entries = slices.DeleteFunc(q.entries, func(other *entry) bool { return other == e })
-	c.shares.removeWaiting(q, e.load)
+	c.shares.addWaiting(q, e.load.negative())
 	if len(q.entries) == 0 {
 		c.removeTurn(q)
 		c.prune(q)
@@ -327,7 +328,7 @@ func (c *Committer) takeBatch(q *queue) []*entry {
 		}
 		q.entries[0] = nil
 		q.entries = q.entries[1:]
-		c.shares.removeWaiting(q, e.load)
+		c.shares.addWaiting(q, e.load.negative())
 		if expired {
 			e.done <- result{err: fmt.Errorf("%w: %w before its turn came", ErrUnavailable, context.DeadlineExceeded)}
 			continue
@@ -355,7 +356,7 @@ func (c *Committer) takeBatch(q *queue) []*entry {
 func fits(first, e *entry, size load) bool {
 	return e.EventName == "" &&
 		size.plus(e.load).isWithin(load{alerts: maxBatchAlerts, bytes: maxBatchBytes}, 1, 1) &&
-		sameDefaults(first.Defaults, e.Defaults)
+		(first.Defaults == e.Defaults || reflect.DeepEqual(first.Defaults, e.Defaults))
 }
 
 // Close accepts no more submissions and returns when nothing is waiting or being written, or when ctx ends.

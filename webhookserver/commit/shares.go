@@ -7,9 +7,7 @@ func (l load) plus(other load) load {
 	return load{l.requests + other.requests, l.alerts + other.alerts, l.bytes + other.bytes}
 }
 
-func (l load) minus(other load) load {
-	return load{l.requests - other.requests, l.alerts - other.alerts, l.bytes - other.bytes}
-}
+func (l load) negative() load { return load{-l.requests, -l.alerts, -l.bytes} }
 
 // isWithin says whether the load is no more than part/of the bound.
 func (l load) isWithin(bound load, part, of int) bool {
@@ -40,18 +38,11 @@ func (s *shares) of(namespace string) *share {
 	return own
 }
 
-// addWaiting accounts for a load that begins to wait in a queue.
+// addWaiting accounts for a load that begins to wait in a queue; a negative one no longer waits.
 func (s *shares) addWaiting(q *queue, added load) {
-	q.waiting = q.waiting.plus(added)
-	q.share.waiting = q.share.waiting.plus(added)
-	s.waiting = s.waiting.plus(added)
-}
-
-// removeWaiting accounts for a load that no longer waits.
-func (s *shares) removeWaiting(q *queue, removed load) {
-	q.waiting = q.waiting.minus(removed)
-	q.share.waiting = q.share.waiting.minus(removed)
-	s.waiting = s.waiting.minus(removed)
+	for _, waiting := range []*load{&q.waiting, &q.share.waiting, &s.waiting} {
+		*waiting = waiting.plus(added)
+	}
 }
 
 // allowsWriter says whether a namespace may use another writer once so many of its writes have ended. A quarter of the

@@ -1,8 +1,6 @@
 package commit
 
 import (
-	"context"
-
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -46,7 +44,9 @@ func (t *tracer) start(batch []*entry, event *v1alpha1.AlertEvent) func(error) {
 			attribute.Int("tocsin.alert.count", len(event.Spec.Alerts)),
 		))
 	if span.SpanContext().IsSampled() {
-		event.Annotations = map[string]string{v1alpha1.TraceparentAnnotation: traceparent(ctx)}
+		carrier := propagation.MapCarrier{} // W3C Trace Context
+		propagation.TraceContext{}.Inject(ctx, carrier)
+		event.Annotations = map[string]string{v1alpha1.TraceparentAnnotation: carrier.Get("traceparent")}
 	}
 	return func(err error) {
 		if err != nil {
@@ -54,11 +54,4 @@ func (t *tracer) start(batch []*entry, event *v1alpha1.AlertEvent) func(error) {
 		}
 		span.End()
 	}
-}
-
-// traceparent returns the span context of ctx in the format of W3C Trace Context.
-func traceparent(ctx context.Context) string {
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	return carrier.Get("traceparent")
 }

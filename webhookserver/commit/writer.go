@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,14 +31,9 @@ type writer struct {
 
 // writeBatch stores a batch and tells every entry of it its outcome.
 func (w *writer) writeBatch(batch []*entry) {
-	deadline := batch[0].deadline
-	for _, e := range batch[1:] {
-		if e.deadline.After(deadline) {
-			deadline = e.deadline
-		}
-	}
+	last := slices.MaxFunc(batch, func(a, b *entry) int { return a.deadline.Compare(b.deadline) })
 	// No request's context: a client that hangs up must not take its neighbours' alerts with it.
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	ctx, cancel := context.WithDeadline(context.Background(), last.deadline)
 	defer cancel()
 	splits := maxRefusedSplits
 	w.writeOrSplit(ctx, batch, &splits)
@@ -112,10 +107,6 @@ func newAlertEvent(batch []*entry) *v1alpha1.AlertEvent {
 		event.Spec.Alerts = append(event.Spec.Alerts, e.Alerts...)
 	}
 	return event
-}
-
-func sameDefaults(a, b *v1alpha1.AlertDefaults) bool {
-	return a == b || reflect.DeepEqual(a, b)
 }
 
 // createWithRetries stores the event and returns nil, or the stored one when its name existed already.
