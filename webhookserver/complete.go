@@ -1,7 +1,7 @@
 package webhookserver
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"time"
 
@@ -26,9 +26,7 @@ func complete(result *mapping.Result, p *protocol.Payload, received time.Time) {
 		if p.IncidentName != "" {
 			alert.IncidentName, alert.DedupKey = p.IncidentName, ""
 		}
-		if p.Status != "" {
-			alert.Status = p.Status
-		}
+		alert.Status = cmp.Or(p.Status, alert.Status)
 		alert.Comment = p.Comment
 		if alert.DedupKey != "" || alert.IncidentName != "" {
 			alert.Warnings = slices.DeleteFunc(alert.Warnings, payload.Warning.IsNoMatch)
@@ -41,29 +39,15 @@ func fill(alert *mapping.Alert, from *v1alpha1.Alert) {
 	if alert.Title == "" && alert.Description == "" {
 		alert.Title = from.Title
 	}
-	if alert.DedupKey == "" {
-		alert.DedupKey = from.DedupKey
+	alert.DedupKey = cmp.Or(alert.DedupKey, from.DedupKey)
+	alert.Type = cmp.Or(alert.Type, from.Type)
+	if alert.Status == v1alpha1.AlertFiring {
+		alert.StartsAt = cmp.Or(alert.StartsAt, from.StartsAt)
 	}
-	if alert.Type == "" {
-		alert.Type = from.Type
+	if alert.Status == v1alpha1.AlertResolved {
+		alert.EndsAt = cmp.Or(alert.EndsAt, from.EndsAt)
 	}
-	if alert.Status == v1alpha1.AlertFiring && alert.StartsAt == nil {
-		alert.StartsAt = from.StartsAt
-	}
-	if alert.Status == v1alpha1.AlertResolved && alert.EndsAt == nil {
-		alert.EndsAt = from.EndsAt
-	}
-	alert.Labels = union(alert.Labels, from.Labels)
-	alert.Custom = union(alert.Custom, from.Custom)
+	alert.Labels = from.Labels.Merge(alert.Labels)
+	alert.Custom = from.Custom.Merge(alert.Custom)
 	alert.Warnings = append(alert.Warnings, payload.LimitKeys(&alert.AlertContent)...)
-}
-
-// union returns a bag with the entries of both; those of the first win.
-func union(bag, more v1alpha1.Bag) v1alpha1.Bag {
-	if len(more) == 0 {
-		return bag
-	}
-	all := maps.Clone(more)
-	maps.Copy(all, bag)
-	return all
 }

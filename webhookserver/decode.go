@@ -59,7 +59,7 @@ func (d *decoder) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 	request.Parse = parser.parse
 	content, err := x.operation.Read(request)
 	if err != nil {
-		return nil, readProblem(err)
+		return nil, decodeProblem(err)
 	}
 	result, p := d.evaluate(x, request.Header, content.Payloads)
 	if p != nil {
@@ -95,7 +95,7 @@ type parser struct {
 	held     *memoryReservation
 }
 
-// Errors of parser.parse.
+// Errors of parser.parse beside those of payload.ParseAny.
 var (
 	errTooComplex = errors.New("decoding the body would take too much memory")
 	errNoMemory   = errors.New("no memory to decode the body")
@@ -118,7 +118,6 @@ func (r *parser) parse(text []byte) (any, []payload.Warning, error) {
 func (r *parser) release() {
 	if r.held != nil {
 		r.held.release()
-		r.held = nil
 	}
 }
 
@@ -144,7 +143,7 @@ func (d *decoder) evaluate(
 		}
 		result, err := program.Alerts(ctx, payloads[i].Value, header, x.received())
 		if err != nil {
-			return all, evaluationProblem(err)
+			return all, decodeProblem(err)
 		}
 		complete(&result, &payloads[i], x.received())
 		all.Preset = cmp.Or(all.Preset, result.Preset)
@@ -152,7 +151,7 @@ func (d *decoder) evaluate(
 		all.Warnings = append(all.Warnings, result.Warnings...)
 		all.Failures = append(all.Failures, result.Failures...)
 		if len(all.Alerts) > mapping.MaxAlerts {
-			return all, problemTooManyAlerts.withDetail((&mapping.TooManyError{Count: len(all.Alerts)}).Error() + ".")
+			return all, decodeProblem(&mapping.TooManyError{Count: len(all.Alerts)})
 		}
 	}
 	if !x.dryRun {
@@ -185,34 +184,24 @@ func presetOf(x *exchange, list bool) string {
 	return cmp.Or(preset, spec.Preset)
 }
 
-// evaluationProblem returns the problem for an error of Program.Alerts.
-func evaluationProblem(err error) *problem {
-	var tooMany *mapping.TooManyError
-	switch {
-	case errors.Is(err, mapping.ErrInterrupted):
-		return &problemMappingTimeout
-	case errors.As(err, &tooMany):
-		return problemTooManyAlerts.withDetail(tooMany.Error() + ".")
-	case errors.Is(err, payload.ErrNotObject):
-		return &problemNotObject
-	default:
-		return problemNotObject.withDetail(v1alpha1.SanitizeLine(err.Error()))
-	}
-}
-
-// readProblem returns the problem for an error of an operation's Read.
-func readProblem(err error) *problem {
+// decodeProblem returns the problem for an error of an operation's Read or of Program.Alerts.
+func decodeProblem(err error) *problem {
 	var syntax *payload.SyntaxError
 	var invalid *protocol.InvalidError
+	var tooMany *mapping.TooManyError
 	switch {
 	case errors.Is(err, errTooComplex):
 		return &problemTooComplex
 	case errors.Is(err, errNoMemory):
 		return &problemOverload
-	case errors.Is(err, payload.ErrNotObject):
-		return &problemNotObject
 	case errors.As(err, &invalid):
 		return problemInvalid.withDetail(invalid.Detail)
+	case errors.As(err, &tooMany):
+		return problemTooManyAlerts.withDetail(tooMany.Error() + ".")
+	case errors.Is(err, mapping.ErrInterrupted):
+		return &problemMappingTimeout
+	case errors.Is(err, payload.ErrNotObject):
+		return &problemNotObject
 	case errors.Is(err, payload.ErrEmpty):
 		return &problemEmpty
 	case errors.Is(err, payload.ErrTooDeep):

@@ -9,7 +9,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
-	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
 // Explain answers a request as the endpoint answers a dry run of it: by the same handler, but without a server,
@@ -27,7 +26,7 @@ func Explain(
 	options := Options{NamespaceShare: 1}.withDefaults()
 	capacity := commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
 	ready := func() bool { return true }
-	h := newHandler(options, ready, tokens, capacity, commit.New(nil, 1, nil), noReports{}, logr.Discard())
+	h := newHandler(options, ready, tokens, capacity, commit.New(nil, 1, nil), newReporter(nil, nil, logr.Discard()), logr.Discard())
 	target := eventsPath + "/" + token + "?dryRun=true"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
@@ -40,13 +39,6 @@ func Explain(
 	h.ServeHTTP(recorder, request)
 	return recorder.code, recorder.body.Bytes()
 }
-
-// noReports drops all reports.
-type noReports struct{}
-
-func (noReports) reportRejection(*v1alpha1.WebhookIntegration, string, string) {}
-
-func (noReports) reportFailures(*v1alpha1.WebhookIntegration, []mapping.Failure) {}
 
 // recorder records an answer.
 type recorder struct {

@@ -14,67 +14,41 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// Options are the settings of the webhook server. Zero values stand for the defaults in limits.go.
+// Options are the settings of the webhook server. Zero values stand for the defaults in limits.go. No function may block.
 type Options struct {
-	// BindAddress is where to listen, as host:port.
-	BindAddress string
+	BindAddress string // where to listen, as host:port
+	TLSCertPath string // a folder with tls.crt and tls.key, read again when they change; empty: no TLS
+	EnableHTTP2 bool   // over TLS
+
+	MaxBodyBytes      int64         // of a body, as sent and after decompression
+	MaxPendingEvents  int           // unfolded AlertEvents in the cluster; at the limit, requests are refused
+	MaxIncidents      int           // at the limit, alerts that need new ones are refused
+	NamespaceShare    float64       // the part of MaxPendingEvents and MaxIncidents that one namespace may use
+	MaxInFlightWrites int           // writes to the API server at a time
+	ShutdownDelay     time.Duration // how long to keep serving after the order to stop
 
 	// Listen opens BindAddress. Default: that of net.ListenConfig.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 
-	// TLSCertPath is a folder with tls.crt and tls.key, read again when they change. Empty: no TLS.
-	TLSCertPath string
-
-	// MaxBodyBytes is the most bytes of a body, as sent and after decompression.
-	MaxBodyBytes int64
-
-	// MaxPendingEvents is the maximum number of unfolded AlertEvents in the cluster; at the limit, requests are refused.
-	MaxPendingEvents int
-
-	// MaxIncidents is the maximum number of Incidents; at the limit, alerts that need new ones are refused.
-	MaxIncidents int
-
-	// NamespaceShare is the part of MaxPendingEvents and MaxIncidents that one namespace may use.
-	NamespaceShare float64
-
-	// MaxInFlightWrites is the number of writes to the API server at a time.
-	MaxInFlightWrites int
-
-	// EnableHTTP2 allows HTTP/2 over TLS.
-	EnableHTTP2 bool
-
-	// TracerProvider makes the spans of requests and writes. Optional.
-	TracerProvider trace.TracerProvider
-
-	// Refused is called for every request of an integration that is answered 5xx, so that its sender does not count as
-	// silent. It must not block. Optional.
-	Refused func(integration types.NamespacedName)
-
-	// ClockLead returns how far the process's clock is ahead of the API server's. Alerts are received by the latter. It must
-	// not block. Default: the clocks agree.
-	ClockLead func() time.Duration
-
 	// Now tells the time. Default: the real one.
 	Now func() time.Time
 
-	// Check returns why no alert may be accepted, nil when alerts may be. It must not block. Optional.
+	// ClockLead returns how far the process's clock is ahead of the API server's, which tells when an alert was received.
+	// Default: the clocks agree.
+	ClockLead func() time.Duration
+
+	// Check returns why no alert may be accepted, nil when alerts may be. Optional.
 	Check func() error
 
-	// Mappings remembers compiled mappings. Nil: the server has one of its own.
+	// Refused is called for every request of an integration that is answered 5xx, so that its sender does not count as
+	// silent. Optional.
+	Refused func(integration types.NamespacedName)
+
+	// Mappings remembers compiled mappings. Default: a cache of the server's own.
 	Mappings *mapping.Cache
 
-	// Metrics is the registry of the metrics of the capacity while the server runs. Optional.
-	Metrics prometheus.Registerer
-
-	// ShutdownDelay is how long to keep serving after the order to stop.
-	ShutdownDelay time.Duration
-}
-
-func (o Options) check() error {
-	if o.Check == nil {
-		return nil
-	}
-	return o.Check()
+	TracerProvider trace.TracerProvider  // makes the spans of requests and writes; optional
+	Metrics        prometheus.Registerer // for the metrics of the capacity while the server runs; optional
 }
 
 func (o Options) withDefaults() Options {
@@ -93,6 +67,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.ClockLead == nil {
 		o.ClockLead = func() time.Duration { return 0 }
+	}
+	if o.Check == nil {
+		o.Check = func() error { return nil }
 	}
 	if o.Mappings == nil {
 		o.Mappings = &mapping.Cache{}

@@ -56,7 +56,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	}
 	committer := commit.New(store, options.MaxInFlightWrites, options.TracerProvider)
 	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
-	ready := func() bool { return synced() && options.check() == nil }
+	ready := func() bool { return synced() && options.Check() == nil }
 	return &Server{
 		options:   options,
 		handler:   newHandler(options, ready, tokens, capacity, committer, reports, log),
@@ -118,7 +118,7 @@ func (s *Server) Refusal(namespace string) string {
 
 // ReadyCheck returns why the server is not ready, nil while requests are served and valid tokens are known.
 func (s *Server) ReadyCheck() error {
-	err := s.options.check()
+	err := s.options.Check()
 	switch {
 	case s.handler.stopping.Load():
 		return errors.New("the webhook server is stopping")
