@@ -176,22 +176,14 @@ func (x *Incidents) change(namespace string, names []uint64, change func(*presen
 	}
 }
 
-// ratio returns how much of the limit is used.
-func (x *Incidents) ratio() float64 {
+// report sets the gauges of the Incidents.
+func (x *Incidents) report(set setGauge) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return float64(x.total) / float64(x.capacity.Limit)
-}
-
-// namespaceRatios returns how much of its share each namespace uses, for those that use at least reportedRatio of it.
-func (x *Incidents) namespaceRatios() map[string]float64 {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	ratios := map[string]float64{}
+	set(incidentsRatio, float64(x.total)/float64(x.capacity.Limit))
 	for namespace, names := range x.namespaces {
 		if ratio := float64(len(names)) / float64(x.capacity.Own()); ratio >= reportedRatio {
-			ratios[namespace] = ratio
+			set(namespaceIncidentsRatio, ratio, namespace)
 		}
 	}
-	return ratios
 }

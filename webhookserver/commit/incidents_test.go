@@ -111,7 +111,7 @@ func TestAlertEventsByHandFillTheirNamespaceOnly(t *testing.T) {
 	}
 	g.Expect(x.IsFull("bad")).To(BeTrue())
 	g.Expect(x.IsFull("good")).To(BeFalse())
-	g.Expect(x.ratio()).To(Equal(0.25))
+	g.Expect(gauges(x.report, incidentsRatio)[""]).To(Equal(0.25))
 	for i := range 100 {
 		x.RemoveEvent(waitingEvent("bad", fmt.Sprint(i)))
 	}

@@ -1,10 +1,6 @@
 package commit
 
-import (
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // DurationBuckets are the buckets of histograms of durations from 1 ms to 30 s.
 var DurationBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
@@ -26,11 +22,6 @@ var (
 // RegisterMetrics registers the metrics of writes.
 func RegisterMetrics(registry prometheus.Registerer) {
 	registry.MustRegister(writeDuration, writeAlerts)
-}
-
-func observeWrite(alerts int, took time.Duration) {
-	writeDuration.Observe(took.Seconds())
-	writeAlerts.Observe(float64(alerts))
 }
 
 var (
@@ -65,20 +56,18 @@ func (*Capacity) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
+// setGauge sets a gauge to a value.
+type setGauge func(gauge *prometheus.Desc, value float64, labels ...string)
+
 // Collect implements prometheus.Collector.
 func (c *Capacity) Collect(metrics chan<- prometheus.Metric) {
-	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	var gauges []prometheus.Metric // sent when the mutexes are free again
+	set := func(gauge *prometheus.Desc, value float64, labels ...string) {
+		gauges = append(gauges, prometheus.MustNewConstMetric(gauge, prometheus.GaugeValue, value, labels...))
 	}
-	gauge(backlogRatio, c.Pending.ratio())
-	gauge(incidentsRatio, c.Incidents.ratio())
-	for namespace, ratio := range c.Pending.namespaceRatios() {
-		gauge(namespaceBacklogRatio, ratio, namespace)
-	}
-	for namespace, ratio := range c.Incidents.namespaceRatios() {
-		gauge(namespaceIncidentsRatio, ratio, namespace)
-	}
-	for reason, events := range c.Pending.stuck() {
-		gauge(stuckEvents, float64(events), reason)
+	c.Pending.report(set)
+	c.Incidents.report(set)
+	for _, gauge := range gauges {
+		metrics <- gauge
 	}
 }

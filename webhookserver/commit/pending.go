@@ -104,51 +104,34 @@ func (p *PendingEvents) IsFull(namespace string) bool {
 	return !allowed(p.draining, 1) || !allowed(p.all, maxStuckFactor)
 }
 
-// ratio returns how much of the bound is used that is the nearest: from 1 on, namespaces that hold much are refused.
-func (p *PendingEvents) ratio() float64 {
+// report sets the gauges of the AlertEvents.
+func (p *PendingEvents) report(set setGauge) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	events := max(float64(p.draining.events), float64(p.all.events)/maxStuckFactor)
 	bytes := max(float64(p.draining.bytes), float64(p.all.bytes)/maxStuckFactor)
-	return max(events/float64(p.eventLimit.Limit), bytes/float64(p.byteLimit.Limit))
-}
-
-// namespaceRatios returns how much of its share each namespace uses, for those that use at least reportedRatio of it.
-func (p *PendingEvents) namespaceRatios() map[string]float64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	ratios := map[string]float64{}
-	for namespace, pending := range p.namespaces {
-		ratio := max(
-			float64(pending.all.events)/float64(p.eventLimit.Own()),
-			float64(pending.all.bytes)/float64(p.byteLimit.Own()),
-		)
-		if ratio >= reportedRatio {
-			ratios[namespace] = ratio
-		}
-	}
-	return ratios
-}
-
-// stuck counts the AlertEvents that cannot drain by reason.
-func (p *PendingEvents) stuck() map[string]int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	counts := map[string]int64{
+	set(backlogRatio, max(events/float64(p.eventLimit.Limit), bytes/float64(p.byteLimit.Limit)))
+	stuck := map[string]int64{
 		v1alpha1.StuckTerminating: 0, v1alpha1.StuckUnreadable: 0, v1alpha1.ReasonQuotaExceeded: 0,
 		v1alpha1.ReasonForbidden: 0, v1alpha1.ReasonNamespaceTerminating: 0, v1alpha1.ReasonIncidentLimit: 0,
 	}
-	for _, pending := range p.namespaces {
-		for reason, events := range pending.stuck {
-			counts[reason] += events
+	for namespace, own := range p.namespaces {
+		ratio := max(float64(own.all.events)/float64(p.eventLimit.Own()), float64(own.all.bytes)/float64(p.byteLimit.Own()))
+		if ratio >= reportedRatio {
+			set(namespaceBacklogRatio, ratio, namespace)
 		}
-		for _, integration := range pending.integrations {
+		for reason, events := range own.stuck {
+			stuck[reason] += events
+		}
+		for _, integration := range own.integrations {
 			if integration.blocked != "" {
-				counts[integration.blocked] += integration.events
+				stuck[integration.blocked] += integration.events
 			}
 		}
 	}
-	return counts
+	for reason, events := range stuck {
+		set(stuckEvents, float64(events), reason)
+	}
 }
 
 // Set counts an AlertEvent, or counts it anew.

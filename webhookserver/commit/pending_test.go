@@ -7,11 +7,23 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
+
+// gauges returns the values of a metric, by its label if it has one.
+func gauges(report func(setGauge), metric *prometheus.Desc) map[string]float64 {
+	found := map[string]float64{}
+	report(func(gauge *prometheus.Desc, value float64, labels ...string) {
+		if gauge == metric {
+			found[strings.Join(labels, "")] = value
+		}
+	})
+	return found
+}
 
 // newEvent makes an AlertEvent of the integration "prometheus".
 func newEvent(namespace, name string, change ...func(*v1alpha1.AlertEvent)) *v1alpha1.AlertEvent {
@@ -76,14 +88,13 @@ func TestANamespaceThatCannotDrainRefusesNobodyElse(t *testing.T) {
 			}
 			g.Expect(p.draining.events >= 80).To(Equal(test.drains), "%+v", p.draining)
 			if test.reason != "" {
-				g.Expect(p.stuck()).To(HaveKeyWithValue(test.reason, int64(120)))
+				g.Expect(gauges(p.report, stuckEvents)).To(HaveKeyWithValue(test.reason, 120.0))
 			}
 			for i := range 17 {
 				p.Set(newEvent("bad-0", fmt.Sprint("more-", i), change))
 			}
 			g.Expect(p.IsFull("bad-0")).To(BeTrue(), "its share is full")
-			g.Expect(p.namespaceRatios()).To(HaveKeyWithValue("bad-0", 1.0))
-			g.Expect(p.namespaceRatios()).To(HaveLen(1))
+			g.Expect(gauges(p.report, namespaceBacklogRatio)).To(Equal(map[string]float64{"bad-0": 1}))
 			g.Expect(p.IsFull("good")).To(Equal(false))
 			g.Expect(p.IsFull("bad-1")).To(Equal(test.drains), "3 of 80, when those that drain fill the limit")
 
@@ -113,7 +124,7 @@ func TestWhatCannotDrainIsBoundedForEtcd(t *testing.T) {
 	g.Expect(p.all.events).To(And(BeNumerically(">=", 160), BeNumerically("<=", 300)),
 		"between twice and three times the limit, and one for each namespace")
 	g.Expect(p.draining).To(BeZero())
-	g.Expect(p.ratio()).To(BeNumerically(">=", 1))
+	g.Expect(gauges(p.report, backlogRatio)[""]).To(BeNumerically(">=", 1))
 	g.Expect(p.IsFull("good")).To(BeFalse())
 }
 

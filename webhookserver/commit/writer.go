@@ -114,8 +114,9 @@ func newAlertEvent(batch []*entry) *v1alpha1.AlertEvent {
 // once, or again after it was folded and deleted; then package controllers tells the second copy. It returns
 // when ctx ends at the latest.
 func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
+	writeAlerts.Observe(float64(len(event.Spec.Alerts)))
 	start := time.Now()
-	defer func() { observeWrite(len(event.Spec.Alerts), time.Since(start)) }()
+	defer func() { writeDuration.Observe(time.Since(start).Seconds()) }()
 	// uncertain is the error of the last attempt that may have stored the event all the same. From then on no other
 	// answer than success says what is stored: a batch that is rejected must not be split and written again.
 	var uncertain error
