@@ -25,8 +25,7 @@ const (
 // RejectedError says that the schema of AlertEvents does not allow the submission. Nothing was stored, and a retry
 // cannot succeed.
 type RejectedError struct {
-	// Message names the fields at fault, in one printable line without anything of the alert.
-	Message string
+	Message string // names the fields at fault, in one printable line without anything of the alert
 }
 
 func (e *RejectedError) Error() string { return "the API server rejected the alert: " + e.Message }
@@ -34,8 +33,7 @@ func (e *RejectedError) Error() string { return "the API server rejected the ale
 // RefusedError says that the cluster does not allow the submission to be stored, and that the alert need not be at
 // fault: a retry succeeds once the policy is changed, or the quota has capacity again. Nothing was stored.
 type RefusedError struct {
-	// Reason is ReasonPolicy or ReasonQuota.
-	Reason string
+	Reason string // ReasonPolicy or ReasonQuota
 
 	// Message is the API server's message, in one printable line. It names policies and may quote the alert, so it is
 	// for the owner of the integration and not for the sender.

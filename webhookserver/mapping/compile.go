@@ -14,14 +14,9 @@ import (
 
 // CompileError says what is wrong with one expression of an integration, or with the name of its preset.
 type CompileError struct {
-	// Field is its place in the resource: "spec.mapping.fields.title".
-	Field string
-
-	// Line and Column are the position in the expression, from 1 on; 0 when the error is about all of it.
-	Line, Column int
-
-	// Message says what is wrong, in one line.
-	Message string
+	Field        string // its place in the resource: "spec.mapping.fields.title"
+	Line, Column int    // in the expression, from 1 on; 0 when the error is about all of it
+	Message      string // what is wrong, in one line
 }
 
 // Error returns place, position and message.

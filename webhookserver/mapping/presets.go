@@ -26,21 +26,15 @@ const Auto = "auto"
 
 // Preset is a mapping that ships with Tocsin, for the payloads of one tool.
 type Preset struct {
-	// Name is what spec.preset says.
-	Name string `json:"name"`
+	Name  string    `json:"name"`  // what spec.preset says
+	Title string    `json:"title"` // the tool's own name
+	Key   KeySource `json:"key"`   // what the dedup key of an alert is made of
 
-	// Title is the tool's own name.
-	Title string `json:"title"`
-
-	// Documentation is where the format is described.
-	Documentation string `json:"documentation,omitempty"`
-
-	// Documented and Assumed say what of the format is known from there and what is not.
-	Documented []string `json:"documented,omitempty"`
-	Assumed    []string `json:"assumed,omitempty"`
-
-	// Key says what the dedup key of an alert is made of.
-	Key KeySource `json:"key"`
+	// Documentation is where the format is described, Documented and Assumed say what of it is known from there and what
+	// is not.
+	Documentation string   `json:"documentation,omitempty"`
+	Documented    []string `json:"documented,omitempty"`
+	Assumed       []string `json:"assumed,omitempty"`
 
 	// Groups is true if the tool sends all alerts of a group in one request, and does not repeat one that is refused
 	// as too large. Larger bodies of it are accepted.
@@ -51,20 +45,15 @@ type Preset struct {
 	LateFiringWindow *metav1.Duration `json:"lateFiringWindow,omitempty"`
 
 	// Recognition tells the tool's payloads from those of all other presets: they match one of its elements.
-	Recognition []Recognition `json:"recognition,omitempty"`
-
-	// Mapping is how the payloads are read.
-	Mapping v1alpha1.Mapping `json:"mapping"`
+	Recognition []Recognition    `json:"recognition,omitempty"`
+	Mapping     v1alpha1.Mapping `json:"mapping"`
 }
 
 // KeySource lists the values of a body that a preset makes the dedup key of, as paths such as alerts.*.fingerprint. The
 // key depends on nothing else: not on the state, nor on times or measured values, which change from firing to resolve.
 type KeySource struct {
-	// From are all values that can be part of the key.
-	From []string `json:"from"`
-
-	// Required are those of them without which the alert has no key.
-	Required []string `json:"required,omitempty"`
+	From     []string `json:"from"`               // all values that can be part of the key
+	Required []string `json:"required,omitempty"` // those of them without which the alert has no key
 }
 
 // Presets returns all presets, by name in alphabetical order.

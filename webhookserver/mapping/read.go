@@ -17,32 +17,18 @@ import (
 
 // Result is what a payload was read as.
 type Result struct {
-	// Alerts are those of the payload, in its order.
-	Alerts []Alert
-
-	// Preset is the preset that the payload was read with; empty if there was none.
-	Preset string
-
-	// Warnings are about the payload as a whole.
-	Warnings []payload.Warning
-
-	// Failures are the expressions that failed, each once, those first that matter most.
-	Failures []Failure
+	Alerts   []Alert           // in the order of the payload
+	Preset   string            // that the payload was read with; empty if there was none
+	Warnings []payload.Warning // about the payload as a whole
+	Failures []Failure         // each expression once, those first that matter most
 }
 
 // Failure is an expression that failed on a payload, and would fail on it again.
 type Failure struct {
-	// Field is what the expression is of, as in a mapping: "title", "alerts", "drop".
-	Field string
-
-	// Expression is its source.
-	Expression string
-
-	// Message is why it failed for the first time, in one line. It may quote the payload.
-	Message string
-
-	// Count is how often it failed.
-	Count int
+	Field      string // that the expression is of, as in a mapping: "title", "alerts", "drop"
+	Expression string // its source
+	Message    string // why it failed for the first time, in one line that may quote the payload
+	Count      int    // how often it failed
 }
 
 // ErrInterrupted says that the time for evaluating ran out. Another attempt may succeed. It is an error because
@@ -53,14 +39,9 @@ var ErrInterrupted = errors.New("the mapping took too long")
 type Alert struct {
 	v1alpha1.Alert
 
-	// Dropped is true for an alert that is accepted but not to be stored: the mapping wants it so, or it is Forwarded.
-	Dropped bool
-
-	// Forwarded is true for an alert that a Tocsin forwarded to an Alertmanager, and that came back from there.
-	Forwarded bool
-
-	// Warnings tell what was not taken as sent or as mapped.
-	Warnings []payload.Warning
+	Dropped   bool              // accepted but not to be stored: the mapping wants it so, or it is Forwarded
+	Forwarded bool              // a Tocsin forwarded it to an Alertmanager, and it came back from there
+	Warnings  []payload.Warning // what was not taken as sent or as mapped
 
 	mapped  expressions // those that gave something
 	program *Program

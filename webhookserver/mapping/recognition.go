@@ -9,10 +9,9 @@ import (
 
 // Recognition tells the payloads of a preset from those of all others.
 type Recognition struct {
-	// Has are paths that exist in the payload. A dot separates keys; a number is a place in a list: "alerts.0.labels".
-	Has []string `json:"has"`
-
-	// Lacks are paths that do not exist in it.
+	// Has are paths that exist in the payload, and Lacks are paths that do not. A dot separates keys; a number is a place in
+	// a list: "alerts.0.labels".
+	Has   []string `json:"has"`
 	Lacks []string `json:"lacks,omitempty"`
 
 	// Where is true of the payload. It is evaluated only if the paths are as they should be.
