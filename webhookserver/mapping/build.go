@@ -60,14 +60,13 @@ func (b *builder) evaluate() {
 // read something other than the status, and a wrong resolve hides an outage.
 func (b *builder) fail(i int, e *expression, err error) {
 	b.reader.fail(e, err)
-	if i != statusIndex {
-		b.out.warn(fields[i].key, "the mapping's expression failed (%s); the field is read by the payload rules",
-			oneLine(err.Error()))
-		return
+	instead := "the field is read by the payload rules"
+	if i == statusIndex {
+		instead = "the alert counts as firing"
+		b.values[i] = string(v1alpha1.AlertFiring)
+		b.gave |= 1 << i
 	}
-	b.out.warn(fields[i].key, "the mapping's expression failed (%s); the alert counts as firing", oneLine(err.Error()))
-	b.values[i] = string(v1alpha1.AlertFiring)
-	b.gave |= 1 << i
+	b.out.warn(fields[i].key, "the mapping's expression failed (%s); %s", oneLine(err.Error()), instead)
 }
 
 // normalise assembles the object from the results of the expressions and from what they left of the alert and
@@ -266,18 +265,10 @@ func (r *reader) addShared(left leftovers, around map[string]any) (size int) {
 
 // Source says where one field of an alert comes from.
 type Source struct {
-	// Field is its name as in a payload: "dedup_key".
-	Field string `json:"field"`
-
-	// Key is the key of the payload that the payload rules read it from; empty if it was mapped, or if it is
-	// what they make of a payload that does not say.
-	Key string `json:"key,omitempty"`
-
-	// Preset is the preset that the expression is part of; empty if it is spec.mapping's own.
-	Preset string `json:"preset,omitempty"`
-
-	// Expression is what gave the field; empty if it was not mapped.
-	Expression string `json:"expression,omitempty"`
+	Field      string `json:"field"`                // its name as in a payload: "dedup_key"
+	Key        string `json:"key,omitempty"`        // that the payload rules read it from; empty if they read none
+	Preset     string `json:"preset,omitempty"`     // of the expression; empty if it is spec.mapping's own
+	Expression string `json:"expression,omitempty"` // that gave the field; empty if it was not mapped
 }
 
 // Sources returns for each field that the alert has where it comes from, in the order of the fields.
