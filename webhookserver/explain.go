@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"net/http/httptest"
 
 	"github.com/go-logr/logr"
 
@@ -35,23 +36,7 @@ func Explain(
 	if header != nil {
 		request.Header = header.Clone()
 	}
-	recorder := &recorder{header: http.Header{}}
+	recorder := httptest.NewRecorder()
 	h.ServeHTTP(recorder, request)
-	return recorder.code, recorder.body.Bytes()
+	return recorder.Code, recorder.Body.Bytes()
 }
-
-// recorder records an answer.
-type recorder struct {
-	header http.Header
-	code   int
-	body   bytes.Buffer
-}
-
-// Header implements http.ResponseWriter.
-func (r *recorder) Header() http.Header { return r.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (r *recorder) WriteHeader(code int) { r.code = code }
-
-// Write implements http.ResponseWriter.
-func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
