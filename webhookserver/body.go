@@ -15,13 +15,12 @@ import (
 
 // bodyReader reads bodies within the limits of their size and of the memory that all of them hold.
 type bodyReader struct {
-	maxBytes int64 // but see limit
+	maxBytes int64 // without groups
 	memory   *memoryBudget
 }
 
 // limit returns the most bytes of a body of the request's integration. Tools that send groups of alerts, such as
-// Alertmanager, give a group up for good when it is refused as too large. The memory that their bodies hold is bounded as
-// everybody's, by the namespace's and the integration's share.
+// Alertmanager, give a group up for good when it is refused as too large.
 func (b *bodyReader) limit(x *exchange) int64 {
 	if !mapping.Groups(presetOf(x, true)) {
 		return b.maxBytes
@@ -87,9 +86,6 @@ func (b *bodyReader) read(x *exchange) ([]byte, *problem) {
 	return body, nil
 }
 
-// errTooLong is the error of a body that decompresses to more than the limit.
-var errTooLong = errors.New("longer than the limit")
-
 // inflater decompresses into memory that it reuses, so that decompression bombs leave no garbage behind.
 type inflater struct {
 	unzip gzip.Reader
@@ -98,7 +94,7 @@ type inflater struct {
 
 var inflaters = sync.Pool{New: func() any { return new(inflater) }}
 
-// inflate decompresses at most limit bytes, and fails when there are more.
+// inflate decompresses at most limit bytes. When there are more, it fails as the http.MaxBytesReader does.
 func inflate(source io.Reader, limit int64) ([]byte, error) {
 	i, _ := inflaters.Get().(*inflater)
 	defer inflaters.Put(i)
@@ -110,7 +106,7 @@ func inflate(source io.Reader, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(i.text.Len()) > limit {
-		return nil, errTooLong
+		return nil, &http.MaxBytesError{Limit: limit}
 	}
 	return bytes.Clone(i.text.Bytes()), nil
 }
@@ -133,7 +129,7 @@ func (c *connectionReader) Read(p []byte) (int, error) {
 func (b *bodyReader) problemOf(x *exchange, sent *connectionReader, err error) *problem {
 	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(sent.err, &tooLarge), errors.Is(err, errTooLong):
+	case errors.As(sent.err, &tooLarge), errors.As(err, &tooLarge):
 		return b.tooLarge(x)
 	case errors.Is(sent.err, os.ErrDeadlineExceeded):
 		return &problemSlow

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
@@ -19,18 +18,16 @@ import (
 
 // handler answers the requests of senders.
 type handler struct {
-	ready     func() bool // all integrations and AlertEvents are known, Incidents can be read, and alerts can be stored
-	tokens    *tokenIndex
-	bodies    *bodyReader
-	decoder   *decoder
-	store     *alertStore
-	reports   reporter
-	onRefused func(integration types.NamespacedName) // Options.Refused; may be nil
-	tracing   *tracing
-	now       func() time.Time
-	clockLead func() time.Duration // Options.ClockLead
-	started   time.Time
-	log       logr.Logger
+	ready   func() bool // all integrations and AlertEvents are known, Incidents can be read, and alerts can be stored
+	tokens  *tokenIndex
+	bodies  *bodyReader
+	decoder *decoder
+	store   *alertStore
+	reports reporter
+	options Options
+	tracing *tracing
+	started time.Time
+	log     logr.Logger
 
 	stopping atomic.Bool // every answer is the last one of its connection
 }
@@ -53,14 +50,12 @@ func newHandler(
 			memory: newMemoryBudget(maxDecodedMemory), maxBytes: options.MaxBodyBytes,
 			mappings: options.Mappings, timeout: maxEvaluation, reports: reports,
 		},
-		store:     &alertStore{capacity: capacity, committer: committer, now: options.Now},
-		reports:   reports,
-		onRefused: options.Refused,
-		tracing:   newTracing(options.TracerProvider),
-		now:       options.Now,
-		clockLead: options.ClockLead,
-		started:   options.Now(),
-		log:       log,
+		store:   &alertStore{capacity: capacity, committer: committer, now: options.Now},
+		reports: reports,
+		options: options,
+		tracing: newTracing(options.TracerProvider),
+		started: options.Now(),
+		log:     log,
 	}
 }
 
@@ -70,7 +65,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serveOpenAPI(w, r)
 		return
 	}
-	x := &exchange{Request: r, writer: w, start: h.now(), lead: h.clockLead(), read: r.Body == nil || r.Body == http.NoBody}
+	x := &exchange{Request: r, writer: w, start: h.options.Now(), lead: h.options.ClockLead(), read: r.Body == nil || r.Body == http.NoBody}
 	accepted, p := h.recoverPanic(x)
 	if !x.read || h.stopping.Load() {
 		// Or net/http would read the rest of an unwanted body, to keep the connection. While the
@@ -91,7 +86,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeJSON(w, status, jsonType, accepted)
 	}
-	took := h.now().Sub(x.start)
+	took := h.options.Now().Sub(x.start)
 	observeRequest(status, x, took)
 	h.tracing.end(x, accepted, p, status, took)
 	h.logAnswer(x, accepted, p, status, took)
@@ -101,8 +96,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.reason != "" {
 		h.reports.reportRejection(x.integration, p.reason, p.ownerMessage())
 	}
-	if status >= http.StatusInternalServerError && !x.dryRun && h.onRefused != nil {
-		h.onRefused(x.sender())
+	if status >= http.StatusInternalServerError && !x.dryRun && h.options.Refused != nil {
+		h.options.Refused(x.sender())
 	}
 }
 
@@ -167,7 +162,7 @@ func (h *handler) serve(x *exchange) (*acceptance, *problem) {
 	}
 	accepted := newAcceptance(x, decoded, receipt)
 	if x.operation.Accepted != nil && !x.dryRun {
-		reply := x.operation.Accepted(request, accepted.storedBy(h.now().Sub(x.start)))
+		reply := x.operation.Accepted(request, accepted.storedBy(h.options.Now().Sub(x.start)))
 		x.reply = &reply
 	}
 	return accepted, nil

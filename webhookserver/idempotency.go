@@ -15,30 +15,20 @@ import (
 )
 
 // deliveryHeaders are the headers by which senders name a delivery, where the name stays the same when the
-// delivery is repeated, and no other delivery of the sender bears it:
-//
-//   - Webhook-Id is that of Standard Webhooks, which always sends Webhook-Timestamp beside it. Without that
-//     it is not taken: elsewhere a header of this name holds the subscription, the same for every alert.
-//   - Svix-Id is the same of Svix and the services built on it.
-//   - X-GitHub-Delivery keeps its GUID when a delivery is sent again.
-//   - X-Atlassian-Webhook-Identifier of Jira and Confluence is the same in retries.
-//   - X-Amz-Sns-Message-Id keeps the message's id when Amazon SNS tries again.
-//
-// CloudEvents have a key of their own, see package protocol.
-//
-// Headers that name something else (PagerDuty's X-Webhook-Id is a subscription, Sentry's Request-ID a
+// delivery is repeated, and no other delivery of the sender bears it. CloudEvents have a key of their own, see package
+// protocol. Headers that name something else (PagerDuty's X-Webhook-Id is a subscription, Sentry's Request-ID a
 // request) are left alone: taking them would refuse alerts.
 var deliveryHeaders = []struct{ name, beside string }{
+	// Standard Webhooks. Without the time, a header of this name may hold the subscription, the same for every alert.
 	{name: "Webhook-Id", beside: "Webhook-Timestamp"},
-	{name: "Svix-Id"},
-	{name: "X-Github-Delivery"},
-	{name: "X-Atlassian-Webhook-Identifier"},
-	{name: "X-Amz-Sns-Message-Id"},
+	{name: "Svix-Id"},                        // Svix and the services built on it
+	{name: "X-Github-Delivery"},              // GitHub
+	{name: "X-Atlassian-Webhook-Identifier"}, // Jira and Confluence
+	{name: "X-Amz-Sns-Message-Id"},           // Amazon SNS
 }
 
-// idempotencyKey returns the key that copies of a request share, empty when there is none. An
-// Idempotency-Key that is too long is refused; a delivery header that is, is not the sender's user's
-// doing, and is not taken.
+// idempotencyKey returns the key that copies of a request share, empty when there is none. It refuses an Idempotency-Key that
+// is too long, and does not take such a delivery header, which is not the user's doing.
 func idempotencyKey(header http.Header) (string, *problem) {
 	if key := strings.TrimSpace(header.Get("Idempotency-Key")); key != "" {
 		if len(key) > maxIdempotencyKeyLength {
@@ -46,17 +36,18 @@ func idempotencyKey(header http.Header) (string, *problem) {
 		}
 		return key, nil
 	}
+	usable := func(name string) string {
+		value := strings.TrimSpace(header.Get(name))
+		if len(value) > maxIdempotencyKeyLength {
+			return ""
+		}
+		return value
+	}
 	for _, delivery := range deliveryHeaders {
-		id := strings.TrimSpace(header.Get(delivery.name))
-		if id == "" || len(id) > maxIdempotencyKeyLength {
-			continue
+		id := usable(delivery.name)
+		if id != "" && (delivery.beside == "" || usable(delivery.beside) != "") {
+			return delivery.name + ": " + id, nil
 		}
-		if delivery.beside != "" { // a time, another one in a retry
-			if beside := strings.TrimSpace(header.Get(delivery.beside)); beside == "" || len(beside) > maxIdempotencyKeyLength {
-				continue
-			}
-		}
-		return delivery.name + ": " + id, nil
 	}
 	return "", nil
 }

@@ -194,9 +194,9 @@ func TestAWrongClockEndsNoAlert(t *testing.T) {
 		g := NewWithT(t)
 		b := newBench()
 		right := time.Now()
-		b.now = func() time.Time { return time.Now().Add(lead) }
-		b.handler.store.now = b.now
-		b.clockLead = func() time.Duration { return lead }
+		b.options.Now = func() time.Time { return time.Now().Add(lead) }
+		b.handler.store.now = b.options.Now
+		b.options.ClockLead = func() time.Duration { return lead }
 		w := integration("team-a", "prometheus")
 		w.Spec.Preset = "vmalert"
 		b.tokens.set(w)

@@ -42,7 +42,7 @@ func TestRefusalsAreTold(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
 			var told []types.NamespacedName
-			b.onRefused = func(integration types.NamespacedName) { told = append(told, integration) }
+			b.options.Refused = func(integration types.NamespacedName) { told = append(told, integration) }
 			c.prepare(b)
 			g.Expect(b.post(c.target, c.body).StatusCode).To(Equal(c.status))
 			if !c.told {

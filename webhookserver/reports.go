@@ -68,10 +68,9 @@ func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger
 // state returns the state of an integration. The caller holds the mutex.
 func (r *statusReporter) state(integration *v1alpha1.WebhookIntegration) *reportState {
 	key := client.ObjectKeyFromObject(integration)
-	if known, ok := r.reported.Get(key); ok {
-		if state, ok := known.(*reportState); ok {
-			return state
-		}
+	known, _ := r.reported.Get(key)
+	if state, ok := known.(*reportState); ok {
+		return state
 	}
 	state := &reportState{}
 	r.reported.Add(key, state, reportMemory)
@@ -82,8 +81,7 @@ func (r *statusReporter) state(integration *v1alpha1.WebhookIntegration) *report
 func (r *statusReporter) reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, state := r.now(), r.state(integration)
-	last := integration.Status.LastRejection
+	now, state, last := r.now(), r.state(integration), integration.Status.LastRejection
 	if now.Sub(state.rejected) < reportInterval || last != nil && now.Sub(last.Time.Time) < reportInterval {
 		return
 	}

@@ -81,7 +81,7 @@ func (x *exchange) route() string {
 	if x.operation == nil {
 		return ""
 	}
-	return routePattern + x.operation.Path
+	return eventsPath + "/{token}" + x.operation.Path
 }
 
 // headerToken returns the token of the Authorization header (RFC 6750, section 2.1; GenieKey is Opsgenie's scheme), empty

@@ -138,20 +138,16 @@ func (s *alertStore) submit(x *exchange, alerts []v1alpha1.Alert, part int) (com
 		Alerts:      alerts,
 	}
 	if x.key != "" {
-		submission.EventName = v1alpha1.KeyedEventName(x.integration.Name, partKey(x.key, part))
+		key := x.key
+		if part > 0 {
+			key = fmt.Sprintf("%s\x00%d", key, part) // no header has a NUL
+		}
+		submission.EventName = v1alpha1.KeyedEventName(x.integration.Name, key)
 	}
 	timeout := min(commit.Timeout, requestTimeout-s.now().Sub(x.start))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.Context()), timeout)
 	defer cancel()
 	return s.committer.Commit(ctx, submission)
-}
-
-// partKey returns the key of a part of a request. That of the first is the request's own; no header has a NUL.
-func partKey(key string, part int) string {
-	if part == 0 {
-		return key
-	}
-	return fmt.Sprintf("%s\x00%d", key, part)
 }
 
 // errQuotedToken stands for an error of the API server that cannot be repeated.

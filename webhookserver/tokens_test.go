@@ -171,7 +171,7 @@ func TestAListedTokenWithoutTheTagIsReported(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
 			now := noon
-			b.now = func() time.Time { return now }
+			b.options.Now = func() time.Time { return now }
 			post := func() problemBody {
 				response := b.post(eventsPath+"/"+test.token, firing)
 				g.Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))

@@ -10,12 +10,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// tracerName is the instrumentation scope of the server's spans.
-const tracerName = "github.com/tocsin-dev/tocsin/webhookserver"
-
-// routePattern replaces the path, which has the token in it.
-const routePattern = eventsPath + "/{token}"
-
 // tracing makes the spans of requests. A nil one makes none and costs nothing. A span continues the trace of the sender,
 // if it sent one.
 type tracing struct {
@@ -28,7 +22,7 @@ func newTracing(provider trace.TracerProvider) *tracing {
 	if provider == nil {
 		return nil
 	}
-	return &tracing{tracer: provider.Tracer(tracerName)}
+	return &tracing{tracer: provider.Tracer("github.com/tocsin-dev/tocsin/webhookserver")}
 }
 
 // begin begins the span of a request with a valid token. Others have none: strangers could fill the store of traces
