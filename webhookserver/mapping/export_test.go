@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -42,7 +43,8 @@ const (
 
 // Discards reports whether the mapping discards what is at a path of keys and indexes in the payload, in any alert of it
 // and in whatever payload.
-func (p *Program) Discards(at []any) bool {
+func (p *Program) Discards(place []any) bool {
+	at := steps(place)
 	return slices.ContainsFunc(p.discards, func(d *path) bool {
 		if d.conditional || len(d.steps) == 0 {
 			return false
@@ -57,8 +59,17 @@ func (p *Program) Discards(at []any) bool {
 }
 
 // DiscardsValue reports whether the mapping discards a value there, because it is a constant that says nothing.
-func (p *Program) DiscardsValue(at []any, value any) bool {
-	return p.Discards(at) || slices.ContainsFunc(p.discards, func(d *path) bool {
+func (p *Program) DiscardsValue(place []any, value any) bool {
+	at := steps(place)
+	return p.Discards(place) || slices.ContainsFunc(p.discards, func(d *path) bool {
 		return d.conditional && slices.Equal(d.steps, at) && isSame(d.constant, value)
 	})
+}
+
+func steps(place []any) []string {
+	var steps []string
+	for _, step := range place {
+		steps = append(steps, fmt.Sprint(step))
+	}
+	return steps
 }

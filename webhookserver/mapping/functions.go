@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -270,19 +269,6 @@ func mapFromList(args []any) (any, error) {
 		}
 	}
 	return found.result(), nil
-}
-
-// partOf returns the entry of a map, or the element of a list at an index in decimal.
-func partOf(value any, name string) (part any, found bool) {
-	switch v := value.(type) {
-	case map[string]any:
-		part, found = v[name]
-	case []any:
-		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(v) {
-			return v[i], true
-		}
-	}
-	return part, found
 }
 
 // collector makes a map of names and values. A name with several values gets the list of them, each once: the last one

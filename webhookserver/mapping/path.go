@@ -3,6 +3,7 @@ package mapping
 import (
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -12,7 +13,7 @@ import (
 // path is a place in the alert or the payload that an expression names, such as alert.?auth.?tokens[0].
 type path struct {
 	root  string
-	steps []any // keys, of type string, and indexes, of type int
+	steps []string // keys, and indexes in decimal
 
 	conditional bool // only a value that equals constant is meant
 	constant    any
@@ -40,7 +41,7 @@ func pathOf(e ast.Expr) *path {
 			case types.String:
 				return pathOf(call.Args()[0]).down(string(step))
 			case types.Int:
-				return pathOf(call.Args()[0]).down(int(step))
+				return pathOf(call.Args()[0]).down(strconv.Itoa(int(step)))
 			}
 		case "orValue":
 			return pathOf(call.Target())
@@ -50,7 +51,7 @@ func pathOf(e ast.Expr) *path {
 }
 
 // down returns the path with one more step; it takes nil.
-func (p *path) down(step any) *path {
+func (p *path) down(step string) *path {
 	if p != nil {
 		p.steps = append(p.steps, step)
 	}
@@ -62,57 +63,57 @@ func (p *path) isOf(root string) bool { return len(p.steps) > 0 && p.root == roo
 
 // cutFrom returns a value without what is at the path in it.
 func (p *path) cutFrom(value any) any {
-	if p.conditional && !isSame(valueAt(value, p.steps), p.constant) {
+	if found, _ := valueAt(value, p.steps); p.conditional && !isSame(found, p.constant) {
 		return value
 	}
 	rest, _ := cut(value, p.steps)
 	return rest
 }
 
-// valueAt returns what is at a path in a value, nil when nothing is.
-func valueAt(value any, steps []any) any {
+// valueAt returns what is at a path in a value.
+func valueAt(value any, steps []string) (found any, exists bool) {
 	for _, step := range steps {
-		switch v := value.(type) {
-		case map[string]any:
-			key, _ := step.(string)
-			value = v[key]
-		case []any:
-			at, isIndex := step.(int)
-			if !isIndex || at < 0 || at >= len(v) {
-				return nil
-			}
-			value = v[at]
-		default:
-			return nil
+		if value, exists = partOf(value, step); !exists {
+			return nil, false
 		}
 	}
-	return value
+	return value, true
+}
+
+// partOf returns the entry of a map, or the element of a list at an index in decimal.
+func partOf(value any, step string) (part any, found bool) {
+	switch v := value.(type) {
+	case map[string]any:
+		part, found = v[step]
+	case []any:
+		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(v) {
+			return v[i], true
+		}
+	}
+	return part, found
 }
 
 // cut returns a value without what is at a path in it; some is false when nothing is left.
-func cut(value any, steps []any) (rest any, some bool) {
+func cut(value any, steps []string) (rest any, some bool) {
 	if len(steps) == 0 {
 		return nil, false
 	}
+	part, found := partOf(value, steps[0])
+	if !found {
+		return value, true
+	}
+	rest, some = cut(part, steps[1:])
 	switch v := value.(type) {
 	case map[string]any:
-		key, isKey := steps[0].(string)
-		element, found := v[key]
-		if !found || !isKey {
-			return value, true
-		}
 		left := maps.Clone(v)
-		if left[key], some = cut(element, steps[1:]); !some {
-			delete(left, key)
+		if left[steps[0]] = rest; !some {
+			delete(left, steps[0])
 		}
 		return left, len(left) > 0
 	case []any:
-		at, isIndex := steps[0].(int)
-		if !isIndex || at < 0 || at >= len(v) {
-			return value, true
-		}
 		left := slices.Clone(v)
-		if left[at], some = cut(v[at], steps[1:]); !some {
+		at, _ := strconv.Atoi(steps[0])
+		if left[at] = rest; !some {
 			left = slices.Delete(left, at, at+1)
 		}
 		return left, len(left) > 0

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -32,7 +33,7 @@ func newRecognizers(presets []Preset) []recognizer {
 		name := presets[i].Name
 		for _, rule := range presets[i].Recognition {
 			c := &compiler{env: loadedEnvironment(), preset: name}
-			where := c.expression("where", "recognition.where", rule.Where, boolKinds)
+			where := c.expression("where", "recognition.where", rule.Where, boolResult)
 			must(where, errors.Join(c.errors...))
 			recognizers = append(recognizers, recognizer{name, split(rule.Has), split(rule.Lacks), where})
 		}
@@ -50,28 +51,12 @@ func split(paths []string) [][]string {
 
 // matches reports whether the payload is as the paths say. It takes a look-up for each step, however large the payload is.
 func (rec *recognizer) matches(body any) bool {
-	for _, path := range rec.has {
-		if !exists(body, path) {
-			return false
-		}
+	exists := func(path []string) bool { // it may be null
+		_, found := valueAt(body, path)
+		return found
 	}
-	for _, path := range rec.lacks {
-		if exists(body, path) {
-			return false
-		}
-	}
-	return true
-}
-
-// exists reports whether there is a value, which may be null, at a path.
-func exists(value any, path []string) bool {
-	for _, step := range path {
-		var found bool
-		if value, found = partOf(value, step); !found {
-			return false
-		}
-	}
-	return true
+	lacking := func(path []string) bool { return !exists(path) }
+	return !slices.ContainsFunc(rec.has, lacking) && !slices.ContainsFunc(rec.lacks, exists)
 }
 
 // recognize makes the reader use the one preset that recognizes the payload. If none does, or several do, the payload
