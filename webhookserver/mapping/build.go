@@ -103,6 +103,7 @@ func (b *builder) isForwarded() bool {
 func (b *builder) assemble(first bool) {
 	element, isObject := b.discarded(b.element).(map[string]any)
 	b.object = make(map[string]any, len(element)+fieldCount)
+	b.startCustom()
 	for _, key := range sortedKeys(element) { // in order, since names can be taken
 		b.addKey(key, element[key])
 	}
@@ -115,6 +116,17 @@ func (b *builder) assemble(first bool) {
 		b.addShared()
 	}
 	b.addMapped()
+}
+
+// startCustom puts what the expression of custom gave into custom, before what is left of the payload.
+func (b *builder) startCustom() {
+	given := b.values[customIndex]
+	entries, isObject := given.(map[string]any)
+	if b.gave&(1<<customIndex) != 0 && !isObject {
+		b.out.warn(customKey, "the mapping gives no map for it; what it gives is kept in it as %s", customKey)
+		entries = map[string]any{customKey: given}
+	}
+	b.custom = maps.Clone(entries)
 }
 
 // isField reports whether a field has the value.
@@ -192,26 +204,8 @@ func (b *builder) addMapped() {
 			b.object[fields[i].key] = value
 		}
 	}
-	if b.gave&(1<<customIndex) != 0 {
-		b.addMappedCustom(b.values[customIndex])
-	}
 	if len(b.custom) > 0 {
 		b.object[customKey] = b.custom
-	}
-}
-
-// addMappedCustom puts what the expression of custom gave into custom; it comes before what was left.
-func (b *builder) addMappedCustom(value any) {
-	given, isObject := value.(map[string]any)
-	if !isObject {
-		b.out.warn(customKey, "the mapping gives no map for it; what it gives is kept in it as %s", customKey)
-		given = map[string]any{customKey: value}
-	}
-	leftover := b.custom
-	b.custom = make(map[string]any, len(given)+len(leftover))
-	maps.Copy(b.custom, given)
-	for _, key := range sortedKeys(leftover) {
-		b.keep(key, leftover[key])
 	}
 }
 
