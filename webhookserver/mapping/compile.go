@@ -103,14 +103,14 @@ func compileMapping(preset string, m *v1alpha1.Mapping) (*Program, error) {
 	}
 	c := &compiler{env: loadedEnvironment(), preset: preset}
 	p := &Program{preset: preset}
-	p.expressions[alertsIndex] = c.expression("alerts", "spec.mapping.alerts", m.Alerts, listKinds)
-	p.expressions[dropIndex] = c.expression("drop", "spec.mapping.drop", m.Drop, boolKinds)
+	p.expressions[alertsIndex] = c.expression("alerts", "spec.mapping.alerts", m.Alerts, listResult)
+	p.expressions[dropIndex] = c.expression("drop", "spec.mapping.drop", m.Drop, boolResult)
 	for i, f := range fields {
-		kinds := textKinds
+		result := textResult
 		if f.object {
-			kinds = objectKinds
+			result = objectResult
 		}
-		p.expressions[i] = c.expression(f.name, "spec.mapping.fields."+f.name, *f.expression(&m.Fields), kinds)
+		p.expressions[i] = c.expression(f.name, "spec.mapping.fields."+f.name, *f.expression(&m.Fields), result)
 	}
 	if err := errors.Join(c.errors...); err != nil {
 		return nil, err
@@ -126,17 +126,22 @@ type compiler struct {
 	instructions int // of the regular expressions of the current expression
 }
 
-// The kinds of values that an expression may give. Those of an expression of type dyn show when it is evaluated.
+// resultKind says which kinds of values an expression may give. Those of an expression of type dyn show when it is evaluated.
+type resultKind struct {
+	name  string
+	kinds []types.Kind
+}
+
 var (
-	listKinds   = []types.Kind{types.ListKind, types.MapKind}
-	boolKinds   = []types.Kind{types.BoolKind}
-	objectKinds = []types.Kind{types.MapKind}
-	textKinds   = []types.Kind{types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind,
-		types.TimestampKind, types.DurationKind}
+	listResult   = resultKind{"a list of alerts", []types.Kind{types.ListKind, types.MapKind}}
+	boolResult   = resultKind{"true or false", []types.Kind{types.BoolKind}}
+	objectResult = resultKind{"a map", []types.Kind{types.MapKind}}
+	textResult   = resultKind{"a text, a number, true or false, or a time", []types.Kind{types.StringKind, types.IntKind,
+		types.UintKind, types.DoubleKind, types.BoolKind, types.TimestampKind, types.DurationKind}}
 )
 
 // expression compiles an expression; the result is nil if it is empty or has a mistake.
-func (c *compiler) expression(name, field string, source v1alpha1.Expression, kinds []types.Kind) *expression {
+func (c *compiler) expression(name, field string, source v1alpha1.Expression, wanted resultKind) *expression {
 	if source == "" {
 		return nil
 	}
@@ -149,8 +154,8 @@ func (c *compiler) expression(name, field string, source v1alpha1.Expression, ki
 	if checked == nil {
 		return nil
 	}
-	if !fits(checked.OutputType(), kinds) {
-		c.fail(e, 1, 1, fmt.Sprintf("it evaluates to %s, expected %s", checked.OutputType(), wanted(kinds)))
+	if !fits(checked.OutputType(), wanted.kinds) {
+		c.fail(e, 1, 1, fmt.Sprintf("it evaluates to %s, expected %s", checked.OutputType(), wanted.name))
 		return nil
 	}
 	mistakes := len(c.errors)
@@ -198,7 +203,7 @@ func (c *compiler) fail(e *expression, line, column int, message string) {
 func (c *compiler) inspect(of *expression, root ast.Expr) {
 	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
 		if p := pathOf(e); p != nil && p.root == alertVariable && len(p.steps) == 1 {
-			key, _ := p.steps[0].(string)
+			key := p.steps[0]
 			if field, listed := fieldOfKey[key]; listed && fields[field].name == of.name {
 				of.ownKeys = append(of.ownKeys, key)
 			}
@@ -237,16 +242,4 @@ func fits(t *types.Type, kinds []types.Kind) bool {
 		return true
 	}
 	return slices.Contains(kinds, t.Kind())
-}
-
-func wanted(kinds []types.Kind) string {
-	switch kinds[0] {
-	case types.ListKind:
-		return "a list of alerts"
-	case types.BoolKind:
-		return "true or false"
-	case types.MapKind:
-		return "a map"
-	}
-	return "a text, a number, true or false, or a time"
 }

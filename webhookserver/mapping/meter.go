@@ -256,15 +256,13 @@ var works = map[string]func(args []ref.Val, limit int) int{
 	"flatten":           containerWork,
 	"hash":              containerWork,
 	"join":              joinWork,
-
-	"mapFromList":    containerWork,
-	"elements":       containerWork,
-	"merge":          containerWork,
-	"pairs":          containerWork,
-	"parseJSON":      parseWork,
-	"replace":        replaceWork,
-	"split":          containerWork,
-	"cel.@mapInsert": textWork,
+	"mapFromList":       containerWork,
+	"elements":          containerWork,
+	"merge":             containerWork,
+	"pairs":             containerWork,
+	"parseJSON":         parseWork,
+	"replace":           replaceWork,
+	"split":             containerWork,
 }
 
 // textWork returns the work of reading all texts among the arguments.
