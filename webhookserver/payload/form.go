@@ -13,10 +13,9 @@ import (
 // formFields are the fields of a form that may hold the JSON, in this order.
 var formFields = []string{"payload", "data"}
 
-// FromForm takes the JSON out of a form body, URL-encoded or multipart: the field "payload", or else
-// "data". A form without either becomes an object of its fields, the values of equal names a list. ok is false when
-// the body is no form. A body that is JSON already is never taken for a form, since curl and others label whatever
-// they post as a form unless told otherwise.
+// FromForm takes the JSON out of a form body, URL-encoded or multipart: the field "payload", or else "data". A form without
+// either becomes an object of its fields, the values of equal names a list. ok is false when the body is no form. A body that
+// is JSON already is never taken for a form, since curl and others label whatever they post as a form unless told otherwise.
 func FromForm(body []byte) (content []byte, ok bool) {
 	text := bytes.TrimLeft(bytes.TrimPrefix(body, []byte(byteOrderMark)), " \t\r\n")
 	if len(text) == 0 || text[0] == '{' || text[0] == '[' {
@@ -48,9 +47,8 @@ func FromForm(body []byte) (content []byte, ok bool) {
 	return content, err == nil
 }
 
-// urlEncodedFields reads application/x-www-form-urlencoded. A value that is not properly encoded is taken
-// as it is. isForm is true when all of the text is such a form: named fields, without the characters that every
-// encoder escapes.
+// urlEncodedFields reads application/x-www-form-urlencoded. A value that is not properly encoded is taken as it is. isForm is
+// true when all of the text is such a form: named fields, without the characters that every encoder escapes.
 func urlEncodedFields(text string) (fields map[string][]string, isForm bool) {
 	fields, isForm = map[string][]string{}, !strings.ContainsAny(strings.TrimRight(text, "\r\n"), " \t\r\n\"<>\\^`{|}")
 	for pair := range strings.SplitSeq(strings.TrimRight(text, "\r\n"), "&") {
@@ -70,8 +68,7 @@ func urlEncodedFields(text string) (fields map[string][]string, isForm bool) {
 // maxBoundary is the longest boundary of a multipart body (RFC 2046, section 5.1.1).
 const maxBoundary = 70
 
-// multipartFields reads multipart/form-data, whose first line tells the boundary. There are none in a body that is
-// truncated.
+// multipartFields reads multipart/form-data, whose first line tells the boundary. There are none in a body that is truncated.
 func multipartFields(text []byte) map[string][]string {
 	fields := map[string][]string{}
 	first, _, _ := bytes.Cut(text, []byte("\n"))

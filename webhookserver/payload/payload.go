@@ -21,7 +21,6 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// normaliser is the state of one Normalise call.
 type normaliser struct {
 	object   map[string]any
 	received time.Time
@@ -34,7 +33,6 @@ type normaliser struct {
 	warnings     warnings
 }
 
-// kept is a value that goes into the custom bag.
 type kept struct {
 	name  string // in the bag
 	from  string // in the payload
@@ -56,7 +54,9 @@ func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []War
 		n.fill(field)
 	}
 	n.alert.Custom = n.custom()
-	n.explainNoMatch()
+	if n.alert.DedupKey == "" && n.alert.Status != v1alpha1.AlertFiring {
+		n.warnings.addf("dedup_key", "an alert that is %s %s", n.alert.Status, noMatch)
+	}
 	n.trim()
 	return n.alert, n.warnings.list()
 }
@@ -99,14 +99,6 @@ func (n *normaliser) keepUnused(name string, value any, text, winner string) {
 	n.warnings.addf(name, "%s is given too and used; this is kept in custom", winner)
 }
 
-// keep puts a value of the payload into the custom bag.
 func (n *normaliser) keep(name, from string, value any) {
 	n.kept = append(n.kept, kept{name: name, from: from, value: value})
-}
-
-// explainNoMatch tells the sender of a resolve or an acknowledgement without a key that it has no effect.
-func (n *normaliser) explainNoMatch() {
-	if n.alert.DedupKey == "" && n.alert.Status != v1alpha1.AlertFiring {
-		n.warnings.addf("dedup_key", "an alert that is %s %s", n.alert.Status, noMatch)
-	}
 }

@@ -23,7 +23,8 @@ type reader func(n *normaliser, name string, value any, text string) bool
 // whose fallback looks at it.
 var rules = []rule{
 	{names: []string{"title", "subject"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Title })},
-	{names: []string{"description", "message"}, read: readDescription},
+	{names: []string{"description", "message"},
+		read: text(maxDescription, v1alpha1.SanitizeText, func(a *v1alpha1.Alert) *string { return &a.Description })},
 	{names: []string{"severity", "priority"}, read: readSeverity},
 	{names: []string{"type"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Type })},
 	{names: []string{"link"}, read: oneLine(maxLink, func(a *v1alpha1.Alert) *string { return &a.Link })},
@@ -67,25 +68,20 @@ func Names(field string) []string {
 
 // oneLine reads a field that is printed on one line of at most limit characters.
 func oneLine(limit int, place func(*v1alpha1.Alert) *string) reader {
+	return text(limit, v1alpha1.SanitizeLine, place)
+}
+
+// text reads a field of at most limit characters. Nothing left of it is no use.
+func text(limit int, sanitize func(string) string, place func(*v1alpha1.Alert) *string) reader {
 	return func(n *normaliser, name string, _ any, text string) bool {
-		return n.store(place(&n.alert), name, v1alpha1.SanitizeLine(text), limit)
+		whole := sanitize(text)
+		cut := Shorten(whole, limit)
+		if cut != whole {
+			n.warnings.addf(name, "it is longer than %d characters and was cut", limit)
+		}
+		*place(&n.alert) = cut
+		return cut != ""
 	}
-}
-
-// readDescription reads the one text that may have several lines.
-func readDescription(n *normaliser, name string, _ any, text string) bool {
-	return n.store(&n.alert.Description, name, v1alpha1.SanitizeText(text), maxDescription)
-}
-
-// store puts a sanitised text in its place, cut to limit characters. Nothing left of it is no use.
-func (n *normaliser) store(place *string, name, text string, limit int) bool {
-	if text == "" {
-		return false
-	}
-	if *place = Shorten(text, limit); *place != text {
-		n.warnings.addf(name, "it is longer than %d characters and was cut", limit)
-	}
-	return true
 }
 
 // readDedupKey reads the key that ties the alerts of one incident together. Equal keys must stay equal and

@@ -9,10 +9,9 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// timeLayouts are RFC 3339 and its common variants, after a space or a lower-case t between date and time has
-// become a T. All of them name their zone: a local time of an unknown place, read as UTC, could lie hours
-// in the past, and the alert would pass for a late duplicate. (time.Parse takes a fraction of a second
-// after any seconds.)
+// timeLayouts are RFC 3339 and its common variants, after a space or a lower-case t between date and time has become a T. All
+// of them name their zone: a local time of an unknown place, read as UTC, could lie hours in the past, and the alert would
+// pass for a late duplicate. (time.Parse takes a fraction of a second after any seconds.)
 var timeLayouts = []string{
 	time.RFC3339,
 	"2006-01-02T15:04:05Z0700",
