@@ -30,10 +30,11 @@ const (
 	specVersion       = "1.0"
 )
 
-// event is one CloudEvent: its attributes, which are texts but for extensions, and its data.
+// event is one CloudEvent.
 type event struct {
-	attributes map[string]any
-	data       any // a map[string]any or a []any of them
+	attributes map[string]any // texts but for extensions
+	data       any            // a map[string]any or a []any of them
+	header     http.Header    // of the request, with the attributes
 }
 
 // readCloudEvents reads a request that holds CloudEvents. ok is false for any other request.
@@ -74,7 +75,7 @@ func mediaTypeOf(contentType string) string {
 
 // readBinary reads an event whose attributes are headers and whose data is the body.
 func readBinary(r *Request) (Content, error) {
-	e := event{attributes: map[string]any{}}
+	e := event{attributes: map[string]any{}, header: r.Header}
 	for name, values := range r.Header {
 		if attribute, ok := strings.CutPrefix(name, eventHeaderPrefix); ok && len(values) > 0 {
 			e.attributes[strings.ToLower(attribute)] = unescapeHeader(values[0])
@@ -88,12 +89,7 @@ func readBinary(r *Request) (Content, error) {
 		return Content{}, err
 	}
 	warnings, err := e.readData(r, r.Body, contentType)
-	if err != nil {
-		return Content{}, err
-	}
-	p := e.payload()
-	p.Header = r.Header
-	return contentOf([]event{e}, []Payload{p}, warnings), nil
+	return contentOf([]event{e}, warnings), err
 }
 
 // unescapeHeader decodes the percent-encoding of a header's value. A value that is not properly encoded stays as it is.
@@ -105,17 +101,13 @@ func unescapeHeader(value string) string {
 	return value
 }
 
-// readStructured reads an event that is a JSON object.
 func readStructured(r *Request) (Content, error) {
 	value, warnings, err := r.Parse(r.Body)
 	if err != nil {
 		return Content{}, err
 	}
 	e, dataWarnings, err := readEvent(r, value)
-	if err != nil {
-		return Content{}, err
-	}
-	return contentOf([]event{e}, []Payload{e.structuredPayload(r)}, append(warnings, dataWarnings...)), nil
+	return contentOf([]event{e}, append(warnings, dataWarnings...)), err
 }
 
 // readBatch reads a list of events. An event that is not valid does not affect the others.
@@ -129,7 +121,6 @@ func readBatch(r *Request) (Content, error) {
 		return Content{}, &InvalidError{Detail: "A batch of CloudEvents is a JSON array."}
 	}
 	var events []event
-	var payloads []Payload
 	var invalid []string
 	for i, element := range list {
 		e, dataWarnings, err := readEvent(r, element)
@@ -141,15 +132,13 @@ func readBatch(r *Request) (Content, error) {
 		case err != nil:
 			return Content{}, err
 		}
-		events, payloads = append(events, e), append(payloads, e.structuredPayload(r))
-		warnings = append(warnings, dataWarnings...)
+		events, warnings = append(events, e), append(warnings, dataWarnings...)
 	}
-	content := contentOf(events, payloads, warnings)
+	content := contentOf(events, warnings)
 	content.Invalid = invalid
 	return content, nil
 }
 
-// readEvent reads an event in the JSON format.
 func readEvent(r *Request, value any) (e event, warnings []payload.Warning, err error) {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -161,6 +150,12 @@ func readEvent(r *Request, value any) (e event, warnings []payload.Warning, err 
 	delete(e.attributes, "data_base64")
 	if err := e.check(); err != nil {
 		return e, nil, err
+	}
+	e.header = r.Header.Clone() // with the attributes, so that expressions find them there in every mode
+	for name, value := range e.attributes {
+		if text, ok := value.(string); ok {
+			e.header.Set(eventHeaderPrefix+name, text)
+		}
 	}
 	if encoded == nil {
 		e.data = dataObject(data)
@@ -265,28 +260,16 @@ func (e *event) payload() Payload {
 	for _, name := range []string{"type", "source", "subject", "specversion"} {
 		delete(rest, name)
 	}
-	return Payload{Value: e.data, Fallback: map[string]any{
+	return Payload{Value: e.data, Header: e.header, Fallback: map[string]any{
 		"title": title, "type": text("type"), "dedup_key": string(key), "labels": labels,
 		"starts_at": e.attributes["time"], "ends_at": e.attributes["time"], "custom": map[string]any{"cloudevent": rest},
 	}}
 }
 
-// structuredPayload is payload with the attributes among the headers, so that expressions find them in both modes.
-func (e *event) structuredPayload(r *Request) Payload {
-	p := e.payload()
-	p.Header = r.Header.Clone()
-	for name, value := range e.attributes {
-		if text, ok := value.(string); ok {
-			p.Header.Set(eventHeaderPrefix+name, text)
-		}
-	}
-	return p
-}
-
 // contentOf returns the content of a request with these events. Copies of an event have the same source, id and data;
 // other attributes may change on the way.
-func contentOf(events []event, payloads []Payload, warnings []payload.Warning) Content {
-	content := Content{Payloads: payloads, Warnings: warnings}
+func contentOf(events []event, warnings []payload.Warning) Content {
+	content := Content{Warnings: warnings}
 	if len(events) == 0 {
 		return content
 	}
@@ -298,6 +281,7 @@ func contentOf(events []event, payloads []Payload, warnings []payload.Warning) C
 			names = append(binary.BigEndian.AppendUint64(names, uint64(len(value))), value...)
 		}
 		data = append(data, e.data)
+		content.Payloads = append(content.Payloads, e.payload())
 	}
 	content.Key = fmt.Sprintf("CloudEvents: %x", sha256.Sum256(names))
 	content.Identity, _ = json.Marshal(data) // it was decoded from JSON

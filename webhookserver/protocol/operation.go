@@ -166,7 +166,6 @@ func (r *route) match(segments []string) (identifier string, ok bool) {
 	return strings.Join(parts, "/"), true
 }
 
-// split returns the segments of a path.
 func split(path string) []string {
 	if path = strings.Trim(path, "/"); path == "" {
 		return nil

@@ -50,13 +50,11 @@ func opsgenieOperations() []Operation {
 	}
 }
 
-// readOpsgenieAlert reads the body of a request that creates an alert.
 func readOpsgenieAlert(r *Request) (Content, error) {
 	body, warnings, err := opsgenieBody(r)
 	return Content{Payloads: []Payload{{Value: body}}, Warnings: warnings}, err
 }
 
-// opsgenieBody returns the object in the body.
 func opsgenieBody(r *Request) (map[string]any, []payload.Warning, error) {
 	value, warnings, err := r.Parse(r.Body)
 	object, ok := value.(map[string]any)
@@ -149,11 +147,11 @@ type opsgenieAnswer struct {
 	RequestID string  `json:"requestId"`
 }
 
-// opsgenieHeader has the headers that the SDKs expect of every answer. Nobody is limited by a rate.
-func opsgenieHeader(answer *opsgenieAnswer) map[string]string {
-	return map[string]string{
-		"X-RateLimit-State": "OK", "X-Request-Id": answer.RequestID, "X-Response-Time": fmt.Sprintf("%.3f", answer.Took),
-	}
+// reply has the headers that the SDKs expect of every answer. Nobody is limited by a rate.
+func (a opsgenieAnswer) reply(status int) Reply {
+	return Reply{Status: status, Body: a, Header: map[string]string{
+		"X-RateLimit-State": "OK", "X-Request-Id": a.RequestID, "X-Response-Time": fmt.Sprintf("%.3f", a.Took),
+	}}
 }
 
 // opsgenieAccepted answers as Opsgenie does. The requestId is the end of the Incident's name, so that every replica can
@@ -163,7 +161,7 @@ func opsgenieAccepted(r *Request, stored Stored) Reply {
 		Result: "Request will be processed", Took: max(stored.Took.Seconds(), minTook),
 		RequestID: cmp.Or(strings.TrimPrefix(stored.IncidentName, r.Integration+"-"), "dropped"),
 	}
-	return Reply{Status: http.StatusAccepted, Header: opsgenieHeader(&answer), Body: answer}
+	return answer.reply(http.StatusAccepted)
 }
 
 // opsgenieWithoutEffect accepts a request that Tocsin cannot apply, and says so in the answer. A refusal would make tools
@@ -174,7 +172,7 @@ func opsgenieWithoutEffect(why string) func(*Request) Reply {
 		answer := opsgenieAnswer{
 			Result: "Request has no effect: " + why, Took: minTook, RequestID: strings.TrimPrefix(incident, r.Integration+"-"),
 		}
-		return Reply{Status: http.StatusAccepted, Header: opsgenieHeader(&answer), Body: answer}
+		return answer.reply(http.StatusAccepted)
 	}
 }
 
@@ -192,12 +190,12 @@ func opsgenieRequestStatus(r *Request) Reply {
 	answer := opsgenieAnswer{Took: minTook, RequestID: r.Identifier}
 	if !opsgenieID.MatchString(r.Identifier) || !r.Exists(incident) {
 		answer.Message = "Request not found. It might not be processed, yet."
-		header := opsgenieHeader(&answer)
-		header["X-Opsgenie-Errortype"] = "RequestNotProcessed"
-		return Reply{Status: http.StatusNotFound, Header: header, Body: answer}
+		reply := answer.reply(http.StatusNotFound)
+		reply.Header["X-Opsgenie-Errortype"] = "RequestNotProcessed"
+		return reply
 	}
 	answer.Data = map[string]any{
 		"success": true, "isSuccess": true, "status": "Processed", "integrationId": r.Integration, "alertId": incident,
 	}
-	return Reply{Status: http.StatusOK, Header: opsgenieHeader(&answer), Body: answer}
+	return answer.reply(http.StatusOK)
 }

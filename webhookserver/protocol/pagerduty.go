@@ -2,8 +2,7 @@ package protocol
 
 import "net/http"
 
-// pagerDutyOperations are those of PagerDuty's Events API v2:
-// https://developer.pagerduty.com/docs/events-api-v2-overview
+// pagerDutyOperations are those of PagerDuty's Events API v2: https://developer.pagerduty.com/docs/events-api-v2-overview
 //
 // The token is in the path or in the header Authorization. The routing_key is not taken for it: a body is read only after
 // its request is authenticated.
