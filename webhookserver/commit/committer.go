@@ -66,7 +66,6 @@ func (q *queue) comesBefore(other *queue) bool {
 	return q.writes < other.writes
 }
 
-// entry is a submission on its way.
 type entry struct {
 	Submission
 	load     load
@@ -76,7 +75,6 @@ type entry struct {
 	done     chan result // buffered, so that a writer never waits
 }
 
-// result holds the results of Commit.
 type result struct {
 	receipt Receipt
 	err     error
@@ -85,12 +83,15 @@ type result struct {
 // New makes a Committer that writes to the store with so many writers. A nil provider makes no spans.
 func New(store Store, writers int, tracers trace.TracerProvider) *Committer {
 	c := &Committer{
-		writer: &writer{store: store, tracer: newTracer(tracers)},
+		writer: &writer{store: store},
 		free:   writers,
 		queues: map[types.NamespacedName]*queue{},
 		shares: shares{writers: writers, namespaces: map[string]*share{}},
 	}
 	c.idle = sync.NewCond(&c.mu)
+	if tracers != nil {
+		c.writer.tracer = tracers.Tracer("github.com/tocsin-dev/tocsin/webhookserver/commit")
+	}
 	return c
 }
 
@@ -191,7 +192,6 @@ func (c *Committer) startWriter(q *queue) {
 	})
 }
 
-// begin accounts for a write that begins.
 func (c *Committer) begin(q *queue, batch []*entry) {
 	q.writes++
 	q.share.writes++
@@ -272,8 +272,7 @@ func yield() {
 	}
 }
 
-// next ends a write of queue q and returns the writer's next batch and its queue, nil when
-// nothing waits.
+// next ends a write of queue q and returns the writer's next batch and its queue, nil when nothing waits.
 func (c *Committer) next(q *queue) (*queue, []*entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

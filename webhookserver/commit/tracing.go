@@ -9,23 +9,12 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// tracer makes the spans of writes. A nil one makes none and costs nothing.
+// startSpan begins the span of a write, and returns the function that ends it. A nil tracer makes no spans, at no cost.
 //
 // A write has a span of its own, since it may store the alerts of many requests: it belongs to the first and is linked to
 // the others. The AlertEvent keeps the write's span context, so that the fold, possibly on another replica, can link to it.
-type tracer struct{ trace.Tracer }
-
-// newTracer returns nil when there is no provider.
-func newTracer(provider trace.TracerProvider) *tracer {
-	if provider == nil {
-		return nil
-	}
-	return &tracer{provider.Tracer("github.com/tocsin-dev/tocsin/webhookserver/commit")}
-}
-
-// start begins the span of a write and notes it in the AlertEvent. It returns the function that ends the span.
-func (t *tracer) start(batch []*entry, event *v1alpha1.AlertEvent) func(error) {
-	if t == nil {
+func startSpan(tracer trace.Tracer, batch []*entry, event *v1alpha1.AlertEvent) func(error) {
+	if tracer == nil {
 		return func(error) {}
 	}
 	var links []trace.Link
@@ -34,7 +23,7 @@ func (t *tracer) start(batch []*entry, event *v1alpha1.AlertEvent) func(error) {
 			links = append(links, trace.Link{SpanContext: other})
 		}
 	}
-	ctx, span := t.Start(batch[0].ctx, "create AlertEvent",
+	ctx, span := tracer.Start(batch[0].ctx, "create AlertEvent",
 		trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithLinks(links...),
 		trace.WithAttributes(

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -23,10 +24,9 @@ type Store interface {
 	Get(ctx context.Context, namespace, name string) (*v1alpha1.AlertEvent, error)
 }
 
-// writer writes batches as AlertEvents.
 type writer struct {
 	store  Store
-	tracer *tracer
+	tracer trace.Tracer // may be nil
 }
 
 // writeBatch stores a batch and tells every entry of it its outcome.
@@ -44,7 +44,7 @@ func (w *writer) writeBatch(batch []*entry) {
 // them all, so its refusals split at most splits batches.
 func (w *writer) writeOrSplit(ctx context.Context, batch []*entry, splits *int) {
 	event := newAlertEvent(batch)
-	end := w.tracer.start(batch, event)
+	end := startSpan(w.tracer, batch, event)
 	stored, err := w.createWithRetries(ctx, event)
 	end(err)
 	if len(batch) > 1 && mayStoreHalf(err, splits) {
@@ -109,10 +109,9 @@ func newAlertEvent(batch []*entry) *v1alpha1.AlertEvent {
 	return event
 }
 
-// createWithRetries stores the event and returns nil, or the stored one when its name existed already.
-// All attempts create the same object under the same name, so however many of them reach the API server, it is stored
-// once, or again after it was folded and deleted; then package controllers tells the second copy. It returns
-// when ctx ends at the latest.
+// createWithRetries stores the event and returns nil, or the stored one when its name existed already. All attempts create
+// the same object under the same name, so however many of them reach the API server, it is stored once, or again after it was
+// folded and deleted; then package controllers tells the second copy. It returns when ctx ends at the latest.
 func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
 	writeAlerts.Observe(float64(len(event.Spec.Alerts)))
 	start := time.Now()
