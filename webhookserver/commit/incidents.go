@@ -153,7 +153,6 @@ func (r *Reservation) Release() {
 
 func (x *Incidents) hash(name string) uint64 { return maphash.String(x.seed, name) }
 
-// change changes the presence of Incidents of a namespace, and brings the total up to date.
 func (x *Incidents) change(namespace string, names []uint64, change func(*presence)) {
 	own := x.namespaces[namespace]
 	if own == nil {
@@ -176,7 +175,6 @@ func (x *Incidents) change(namespace string, names []uint64, change func(*presen
 	}
 }
 
-// report sets the gauges of the Incidents.
 func (x *Incidents) report(set setGauge) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -12,19 +12,15 @@ const (
 	Timeout = 5 * time.Second
 
 	// MaxBytes bounds the Size of the alerts of one submission, which go into one AlertEvent: etcd takes no more than
-	// 1.5 MiB.
-	MaxBytes = 1 << 20
-
-	// maxGroupBytes bounds the Size of a group of alerts that is larger but takes no more than MaxBytes when it is packed:
-	// their texts are alike.
+	// 1.5 MiB. A group of alerts whose texts are alike may have maxGroupBytes, if it takes no more than MaxBytes when packed.
+	MaxBytes      = 1 << 20
 	maxGroupBytes = 3 << 20
 )
 
 // Limits of the submissions that wait in memory, and of their batches.
 const (
-	// maxBatchAlerts and maxBatchBytes bound one AlertEvent that holds the alerts of several submissions. Packed,
-	// an additional alert costs the API server next to nothing; but should it refuse so large an object, the
-	// halves must be worth a try.
+	// maxBatchAlerts and maxBatchBytes bound one AlertEvent that holds the alerts of several submissions. Packed, an additional
+	// alert costs the API server next to nothing; but should it refuse so large an object, the halves must be worth a try.
 	maxBatchAlerts = v1alpha1.MaxAlertsPerEvent
 	maxBatchBytes  = 512 << 10
 
@@ -33,8 +29,7 @@ const (
 	maxQueueAlerts = 5_000
 	maxQueueBytes  = 8 << 20
 
-	// maxWaitingAlerts and maxWaitingBytes bound the submissions that wait in all queues. One namespace has at most half
-	// of it.
+	// maxWaitingAlerts and maxWaitingBytes bound the submissions that wait in all queues. One namespace has at most half of it.
 	maxWaitingAlerts = 20_000
 	maxWaitingBytes  = 32 << 20
 
@@ -43,8 +38,7 @@ const (
 	// larger group is refused then, and comes again.
 	calmParts = 32
 
-	// slowWrite is how long a write may take before another one of its queue may begin.
-	slowWrite = 250 * time.Millisecond
+	slowWrite = 250 * time.Millisecond // how long a write may take before another one of its queue may begin
 
 	// After a write of at least minGathered submissions, the next one waits for the senders of gatherPercent of them, but
 	// no longer than the write took, and no longer than maxGather. If not even half of them come, it is not tried again for
@@ -71,8 +65,7 @@ const (
 	// and keeps a policy that refuses everything from multiplying the writes by a thousand.
 	maxRefusedSplits = 20
 
-	// maxServerMessage is the most bytes of the API server's message that are passed on.
-	maxServerMessage = 512
+	maxServerMessage = 512 // bytes of the API server's message that are passed on
 )
 
 // Limits of the cluster.
@@ -81,9 +74,8 @@ const (
 	// Every replica holds them in memory, and etcd keeps deleted ones until its next compaction.
 	maxPendingBytes = 256 << 20
 
-	// maxStuckFactor is how many times the limits may be used when AlertEvents that cannot drain count as
-	// well. With the reserve of v1alpha1.Capacity that is three times the limits at the most: 768 MiB of
-	// etcd's 2 GiB.
+	// maxStuckFactor is how many times the limits may be used when AlertEvents that cannot drain count as well. With the reserve
+	// of v1alpha1.Capacity that is three times the limits at the most: 768 MiB of etcd's 2 GiB.
 	maxStuckFactor = 2
 
 	// maxWatchDelay is how long after its write an alert counts as being stored. Until then the informer shows its AlertEvent,

@@ -56,7 +56,6 @@ func (*Capacity) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// setGauge sets a gauge to a value.
 type setGauge func(gauge *prometheus.Desc, value float64, labels ...string)
 
 // Collect implements prometheus.Collector.

@@ -60,7 +60,6 @@ const (
 	writeUncertain             // possibly stored
 )
 
-// outcomeOf returns the outcome of an attempt that returned err.
 func outcomeOf(err error) outcome {
 	var notSent *notSentError
 	var dial *net.OpError
@@ -141,7 +140,6 @@ func rejectionOf(status metav1.Status) *RejectedError {
 	return &RejectedError{Message: printable("not allowed by the schema: " + strings.Join(fields, ", "))}
 }
 
-// printable makes one line of bounded length.
 func printable(text string) string {
 	text = v1alpha1.SanitizeLine(text)
 	if len(text) > maxServerMessage {

@@ -1,6 +1,5 @@
 package commit
 
-// load is an amount of alerts, in so many requests.
 type load struct{ requests, alerts, bytes int }
 
 func (l load) plus(other load) load {
