@@ -16,8 +16,7 @@ const customKey = "custom"
 // read as a field of it.
 const sharedPrefix = "payload_"
 
-// builder reads one alert: it evaluates the expressions and puts together the object that the payload rules
-// then normalise.
+// builder reads one alert: it evaluates the expressions and puts together the object that the payload rules then normalise.
 type builder struct {
 	reader  *reader
 	element any // the alert as it was sent
@@ -32,7 +31,6 @@ type builder struct {
 	custom  map[string]any // what goes into the object's custom
 }
 
-// evaluate evaluates the expressions of the fields.
 func (b *builder) evaluate() {
 	for i, e := range b.reader.program.expressions[:fieldCount] {
 		if e == nil {
@@ -107,7 +105,8 @@ func (b *builder) assemble(first bool) {
 	for _, key := range sortedKeys(element) { // in order, since names can be taken
 		b.addKey(key, element[key])
 	}
-	if !isObject && !b.isField(b.element) {
+	isElement := func(given any) bool { return given != nil && isSame(given, b.element) }
+	if !isObject && !slices.ContainsFunc(b.values[:], isElement) { // no field is the element
 		if rest, less := b.left.prune(b.element); !less || rest != nil {
 			b.keep(alertVariable, rest)
 		}
@@ -129,13 +128,7 @@ func (b *builder) startCustom() {
 	b.custom = maps.Clone(entries)
 }
 
-// isField reports whether a field has the value.
-func (b *builder) isField(value any) bool {
-	return slices.ContainsFunc(b.values[:], func(given any) bool { return given != nil && isSame(given, value) })
-}
-
-// discarded returns the alert without what the mapping discards of it, even if the expression fails: it may be
-// a credential.
+// discarded returns the alert without what the mapping discards of it, even if the expression fails: it may be a credential.
 func (b *builder) discarded(element any) any {
 	isPayload := isSame(b.element, b.reader.vars.payload)
 	for _, d := range b.reader.program.discards {
@@ -166,7 +159,6 @@ func (b *builder) addKey(key string, value any) {
 	}
 }
 
-// addCustom adds the alert's own custom object.
 func (b *builder) addCustom(value any) {
 	entries, isObject := value.(map[string]any)
 	if !isObject {
@@ -197,7 +189,6 @@ func (b *builder) addShared() {
 	}
 }
 
-// addMapped adds what the expressions gave.
 func (b *builder) addMapped() {
 	for i, value := range b.values[:customIndex] {
 		if b.gave&(1<<i) != 0 {
@@ -287,8 +278,7 @@ func (a *Alert) Sources() []Source {
 	return sources
 }
 
-// keyOf returns the key that the payload rules read a field from; empty if it is what they say of a payload
-// without one.
+// keyOf returns the key that the payload rules read a field from; empty if it is what they say of a payload without one.
 func (a *Alert) keyOf(field string) string {
 	for _, name := range payload.Names(field) {
 		if value, ok := a.object[name]; ok && !isAbsent(value) {

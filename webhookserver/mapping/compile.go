@@ -3,11 +3,15 @@ package mapping
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"regexp/syntax"
 	"slices"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -19,7 +23,6 @@ type CompileError struct {
 	Message      string // what is wrong, in one line
 }
 
-// Error returns place, position and message.
 func (e *CompileError) Error() string {
 	if e.Line == 0 {
 		return fmt.Sprintf("%s: %s", e.Field, e.Message)
@@ -44,7 +47,6 @@ const (
 	expressionCount
 )
 
-// expression is one compiled expression.
 type expression struct {
 	name    string // of the field: "title", or "alerts" or "drop"
 	field   string // its place in the resource, or in the preset
@@ -118,7 +120,6 @@ func compileMapping(preset string, m *v1alpha1.Mapping) (*Program, error) {
 	return (&Program{}).over(p), nil
 }
 
-// compiler compiles the expressions of a program.
 type compiler struct {
 	env          *environment
 	preset       string // of the mapping, if it is part of one
@@ -193,7 +194,6 @@ func (c *compiler) check(e *expression) *cel.Ast {
 	return nil
 }
 
-// fail adds a CompileError.
 func (c *compiler) fail(e *expression, line, column int, message string) {
 	c.errors = append(c.errors, &CompileError{Field: e.field, Line: line, Column: column, Message: oneLine(message)})
 }
@@ -242,4 +242,49 @@ func fits(t *types.Type, kinds []types.Kind) bool {
 		return true
 	}
 	return slices.Contains(kinds, t.Kind())
+}
+
+// compilePattern compiles the regular expression of a call of matches or find, which has to be a literal, and
+// makes the call use it. What a sender wrote is never compiled.
+func (c *compiler) compilePattern(call *meteredCall) error {
+	wrong := func(message string) error { return &positionError{errors.New(message), call.args[1].ID()} }
+	literal, isLiteral := call.args[1].(interpreter.InterpretableConst)
+	if !isLiteral {
+		return wrong("the regular expression must be a literal")
+	}
+	source, isText := literal.Value().(types.String)
+	if !isText {
+		return wrong("the regular expression must be a string")
+	}
+	parsed, err := syntax.Parse(string(source), syntax.Perl)
+	if err != nil {
+		return wrong("the regular expression is not valid: " + err.Error())
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return err
+	}
+	instructions := len(program.Inst)
+	if c.instructions += instructions; c.instructions > maxPatternInstructions {
+		return wrong("the regular expressions of the field are too long")
+	}
+	compiled, err := regexp.Compile(string(source))
+	if err != nil {
+		return err
+	}
+	call.work = func(args []ref.Val, _ int) int {
+		text, _ := args[0].(types.String)
+		return callWork + (len(text)+1)*instructions*patternStepWork
+	}
+	call.call = func(args ...ref.Val) ref.Val {
+		text, ok := args[0].(types.String)
+		switch {
+		case !ok:
+			return types.MaybeNoSuchOverloadErr(args[0])
+		case call.Function() == "matches":
+			return types.Bool(compiled.MatchString(string(text)))
+		}
+		return types.String(compiled.FindString(string(text)))
+	}
+	return nil
 }

@@ -51,7 +51,6 @@ type Alert struct {
 // TooManyError says that a payload has more alerts than are read at a time.
 type TooManyError struct{ Count int }
 
-// Error returns the number and the limit.
 func (e *TooManyError) Error() string {
 	return fmt.Sprintf("the payload has %d alerts; at most %d are read at a time", e.Count, MaxAlerts)
 }
@@ -117,7 +116,6 @@ func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, rec
 	return result, nil
 }
 
-// reader is the state of reading one payload.
 type reader struct {
 	ctx      context.Context // ends the evaluation
 	program  *Program
@@ -279,4 +277,69 @@ func (r *reader) dropped(out *Alert) bool {
 
 func (a *Alert) warn(field, format string, args ...any) {
 	a.Warnings = append(a.Warnings, payload.Warning{Field: field, Detail: fmt.Sprintf(format, args...)})
+}
+
+// bound keeps all alerts together within maxContentTotal, or maxGroupTotal. Only a mapping that puts the same large thing into
+// many alerts comes near it.
+func (r *reader) bound(result *Result) {
+	total := maxContentTotal
+	if Groups(r.program.preset) {
+		total = maxGroupTotal
+	}
+	allowed := total
+	for i := range result.Alerts {
+		allowed -= perAlert + len(`\u003c`)*len(result.Alerts[i].DedupKey) // the JSON of <
+	}
+	allowed = max(allowed, minContentTotal)
+	if len(result.Alerts)*v1alpha1.MaxContentBytes <= allowed {
+		return // they are few, and each is within its bound
+	}
+	sizes, size := make([]int, len(result.Alerts)), 0
+	for i := range result.Alerts {
+		sizes[i] = result.Alerts[i].EncodedSize()
+		size += sizes[i]
+	}
+	if size <= allowed {
+		return
+	}
+	limit := share(sizes, allowed)
+	for i := range result.Alerts {
+		if sizes[i] > limit {
+			result.Alerts[i].shrink(limit, total)
+		}
+	}
+}
+
+// share returns the most that each may have so that all together have no more than total: what is smaller
+// leaves its rest to the others.
+func share(sizes []int, total int) int {
+	sorted := slices.Sorted(slices.Values(sizes))
+	for i, size := range sorted {
+		each := total / (len(sorted) - i)
+		if size > each {
+			return each
+		}
+		total -= size
+	}
+	return total
+}
+
+// shrink brings the content down to limit bytes: the largest entries of the bags go first, then the texts
+// are cut. total is the bound of all alerts, for the warning.
+func (a *Alert) shrink(limit, total int) {
+	dropped := a.TrimTo(limit)
+	cut := a.EncodedSize() > limit
+	if cut {
+		for _, text := range []*string{&a.Title, &a.Description, &a.Type, &a.Link, &a.Hostname, &a.Region} {
+			*text = payload.CutBytes(*text, limit/16)
+		}
+	}
+	payload.DropEmptyBags(&a.AlertContent)
+	switch {
+	case len(dropped) > 0:
+		a.warn("", "the alerts of the payload are larger than %d bytes as stored; dropped from this one: %s",
+			total, oneLine(strings.Join(dropped, ", ")))
+	case cut:
+		a.warn("", "the alerts of the payload are larger than %d bytes as stored; the texts of this one were cut", total)
+	}
 }
