@@ -11,11 +11,10 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// Cache remembers compiled mappings by their content: integrations that have the same preset, and in one
-// namespace the same mapping, share a program. When all programs together are larger than maxCacheBytes, it forgets
-// the one that was used least recently, of the namespace that has most; so what one namespace does costs no
-// other its programs. Presets are compiled once, outside of it. The zero value is ready for use, by many goroutines
-// at a time.
+// Cache remembers compiled mappings by their content: integrations that have the same preset, and in one namespace the same
+// mapping, share a program. When all programs together are larger than maxCacheBytes, it forgets the one that was used least
+// recently, of the namespace that has most; so what one namespace does costs no other its programs. Presets are compiled
+// once, outside of it. The zero value is ready for use, by many goroutines at a time.
 type Cache struct {
 	mu         sync.Mutex
 	entries    map[cacheKey]*cached
@@ -117,7 +116,6 @@ func (c *Cache) use(key cacheKey) *cached {
 	return entry
 }
 
-// share returns the share of a namespace.
 func (c *Cache) share(namespace string) *cacheShare {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,8 +163,7 @@ func (c *Cache) forget() {
 	}
 }
 
-// size estimates how many bytes the program takes beside those of its preset; a test compares it with what is
-// allocated.
+// size estimates how many bytes the program takes beside those of its preset; a test compares it with what is allocated.
 func (p *Program) size() int {
 	total := 0
 	for _, e := range p.expressions {

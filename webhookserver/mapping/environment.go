@@ -31,7 +31,6 @@ const (
 	meterVariable = "@meter"
 )
 
-// environment compiles all expressions.
 type environment struct {
 	*cel.Env
 
@@ -99,7 +98,6 @@ type adapter struct{}
 
 var _ types.Adapter = adapter{}
 
-// NativeToValue returns the value of CEL for a value of Go.
 func (a adapter) NativeToValue(value any) ref.Val {
 	switch v := value.(type) {
 	case string:
@@ -157,7 +155,6 @@ func (v *variables) setAlert(alert any) {
 // the payload is the alert, its keys are the alert's.
 type lookups struct{ alert, payload keySet }
 
-// keySet is a set of keys.
 type keySet map[string]bool
 
 func (s *keySet) add(key string) {
@@ -200,7 +197,6 @@ func watch(value any, keys *keySet) any {
 
 var _ interpreter.Activation = (*variables)(nil)
 
-// ResolveName returns the value of a variable.
 func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case alertVariable:
@@ -236,8 +232,7 @@ var hiddenHeaders = map[string]bool{
 	"x-webhook-token": true,
 }
 
-// visibleHeaders returns the headers of a request that expressions see: the first value of each, by the name in
-// lower case.
+// visibleHeaders returns the headers of a request that expressions see: the first value of each, by the name in lower case.
 func visibleHeaders(header http.Header) map[string]string {
 	visible := make(map[string]string, min(len(header), maxHeaders))
 	for _, name := range sortedKeys(header) {

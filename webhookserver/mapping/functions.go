@@ -71,7 +71,6 @@ func function(name string, implementation func(args []any) (any, error), result 
 	return cel.Function(name, cel.Overload(name, args, result, binding))
 }
 
-// parseJSON reads a text that holds JSON.
 func parseJSON(args []any) (any, error) {
 	value, _, err := payload.ParseAny([]byte(args[0].(string)))
 	return value, err
@@ -160,26 +159,20 @@ func elementsOf(value any) []any {
 	return list
 }
 
-// textOf returns the text of a scalar; that of null is empty.
-func textOf(value any) (string, error) {
-	switch v := value.(type) {
+// textOf returns the text of a scalar; that of null is empty. Maps and lists have none.
+func textOf(value any) (text string, scalar bool) {
+	switch value.(type) {
 	case nil:
-		return "", nil
-	case map[string]any:
-		return "", errors.New("it is a map, not a text")
-	case []any:
-		return "", errors.New("it is a list, not a text")
-	default:
-		return fmt.Sprint(v), nil
+		return "", true
+	case map[string]any, []any:
+		return "", false
 	}
+	return fmt.Sprint(value), true
 }
 
 // timestampFromUnix reads Unix seconds, milliseconds, microseconds or nanoseconds, told apart by their size.
 func timestampFromUnix(args []any) (any, error) {
-	text, err := textOf(args[0])
-	if err != nil {
-		return nil, err
-	}
+	text, _ := textOf(args[0])
 	t, ok := payload.ParseUnix(text)
 	if !ok {
 		return nil, fmt.Errorf("%q is not a Unix time from 2000 to 2100", oneLine(text))
@@ -264,7 +257,7 @@ func mapFromList(args []any) (any, error) {
 	for _, element := range elementsOf(args[0]) {
 		value, hasValue := partOf(element, valueName)
 		key, _ := partOf(element, keyName)
-		if text, err := textOf(key); hasValue && err == nil && text != "" {
+		if text, _ := textOf(key); hasValue && text != "" {
 			found.add(text, value)
 		}
 	}

@@ -43,7 +43,6 @@ func (m *meter) spend(work int) error {
 	return nil
 }
 
-// meteredCall is a call that pays for its work.
 type meteredCall struct {
 	interpreter.InterpretableCall
 	args []interpreter.InterpretableV2
@@ -51,7 +50,6 @@ type meteredCall struct {
 	work func(args []ref.Val, limit int) int
 }
 
-// Exec evaluates the arguments, pays and calls the function.
 func (c *meteredCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	values := make([]ref.Val, len(c.args))
 	for i, arg := range c.args {
@@ -167,8 +165,7 @@ func optionalKey(key ref.Val) ref.Val {
 	return key
 }
 
-// addMeters puts rangeFunction around what the loops of an expression run over, and keyFunction around its
-// computed keys.
+// addMeters puts rangeFunction around what the loops of an expression run over, and keyFunction around its computed keys.
 func addMeters(parsed *ast.AST) {
 	factory, info, next := ast.NewExprFactory(), parsed.SourceInfo(), ast.MaxID(parsed)
 	wrap := func(e ast.Expr, function string, more ...ast.Expr) {
@@ -227,10 +224,8 @@ type orderedMap struct {
 	keys traits.Lister
 }
 
-// Iterator iterates over the keys in order.
 func (m orderedMap) Iterator() traits.Iterator { return m.keys.Iterator() }
 
-// keysInOrder lists the keys of a map.
 func keysInOrder(m traits.Mapper) traits.Lister {
 	if native, ok := m.Value().(map[string]any); ok {
 		return types.NewStringList(adapter{}, sortedKeys(native))
@@ -340,7 +335,6 @@ func blankWork(args []ref.Val, _ int) int {
 	return work
 }
 
-// joinWork returns the work of list.join(separator).
 func joinWork(args []ref.Val, limit int) int {
 	work := containerWork(args[:1], limit)
 	if list, ok := args[0].(traits.Lister); ok && len(args) > 1 {

@@ -30,8 +30,7 @@ type Preset struct {
 	Title string    `json:"title"` // the tool's own name
 	Key   KeySource `json:"key"`   // what the dedup key of an alert is made of
 
-	// Documentation is where the format is described, Documented and Assumed say what of it is known from there and what
-	// is not.
+	// Documentation is where the format is described, Documented and Assumed say what of it is known from there and what is not.
 	Documentation string   `json:"documentation,omitempty"`
 	Documented    []string `json:"documented,omitempty"`
 	Assumed       []string `json:"assumed,omitempty"`
@@ -138,7 +137,6 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// presetProgram returns the compiled preset of a name.
 func presetProgram(name string) (*Program, error) {
 	compile, found := loadedPresets().programs[name]
 	if !found {

@@ -19,14 +19,12 @@ type Recognition struct {
 	Where v1alpha1.Expression `json:"where,omitempty"`
 }
 
-// recognizer is a Recognition that is ready for use.
 type recognizer struct {
 	preset     string
 	has, lacks [][]string // the steps of each path
 	where      *expression
 }
 
-// newRecognizers compiles those of all presets.
 func newRecognizers(presets []Preset) []recognizer {
 	var recognizers []recognizer
 	for i := range presets {
@@ -105,9 +103,9 @@ func (p *Program) prefixed(e *expression, value any) any {
 	if p.recognized == "" || e.preset == "" || e.name != fields[dedupKeyIndex].name {
 		return value
 	}
-	text, err := textOf(value)
+	text, scalar := textOf(value)
 	prefix := p.recognized + "/"
-	if err != nil || strings.HasPrefix(text, prefix) {
+	if !scalar || strings.HasPrefix(text, prefix) {
 		return value
 	}
 	return prefix + text

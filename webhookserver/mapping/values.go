@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +37,10 @@ func native(value ref.Val) (result any, ok bool) {
 	case types.Uint:
 		return json.Number(strconv.FormatUint(uint64(v), 10)), true
 	case types.Double:
-		return nativeDouble(float64(v)), true
+		if encoded, err := json.Marshal(float64(v)); err == nil {
+			return json.Number(encoded), true
+		}
+		return strconv.FormatFloat(float64(v), 'g', -1, 64), true // not a number, or infinite
 	case types.Timestamp:
 		return v.UTC().Format(time.RFC3339Nano), true
 	case types.Duration:
@@ -50,16 +52,6 @@ func native(value ref.Val) (result any, ok bool) {
 		return base64.StdEncoding.EncodeToString(v), true
 	}
 	return nil, false
-}
-
-func nativeDouble(v float64) any {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return strconv.FormatFloat(v, 'g', -1, 64)
-	}
-	if encoded, err := json.Marshal(v); err == nil {
-		return json.Number(encoded)
-	}
-	return nil
 }
 
 // convert makes what payload.ParseAny gives of a value of CEL, which may weigh as much as limit: map[string]any,
@@ -148,7 +140,6 @@ func nativeOf(value ref.Val) (whole any, ok bool) {
 	return native(value)
 }
 
-// keyText returns the key of a map as a text.
 func keyText(key ref.Val) string {
 	scalar, _ := native(key)
 	text, _ := textOf(scalar)
@@ -207,7 +198,6 @@ func weighNative(value any, limit int) int {
 	return total
 }
 
-// sizeOf returns the number of elements of a list.
 func sizeOf(list traits.Lister) types.Int {
 	size, _ := list.Size().(types.Int)
 	return size
