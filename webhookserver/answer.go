@@ -23,7 +23,6 @@ type acceptance struct {
 	Warnings []payload.Warning `json:"warnings"`
 }
 
-// acceptedAlert is one alert of an acceptance.
 type acceptedAlert struct {
 	ID       string               `json:"id,omitempty"`
 	DedupKey string               `json:"dedup_key,omitempty"`
@@ -38,19 +37,19 @@ type acceptedAlert struct {
 // idempotency key was earlier.
 func newAcceptance(x *exchange, decoded *decodedAlerts, receipt commit.Receipt) *acceptance {
 	a := &acceptance{
-		Status: "accepted", Event: receipt.EventName, Preset: decoded.preset, Warnings: decoded.warnings,
-		Alerts: make([]acceptedAlert, 0, len(decoded.alerts)),
+		Status: "accepted", Event: receipt.EventName, Preset: decoded.Preset, Warnings: decoded.Warnings,
+		Alerts: make([]acceptedAlert, 0, len(decoded.Alerts)),
 	}
 	if x.dryRun {
 		a.Status = "dryRun"
 	}
 	stored := receipt.Alerts
-	for i := range decoded.alerts {
-		if decoded.alerts[i].Dropped {
+	for i := range decoded.Alerts {
+		if decoded.Alerts[i].Dropped {
 			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true})
 			continue
 		}
-		alert := &decoded.alerts[i].Alert
+		alert := &decoded.Alerts[i].Alert
 		if len(stored) > 0 {
 			alert, stored = &stored[0], stored[1:]
 		}
@@ -59,7 +58,7 @@ func newAcceptance(x *exchange, decoded *decodedAlerts, receipt commit.Receipt) 
 			Status: alert.Status,
 		}
 		if x.dryRun {
-			accepted.Alert, accepted.Sources = alert, decoded.sources[i]
+			accepted.Alert, accepted.Sources = alert, decoded.Alerts[i].Sources()
 		}
 		a.Alerts = append(a.Alerts, accepted)
 	}
@@ -99,7 +98,6 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body any) 
 	write(w, status, contentType, encoded)
 }
 
-// write answers with a body and a line break.
 func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", contentType)

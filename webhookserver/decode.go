@@ -18,7 +18,6 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
-// decoder turns bodies into alerts.
 type decoder struct {
 	memory   *memoryBudget
 	maxBytes int64 // of a body without groups
@@ -27,21 +26,16 @@ type decoder struct {
 	reports  reporter
 }
 
-// decodedAlerts are the alerts of a body.
 type decodedAlerts struct {
-	alerts   []mapping.Alert
-	preset   string
-	sources  [][]mapping.Source // of each alert; only for dryRun
-	warnings []payload.Warning
-	invalid  []string // parts of the request that are not valid
+	mapping.Result
+	invalid []string // parts of the request that are not valid
 }
 
-// kept returns the alerts that the mapping does not drop.
 func (d *decodedAlerts) kept() []v1alpha1.Alert {
-	alerts := make([]v1alpha1.Alert, 0, len(d.alerts))
-	for i := range d.alerts {
-		if !d.alerts[i].Dropped {
-			alerts = append(alerts, d.alerts[i].Alert)
+	alerts := make([]v1alpha1.Alert, 0, len(d.Alerts))
+	for i := range d.Alerts {
+		if !d.Alerts[i].Dropped {
+			alerts = append(alerts, d.Alerts[i].Alert)
 		}
 	}
 	return alerts
@@ -65,9 +59,8 @@ func (d *decoder) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 	if p != nil {
 		return nil, p
 	}
-	decoded := &decodedAlerts{
-		alerts: result.Alerts, preset: result.Preset, warnings: allWarnings(content.Warnings, &result), invalid: content.Invalid,
-	}
+	decoded := &decodedAlerts{Result: result, invalid: content.Invalid}
+	decoded.Warnings = allWarnings(content.Warnings, &result)
 	identity := request.Body
 	if x.key == "" && content.Key != "" {
 		x.key, identity = content.Key, content.Identity
@@ -75,12 +68,11 @@ func (d *decoder) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 	if x.key != "" {
 		x.key = x.routeKey()
 	}
-	identify(decoded.alerts, x.integration.Name, x.key, identity)
-	for i := range decoded.alerts {
-		if x.dryRun {
-			decoded.sources = append(decoded.sources, decoded.alerts[i].Sources())
+	identify(decoded.Alerts, x.integration.Name, x.key, identity)
+	for i := range decoded.Alerts {
+		if !x.dryRun { // whose answer has the sources
+			decoded.Alerts[i].Forget()
 		}
-		decoded.alerts[i].Forget()
 	}
 	return decoded, nil
 }
@@ -154,11 +146,11 @@ func (d *decoder) evaluate(
 			return all, decodeProblem(&mapping.TooManyError{Count: len(all.Alerts)})
 		}
 	}
-	if !x.dryRun {
-		observeReturned(x.integration, all.Alerts)
+	if x.dryRun {
+		return all, nil
 	}
-	if len(all.Failures) > 0 && !x.dryRun {
-		observeMappingFailures(x.integration, all.Failures)
+	observeMapping(x.integration, &all)
+	if len(all.Failures) > 0 {
 		d.reports.reportFailures(x.integration, all.Failures)
 	}
 	return all, nil
@@ -225,7 +217,6 @@ func presetOf(x *exchange, list bool) string {
 	return cmp.Or(preset, spec.Preset)
 }
 
-// decodeProblem returns the problem for an error of an operation's Read or of Program.Alerts.
 func decodeProblem(err error) *problem {
 	var syntax *payload.SyntaxError
 	var invalid *protocol.InvalidError
@@ -279,7 +270,7 @@ func (d *decodedAlerts) invalidProblem() *problem {
 	if more := len(d.invalid) - len(shown); more > 0 {
 		detail += fmt.Sprintf(" And %d more.", more)
 	}
-	if len(d.alerts) > 0 {
+	if len(d.Alerts) > 0 {
 		detail += " The others were stored."
 	}
 	return problemInvalid.withDetail(detail)
