@@ -13,7 +13,6 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// bodyReader reads bodies within the limits of their size and of the memory that all of them hold.
 type bodyReader struct {
 	maxBytes int64 // without groups
 	memory   *memoryBudget
@@ -125,7 +124,6 @@ func (c *connectionReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// problemOf returns the problem for an error of reading a body.
 func (b *bodyReader) problemOf(x *exchange, sent *connectionReader, err error) *problem {
 	var tooLarge *http.MaxBytesError
 	switch {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
@@ -25,7 +26,7 @@ type handler struct {
 	store   *alertStore
 	reports reporter
 	options Options
-	tracing *tracing
+	tracer  trace.Tracer // nil: no spans, at no cost
 	started time.Time
 	log     logr.Logger
 
@@ -42,7 +43,7 @@ func newHandler(
 	options Options, ready func() bool, tokens *tokenIndex, capacity *commit.Capacity, committer committer,
 	reports reporter, log logr.Logger,
 ) *handler {
-	return &handler{
+	h := &handler{
 		ready:  ready,
 		tokens: tokens,
 		bodies: &bodyReader{maxBytes: options.MaxBodyBytes, memory: newMemoryBudget(maxBodyMemory)},
@@ -53,13 +54,15 @@ func newHandler(
 		store:   &alertStore{capacity: capacity, committer: committer, now: options.Now},
 		reports: reports,
 		options: options,
-		tracing: newTracing(options.TracerProvider),
 		started: options.Now(),
 		log:     log,
 	}
+	if options.TracerProvider != nil {
+		h.tracer = options.TracerProvider.Tracer("github.com/tocsin-dev/tocsin/webhookserver")
+	}
+	return h
 }
 
-// ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == openAPIPath {
 		serveOpenAPI(w, r)
@@ -88,7 +91,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	took := h.options.Now().Sub(x.start)
 	observeRequest(status, x, took)
-	h.tracing.end(x, accepted, p, status, took)
+	x.endSpan(accepted, p, status, took)
 	h.logAnswer(x, accepted, p, status, took)
 	if x.integration == nil || p == nil {
 		return
@@ -117,7 +120,7 @@ func (h *handler) recoverPanic(x *exchange) (accepted *acceptance, p *problem) {
 // serve takes a request from its first line to its answer.
 func (h *handler) serve(x *exchange) (*acceptance, *problem) {
 	p := h.authenticate(x)
-	h.tracing.begin(x)
+	h.beginSpan(x)
 	if p != nil {
 		return nil, p
 	}

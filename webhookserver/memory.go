@@ -92,5 +92,4 @@ func (r *memoryReservation) shrink(size int64) {
 	b.freed = make(chan struct{})
 }
 
-// release releases all that is still held.
 func (r *memoryReservation) release() { r.shrink(0) }

@@ -73,25 +73,14 @@ func observeRequest(code int, x *exchange, took time.Duration) {
 	requestDuration.WithLabelValues(strconv.Itoa(code/100) + "xx").Observe(took.Seconds())
 }
 
-// observeAlerts counts alerts that were stored.
-func observeAlerts(integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.Alert) {
-	for i := range alerts {
-		alertsTotal.WithLabelValues(integration.Namespace, integration.Name, string(alerts[i].Status)).Inc()
-	}
-}
-
-// observeReturned counts alerts that a Tocsin had forwarded.
-func observeReturned(integration *v1alpha1.WebhookIntegration, alerts []mapping.Alert) {
-	for i := range alerts {
-		if alerts[i].Forwarded {
+// observeMapping counts alerts that a Tocsin had forwarded, and expressions that failed.
+func observeMapping(integration *v1alpha1.WebhookIntegration, result *mapping.Result) {
+	for i := range result.Alerts {
+		if result.Alerts[i].Forwarded {
 			returnedAlerts.WithLabelValues(integration.Namespace, integration.Name).Inc()
 		}
 	}
-}
-
-// observeMappingFailures counts expressions that failed.
-func observeMappingFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure) {
-	for _, failure := range failures {
+	for _, failure := range result.Failures {
 		mappingFailures.WithLabelValues(integration.Namespace, integration.Name, failure.Field).Add(float64(failure.Count))
 	}
 }

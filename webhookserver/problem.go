@@ -15,21 +15,16 @@ const problemTypePrefix = "tag:tocsin.dev,2026:"
 
 // problem is an answer that refuses a request, in the format of RFC 9457.
 type problem struct {
-	kind   string // the end of the type
-	status int
-	title  string
-	detail string
-
-	// reason is its reason in status.lastRejection of the integration; empty: it is not shown there.
-	reason string
-
-	// ownerDetail is shown in status.lastRejection and not to the sender.
-	ownerDetail string
-
-	offset     *int64 // the position of the error in the body, if it has one
-	limit      int64  // the limit in bytes that was exceeded, if any
-	retryAfter int    // seconds, 0: no such header
-	allow      string // the header Allow
+	kind        string // the end of the type
+	status      int
+	title       string
+	detail      string
+	reason      string // in status.lastRejection of the integration; empty: it is not shown there
+	ownerDetail string // shown in status.lastRejection and not to the sender
+	offset      *int64 // the position of the error in the body, if it has one
+	limit       int64  // the limit in bytes that was exceeded, if any
+	retryAfter  int    // seconds, 0: no such header
+	allow       string // the header Allow
 }
 
 // The problems that the endpoint answers with. docs/http.md lists them.
@@ -144,7 +139,6 @@ func allowing(methods []string) *problem {
 	return p
 }
 
-// withDetail returns the problem with another detail.
 func (p problem) withDetail(detail string) *problem {
 	p.detail = detail
 	return &p

@@ -40,7 +40,6 @@ type statusReporter struct {
 	reported *cache.LRUExpireCache // a *reportState by integration
 }
 
-// report is a field of an integration's status to write.
 type report struct {
 	integration *v1alpha1.WebhookIntegration // from the cache, never modified
 	rejection   *v1alpha1.Rejection
@@ -123,7 +122,6 @@ func (r *statusReporter) reportFailures(integration *v1alpha1.WebhookIntegration
 	}
 }
 
-// run writes reports until ctx ends.
 func (r *statusReporter) run(ctx context.Context) {
 	for {
 		select {

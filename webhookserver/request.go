@@ -38,7 +38,6 @@ type exchange struct {
 	span        trace.Span      // nil without tracing
 }
 
-// sender returns the name of the request's integration.
 func (x *exchange) sender() types.NamespacedName {
 	return types.NamespacedName{Namespace: x.integration.Namespace, Name: x.integration.Name}
 }

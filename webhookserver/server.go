@@ -193,7 +193,6 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// drain lets requests and writes in flight end.
 func (s *Server) drain(server *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
@@ -209,7 +208,6 @@ func (s *Server) drain(server *http.Server) {
 	s.store.Close()
 }
 
-// httpServer returns a server with limits for its connections.
 func (s *Server) httpServer(tlsConfig *tls.Config) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)

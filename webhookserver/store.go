@@ -22,7 +22,6 @@ type alertStore struct {
 	now       func() time.Time
 }
 
-// committer is a *commit.Committer.
 type committer interface {
 	CheckCapacity(integration types.NamespacedName) error
 	Commit(ctx context.Context, submission commit.Submission) (commit.Receipt, error)
@@ -54,7 +53,9 @@ func (s *alertStore) commit(x *exchange, alerts []v1alpha1.Alert) (commit.Receip
 	if p != nil {
 		return commit.Receipt{}, p
 	}
-	observeAlerts(x.integration, receipt.Alerts)
+	for i := range receipt.Alerts {
+		alertsTotal.WithLabelValues(x.integration.Namespace, x.integration.Name, string(receipt.Alerts[i].Status)).Inc()
+	}
 	if refused := len(alerts) - len(receipt.Alerts); refused > 0 {
 		return commit.Receipt{}, problemIncidentLimit.withDetail(fmt.Sprintf(
 			"Of %d alerts, %d need a new incident, and the namespace has reached its limit; they were not stored. "+
@@ -153,7 +154,6 @@ func (s *alertStore) submit(x *exchange, alerts []v1alpha1.Alert, part int) (com
 // errQuotedToken stands for an error of the API server that cannot be repeated.
 var errQuotedToken = errors.New("the API server refused the AlertEvent with a message that quotes the token")
 
-// commitProblem returns the problem for an error of the committer.
 func commitProblem(x *exchange, err error) *problem {
 	x.cause = err
 	var rejected *commit.RejectedError

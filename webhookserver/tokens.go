@@ -69,20 +69,17 @@ func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookInteg
 			copy(listed[:], tokens[i].SHA256)
 		}
 		if subtle.ConstantTimeCompare(hash[:], listed[:]) == 1 { // of two entries with this hash, the valid one counts
-			result = max(result, validity(&tokens[i], now))
+			expires := tokens[i].ExpiresAt
+			if expires == nil || expires.IsZero() || now.Before(expires.Time) {
+				result = tokenValid
+			}
+			result = max(result, tokenExpired)
 		}
 	}
 	if result == tokenUnknown {
 		return nil, tokenUnknown
 	}
 	return integration, result
-}
-
-func validity(token *v1alpha1.Token, now time.Time) verdict {
-	if expires := token.ExpiresAt; expires != nil && !expires.IsZero() && !now.Before(expires.Time) {
-		return tokenExpired
-	}
-	return tokenValid
 }
 
 // search passes to report each integration that lists a token which lookup does not accept, because it does not have the
@@ -114,7 +111,6 @@ func tokenHash(token string) (text [2 * sha256.Size]byte) {
 	return text
 }
 
-// set adds or updates an integration.
 func (x *tokenIndex) set(integration *v1alpha1.WebhookIntegration) {
 	if !integration.DeletionTimestamp.IsZero() {
 		x.remove(integration)
@@ -125,7 +121,6 @@ func (x *tokenIndex) set(integration *v1alpha1.WebhookIntegration) {
 	x.byTag[v1alpha1.TokenTag(integration.Namespace, integration.Name)] = integration
 }
 
-// remove removes a deleted integration.
 func (x *tokenIndex) remove(integration *v1alpha1.WebhookIntegration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

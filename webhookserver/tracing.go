@@ -10,29 +10,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// tracing makes the spans of requests. A nil one makes none and costs nothing. A span continues the trace of the sender,
-// if it sent one.
-type tracing struct {
-	tracer  trace.Tracer
-	headers propagation.TraceContext
-}
-
-// newTracing returns nil when there is no provider.
-func newTracing(provider trace.TracerProvider) *tracing {
-	if provider == nil {
-		return nil
-	}
-	return &tracing{tracer: provider.Tracer("github.com/tocsin-dev/tocsin/webhookserver")}
-}
-
-// begin begins the span of a request with a valid token. Others have none: strangers could fill the store of traces
-// with them. The span has neither the path nor the headers, where the token is.
-func (t *tracing) begin(x *exchange) {
-	if t == nil || x.integration == nil {
+// beginSpan begins the span of a request with a valid token, in the trace of the sender if it sent one. Others have none:
+// strangers could fill the store of traces with them. The span has neither the path nor the headers, where the token is.
+func (h *handler) beginSpan(x *exchange) {
+	if h.tracer == nil || x.integration == nil {
 		return
 	}
-	ctx := t.headers.Extract(x.Context(), propagation.HeaderCarrier(x.Header))
-	ctx, x.span = t.tracer.Start(ctx, x.Method+" "+x.route(),
+	ctx := propagation.TraceContext{}.Extract(x.Context(), propagation.HeaderCarrier(x.Header))
+	ctx, x.span = h.tracer.Start(ctx, x.Method+" "+x.route(),
 		trace.WithTimestamp(x.start),
 		trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(
@@ -44,9 +29,9 @@ func (t *tracing) begin(x *exchange) {
 	x.Request = x.WithContext(ctx)
 }
 
-// end ends the span of a request, if it has one. Of a failure it records only the problem's type: details may
+// endSpan ends the span of a request, if it has one. Of a failure it records only the problem's type: details may
 // quote the alert.
-func (t *tracing) end(x *exchange, accepted *acceptance, p *problem, status int, took time.Duration) {
+func (x *exchange) endSpan(accepted *acceptance, p *problem, status int, took time.Duration) {
 	if x.span == nil {
 		return
 	}

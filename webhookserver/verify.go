@@ -109,7 +109,6 @@ func (s *signature) verify(required *v1alpha1.Verification, body []byte) *proble
 	return problemSignature.toOwner("no signature is valid for a public key of spec.verify.")
 }
 
-// toOwner returns the problem with a detail for the owner of the integration only.
 func (p problem) toOwner(detail string) *problem {
 	p.ownerDetail = detail
 	return &p
