@@ -75,7 +75,6 @@ func (a *acceptance) storedBy(took time.Duration) protocol.Stored {
 	return stored
 }
 
-// jsonType is the media type of answers.
 const jsonType = "application/json"
 
 // writeReply answers as an operation says.

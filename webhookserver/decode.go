@@ -49,7 +49,7 @@ func (d *decoder) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 		// decode to about five times their length.
 		parser.limit /= 4
 	}
-	defer parser.release()
+	defer func() { parser.held.release() }()
 	request.Parse = parser.parse
 	content, err := x.operation.Read(request)
 	if err != nil {
@@ -100,17 +100,11 @@ func (r *parser) parse(text []byte) (any, []payload.Warning, error) {
 		return nil, nil, errTooComplex
 	}
 	// One reservation for everything: a request that waited for its own memory would never get it.
-	r.release()
+	r.held.release()
 	if r.held = r.memory.reserve(r.sender, r.size, time.Until(r.deadline)); r.held == nil {
 		return nil, nil, errNoMemory
 	}
 	return payload.ParseAny(text)
-}
-
-func (r *parser) release() {
-	if r.held != nil {
-		r.held.release()
-	}
 }
 
 // evaluate applies a mapping to the payloads of a request: that of the operation's preset, or the integration's.

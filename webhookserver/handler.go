@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -68,7 +71,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serveOpenAPI(w, r)
 		return
 	}
-	x := &exchange{Request: r, writer: w, start: h.options.Now(), lead: h.options.ClockLead(), read: r.Body == nil || r.Body == http.NoBody}
+	x := &exchange{Request: r, writer: w, start: h.options.Now(), lead: h.options.ClockLead()}
+	x.read = r.Body == nil || r.Body == http.NoBody
 	accepted, p := h.recoverPanic(x)
 	if !x.read || h.stopping.Load() {
 		// Or net/http would read the rest of an unwanted body, to keep the connection. While the
@@ -257,4 +261,42 @@ func (h *handler) logAnswer(x *exchange, accepted *acceptance, p *problem, statu
 	default: // anybody can cause these
 		log.V(1).Info("Refused a request", "problem", p.kind)
 	}
+}
+
+// beginSpan begins the span of a request with a valid token, in the trace of the sender if it sent one. Others have none:
+// strangers could fill the store of traces with them. The span has neither the path nor the headers, where the token is.
+func (h *handler) beginSpan(x *exchange) {
+	if h.tracer == nil || x.integration == nil {
+		return
+	}
+	ctx := propagation.TraceContext{}.Extract(x.Context(), propagation.HeaderCarrier(x.Header))
+	ctx, x.span = h.tracer.Start(ctx, x.Method+" "+x.route(),
+		trace.WithTimestamp(x.start),
+		trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(
+			attribute.String("http.request.method", x.Method),
+			attribute.String("http.route", x.route()),
+			attribute.String("k8s.namespace.name", x.integration.Namespace),
+			attribute.String("tocsin.integration.name", x.integration.Name),
+		))
+	x.Request = x.WithContext(ctx)
+}
+
+// endSpan ends the span of a request, if it has one. Of a failure it records only the problem's type: details may
+// quote the alert.
+func (x *exchange) endSpan(accepted *acceptance, p *problem, status int, took time.Duration) {
+	if x.span == nil {
+		return
+	}
+	x.span.SetAttributes(attribute.Int("http.response.status_code", status))
+	if p != nil {
+		x.span.SetAttributes(attribute.String("error.type", p.kind))
+	}
+	if status >= http.StatusInternalServerError {
+		x.span.SetStatus(codes.Error, "")
+	}
+	if accepted != nil {
+		x.span.SetAttributes(attribute.Int("tocsin.alert.count", len(accepted.Alerts)), attribute.Bool("tocsin.dry_run", x.dryRun))
+	}
+	x.span.End(trace.WithTimestamp(x.start.Add(took)))
 }

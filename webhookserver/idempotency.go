@@ -63,7 +63,6 @@ func (x *exchange) routeKey() string {
 }
 
 // identify gives the alerts of a request their ids, and a dedup key to those that identify no incident.
-//
 // They are random, unless the request has an idempotency key: then they are derived from what the request
 // says, so that a copy of it yields the same ids and keys, and another request under the same key does not.
 func identify(alerts []mapping.Alert, integration, key string, identity []byte) {

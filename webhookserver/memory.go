@@ -41,9 +41,7 @@ func (b *memoryBudget) reserve(sender types.NamespacedName, size int64, timeout 
 		case timeout <= 0:
 			return nil
 		case expired == nil:
-			timer := time.NewTimer(timeout)
-			defer timer.Stop()
-			expired = timer.C
+			expired = time.After(timeout)
 		}
 		select {
 		case <-freed:
@@ -92,4 +90,8 @@ func (r *memoryReservation) shrink(size int64) {
 	b.freed = make(chan struct{})
 }
 
-func (r *memoryReservation) release() { r.shrink(0) }
+func (r *memoryReservation) release() {
+	if r != nil {
+		r.shrink(0)
+	}
+}

@@ -26,7 +26,6 @@ import (
 // statusReporter shows rejected requests and failed expressions in the status of their integration, each at most once a
 // minute, and rejections as a Kubernetes Event as well. Every replica reports its own requests; through the status in the
 // cache they share the minute.
-//
 // The messages come from the list of problems, and for a refusal by a policy from that policy. The former contain nothing
 // of a request, and neither contains the token.
 type statusReporter struct {

@@ -35,8 +35,7 @@ type Server struct {
 	capacity  *commit.Capacity
 	reports   *statusReporter
 	log       logr.Logger
-
-	listener atomic.Pointer[net.Listener] // once it is open
+	listener  atomic.Pointer[net.Listener] // once it is open
 }
 
 // New makes the server and has the manager's cache feed it. The caller starts it, and may do so before the manager:

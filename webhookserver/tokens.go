@@ -14,21 +14,17 @@ import (
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
 
 const (
-	// listedTokens is the maximum length of spec.tokens.
-	listedTokens = 8
-
-	// searchInterval is the minimum time between two searches, however many wrong tokens come.
-	searchInterval = time.Second
+	listedTokens   = 8           // the maximum length of spec.tokens
+	searchInterval = time.Second // the least between two searches, however many wrong tokens come
 )
 
 // tokenIndex finds the integration of a token. The tag in the token names the integration, so an integration gains nothing
 // by listing the hash of another one's token. The informer of the WebhookIntegrations feeds the index: a token works and
 // ceases to work as soon as the watch has brought the change.
 type tokenIndex struct {
-	mu    sync.RWMutex
-	byTag map[string]*v1alpha1.WebhookIntegration // never modified
-
-	searched atomic.Int64 // the time of the last search, in nanoseconds
+	mu       sync.RWMutex
+	byTag    map[string]*v1alpha1.WebhookIntegration // never modified
+	searched atomic.Int64                            // the time of the last search, in nanoseconds
 }
 
 func newTokenIndex() *tokenIndex {

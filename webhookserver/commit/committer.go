@@ -22,12 +22,11 @@ import (
 // from its head as fit into one AlertEvent. So an idle server adds no latency, a busy one writes fewer and
 // larger objects the more there is to write. Submissions wait for others to join them only in a storm (see gather).
 //
-// A queue has one write under way, which keeps its alerts in the order in which they came and makes batches
-// as large as possible; when that write is slow, as on a connection that has died unnoticed, another one may
-// begin. A free writer goes to the namespace with the fewest writes under way, in it to the queue with the fewest, and
-// among those to the one that has waited longest for its turn: an integration in a storm does not delay another one
-// by more than the write that was under way, and however many integrations of a namespace are in a storm, they
-// leave a writer and space to wait to the other namespaces.
+// A queue has one write under way, which keeps its alerts in the order in which they came and makes batches as large as
+// possible; when that write is slow, as on a connection that has died unnoticed, another one may begin. A free writer goes to
+// the namespace with the fewest writes under way, in it to the queue with the fewest, and among those to the one that has
+// waited longest for its turn: an integration in a storm does not delay another one by more than the write that was under way,
+// and however many integrations of a namespace are in a storm, they leave a writer and space to wait to the other namespaces.
 type Committer struct {
 	writer *writer
 
@@ -266,8 +265,7 @@ func (c *Committer) runWriter(q *queue, batch []*entry) {
 // yield runs the requests that a write has just answered, or that have come meanwhile, before the next
 // write takes its batch: batches of a storm are larger by a sixth. On an idle server it costs microseconds.
 func yield() {
-	const turns = 8 // a request is handed from goroutine to goroutine a few times on its way
-	for range turns {
+	for range 8 { // a request is handed from goroutine to goroutine a few times on its way
 		runtime.Gosched()
 	}
 }

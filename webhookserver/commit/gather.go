@@ -28,11 +28,9 @@ func (c *Committer) gather(q *queue, written int, took time.Duration) {
 	if done == nil {
 		return
 	}
-	timer := time.NewTimer(min(took, maxGather))
-	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-time.After(min(took, maxGather)):
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		q.gathering.done = nil

@@ -185,10 +185,8 @@ func pause(ctx context.Context, backoff time.Duration, err error) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= delay {
 		return false
 	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(delay):
 		return true
 	case <-ctx.Done():
 		return false

@@ -9,8 +9,7 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-// customKey is the key of the custom bag in a payload.
-const customKey = "custom"
+const customKey = "custom" // of the custom bag in a payload
 
 // sharedPrefix is put before a key of the payload around an alert that the alert has too, or that would be
 // read as a field of it.

@@ -96,8 +96,6 @@ func only(library cel.EnvOption, names ...string) cel.EnvOption {
 // adapter makes values of CEL from what payload.ParseAny gives, without a copy.
 type adapter struct{}
 
-var _ types.Adapter = adapter{}
-
 func (a adapter) NativeToValue(value any) ref.Val {
 	switch v := value.(type) {
 	case string:

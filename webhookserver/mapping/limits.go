@@ -65,8 +65,7 @@ const (
 
 	maxHeaders     = 64   // request headers that expressions see
 	maxHeaderValue = 1024 // bytes of each
-
-	maxMessage = 200 // characters of an error in a warning
+	maxMessage     = 200  // characters of an error in a warning
 )
 
 // Limits of the compiled mappings that are remembered.
@@ -83,6 +82,5 @@ const (
 	instructionBytes  = 150
 	emptyProgramBytes = 2 << 10
 
-	// maxVerdicts is how many mappings are remembered to compile, more than there can be programs.
-	maxVerdicts = 2 * maxCacheBytes / emptyProgramBytes
+	maxVerdicts = 2 * maxCacheBytes / emptyProgramBytes // mappings that are remembered to compile, more than all programs
 )

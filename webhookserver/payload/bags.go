@@ -13,13 +13,6 @@ import (
 // customField is the payload's own field for the custom bag.
 const customField = "custom"
 
-// fill reads one of the fields that hold an object.
-func (n *normaliser) fill(field string) {
-	if object, ok := n.objectOf(field); ok && len(object) > 0 {
-		*n.alert.Bags()[field] = n.bagOf(field, object)
-	}
-}
-
 // bagOf encodes an object as a bag.
 func (n *normaliser) bagOf(field string, object map[string]any) v1alpha1.Bag {
 	bag := make(v1alpha1.Bag, len(object)+len(n.kept))

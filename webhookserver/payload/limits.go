@@ -7,9 +7,9 @@ import "github.com/tocsin-dev/tocsin/api/v1alpha1"
 const (
 	maxDepth = 64 // levels of objects and arrays in a payload, its own level included
 
-	maxLine        = v1alpha1.MaxLineChars        // title, type, hostname, region
-	maxLink        = v1alpha1.MaxLinkChars        //
-	maxDescription = v1alpha1.MaxDescriptionChars //
+	maxLine        = v1alpha1.MaxLineChars // title, type, hostname, region
+	maxLink        = v1alpha1.MaxLinkChars
+	maxDescription = v1alpha1.MaxDescriptionChars
 
 	maxDedupKeyBytes    = 1024 // bytes: a key is compared and hashed, not only printed
 	dedupKeyPrefixBytes = 256  // of a longer key, kept in front of the hash to be readable

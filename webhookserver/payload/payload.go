@@ -51,7 +51,9 @@ func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []War
 	}
 	n.settleTimes()
 	for _, field := range bagFields {
-		n.fill(field)
+		if object, ok := n.objectOf(field); ok && len(object) > 0 {
+			*n.alert.Bags()[field] = n.bagOf(field, object)
+		}
 	}
 	n.alert.Custom = n.custom()
 	if n.alert.DedupKey == "" && n.alert.Status != v1alpha1.AlertFiring {

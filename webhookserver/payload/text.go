@@ -55,8 +55,7 @@ func CutBytes(s string, limit int) string {
 
 // Warning tells the sender of an accepted payload what was not taken as sent.
 type Warning struct {
-	// Field is the field's name in the payload, with a dot before a key of a bag ("labels.env"); empty for
-	// the payload as a whole.
+	// Field is the field's name in the payload, with a dot before a key of a bag ("labels.env"); empty for the payload as a whole.
 	Field string `json:"field"`
 	// Detail says what was done, in plain words.
 	Detail string `json:"detail"`

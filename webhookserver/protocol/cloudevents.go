@@ -16,18 +16,15 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-// Media types of CloudEvents in structured and batched mode:
+// Media types of CloudEvents in structured and batched mode, and the headers of those in binary mode:
 // https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md
 const (
 	mediaTypePrefix = "application/cloudevents"
 	mediaTypeEvent  = "application/cloudevents+json"
 	mediaTypeBatch  = "application/cloudevents-batch+json"
-)
 
-// eventHeaderPrefix begins the headers of the attributes in binary mode. specVersion is the version that is read.
-const (
-	eventHeaderPrefix = "Ce-"
-	specVersion       = "1.0"
+	eventHeaderPrefix = "Ce-" // of the attributes in binary mode
+	specVersion       = "1.0" // that is read
 )
 
 // event is one CloudEvent.
@@ -57,8 +54,7 @@ func readCloudEvents(r *Request) (content Content, ok bool, err error) {
 
 // allowEvents answers a sender that asks whether it may deliver events here, at any rate:
 // https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/http-webhook.md#4-abuse-protection
-//
-// Who knows a token may.
+// A valid token is sufficient.
 func allowEvents(r *Request) Reply {
 	header := map[string]string{"Allow": http.MethodPost + ", " + http.MethodOptions}
 	if origin := r.Header.Get("WebHook-Request-Origin"); origin != "" {

@@ -1,3 +1,11 @@
+// Package protocol knows the APIs that tools already speak: PagerDuty's Events API, Opsgenie's Alert API, CloudEvents and
+// Alertmanager's API. A tool that can send to one of them needs no other support for Tocsin than its address and a token.
+//
+// An Operation is one request of such an API: a method, a path behind the address of the integration, how the request is read
+// as payloads, and how its answer looks. The payloads are read by a preset or by the mapping of the integration, as those of
+// every other request; authentication, limits, storing and idempotency are the same too. So an operation only translates.
+//
+// The package is pure: requests in, values out, with no client, no context, no network and no clock.
 package protocol
 
 import (
@@ -119,11 +127,11 @@ type route struct {
 }
 
 var routes = func() []route {
-	all := Operations()
+	all, slash := Operations(), func(r rune) bool { return r == '/' }
 	found := make([]route, len(all))
 	for i := range all {
 		prefix, suffix, identified := strings.Cut(all[i].Path, "{identifier}")
-		found[i] = route{&all[i], split(prefix), split(suffix), identified}
+		found[i] = route{&all[i], strings.FieldsFunc(prefix, slash), strings.FieldsFunc(suffix, slash), identified}
 	}
 	return found
 }()
@@ -164,13 +172,6 @@ func (r *route) match(segments []string) (identifier string, ok bool) {
 		}
 	}
 	return strings.Join(parts, "/"), true
-}
-
-func split(path string) []string {
-	if path = strings.Trim(path, "/"); path == "" {
-		return nil
-	}
-	return strings.Split(path, "/")
 }
 
 // readEvents reads a request to the address of the integration: CloudEvents, or else a payload of any format.

@@ -39,7 +39,7 @@ func TestFind(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			g := NewWithT(t)
 			method, rest, _ := strings.Cut(path, " ")
-			operation, identifier, allowed := Find(method, split(rest))
+			operation, identifier, allowed := Find(method, strings.FieldsFunc(rest, func(r rune) bool { return r == '/' }))
 			is := "-"
 			if operation != nil {
 				is = operation.Path

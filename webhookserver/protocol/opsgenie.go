@@ -68,8 +68,7 @@ func opsgenieBody(r *Request) (map[string]any, []payload.Warning, error) {
 // comment, and the identifier, which Opsgenie's SDK for Go repeats in the body.
 var opsgenieUnkept = []string{"user", "note", "alias", "IdentifierType", "IdentifierValue"}
 
-// opsgenieAction reads the requests about an alert that exists. The preset gets the body with the alert's alias and
-// the action.
+// opsgenieAction reads the requests about an alert that exists. The preset gets the body with the alert's alias and the action.
 func opsgenieAction(action string, status v1alpha1.AlertStatus) func(*Request) (Content, error) {
 	return func(r *Request) (Content, error) {
 		body, warnings, err := opsgenieBody(r)
