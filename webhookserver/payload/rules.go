@@ -24,7 +24,7 @@ type reader func(n *normaliser, name string, value any, text string) bool
 var rules = []rule{
 	{names: []string{"title", "subject"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Title })},
 	{names: []string{"description", "message"},
-		read: text(maxDescription, v1alpha1.SanitizeText, func(a *v1alpha1.Alert) *string { return &a.Description })},
+		read: textOfField(maxDescription, v1alpha1.SanitizeText, func(a *v1alpha1.Alert) *string { return &a.Description })},
 	{names: []string{"severity", "priority"}, read: readSeverity},
 	{names: []string{"type"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Type })},
 	{names: []string{"link"}, read: oneLine(maxLink, func(a *v1alpha1.Alert) *string { return &a.Link })},
@@ -68,11 +68,11 @@ func Names(field string) []string {
 
 // oneLine reads a field that is printed on one line of at most limit characters.
 func oneLine(limit int, place func(*v1alpha1.Alert) *string) reader {
-	return text(limit, v1alpha1.SanitizeLine, place)
+	return textOfField(limit, v1alpha1.SanitizeLine, place)
 }
 
-// text reads a field of at most limit characters. Nothing left of it is no use.
-func text(limit int, sanitize func(string) string, place func(*v1alpha1.Alert) *string) reader {
+// textOfField reads a field of at most limit characters. Nothing left of it is no use.
+func textOfField(limit int, sanitize func(string) string, place func(*v1alpha1.Alert) *string) reader {
 	return func(n *normaliser, name string, _ any, text string) bool {
 		whole := sanitize(text)
 		cut := Shorten(whole, limit)
