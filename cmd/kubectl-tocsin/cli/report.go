@@ -92,7 +92,7 @@ func (o *reportOptions) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		builder.AddRecord(record)
+		builder.Add(record)
 	}
 	for range missing {
 		builder.Warn()

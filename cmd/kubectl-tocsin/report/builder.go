@@ -6,34 +6,23 @@
 package report
 
 import (
-	"cmp"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 )
-
-// Episode is a finished episode. The texts may hold anything.
-type Episode struct {
-	Namespace, Integration, Key, Title string
-
-	Severity v1alpha1.Severity
-	// Alerts is the number of alerts of the episode.
-	Alerts int64
-	// Opened, Acknowledged and Resolved are zero if unknown. Acknowledged is the first acknowledgement.
-	Opened, Acknowledged, Resolved time.Time
-}
 
 // severities are the columns of counts: the severities of the API, and one for unknown severities.
 var severities = append(v1alpha1.Severities(), "other")
 
 // column returns the index of a severity in severities.
 func column(severity v1alpha1.Severity) int {
-	for i, known := range severities {
-		if severity == known {
-			return i
-		}
+	if i := slices.Index(severities, severity); i >= 0 {
+		return i
 	}
 	return len(severities) - 1
 }
@@ -71,11 +60,12 @@ func NewBuilder(from, to time.Time, zone *time.Location) *Builder {
 }
 
 // Add accumulates an episode. It ignores those that ended outside of the period.
-func (b *Builder) Add(e *Episode) {
-	if e.Resolved.Before(b.from) || !e.Resolved.Before(b.to) {
+func (b *Builder) Add(r *records.Record) {
+	opened, acknowledged, resolved := r.OpenedTime.Time, r.AcknowledgedTime.Time, r.ResolvedTime.Time
+	if resolved.Before(b.from) || !resolved.Before(b.to) {
 		return
 	}
-	severity, day := column(e.Severity), dayOf(e.Resolved.In(b.zone))
+	severity, day := column(history.Severity(r)), dayOf(resolved.In(b.zone))
 	counts := b.days[day]
 	if counts == nil {
 		counts = &perSeverity{}
@@ -83,35 +73,24 @@ func (b *Builder) Add(e *Episode) {
 	}
 	counts[severity]++
 	var open time.Duration
-	if ms, ok := between(e.Opened, e.Resolved); ok {
+	if ms, ok := between(opened, resolved); ok {
 		b.resolve[severity] = append(b.resolve[severity], ms)
 		open = time.Duration(ms) * time.Millisecond
 	} else {
 		b.implausible++
 	}
-	if !e.Acknowledged.IsZero() {
-		if ms, ok := between(e.Opened, e.Acknowledged); ok {
-			b.acknowledge[severity] = append(b.acknowledge[severity], ms)
-		}
+	if ms, ok := between(opened, acknowledged); ok {
+		b.acknowledge[severity] = append(b.acknowledge[severity], ms)
 	}
-	b.keys.add(id{e.Namespace, e.Integration, e.Key}, e, day, open)
-	b.integrations.add(id{e.Namespace, e.Integration, ""}, e, day, open)
-}
-
-// Warn records that episodes are missing because of an error, which the report mentions.
-func (b *Builder) Warn() { b.errors++ }
-
-// AddRecord accumulates an episode of the archive or the cluster.
-func (b *Builder) AddRecord(r *records.Record) {
-	b.Add(&Episode{
-		Namespace: r.Namespace, Integration: r.Integration, Key: r.DedupKey, Title: r.Alert.Title,
-		Severity: cmp.Or(r.HighestSeverity, r.Severity), Alerts: r.AlertCount,
-		Opened: r.OpenedTime.Time, Acknowledged: r.AcknowledgedTime.Time, Resolved: r.ResolvedTime.Time,
-	})
+	b.keys.add(id{r.Namespace, r.Integration, r.DedupKey}, r, day, open)
+	b.integrations.add(id{r.Namespace, r.Integration, ""}, r, day, open)
 	if r.Omitted != nil {
 		b.omitted += max(0, r.Omitted.Episodes)
 	}
 }
+
+// Warn records that episodes are missing because of an error, which the report mentions.
+func (b *Builder) Warn() { b.errors++ }
 
 // between returns the milliseconds from one time to another. It reports false for times that cannot be: one is unknown, or
 // they are in the wrong order.
@@ -125,16 +104,112 @@ func between(from, to time.Time) (ms int64, ok bool) {
 // dayOf returns the number of days from 1970-01-01 to the date of t in its zone.
 func dayOf(t time.Time) int32 {
 	const secondsPerDay = 24 * 60 * 60
-	_, offset := t.Zone()
-	seconds := t.Unix() + int64(offset)
-	day := seconds / secondsPerDay
-	if seconds%secondsPerDay < 0 {
-		day--
-	}
-	return int32(max(math.MinInt32, min(day, math.MaxInt32)))
+	year, month, day := t.Date()
+	return int32(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix() / secondsPerDay)
 }
 
 // dateOf returns the date of a number from dayOf.
 func dateOf(day int32) string {
 	return time.Unix(0, 0).UTC().AddDate(0, 0, int(day)).Format(time.DateOnly)
+}
+
+// maxKeys bounds the keys of a table. An entry has about 250 bytes, and at most 2 KiB.
+const maxKeys = 100_000
+
+// maxTitle bounds the title of an entry, in bytes.
+const maxTitle = 200
+
+// id identifies a dedup key, which is scoped to its integration, or, with an empty key, an integration.
+type id struct{ namespace, integration, key string }
+
+// entry is the episodes of a key.
+type entry struct {
+	id
+	title    string // of the newest episode
+	newest   time.Time
+	episodes int64
+	alerts   int64
+	open     time.Duration // the sum of all episodes
+	days     []dayCount    // only those with episodes, in the order of their first one
+}
+
+type dayCount struct {
+	day      int32
+	episodes int32
+}
+
+// table counts episodes by key. When it has more than its limit of keys, it forgets the half with the fewest episodes, so
+// that dedup keys that senders generate do not fill the memory. The count of a key is then too low by at most missed.
+// It is the algorithm "lossy counting" (Manku and Motwani, VLDB 2002) with windows that end when the table is full.
+type table struct {
+	limit   int
+	entries map[id]*entry
+	missed  int64
+}
+
+func newTable(limit int) *table { return &table{limit: limit, entries: map[id]*entry{}} }
+
+func (t *table) add(key id, r *records.Record, day int32, open time.Duration) {
+	one := t.entries[key]
+	if one == nil {
+		if len(t.entries) >= t.limit {
+			t.forget()
+		}
+		one = &entry{id: key}
+		t.entries[key] = one
+	}
+	one.episodes++
+	one.alerts += max(0, r.AlertCount)
+	one.open += open
+	if one.title == "" || r.ResolvedTime.After(one.newest) {
+		title := strings.Clone(r.Alert.Title[:min(len(r.Alert.Title), maxTitle)]) // which releases the rest of the text
+		one.title, one.newest = strings.ToValidUTF8(title, ""), r.ResolvedTime.Time
+	}
+	// Most episodes come in the order of their days, so the search begins at the end.
+	for i := len(one.days) - 1; i >= 0; i-- {
+		if one.days[i].day == day {
+			one.days[i].episodes++
+			return
+		}
+	}
+	one.days = append(one.days, dayCount{day, 1})
+}
+
+// forget removes at least half of the entries, those with the fewest episodes.
+func (t *table) forget() {
+	counts := make([]int64, 0, len(t.entries))
+	for _, one := range t.entries {
+		counts = append(counts, one.episodes)
+	}
+	slices.Sort(counts)
+	median := counts[len(counts)/2]
+	for key, one := range t.entries {
+		if one.episodes <= median {
+			delete(t.entries, key)
+		}
+	}
+	t.missed += median
+}
+
+// top returns the first n entries in an order.
+func (t *table) top(n int, order func(a, b *entry) int, keep func(*entry) bool) []*entry {
+	var list []*entry
+	for _, one := range t.entries {
+		if keep == nil || keep(one) {
+			list = append(list, one)
+		}
+	}
+	slices.SortFunc(list, order)
+	return list[:min(n, len(list))]
+}
+
+// peak returns the day with the most episodes, the earliest of several.
+func (e *entry) peak() dayCount {
+	best := e.days[0]
+	for _, one := range e.days[1:] {
+		if one.episodes > best.episodes || one.episodes == best.episodes && one.day < best.day {
+			best = one
+		}
+	}
+	return best
 }

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 )
 
 var (
@@ -20,22 +21,28 @@ var (
 	to   = from.Add(20 * 24 * time.Hour)
 )
 
-func drawEpisode(t *rapid.T) *Episode {
+// episode returns an episode with these times, which are zero if unknown.
+func episode(opened, acknowledged, resolved time.Time) *records.Record {
+	r := &records.Record{}
+	r.OpenedTime.Time, r.AcknowledgedTime.Time, r.ResolvedTime.Time = opened, acknowledged, resolved
+	return r
+}
+
+func drawEpisode(t *rapid.T) *records.Record {
 	resolved := from.Add(time.Duration(rapid.Int64Range(-int64(48*time.Hour), int64(22*24*time.Hour)).Draw(t, "resolved")))
-	e := &Episode{
-		Namespace:   rapid.SampledFrom([]string{"shop", "web"}).Draw(t, "namespace"),
-		Integration: rapid.SampledFrom([]string{"mon", "other"}).Draw(t, "integration"),
-		Key:         rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}).Draw(t, "key"),
-		Severity:    rapid.SampledFrom([]v1alpha1.Severity{"critical", "error", "warning", "info", "", "unheard-of"}).Draw(t, "severity"),
-		Alerts:      rapid.Int64Range(-1, 5).Draw(t, "alerts"),
-		Resolved:    resolved,
-	}
+	e := episode(time.Time{}, time.Time{}, resolved)
+	e.Namespace = rapid.SampledFrom([]string{"shop", "web"}).Draw(t, "namespace")
+	e.Integration = rapid.SampledFrom([]string{"mon", "other"}).Draw(t, "integration")
+	e.DedupKey = rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}).Draw(t, "key")
+	e.Severity = rapid.SampledFrom([]v1alpha1.Severity{"critical", "error", "warning", "info", "", "unheard-of"}).Draw(t, "severity")
+	e.AlertCount = rapid.Int64Range(-1, 5).Draw(t, "alerts")
 	if rapid.Bool().Draw(t, "hasOpened") {
 		// Sometimes it is after the end.
-		e.Opened = resolved.Add(-time.Duration(rapid.Int64Range(-int64(time.Hour), int64(30*time.Hour)).Draw(t, "open")))
+		e.OpenedTime.Time = resolved.Add(-time.Duration(rapid.Int64Range(-int64(time.Hour), int64(30*time.Hour)).Draw(t, "open")))
 	}
 	if rapid.Bool().Draw(t, "isAcknowledged") {
-		e.Acknowledged = e.Opened.Add(time.Duration(rapid.Int64Range(-int64(time.Minute), int64(9*time.Hour)).Draw(t, "acknowledge")))
+		e.AcknowledgedTime.Time = e.OpenedTime.Add(
+			time.Duration(rapid.Int64Range(-int64(time.Minute), int64(9*time.Hour)).Draw(t, "acknowledge")))
 	}
 	return e
 }
@@ -67,11 +74,11 @@ func TestReportAgainstAModel(t *testing.T) {
 		g := NewWithT(t)
 		zone := rapid.SampledFrom(zones).Draw(t, "zone")
 		b := NewBuilder(from, to, zone)
-		var all []*Episode
+		var all []*records.Record
 		for range rapid.IntRange(0, 60).Draw(t, "episodes") {
 			e := drawEpisode(t)
 			b.Add(e)
-			if !e.Resolved.Before(from) && e.Resolved.Before(to) {
+			if !e.ResolvedTime.Before(from) && e.ResolvedTime.Before(to) {
 				all = append(all, e)
 			}
 		}
@@ -88,7 +95,7 @@ func TestReportAgainstAModel(t *testing.T) {
 	})
 }
 
-func checkBars(g *WithT, r *Report, all []*Episode, zone *time.Location, bars int) {
+func checkBars(g *WithT, r *Report, all []*records.Record, zone *time.Location, bars int) {
 	g.Expect(len(r.Bars)).To(BeNumerically("<=", bars))
 	at := 0
 	covered := map[string]bool{}
@@ -99,7 +106,7 @@ func checkBars(g *WithT, r *Report, all []*Episode, zone *time.Location, bars in
 			at++
 		}
 		for _, e := range all {
-			if e.Resolved.In(zone).Format(time.DateOnly) == date {
+			if e.ResolvedTime.In(zone).Format(time.DateOnly) == date {
 				r.Bars[at].Counts[column(e.Severity)]--
 				r.Bars[at].Total--
 			}
@@ -116,11 +123,11 @@ func checkBars(g *WithT, r *Report, all []*Episode, zone *time.Location, bars in
 	}
 }
 
-func checkDurations(g *WithT, r *Report, all []*Episode) {
+func checkDurations(g *WithT, r *Report, all []*records.Record) {
 	implausible := int64(0)
 	acknowledge, resolve := map[string][]time.Duration{}, map[string][]time.Duration{}
 	counts := map[string]int64{"all": 0}
-	note := func(to map[string][]time.Duration, e *Episode, d time.Duration) {
+	note := func(to map[string][]time.Duration, e *records.Record, d time.Duration) {
 		for _, severity := range []string{string(severities[column(e.Severity)]), "all"} {
 			to[severity] = append(to[severity], d)
 		}
@@ -131,13 +138,13 @@ func checkDurations(g *WithT, r *Report, all []*Episode) {
 	for _, e := range all {
 		counts[string(severities[column(e.Severity)])]++
 		counts["all"]++
-		if e.Opened.IsZero() || e.Resolved.Before(e.Opened) {
+		if e.OpenedTime.IsZero() || e.ResolvedTime.Before(e.OpenedTime.Time) {
 			implausible++
 		} else {
-			note(resolve, e, milliseconds(e.Opened, e.Resolved))
+			note(resolve, e, milliseconds(e.OpenedTime.Time, e.ResolvedTime.Time))
 		}
-		if !e.Opened.IsZero() && !e.Acknowledged.IsZero() && !e.Acknowledged.Before(e.Opened) {
-			note(acknowledge, e, milliseconds(e.Opened, e.Acknowledged))
+		if !e.OpenedTime.IsZero() && !e.AcknowledgedTime.IsZero() && !e.AcknowledgedTime.Before(e.OpenedTime.Time) {
+			note(acknowledge, e, milliseconds(e.OpenedTime.Time, e.AcknowledgedTime.Time))
 		}
 	}
 	g.Expect(r.Implausible).To(Equal(implausible))
@@ -168,15 +175,15 @@ func checkDurations(g *WithT, r *Report, all []*Episode) {
 	}
 }
 
-func checkKeys(g *WithT, r *Report, all []*Episode, zone *time.Location) {
+func checkKeys(g *WithT, r *Report, all []*records.Record, zone *time.Location) {
 	counts, perDay := map[id]int64{}, map[id]map[string]int64{}
 	for _, e := range all {
-		for _, one := range []id{{e.Namespace, e.Integration, e.Key}, {e.Namespace, e.Integration, ""}} {
+		for _, one := range []id{{e.Namespace, e.Integration, e.DedupKey}, {e.Namespace, e.Integration, ""}} {
 			counts[one]++
 			if perDay[one] == nil {
 				perDay[one] = map[string]int64{}
 			}
-			perDay[one][e.Resolved.In(zone).Format(time.DateOnly)]++
+			perDay[one][e.ResolvedTime.In(zone).Format(time.DateOnly)]++
 		}
 	}
 	for name, list := range map[string][]Key{"keys": r.Keys, "integrations": r.Integrations, "flapping": r.Flapping} {
@@ -213,7 +220,7 @@ func TestKeysBeyondTheLimit(t *testing.T) {
 		for range rapid.IntRange(0, 300).Draw(t, "episodes") {
 			one := id{"n", "i", fmt.Sprint(rapid.IntRange(0, rapid.IntRange(0, 60).Draw(t, "skew")).Draw(t, "key"))}
 			counts[one]++
-			table.add(one, &Episode{Resolved: from}, 1, 0)
+			table.add(one, episode(from, from, from), 1, 0)
 			g.Expect(len(table.entries)).To(BeNumerically("<=", limit))
 		}
 		for one, n := range counts {
@@ -230,10 +237,11 @@ func TestAbsurdTimes(t *testing.T) {
 	g := NewWithT(t)
 	b := NewBuilder(from, to, time.UTC)
 	at := from.Add(time.Hour)
-	b.Add(&Episode{Opened: at.Add(time.Hour), Resolved: at, Acknowledged: at})                           // resolved before opened
-	b.Add(&Episode{Opened: time.Date(-200000, 1, 1, 0, 0, 0, 0, time.UTC), Resolved: at})                // longer than a Duration
-	b.Add(&Episode{Opened: at, Resolved: at, Acknowledged: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}) // acknowledged in the far future
-	b.Add(&Episode{Opened: at, Resolved: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})                   // outside of the period
+	never, distant := time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	b.Add(episode(at.Add(time.Hour), at, at))                                 // resolved before opened
+	b.Add(episode(time.Date(-200000, 1, 1, 0, 0, 0, 0, time.UTC), never, at)) // longer than a Duration
+	b.Add(episode(at, distant, at))                                           // acknowledged in the far future
+	b.Add(episode(at, never, distant))                                        // outside of the period
 	r := b.Report(5, 31)
 	g.Expect(r.Episodes).To(BeEquivalentTo(3))
 	g.Expect(r.Implausible).To(BeEquivalentTo(1))
@@ -242,7 +250,7 @@ func TestAbsurdTimes(t *testing.T) {
 	g.Expect(all.Resolve.P90).To(Equal(time.Duration(math.MaxInt64/int64(time.Millisecond)) * time.Millisecond))
 	g.Expect(all.Acknowledge.Count).To(Equal(1))
 	// A period of all times has few bars all the same.
-	ages := NewBuilder(time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.UTC)
-	ages.Add(&Episode{Resolved: at})
+	ages := NewBuilder(never, distant, time.UTC)
+	ages.Add(episode(never, never, at))
 	g.Expect(len(ages.Report(5, 31).Bars)).To(BeNumerically("<=", 31))
 }

@@ -14,6 +14,8 @@ type Chart struct {
 	Bars   []ChartBar  `json:"bars"`
 	Texts  []ChartText `json:"texts"`
 	Legend []string    `json:"legend"`
+
+	unit float64 // the height of one episode
 }
 
 // ChartLine is a horizontal line.
@@ -31,17 +33,15 @@ type ChartBar struct {
 	Height float64 `json:"height"`
 	// Class is an element of Chart.Legend.
 	Class string `json:"class"`
-	// Title describes the bar.
 	Title string `json:"title"`
 }
 
-// ChartText is a text at a position.
+// ChartText is a text at a position. Anchor is SVG's text-anchor.
 type ChartText struct {
-	X    float64 `json:"x"`
-	Y    float64 `json:"y"`
-	Text string  `json:"text"`
-	// Anchor is start, middle or end (SVG's text-anchor).
-	Anchor string `json:"anchor"`
+	X      float64 `json:"x"`
+	Y      float64 `json:"y"`
+	Text   string  `json:"text"`
+	Anchor string  `json:"anchor"`
 }
 
 // Dimensions of a chart.
@@ -52,65 +52,69 @@ const (
 	chartGap                = 0.15 // between bars, as a part of a bar's width
 )
 
-// newChart returns a chart with an axis from 0 to a round number, and a function that returns the height of a value.
-func newChart(title string, most float64) (chart Chart, height func(float64) float64) {
-	step := math.Pow(10, math.Floor(math.Log10(max(1, most))))
+// newChart returns a chart with an axis from 0 to a round number.
+func newChart(title string, most int64, legend ...string) Chart {
+	step := math.Pow(10, math.Floor(math.Log10(float64(most))))
 	for _, part := range []float64{5, 2} {
-		if most <= 2*step && step/part >= 1 {
+		if float64(most) <= 2*step && step/part >= 1 {
 			step /= part
 		}
 	}
-	highest := max(1, math.Ceil(most/step)) * step
-	height = func(value float64) float64 { return round(value / highest * (chartBottom - chartTop)) }
-	chart = Chart{Title: title, Width: chartWidth, Height: chartHeight}
-	for value := 0.0; value <= highest; value += step {
-		y := round(chartBottom - height(value))
-		chart.Lines = append(chart.Lines, ChartLine{chartLeft, chartRight, y})
-		chart.Texts = append(chart.Texts, ChartText{chartLeft - 8, y + 4, fmt.Sprint(value), "end"})
+	highest := math.Ceil(float64(most)/step) * step
+	c := Chart{
+		Title: title, Width: chartWidth, Height: chartHeight, Legend: legend, unit: (chartBottom - chartTop) / highest,
 	}
-	return chart, height
+	for value := 0.0; value <= highest; value += step {
+		y := round(chartBottom - value*c.unit)
+		c.Lines = append(c.Lines, ChartLine{chartLeft, chartRight, y})
+		c.Texts = append(c.Texts, ChartText{chartLeft - 8, y + 4, fmt.Sprint(value), "end"})
+	}
+	return c
 }
 
 // round rounds to hundredths.
 func round(x float64) float64 { return math.Round(x*100) / 100 }
 
-// slot returns the position and the width of a bar, the i-th of n.
+// slot returns the position and the width of the i-th of n groups of bars.
 func slot(i, n int) (x, width float64) {
 	whole := (chartRight - chartLeft) / float64(n)
-	return round(chartLeft + float64(i)*whole + whole*chartGap/2), round(whole * (1 - chartGap))
+	return chartLeft + float64(i)*whole + whole*chartGap/2, whole * (1 - chartGap)
+}
+
+// addBar adds a bar of n episodes above others.
+func (c *Chart) addBar(x, width float64, below, n int64, class, title string) {
+	c.Bars = append(c.Bars, ChartBar{
+		round(x), round(chartBottom - float64(below+n)*c.unit), round(width), round(float64(n) * c.unit), class, title,
+	})
+}
+
+// addLabel adds a text below a bar.
+func (c *Chart) addLabel(x, width float64, text string) {
+	c.Texts = append(c.Texts, ChartText{round(x + width/2), chartHeight - 12, text, "middle"})
 }
 
 func (r *Report) perDayChart() Chart {
-	title := "Episodes that ended, per day"
-	if r.DaysPerBar > 1 {
-		title = fmt.Sprintf("Episodes that ended, per %d days", r.DaysPerBar)
-	}
-	chart, height := newChart(title, float64(r.most()))
-	used := r.usedSeverities()
-	for _, i := range used {
-		chart.Legend = append(chart.Legend, string(severities[i]))
+	severities := r.usedSeverities()
+	c := newChart("Episodes that ended, "+r.perDays(), r.most())
+	for _, severity := range severities {
+		c.Legend = append(c.Legend, string(severity))
 	}
 	const labels = 10
-	every := max(1, (len(r.Bars)+labels-1)/labels)
+	every := (len(r.Bars) + labels - 1) / labels
 	for n, bar := range r.Bars {
 		x, width := slot(n, len(r.Bars))
-		sum := int64(0)
-		for _, i := range used {
-			if bar.Counts[i] == 0 {
-				continue
+		var below int64
+		for i, severity := range severities {
+			if count := bar.Counts[i]; count > 0 {
+				c.addBar(x, width, below, count, string(severity), fmt.Sprintf("%s: %d %s", bar.Date, count, severity))
+				below += count
 			}
-			sum += bar.Counts[i]
-			chart.Bars = append(chart.Bars, ChartBar{
-				x, round(chartBottom - height(float64(sum))), width, height(float64(bar.Counts[i])), string(severities[i]),
-				fmt.Sprintf("%s: %d %s", bar.Date, bar.Counts[i], severities[i]),
-			})
 		}
 		if n%every == 0 {
-			monthAndDay := bar.Date[len(bar.Date)-len("01-02"):]
-			chart.Texts = append(chart.Texts, ChartText{round(x + width/2), chartHeight - 12, monthAndDay, "middle"})
+			c.addLabel(x, width, bar.Date[len(bar.Date)-len("01-02"):])
 		}
 	}
-	return chart
+	return c
 }
 
 func (r *Report) durationChart() Chart {
@@ -119,17 +123,14 @@ func (r *Report) durationChart() Chart {
 	for _, bin := range r.Histogram {
 		most = max(most, bin.Acknowledge, bin.Resolve)
 	}
-	chart, height := newChart("Time to acknowledge and to resolve, in episodes", float64(most))
-	chart.Legend = []string{acknowledged, resolved}
+	c := newChart("Time to acknowledge and to resolve, in episodes", int64(most), acknowledged, resolved)
 	for n, bin := range r.Histogram {
 		x, width := slot(n, len(r.Histogram))
-		for i, value := range []int{bin.Acknowledge, bin.Resolve} {
-			chart.Bars = append(chart.Bars, ChartBar{
-				round(x + float64(i)*width/2), round(chartBottom - height(float64(value))), round(width / 2), height(float64(value)),
-				chart.Legend[i], fmt.Sprintf("%s in %s: %d", chart.Legend[i], bin.Label, value),
-			})
+		for i, count := range []int{bin.Acknowledge, bin.Resolve} {
+			title := fmt.Sprintf("%s in %s: %d", c.Legend[i], bin.Label, count)
+			c.addBar(x+float64(i)*width/2, width/2, 0, int64(count), c.Legend[i], title)
 		}
-		chart.Texts = append(chart.Texts, ChartText{round(x + width/2), chartHeight - 12, bin.Label, "middle"})
+		c.addLabel(x, width, bin.Label)
 	}
-	return chart
+	return c
 }

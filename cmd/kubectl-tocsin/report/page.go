@@ -3,7 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"strconv"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -32,6 +32,15 @@ type Section struct {
 	bars []float64
 }
 
+// add adds a row.
+func (s *Section) add(cells ...any) {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		row[i] = fmt.Sprint(cell)
+	}
+	s.Rows = append(s.Rows, row)
+}
+
 // Column is a column of a Section.
 type Column struct {
 	Name string `json:"name"`
@@ -46,12 +55,9 @@ func number(name string) Column { return Column{Name: name, Number: true} }
 func (r *Report) Page() *Page {
 	const minute = "2006-01-02 15:04"
 	p := &Page{
-		Title: fmt.Sprintf("Incidents from %s to %s %s", r.From.Format(minute), r.To.Format(minute), r.Zone),
-		Lead:  []string{count(r.Episodes, "episode") + " ended in this period."},
-		Charts: []Chart{
-			r.perDayChart(),
-			r.durationChart(),
-		},
+		Title:  fmt.Sprintf("Incidents from %s to %s %s", r.From.Format(minute), r.To.Format(minute), r.Zone),
+		Lead:   []string{count(r.Episodes, "episode") + " ended in this period."},
+		Charts: []Chart{r.perDayChart(), r.durationChart()},
 		Sections: []Section{
 			r.severitySection(), r.keySection(), r.flappingSection(), r.integrationSection(), r.durationSection(), r.daySection(),
 		},
@@ -84,54 +90,51 @@ func (r *Report) severitySection() Section {
 		},
 	}
 	for _, row := range r.Severities {
-		s.Rows = append(s.Rows, append([]string{row.Severity, digits(row.Episodes), strconv.FormatFloat(row.PerDay, 'f', 1, 64)},
-			append(row.Acknowledge.cells(), row.Resolve.cells()...)...))
+		s.add(row.Severity, row.Episodes, fmt.Sprintf("%.1f", row.PerDay), row.Acknowledge.human(row.Acknowledge.Median),
+			row.Acknowledge.human(row.Acknowledge.P90), row.Acknowledge.Count, row.Resolve.human(row.Resolve.Median),
+			row.Resolve.human(row.Resolve.P90), row.Resolve.Count)
 	}
 	return s
 }
 
-func (q Quantiles) cells() []string {
+func (q Quantiles) human(d time.Duration) string {
 	if q.Count == 0 {
-		return []string{"-", "-", "0"}
+		return "-"
 	}
-	return []string{human(q.Median), human(q.P90), digits(int64(q.Count))}
+	return duration.HumanDuration(d)
 }
 
 func (r *Report) daySection() Section {
-	s := Section{Title: "Episodes per day", Columns: []Column{text("DATE"), number("ALL")}}
-	if r.DaysPerBar > 1 {
-		s.Title = fmt.Sprintf("Episodes per %d days", r.DaysPerBar)
+	s := Section{Title: "Episodes " + r.perDays(), Columns: []Column{text("DATE"), number("ALL")}}
+	severities := r.usedSeverities()
+	for _, severity := range severities {
+		s.Columns = append(s.Columns, number(string(severity)))
 	}
-	used := r.usedSeverities()
-	for _, i := range used {
-		s.Columns = append(s.Columns, number(string(severities[i])))
-	}
-	most := r.most()
 	for _, bar := range r.Bars {
-		row := []string{bar.Date, digits(bar.Total)}
-		for _, i := range used {
-			row = append(row, digits(bar.Counts[i]))
+		cells := []any{bar.Date, bar.Total}
+		for i := range severities {
+			cells = append(cells, bar.Counts[i])
 		}
-		s.Rows = append(s.Rows, row)
-		s.bars = append(s.bars, float64(bar.Total)/float64(most))
+		s.add(cells...)
+		s.bars = append(s.bars, float64(bar.Total)/float64(r.most()))
 	}
 	return s
 }
 
-// usedSeverities returns the indexes of the severities of the API, and of other ones if they occur.
-func (r *Report) usedSeverities() (used []int) {
-	for i := range severities {
-		if i < len(severities)-1 {
-			used = append(used, i)
-			continue
-		}
-		for _, bar := range r.Bars {
-			if bar.Counts[i] > 0 {
-				return append(used, i)
-			}
-		}
+func (r *Report) perDays() string {
+	if r.DaysPerBar > 1 {
+		return fmt.Sprintf("per %d days", r.DaysPerBar)
 	}
-	return used
+	return "per day"
+}
+
+// usedSeverities returns severities, without the last one if there is no unknown severity.
+func (r *Report) usedSeverities() []v1alpha1.Severity {
+	other := len(severities) - 1
+	if slices.ContainsFunc(r.Bars, func(bar Bar) bool { return bar.Counts[other] > 0 }) {
+		return severities
+	}
+	return severities[:other]
 }
 
 // most returns the highest total of a bar, or 1.
@@ -153,7 +156,7 @@ func (r *Report) durationSection() Section {
 		most = max(most, bin.Resolve)
 	}
 	for _, bin := range r.Histogram {
-		s.Rows = append(s.Rows, []string{bin.Label, digits(int64(bin.Acknowledge)), digits(int64(bin.Resolve))})
+		s.add(bin.Label, bin.Acknowledge, bin.Resolve)
 		s.bars = append(s.bars, float64(bin.Resolve)/float64(most))
 	}
 	return s
@@ -162,13 +165,15 @@ func (r *Report) durationSection() Section {
 func (r *Report) keySection() Section {
 	s := Section{
 		Title: "Noisiest keys",
-		Note:  r.missedNote(),
 		Columns: []Column{
 			number("EPISODES"), number("ALERTS"), number("OPEN"), text("INTEGRATION"), text("KEY"), text("TITLE"),
 		},
 	}
+	if r.Missed > 0 {
+		s.Note = fmt.Sprintf("There were too many keys to count all: counts may be too low by up to %d.", r.Missed)
+	}
 	for _, k := range r.Keys {
-		s.Rows = append(s.Rows, append(k.counts(), k.integration(), safe(k.Key), safe(k.Title)))
+		s.add(k.Episodes, k.Alerts, duration.HumanDuration(k.Open), k.integration(), safe(k.Key), safe(k.Title))
 	}
 	return s
 }
@@ -179,7 +184,7 @@ func (r *Report) integrationSection() Section {
 		Columns: []Column{number("EPISODES"), number("ALERTS"), number("OPEN"), text("INTEGRATION")},
 	}
 	for _, k := range r.Integrations {
-		s.Rows = append(s.Rows, append(k.counts(), k.integration()))
+		s.add(k.Episodes, k.Alerts, duration.HumanDuration(k.Open), k.integration())
 	}
 	return s
 }
@@ -193,35 +198,18 @@ func (r *Report) flappingSection() Section {
 		},
 	}
 	for _, k := range r.Flapping {
-		s.Rows = append(s.Rows, []string{
-			digits(k.PeakEpisodes), k.PeakDay, digits(k.Episodes), strconv.Itoa(k.Days), k.integration(), safe(k.Key), safe(k.Title),
-		})
+		s.add(k.PeakEpisodes, k.PeakDay, k.Episodes, k.Days, k.integration(), safe(k.Key), safe(k.Title))
 	}
 	return s
 }
 
-func (r *Report) missedNote() string {
-	if r.Missed == 0 {
-		return ""
-	}
-	return fmt.Sprintf("There were too many keys to count all: counts may be too low by up to %s.", digits(r.Missed))
-}
-
-func (k *Key) counts() []string {
-	return []string{digits(k.Episodes), digits(k.Alerts), human(k.Open)}
-}
-
 func (k *Key) integration() string { return safe(k.Namespace + "/" + k.Integration) }
-
-func human(d time.Duration) string { return duration.HumanDuration(d) }
-
-func digits(n int64) string { return strconv.FormatInt(n, 10) }
 
 func count(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return digits(n) + " " + noun + "s"
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // safe returns text as one line without control characters.

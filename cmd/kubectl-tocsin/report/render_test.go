@@ -36,11 +36,15 @@ func longestLine(text string) (longest int) {
 func example() *Report {
 	b := NewBuilder(from, from.Add(3*24*time.Hour), time.UTC)
 	for i := range 7 {
-		b.Add(&Episode{Namespace: "shop", Integration: "mon", Key: "disk/db-1", Title: "Disk full", Severity: "critical", Alerts: 3,
-			Opened: from, Acknowledged: from.Add(time.Duration(i) * time.Minute), Resolved: from.Add(time.Duration(20+i) * time.Minute)})
+		disk := episode(from, from.Add(time.Duration(i)*time.Minute), from.Add(time.Duration(20+i)*time.Minute))
+		disk.Namespace, disk.Integration, disk.DedupKey, disk.Alert.Title = "shop", "mon", "disk/db-1", "Disk full"
+		disk.Severity, disk.AlertCount = "critical", 3
+		b.Add(disk)
 	}
-	b.Add(&Episode{Namespace: "shop", Integration: "mon", Key: "queue", Title: "Queue stalls", Severity: "error", Alerts: 1,
-		Opened: from, Resolved: from.Add(30 * time.Hour)})
+	queue := episode(from, time.Time{}, from.Add(30*time.Hour))
+	queue.Namespace, queue.Integration, queue.DedupKey, queue.Alert.Title = "shop", "mon", "queue", "Queue stalls"
+	queue.Severity, queue.AlertCount = "error", 1
+	b.Add(queue)
 	r := b.Report(5, 31)
 	r.Scope = "Namespace shop."
 	r.Open = new(2)
@@ -100,7 +104,9 @@ func TestHostileTexts(t *testing.T) {
 	g := NewWithT(t)
 	b := NewBuilder(from, to, time.UTC)
 	for range 10 {
-		b.Add(&Episode{Namespace: hostile, Integration: hostile, Key: hostile, Title: hostile, Severity: hostile, Resolved: from, Opened: from})
+		e := episode(from, time.Time{}, from)
+		e.Namespace, e.Integration, e.DedupKey, e.Alert.Title, e.Severity = hostile, hostile, hostile, hostile, hostile
+		b.Add(e)
 	}
 	r := b.Report(5, 31)
 	r.Scope, r.Warnings = hostile, []string{hostile}

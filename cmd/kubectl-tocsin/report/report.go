@@ -62,7 +62,7 @@ type Quantiles struct {
 type Bar struct {
 	// Date of the first day.
 	Date string `json:"date"`
-	// Counts by severity, in the order of SeverityNames.
+	// Counts by severity: critical, error, warning, info and other.
 	Counts []int64 `json:"counts"`
 	Total  int64   `json:"total"`
 }
@@ -90,15 +90,6 @@ type Key struct {
 	PeakEpisodes int64  `json:"peakEpisodes"`
 	// Days is the number of days on which episodes ended.
 	Days int `json:"days"`
-}
-
-// SeverityNames are the severities of the elements of Bar.Counts.
-func SeverityNames() []string {
-	names := make([]string, 0, len(severities))
-	for _, severity := range severities {
-		names = append(names, string(severity))
-	}
-	return names
 }
 
 // Report returns the statistics of all episodes that were added, with at most top keys and integrations in each list, and at
@@ -147,22 +138,20 @@ func keysOf(entries []*entry) []Key {
 // fillBars fills Bars, Episodes and the counts of Severities.
 func (b *Builder) fillBars(r *Report, bars int) {
 	first, last := dayOf(b.from), dayOf(b.to.Add(-1))
-	days := int(last) - int(first) + 1
-	r.DaysPerBar = max(1, (days+bars-1)/bars)
-	var all perSeverity
-	for day := int(first); day <= int(last); day += r.DaysPerBar {
-		var sum perSeverity
-		for one := day; one < day+r.DaysPerBar && one <= int(last); one++ {
-			if counts := b.days[int32(one)]; counts != nil {
-				for i, n := range counts {
-					sum[i] += n
-					all[i] += n
-				}
-			}
-		}
-		r.Bars = append(r.Bars, Bar{dateOf(int32(day)), sum[:], sum.total()})
+	r.DaysPerBar = (int(last-first) + bars) / bars
+	for day := first; day <= last; day += int32(r.DaysPerBar) {
+		r.Bars = append(r.Bars, Bar{Date: dateOf(day), Counts: make([]int64, len(severities))})
 	}
-	r.Episodes = all.total()
+	all := make([]int64, len(severities))
+	for day, counts := range b.days {
+		bar := &r.Bars[int(day-first)/r.DaysPerBar]
+		for i, n := range counts {
+			bar.Counts[i] += n
+			bar.Total += n
+			all[i] += n
+			r.Episodes += n
+		}
+	}
 	for i, n := range all {
 		if n > 0 {
 			r.Severities = append(r.Severities, Row{Severity: string(severities[i]), Episodes: n})

@@ -2,17 +2,21 @@ package report
 
 import (
 	"bufio"
+	_ "embed"
 	"fmt"
+	"html/template"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
 )
 
-// minColumn is the width down to which columns of text are cut, in cells of the terminal.
-const minColumn = 8
-
-const textGap = 2
+const (
+	// minColumn is the width down to which columns of text are cut, in cells of the terminal.
+	minColumn = 8
+	textGap   = 2
+)
 
 // WriteText writes the page for a terminal with a number of columns. bold highlights the titles.
 func (p *Page) WriteText(out io.Writer, width int, bold func(string) string) error {
@@ -173,22 +177,20 @@ func (p *Page) WriteMarkdown(out io.Writer) error {
 // markdown escapes text: no punctuation of it is markup, neither for Markdown nor for the HTML in it. Addresses do not become
 // links, and names do not notify users, since a word joiner (U+2060) separates their parts.
 func markdown(text string) string {
-	var escaped strings.Builder
-	text = strings.NewReplacer("://", ":\u2060//", "www.", "www\u2060.", "@", "@\u2060").Replace(text)
-	for _, r := range text {
-		switch {
-		case strings.ContainsRune("\\`*_{}[]()#+!|~$", r):
-			escaped.WriteByte('\\')
-			escaped.WriteRune(r)
-		case r == '<':
-			escaped.WriteString("&lt;")
-		case r == '>':
-			escaped.WriteString("&gt;")
-		case r == '&':
-			escaped.WriteString("&amp;")
-		default:
-			escaped.WriteRune(r)
-		}
-	}
-	return escaped.String()
+	return harmlessMarkdown.Replace(markdownPunctuation.ReplaceAllString(text, `\$0`))
 }
+
+var (
+	markdownPunctuation = regexp.MustCompile("[\\\\`*_{}\\[\\]()#+!|~$]")
+	harmlessMarkdown    = strings.NewReplacer(
+		"://", ":\u2060//", "www.", "www\u2060.", "@", "@\u2060", "<", "&lt;", ">", "&gt;", "&", "&amp;")
+)
+
+//go:embed report.html
+var pageText string
+
+// pageTemplate escapes by context: text of senders stays text. The page's policy permits nothing but its own style.
+var pageTemplate = template.Must(template.New("report").Parse(pageText))
+
+// WriteHTML writes one self-contained page, without scripts and without external resources.
+func (p *Page) WriteHTML(out io.Writer) error { return pageTemplate.Execute(out, p) }

@@ -1,22 +1,45 @@
 package ui
 
 import (
+	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
 const (
-	// maxGone is the number of deleted Incidents to remember, for browsers that do not know of the deletion yet.
-	maxGone = 1000
+	// settle is how long changes are gathered before they are sent.
+	settle = 200 * time.Millisecond
+	// heartbeat is the interval of messages without changes, so that the browser notices a lost connection.
+	heartbeat = 2 * time.Second
 
 	// maxRowLabels and maxLabelChars bound the labels that can be searched.
 	maxRowLabels  = 32
 	maxLabelChars = 200
 )
+
+// message is one line of the stream.
+type message struct {
+	// Whole means that Rows are all rows; otherwise they are the changed rows.
+	Whole bool  `json:"whole,omitempty"`
+	Rows  []row `json:"rows,omitempty"`
+	// Synced is false until the initial list is complete.
+	Synced bool `json:"synced"`
+	// Problem is the reason why the rows may be out of date.
+	Problem string `json:"problem,omitempty"`
+	// Age is the time in seconds since the API server confirmed that the rows are up to date.
+	Age float64 `json:"age"`
+	// Scope is the namespace; empty for all.
+	Scope string `json:"scope"`
+	// Command is the beginning of a command line for the same cluster.
+	Command string `json:"command"`
+}
 
 // row is an Incident in the list.
 type row struct {
@@ -35,69 +58,82 @@ type row struct {
 	Integration  string              `json:"integration"`
 	Key          string              `json:"key"`
 	Labels       map[string]string   `json:"labels,omitempty"`
-	Gone         bool                `json:"gone,omitempty"`
+	Gone         bool                `json:"gone,omitempty"` // the Incident was deleted
 }
 
-// board holds the rows, and returns those that changed since a sequence number.
-type board struct {
-	mu       sync.Mutex
-	sequence uint64 // of the newest change; starts at 1, since 0 asks for all rows
-	rows     map[string]entry
-	gone     []string // keys of rows of deleted Incidents, oldest first
-	complete uint64   // all changes with higher numbers are remembered
-	changed  chan struct{}
+// bell wakes all who wait for a change.
+type bell struct {
+	mu   sync.Mutex
+	rung chan struct{}
 }
 
-type entry struct {
-	row
-	sequence uint64
-}
-
-func newBoard() *board {
-	return &board{sequence: 1, rows: map[string]entry{}, changed: make(chan struct{})}
-}
-
-// note records a change.
-func (b *board) note(change live.Change) {
+// next returns a channel that is closed at the next change.
+func (b *bell) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	made := makeRow(change.Incident)
-	made.Gone = change.Deleted
-	key := made.Namespace + "/" + made.Name
-	b.sequence++
-	b.rows[key] = entry{made, b.sequence}
-	if change.Deleted {
-		b.gone = append(b.gone, key)
-		b.forget()
+	if b.rung == nil {
+		b.rung = make(chan struct{})
 	}
-	close(b.changed)
-	b.changed = make(chan struct{})
+	return b.rung
 }
 
-// forget removes the oldest rows of deleted Incidents.
-func (b *board) forget() {
-	for len(b.gone) > maxGone {
-		key := b.gone[0]
-		b.gone = b.gone[1:]
-		if old, found := b.rows[key]; found && old.Gone {
-			b.complete = max(b.complete, old.sequence)
-			delete(b.rows, key)
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rung != nil {
+		close(b.rung)
+		b.rung = nil
+	}
+}
+
+// stream sends all rows, and then changed rows, as lines of JSON until the browser disconnects.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	answer := newLines(w)
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
+	var sent map[types.NamespacedName]string
+	for {
+		changed := s.changed.next()
+		// Read Synced before the Incidents: if it is true, they are complete.
+		m := message{
+			Whole: sent == nil, Synced: s.feed.Synced(), Scope: s.namespace, Command: s.command, Age: s.feed.Age().Seconds(),
+		}
+		m.Rows, sent = changedRows(s.feed.Incidents(), sent)
+		if problem := s.feed.Problem(); problem != nil {
+			m.Problem = live.Sentence(problem)
+		}
+		if !answer.send(m) {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-ticker.C:
+		case <-changed:
+			<-time.After(settle)
 		}
 	}
 }
 
-// since returns the rows that changed after a sequence number, the number for the next call, and a channel that is
-// closed at the next change. If whole is true, it returns all rows, and others that the caller knows no longer exist.
-func (b *board) since(sequence uint64) (rows []row, next uint64, whole bool, changed <-chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	whole = sequence == 0 || sequence < b.complete
-	for _, e := range b.rows {
-		if whole && !e.Gone || !whole && e.sequence > sequence {
-			rows = append(rows, e.row)
+// changedRows returns the rows of the Incidents that were changed or deleted after they were sent, and the resource versions
+// of all Incidents, which are sent then.
+func changedRows(
+	incidents []*v1alpha1.Incident, sent map[types.NamespacedName]string,
+) (rows []row, versions map[types.NamespacedName]string) {
+	versions = make(map[types.NamespacedName]string, len(incidents))
+	for _, incident := range incidents {
+		key := client.ObjectKeyFromObject(incident)
+		versions[key] = incident.ResourceVersion
+		if version, known := sent[key]; !known || version != incident.ResourceVersion {
+			rows = append(rows, makeRow(incident))
 		}
 	}
-	return rows, b.sequence, whole, b.changed
+	for key := range sent {
+		if _, found := versions[key]; !found {
+			rows = append(rows, row{Namespace: key.Namespace, Name: key.Name, Gone: true})
+		}
+	}
+	return rows, versions
 }
 
 func makeRow(incident *v1alpha1.Incident) row {
@@ -117,20 +153,17 @@ func makeRow(incident *v1alpha1.Incident) row {
 		Host:         status.Alert.Hostname,
 		Integration:  incident.Spec.IntegrationName,
 		Key:          incident.Spec.DedupKey,
+		Labels:       map[string]string{},
 	}
 	for name, value := range status.Alert.Labels {
-		if len(made.Labels) == maxRowLabels {
-			break
+		if len(made.Labels) < maxRowLabels {
+			made.Labels[firstChars(name, maxLabelChars)] = firstChars(live.Text(value), maxLabelChars)
 		}
-		if made.Labels == nil {
-			made.Labels = map[string]string{}
-		}
-		made.Labels[firstChars(name)] = firstChars(live.Text(value))
 	}
 	return made
 }
 
-func firstChars(s string) string {
-	chars := []rune(s)
-	return string(chars[:min(len(chars), maxLabelChars)])
+func firstChars(text string, most int) string {
+	chars := []rune(text)
+	return string(chars[:min(len(chars), most)])
 }

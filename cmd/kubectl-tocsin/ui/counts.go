@@ -101,18 +101,13 @@ func episodes(incident *v1alpha1.Incident, now time.Time) []stretch {
 	known := false // the timeline has a complete episode
 	for i := range incident.Status.Timeline {
 		transition := &incident.Status.Timeline[i]
-		switch transition.Type {
-		case v1alpha1.TransitionOpened, v1alpha1.TransitionReopened:
+		if transition.Type == v1alpha1.TransitionOpened || transition.Type == v1alpha1.TransitionReopened {
 			open = &transition.Time.Time
-		case v1alpha1.TransitionResolved:
-			if open != nil {
-				known = true
-				add(*open, transition.Time.Time)
-			}
+		}
+		if transition.Type == v1alpha1.TransitionResolved && open != nil {
+			known = true
+			add(*open, transition.Time.Time)
 			open = nil
-		case v1alpha1.TransitionAcknowledged, v1alpha1.TransitionUnacknowledged, v1alpha1.TransitionNoted,
-			v1alpha1.TransitionSilenced, v1alpha1.TransitionUnsilenced, v1alpha1.TransitionSeverityChanged,
-			v1alpha1.TransitionContentReplaced, v1alpha1.TransitionContentRejected:
 		}
 	}
 	status := &incident.Status

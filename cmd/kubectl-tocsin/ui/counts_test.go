@@ -8,12 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
-
-func change(name string, gone bool) live.Change {
-	return live.Change{Incident: incidentNamed("shop", name), Deleted: gone}
-}
 
 func TestCountOpen(t *testing.T) {
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,6 +22,8 @@ const (
 	// maxEpisodes bounds the episodes of the history, and episodeChunk those of one message.
 	maxEpisodes  = 500
 	episodeChunk = 50
+	// maxDescription bounds the description of an episode.
+	maxDescription = 2000
 	// progressInterval is the minimum interval of messages about the progress.
 	progressInterval = 200 * time.Millisecond
 	// maxProblems bounds the messages about problems.
@@ -34,36 +35,16 @@ const (
 // pastMessage is one line of the answer about finished episodes.
 type pastMessage struct {
 	// Progress is the read part of the archive, from 0 to 1.
-	Progress float64      `json:"progress,omitempty"`
-	Episodes []episode    `json:"episodes,omitempty"`
-	Report   *report.Page `json:"report,omitempty"`
-	Problem  string       `json:"problem,omitempty"`
+	Progress float64           `json:"progress,omitempty"`
+	Episodes []*records.Record `json:"episodes,omitempty"`
+	Report   *report.Page      `json:"report,omitempty"`
+	Problem  string            `json:"problem,omitempty"`
 	// Done marks the last message.
 	Done bool `json:"done,omitempty"`
 	// More means that there are more episodes.
 	More bool `json:"more,omitempty"`
 	// Archived means that the server reads an archive.
 	Archived bool `json:"archived,omitempty"`
-}
-
-// episode is a finished episode in the history.
-type episode struct {
-	Namespace      string                `json:"namespace"`
-	Integration    string                `json:"integration"`
-	Incident       string                `json:"incident"`
-	Number         int64                 `json:"episode"`
-	Severity       v1alpha1.Severity     `json:"severity"`
-	Opened         v1alpha1.Timestamp    `json:"opened,omitzero"`
-	Acknowledged   v1alpha1.Timestamp    `json:"acknowledged,omitzero"`
-	AcknowledgedBy string                `json:"acknowledgedBy,omitempty"`
-	Resolved       v1alpha1.Timestamp    `json:"resolved"`
-	ResolvedBy     string                `json:"resolvedBy,omitempty"`
-	Alerts         int64                 `json:"alerts"`
-	Title          string                `json:"title"`
-	Host           string                `json:"host,omitempty"`
-	Key            string                `json:"key"`
-	Description    string                `json:"description,omitempty"`
-	Timeline       []v1alpha1.Transition `json:"timeline,omitempty"`
 }
 
 // pastQuery reads the period and the filters from the query of a URL.
@@ -99,16 +80,9 @@ func (s *Server) pastQuery(values url.Values) (history.Query, error) {
 
 // pastStream sends messages about finished episodes.
 type pastStream struct {
-	control  *http.ResponseController
-	encoder  *json.Encoder
+	lines
 	next     time.Time // of a message about the progress
 	problems int
-}
-
-// send reports whether the browser still listens.
-func (p *pastStream) send(m *pastMessage) bool {
-	_ = p.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not all writers support it
-	return p.encoder.Encode(m) == nil && p.control.Flush() == nil
 }
 
 func (p *pastStream) progress(read records.Progress) {
@@ -131,8 +105,7 @@ func (s *Server) past(answer func(*pastStream, *http.Request, history.Query) *pa
 			writeError(w, http.StatusBadRequest, err)
 			return
 		}
-		w.Header().Set("Content-Type", "application/x-ndjson")
-		stream := &pastStream{control: http.NewResponseController(w), encoder: json.NewEncoder(w)}
+		stream := &pastStream{lines: newLines(w)}
 		q.Progress = stream.progress
 		if last := answer(stream, r, q); last != nil {
 			last.Done, last.Archived = true, s.archive != nil
@@ -147,7 +120,7 @@ func (s *Server) source() *history.Source {
 
 // history sends the newest finished episodes.
 func (s *Server) history(stream *pastStream, r *http.Request, q history.Query) *pastMessage {
-	var chunk []episode
+	var chunk []*records.Record
 	found := 0
 	for record, err := range s.source().Episodes(r.Context(), q) {
 		switch {
@@ -160,7 +133,11 @@ func (s *Server) history(stream *pastStream, r *http.Request, q history.Query) *
 			return &pastMessage{Episodes: chunk, More: true}
 		}
 		found++
-		chunk = append(chunk, makeEpisode(record))
+		content := record.Alert
+		record.Alert = v1alpha1.AlertContent{
+			Title: content.Title, Hostname: content.Hostname, Description: firstChars(content.Description, maxDescription),
+		}
+		chunk = append(chunk, record)
 		if len(chunk) == episodeChunk {
 			if !stream.send(&pastMessage{Episodes: chunk}) {
 				return nil
@@ -179,7 +156,7 @@ func (s *Server) report(stream *pastStream, r *http.Request, q history.Query) *p
 	builder := report.NewBuilder(q.From, q.To, time.Local)
 	for record, err := range s.source().Episodes(r.Context(), q) {
 		if err == nil {
-			builder.AddRecord(record)
+			builder.Add(record)
 			continue
 		}
 		if !stream.problem(err) {
@@ -192,16 +169,4 @@ func (s *Server) report(stream *pastStream, r *http.Request, q history.Query) *p
 	result := builder.Report(reportTop, reportBars)
 	result.Open = &open
 	return &pastMessage{Report: result.Page()}
-}
-
-func makeEpisode(r *records.Record) episode {
-	const maxDescription = 2000
-	description := []rune(r.Alert.Description)
-	return episode{
-		Namespace: r.Namespace, Integration: r.Integration, Incident: r.Incident, Number: r.Number, Severity: history.Severity(r),
-		Opened: r.OpenedTime, Acknowledged: r.AcknowledgedTime, AcknowledgedBy: r.AcknowledgedBy,
-		Resolved: r.ResolvedTime, ResolvedBy: r.ResolvedBy, Alerts: r.AlertCount,
-		Title: r.Alert.Title, Host: r.Alert.Hostname, Key: r.DedupKey, Timeline: r.Timeline,
-		Description: string(description[:min(len(description), maxDescription)]),
-	}
 }

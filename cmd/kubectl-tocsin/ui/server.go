@@ -15,6 +15,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/subtle"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,10 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"gocloud.dev/blob"
@@ -55,7 +59,7 @@ type Server struct {
 	port      int
 	listener  net.Listener
 	feed      *live.Feed
-	board     *board
+	changed   bell // rings when the Incidents of the feed change
 	archive   *blob.Bucket
 	now       func() time.Time
 }
@@ -74,18 +78,18 @@ type Options struct {
 
 // Listen opens the port and returns a server.
 func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error) {
-	port, namespace := o.Port, o.Namespace
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port)))
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{client: c, namespace: namespace, command: cmp.Or(o.Command, "kubectl tocsin"),
-		key: rand.Text(), listener: listener, board: newBoard(),
-		archive: o.Archive, now: time.Now}
+	s := &Server{
+		client: c, namespace: o.Namespace, command: cmp.Or(o.Command, "kubectl tocsin"), key: rand.Text(),
+		listener: listener, archive: o.Archive, now: time.Now,
+	}
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.port = address.Port
 	}
-	s.feed, err = live.Follow(c, namespace, prune, s.board.note)
+	s.feed, err = live.Follow(c, s.namespace, prune, func(live.Change) { s.changed.ring() })
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -106,6 +110,8 @@ func (s *Server) URL() string {
 
 // Run serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server := &http.Server{
@@ -115,25 +121,12 @@ func (s *Server) Run(ctx context.Context) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return ctx }, // ends the streams
 	}
-	followed := make(chan struct{})
-	go func() {
-		defer close(followed)
-		s.feed.Run(ctx)
-	}()
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(s.listener) }()
-	var err error
-	select {
-	case <-ctx.Done():
-		err = server.Close()
-		if end := <-served; !errors.Is(end, http.ErrServerClosed) {
-			err = errors.Join(err, end)
-		}
-	case err = <-served:
+	tasks.Go(func() { s.feed.Run(ctx) })
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
 	}
-	cancel()
-	<-followed
-	return err
+	return nil
 }
 
 // Handler returns the HTTP handler.
@@ -162,11 +155,10 @@ func (s *Server) incident(w http.ResponseWriter, r *http.Request) {
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}, incident)
 	if err != nil {
 		code := http.StatusBadGateway
-		if errors.Is(err, context.DeadlineExceeded) {
-			code = http.StatusGatewayTimeout
-		}
 		if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code != 0 {
 			code = int(status.Status().Code)
+		} else if errors.Is(err, context.DeadlineExceeded) {
+			code = http.StatusGatewayTimeout
 		}
 		writeError(w, code, errors.New(live.Sentence(err)))
 		return
@@ -195,4 +187,63 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(value) // the browser may have disconnected
+}
+
+// lines answers a request with lines of JSON.
+type lines struct {
+	control *http.ResponseController
+	encoder *json.Encoder
+}
+
+func newLines(w http.ResponseWriter) lines {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	return lines{http.NewResponseController(w), json.NewEncoder(w)}
+}
+
+// send reports whether the browser still listens.
+func (l lines) send(value any) bool {
+	_ = l.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not all writers support it
+	return l.encoder.Encode(value) == nil && l.control.Flush() == nil
+}
+
+// policy is the Content-Security-Policy: it permits the page's own script, style and icon and connections to the server
+// only, and prevents text from being parsed as script or markup.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// guard rejects requests for other hosts and other methods than GET and HEAD, and sets security headers.
+func (s *Server) guard(next http.Handler) http.Handler {
+	hosts := []string{fmt.Sprintf("127.0.0.1:%d", s.port), fmt.Sprintf("localhost:%d", s.port)}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", policy)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("X-Frame-Options", "DENY")
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Cross-Origin-Opener-Policy", "same-origin")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		header.Set("Cache-Control", "no-store")
+		switch {
+		case !slices.Contains(hosts, r.Host):
+			writeError(w, http.StatusMisdirectedRequest, fmt.Errorf("the host must be %s", strings.Join(hosts, " or ")))
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			header.Set("Allow", "GET, HEAD")
+			writeError(w, http.StatusMethodNotAllowed, errors.New("the page is read-only"))
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// withKey rejects requests without the key.
+func (s *Server) withKey(next http.Handler) http.Handler {
+	want := []byte("Bearer " + s.key)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), want) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			writeError(w, http.StatusUnauthorized, errors.New("open the URL that kubectl tocsin ui has printed"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

@@ -199,31 +199,6 @@ func TestStream(t *testing.T) {
 	g.Expect(m.Rows[0].Name).To(Equal("c"))
 }
 
-// A browser that has been away for longer than deletions are remembered gets all there is.
-func TestBoardForgetsWhatIsGone(t *testing.T) {
-	g := NewWithT(t)
-	b := newBoard()
-	rows, sequence, whole, changed := b.since(0)
-	g.Expect(rows).To(BeEmpty())
-	g.Expect(whole).To(BeTrue())
-	b.note(change("kept", false))
-	g.Expect(changed).To(BeClosed())
-	rows, sequence, whole, _ = b.since(sequence)
-	g.Expect(whole).To(BeFalse())
-	g.Expect(rows).To(HaveLen(1))
-	for i := range maxGone + 1 {
-		b.note(change("gone-"+strings.Repeat("x", i), false))
-		b.note(change("gone-"+strings.Repeat("x", i), true))
-	}
-	g.Expect(b.rows).To(HaveLen(maxGone + 1))
-	rows, next, whole, _ := b.since(sequence)
-	g.Expect(whole).To(BeTrue())
-	g.Expect(rows).To(HaveLen(1))
-	rows, _, whole, _ = b.since(next)
-	g.Expect(whole).To(BeFalse())
-	g.Expect(rows).To(BeEmpty())
-}
-
 func TestListenOnATakenPort(t *testing.T) {
 	g := NewWithT(t)
 	s, _ := start(t, "")

@@ -114,7 +114,7 @@ func TestReportPage(t *testing.T) {
 	builder := report.NewBuilder(now.AddDate(0, 0, -7), now, time.UTC)
 	for i, title := range []string{hostileTitle, "Disk full", "Queue stalls"} {
 		record := archived("shop", title, v1alpha1.Severities()[i], 10+i)
-		builder.AddRecord(&record)
+		builder.Add(&record)
 	}
 	path := filepath.Join(t.TempDir(), "report.html")
 	file, err := os.Create(path)

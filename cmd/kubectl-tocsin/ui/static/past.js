@@ -107,20 +107,21 @@ function duration(from, to) {
 
 function episodeRow(one) {
   const { el } = tools;
-  const facts = [["Incident", one.namespace + "/" + one.incident + ", episode " + one.episode], ["Dedup key", one.key], ["Host", one.host],
+  const alert = one.alert || {}, severity = one.highestSeverity || one.severity || "";
+  const facts = [["Incident", one.namespace + "/" + one.incident + ", episode " + one.episode], ["Dedup key", one.dedupKey], ["Host", alert.hostname],
     ["Acknowledged by", one.acknowledgedBy], ["Resolved by", one.resolvedBy]].filter(([, value]) => value);
-  const known = ["critical", "error", "warning", "info"].includes(one.severity);
+  const known = ["critical", "error", "warning", "info"].includes(severity);
   return el("tr", {},
-    el("td", { class: "severity " + (known ? one.severity : "") }, one.severity),
-    el("td", { class: "title" }, el("details", {}, el("summary", {}, one.title || "(no title)"),
-      one.description ? el("pre", {}, one.description) : undefined,
+    el("td", { class: "severity " + (known ? severity : "") }, severity),
+    el("td", { class: "title" }, el("details", {}, el("summary", {}, alert.title || "(no title)"),
+      alert.description ? el("pre", {}, alert.description) : undefined,
       el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
       el("ol", { class: "timeline" }, ...(one.timeline || []).map((entry) =>
         el("li", {}, time(entry.time), el("span", {}, entryText(entry))))))),
-    el("td", { class: "when" }, time(one.resolved)),
-    el("td", { class: "when" }, duration(one.opened, one.resolved)),
-    el("td", {}, one.acknowledged ? "yes" : "no"),
-    el("td", { class: "number" }, String(one.alerts)),
+    el("td", { class: "when" }, time(one.resolvedTime)),
+    el("td", { class: "when" }, duration(one.openedTime, one.resolvedTime)),
+    el("td", {}, one.acknowledgedTime ? "yes" : "no"),
+    el("td", { class: "number" }, String(one.alertCount)),
     el("td", { class: "namespace" }, one.namespace),
     el("td", { class: "integration" }, one.integration));
 }
