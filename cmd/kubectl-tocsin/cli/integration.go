@@ -97,7 +97,7 @@ kubectl tocsin integration create monitoring --no-token --dry-run=client -o yaml
 }
 
 func (o *integrationCreateOptions) run(ctx context.Context, c *cluster, names []string) error {
-	endpoint, err := o.endpoint.base()
+	endpoint, err := resolveEndpoint(o.endpoint)
 	if err != nil {
 		return err
 	}

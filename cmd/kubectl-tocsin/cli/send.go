@@ -48,7 +48,7 @@ type sendOptions struct {
 	file        string
 	url         string
 	integration string
-	endpoint    endpointFlag
+	endpoint    string
 	headers     []string
 	dryRun      bool
 	allowPlain  bool
@@ -112,7 +112,7 @@ func (o *sendOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&o.url, "url", "", "Webhook URL with the token. Default: $"+urlVariable+".")
 	flags.StringVarP(&o.integration, "integration", "i", "", "Integration to send to with a temporary token.")
-	o.endpoint.addFlag(flags)
+	addEndpointFlag(flags, &o.endpoint)
 	flags.StringVarP(&o.file, "filename", "f", "", "File with the payload to send; - reads standard input.")
 	flags.StringVar(&o.title, "title", "", "Title of the alert.")
 	flags.StringVar(&o.description, "description", "", "Description of the alert.")
@@ -251,7 +251,7 @@ func (o *sendOptions) post(ctx context.Context, target string, header http.Heade
 func (o *sendOptions) postWithTemporaryToken(
 	ctx context.Context, header http.Header, body []byte,
 ) (code int, text []byte, err error) {
-	endpoint, err := o.endpoint.base()
+	endpoint, err := resolveEndpoint(o.endpoint)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -40,7 +40,7 @@ kubectl tocsin token revoke monitoring 2026-05`),
 // tokenCreateOptions are the options of "token create".
 type tokenCreateOptions struct {
 	*plugin
-	endpoint  endpointFlag
+	endpoint  string
 	name      string
 	expiresIn time.Duration
 	quiet     bool
@@ -80,11 +80,11 @@ func (o *tokenCreateOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	durationVar(flags, &o.expiresIn, "expires-in", "Lifetime of the token, such as 12h or 90d. Default: unlimited.")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "Print the URL only.")
-	o.endpoint.addFlag(flags)
+	addEndpointFlag(flags, &o.endpoint)
 }
 
 func (o *tokenCreateOptions) run(ctx context.Context, c *cluster, names []string) error {
-	endpoint, err := o.endpoint.base()
+	endpoint, err := resolveEndpoint(o.endpoint)
 	if err != nil {
 		return err
 	}

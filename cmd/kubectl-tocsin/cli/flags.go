@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// days is a duration flag as Prometheus writes durations, such as 7d.
+type days struct{ *model.Duration }
+
+// durationVar adds a duration flag. The value is its default; the help does not show 0.
+func durationVar(flags *pflag.FlagSet, value *time.Duration, name, usage string) {
+	flag := flags.VarPF(days{(*model.Duration)(value)}, name, "", usage)
+	if *value == 0 {
+		flag.DefValue = ""
+	}
+}
+
+// Set implements pflag.Value.
+func (d days) Set(text string) error {
+	if d.Duration.Set(text) != nil {
+		return fmt.Errorf("%q is not a duration such as 90m, 12h or 7d", text)
+	}
+	return nil
+}
+
+// period is the flags for a time range.
+type period struct {
+	since    time.Duration
+	from, to string
+}
+
+// addFlags adds the flags. usual is the value of --since if none is set.
+func (p *period) addFlags(command *cobra.Command, usual time.Duration) {
+	p.since = usual
+	flags := command.Flags()
+	durationVar(flags, &p.since, "since", "Select episodes that ended in the last time, such as 12h or 30d.")
+	flags.StringVar(&p.from, "from", "",
+		"Select episodes that ended at a time or later, such as 2026-05-04, \"2026-05-04 10:00\" or RFC 3339.")
+	flags.StringVar(&p.to, "to", "", "Select episodes that ended before a time. A date includes the whole day. Default: now.")
+	command.MarkFlagsMutuallyExclusive("since", "from")
+}
+
+// bounds returns the time range [from, to).
+func (p *period) bounds(now time.Time) (from, to time.Time, err error) {
+	to = now
+	if p.to != "" {
+		var isDate bool
+		if to, isDate, err = parseTime(p.to); err != nil {
+			return from, to, fmt.Errorf("--to %w", err)
+		}
+		if isDate {
+			to = to.AddDate(0, 0, 1)
+		}
+	}
+	from = to.Add(-p.since)
+	if p.from != "" {
+		if from, _, err = parseTime(p.from); err != nil {
+			return from, to, fmt.Errorf("--from %w", err)
+		}
+	}
+	if !from.Before(to) {
+		return from, to, errors.New("the time range is empty: --from must be before --to")
+	}
+	return from, to, nil
+}
+
+// parseTime parses a time in the local time zone, or with its own, or a date.
+func parseTime(text string) (t time.Time, isDate bool, err error) {
+	for _, layout := range []string{
+		time.DateOnly, time.RFC3339, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04",
+	} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, layout == time.DateOnly, nil
+		}
+	}
+	return t, false, fmt.Errorf("%q is not a time such as 2026-05-04, \"2026-05-04 10:00\" or 2026-05-04T10:00:00Z", text)
+}
+
+const (
+	// webhookPath is the path of the webhook endpoint. A slash and the token follow.
+	webhookPath = "/api/v1/events/webhook"
+
+	// endpointVariable is the environment variable for --endpoint.
+	endpointVariable = "TOCSIN_ENDPOINT"
+
+	// serviceEndpoint is the Service of config/default, for senders in the cluster.
+	serviceEndpoint = "http://tocsin-webhook.tocsin-system.svc:8080"
+)
+
+func addEndpointFlag(flags *pflag.FlagSet, endpoint *string) {
+	flags.StringVar(endpoint, "endpoint", "", "Base URL for senders, such as https://alerts.example.com. Default: $"+
+		endpointVariable+", else "+serviceEndpoint+".")
+}
+
+// resolveEndpoint returns the base URL under which senders reach Tocsin, such as that of an Ingress, without a trailing slash.
+func resolveEndpoint(given string) (string, error) {
+	text := cmp.Or(given, os.Getenv(endpointVariable), serviceEndpoint)
+	address, err := parseHTTP(text)
+	if err != nil {
+		return "", fmt.Errorf("the endpoint %q is not a URL such as https://alerts.example.com", text)
+	}
+	if address.RawQuery != "" || address.Fragment != "" || address.User != nil {
+		return "", fmt.Errorf("the endpoint %q may only have a host and a path", text)
+	}
+	return strings.TrimRight(address.String(), "/"), nil
+}
+
+// parseHTTP parses an absolute URL. Its error does not quote the URL, which may contain a token.
+func parseHTTP(text string) (*url.URL, error) {
+	address, err := url.Parse(text)
+	if err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
+		return nil, errors.New("the URL must start with http:// or https://")
+	}
+	return address, nil
+}
+
+// checkURL validates a webhook URL. Its errors do not quote the URL, because it contains a token.
+func checkURL(text string) error {
+	address, err := parseHTTP(text)
+	if err != nil {
+		return err
+	}
+	_, token, found := strings.Cut(address.Path, webhookPath+"/")
+	if !found || token == "" {
+		return fmt.Errorf("the URL must end with %s/TOKEN, as printed by \"token create\"", webhookPath)
+	}
+	return v1alpha1.CheckToken(token)
+}
