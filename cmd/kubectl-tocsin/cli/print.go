@@ -7,11 +7,7 @@ import (
 	"strings"
 
 	"github.com/mattn/go-runewidth"
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -153,36 +149,4 @@ func plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// outputFlag is -o for objects, with the formats of cli-runtime's printers. Without it, a command prints for people.
-type outputFlag struct {
-	*genericclioptions.PrintFlags
-	noHeaders bool // of custom columns
-}
-
-func newOutputFlag() outputFlag {
-	return outputFlag{PrintFlags: genericclioptions.NewPrintFlags("")}
-}
-
-func (o outputFlag) addFlag(command *cobra.Command, usage string) {
-	o.AddFlags(command)
-	command.Flags().Lookup("output").Usage = usage
-}
-
-func (o outputFlag) isSet() bool { return *o.OutputFormat != "" }
-
-// write prints an object in the format of -o. For a list, "-o name" prints one name per line.
-func (o outputFlag) write(object runtime.Object, out io.Writer) error {
-	if columns, found := strings.CutPrefix(*o.OutputFormat, outputColumns); found {
-		return writeColumns(columns, object, !o.noHeaders, out)
-	}
-	printer, err := o.WithTypeSetter(newScheme()).ToPrinter()
-	if err != nil {
-		return err
-	}
-	if *o.OutputFormat == "name" && meta.IsListType(object) {
-		return meta.EachListItem(object, func(item runtime.Object) error { return printer.PrintObj(item, out) })
-	}
-	return printer.PrintObj(object, out)
 }

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/util/jsonpath"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// outputFlag is -o for objects, with the formats of cli-runtime's printers. Without it, a command prints for people.
+type outputFlag struct {
+	*genericclioptions.PrintFlags
+	noHeaders bool // of custom columns
+}
+
+func newOutputFlag() outputFlag {
+	return outputFlag{PrintFlags: genericclioptions.NewPrintFlags("")}
+}
+
+func (o outputFlag) addFlag(command *cobra.Command, usage string) {
+	o.AddFlags(command)
+	command.Flags().Lookup("output").Usage = usage
+}
+
+func (o outputFlag) isSet() bool { return *o.OutputFormat != "" }
+
+// write prints an object in the format of -o. For a list, "-o name" prints one name per line.
+func (o outputFlag) write(object runtime.Object, out io.Writer) error {
+	if columns, found := strings.CutPrefix(*o.OutputFormat, "custom-columns="); found {
+		return writeColumns(columns, object, !o.noHeaders, out)
+	}
+	printer, err := o.WithTypeSetter(newScheme()).ToPrinter()
+	if err != nil {
+		return err
+	}
+	if *o.OutputFormat == "name" && meta.IsListType(object) {
+		return meta.EachListItem(object, func(item runtime.Object) error { return printer.PrintObj(item, out) })
+	}
+	return printer.PrintObj(object, out)
+}
+
+// fieldPath is a JSONPath expression such as .status.alertCount or {.status.alertCount}.
+type fieldPath struct{ *jsonpath.JSONPath }
+
+func parsePath(expression string) (fieldPath, error) {
+	path := fieldPath{jsonpath.New("path").AllowMissingKeys(true)}
+	return path, path.Parse("{" + strings.Trim(expression, "{}") + "}")
+}
+
+// values returns the values at the path of an object; none if a field is missing.
+func (p fieldPath) values(object runtime.Object) (values []any, err error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
+	results, err := p.FindResults(fields)
+	for _, found := range results {
+		for _, value := range found {
+			values = append(values, value.Interface())
+		}
+	}
+	return values, err
+}
+
+// writeColumns prints an object, or the items of a list, in columns such as NAME:.metadata.name,TITLE:.status.alert.title, as
+// kubectl does. Its printer is in k8s.io/kubectl, which is a large dependency for one function.
+func writeColumns(specification string, object runtime.Object, headers bool, out io.Writer) error {
+	var titles []string
+	var paths []fieldPath
+	for column := range strings.SplitSeq(specification, ",") {
+		title, expression, found := strings.Cut(column, ":")
+		path, err := parsePath(expression)
+		if !found || title == "" || err != nil {
+			return fmt.Errorf("custom column %q does not have the form TITLE:.path.to.field", column)
+		}
+		titles, paths = append(titles, title), append(paths, path)
+	}
+	const minimum, tab, padding = 6, 4, columnGap
+	table := tabwriter.NewWriter(out, minimum, tab, padding, ' ', 0)
+	if headers {
+		_, _ = fmt.Fprintln(table, strings.Join(titles, "\t"))
+	}
+	printRow := func(item runtime.Object) error {
+		cells := make([]string, len(paths))
+		for i, path := range paths {
+			values, err := path.values(item)
+			if err != nil {
+				return fmt.Errorf("custom column %s: %w", titles[i], err)
+			}
+			cells[i] = "<none>"
+			for n, value := range values {
+				if n == 0 {
+					cells[i] = safe(fmt.Sprint(value))
+				} else {
+					cells[i] += "," + safe(fmt.Sprint(value))
+				}
+			}
+		}
+		_, err := fmt.Fprintln(table, strings.Join(cells, "\t"))
+		return err
+	}
+	var err error
+	if meta.IsListType(object) {
+		err = meta.EachListItem(object, printRow)
+	} else {
+		err = printRow(object)
+	}
+	return cmp.Or(err, table.Flush())
+}
+
+// sortBy sorts Incidents by a JSONPath expression such as .status.alertCount, as kubectl get --sort-by does. Incidents
+// without the field come first.
+func sortBy(incidents []*v1alpha1.Incident, expression string) error {
+	path, err := parsePath(expression)
+	if err != nil {
+		return fmt.Errorf("--sort-by %q: %w", expression, err)
+	}
+	keys := map[*v1alpha1.Incident]any{}
+	for _, incident := range incidents {
+		values, err := path.values(incident)
+		if err != nil {
+			return fmt.Errorf("--sort-by %q: %w", expression, err)
+		}
+		if len(values) > 0 {
+			keys[incident] = values[0]
+		}
+	}
+	slices.SortStableFunc(incidents, func(a, b *v1alpha1.Incident) int { return compareKeys(keys[a], keys[b]) })
+	return nil
+}
+
+// compareKeys compares numbers by value and everything else as text. API timestamps sort correctly as text.
+func compareKeys(a, b any) int {
+	if a == nil || b == nil {
+		return compareBool(a != nil, b != nil)
+	}
+	x, xNumber := a.(int64)
+	y, yNumber := b.(int64)
+	if xNumber && yNumber {
+		return cmp.Compare(x, y)
+	}
+	return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
+}
