@@ -147,12 +147,9 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 // confirmed returns the open Incidents that match the filter, after the user has confirmed.
 func (o *actOptions) confirmed(ctx context.Context, c *cluster, _ []string) ([]*v1alpha1.Incident, error) {
 	o.filter.states = []string{string(v1alpha1.IncidentOpen)}
-	o.filter.unacknowledged = o.filter.unacknowledged || o.status == v1alpha1.AlertAcknowledged
-	incidents, err := c.incidents(ctx, &o.filter, o.newProgress())
+	o.filter.Unacknowledged = o.filter.Unacknowledged || o.status == v1alpha1.AlertAcknowledged
+	incidents, err := o.incidents(ctx, c, &o.filter, o.newProgress())
 	if err != nil {
-		return nil, err
-	}
-	if err := o.verify(ctx, c, &o.filter, incidents); err != nil {
 		return nil, err
 	}
 	incidents = slices.DeleteFunc(incidents, func(i *v1alpha1.Incident) bool { return o.unneeded(i) != "" })

@@ -27,7 +27,6 @@ type archiveOptions struct {
 	archiveOnly bool
 	period      period
 	filter      filter
-	hosts       []string
 	search      string
 }
 
@@ -36,7 +35,7 @@ func (o *archiveOptions) addFlags(command *cobra.Command) {
 	o.filter.addFlags(o.plugin, command)
 	flags := command.Flags()
 	flags.BoolVar(&o.archiveOnly, "archive-only", false, "Do not read the incidents of the cluster.")
-	flags.StringSliceVar(&o.hosts, "host", nil, "Select episodes of one of these hosts.")
+	flags.StringSliceVar(&o.filter.Hosts, "host", nil, "Select episodes of one of these hosts.")
 	flags.StringVar(&o.search, "search", "",
 		"Select episodes whose title, description, host, labels, key or name contain all these words.")
 	flags.Lookup("severity").Usage = "Select episodes whose highest severity is one of these, such as critical,error."
@@ -48,40 +47,39 @@ func (o *archiveOptions) addArchiveFlag(command *cobra.Command) {
 		"URL of the archive: s3://…, gs://…, azblob://… or file:///… Default: $"+archiveVariable+".")
 }
 
-// open returns the source that the flags select. Close it by the returned function. A problem with the cluster is a warning
-// if there is an archive, since the history has to be readable without the cluster.
-func (o *archiveOptions) open(ctx context.Context) (source *history.Source, namespace string, closeSource func(), err error) {
+// open returns the source that the flags select, and completes the filter. Close it by the returned function. A problem with the
+// cluster is a warning if there is an archive, since the history has to be readable without the cluster.
+func (o *archiveOptions) open(ctx context.Context) (source *history.Source, closeSource func(), err error) {
 	if err := o.filter.complete(); err != nil {
-		return nil, "", nil, err
+		return nil, nil, err
+	}
+	o.filter.Words = strings.Fields(o.search)
+	if !o.filter.allNamespaces {
+		if o.filter.Namespace, _, err = o.config.ToRawKubeConfigLoader().Namespace(); err != nil {
+			return nil, nil, err
+		}
 	}
 	source, closeSource = &history.Source{}, func() {}
 	if source.Bucket, err = o.openBucket(ctx); err != nil {
-		return nil, "", nil, err
+		return nil, nil, err
 	}
-	switch {
-	case source.Bucket != nil:
+	if source.Bucket != nil {
 		closeSource = func() { _ = source.Bucket.Close() }
-	case o.archiveOnly:
-		return nil, "", nil, errors.New("--archive-only requires --archive or " + archiveVariable)
-	}
-	if !o.filter.allNamespaces {
-		if namespace, _, err = o.config.ToRawKubeConfigLoader().Namespace(); err != nil {
-			return nil, "", nil, err
-		}
 	}
 	if o.archiveOnly {
-		return source, namespace, closeSource, nil
+		if source.Bucket == nil {
+			return nil, nil, errors.New("--archive-only requires --archive or " + archiveVariable)
+		}
+		return source, closeSource, nil
 	}
 	c, err := o.cluster()
-	switch {
-	case err == nil:
-		source.Cluster = c
-	case source.Bucket == nil:
-		return nil, "", nil, err
-	default:
-		source.Cluster = history.Unreachable{Err: err}
+	if err != nil && source.Bucket == nil {
+		return nil, nil, err
 	}
-	return source, namespace, closeSource, nil
+	if source.ClusterErr = err; err == nil {
+		source.Cluster = c
+	}
+	return source, closeSource, nil
 }
 
 // openBucket opens the bucket of the archive; nil if none is set.
@@ -102,10 +100,7 @@ func (o *archiveOptions) openBucket(ctx context.Context) (*blob.Bucket, error) {
 func (o *archiveOptions) episodes(
 	ctx context.Context, source *history.Source, q history.Query, bar *progress, missing *int,
 ) iter.Seq2[*records.Record, error] {
-	q.Progress = bar.read
-	q.Filter.Integrations, q.Filter.Severities = o.filter.integrations, o.filter.severities
-	q.Filter.Labels, q.Filter.Unacknowledged = o.filter.selectors, o.filter.unacknowledged
-	q.Filter.Hosts, q.Filter.Words = o.hosts, strings.Fields(o.search)
+	q.Filter, q.Progress = o.filter.Filter, bar.read
 	return func(yield func(*records.Record, error) bool) {
 		defer bar.clear()
 		for record, err := range source.Episodes(ctx, q) {

@@ -175,7 +175,7 @@ func (p *plugin) verify(ctx context.Context, c *cluster, f *filter, found []*v1a
 			return err
 		}
 	}
-	for _, name := range f.integrations {
+	for _, name := range f.Integrations {
 		if slices.ContainsFunc(found, func(i *v1alpha1.Incident) bool { return i.Spec.IntegrationName == name }) {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -69,7 +70,9 @@ func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]s
 // completeIncidents completes names of Incidents, described by their states and titles.
 func (p *plugin) completeIncidents(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) ([]string, error) {
-		incidents, err := c.incidents(ctx, &filter{}, nil)
+		l := &listing{cluster: c, filter: &filter{}}
+		incidents, err := l.all(ctx, fields.Everything(), "")
+		slices.SortFunc(incidents, byUrgency)
 		var words []string
 		for _, incident := range incidents {
 			if !slices.Contains(given, incident.Name) {

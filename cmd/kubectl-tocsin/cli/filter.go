@@ -2,17 +2,17 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
 )
 
 var (
@@ -24,25 +24,21 @@ var (
 
 // filter selects Incidents.
 type filter struct {
-	allNamespaces  bool
-	states         []string
-	severities     []string
-	integrations   []string
-	labels         []string
-	unacknowledged bool
-
-	selectors []fields.Selector // of labels
+	history.Filter
+	allNamespaces bool
+	states        []string
+	labels        []string // of Filter.Labels
 }
 
 // addFlags adds the flags of the filter except --state.
 func (f *filter) addFlags(p *plugin, command *cobra.Command) {
 	flags := command.Flags()
 	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "Select incidents of all namespaces.")
-	flags.StringSliceVar(&f.severities, "severity", nil, "Select incidents with one of these severities, such as critical,error.")
-	flags.StringSliceVarP(&f.integrations, "integration", "i", nil, "Select incidents of one of these integrations.")
+	flags.StringSliceVar(&f.Severities, "severity", nil, "Select incidents with one of these severities, such as critical,error.")
+	flags.StringSliceVarP(&f.Integrations, "integration", "i", nil, "Select incidents of one of these integrations.")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil,
 		"Select incidents by an alert label, such as team=storage or team!=web. If repeated, all must match.")
-	flags.BoolVar(&f.unacknowledged, "unacknowledged", false, "Select incidents that are not acknowledged.")
+	flags.BoolVar(&f.Unacknowledged, "unacknowledged", false, "Select incidents that are not acknowledged.")
 	completeFlags(command, map[string]completions{
 		"severity":    fixedCompletions(severityNames...),
 		"integration": p.completeIntegrations,
@@ -56,7 +52,7 @@ func (f *filter) addStateFlag(command *cobra.Command) {
 
 // isSet reports whether a flag other than --all-namespaces and --state is set.
 func (f *filter) isSet() bool {
-	return f.unacknowledged || len(f.severities)+len(f.integrations)+len(f.labels) > 0
+	return f.Unacknowledged || len(f.Severities)+len(f.Integrations)+len(f.labels) > 0
 }
 
 // complete validates and normalizes the flags.
@@ -68,9 +64,9 @@ func (f *filter) complete() error {
 		}
 		f.states[i] = stateNames[at]
 	}
-	for i, severity := range f.severities {
-		f.severities[i] = strings.ToLower(severity)
-		if !slices.Contains(severityNames, f.severities[i]) {
+	for i, severity := range f.Severities {
+		f.Severities[i] = strings.ToLower(severity)
+		if !slices.Contains(severityNames, f.Severities[i]) {
 			return fmt.Errorf("--severity must be one of critical, error, warning and info, not %q", severity)
 		}
 	}
@@ -79,7 +75,7 @@ func (f *filter) complete() error {
 		if err != nil {
 			return fmt.Errorf("--label %q: %w", label, err)
 		}
-		f.selectors = append(f.selectors, selector)
+		f.Labels = append(f.Labels, selector)
 	}
 	return nil
 }
@@ -92,33 +88,8 @@ func (f *filter) namespace(c *cluster) string {
 	return c.namespace
 }
 
-// incidents returns the Incidents that match a filter, the most urgent first.
-func (c *cluster) incidents(ctx context.Context, f *filter, shows *progress) ([]*v1alpha1.Incident, error) {
-	defer shows.clear()
-	l := &listing{cluster: c, filter: f, progress: shows}
-	all, err := l.all(ctx, l.selector().AsSelector(), "")
-	slices.SortFunc(all, byUrgency)
-	return all, err
-}
-
-// apply returns the Incidents that match, the most urgent first.
-func (f *filter) apply(items []v1alpha1.Incident) []*v1alpha1.Incident {
-	var list []*v1alpha1.Incident
-	for i := range items {
-		if f.matches(&items[i]) {
-			list = append(list, &items[i])
-		}
-	}
-	slices.SortFunc(list, byUrgency)
-	return list
-}
-
 func (f *filter) matches(incident *v1alpha1.Incident) bool {
-	status := &incident.Status
-	in := func(values []string, value string) bool { return len(values) == 0 || slices.Contains(values, value) }
-	return in(f.states, string(status.State)) && in(f.severities, string(status.Alert.Severity)) &&
-		in(f.integrations, incident.Spec.IntegrationName) && (!f.unacknowledged || !isAcknowledged(incident)) &&
-		!slices.ContainsFunc(f.selectors, func(s fields.Selector) bool { return !s.Matches(live.Labels(status.Alert.Labels)) })
+	return (len(f.states) == 0 || slices.Contains(f.states, string(incident.Status.State))) && f.MatchesIncident(incident)
 }
 
 func isAcknowledged(incident *v1alpha1.Incident) bool {
@@ -134,20 +105,25 @@ func isSilenced(incident *v1alpha1.Incident) bool {
 func byUrgency(a, b *v1alpha1.Incident) int {
 	return cmp.Or(
 		compareBool(a.Status.State == v1alpha1.IncidentResolved, b.Status.State == v1alpha1.IncidentResolved),
-		cmp.Compare(severityRank(a.Status.Alert.Severity), severityRank(b.Status.Alert.Severity)),
+		compareBool(severityRank(a) < 0, severityRank(b) < 0), // an unknown severity comes last
+		cmp.Compare(severityRank(a), severityRank(b)),
 		compareBool(isAcknowledged(a), isAcknowledged(b)),
-		-timeOf(a.Status.LastAlertTime).Compare(timeOf(b.Status.LastAlertTime)),
+		lastAlertTime(b).Compare(lastAlertTime(a)),
 		cmp.Compare(a.Namespace, b.Namespace),
 		cmp.Compare(a.Name, b.Name),
 	)
 }
 
-// severityRank returns 0 for the most severe.
-func severityRank(severity v1alpha1.Severity) int {
-	if i := slices.Index(severities, severity); i >= 0 {
-		return i
+// severityRank returns 0 for the most severe, and -1 for none.
+func severityRank(incident *v1alpha1.Incident) int {
+	return slices.Index(severities, incident.Status.Alert.Severity)
+}
+
+func lastAlertTime(incident *v1alpha1.Incident) time.Time {
+	if at := incident.Status.LastAlertTime; at != nil {
+		return at.Time
 	}
-	return len(severities)
+	return time.Time{}
 }
 
 // compareBool orders false before true.

@@ -1,10 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -93,109 +93,26 @@ func (o *getOptions) addTableFlags(command *cobra.Command) {
 }
 
 func (o *getOptions) run(ctx context.Context, c *cluster, names []string) error {
-	if err := o.filter.complete(); err != nil {
-		return err
-	}
 	if err := o.validate(names); err != nil {
 		return err
 	}
-	table := newIncidentTable(o.screen, o.now, tableOptions{
-		namespaces: o.filter.allNamespaces, wide: *o.output.OutputFormat == outputWide, noHeaders: o.output.noHeaders,
-	})
-	if o.watch {
-		return o.follow(ctx, c, table)
-	}
-	if len(names) == 0 && !o.printsObjects() && o.sortBy == "" {
-		return o.printAll(ctx, c, table)
-	}
-	return o.printFound(ctx, c, table, names)
-}
-
-// printFound prints the Incidents with these names, or all in another format or order.
-func (o *getOptions) printFound(ctx context.Context, c *cluster, table *incidentTable, names []string) error {
-	incidents, notFound, err := o.find(ctx, c, names)
-	if err != nil {
-		return err
-	}
-	if err := o.verify(ctx, c, &o.filter, incidents); err != nil {
-		return err
-	}
-	if o.sortBy != "" {
-		if err := sortBy(incidents, o.sortBy); err != nil {
-			return err
-		}
-	}
 	switch {
-	case o.printsObjects():
-		err = o.output.write(objects(incidents, len(names) == 1), o.Out)
-	case len(incidents) > 0:
-		err = o.printTable(ctx, c, table, incidents)
-	case !notFound:
-		err = o.printNone(c)
-	}
-	if err == nil && notFound {
-		return silentError{}
-	}
-	return err
-}
-
-// printAll prints all Incidents that match. Of many, it prints the open ones before it lists the others.
-func (o *getOptions) printAll(ctx context.Context, c *cluster, table *incidentTable) error {
-	shows := o.newProgress()
-	defer shows.clear()
-	l := &listing{cluster: c, filter: &o.filter, prune: true, progress: shows}
-	incidents, rest, err := l.first(ctx)
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(incidents, byUrgency)
-	if rest == nil || len(incidents) > 0 {
-		if err := o.verify(ctx, c, &o.filter, incidents); err != nil {
+	case o.watch:
+		return o.follow(ctx, c)
+	case len(names) > 0:
+		return o.printNamed(ctx, c, names)
+	case o.printsObjects() || o.sortBy != "":
+		incidents, err := o.incidents(ctx, c, &o.filter, o.newProgress())
+		if err != nil {
 			return err
 		}
+		return o.print(ctx, c, incidents, false)
+	default:
+		return o.printAll(ctx, c)
 	}
-	shows.clear()
-	if len(incidents) > 0 {
-		if err := o.printTable(ctx, c, table, incidents); err != nil {
-			return err
-		}
-	}
-	if rest == nil {
-		if len(incidents) == 0 {
-			return o.printNone(c)
-		}
-		return nil
-	}
-	shows.reset()
-	others, err := rest()
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(others, byUrgency)
-	shows.clear()
-	switch {
-	case len(incidents) > 0:
-		table.printRows(others)
-		return table.screen.err
-	case len(others) > 0:
-		return o.printTable(ctx, c, table, others)
-	}
-	if err := o.verify(ctx, c, &o.filter, nil); err != nil {
-		return err
-	}
-	return o.printNone(c)
 }
 
-func (o *getOptions) printNone(c *cluster) error {
-	message := "No incidents found.\n"
-	if !o.filter.allNamespaces {
-		message = fmt.Sprintf("No incidents found in namespace %s.\n", c.namespace)
-	}
-	_, err := fmt.Fprint(o.ErrOut, message)
-	return err
-}
-
-// validate returns an error for flags that exclude each other.
+// validate completes the flags, and returns an error for those that exclude each other.
 func (o *getOptions) validate(names []string) error {
 	switch {
 	case o.watch && o.printsObjects():
@@ -207,36 +124,84 @@ func (o *getOptions) validate(names []string) error {
 	case len(names) > 0 && o.filter.allNamespaces:
 		return errors.New("--all-namespaces cannot be used with names")
 	}
-	return nil
+	return o.filter.complete()
 }
 
 func (o *getOptions) printsObjects() bool {
 	return o.output.isSet() && *o.output.OutputFormat != outputWide
 }
 
-// find returns the Incidents that match the filter, among all or among the names. If some of several names cannot be
-// found, it prints their errors and returns the others.
-func (o *getOptions) find(
-	ctx context.Context, c *cluster, names []string,
-) (incidents []*v1alpha1.Incident, notFound bool, err error) {
-	if len(names) == 0 {
-		incidents, err = c.incidents(ctx, &o.filter, o.newProgress())
-		return incidents, false, err
-	}
-	var found []v1alpha1.Incident
+// printNamed prints the Incidents with these names that match the filter. If some of several names cannot be found, it prints
+// their errors and the others.
+func (o *getOptions) printNamed(ctx context.Context, c *cluster, names []string) error {
+	var found []*v1alpha1.Incident
+	var notFound error
 	for _, name := range names {
 		incident, err := c.incident(ctx, name)
 		switch {
-		case err == nil:
-			found = append(found, *incident)
-		case len(names) == 1:
-			return nil, false, err
-		default:
-			notFound = true
+		case err != nil && len(names) == 1:
+			return err
+		case err != nil:
+			notFound = silentError{}
 			_, _ = fmt.Fprintln(o.ErrOut, errorMessage(err))
+		case o.filter.matches(incident):
+			found = append(found, incident)
 		}
 	}
-	return o.filter.apply(found), notFound, nil
+	slices.SortFunc(found, byUrgency)
+	if len(found) == 0 && notFound != nil && !o.printsObjects() {
+		return notFound
+	}
+	return cmp.Or(o.print(ctx, c, found, len(names) == 1), notFound)
+}
+
+// print prints Incidents in the format and the order of the flags: as a list, unless a single name was given.
+func (o *getOptions) print(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident, single bool) error {
+	if o.sortBy != "" {
+		if err := sortBy(incidents, o.sortBy); err != nil {
+			return err
+		}
+	}
+	if o.printsObjects() {
+		return o.output.write(objects(incidents, single), o.Out)
+	}
+	return o.printTable(ctx, c, o.newTable(), incidents)
+}
+
+// printAll prints all Incidents that match. Of many, it prints the open ones before it lists the others.
+func (o *getOptions) printAll(ctx context.Context, c *cluster) error {
+	shows := o.newProgress()
+	defer shows.clear()
+	l := &listing{cluster: c, filter: &o.filter, prune: true, progress: shows}
+	incidents, complete, err := l.first(ctx)
+	if err != nil {
+		return err
+	}
+	if err := o.verify(ctx, c, &o.filter, incidents); err != nil {
+		return err
+	}
+	slices.SortFunc(incidents, byUrgency)
+	shows.clear()
+	table := o.newTable()
+	if complete || len(incidents) > 0 {
+		if err := o.printTable(ctx, c, table, incidents); err != nil {
+			return err
+		}
+	}
+	if complete {
+		return nil
+	}
+	others, err := l.rest(ctx, incidents)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(others, byUrgency)
+	shows.clear()
+	if len(incidents) == 0 {
+		return o.printTable(ctx, c, table, others)
+	}
+	table.printRows(others...)
+	return table.err
 }
 
 // printTable prints Incidents. On a terminal it prints short names, which must be unambiguous among all Incidents of the
@@ -244,13 +209,24 @@ func (o *getOptions) find(
 func (o *getOptions) printTable(
 	ctx context.Context, c *cluster, table *incidentTable, incidents []*v1alpha1.Incident,
 ) error {
-	if table.screen.isTerminal() {
-		namespaces := []string{""}
+	if len(incidents) == 0 {
+		where := ""
 		if !o.filter.allNamespaces {
-			namespaces = namespacesOf(incidents)
+			where = " in namespace " + c.namespace
+		}
+		_, err := fmt.Fprintf(o.ErrOut, "No incidents found%s.\n", where)
+		return err
+	}
+	if table.isTerminal() {
+		namespaces := map[string]bool{}
+		for _, incident := range incidents {
+			namespaces[incident.Namespace] = true
+		}
+		if o.filter.allNamespaces {
+			namespaces = map[string]bool{"": true}
 		}
 		var all []types.NamespacedName
-		for _, namespace := range namespaces {
+		for namespace := range namespaces {
 			names, err := c.names(ctx, v1alpha1.GroupVersion.WithKind("IncidentList"), maxShortened, client.InNamespace(namespace))
 			if err != nil {
 				return fmt.Errorf("listing incidents: %w", err)
@@ -260,15 +236,7 @@ func (o *getOptions) printTable(
 		table.shorten(all)
 	}
 	table.print(incidents)
-	return table.screen.err
-}
-
-func namespacesOf(incidents []*v1alpha1.Incident) []string {
-	namespaces := map[string]bool{}
-	for _, incident := range incidents {
-		namespaces[incident.Namespace] = true
-	}
-	return slices.Collect(maps.Keys(namespaces))
+	return table.err
 }
 
 // objects returns the only Incident if single is set, else a list.

@@ -1,18 +1,23 @@
 package cli
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
-	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 )
@@ -81,30 +86,25 @@ func (o *historyOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	source, namespace, closeSource, err := o.open(ctx)
+	source, closeSource, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeSource()
-	query := history.Query{
-		From: from, To: to, Filter: history.Filter{Namespace: namespace}, Brief: o.output != outputJSON,
-	}
+	query := history.Query{From: from, To: to, Brief: o.output != outputJSON}
 	bar, missing, found := o.newProgress(), 0, 0
 	for record, err := range o.episodes(ctx, source, query, bar, &missing) {
 		if err != nil {
 			return err
 		}
 		bar.clear()
-		if found == 0 {
+		if found == 0 && !o.noHeaders {
 			printer.header()
 		}
 		found++
-		if err := printer.print(record); err != nil {
+		if err := printer.episode(record); err != nil {
 			return err
 		}
-	}
-	if err := printer.flush(); err != nil {
-		return err
 	}
 	if found == 0 {
 		_, _ = fmt.Fprintln(o.ErrOut, "No episodes found.")
@@ -113,73 +113,112 @@ func (o *historyOptions) run(ctx context.Context) error {
 }
 
 // episodePrinter prints episodes in a format.
-type episodePrinter interface {
-	header()
-	print(*records.Record) error
-	flush() error
+type episodePrinter struct {
+	header  func()
+	episode func(*records.Record) error
 }
 
 func (o *historyOptions) printer() (episodePrinter, error) {
 	switch o.output {
 	case "", outputWide:
-		return newEpisodeTable(o), nil
+		table := o.newTable()
+		return episodePrinter{table.printHeader, func(r *records.Record) error {
+			table.printRows(r)
+			return table.err
+		}}, nil
 	case outputJSON:
-		return jsonLines{o.Out}, nil
+		return episodePrinter{func() {}, o.printJSON}, nil
 	case outputCSV:
-		return csvLines{csv.NewWriter(o.Out), o.noHeaders}, nil
+		lines := csv.NewWriter(o.Out)
+		write := func(cells []string) error {
+			_ = lines.Write(cells)
+			lines.Flush()
+			return lines.Error()
+		}
+		return episodePrinter{
+			func() { _ = write(csvHeader) }, // printing the first episode returns the error
+			func(r *records.Record) error { return write(csvCells(r)) },
+		}, nil
 	}
-	return nil, fmt.Errorf("--output must be %s, %s or %s, not %q", outputWide, outputJSON, outputCSV, o.output)
+	return episodePrinter{}, fmt.Errorf("--output must be %s, %s or %s, not %q", outputWide, outputJSON, outputCSV, o.output)
 }
 
-// jsonLines prints one document per line.
-type jsonLines struct{ out io.Writer }
-
-func (jsonLines) header() {}
-
-func (j jsonLines) print(r *records.Record) error {
-	line, err := harmlessJSON(r)
-	if err == nil {
-		_, err = j.out.Write(append(line, '\n'))
+// newTable returns a table whose columns have typical widths, since rows are printed before all are known.
+func (o *historyOptions) newTable() *table[*records.Record] {
+	const nameWidth, countWidth, keyWidth = 16, 6, 30
+	const minute = "2006-01-02 15:04"
+	t := &table[*records.Record]{screen: o.screen, wide: o.output == outputWide}
+	if o.filter.allNamespaces {
+		t.add("NAMESPACE", nameWidth, func(r *records.Record) string { return r.Namespace })
 	}
+	t.add("ENDED", len(minute), func(r *records.Record) string { return r.ResolvedTime.Local().Format(minute) })
+	t.add("OPEN", countWidth, humanOpenFor)
+	t.columns = append(t.columns, column[*records.Record]{"SEVERITY", len("critical"), func(r *records.Record) cell {
+		severity := history.Severity(r)
+		return cell{safe(string(severity)), severityStyles[severity]}
+	}})
+	if t.wide {
+		t.add("ACK", nameWidth, func(r *records.Record) string { return r.AcknowledgedBy })
+	} else {
+		t.add("ACK", len("yes"), func(r *records.Record) string { return map[bool]string{true: "yes"}[!r.AcknowledgedTime.IsZero()] })
+	}
+	t.add("COUNT", countWidth, func(r *records.Record) string { return strconv.FormatInt(r.AlertCount, 10) })
+	if t.wide {
+		t.add("RESOLVED-BY", nameWidth, func(r *records.Record) string { return cmp.Or(r.ResolvedBy, r.Resolution) })
+		t.add("INCIDENT", keyWidth, func(r *records.Record) string { return r.Incident })
+		t.add("EPISODE", countWidth, func(r *records.Record) string { return strconv.FormatInt(r.Number, 10) })
+		t.add("HOST", nameWidth, func(r *records.Record) string { return r.Alert.Hostname })
+		t.add("DEDUP-KEY", keyWidth, func(r *records.Record) string { return r.DedupKey })
+	}
+	t.add("TITLE", 0, func(r *records.Record) string { return r.Alert.Title })
+	t.reserve()
+	return t
+}
+
+// printJSON prints an episode as JSON in which characters that control a terminal or its direction of writing are escaped.
+func (o *historyOptions) printJSON(r *records.Record) error {
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(r); err != nil {
+		return err
+	}
+	text := controlCharacters.ReplaceAllStringFunc(strings.TrimSpace(line.String()), func(character string) string {
+		var escaped string
+		for _, unit := range utf16.Encode([]rune(character)) {
+			escaped += fmt.Sprintf(`\u%04x`, unit)
+		}
+		return escaped
+	})
+	_, err := fmt.Fprintln(o.Out, text)
 	return err
 }
 
-func (jsonLines) flush() error { return nil }
+var controlCharacters = regexp.MustCompile(`[\p{Cc}\p{Cf}]`)
 
-// csvLines prints lines of comma-separated values (RFC 4180).
-type csvLines struct {
-	*csv.Writer
-	noHeaders bool
+var csvHeader = []string{
+	"namespace", "integration", "incident", "episode", "severity", "opened", "acknowledged", "acknowledged_by", "resolved",
+	"resolved_by", "resolution", "seconds_open", "alerts", "host", "type", "dedup_key", "title",
 }
 
-func (c csvLines) header() {
-	if !c.noHeaders {
-		_ = c.Write([]string{
-			"namespace", "integration", "incident", "episode", "severity", "opened", "acknowledged", "acknowledged_by", "resolved",
-			"resolved_by", "resolution", "seconds_open", "alerts", "host", "type", "dedup_key", "title",
-		}) // Flush returns the error
-	}
-}
-
-func (c csvLines) print(r *records.Record) error {
-	at := func(t time.Time) string {
+// csvCells returns the cells of csvHeader's columns.
+func csvCells(r *records.Record) []string {
+	at := func(t v1alpha1.Timestamp) string {
 		if t.IsZero() {
 			return ""
 		}
 		return t.UTC().Format(time.RFC3339)
 	}
-	return c.Write([]string{
-		csvText(r.Namespace), csvText(r.Integration), csvText(r.Incident), strconv.FormatInt(r.Number, 10),
-		csvText(string(history.Severity(r))), at(r.OpenedTime.Time), at(r.AcknowledgedTime.Time), csvText(r.AcknowledgedBy),
-		at(r.ResolvedTime.Time), csvText(r.ResolvedBy), csvText(r.Resolution),
-		strconv.FormatInt(int64(openFor(r)/time.Second), 10), strconv.FormatInt(r.AlertCount, 10), csvText(r.Alert.Hostname),
-		csvText(r.Alert.Type), csvText(r.DedupKey), csvText(r.Alert.Title),
-	})
-}
-
-func (c csvLines) flush() error {
-	c.Flush()
-	return c.Error()
+	cells := []string{
+		r.Namespace, r.Integration, r.Incident, strconv.FormatInt(r.Number, 10), string(history.Severity(r)), at(r.OpenedTime),
+		at(r.AcknowledgedTime), r.AcknowledgedBy, at(r.ResolvedTime), r.ResolvedBy, r.Resolution,
+		strconv.FormatInt(int64(openFor(r)/time.Second), 10), strconv.FormatInt(r.AlertCount, 10), r.Alert.Hostname, r.Alert.Type,
+		r.DedupKey, r.Alert.Title,
+	}
+	for i, text := range cells {
+		cells[i] = csvText(text)
+	}
+	return cells
 }
 
 // csvText returns text as a cell that a spreadsheet does not run as a formula: an apostrophe precedes those that begin like

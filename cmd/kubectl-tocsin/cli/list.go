@@ -3,9 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,15 +17,25 @@ const listChunk = 500
 
 const stateField = "status.state"
 
+// incidents returns the Incidents that match a filter, the most urgent first. It returns a missingError if there can be none.
+func (p *plugin) incidents(ctx context.Context, c *cluster, f *filter, shows *progress) ([]*v1alpha1.Incident, error) {
+	defer shows.clear()
+	l := &listing{cluster: c, filter: f, progress: shows}
+	all, err := l.all(ctx, l.selector().AsSelector(), "")
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, byUrgency)
+	return all, p.verify(ctx, c, f, all)
+}
+
 // listing lists the Incidents that match a filter, in chunks.
 type listing struct {
 	cluster  *cluster
 	filter   *filter
 	prune    bool // keep only what a table shows
 	progress *progress
-
-	version string // of the list; empty for the newest
-	seen    map[types.UID]bool
+	seen     map[types.UID]bool // already listed
 }
 
 // selector returns the fields by which the API server selects: those for which the filter has one value.
@@ -34,8 +43,8 @@ func (l *listing) selector() fields.Set {
 	selector := fields.Set{}
 	for field, values := range map[string][]string{
 		stateField:              l.filter.states,
-		"status.alert.severity": l.filter.severities,
-		"spec.integrationName":  l.filter.integrations,
+		"status.alert.severity": l.filter.Severities,
+		"spec.integrationName":  l.filter.Integrations,
 	} {
 		if len(values) == 1 {
 			selector[field] = values[0]
@@ -48,20 +57,14 @@ func (l *listing) selector() fields.Set {
 func (l *listing) chunk(
 	ctx context.Context, selector fields.Selector, next string,
 ) (matching []*v1alpha1.Incident, following string, err error) {
-	options := &client.ListOptions{
-		Namespace: l.filter.namespace(l.cluster), Limit: listChunk, Continue: next, FieldSelector: selector,
-	}
-	if l.version != "" && next == "" {
-		options.Raw = &metav1.ListOptions{ResourceVersion: l.version, ResourceVersionMatch: metav1.ResourceVersionMatchExact}
-	}
 	list := &v1alpha1.IncidentList{}
-	if err := l.cluster.List(ctx, list, options); err != nil {
+	err = l.cluster.List(ctx, list, &client.ListOptions{
+		Namespace: l.filter.namespace(l.cluster), Limit: listChunk, Continue: next, FieldSelector: selector,
+	})
+	if err != nil {
 		return nil, "", fmt.Errorf("listing incidents: %w", err)
 	}
 	l.progress.list(len(list.Items))
-	if l.version == "" {
-		l.version = list.ResourceVersion
-	}
 	for i := range list.Items {
 		incident := &list.Items[i]
 		if l.seen[incident.UID] || !l.filter.matches(incident) {
@@ -92,43 +95,33 @@ func (l *listing) all(ctx context.Context, selector fields.Selector, next string
 	}
 }
 
-// first returns the Incidents to show first: all that match if they are few, otherwise the open ones. rest, if not nil,
-// returns the others as they were at the same time.
-func (l *listing) first(
-	ctx context.Context,
-) (incidents []*v1alpha1.Incident, rest func() ([]*v1alpha1.Incident, error), err error) {
+// first returns the Incidents to show first: all that match if one request lists them or the filter selects by state,
+// otherwise the open ones.
+func (l *listing) first(ctx context.Context) (incidents []*v1alpha1.Incident, complete bool, err error) {
 	selector := l.selector()
 	incidents, next, err := l.chunk(ctx, selector.AsSelector(), "")
 	if err != nil || next == "" {
-		return incidents, nil, err
+		return incidents, true, err
 	}
 	if selector[stateField] != "" {
 		others, err := l.all(ctx, selector.AsSelector(), next)
-		return append(incidents, others...), nil, err
+		return append(incidents, others...), true, err
 	}
 	l.progress.reset()
-	isOpen := fields.OneTermEqualSelector(stateField, string(v1alpha1.IncidentOpen))
-	notOpen := fields.OneTermNotEqualSelector(stateField, string(v1alpha1.IncidentOpen))
-	if len(selector) > 0 {
-		isOpen = fields.AndSelectors(selector.AsSelector(), isOpen)
-		notOpen = fields.AndSelectors(selector.AsSelector(), notOpen)
+	selector[stateField] = string(v1alpha1.IncidentOpen)
+	incidents, err = l.all(ctx, selector.AsSelector(), "")
+	return incidents, false, err
+}
+
+// rest returns the Incidents that match and are not among the first. It lists all, also the open ones: Incidents may have
+// changed their state since.
+func (l *listing) rest(ctx context.Context, first []*v1alpha1.Incident) ([]*v1alpha1.Incident, error) {
+	l.progress.reset()
+	l.seen = map[types.UID]bool{}
+	for _, incident := range first {
+		l.seen[incident.UID] = true
 	}
-	incidents, err = l.all(ctx, isOpen, "")
-	if err != nil {
-		return nil, nil, err
-	}
-	return incidents, func() ([]*v1alpha1.Incident, error) {
-		others, err := l.all(ctx, notOpen, "")
-		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-			return others, err
-		}
-		// The API server no longer has that version: list all anew, which misses none.
-		l.version, l.seen = "", map[types.UID]bool{}
-		for _, incident := range incidents {
-			l.seen[incident.UID] = true
-		}
-		return l.all(ctx, selector.AsSelector(), "")
-	}, nil
+	return l.all(ctx, l.selector().AsSelector(), "")
 }
 
 // pruneForTable removes the fields of an Incident that no table and no filter needs.

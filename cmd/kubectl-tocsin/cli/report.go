@@ -78,15 +78,13 @@ func (o *reportOptions) run(ctx context.Context) error {
 	if bars == 0 {
 		return fmt.Errorf("--output must be %s, %s, %s or %s, not %q", outputText, outputMarkdown, outputHTML, outputJSON, o.output)
 	}
-	source, namespace, closeSource, err := o.open(ctx)
+	source, closeSource, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeSource()
 	open, missing := 0, 0
-	query := history.Query{
-		From: from, To: to, WithoutContent: true, Filter: history.Filter{Namespace: namespace}, Open: func() { open++ },
-	}
+	query := history.Query{From: from, To: to, WithoutContent: true, Open: func() { open++ }}
 	builder := report.NewBuilder(from, to, time.Local)
 	for record, err := range o.episodes(ctx, source, query, o.newProgress(), &missing) {
 		if err != nil {
@@ -98,7 +96,7 @@ func (o *reportOptions) run(ctx context.Context) error {
 		builder.Warn()
 	}
 	result := builder.Report(o.top, bars)
-	result.Scope = o.scope(namespace)
+	result.Scope = o.scope()
 	if source.Cluster != nil {
 		result.Open = &open
 	}
@@ -128,23 +126,23 @@ func (o *reportOptions) write(result *report.Report) error {
 }
 
 // scope describes the namespace and the filters.
-func (o *reportOptions) scope(namespace string) string {
+func (o *reportOptions) scope() string {
 	text := "All namespaces"
-	if namespace != "" {
-		text = "Namespace " + namespace
+	if o.filter.Namespace != "" {
+		text = "Namespace " + o.filter.Namespace
 	}
 	for _, part := range []struct {
 		name   string
 		values []string
 	}{
-		{"severity", o.filter.severities}, {"integration", o.filter.integrations}, {"host", o.hosts},
-		{"label", o.filter.labels}, {"text", strings.Fields(o.search)},
+		{"severity", o.filter.Severities}, {"integration", o.filter.Integrations}, {"host", o.filter.Hosts},
+		{"label", o.filter.labels}, {"text", o.filter.Words},
 	} {
 		if len(part.values) > 0 {
 			text += ", " + part.name + " " + strings.Join(part.values, " ")
 		}
 	}
-	if o.filter.unacknowledged {
+	if o.filter.Unacknowledged {
 		text += ", unacknowledged"
 	}
 	return text + "."

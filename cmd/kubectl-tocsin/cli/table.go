@@ -15,40 +15,6 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// column is a column of a table.
-type column struct {
-	title string
-	cell  func(*v1alpha1.Incident) cell
-}
-
-// cell is a sanitized text with a style.
-type cell struct {
-	text string
-	look style
-}
-
-// incidentTable prints one Incident per line.
-type incidentTable struct {
-	columns []column
-	widths  []int
-	hidden  []bool // does not fit the terminal
-	short   map[types.NamespacedName]string
-	tableOptions
-
-	screen *screen
-	now    func() time.Time
-}
-
-// tableOptions select the columns.
-type tableOptions struct {
-	namespaces bool
-	wide       bool
-	noHeaders  bool
-}
-
-// optionalColumns are hidden on a narrow terminal, in this order.
-var optionalColumns = []string{"LAST-SEEN", "COUNT", "OPENED", "ACK", "STATE"}
-
 const (
 	columnGap = 3 // as in kubectl
 
@@ -58,175 +24,222 @@ const (
 
 	// maxShortened is the number of Incidents among which names are shortened at most.
 	maxShortened = 5000
+
+	// minHashChars is the minimum number of characters that a short name has of the hash at the end of a name: a short name
+	// should stay unambiguous when more Incidents are created.
+	minHashChars = 4
 )
 
-func newIncidentTable(s *screen, now func() time.Time, o tableOptions) *incidentTable {
-	t := &incidentTable{screen: s, now: now, tableOptions: o}
-	if o.namespaces {
-		t.add("NAMESPACE", func(i *v1alpha1.Incident) cell { return cell{text: i.Namespace} })
-	}
-	t.add("NAME", func(i *v1alpha1.Incident) cell {
-		return cell{text: cmp.Or(t.short[client.ObjectKeyFromObject(i)], i.Name)}
-	})
-	t.add("STATE", stateCell)
-	t.add("SEVERITY", severityCell)
-	t.add("ACK", func(i *v1alpha1.Incident) cell { return cell{text: acknowledgedBy(i)} })
-	t.add("COUNT", func(i *v1alpha1.Incident) cell { return cell{text: strconv.FormatInt(i.Status.AlertCount, 10)} })
-	t.add("OPENED", func(i *v1alpha1.Incident) cell { return cell{text: t.ago(i.Status.OpenedTime)} })
-	t.add("LAST-SEEN", func(i *v1alpha1.Incident) cell { return cell{text: t.ago(i.Status.LastAlertTime)} })
-	if o.wide {
-		t.add("INTEGRATION", func(i *v1alpha1.Incident) cell { return cell{text: i.Spec.IntegrationName} })
-		t.add("DEDUP-KEY", func(i *v1alpha1.Incident) cell { return cell{text: safe(i.Spec.DedupKey)} })
-		t.add("HOST", func(i *v1alpha1.Incident) cell { return cell{text: safe(i.Status.Alert.Hostname)} })
-	}
-	t.add("TITLE", func(i *v1alpha1.Incident) cell { return cell{text: safe(i.Status.Alert.Title)} })
-	t.reset()
-	return t
+// optionalColumns are hidden on a narrow terminal, in this order.
+var optionalColumns = []string{"LAST-SEEN", "COUNT", "OPENED", "ACK", "STATE"}
+
+// cell is a sanitized text with a style.
+type cell struct {
+	text string
+	look style
+}
+
+// column is a column of a table.
+type column[T any] struct {
+	title   string
+	typical int // width, for rows that are printed before all are known
+	cell    func(T) cell
+}
+
+// table prints one T per line.
+type table[T any] struct {
+	*screen
+	columns   []column[T]
+	widths    []int
+	hidden    []bool // does not fit the terminal
+	noHeaders bool
+	wide      bool // wider than the terminal
+}
+
+func (t *table[T]) add(title string, typical int, text func(T) string) {
+	t.columns = append(t.columns, column[T]{title, typical, func(item T) cell { return cell{text: safe(text(item))} }})
 }
 
 // reset makes the columns as wide as their titles.
-func (t *incidentTable) reset() {
+func (t *table[T]) reset() {
 	t.widths, t.hidden = make([]int, len(t.columns)), make([]bool, len(t.columns))
 	for n, c := range t.columns {
 		t.widths[n] = len(c.title)
 	}
 }
 
-// reserve widens the columns to typical contents, for rows that are printed before all Incidents are known.
-func (t *incidentTable) reserve() {
-	typical := map[string]int{"STATE": len("Resolved"), "SEVERITY": len("critical"), "NAME": 40, "NAMESPACE": 16}
+// reserve widens the columns to typical contents.
+func (t *table[T]) reserve() {
+	t.reset()
 	for n, c := range t.columns {
-		t.widths[n] = max(t.widths[n], typical[c.title])
+		t.widths[n] = max(t.widths[n], c.typical)
 	}
 }
 
-func (t *incidentTable) add(title string, cell func(*v1alpha1.Incident) cell) {
-	t.columns = append(t.columns, column{title, cell})
-}
-
-// fit widens the columns to the contents of these Incidents.
-func (t *incidentTable) fit(incidents []*v1alpha1.Incident) {
-	for _, incident := range incidents {
+// fit widens the columns to the contents of these items.
+func (t *table[T]) fit(items []T) {
+	for _, item := range items {
 		for n, c := range t.columns {
-			t.widths[n] = max(t.widths[n], runewidth.StringWidth(c.cell(incident).text))
+			t.widths[n] = max(t.widths[n], runewidth.StringWidth(c.cell(item).text))
 		}
 	}
-	if t.screen.isTerminal() {
+	if t.isTerminal() && !t.wide {
 		t.squeeze()
 	}
 }
 
-// shorten makes a table on a terminal print the shortest names that are unambiguous among all. Pipes and wide tables
-// have full names, and so has a table of one of very many Incidents: finding the prefixes would take longer than reading the
-// names.
-func (t *incidentTable) shorten(all []types.NamespacedName) {
-	if t.screen.isTerminal() && !t.wide && len(all) <= maxShortened {
-		t.short = shortNames(all)
-	}
-}
-
-// squeeze hides columns and then cuts names until the titles fit on the terminal.
-func (t *incidentTable) squeeze() {
-	if t.wide {
-		return
-	}
-	title := len(t.columns) - 1
+// squeeze hides columns and then cuts names until the last column, the titles, fits on the terminal.
+func (t *table[T]) squeeze() {
+	last := len(t.columns) - 1
 	available := func() int {
-		left := t.screen.width
-		for n := range t.columns[:title] {
+		left := t.width
+		for n := range t.columns[:last] {
 			if !t.hidden[n] {
 				left -= t.widths[n] + columnGap
 			}
 		}
 		return left
 	}
-	for _, name := range optionalColumns {
-		if available() >= min(titleWidth, t.widths[title]) {
+	index := func(title string) int {
+		return slices.IndexFunc(t.columns, func(c column[T]) bool { return c.title == title })
+	}
+	for _, title := range optionalColumns {
+		if available() >= min(titleWidth, t.widths[last]) {
 			return
 		}
-		at := slices.IndexFunc(t.columns, func(c column) bool { return c.title == name })
-		t.hidden[at] = true
+		if at := index(title); at >= 0 {
+			t.hidden[at] = true
+		}
 	}
-	if missing := minTitleWidth - available(); missing > 0 {
-		at := slices.IndexFunc(t.columns, func(c column) bool { return c.title == "NAME" })
+	if at, missing := index("NAME"), minTitleWidth-available(); at >= 0 && missing > 0 {
 		t.widths[at] = max(minTitleWidth, t.widths[at]-missing)
 	}
 }
 
 // header returns the line of column titles.
-func (t *incidentTable) header() string {
-	cells := make([]cell, 0, len(t.columns))
-	for _, c := range t.columns {
-		cells = append(cells, cell{c.title, bold})
-	}
-	return t.line(cells)
+func (t *table[T]) header() string {
+	return t.line(func(c column[T]) cell { return cell{c.title, bold} })
 }
 
-func (t *incidentTable) printHeader() {
-	if !t.noHeaders {
-		t.screen.printf("%s\n", t.header())
-	}
+// row returns the line of an item.
+func (t *table[T]) row(item T) string {
+	return t.line(func(c column[T]) cell { return c.cell(item) })
 }
 
-// row returns the line of an Incident.
-func (t *incidentTable) row(incident *v1alpha1.Incident) string {
-	cells := make([]cell, 0, len(t.columns))
-	for _, c := range t.columns {
-		content := c.cell(incident)
-		if incident.Status.State == v1alpha1.IncidentResolved && content.look == plain {
-			content.look = dim
-		}
-		cells = append(cells, content)
-	}
-	return t.line(cells)
-}
-
-// line joins cells, and cuts the line to the width of the terminal.
-func (t *incidentTable) line(cells []cell) string {
+// line joins the cells of the columns, and cuts the line to the width of the terminal.
+func (t *table[T]) line(of func(column[T]) cell) string {
 	var line strings.Builder
-	left := t.screen.width
-	for n, c := range cells {
-		if t.hidden[n] {
+	left := t.width
+	for n, c := range t.columns {
+		if t.hidden[n] || t.isTerminal() && left <= 0 {
 			continue
 		}
-		text := c.text
-		if text == "" {
-			text = "-"
-		}
-		if n < len(cells)-1 {
+		one := of(c)
+		text := cmp.Or(one.text, "-")
+		if n < len(t.columns)-1 {
 			text = pad(cut(text, t.widths[n]), t.widths[n]+columnGap)
 		}
-		if t.screen.isTerminal() {
+		if t.isTerminal() {
 			text = cut(text, left)
 			left -= runewidth.StringWidth(text)
 		}
-		line.WriteString(t.screen.styled(c.look, text))
-		if t.screen.isTerminal() && left <= 0 {
-			break
-		}
+		line.WriteString(t.styled(one.look, text))
 	}
 	return strings.TrimRight(line.String(), " ")
 }
 
 // print prints the header and the rows.
-func (t *incidentTable) print(incidents []*v1alpha1.Incident) {
-	t.fit(incidents)
+func (t *table[T]) print(items []T) {
+	t.fit(items)
 	t.printHeader()
-	t.printRows(incidents)
+	t.printRows(items...)
 }
 
-// printRows prints rows in columns as wide as they are.
-func (t *incidentTable) printRows(incidents []*v1alpha1.Incident) {
-	if !t.screen.isTerminal() {
-		t.fit(incidents) // a pipe gets whole texts
-	}
-	for _, incident := range incidents {
-		t.screen.printf("%s\n", t.row(incident))
+func (t *table[T]) printHeader() {
+	if !t.noHeaders {
+		t.printf("%s\n", t.header())
 	}
 }
 
-func (t *incidentTable) ago(at *v1alpha1.Timestamp) string {
-	return ago(at, t.now())
+// printRows prints rows in columns as wide as they are. A pipe gets whole texts.
+func (t *table[T]) printRows(items ...T) {
+	if !t.isTerminal() {
+		t.fit(items)
+	}
+	for _, item := range items {
+		t.printf("%s\n", t.row(item))
+	}
+}
+
+// incidentTable is a table of Incidents.
+type incidentTable struct {
+	table[*v1alpha1.Incident]
+	short map[types.NamespacedName]string
+}
+
+func (o *getOptions) newTable() *incidentTable {
+	t := &incidentTable{}
+	t.screen, t.wide, t.noHeaders = o.screen, *o.output.OutputFormat == outputWide, o.output.noHeaders
+	if o.filter.allNamespaces {
+		t.add("NAMESPACE", 16, func(i *v1alpha1.Incident) string { return i.Namespace })
+	}
+	t.add("NAME", 40, func(i *v1alpha1.Incident) string { return cmp.Or(t.short[client.ObjectKeyFromObject(i)], i.Name) })
+	t.columns = append(t.columns,
+		column[*v1alpha1.Incident]{"STATE", len("Resolved"), stateCell},
+		column[*v1alpha1.Incident]{"SEVERITY", len("critical"), severityCell})
+	t.add("ACK", 0, acknowledgedBy)
+	t.add("COUNT", 0, func(i *v1alpha1.Incident) string { return strconv.FormatInt(i.Status.AlertCount, 10) })
+	t.add("OPENED", 0, func(i *v1alpha1.Incident) string { return ago(i.Status.OpenedTime, o.now()) })
+	t.add("LAST-SEEN", 0, func(i *v1alpha1.Incident) string { return ago(i.Status.LastAlertTime, o.now()) })
+	if t.wide {
+		t.add("INTEGRATION", 0, func(i *v1alpha1.Incident) string { return i.Spec.IntegrationName })
+		t.add("DEDUP-KEY", 0, func(i *v1alpha1.Incident) string { return i.Spec.DedupKey })
+		t.add("HOST", 0, func(i *v1alpha1.Incident) string { return i.Status.Alert.Hostname })
+	}
+	t.add("TITLE", 0, func(i *v1alpha1.Incident) string { return i.Status.Alert.Title })
+	for n, c := range t.columns {
+		t.columns[n].cell = func(i *v1alpha1.Incident) cell {
+			content := c.cell(i)
+			if i.Status.State == v1alpha1.IncidentResolved && content.look == plain {
+				content.look = dim
+			}
+			return content
+		}
+	}
+	t.reset()
+	return t
+}
+
+// shorten makes a table on a terminal print the shortest names that are unambiguous among all. Pipes and wide tables
+// have full names, and so has a table of one of very many Incidents: finding the prefixes would take longer than reading the
+// names.
+func (t *incidentTable) shorten(all []types.NamespacedName) {
+	if t.isTerminal() && !t.wide && len(all) <= maxShortened {
+		t.short = shortNames(all)
+	}
+}
+
+// shortNames maps the names of Incidents to their shortest prefixes that are unambiguous in their namespaces.
+func shortNames(names []types.NamespacedName) map[types.NamespacedName]string {
+	names = slices.Clone(names)
+	slices.SortFunc(names, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	common := func(i, j int) int { // length of the common prefix of two neighbors
+		if j < 0 || j >= len(names) || names[i].Namespace != names[j].Namespace {
+			return 0
+		}
+		a, b := names[i].Name, names[j].Name
+		n := 0
+		for n < min(len(a), len(b)) && a[n] == b[n] {
+			n++
+		}
+		return n
+	}
+	short := make(map[types.NamespacedName]string, len(names))
+	for i, name := range names {
+		least := strings.LastIndex(name.Name, "-") + 1 + minHashChars
+		short[name] = name.Name[:min(len(name.Name), max(least, common(i, i-1)+1, common(i, i+1)+1))]
+	}
+	return short
 }
 
 // ago returns the age of a time in kubectl's format.
@@ -235,14 +248,6 @@ func ago(at *v1alpha1.Timestamp, now time.Time) string {
 		return "-"
 	}
 	return duration.HumanDuration(max(0, now.Sub(at.Time)))
-}
-
-// timeOf returns the time of an optional timestamp.
-func timeOf(at *v1alpha1.Timestamp) time.Time {
-	if at == nil {
-		return time.Time{}
-	}
-	return at.Time
 }
 
 // acknowledgedBy returns the user who acknowledged an Incident, "yes" if a sender did or the name is not known, or "-".
@@ -259,11 +264,10 @@ func acknowledgedBy(incident *v1alpha1.Incident) string {
 }
 
 func stateCell(incident *v1alpha1.Incident) cell {
-	look := plain
+	state, look := string(incident.Status.State), plain
 	if incident.Status.State == v1alpha1.IncidentResolved {
 		look = green
 	}
-	state := string(incident.Status.State)
 	if isSilenced(incident) {
 		state += ",Silenced"
 	}

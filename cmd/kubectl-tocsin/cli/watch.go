@@ -1,14 +1,19 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
@@ -22,10 +27,12 @@ const (
 	// denialTicks is the number of successive ticks with a permission error before the command fails. An API server that
 	// has just started denies everything.
 	denialTicks = 4
+	// quitKeys end a live table: q as in less, and Ctrl-C, which is an ordinary key in raw mode.
+	quitKeys = "qQ\x03"
 )
 
 // follow prints the Incidents and their changes until ctx ends, which is not an error.
-func (o *getOptions) follow(ctx context.Context, c *cluster, table *incidentTable) error {
+func (o *getOptions) follow(ctx context.Context, c *cluster) error {
 	// Fail now if listing does not work at all, instead of retrying forever.
 	if err := live.Check(ctx, c, o.filter.namespace(c)); err != nil {
 		return fmt.Errorf("listing incidents: %w", err)
@@ -33,6 +40,8 @@ func (o *getOptions) follow(ctx context.Context, c *cluster, table *incidentTabl
 	if err := o.verify(ctx, c, &o.filter, nil); err != nil {
 		return err
 	}
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changes := make(chan live.Change)
@@ -45,19 +54,11 @@ func (o *getOptions) follow(ctx context.Context, c *cluster, table *incidentTabl
 	if err != nil {
 		return err
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		feed.Run(ctx)
-	}()
-	defer func() {
-		cancel()
-		<-done
-	}()
-	if table.screen.isTerminal() {
-		return o.drawTable(ctx, feed, changes, table)
+	tasks.Go(func() { feed.Run(ctx) })
+	if o.screen.isTerminal() {
+		return o.drawTable(ctx, feed, changes)
 	}
-	return o.printLines(ctx, feed, changes, table)
+	return o.printLines(ctx, feed, changes)
 }
 
 // outage tracks the error of a feed from tick to tick.
@@ -66,57 +67,49 @@ type outage struct {
 	reported string
 }
 
-// note counts a feed's error. It returns an error if the command should fail.
-func (t *outage) note(problem error) error {
-	if !live.Denied(problem) {
-		t.denials = 0
-		return nil
-	}
-	t.denials++
-	if t.denials < denialTicks {
-		return nil
-	}
-	return fmt.Errorf("watching incidents: %w", problem)
-}
-
-// report prints a feed's error when it changes or ends.
-func (t *outage) report(problem error, to io.Writer) {
+// note counts a feed's error, and prints it when it changes or ends. It returns an error if the command should fail.
+func (t *outage) note(problem error, to io.Writer) error {
 	text := ""
 	if problem != nil {
 		text = live.Sentence(problem)
 	}
-	if text == t.reported || live.Denied(problem) && t.denials < denialTicks {
-		return
+	if live.Denied(problem) {
+		if t.denials++; t.denials >= denialTicks {
+			return fmt.Errorf("watching incidents: %w", problem)
+		}
+		return nil
 	}
-	t.reported = text
-	if text == "" {
-		_, _ = fmt.Fprintln(to, "The watch is up to date again.")
-		return
+	t.denials = 0
+	if text != t.reported {
+		t.reported = text
+		if text == "" {
+			text = "The watch is up to date again."
+		} else {
+			text = fmt.Sprintf("error: watching incidents: %s; retrying", text)
+		}
+		_, _ = fmt.Fprintln(to, text)
 	}
-	_, _ = fmt.Fprintf(to, "error: watching incidents: %s; retrying\n", text)
+	return nil
 }
 
 // printLines prints a line for each Incident and for each change. It prints an Incident that no longer matches the
 // filter once more.
-func (o *getOptions) printLines(
-	ctx context.Context, feed *live.Feed, changes <-chan live.Change, table *incidentTable,
-) error {
+func (o *getOptions) printLines(ctx context.Context, feed *live.Feed, changes <-chan live.Change) error {
+	table := o.newTable()
 	table.reserve()
 	table.printHeader()
 	shown := map[types.UID]string{}
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	failures := &outage{}
-	for table.screen.err == nil {
+	for table.err == nil {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			problem := feed.Problem()
-			if err := failures.note(problem); err != nil {
+			if err := failures.note(feed.Problem(), o.ErrOut); err != nil {
 				return err
 			}
-			failures.report(problem, o.ErrOut)
 		case change := <-changes:
 			incident := change.Incident
 			_, was := shown[incident.UID]
@@ -124,12 +117,11 @@ func (o *getOptions) printLines(
 				delete(shown, incident.UID)
 				continue
 			}
-			table.fit([]*v1alpha1.Incident{incident})
 			// The status also changes in fields that the table does not show, such as the ledger.
 			digest := fmt.Sprint(incident.Status.State, incident.Status.Alert.Severity, isAcknowledged(incident), isSilenced(incident),
 				incident.Status.AlertCount, incident.Status.Alert.Title)
 			if shown[incident.UID] != digest {
-				table.screen.printf("%s\n", table.row(incident))
+				table.printRows(incident)
 				shown[incident.UID] = digest
 			}
 			if !o.filter.matches(incident) {
@@ -137,18 +129,16 @@ func (o *getOptions) printLines(
 			}
 		}
 	}
-	return table.screen.err
+	return table.err
 }
 
 // drawTable draws a live table on the terminal.
-func (o *getOptions) drawTable(
-	ctx context.Context, feed *live.Feed, changes <-chan live.Change, table *incidentTable,
-) error {
+func (o *getOptions) drawTable(ctx context.Context, feed *live.Feed, changes <-chan live.Change) error {
 	const (
 		enter = "\x1b[?1049h\x1b[?25l" // the alternate screen, without a cursor
 		leave = "\x1b[?25h\x1b[?1049l"
 	)
-	s := table.screen
+	s := o.screen
 	ctx, restore := o.untilQuit(ctx)
 	defer restore()
 	s.printf(enter)
@@ -167,28 +157,29 @@ func (o *getOptions) drawTable(
 			continue
 		case <-settled.C:
 		case <-ticker.C:
-			if err := failures.note(feed.Problem()); err != nil {
+			if err := failures.note(feed.Problem(), io.Discard); err != nil {
 				return err
 			}
 		}
 		s.measure()
-		s.printf("%s", o.frame(feed, table))
+		s.printf("%s", o.frame(feed))
 	}
 	return s.err
 }
 
 // frame returns the whole screen: a summary, the feed's error, and as many rows as fit.
-func (o *getOptions) frame(feed *live.Feed, table *incidentTable) string {
+func (o *getOptions) frame(feed *live.Feed) string {
 	const (
 		home      = "\x1b[H"
 		lineEnd   = "\x1b[K\r\n" // clears the rest of the previous frame's line
 		screenEnd = "\x1b[J"
 	)
-	s := table.screen
+	s := o.screen
 	var incidents []*v1alpha1.Incident
+	var all []types.NamespacedName
 	open := 0
-	all := namesOf(feed.Incidents())
 	for _, incident := range feed.Incidents() {
+		all = append(all, client.ObjectKeyFromObject(incident))
 		if o.filter.matches(incident) {
 			incidents = append(incidents, incident)
 			if incident.Status.State == v1alpha1.IncidentOpen {
@@ -213,7 +204,7 @@ func (o *getOptions) frame(feed *live.Feed, table *incidentTable) string {
 	rows := max(0, s.height-len(lines)-2) // without the header and the last line
 	rest := max(0, len(incidents)-rows)
 	incidents = incidents[:len(incidents)-rest]
-	table.reset()
+	table := o.newTable()
 	table.shorten(all)
 	table.fit(incidents)
 	lines = append(lines, table.header())
@@ -224,4 +215,34 @@ func (o *getOptions) frame(feed *live.Feed, table *incidentTable) string {
 		lines = append(lines, s.styled(dim, fmt.Sprintf("and %d more", rest)))
 	}
 	return home + strings.Join(lines, lineEnd) + "\x1b[K" + screenEnd
+}
+
+// untilQuit returns a context that ends when the user presses a quit key, and a function that restores the
+// terminal.
+func (p *plugin) untilQuit(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	file, isFile := p.In.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
+		return ctx, cancel
+	}
+	usual, err := term.MakeRaw(int(file.Fd()))
+	if err != nil {
+		return ctx, cancel // Ctrl-C still sends a signal
+	}
+	go func() {
+		key := make([]byte, 1)
+		for {
+			// This goroutine runs until the process ends: nothing else reads from the terminal.
+			if _, err := file.Read(key); err != nil {
+				return
+			}
+			if bytes.ContainsAny(key, quitKeys) {
+				cancel()
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel()
+		_ = term.Restore(int(file.Fd()), usual)
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -37,6 +39,21 @@ func (f *Filter) Matches(r *records.Record) bool {
 		(!f.Unacknowledged || r.AcknowledgedTime.IsZero()) &&
 		!slices.ContainsFunc(f.Labels, func(s fields.Selector) bool { return !s.Matches(live.Labels(r.Alert.Labels)) }) &&
 		f.matchesText(r)
+}
+
+// MatchesIncident reports whether the filter selects an Incident as it is now.
+func (f *Filter) MatchesIncident(incident *v1alpha1.Incident) bool {
+	status := &incident.Status
+	r := &records.Record{
+		Namespace: incident.Namespace, Integration: incident.Spec.IntegrationName, Incident: incident.Name,
+		DedupKey: incident.Spec.DedupKey,
+	}
+	r.Alert, r.Severity = status.Alert, status.Alert.Severity
+	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged); condition != nil &&
+		condition.Status == metav1.ConditionTrue {
+		r.AcknowledgedTime = v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
+	}
+	return f.Matches(r)
 }
 
 func (f *Filter) matchesText(r *records.Record) bool {

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"gocloud.dev/blob"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -33,8 +31,9 @@ const (
 
 // Source joins an archive and a cluster.
 type Source struct {
-	// Cluster is nil to read the archive only.
-	Cluster client.Reader
+	// Cluster is nil to read the archive only, or because of ClusterErr, such as a missing kubeconfig.
+	Cluster    client.Reader
+	ClusterErr error
 	// Bucket is that of the archive; nil to read the cluster only.
 	Bucket *blob.Bucket
 }
@@ -65,11 +64,11 @@ func (n NoticeError) Error() string { return string(n) }
 // Memory: the selected episodes of the cluster, and a part of one day of the archive.
 func (s *Source) Episodes(ctx context.Context, q Query) iter.Seq2[*records.Record, error] {
 	return func(yield func(*records.Record, error) bool) {
-		m := merger{yield: yield, known: map[records.Key]bool{}}
-		if s.Cluster != nil && !m.readCluster(ctx, s.Cluster, &q) {
+		if s.ClusterErr != nil && !yield(nil, fmt.Errorf("reading the cluster: %w", s.ClusterErr)) {
 			return
 		}
-		if s.Bucket != nil && !m.readArchive(ctx, s.Bucket, &q) {
+		m := merger{Query: &q, yield: yield, known: map[records.Key]bool{}}
+		if s.Cluster != nil && !m.readCluster(ctx, s.Cluster) || s.Bucket != nil && !m.readArchive(ctx, s.Bucket) {
 			return
 		}
 		m.flush("")
@@ -78,54 +77,53 @@ func (s *Source) Episodes(ctx context.Context, q Query) iter.Seq2[*records.Recor
 
 // merger joins the episodes of the cluster with those of the archive, which come by day, the newest first.
 type merger struct {
+	*Query
 	yield func(*records.Record, error) bool
-	// cluster has the episodes of the cluster that are not yielded yet, the newest first.
-	cluster []held
 	// known are all episodes of the cluster, selected or not.
 	known map[records.Key]bool
+	// cluster has the selected episodes of the cluster that are not yielded yet, the newest first, as JSON, which takes less
+	// memory.
+	cluster []encoded
 	// run has episodes of one day of the archive.
 	run      []*records.Record
 	runBytes int
 	noticed  bool // a newer schema
 }
 
-// held is a record as JSON, which takes less memory.
-type held struct {
+type encoded struct {
 	resolved time.Time
 	json     []byte
 }
 
 // readCluster reads the episodes of all Incidents.
-func (m *merger) readCluster(ctx context.Context, c client.Reader, q *Query) bool {
+func (m *merger) readCluster(ctx context.Context, c client.Reader) bool {
+	defer func() {
+		slices.SortStableFunc(m.cluster, func(a, b encoded) int { return b.resolved.Compare(a.resolved) })
+	}()
 	for next := ""; ; {
 		list := &v1alpha1.IncidentList{}
-		err := c.List(ctx, list, client.InNamespace(q.Filter.Namespace), client.Limit(listChunk), client.Continue(next))
-		if err != nil {
-			if ctx.Err() != nil {
-				m.yield(nil, ctx.Err())
-				return false
-			}
-			return m.yield(nil, fmt.Errorf("listing the incidents of the cluster: %w", err)) && m.sortCluster()
+		err := c.List(ctx, list, client.InNamespace(m.Filter.Namespace), client.Limit(listChunk), client.Continue(next))
+		switch {
+		case ctx.Err() != nil:
+			m.yield(nil, ctx.Err())
+			return false
+		case err != nil:
+			return m.yield(nil, fmt.Errorf("listing the incidents of the cluster: %w", err))
 		}
 		for i := range list.Items {
-			if !m.readIncident(&list.Items[i], q) {
+			if !m.readIncident(&list.Items[i]) {
 				return false
 			}
 		}
 		if next = list.Continue; next == "" {
-			return m.sortCluster()
+			return true
 		}
 	}
 }
 
-func (m *merger) sortCluster() bool {
-	slices.SortStableFunc(m.cluster, func(a, b held) int { return b.resolved.Compare(a.resolved) })
-	return true
-}
-
-func (m *merger) readIncident(incident *v1alpha1.Incident, q *Query) bool {
-	if q.Open != nil && incident.Status.State == v1alpha1.IncidentOpen && q.Filter.matchesOpen(incident) {
-		q.Open()
+func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
+	if m.Open != nil && incident.Status.State == v1alpha1.IncidentOpen && m.Filter.MatchesIncident(incident) {
+		m.Open()
 	}
 	episodes, errs := records.Of(incident)
 	for _, err := range errs {
@@ -136,12 +134,12 @@ func (m *merger) readIncident(incident *v1alpha1.Incident, q *Query) bool {
 	for i := range episodes {
 		one := &episodes[i]
 		m.known[one.Key()] = true
-		if one.ResolvedTime.Before(q.From) || !one.ResolvedTime.Before(q.To) || !q.Filter.Matches(one) {
+		if one.ResolvedTime.Before(m.From) || !one.ResolvedTime.Before(m.To) || !m.Filter.Matches(one) {
 			continue
 		}
-		q.shorten(one)
+		m.shorten(one)
 		if data, err := json.Marshal(one); err == nil { // it comes from JSON
-			m.cluster = append(m.cluster, held{one.ResolvedTime.Time, data})
+			m.cluster = append(m.cluster, encoded{one.ResolvedTime.Time, data})
 		}
 	}
 	return true
@@ -149,32 +147,18 @@ func (m *merger) readIncident(incident *v1alpha1.Incident, q *Query) bool {
 
 // shorten leaves out of a record what the query does not need.
 func (q *Query) shorten(r *records.Record) {
-	if !q.Brief && !q.WithoutContent {
-		return
+	if q.Brief || q.WithoutContent {
+		r.Timeline = nil
+		r.Alert = v1alpha1.AlertContent{
+			Title: r.Alert.Title, Severity: r.Alert.Severity, Type: r.Alert.Type, Hostname: r.Alert.Hostname,
+		}
 	}
-	r.Timeline = nil
-	r.Alert = v1alpha1.AlertContent{
-		Title: r.Alert.Title, Severity: r.Alert.Severity, Type: r.Alert.Type, Hostname: r.Alert.Hostname,
-	}
-}
-
-// matchesOpen reports whether the filter selects an open Incident.
-func (f *Filter) matchesOpen(incident *v1alpha1.Incident) bool {
-	status := &incident.Status
-	open := &records.Record{Namespace: incident.Namespace, Integration: incident.Spec.IntegrationName, Incident: incident.Name,
-		DedupKey: incident.Spec.DedupKey}
-	open.Alert, open.Severity = status.Alert, status.Alert.Severity
-	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged); condition != nil &&
-		condition.Status == metav1.ConditionTrue {
-		open.AcknowledgedTime = v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
-	}
-	return f.Matches(open)
 }
 
 // readArchive reads the archive, and yields the episodes of a day when the next one begins.
-func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket, q *Query) bool {
+func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket) bool {
 	query := records.Query{
-		From: q.From, To: q.To, NewestFirst: true, WithoutContent: q.WithoutContent && !q.Filter.NeedsContent(), Progress: q.Progress,
+		From: m.From, To: m.To, NewestFirst: true, WithoutContent: m.WithoutContent && !m.Filter.NeedsContent(), Progress: m.Progress,
 	}
 	day := ""
 	for record, err := range records.All(ctx, bucket, query) {
@@ -187,28 +171,22 @@ func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket, q *Query)
 				return false
 			}
 			continue
-		case m.known[record.Key()] || !q.Filter.Matches(&record):
+		case m.known[record.Key()] || !m.Filter.Matches(&record):
 			continue
 		}
-		if !m.notice(&record) {
+		isFull := len(m.run) >= maxRun || m.runBytes > maxRunBytes
+		if !m.notice(&record) || (record.Day() != day || isFull) && !m.flush(record.Day()) {
 			return false
 		}
-		q.shorten(&record)
-		if record.Day() != day && !m.flush(record.Day()) {
-			return false
-		}
+		m.shorten(&record)
 		day = record.Day()
 		m.run = append(m.run, &record)
 		m.runBytes += size(&record)
-		if (len(m.run) >= maxRun || m.runBytes > maxRunBytes) && !m.flush(day) {
-			return false
-		}
 	}
 	if ctx.Err() != nil {
 		m.yield(nil, ctx.Err())
-		return false
 	}
-	return true
+	return ctx.Err() == nil
 }
 
 // notice yields a NoticeError about the first record of a newer version.
@@ -229,32 +207,29 @@ func (m *merger) flush(day string) bool {
 		return cmp.Or(b.ResolvedTime.Compare(a.ResolvedTime.Time), cmp.Compare(a.Incident, b.Incident))
 	})
 	for _, record := range m.run {
-		for len(m.cluster) > 0 && m.cluster[0].resolved.After(record.ResolvedTime.Time) {
-			if !m.yieldHeld() {
-				return false
-			}
-		}
-		if !m.yield(record, nil) {
+		isNewer := func(e *encoded) bool { return e.resolved.After(record.ResolvedTime.Time) }
+		if !m.yieldCluster(isNewer) || !m.yield(record, nil) {
 			return false
 		}
 	}
 	m.run, m.runBytes = nil, 0
-	for len(m.cluster) > 0 && (day == "" || records.Day(m.cluster[0].resolved) > day) {
-		if !m.yieldHeld() {
+	return m.yieldCluster(func(e *encoded) bool { return records.Day(e.resolved) > day })
+}
+
+// yieldCluster yields the first episodes of the cluster, those of which isNext is true.
+func (m *merger) yieldCluster(isNext func(*encoded) bool) bool {
+	for len(m.cluster) > 0 && isNext(&m.cluster[0]) {
+		record := &records.Record{}
+		err := json.Unmarshal(m.cluster[0].json, record)
+		m.cluster = m.cluster[1:]
+		if err != nil {
+			record, err = nil, fmt.Errorf("decoding an episode: %w", err)
+		}
+		if !m.yield(record, err) {
 			return false
 		}
 	}
 	return true
-}
-
-func (m *merger) yieldHeld() bool {
-	record := &records.Record{}
-	err := json.Unmarshal(m.cluster[0].json, record)
-	m.cluster = m.cluster[1:]
-	if err != nil {
-		return m.yield(nil, fmt.Errorf("decoding an episode: %w", err))
-	}
-	return m.yield(record, nil)
 }
 
 // size estimates the memory of a record, in bytes.

@@ -197,7 +197,7 @@ func TestProblemsDoNotHideTheRest(t *testing.T) {
 	query := Query{From: begin, To: begin.AddDate(0, 0, 3)}
 	denied := errors.New("denied")
 
-	found, errs := read(t.Context(), &Source{Cluster: Unreachable{denied}, Bucket: bucket}, query)
+	found, errs := read(t.Context(), &Source{ClusterErr: denied, Bucket: bucket}, query)
 	g.Expect(found).To(Equal([]string{"shop/good#1", "shop/newer#1"}))
 	g.Expect(errs).To(ConsistOf(
 		MatchError(denied), MatchError(ContainSubstring("bad.ndjson.gz")), MatchError(ContainSubstring("schema version 2"))))
@@ -206,7 +206,7 @@ func TestProblemsDoNotHideTheRest(t *testing.T) {
 	// The end of the context ends the sequence, with its error only.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	found, errs = read(ctx, &Source{Cluster: Unreachable{context.Canceled}, Bucket: bucket}, query)
+	found, errs = read(ctx, &Source{Cluster: incidents{}, Bucket: bucket}, query)
 	g.Expect(found).To(BeEmpty())
 	g.Expect(errs).To(ConsistOf(MatchError(context.Canceled)))
 }
