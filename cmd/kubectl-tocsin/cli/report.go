@@ -21,7 +21,7 @@ const (
 	reportSince = 30 * 24 * time.Hour
 	reportTop   = 10
 
-	// textBars and pageBars are the numbers of bars of the chart per day. In a longer period, a bar has several days.
+	// textBars and pageBars are the numbers of bars for episodes per day. In a longer period, a bar has several days.
 	textBars, pageBars = 31, 92
 )
 
@@ -46,7 +46,7 @@ zone. -o html writes one page without scripts and external resources.`,
 # Report the last 30 days in all namespaces
 kubectl tocsin report -A --since 30d
 
-# Write a page with charts about the critical episodes of May
+# Write a page about the critical episodes of May
 kubectl tocsin report -A --from 2026-05-01 --to 2026-05-31 --severity critical -o html >report.html
 
 # Write Markdown for a wiki

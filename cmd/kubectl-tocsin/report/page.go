@@ -17,7 +17,6 @@ type Page struct {
 	Title    string    `json:"title"`
 	Lead     []string  `json:"lead"`
 	Warnings []string  `json:"warnings"`
-	Charts   []Chart   `json:"charts"`
 	Sections []Section `json:"sections"`
 }
 
@@ -28,8 +27,8 @@ type Section struct {
 	Columns []Column   `json:"columns"`
 	Rows    [][]string `json:"rows"`
 
-	// bars are the lengths of a bar behind each row, from 0 to 1; nil if the table has none.
-	bars []float64
+	// Bars are the lengths of a bar behind each row, from 0 to 1; absent if the table has none.
+	Bars []float64 `json:"bars,omitempty"`
 }
 
 // add adds a row.
@@ -55,9 +54,8 @@ func number(name string) Column { return Column{Name: name, Number: true} }
 func (r *Report) Page() *Page {
 	const minute = "2006-01-02 15:04"
 	p := &Page{
-		Title:  fmt.Sprintf("Incidents from %s to %s %s", r.From.Format(minute), r.To.Format(minute), r.Zone),
-		Lead:   []string{count(r.Episodes, "episode") + " ended in this period."},
-		Charts: []Chart{r.perDayChart(), r.durationChart()},
+		Title: fmt.Sprintf("Incidents from %s to %s %s", r.From.Format(minute), r.To.Format(minute), r.Zone),
+		Lead:  []string{count(r.Episodes, "episode") + " ended in this period."},
 		Sections: []Section{
 			r.severitySection(), r.keySection(), r.flappingSection(), r.integrationSection(), r.durationSection(), r.daySection(),
 		},
@@ -105,7 +103,14 @@ func (q Quantiles) human(d time.Duration) string {
 }
 
 func (r *Report) daySection() Section {
-	s := Section{Title: "Episodes " + r.perDays(), Columns: []Column{text("DATE"), number("ALL")}}
+	s := Section{Title: "Episodes per day", Columns: []Column{text("DATE"), number("ALL")}}
+	if r.DaysPerBar > 1 {
+		s.Title = fmt.Sprintf("Episodes per %d days", r.DaysPerBar)
+	}
+	most := int64(1)
+	for _, bar := range r.Bars {
+		most = max(most, bar.Total)
+	}
 	severities := r.usedSeverities()
 	for _, severity := range severities {
 		s.Columns = append(s.Columns, number(string(severity)))
@@ -116,16 +121,9 @@ func (r *Report) daySection() Section {
 			cells = append(cells, bar.Counts[i])
 		}
 		s.add(cells...)
-		s.bars = append(s.bars, float64(bar.Total)/float64(r.most()))
+		s.Bars = append(s.Bars, float64(bar.Total)/float64(most))
 	}
 	return s
-}
-
-func (r *Report) perDays() string {
-	if r.DaysPerBar > 1 {
-		return fmt.Sprintf("per %d days", r.DaysPerBar)
-	}
-	return "per day"
 }
 
 // usedSeverities returns severities, without the last one if there is no unknown severity.
@@ -135,15 +133,6 @@ func (r *Report) usedSeverities() []v1alpha1.Severity {
 		return severities
 	}
 	return severities[:other]
-}
-
-// most returns the highest total of a bar, or 1.
-func (r *Report) most() int64 {
-	most := int64(1)
-	for _, bar := range r.Bars {
-		most = max(most, bar.Total)
-	}
-	return most
 }
 
 func (r *Report) durationSection() Section {
@@ -157,7 +146,7 @@ func (r *Report) durationSection() Section {
 	}
 	for _, bin := range r.Histogram {
 		s.add(bin.Label, bin.Acknowledge, bin.Resolve)
-		s.bars = append(s.bars, float64(bin.Resolve)/float64(most))
+		s.Bars = append(s.Bars, float64(bin.Resolve)/float64(most))
 	}
 	return s
 }

@@ -53,8 +53,8 @@ func (s *Section) writeText(w io.Writer, width int, bold func(string) string) {
 	_, _ = fmt.Fprintln(w, s.textLine(header, widths))
 	for i, row := range s.Rows {
 		line := s.textLine(row, widths)
-		if s.bars != nil {
-			line = runewidth.FillRight(line, used) + bar(s.bars[i], width-used)
+		if s.Bars != nil {
+			line = runewidth.FillRight(line, used) + bar(s.Bars[i], width-used)
 		}
 		_, _ = fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
@@ -156,7 +156,7 @@ func (p *Page) WriteMarkdown(out io.Writer) error {
 			names = append(names, column.Name)
 			rules = append(rules, map[bool]string{true: "--:", false: "---"}[column.Number])
 		}
-		if s.bars != nil {
+		if s.Bars != nil {
 			names, rules = append(names, ""), append(rules, "---")
 		}
 		_, _ = fmt.Fprintf(w, "| %s |\n|%s|\n", strings.Join(names, " | "), strings.Join(rules, "|"))
@@ -165,8 +165,8 @@ func (p *Page) WriteMarkdown(out io.Writer) error {
 			for _, cell := range row {
 				cells = append(cells, markdown(cell))
 			}
-			if s.bars != nil {
-				cells = append(cells, bar(s.bars[i], barWidth))
+			if s.Bars != nil {
+				cells = append(cells, bar(s.Bars[i], barWidth))
 			}
 			_, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 		}

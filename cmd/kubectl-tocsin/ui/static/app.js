@@ -493,6 +493,6 @@ new ResizeObserver(() => { if (drawn) chart(drawn); }).observe($("chart"));
 setInterval(sayAge, 1000);
 setInterval(() => { draw(); countLater(); }, 30000);
 takeKey();
-past.setUp({ el, svg, request });
+past.setUp({ el, request });
 route();
 begin();

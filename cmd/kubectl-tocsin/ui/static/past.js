@@ -126,38 +126,25 @@ function episodeRow(one) {
     el("td", { class: "integration" }, one.integration));
 }
 
-// reportNodes draws the tables and the charts that the server computed.
+// reportNodes draws the tables that the server computed.
 function reportNodes(page) {
   const { el } = tools;
   return [
     el("h2", {}, page.title),
     ...page.lead.map((line) => el("p", {}, line)),
     ...(page.warnings || []).map((line) => el("p", { class: "bad" }, "Warning: " + line)),
-    ...page.charts.map(chart),
     ...page.sections.map(section),
   ];
-}
-
-function chart(one) {
-  const { el, svg } = tools;
-  const drawing = svg("svg", { viewBox: `0 0 ${one.width} ${one.height}`, role: "img", "aria-label": one.title + ". The tables below have the figures." });
-  for (const line of one.lines) drawing.append(svg("line", { x1: line.x1, x2: line.x2, y1: line.y, y2: line.y, class: "grid" }));
-  for (const bar of one.bars || []) {
-    const made = svg("rect", { x: bar.x, y: bar.y, width: bar.width, height: bar.height, class: bar.class });
-    made.append(svg("title", {}, bar.title));
-    drawing.append(made);
-  }
-  for (const text of one.texts) drawing.append(svg("text", { x: text.x, y: text.y, "text-anchor": text.anchor }, text.text));
-  return el("figure", { class: "plot" }, el("figcaption", {}, el("b", {}, one.title),
-    el("span", { class: "legend" }, ...one.legend.map((name) => el("span", { class: name }, name)))), drawing);
 }
 
 function section(one) {
   const { el } = tools;
   const place = (i) => one.columns[i].number ? { class: "number" } : {};
   const table = el("table", {},
-    el("thead", {}, el("tr", {}, ...one.columns.map((column, i) => el("th", { scope: "col", ...place(i) }, column.name)))),
-    el("tbody", {}, ...(one.rows || []).map((row) => el("tr", {}, ...row.map((cell, i) => el("td", place(i), cell))))));
+    el("thead", {}, el("tr", {}, ...one.columns.map((column, i) => el("th", { scope: "col", ...place(i) }, column.name)),
+      one.bars ? el("td") : undefined)),
+    el("tbody", {}, ...(one.rows || []).map((row, n) => el("tr", {}, ...row.map((cell, i) => el("td", place(i), cell)),
+      one.bars ? el("td", { class: "bar" }, el("meter", { value: one.bars[n], "aria-hidden": "true" })) : undefined))));
   return el("section", {}, el("h3", {}, one.title), one.note ? el("p", {}, one.note) : undefined,
     one.rows ? el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": one.title }, table) : el("p", {}, "None."));
 }
