@@ -5,6 +5,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,34 +79,31 @@ const (
 // change, one call at a time; onChange must not block for long. It calls onChange for open Incidents first, and may do so
 // again when it comes to them among all. prune, if not nil, removes fields of an Incident before the Feed stores it.
 func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident), onChange func(Change)) (*Feed, error) {
-	f := &Feed{client: c, namespace: namespace, onChange: onChange, confirmed: time.Now()}
+	f := &Feed{
+		client: c, namespace: namespace, onChange: onChange, preliminary: map[types.NamespacedName]*v1alpha1.Incident{}, confirmed: time.Now(),
+	}
 	f.prune = func(incident *v1alpha1.Incident) {
 		incident.ManagedFields = nil
 		if prune != nil {
 			prune(incident)
 		}
 	}
-	source := cache.ToListWatcherWithWatchListSemantics(f.source(c, namespace), c)
+	source := cache.ToListWatcherWithWatchListSemantics(f.source(), c)
 	f.informer = cache.NewSharedIndexInformer(source, &v1alpha1.Incident{}, 0, cache.Indexers{})
-	err := f.informer.SetTransform(func(object any) (any, error) {
-		if incident, ok := object.(*v1alpha1.Incident); ok {
-			f.prune(incident)
-		}
-		return object, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("setting up the watch: %w", err)
-	}
-	// Problem returns errors; the default handler would also log them.
-	err = f.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
-	if err != nil {
-		return nil, fmt.Errorf("setting up the watch: %w", err)
-	}
-	_, err = f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { f.notify(object, false) },
 		UpdateFunc: func(_, object any) { f.notify(object, false) },
 		DeleteFunc: func(object any) { f.notify(object, true) },
 	})
+	err = errors.Join(err,
+		f.informer.SetTransform(func(object any) (any, error) {
+			if incident, ok := object.(*v1alpha1.Incident); ok {
+				f.prune(incident)
+			}
+			return object, nil
+		}),
+		// Problem returns errors; the default handler would also log them.
+		f.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}))
 	if err != nil {
 		return nil, fmt.Errorf("setting up the watch: %w", err)
 	}
@@ -113,21 +111,18 @@ func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident)
 }
 
 // source returns a ListWatch that records errors.
-func (f *Feed) source(c client.WithWatch, namespace string) *cache.ListWatch {
-	listOptions := func(options metav1.ListOptions) *client.ListOptions {
-		return &client.ListOptions{Namespace: namespace, Raw: &options}
-	}
+func (f *Feed) source() *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			f.awaitReachable(ctx)
 			incidents := &v1alpha1.IncidentList{}
-			err := c.List(ctx, incidents, listOptions(options))
+			err := f.client.List(ctx, incidents, &client.ListOptions{Namespace: f.namespace, Raw: &options})
 			f.note(ctx, list, err)
 			return incidents, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			f.awaitReachable(ctx)
-			events, err := c.Watch(ctx, &v1alpha1.IncidentList{}, listOptions(options))
+			events, err := f.client.Watch(ctx, &v1alpha1.IncidentList{}, &client.ListOptions{Namespace: f.namespace, Raw: &options})
 			if options.SendInitialEvents == nil || !apierrors.IsInvalid(err) {
 				f.note(ctx, watching, err)
 			} // else the API server does not support initial events, and the informer falls back to a list
@@ -196,13 +191,11 @@ func (f *Feed) listOpen(ctx context.Context) {
 		incidents := &v1alpha1.IncidentList{}
 		err := f.client.List(ctx, incidents, client.InNamespace(f.namespace), client.Limit(preliminaryChunk), client.Continue(next),
 			client.MatchingFields{"status.state": string(v1alpha1.IncidentOpen)})
-		if err != nil || !f.showPreliminary(incidents.Items) {
+		if err != nil || !f.showPreliminary(incidents.Items) || incidents.Continue == "" {
 			return
 		}
 		listed += len(incidents.Items)
-		if next = incidents.Continue; next == "" {
-			return
-		}
+		next = incidents.Continue
 	}
 }
 
@@ -216,9 +209,6 @@ func (f *Feed) showPreliminary(incidents []v1alpha1.Incident) bool {
 		f.prune(incident)
 		key := client.ObjectKeyFromObject(incident)
 		f.mu.Lock()
-		if f.preliminary == nil {
-			f.preliminary = map[types.NamespacedName]*v1alpha1.Incident{}
-		}
 		f.preliminary[key] = incident
 		f.mu.Unlock()
 		if _, known, _ := f.informer.GetStore().GetByKey(key.String()); !known { // else the informer has told of it, or will
@@ -268,7 +258,7 @@ func (f *Feed) probed(err error) {
 		close(f.reachable)
 		f.reachable = nil
 	}
-	if f.problem() == nil && f.informer.HasSynced() {
+	if cmp.Or(f.problems[:]...) == nil && f.informer.HasSynced() {
 		f.confirmed = time.Now()
 	}
 }
@@ -294,11 +284,10 @@ func (f *Feed) Incidents() []*v1alpha1.Incident {
 		defer f.mu.Unlock()
 		return slices.Collect(maps.Values(f.preliminary))
 	}
-	var incidents []*v1alpha1.Incident
-	for _, object := range f.informer.GetStore().List() {
-		if incident, ok := object.(*v1alpha1.Incident); ok {
-			incidents = append(incidents, incident)
-		}
+	objects := f.informer.GetStore().List()
+	incidents := make([]*v1alpha1.Incident, len(objects))
+	for i, object := range objects {
+		incidents[i], _ = object.(*v1alpha1.Incident)
 	}
 	return incidents
 }
@@ -307,16 +296,7 @@ func (f *Feed) Incidents() []*v1alpha1.Incident {
 func (f *Feed) Problem() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.problem()
-}
-
-func (f *Feed) problem() error {
-	for _, err := range f.problems {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(f.problems[:]...)
 }
 
 // Age returns the time since the API server last confirmed that the Incidents are up to date.
@@ -329,11 +309,11 @@ func (f *Feed) Age() time.Duration {
 // Sentence describes an error of a request to the API server without its URL. It begins with a lower-case letter and
 // ends without a full stop.
 func Sentence(err error) string {
+	var status apierrors.APIStatus
 	var request *url.Error
 	var timeout net.Error
 	switch {
-	case isStatus(err):
-		return v1alpha1.SanitizeLine(err.Error())
+	case errors.As(err, &status):
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return "the API server does not respond"
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -342,11 +322,6 @@ func Sentence(err error) string {
 		return "the API server cannot be reached: " + v1alpha1.SanitizeLine(request.Err.Error())
 	}
 	return v1alpha1.SanitizeLine(err.Error())
-}
-
-func isStatus(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status)
 }
 
 // Denied reports whether the user lacks permission.
