@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,8 @@ const (
 
 	maxByChars      = 256  // of spec.alerts[].by
 	maxCommentChars = 1024 // of spec.alerts[].comment
+
+	commentUsage = "The same as --message; the comment of the silence in Alertmanager."
 )
 
 // actionNotes is the part of the help that these commands share.
@@ -60,12 +63,12 @@ func (p *plugin) ackCommand() *cobra.Command {
 		Aliases: []string{"acknowledge"},
 		Short:   "Acknowledge incidents: mark them as being handled",
 		Long:    `Acknowledge incidents: mark them as being handled. Acknowledged incidents stay open.` + actionNotes,
-		Example: example(`
-# Acknowledge an incident
-kubectl tocsin ack monitoring-qf4t --message "looking into it"
+		Example: `
+  # Acknowledge an incident
+  kubectl tocsin ack monitoring-qf4t --message "looking into it"
 
-# Acknowledge all critical incidents
-kubectl tocsin ack --severity critical`),
+  # Acknowledge all critical incidents
+  kubectl tocsin ack --severity critical`,
 	})
 }
 
@@ -76,12 +79,12 @@ func (p *plugin) unackCommand() *cobra.Command {
 		Aliases: []string{"unacknowledge"},
 		Short:   "Unacknowledge incidents: withdraw acknowledgements",
 		Long:    `Unacknowledge incidents: withdraw acknowledgements, for example before a hand-over.` + actionNotes,
-		Example: example(`
-# Withdraw the acknowledgement of an incident
-kubectl tocsin unack monitoring-qf4t --message "maria is on leave"
+		Example: `
+  # Withdraw the acknowledgement of an incident
+  kubectl tocsin unack monitoring-qf4t --message "maria is on leave"
 
-# Withdraw all acknowledgements in a namespace
-kubectl tocsin unack --all`),
+  # Withdraw all acknowledgements in a namespace
+  kubectl tocsin unack --all`,
 	})
 }
 
@@ -92,13 +95,51 @@ func (p *plugin) resolveCommand() *cobra.Command {
 		Short: "Resolve incidents",
 		Long: `Resolve incidents. The next firing alert reopens the incident, unless its start time falls within the resolved
 episode.` + actionNotes,
-		Example: example(`
-# Resolve an incident
-kubectl tocsin resolve monitoring-qf4t --message "replaced the disk"
+		Example: `
+  # Resolve an incident
+  kubectl tocsin resolve monitoring-qf4t --message "replaced the disk"
 
-# Resolve all incidents of an integration without confirmation
-kubectl tocsin resolve --integration monitoring --yes`),
+  # Resolve all incidents of an integration without confirmation
+  kubectl tocsin resolve --integration monitoring --yes`,
 	})
+}
+
+func (p *plugin) silenceCommand() *cobra.Command {
+	o := &actOptions{plugin: p, status: v1alpha1.AlertSilenced, verb: "Silence"}
+	command := o.complete(&cobra.Command{
+		Use:   "silence [NAME...]",
+		Short: "Silence incidents in Alertmanager",
+		Long: `Silence incidents in Alertmanager: Tocsin creates a silence there, so that nobody is notified about the incident. The
+silence also applies if the incident is resolved and reopened. A silence is not an acknowledgement. It needs a Tocsin
+that forwards incidents to Alertmanager.` + actionNotes,
+		Example: `
+  # Silence an incident for two hours
+  kubectl tocsin silence monitoring-qf4t --for 2h --comment "replacing the disk"
+
+  # End the silence
+  kubectl tocsin silence monitoring-qf4t --for 0`,
+	})
+	durationVar(command.Flags(), &o.length, "for", "How long to silence, such as 90m, 12h or 7d; at most 30d. 0 ends the silence.")
+	_ = command.MarkFlagRequired("for")
+	command.Flags().StringVar(&o.message, "comment", "", commentUsage)
+	command.MarkFlagsMutuallyExclusive("message", "comment")
+	return command
+}
+
+func (p *plugin) unsilenceCommand() *cobra.Command {
+	o := &actOptions{plugin: p, status: v1alpha1.AlertSilenced, verb: "End the silence of"}
+	command := o.complete(&cobra.Command{
+		Use:   "unsilence [NAME...]",
+		Short: "End silences that were requested with \"silence\"",
+		Long: `End silences that were requested with "kubectl tocsin silence". Silences that were created in Alertmanager itself
+stay.` + actionNotes,
+		Example: `
+  # End the silence of an incident
+  kubectl tocsin unsilence monitoring-qf4t`,
+	})
+	command.Flags().StringVar(&o.message, "comment", "", commentUsage)
+	command.MarkFlagsMutuallyExclusive("message", "comment")
+	return command
 }
 
 func (o *actOptions) complete(command *cobra.Command) *cobra.Command {
@@ -121,6 +162,8 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 	}
 	filtered := o.all || o.filter.isSet()
 	switch {
+	case o.length > v1alpha1.MaxSilence:
+		return fmt.Errorf("a silence has at most %s", v1alpha1.MaxSilence)
 	case len(names) > 0 && (filtered || o.filter.allNamespaces):
 		return errors.New("specify either incident names or a filter, not both")
 	case len(names) == 0 && !filtered:
@@ -133,11 +176,12 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 	if err != nil {
 		return err
 	}
-	find := o.named
+	var incidents []*v1alpha1.Incident
 	if filtered {
-		find = o.confirmed
+		incidents, err = o.confirmed(ctx, c)
+	} else {
+		incidents, err = o.named(ctx, c, names)
 	}
-	incidents, err := find(ctx, c, names)
 	if err != nil {
 		return err
 	}
@@ -145,7 +189,7 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 }
 
 // confirmed returns the open Incidents that match the filter, after the user has confirmed.
-func (o *actOptions) confirmed(ctx context.Context, c *cluster, _ []string) ([]*v1alpha1.Incident, error) {
+func (o *actOptions) confirmed(ctx context.Context, c *cluster) ([]*v1alpha1.Incident, error) {
 	o.filter.states = []string{string(v1alpha1.IncidentOpen)}
 	o.filter.Unacknowledged = o.filter.Unacknowledged || o.status == v1alpha1.AlertAcknowledged
 	incidents, err := o.incidents(ctx, c, &o.filter, o.newProgress())
@@ -185,7 +229,8 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 		if err != nil {
 			return nil, err
 		}
-		if o.needsOpen() && incident.Status.State == v1alpha1.IncidentResolved {
+		// A silence also applies to the next episode.
+		if o.status != v1alpha1.AlertResolved && o.status != v1alpha1.AlertSilenced && incident.Status.State == v1alpha1.IncidentResolved {
 			return nil, fmt.Errorf("%s is resolved and cannot be %s", incident.Name, o.status)
 		}
 		incidents = append(incidents, incident)
@@ -193,20 +238,14 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 	return incidents, nil
 }
 
-// needsOpen reports whether the action applies to open Incidents only. A silence also applies to the next episode.
-func (o *actOptions) needsOpen() bool {
-	return o.status == v1alpha1.AlertAcknowledged || o.status == v1alpha1.AlertUnacknowledged
-}
-
 // unneeded describes why an Incident needs no action; empty if it needs one.
 func (o *actOptions) unneeded(incident *v1alpha1.Incident) string {
-	acknowledged := isAcknowledged(incident)
 	switch {
 	case o.status == v1alpha1.AlertResolved && incident.Status.State == v1alpha1.IncidentResolved:
 		return "already resolved"
 	case o.status == v1alpha1.AlertAcknowledged && fold.StaysAcknowledged(&incident.Status) && o.message == "":
 		return "already acknowledged"
-	case o.status == v1alpha1.AlertUnacknowledged && !acknowledged:
+	case o.status == v1alpha1.AlertUnacknowledged && !isAcknowledged(incident):
 		return "not acknowledged"
 	case o.status == v1alpha1.AlertSilenced && o.length == 0 && incident.Status.Silence == nil:
 		return "not silenced"
@@ -276,4 +315,31 @@ func (c *cluster) user(ctx context.Context) (string, error) {
 	}
 	name := []rune(review.Status.UserInfo.Username)
 	return string(name[:min(len(name), maxByChars)]), nil
+}
+
+// result describes what the command has done to an Incident.
+func (o *actOptions) result() string {
+	switch {
+	case o.status != v1alpha1.AlertSilenced:
+		return string(o.status)
+	case o.length == 0:
+		return "unsilenced"
+	default:
+		return "silenced for " + o.length.Round(time.Second).String()
+	}
+}
+
+// warnIfIneffective warns if the silence that was requested has no effect because Incidents are not forwarded.
+func (o *actOptions) warnIfIneffective(ctx context.Context, c *cluster, incident *v1alpha1.Incident) {
+	if o.status != v1alpha1.AlertSilenced || o.length == 0 {
+		return
+	}
+	var now v1alpha1.Incident
+	if c.Get(ctx, client.ObjectKeyFromObject(incident), &now) != nil {
+		return
+	}
+	condition := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionSilenced)
+	if condition != nil && condition.Reason == v1alpha1.ReasonForwardingDisabled {
+		_, _ = fmt.Fprintf(o.ErrOut, "Warning: %s: %s\n", incident.Name, safe(condition.Message))
+	}
 }

@@ -30,13 +30,12 @@ func (p *plugin) checkCommand() *cobra.Command {
   0: no incident is open
   1: at least one incident is open
   2: could not be determined, or the namespace or an integration does not exist.`,
-		Example: example(`
-# Continue a rollout only while no severe incident is open
-kubectl tocsin check -n shop --severity critical,error && ./roll-out
+		Example: `
+  # Continue a rollout only while no severe incident is open
+  kubectl tocsin check -n shop --severity critical,error && ./roll-out
 
-# Check for unacknowledged incidents in all namespaces
-kubectl tocsin check -A --unacknowledged --quiet`),
-		Args: noArguments,
+  # Check for unacknowledged incidents in all namespaces
+  kubectl tocsin check -A --unacknowledged --quiet`,
 		RunE: p.withCluster(o.run),
 	}
 	o.filter.addFlags(p, command)

@@ -217,31 +217,27 @@ var flagMessages = []struct {
 
 // errorMessage formats an error as kubectl does, with a hint if Tocsin is not installed.
 func errorMessage(err error) string {
+	text := v1alpha1.SanitizeLine(err.Error())
 	var status apierrors.APIStatus
-	var request *url.Error
-	switch {
-	case errors.As(err, &status):
-	case errors.As(err, &request) && errors.Is(err, syscall.ECONNREFUSED):
-		server, parseErr := url.Parse(request.URL)
-		if parseErr != nil {
-			break
+	if errors.As(err, &status) {
+		details := status.Status()
+		text = fmt.Sprintf("Error from server (%s): %s", details.Reason, text)
+		if details.Reason == metav1.StatusReasonNotFound && (details.Details == nil || details.Details.Name == "") {
+			text += "\nTocsin does not seem to be installed in this cluster: the API server does not serve " +
+				v1alpha1.GroupVersion.String() + "."
 		}
-		return fmt.Sprintf("The connection to the server %s was refused - did you specify the right host or port?", server.Host)
-	case errors.As(err, &request):
+		return text
+	}
+	var request *url.Error
+	if errors.As(err, &request) {
+		server, parseErr := url.Parse(request.URL)
+		if errors.Is(err, syscall.ECONNREFUSED) && parseErr == nil {
+			return fmt.Sprintf("The connection to the server %s was refused - did you specify the right host or port?", server.Host)
+		}
 		return "Unable to connect to the server: " + v1alpha1.SanitizeLine(request.Err.Error())
 	}
-	if status == nil {
-		text := v1alpha1.SanitizeLine(err.Error())
-		for _, message := range flagMessages {
-			text = message.pattern.ReplaceAllString(text, message.sentence)
-		}
-		return "error: " + text
+	for _, message := range flagMessages {
+		text = message.pattern.ReplaceAllString(text, message.sentence)
 	}
-	details := status.Status()
-	text := fmt.Sprintf("Error from server (%s): %s", details.Reason, v1alpha1.SanitizeLine(err.Error()))
-	if details.Reason == metav1.StatusReasonNotFound && (details.Details == nil || details.Details.Name == "") {
-		text += "\nTocsin does not seem to be installed in this cluster: the API server does not serve " +
-			v1alpha1.GroupVersion.String() + "."
-	}
-	return text
+	return "error: " + text
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
@@ -43,18 +44,16 @@ stores nothing. If an expression of a mapping fails, it exits with 1.
 
 The payload is read as an integration's: --integration reads one from the cluster, --manifest from a file, and
 --preset uses one with this preset. Without these flags, no mapping is applied.`,
-		Example: example(`
-# Read the payload as the integration "monitoring" does
-kubectl tocsin explain -f payload.json -i monitoring
+		Example: `
+  # Read the payload as the integration "monitoring" does
+  kubectl tocsin explain -f payload.json -i monitoring
 
-# Test a mapping before applying it
-kubectl tocsin explain -f payload.json --manifest integration.yaml
+  # Test a mapping before applying it
+  kubectl tocsin explain -f payload.json --manifest integration.yaml
 
-# Test a preset
-curl -s https://tool.example.com/last-webhook | kubectl tocsin explain -f - --preset grafana`),
-		Args:              noArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+  # Test a preset
+  curl -s https://tool.example.com/last-webhook | kubectl tocsin explain -f - --preset grafana`,
+		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
 	flags := command.Flags()
 	flags.StringVarP(&o.file, "filename", "f", "", "File with the payload; - reads standard input.")
@@ -167,10 +166,10 @@ func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegrati
 
 // event returns the AlertEvent that would be stored.
 func (r *response) event(integration *v1alpha1.WebhookIntegration) *v1alpha1.AlertEvent {
-	event := &v1alpha1.AlertEvent{}
+	event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{
+		IntegrationName: integration.Name, Defaults: integration.Spec.Defaults,
+	}}
 	event.Namespace = integration.Namespace
-	event.Spec.IntegrationName = integration.Name
-	event.Spec.Defaults = integration.Spec.Defaults
 	for _, alert := range r.Alerts {
 		if alert.Alert != nil && !alert.Dropped {
 			event.Spec.Alerts = append(event.Spec.Alerts, *alert.Alert)
@@ -229,7 +228,7 @@ func (e *explanation) alert(i int) {
 	}
 	fields := alertFields(alert.Alert)
 	for _, source := range alert.Sources {
-		add(source.Field, fields[source.Field], origin(source))
+		add(source.Field, live.Text(fields[source.Field]), origin(source))
 	}
 	for _, field := range e.defaults(alert) {
 		add(field[0], field[1], "default")
@@ -274,15 +273,14 @@ func (e *explanation) defaults(alert *alertResponse) [][2]string {
 		return nil
 	}
 	var filled [][2]string
-	content := &e.response.Incidents[at].Status.Alert
-	given := alert.Alert.AlertContent
-	for _, field := range []struct{ name, given, result string }{
-		{"title", given.Title, content.Title},
-		{"severity", string(given.Severity), string(content.Severity)},
-		{"type", given.Type, content.Type},
+	given, result := &alert.Alert.AlertContent, &e.response.Incidents[at].Status.Alert
+	for _, field := range [][3]string{
+		{"title", given.Title, result.Title},
+		{"severity", string(given.Severity), string(result.Severity)},
+		{"type", given.Type, result.Type},
 	} {
-		if field.given == "" {
-			filled = append(filled, [2]string{field.name, field.result})
+		if field[1] == "" {
+			filled = append(filled, [2]string{field[0], field[2]})
 		}
 	}
 	return filled
@@ -305,29 +303,14 @@ func origin(source mapping.Source) string {
 	return "default"
 }
 
-// alertFields returns the fields of an alert as text, by their names in a payload.
-func alertFields(alert *v1alpha1.Alert) map[string]string {
-	if alert == nil {
+// alertFields returns the fields of an alert as JSON, by their names in a payload.
+func alertFields(alert *v1alpha1.Alert) map[string]json.RawMessage {
+	encoded, err := json.Marshal(alert)
+	if err != nil {
 		return nil
 	}
-	bag := func(b v1alpha1.Bag) string {
-		encoded, err := json.Marshal(b)
-		if err != nil {
-			return ""
-		}
-		return string(encoded)
-	}
-	at := func(t *v1alpha1.Timestamp) string {
-		if t == nil {
-			return ""
-		}
-		return t.UTC().Format("2006-01-02T15:04:05Z")
-	}
-	return map[string]string{
-		"title": alert.Title, "description": strings.ReplaceAll(alert.Description, "\n", " "),
-		"severity": string(alert.Severity), "status": string(alert.Status), "dedup_key": alert.DedupKey,
-		"type": alert.Type, "link": alert.Link, "hostname": alert.Hostname, "region": alert.Region,
-		"starts_at": at(alert.StartsAt), "ends_at": at(alert.EndsAt),
-		"labels": bag(alert.Labels), "annotations": bag(alert.Annotations), "values": bag(alert.Values), "custom": bag(alert.Custom),
-	}
+	fields := map[string]json.RawMessage{}
+	_ = json.Unmarshal(encoded, &fields) // null has no fields
+	fields["dedup_key"], fields["starts_at"], fields["ends_at"] = fields["dedupKey"], fields["startsAt"], fields["endsAt"]
+	return fields
 }

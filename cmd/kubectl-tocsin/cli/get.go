@@ -37,21 +37,21 @@ func (p *plugin) getCommand() *cobra.Command {
 incidents come first.
 
 NAME may be any unambiguous prefix of a name.`,
-		Example: example(`
-# List the open incidents of all namespaces
-kubectl tocsin get -A --state Open
+		Example: `
+  # List the open incidents of all namespaces
+  kubectl tocsin get -A --state Open
 
-# List critical incidents that are not acknowledged
-kubectl tocsin get --severity critical --unacknowledged
+  # List critical incidents that are not acknowledged
+  kubectl tocsin get --severity critical --unacknowledged
 
-# Print incidents with an alert label in YAML
-kubectl tocsin get -l team=storage -o yaml
+  # Print incidents with an alert label in YAML
+  kubectl tocsin get -l team=storage -o yaml
 
-# Choose the columns
-kubectl tocsin get -o custom-columns=TITLE:.status.alert.title,HOST:.status.alert.hostname
+  # Choose the columns
+  kubectl tocsin get -o custom-columns=TITLE:.status.alert.title,HOST:.status.alert.hostname
 
-# Watch incidents: a live table on a terminal, one line per change in a pipe
-kubectl tocsin get -w`),
+  # Watch incidents: a live table on a terminal, one line per change in a pipe
+  kubectl tocsin get -w`,
 		ValidArgsFunction: p.completeIncidents,
 		RunE:              p.withCluster(o.run),
 	}
@@ -72,13 +72,12 @@ func (p *plugin) watchCommand() *cobra.Command {
 
 On a terminal, it is a live table; q or Ctrl-C quits. In a pipe, it prints one line per incident and one per
 change, and reports connection errors on stderr.`,
-		Example: example(`
-# Watch the open incidents of all namespaces
-kubectl tocsin watch -A --state Open
+		Example: `
+  # Watch the open incidents of all namespaces
+  kubectl tocsin watch -A --state Open
 
-# Process changes of critical incidents in a script
-kubectl tocsin watch -A --severity critical | while read -r line; do …; done`),
-		Args: noArguments,
+  # Process changes of critical incidents in a script
+  kubectl tocsin watch -A --severity critical | while read -r line; do …; done`,
 		RunE: p.withCluster(o.run),
 	}
 	o.addTableFlags(command)

@@ -23,7 +23,8 @@ func (p *plugin) integrationCommand() *cobra.Command {
 		Long: `Create integrations, which authorize senders.
 
 An integration is a WebhookIntegration resource. Use kubectl get, describe, edit and delete to manage it.`,
-		Example: example(`kubectl tocsin integration create monitoring --preset alertmanager`),
+		Example: `
+  kubectl tocsin integration create monitoring --preset alertmanager`,
 	}, p.integrationCreateCommand())
 }
 
@@ -59,21 +60,20 @@ func (p *plugin) integrationCreateCommand() *cobra.Command {
 		Long: `Create an integration with its first token, and print the webhook URL that contains the token.
 
 The URL is printed once: the cluster stores only the token's SHA-256 hash.`,
-		Example: example(`
-# Create an integration for any tool that can post JSON
-kubectl tocsin integration create backups
+		Example: `
+  # Create an integration for any tool that can post JSON
+  kubectl tocsin integration create backups
 
-# Create an integration for Alertmanager
-kubectl tocsin integration create monitoring --preset alertmanager
+  # Create an integration for Alertmanager
+  kubectl tocsin integration create monitoring --preset alertmanager
 
-# Resolve incidents after a day without alerts; delete resolved incidents after a week
-kubectl tocsin integration create cron --auto-resolve-after 1d --retention 7d
+  # Resolve incidents after a day without alerts; delete resolved incidents after a week
+  kubectl tocsin integration create cron --auto-resolve-after 1d --retention 7d
 
-# Print a manifest without a token
-kubectl tocsin integration create monitoring --no-token --dry-run=client -o yaml`),
-		Args:              oneName("integration"),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              p.withCluster(o.run),
+  # Print a manifest without a token
+  kubectl tocsin integration create monitoring --no-token --dry-run=client -o yaml`,
+		Args: oneName("integration"),
+		RunE: p.withCluster(o.run),
 	}
 	o.command = command
 	flags := command.Flags()

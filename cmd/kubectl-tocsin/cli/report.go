@@ -42,18 +42,16 @@ to resolve, the noisiest keys and integrations, and flapping keys.
 
 The episodes are those that "kubectl tocsin history" lists with the same flags. The days are those of the local time
 zone. -o html writes one page without scripts and external resources.`,
-		Example: example(`
-# Report the last 30 days in all namespaces
-kubectl tocsin report -A --since 30d
+		Example: `
+  # Report the last 30 days in all namespaces
+  kubectl tocsin report -A --since 30d
 
-# Write a page about the critical episodes of May
-kubectl tocsin report -A --from 2026-05-01 --to 2026-05-31 --severity critical -o html >report.html
+  # Write a page about the critical episodes of May
+  kubectl tocsin report -A --from 2026-05-01 --to 2026-05-31 --severity critical -o html >report.html
 
-# Write Markdown for a wiki
-kubectl tocsin report -A --since 7d -o markdown`),
-		Args:              noArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+  # Write Markdown for a wiki
+  kubectl tocsin report -A --since 7d -o markdown`,
+		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
 	o.addFlags(command)
 	o.period.addFlags(command, reportSince)

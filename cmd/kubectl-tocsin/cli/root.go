@@ -104,17 +104,17 @@ func (p *plugin) command() *cobra.Command {
 
 Tocsin turns any alert webhook into an Incident resource. All commands use the Kubernetes API with your
 kubeconfig and your permissions.`,
-		Example: example(`
-# List incidents in all namespaces, the most urgent first; -w keeps watching
-kubectl tocsin get -A
-kubectl tocsin get -A -w
+		Example: `
+  # List incidents in all namespaces, the most urgent first; -w keeps watching
+  kubectl tocsin get -A
+  kubectl tocsin get -A -w
 
-# Authorize a sender: prints the webhook URL once
-kubectl tocsin integration create monitoring --preset alertmanager
+  # Authorize a sender: prints the webhook URL once
+  kubectl tocsin integration create monitoring --preset alertmanager
 
-# Acknowledge an incident, then resolve it
-kubectl tocsin ack monitoring-qf4t --message "looking into it"
-kubectl tocsin resolve monitoring-qf4t`),
+  # Acknowledge an incident, then resolve it
+  kubectl tocsin ack monitoring-qf4t --message "looking into it"
+  kubectl tocsin resolve monitoring-qf4t`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tocsin"},
 		Version:           buildinfo.Read().Version,
 		SilenceErrors:     true,
@@ -141,7 +141,7 @@ kubectl tocsin resolve monitoring-qf4t`),
 	addGroup(root, "Sender Commands:", p.integrationCommand(), p.tokenCommand(), p.sendCommand(), p.explainCommand())
 	root.AddCommand(p.optionsCommand(), p.versionCommand())
 	p.addGlobalFlags(root)
-	adjustHelp(root)
+	adjust(root)
 	return root
 }
 
@@ -172,8 +172,15 @@ func (p *plugin) addGlobalFlags(root *cobra.Command) {
 	})
 }
 
-// adjustHelp rewords the help of flags that cobra and cli-runtime add.
-func adjustHelp(command *cobra.Command) {
+// adjust rewords the help of flags that cobra and cli-runtime add. Commands without completions of arguments take none,
+// unless they set Args.
+func adjust(command *cobra.Command) {
+	if command.Runnable() && command.ValidArgsFunction == nil {
+		command.ValidArgsFunction = cobra.NoFileCompletions
+		if command.Args == nil {
+			command.Args = noArguments
+		}
+	}
 	command.InitDefaultHelpFlag()
 	for name, usage := range map[string]string{
 		"help":                        "Print this help.",
@@ -191,7 +198,7 @@ func adjustHelp(command *cobra.Command) {
 		}
 	})
 	for _, child := range command.Commands() {
-		adjustHelp(child)
+		adjust(child)
 	}
 }
 
@@ -210,7 +217,6 @@ func (p *plugin) optionsCommand() *cobra.Command {
 		Use:   "options",
 		Short: "Print the list of flags inherited by all commands",
 		Long:  `Print the list of flags inherited by all commands.`,
-		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			p.screen.printf("The following options can be passed to any command:\n\n%s", command.InheritedFlags().FlagUsagesWrapped(width))
 			return p.screen.err
@@ -220,11 +226,11 @@ func (p *plugin) optionsCommand() *cobra.Command {
 
 func (p *plugin) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version of the plugin",
-		Long:    `Print the version of the plugin, and the commit and date of its build.`,
-		Example: example(`kubectl tocsin version`),
-		Args:    noArguments,
+		Use:   "version",
+		Short: "Print the version of the plugin",
+		Long:  `Print the version of the plugin, and the commit and date of its build.`,
+		Example: `
+  kubectl tocsin version`,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(p.Out, buildinfo.Line("kubectl-tocsin"))
 			return err
@@ -259,8 +265,7 @@ var usageTemplate = `Usage:{{if not .HasAvailableSubCommands}}
 Aliases:
   {{.NameAndAliases}}{{end}}{{if .HasExample}}
 
-Examples:
-{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{if eq (len .Groups) 0}}
+Examples:{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{if eq (len .Groups) 0}}
 
 Commands:{{range $cmds}}{{if .IsAvailableCommand}}
   {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{else}}{{range $group := .Groups}}
@@ -278,14 +283,3 @@ Flags:
 "{{.CommandPath}} options" for a list of global flags{{end}}.
 {{else if .HasParent}}Use "{{.Root.CommandPath}} options" for a list of global flags.
 {{end}}`
-
-// example indents the lines of an example.
-func example(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	for i, line := range lines {
-		if line != "" {
-			lines[i] = "  " + line
-		}
-	}
-	return strings.Join(lines, "\n")
-}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,13 +53,25 @@ type sendOptions struct {
 	allowPlain  bool
 	output      string
 
-	title, description, severity, status, dedupKey string
-	alertType, link, hostname, region              string
-	labels                                         map[string]string
+	fields map[string]*string // of the alert, by flag
+	labels map[string]string
+}
+
+// alertFlags are the fields of an alert that have a flag.
+var alertFlags = []struct{ name, usage string }{
+	{"title", "Title of the alert."},
+	{"description", "Description of the alert."},
+	{"severity", "Severity of the alert: critical, error, warning or info."},
+	{"status", "Status of the alert: firing, resolved or acknowledged."},
+	{"dedup-key", "Dedup key of the alert."},
+	{"type", "Type of the alert."},
+	{"link", "Link of the alert."},
+	{"hostname", "Hostname of the alert."},
+	{"region", "Region of the alert."},
 }
 
 func (p *plugin) sendCommand() *cobra.Command {
-	o := &sendOptions{plugin: p}
+	o := &sendOptions{plugin: p, fields: map[string]*string{}}
 	command := &cobra.Command{
 		Use:   "send",
 		Short: "Send an alert to the webhook endpoint",
@@ -78,24 +89,22 @@ token: use https:// or --allow-plain-http.
 
 Test alerts have the dedup key "` + testKey + `" unless --dedup-key is set, so several test alerts
 update one incident and "--status resolved" resolves it.`,
-		Example: example(`
-# Send a test alert to an integration
-kubectl tocsin send -i monitoring
+		Example: `
+  # Send a test alert to an integration
+  kubectl tocsin send -i monitoring
 
-# Send a test alert the same way as senders outside the cluster
-kubectl tocsin send -i monitoring --endpoint https://alerts.example.com
+  # Send a test alert the same way as senders outside the cluster
+  kubectl tocsin send -i monitoring --endpoint https://alerts.example.com
 
-# Send an alert to a webhook URL
-kubectl tocsin send --url "$url" --title "Disk full" --severity critical --dedup-key disk-db-1
+  # Send an alert to a webhook URL
+  kubectl tocsin send --url "$url" --title "Disk full" --severity critical --dedup-key disk-db-1
 
-# Resolve it
-kubectl tocsin send --url "$url" --status resolved --dedup-key disk-db-1
+  # Resolve it
+  kubectl tocsin send --url "$url" --status resolved --dedup-key disk-db-1
 
-# Send a tool's payload
-kubectl tocsin send --url "$url" -f payload.json`),
-		Args:              noArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+  # Send a tool's payload
+  kubectl tocsin send --url "$url" -f payload.json`,
+		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
 	o.addFlags(command)
 	command.MarkFlagsMutuallyExclusive("url", "integration")
@@ -114,25 +123,16 @@ func (o *sendOptions) addFlags(command *cobra.Command) {
 	flags.StringVarP(&o.integration, "integration", "i", "", "Integration to send to with a temporary token.")
 	addEndpointFlag(flags, &o.endpoint)
 	flags.StringVarP(&o.file, "filename", "f", "", "File with the payload to send; - reads standard input.")
-	flags.StringVar(&o.title, "title", "", "Title of the alert.")
-	flags.StringVar(&o.description, "description", "", "Description of the alert.")
-	flags.StringVar(&o.severity, "severity", "", "Severity of the alert: critical, error, warning or info.")
-	flags.StringVar(&o.status, "status", "", "Status of the alert: firing, resolved or acknowledged.")
-	flags.StringVar(&o.dedupKey, "dedup-key", "", "Dedup key of the alert.")
-	flags.StringVar(&o.alertType, "type", "", "Type of the alert.")
-	flags.StringVar(&o.link, "link", "", "Link of the alert.")
-	flags.StringVar(&o.hostname, "hostname", "", "Hostname of the alert.")
-	flags.StringVar(&o.region, "region", "", "Region of the alert.")
+	for _, field := range alertFlags {
+		o.fields[field.name] = flags.String(field.name, "", field.usage)
+		command.MarkFlagsMutuallyExclusive("filename", field.name)
+	}
 	flags.StringToStringVarP(&o.labels, "label", "l", nil, "Labels of the alert as `KEY=VALUE`, such as team=storage.")
 	addHeaderFlag(flags, &o.headers)
 	flags.BoolVar(&o.dryRun, "dry-run", false, "Print what the endpoint would store, without storing it.")
 	flags.BoolVar(&o.allowPlain, "allow-plain-http", false, "Send the token unencrypted to http:// URLs of other hosts.")
 	flags.StringVarP(&o.output, "output", "o", "", "Output format of the response: json or yaml. Default: a summary.")
-	for _, field := range []string{
-		"title", "description", "severity", "status", "dedup-key", "type", "link", "hostname", "region", "label",
-	} {
-		command.MarkFlagsMutuallyExclusive("filename", field)
-	}
+	command.MarkFlagsMutuallyExclusive("filename", "label")
 }
 
 func (o *sendOptions) run(ctx context.Context) error {
@@ -164,28 +164,20 @@ func (o *sendOptions) run(ctx context.Context) error {
 
 // send posts to the URL, or to the integration with a temporary token. It returns the status code and the body.
 func (o *sendOptions) send(ctx context.Context, header http.Header, body []byte) (int, []byte, error) {
-	target := o.target()
+	target := o.url
 	switch {
-	case target != "":
-		if err := checkURL(target); err != nil {
-			return 0, nil, err
-		}
-		return o.post(ctx, target, header, body)
-	case o.integration == "":
+	case target == "" && o.integration != "":
+		return o.postWithTemporaryToken(ctx, header, body)
+	case target == "":
+		target = os.Getenv(urlVariable)
+	}
+	if target == "" {
 		return 0, nil, fmt.Errorf("no destination: set --url (or $%s) or --integration", urlVariable)
 	}
-	return o.postWithTemporaryToken(ctx, header, body)
-}
-
-// target returns the webhook URL to post to; empty for an integration.
-func (o *sendOptions) target() string {
-	switch {
-	case o.url != "":
-		return o.url
-	case o.integration != "":
-		return ""
+	if err := checkURL(target); err != nil {
+		return 0, nil, err
 	}
-	return os.Getenv(urlVariable)
+	return o.post(ctx, target, header, body)
 }
 
 // body returns the payload to post.
@@ -193,24 +185,20 @@ func (o *sendOptions) body() ([]byte, error) {
 	if o.file != "" {
 		return o.readInput(o.file)
 	}
-	fields := map[string]any{}
-	for name, value := range map[string]string{
-		"title": o.title, "description": o.description, "severity": o.severity, "status": o.status,
-		"dedup_key": cmp.Or(o.dedupKey, testKey), "type": o.alertType, "link": o.link, "hostname": o.hostname, "region": o.region,
-	} {
-		if value != "" {
-			fields[name] = value
+	alert := map[string]any{"dedup_key": testKey}
+	if status := *o.fields["status"]; *o.fields["title"] == "" && (status == "" || status == string(v1alpha1.AlertFiring)) {
+		alert["title"], alert["description"] = "Test alert", "Sent by kubectl tocsin send."
+		alert["severity"] = v1alpha1.SeverityInfo
+	}
+	for name, value := range o.fields {
+		if *value != "" {
+			alert[strings.ReplaceAll(name, "-", "_")] = *value
 		}
 	}
 	if len(o.labels) > 0 {
-		fields["labels"] = o.labels
+		alert["labels"] = o.labels
 	}
-	if o.title == "" && (o.status == "" || o.status == string(v1alpha1.AlertFiring)) {
-		fields["title"] = "Test alert"
-		fields["description"] = cmp.Or(o.description, "Sent by kubectl tocsin send.")
-		fields["severity"] = cmp.Or(o.severity, string(v1alpha1.SeverityInfo))
-	}
-	return json.Marshal(fields)
+	return json.Marshal(alert)
 }
 
 // post posts a body and returns the status code and the body of the response. Its errors do not quote the URL, because

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -34,12 +35,12 @@ func (p *plugin) showCommand() *cobra.Command {
 		Long: `Show the details of an incident: its state, all fields of its alerts, and its timeline.
 
 NAME may be any unambiguous prefix of a name.`,
-		Example: example(`
-# Show an incident
-kubectl tocsin show monitoring-qf4temcyqfg5jyf6hfops4jsuk
+		Example: `
+  # Show an incident
+  kubectl tocsin show monitoring-qf4temcyqfg5jyf6hfops4jsuk
 
-# Show an incident by a prefix of its name
-kubectl tocsin show monitoring-qf4t`),
+  # Show an incident by a prefix of its name
+  kubectl tocsin show monitoring-qf4t`,
 		Args:              oneName("incident"),
 		ValidArgsFunction: firstArgument(p.completeIncidents),
 		RunE:              p.withCluster(o.run),
@@ -73,8 +74,10 @@ type description struct {
 	integration v1alpha1.WebhookIntegration // of the Incident; empty if it cannot be read
 }
 
-// labelWidth is the width of field names.
-const labelWidth = 14
+const (
+	localTime  = "2006-01-02 15:04:05 MST"
+	labelWidth = 14 // of the names of fields
+)
 
 func (d *description) incident(incident *v1alpha1.Incident) {
 	status, alert := &incident.Status, &incident.Status.Alert
@@ -82,16 +85,16 @@ func (d *description) incident(incident *v1alpha1.Incident) {
 	d.field("Incident", incident.Namespace+"/"+incident.Name)
 	d.field("State", d.state(incident))
 	d.field("Severity", d.styled(severityCell(incident).look, string(alert.Severity)))
-	if acknowledged := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged); acknowledged != nil {
-		d.field("Acknowledged", d.acknowledged(incident))
-	}
+	d.field("Acknowledged", d.acknowledged(status))
 	d.field("Silenced", d.silenced(incident))
 	d.field("Forwarded", d.forwarded(status))
 	if status.Episode != nil {
 		d.field("Began", d.time(&status.Episode.StartTime))
 	}
 	d.field("Last alert", d.time(status.LastAlertTime))
-	d.field("Lease", d.lease(status))
+	if status.Lease != nil && status.State == v1alpha1.IncidentOpen {
+		d.field("Lease", fmt.Sprintf("expires %s after the last alert", duration.HumanDuration(status.Lease.Duration)))
+	}
 	d.field("Alerts", d.count(status))
 	d.field("Integration", incident.Spec.IntegrationName)
 	d.field("Dedup key", safe(incident.Spec.DedupKey))
@@ -144,6 +147,18 @@ func (d *description) state(incident *v1alpha1.Incident) string {
 	return text
 }
 
+// condition describes a condition: its answer, the time since when it has it, at least from, and its message.
+func (d *description) condition(condition *metav1.Condition, from *v1alpha1.Timestamp) string {
+	answer, since := "no", v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
+	if condition.Status == metav1.ConditionTrue {
+		answer = "yes"
+		if from != nil && from.After(since.Time) {
+			since = *from
+		}
+	}
+	return answer + ", since " + d.time(&since) + ". " + safe(condition.Message)
+}
+
 // forwarded describes to which Alertmanagers the Incident is posted, and since when: the later of its episode's beginning and
 // of the time since which they accept Incidents. It is empty if the operator forwards nothing.
 func (d *description) forwarded(status *v1alpha1.IncidentStatus) string {
@@ -151,29 +166,19 @@ func (d *description) forwarded(status *v1alpha1.IncidentStatus) string {
 	if condition == nil {
 		return ""
 	}
-	since := v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
-	answer := "no"
-	if condition.Status == metav1.ConditionTrue {
-		answer = "yes"
-		if opened := status.OpenedTime; opened != nil && opened.After(since.Time) {
-			since = *opened
-		}
-	}
-	return answer + ", since " + d.time(&since) + ". " + safe(condition.Message)
+	return d.condition(condition, status.OpenedTime)
 }
 
 // acknowledged describes by whom and when the Incident was acknowledged or unacknowledged.
-func (d *description) acknowledged(incident *v1alpha1.Incident) string {
-	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
-	answer := "no"
+func (d *description) acknowledged(status *v1alpha1.IncidentStatus) string {
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged)
 	switch {
-	case isAcknowledged(incident):
-		answer = "yes"
-	case condition.Reason == v1alpha1.ReasonNotAcknowledged:
-		return answer
+	case condition == nil:
+		return ""
+	case condition.Status != metav1.ConditionTrue && condition.Reason == v1alpha1.ReasonNotAcknowledged:
+		return "no"
 	}
-	at := v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
-	return answer + ", since " + d.time(&at) + ". " + safe(condition.Message)
+	return d.condition(condition, nil)
 }
 
 // silenced describes the silence of the Incident in Alertmanager, and the one that was requested.
@@ -182,23 +187,14 @@ func (d *description) silenced(incident *v1alpha1.Incident) string {
 	if condition == nil {
 		return ""
 	}
-	text := "no. " + safe(condition.Message)
 	if isSilenced(incident) {
-		text = "yes. " + safe(condition.Message)
+		return "yes. " + safe(condition.Message)
 	}
-	if request := incident.Status.Silence; request != nil && !isSilenced(incident) && request.Until.After(d.now) {
-		text += fmt.Sprintf(" Requested until %s by %s.", request.Until.Local().Format("2006-01-02 15:04:05 MST"),
-			cmp.Or(safe(request.By), "an AlertEvent"))
+	text := "no. " + safe(condition.Message)
+	if request := incident.Status.Silence; request != nil && request.Until.After(d.now) {
+		text += fmt.Sprintf(" Requested until %s by %s.", request.Until.Local().Format(localTime), cmp.Or(safe(request.By), "an AlertEvent"))
 	}
 	return text
-}
-
-// lease describes how long the Incident stays open if its sender does not repeat the alert.
-func (d *description) lease(status *v1alpha1.IncidentStatus) string {
-	if status.Lease == nil || status.State != v1alpha1.IncidentOpen {
-		return ""
-	}
-	return fmt.Sprintf("expires %s after the last alert", duration.HumanDuration(status.Lease.Duration))
 }
 
 func (d *description) count(status *v1alpha1.IncidentStatus) string {
@@ -214,7 +210,7 @@ func (d *description) time(at *v1alpha1.Timestamp) string {
 	if at == nil || at.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%s (%s ago)", at.Local().Format("2006-01-02 15:04:05 MST"), ago(at, d.now))
+	return fmt.Sprintf("%s (%s ago)", at.Local().Format(localTime), ago(at, d.now))
 }
 
 // bag prints the entries of a bag, sorted.
@@ -244,13 +240,9 @@ func valueLines(value json.RawMessage) []string {
 		return safeLines(s)
 	}
 	const long = 60
-	if len(value) > long {
-		var tree any
-		if json.Unmarshal(value, &tree) == nil {
-			if indented, err := json.MarshalIndent(tree, "", "  "); err == nil {
-				return safeLines(string(indented))
-			}
-		}
+	var indented bytes.Buffer
+	if len(value) > long && json.Indent(&indented, value, "", "  ") == nil {
+		return safeLines(indented.String())
 	}
 	return []string{safe(string(value))}
 }

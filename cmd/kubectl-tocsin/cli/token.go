@@ -25,15 +25,15 @@ func (p *plugin) tokenCommand() *cobra.Command {
 A token authorizes a sender to post alerts. The cluster stores only its SHA-256 hash, so the token is printed
 once, when it is created. To rotate a token, create a second one, reconfigure the sender, and revoke the first
 one. Both are valid in the meantime.`,
-		Example: example(`
-# Create a token
-kubectl tocsin token create monitoring --name 2026-06
+		Example: `
+  # Create a token
+  kubectl tocsin token create monitoring --name 2026-06
 
-# List the tokens of an integration
-kubectl tocsin token list monitoring
+  # List the tokens of an integration
+  kubectl tocsin token list monitoring
 
-# Revoke a token
-kubectl tocsin token revoke monitoring 2026-05`),
+  # Revoke a token
+  kubectl tocsin token revoke monitoring 2026-05`,
 	}, p.tokenCreateCommand(), p.tokenListCommand(), p.tokenRevokeCommand())
 }
 
@@ -56,15 +56,15 @@ func (p *plugin) tokenCreateCommand() *cobra.Command {
 The URL is printed once: the cluster stores only the token's SHA-256 hash. The token is valid for this
 integration only. Secret scanners can detect it by its format: "tocsin_", a tag of the integration, and 49
 letters and digits that include a checksum.`,
-		Example: example(`
-# Create a token that is named after the current date and does not expire
-kubectl tocsin token create monitoring
+		Example: `
+  # Create a token that is named after the current date and does not expire
+  kubectl tocsin token create monitoring
 
-# Create a token that is valid for one hour, in a script
-url=$(kubectl tocsin token create monitoring --expires-in 1h --quiet)
+  # Create a token that is valid for one hour, in a script
+  url=$(kubectl tocsin token create monitoring --expires-in 1h --quiet)
 
-# Print the URL for senders outside the cluster
-kubectl tocsin token create monitoring --endpoint https://alerts.example.com`),
+  # Print the URL for senders outside the cluster
+  kubectl tocsin token create monitoring --endpoint https://alerts.example.com`,
 		Args:              oneName("integration"),
 		ValidArgsFunction: firstArgument(p.completeIntegrations),
 		RunE:              p.withCluster(o.run),
@@ -143,7 +143,7 @@ func (o *tokenCreateOptions) print(token newToken, endpoint string) error {
 	if !o.quiet {
 		expiry := "does not expire"
 		if token.ExpiresAt != nil {
-			expiry = "expires at " + token.ExpiresAt.Local().Format("2006-01-02 15:04:05 MST")
+			expiry = "expires at " + token.ExpiresAt.Local().Format(localTime)
 		}
 		_, err := fmt.Fprintf(o.ErrOut, "Created token %q of integration %q, which %s. The webhook URL is shown only once:\n",
 			token.Name, token.integration, expiry)
@@ -173,11 +173,12 @@ func (c *cluster) editTokens(ctx context.Context, name string, edit func([]v1alp
 
 func (p *plugin) tokenListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:               "list INTEGRATION",
-		Aliases:           []string{"ls"},
-		Short:             "List the tokens of an integration",
-		Long:              `List the tokens of an integration with their expiry and the first digits of their SHA-256 hashes.`,
-		Example:           example(`kubectl tocsin token list monitoring`),
+		Use:     "list INTEGRATION",
+		Aliases: []string{"ls"},
+		Short:   "List the tokens of an integration",
+		Long:    `List the tokens of an integration with their expiry and the first digits of their SHA-256 hashes.`,
+		Example: `
+  kubectl tocsin token list monitoring`,
 		Args:              oneName("integration"),
 		ValidArgsFunction: firstArgument(p.completeIntegrations),
 		RunE:              p.withCluster(p.listTokens),
@@ -193,30 +194,26 @@ func (p *plugin) listTokens(ctx context.Context, c *cluster, names []string) err
 		_, err := fmt.Fprintf(p.ErrOut, "No tokens found in integration %q.\n", integration.Name)
 		return err
 	}
-	width := len("NAME")
-	for _, token := range integration.Spec.Tokens {
-		width = max(width, len(token.Name))
-	}
-	s := p.screen
-	s.printf("%s\n", s.styled(bold, pad("NAME", width)+"   EXPIRES           SHA256"))
-	for _, token := range integration.Spec.Tokens {
-		expires, look := expiry(token.ExpiresAt, p.now())
-		const hashChars = 12
-		expires = s.styled(look, pad(expires, len("EXPIRES        ")))
-		s.printf("%s   %s   %s…\n", pad(token.Name, width), expires, token.SHA256[:hashChars])
-	}
-	return s.err
+	const hashChars = 12
+	t := &table[v1alpha1.Token]{screen: p.screen}
+	t.add("NAME", 0, func(token v1alpha1.Token) string { return token.Name })
+	t.columns = append(t.columns, column[v1alpha1.Token]{title: "EXPIRES", cell: p.expiry})
+	t.add("SHA256", 0, func(token v1alpha1.Token) string { return token.SHA256[:hashChars] + "…" })
+	t.reset()
+	t.print(integration.Spec.Tokens)
+	return t.err
 }
 
 // expiry describes when a token expires or expired.
-func expiry(at *v1alpha1.Timestamp, now time.Time) (string, style) {
-	switch {
+func (p *plugin) expiry(token v1alpha1.Token) cell {
+	switch at, now := token.ExpiresAt, p.now(); {
 	case at == nil || at.IsZero():
-		return "never", plain
+		return cell{text: "never"}
 	case now.Before(at.Time):
-		return "in " + duration.HumanDuration(at.Sub(now)), plain
+		return cell{text: "in " + duration.HumanDuration(at.Sub(now))}
+	default:
+		return cell{"expired " + duration.HumanDuration(now.Sub(at.Time)), red}
 	}
-	return "expired " + duration.HumanDuration(now.Sub(at.Time)), red
 }
 
 // tokenRevokeOptions are the options of "token revoke".
@@ -232,12 +229,12 @@ func (p *plugin) tokenRevokeCommand() *cobra.Command {
 		Short: "Revoke tokens of an integration",
 		Long: `Revoke tokens of an integration: remove their hashes. Tocsin rejects the tokens within two seconds. Incidents do
 not change.`,
-		Example: example(`
-# Revoke a token
-kubectl tocsin token revoke monitoring 2026-05-04
+		Example: `
+  # Revoke a token
+  kubectl tocsin token revoke monitoring 2026-05-04
 
-# Revoke all expired tokens
-kubectl tocsin token revoke monitoring --expired`),
+  # Revoke all expired tokens
+  kubectl tocsin token revoke monitoring --expired`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("requires an integration name")

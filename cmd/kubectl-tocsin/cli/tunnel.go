@@ -58,18 +58,17 @@ var errClearText = errors.New("the token would be sent unencrypted: use https://
 // newClient returns an HTTP client that also reaches Services from outside the cluster. For plain HTTP, it connects to
 // this machine and to Services only, unless allowPlain is set.
 func (p *plugin) newClient(target *url.URL, allowPlain bool) *http.Client {
+	direct := target.Scheme == "https" || allowPlain
 	transport := &http.Transport{
-		DialContext: p.dial,
-		Proxy: func(request *http.Request) (*url.URL, error) {
+		DialContext: p.dialer(direct), TLSHandshakeTimeout: connectTimeout,
+	}
+	if direct {
+		transport.Proxy = func(request *http.Request) (*url.URL, error) {
 			if _, ok := parseService(net.JoinHostPort(request.URL.Hostname(), "0")); ok {
 				return nil, nil
 			}
 			return http.ProxyFromEnvironment(request)
-		},
-		TLSHandshakeTimeout: connectTimeout,
-	}
-	if target.Scheme != "https" && !allowPlain {
-		transport.DialContext, transport.Proxy = p.dialPlain, nil
+		}
 	}
 	return &http.Client{
 		Transport: transport,
@@ -78,32 +77,31 @@ func (p *plugin) newClient(target *url.URL, allowPlain bool) *http.Client {
 	}
 }
 
-// dialPlain connects to this machine or to a Service through the API server. It rejects other addresses.
-func (p *plugin) dialPlain(ctx context.Context, network, address string) (net.Conn, error) {
-	if service, ok := parseService(address); ok {
-		return p.dialService(ctx, service)
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, fmt.Errorf("parsing the address: %w", err)
-	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, errClearText
-	}
-	return new(net.Dialer).DialContext(ctx, network, address)
-}
-
-// dial connects to an address, or through the API server to a Service whose name cannot be resolved here.
-func (p *plugin) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	service, ok := parseService(address)
-	if !ok {
-		return new(net.Dialer).DialContext(ctx, network, address)
-	}
-	connection, err := (&net.Dialer{Timeout: lookupTimeout}).DialContext(ctx, network, address)
-	if _, unknown := errors.AsType[*net.DNSError](err); !unknown {
+// dialer returns a function that connects to an address, or through the API server to a Service. Unless direct is set, it
+// rejects addresses of other machines; if it is, names of Services that can be resolved here are like all others.
+func (p *plugin) dialer(direct bool) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialer := &net.Dialer{}
+		service, isService := parseService(address)
+		if isService {
+			if !direct {
+				return p.dialService(ctx, service)
+			}
+			dialer.Timeout = lookupTimeout
+		}
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, fmt.Errorf("parsing the address: %w", err)
+		}
+		if ip := net.ParseIP(host); !direct && host != "localhost" && !ip.IsLoopback() {
+			return nil, errClearText
+		}
+		connection, err := dialer.DialContext(ctx, network, address)
+		if _, unknown := errors.AsType[*net.DNSError](err); unknown && isService {
+			return p.dialService(ctx, service)
+		}
 		return connection, err
 	}
-	return p.dialService(ctx, service)
 }
 
 // dialService connects to a pod of a Service as "kubectl port-forward" does.
@@ -122,24 +120,11 @@ func (p *plugin) dialService(ctx context.Context, service serviceAddress) (net.C
 	if err != nil {
 		return nil, err
 	}
-	type result struct {
-		net.Conn
-		err error
+	connection, err := dialPod(config, pod, port)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	dialed := make(chan result, 1)
-	go func() {
-		connection, err := dialPod(config, pod, port) // takes no context
-		dialed <- result{connection, err}
-	}()
-	select {
-	case r := <-dialed:
-		if r.err != nil {
-			return nil, fmt.Errorf("connecting to pod %s/%s: %w", pod.Namespace, pod.Name, r.err)
-		}
-		return r.Conn, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("connecting to pod %s/%s: %w", pod.Namespace, pod.Name, ctx.Err())
-	}
+	return connection, nil
 }
 
 // backend returns a ready pod of a Service, and the port of the pod.

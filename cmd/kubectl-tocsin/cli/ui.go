@@ -31,18 +31,16 @@ they include those of deleted incidents.
 
 The command serves the page on 127.0.0.1 with your kubeconfig and your permissions, and serves data only to
 clients with the key in the printed URL. The page is read-only. Press Ctrl-C to stop.`,
-		Example: example(`
-# Show the incidents of the namespace
-kubectl tocsin ui
+		Example: `
+  # Show the incidents of the namespace
+  kubectl tocsin ui
 
-# Show the incidents of all namespaces on a fixed port
-kubectl tocsin ui -A --port 8090
+  # Show the incidents of all namespaces on a fixed port
+  kubectl tocsin ui -A --port 8090
 
-# Show also the history in an archive
-kubectl tocsin ui -A --archive s3://incidents?region=eu-central-1`),
-		Args:              noArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              p.withCluster(o.run),
+  # Show also the history in an archive
+  kubectl tocsin ui -A --archive s3://incidents?region=eu-central-1`,
+		RunE: p.withCluster(o.run),
 	}
 	o.command = command
 	o.addArchiveFlag(command)
