@@ -122,15 +122,11 @@ const maxTitle = 200
 // id identifies a dedup key, which is scoped to its integration, or, with an empty key, an integration.
 type id struct{ namespace, integration, key string }
 
-// entry is the episodes of a key.
+// entry is the episodes of a key, with the title of the newest one.
 type entry struct {
-	id
-	title    string // of the newest episode
-	newest   time.Time
-	episodes int64
-	alerts   int64
-	open     time.Duration // the sum of all episodes
-	days     []dayCount    // only those with episodes, in the order of their first one
+	Key
+	newest time.Time
+	days   []dayCount // only those with episodes, in the order of their first one
 }
 
 type dayCount struct {
@@ -155,15 +151,15 @@ func (t *table) add(key id, r *records.Record, day int32, open time.Duration) {
 		if len(t.entries) >= t.limit {
 			t.forget()
 		}
-		one = &entry{id: key}
+		one = &entry{Key: Key{Namespace: key.namespace, Integration: key.integration, Key: key.key}}
 		t.entries[key] = one
 	}
-	one.episodes++
-	one.alerts += max(0, r.AlertCount)
-	one.open += open
-	if one.title == "" || r.ResolvedTime.After(one.newest) {
+	one.Episodes++
+	one.Alerts += max(0, r.AlertCount)
+	one.Open += open
+	if one.Title == "" || r.ResolvedTime.After(one.newest) {
 		title := strings.Clone(r.Alert.Title[:min(len(r.Alert.Title), maxTitle)]) // which releases the rest of the text
-		one.title, one.newest = strings.ToValidUTF8(title, ""), r.ResolvedTime.Time
+		one.Title, one.newest = strings.ToValidUTF8(title, ""), r.ResolvedTime.Time
 	}
 	// Most episodes come in the order of their days, so the search begins at the end.
 	for i := len(one.days) - 1; i >= 0; i-- {
@@ -179,12 +175,12 @@ func (t *table) add(key id, r *records.Record, day int32, open time.Duration) {
 func (t *table) forget() {
 	counts := make([]int64, 0, len(t.entries))
 	for _, one := range t.entries {
-		counts = append(counts, one.episodes)
+		counts = append(counts, one.Episodes)
 	}
 	slices.Sort(counts)
 	median := counts[len(counts)/2]
 	for key, one := range t.entries {
-		if one.episodes <= median {
+		if one.Episodes <= median {
 			delete(t.entries, key)
 		}
 	}

@@ -226,7 +226,7 @@ func TestKeysBeyondTheLimit(t *testing.T) {
 		for one, n := range counts {
 			known := int64(0)
 			if entry := table.entries[one]; entry != nil {
-				known = entry.episodes
+				known = entry.Episodes
 			}
 			g.Expect(known).To(And(BeNumerically("<=", n), BeNumerically(">=", n-table.missed)))
 		}

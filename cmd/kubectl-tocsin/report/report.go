@@ -104,8 +104,9 @@ func (b *Builder) Report(top, bars int) *Report {
 	}
 	b.fillBars(r, bars)
 	b.fillDurations(r)
-	byEpisodes := func(a, c *entry) int {
-		return cmp.Or(cmp.Compare(c.episodes, a.episodes), cmp.Compare(c.alerts, a.alerts), a.compare(c))
+	byEpisodes := func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(b.Episodes, a.Episodes), cmp.Compare(b.Alerts, a.Alerts), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Integration, b.Integration), cmp.Compare(a.Key.Key, b.Key.Key))
 	}
 	byPeak := func(a, c *entry) int {
 		return cmp.Or(cmp.Compare(c.peak().episodes, a.peak().episodes), byEpisodes(a, c))
@@ -116,21 +117,12 @@ func (b *Builder) Report(top, bars int) *Report {
 	return r
 }
 
-// compare orders ids.
-func (i id) compare(other *entry) int {
-	return cmp.Or(cmp.Compare(i.namespace, other.namespace), cmp.Compare(i.integration, other.integration),
-		cmp.Compare(i.key, other.key))
-}
-
 func keysOf(entries []*entry) []Key {
 	keys := []Key{} // not null in JSON
 	for _, e := range entries {
 		peak := e.peak()
-		keys = append(keys, Key{
-			Namespace: e.namespace, Integration: e.integration, Key: e.key, Title: e.title,
-			Episodes: e.episodes, Alerts: e.alerts, Open: e.open,
-			PeakDay: dateOf(peak.day), PeakEpisodes: int64(peak.episodes), Days: len(e.days),
-		})
+		e.PeakDay, e.PeakEpisodes, e.Days = dateOf(peak.day), int64(peak.episodes), len(e.days)
+		keys = append(keys, e.Key)
 	}
 	return keys
 }
