@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"os"
 	"strings"
 
@@ -47,39 +46,70 @@ func (o *archiveOptions) addArchiveFlag(command *cobra.Command) {
 		"URL of the archive: s3://…, gs://…, azblob://… or file:///… Default: $"+archiveVariable+".")
 }
 
-// open returns the source that the flags select, and completes the filter. Close it by the returned function. A problem with the
-// cluster is a warning if there is an archive, since the history has to be readable without the cluster.
-func (o *archiveOptions) open(ctx context.Context) (source *history.Source, closeSource func(), err error) {
-	if err := o.filter.complete(); err != nil {
-		return nil, nil, err
+// read calls each for the selected episodes, and returns the source that it has read, and how many errors it had: it prints
+// errors and notices as warnings. A problem with the cluster is a warning if there is an archive, since the history has to be
+// readable without the cluster.
+func (o *archiveOptions) read(
+	ctx context.Context, q history.Query, bar *progress, each func(*records.Record) error,
+) (source *history.Source, missing int, err error) {
+	if source, err = o.source(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer source.Close()
+	defer bar.clear()
+	q.Filter, q.Progress = o.filter.Filter, bar.read
+	for record, err := range source.Episodes(ctx, q) {
+		switch {
+		case ctx.Err() != nil:
+			bar.clear()
+			_, _ = fmt.Fprintln(o.ErrOut, "Interrupted before all episodes were read.")
+			return nil, 0, ctx.Err()
+		case err != nil:
+			bar.clear()
+			_, _ = fmt.Fprintln(o.ErrOut, "Warning: "+safe(err.Error()))
+			if !errors.As(err, new(history.NoticeError)) {
+				missing++
+			}
+			continue
+		}
+		if err := each(record); err != nil {
+			return nil, 0, err
+		}
+	}
+	return source, missing, nil
+}
+
+// source completes the filter, and opens the source that the flags select.
+func (o *archiveOptions) source(ctx context.Context) (*history.Source, error) {
+	err := o.filter.complete()
+	if err != nil {
+		return nil, err
 	}
 	o.filter.Words = strings.Fields(o.search)
 	if !o.filter.allNamespaces {
 		if o.filter.Namespace, _, err = o.config.ToRawKubeConfigLoader().Namespace(); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	source, closeSource = &history.Source{}, func() {}
+	source := &history.Source{}
 	if source.Bucket, err = o.openBucket(ctx); err != nil {
-		return nil, nil, err
-	}
-	if source.Bucket != nil {
-		closeSource = func() { _ = source.Bucket.Close() }
+		return nil, err
 	}
 	if o.archiveOnly {
 		if source.Bucket == nil {
-			return nil, nil, errors.New("--archive-only requires --archive or " + archiveVariable)
+			return nil, errors.New("--archive-only requires --archive or " + archiveVariable)
 		}
-		return source, closeSource, nil
+		return source, nil
 	}
 	c, err := o.cluster()
-	if err != nil && source.Bucket == nil {
-		return nil, nil, err
-	}
-	if source.ClusterErr = err; err == nil {
+	switch {
+	case err == nil:
 		source.Cluster = c
+	case source.Bucket == nil:
+		return nil, err
 	}
-	return source, closeSource, nil
+	source.ClusterErr = err
+	return source, nil
 }
 
 // openBucket opens the bucket of the archive; nil if none is set.
@@ -93,34 +123,6 @@ func (o *archiveOptions) openBucket(ctx context.Context) (*blob.Bucket, error) {
 		return nil, fmt.Errorf("--archive: %w", err)
 	}
 	return opened, nil
-}
-
-// episodes returns the selected episodes. It prints errors and notices as warnings, and records in missing whether episodes
-// are missing. It ends with an error when ctx ends.
-func (o *archiveOptions) episodes(
-	ctx context.Context, source *history.Source, q history.Query, bar *progress, missing *int,
-) iter.Seq2[*records.Record, error] {
-	q.Filter, q.Progress = o.filter.Filter, bar.read
-	return func(yield func(*records.Record, error) bool) {
-		defer bar.clear()
-		for record, err := range source.Episodes(ctx, q) {
-			switch {
-			case ctx.Err() != nil:
-				bar.clear()
-				_, _ = fmt.Fprintln(o.ErrOut, "Interrupted before all episodes were read.")
-				yield(nil, ctx.Err())
-				return
-			case err != nil:
-				bar.clear()
-				_, _ = fmt.Fprintln(o.ErrOut, "Warning: "+safe(err.Error()))
-				if !errors.As(err, new(history.NoticeError)) {
-					*missing++
-				}
-			case !yield(record, nil):
-				return
-			}
-		}
-	}
 }
 
 // finish prints what is missing, and returns the error for the exit code.

@@ -84,25 +84,18 @@ func (o *historyOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	source, closeSource, err := o.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer closeSource()
+	bar, found := o.newProgress(), 0
 	query := history.Query{From: from, To: to, Brief: o.output != outputJSON}
-	bar, missing, found := o.newProgress(), 0, 0
-	for record, err := range o.episodes(ctx, source, query, bar, &missing) {
-		if err != nil {
-			return err
-		}
+	source, missing, err := o.read(ctx, query, bar, func(record *records.Record) error {
 		bar.clear()
 		if found == 0 && !o.noHeaders {
 			printer.header()
 		}
 		found++
-		if err := printer.episode(record); err != nil {
-			return err
-		}
+		return printer.episode(record)
+	})
+	if err != nil {
+		return err
 	}
 	if found == 0 {
 		_, _ = fmt.Fprintln(o.ErrOut, "No episodes found.")

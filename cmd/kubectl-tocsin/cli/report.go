@@ -11,6 +11,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/report"
+	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 )
 
 const (
@@ -76,19 +77,15 @@ func (o *reportOptions) run(ctx context.Context) error {
 	if bars == 0 {
 		return fmt.Errorf("--output must be %s, %s, %s or %s, not %q", outputText, outputMarkdown, outputHTML, outputJSON, o.output)
 	}
-	source, closeSource, err := o.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer closeSource()
-	open, missing := 0, 0
+	open := 0
 	query := history.Query{From: from, To: to, WithoutContent: true, Open: func() { open++ }}
 	builder := report.NewBuilder(from, to, time.Local)
-	for record, err := range o.episodes(ctx, source, query, o.newProgress(), &missing) {
-		if err != nil {
-			return err
-		}
+	source, missing, err := o.read(ctx, query, o.newProgress(), func(record *records.Record) error {
 		builder.Add(record)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for range missing {
 		builder.Warn()

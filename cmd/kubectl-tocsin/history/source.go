@@ -7,7 +7,6 @@ package history
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"slices"
@@ -36,6 +35,13 @@ type Source struct {
 	ClusterErr error
 	// Bucket is that of the archive; nil to read the cluster only.
 	Bucket *blob.Bucket
+}
+
+// Close closes the bucket.
+func (s *Source) Close() {
+	if s.Bucket != nil {
+		_ = s.Bucket.Close()
+	}
 }
 
 // Query selects episodes.
@@ -81,25 +87,17 @@ type merger struct {
 	yield func(*records.Record, error) bool
 	// known are all episodes of the cluster, selected or not.
 	known map[records.Key]bool
-	// cluster has the selected episodes of the cluster that are not yielded yet, the newest first, as JSON, which takes less
-	// memory.
-	cluster []encoded
+	// cluster has the selected episodes of the cluster that are not yielded yet, the newest first.
+	cluster []*records.Record
 	// run has episodes of one day of the archive.
 	run      []*records.Record
 	runBytes int
 	noticed  bool // a newer schema
 }
 
-type encoded struct {
-	resolved time.Time
-	json     []byte
-}
-
 // readCluster reads the episodes of all Incidents.
 func (m *merger) readCluster(ctx context.Context, c client.Reader) bool {
-	defer func() {
-		slices.SortStableFunc(m.cluster, func(a, b encoded) int { return b.resolved.Compare(a.resolved) })
-	}()
+	defer func() { slices.SortStableFunc(m.cluster, newestFirst) }()
 	for next := ""; ; {
 		list := &v1alpha1.IncidentList{}
 		err := c.List(ctx, list, client.InNamespace(m.Filter.Namespace), client.Limit(listChunk), client.Continue(next))
@@ -138,9 +136,7 @@ func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
 			continue
 		}
 		m.shorten(one)
-		if data, err := json.Marshal(one); err == nil { // it comes from JSON
-			m.cluster = append(m.cluster, encoded{one.ResolvedTime.Time, data})
-		}
+		m.cluster = append(m.cluster, one)
 	}
 	return true
 }
@@ -203,33 +199,31 @@ func (m *merger) notice(record *records.Record) bool {
 // flush yields the run and the episodes of the cluster that are newer than its oldest one or than the end of day, the day
 // that comes next. All are yielded if day is empty.
 func (m *merger) flush(day string) bool {
-	slices.SortStableFunc(m.run, func(a, b *records.Record) int {
-		return cmp.Or(b.ResolvedTime.Compare(a.ResolvedTime.Time), cmp.Compare(a.Incident, b.Incident))
-	})
+	slices.SortStableFunc(m.run, newestFirst)
 	for _, record := range m.run {
-		isNewer := func(e *encoded) bool { return e.resolved.After(record.ResolvedTime.Time) }
+		isNewer := func(r *records.Record) bool { return r.ResolvedTime.After(record.ResolvedTime.Time) }
 		if !m.yieldCluster(isNewer) || !m.yield(record, nil) {
 			return false
 		}
 	}
 	m.run, m.runBytes = nil, 0
-	return m.yieldCluster(func(e *encoded) bool { return records.Day(e.resolved) > day })
+	return m.yieldCluster(func(r *records.Record) bool { return r.Day() > day })
 }
 
 // yieldCluster yields the first episodes of the cluster, those of which isNext is true.
-func (m *merger) yieldCluster(isNext func(*encoded) bool) bool {
-	for len(m.cluster) > 0 && isNext(&m.cluster[0]) {
-		record := &records.Record{}
-		err := json.Unmarshal(m.cluster[0].json, record)
+func (m *merger) yieldCluster(isNext func(*records.Record) bool) bool {
+	for len(m.cluster) > 0 && isNext(m.cluster[0]) {
+		record := m.cluster[0]
 		m.cluster = m.cluster[1:]
-		if err != nil {
-			record, err = nil, fmt.Errorf("decoding an episode: %w", err)
-		}
-		if !m.yield(record, err) {
+		if !m.yield(record, nil) {
 			return false
 		}
 	}
 	return true
+}
+
+func newestFirst(a, b *records.Record) int {
+	return cmp.Or(b.ResolvedTime.Compare(a.ResolvedTime.Time), cmp.Compare(a.Incident, b.Incident))
 }
 
 // size estimates the memory of a record, in bytes.

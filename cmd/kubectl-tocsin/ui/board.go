@@ -96,7 +96,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		changed := s.changed.next()
 		// Read Synced before the Incidents: if it is true, they are complete.
 		m := message{
-			Whole: sent == nil, Synced: s.feed.Synced(), Scope: s.namespace, Command: s.command, Age: s.feed.Age().Seconds(),
+			Whole: sent == nil, Synced: s.feed.Synced(), Scope: s.Namespace, Command: s.Command, Age: s.feed.Age().Seconds(),
 		}
 		m.Rows, sent = changedRows(s.feed.Incidents(), sent)
 		if problem := s.feed.Problem(); problem != nil {

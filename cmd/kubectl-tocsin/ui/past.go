@@ -56,9 +56,9 @@ func (s *Server) pastQuery(values url.Values) (history.Query, error) {
 	}
 	to := s.now()
 	q := history.Query{From: to.AddDate(0, 0, -days), To: to, Filter: history.Filter{
-		Namespace: s.namespace, Words: strings.Fields(values.Get("search")), Unacknowledged: values.Get("unacknowledged") != "",
+		Namespace: s.Namespace, Words: strings.Fields(values.Get("search")), Unacknowledged: values.Get("unacknowledged") != "",
 	}}
-	if s.namespace == "" {
+	if s.Namespace == "" {
 		q.Filter.Namespace = values.Get("namespace")
 	}
 	for name, list := range map[string]*[]string{
@@ -108,21 +108,18 @@ func (s *Server) past(answer func(*pastStream, *http.Request, history.Query) *pa
 		stream := &pastStream{lines: newLines(w)}
 		q.Progress = stream.progress
 		if last := answer(stream, r, q); last != nil {
-			last.Done, last.Archived = true, s.archive != nil
+			last.Done, last.Archived = true, s.Archive != nil
 			stream.send(last)
 		}
 	}
 }
 
-func (s *Server) source() *history.Source {
-	return &history.Source{Cluster: s.client, Bucket: s.archive}
-}
-
 // history sends the newest finished episodes.
 func (s *Server) history(stream *pastStream, r *http.Request, q history.Query) *pastMessage {
+	source := &history.Source{Cluster: s.client, Bucket: s.Archive}
 	var chunk []*records.Record
 	found := 0
-	for record, err := range s.source().Episodes(r.Context(), q) {
+	for record, err := range source.Episodes(r.Context(), q) {
 		switch {
 		case err != nil:
 			if !stream.problem(err) {
@@ -153,8 +150,9 @@ func (s *Server) report(stream *pastStream, r *http.Request, q history.Query) *p
 	q.WithoutContent = true
 	open := 0
 	q.Open = func() { open++ }
+	source := &history.Source{Cluster: s.client, Bucket: s.Archive}
 	builder := report.NewBuilder(q.From, q.To, time.Local)
-	for record, err := range s.source().Episodes(r.Context(), q) {
+	for record, err := range source.Episodes(r.Context(), q) {
 		if err == nil {
 			builder.Add(record)
 			continue

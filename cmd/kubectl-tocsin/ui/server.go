@@ -52,16 +52,14 @@ const (
 
 // Server serves the page and its data.
 type Server struct {
-	client    client.WithWatch
-	namespace string // empty: all
-	command   string
-	key       string
-	port      int
-	listener  net.Listener
-	feed      *live.Feed
-	changed   bell // rings when the Incidents of the feed change
-	archive   *blob.Bucket
-	now       func() time.Time
+	Options
+	client   client.WithWatch
+	key      string
+	port     int
+	listener net.Listener
+	feed     *live.Feed
+	changed  bell // rings when the Incidents of the feed change
+	now      func() time.Time
 }
 
 // Options of a Server.
@@ -82,14 +80,12 @@ func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
-		client: c, namespace: o.Namespace, command: cmp.Or(o.Command, "kubectl tocsin"), key: rand.Text(),
-		listener: listener, archive: o.Archive, now: time.Now,
-	}
+	s := &Server{Options: o, client: c, key: rand.Text(), listener: listener, now: time.Now}
+	s.Command = cmp.Or(o.Command, "kubectl tocsin")
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.port = address.Port
 	}
-	s.feed, err = live.Follow(c, s.namespace, prune, func(live.Change) { s.changed.ring() })
+	s.feed, err = live.Follow(c, s.Namespace, prune, func(live.Change) { s.changed.ring() })
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
