@@ -1,10 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,11 +53,7 @@ func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]s
 		if err != nil {
 			return nil, directive
 		}
-		parent := command.Context()
-		if parent == nil {
-			parent = context.Background()
-		}
-		ctx, cancel := context.WithTimeout(parent, completeTimeout)
+		ctx, cancel := context.WithTimeout(cmp.Or(command.Context(), context.Background()), completeTimeout)
 		defer cancel()
 		words, err := read(ctx, c, given)
 		if err != nil {
@@ -69,15 +65,14 @@ func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]s
 
 // completeIncidents completes names of Incidents, described by their states and titles.
 func (p *plugin) completeIncidents(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) ([]string, error) {
+	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) (words []string, err error) {
 		l := &listing{cluster: c, filter: &filter{}}
 		incidents, err := l.all(ctx, fields.Everything(), "")
 		slices.SortFunc(incidents, byUrgency)
-		var words []string
 		for _, incident := range incidents {
 			if !slices.Contains(given, incident.Name) {
-				words = append(words, cobra.CompletionWithDesc(incident.Name,
-					strings.Join([]string{string(incident.Status.State), safe(incident.Status.Alert.Title)}, ": ")))
+				description := string(incident.Status.State) + ": " + safe(incident.Status.Alert.Title)
+				words = append(words, cobra.CompletionWithDesc(incident.Name, description))
 			}
 		}
 		return words, err

@@ -254,10 +254,8 @@ func (o *sendOptions) postWithTemporaryToken(
 	}
 	defer func() {
 		// Revoke the token also when the user has interrupted the command.
-		revokeErr := c.editTokens(context.WithoutCancel(ctx), o.integration, func(tokens []v1alpha1.Token) ([]v1alpha1.Token, error) {
-			kept, _ := removeTokens(tokens, func(t v1alpha1.Token) bool { return t.Name == token.Name })
-			return kept, nil
-		})
+		revoker := &tokenRevokeOptions{plugin: o.plugin}
+		_, revokeErr := revoker.revoke(context.WithoutCancel(ctx), c, o.integration, []string{token.Name})
 		if revokeErr != nil {
 			err = errors.Join(err, fmt.Errorf("revoking the token %s: %w", token.Name, revokeErr))
 		}

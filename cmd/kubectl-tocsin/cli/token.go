@@ -253,42 +253,39 @@ func (o *tokenRevokeOptions) run(ctx context.Context, c *cluster, args []string)
 	if len(names) == 0 && !o.expired {
 		return errors.New("specify a token name or --expired")
 	}
-	var revoked []string
-	now := o.now()
-	err := c.editTokens(ctx, integration, func(tokens []v1alpha1.Token) ([]v1alpha1.Token, error) {
-		var kept []v1alpha1.Token
-		kept, revoked = removeTokens(tokens, func(token v1alpha1.Token) bool {
-			expired := token.ExpiresAt != nil && !now.Before(token.ExpiresAt.Time)
-			return o.expired && expired || slices.Contains(names, token.Name)
-		})
-		for _, name := range names {
-			if !slices.Contains(revoked, fmt.Sprintf("%q", name)) {
-				return nil, fmt.Errorf("integration %q has no token %q; nothing was revoked", integration, name)
-			}
-		}
-		return kept, nil
-	})
+	revoked, err := o.revoke(ctx, c, integration, names)
 	switch {
 	case err != nil:
 		return err
 	case len(revoked) == 0:
 		_, err = fmt.Fprintln(o.Out, "No token has expired.")
 	case len(revoked) == 1:
-		_, err = fmt.Fprintf(o.Out, "Revoked token %s of integration %q.\n", revoked[0], integration)
+		_, err = fmt.Fprintf(o.Out, "Revoked token %q of integration %q.\n", revoked[0], integration)
 	default:
-		_, err = fmt.Fprintf(o.Out, "Revoked tokens %s of integration %q.\n", strings.Join(revoked, ", "), integration)
+		_, err = fmt.Fprintf(o.Out, "Revoked tokens \"%s\" of integration %q.\n", strings.Join(revoked, `", "`), integration)
 	}
 	return err
 }
 
-// removeTokens returns the tokens that stay and the quoted names of those that are removed.
-func removeTokens(tokens []v1alpha1.Token, remove func(v1alpha1.Token) bool) (kept []v1alpha1.Token, removed []string) {
-	for _, token := range tokens {
-		if remove(token) {
-			removed = append(removed, fmt.Sprintf("%q", token.Name))
-		} else {
-			kept = append(kept, token)
+// revoke removes the tokens with these names, and expired ones if --expired is set, and returns the names of all.
+func (o *tokenRevokeOptions) revoke(ctx context.Context, c *cluster, integration string, names []string) (revoked []string, err error) {
+	now := o.now()
+	err = c.editTokens(ctx, integration, func(tokens []v1alpha1.Token) ([]v1alpha1.Token, error) {
+		revoked = nil
+		kept := slices.DeleteFunc(tokens, func(token v1alpha1.Token) bool {
+			isExpired := token.ExpiresAt != nil && !now.Before(token.ExpiresAt.Time)
+			if (!o.expired || !isExpired) && !slices.Contains(names, token.Name) {
+				return false
+			}
+			revoked = append(revoked, token.Name)
+			return true
+		})
+		for _, name := range names {
+			if !slices.Contains(revoked, name) {
+				return nil, fmt.Errorf("integration %q has no token %q; nothing was revoked", integration, name)
+			}
 		}
-	}
-	return kept, removed
+		return kept, nil
+	})
+	return revoked, err
 }
