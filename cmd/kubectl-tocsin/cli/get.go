@@ -171,6 +171,7 @@ func (o *getOptions) print(ctx context.Context, c *cluster, incidents []*v1alpha
 func (o *getOptions) printAll(ctx context.Context, c *cluster) error {
 	shows := o.newProgress()
 	defer shows.clear()
+	table := o.newTable()
 	l := &listing{cluster: c, filter: &o.filter, prune: true, progress: shows}
 	incidents, complete, err := l.first(ctx)
 	if err != nil {
@@ -181,7 +182,6 @@ func (o *getOptions) printAll(ctx context.Context, c *cluster) error {
 	}
 	slices.SortFunc(incidents, byUrgency)
 	shows.clear()
-	table := o.newTable()
 	if complete || len(incidents) > 0 {
 		if err := o.printTable(ctx, c, table, incidents); err != nil {
 			return err

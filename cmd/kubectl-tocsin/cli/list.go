@@ -16,6 +16,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
 var (
@@ -155,6 +156,14 @@ func (p *plugin) incidents(ctx context.Context, c *cluster, f *filter, shows *pr
 	}
 	slices.SortFunc(all, byUrgency)
 	return all, p.verify(ctx, c, f, all)
+}
+
+// checkList returns an error if the Incidents cannot be listed at all, so that a command fails instead of retrying forever.
+func (p *plugin) checkList(ctx context.Context, c *cluster, f *filter) error {
+	if err := live.Check(ctx, c, f.namespace(c)); err != nil {
+		return fmt.Errorf("listing incidents: %w", err)
+	}
+	return p.verify(ctx, c, f, nil)
 }
 
 // listing lists the Incidents that match a filter, in chunks.

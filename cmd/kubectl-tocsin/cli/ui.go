@@ -8,16 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
 )
 
 // uiOptions are the options of "ui".
 type uiOptions struct {
 	archiveOptions
-	allNamespaces bool
-	port          int
-	command       *cobra.Command
+	port    int
+	command *cobra.Command
 }
 
 func (p *plugin) uiCommand() *cobra.Command {
@@ -44,21 +42,13 @@ clients with the key in the printed URL. The page is read-only. Press Ctrl-C to 
 	}
 	o.command = command
 	o.addArchiveFlag(command)
-	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Show incidents of all namespaces.")
+	command.Flags().BoolVarP(&o.filter.allNamespaces, "all-namespaces", "A", false, "Show incidents of all namespaces.")
 	command.Flags().IntVar(&o.port, "port", 0, "Port on 127.0.0.1. Default: a free port.")
 	return command
 }
 
 func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
-	namespace := c.namespace
-	if o.allNamespaces {
-		namespace = ""
-	}
-	// Fail now if listing does not work at all, instead of serving an empty page.
-	if err := live.Check(ctx, c, namespace); err != nil {
-		return fmt.Errorf("listing incidents: %w", err)
-	}
-	if err := o.verify(ctx, c, &filter{allNamespaces: o.allNamespaces}, nil); err != nil {
+	if err := o.checkList(ctx, c, &o.filter); err != nil {
 		return err
 	}
 	archive, err := o.openBucket(ctx)
@@ -68,7 +58,9 @@ func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	if archive != nil {
 		defer func() { _ = archive.Close() }()
 	}
-	server, err := ui.Listen(ctx, c, ui.Options{Namespace: namespace, Port: o.port, Command: o.sameCluster(), Archive: archive})
+	server, err := ui.Listen(ctx, c, ui.Options{
+		Namespace: o.filter.namespace(c), Port: o.port, Command: o.sameCluster(), Archive: archive,
+	})
 	if err != nil {
 		return err
 	}

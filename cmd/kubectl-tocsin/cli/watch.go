@@ -33,11 +33,7 @@ const (
 
 // follow prints the Incidents and their changes until ctx ends, which is not an error.
 func (o *getOptions) follow(ctx context.Context, c *cluster) error {
-	// Fail now if listing does not work at all, instead of retrying forever.
-	if err := live.Check(ctx, c, o.filter.namespace(c)); err != nil {
-		return fmt.Errorf("listing incidents: %w", err)
-	}
-	if err := o.verify(ctx, c, &o.filter, nil); err != nil {
+	if err := o.checkList(ctx, c, &o.filter); err != nil {
 		return err
 	}
 	var tasks sync.WaitGroup
