@@ -230,7 +230,8 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 			return nil, err
 		}
 		// A silence also applies to the next episode.
-		if o.status != v1alpha1.AlertResolved && o.status != v1alpha1.AlertSilenced && incident.Status.State == v1alpha1.IncidentResolved {
+		needsOpen := o.status == v1alpha1.AlertAcknowledged || o.status == v1alpha1.AlertUnacknowledged
+		if needsOpen && incident.Status.State == v1alpha1.IncidentResolved {
 			return nil, fmt.Errorf("%s is resolved and cannot be %s", incident.Name, o.status)
 		}
 		incidents = append(incidents, incident)

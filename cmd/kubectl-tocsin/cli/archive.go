@@ -16,7 +16,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 )
 
-// archiveVariable has the default of --archive.
 const archiveVariable = "TOCSIN_ARCHIVE"
 
 // archiveOptions are the options of the commands that read finished episodes.

@@ -13,7 +13,6 @@ import (
 // checkName is the name of the command whose errors have an exit code of their own.
 const checkName = "check"
 
-// checkOptions are the options of "check".
 type checkOptions struct {
 	*plugin
 	filter filter
@@ -67,7 +66,6 @@ func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	return s.err
 }
 
-// tally summarizes Incidents by severity.
 func tally(open []*v1alpha1.Incident) string {
 	switch len(open) {
 	case 0:

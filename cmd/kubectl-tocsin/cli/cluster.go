@@ -25,10 +25,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 )
 
-// fieldManager owns the fields that the plugin writes.
 const fieldManager = client.FieldOwner("kubectl-tocsin")
 
-// cluster is a client for the user's cluster.
 type cluster struct {
 	client.WithWatch
 	namespace string // of --namespace or of the kubeconfig's context
@@ -131,7 +129,6 @@ func (c *cluster) incident(ctx context.Context, name string) (*v1alpha1.Incident
 	return incident, c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names[0]}, incident)
 }
 
-// integration returns a WebhookIntegration of the namespace.
 func (c *cluster) integration(ctx context.Context, name string) (*v1alpha1.WebhookIntegration, error) {
 	integration := &v1alpha1.WebhookIntegration{}
 	return integration, c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, integration)

@@ -26,7 +26,6 @@ func fixedCompletions(words ...string) completions {
 	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// completeFlags registers completions of a command's flags.
 func completeFlags(command *cobra.Command, flags map[string]completions) {
 	for name, words := range flags {
 		if err := command.RegisterFlagCompletionFunc(name, words); err != nil {
@@ -104,7 +103,6 @@ func (p *plugin) completeNamespaces(command *cobra.Command, given []string, begu
 	return p.completeNames(corev1.SchemeGroupVersion.WithKind("NamespaceList"), false)(command, given, begun)
 }
 
-// completeNames completes the names of a kind's objects.
 func (p *plugin) completeNames(list schema.GroupVersionKind, namespaced bool) completions {
 	return p.fromCluster(func(ctx context.Context, c *cluster, _ []string) ([]string, error) {
 		namespace := ""

@@ -21,7 +21,6 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-// explainOptions are the options of "explain".
 type explainOptions struct {
 	*plugin
 	file        string
@@ -249,7 +248,6 @@ func (e *explanation) inTwoLines(row [3]string, width int) {
 	e.printf("%s%s\n", strings.Repeat(" ", indent+2), e.styled(dim, cut(row[2], max(1, e.width-indent-2))))
 }
 
-// effect describes what an alert would do.
 func effect(alert *alertResponse) string {
 	if alert.Alert == nil {
 		return safe(alert.Incident)
@@ -286,7 +284,6 @@ func (e *explanation) defaults(alert *alertResponse) [][2]string {
 	return filled
 }
 
-// origin describes the origin of a field.
 func origin(source mapping.Source) string {
 	switch {
 	case source.Expression != "" && source.Preset != "":
@@ -305,12 +302,11 @@ func origin(source mapping.Source) string {
 
 // alertFields returns the fields of an alert as JSON, by their names in a payload.
 func alertFields(alert *v1alpha1.Alert) map[string]json.RawMessage {
+	fields := map[string]json.RawMessage{}
 	encoded, err := json.Marshal(alert)
-	if err != nil {
+	if err != nil || alert == nil || json.Unmarshal(encoded, &fields) != nil {
 		return nil
 	}
-	fields := map[string]json.RawMessage{}
-	_ = json.Unmarshal(encoded, &fields) // null has no fields
 	fields["dedup_key"], fields["starts_at"], fields["ends_at"] = fields["dedupKey"], fields["startsAt"], fields["endsAt"]
 	return fields
 }

@@ -18,7 +18,6 @@ import (
 // outputWide is the value of -o that adds columns to the table.
 const outputWide = "wide"
 
-// getOptions are the options of "get" and "watch".
 type getOptions struct {
 	*plugin
 	filter filter

@@ -28,7 +28,6 @@ const (
 	historySince = 7 * 24 * time.Hour
 )
 
-// historyOptions are the options of "history".
 type historyOptions struct {
 	archiveOptions
 	output    string
@@ -103,7 +102,6 @@ func (o *historyOptions) run(ctx context.Context) error {
 	return o.finish(source, missing)
 }
 
-// episodePrinter prints episodes in a format.
 type episodePrinter struct {
 	header  func()
 	episode func(*records.Record) error

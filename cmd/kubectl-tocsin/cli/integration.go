@@ -37,7 +37,6 @@ const (
 
 var dryRunNotes = map[string]string{dryRunNone: "", dryRunClient: " (dry run)", dryRunServer: " (server dry run)"}
 
-// integrationCreateOptions are the options of "integration create".
 type integrationCreateOptions struct {
 	tokenCreateOptions
 	preset           string

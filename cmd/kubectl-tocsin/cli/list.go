@@ -26,7 +26,6 @@ var (
 	stateNames    = []string{string(v1alpha1.IncidentOpen), string(v1alpha1.IncidentResolved)}
 )
 
-// filter selects Incidents.
 type filter struct {
 	history.Filter
 	allNamespaces bool

@@ -14,7 +14,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 )
 
-// Values of --color.
 const (
 	colorAuto   = "auto"
 	colorAlways = "always"
@@ -35,7 +34,6 @@ const (
 	blue    style = "34"
 )
 
-// severityStyles maps severities to their colors.
 var severityStyles = map[v1alpha1.Severity]style{
 	v1alpha1.SeverityCritical: boldRed,
 	v1alpha1.SeverityError:    red,
@@ -180,7 +178,6 @@ func (p *plugin) newProgress() *progress {
 	return shows
 }
 
-// list counts listed Incidents.
 func (p *progress) list(incidents int) {
 	if p != nil {
 		p.count += incidents
@@ -188,7 +185,6 @@ func (p *progress) list(incidents int) {
 	}
 }
 
-// reset counts anew.
 func (p *progress) reset() {
 	if p != nil {
 		p.count = 0

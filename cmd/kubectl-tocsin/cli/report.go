@@ -26,7 +26,6 @@ const (
 	textBars, pageBars = 31, 92
 )
 
-// reportOptions are the options of "report".
 type reportOptions struct {
 	archiveOptions
 	output string
@@ -120,7 +119,6 @@ func (o *reportOptions) write(result *report.Report) error {
 	return result.Page().WriteText(o.Out, width, func(text string) string { return o.screen.styled(bold, text) })
 }
 
-// scope describes the namespace and the filters.
 func (o *reportOptions) scope() string {
 	text := "All namespaces"
 	if o.filter.Namespace != "" {

@@ -117,7 +117,6 @@ func parseHeaders(lines []string) (http.Header, error) {
 // dropReason explains why an alert is dropped.
 const dropReason = "the mapping's drop expression matched, or the alert has the label " + v1alpha1.ForwardedLabel
 
-// Values of -o for responses.
 const (
 	outputJSON = "json"
 	outputYAML = "yaml"

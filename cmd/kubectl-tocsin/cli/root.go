@@ -95,7 +95,6 @@ func newPlugin(streams genericiooptions.IOStreams) *plugin {
 	}
 }
 
-// command returns the root command.
 func (p *plugin) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-tocsin",

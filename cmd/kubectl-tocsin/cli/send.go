@@ -41,7 +41,6 @@ const (
 	maxResponseBytes = 4 << 20
 )
 
-// sendOptions are the options of "send".
 type sendOptions struct {
 	*plugin
 	file        string
@@ -275,7 +274,6 @@ func (o *sendOptions) postWithTemporaryToken(
 	}
 }
 
-// print prints the result of each alert.
 func (o *sendOptions) print(ctx context.Context, r *response) {
 	s, result := o.screen, "Accepted"
 	if o.dryRun {

@@ -21,7 +21,6 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// showOptions are the options of "show".
 type showOptions struct {
 	*plugin
 	output outputFlag
@@ -192,7 +191,8 @@ func (d *description) silenced(incident *v1alpha1.Incident) string {
 	}
 	text := "no. " + safe(condition.Message)
 	if request := incident.Status.Silence; request != nil && request.Until.After(d.now) {
-		text += fmt.Sprintf(" Requested until %s by %s.", request.Until.Local().Format(localTime), cmp.Or(safe(request.By), "an AlertEvent"))
+		by := cmp.Or(safe(request.By), "an AlertEvent")
+		text += fmt.Sprintf(" Requested until %s by %s.", request.Until.Local().Format(localTime), by)
 	}
 	return text
 }
@@ -213,7 +213,6 @@ func (d *description) time(at *v1alpha1.Timestamp) string {
 	return fmt.Sprintf("%s (%s ago)", at.Local().Format(localTime), ago(at, d.now))
 }
 
-// bag prints the entries of a bag, sorted.
 func (d *description) bag(title string, bag v1alpha1.Bag) {
 	if len(bag) == 0 {
 		return

@@ -39,7 +39,6 @@ type cell struct {
 	look style
 }
 
-// column is a column of a table.
 type column[T any] struct {
 	title   string
 	typical int // width, for rows that are printed before all are known
@@ -116,12 +115,10 @@ func (t *table[T]) squeeze() {
 	}
 }
 
-// header returns the line of column titles.
 func (t *table[T]) header() string {
 	return t.line(func(c column[T]) cell { return cell{c.title, bold} })
 }
 
-// row returns the line of an item.
 func (t *table[T]) row(item T) string {
 	return t.line(func(c column[T]) cell { return c.cell(item) })
 }
@@ -148,7 +145,6 @@ func (t *table[T]) line(of func(column[T]) cell) string {
 	return strings.TrimRight(line.String(), " ")
 }
 
-// print prints the header and the rows.
 func (t *table[T]) print(items []T) {
 	t.fit(items)
 	t.printHeader()
@@ -171,7 +167,6 @@ func (t *table[T]) printRows(items ...T) {
 	}
 }
 
-// incidentTable is a table of Incidents.
 type incidentTable struct {
 	table[*v1alpha1.Incident]
 	short map[types.NamespacedName]string

@@ -37,7 +37,6 @@ one. Both are valid in the meantime.`,
 	}, p.tokenCreateCommand(), p.tokenListCommand(), p.tokenRevokeCommand())
 }
 
-// tokenCreateOptions are the options of "token create".
 type tokenCreateOptions struct {
 	*plugin
 	endpoint  string
@@ -216,7 +215,6 @@ func (p *plugin) expiry(token v1alpha1.Token) cell {
 	}
 }
 
-// tokenRevokeOptions are the options of "token revoke".
 type tokenRevokeOptions struct {
 	*plugin
 	expired bool
@@ -268,7 +266,9 @@ func (o *tokenRevokeOptions) run(ctx context.Context, c *cluster, args []string)
 }
 
 // revoke removes the tokens with these names, and expired ones if --expired is set, and returns the names of all.
-func (o *tokenRevokeOptions) revoke(ctx context.Context, c *cluster, integration string, names []string) (revoked []string, err error) {
+func (o *tokenRevokeOptions) revoke(
+	ctx context.Context, c *cluster, integration string, names []string,
+) (revoked []string, err error) {
 	now := o.now()
 	err = c.editTokens(ctx, integration, func(tokens []v1alpha1.Token) ([]v1alpha1.Token, error) {
 		revoked = nil

@@ -11,7 +11,6 @@ import (
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
 )
 
-// uiOptions are the options of "ui".
 type uiOptions struct {
 	archiveOptions
 	port    int

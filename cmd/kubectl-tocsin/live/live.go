@@ -80,7 +80,8 @@ const (
 // again when it comes to them among all. prune, if not nil, removes fields of an Incident before the Feed stores it.
 func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident), onChange func(Change)) (*Feed, error) {
 	f := &Feed{
-		client: c, namespace: namespace, onChange: onChange, preliminary: map[types.NamespacedName]*v1alpha1.Incident{}, confirmed: time.Now(),
+		client: c, namespace: namespace, onChange: onChange, confirmed: time.Now(),
+		preliminary: map[types.NamespacedName]*v1alpha1.Incident{},
 	}
 	f.prune = func(incident *v1alpha1.Incident) {
 		incident.ManagedFields = nil

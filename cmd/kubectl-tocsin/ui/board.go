@@ -41,7 +41,6 @@ type message struct {
 	Command string `json:"command"`
 }
 
-// row is an Incident in the list.
 type row struct {
 	Namespace    string              `json:"namespace"`
 	Name         string              `json:"name"`
