@@ -16,7 +16,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// days is a duration flag as Prometheus writes durations, such as 7d.
+// days is a duration flag as Go or Prometheus writes durations, such as 1.5h or 7d.
 type days struct{ *model.Duration }
 
 // durationVar adds a duration flag. The value is its default; the help does not show 0.
@@ -29,7 +29,10 @@ func durationVar(flags *pflag.FlagSet, value *time.Duration, name, usage string)
 
 // Set implements pflag.Value.
 func (d days) Set(text string) error {
-	if d.Duration.Set(text) != nil {
+	duration, err := time.ParseDuration(text)
+	if err == nil && duration >= 0 {
+		*d.Duration = model.Duration(duration)
+	} else if d.Duration.Set(text) != nil {
 		return fmt.Errorf("%q is not a duration such as 90m, 12h or 7d", text)
 	}
 	return nil

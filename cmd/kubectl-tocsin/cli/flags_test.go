@@ -1,0 +1,26 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
+)
+
+func TestDurations(t *testing.T) {
+	g := NewWithT(t)
+	var value time.Duration
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	durationVar(flags, &value, "for", "How long.")
+	g.Expect(flags.FlagUsages()).NotTo(ContainSubstring("default"))
+	for text, want := range map[string]time.Duration{
+		"0": 0, "90m": 90 * time.Minute, "1.5h": 90 * time.Minute, "7d": 7 * 24 * time.Hour, "1d12h": 36 * time.Hour,
+	} {
+		g.Expect(flags.Set("for", text)).To(Succeed())
+		g.Expect(value).To(Equal(want), text)
+	}
+	for _, text := range []string{"", "5", "-1h", "-1d", "soon"} {
+		g.Expect(flags.Set("for", text)).To(MatchError(ContainSubstring("is not a duration such as 90m, 12h or 7d")), text)
+	}
+}
