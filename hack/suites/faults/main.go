@@ -34,6 +34,7 @@ type settings struct {
 	run    string
 	rounds int
 	soak   time.Duration
+	attack time.Duration
 }
 
 func main() {
@@ -45,6 +46,7 @@ func main() {
 	flag.StringVar(&s.run, "run", "", "run only what matches this regular expression")
 	flag.IntVar(&s.rounds, "rounds", 1, "how often to run each scenario")
 	flag.DurationVar(&s.soak, "soak", 0, "run scenarios at random for so long")
+	flag.DurationVar(&s.attack, "attack", 10*time.Minute, "how long hostile-bytes attacks")
 	flag.Parse()
 	log.SetLogger(logr.Discard()) // of the harness's own client
 

@@ -179,14 +179,16 @@ func (r *replica) close() {
 
 func (r *replica) waitReady(ctx context.Context) error {
 	message := fmt.Sprintf("%s, whose log is %s, is not ready", r.name, r.log)
-	return testenv.AwaitThat(ctx, startTimeout, message, func(context.Context) bool {
-		response, err := harnessClient.Get(r.manager.ReadyURL)
-		if err != nil {
-			return false
-		}
-		_ = response.Body.Close()
-		return response.StatusCode == http.StatusOK
-	})
+	return testenv.AwaitThat(ctx, startTimeout, message, func(context.Context) bool { return r.isReady() })
+}
+
+func (r *replica) isReady() bool {
+	response, err := harnessClient.Get(r.manager.ReadyURL)
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
 }
 
 // leads says whether this replica holds the lease.

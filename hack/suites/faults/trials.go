@@ -31,6 +31,7 @@ var trials = []trial{
 	{name: "flow-control", short: true, run: checkFlows},
 	{name: "payload-corpus", short: true, run: postCorpus},
 	{name: "hostile-load", run: hostileLoad},
+	{name: "hostile-bytes", run: hostileBytes},
 	{name: "import", run: importIncidents},
 	{name: "rollback", run: rollback},
 }
