@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net/http"
-	"net/http/httptest"
 
 	"github.com/go-logr/logr"
 
@@ -29,11 +28,25 @@ func Explain(
 	ready := func() bool { return true }
 	h := newHandler(options, ready, tokens, capacity, commit.New(nil, 1, nil), newReporter(nil, nil, logr.Discard()), logr.Discard())
 	target := eventsPath + "/" + token + "?dryRun=true"
-	request := httptest.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return http.StatusInternalServerError, nil // neither the method nor the path can be wrong
+	}
 	if header != nil {
 		request.Header = header.Clone()
 	}
-	recorder := httptest.NewRecorder()
+	recorder := &recorder{header: http.Header{}}
 	h.ServeHTTP(recorder, request)
-	return recorder.Code, recorder.Body.Bytes()
+	return recorder.code, recorder.body.Bytes()
 }
+
+// recorder is an http.ResponseWriter that keeps the answer.
+type recorder struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) WriteHeader(code int)        { r.code = code }
+func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
