@@ -67,6 +67,7 @@ var bugs = []bug{
 	{name: "one-rejected-stops-all", test: "./controllers/forward TestRejectedAlertDelaysNoOther"},
 	{name: "silences-of-others", test: "./controllers/forward TestInstallationsLeaveEachOthersSilencesAlone"},
 	{name: "pages-by-number", test: "./internal/pages TestEach"},
+	{name: "heavy-lists-shared", test: "./controllers TestNobodyWaitsForTheListOfAnotherNamespace"},
 }
 
 // runBugs runs a manager with each bug, and reports whether all were caught.
