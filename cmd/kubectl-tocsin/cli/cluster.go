@@ -225,8 +225,7 @@ func errorMessage(err error) string {
 		}
 		return text
 	}
-	var request *url.Error
-	if errors.As(err, &request) {
+	if request, ok := errors.AsType[*url.Error](err); ok {
 		server, parseErr := url.Parse(request.URL)
 		if errors.Is(err, syscall.ECONNREFUSED) && parseErr == nil {
 			return fmt.Sprintf("The connection to the server %s was refused - did you specify the right host or port?", server.Host)

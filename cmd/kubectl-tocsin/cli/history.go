@@ -173,11 +173,11 @@ func (o *historyOptions) printJSON(r *records.Record) error {
 		return err
 	}
 	text := controlCharacters.ReplaceAllStringFunc(strings.TrimSpace(line.String()), func(character string) string {
-		var escaped string
+		var escaped strings.Builder
 		for _, unit := range utf16.Encode([]rune(character)) {
-			escaped += fmt.Sprintf(`\u%04x`, unit)
+			fmt.Fprintf(&escaped, `\u%04x`, unit)
 		}
-		return escaped
+		return escaped.String()
 	})
 	_, err := fmt.Fprintln(o.Out, text)
 	return err

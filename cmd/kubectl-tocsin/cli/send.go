@@ -208,6 +208,7 @@ func (o *sendOptions) post(ctx context.Context, target string, header http.Heade
 	if o.dryRun {
 		target += "?dryRun=true"
 	}
+	//nolint:gosec // the alert goes where the user sends it
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, errors.New("invalid webhook URL")
@@ -219,7 +220,7 @@ func (o *sendOptions) post(ctx context.Context, target string, header http.Heade
 	}
 	poster := o.newClient(request.URL, o.allowPlain)
 	defer poster.CloseIdleConnections()
-	response, err := poster.Do(request)
+	response, err := poster.Do(request) //nolint:gosec // as above
 	if err != nil {
 		if urlError, is := errors.AsType[*url.Error](err); is {
 			err = urlError.Err

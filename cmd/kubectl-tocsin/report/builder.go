@@ -30,13 +30,6 @@ func column(severity v1alpha1.Severity) int {
 // perSeverity is a count of episodes for each of severities.
 type perSeverity [5]int64
 
-func (c *perSeverity) total() (sum int64) {
-	for _, n := range c {
-		sum += n
-	}
-	return sum
-}
-
 // Builder accumulates episodes. Create it with NewBuilder.
 type Builder struct {
 	from, to     time.Time
