@@ -85,7 +85,7 @@ type Reader struct {
 	size atomic.Int64 // objects in the next page; 0: not known
 }
 
-// Each calls list for one page after the other, and use with each page and its bytes. All are of one moment. The bytes of each page
+// Each calls list for one page after the other, and use with each page and its bytes. All are of one moment. The bytes of a page
 // decide how many objects the next one has. A page that exceeds the bound is asked for again with fewer: the API server has made
 // the whole page that nobody reads. list passes its context on to the client. Each returns the resourceVersion of the list.
 func (r *Reader) Each(
