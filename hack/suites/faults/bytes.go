@@ -78,9 +78,17 @@ func hostileBytes(ctx context.Context, s *suite) (*report, error) {
 		load.Go(func() { run.attackByBytes(ctx, t) })
 	}
 	load.Go(func() { neighbour.goOn(ctx) })
-	var restarts []time.Duration
+	restarts := run.killFollowers(ctx, result)
+	load.Wait()
+	neighbour.report(result)
+	return result, run.judgeBytes(context.WithoutCancel(ctx), result, groups, restarts)
+}
+
+// killFollowers kills the replica that does not lead from time to time, until the context ends, and returns how long each took to
+// be ready again.
+func (r *run) killFollowers(ctx context.Context, result *report) (restarts []time.Duration) {
 	for pause(ctx, restartPause) {
-		_, replica, err := rig.roles(ctx)
+		_, replica, err := r.roles(ctx)
 		if err != nil {
 			break
 		}
@@ -96,9 +104,7 @@ func hostileBytes(ctx context.Context, s *suite) (*report, error) {
 		}
 		restarts = append(restarts, time.Since(began))
 	}
-	load.Wait()
-	neighbour.report(result)
-	return result, run.judgeBytes(context.WithoutCancel(ctx), result, groups, restarts)
+	return restarts
 }
 
 // judgeBytes compares what the replicas took with what they may take.
