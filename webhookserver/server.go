@@ -160,14 +160,12 @@ func (s *Server) Start(ctx context.Context) error {
 
 	server := s.httpServer(tlsConfig)
 	s.listener.Store(&listener)
-	limited := connlimit.Limit(listener, maxConnections)
-	server.ConnState = limited.StateChanged
 	s.log.Info("Serving webhooks", "address", listener.Addr().String(), "tls", tlsConfig != nil)
 	go func() {
 		if tlsConfig != nil {
-			failed <- server.ServeTLS(limited, "", "")
+			failed <- server.ServeTLS(listener, "", "")
 		} else {
-			failed <- server.Serve(limited)
+			failed <- server.Serve(listener)
 		}
 	}()
 
@@ -221,6 +219,7 @@ func (s *Server) httpServer(tlsConfig *tls.Config) *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnState:         connlimit.New(maxConnections).StateChanged,
 		ErrorLog:          stdlog.New(&errorLog{s.log}, "", 0),
 	}
 }

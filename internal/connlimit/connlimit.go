@@ -2,6 +2,7 @@
 package connlimit
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -11,13 +12,12 @@ import (
 // victimSample is how many connections are examined to find the one to close for a new one.
 const victimSample = 128
 
-// Listener bounds the connections that it has accepted. At the limit, it closes a connection that waits for a request
-// when it accepts a new one: of the address that has most of those, the one that has waited longest. So idle
+// Limiter bounds the connections of a server. At the limit, it closes a connection that waits for a request when the server
+// accepts a new one: of the address that has most of those, the one that has waited longest. So idle
 // connections, which anybody can open without a token, shut nobody out; and of an address that many senders
 // share, such as that of a proxy, the least used ones are closed first. While all are busy with
-// requests, new ones are closed.
-type Listener struct {
-	net.Listener
+// requests, it closes new ones.
+type Limiter struct {
 	limit int
 
 	mu   sync.Mutex
@@ -31,47 +31,52 @@ type connection struct {
 	since   time.Time // the start of that
 }
 
-// Limit returns a Listener that accepts connections from another one. The server must call StateChanged for each change.
-func Limit(listener net.Listener, limit int) *Listener {
-	return &Listener{Listener: listener, limit: limit, open: map[net.Conn]*connection{}}
+// New returns a Limiter, whose StateChanged the server must call for each change.
+func New(limit int) *Limiter {
+	return &Limiter{limit: limit, open: map[net.Conn]*connection{}}
 }
 
-// Accept implements net.Listener.
-func (l *Listener) Accept() (net.Conn, error) {
-	for {
-		accepted, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if l.admit(accepted) {
-			return &counted{Conn: accepted, closed: sync.OnceFunc(func() { l.forget(accepted) })}, nil
-		}
-		_ = accepted.Close() // the client notices
+// StateChanged is for http.Server.ConnState.
+func (l *Limiter) StateChanged(conn net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.open[conn]
+	switch {
+	case state == http.StateNew:
+		l.admit(conn)
+	case state == http.StateClosed || state == http.StateHijacked:
+		delete(l.open, conn)
+	case known != nil:
+		// It becomes active when the headers of a request have arrived, so slow headers count as idle.
+		known.idle, known.since = state == http.StateIdle, time.Now()
 	}
 }
 
 // admit counts a new connection, at the limit instead of another one.
-func (l *Listener) admit(accepted net.Conn) bool {
-	l.mu.Lock()
-	victim := net.Conn(nil)
+func (l *Limiter) admit(accepted net.Conn) {
 	if len(l.open) >= l.limit {
-		if victim = l.victim(); victim == nil {
-			l.mu.Unlock()
-			return false
+		victim := l.victim()
+		if victim == nil {
+			closeNow(accepted)
+			return
 		}
 		delete(l.open, victim)
+		closeNow(victim)
 	}
 	l.open[accepted] = &connection{address: addressOf(accepted), idle: true, since: time.Now()}
-	l.mu.Unlock()
-	if victim != nil {
-		_ = victim.Close()
+}
+
+// closeNow closes a connection without the farewell of TLS, which could wait for the client.
+func closeNow(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
 	}
-	return true
+	_ = conn.Close() // both ends notice
 }
 
 // victim returns the connection to close, nil if all are busy. It examines victimSample of them, which a map yields
 // in random order, so that opening connections costs little however many there are.
-func (l *Listener) victim() net.Conn {
+func (l *Limiter) victim() net.Conn {
 	sample := make(map[net.Conn]*connection, victimSample)
 	waiting := map[string]int{}
 	most := ""
@@ -94,50 +99,6 @@ func (l *Listener) victim() net.Conn {
 		}
 	}
 	return victim
-}
-
-// StateChanged is for http.Server.ConnState.
-func (l *Listener) StateChanged(conn net.Conn, state http.ConnState) {
-	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = secure.NetConn() // of a *tls.Conn
-	}
-	own, ok := conn.(*counted)
-	if !ok {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if one := l.open[own.Conn]; one != nil {
-		// It becomes active when the headers of a request have arrived, so slow headers count as idle.
-		one.idle, one.since = state == http.StateIdle || state == http.StateNew, time.Now()
-	}
-}
-
-func (l *Listener) forget(conn net.Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.open, conn)
-}
-
-// counted is a connection that counts until it is closed.
-type counted struct {
-	net.Conn
-	closed func()
-}
-
-// Close closes the connection.
-func (c *counted) Close() error {
-	c.closed()
-	return c.Conn.Close()
-}
-
-// CloseWrite lets the server end a connection so that its last answer is read: without it a client that still
-// sends sees a reset.
-func (c *counted) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
 }
 
 func addressOf(conn net.Conn) string {
