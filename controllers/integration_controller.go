@@ -20,8 +20,6 @@ import (
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
-// Updated in dry runs only, by internal/schemacheck:
-// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=update
 
 // integrationReconciler writes the status of WebhookIntegrations, all but lastRejection and
 // lastMappingFailure, which every replica writes for itself.

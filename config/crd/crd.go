@@ -1,9 +1,17 @@
-// Package crd embeds CustomResourceDefinitions for programs that validate manifests without a cluster.
+// Package crd embeds the CustomResourceDefinitions, for programs that validate manifests without a cluster or compare
+// what is installed.
 package crd
 
 import _ "embed" // of bases
 
-// WebhookIntegration is the YAML of the CustomResourceDefinition of WebhookIntegrations.
-//
-//go:embed bases/tocsin.dev_webhookintegrations.yaml
-var WebhookIntegration []byte
+// The YAML of the CustomResourceDefinitions.
+var (
+	//go:embed bases/tocsin.dev_alertevents.yaml
+	AlertEvent []byte
+
+	//go:embed bases/tocsin.dev_incidents.yaml
+	Incident []byte
+
+	//go:embed bases/tocsin.dev_webhookintegrations.yaml
+	WebhookIntegration []byte
+)

@@ -1,14 +1,12 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -76,9 +74,12 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		defer stopTracing(provider, mgr.GetLogger())
 		o.webhook.TracerProvider, folding.TracerProvider = provider, provider
 	}
-	checker, err := addSchemaCheck(mgr, o)
+	checker, err := schemacheck.New(mgr.GetConfig(), mgr.GetLogger().WithName("schemacheck"))
 	if err != nil {
 		return err
+	}
+	if err := mgr.Add(checker); err != nil {
+		return fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
 	}
 	o.webhook.Check = checker.Verdict
 	if err := mgr.Add(clustercache.NewStoreGuard(mgr.GetAPIReader(), firstNamespace(o))); err != nil {
@@ -119,19 +120,6 @@ func runAll(ctx context.Context, mgr ctrl.Manager, server *webhookserver.Server,
 			return tasks.Run(ctx, server.Start, campaign.Start)
 		},
 	)
-}
-
-// addSchemaCheck adds the check that the installed CustomResourceDefinitions have every field that the manager writes.
-func addSchemaCheck(mgr ctrl.Manager, o Options) (*schemacheck.Checker, error) {
-	namespace := cmp.Or(firstNamespace(o), metav1.NamespaceDefault)
-	checker, err := schemacheck.New(mgr.GetConfig(), namespace, mgr.GetLogger().WithName("schemacheck"))
-	if err != nil {
-		return nil, err
-	}
-	if err := mgr.Add(checker); err != nil {
-		return nil, fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
-	}
-	return checker, nil
 }
 
 // firstNamespace returns a namespace in which the manager has its permissions; empty when it watches all namespaces.

@@ -34,7 +34,7 @@ func TestNoAlertIsAcceptedUnderOlderDefinitions(t *testing.T) {
 
 	p := startProcess(t, config.Host)
 	g.Eventually(func() string { _, text := p.ready(); return text }, "20s", "50ms").Should(ContainSubstring(
-		"the CustomResourceDefinition alertevents.tocsin.dev is older than this manager and lacks spec.alerts[0].comment: apply config/crd"))
+		"the CustomResourceDefinition alertevents.tocsin.dev is older than this manager and lacks spec.alerts[].comment: apply config/crd"))
 	code, problem := p.post("one")
 	g.Expect(code).To(Equal(http.StatusServiceUnavailable))
 	g.Expect(problem).To(Equal("tag:tocsin.dev,2026:not-ready"))

@@ -1,9 +1,8 @@
 // Package schemacheck detects CustomResourceDefinitions that are older than the program. The API server silently drops
 // unknown fields: a manager that is rolled out before its CustomResourceDefinitions would answer 202 and lose data.
 //
-// The check needs no permissions beyond the manager's. For each kind it sends an object with every field of the Go
-// type, as a dry run with strict field validation. One additional field, which is in no schema, makes the API server
-// reject the request before admission; the rejection lists the unknown fields.
+// The check compares the schemas that the API server publishes as OpenAPI with those that the program was built with. Every
+// authenticated client may read them, by the ClusterRole system:discovery.
 package schemacheck
 
 import (
@@ -11,10 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
-	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -23,75 +18,77 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/config/crd"
 )
 
 const (
 	// interval is the time between two checks: older CustomResourceDefinitions may be applied at any time.
 	interval = time.Minute
 
-	// retryInterval is the same after a check that failed or found unknown fields.
+	// retryInterval is the same after a check that failed or found missing fields.
 	retryInterval = time.Second
 
 	// timeout bounds one request.
 	timeout = 5 * time.Second
 
-	// probe is a field that is in no schema.
-	probe = "tocsinSchemaProbe"
+	// document is the OpenAPI document of Tocsin's resources, and component what begins the name of a kind's schema in it.
+	document  = "/openapi/v3/apis/tocsin.dev/v1alpha1"
+	component = "dev.tocsin.v1alpha1."
 
-	// maxFields bounds how many unknown fields the message names.
+	// maxFields bounds how many missing fields the message names.
 	maxFields = 5
 )
 
-// request is a write of a kind that the manager is authorized for.
-type request struct {
-	kind, resource string
-	object         reflect.Type
-	verb           string
-	name           string // with the subresource, for an update
-}
-
-// requests has one request for each kind. The manager does not create WebhookIntegrations, but writes their status; the
-// object need not exist.
-var requests = []request{
-	{"AlertEvent", "alertevents", reflect.TypeFor[v1alpha1.AlertEvent](), http.MethodPost, ""},
-	{"Incident", "incidents", reflect.TypeFor[v1alpha1.Incident](), http.MethodPost, ""},
-	{
-		"WebhookIntegration", "webhookintegrations", reflect.TypeFor[v1alpha1.WebhookIntegration](), http.MethodPut,
-		"tocsin-schema-probe",
-	},
-}
-
 // Checker checks the CustomResourceDefinitions periodically.
 type Checker struct {
-	client    rest.Interface
-	namespace string
-	log       logr.Logger
+	client rest.Interface
+	wanted []definition
+	log    logr.Logger
 
 	mu      sync.Mutex
 	verdict error
 }
 
+// definition is what the check needs of a CustomResourceDefinition.
+type definition struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		Names struct {
+			Kind string `json:"kind"`
+		} `json:"names"`
+		Versions []struct {
+			Schema struct {
+				OpenAPIV3Schema map[string]any `json:"openAPIV3Schema"`
+			} `json:"schema"`
+		} `json:"versions"`
+	} `json:"spec"`
+}
+
 // errUnchecked is the verdict before the first check.
 var errUnchecked = errors.New("the CustomResourceDefinitions are not checked yet")
 
-// New returns a checker. The manager must be authorized to create AlertEvents in the namespace, which need not exist.
-func New(config *rest.Config, namespace string, log logr.Logger) (*Checker, error) {
+// New returns a checker.
+func New(config *rest.Config, log logr.Logger) (*Checker, error) {
+	c := &Checker{log: log, verdict: errUnchecked}
+	for _, text := range [][]byte{crd.AlertEvent, crd.Incident, crd.WebhookIntegration} {
+		var wanted definition
+		if err := yaml.Unmarshal(text, &wanted); err != nil {
+			return nil, fmt.Errorf("reading a CustomResourceDefinition: %w", err)
+		}
+		c.wanted = append(c.wanted, wanted)
+	}
 	config = rest.CopyConfig(config)
-	config.APIPath = "/apis"
-	config.GroupVersion = &v1alpha1.GroupVersion
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	config.ContentType = runtime.ContentTypeJSON
 	config.Timeout = timeout
-	client, err := rest.RESTClientFor(config)
-	if err != nil {
+	var err error
+	if c.client, err = rest.UnversionedRESTClientFor(config); err != nil {
 		return nil, fmt.Errorf("creating the client of the schema check: %w", err)
 	}
-	return &Checker{client: client, namespace: namespace, log: log, verdict: errUnchecked}, nil
+	return c, nil
 }
 
 // Verdict returns the result of the last check: nil when all fields are known.
@@ -120,99 +117,83 @@ func (c *Checker) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica checks.
 func (c *Checker) NeedLeaderElection() bool { return false }
 
-// Check checks once. The verdict remains if the API server is not available or denies all requests.
+// Check checks once. The verdict remains if the API server is not available, or does not publish all kinds: one that has just
+// started denies everything, and publishes one kind after the other.
 func (c *Checker) Check(ctx context.Context) {
-	var problems []error
-	denied := 0
-	for _, r := range requests {
-		unknown, err := c.unknownFields(ctx, r)
-		switch {
-		case apierrors.IsForbidden(err):
-			denied++
-		case err != nil && isAnswered(err):
-			c.log.Info("Cannot check CustomResourceDefinition", "kind", r.kind, "reason", err.Error())
-		case err != nil:
-			return // the API server is not available
-		case len(unknown) > 0:
-			problems = append(problems, outdated(r, unknown))
-		}
-	}
-	if denied == len(requests) {
-		return // an API server that has just started denies everything
-	}
-	verdict := errors.Join(problems...)
+	installed, err := c.installed(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err != nil {
+		if errors.Is(c.verdict, errUnchecked) && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+			c.verdict = fmt.Errorf("%w: %w", errUnchecked, err)
+		}
+		return
+	}
+	var problems []error
+	for i := range c.wanted {
+		wanted := &c.wanted[i]
+		schema := installed[component+wanted.Spec.Names.Kind]
+		if schema == nil {
+			return
+		}
+		if paths := missing(schema, wanted.Spec.Versions[0].Schema.OpenAPIV3Schema, ""); len(paths) > 0 {
+			problems = append(problems, outdated(wanted.Metadata.Name, paths))
+		}
+	}
+	verdict := errors.Join(problems...)
 	if verdict != nil && (c.verdict == nil || c.verdict.Error() != verdict.Error()) {
 		c.log.Error(verdict, "Rejecting alerts: the API server would drop some of their fields")
 	}
 	c.verdict = verdict
 }
 
-// outdated returns the error for a CustomResourceDefinition that lacks fields.
-func outdated(r request, unknown []string) error {
-	more := ""
-	if len(unknown) > maxFields {
-		more = fmt.Sprintf(" and %d more", len(unknown)-maxFields)
-		unknown = unknown[:maxFields]
-	}
-	return fmt.Errorf("the CustomResourceDefinition %s.%s is older than this manager and lacks %s%s: apply config/crd",
-		r.resource, v1alpha1.GroupVersion.Group, strings.Join(unknown, ", "), more)
-}
-
-// unknownFields returns the fields of a kind that the API server does not know.
-func (c *Checker) unknownFields(ctx context.Context, r request) ([]string, error) {
-	object, ok := every(r.object).(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("%s is not an object", r.kind)
-	}
-	object["apiVersion"], object["kind"], object[probe] = v1alpha1.GroupVersion.String(), r.kind, ""
-	metadata := map[string]any{"namespace": c.namespace}
-	object["metadata"] = metadata
-	call := c.client.Verb(r.verb).Namespace(c.namespace).Resource(r.resource)
-	if r.name == "" {
-		metadata["generateName"] = "tocsin-schema-probe-"
-	} else {
-		metadata["name"] = r.name
-		call = call.Name(r.name).SubResource("status")
-	}
-	body, err := json.Marshal(object)
+// installed returns the schemas that the API server publishes, by the names of their components.
+func (c *Checker) installed(ctx context.Context) (map[string]map[string]any, error) {
+	text, err := c.client.Get().AbsPath(document).SetHeader("Accept", "application/json").MaxRetries(0).DoRaw(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("encoding an object of %s: %w", r.kind, err)
-	}
-	err = call.Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict).
-		SetHeader("Content-Type", runtime.ContentTypeJSON).MaxRetries(0).Body(body).Do(ctx).Error()
-	return parse(err)
-}
-
-// unknownField matches a field in the API server's message of strict validation.
-var unknownField = regexp.MustCompile(`unknown field "([^"]+)"`)
-
-// parse returns the unknown fields that the rejection lists. Any other response is an error.
-func parse(err error) ([]string, error) {
-	if err == nil {
-		return nil, errors.New("the API server accepted an unknown field")
-	}
-	unknown := map[string]bool{}
-	if apierrors.IsBadRequest(err) {
-		for _, match := range unknownField.FindAllStringSubmatch(err.Error(), -1) {
-			unknown[match[1]] = true
-		}
-	}
-	if !unknown[probe] {
 		return nil, err
 	}
-	delete(unknown, probe)
-	return slices.Sorted(maps.Keys(unknown)), nil
+	var published struct {
+		Components struct {
+			Schemas map[string]map[string]any `json:"schemas"`
+		} `json:"components"`
+	}
+	err = json.Unmarshal(text, &published)
+	return published.Components.Schemas, err
 }
 
-// isAnswered reports whether the API server rejected the request for a lasting reason.
-func isAnswered(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
+// missing returns the paths of the properties that an installed schema lacks, in order. path is that of the schema.
+func missing(installed, wanted map[string]any, path string) []string {
+	var paths []string
+	descend := func(installed, wanted any, path string) {
+		inner, _ := installed.(map[string]any)
+		if schema, ok := wanted.(map[string]any); ok {
+			paths = append(paths, missing(inner, schema, path)...)
+		}
 	}
-	code := status.Status().Code
-	return code >= 400 && code < 500 && code != http.StatusUnauthorized && code != http.StatusTooManyRequests &&
-		code != http.StatusNotFound
+	descend(installed["items"], wanted["items"], path+"[]")
+	descend(installed["additionalProperties"], wanted["additionalProperties"], path+".*")
+	known, _ := installed["properties"].(map[string]any)
+	properties, _ := wanted["properties"].(map[string]any)
+	for name, property := range properties {
+		at := strings.TrimPrefix(path+"."+name, ".")
+		if _, found := known[name]; found {
+			descend(known[name], property, at)
+		} else {
+			paths = append(paths, at)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// outdated returns the error for a CustomResourceDefinition that lacks fields.
+func outdated(name string, missing []string) error {
+	more := ""
+	if len(missing) > maxFields {
+		more = fmt.Sprintf(" and %d more", len(missing)-maxFields)
+		missing = missing[:maxFields]
+	}
+	return fmt.Errorf("the CustomResourceDefinition %s is older than this manager and lacks %s%s: apply config/crd",
+		name, strings.Join(missing, ", "), more)
 }

@@ -135,7 +135,6 @@
   - webhookintegrations/status
   verbs:
   - patch
-  - update
 {{- end }}
 {{- define "tocsin.rules.metrics-auth" -}}
 - apiGroups:

@@ -3,6 +3,7 @@ package apiserver_test
 import (
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"net/url"
 	"testing"
 )
@@ -44,6 +45,18 @@ var reads = conformance{
 		s.note("%v %v", a, a.message())
 	}, []string{"200 AlertEvent tocsin.dev/v1alpha1 app", "200 PartialObjectMetadata meta.k8s.io/v1 a <nil>",
 		`404 NotFound alertevents.tocsin.dev "b" not found`}},
+
+	"schemas are published as OpenAPI": {func(s *site) {
+		const path = "/openapi/v3/apis/tocsin.dev/v1alpha1"
+		var a answer
+		s.await(http.StatusOK, func() answer {
+			a = s.send("GET", path, nil, "Accept", "application/json")
+			return a
+		})
+		comment := []string{"properties", "spec", "properties", "alerts", "items", "properties", "comment", "maxLength"}
+		s.note("%v", a.at(append([]string{"components", "schemas", "dev.tocsin.v1alpha1.AlertEvent"}, comment...)...))
+		s.note("%d", s.status("GET", path+"0"))
+	}, []string{"1024", "404"}},
 
 	"a list is in the order of the names": {func(s *site) {
 		a := s.send("GET", s.path("incidents"), nil)

@@ -20,8 +20,8 @@
 //
 // # What it does not decide
 //
-//   - There is no authentication, authorization, discovery, flow control, defaulting, conversion, server-side apply or JSON
-//     patch.
+//   - There is no authentication, authorization, discovery but for schemas as OpenAPI, flow control, defaulting, conversion,
+//     server-side apply or JSON patch.
 //   - Every answer is JSON. Bodies may be protobuf.
 //   - Objects of built-in kinds are not validated.
 //   - Every read gets the newest state, unless it may be stale and its Faults implement Staleness.

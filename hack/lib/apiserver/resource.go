@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,6 +24,7 @@ type resource struct {
 	unconditional bool // may be updated without a resourceVersion
 	ephemeral     bool // accepted, not stored
 	fields        map[string][]string
+	schema        json.RawMessage
 	validation    *schemaValidation // nil: not validated
 }
 
@@ -111,6 +113,7 @@ func customResource(crd *apiextensionsv1.CustomResourceDefinition) (*resource, e
 	}
 	var err error
 	if version.Schema != nil {
+		r.schema = encode(version.Schema.OpenAPIV3Schema)
 		r.validation, err = newValidation(r.GroupVersionKind, version.Schema.OpenAPIV3Schema)
 	}
 	return r, err

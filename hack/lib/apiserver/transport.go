@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -119,7 +121,7 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 	case status != nil:
 		answer = failed(&apierrors.StatusError{ErrStatus: *status})
 	case errors.Is(failure, errNotServed):
-		answer = &reply{code: http.StatusNotFound, body: []byte(errNotServed.Error()), plain: true}
+		answer = t.server.openAPI(q.URL.Path)
 	case failure != nil:
 		answer = failed(failure)
 	default:
@@ -137,6 +139,23 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 
 // errNotServed is the error for a path that leads to no resource.
 var errNotServed = errors.New("404 page not found")
+
+// openAPI returns the OpenAPI document of a group and version, as far as it describes kinds. Other paths that lead to no resource
+// are not served.
+func (s *Server) openAPI(path string) *reply {
+	schemas := map[string]any{}
+	for _, r := range s.options.Definitions.resources {
+		if path == "/openapi/v3/apis/"+r.GroupVersion().String() {
+			labels := strings.Split(r.Group, ".")
+			slices.Reverse(labels)
+			schemas[strings.Join(append(labels, r.Version, r.Kind), ".")] = r.schema
+		}
+	}
+	if len(schemas) == 0 {
+		return &reply{code: http.StatusNotFound, body: []byte(errNotServed.Error()), plain: true}
+	}
+	return &reply{code: http.StatusOK, body: encode(map[string]any{"components": map[string]any{"schemas": schemas}})}
+}
 
 // serve processes a request.
 func (s *Server) serve(r *request) *reply {

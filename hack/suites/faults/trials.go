@@ -159,7 +159,7 @@ var grants = map[string]string{
 	"tocsin.dev/incidents":                      "create delete get list watch",
 	"tocsin.dev/incidents/status":               "update",
 	"tocsin.dev/webhookintegrations":            "list watch",
-	"tocsin.dev/webhookintegrations/status":     "patch update",
+	"tocsin.dev/webhookintegrations/status":     "patch",
 	"authentication.k8s.io/tokenreviews":        "create",
 	"authorization.k8s.io/subjectaccessreviews": "create",
 	// What every authenticated user may do.
