@@ -82,7 +82,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
 	}
 	o.webhook.Check = checker.Verdict
-	if err := mgr.Add(clustercache.NewStoreGuard(mgr.GetAPIReader(), firstNamespace(o))); err != nil {
+	if err := mgr.Add(&clustercache.StoreGuard{Reader: mgr.GetAPIReader(), Namespace: firstNamespace(o)}); err != nil {
 		return fmt.Errorf("adding the store guard: %w", err)
 	}
 	server, err := webhookserver.New(mgr, o.webhook)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"os"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -34,31 +34,43 @@ func TestAStoreThatGoesBackEndsTheProcess(t *testing.T) {
 		"more digits are a newer version, not older": {[]string{"9", "10"}, ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			g := NewWithT(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			ticks := make(chan time.Time, len(test.versions))
-			guard := &StoreGuard{ticks: ticks, version: func(context.Context) (string, error) {
-				if len(test.versions) == 0 {
-					cancel()
-					return "", context.Canceled
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				guard := &StoreGuard{Reader: lister(func(list client.ObjectList) error {
+					if len(test.versions) == 0 {
+						cancel()
+						return context.Canceled
+					}
+					version := test.versions[0]
+					test.versions = test.versions[1:]
+					list.SetResourceVersion(version)
+					if version == "" {
+						return errors.New("away")
+					}
+					return nil
+				})}
+				err := guard.Start(ctx)
+				if test.failure == "" {
+					g.Expect(err).NotTo(HaveOccurred())
+				} else {
+					g.Expect(err).To(MatchError(ContainSubstring(test.failure)))
 				}
-				version := test.versions[0]
-				test.versions = test.versions[1:]
-				ticks <- time.Time{}
-				if version == "" {
-					return "", errors.New("away")
-				}
-				return version, nil
-			}}
-			err := guard.Start(ctx)
-			if test.failure == "" {
-				g.Expect(err).NotTo(HaveOccurred())
-			} else {
-				g.Expect(err).To(MatchError(ContainSubstring(test.failure)))
-			}
+			})
 		})
 	}
+}
+
+// lister is a client.Reader that lists.
+type lister func(client.ObjectList) error
+
+func (lister) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("no get")
+}
+
+func (l lister) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	return l(list)
 }
 
 func TestTheVersionOfTheStoreGrows(t *testing.T) {
@@ -66,11 +78,17 @@ func TestTheVersionOfTheStoreGrows(t *testing.T) {
 	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	namespace := testenv.Namespace(t, c)
-	guard := NewStoreGuard(c, namespace)
-	before, err := guard.version(t.Context())
-	g.Expect(err).NotTo(HaveOccurred())
+	var versions []string
+	ctx, cancel := context.WithCancel(t.Context())
+	guard := &StoreGuard{Namespace: namespace, Reader: lister(func(list client.ObjectList) error {
+		cancel() // one read is enough
+		err := c.List(t.Context(), list, client.InNamespace(namespace), client.Limit(1))
+		versions = append(versions, list.GetResourceVersion())
+		return err
+	})}
+	g.Expect(guard.Start(ctx)).To(Succeed())
 	testenv.Namespace(t, c) // any write
-	after, err := guard.version(t.Context())
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(resourceversion.CompareResourceVersion(after, before)).To(BeNumerically(">", 0))
+	g.Expect(guard.Start(ctx)).To(Succeed())
+	g.Expect(versions).To(HaveLen(2))
+	g.Expect(resourceversion.CompareResourceVersion(versions[1], versions[0])).To(BeNumerically(">", 0))
 }
