@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -18,7 +19,6 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/probes"
 	"github.com/tocsin-dev/tocsin/internal/process"
 	"github.com/tocsin-dev/tocsin/internal/schemacheck"
-	"github.com/tocsin-dev/tocsin/internal/tasks"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
@@ -108,18 +108,21 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 func runAll(ctx context.Context, mgr ctrl.Manager, server *webhookserver.Server, campaign *leader.Campaign) error {
 	managed, stopManager := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopManager()
-	return tasks.Run(ctx,
-		func(context.Context) error {
-			if err := mgr.Start(managed); err != nil {
-				return fmt.Errorf("running the manager: %w", err)
-			}
-			return nil
-		},
-		func(ctx context.Context) error {
-			defer stopManager()
-			return tasks.Run(ctx, server.Start, campaign.Start)
-		},
-	)
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error {
+		if err := mgr.Start(managed); err != nil {
+			return fmt.Errorf("running the manager: %w", err)
+		}
+		return nil
+	})
+	all.Go(func() error {
+		defer stopManager()
+		serving, ctx := errgroup.WithContext(ctx)
+		serving.Go(func() error { return server.Start(ctx) })
+		serving.Go(func() error { return campaign.Start(ctx) })
+		return serving.Wait()
+	})
+	return all.Wait()
 }
 
 // firstNamespace returns a namespace in which the manager has its permissions; empty when it watches all namespaces.

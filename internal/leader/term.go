@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-
-	"github.com/tocsin-dev/tocsin/internal/tasks"
 )
 
 // Term is the manager of the controllers of one term. It shares everything with the replica's manager except the
@@ -49,11 +48,11 @@ func (t *Term) GetControllerOptions() config.Controller {
 
 // Run runs the runnables until ctx ends or one of them fails, and returns when all have ended.
 func (t *Term) Run(ctx context.Context) error {
-	starts := make([]func(context.Context) error, len(t.runnables))
-	for i, runnable := range t.runnables {
-		starts[i] = runnable.Start
+	group, running := errgroup.WithContext(ctx)
+	for _, runnable := range t.runnables {
+		group.Go(func() error { return runnable.Start(running) })
 	}
-	err := tasks.Run(ctx, starts...)
+	err := group.Wait()
 	if ctx.Err() != nil {
 		err = nil // a controller that was still starting fails when the term ends
 	}
