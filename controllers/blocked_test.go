@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 var incidentResource = schema.GroupResource{Group: "tocsin.dev", Resource: "incidents"}
@@ -245,7 +246,7 @@ func (s *site) evictor(limit int64) (evict func()) {
 	resolved := s.incidents.resolved
 	resolved.isDue = s.incidents.isDue
 	resolved.limits.incidents = v1alpha1.Capacity{Limit: limit, Share: 1}
-	resolved.queue, _ = newFairQueue(requestNamespace, 1)("", backoff[ctrl.Request]()).(*fairQueue[ctrl.Request])
+	resolved.queue, _ = fair.NewQueue(requestNamespace, 1)("", backoff[ctrl.Request]()).(*fair.Queue[ctrl.Request])
 	return func() {
 		_, err := resolved.sweep(s.ctx)
 		s.Expect(err).NotTo(HaveOccurred())

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // writeGate lets only so many folds write at a time, and the fewer the more requests wait to be stored: ingest has
@@ -15,18 +17,18 @@ type writeGate struct {
 
 	mu     sync.Mutex
 	active int
-	claims rotation[chan struct{}] // one a fold that waits, closed when it may write
+	claims fair.Turns[chan struct{}] // one a fold that waits, closed when it may write
 }
 
 func newWriteGate(limit int, backlog func() int) *writeGate {
-	return &writeGate{limit: limit, backlog: backlog, claims: rotation[chan struct{}]{workers: limit}}
+	return &writeGate{limit: limit, backlog: backlog, claims: fair.Turns[chan struct{}]{PerKey: limit}}
 }
 
 // enter waits until the fold may write, and returns the function to call when it has.
 func (g *writeGate) enter(ctx context.Context, namespace string, urgent bool) (leave func(), err error) {
 	granted := make(chan struct{})
 	g.mu.Lock()
-	g.claims.add(namespace, granted, urgent)
+	g.claims.Add(namespace, granted, urgent)
 	g.grant()
 	g.mu.Unlock()
 	select {
@@ -36,7 +38,7 @@ func (g *writeGate) enter(ctx context.Context, namespace string, urgent bool) (l
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
-	removed := g.claims.remove(namespace, granted)
+	removed := g.claims.Remove(namespace, granted)
 	g.mu.Unlock()
 	if !removed { // it was granted at the very same moment
 		g.release(namespace)
@@ -60,14 +62,14 @@ func (g *writeGate) release(namespace string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.active--
-	g.claims.done(namespace)
+	g.claims.Done(namespace)
 	g.grant()
 }
 
 // grant gives the free places to the folds whose turn it is.
 func (g *writeGate) grant() {
 	for places := max(1, g.limit/(1+g.backlog())); g.active < places; g.active++ {
-		next, ok := g.claims.next()
+		next, ok := g.claims.Next()
 		if !ok {
 			return
 		}

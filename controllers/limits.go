@@ -20,10 +20,6 @@ const (
 	maxPauseFactor  = 3
 	maxPause        = time.Second
 
-	// ordinaryShare is the part of a namespace's turns, one in so many, that folds have which change no state while others
-	// wait that do.
-	ordinaryShare = 4
-
 	// sweepInterval is how often all Resolved Incidents are visited, and sweepRetry when to try again. Before other visits,
 	// there is a pause: what asks for them comes at once.
 	sweepInterval = time.Hour

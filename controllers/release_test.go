@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 func TestABatchIsReleasedWhenAllItsAlertsAreSettled(t *testing.T) {
@@ -170,4 +171,20 @@ func TestEventsThatStayForTheirKeysAreBoundedByIntegration(t *testing.T) {
 		g.Expect(r.lingering.events).To(BeZero())
 		g.Expect(r.lingering.bytes).To(BeZero())
 	})
+}
+
+func TestTheReleaseTakesTurns(t *testing.T) {
+	g := NewWithT(t)
+	ref := func(namespace, name string) eventRef {
+		return eventRef{types.NamespacedName{Namespace: namespace, Name: name}, types.UID(name)}
+	}
+	q := fair.NewQueue(func(ref eventRef) string { return ref.Namespace }, namespaceWorkers(releaseConcurrency))("", backoff[eventRef]())
+	defer q.ShutDown()
+	for i := range 100 {
+		q.Add(ref("storm", fmt.Sprint(i)))
+	}
+	q.Add(ref("calm", "a"))
+	first, _ := q.Get()
+	second, _ := q.Get()
+	g.Expect([]string{first.Namespace, second.Namespace}).To(ConsistOf("storm", "calm"))
 }

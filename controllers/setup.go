@@ -22,6 +22,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // incidentNameIndex is the index of the cache that finds AlertEvents by the names of the Incidents that their alerts belong to.
@@ -294,7 +295,7 @@ func addReleaser(mgr ctrl.Manager, releases *releaser) error {
 		Reconciler:              releases,
 		MaxConcurrentReconciles: releaseConcurrency,
 		RateLimiter:             backoff[eventRef](),
-		NewQueue: newFairQueue(func(ref eventRef) string { return ref.Namespace },
+		NewQueue: fair.NewQueue(func(ref eventRef) string { return ref.Namespace },
 			namespaceWorkers(releaseConcurrency)),
 		ReconciliationTimeout: foldTimeout,
 		LogConstructor: logConstructor(mgr, "release", func(ref eventRef) []any {
@@ -318,7 +319,7 @@ func addIncidents(mgr ctrl.Manager, incidents *incidentReconciler) error {
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: foldConcurrency,
 			RateLimiter:             backoff[reconcile.Request](),
-			NewQueue:                newFairQueue(requestNamespace, namespaceWorkers(foldConcurrency)),
+			NewQueue:                fair.NewQueue(requestNamespace, namespaceWorkers(foldConcurrency)),
 			RecoverPanic:            new(true),
 			ReconciliationTimeout:   foldTimeout,
 		}).

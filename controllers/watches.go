@@ -159,7 +159,7 @@ func (r *incidentReconciler) foldPolicies() handler.EventHandler {
 	})
 }
 
-// add adds a request to a fairQueue. Without a priority, controller-runtime gives a low one to objects that are there at
+// add adds a request to a fair.Queue. Without a priority, controller-runtime gives a low one to objects that are there at
 // the start.
 func add(queue requestQueue, key types.NamespacedName, priority int) {
 	request := reconcile.Request{NamespacedName: key}

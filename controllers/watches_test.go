@@ -13,6 +13,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // A key that only repeats itself never makes another one's opening wait, nor its own resolve.
@@ -44,7 +45,7 @@ func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
-			queue, _ := newFairQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fairQueue[reconcile.Request])
+			queue, _ := fair.NewQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
 			defer queue.ShutDown()
 			posted, watch := s.post(test.alerts...), s.incidents.foldEvents()
 			if test.deleted {
@@ -83,7 +84,7 @@ func TestARestingIncidentLeavesTheQueue(t *testing.T) {
 // A new policy concerns the Incidents of its integration only.
 func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	g := NewWithT(t)
-	queue, _ := newFairQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fairQueue[reconcile.Request])
+	queue, _ := fair.NewQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
 	defer queue.ShutDown()
 	counts := newStoreCounts(time.Now)
 	own := []string{v1alpha1.IncidentName("mon", "a"), v1alpha1.IncidentName("mon", "b")}
@@ -107,7 +108,7 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 }
 
 // taken takes what is in the queue.
-func taken(queue *fairQueue[reconcile.Request]) []string {
+func taken(queue *fair.Queue[reconcile.Request]) []string {
 	names := []string{}
 	for queue.Len() > 0 {
 		request, _ := queue.Get()

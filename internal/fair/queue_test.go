@@ -1,4 +1,4 @@
-package controllers
+package fair
 
 import (
 	"fmt"
@@ -8,21 +8,21 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// newTestQueue is a fair queue of strings such as "namespace/name".
-func newTestQueue(workers int) *fairQueue[string] {
-	namespaceOf := func(item string) string { return strings.Split(item, "/")[0] }
-	queue, _ := newFairQueue(namespaceOf, workers)("", backoff[string]()).(*fairQueue[string])
+// newTestQueue is a queue of strings such as "key/name".
+func newTestQueue(workers int) *Queue[string] {
+	keyOf := func(item string) string { return strings.Split(item, "/")[0] }
+	queue, _ := NewQueue(keyOf, workers)("", workqueue.DefaultTypedControllerRateLimiter[string]()).(*Queue[string])
 	return queue
 }
 
 // take hands out n items, and says that their workers are done.
-func (q *fairQueue[T]) take(n int) []T {
+func (q *Queue[T]) take(n int) []T {
 	var taken []T
 	for range n {
 		item, _ := q.Get()
@@ -63,7 +63,7 @@ func TestANamespaceLeavesWorkersToTheOthers(t *testing.T) {
 	q.Done(hanging[0])
 	g.Expect(q.take(2)).To(Equal([]string{"storm/2", "storm/3"}))
 	q.Done(hanging[1])
-	g.Expect(q.turns.items.namespaces).To(BeEmpty())
+	g.Expect(q.order.turns.lines).To(BeEmpty())
 }
 
 func TestUrgentItemsGoBeforeTheOthersOfTheirNamespace(t *testing.T) {
@@ -77,7 +77,7 @@ func TestUrgentItemsGoBeforeTheOthersOfTheirNamespace(t *testing.T) {
 	q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "team/alert")
 	q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "other/policy")
 	g.Expect(q.take(5)).To(Equal([]string{"team/alert", "other/policy", "team/policy 3", "team/policy 1", "team/policy 2"}))
-	g.Expect(q.turns.urgent).To(BeEmpty())
+	g.Expect(q.order.urgent).To(BeEmpty())
 }
 
 func TestAnItemStaysUrgentUntilItIsHandedOut(t *testing.T) {
@@ -97,7 +97,7 @@ func TestAnItemStaysUrgentUntilItIsHandedOut(t *testing.T) {
 	g.Expect(item).To(Equal("team/repeat"))
 	g.Expect(priority).To(BeZero())
 	q.Done(item)
-	g.Expect(q.turns.atWork).To(BeEmpty())
+	g.Expect(q.order.atWork).To(BeEmpty())
 	_, priority, _ = q.GetWithPriority()
 	g.Expect(priority).To(Equal(low))
 }
@@ -111,9 +111,9 @@ func TestNoStreamOfUrgentItemsKeepsTheOthersOut(t *testing.T) {
 	for i := range 10 {
 		q.Add(fmt.Sprint("team/urgent ", i))
 	}
-	taken := q.take(2 * ordinaryShare)
-	g.Expect(taken[ordinaryShare-1]).To(Equal("team/repeat 1"))
-	g.Expect(taken[2*ordinaryShare-1]).To(Equal("team/repeat 2"))
+	taken := q.take(2 * ordinaryPart)
+	g.Expect(taken[ordinaryPart-1]).To(Equal("team/repeat 1"))
+	g.Expect(taken[2*ordinaryPart-1]).To(Equal("team/repeat 2"))
 }
 
 func TestAQueueThatIsShutDownHandsNothingOut(t *testing.T) {
@@ -179,24 +179,8 @@ func TestTheQueueLosesNothingAndHandsNothingOutTwiceAtOnce(t *testing.T) {
 				take()
 			}
 		}
-		if q.Len() > 0 || len(q.turns.items.namespaces) > 0 || len(q.turns.urgent)+len(q.turns.atWork) > 0 {
-			t.Fatalf("%d items, %d namespaces and %d marks are left", q.Len(), len(q.turns.items.namespaces), len(q.turns.urgent)+len(q.turns.atWork))
+		if q.Len() > 0 || len(q.order.turns.lines) > 0 || len(q.order.urgent)+len(q.order.atWork) > 0 {
+			t.Fatalf("%d items, %d namespaces and %d marks are left", q.Len(), len(q.order.turns.lines), len(q.order.urgent)+len(q.order.atWork))
 		}
 	})
-}
-
-func TestTheReleaseTakesTurns(t *testing.T) {
-	g := NewWithT(t)
-	ref := func(namespace, name string) eventRef {
-		return eventRef{types.NamespacedName{Namespace: namespace, Name: name}, types.UID(name)}
-	}
-	q := newFairQueue(func(ref eventRef) string { return ref.Namespace }, namespaceWorkers(releaseConcurrency))("", backoff[eventRef]())
-	defer q.ShutDown()
-	for i := range 100 {
-		q.Add(ref("storm", fmt.Sprint(i)))
-	}
-	q.Add(ref("calm", "a"))
-	first, _ := q.Get()
-	second, _ := q.Get()
-	g.Expect([]string{first.Namespace, second.Namespace}).To(ConsistOf("storm", "calm"))
 }
