@@ -245,7 +245,7 @@ func TestEvictionCountsWhatUsersDeleted(t *testing.T) {
 func (s *site) evictor(limit int64) (evict func()) {
 	resolved := s.incidents.resolved
 	resolved.isDue = s.incidents.isDue
-	resolved.limits.incidents = v1alpha1.Capacity{Limit: limit, Share: 1}
+	resolved.counts.incidents.Limit = fair.Limit{All: limit, Share: 1}
 	resolved.queue, _ = fair.NewQueue(requestNamespace, 1)("", backoff[ctrl.Request]()).(*fair.Queue[ctrl.Request])
 	return func() {
 		_, err := resolved.sweep(s.ctx)

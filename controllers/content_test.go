@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 func largeEvent(namespace string, n, bytes int) *v1alpha1.AlertEvent {
@@ -22,7 +23,7 @@ func largeEvent(namespace string, n, bytes int) *v1alpha1.AlertEvent {
 
 func TestTheCacheHasABudgetForContent(t *testing.T) {
 	g, memory := NewWithT(t), NewEventMemory(nil)
-	memory.cached = newCachedContent(v1alpha1.Capacity{Limit: 100_000, Share: 0.5})
+	memory.cached = newCachedContent(fair.Limit{All: 100_000, Share: 0.5})
 	condense := func(event *v1alpha1.AlertEvent) (whole bool) {
 		_, err := memory.Condense(event)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -52,13 +53,12 @@ func TestTheCacheHasABudgetForContent(t *testing.T) {
 	memory.forget(largeEvent("a", 100, 0))
 	memory.forget(largeEvent("b", 1, 0))
 	g.Expect(memory.cached.events).To(BeEmpty())
-	g.Expect(memory.cached.used).To(BeEmpty())
-	g.Expect(memory.cached.total).To(BeZero())
+	g.Expect(memory.cached.budget.Sum()).To(BeZero())
 }
 
 func TestAlertsWithoutContentInTheCacheAreFoldedWhole(t *testing.T) {
 	s := newSite(t)
-	s.incidents.memory.cached = newCachedContent(v1alpha1.Capacity{Limit: 1, Share: 1})
+	s.incidents.memory.cached = newCachedContent(fair.Limit{All: 1, Share: 1})
 	s.postFiring("other") // takes the place
 	long := func(n int) v1alpha1.Alert {
 		alert := s.alert(v1alpha1.AlertFiring, "disk")

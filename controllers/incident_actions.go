@@ -66,7 +66,7 @@ func (r *incidentReconciler) create(ctx context.Context, o *observed, spec v1alp
 		Spec:       spec,
 	}
 	err = errIncidentLimit
-	if r.limit.allows(o.key.Namespace) && !r.resolved.isFull(o.key.Namespace) {
+	if r.counts.allows(o.key.Namespace) && !r.resolved.isFull(o.key.Namespace) {
 		err = r.live.Create(ctx, incident)
 	}
 	if apierrors.IsAlreadyExists(err) {
@@ -91,7 +91,7 @@ const noSpace = "The namespace has more than its share of content in Incidents t
 func (r *incidentReconciler) writePlan(
 	ctx context.Context, read *v1alpha1.Incident, plan *fold.Plan,
 ) (*v1alpha1.Incident, error) {
-	if !r.limit.fits(read, &plan.Status) {
+	if !r.counts.fits(read, &plan.Status) {
 		*plan = plan.WithoutContent(&read.Status, noSpace, r.clock.Now())
 	}
 	written, err := r.write(ctx, read, plan.Status)

@@ -46,7 +46,7 @@ type incidentReconciler struct {
 	writes    *writeMemory
 	recorder  events.EventRecorder
 	blocked   *blockedIncidents
-	limit     *incidentLimit
+	counts    *storeCounts
 	resolved  *resolvedIncidents
 	notices   flowcontrol.RateLimiter // of Kubernetes Events
 	gate      *writeGate

@@ -1,39 +1,55 @@
 package controllers
 
-import "github.com/tocsin-dev/tocsin/api/v1alpha1"
+import (
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+)
 
-// capacities bound a usage.
-type capacities struct{ incidents, bytes v1alpha1.Capacity }
+// usages is how many Incidents each namespace has, and about how many bytes they take. Both are limited.
+type usages struct{ incidents, bytes fair.Budget[string] }
 
-func (o *Options) capacities(bytes int64) capacities {
-	return capacities{
-		incidents: v1alpha1.Capacity{Limit: int64(o.MaxIncidents), Share: o.NamespaceShare},
-		bytes:     v1alpha1.Capacity{Limit: bytes, Share: o.NamespaceShare},
+func (o *Options) usages(bytes int64) usages {
+	limit := func(all int64) fair.Budget[string] {
+		return fair.Budget[string]{Limit: fair.Limit{All: all, Share: o.NamespaceShare}}
 	}
+	return usages{incidents: limit(int64(o.MaxIncidents)), bytes: limit(bytes)}
 }
 
-// incidentLimit says how many Incidents a namespace may have that are not Resolved, and of how many bytes: every replica caches
-// them.
-type incidentLimit struct {
-	capacities
-	counts *storeCounts
+// none returns the same limits, without Incidents.
+func (u *usages) none() usages {
+	return usages{fair.Budget[string]{Limit: u.incidents.Limit}, fair.Budget[string]{Limit: u.bytes.Limit}}
 }
 
-func newIncidentLimit(counts *storeCounts, options Options) *incidentLimit {
-	return &incidentLimit{options.capacities(maxOpenBytes), counts}
+// add notes that a namespace has more Incidents, or fewer.
+func (u *usages) add(namespace string, more usage, sign int64) {
+	u.incidents.Add(namespace, sign*more.incidents)
+	u.bytes.Add(namespace, sign*more.bytes)
 }
 
-// allows reports whether the namespace may have another Incident.
-func (l *incidentLimit) allows(namespace string) bool {
-	own, all, namespaces := l.counts.usage(namespace)
-	if own.incidents == 0 {
-		namespaces++
+// isOver reports whether a namespace has more than its share, or with a part also almost as much: its share without one part in
+// so many.
+func (u *usages) isOver(namespace string, part int64) bool {
+	for _, budget := range []*fair.Budget[string]{&u.incidents, &u.bytes} {
+		headroom := int64(0)
+		if part > 0 {
+			headroom = budget.Own() / part
+		}
+		if budget.IsOver(namespace, headroom) {
+			return true
+		}
 	}
-	return l.incidents.Allows(own.incidents, all.incidents, namespaces)
+	return false
+}
+
+// allows reports whether the namespace may have another Incident that is not Resolved.
+func (c *storeCounts) allows(namespace string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open.incidents.Allows(namespace)
 }
 
 // fits reports whether a status may be written over an Incident: it is Resolved, it is not larger, or the namespace has space.
-func (l *incidentLimit) fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool {
+func (c *storeCounts) fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool {
 	before := 0
 	if read.Status.State != v1alpha1.IncidentResolved { // else it did not count
 		before = read.Status.Alert.EncodedSize()
@@ -41,6 +57,7 @@ func (l *incidentLimit) fits(read *v1alpha1.Incident, status *v1alpha1.IncidentS
 	if status.State == v1alpha1.IncidentResolved || status.Alert.EncodedSize() <= before {
 		return true
 	}
-	own, all, namespaces := l.counts.usage(read.Namespace)
-	return l.bytes.Allows(own.bytes, all.bytes, max(1, namespaces))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open.bytes.Allows(read.Namespace)
 }

@@ -73,8 +73,8 @@ func TestAnIncidentThatCannotBeCreatedHoldsUpNoOther(t *testing.T) {
 // A namespace may have no further Incident. A batch resolves its only one, and opens a new one.
 func TestABatchThatMakesTheSpaceThatItNeeds(t *testing.T) {
 	s := newSite(t)
-	counts := newStoreCounts(s.clock.Now)
-	s.incidents.limit = newIncidentLimit(counts, Options{MaxIncidents: 1, NamespaceShare: 1}.withDefaults())
+	counts := newStoreCounts(Options{MaxIncidents: 1, NamespaceShare: 1, Clock: s.clock}.withDefaults())
+	s.incidents.counts = counts
 	s.postFiring("old")
 	s.fold("old")
 	counts.setIncident(s.incident("old"), false)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // EventMemory is what a replica remembers of AlertEvents, whether it leads or not: the resourceVersion under which its watch
@@ -61,7 +62,7 @@ func NewEventMemory(clock Clock) *EventMemory {
 	}
 	return &EventMemory{
 		clock:   clock,
-		cached:  newCachedContent(v1alpha1.Capacity{Limit: maxCachedContent, Share: cachedContentShare}),
+		cached:  newCachedContent(fair.Limit{All: maxCachedContent, Share: cachedContentShare}),
 		copies:  workqueue.NewTypedRateLimitingQueue(backoff[eventRef]()),
 		since:   clock.Now(),
 		began:   clock.Now(),

@@ -81,7 +81,7 @@ func RegisterMetrics(registry prometheus.Registerer) {
 }
 
 // StoreMetrics describes the metrics that a replica registers with Options.Metrics while its manager runs.
-func StoreMetrics() prometheus.Collector { return newStoreCounts(time.Now) }
+func StoreMetrics() prometheus.Collector { return newStoreCounts(Options{}.withDefaults()) }
 
 func countFolded(result string, alerts int) {
 	alertsFoldedTotal.WithLabelValues(result).Add(float64(alerts))

@@ -49,7 +49,6 @@ type resolvedIncidents struct {
 	deletions  *incidentDeleter
 	lists      *quorumLists
 	namespaces []string // those of the manager, one of which may be empty for all
-	limits     capacities
 	clock      Clock
 	archive    bool // Incidents that the archive does not have are kept
 	follower   Follower
@@ -60,8 +59,7 @@ type resolvedIncidents struct {
 
 	mu     sync.Mutex
 	swept  bool // counts are known
-	counts map[string]usage
-	total  usage
+	counts usages
 	since  map[string]usage           // what has changed since a sweep began
 	behind map[string]bool            // namespaces with Incidents that have waited for the archive for archivePatience
 	looks  map[string]map[string]bool // integrations whose Incidents are to be visited, by namespace and name
@@ -74,8 +72,7 @@ func newResolvedIncidents(
 	return &resolvedIncidents{
 		live: live, deletions: deletions, lists: lists, published: counts, namespaces: options.Namespaces,
 		clock: options.Clock, archive: options.ArchiveRequired, follower: options.Follower,
-		limits: options.capacities(maxResolvedBytes),
-		counts: map[string]usage{}, since: map[string]usage{},
+		counts: options.usages(maxResolvedBytes), since: map[string]usage{},
 		looks: map[string]map[string]bool{}, wake: make(chan struct{}, 1),
 	}
 }
@@ -99,21 +96,10 @@ func (s *resolvedIncidents) count(incident *v1alpha1.Incident, sign int64) {
 	changed := s.since[incident.Namespace]
 	changed.add(usageOf(incident), sign)
 	s.since[incident.Namespace] = changed
-	own := s.counts[incident.Namespace]
-	own.add(usageOf(incident), sign)
-	s.set(incident.Namespace, own)
-	if s.swept && s.over(own, 0) {
+	s.counts.add(incident.Namespace, usageOf(incident), sign)
+	if s.swept && s.counts.isOver(incident.Namespace, 0) {
 		s.signal()
 	}
-}
-
-// set replaces the count of a namespace.
-func (s *resolvedIncidents) set(namespace string, own usage) {
-	s.total.add(s.counts[namespace], -1)
-	if s.counts[namespace] = own; own.incidents <= 0 {
-		delete(s.counts, namespace)
-	}
-	s.total.add(s.counts[namespace], 1)
 }
 
 // deleted notes that an Incident was deleted by this process.
@@ -160,7 +146,7 @@ func (s *resolvedIncidents) number() (incidents int64, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.total.incidents, s.swept
+	return s.counts.incidents.Sum(), s.swept
 }
 
 func (s *resolvedIncidents) run(ctx context.Context) {
@@ -226,8 +212,8 @@ func (s *resolvedIncidents) overLimit() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var over []string
-	for namespace, own := range s.counts {
-		if s.swept && s.over(own, 0) {
+	for namespace := range s.counts.incidents.Keys() {
+		if s.swept && s.counts.isOver(namespace, 0) {
 			over = append(over, namespace)
 		}
 	}
@@ -236,15 +222,14 @@ func (s *resolvedIncidents) overLimit() []string {
 
 // sweep visits all Resolved Incidents, and counts them. behind says that the archive does not keep up.
 func (s *resolvedIncidents) sweep(ctx context.Context) (behind bool, err error) {
-	counts, overdue, late := map[string]usage{}, 0, map[string]bool{}
+	overdue, late := 0, map[string]bool{}
 	s.mu.Lock()
 	clear(s.since)
+	counts := s.counts.none()
 	s.mu.Unlock()
 	for _, namespace := range s.namespaces {
 		err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
-			own := counts[incident.Namespace]
-			own.add(usageOf(incident), 1)
-			counts[incident.Namespace] = own
+			counts.add(incident.Namespace, usageOf(incident), 1)
 			if s.isOverdue(incident) {
 				overdue++
 				late[incident.Namespace] = true
@@ -259,15 +244,10 @@ func (s *resolvedIncidents) sweep(ctx context.Context) (behind bool, err error) 
 	archiveOverdue.Set(float64(overdue))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts, s.total = map[string]usage{}, usage{}
-	for namespace, own := range counts {
-		s.set(namespace, own)
-	}
 	for namespace, changed := range s.since { // the list began before
-		own := s.counts[namespace]
-		own.add(changed, 1)
-		s.set(namespace, own)
+		counts.add(namespace, changed, 1)
 	}
+	s.counts = counts
 	if !s.swept {
 		s.follower.Swept()
 	}
@@ -362,7 +342,8 @@ func (s *resolvedIncidents) evict(ctx context.Context, namespace string) error {
 		return err
 	}
 	s.mu.Lock()
-	s.set(namespace, own) // users may have deleted some
+	s.counts.incidents.Set(namespace, own.incidents) // users may have deleted some
+	s.counts.bytes.Set(namespace, own.bytes)
 	s.mu.Unlock()
 	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })
 	evicted := 0
@@ -432,23 +413,12 @@ func (s *resolvedIncidents) mayGo(incident *v1alpha1.Incident) bool {
 func (s *resolvedIncidents) isFull(namespace string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := s.counts[namespace]
-	return own.incidents >= 2*s.limits.incidents.Own() || own.bytes >= 2*s.limits.bytes.Own()
+	incidents, bytes := &s.counts.incidents, &s.counts.bytes
+	return incidents.Used(namespace) >= 2*incidents.Own() || bytes.Used(namespace) >= 2*bytes.Own()
 }
 
-// isOver reports whether a namespace has more Resolved Incidents than its share, or with a part also almost as many: its share
-// without one part in so many.
 func (s *resolvedIncidents) isOver(namespace string, part int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.over(s.counts[namespace], part)
-}
-
-func (s *resolvedIncidents) over(own usage, part int64) bool {
-	if part > 0 {
-		own.incidents += s.limits.incidents.Own() / part
-		own.bytes += s.limits.bytes.Own() / part
-	}
-	return !s.limits.incidents.Allows(own.incidents-1, s.total.incidents-1, len(s.counts)) ||
-		!s.limits.bytes.Allows(own.bytes-1, s.total.bytes-1, len(s.counts))
+	return s.counts.isOver(namespace, part)
 }

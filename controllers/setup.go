@@ -92,7 +92,7 @@ func (o Options) withDefaults() Options {
 		o.Namespaces = []string{""}
 	}
 	o.MaxIncidents = cmp.Or(o.MaxIncidents, defaultMaxIncidents)
-	o.NamespaceShare = cmp.Or(o.NamespaceShare, v1alpha1.DefaultNamespaceShare)
+	o.NamespaceShare = cmp.Or(o.NamespaceShare, fair.DefaultShare)
 	if o.Refusals == nil {
 		o.Refusals = func(string) string { return "" }
 	}
@@ -176,7 +176,6 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	if err := addReleaser(mgr, releases); err != nil {
 		return fmt.Errorf("adding the release of AlertEvents: %w", err)
 	}
-	limit := newIncidentLimit(r.counts, options)
 	lists := func(namespaces ...string) lister { return listEvents(live, namespaces...) }
 	lag := newLagDetector(mgr.GetCache(), lists, options.Namespaces, options.RestartWatch)
 	if err := mgr.Add(lag); err != nil {
@@ -202,7 +201,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		clock:     options.Clock,
 		tracing:   newFoldTracing(options.TracerProvider),
 		blocked:   blocked,
-		limit:     limit,
+		counts:    r.counts,
 		resolved:  resolved,
 
 		listening:       options.Listening,

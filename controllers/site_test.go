@@ -92,9 +92,9 @@ func (s *site) newFolder() *folder {
 			return list(ctx, most)
 		}
 	}, []string{s.namespace})
-	counts := newStoreCounts(s.clock.Now)
 	deletions := &incidentDeleter{cache: f.cache, live: live, gate: gate, releases: f.releases}
 	options := Options{Namespaces: []string{s.namespace}, NamespaceShare: 1, Clock: s.clock}
+	counts := newStoreCounts(options.withDefaults())
 	deletions.resolved = newResolvedIncidents(live, deletions, lists, counts, options.withDefaults())
 	f.incidents = &incidentReconciler{
 		cache:     f.cache,
@@ -111,7 +111,7 @@ func (s *site) newFolder() *folder {
 		gate:      gate,
 		clock:     s.clock,
 		blocked:   newBlockedIncidents(),
-		limit:     newIncidentLimit(counts, options.withDefaults()),
+		counts:    counts,
 
 		listening:    always{},
 		presetWindow: noPresetWindow,

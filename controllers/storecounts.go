@@ -29,8 +29,7 @@ type storeCounts struct {
 	events    map[types.NamespacedName]countedEvent
 	incidents map[string]map[string]countedIncident // by namespace and name
 	counts    map[incidentGroup]int
-	usages    map[string]usage // by namespace
-	total     usage
+	open      usages
 
 	resolved atomic.Pointer[resolvedIncidents] // of the leader's term; nil on other replicas
 }
@@ -71,14 +70,14 @@ type incidentGroup struct {
 	severity v1alpha1.Severity
 }
 
-func newStoreCounts(now func() time.Time) *storeCounts {
+func newStoreCounts(options Options) *storeCounts {
 	c := &storeCounts{
-		now:       now,
+		now:       options.Clock.Now,
 		synced:    func() bool { return false },
 		events:    map[types.NamespacedName]countedEvent{},
 		incidents: map[string]map[string]countedIncident{},
 		counts:    map[incidentGroup]int{},
-		usages:    map[string]usage{},
+		open:      options.usages(maxOpenBytes),
 	}
 	for _, severity := range v1alpha1.Severities() { // those without Incidents are reported too
 		c.counts[incidentGroup{v1alpha1.IncidentOpen, severity}] = 0
@@ -115,7 +114,7 @@ func (c *storeCounts) setIncident(incident *v1alpha1.Incident, _ bool) {
 	group := incidentGroup{incident.Status.State, incident.Status.Alert.Severity}
 	names[incident.Name] = countedIncident{group, usageOf(incident)}
 	c.counts[group]++
-	c.use(incident.Namespace, names[incident.Name].usage, 1)
+	c.open.add(incident.Namespace, names[incident.Name].usage, 1)
 }
 
 // removeIncident stops counting an Incident.
@@ -133,26 +132,9 @@ func (c *storeCounts) uncount(incident *v1alpha1.Incident) {
 	names := c.incidents[incident.Namespace]
 	if counted, known := names[incident.Name]; known {
 		c.counts[counted.incidentGroup]--
-		c.use(incident.Namespace, counted.usage, -1)
+		c.open.add(incident.Namespace, counted.usage, -1)
 		delete(names, incident.Name)
 	}
-}
-
-// use adds to the usage of a namespace, or subtracts.
-func (c *storeCounts) use(namespace string, more usage, sign int64) {
-	c.total.add(more, sign)
-	own := c.usages[namespace]
-	own.add(more, sign)
-	if c.usages[namespace] = own; own.incidents == 0 {
-		delete(c.usages, namespace)
-	}
-}
-
-// usage returns the Incidents of a namespace, those of all, and in how many namespaces they are.
-func (c *storeCounts) usage(namespace string) (own, all usage, namespaces int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.usages[namespace], c.total, len(c.usages)
 }
 
 // ofIntegration returns the names of an integration's Incidents.
@@ -211,7 +193,7 @@ func (c *storeCounts) oldestAge() time.Duration {
 
 // countStore counts the objects in the manager's cache, and registers the counts as metrics while the manager runs.
 func countStore(mgr ctrl.Manager, options Options) (*storeCounts, error) {
-	counts := newStoreCounts(options.Clock.Now)
+	counts := newStoreCounts(options)
 	ctx, objects := context.Background(), mgr.GetCache()
 	eventsSynced, err := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{}, counts.setEvent, counts.removeEvent)
 	if err != nil {

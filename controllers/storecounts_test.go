@@ -22,7 +22,8 @@ import (
 func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := testEpoch
-		counts := newStoreCounts(func() time.Time { return now })
+		counts := newStoreCounts(Options{}.withDefaults())
+		counts.now = func() time.Time { return now }
 		incidentInformer := informers.Handler(counts.setIncident, counts.removeIncident)
 		eventInformer := informers.Handler(counts.setEvent, counts.removeEvent)
 		incidents, events := map[string]*v1alpha1.Incident{}, map[string]*v1alpha1.AlertEvent{}
@@ -75,7 +76,7 @@ func compareCounts(
 	t *rapid.T, counts *storeCounts, incidents map[string]*v1alpha1.Incident, events map[string]*v1alpha1.AlertEvent, now time.Time,
 ) {
 	g := NewWithT(t)
-	groups := newStoreCounts(nil).counts
+	groups := newStoreCounts(Options{}.withDefaults()).counts
 	g.Expect(groups).To(HaveLen(4), "a group without Incidents is reported as 0")
 	for group := range counts.counts {
 		groups[group] = 0
@@ -84,14 +85,14 @@ func compareCounts(
 		groups[incidentGroup{incident.Status.State, incident.Status.Alert.Severity}]++
 	}
 	g.Expect(counts.counts).To(Equal(groups))
-	own, all, _ := counts.usage("")
-	g.Expect(own).To(Equal(all))
-	g.Expect(own.incidents).To(BeEquivalentTo(len(incidents)))
+	g.Expect(counts.open.incidents.Used("")).To(BeEquivalentTo(len(incidents)))
+	g.Expect(counts.open.incidents.Sum()).To(BeEquivalentTo(len(incidents)))
 	bytes := int64(0)
 	for _, incident := range incidents {
 		bytes += usageOf(incident).bytes
 	}
-	g.Expect(own.bytes).To(Equal(bytes))
+	g.Expect(counts.open.bytes.Used("")).To(Equal(bytes))
+	g.Expect(counts.open.bytes.Sum()).To(Equal(bytes))
 	oldest := time.Duration(0)
 	for name, event := range events {
 		age := now.Sub(event.CreationTimestamp.Time)
@@ -127,8 +128,8 @@ func TestASecondManagerInTheProcessDoesNotTakeTheMetricsOver(t *testing.T) {
 // What a namespace has beyond its share of bytes is written without content, and shows why.
 func TestContentIsBoundedInEachNamespace(t *testing.T) {
 	s := newSite(t)
-	counts := s.incidents.limit.counts
-	s.incidents.limit.bytes.Limit = 100 << 10
+	counts := s.incidents.counts
+	counts.open.bytes.All = 100 << 10
 	large := func(key string) {
 		alert := s.alert(v1alpha1.AlertFiring, key)
 		alert.Description = strings.Repeat("x", 16<<10)
@@ -140,9 +141,8 @@ func TestContentIsBoundedInEachNamespace(t *testing.T) {
 	for n := range 10 {
 		large(fmt.Sprint(n))
 	}
-	own, _, _ := counts.usage(s.namespace)
-	s.Expect(own.incidents).To(BeEquivalentTo(10), "each alert opens its Incident")
-	s.Expect(own.bytes).To(BeNumerically("<", 100<<10+10*(2<<10)+16<<10))
+	s.Expect(counts.open.incidents.Used(s.namespace)).To(BeEquivalentTo(10), "each alert opens its Incident")
+	s.Expect(counts.open.bytes.Used(s.namespace)).To(BeNumerically("<", 100<<10+10*(2<<10)+16<<10))
 	last := s.incident("9").Status
 	s.Expect(last.State).To(Equal(v1alpha1.IncidentOpen))
 	s.Expect(last.Alert.Description).To(BeEmpty())
@@ -161,7 +161,7 @@ func TestContentIsBoundedInEachNamespace(t *testing.T) {
 
 // BenchmarkScrape measures the collection of the metrics of the store with 100,000 Incidents.
 func BenchmarkScrape(b *testing.B) {
-	counts := newStoreCounts(time.Now)
+	counts := newStoreCounts(Options{}.withDefaults())
 	counts.synced = func() bool { return true }
 	for n := range 100_000 {
 		incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint(n)}}

@@ -152,7 +152,7 @@ func (r *incidentReconciler) foldPolicies() handler.EventHandler {
 			return // at the start, the Incidents come by themselves
 		}
 		integration := client.ObjectKeyFromObject(cmp.Or(after, before))
-		for _, name := range r.limit.counts.ofIntegration(integration.Namespace, integration.Name) {
+		for _, name := range r.counts.ofIntegration(integration.Namespace, integration.Name) {
 			add(queue, types.NamespacedName{Namespace: integration.Namespace, Name: name}, handler.LowPriority)
 		}
 		r.resolved.look(integration)

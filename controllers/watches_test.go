@@ -86,7 +86,7 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	g := NewWithT(t)
 	queue, _ := fair.NewQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
 	defer queue.ShutDown()
-	counts := newStoreCounts(time.Now)
+	counts := newStoreCounts(Options{}.withDefaults())
 	own := []string{v1alpha1.IncidentName("mon", "a"), v1alpha1.IncidentName("mon", "b")}
 	for _, name := range append(own, v1alpha1.IncidentName("mon-2", "a"), v1alpha1.IncidentName("other", "a"), "mon-x") {
 		counts.setIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}, true)
@@ -94,7 +94,7 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	before := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "mon", Generation: 1}}
 	after := before.DeepCopy()
 	after.Generation = 2
-	r := &incidentReconciler{limit: &incidentLimit{counts: counts}}
+	r := &incidentReconciler{counts: counts}
 	r.resolved = newResolvedIncidents(nil, nil, nil, counts, Options{}.withDefaults())
 	watch := r.foldPolicies()
 	watch.Create(t.Context(), event.CreateEvent{Object: before, IsInInitialList: true}, queue)

@@ -24,6 +24,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
@@ -186,7 +187,7 @@ func TestRefusedRequests(t *testing.T) {
 			prepare: func(b *bench) { b.ready = func() bool { return false } }},
 		"too many pending AlertEvents": {body: firing, status: 503, kind: "namespace-full", reason: "NamespaceFull",
 			prepare: func(b *bench) {
-				b.capacity.Pending = commit.NewPendingEvents(4, v1alpha1.DefaultNamespaceShare)
+				b.capacity.Pending = commit.NewPendingEvents(4, fair.DefaultShare)
 				b.capacity.Pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
 			}},
 		"a new key at the limit of Incidents": {body: firing, status: 503, kind: "incident-limit", reason: "IncidentLimit",

@@ -10,12 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
 // limitIncidents gives the cluster a limit and the namespace team-a an Incident.
 func (b *bench) limitIncidents(limit int, name string) {
-	b.capacity.Incidents = commit.NewIncidents(limit, v1alpha1.DefaultNamespaceShare)
+	b.capacity.Incidents = commit.NewIncidents(limit, fair.DefaultShare)
 	b.capacity.Incidents.Set(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}})
 }
 

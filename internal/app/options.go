@@ -5,7 +5,7 @@ import (
 	"flag"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/process"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 )
@@ -42,7 +42,7 @@ func newFlagSet(o *Options) *flag.FlagSet {
 	flags.IntVar(&w.MaxIncidents, "max-incidents", webhookserver.DefaultMaxIncidents,
 		"Maximum number of Incidents that are not Resolved; at the limit, alerts that need a new one get 503 in the namespaces "+
 			"that have the most. As many Resolved ones are kept; beyond that, the oldest ones are deleted.")
-	flags.Float64Var(&w.NamespaceShare, "namespace-share", v1alpha1.DefaultNamespaceShare,
+	flags.Float64Var(&w.NamespaceShare, "namespace-share", fair.DefaultShare,
 		"Fraction of --max-pending-events and --max-incidents that one namespace may use. "+
 			"Default with a single namespace in --watch-namespaces: 1.")
 	flags.IntVar(&w.MaxInFlightWrites, "max-in-flight-writes", webhookserver.DefaultMaxInFlightWrites,

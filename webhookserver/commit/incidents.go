@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch
@@ -19,7 +20,7 @@ import (
 //
 // It keeps hashes of the names, which are hashes already: 50,000 of them take about 2 MiB.
 type Incidents struct {
-	capacity v1alpha1.Capacity
+	capacity fair.Limit
 	seed     maphash.Seed
 
 	mu         sync.Mutex
@@ -37,7 +38,7 @@ type presence struct {
 // NewIncidents makes an index with a limit of Incidents, of which a namespace may have a share.
 func NewIncidents(limit int, share float64) *Incidents {
 	return &Incidents{
-		capacity:   v1alpha1.Capacity{Limit: int64(limit), Share: share},
+		capacity:   fair.Limit{All: int64(limit), Share: share},
 		seed:       maphash.MakeSeed(),
 		namespaces: map[string]map[uint64]presence{},
 		events:     map[types.NamespacedName][]uint64{},
@@ -178,7 +179,7 @@ func (x *Incidents) change(namespace string, names []uint64, change func(*presen
 func (x *Incidents) report(set setGauge) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	set(incidentsRatio, float64(x.total)/float64(x.capacity.Limit))
+	set(incidentsRatio, float64(x.total)/float64(x.capacity.All))
 	for namespace, names := range x.namespaces {
 		if ratio := float64(len(names)) / float64(x.capacity.Own()); ratio >= reportedRatio {
 			set(namespaceIncidentsRatio, ratio, namespace)

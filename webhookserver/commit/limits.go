@@ -75,7 +75,7 @@ const (
 	maxPendingBytes = 256 << 20
 
 	// maxStuckFactor is how many times the limits may be used when AlertEvents that cannot drain count as well. With the reserve
-	// of v1alpha1.Capacity that is three times the limits at the most: 768 MiB of etcd's 2 GiB.
+	// of fair.Limit that is three times the limits at the most: 768 MiB of etcd's 2 GiB.
 	maxStuckFactor = 2
 
 	// maxWatchDelay is how long after its write an alert counts as being stored. Until then the informer shows its AlertEvent,

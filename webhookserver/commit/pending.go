@@ -8,12 +8,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=create;get;list;watch
 
 // PendingEvents counts the AlertEvents of each namespace and their approximate size, as far as the informers of this
-// replica have heard, and says whether a namespace may add more. There are two bounds, and v1alpha1.Capacity divides
+// replica have heard, and says whether a namespace may add more. There are two bounds, and fair.Limit divides
 // each between the namespaces:
 //
 //   - AlertEvents that can drain count towards the limit. A namespace counts there with at most its share, and with
@@ -24,8 +25,8 @@ import (
 //
 // All of it can be seen on the objects, so that every replica comes to the same answer.
 type PendingEvents struct {
-	eventLimit v1alpha1.Capacity
-	byteLimit  v1alpha1.Capacity
+	eventLimit fair.Limit
+	byteLimit  fair.Limit
 
 	mu         sync.Mutex
 	events     map[types.NamespacedName]pendingEvent
@@ -76,8 +77,8 @@ func (i *pendingIntegration) draining() usage {
 // NewPendingEvents makes a counter with a limit of AlertEvents, of which a namespace may have a share.
 func NewPendingEvents(limit int, share float64) *PendingEvents {
 	return &PendingEvents{
-		eventLimit: v1alpha1.Capacity{Limit: int64(limit), Share: share},
-		byteLimit:  v1alpha1.Capacity{Limit: maxPendingBytes, Share: share},
+		eventLimit: fair.Limit{All: int64(limit), Share: share},
+		byteLimit:  fair.Limit{All: maxPendingBytes, Share: share},
 		events:     map[types.NamespacedName]pendingEvent{},
 		namespaces: map[string]*pendingNamespace{},
 	}
@@ -97,8 +98,8 @@ func (p *PendingEvents) IsFull(namespace string) bool {
 	}
 	allowed := func(total usage, factor int64) bool {
 		events, size := p.eventLimit, p.byteLimit
-		events.Limit *= factor
-		size.Limit *= factor
+		events.All *= factor
+		size.All *= factor
 		return events.Allows(own.events, total.events, count) && size.Allows(own.bytes, total.bytes, count)
 	}
 	return !allowed(p.draining, 1) || !allowed(p.all, maxStuckFactor)
@@ -110,7 +111,7 @@ func (p *PendingEvents) report(set setGauge) {
 	defer p.mu.Unlock()
 	events := max(float64(p.draining.events), float64(p.all.events)/maxStuckFactor)
 	bytes := max(float64(p.draining.bytes), float64(p.all.bytes)/maxStuckFactor)
-	set(backlogRatio, max(events/float64(p.eventLimit.Limit), bytes/float64(p.byteLimit.Limit)))
+	set(backlogRatio, max(events/float64(p.eventLimit.All), bytes/float64(p.byteLimit.All)))
 	stuck := map[string]int64{
 		v1alpha1.StuckTerminating: 0, v1alpha1.StuckUnreadable: 0, v1alpha1.ReasonQuotaExceeded: 0,
 		v1alpha1.ReasonForbidden: 0, v1alpha1.ReasonNamespaceTerminating: 0, v1alpha1.ReasonIncidentLimit: 0,
