@@ -4,47 +4,51 @@ import (
 	"container/list"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
-// lingering is the AlertEvents that are folded and stay for their idempotency keys. Each integration has a bound of its
-// own, and when all of them together have too many, those of the integration with the most are released first:
-// no sender costs another one its memory.
+// lingering is the AlertEvents that are folded and stay for their idempotency keys. Each integration has a share, and when all of
+// them together have too many, those of the integration with the most are released first: no sender costs another one its memory.
 type lingering struct {
-	integrations map[types.NamespacedName]*lingeringQueue
-	events       int
-	bytes        int
+	events, bytes fair.Budget[types.NamespacedName]
+	records       map[types.NamespacedName]*list.List // of *releaseRecord, by integration, oldest first
 }
 
-// lingeringQueue is an integration's part, oldest first.
-type lingeringQueue struct {
-	records *list.List // of *releaseRecord
-	bytes   int
+func newLingering() lingering {
+	limit := func(all, own float64) fair.Budget[types.NamespacedName] {
+		return fair.Budget[types.NamespacedName]{Limit: fair.Limit{All: int64(all), Share: own / all}}
+	}
+	return lingering{
+		events: limit(maxAllLingering, maxLingering), bytes: limit(maxAllLingeringBytes, maxLingeringBytes),
+		records: map[types.NamespacedName]*list.List{},
+	}
 }
 
 // add enters a record, and takes out and returns those that exceed a limit.
 func (l *lingering) add(record *releaseRecord) (early []*releaseRecord) {
-	if l.integrations == nil {
-		l.integrations = map[types.NamespacedName]*lingeringQueue{}
+	records := l.records[record.integration]
+	if records == nil {
+		records = list.New()
+		l.records[record.integration] = records
 	}
-	queue := l.integrations[record.integration]
-	if queue == nil {
-		queue = &lingeringQueue{records: list.New()}
-		l.integrations[record.integration] = queue
+	record.linger = records.PushBack(record)
+	l.count(record, 1)
+	for {
+		from, exceeds := l.events.Excess(record.integration)
+		if !exceeds {
+			from, exceeds = l.bytes.Excess(record.integration)
+		}
+		if !exceeds {
+			return early
+		}
+		oldest, ok := l.records[from].Front().Value.(*releaseRecord)
+		if !ok {
+			panic("a lingering record of another type") // only add puts them in
+		}
+		l.remove(oldest)
+		early = append(early, oldest)
 	}
-	record.linger = queue.records.PushBack(record)
-	queue.bytes += record.bytes
-	l.events++
-	l.bytes += record.bytes
-	for queue.records.Len() > maxLingering || queue.bytes > maxLingeringBytes {
-		early = append(early, l.removeOldest(queue))
-	}
-	for l.events > maxAllLingering {
-		early = append(early, l.removeOldest(l.largest(func(q *lingeringQueue) int { return q.records.Len() })))
-	}
-	for l.bytes > maxAllLingeringBytes {
-		early = append(early, l.removeOldest(l.largest(func(q *lingeringQueue) int { return q.bytes })))
-	}
-	return early
 }
 
 // remove takes a record out, if it is in.
@@ -52,33 +56,16 @@ func (l *lingering) remove(record *releaseRecord) {
 	if record.linger == nil {
 		return
 	}
-	queue := l.integrations[record.integration]
-	queue.records.Remove(record.linger)
+	records := l.records[record.integration]
+	records.Remove(record.linger)
 	record.linger = nil
-	queue.bytes -= record.bytes
-	l.events--
-	l.bytes -= record.bytes
-	if queue.records.Len() == 0 {
-		delete(l.integrations, record.integration)
+	l.count(record, -1)
+	if records.Len() == 0 {
+		delete(l.records, record.integration)
 	}
 }
 
-func (l *lingering) removeOldest(queue *lingeringQueue) *releaseRecord {
-	oldest, ok := queue.records.Front().Value.(*releaseRecord)
-	if !ok {
-		panic("a lingering record of another type") // only add puts them in
-	}
-	l.remove(oldest)
-	return oldest
-}
-
-// largest is the integration's part that has the most.
-func (l *lingering) largest(size func(*lingeringQueue) int) *lingeringQueue {
-	var largest *lingeringQueue
-	for _, queue := range l.integrations {
-		if largest == nil || size(queue) > size(largest) {
-			largest = queue
-		}
-	}
-	return largest
+func (l *lingering) count(record *releaseRecord, sign int64) {
+	l.events.Add(record.integration, sign)
+	l.bytes.Add(record.integration, sign*int64(record.bytes))
 }

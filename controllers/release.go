@@ -89,7 +89,10 @@ func (r *releaseRecord) settle(incident string) {
 func (r *releaseRecord) isKeyed() bool { return v1alpha1.IsKeyedEventName(r.ref.Name) }
 
 func newReleaser(cache client.Reader, live client.Client, memory *EventMemory, clock Clock) *releaser {
-	return &releaser{cache: cache, live: live, memory: memory, clock: clock, records: map[types.UID]*releaseRecord{}}
+	return &releaser{
+		cache: cache, live: live, memory: memory, clock: clock,
+		records: map[types.UID]*releaseRecord{}, lingering: newLingering(),
+	}
 }
 
 // start takes the controller's queue, enters the AlertEvents that were settled before, and begins to tidy.
