@@ -122,7 +122,7 @@ func (w *world) check() {
 	}
 	firing := w.firing()
 	for key, incident := range w.cluster.objects {
-		if incident.Status.State == v1alpha1.IncidentOpen && len(firing[key]) == 0 && len(w.sender.queue.turns) == 0 {
+		if incident.Status.State == v1alpha1.IncidentOpen && len(firing[key]) == 0 && w.sender.queue.turns.IsEmpty() {
 			w.Fatalf("%s is open, and nothing fires", key.name)
 		}
 	}

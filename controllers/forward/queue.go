@@ -3,6 +3,8 @@ package forward
 import (
 	"sync"
 	"time"
+
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // incidentKey names an Incident, or an integration.
@@ -16,37 +18,22 @@ type queue struct {
 	signal signal // the sender has something new to do
 
 	mu      sync.Mutex
-	changed map[string]*waiting // by namespace
-	turns   []string            // the namespaces in changed
+	turns   fair.Turns[incidentKey]   // of the changed ones
+	changed map[incidentKey]time.Time // when the alert that caused it was received; zero if that is not to be measured
 	sweep   []incidentKey
 }
 
-// waiting are the changed Incidents of a namespace, in the order in which they changed. received is the time at which the
-// alert that caused the change was received; zero if the time to Alertmanager is not to be measured.
-type waiting struct {
-	names    []string
-	received map[string]time.Time
-}
-
 func newQueue() *queue {
-	return &queue{signal: newSignal(), changed: map[string]*waiting{}}
+	return &queue{signal: newSignal(), turns: fair.Turns[incidentKey]{PerKey: 1}, changed: map[incidentKey]time.Time{}}
 }
 
 // add puts a changed Incident in the queue. If it is there already, the earlier time counts.
 func (q *queue) add(key incidentKey, received time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w := q.changed[key.namespace]
-	if w == nil {
-		w = &waiting{received: map[string]time.Time{}}
-		q.changed[key.namespace] = w
-		q.turns = append(q.turns, key.namespace)
-	}
-	if first, ok := w.received[key.name]; !ok {
-		w.names = append(w.names, key.name)
-		w.received[key.name] = received
-	} else if first.IsZero() {
-		w.received[key.name] = received
+	q.turns.Add(key.namespace, key, false)
+	if q.changed[key].IsZero() {
+		q.changed[key] = received
 	}
 	q.signal.give()
 }
@@ -55,21 +42,11 @@ func (q *queue) add(key incidentKey, received time.Time) {
 func (q *queue) nextChanged() (key incidentKey, received time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.turns) == 0 {
-		return incidentKey{}, time.Time{}, false
-	}
-	namespace := q.turns[0]
-	w := q.changed[namespace]
-	name := w.names[0]
-	received = w.received[name]
-	delete(w.received, name)
-	w.names, q.turns = w.names[1:], q.turns[1:]
-	if len(w.names) > 0 {
-		q.turns = append(q.turns, namespace)
-	} else {
-		delete(q.changed, namespace)
-	}
-	return incidentKey{namespace, name}, received, true
+	key, ok = q.turns.Next()
+	q.turns.Done(key.namespace)
+	received = q.changed[key]
+	delete(q.changed, key)
+	return key, received, ok
 }
 
 // nextSwept takes the next Incident of the sweep.

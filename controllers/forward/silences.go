@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // matcher and silence are those of Alertmanager's API v2.
@@ -144,7 +144,6 @@ type silenceCall struct {
 	namespace string
 	set       silence
 	expire    string // the ID, if it is to end
-	turn      int    // how many calls of the namespace come before it
 }
 
 func newSilencePlan(t *target, installation string, now time.Time) *silencePlan {
@@ -216,14 +215,7 @@ func (p *silencePlan) finish() []silenceCall {
 		p.calls = append(p.calls, silenceCall{namespace: namespace, set: want})
 	}
 	rand.Shuffle(len(p.calls), func(i, j int) { p.calls[i], p.calls[j] = p.calls[j], p.calls[i] })
-	turns := map[string]int{}
-	for i := range p.calls {
-		call := &p.calls[i]
-		call.turn = turns[call.namespace]
-		turns[call.namespace]++
-	}
-	slices.SortStableFunc(p.calls, func(a, b silenceCall) int { return cmp.Compare(a.turn, b.turn) })
-	return p.calls
+	return fair.InTurns(p.calls, func(call silenceCall) string { return call.namespace })
 }
 
 // coverage is which silences cover Incidents.
