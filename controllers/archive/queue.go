@@ -2,7 +2,6 @@ package archive
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // queue orders the Incidents that wait. The zero value is ready to use.
@@ -32,7 +32,7 @@ func (q *queue) update(waiting []v1alpha1.Incident, now time.Time) []client.Obje
 	defer q.mu.Unlock()
 	known := q.waits
 	q.waits = make(map[client.ObjectKey]wait, len(waiting))
-	byNamespace, oldest := map[string][]client.ObjectKey{}, now
+	keys, oldest := make([]client.ObjectKey, len(waiting)), now
 	for i := range waiting {
 		key := client.ObjectKeyFromObject(&waiting[i])
 		own, ok := known[key]
@@ -47,33 +47,17 @@ func (q *queue) update(waiting []v1alpha1.Incident, now time.Time) []client.Obje
 			oldest = own.since
 		}
 		q.waits[key] = own
-		byNamespace[key.Namespace] = append(byNamespace[key.Namespace], key)
+		keys[i] = key
 	}
 	waitingIncidents.Set(float64(len(waiting)))
 	oldestWaiting.Set(now.Sub(oldest).Seconds())
-	return q.inTurns(byNamespace)
-}
-
-// inTurns returns the first of each namespace, then the second of each, and so on. Those of one day come together: a batch has
-// few days of each namespace.
-func (q *queue) inTurns(byNamespace map[string][]client.ObjectKey) []client.ObjectKey {
-	for _, keys := range byNamespace {
-		slices.SortFunc(keys, func(a, b client.ObjectKey) int {
-			first, second := q.waits[a], q.waits[b]
-			return cmp.Or(cmp.Compare(first.failures, second.failures), first.since.Compare(second.since),
-				first.resolved.Compare(second.resolved), cmp.Compare(a.Name, b.Name))
-		})
-	}
-	namespaces := slices.Sorted(maps.Keys(byNamespace))
-	ordered := make([]client.ObjectKey, 0, len(q.waits))
-	for turn := 0; len(ordered) < len(q.waits); turn++ {
-		for _, namespace := range namespaces {
-			if keys := byNamespace[namespace]; turn < len(keys) {
-				ordered = append(ordered, keys[turn])
-			}
-		}
-	}
-	return ordered
+	// Of a namespace, those of one day come together: a batch has few days of each.
+	slices.SortFunc(keys, func(a, b client.ObjectKey) int {
+		first, second := q.waits[a], q.waits[b]
+		return cmp.Or(cmp.Compare(first.failures, second.failures), first.since.Compare(second.since),
+			first.resolved.Compare(second.resolved), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return fair.InTurns(keys, func(key client.ObjectKey) string { return key.Namespace })
 }
 
 // putOff has an Incident that could not be read come after the others of its namespace.
