@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // Cache remembers compiled mappings by their content: integrations that have the same preset, and in one namespace the same
@@ -19,7 +20,7 @@ type Cache struct {
 	mu         sync.Mutex
 	entries    map[cacheKey]*cached
 	namespaces map[string]*cacheShare
-	bytes      int
+	bytes      fair.Budget[string] // of all programs, by namespace
 }
 
 // cacheKey is what a program is made of, and the namespace that it counts for.
@@ -41,7 +42,6 @@ type cached struct {
 type cacheShare struct {
 	compiling sync.Mutex // one mapping of a namespace is compiled at a time: others have the processors too
 	used      lru.List   // of *cached, the one used last in front
-	bytes     int
 }
 
 // unusable reads by the payload rules alone, in place of a mapping that does not compile.
@@ -121,6 +121,7 @@ func (c *Cache) share(namespace string) *cacheShare {
 	defer c.mu.Unlock()
 	if c.namespaces == nil {
 		c.entries, c.namespaces = map[cacheKey]*cached{}, map[string]*cacheShare{}
+		c.bytes.Limit = fair.Limit{All: maxCacheBytes, Share: 1}
 	}
 	share := c.namespaces[namespace]
 	if share == nil {
@@ -135,28 +136,21 @@ func (c *Cache) add(share *cacheShare, entry *cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entry.place = share.used.PushFront(entry)
-	share.bytes += entry.bytes
-	c.bytes += entry.bytes
+	c.bytes.Add(entry.key.namespace, int64(entry.bytes))
 	if len(c.entries) >= maxVerdicts {
 		maps.DeleteFunc(c.entries, func(_ cacheKey, e *cached) bool { return e.program == nil })
 	}
 	c.entries[entry.key] = entry
-	for c.bytes > maxCacheBytes {
-		c.forget()
+	for from, exceeds := c.bytes.Excess(entry.key.namespace); exceeds; from, exceeds = c.bytes.Excess(entry.key.namespace) {
+		c.forget(from)
 	}
 }
 
-// forget drops the program that was used least recently, of the namespace that has most.
-func (c *Cache) forget() {
-	var largest *cacheShare
-	for _, share := range c.namespaces {
-		if largest == nil || share.bytes > largest.bytes {
-			largest = share
-		}
-	}
-	entry, _ := largest.used.Remove(largest.used.Back()).(*cached)
-	largest.bytes -= entry.bytes
-	c.bytes -= entry.bytes
+// forget drops the program of a namespace that was used least recently.
+func (c *Cache) forget(namespace string) {
+	used := &c.namespaces[namespace].used
+	entry, _ := used.Remove(used.Back()).(*cached)
+	c.bytes.Add(namespace, -int64(entry.bytes))
 	delete(c.entries, entry.key)
 	if entry.err == nil { // mistakes are found again quickly
 		c.entries[entry.key] = &cached{key: entry.key}
