@@ -20,13 +20,12 @@ import (
 //
 // It keeps hashes of the names, which are hashes already: 50,000 of them take about 2 MiB.
 type Incidents struct {
-	capacity fair.Limit
-	seed     maphash.Seed
+	seed maphash.Seed
 
 	mu         sync.Mutex
 	namespaces map[string]map[uint64]presence
 	events     map[types.NamespacedName][]uint64 // AlertEvents, and the names that wait for them
-	total      int64                             // of all namespaces, each with its share at most
+	budget     fair.Budget[string]               // of Incidents, each namespace with its share at most
 }
 
 // presence says why an Incident counts.
@@ -38,10 +37,10 @@ type presence struct {
 // NewIncidents makes an index with a limit of Incidents, of which a namespace may have a share.
 func NewIncidents(limit int, share float64) *Incidents {
 	return &Incidents{
-		capacity:   fair.Limit{All: int64(limit), Share: share},
 		seed:       maphash.MakeSeed(),
 		namespaces: map[string]map[uint64]presence{},
 		events:     map[types.NamespacedName][]uint64{},
+		budget:     fair.Budget[string]{Limit: fair.Limit{All: int64(limit), Share: share}},
 	}
 }
 
@@ -99,15 +98,7 @@ func (x *Incidents) Has(namespace, name string) bool {
 func (x *Incidents) IsFull(namespace string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.isFull(namespace)
-}
-
-func (x *Incidents) isFull(namespace string) bool {
-	own, count := int64(len(x.namespaces[namespace])), len(x.namespaces)
-	if own == 0 {
-		count++
-	}
-	return !x.capacity.Allows(own, x.total, count)
+	return !x.budget.Allows(namespace)
 }
 
 // Reservation has Incidents count whose alerts are being stored.
@@ -132,7 +123,7 @@ func (r *Reservation) Add(name string) bool {
 	switch known, counts := x.namespaces[r.namespace][hash]; {
 	case known.exists:
 		return true
-	case !counts && x.isFull(r.namespace):
+	case !counts && !x.budget.Allows(r.namespace):
 		return false
 	}
 	x.change(r.namespace, []uint64{hash}, func(p *presence) { p.waiting++ })
@@ -159,7 +150,6 @@ func (x *Incidents) change(namespace string, names []uint64, change func(*presen
 	if own == nil {
 		own = map[uint64]presence{}
 	}
-	x.total -= min(int64(len(own)), x.capacity.Own())
 	for _, name := range names {
 		p := own[name]
 		if change(&p); p == (presence{}) {
@@ -168,7 +158,7 @@ func (x *Incidents) change(namespace string, names []uint64, change func(*presen
 			own[name] = p
 		}
 	}
-	x.total += min(int64(len(own)), x.capacity.Own())
+	x.budget.Set(namespace, min(int64(len(own)), x.budget.Own()))
 	if len(own) == 0 {
 		delete(x.namespaces, namespace)
 	} else {
@@ -179,9 +169,9 @@ func (x *Incidents) change(namespace string, names []uint64, change func(*presen
 func (x *Incidents) report(set setGauge) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	set(incidentsRatio, float64(x.total)/float64(x.capacity.All))
+	set(incidentsRatio, float64(x.budget.Sum())/float64(x.budget.All))
 	for namespace, names := range x.namespaces {
-		if ratio := float64(len(names)) / float64(x.capacity.Own()); ratio >= reportedRatio {
+		if ratio := float64(len(names)) / float64(x.budget.Own()); ratio >= reportedRatio {
 			set(namespaceIncidentsRatio, ratio, namespace)
 		}
 	}

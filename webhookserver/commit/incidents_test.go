@@ -117,5 +117,5 @@ func TestAlertEventsByHandFillTheirNamespaceOnly(t *testing.T) {
 	}
 	g.Expect(x.namespaces).To(BeEmpty())
 	g.Expect(x.events).To(BeEmpty())
-	g.Expect(x.total).To(BeZero())
+	g.Expect(x.budget.Sum()).To(BeZero())
 }
