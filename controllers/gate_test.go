@@ -123,7 +123,7 @@ func TestNamespacesTakeTurnsAtTheWriteGate(t *testing.T) {
 		join("calm", false)
 		leave()
 		folds.Wait()
-		g.Expect(order[:4]).To(Equal([]string{"storm", "calm", "storm", "calm"}))
+		g.Expect(order[:4]).To(Equal([]string{"calm", "storm", "calm", "storm"}))
 		g.Expect(order).To(HaveLen(52))
 		g.Expect(gate.claims.IsEmpty()).To(BeTrue())
 	})

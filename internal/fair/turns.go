@@ -6,7 +6,7 @@ import "slices"
 const ordinaryPart = 4
 
 // Turns is a queue in which keys take turns. Of those with items waiting, the next one has the fewest items at work and, among
-// equals, the one that has waited longest for its turn: a key with nothing at work waits for one turn of each other key at most.
+// equals, the one that has had nothing for longest: a key with nothing at work waits for one turn of each other key at most.
 // Of one key's items, the urgent ones go first, but for one turn in ordinaryPart: no stream of urgent items keeps the others
 // out. It is not safe for concurrent use.
 type Turns[T comparable] struct {
@@ -110,12 +110,26 @@ func (t *Turns[T]) Next() (item T, ok bool) {
 	return item, true
 }
 
-// Done notes that an item of the key is at work no longer.
+// MayWork reports whether the key may have another item at work.
+func (t *Turns[T]) MayWork(key string) bool {
+	l := t.lines[key]
+	return l == nil || l.atWork < t.PerKey
+}
+
+// Done notes that an item of the key is at work no longer. Of equals, the others come before it.
 func (t *Turns[T]) Done(key string) {
-	if l := t.lines[key]; l != nil {
-		l.atWork--
-		t.tidy(key, l)
+	l := t.lines[key]
+	if l == nil {
+		return
 	}
+	l.atWork--
+	for i := len(t.ring) - 1; i >= 0; i-- { // it was near the end when it had its turn
+		if t.ring[i] == l {
+			t.ring = append(slices.Delete(t.ring, i, i+1), l)
+			break
+		}
+	}
+	t.tidy(key, l)
 }
 
 // tidy forgets a key with nothing waiting and nothing at work.

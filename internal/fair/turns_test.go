@@ -98,11 +98,17 @@ func TestNoKeyWaitsForASecondTurnOfAnotherOne(t *testing.T) {
 					m.turns.Done(key)
 				}
 			}
+			if !m.waits(key, false) {
+				m.urgent[key] = 0
+			}
 			available := 0
 			for item := range m.waiting {
 				if m.atWork[keyOf(item)] < m.turns.PerKey {
 					available++
 				}
+			}
+			if m.turns.MayWork(key) != (m.atWork[key] < m.turns.PerKey) {
+				t.Fatalf("%s has %d at work", key, m.atWork[key])
 			}
 			if m.turns.Available() != available {
 				t.Fatalf("%d are available, not %d", m.turns.Available(), available)
