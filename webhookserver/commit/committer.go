@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // Committer stores submissions with a fixed number of writers.
@@ -24,9 +25,10 @@ import (
 //
 // A queue has one write under way, which keeps its alerts in the order in which they came and makes batches as large as
 // possible; when that write is slow, as on a connection that has died unnoticed, another one may begin. A free writer goes to
-// the namespace with the fewest writes under way, in it to the queue with the fewest, and among those to the one that has
-// waited longest for its turn: an integration in a storm does not delay another one by more than the write that was under way,
-// and however many integrations of a namespace are in a storm, they leave a writer and space to wait to the other namespaces.
+// the namespace with the fewest writes under way, and in it to the queues in turn, to those with a slow write under way one time
+// in four at most while others wait: an integration in a storm does not delay another one by more than the write that was under
+// way, and however many integrations of a namespace are in a storm, they leave a writer and space to wait to the other
+// namespaces.
 type Committer struct {
 	writer *writer
 
@@ -34,7 +36,7 @@ type Committer struct {
 	closed  bool
 	free    int                             // writers; above 0 only while no queue waits that may have one
 	queues  map[types.NamespacedName]*queue // those with something waiting or being written
-	turns   []*queue                        // those with something waiting, next turn first
+	turns   fair.Turns[*queue]              // those with something waiting that may write
 	shares  shares
 	writing int        // submissions that are being written
 	idle    *sync.Cond // signalled whenever a writer becomes free
@@ -52,17 +54,9 @@ type queue struct {
 	gathering   gathering
 }
 
-// mayWrite says whether another write of the queue may begin beside others.
-func (q *queue) mayWrite(others int) bool {
-	return others == 0 || time.Since(q.begun) >= slowWrite
-}
-
-// comesBefore says whether a queue has its turn before another one that has waited longer.
-func (q *queue) comesBefore(other *queue) bool {
-	if q.share != other.share && q.share.writes != other.share.writes {
-		return q.share.writes < other.share.writes
-	}
-	return q.writes < other.writes
+// mayWrite says whether another write of the queue may begin.
+func (q *queue) mayWrite() bool {
+	return q.writes == 0 || time.Since(q.begun) >= slowWrite
 }
 
 type entry struct {
@@ -85,6 +79,7 @@ func New(store Store, writers int, tracers trace.TracerProvider) *Committer {
 		writer: &writer{store: store},
 		free:   writers,
 		queues: map[types.NamespacedName]*queue{},
+		turns:  fair.Turns[*queue]{PerKey: writers - writers/4}, // a quarter is left to other namespaces
 		shares: shares{writers: writers, namespaces: map[string]*share{}},
 	}
 	c.idle = sync.NewCond(&c.mu)
@@ -157,9 +152,6 @@ func (c *Committer) enqueue(e *entry) error {
 		q.share.queues++
 		c.queues[e.Integration] = q
 	}
-	if len(q.entries) == 0 {
-		c.turns = append(c.turns, q)
-	}
 	q.entries = append(q.entries, e)
 	c.shares.addWaiting(q, e.load)
 	q.gathering.arrived(len(q.entries))
@@ -167,42 +159,54 @@ func (c *Committer) enqueue(e *entry) error {
 	return nil
 }
 
-// startWriter begins a write of the queue if it may, and otherwise makes sure that a slow write does not hold up
-// the submissions behind it.
+// startWriter has a queue wait for its turn, and begins a write if a writer is free.
 func (c *Committer) startWriter(q *queue) {
-	if c.free > 0 && q.mayWrite(q.writes) && c.shares.allowsWriter(q.share, 0) {
-		if batch := c.takeBatch(q); batch != nil {
+	c.await(q)
+	if c.free > 0 {
+		if turn, batch := c.take(); batch != nil {
 			c.free--
-			c.begin(q, batch)
-			go c.runWriter(q, batch)
+			go c.runWriter(turn, batch)
 		}
 	}
-	if len(q.entries) == 0 || q.watched {
-		return
-	}
-	q.watched = true
-	time.AfterFunc(slowWrite, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		q.watched = false
-		if len(q.entries) > 0 {
-			c.startWriter(q)
-		}
-	})
 }
 
-func (c *Committer) begin(q *queue, batch []*entry) {
-	q.writes++
-	q.share.writes++
-	q.begun = time.Now()
-	c.writing += len(batch)
+// await has a queue wait for its turn if it may write, and otherwise until its write ends or is slow: a slow write does not hold
+// up the submissions behind it.
+func (c *Committer) await(q *queue) {
+	switch {
+	case len(q.entries) == 0:
+	case q.mayWrite():
+		c.turns.Add(q.integration.Namespace, q, q.writes == 0)
+	case !q.watched:
+		q.watched = true
+		time.AfterFunc(slowWrite-time.Since(q.begun), func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			q.watched = false
+			c.startWriter(q)
+		})
+	}
+}
+
+// take begins the write of the queue whose turn it is. It returns nil when none waits that may write.
+func (c *Committer) take() (*queue, []*entry) {
+	for q, ok := c.turns.Next(); ok; q, ok = c.turns.Next() {
+		if batch := c.takeBatch(q); batch != nil {
+			q.writes++
+			q.begun = time.Now()
+			c.writing += len(batch)
+			c.await(q)
+			return q, batch
+		}
+		c.turns.Done(q.integration.Namespace)
+	}
+	return nil, nil
 }
 
 // checkCapacity returns ErrOverloaded when the queue, its namespace or all of them together cannot take more.
 func (c *Committer) checkCapacity(integration types.NamespacedName, added load) error {
 	q := c.queues[integration]
-	if c.free > 0 && (q == nil || q.mayWrite(q.writes)) &&
-		c.shares.allowsWriter(c.shares.namespaces[integration.Namespace], 0) {
+	if c.free > 0 && (q == nil || q.mayWrite()) && c.turns.MayWork(integration.Namespace) {
 		return nil
 	}
 	queueBound := load{alerts: maxQueueAlerts, bytes: maxQueueBytes}
@@ -230,14 +234,10 @@ func (c *Committer) giveUp(e *entry) (Receipt, error) {
 	q.entries = slices.DeleteFunc(q.entries, func(other *entry) bool { return other == e })
 	c.shares.addWaiting(q, e.load.negative())
 	if len(q.entries) == 0 {
-		c.removeTurn(q)
+		c.turns.Remove(q.integration.Namespace, q)
 		c.prune(q)
 	}
 	return Receipt{}, fmt.Errorf("%w: %w before its turn came", ErrUnavailable, e.ctx.Err())
-}
-
-func (c *Committer) removeTurn(q *queue) {
-	c.turns = slices.DeleteFunc(c.turns, func(other *queue) bool { return other == q })
 }
 
 // prune forgets a queue that is empty and has no write under way.
@@ -274,46 +274,20 @@ func yield() {
 func (c *Committer) next(q *queue) (*queue, []*entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var batch []*entry
-	turn := q
-	for turn != nil && batch == nil {
-		if turn = c.nextQueue(q); turn != nil {
-			batch = c.takeBatch(turn)
-		}
-	}
 	q.writes--
-	q.share.writes--
+	c.turns.Done(q.integration.Namespace)
+	c.await(q)
+	turn, batch := c.take()
 	if batch == nil {
 		c.free++
 		c.idle.Broadcast()
-	} else {
-		c.begin(turn, batch)
 	}
 	c.prune(q)
 	return turn, batch
 }
 
-// nextQueue returns the queue whose turn it is when a write of queue q ends, nil when none waits that may write. That
-// write still counts among those under way, so of equals the others come before q.
-func (c *Committer) nextQueue(q *queue) *queue {
-	var turn *queue
-	for _, waiting := range c.turns {
-		others, ended := waiting.writes, 0
-		if waiting == q {
-			others--
-		}
-		if waiting.share == q.share {
-			ended = 1
-		}
-		if waiting.mayWrite(others) && c.shares.allowsWriter(waiting.share, ended) && (turn == nil || waiting.comesBefore(turn)) {
-			turn = waiting
-		}
-	}
-	return turn
-}
-
-// takeBatch removes from the head of the queue the submissions of one AlertEvent, and moves the queue to the end of the
-// turns. It returns nil when everything that waited has been given up meanwhile.
+// takeBatch removes from the head of the queue the submissions of one AlertEvent. It returns nil when everything that waited has
+// been given up meanwhile.
 func (c *Committer) takeBatch(q *queue) []*entry {
 	var batch []*entry
 	var size load
@@ -337,10 +311,7 @@ func (c *Committer) takeBatch(q *queue) []*entry {
 			break // a keyed submission has its AlertEvent to itself
 		}
 	}
-	c.removeTurn(q)
-	if len(q.entries) > 0 {
-		c.turns = append(c.turns, q)
-	} else {
+	if len(q.entries) == 0 {
 		q.entries = nil
 		if len(batch) == 0 {
 			c.prune(q)

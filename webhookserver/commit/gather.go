@@ -46,7 +46,7 @@ func (c *Committer) beginGathering(q *queue, written int) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	g := &q.gathering
-	othersWait := len(c.turns) > 1 || len(c.turns) == 1 && c.turns[0] != q
+	othersWait := c.shares.waiting.requests > q.waiting.requests
 	c.writing -= written // they have their responses: folds may write meanwhile
 	filled := !q.waiting.isWithin(load{alerts: maxBatchAlerts, bytes: maxBatchBytes}, 1, 1)
 	switch {

@@ -13,14 +13,13 @@ func (l load) isWithin(bound load, part, of int) bool {
 	return l.alerts*of <= bound.alerts*part && l.bytes*of <= bound.bytes*part
 }
 
-// share is the part of the writers and of the waiting space that the integrations of one namespace use.
+// share is the part of the waiting space that the integrations of one namespace use.
 type share struct {
 	waiting load
-	writes  int // under way
 	queues  int
 }
 
-// shares divides the writers and the waiting space between the namespaces.
+// shares divides the waiting space between the namespaces.
 type shares struct {
 	writers    int
 	waiting    load              // of all namespaces
@@ -42,12 +41,6 @@ func (s *shares) addWaiting(q *queue, added load) {
 	for _, waiting := range []*load{&q.waiting, &q.share.waiting, &s.waiting} {
 		*waiting = waiting.plus(added)
 	}
-}
-
-// allowsWriter says whether a namespace may use another writer once so many of its writes have ended. A quarter of the
-// writers is left to the others.
-func (s *shares) allowsWriter(own *share, ended int) bool {
-	return own == nil || own.writes-ended < s.writers-s.writers/4
 }
 
 // allowsWaiting says whether a namespace may have more waiting: up to half of the whole bound, as long as a quarter of it
