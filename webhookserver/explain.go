@@ -26,7 +26,8 @@ func Explain(
 	options := Options{NamespaceShare: 1}.withDefaults()
 	capacity := commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
 	ready := func() bool { return true }
-	h := newHandler(options, ready, tokens, capacity, commit.New(nil, 1, nil), newReporter(nil, nil, logr.Discard()), logr.Discard())
+	committer, reports := commit.New(nil, 1, nil), newReporter(nil, nil, logr.Discard())
+	h := newHandler(options, ready, tokens, capacity, committer, nil, reports, logr.Discard())
 	target := eventsPath + "/" + token + "?dryRun=true"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {

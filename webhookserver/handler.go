@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
@@ -43,7 +45,7 @@ type reporter interface {
 }
 
 func newHandler(
-	options Options, ready func() bool, tokens *tokenIndex, capacity *commit.Capacity, committer committer,
+	options Options, ready func() bool, tokens *tokenIndex, capacity *commit.Capacity, committer committer, live client.Reader,
 	reports reporter, log logr.Logger,
 ) *handler {
 	h := &handler{
@@ -54,7 +56,7 @@ func newHandler(
 			memory: newMemoryBudget(maxDecodedMemory), maxBytes: options.MaxBodyBytes,
 			mappings: options.Mappings, timeout: maxEvaluation, reports: reports,
 		},
-		store:   &alertStore{capacity: capacity, committer: committer, now: options.Now},
+		store:   &alertStore{capacity: capacity, committer: committer, live: live, now: options.Now},
 		reports: reports,
 		options: options,
 		started: options.Now(),
@@ -180,7 +182,9 @@ func (h *handler) requestOf(x *exchange) *protocol.Request {
 	return &protocol.Request{
 		Header: x.contentHeader(), Parameters: x.URL.Query(), Identifier: x.identifier,
 		Integration: x.integration.Name, Started: h.started,
-		Exists: func(incident string) bool { return h.store.capacity.Incidents.Has(x.integration.Namespace, incident) },
+		Exists: func(incident string) bool {
+			return h.store.exists(x.Context(), types.NamespacedName{Namespace: x.integration.Namespace, Name: incident})
+		},
 	}
 }
 

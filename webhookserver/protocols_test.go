@@ -161,7 +161,11 @@ func TestOpsgenieAlerts(t *testing.T) {
 		g.Expect(response.StatusCode).To(Equal(http.StatusNotFound))
 		g.Expect(response.Header.Get("X-Opsgenie-Errortype")).To(Equal("RequestNotProcessed"), "clients try again")
 		name := v1alpha1.IncidentName("prometheus", "disk/db 1")
-		b.capacity.Incidents.Set(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}})
+		incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}}
+		g.Expect(b.live.Create(t.Context(), incident.DeepCopy())).To(Succeed())
+		g.Expect(status().StatusCode).To(Equal(http.StatusOK), "one that is Resolved, which no cache has")
+		g.Expect(b.live.Delete(t.Context(), incident)).To(Succeed())
+		b.capacity.Incidents.Set(incident)
 		response = status()
 		g.Expect(response.StatusCode).To(Equal(http.StatusOK))
 		data := answered(g, response)["data"]

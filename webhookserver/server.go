@@ -58,7 +58,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	ready := func() bool { return synced() && options.Check() == nil }
 	return &Server{
 		options:   options,
-		handler:   newHandler(options, ready, tokens, capacity, committer, reports, log),
+		handler:   newHandler(options, ready, tokens, capacity, committer, mgr.GetAPIReader(), reports, log),
 		capacity:  capacity,
 		committer: committer,
 		store:     store,

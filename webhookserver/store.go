@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
@@ -19,12 +21,25 @@ import (
 type alertStore struct {
 	capacity  *commit.Capacity
 	committer committer
+	live      client.Reader // of the API server, not of a cache
 	now       func() time.Time
 }
 
 type committer interface {
 	CheckCapacity(integration types.NamespacedName) error
 	Commit(ctx context.Context, submission commit.Submission) (commit.Receipt, error)
+}
+
+// exists reports whether an Incident exists; false if the API server does not answer. What is not Resolved is known.
+func (s *alertStore) exists(ctx context.Context, incident types.NamespacedName) bool {
+	if s.capacity.Incidents.Has(incident.Namespace, incident.Name) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, commit.Timeout)
+	defer cancel()
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Incident"))
+	return s.live.Get(ctx, incident, found) == nil
 }
 
 // checkCapacity refuses a request of the sender that could not be stored soon.

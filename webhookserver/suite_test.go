@@ -15,9 +15,13 @@ import (
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/exchanges"
@@ -91,6 +95,7 @@ func (b *logBuffer) String() string {
 type bench struct {
 	*handler
 	store    *memorystore.Store
+	live     client.Client // what the API server has
 	capacity *commit.Capacity
 	group    *commit.Committer
 	reports  *recordedReports
@@ -99,11 +104,14 @@ type bench struct {
 
 func newBench() *bench {
 	b := &bench{store: &memorystore.Store{}, reports: &recordedReports{}, logs: &logBuffer{}}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	b.live = fake.NewClientBuilder().WithScheme(scheme).Build()
 	b.group = commit.New(b.store, DefaultMaxInFlightWrites, nil)
 	options := Options{}.withDefaults()
 	b.capacity = commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
 	ready := func() bool { return true }
-	b.handler = newHandler(options, ready, newTokenIndex(), b.capacity, b.group, b.reports, b.logs.logger())
+	b.handler = newHandler(options, ready, newTokenIndex(), b.capacity, b.group, b.live, b.reports, b.logs.logger())
 	b.tokens.set(integration("team-a", "prometheus"))
 	return b
 }
