@@ -78,18 +78,20 @@ func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookInteg
 	return integration, result
 }
 
-// search passes to report each integration that lists a token which lookup does not accept, because it does not have the
-// integration's tag, and the name of the token there. It looks at every integration, so it searches at most once per
-// searchInterval.
+// search calls report for each integration that lists the token although its tag is another one's, with the name of the token
+// there. It looks at every integration, so it searches at most once per searchInterval.
 func (x *tokenIndex) search(token string, now time.Time, report func(lister *v1alpha1.WebhookIntegration, name string)) {
 	last := x.searched.Load()
 	if time.Duration(now.UnixNano()-last).Abs() < searchInterval || !x.searched.CompareAndSwap(last, now.UnixNano()) {
 		return
 	}
-	hash := v1alpha1.TokenHash(token)
+	hash, own := v1alpha1.TokenHash(token), v1alpha1.TokenTagOf(token)
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	for _, integration := range x.byTag {
+	for tag, integration := range x.byTag {
+		if tag == own {
+			continue // the cache has shown it since lookup
+		}
 		for i := range integration.Spec.Tokens {
 			if listed := &integration.Spec.Tokens[i]; listed.SHA256 == hash {
 				report(integration, listed.Name)

@@ -192,6 +192,14 @@ func TestAListedTokenWithoutTheTagIsReported(t *testing.T) {
 	}
 }
 
+func TestASearchDoesNotReportTheIntegrationOfTheToken(t *testing.T) {
+	x := newTokenIndex()
+	x.set(integration("team-a", "new")) // after the lookup
+	x.search(testenv.Token("team-a", "new"), noon, func(lister *v1alpha1.WebhookIntegration, _ string) {
+		t.Errorf("%s is reported", lister.Name)
+	})
+}
+
 func BenchmarkTokenLookup(b *testing.B) {
 	x := newTokenIndex()
 	for i := range 10_000 {
