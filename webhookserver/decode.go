@@ -66,7 +66,7 @@ func (d *decoder) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 		x.key, identity = content.Key, content.Identity
 	}
 	if x.key != "" {
-		x.key = x.routeKey()
+		x.key = x.operationKey()
 	}
 	identify(decoded.Alerts, x.integration.Name, x.key, identity)
 	for i := range decoded.Alerts {

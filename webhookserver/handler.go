@@ -188,8 +188,8 @@ func (h *handler) requestOf(x *exchange) *protocol.Request {
 	}
 }
 
-// checkRequest checks what there is before the body: whether it can be read and stored, and the headers of its signature,
-// which it returns.
+// checkRequest checks, before the body is read, the headers, the query and whether alerts can be stored. It returns the headers
+// of the signature.
 func (h *handler) checkRequest(x *exchange) (*signature, *problem) {
 	if p := h.bodies.checkHeaders(x); p != nil {
 		return nil, p
@@ -205,7 +205,7 @@ func (h *handler) checkRequest(x *exchange) (*signature, *problem) {
 }
 
 // authenticate finds the integration of the request. A request for an unknown path, or with a method that the path does not
-// have, is answered whether or not its token is valid; that a valid token came that way is shown on its integration.
+// have, is answered whether or not its token is valid; if it is, its integration shows the refusal.
 func (h *handler) authenticate(x *exchange) *problem {
 	x.parsePath()
 	if x.operation == nil {

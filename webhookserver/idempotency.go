@@ -28,7 +28,7 @@ var deliveryHeaders = []struct{ name, beside string }{
 }
 
 // idempotencyKey returns the key that copies of a request share, empty when there is none. It refuses an Idempotency-Key that
-// is too long, and does not take such a delivery header, which is not the user's doing.
+// is too long, and ignores a delivery header that is: the user did not choose it.
 func idempotencyKey(header http.Header) (string, *problem) {
 	if key := strings.TrimSpace(header.Get("Idempotency-Key")); key != "" {
 		if len(key) > maxIdempotencyKeyLength {
@@ -52,10 +52,10 @@ func idempotencyKey(header http.Header) (string, *problem) {
 	return "", nil
 }
 
-// routeKey returns the idempotency key with the method and the path of the operation: a request to close an alert is no copy
-// of one that opens it, and a request about one alert no copy of one about another. The address of the integration itself adds
-// nothing, so that copies keep their names across versions.
-func (x *exchange) routeKey() string {
+// operationKey returns the idempotency key with the method and the path of the operation: a request to close an alert is no
+// copy of one that opens it, and a request about one alert no copy of one about another. The address of the integration itself
+// adds nothing, so that copies keep their names across versions.
+func (x *exchange) operationKey() string {
 	if x.operation.Path == "" {
 		return x.key
 	}

@@ -328,7 +328,7 @@ func TestTokenAppearsNowhere(t *testing.T) {
 	try(canary, firing, http.StatusAccepted, with("Idempotency-Key", "k"))
 	try(canary, "{}", http.StatusUnprocessableEntity, with("Idempotency-Key", "k"))
 	working := c.handler.store.committer
-	for _, err := range []error{commit.ErrOverloaded, commit.ErrUnavailable, commit.ErrOutcomeUnknown, &commit.RejectedError{Message: "no"}} {
+	for _, err := range []error{commit.ErrOverloaded, commit.ErrUnavailable, commit.ErrOutcomeUnknown, &commit.InvalidError{Message: "no"}} {
 		c.handler.store.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) { return commit.Receipt{}, err })
 		try(canary, firing, commitProblem(&exchange{integration: w, token: canary}, err).status)
 	}

@@ -34,7 +34,7 @@ var (
 	refusedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_webhook_refused_total",
 		Help: "Requests answered 503 because the cluster refused to store their alerts, by integration and by reason: " +
-			"RefusedByPolicy (an admission policy or webhook) or QuotaExceeded.",
+			"DeniedByPolicy (an admission policy or webhook) or QuotaExceeded.",
 	}, []string{"namespace", "integration", "reason"})
 
 	returnedAlerts = prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -67,7 +67,7 @@ func suspended(b *bench) {
 
 func rejected(b *bench) {
 	b.handler.store.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
-		return commit.Receipt{}, &commit.RejectedError{Message: "no"}
+		return commit.Receipt{}, &commit.InvalidError{Message: "no"}
 	})
 }
 

@@ -23,11 +23,11 @@ type exchange struct {
 	*http.Request
 	writer http.ResponseWriter // for the limit of the body only; the answer is a return value
 	start  time.Time
-	lead   time.Duration // of the process's clock before the API server's
+	lead   time.Duration // how far the clock of this process is ahead of the API server's
 
 	operation   *protocol.Operation // of the path; nil for an unknown path
 	identifier  string              // in the path
-	allowed     []string            // methods, if that of the request is not
+	allowed     []string            // the methods of the path, if that of the request is not one of them
 	token       string
 	integration *v1alpha1.WebhookIntegration // of a valid token
 	dryRun      bool
@@ -42,11 +42,11 @@ func (x *exchange) sender() types.NamespacedName {
 	return types.NamespacedName{Namespace: x.integration.Namespace, Name: x.integration.Name}
 }
 
-// received returns when the request came in, by the clock of the API server: with the process's own, a wrong one, an alert
-// could seem to have ended.
+// received returns when the request came in, by the clock of the API server: if the clock of this
+// process were wrong, an alert could seem to have ended.
 func (x *exchange) received() time.Time { return x.start.Add(-x.lead) }
 
-// parsePath finds the operation and the token in the path. The operations are behind the token, behind the path without
+// parsePath finds the operation and the token in the path. The operations come after the token, after the path without
 // a token and, for tools that take no path, at the root; then the token is in the Authorization header.
 func (x *exchange) parsePath() {
 	path, found := strings.CutPrefix(x.URL.EscapedPath(), eventsPath)

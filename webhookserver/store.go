@@ -79,9 +79,9 @@ func (s *alertStore) commit(x *exchange, alerts []v1alpha1.Alert) (commit.Receip
 	return receipt, nil
 }
 
-// storeParts stores the alerts of a request that can be stored now, and returns all of it that is stored. When an earlier copy
-// of a request with an idempotency key was stored in part, because of the limit of Incidents, the first AlertEvent of the key has
-// that part. The rest goes to the next one. So each copy stores what no other has stored.
+// storeParts stores the alerts of a request that can be stored now, and returns all its alerts that are stored by then. When an
+// earlier copy of a request with an idempotency key was stored in part, because of the limit of Incidents, the first AlertEvent
+// of the key has that part. The rest goes to the next one. So each copy stores what no other has stored.
 func (s *alertStore) storeParts(x *exchange, request, storable []v1alpha1.Alert) (commit.Receipt, *problem) {
 	stored := map[string]v1alpha1.Alert{} // by id
 	first := ""
@@ -125,7 +125,7 @@ func hasAll(request, alerts []v1alpha1.Alert) bool {
 
 // withinIncidentLimit leaves out the alerts that need a new Incident when the namespace may have none: because of
 // the limit, or because the leader says that the API server rejects new ones. They would wait as an AlertEvent, without
-// the sender's knowledge. Alerts of Incidents that are open, resolves and acknowledgements stay. The new Incidents are
+// the sender's knowledge. It keeps firing alerts of open Incidents, and all that do not fire. The new Incidents are
 // reserved for the alerts that it returns.
 func (s *alertStore) withinIncidentLimit(
 	integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.Alert,
@@ -171,20 +171,20 @@ var errQuotedToken = errors.New("the API server refused the AlertEvent with a me
 
 func commitProblem(x *exchange, err error) *problem {
 	x.cause = err
-	var rejected *commit.RejectedError
-	var refused *commit.RefusedError
+	var invalid *commit.InvalidError
+	var denied *commit.DeniedError
 	switch {
-	case errors.As(err, &refused):
-		refusedTotal.WithLabelValues(x.integration.Namespace, x.integration.Name, refused.Reason).Inc()
+	case errors.As(err, &denied):
+		refusedTotal.WithLabelValues(x.integration.Namespace, x.integration.Name, denied.Reason).Inc()
 		p := problemRefused
-		p.reason, p.ownerDetail = refused.Reason, refused.Message
+		p.reason, p.ownerDetail = denied.Reason, denied.Message
 		// A policy may quote an alert that has the sender's own address in it, and its message may be cut.
 		if strings.Contains(p.ownerDetail, x.token[:min(len(x.token), quotedTokenPrefix)]) {
 			p.ownerDetail, x.cause = "", errQuotedToken
 		}
 		return &p
-	case errors.As(err, &rejected):
-		return problemRejected.withDetail("The alert is " + rejected.Message + ".")
+	case errors.As(err, &invalid):
+		return problemRejected.withDetail("The alert is " + invalid.Message + ".")
 	case errors.Is(err, commit.ErrOverloaded):
 		return &problemOverload
 	case errors.Is(err, commit.ErrUnavailable):

@@ -58,7 +58,7 @@ func NewClient(config *rest.Config) (*Client, error) {
 func (c *Client) Create(ctx context.Context, event *v1alpha1.AlertEvent) error {
 	body, err := json.Marshal(packed(event))
 	if err != nil {
-		return &notSentError{fmt.Errorf("encoding the AlertEvent: %w", err)}
+		return &notStoredError{fmt.Errorf("encoding the AlertEvent: %w", err)}
 	}
 	return c.rest.Post().
 		Namespace(event.Namespace).

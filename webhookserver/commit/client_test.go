@@ -128,7 +128,7 @@ func TestStoreErrorsAreJudged(t *testing.T) {
 		"a plain 502 of a proxy": {answer(http.StatusBadGateway), writeUncertain},
 		"a plain 503":            {answer(http.StatusServiceUnavailable), writeUncertain},
 		"a plain 429":            {answer(http.StatusTooManyRequests), writeFailed},
-		"a plain 422":            {answer(http.StatusUnprocessableEntity), writeRefused},
+		"a plain 422":            {answer(http.StatusUnprocessableEntity), writeNotAllowed},
 		"a plain 401":            {answer(http.StatusUnauthorized), writeFailedForGood},
 		"a plain 409":            {answer(http.StatusConflict), writeFailed},
 	} {

@@ -25,9 +25,9 @@ import (
 //
 // A queue has one write under way, which keeps its alerts in the order in which they came and makes batches as large as
 // possible; when that write is slow, as on a connection that has died unnoticed, another one may begin. A free writer goes to
-// the namespace with the fewest writes under way, and in it to the queues in turn, to those with a slow write under way one time
-// in four at most while others wait: an integration in a storm does not delay another one by more than the write that was under
-// way, and however many integrations of a namespace are in a storm, they leave a writer and space to wait to the other
+// the namespace with the fewest writes under way, and in it to the queues in turn; while others wait, a queue with a slow write
+// under way has at most one turn in four. So an integration in a storm delays another one by no more than the write that was
+// under way. However many integrations of a namespace are in a storm, they leave a writer and space to wait to the other
 // namespaces.
 type Committer struct {
 	writer *writer
@@ -90,11 +90,11 @@ func New(store Store, writers int, tracers trace.TracerProvider) *Committer {
 }
 
 // Commit stores a submission and returns where. The errors are ErrOverloaded, ErrUnavailable, ErrOutcomeUnknown, a
-// *RejectedError and a *RefusedError; after all but ErrOutcomeUnknown nothing of the submission is stored, nor will be. It
+// *InvalidError and a *DeniedError; after all but ErrOutcomeUnknown nothing of the submission is stored, nor will be. It
 // returns when ctx ends at the latest.
 func (c *Committer) Commit(ctx context.Context, submission Submission) (Receipt, error) {
 	if n := len(submission.Alerts); n == 0 || n > v1alpha1.MaxAlertsPerEvent {
-		return Receipt{}, &RejectedError{Message: fmt.Sprintf("%d alerts do not fit into one AlertEvent", n)}
+		return Receipt{}, &InvalidError{Message: fmt.Sprintf("%d alerts do not fit into one AlertEvent", n)}
 	}
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -337,7 +337,7 @@ func TestCommitterSplitsWhatIsRejected(t *testing.T) {
 				}
 				for i := range 17 {
 					id := fmt.Sprint(i)
-					var rejected *RejectedError
+					var rejected *InvalidError
 					g.Expect(errors.As(c.errs[id], &rejected)).To(Equal(invalid[id]), id)
 					g.Expect(stored[id] == 1).To(Equal(!invalid[id]), id)
 				}

@@ -14,25 +14,25 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// Reasons of a RefusedError, as status.lastRejection and the metric have them.
+// Reasons of a DeniedError, as status.lastRejection and the metric have them.
 const (
 	// ReasonPolicy: a ValidatingAdmissionPolicy or an admission webhook of the cluster denied the AlertEvent.
-	ReasonPolicy = "RefusedByPolicy"
+	ReasonPolicy = "DeniedByPolicy"
 	// ReasonQuota: a ResourceQuota of the namespace does not allow another AlertEvent.
 	ReasonQuota = "QuotaExceeded"
 )
 
-// RejectedError says that the schema of AlertEvents does not allow the submission. Nothing was stored, and a retry
+// InvalidError says that the schema of AlertEvents does not allow the submission. Nothing was stored, and a retry
 // cannot succeed.
-type RejectedError struct {
+type InvalidError struct {
 	Message string // names the fields at fault, in one printable line without anything of the alert
 }
 
-func (e *RejectedError) Error() string { return "the API server rejected the alert: " + e.Message }
+func (e *InvalidError) Error() string { return "the alert is invalid: " + e.Message }
 
-// RefusedError says that the cluster does not allow the submission to be stored, and that the alert need not be at
+// DeniedError says that the cluster does not allow the submission to be stored, and that the alert need not be at
 // fault: a retry succeeds once the policy is changed, or the quota has capacity again. Nothing was stored.
-type RefusedError struct {
+type DeniedError struct {
 	Reason string // ReasonPolicy or ReasonQuota
 
 	// Message is the API server's message, in one printable line. It names policies and may quote the alert, so it is
@@ -40,33 +40,33 @@ type RefusedError struct {
 	Message string
 }
 
-func (e *RefusedError) Error() string {
-	return fmt.Sprintf("the cluster refused the AlertEvent (%s): %s", e.Reason, e.Message)
+func (e *DeniedError) Error() string {
+	return fmt.Sprintf("the cluster denied the AlertEvent (%s): %s", e.Reason, e.Message)
 }
 
-// notSentError is the error of an attempt that cannot have stored anything.
-type notSentError struct{ error }
+// notStoredError is the error of an attempt that cannot have stored anything.
+type notStoredError struct{ error }
 
-func (e *notSentError) Unwrap() error { return e.error }
+func (e *notStoredError) Unwrap() error { return e.error }
 
 // outcome says whether an attempt stored the AlertEvent.
 type outcome int
 
 const (
 	writeDone          outcome = iota
-	writeRefused               // the object is invalid, or a policy or quota refuses it
+	writeNotAllowed            // the object is invalid, or a policy or quota denies it
 	writeFailed                // not stored, another attempt may succeed
 	writeFailedForGood         // not stored, and no attempt within seconds can succeed
 	writeUncertain             // possibly stored
 )
 
 func outcomeOf(err error) outcome {
-	var notSent *notSentError
+	var notStored *notStoredError
 	var dial *net.OpError
 	switch {
 	case err == nil:
 		return writeDone
-	case errors.As(err, &notSent), errors.As(err, &dial) && dial.Op == "dial", apierrors.IsTooManyRequests(err):
+	case errors.As(err, &notStored), errors.As(err, &dial) && dial.Op == "dial", apierrors.IsTooManyRequests(err):
 		return writeFailed
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return writeFailedForGood
@@ -76,8 +76,8 @@ func outcomeOf(err error) outcome {
 		return writeUncertain
 	}
 	switch code := status.Status().Code; {
-	case refusalOf(err) != nil:
-		return writeRefused
+	case verdictOf(err) != nil:
+		return writeNotAllowed
 	case code == http.StatusConflict:
 		return writeFailed // a ResourceQuota was counted by another request at the same time
 	case code >= 400 && code < 500 && code != http.StatusRequestTimeout:
@@ -87,34 +87,34 @@ func outcomeOf(err error) outcome {
 	}
 }
 
-// refusalOf returns the *RefusedError or *RejectedError that the API server's error stands for, nil for any other error.
+// verdictOf returns the *DeniedError or *InvalidError that the API server's error stands for, nil for any other error.
 // Only the message tells them apart: policies and webhooks choose code and reason themselves.
-func refusalOf(err error) error {
+func verdictOf(err error) error {
 	var apiStatus apierrors.APIStatus
 	if !errors.As(err, &apiStatus) {
 		return nil
 	}
 	status := apiStatus.Status()
-	refused := func(reason string) error { return &RefusedError{Reason: reason, Message: printable(err.Error())} }
+	denied := func(reason string) error { return &DeniedError{Reason: reason, Message: printable(err.Error())} }
 	switch message := status.Message; {
-	case isSchemaRejection(status): // first, as it may quote the alert, and the alert may say anything
-		return rejectionOf(status)
+	case isSchemaError(status): // first, as it may quote the alert, and the alert may say anything
+		return invalidOf(status)
 	case strings.Contains(message, " denied request"), strings.Contains(message, " denied the request"):
-		return refused(ReasonPolicy)
+		return denied(ReasonPolicy)
 	case status.Code == http.StatusForbidden &&
 		(strings.Contains(message, "exceeded quota: ") || strings.Contains(message, "status unknown for quota: ")):
-		return refused(ReasonQuota)
+		return denied(ReasonQuota)
 	case status.Code == http.StatusUnprocessableEntity, status.Code == http.StatusBadRequest:
-		return refused(ReasonPolicy)
+		return denied(ReasonPolicy)
 	case status.Code == http.StatusRequestEntityTooLarge:
-		return &RejectedError{Message: "too large for the API server"}
+		return &InvalidError{Message: "too large for the API server"}
 	}
 	return nil
 }
 
-// isSchemaRejection says whether the CustomResourceDefinition's schema or rules found the AlertEvent invalid: then
+// isSchemaError says whether the CustomResourceDefinition's schema or rules found the AlertEvent invalid: then
 // each cause names a field. An admission policy's causes name none.
-func isSchemaRejection(status metav1.Status) bool {
+func isSchemaError(status metav1.Status) bool {
 	if status.Code != http.StatusUnprocessableEntity || status.Reason != metav1.StatusReasonInvalid ||
 		status.Details == nil || len(status.Details.Causes) == 0 {
 		return false
@@ -127,8 +127,8 @@ func isSchemaRejection(status metav1.Status) bool {
 	return true
 }
 
-// rejectionOf names the fields that the schema does not allow, but neither their values nor the AlertEvent.
-func rejectionOf(status metav1.Status) *RejectedError {
+// invalidOf names the fields that the schema does not allow, but neither their values nor the AlertEvent.
+func invalidOf(status metav1.Status) *InvalidError {
 	var fields []string
 	for _, cause := range status.Details.Causes {
 		field, isSpec := strings.CutPrefix(cause.Field, "spec.")
@@ -137,7 +137,7 @@ func rejectionOf(status metav1.Status) *RejectedError {
 		}
 		fields = append(fields, field+" ("+strings.TrimPrefix(string(cause.Type), "FieldValue")+")")
 	}
-	return &RejectedError{Message: printable("not allowed by the schema: " + strings.Join(fields, ", "))}
+	return &InvalidError{Message: printable("not allowed by the schema: " + strings.Join(fields, ", "))}
 }
 
 func printable(text string) string {

@@ -17,9 +17,9 @@ import (
 func TestASchemaRejectionNamesFieldsAndNothingElse(t *testing.T) {
 	g := NewWithT(t)
 	_, err := commitOne(&memorystore.Store{Before: memorystore.FailFirst(memorystore.SchemaError("spec.alerts[0].title", "spec.receivedTime"))}, submission("x", "1"))
-	var rejected *RejectedError
-	g.Expect(errors.As(err, &rejected)).To(BeTrue())
-	g.Expect(rejected.Message).To(Equal("not allowed by the schema: alerts[0].title (Invalid), receivedTime (Invalid)"))
+	var invalid *InvalidError
+	g.Expect(errors.As(err, &invalid)).To(BeTrue())
+	g.Expect(invalid.Message).To(Equal("not allowed by the schema: alerts[0].title (Invalid), receivedTime (Invalid)"))
 }
 
 func TestAPolicyThatRefusesEverythingIsNotAskedForEachAlert(t *testing.T) {
@@ -33,8 +33,8 @@ func TestAPolicyThatRefusesEverythingIsNotAskedForEachAlert(t *testing.T) {
 	New(store, 1, nil).writer.writeBatch(batch)
 	g.Expect(store.Calls()).To(BeNumerically("<=", 2*maxRefusedSplits+1))
 	for _, e := range batch {
-		var refused *RefusedError
-		g.Expect(errors.As((<-e.done).err, &refused)).To(BeTrue())
-		g.Expect(refused.Reason).To(Equal(ReasonPolicy))
+		var denied *DeniedError
+		g.Expect(errors.As((<-e.done).err, &denied)).To(BeTrue())
+		g.Expect(denied.Reason).To(Equal(ReasonPolicy))
 	}
 }

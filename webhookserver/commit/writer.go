@@ -69,12 +69,12 @@ func (w *writer) writeOrSplit(ctx context.Context, batch []*entry, splits *int) 
 // mayStoreHalf says whether a part of a batch may be stored although the whole was not. A refusal by a policy costs
 // one of splits.
 func mayStoreHalf(err error, splits *int) bool {
-	var rejected *RejectedError
-	var refused *RefusedError
+	var invalid *InvalidError
+	var denied *DeniedError
 	switch {
-	case errors.As(err, &rejected):
+	case errors.As(err, &invalid):
 		return true
-	case errors.As(err, &refused) && refused.Reason == ReasonPolicy && *splits > 0:
+	case errors.As(err, &denied) && denied.Reason == ReasonPolicy && *splits > 0:
 		*splits--
 		return true
 	}
@@ -109,9 +109,9 @@ func newAlertEvent(batch []*entry) *v1alpha1.AlertEvent {
 	return event
 }
 
-// createWithRetries stores the event and returns nil, or the stored one when its name existed already. All attempts create
-// the same object under the same name, so however many of them reach the API server, it is stored once, or again after it was
-// folded and deleted; then package controllers tells the second copy. It returns when ctx ends at the latest.
+// createWithRetries stores the event and returns nil, or the stored one when its name existed already. All attempts create the
+// same object under the same name, so it is stored once, however many of them reach the API server. A late attempt may store a
+// second copy after the first was folded and deleted; package controllers detects it. It returns when ctx ends at the latest.
 func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
 	writeAlerts.Observe(float64(len(event.Spec.Alerts)))
 	start := time.Now()
@@ -129,9 +129,9 @@ func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEve
 		switch {
 		case outcome == writeDone:
 			return stored, nil
-		case outcome == writeRefused && uncertain == nil:
-			return nil, refusalOf(err)
-		case outcome == writeRefused, outcome == writeFailedForGood, !pause(ctx, backoff, err):
+		case outcome == writeNotAllowed && uncertain == nil:
+			return nil, verdictOf(err)
+		case outcome == writeNotAllowed, outcome == writeFailedForGood, !pause(ctx, backoff, err):
 			if uncertain != nil {
 				return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, uncertain)
 			}
@@ -140,8 +140,9 @@ func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEve
 	}
 }
 
-// retryOf returns the event with the mark of a retry, for its next attempts: it may be stored already, and folded and deleted
-// before the next attempt arrives, which is then a second copy. An attempt that was abandoned may still read the event itself.
+// retryOf returns the event with the annotation of a retry, for its next attempts: it may be stored already, and folded and
+// deleted before the next attempt arrives, which is then a second copy. An attempt that was abandoned may still read the event
+// itself.
 func retryOf(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
 	again := *event
 	again.Annotations = map[string]string{}
@@ -153,7 +154,7 @@ func retryOf(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
 // attempt creates the event once. When an event of its name exists already, attempt returns that one.
 func (w *writer) attempt(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, &notSentError{err}
+		return nil, &notStoredError{err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -168,7 +169,7 @@ func (w *writer) attempt(ctx context.Context, event *v1alpha1.AlertEvent) (*v1al
 		// Nobody else makes this name: an earlier attempt stored it, and by now it is folded and deleted.
 		return nil, nil
 	case apierrors.IsNotFound(err):
-		return nil, &notSentError{errors.New("the earlier request with this key has just been forgotten")}
+		return nil, &notStoredError{errors.New("the earlier request with this key has just been forgotten")}
 	case err != nil:
 		return nil, fmt.Errorf("reading the AlertEvent of the same name: %w", err)
 	}

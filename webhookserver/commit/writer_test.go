@@ -147,12 +147,12 @@ func TestWriterSanitisesWhatTheServerSaid(t *testing.T) {
 	g := NewWithT(t)
 	message := "spec.alerts[0]: Invalid value: \"\x1b[31m\n\u202e" + strings.Repeat("ä", maxServerMessage) + "\""
 	_, err := commitOne(&memorystore.Store{Before: memorystore.FailFirst(memorystore.ServerError(422, metav1.StatusReasonInvalid, message))}, submission("x", "1"))
-	var rejected *RefusedError
-	g.Expect(errors.As(err, &rejected)).To(BeTrue())
-	g.Expect(rejected.Message).To(HavePrefix("spec.alerts[0]: Invalid value"))
-	g.Expect(rejected.Message).NotTo(ContainSubstring("\x1b"))
-	g.Expect(rejected.Message).NotTo(ContainSubstring("\n"))
-	g.Expect(len(rejected.Message)).To(BeNumerically("<=", maxServerMessage+3))
+	var denied *DeniedError
+	g.Expect(errors.As(err, &denied)).To(BeTrue())
+	g.Expect(denied.Message).To(HavePrefix("spec.alerts[0]: Invalid value"))
+	g.Expect(denied.Message).NotTo(ContainSubstring("\x1b"))
+	g.Expect(denied.Message).NotTo(ContainSubstring("\n"))
+	g.Expect(len(denied.Message)).To(BeNumerically("<=", maxServerMessage+3))
 }
 
 func TestKeyedSubmissions(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package protocol knows the APIs that tools already speak: PagerDuty's Events API, Opsgenie's Alert API, CloudEvents and
 // Alertmanager's API. A tool that can send to one of them needs no other support for Tocsin than its address and a token.
 //
-// An Operation is one request of such an API: a method, a path behind the address of the integration, how the request is read
+// An Operation is one request of such an API: a method, a path after the address of the integration, how the request is read
 // as payloads, and how its answer looks. The payloads are read by a preset or by the mapping of the integration, as those of
 // every other request; authentication, limits, storing and idempotency are the same too. So an operation only translates.
 //
@@ -21,7 +21,7 @@ import (
 
 // Operation is one request of an API that tools know.
 type Operation struct {
-	// Path is the path behind the address of the integration, empty for the address itself. {identifier} stands for one
+	// Path is the path after the address of the integration, empty for the address itself. {identifier} stands for one
 	// segment or several.
 	Path    string
 	Methods []string // that are allowed, the documented one first
@@ -119,7 +119,7 @@ func Operations() []Operation {
 		alertmanagerOperations(), pagerDutyOperations(), opsgenieOperations())
 }
 
-// route is an operation with its path in segments: those before the identifier, and those behind it.
+// route is an operation with its path in segments: those before the identifier, and those after it.
 type route struct {
 	*Operation
 	prefix, suffix []string
@@ -136,7 +136,7 @@ var routes = func() []route {
 	return found
 }()
 
-// Find returns the operation of a method and a path, given as the escaped segments of the path behind the address of the
+// Find returns the operation of a method and a path, given as the escaped segments of the path after the address of the
 // integration. If the path has operations but none with the method, it returns one of them, and all methods of the path as
 // allowed.
 func Find(method string, segments []string) (operation *Operation, identifier string, allowed []string) {
