@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // checkAdmissionPolicy writes AlertEvents as somebody with every right in the namespace, and as the manager.
@@ -162,7 +163,7 @@ func addAlert(event *v1alpha1.AlertEvent, first, second string) {
 	event.Spec.Alerts = append(event.Spec.Alerts, v1alpha1.Alert{Status: v1alpha1.AlertResolved, DedupKey: "b", By: second})
 }
 
-func pack(g *WithT, event *v1alpha1.AlertEvent) { g.Expect(event.Spec.Pack()).To(Succeed()) }
+func pack(g *WithT, event *v1alpha1.AlertEvent) { g.Expect(packing.Pack(&event.Spec)).To(Succeed()) }
 
 func owner() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "x", UID: "1"}}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 // helm runs Helm on the cluster and returns what it prints.
@@ -82,7 +83,7 @@ func (c *cluster) followNotes(t *testing.T, notes string) {
 	g.Expect(url).NotTo(BeNil(), output)
 	var integration v1alpha1.WebhookIntegration
 	g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "monitoring"}, &integration)).To(Succeed())
-	g.Expect(integration.Spec.Tokens[0].SHA256).To(Equal(v1alpha1.TokenHash(url[1])))
+	g.Expect(integration.Spec.Tokens[0].SHA256).To(Equal(tokens.Hash(url[1])))
 	g.Expect(c.Delete(t.Context(), &integration)).To(Succeed())
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // blockedError says that an Incident cannot be created or written, for a reason that may pass.
@@ -79,7 +80,7 @@ func rejectionOf(err error) string {
 	if words, _, ok := strings.Cut(err.Error(), " denied "); ok {
 		for _, rejecter := range []string{"ValidatingAdmissionPolicy ", "admission webhook "} {
 			if at := strings.LastIndex(words, rejecter); at >= 0 {
-				return v1alpha1.ShortMessage(words[at:])
+				return plaintext.ShortMessage(words[at:])
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
@@ -136,13 +137,13 @@ func TestTheStuckAreShownOnTheirIntegration(t *testing.T) {
 		_, changed := stuck.set(name, now)
 		return changed
 	}
-	terminating, unreadable := stuckEvent{"shop", v1alpha1.StuckTerminating}, stuckEvent{"shop", v1alpha1.StuckUnreadable}
+	terminating, unreadable := stuckEvent{"shop", clustercache.StuckTerminating}, stuckEvent{"shop", clustercache.StuckUnreadable}
 	g.Expect(set(one, stuckEvent{"shop", ""})).To(BeFalse())
 	g.Expect(set(one, terminating)).To(BeTrue())
 	g.Expect(set(one, terminating)).To(BeFalse(), "nothing new")
 	g.Expect(set(two, unreadable)).To(BeTrue())
-	g.Expect(set(types.NamespacedName{Namespace: "other", Name: "3"}, stuckEvent{"shop", v1alpha1.StuckUnreadable})).To(BeTrue())
-	g.Expect(stuck.reasons(shop)).To(Equal(map[string]bool{v1alpha1.StuckTerminating: true, v1alpha1.StuckUnreadable: true}))
+	g.Expect(set(types.NamespacedName{Namespace: "other", Name: "3"}, stuckEvent{"shop", clustercache.StuckUnreadable})).To(BeTrue())
+	g.Expect(stuck.reasons(shop)).To(Equal(map[string]bool{clustercache.StuckTerminating: true, clustercache.StuckUnreadable: true}))
 	before, changed := stuck.set(one, stuckEvent{})
 	g.Expect(changed).To(BeTrue())
 	g.Expect(before).To(Equal(terminating))

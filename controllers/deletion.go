@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 // incidentDeleter deletes Incidents whose time has come.
@@ -66,7 +67,7 @@ func (d *incidentDeleter) markSettled(ctx context.Context, incident types.Namesp
 	}
 	free = true
 	for _, event := range events {
-		if mark, ok := v1alpha1.MarkOf(event); ok && mark.Settles(incident.Name) {
+		if mark, ok := marks.Of(event); ok && mark.Settles(incident.Name) {
 			continue
 		}
 		free = false

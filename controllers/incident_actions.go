@@ -15,6 +15,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // carryOut carries a plan out, and returns the Incident as it is then. After errStale the next fold sees everything that
@@ -310,7 +311,8 @@ func (r *incidentReconciler) waitBlocked(ctx context.Context, o *observed, cause
 // loadCondensed reads the AlertEvents to be folded anew of which the cache has no content. If they take too much memory, the
 // later ones wait. The caller calls end after the fold.
 func (r *incidentReconciler) loadCondensed(ctx context.Context, c *confirmed) (end func(), err error) {
-	if !slices.ContainsFunc(c.toFold, (*v1alpha1.AlertEvent).IsCondensed) {
+	isReduced := func(event *v1alpha1.AlertEvent) bool { return !r.memory.Cached.IsWhole(event) }
+	if !slices.ContainsFunc(c.toFold, isReduced) {
 		return func() {}, nil
 	}
 	if end, err = r.loads.begin(ctx); err != nil {
@@ -329,7 +331,7 @@ func (r *incidentReconciler) loadCondensed(ctx context.Context, c *confirmed) (e
 	})
 	left := int64(maxLoadedContent)
 	for i, event := range c.toFold {
-		if !event.IsCondensed() {
+		if r.memory.Cached.IsWhole(event) {
 			continue
 		}
 		if left <= 0 {
@@ -342,10 +344,13 @@ func (r *incidentReconciler) loadCondensed(ctx context.Context, c *confirmed) (e
 			if err := r.readAgain(ctx, event, whole); err != nil {
 				return end, err
 			}
+			if err := packing.Unpack(&whole.Spec); err != nil {
+				return end, fmt.Errorf("reading the AlertEvent %s: %w", event.Name, err)
+			}
 			r.loads.keep(whole)
 		}
 		c.toFold[i] = whole
-		left -= whole.Memory()
+		left -= packing.Memory(whole.Spec.Alerts)
 	}
 	return end, nil
 }

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
@@ -52,9 +53,9 @@ func (c *storeCounts) allows(namespace string) bool {
 func (c *storeCounts) fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool {
 	before := 0
 	if read.Status.State != v1alpha1.IncidentResolved { // else it did not count
-		before = read.Status.Alert.EncodedSize()
+		before = alertcontent.Size(&read.Status.Alert)
 	}
-	if status.State == v1alpha1.IncidentResolved || status.Alert.EncodedSize() <= before {
+	if status.State == v1alpha1.IncidentResolved || alertcontent.Size(&status.Alert) <= before {
 		return true
 	}
 	c.mu.Lock()

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
@@ -59,7 +61,7 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	mapping, settles := mappingValidity(&integration, r.checkMapping(&integration), now)
 	updated := integration.DeepCopy()
 	meta.SetStatusCondition(&updated.Status.Conditions, r.alertsFolded(&integration, now))
-	setRefusing(&ready, cmp.Or(r.refusals(integration.Namespace), updated.Blocked()))
+	setRefusing(&ready, cmp.Or(r.refusals(integration.Namespace), integrations.Blocked(updated)))
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	changed := meta.SetStatusCondition(&updated.Status.Conditions, mapping)
 	r.setOutside(updated, now)
@@ -200,7 +202,7 @@ func invalidKey(integration *v1alpha1.WebhookIntegration) string {
 	}
 	for i := range integration.Spec.Verify.PublicKeys {
 		key := &integration.Spec.Verify.PublicKeys[i]
-		if _, err := key.Parse(); err != nil {
+		if _, err := tokens.ParsePublicKey(key); err != nil {
 			return fmt.Sprintf("The public key %q of spec.verify cannot be used: %v.", key.Name, err)
 		}
 	}
@@ -223,7 +225,7 @@ func mappingValidity(
 	integration *v1alpha1.WebhookIntegration, invalid error, now time.Time,
 ) (valid metav1.Condition, next time.Time) {
 	valid = falseCondition(v1alpha1.ConditionMappingValid, integration, now)
-	failure := integration.CurrentMappingFailure(now)
+	failure := integrations.CurrentMappingFailure(integration, now)
 	switch {
 	case invalid != nil:
 		valid.Reason = v1alpha1.ReasonInvalidMapping
@@ -232,7 +234,7 @@ func mappingValidity(
 		valid.Reason = v1alpha1.ReasonEvaluationFailed
 		valid.Message = fmt.Sprintf("The expression of %s failed on an alert, which was read without it: %s",
 			failure.Field, failure.Expression)
-		next = failure.Time.Add(v1alpha1.MappingFailureMemory)
+		next = failure.Time.Add(integrations.MappingFailureMemory)
 	default:
 		valid.Status, valid.Reason = metav1.ConditionTrue, v1alpha1.ReasonMappingValid
 		valid.Message = "The mapping compiles, and its expressions do not fail."

@@ -14,10 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 func tokenOf(name, secret string) v1alpha1.Token {
-	return v1alpha1.Token{Name: name, SHA256: v1alpha1.TokenHash(secret)}
+	return v1alpha1.Token{Name: name, SHA256: tokens.Hash(secret)}
 }
 
 func expiring(token v1alpha1.Token, at time.Time) v1alpha1.Token {
@@ -249,7 +251,7 @@ func TestAMappingThatFailsShows(t *testing.T) {
 	s.Expect(s.integrationStatus().LastMappingFailure.Count).To(BeEquivalentTo(3))
 
 	t.Log("an hour without a failure")
-	s.clock.SetTime(s.clock.Now().Add(v1alpha1.MappingFailureMemory))
+	s.clock.SetTime(s.clock.Now().Add(integrations.MappingFailureMemory))
 	s.reconcileIntegration()
 	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
 

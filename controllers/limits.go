@@ -167,12 +167,6 @@ const (
 	// through after all comes well before that.
 	replayWindow = 2 * time.Minute
 
-	// maxCachedContent bounds the memory of the content of AlertEvents in the cache, and cachedContentShare is the part of it that
-	// one namespace may use: more than the 25,000 alerts take that 64 senders post in six seconds. Beyond it, folding them takes
-	// twice as long.
-	maxCachedContent   = 128 << 20
-	cachedContentShare = 0.5
-
 	// maxLoadedContent bounds what one fold reads of AlertEvents without content, loadingFolds how many folds do so at a time, and
 	// keptLoads is how many of them are kept for the folds of their other Incidents.
 	maxLoadedContent = 8 << 20

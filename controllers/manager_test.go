@@ -34,14 +34,15 @@ func (s *site) manage(t *testing.T) (stop func()) {
 func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	t.Helper()
 	skip := true
+	options.Memory = NewEventMemory(systemClock{})
 	mgr, err := ctrl.NewManager(controlPlane(t), ctrl.Options{
 		Scheme:  testenv.Scheme(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
 			ByObject: map[client.Object]cache.ByObject{
-				&v1alpha1.AlertEvent{}: {Transform: Condense},
-				&v1alpha1.Incident{}:   {Transform: Condense, Field: clustercache.Selector()},
+				&v1alpha1.AlertEvent{}: {Transform: options.Memory.Cached.Condense},
+				&v1alpha1.Incident{}:   {Transform: clustercache.Condense, Field: clustercache.Selector()},
 			},
 		},
 		NewCache:   (&clustercache.Informers{}).NewCache,

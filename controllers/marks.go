@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 // markOwner is the field manager of marks. It is not that of the creation: by that one's time, restored AlertEvents are told.
@@ -20,7 +21,7 @@ const markOwner = client.FieldOwner("tocsin-settled")
 
 // read notes what the mark of an event says.
 func (r *releaseRecord) read(event *v1alpha1.AlertEvent) {
-	mark, ok := v1alpha1.MarkOf(event)
+	mark, ok := marks.Of(event)
 	if !ok {
 		return
 	}
@@ -34,17 +35,17 @@ func (r *releaseRecord) read(event *v1alpha1.AlertEvent) {
 
 // wantedMark returns the mark to write, nil if there is none: that of an event that stays for its idempotency key, or the
 // Incidents for which an event is settled in part, when one of them needs the mark.
-func (r *releaseRecord) wantedMark() *v1alpha1.Mark {
+func (r *releaseRecord) wantedMark() *marks.Mark {
 	if len(r.waiting) == 0 {
 		if r.isKeyed() && !r.marked.All {
-			return &v1alpha1.Mark{All: true}
+			return &marks.Mark{All: true}
 		}
 		return nil
 	}
 	if r.markWanted {
 		for _, name := range r.settled {
 			if !r.marked.Settles(name) {
-				return &v1alpha1.Mark{Incidents: append([]string(nil), r.settled...)}
+				return &marks.Mark{Incidents: append([]string(nil), r.settled...)}
 			}
 		}
 	}
@@ -94,7 +95,7 @@ func (r *releaser) wantMark(record *releaseRecord) {
 
 // writeMark adds to the mark of an event. What it says was written before, or found to be so. The write is conditional on
 // what was read, so no mark ever loses anything.
-func (r *releaser) writeMark(ctx context.Context, ref eventRef, wanted *v1alpha1.Mark) (ctrl.Result, error) {
+func (r *releaser) writeMark(ctx context.Context, ref eventRef, wanted *marks.Mark) (ctrl.Result, error) {
 	var stored metav1.PartialObjectMetadata
 	stored.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEvent"))
 	err := r.live.Get(ctx, ref.NamespacedName, &stored)
@@ -104,7 +105,7 @@ func (r *releaser) writeMark(ctx context.Context, ref eventRef, wanted *v1alpha1
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("reading the AlertEvent to mark: %w", err)
 	}
-	mark, marked := v1alpha1.MarkOf(&stored)
+	mark, marked := marks.Of(&stored)
 	if !marked {
 		mark.ResourceVersion = r.commitVersion(ref, stored.ResourceVersion)
 	}

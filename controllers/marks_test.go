@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 // pass lets time pass.
@@ -211,7 +212,7 @@ func TestTwoLeadersMarkOneEvent(t *testing.T) {
 	}
 	s.deleteByUser("b")
 	s.release()
-	mark := v1alpha1.Mark{ResourceVersion: event.ResourceVersion}
+	mark := marks.Mark{ResourceVersion: event.ResourceVersion}
 	mark = mark.With([]string{s.keyOf("a").Name, s.keyOf("b").Name})
 	s.Expect(s.mark(event)).To(Equal(mark.String()))
 	s.restart()

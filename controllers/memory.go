@@ -19,7 +19,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
-	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 // EventMemory is what a replica remembers of AlertEvents, whether it leads or not: the resourceVersion under which its watch
@@ -29,8 +30,10 @@ import (
 // It learns everything from one event handler, in the order of the watch. So if it has seen an AlertEvent, it has seen all
 // deletions before that one.
 type EventMemory struct {
+	// Cached has what the cache lacks of the AlertEvents that exist.
+	Cached *clustercache.Events
+
 	clock  Clock
-	cached *cachedContent
 	copies workqueue.TypedRateLimitingInterface[eventRef] // second copies, to be deleted
 
 	mu             sync.Mutex
@@ -62,7 +65,7 @@ func NewEventMemory(clock Clock) *EventMemory {
 	}
 	return &EventMemory{
 		clock:   clock,
-		cached:  newCachedContent(fair.Limit{All: maxCachedContent, Share: cachedContentShare}),
+		Cached:  clustercache.NewEvents(),
 		copies:  workqueue.NewTypedRateLimitingQueue(backoff[eventRef]()),
 		since:   clock.Now(),
 		began:   clock.Now(),
@@ -80,15 +83,6 @@ func (m *EventMemory) Listed(kind runtime.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.since = m.clock.Now()
-}
-
-// Condense is for the cache: it makes an AlertEvent small. A second call for the same object changes nothing.
-func (m *EventMemory) Condense(object any) (any, error) {
-	if event, ok := object.(*v1alpha1.AlertEvent); ok {
-		event.Condense()
-		m.cached.admit(event)
-	}
-	return object, nil
 }
 
 // handler returns the handler by which the memory follows the watch.
@@ -184,7 +178,7 @@ func (m *EventMemory) forget(event *v1alpha1.AlertEvent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.seen, event.UID)
-	m.cached.release(event)
+	m.Cached.Forget(event)
 	now := m.clock.Now()
 	if full := len(m.deleted) >= maxDeletedNames; full || now.Sub(m.began) > replayWindow {
 		if full {
@@ -194,7 +188,7 @@ func (m *EventMemory) forget(event *v1alpha1.AlertEvent) {
 	}
 	entry := deletedEvent{uid: event.UID, at: now}
 	// A keyed one that is not marked was deleted by a user before it was folded: its key may come again.
-	if mark, _ := v1alpha1.MarkOf(event); mark.All {
+	if mark, _ := marks.Of(event); mark.All {
 		entry.ids = idsOf(event)
 	}
 	m.deleted[client.ObjectKeyFromObject(event)] = entry
@@ -226,7 +220,7 @@ func (m *EventMemory) isDeleted(ref eventRef) bool {
 // version returns an AlertEvent's place in commit order: the resourceVersion of its mark, else the first one that the watch
 // has seen, else its own. An update of its metadata does not move it.
 func (m *EventMemory) version(event *v1alpha1.AlertEvent) string {
-	if _, marked := v1alpha1.MarkOf(event); marked {
+	if _, marked := marks.Of(event); marked {
 		return fold.CommitVersion(event)
 	}
 	if seen, ok := m.find(event.UID); ok && fold.NewerVersion(event.ResourceVersion, seen.version) {

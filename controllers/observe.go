@@ -14,6 +14,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
 
 // errUnfoldable says that the fold itself failed on its input.
@@ -161,7 +162,7 @@ func (r *incidentReconciler) classify(o *observed, events []*v1alpha1.AlertEvent
 		uid := string(event.UID)
 		seen, known := r.memory.find(event.UID)
 		switch {
-		case event.IsRestored():
+		case clustercache.IsRestored(event):
 			a.restored = append(a.restored, event)
 		case o.exists.isMarked(uid, o.key.Name):
 			r.releases.settle(event, o.key.Name)

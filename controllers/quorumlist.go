@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/marks"
 	"github.com/tocsin-dev/tocsin/internal/pages"
 )
 
@@ -23,7 +24,7 @@ type storedEvent struct {
 	key             types.NamespacedName
 	resourceVersion string
 	created         metav1.Time
-	mark            v1alpha1.Mark
+	mark            marks.Mark
 }
 
 // eventList is the AlertEvents that existed at one moment. It is shared and never modified once it is complete.
@@ -38,7 +39,7 @@ func newEventList(size int) *eventList {
 
 // add enters an AlertEvent or its metadata.
 func (l *eventList) add(event client.Object) {
-	mark, _ := v1alpha1.MarkOf(event)
+	mark, _ := marks.Of(event)
 	l.events[event.GetUID()] = storedEvent{
 		client.ObjectKeyFromObject(event), event.GetResourceVersion(), event.GetCreationTimestamp(), mark,
 	}

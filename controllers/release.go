@@ -13,6 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch;patch;delete
@@ -54,7 +57,7 @@ type releaseRecord struct {
 
 	discarded bool // its alerts are not folded
 
-	marked     v1alpha1.Mark // as far as it is known
+	marked     marks.Mark // as far as it is known
 	markWanted bool
 
 	integration types.NamespacedName
@@ -71,7 +74,7 @@ func newReleaseRecord(event *v1alpha1.AlertEvent, version string, now time.Time)
 		integration: types.NamespacedName{Namespace: event.Namespace, Name: event.Spec.IntegrationName},
 	}
 	for i := range event.Spec.Alerts {
-		record.bytes += event.Spec.Alerts[i].EncodedSize()
+		record.bytes += alertcontent.Size(&event.Spec.Alerts[i].AlertContent)
 	}
 	record.read(event)
 	return record
@@ -119,7 +122,7 @@ func (r *releaser) settle(event *v1alpha1.AlertEvent, incident string) {
 
 // see notes what the mark of an event says. That of one from a backup is of another time: the fold discards such an event.
 func (r *releaser) see(event *v1alpha1.AlertEvent) {
-	if _, marked := v1alpha1.MarkOf(event); !marked || event.IsRestored() {
+	if _, marked := marks.Of(event); !marked || clustercache.IsRestored(event) {
 		return
 	}
 	r.mu.Lock()
@@ -229,7 +232,7 @@ func (r *releaser) Reconcile(ctx context.Context, ref eventRef) (ctrl.Result, er
 }
 
 // state reports whether an event is to be deleted now, and else which mark is to be written, if any.
-func (r *releaser) state(ref eventRef) (due bool, mark *v1alpha1.Mark) {
+func (r *releaser) state(ref eventRef) (due bool, mark *marks.Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	record := r.records[ref.uid]

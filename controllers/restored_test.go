@@ -41,8 +41,8 @@ func TestTheCacheKnowsRestoredAlertEvents(t *testing.T) {
 				s.Eventually(func() error {
 					return objects.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, &cached)
 				}, time.Minute, 50*time.Millisecond).Should(Succeed())
-				s.Expect(cached.IsRestored()).To(Equal(want), name)
-				s.Expect(cached.Spec.CondensedBytes).To(Equal(int64(len("key")+len("value"))), "the annotation")
+				s.Expect(clustercache.IsRestored(&cached)).To(Equal(want), name)
+				s.Expect(s.incidents.memory.Cached.Removed(&cached)).To(Equal(int64(len("key")+len("value"))), "the annotation")
 			}
 		})
 	}
@@ -75,7 +75,7 @@ func (s *site) startCache(ctx context.Context, t *testing.T) cache.Cache {
 	t.Helper()
 	objects, err := (&clustercache.Informers{Log: logr.Discard()}).NewCache(controlPlane(t), cache.Options{
 		Scheme: testenv.Scheme(), DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
-		ByObject: map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: s.incidents.memory.Condense}},
+		ByObject: map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: s.incidents.memory.Cached.Condense}},
 	})
 	s.Expect(err).NotTo(HaveOccurred())
 	_, err = objects.GetInformer(ctx, &v1alpha1.AlertEvent{}, cache.BlockUntilSynced(false))

@@ -21,6 +21,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // integrationName is the integration whose alerts a test folds.
@@ -220,7 +221,7 @@ func (s *site) postAs(name string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEven
 		},
 	}
 	if len(alerts) > 1 {
-		s.Expect(event.Spec.Pack()).To(gomega.Succeed())
+		s.Expect(packing.Pack(&event.Spec)).To(gomega.Succeed())
 	}
 	s.Expect(s.live.Create(s.ctx, event, client.FieldOwner(v1alpha1.FieldManager))).To(gomega.Succeed())
 	s.created[event.UID] = metav1.NewTime(s.clock.Now())

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
@@ -57,7 +58,7 @@ func (u *usage) add(more usage, sign int64) {
 // usageOf is that of one Incident: about as many bytes as the API server stores of it, and as the cache takes.
 func usageOf(incident *v1alpha1.Incident) usage {
 	const others = 2 << 10
-	size := others + incident.Status.Alert.EncodedSize()
+	size := others + alertcontent.Size(&incident.Status.Alert)
 	for i := range incident.Status.UnarchivedEpisodes {
 		size += len(incident.Status.UnarchivedEpisodes[i].Packed)
 	}

@@ -15,12 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
 // stuckMessages explain the reasons for stuck AlertEvents, most important first.
 var stuckMessages = []struct{ reason, message string }{
-	{v1alpha1.StuckUnreadable, "The packed alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why."},
-	{v1alpha1.StuckTerminating, "AlertEvents are deleted, but finalizers keep them."},
+	{clustercache.StuckUnreadable, "The packed alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why."},
+	{clustercache.StuckTerminating, "AlertEvents are deleted, but finalizers keep them."},
 }
 
 // stuckEvents knows the AlertEvents that cannot drain.
@@ -68,7 +70,7 @@ func watchStuck(stuck *stuckEvents) handler.EventHandler {
 	return onChange(func(_ context.Context, old, current *v1alpha1.AlertEvent, _ bool, queue requestQueue) {
 		now := stuckEvent{}
 		if current != nil {
-			now = stuckEvent{current.Spec.IntegrationName, current.Stuck()}
+			now = stuckEvent{current.Spec.IntegrationName, clustercache.Stuck(current)}
 		}
 		name := client.ObjectKeyFromObject(cmp.Or(current, old))
 		before, changed := stuck.set(name, now)
@@ -85,7 +87,7 @@ func watchStuck(stuck *stuckEvents) handler.EventHandler {
 func (r *integrationReconciler) alertsFolded(integration *v1alpha1.WebhookIntegration, now time.Time) metav1.Condition {
 	condition := falseCondition(v1alpha1.ConditionAlertsFolded, integration, now)
 	cause := r.blocked.cause(integration.Namespace)
-	if cause == nil && integration.Blocked() != "" && !r.blocked.knows(integration.Namespace, now) {
+	if cause == nil && integrations.Blocked(integration) != "" && !r.blocked.knows(integration.Namespace, now) {
 		condition = *meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionAlertsFolded)
 		condition.ObservedGeneration = integration.Generation
 		return condition
@@ -158,7 +160,7 @@ func (r *integrationReconciler) isOutdated(integration *v1alpha1.WebhookIntegrat
 	if wanted.Reason != folded.Reason || wanted.Message != folded.Message || r.isOutsideOutdated(integration) {
 		return true
 	}
-	refusal := cmp.Or(r.refusals(integration.Namespace), integration.Blocked())
+	refusal := cmp.Or(r.refusals(integration.Namespace), integrations.Blocked(integration))
 	_, refused := refusalMessages[ready.Reason]
 	return refused && ready.Reason != refusal || ready.Status == metav1.ConditionTrue && refusal != ""
 }

@@ -80,7 +80,7 @@ func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...cl
 	if events, ok := list.(*v1alpha1.AlertEventList); ok {
 		events.Items = slices.DeleteFunc(events.Items, func(event v1alpha1.AlertEvent) bool { return c.hidden[event.UID] })
 		for i := range events.Items {
-			if _, err := c.memory.Condense(&events.Items[i]); err != nil {
+			if _, err := c.memory.Cached.Condense(&events.Items[i]); err != nil {
 				return err
 			}
 		}

@@ -19,6 +19,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/informers"
+	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // requestQueue is the queue of a controller.
@@ -81,7 +83,7 @@ func (r *incidentReconciler) foldEvents() handler.EventHandler {
 		if after == nil {
 			return
 		}
-		if err := after.Spec.CheckPacked(); err != nil {
+		if err := r.memory.Cached.Unreadable(after); err != nil {
 			r.reportUnreadable(ctx, after, err)
 		}
 		r.releases.see(after)
@@ -102,7 +104,7 @@ func (r *incidentReconciler) foldMarked(before, after *v1alpha1.AlertEvent, queu
 		return
 	}
 	r.releases.see(after)
-	if mark, ok := v1alpha1.MarkOf(after); ok {
+	if mark, ok := marks.Of(after); ok {
 		for name := range incidentNames(after) {
 			if mark.Settles(name) {
 				add(queue, types.NamespacedName{Namespace: after.Namespace, Name: name}, handler.LowPriority)
@@ -115,7 +117,7 @@ func (r *incidentReconciler) foldMarked(before, after *v1alpha1.AlertEvent, queu
 func (r *incidentReconciler) reportUnreadable(ctx context.Context, event *v1alpha1.AlertEvent, cause error) {
 	log.FromContext(ctx).Error(cause, "AlertEvent cannot be decoded", "namespace", event.Namespace, "alertevent", event.Name)
 	r.recorder.Eventf(event, nil, corev1.EventTypeWarning, "Unreadable", "Fold",
-		"Cannot be decoded; left unprocessed: %s", v1alpha1.ShortMessage(cause.Error()))
+		"Cannot be decoded; left unprocessed: %s", plaintext.ShortMessage(cause.Error()))
 }
 
 // isOpen reports whether the cache shows an Incident open.

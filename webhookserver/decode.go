@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
@@ -186,8 +187,8 @@ func fill(alert *mapping.Alert, from *v1alpha1.Alert) {
 	if alert.Status == v1alpha1.AlertResolved {
 		alert.EndsAt = cmp.Or(alert.EndsAt, from.EndsAt)
 	}
-	alert.Labels = from.Labels.Merge(alert.Labels)
-	alert.Custom = from.Custom.Merge(alert.Custom)
+	alert.Labels = alertcontent.Merge(from.Labels, alert.Labels)
+	alert.Custom = alertcontent.Merge(from.Custom, alert.Custom)
 	alert.Warnings = append(alert.Warnings, payload.LimitKeys(&alert.AlertContent)...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
@@ -19,8 +20,8 @@ func Explain(
 	owner := integration.DeepCopy()
 	owner.DeletionTimestamp = nil
 	owner.Spec.Verify = nil // the payload is no request
-	token := v1alpha1.NewToken(owner.Namespace, owner.Name)
-	owner.Spec.Tokens = []v1alpha1.Token{{Name: "explain", SHA256: v1alpha1.TokenHash(token)}}
+	token := tokens.New(owner.Namespace, owner.Name)
+	owner.Spec.Tokens = []v1alpha1.Token{{Name: "explain", SHA256: tokens.Hash(token)}}
 	tokens := newTokenIndex()
 	tokens.set(owner)
 	options := Options{NamespaceShare: 1}.withDefaults()

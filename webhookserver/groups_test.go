@@ -11,6 +11,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/packing"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
@@ -59,7 +60,7 @@ func TestALargeGroupIsAccepted(t *testing.T) {
 				g.Expect(len(events[0].Spec.Alerts[i].Description)).To(BeNumerically(">", 1<<10))
 				g.Expect(events[0].Spec.Alerts[i].Annotations).To(HaveKey("description"))
 			}
-			g.Expect(events[0].Spec.Pack()).To(Succeed())
+			g.Expect(packing.Pack(&events[0].Spec)).To(Succeed())
 			g.Expect(len(events[0].Spec.PackedAlerts)).To(BeNumerically("<", 1<<20), "what etcd stores")
 			t.Logf("%d bytes are stored as %d", len(body), len(events[0].Spec.PackedAlerts))
 		})

@@ -29,6 +29,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/packing"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
@@ -179,6 +181,9 @@ func (c *cluster) listEvents(t *testing.T) []v1alpha1.AlertEvent {
 	t.Helper()
 	list := &v1alpha1.AlertEventList{}
 	NewWithT(t).Expect(c.List(t.Context(), list, client.InNamespace(c.namespace))).To(Succeed())
+	for i := range list.Items {
+		NewWithT(t).Expect(packing.Unpack(&list.Items[i].Spec)).To(Succeed())
+	}
 	return list.Items
 }
 
@@ -222,10 +227,10 @@ func TestTokensFollowTheCluster(t *testing.T) {
 		return func() int { return c.post(t, token, firing) }
 	}
 	w, oldToken := c.integrate(t, "rotating")
-	newToken := v1alpha1.NewToken(c.namespace, "rotating")
+	newToken := tokens.New(c.namespace, "rotating")
 
 	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.Tokens = append(spec.Tokens, v1alpha1.Token{Name: "new", SHA256: v1alpha1.TokenHash(newToken)})
+		spec.Tokens = append(spec.Tokens, v1alpha1.Token{Name: "new", SHA256: tokens.Hash(newToken)})
 	})
 	g.Eventually(status(newToken), within, "10ms").Should(Equal(http.StatusAccepted))
 	g.Expect(status(oldToken)()).To(Equal(http.StatusAccepted), "both work during a rotation")

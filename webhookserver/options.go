@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
@@ -43,6 +44,9 @@ type Options struct {
 	// Refused is called for every request of an integration that is answered 5xx, so that its sender does not count as
 	// silent. Optional.
 	Refused func(integration types.NamespacedName)
+
+	// Cached knows what the cache lacks of AlertEvents. Optional.
+	Cached *clustercache.Events
 
 	// Mappings remembers compiled mappings. Default: a cache of the server's own.
 	Mappings *mapping.Cache

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -99,7 +100,7 @@ func (r *statusReporter) reportFailures(integration *v1alpha1.WebhookIntegration
 	for _, failure := range failures {
 		state.failures += int64(failure.Count)
 	}
-	last := integration.CurrentMappingFailure(now)
+	last := integrations.CurrentMappingFailure(integration, now)
 	if now.Sub(state.failed) < reportInterval || last != nil && now.Sub(last.Time.Time) < reportInterval {
 		return
 	}

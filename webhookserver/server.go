@@ -45,6 +45,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	log := mgr.GetLogger().WithName("webhookserver")
 	tokens := newTokenIndex()
 	capacity := commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
+	capacity.Pending.Cached = options.Cached
 	synced, err := feed(mgr.GetCache(), tokens, capacity)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
@@ -131,7 +132,7 @@ func (s *alertStore) withinIncidentLimit(
 	integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.Alert,
 ) (storable []v1alpha1.Alert, reserved *commit.Reservation) {
 	incidents := s.capacity.Incidents
-	blocked := integration.Blocked() != ""
+	blocked := integrations.Blocked(integration) != ""
 	reserved = incidents.Reserve(integration.Namespace)
 	for i := range alerts {
 		name := alerts[i].IncidentName

@@ -27,6 +27,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/exchanges"
 	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
@@ -133,14 +134,14 @@ func (b *bench) post(target, body string, change ...func(*http.Request)) *http.R
 }
 
 // integration makes a WebhookIntegration with tokens that never expire, by default its testenv.Token.
-func integration(namespace, name string, tokens ...string) *v1alpha1.WebhookIntegration {
+func integration(namespace, name string, secrets ...string) *v1alpha1.WebhookIntegration {
 	w := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	if len(tokens) == 0 {
+	if len(secrets) == 0 {
 		w.Spec.Tokens = testenv.Tokens(namespace, name)
 	}
-	for i, token := range tokens {
+	for i, token := range secrets {
 		w.Spec.Tokens = append(w.Spec.Tokens,
-			v1alpha1.Token{Name: string(rune('a' + i)), SHA256: v1alpha1.TokenHash(token)})
+			v1alpha1.Token{Name: string(rune('a' + i)), SHA256: tokens.Hash(token)})
 	}
 	return w
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
@@ -44,7 +45,7 @@ const (
 // lookup returns the integration that token belongs to, also when the token has expired. It makes the same comparisons
 // whether or not there is an integration with the tag, so how long it takes says nothing about integrations and tokens.
 func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookIntegration, verdict) {
-	tag := v1alpha1.TokenTagOf(token)
+	tag := tokens.TagOf(token)
 	switch {
 	case len(token) > maxTokenLength:
 		return nil, tokenUnknown
@@ -85,7 +86,7 @@ func (x *tokenIndex) search(token string, now time.Time, report func(lister *v1a
 	if time.Duration(now.UnixNano()-last).Abs() < searchInterval || !x.searched.CompareAndSwap(last, now.UnixNano()) {
 		return
 	}
-	hash, own := v1alpha1.TokenHash(token), v1alpha1.TokenTagOf(token)
+	hash, own := tokens.Hash(token), tokens.TagOf(token)
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for tag, integration := range x.byTag {
@@ -116,11 +117,11 @@ func (x *tokenIndex) set(integration *v1alpha1.WebhookIntegration) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.byTag[v1alpha1.TokenTag(integration.Namespace, integration.Name)] = integration
+	x.byTag[tokens.Tag(integration.Namespace, integration.Name)] = integration
 }
 
 func (x *tokenIndex) remove(integration *v1alpha1.WebhookIntegration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.byTag, v1alpha1.TokenTag(integration.Namespace, integration.Name))
+	delete(x.byTag, tokens.Tag(integration.Namespace, integration.Name))
 }

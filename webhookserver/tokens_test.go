@@ -13,6 +13,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -29,14 +30,14 @@ func (x *tokenIndex) owner(token string) string {
 func TestTokenIndex(t *testing.T) {
 	g := NewWithT(t)
 	x := newTokenIndex()
-	t1, t2, t3 := v1alpha1.NewToken("a", "one"), v1alpha1.NewToken("a", "one"), v1alpha1.NewToken("b", "two")
+	t1, t2, t3 := tokens.New("a", "one"), tokens.New("a", "one"), tokens.New("b", "two")
 	x.set(integration("a", "one", t1, t2))
 	x.set(integration("b", "two", t3))
 	t.Log("both tokens of an integration work, as during a rotation")
 	g.Expect(x.owner(t1)).To(Equal("a/one"))
 	g.Expect(x.owner(t2)).To(Equal("a/one"))
 	g.Expect(x.owner(t3)).To(Equal("b/two"))
-	g.Expect(x.owner(v1alpha1.NewToken("a", "one"))).To(BeEmpty())
+	g.Expect(x.owner(tokens.New("a", "one"))).To(BeEmpty())
 	g.Expect(x.owner(t1 + strings.Repeat("t", maxTokenLength))).To(BeEmpty())
 
 	t.Log("a token that was removed stops working, the other goes on")
@@ -163,9 +164,9 @@ func TestAListedTokenWithoutTheTagIsReported(t *testing.T) {
 		detail string
 	}{
 		"no tag":                      {"a-secret", "no tag of an integration"},
-		"the tag of another":          {v1alpha1.NewToken("team-a", "other"), "No integration accepts this token."},
-		"the tag in capitals":         {strings.ToUpper(v1alpha1.NewToken("team-a", "wrong")), "no tag of an integration"},
-		"a tag and nothing behind it": {v1alpha1.TokenPrefix + v1alpha1.TokenTag("team-a", "wrong") + "_", "no tag of an integration"},
+		"the tag of another":          {tokens.New("team-a", "other"), "No integration accepts this token."},
+		"the tag in capitals":         {strings.ToUpper(tokens.New("team-a", "wrong")), "no tag of an integration"},
+		"a tag and nothing behind it": {tokens.Prefix + tokens.Tag("team-a", "wrong") + "_", "no tag of an integration"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
@@ -161,7 +162,7 @@ func TestNoSpanHasTheTokenOrTheAlert(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		text := string(encoded) + fmt.Sprintf("%+v", span)
 		g.Expect(text).NotTo(ContainSubstring(testToken))
-		g.Expect(text).NotTo(ContainSubstring(v1alpha1.TokenHash(testToken)))
+		g.Expect(text).NotTo(ContainSubstring(tokens.Hash(testToken)))
 		g.Expect(strings.ToLower(text)).NotTo(ContainSubstring(strings.ToLower(secret)))
 	}
 }

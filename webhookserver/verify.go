@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 // signature is what a sender signed besides the body, and its signatures, as Standard Webhooks describes it for
@@ -89,7 +90,7 @@ func (s *signature) verify(required *v1alpha1.Verification, body []byte) *proble
 	signed := append([]byte(s.id+"."+s.timestamp+"."), body...)
 	digest := sha256.Sum256(signed)
 	for i := range required.PublicKeys {
-		key, err := required.PublicKeys[i].Parse()
+		key, err := tokens.ParsePublicKey(&required.PublicKeys[i])
 		if err != nil {
 			continue // the condition Ready shows it
 		}

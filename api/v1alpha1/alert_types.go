@@ -1,5 +1,10 @@
 package v1alpha1
 
+import (
+	"encoding/json"
+	"time"
+)
+
 // Severity is the severity of an alert.
 // +kubebuilder:validation:Enum=critical;error;warning;info
 type Severity string
@@ -35,6 +40,20 @@ const (
 	// AlertSilenced requests a silence. Only users create it; no payload has it.
 	AlertSilenced AlertStatus = "silenced"
 )
+
+// Limits of an alert's content in characters, equal to those of the schema.
+const (
+	MaxLineChars        = 1024 // of a title, type, hostname or region
+	MaxLinkChars        = 2048
+	MaxDescriptionChars = 16384
+	MaxCommentChars     = 1024
+)
+
+// MaxSilence is the longest silence that an alert may request, equal to that of the schema.
+const MaxSilence = 720 * time.Hour
+
+// Bag is a JSON object from the sender. Its values are kept unchanged.
+type Bag map[string]json.RawMessage
 
 // AlertContent is the content of an alert. Every field is optional: an absent field does not change the value of earlier
 // alerts of the same incident.

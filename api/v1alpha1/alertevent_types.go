@@ -11,6 +11,26 @@ const MaxAlertsPerEvent = 500
 // fold links to it.
 const TraceparentAnnotation = "tocsin.dev/traceparent"
 
+// SettledAnnotation is the mark of an AlertEvent that is settled for some of its Incidents, or for all, and that stays.
+// See internal/marks.
+const SettledAnnotation = "tocsin.dev/settled"
+
+// RetryAnnotation is "true" on an AlertEvent whose creation was tried before under the same name, without a response: it
+// may be a second copy.
+const RetryAnnotation = "tocsin.dev/retry"
+
+const (
+	// ExcludeFromBackupLabel excludes an object from Velero backups if it is "true". The operator sets it on AlertEvents:
+	// the alerts of a restored queue have already been folded.
+	ExcludeFromBackupLabel = "velero.io/exclude-from-backup"
+
+	// RestoreLabel is set on every object that Velero has restored.
+	RestoreLabel = "velero.io/restore-name"
+
+	// FieldManager is the field manager of AlertEvents that store webhooks.
+	FieldManager = "tocsin"
+)
+
 // Alert is an accepted alert: its content and the Incident that it belongs to.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.incidentName) || has(self.dedupKey)",message="an alert needs incidentName or dedupKey"
@@ -104,17 +124,6 @@ type AlertEventSpec struct {
 	// +kubebuilder:validation:MaxLength=1048576
 	// +optional
 	PackedAlerts string `json:"packedAlerts,omitempty"`
-
-	// UnpackedFrom is the packedAlerts that alerts were unpacked from when the spec was decoded. While alerts are
-	// unchanged, the spec is encoded with it as packedAlerts, so that an update of the metadata does not change the
-	// spec. A cache of AlertEvents that are never written may clear it.
-	UnpackedFrom string `json:"-"`
-
-	// Condensed says that Condense has reduced this copy, and CondensedBytes by how many bytes. ContentDropped says that its alerts
-	// have only what identifies their Incidents.
-	Condensed      bool  `json:"-"`
-	ContentDropped bool  `json:"-"`
-	CondensedBytes int64 `json:"-"`
 }
 
 // AlertEvent is an entry of the durable queue: alerts that were accepted and are not yet released.

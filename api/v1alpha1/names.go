@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
-	"encoding/hex"
 	"regexp"
 	"strings"
 )
@@ -46,12 +45,6 @@ func IsGeneratedEventName(name string) bool {
 	return len(name) == 36 && generatedEventName.MatchString(name)
 }
 
-// TokenHash returns the SHA-256 hash of a token as 64 lower-case hexadecimal digits, as in spec.tokens.
-func TokenHash(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
-}
-
 // IncidentNameFor returns the name of the Incident that an alert of the event belongs to: its incidentName, or else the
 // name derived from its integration and dedup key.
 func (e *AlertEvent) IncidentNameFor(alert *Alert) string {
@@ -79,4 +72,22 @@ func hashParts(parts ...string) []byte {
 		h.Write([]byte(part))
 	}
 	return h.Sum(nil)
+}
+
+// generatedKeyPrefix is the prefix of generated dedup keys.
+const generatedKeyPrefix = "tocsin:"
+
+// GeneratedKey returns the dedup key for an alert that has none. id is the alert's id: a UUID or 128 bits in
+// hexadecimal.
+func GeneratedKey(id string) string { return generatedKeyPrefix + id }
+
+// IsGeneratedKey reports whether GeneratedKey returned the dedup key. No further alert has the same key, except for a
+// resolve by a sender that has kept the key from the response.
+func IsGeneratedKey(dedupKey string) bool {
+	id, ok := strings.CutPrefix(dedupKey, generatedKeyPrefix)
+	if !ok {
+		return false
+	}
+	id = strings.ReplaceAll(id, "-", "")
+	return len(id) == 32 && strings.Trim(id, "0123456789abcdef") == ""
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 // admission is a spec as JSON, and what the API server says of it: "" when it accepts.
@@ -32,7 +33,7 @@ func checkAdmission(t *testing.T, kind string, tests map[string]admission) {
 }
 
 func TestWebhookIntegrationAdmission(t *testing.T) {
-	hash := v1alpha1.TokenHash("a token")
+	hash := tokens.Hash("a token")
 	const (
 		autoResolve = "must be a duration from 1m to 87600h, such as 1h30m"
 		retention   = "must be a duration from 0s to 87600h, such as 168h"
@@ -48,7 +49,7 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		"a hash in capitals": {
 			`{"tokens":[{"name":"a","sha256":"` + strings.ToUpper(hash) + `"}]}`, "should match '^[0-9a-f]{64}$'"},
 		"the hash of an empty text": {
-			`{"tokens":[{"name":"a","sha256":"` + v1alpha1.TokenHash("") + `"}]}`, "is the hash of an empty text"},
+			`{"tokens":[{"name":"a","sha256":"` + tokens.Hash("") + `"}]}`, "is the hash of an empty text"},
 		"a token in the clear": {
 			`{"tokens":[{"name":"a","sha256":"` + hash + `","token":"secret"}]}`, `unknown field "spec.tokens[0].token"`},
 		"a field that does not exist":     {`{"suspended":true}`, `unknown field "spec.suspended"`},

@@ -14,6 +14,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 func TestBagsKeepTheirValues(t *testing.T) {
@@ -52,7 +54,7 @@ func TestBagsKeepTheirValues(t *testing.T) {
 
 			read := &v1alpha1.AlertEvent{}
 			g.Expect(apiClient.Get(t.Context(), client.ObjectKeyFromObject(event), read)).To(Succeed())
-			for name, got := range read.Spec.Alerts[0].Bags() {
+			for name, got := range alertcontent.Bags(&read.Spec.Alerts[0].AlertContent) {
 				g.Expect(*got).To(HaveLen(2), name)
 				for key := range bag {
 					g.Expect(string((*got)[key])).To(Equal(value), "%s[%q]", name, key)
@@ -129,11 +131,11 @@ func TestAnIncidentStaysUnder256KiB(t *testing.T) {
 		},
 		Ledger: v1alpha1.Ledger{ResourceVersion: strings.Repeat("9", 32), Digest: strings.Repeat("f", 32)},
 	}
-	for i := 0; status.Alert.EncodedSize() < v1alpha1.MaxContentBytes; i++ {
+	for i := 0; alertcontent.Size(&status.Alert) < alertcontent.MaxBytes; i++ {
 		status.Alert.Custom[fmt.Sprint(i)] = json.RawMessage(`"` + strings.Repeat("x", 100) + `"`)
 	}
-	status.Alert.TrimTo(v1alpha1.MaxContentBytes)
-	name, comment := v1alpha1.ShortName(strings.Repeat("&", 256)), v1alpha1.ShortComment(strings.Repeat("&", 1024))
+	alertcontent.TrimTo(&status.Alert, alertcontent.MaxBytes)
+	name, comment := plaintext.ShortName(strings.Repeat("&", 256)), plaintext.ShortComment(strings.Repeat("&", 1024))
 	for range v1alpha1.MaxTimeline {
 		status.Timeline = append(status.Timeline, v1alpha1.Transition{
 			Type: v1alpha1.TransitionUnacknowledged, Time: now, Message: "Unacknowledged by " + name, By: name, Comment: comment,
@@ -157,7 +159,7 @@ func TestAnIncidentStaysUnder256KiB(t *testing.T) {
 	g.Expect(apiClient.Status().Update(t.Context(), incident)).To(Succeed())
 	stored, err := rawClient.Get().Namespace(incident.Namespace).Resource("incidents").Name(incident.Name).DoRaw(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(len(stored)).To(And(BeNumerically("<", 256<<10), BeNumerically(">", v1alpha1.MaxContentBytes)))
+	g.Expect(len(stored)).To(And(BeNumerically("<", 256<<10), BeNumerically(">", alertcontent.MaxBytes)))
 	t.Logf("the largest Incident has %d bytes", len(stored))
 }
 
@@ -218,7 +220,7 @@ func TestDeepCopiesShareNothing(t *testing.T) {
 // scribble changes in place all that lies behind a pointer, a list or a map.
 func scribble(o any) {
 	content := func(c *v1alpha1.AlertContent) {
-		for _, bag := range c.Bags() {
+		for _, bag := range alertcontent.Bags(c) {
 			for _, value := range *bag {
 				for i := range value {
 					value[i] = '1'

@@ -1,8 +1,6 @@
 package v1alpha1
 
 import (
-	"time"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -224,20 +222,6 @@ type WebhookIntegrationStatus struct {
 	// at most once a minute.
 	// +optional
 	LastMappingFailure *MappingFailure `json:"lastMappingFailure,omitempty,omitzero"`
-}
-
-// MappingFailureMemory is the time after its newest failure in which a mapping counts as failing.
-const MappingFailureMemory = time.Hour
-
-// CurrentMappingFailure returns the newest failure of the current mapping; nil if there was none within
-// MappingFailureMemory. It ignores a time further than that in the future, which a wrong clock has written.
-func (w *WebhookIntegration) CurrentMappingFailure(now time.Time) *MappingFailure {
-	failure := w.Status.LastMappingFailure
-	if failure == nil || failure.ObservedGeneration != w.Generation ||
-		now.Sub(failure.Time.Time).Abs() >= MappingFailureMemory {
-		return nil
-	}
-	return failure
 }
 
 // WebhookIntegration authorizes a monitoring tool to post alerts to its namespace.

@@ -16,6 +16,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
 
 // batch are records by day, and the notes to be written once they are stored.
@@ -57,7 +58,7 @@ func (b *batch) add(record *records.Record) bool {
 	}
 	days[day] = true
 	b.records[day] = append(b.records[day], *record)
-	b.bytes += record.Alert.EncodedSize()
+	b.bytes += alertcontent.Size(&record.Alert)
 	b.count++
 	return true
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
 
 // Results of folding one alert, in plans and metrics.
@@ -123,7 +124,7 @@ func openFold(in Input) *folding {
 	f.life = lifecycle{
 		status:     &f.plan.Status,
 		generation: incident.Generation,
-		sizeBound:  incident.Status.Alert.EncodedSize(),
+		sizeBound:  alertcontent.Size(&incident.Status.Alert),
 		lateWindow: f.in.Policy.LateFiringWindow,
 	}
 	f.ledger = openLedger(incident.Status.Ledger, incident.ResourceVersion, in.Exists)

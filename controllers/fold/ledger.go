@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 // ledgerBook is an Incident's ledger while a fold works on it. It has no entries but those whose event exists for the
@@ -101,7 +102,7 @@ func NewerVersion(a, b string) bool {
 // CommitVersion is the resourceVersion that gives an AlertEvent's place in commit order, as far as the object tells: that
 // of its mark, else its own. An update of the metadata changes the latter.
 func CommitVersion(event *v1alpha1.AlertEvent) string {
-	if mark, ok := v1alpha1.MarkOf(event); ok {
+	if mark, ok := marks.Of(event); ok {
 		return mark.ResourceVersion
 	}
 	return event.ResourceVersion

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // Messages of an Incident's conditions. They are stable, so that a condition changes only with its state.
@@ -153,13 +155,13 @@ func (a *receivedAlert) transition(kind v1alpha1.TransitionType, did string) v1a
 	by := a.by()
 	return v1alpha1.Transition{
 		Type: kind, Time: *timestamp(a.received), Message: did + " by " + cmp.Or(by, byAlert),
-		By: by, Comment: v1alpha1.ShortComment(a.Comment),
+		By: by, Comment: plaintext.ShortComment(a.Comment),
 	}
 }
 
 // by is the name of the user whose report the alert is, in one line; empty for an alert of a sender.
 func (a *receivedAlert) by() string {
-	return v1alpha1.ShortName(a.By)
+	return plaintext.ShortName(a.By)
 }
 
 // report is the reason and the message of the condition that an alert brings about: those of an alert, or
@@ -210,10 +212,10 @@ func (l *lifecycle) merge(a receivedAlert) {
 	fillContent(content, a.defaults, a.integration)
 	// Measuring a large content for each of thousands of small alerts would cost seconds: measure it when
 	// the sum of the alerts could have passed the limit.
-	l.sizeBound += a.EncodedSize() + defaultsSize(a.defaults) + resolvedTextsSize
-	if l.sizeBound > v1alpha1.MaxContentBytes || content.Keys() > v1alpha1.MaxBagKeys {
+	l.sizeBound += alertcontent.Size(&a.AlertContent) + defaultsSize(a.defaults) + resolvedTextsSize
+	if l.sizeBound > alertcontent.MaxBytes || alertcontent.Keys(content) > alertcontent.MaxKeys {
 		said := boundContent(content, &a.AlertContent, a.defaults, a.integration)
-		l.sizeBound = content.EncodedSize()
+		l.sizeBound = alertcontent.Size(content)
 		if said != "" && !l.justRecorded(v1alpha1.TransitionContentReplaced) {
 			l.record(v1alpha1.Transition{Type: v1alpha1.TransitionContentReplaced, Time: *timestamp(a.received), Message: said})
 		}
@@ -299,7 +301,7 @@ func (l *lifecycle) condition(kind string, status metav1.ConditionStatus, at tim
 
 // record adds an entry to the timeline, which keeps the newest.
 func (l *lifecycle) record(entry v1alpha1.Transition) {
-	entry.Message = v1alpha1.ShortMessage(entry.Message)
+	entry.Message = plaintext.ShortMessage(entry.Message)
 	l.transitions = append(l.transitions, entry)
 	l.status.Timeline = append(l.status.Timeline, entry)
 	if excess := len(l.status.Timeline) - v1alpha1.MaxTimeline; excess > 0 {

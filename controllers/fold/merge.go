@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // Bounds of AlertContent.title, in characters and, as JSON, in bytes.
@@ -62,8 +64,8 @@ func mergeCircumstances(into, newer *v1alpha1.AlertContent) {
 	replace(&into.Hostname, newer.Hostname)
 	replace(&into.Region, newer.Region)
 	replace(&into.Preset, newer.Preset)
-	newerBags := newer.Bags()
-	for name, bag := range into.Bags() {
+	newerBags := alertcontent.Bags(newer)
+	for name, bag := range alertcontent.Bags(into) {
 		mergeBag(bag, *newerBags[name])
 	}
 	if isSet(newer.StartsAt) && (!isSet(into.StartsAt) || newer.StartsAt.Before(into.StartsAt.Time)) {
@@ -125,30 +127,30 @@ func fill[S ~string](field *S, values ...S) {
 	}
 }
 
-// boundContent keeps merged content within v1alpha1.MaxContentBytes and MaxBagKeys: the newest alert's bags replace the
+// boundContent keeps merged content within alertcontent.MaxBytes and MaxKeys: the newest alert's bags replace the
 // merged ones, and when that is not enough, the largest entries go, and the bags with most keys become texts. It returns a
 // description of the changes, empty when there are none.
 func boundContent(content, newest *v1alpha1.AlertContent, defaults *v1alpha1.AlertDefaults, integration string) string {
-	if content.EncodedSize() <= v1alpha1.MaxContentBytes && content.Keys() <= v1alpha1.MaxBagKeys {
+	if alertcontent.Size(content) <= alertcontent.MaxBytes && alertcontent.Keys(content) <= alertcontent.MaxKeys {
 		return ""
 	}
 	message := "The merged content was too large"
-	newestBags := newest.Bags()
-	if newest.Keys() > 0 {
-		for name, bag := range content.Bags() {
+	newestBags := alertcontent.Bags(newest)
+	if alertcontent.Keys(newest) > 0 {
+		for name, bag := range alertcontent.Bags(content) {
 			*bag = newestBags[name].DeepCopy()
 		}
 		fillContent(content, defaults, integration)
 		message += "; the newest alert's bags replaced the older ones"
 	}
-	dropped, replaced := content.Bound()
+	dropped, replaced := alertcontent.Bound(content)
 	if len(replaced) > 0 {
 		message += "; kept as text: " + strings.Join(replaced, ", ")
 	}
 	if len(dropped) > 0 {
 		message += "; dropped " + strings.Join(dropped, ", ")
 	}
-	return v1alpha1.ShortMessage(message)
+	return plaintext.ShortMessage(message)
 }
 
 // defaultsSize returns an upper bound of the size that defaults add to an encoded content.
@@ -167,7 +169,7 @@ func defaultsSize(defaults *v1alpha1.AlertDefaults) int {
 // firstLine is the first line of a text that is not blank, fit for a title.
 func firstLine(text string) string {
 	for line := range strings.Lines(text) {
-		if line = v1alpha1.OneLine(line, maxTitleChars, maxTitleBytes); line != "" {
+		if line = plaintext.OneLine(line, maxTitleChars, maxTitleBytes); line != "" {
 			return line
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
 
 // maxIncidentBytes is what no Incident's JSON reaches.
@@ -187,7 +188,7 @@ func TestDefaults(t *testing.T) {
 func TestContentWithTooManyKeys(t *testing.T) {
 	keys := func(from int) v1alpha1.AlertContent {
 		bag := v1alpha1.Bag{}
-		for i := range v1alpha1.MaxBagKeys {
+		for i := range alertcontent.MaxKeys {
 			bag[strconv.Itoa(from+i)] = json.RawMessage("0")
 		}
 		return v1alpha1.AlertContent{Custom: bag}
@@ -195,7 +196,7 @@ func TestContentWithTooManyKeys(t *testing.T) {
 	g, bench := NewWithT(t), newBench()
 	for n := range 3 {
 		bench.fold(eventOf(n+1, alertOf(v1alpha1.AlertFiring, keys(1000*n))))
-		g.Expect(bench.status().Alert.Keys()).To(BeNumerically("<=", v1alpha1.MaxBagKeys))
+		g.Expect(alertcontent.Keys(&bench.status().Alert)).To(BeNumerically("<=", alertcontent.MaxKeys))
 	}
 	g.Expect(bench.status().Alert.Custom).To(HaveKey("2000"), "those of the newest alert")
 	g.Expect(bench.status().Timeline).To(ContainElement(HaveField("Type", v1alpha1.TransitionContentReplaced)))
@@ -204,7 +205,7 @@ func TestContentWithTooManyKeys(t *testing.T) {
 	event := eventOf(1, alertOf(v1alpha1.AlertFiring, keys(0)))
 	event.Spec.Defaults = &v1alpha1.AlertDefaults{Labels: map[string]v1alpha1.LabelValue{"team": "a"}}
 	bench.fold(event)
-	g.Expect(bench.status().Alert.Custom).To(HaveKey(v1alpha1.JSONKey))
+	g.Expect(bench.status().Alert.Custom).To(HaveKey(alertcontent.JSONKey))
 	g.Expect(bench.status().Alert.Labels).To(HaveKey("team"), "the smaller bag stays")
 }
 
@@ -317,8 +318,8 @@ func checkBounds(t *rapid.T, incident *v1alpha1.Incident) {
 		t.Fatal(err)
 	}
 	s := incident.Status
-	if len(encoded) >= maxIncidentBytes || s.Alert.EncodedSize() > v1alpha1.MaxContentBytes {
-		t.Fatalf("%d bytes, the content %d", len(encoded), s.Alert.EncodedSize())
+	if len(encoded) >= maxIncidentBytes || alertcontent.Size(&s.Alert) > alertcontent.MaxBytes {
+		t.Fatalf("%d bytes, the content %d", len(encoded), alertcontent.Size(&s.Alert))
 	}
 	if len(s.Timeline) > v1alpha1.MaxTimeline || len(s.Ledger.Events) > v1alpha1.MaxLedger {
 		t.Fatalf("%d entries in the timeline, %d in the ledger", len(s.Timeline), len(s.Ledger.Events))

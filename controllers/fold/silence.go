@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/packing"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // Messages of the condition Silenced.
@@ -33,7 +35,7 @@ type Silencing struct {
 
 // silence records the request of a user for a silence, or the end of it.
 func (l *lifecycle) silence(a receivedAlert) {
-	length, err := a.SilenceDuration()
+	length, err := packing.SilenceDuration(a.Alert)
 	if err != nil || length == 0 { // the API server rejects any other error
 		if l.status.Silence == nil {
 			return
@@ -91,9 +93,9 @@ func (s *Silencing) condition(
 // describe returns the author, the end and the comment of a silence, for the condition.
 func (s *Silence) describe() string {
 	message := fmt.Sprintf("%s silenced the incident in Alertmanager until %s.",
-		cmp.Or(v1alpha1.ShortMessage(s.By), "somebody"), s.Until.UTC().Format(time.RFC3339))
+		cmp.Or(plaintext.ShortMessage(s.By), "somebody"), s.Until.UTC().Format(time.RFC3339))
 	if s.Comment != "" {
-		message += " " + v1alpha1.ShortMessage(s.Comment)
+		message += " " + plaintext.ShortMessage(s.Comment)
 	}
 	return message
 }

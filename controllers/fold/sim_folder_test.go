@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 // simFolder is a replica that leads, or takes itself for the leader: a cache that lags behind, a memory of what is settled,
@@ -126,7 +127,7 @@ func (f *simFolder) deleteCopies() error {
 
 // version is an event's place in commit order, as the replica knows it.
 func (f *simFolder) version(event *v1alpha1.AlertEvent) string {
-	if _, marked := v1alpha1.MarkOf(event); marked || f.sim.bug == bugUpdatesMove {
+	if _, marked := marks.Of(event); marked || f.sim.bug == bugUpdatesMove {
 		return CommitVersion(event)
 	}
 	return f.first[event.UID]
@@ -152,7 +153,7 @@ func (f *simFolder) writeMark() (bool, error) {
 
 // markFor marks the version of an event that was read.
 func (f *simFolder) markFor(event *v1alpha1.AlertEvent, names []string) error {
-	mark, ok := v1alpha1.MarkOf(event)
+	mark, ok := marks.Of(event)
 	if !ok {
 		mark.ResourceVersion = f.version(event)
 	}
@@ -358,7 +359,7 @@ func (f *simFolder) see(event *v1alpha1.AlertEvent) {
 	if f.first[event.UID] == "" {
 		f.first[event.UID] = f.sim.cluster.find(event.UID).ResourceVersion
 	}
-	if mark, ok := v1alpha1.MarkOf(event); ok && f.sim.bug != bugMarksIgnored {
+	if mark, ok := marks.Of(event); ok && f.sim.bug != bugMarksIgnored {
 		for _, name := range incidentsOf(event) {
 			if mark.Settles(name) {
 				f.remember(event.UID, name)

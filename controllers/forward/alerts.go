@@ -13,6 +13,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // The labels by which Tocsin identifies an alert. Neither external labels nor labels of the sender replace them.
@@ -174,7 +175,7 @@ func labelValue(raw json.RawMessage) string {
 // shortLabel returns a text as one line, short enough for a label.
 func shortLabel(text string) string {
 	const bytesPerChar = 6
-	return v1alpha1.OneLine(text, maxLabelChars, bytesPerChar*maxLabelChars)
+	return plaintext.OneLine(text, maxLabelChars, bytesPerChar*maxLabelChars)
 }
 
 // alertsOf returns the alerts to post for an Incident. incident is nil after it was deleted. The firing one comes first, so
@@ -219,8 +220,8 @@ func annotationsOf(key incidentKey, incident *v1alpha1.Incident) map[string]stri
 	status := &incident.Status
 	annotations := map[string]string{"command": "kubectl tocsin show " + key.name + " --namespace " + key.namespace}
 	for name, text := range map[string]string{
-		"summary":         v1alpha1.SanitizeLine(status.Alert.Title),
-		"description":     shortDescription(v1alpha1.SanitizeText(status.Alert.Description)),
+		"summary":         plaintext.SanitizeLine(status.Alert.Title),
+		"description":     shortDescription(plaintext.SanitizeText(status.Alert.Description)),
 		"host":            shortLabel(status.Alert.Hostname),
 		"acknowledged_by": fold.AcknowledgedBy(status),
 	} {

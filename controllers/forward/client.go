@@ -14,8 +14,8 @@ import (
 
 	promconfig "github.com/prometheus/common/config"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // clientName is a label of connection metrics that prometheus/common keeps and Tocsin does not serve.
@@ -150,7 +150,7 @@ func (c *httpClient) send(
 	if err != nil {
 		return told, fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
 	}
-	return told, fmt.Errorf("%s %s: Alertmanager answers %d: %s", method, path, code, v1alpha1.ShortMessage(string(answer)))
+	return told, fmt.Errorf("%s %s: Alertmanager answers %d: %s", method, path, code, plaintext.ShortMessage(string(answer)))
 }
 
 // close closes idle connections.

@@ -11,6 +11,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // matcher and silence are those of Alertmanager's API v2.
@@ -73,7 +74,7 @@ func silencesOf(
 		}
 	}
 	if request := incident.Status.Silence; request != nil && request.Until.After(now) {
-		add(kindRequested, v1alpha1.ShortMessage(request.By), v1alpha1.ShortMessage(request.Comment), request.Until.Time)
+		add(kindRequested, plaintext.ShortMessage(request.By), plaintext.ShortMessage(request.Comment), request.Until.Time)
 	}
 	if t.config.SilenceAcknowledged && fold.StaysAcknowledged(&incident.Status) {
 		comment := incident.Status.Acknowledgement.Comment
@@ -247,7 +248,7 @@ func (c *coverage) see(s *silence) {
 		comment = strings.TrimSpace(strings.TrimSuffix(comment, mark))
 	}
 	covering := fold.Silence{
-		By: v1alpha1.ShortMessage(s.CreatedBy), Comment: v1alpha1.ShortMessage(comment), Until: s.EndsAt.Truncate(time.Second).UTC(),
+		By: plaintext.ShortMessage(s.CreatedBy), Comment: plaintext.ShortMessage(comment), Until: s.EndsAt.Truncate(time.Second).UTC(),
 	}
 	for _, key := range incidents {
 		if s.EndsAt.After(c.longest[key].Until) {

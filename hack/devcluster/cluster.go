@@ -20,6 +20,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 const (
@@ -132,13 +133,13 @@ func (c *cluster) install(ctx context.Context) (token string, err error) {
 	if err != nil {
 		return "", err
 	}
-	token = v1alpha1.NewToken(demoNamespace, demoIntegration)
+	token = tokens.New(demoNamespace, demoIntegration)
 	return token, c.apply(ctx, map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(),
 		"kind":       "WebhookIntegration",
 		"metadata":   map[string]any{"namespace": demoNamespace, "name": demoIntegration},
 		"spec": map[string]any{
-			"tokens": []any{map[string]any{"name": "make-run", "sha256": v1alpha1.TokenHash(token)}},
+			"tokens": []any{map[string]any{"name": "make-run", "sha256": tokens.Hash(token)}},
 		},
 	})
 }

@@ -47,10 +47,6 @@ const (
 	// retryPeriods that it is free.
 	failedTermBackoff = 10 * time.Second
 
-	// keptAlertBytes bounds the alerts that the cache keeps to share them between the creation and the deletion of an
-	// AlertEvent. In a storm that is three seconds of AlertEvents.
-	keptAlertBytes = 8 << 20
-
 	// The lease's connection to the API server.
 	leaseDialTimeout = 5 * time.Second
 	leaseKeepAlive   = 30 * time.Second
@@ -74,7 +70,6 @@ func newManager(
 		return nil, nil, err
 	}
 	var objects cache.Cache
-	v1alpha1.KeepUnpackedAlerts(keptAlertBytes)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:         newScheme(),
 		Logger:         log,
@@ -84,9 +79,9 @@ func newManager(
 			// The manager reads no managed fields, and they are the larger part of a small object.
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&v1alpha1.AlertEvent{}:         {Transform: memory.Condense},
-				&v1alpha1.Incident{}:           {Transform: controllers.Condense, Field: clustercache.Selector()},
-				&v1alpha1.WebhookIntegration{}: {Transform: controllers.Condense},
+				&v1alpha1.AlertEvent{}:         {Transform: memory.Cached.Condense},
+				&v1alpha1.Incident{}:           {Transform: clustercache.Condense, Field: clustercache.Selector()},
+				&v1alpha1.WebhookIntegration{}: {Transform: clustercache.Condense},
 			},
 		},
 		NewCache: func(config *rest.Config, options cache.Options) (c cache.Cache, err error) {

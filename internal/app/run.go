@@ -52,7 +52,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if environment.Clock != nil {
 		o.webhook.Now = environment.Clock.Now
 	}
-	o.webhook.Mappings = &mapping.Cache{}
+	o.webhook.Mappings, o.webhook.Cached = &mapping.Cache{}, memory.Cached
 	listening, err := controllers.AddListening(mgr, o.WatchNamespaces, environment.Clock)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 // TestListingTheHashOfAnotherTokenHasNoEffect has a tenant list the hashes of another one's tokens, before and after, and
@@ -30,7 +31,7 @@ func TestListingTheHashOfAnotherTokenHasNoEffect(t *testing.T) {
 		w := &v1alpha1.WebhookIntegration{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"},
 			Spec: v1alpha1.WebhookIntegrationSpec{Tokens: []v1alpha1.Token{
-				{Name: "tagged", SHA256: v1alpha1.TokenHash(token)}, {Name: "untagged", SHA256: v1alpha1.TokenHash(untagged)},
+				{Name: "tagged", SHA256: tokens.Hash(token)}, {Name: "untagged", SHA256: tokens.Hash(untagged)},
 			}},
 		}
 		g.Expect(c.Create(t.Context(), w)).To(Succeed())

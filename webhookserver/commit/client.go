@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // Client writes AlertEvents. It implements Store.
@@ -81,13 +82,13 @@ func packed(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
 		return event
 	}
 	small := *event
-	if err := small.Spec.Pack(); err != nil {
+	if err := packing.Pack(&small.Spec); err != nil {
 		return event
 	}
 	return &small
 }
 
-// Get implements Store.
+// Get implements Store. An AlertEvent that cannot be unpacked has no alerts.
 func (c *Client) Get(ctx context.Context, namespace, name string) (*v1alpha1.AlertEvent, error) {
 	event := &v1alpha1.AlertEvent{}
 	err := c.rest.Get().
@@ -98,6 +99,7 @@ func (c *Client) Get(ctx context.Context, namespace, name string) (*v1alpha1.Ale
 		Timeout(timeoutOf(ctx)).
 		Do(ctx).
 		Into(event)
+	_ = packing.Unpack(&event.Spec)
 	return event, err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch
@@ -59,7 +60,7 @@ func (x *Incidents) setExists(incident *v1alpha1.Incident, exists bool) {
 // SetEvent has the Incidents of an AlertEvent's firing alerts count, but for those into which they are folded. One that is being
 // deleted is folded, or a user has given it up.
 func (x *Incidents) SetEvent(event *v1alpha1.AlertEvent) {
-	mark, _ := v1alpha1.MarkOf(event)
+	mark, _ := marks.Of(event)
 	var names []uint64
 	if !event.DeletionTimestamp.IsZero() {
 		mark.All = true

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // Reasons of a DeniedError, as status.lastRejection and the metric have them.
@@ -141,7 +141,7 @@ func invalidOf(status metav1.Status) *InvalidError {
 }
 
 func printable(text string) string {
-	text = v1alpha1.SanitizeLine(text)
+	text = plaintext.SanitizeLine(text)
 	if len(text) > maxServerMessage {
 		text = strings.ToValidUTF8(text[:maxServerMessage], "\uFFFD") // a cut rune becomes U+FFFD
 	}

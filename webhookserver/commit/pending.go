@@ -1,7 +1,6 @@
 package commit
 
 import (
-	"cmp"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -9,6 +8,10 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=create;get;list;watch
@@ -25,6 +28,9 @@ import (
 //
 // All of it can be seen on the objects, so that every replica comes to the same answer.
 type PendingEvents struct {
+	// Cached knows what the cache lacks of AlertEvents. Optional; set before the first AlertEvent is counted.
+	Cached *clustercache.Events
+
 	eventLimit fair.Limit
 	byteLimit  fair.Limit
 
@@ -113,7 +119,7 @@ func (p *PendingEvents) report(set setGauge) {
 	bytes := max(float64(p.draining.bytes), float64(p.all.bytes)/maxStuckFactor)
 	set(backlogRatio, max(events/float64(p.eventLimit.All), bytes/float64(p.byteLimit.All)))
 	stuck := map[string]int64{
-		v1alpha1.StuckTerminating: 0, v1alpha1.StuckUnreadable: 0, v1alpha1.ReasonQuotaExceeded: 0,
+		clustercache.StuckTerminating: 0, clustercache.StuckUnreadable: 0, v1alpha1.ReasonQuotaExceeded: 0,
 		v1alpha1.ReasonForbidden: 0, v1alpha1.ReasonNamespaceTerminating: 0, v1alpha1.ReasonIncidentLimit: 0,
 	}
 	for namespace, own := range p.namespaces {
@@ -139,8 +145,8 @@ func (p *PendingEvents) report(set setGauge) {
 func (p *PendingEvents) Set(event *v1alpha1.AlertEvent) {
 	counted := pendingEvent{
 		integration: event.Spec.IntegrationName,
-		size:        usage{events: 1, bytes: storedSize(event)},
-		stuck:       event.Stuck(),
+		size:        usage{events: 1, bytes: p.storedSize(event)},
+		stuck:       clustercache.Stuck(event),
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +174,7 @@ func (p *PendingEvents) Remove(event *v1alpha1.AlertEvent) {
 
 // SetIntegration takes note of an integration, whose AlertEvents drain unless it is blocked.
 func (p *PendingEvents) SetIntegration(w *v1alpha1.WebhookIntegration) {
-	p.setIntegration(w, true, w.Blocked())
+	p.setIntegration(w, true, integrations.Blocked(w))
 }
 
 // RemoveIntegration takes note of a deleted integration, whose AlertEvents no longer drain.
@@ -237,8 +243,8 @@ func (n *pendingNamespace) change(name string, change func(*pendingIntegration))
 }
 
 // storedSize returns the size in bytes of the AlertEvent as the API server stores it, never less.
-func storedSize(event *v1alpha1.AlertEvent) int64 {
-	return cmp.Or(int64(Size(event.Spec.Alerts)), int64(len(event.Spec.PackedAlerts))) + event.Spec.CondensedBytes
+func (p *PendingEvents) storedSize(event *v1alpha1.AlertEvent) int64 {
+	return int64(Size(event.Spec.Alerts)) + p.Cached.Removed(event)
 }
 
 // Size returns the size in bytes of the alerts as the API server stores them, never less.
@@ -246,7 +252,7 @@ func Size(alerts []v1alpha1.Alert) int {
 	const overhead = 1 << 9 // id, incidentName and status with their field names
 	size := 0
 	for i := range alerts {
-		size += overhead + 6*len(alerts[i].DedupKey) + alerts[i].EncodedSize()
+		size += overhead + 6*len(alerts[i].DedupKey) + alertcontent.Size(&alerts[i].AlertContent)
 	}
 	return size
 }
@@ -260,5 +266,5 @@ func Fits(alerts []v1alpha1.Alert) bool {
 		return false
 	}
 	spec := v1alpha1.AlertEventSpec{Alerts: alerts}
-	return spec.Pack() == nil && len(spec.PackedAlerts) <= MaxBytes
+	return packing.Pack(&spec) == nil && len(spec.PackedAlerts) <= MaxBytes
 }

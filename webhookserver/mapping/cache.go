@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // Cache remembers compiled mappings by their content: integrations that have the same preset, and in one namespace the same
@@ -91,7 +92,7 @@ func (c *Cache) Check(integration *v1alpha1.WebhookIntegration) (err error) {
 		_, err = c.Program(integration)
 	}
 	if err != nil {
-		return errors.New(v1alpha1.SanitizeLine(err.Error()))
+		return errors.New(plaintext.SanitizeLine(err.Error()))
 	}
 	return nil
 }

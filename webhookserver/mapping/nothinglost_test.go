@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -57,7 +58,7 @@ func saidBy(tb testing.TB, alerts []mapping.Alert) said {
 
 // has reports whether an alert says it: word for word, or as the payload rules read a severity, a status or a time.
 func (s said) has(text string) bool {
-	if s.texts[text] || s.texts[v1alpha1.SanitizeLine(text)] || strings.HasPrefix(text, "0001-01-01T") {
+	if s.texts[text] || s.texts[plaintext.SanitizeLine(text)] || strings.HasPrefix(text, "0001-01-01T") {
 		return true
 	}
 	if number := json.Number(text); s.texts[strings.TrimRight(strings.TrimRight(number.String(), "0"), ".")] {

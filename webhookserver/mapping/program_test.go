@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -322,7 +323,7 @@ fields: {title: payload.text, description: payload.text, link: payload.text, hos
 	result := readBody(t, program, body, nil)
 	total := 0
 	for i := range result.Alerts {
-		total += result.Alerts[i].EncodedSize()
+		total += alertcontent.Size(&result.Alerts[i].AlertContent)
 	}
 	g.Expect(total).To(BeNumerically("<=", 1<<20))
 	g.Expect(result.Alerts[0].Title).NotTo(BeEmpty())

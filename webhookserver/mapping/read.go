@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -291,12 +292,12 @@ func (r *reader) bound(result *Result) {
 		allowed -= perAlert + len(`\u003c`)*len(result.Alerts[i].DedupKey) // the JSON of <
 	}
 	allowed = max(allowed, minContentTotal)
-	if len(result.Alerts)*v1alpha1.MaxContentBytes <= allowed {
+	if len(result.Alerts)*alertcontent.MaxBytes <= allowed {
 		return // they are few, and each is within its bound
 	}
 	sizes, size := make([]int, len(result.Alerts)), 0
 	for i := range result.Alerts {
-		sizes[i] = result.Alerts[i].EncodedSize()
+		sizes[i] = alertcontent.Size(&result.Alerts[i].AlertContent)
 		size += sizes[i]
 	}
 	if size <= allowed {
@@ -327,8 +328,8 @@ func share(sizes []int, total int) int {
 // shrink brings the content down to limit bytes: the largest entries of the bags go first, then the texts
 // are cut. total is the bound of all alerts, for the warning.
 func (a *Alert) shrink(limit, total int) {
-	dropped := a.TrimTo(limit)
-	cut := a.EncodedSize() > limit
+	dropped := alertcontent.TrimTo(&a.AlertContent, limit)
+	cut := alertcontent.Size(&a.AlertContent) > limit
 	if cut {
 		for _, text := range []*string{&a.Title, &a.Description, &a.Type, &a.Link, &a.Hostname, &a.Region} {
 			*text = payload.CutBytes(*text, limit/16)

@@ -14,7 +14,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -240,5 +240,5 @@ func sortedKeys[V any](m map[string]V) []string {
 
 // oneLine makes a message fit for a log, a condition or a warning.
 func oneLine(message string) string {
-	return payload.Shorten(v1alpha1.SanitizeLine(message), maxMessage)
+	return payload.Shorten(plaintext.SanitizeLine(message), maxMessage)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
 
 // customField is the payload's own field for the custom bag.
@@ -118,13 +119,15 @@ const (
 	escapedGrowth = 6                 // bytes of JSON, at most, for a byte of text: \u003c for <
 )
 
-// LimitKeys keeps the bags of an alert within v1alpha1.MaxBagKeys, and warns of those that became texts.
-func LimitKeys(content *v1alpha1.AlertContent) []Warning { return keysWarnings(content.LimitKeys()) }
+// LimitKeys keeps the bags of an alert within alertcontent.MaxKeys, and warns of those that became texts.
+func LimitKeys(content *v1alpha1.AlertContent) []Warning {
+	return keysWarnings(alertcontent.LimitKeys(content))
+}
 
 func keysWarnings(bags []string) (warned warnings) {
 	for _, bag := range bags {
 		warned.addf(bag, "labels, annotations, values and custom have more than %d keys together; this object is kept as text in %s.%s",
-			v1alpha1.MaxBagKeys, bag, v1alpha1.JSONKey)
+			alertcontent.MaxKeys, bag, alertcontent.JSONKey)
 	}
 	return warned
 }
@@ -134,22 +137,22 @@ func (n *normaliser) trim() {
 	content := &n.alert.AlertContent
 	text := len(content.Title) + len(content.Description) + len(content.Type) + len(content.Link) +
 		len(content.Hostname) + len(content.Region)
-	if escapedGrowth*(text+n.bagBytes) < v1alpha1.MaxContentBytes/2 {
+	if escapedGrowth*(text+n.bagBytes) < alertcontent.MaxBytes/2 {
 		// As nearly always, and without counting what each character takes.
-		n.warnings = append(n.warnings, keysWarnings(content.LimitKeys())...)
+		n.warnings = append(n.warnings, keysWarnings(alertcontent.LimitKeys(content))...)
 		return
 	}
-	dropped, replaced := content.Bound()
+	dropped, replaced := alertcontent.Bound(content)
 	n.warnings = append(n.warnings, keysWarnings(replaced)...)
 	if len(dropped) > 0 {
-		n.warnings.addf("", "the alert is larger than %d bytes as stored; dropped: %s", v1alpha1.MaxContentBytes, summary(dropped))
+		n.warnings.addf("", "the alert is larger than %d bytes as stored; dropped: %s", alertcontent.MaxBytes, summary(dropped))
 	}
 	DropEmptyBags(content)
 }
 
 // DropEmptyBags makes the bags absent that lost all of their entries.
 func DropEmptyBags(content *v1alpha1.AlertContent) {
-	for _, bag := range content.Bags() {
+	for _, bag := range alertcontent.Bags(content) {
 		if len(*bag) == 0 {
 			*bag = nil
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -158,8 +159,8 @@ func TestLimitsInTheDocumentation(t *testing.T) {
 		documented[row[0]] = limit
 	}
 	want := map[string]int{
-		"all of an alert's content, as stored":                                                     v1alpha1.MaxContentBytes,
-		"the keys of `labels`, `annotations`, `values` and `custom` together, without nested ones": v1alpha1.MaxBagKeys,
+		"all of an alert's content, as stored":                                                     alertcontent.MaxBytes,
+		"the keys of `labels`, `annotations`, `values` and `custom` together, without nested ones": alertcontent.MaxKeys,
 	}
 	maps.Copy(want, payload.Limits)
 	g.Expect(documented).To(Equal(want))

@@ -11,6 +11,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -102,7 +103,7 @@ func timeViolation(alert *v1alpha1.Alert) error {
 
 // bagViolation looks for bag entries that the API server would not store as they are.
 func bagViolation(alert *v1alpha1.Alert) error {
-	for name, bag := range alert.Bags() {
+	for name, bag := range alertcontent.Bags(&alert.AlertContent) {
 		if *bag != nil && len(*bag) == 0 {
 			return fmt.Errorf("%s is empty but there", name)
 		}
@@ -128,8 +129,8 @@ func bagViolation(alert *v1alpha1.Alert) error {
 
 // sizeViolation looks at the alert's JSON: its size, and whether it reads as the same alert again.
 func sizeViolation(alert *v1alpha1.Alert) error {
-	size := alert.EncodedSize()
-	if size > v1alpha1.MaxContentBytes {
+	size := alertcontent.Size(&alert.AlertContent)
+	if size > alertcontent.MaxBytes {
 		return fmt.Errorf("the content takes %d bytes", size)
 	}
 	content, err := json.Marshal(alert.AlertContent)

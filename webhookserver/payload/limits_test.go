@@ -11,8 +11,9 @@ import (
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // The bounds in use are those of the generated definition of AlertEvent.
@@ -52,7 +53,7 @@ func TestAnAlertTooLargeLosesItsLargestEntries(t *testing.T) {
 		"x":"`+strings.Repeat("x", 100_000)+`"}`)
 	g.Expect(encode(t, alert.Labels)).To(MatchJSON(`{"small":1}`))
 	g.Expect(alert.Custom).To(HaveKey("x"))
-	g.Expect(alert.EncodedSize()).To(BeNumerically("<=", v1alpha1.MaxContentBytes))
+	g.Expect(alertcontent.Size(&alert.AlertContent)).To(BeNumerically("<=", alertcontent.MaxBytes))
 	g.Expect(warnings).To(HaveLen(1))
 	g.Expect(warnings[0].Detail).To(HaveSuffix(`dropped: "labels.big"`))
 }
@@ -74,7 +75,7 @@ func TestWarningsAreFewAndShort(t *testing.T) {
 	g.Expect(warnings).To(HaveLen(3))
 	for _, warning := range warnings {
 		g.Expect(len(fmt.Sprint(warning))).To(BeNumerically("<", 500))
-		g.Expect(v1alpha1.SanitizeLine(warning.Field + warning.Detail)).To(Equal(warning.Field + warning.Detail))
+		g.Expect(plaintext.SanitizeLine(warning.Field + warning.Detail)).To(Equal(warning.Field + warning.Detail))
 	}
 }
 
@@ -88,11 +89,11 @@ func TestAnAlertWithVeryManyKeysKeepsThemAsText(t *testing.T) {
 	alert, warnings := read(t, `{`+keys.String()+`"labels":{}}`)
 	g.Expect(alert.Custom).To(HaveLen(1))
 	var text string
-	g.Expect(json.Unmarshal(alert.Custom[v1alpha1.JSONKey], &text)).To(Succeed())
+	g.Expect(json.Unmarshal(alert.Custom[alertcontent.JSONKey], &text)).To(Succeed())
 	kept := map[string]int{}
 	g.Expect(json.Unmarshal([]byte(text), &kept)).To(Succeed())
 	g.Expect(len(kept)).To(BeNumerically(">", 10_000), "as many as the size allows")
-	g.Expect(alert.EncodedSize()).To(BeNumerically("<=", v1alpha1.MaxContentBytes))
+	g.Expect(alertcontent.Size(&alert.AlertContent)).To(BeNumerically("<=", alertcontent.MaxBytes))
 	g.Expect(warnings).To(HaveLen(2))
 	g.Expect(warnings[0].Field).To(Equal("custom"))
 	g.Expect(warnings[0].Detail).To(HaveSuffix("kept as text in custom.json"))
@@ -100,7 +101,7 @@ func TestAnAlertWithVeryManyKeysKeepsThemAsText(t *testing.T) {
 
 	alert, warnings = read(t, `{"labels":{"team":"a"},"custom":{`+keys.String()[:300*len(`"0000":0,`)-1]+`}}`)
 	g.Expect(encode(t, alert.Labels)).To(MatchJSON(`{"team":"a"}`))
-	g.Expect(json.Unmarshal(alert.Custom[v1alpha1.JSONKey], &text)).To(Succeed())
+	g.Expect(json.Unmarshal(alert.Custom[alertcontent.JSONKey], &text)).To(Succeed())
 	kept = map[string]int{}
 	g.Expect(json.Unmarshal([]byte(text), &kept)).To(Succeed())
 	g.Expect(kept).To(HaveLen(300))

@@ -8,7 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -31,7 +31,7 @@ func TestParseRefusesEverythingElse(t *testing.T) {
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(object).To(BeNil())
 			g.Expect(warnings).To(BeEmpty())
-			g.Expect(v1alpha1.SanitizeLine(err.Error())).To(Equal(err.Error()), "fit to be printed")
+			g.Expect(plaintext.SanitizeLine(err.Error())).To(Equal(err.Error()), "fit to be printed")
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
 
 type normaliser struct {
@@ -52,7 +53,7 @@ func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []War
 	n.settleTimes()
 	for _, field := range bagFields {
 		if object, ok := n.objectOf(field); ok && len(object) > 0 {
-			*n.alert.Bags()[field] = n.bagOf(field, object)
+			*alertcontent.Bags(&n.alert.AlertContent)[field] = n.bagOf(field, object)
 		}
 	}
 	n.alert.Custom = n.custom()

@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -147,7 +147,7 @@ func TestNothingOfAPayloadIsLostWithoutAWarning(t *testing.T) {
 // warned reports whether a warning is about the key, or about so much that it may be.
 func warned(warnings []payload.Warning, key string) bool {
 	for _, w := range warnings {
-		if w.Field == v1alpha1.SanitizeLine(key) || w.Field == "" {
+		if w.Field == plaintext.SanitizeLine(key) || w.Field == "" {
 			return true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // rule says how one field that holds text is read.
@@ -24,7 +25,7 @@ type reader func(n *normaliser, name string, value any, text string) bool
 var rules = []rule{
 	{names: []string{"title", "subject"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Title })},
 	{names: []string{"description", "message"},
-		read: textOfField(maxDescription, v1alpha1.SanitizeText, func(a *v1alpha1.Alert) *string { return &a.Description })},
+		read: textOfField(maxDescription, plaintext.SanitizeText, func(a *v1alpha1.Alert) *string { return &a.Description })},
 	{names: []string{"severity", "priority"}, read: readSeverity},
 	{names: []string{"type"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Type })},
 	{names: []string{"link"}, read: oneLine(maxLink, func(a *v1alpha1.Alert) *string { return &a.Link })},
@@ -68,7 +69,7 @@ func Names(field string) []string {
 
 // oneLine reads a field that is printed on one line of at most limit characters.
 func oneLine(limit int, place func(*v1alpha1.Alert) *string) reader {
-	return textOfField(limit, v1alpha1.SanitizeLine, place)
+	return textOfField(limit, plaintext.SanitizeLine, place)
 }
 
 // textOfField reads a field of at most limit characters. Nothing left of it is no use.
@@ -87,7 +88,7 @@ func textOfField(limit int, sanitize func(string) string, place func(*v1alpha1.A
 // readDedupKey reads the key that ties the alerts of one incident together. Equal keys must stay equal and
 // different ones different, so a key that is too long keeps the hash of the whole of it.
 func readDedupKey(n *normaliser, name string, _ any, text string) bool {
-	key := v1alpha1.SanitizeLine(text)
+	key := plaintext.SanitizeLine(text)
 	if len(key) > maxDedupKeyBytes {
 		sum := sha256.Sum256([]byte(key))
 		key = CutBytes(key, dedupKeyPrefixBytes) + "-" + hex.EncodeToString(sum[:])

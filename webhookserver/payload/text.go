@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // textOf returns the text of a scalar: a string, or the literal of a number or boolean as it was sent. Objects
@@ -73,7 +73,7 @@ type warnings []Warning
 
 // addf adds a warning about a field. The field's name may be of the sender's making.
 func (w *warnings) addf(field, format string, args ...any) {
-	*w = append(*w, Warning{Field: Shorten(v1alpha1.SanitizeLine(field), maxQuoted), Detail: fmt.Sprintf(format, args...)})
+	*w = append(*w, Warning{Field: Shorten(plaintext.SanitizeLine(field), maxQuoted), Detail: fmt.Sprintf(format, args...)})
 }
 
 // sortFrom puts the warnings from position start on in order: those that came from walking a map.
@@ -93,7 +93,7 @@ func (w warnings) list() []Warning {
 }
 
 // quote makes the sender's text fit for a warning.
-func quote(s string) string { return `"` + Shorten(v1alpha1.SanitizeLine(s), maxQuoted) + `"` }
+func quote(s string) string { return `"` + Shorten(plaintext.SanitizeLine(s), maxQuoted) + `"` }
 
 // summary lists names of the sender's making, the first few of them.
 func summary(names []string) string {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // severityWords are the words for each severity, in lower case and without spaces, hyphens and
@@ -58,7 +59,7 @@ func squeeze(word string) string {
 			return -1
 		}
 		return r
-	}, strings.ToLower(v1alpha1.SanitizeLine(word)))
+	}, strings.ToLower(plaintext.SanitizeLine(word)))
 }
 
 // resolvedSynonyms resolve, with a warning. The list is short on purpose: a wrong resolve hides an outage,
@@ -74,7 +75,7 @@ var firingSynonyms = []string{
 
 // readStatus reads what the alert reports. It never gives up on a text: what is not known fires.
 func readStatus(n *normaliser, name string, value any, text string) bool {
-	word := strings.ToLower(v1alpha1.SanitizeLine(text))
+	word := strings.ToLower(plaintext.SanitizeLine(text))
 	switch {
 	case word == string(v1alpha1.AlertFiring), slices.Contains(firingSynonyms, word):
 		n.alert.Status = v1alpha1.AlertFiring

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -115,7 +116,7 @@ func opsgenieComment(body map[string]any, warnings []payload.Warning) (string, [
 			}
 		}
 	}
-	whole := v1alpha1.SanitizeLine(strings.Join(parts, ": "))
+	whole := plaintext.SanitizeLine(strings.Join(parts, ": "))
 	comment := payload.Shorten(whole, v1alpha1.MaxCommentChars)
 	if comment != whole {
 		warnings = append(warnings, payload.Warning{

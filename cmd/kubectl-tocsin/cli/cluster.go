@@ -23,6 +23,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 const fieldManager = client.FieldOwner("kubectl-tocsin")
@@ -214,7 +215,7 @@ var flagMessages = []struct {
 
 // errorMessage formats an error as kubectl does, with a hint if Tocsin is not installed.
 func errorMessage(err error) string {
-	text := v1alpha1.SanitizeLine(err.Error())
+	text := plaintext.SanitizeLine(err.Error())
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		details := status.Status()
@@ -230,7 +231,7 @@ func errorMessage(err error) string {
 		if errors.Is(err, syscall.ECONNREFUSED) && parseErr == nil {
 			return fmt.Sprintf("The connection to the server %s was refused - did you specify the right host or port?", server.Host)
 		}
-		return "Unable to connect to the server: " + v1alpha1.SanitizeLine(request.Err.Error())
+		return "Unable to connect to the server: " + plaintext.SanitizeLine(request.Err.Error())
 	}
 	for _, message := range flagMessages {
 		text = message.pattern.ReplaceAllString(text, message.sentence)

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 // days is a duration flag as Go or Prometheus writes durations, such as 1.5h or 7d.
@@ -139,5 +139,5 @@ func checkURL(text string) error {
 	if !found || token == "" {
 		return fmt.Errorf("the URL must end with %s/TOKEN, as printed by \"token create\"", webhookPath)
 	}
-	return v1alpha1.CheckToken(token)
+	return tokens.Check(token)
 }

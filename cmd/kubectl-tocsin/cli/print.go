@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 const (
@@ -98,7 +99,7 @@ func (s *screen) styled(look style, text string) string {
 }
 
 // safe sanitizes untrusted text for the terminal: one line without control characters.
-func safe(text string) string { return v1alpha1.SanitizeLine(text) }
+func safe(text string) string { return plaintext.SanitizeLine(text) }
 
 // safeLines sanitizes text of several lines.
 func safeLines(text string) []string {

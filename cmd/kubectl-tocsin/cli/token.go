@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 func (p *plugin) tokenCommand() *cobra.Command {
@@ -113,8 +114,8 @@ func (o *tokenCreateOptions) create(ctx context.Context, c *cluster, integration
 
 // generate returns a new token whose name is not among the existing tokens.
 func (o *tokenCreateOptions) generate(namespace, integration string, existing []v1alpha1.Token) (newToken, error) {
-	token := newToken{secret: v1alpha1.NewToken(namespace, integration), integration: integration}
-	token.SHA256 = v1alpha1.TokenHash(token.secret)
+	token := newToken{secret: tokens.New(namespace, integration), integration: integration}
+	token.SHA256 = tokens.Hash(token.secret)
 	if o.expiresIn > 0 {
 		expires := v1alpha1.NewTimestamp(o.now().Add(o.expiresIn))
 		token.ExpiresAt = &expires

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 const (
@@ -320,9 +321,9 @@ func Sentence(err error) string {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the API server refuses connections"
 	case errors.As(err, &request):
-		return "the API server cannot be reached: " + v1alpha1.SanitizeLine(request.Err.Error())
+		return "the API server cannot be reached: " + plaintext.SanitizeLine(request.Err.Error())
 	}
-	return v1alpha1.SanitizeLine(err.Error())
+	return plaintext.SanitizeLine(err.Error())
 }
 
 // Denied reports whether the user lacks permission.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // Page is a report as all formats show it. Its texts are single lines without control characters, and otherwise as the
@@ -202,4 +203,4 @@ func count(n int64, noun string) string {
 }
 
 // safe returns text as one line without control characters.
-func safe(text string) string { return cmp.Or(v1alpha1.SanitizeLine(text), "-") }
+func safe(text string) string { return cmp.Or(plaintext.SanitizeLine(text), "-") }

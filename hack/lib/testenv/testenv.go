@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 // assetsVariable is envtest's name for the folder of etcd, kube-apiserver and kubectl.
@@ -111,12 +112,12 @@ func TestManager(t *testing.T, options ManagerOptions) *Manager {
 // Token returns the token of an integration that tests and suites make, the same at every call. It has the form of one that
 // a shell made.
 func Token(namespace, integration string) string {
-	return v1alpha1.TokenPrefix + v1alpha1.TokenTag(namespace, integration) + "_" + v1alpha1.TokenHash(namespace+integration)
+	return tokens.Prefix + tokens.Tag(namespace, integration) + "_" + tokens.Hash(namespace+integration)
 }
 
 // Tokens returns the spec.tokens of an integration with its Token.
 func Tokens(namespace, integration string) []v1alpha1.Token {
-	return []v1alpha1.Token{{Name: "test", SHA256: v1alpha1.TokenHash(Token(namespace, integration))}}
+	return []v1alpha1.Token{{Name: "test", SHA256: tokens.Hash(Token(namespace, integration))}}
 }
 
 // Namespace makes a namespace for one test and returns its name. Nothing deletes it: there is no

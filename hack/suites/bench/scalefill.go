@@ -24,6 +24,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 // scaleSite is a cluster that is filled with copies of objects that a manager wrote.
@@ -172,7 +173,7 @@ func (s *scaleSite) awaitWatchCache(ctx context.Context) error {
 func (s *scaleSite) copyIntegration(n int) (*unstructured.Unstructured, error) {
 	object := s.templates["integration"].DeepCopy()
 	object.SetName(scaleIntegration(n))
-	hash := v1alpha1.TokenHash("scale-token-" + strconv.Itoa(n))
+	hash := tokens.Hash("scale-token-" + strconv.Itoa(n))
 	tokens, _, err := unstructured.NestedSlice(object.Object, "spec", "tokens")
 	if err != nil || len(tokens) != 1 {
 		return nil, fmt.Errorf("the template has %d tokens: %w", len(tokens), err)

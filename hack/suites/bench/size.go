@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 // sizeRow is what the manager does in a cluster of a size: when it is ready after a start, how much memory it
@@ -83,7 +84,7 @@ func (c *cluster) fill(ctx context.Context, t tenant, row *sizeRow, incidents, i
 		return c.client.Create(ctx, &v1alpha1.WebhookIntegration{
 			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, GenerateName: "size-"},
 			Spec: v1alpha1.WebhookIntegrationSpec{
-				Tokens: []v1alpha1.Token{{Name: "bench", SHA256: v1alpha1.TokenHash(fmt.Sprint(t.token, integrations, n))}},
+				Tokens: []v1alpha1.Token{{Name: "bench", SHA256: tokens.Hash(fmt.Sprint(t.token, integrations, n))}},
 			},
 		})
 	})

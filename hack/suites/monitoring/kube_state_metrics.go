@@ -23,6 +23,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 // The service account of kube-state-metrics, as config/kube-state-metrics has it.
@@ -100,8 +101,8 @@ func createSamples(ctx context.Context, c *testenv.Cluster) (*v1alpha1.Incident,
 	integration := &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
 		Spec: v1alpha1.WebhookIntegrationSpec{Suspend: true, Tokens: []v1alpha1.Token{
-			{Name: "first", SHA256: v1alpha1.TokenHash("first"), ExpiresAt: &expired},
-			{Name: "second", SHA256: v1alpha1.TokenHash("second")},
+			{Name: "first", SHA256: tokens.Hash("first"), ExpiresAt: &expired},
+			{Name: "second", SHA256: tokens.Hash("second")},
 		}},
 	}
 	incident := &v1alpha1.Incident{

@@ -1,4 +1,4 @@
-package v1alpha1_test
+package plaintext_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 func TestOneLine(t *testing.T) {
@@ -23,6 +23,6 @@ func TestOneLine(t *testing.T) {
 		strings.Repeat("😀", 7):   "😀😀😀😀…",
 		"\u202e" + "xxx":         "xxx",
 	} {
-		NewWithT(t).Expect(v1alpha1.OneLine(text, 8, 21)).To(Equal(want), "of %q", text)
+		NewWithT(t).Expect(plaintext.OneLine(text, 8, 21)).To(Equal(want), "of %q", text)
 	}
 }

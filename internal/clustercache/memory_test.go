@@ -1,4 +1,4 @@
-package v1alpha1_test
+package clustercache
 
 import (
 	"bytes"
@@ -50,53 +50,13 @@ func heapOf[T any](create func() T) int {
 	return int(after.HeapAlloc) - int(before.HeapAlloc)
 }
 
-// TestLimitKeys turns the largest bags into texts that have all their entries.
-func TestLimitKeys(t *testing.T) {
-	for sentence, test := range map[string]struct {
-		labels, annotations, values, custom int
-		replaced                            []string
-	}{
-		"as many as allowed":       {labels: 100, annotations: 100, values: 50, custom: 6},
-		"one too many":             {labels: 100, annotations: 101, values: 50, custom: 6, replaced: []string{"annotations"}},
-		"custom before the others": {labels: 100, annotations: 100, custom: 100, replaced: []string{"custom"}},
-		"two bags":                 {labels: 300, annotations: 10, custom: 400, replaced: []string{"custom", "labels"}},
-		"all bags":                 {labels: 257, annotations: 257, values: 257, custom: 257, replaced: []string{"annotations", "custom", "labels", "values"}},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			g := NewWithT(t)
-			c := &v1alpha1.AlertContent{}
-			sent := map[string]string{}
-			for name, n := range map[string]int{
-				"labels": test.labels, "annotations": test.annotations, "values": test.values, "custom": test.custom,
-			} {
-				sent[name] = shortKeys(n)
-				g.Expect(json.Unmarshal([]byte(sent[name]), c.Bags()[name])).To(Succeed())
-			}
-			g.Expect(c.LimitKeys()).To(Equal(test.replaced))
-			g.Expect(c.Keys()).To(BeNumerically("<=", v1alpha1.MaxBagKeys))
-			for _, name := range test.replaced {
-				var text string
-				g.Expect(json.Unmarshal((*c.Bags()[name])[v1alpha1.JSONKey], &text)).To(Succeed())
-				g.Expect(text).To(MatchJSON(sent[name]))
-			}
-			g.Expect(c.LimitKeys()).To(BeEmpty(), "again")
-		})
-	}
-}
-
-// TestBoundLeavesRoomForQuotes has texts that fit only because some entries are removed before.
-func TestBoundLeavesRoomForQuotes(t *testing.T) {
-	g := NewWithT(t)
-	c := &v1alpha1.AlertContent{}
-	g.Expect(json.Unmarshal([]byte(shortKeys(20_000)), &c.Custom)).To(Succeed())
-	removed, replaced := c.Bound()
-	g.Expect(replaced).To(Equal([]string{"custom"}))
-	g.Expect(c.EncodedSize()).To(And(BeNumerically("<=", v1alpha1.MaxContentBytes), BeNumerically(">", v1alpha1.MaxContentBytes/2)))
-	var text string
-	kept := v1alpha1.Bag{}
-	g.Expect(json.Unmarshal(c.Custom[v1alpha1.JSONKey], &text)).To(Succeed())
-	g.Expect(json.Unmarshal([]byte(text), &kept)).To(Succeed())
-	g.Expect(len(kept) + len(removed)).To(Equal(20_000))
+// condensed returns an AlertEvent as the cache has it.
+func condensed(g *WithT, stored []byte) *v1alpha1.AlertEvent {
+	event := &v1alpha1.AlertEvent{}
+	g.Expect(json.Unmarshal(stored, event)).To(Succeed())
+	_, err := NewEvents().Condense(event)
+	g.Expect(err).NotTo(HaveOccurred())
+	return event
 }
 
 // TestManyKeysTakeLittleMemory has an Incident of an earlier version, whose keys were not bounded, in the cache.
@@ -106,7 +66,7 @@ func TestManyKeysTakeLittleMemory(t *testing.T) {
 	took := heapOf(func() *v1alpha1.Incident {
 		incident := &v1alpha1.Incident{}
 		g.Expect(json.Unmarshal(stored, incident)).To(Succeed())
-		incident.Condense()
+		condenseIncident(incident)
 		return incident
 	})
 	t.Logf("%d bytes take %d", len(stored), took)
@@ -123,10 +83,9 @@ func TestEmptyPackedAlertsAreNotDecoded(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		event := &v1alpha1.AlertEvent{}
-		g.Expect(json.Unmarshal(stored, event)).To(Succeed())
+		event := condensed(g, stored)
 		runtime.ReadMemStats(&after)
-		g.Expect(event.Stuck()).To(Equal(v1alpha1.StuckUnreadable))
+		g.Expect(Stuck(event)).To(Equal(StuckUnreadable))
 		g.Expect(after.TotalAlloc-before.TotalAlloc).To(BeNumerically("<", 30<<20), empty)
 	}
 }
@@ -149,10 +108,8 @@ func TestPackedAlertsTakeLittleMemory(t *testing.T) {
 			stored, err := json.Marshal(map[string]any{"spec": map[string]any{"packedAlerts": gzipped(t, list)}})
 			g.Expect(err).NotTo(HaveOccurred())
 			took := heapOf(func() *v1alpha1.AlertEvent {
-				event := &v1alpha1.AlertEvent{}
-				g.Expect(json.Unmarshal(stored, event)).To(Succeed())
-				event.Condense()
-				g.Expect(event.Stuck()).To(Equal(map[bool]string{true: "", false: v1alpha1.StuckUnreadable}[test.readable]))
+				event := condensed(g, stored)
+				g.Expect(Stuck(event)).To(Equal(map[bool]string{true: "", false: StuckUnreadable}[test.readable]))
 				return event
 			})
 			t.Logf("%d bytes, %d unpacked, take %d", len(stored), len(list), took)

@@ -1,4 +1,4 @@
-package v1alpha1_test
+package marks_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 func TestMarks(t *testing.T) {
@@ -30,7 +31,7 @@ func TestMarks(t *testing.T) {
 			if test.annotation != "" {
 				event.Annotations = map[string]string{v1alpha1.SettledAnnotation: test.annotation}
 			}
-			mark, ok := v1alpha1.MarkOf(event)
+			mark, ok := marks.Of(event)
 			g.Expect(ok).To(Equal(test.version != ""))
 			g.Expect(mark.ResourceVersion).To(Equal(test.version))
 			var settled []string
@@ -46,7 +47,7 @@ func TestMarks(t *testing.T) {
 
 func TestAMarkOnlyGrows(t *testing.T) {
 	g := NewWithT(t)
-	mark := v1alpha1.Mark{ResourceVersion: "90", Incidents: []string{"a", "c"}}
+	mark := marks.Mark{ResourceVersion: "90", Incidents: []string{"a", "c"}}
 	grown := mark.With([]string{"b", "a"})
 	g.Expect(grown.String()).To(Equal("90/a,b,c"))
 	mark.All = true

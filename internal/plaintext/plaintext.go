@@ -1,4 +1,5 @@
-package v1alpha1
+// Package plaintext makes texts of others safe to print, and short lines of them.
+package plaintext
 
 import (
 	"strings"

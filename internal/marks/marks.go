@@ -1,4 +1,5 @@
-package v1alpha1
+// Package marks reads and writes the annotation that says for which Incidents an AlertEvent is settled.
+package marks
 
 import (
 	"slices"
@@ -6,25 +7,17 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
-
-// SettledAnnotation is the mark of an AlertEvent that is settled for some of its Incidents, or for all, and that stays.
-// See Mark.
-const SettledAnnotation = "tocsin.dev/settled"
-
-// RetryAnnotation is "true" on an AlertEvent whose creation was tried before under the same name, without a response: it
-// may be a second copy.
-const RetryAnnotation = "tocsin.dev/retry"
 
 // allIncidents stands for all Incidents in a mark.
 const allIncidents = "*"
 
-// maxMarkBytes bounds a mark: MaxAlertsPerEvent names and a resourceVersion.
-const maxMarkBytes = 160 << 10
+// MaxBytes bounds a mark: v1alpha1.MaxAlertsPerEvent names and a resourceVersion.
+const MaxBytes = 160 << 10
 
 // Mark says for which Incidents an AlertEvent is settled: its alerts are folded into them, or match none of them.
-//
-// +kubebuilder:object:generate=false
 type Mark struct {
 	// ResourceVersion is the AlertEvent's place in commit order: the one that it had before the first mark.
 	ResourceVersion string
@@ -36,10 +29,10 @@ type Mark struct {
 	Incidents []string
 }
 
-// MarkOf returns the mark of an AlertEvent, or of its metadata. A resourceVersion that is not older than the object's own is
+// Of returns the mark of an AlertEvent, or of its metadata. A resourceVersion that is not older than the object's own is
 // not believed, nor is the mark with it.
-func MarkOf(event metav1.Object) (mark Mark, ok bool) {
-	text, ok := event.GetAnnotations()[SettledAnnotation]
+func Of(event metav1.Object) (mark Mark, ok bool) {
+	text, ok := event.GetAnnotations()[v1alpha1.SettledAnnotation]
 	if !ok {
 		return mark, false
 	}

@@ -1,4 +1,4 @@
-package v1alpha1
+package clustercache
 
 import (
 	"testing"
@@ -6,6 +6,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 func TestIsRestored(t *testing.T) {
@@ -22,26 +24,26 @@ func TestIsRestored(t *testing.T) {
 		managed  []metav1.ManagedFieldsEntry
 		want     bool
 	}{
-		"what the operator has just written":                {name: made, managed: by(FieldManager, created)},
-		"so with a clock that is two hours behind":          {name: made, received: 2 * time.Hour, managed: by(FieldManager, created)},
-		"so with a clock that is two hours ahead":           {name: made, received: -2 * time.Hour, managed: by(FieldManager, created)},
+		"what the operator has just written":                {name: made, managed: by(v1alpha1.FieldManager, created)},
+		"so with a clock that is two hours behind":          {name: made, received: 2 * time.Hour, managed: by(v1alpha1.FieldManager, created)},
+		"so with a clock that is two hours ahead":           {name: made, received: -2 * time.Hour, managed: by(v1alpha1.FieldManager, created)},
 		"a copy that another program made":                  {name: made, received: time.Hour, managed: by("velero-server", created), want: true},
-		"a copy with the managed fields of the first":       {name: made, received: time.Hour, managed: by(FieldManager, created.Add(-time.Hour)), want: true},
+		"a copy with the managed fields of the first":       {name: made, received: time.Hour, managed: by(v1alpha1.FieldManager, created.Add(-time.Hour)), want: true},
 		"a copy with an idempotency key":                    {name: "key-abc", received: time.Hour, managed: by("kubectl", created), want: true},
 		"a copy made within a minute may be live":           {name: made, received: time.Minute, managed: by("kubectl", created)},
 		"an alert by hand about the past":                   {name: "by-hand", received: time.Hour, managed: by("kubectl", created)},
 		"an alert by hand without a time":                   {name: made, received: time.Duration(1<<63 - 1), managed: by("kubectl", created)},
 		"nothing is known without managed fields":           {name: made, received: time.Hour},
-		"what Velero has restored, by whomever it was made": {name: "by-hand", labels: map[string]string{RestoreLabel: "monday"}, want: true},
+		"what Velero has restored, by whomever it was made": {name: "by-hand", labels: map[string]string{v1alpha1.RestoreLabel: "monday"}, want: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			event := &AlertEvent{ObjectMeta: metav1.ObjectMeta{
+			event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{
 				Name: test.name, Labels: test.labels, CreationTimestamp: metav1.NewTime(created), ManagedFields: test.managed,
 			}}
 			if test.received < 1<<62 {
-				event.Spec.ReceivedTime = NewTimestamp(created.Add(-test.received))
+				event.Spec.ReceivedTime = v1alpha1.NewTimestamp(created.Add(-test.received))
 			}
-			NewWithT(t).Expect(event.IsRestored()).To(Equal(test.want))
+			NewWithT(t).Expect(IsRestored(event)).To(Equal(test.want))
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package v1alpha1_test
+package tokens_test
 
 import (
 	"crypto/ecdsa"
@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 func TestPublicKeys(t *testing.T) {
@@ -39,7 +40,7 @@ func TestPublicKeys(t *testing.T) {
 		inPEM(large.Public()) + "more": "not one public key in PEM",
 		"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n": "cannot be decoded",
 	} {
-		_, err := (&v1alpha1.PublicKey{Key: key}).Parse()
+		_, err := tokens.ParsePublicKey(&v1alpha1.PublicKey{Key: key})
 		if mistake == "" {
 			g.Expect(err).NotTo(HaveOccurred(), key)
 		} else {

@@ -1,4 +1,5 @@
-package v1alpha1
+// Package packing packs the alerts of an AlertEvent into one text, which costs the API server a fraction, and unpacks them.
+package packing
 
 import (
 	"compress/gzip"
@@ -7,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 	"sync"
 	"unsafe"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
 
 // Bounds of unpacked alerts: of their JSON, and of the memory that they take with entryBytes for each entry of a bag beside its
@@ -32,9 +35,9 @@ var packers = sync.Pool{New: func() any {
 
 // Pack compresses the alerts of s into packedAlerts. It returns an error and changes nothing if an alert violates the
 // schema, which the API server does not check in packed alerts.
-func (s *AlertEventSpec) Pack() error {
+func Pack(s *v1alpha1.AlertEventSpec) error {
 	for i := range s.Alerts {
-		if err := s.Alerts[i].validate(); err != nil {
+		if err := validate(&s.Alerts[i]); err != nil {
 			return fmt.Errorf("alert %d: %w", i, err)
 		}
 	}
@@ -63,87 +66,54 @@ func (s *AlertEventSpec) Pack() error {
 	return nil
 }
 
-// UnmarshalJSON decodes a spec and unpacks packedAlerts into alerts. It keeps packedAlerts that cannot be unpacked and
-// returns no error: one hand-made object must not prevent an informer from decoding all others.
-func (s *AlertEventSpec) UnmarshalJSON(b []byte) error {
-	type stored AlertEventSpec
-	if err := json.Unmarshal(b, (*stored)(s)); err != nil {
-		return err
+// Unpack replaces packedAlerts of s by the alerts. If that fails, it returns the reason and changes nothing. It bounds the keys of
+// the alerts, whoever made them.
+func Unpack(s *v1alpha1.AlertEventSpec) error {
+	if len(s.Alerts) == 0 {
+		alerts, err := unpack(s.PackedAlerts)
+		if err != nil {
+			return err
+		}
+		s.Alerts, s.PackedAlerts = alerts, ""
 	}
 	for i := range s.Alerts {
-		s.Alerts[i].LimitKeys()
+		alertcontent.LimitKeys(&s.Alerts[i].AlertContent)
 	}
-	if len(s.Alerts) > 0 || len(s.PackedAlerts) == 0 {
-		return nil
-	}
-	alerts, ok := unpacked.get(s.PackedAlerts)
-	if !ok {
-		var size int
-		var err error
-		if alerts, size, err = unpack(s.PackedAlerts); err != nil {
-			return nil //nolint:nilerr // CheckPacked returns it
-		}
-		unpacked.add(s.PackedAlerts, alerts, size)
-	}
-	s.Alerts, s.PackedAlerts, s.UnpackedFrom = alerts, "", s.PackedAlerts
 	return nil
 }
 
-// MarshalJSON encodes a spec. Alerts that were unpacked and are unchanged are encoded as they were stored: packing them
-// again might give other bytes, and a spec is immutable.
-func (s AlertEventSpec) MarshalJSON() ([]byte, error) {
-	if s.UnpackedFrom != "" && s.PackedAlerts == "" {
-		// Not the kept alerts: those share their bags with s.
-		if alerts, _, err := unpack(s.UnpackedFrom); err == nil && reflect.DeepEqual(alerts, s.Alerts) {
-			s.Alerts, s.PackedAlerts = nil, s.UnpackedFrom
-		}
+// unpack returns the alerts.
+func unpack(packed string) (alerts []v1alpha1.Alert, err error) {
+	if packed == "" {
+		return nil, errors.New("packedAlerts: missing")
 	}
-	type stored AlertEventSpec
-	return json.Marshal(stored(s))
-}
-
-// CheckPacked returns the reason why packedAlerts could not be unpacked; nil if there is no such reason.
-func (s *AlertEventSpec) CheckPacked() error {
-	if len(s.PackedAlerts) == 0 {
-		return nil
-	}
-	if err := condensedReason(s.PackedAlerts); err != nil {
-		return err
-	}
-	_, _, err := unpack(s.PackedAlerts)
-	return err
-}
-
-// unpack returns the alerts and the number of bytes of their JSON.
-func unpack(packed string) (alerts []Alert, size int, err error) {
 	r, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(packed)))
 	if err != nil {
-		return nil, 0, fmt.Errorf("packedAlerts: %w", err)
+		return nil, fmt.Errorf("packedAlerts: %w", err)
 	}
 	encoded, err := io.ReadAll(io.LimitReader(r, maxUnpackedBytes+1))
 	if err != nil {
-		return nil, 0, fmt.Errorf("packedAlerts: %w", err)
+		return nil, fmt.Errorf("packedAlerts: %w", err)
 	}
 	if len(encoded) > maxUnpackedBytes {
-		return nil, 0, fmt.Errorf("packedAlerts: more than %d bytes when unpacked", maxUnpackedBytes)
+		return nil, fmt.Errorf("packedAlerts: more than %d bytes when unpacked", maxUnpackedBytes)
 	}
 	if err := checkMemory(encoded); err != nil {
-		return nil, 0, fmt.Errorf("packedAlerts: %w", err)
+		return nil, fmt.Errorf("packedAlerts: %w", err)
 	}
 	if err := json.Unmarshal(encoded, &alerts); err != nil {
 		// The decoder's error may quote a value.
-		return nil, 0, errors.New("packedAlerts: not a JSON array of alerts")
+		return nil, errors.New("packedAlerts: not a JSON array of alerts")
 	}
-	if n := len(alerts); n == 0 || n > MaxAlertsPerEvent {
-		return nil, 0, fmt.Errorf("packedAlerts: %d alerts, not 1 to %d", n, MaxAlertsPerEvent)
+	if n := len(alerts); n == 0 || n > v1alpha1.MaxAlertsPerEvent {
+		return nil, fmt.Errorf("packedAlerts: %d alerts, not 1 to %d", n, v1alpha1.MaxAlertsPerEvent)
 	}
 	for i := range alerts {
-		if err := alerts[i].validate(); err != nil {
-			return nil, 0, fmt.Errorf("packedAlerts: alert %d: %w", i, err)
+		if err := validate(&alerts[i]); err != nil {
+			return nil, fmt.Errorf("packedAlerts: alert %d: %w", i, err)
 		}
-		alerts[i].LimitKeys()
 	}
-	return alerts, len(encoded), nil
+	return alerts, nil
 }
 
 // checkMemory returns an error if the JSON of alerts takes too much memory when it is decoded. It counts the fields of alerts and
@@ -167,11 +137,22 @@ func checkMemory(encoded []byte) error {
 		case c == ':' && depth <= entryDepth:
 			memory += entryBytes
 		case c == ',' && depth == 1:
-			memory += int(unsafe.Sizeof(Alert{})) // of the next one, whatever it is
+			memory += int(unsafe.Sizeof(v1alpha1.Alert{})) // of the next one, whatever it is
 		}
 	}
 	if memory > maxUnpackedMemory {
 		return fmt.Errorf("the alerts take more than %d bytes of memory when unpacked", maxUnpackedMemory)
 	}
 	return nil
+}
+
+// Memory returns about how many bytes the alerts take when they are decoded.
+func Memory(alerts []v1alpha1.Alert) int64 {
+	bytes := 0
+	for i := range alerts {
+		alert := &alerts[i]
+		bytes += int(unsafe.Sizeof(*alert)) + len(alert.Comment) +
+			alertcontent.Size(&alert.AlertContent) + entryBytes*alertcontent.Keys(&alert.AlertContent)
+	}
+	return int64(bytes)
 }

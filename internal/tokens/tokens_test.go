@@ -1,4 +1,4 @@
-package v1alpha1_test
+package tokens_test
 
 import (
 	"crypto/sha256"
@@ -9,7 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 func TestNewToken(t *testing.T) {
@@ -17,9 +17,9 @@ func TestNewToken(t *testing.T) {
 	form := regexp.MustCompile(`^tocsin_[0-9a-f]{32}_[0-9A-Za-z]{49}$`)
 	seen := map[string]bool{}
 	for range 1000 {
-		token := v1alpha1.NewToken("shop", "monitoring")
+		token := tokens.New("shop", "monitoring")
 		g.Expect(token).To(MatchRegexp(form.String()))
-		g.Expect(v1alpha1.CheckToken(token)).To(Succeed())
+		g.Expect(tokens.Check(token)).To(Succeed())
 		g.Expect(seen[token]).To(BeFalse())
 		seen[token] = true
 	}
@@ -47,20 +47,20 @@ func TestCheckToken(t *testing.T) {
 		"a token that was cut is found":            {token[:len(token)-1], false},
 		"so is one with something behind it":       {token + "0", false},
 		"one of a shell passes":                    {token[:40] + strings.Repeat("0f", 32), true},
-		"the prefix alone does not":                {v1alpha1.TokenPrefix, false},
+		"the prefix alone does not":                {tokens.Prefix, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			err := v1alpha1.CheckToken(test.token)
+			err := tokens.Check(test.token)
 			if test.whole {
 				NewWithT(t).Expect(err).NotTo(HaveOccurred())
 				return
 			}
-			NewWithT(t).Expect(err).To(MatchError(v1alpha1.ErrInvalidToken))
+			NewWithT(t).Expect(err).To(MatchError(tokens.ErrInvalid))
 		})
 	}
 	t.Run("every single mistyped character behind the tag is found", func(t *testing.T) {
-		for i := len(v1alpha1.TokenPrefix) + 33; i < len(token); i++ {
-			NewWithT(t).Expect(v1alpha1.CheckToken(flip(i))).To(MatchError(v1alpha1.ErrInvalidToken))
+		for i := len(tokens.Prefix) + 33; i < len(token); i++ {
+			NewWithT(t).Expect(tokens.Check(flip(i))).To(MatchError(tokens.ErrInvalid))
 		}
 	})
 }
@@ -69,13 +69,13 @@ func TestTokenTag(t *testing.T) {
 	g := NewWithT(t)
 	// As printf %s shop/monitoring | openssl dgst -sha256 -r | cut -c-32 prints it, in the docs for ever.
 	sum := sha256.Sum256([]byte("shop/monitoring"))
-	g.Expect(v1alpha1.TokenTag("shop", "monitoring")).To(Equal(hex.EncodeToString(sum[:])[:32]))
-	tag := v1alpha1.TokenTagOf(v1alpha1.NewToken("shop", "monitoring"))
-	g.Expect(tag).To(Equal(v1alpha1.TokenTag("shop", "monitoring")))
+	g.Expect(tokens.Tag("shop", "monitoring")).To(Equal(hex.EncodeToString(sum[:])[:32]))
+	tag := tokens.TagOf(tokens.New("shop", "monitoring"))
+	g.Expect(tag).To(Equal(tokens.Tag("shop", "monitoring")))
 	for _, other := range []string{
 		"", "tocsin_", "tocsin_secret", "TOCSIN_" + tag + "_x", "tocsin_" + tag, "tocsin_" + tag + "_",
 		"tocsin_" + tag[1:] + "__x", "tocsin_" + tag + "0_x",
 	} {
-		g.Expect(v1alpha1.TokenTagOf(other)).To(BeEmpty(), other)
+		g.Expect(tokens.TagOf(other)).To(BeEmpty(), other)
 	}
 }

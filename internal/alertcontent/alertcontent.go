@@ -1,4 +1,5 @@
-package v1alpha1
+// Package alertcontent bounds and merges the content of alerts.
+package alertcontent
 
 import (
 	"encoding/json"
@@ -6,39 +7,38 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// MaxContentBytes bounds the JSON of an alert's content as the API server stores it. With the limits of the other fields,
+// MaxBytes bounds the JSON of an alert's content as the API server stores it. With the limits of the other fields,
 // it keeps an Incident below 256 KiB.
-const MaxContentBytes = 176 << 10
+const MaxBytes = 176 << 10
 
-// MaxBagKeys bounds the keys of an alert's bags together, without those of nested objects: an entry of a bag takes about 90 bytes
+// MaxKeys bounds the keys of an alert's bags together, without those of nested objects: an entry of a bag takes about 90 bytes
 // of memory beside its text, a nested one takes only its text. JSONKey is the key of a bag that is kept as one text.
 const (
-	MaxBagKeys = 256
-	JSONKey    = "json"
+	MaxKeys = 256
+	JSONKey = "json"
 )
 
-// Bag is a JSON object from the sender. Its values are kept unchanged.
-type Bag map[string]json.RawMessage
-
-// Merge returns b with its values replaced by those of newer. It changes neither; the result may be one of them.
-func (b Bag) Merge(newer Bag) Bag {
+// Merge returns older with its values replaced by those of newer. It changes neither; the result may be one of them.
+func Merge[M ~map[string]V, V any](older, newer M) M {
 	if len(newer) == 0 {
-		return b
+		return older
 	}
-	if len(b) == 0 {
+	if len(older) == 0 {
 		return newer
 	}
-	merged := make(Bag, len(b)+len(newer))
-	maps.Copy(merged, b)
+	merged := make(M, len(older)+len(newer))
+	maps.Copy(merged, older)
 	maps.Copy(merged, newer)
 	return merged
 }
 
 // Bags returns the content's four bags by their JSON names.
-func (c *AlertContent) Bags() map[string]*Bag {
-	return map[string]*Bag{
+func Bags(c *v1alpha1.AlertContent) map[string]*v1alpha1.Bag {
+	return map[string]*v1alpha1.Bag{
 		"labels":      &c.Labels,
 		"annotations": &c.Annotations,
 		"values":      &c.Values,
@@ -47,18 +47,18 @@ func (c *AlertContent) Bags() map[string]*Bag {
 }
 
 // Keys returns how many keys the four bags have.
-func (c *AlertContent) Keys() int {
+func Keys(c *v1alpha1.AlertContent) int {
 	return len(c.Labels) + len(c.Annotations) + len(c.Values) + len(c.Custom)
 }
 
-// EncodedSize returns an upper bound of the size in bytes of the content's JSON as the API server stores it.
-func (c *AlertContent) EncodedSize() int {
+// Size returns an upper bound of the size in bytes of the content's JSON as the API server stores it.
+func Size(c *v1alpha1.AlertContent) int {
 	const overhead = 512 // field names, braces and the two times
 	size := overhead
 	for _, s := range []string{c.Title, c.Description, string(c.Severity), c.Type, c.Link, c.Hostname, c.Region, c.Preset} {
 		size += quotedLen(s)
 	}
-	for _, bag := range c.Bags() {
+	for _, bag := range Bags(c) {
 		for key, value := range *bag {
 			size += entrySize(key, value)
 		}
@@ -66,14 +66,14 @@ func (c *AlertContent) EncodedSize() int {
 	return size
 }
 
-// Bound keeps the content within MaxContentBytes and MaxBagKeys. It returns the removed entries as "bag.key", and the names of
+// Bound keeps the content within MaxBytes and MaxKeys. It returns the removed entries as "bag.key", and the names of
 // the bags that it replaced by their JSON, both sorted. It copies the bags that it changes.
-func (c *AlertContent) Bound() (removed, replaced []string) {
-	for limit := MaxContentBytes; ; limit -= MaxContentBytes / 8 {
-		removed = append(removed, c.TrimTo(limit)...)
+func Bound(c *v1alpha1.AlertContent) (removed, replaced []string) {
+	for limit := MaxBytes; ; limit -= MaxBytes / 8 {
+		removed = append(removed, TrimTo(c, limit)...)
 		bounded := *c
-		replaced = bounded.LimitKeys()
-		if len(replaced) == 0 || bounded.EncodedSize() <= MaxContentBytes { // quoted, JSON is longer
+		replaced = LimitKeys(&bounded)
+		if len(replaced) == 0 || Size(&bounded) <= MaxBytes { // quoted, JSON is longer
 			*c = bounded
 			slices.Sort(removed)
 			return removed, replaced
@@ -81,11 +81,11 @@ func (c *AlertContent) Bound() (removed, replaced []string) {
 	}
 }
 
-// LimitKeys keeps the bags within MaxBagKeys: the largest bag becomes one entry with its JSON as a text, then the next. It
+// LimitKeys keeps the bags within MaxKeys: the largest bag becomes one entry with its JSON as a text, then the next. It
 // returns the names of these bags, sorted, and changes no bag in place.
-func (c *AlertContent) LimitKeys() (replaced []string) {
-	for c.Keys() > MaxBagKeys {
-		bags, largest := c.Bags(), "custom"
+func LimitKeys(c *v1alpha1.AlertContent) (replaced []string) {
+	for Keys(c) > MaxKeys {
+		bags, largest := Bags(c), "custom"
 		for _, name := range []string{"values", "annotations", "labels"} {
 			if len(*bags[name]) > len(*bags[largest]) {
 				largest = name
@@ -96,17 +96,17 @@ func (c *AlertContent) LimitKeys() (replaced []string) {
 			encoded = nil // not decoded from JSON
 		}
 		text, _ := json.Marshal(string(encoded)) // no string fails to encode
-		*bags[largest] = Bag{JSONKey: text}
+		*bags[largest] = v1alpha1.Bag{JSONKey: text}
 		replaced = append(replaced, largest)
 	}
 	slices.Sort(replaced)
 	return replaced
 }
 
-// TrimTo removes the largest bag entries until EncodedSize is at most limit bytes. It returns the removed entries as
+// TrimTo removes the largest bag entries until Size is at most limit bytes. It returns the removed entries as
 // "bag.key", sorted. It copies the bags that it changes.
-func (c *AlertContent) TrimTo(limit int) []string {
-	size := c.EncodedSize()
+func TrimTo(c *v1alpha1.AlertContent, limit int) []string {
+	size := Size(c)
 	if size <= limit {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (c *AlertContent) TrimTo(limit int) []string {
 		size     int
 	}
 	var entries []entry
-	bags := c.Bags()
+	bags := Bags(c)
 	for name, bag := range bags {
 		*bag = maps.Clone(*bag)
 		for key, value := range *bag {

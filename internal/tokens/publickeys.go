@@ -1,4 +1,4 @@
-package v1alpha1
+package tokens
 
 import (
 	"crypto"
@@ -9,6 +9,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"strings"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // standardKeyPrefix begins an Ed25519 public key as Standard Webhooks writes it.
@@ -20,8 +22,8 @@ const (
 	maxRSABits = 4096
 )
 
-// Parse returns the key: an ed25519.PublicKey or an *rsa.PublicKey.
-func (k *PublicKey) Parse() (crypto.PublicKey, error) {
+// ParsePublicKey returns the key: an ed25519.PublicKey or an *rsa.PublicKey.
+func ParsePublicKey(k *v1alpha1.PublicKey) (crypto.PublicKey, error) {
 	if encoded, isStandard := strings.CutPrefix(strings.TrimSpace(k.Key), standardKeyPrefix); isStandard {
 		raw, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil || len(raw) != ed25519.PublicKeySize {

@@ -1,0 +1,162 @@
+package clustercache
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+)
+
+// anyAlertEvent generates AlertEvents of all kinds that Condense treats differently.
+func anyAlertEvent() *rapid.Generator[*v1alpha1.AlertEvent] {
+	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	times := rapid.SampledFrom([]time.Duration{0, time.Second, -time.Minute, -time.Hour})
+	texts := rapid.SampledFrom([]string{"", "!", "!reason", "no gzip", strings.Repeat("A", 1000)})
+	pairs := rapid.MapOf(rapid.SampledFrom([]string{
+		v1alpha1.RestoreLabel, v1alpha1.ExcludeFromBackupLabel, v1alpha1.TraceparentAnnotation, v1alpha1.RetryAnnotation, v1alpha1.SettledAnnotation,
+		"tocsin.dev/restored", "tocsin.dev/condensed-bytes", "example.com/a",
+	}), rapid.SampledFrom([]string{"", "true", "7", strings.Repeat("v", 600)}))
+	managed := rapid.Custom(func(t *rapid.T) metav1.ManagedFieldsEntry {
+		entry := metav1.ManagedFieldsEntry{
+			Manager:  rapid.SampledFrom([]string{"", v1alpha1.FieldManager, "velero-server"}).Draw(t, "manager"),
+			FieldsV1: metav1.NewFieldsV1(`{}`),
+		}
+		if rapid.Bool().Draw(t, "has a time") {
+			entry.Time = &metav1.Time{Time: created.Add(times.Draw(t, "managed at"))}
+		}
+		return entry
+	})
+	return rapid.Custom(func(t *rapid.T) *v1alpha1.AlertEvent {
+		event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{
+			UID: "u", Name: rapid.SampledFrom([]string{"01a1ffa9-c360-72bb-b2de-ae677b9a4f82", "key-abc", "by-hand"}).Draw(t, "name"),
+			Labels: pairs.Draw(t, "labels"), Annotations: pairs.Draw(t, "annotations"), CreationTimestamp: metav1.NewTime(created),
+			ManagedFields: rapid.SliceOfN(managed, 0, 3).Draw(t, "managed fields"),
+		}}
+		if rapid.Bool().Draw(t, "terminating") {
+			event.DeletionTimestamp, event.Finalizers = &event.CreationTimestamp, []string{"example.com/keep"}
+		}
+		if rapid.Bool().Draw(t, "has a time") {
+			event.Spec.ReceivedTime = v1alpha1.NewTimestamp(created.Add(times.Draw(t, "received")))
+		}
+		event.Spec.PackedAlerts = texts.Draw(t, "packed alerts")
+		for range rapid.IntRange(0, 2).Draw(t, "alerts") {
+			event.Spec.Alerts = append(event.Spec.Alerts, v1alpha1.Alert{
+				ID: "1", DedupKey: "disk", Comment: "c", AlertContent: v1alpha1.AlertContent{Title: texts.Draw(t, "title")},
+			})
+		}
+		return event
+	})
+}
+
+func TestASecondCondenseChangesNothing(t *testing.T) {
+	restored, dropped := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		g := NewWithT(t)
+		event := anyAlertEvent().Draw(t, "event")
+		before, events := IsRestored(event), NewEvents()
+		condense := func() {
+			_, err := events.Condense(event)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+		condense()
+		once, removed := event.DeepCopy(), events.Removed(event)
+		condense()
+		g.Expect(event).To(Equal(once))
+		g.Expect(events.Removed(event)).To(Equal(removed))
+		g.Expect(IsRestored(event)).To(Equal(before))
+		if before {
+			restored++
+		}
+		if removed > 0 {
+			dropped++
+		}
+	})
+	if restored == 0 || dropped == 0 {
+		t.Errorf("%d of the AlertEvents were restored, and something was removed from %d", restored, dropped)
+	}
+}
+
+func TestACondensedAlertEventIsSmall(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		restored bool
+		want     []metav1.ManagedFieldsEntry
+	}{
+		"no managed fields are kept":                                {},
+		"of one that was restored, the name of one manager is kept": {true, []metav1.ManagedFieldsEntry{{Manager: "velero-server"}}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			created := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+			managed := metav1.ManagedFieldsEntry{
+				Manager: "velero-server", Operation: metav1.ManagedFieldsOperationUpdate, Time: &created, FieldsV1: metav1.NewFieldsV1(`{}`),
+			}
+			event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{
+				Name: "01a1ffa9-c360-72bb-b2de-ae677b9a4f82", CreationTimestamp: created, ManagedFields: []metav1.ManagedFieldsEntry{managed, managed},
+				Annotations: map[string]string{"a": strings.Repeat("v", 99)},
+			}}
+			event.Spec.ReceivedTime = v1alpha1.NewTimestamp(created.Time)
+			if test.restored {
+				event.Spec.ReceivedTime = v1alpha1.NewTimestamp(created.Add(-time.Hour))
+			}
+			event.Spec.Alerts = []v1alpha1.Alert{{ID: "1"}}
+			events := NewEvents()
+			_, err := events.Condense(event)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(event.ManagedFields).To(Equal(test.want))
+			g.Expect(event.Annotations).To(BeEmpty())
+			g.Expect(events.Removed(event)).To(Equal(int64(100)))
+			g.Expect(events.IsWhole(event)).To(BeTrue(), "its alerts are whole")
+		})
+	}
+}
+
+func largeEvent(namespace string, n, bytes int) *v1alpha1.AlertEvent {
+	event := &v1alpha1.AlertEvent{}
+	event.Namespace, event.Name, event.UID = namespace, fmt.Sprint(n), types.UID(fmt.Sprint(namespace, n))
+	event.Spec.Alerts = []v1alpha1.Alert{{ID: "1", IncidentName: "x", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{
+		Title: "disk", Description: strings.Repeat("x", bytes),
+	}}}
+	return event
+}
+
+func TestTheCacheHasABudgetForContent(t *testing.T) {
+	g, events := NewWithT(t), NewBoundedEvents(fair.Limit{All: 100_000, Share: 0.5})
+	condense := func(event *v1alpha1.AlertEvent) (whole bool) {
+		_, err := events.Condense(event)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(event.Spec.Alerts[0].ID+event.Spec.Alerts[0].IncidentName).To(Equal("1x"), "its Incident is known")
+		g.Expect(events.IsWhole(event)).To(Equal(event.Spec.Alerts[0].Title != ""))
+		return events.IsWhole(event)
+	}
+	kept := 0
+	for n := range 100 { // what a user creates by hand
+		event := largeEvent("a", n, 5000)
+		if condense(event) {
+			kept++
+		}
+		before := event.DeepCopy()
+		condense(event)
+		g.Expect(event).To(Equal(before), "client-go may transform it twice")
+	}
+	g.Expect(kept).To(BeNumerically("~", 8, 2))
+	g.Expect(condense(largeEvent("b", 1, 5000))).To(BeTrue(), "another namespace has its own share")
+	g.Expect(condense(largeEvent("a", 0, 5000))).To(BeTrue(), "as decided at first: a watch shows it again")
+	g.Expect(condense(largeEvent("a", 99, 5000))).To(BeFalse())
+
+	for n := range 100 {
+		events.Forget(largeEvent("a", n, 0))
+	}
+	g.Expect(condense(largeEvent("a", 100, 5000))).To(BeTrue())
+	events.Forget(largeEvent("a", 100, 0))
+	events.Forget(largeEvent("b", 1, 0))
+	g.Expect(events.events).To(BeEmpty())
+	g.Expect(events.budget.Sum()).To(BeZero())
+}

@@ -1,0 +1,39 @@
+// Package integrations reads what the status of a WebhookIntegration tells the replicas.
+package integrations
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// Blocked returns the reason why no Incident can be created for the integration; empty if Incidents can be created.
+func Blocked(w *v1alpha1.WebhookIntegration) string {
+	for i := range w.Status.Conditions {
+		condition := &w.Status.Conditions[i]
+		if condition.Type != v1alpha1.ConditionAlertsFolded || condition.Status != metav1.ConditionFalse {
+			continue
+		}
+		switch condition.Reason {
+		case v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonForbidden, v1alpha1.ReasonNamespaceTerminating, v1alpha1.ReasonIncidentLimit:
+			return condition.Reason
+		}
+	}
+	return ""
+}
+
+// MappingFailureMemory is the time after its newest failure in which a mapping counts as failing.
+const MappingFailureMemory = time.Hour
+
+// CurrentMappingFailure returns the newest failure of the current mapping; nil if there was none within
+// MappingFailureMemory. It ignores a time further than that in the future, which a wrong clock has written.
+func CurrentMappingFailure(w *v1alpha1.WebhookIntegration, now time.Time) *v1alpha1.MappingFailure {
+	failure := w.Status.LastMappingFailure
+	if failure == nil || failure.ObservedGeneration != w.Generation ||
+		now.Sub(failure.Time.Time).Abs() >= MappingFailureMemory {
+		return nil
+	}
+	return failure
+}
