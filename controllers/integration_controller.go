@@ -168,7 +168,7 @@ func (r *integrationReconciler) patch(ctx context.Context, read, updated *v1alph
 func readiness(integration *v1alpha1.WebhookIntegration, now time.Time) (ready metav1.Condition, next time.Time) {
 	var valid []string
 	for _, token := range integration.Spec.Tokens {
-		if expires := token.ExpiresAt; expires != nil && !expires.IsZero() {
+		if expires := token.ExpirationTime; expires != nil && !expires.IsZero() {
 			if !now.Before(expires.Time) {
 				continue
 			}

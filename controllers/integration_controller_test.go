@@ -24,7 +24,7 @@ func tokenOf(name, secret string) v1alpha1.Token {
 
 func expiring(token v1alpha1.Token, at time.Time) v1alpha1.Token {
 	expires := v1alpha1.NewTimestamp(at)
-	token.ExpiresAt = &expires
+	token.ExpirationTime = &expires
 	return token
 }
 

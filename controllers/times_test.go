@@ -12,7 +12,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
-// Fire, resolve, and fire again with the same startsAt after a while.
+// Fire, resolve, and fire again with the same startTime after a while.
 func TestAnOutageThatGoesOnReopensItsIncident(t *testing.T) {
 	spec := func(window time.Duration) func(*v1alpha1.WebhookIntegrationSpec) {
 		return func(spec *v1alpha1.WebhookIntegrationSpec) {
@@ -46,7 +46,7 @@ func TestAnOutageThatGoesOnReopensItsIncident(t *testing.T) {
 				s.integrate(c.integration)
 			}
 			alert := s.alert(v1alpha1.AlertFiring, "disk")
-			alert.StartsAt = new(v1alpha1.NewTimestamp(s.clock.Now()))
+			alert.StartTime = new(v1alpha1.NewTimestamp(s.clock.Now()))
 			s.post(alert)
 			s.post(s.alert(v1alpha1.AlertResolved, "disk"))
 			s.fold("disk")
@@ -54,7 +54,7 @@ func TestAnOutageThatGoesOnReopensItsIncident(t *testing.T) {
 
 			s.clock.SetTime(s.clock.Now().Add(c.after))
 			again := s.alert(v1alpha1.AlertFiring, "disk")
-			again.StartsAt = alert.StartsAt
+			again.StartTime = alert.StartTime
 			s.post(again)
 			s.fold("disk")
 			status := s.incident("disk").Status
@@ -70,11 +70,11 @@ func TestAnOutageThatGoesOnReopensItsIncident(t *testing.T) {
 func TestARepeatedResolveOfBeforeDoesNotEndTheEpisode(t *testing.T) {
 	s := newSite(t)
 	began := s.clock.Now()
-	told := func(status v1alpha1.AlertStatus, startsAt, endsAt time.Duration) {
+	told := func(status v1alpha1.AlertStatus, startTime, endTime time.Duration) {
 		alert := s.alert(status, "disk")
-		alert.StartsAt = new(v1alpha1.NewTimestamp(began.Add(startsAt)))
-		if endsAt > 0 {
-			alert.EndsAt = new(v1alpha1.NewTimestamp(began.Add(endsAt)))
+		alert.StartTime = new(v1alpha1.NewTimestamp(began.Add(startTime)))
+		if endTime > 0 {
+			alert.EndTime = new(v1alpha1.NewTimestamp(began.Add(endTime)))
 		}
 		s.clock.SetTime(s.clock.Now().Add(10 * time.Minute))
 		s.post(alert)
@@ -98,7 +98,7 @@ func TestHostileTimesAreFolded(t *testing.T) {
 		"9998-12-31T23:59:59-23:59", "9999-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59-23:59",
 	}
 	for i, text := range times {
-		for _, field := range []string{"receivedTime", "startsAt", "endsAt"} {
+		for _, field := range []string{"receivedTime", "startTime", "endTime"} {
 			for _, status := range []v1alpha1.AlertStatus{
 				v1alpha1.AlertFiring, v1alpha1.AlertResolved, v1alpha1.AlertAcknowledged, v1alpha1.AlertUnacknowledged,
 			} {
@@ -119,10 +119,10 @@ func TestHostileTimesAreFolded(t *testing.T) {
 					switch field {
 					case "receivedTime":
 						event.Spec.ReceivedTime = when
-					case "startsAt":
-						alert.StartsAt = &when
-					case "endsAt":
-						alert.EndsAt = &when
+					case "startTime":
+						alert.StartTime = &when
+					case "endTime":
+						alert.EndTime = &when
 					}
 					event.Spec.Alerts = []v1alpha1.Alert{alert}
 					s.Expect(s.live.Create(s.ctx, event)).To(Succeed())

@@ -123,7 +123,7 @@ func TestRefusedRequests(t *testing.T) {
 		"an expired token": {body: firing, status: 401, kind: "unauthorized", reason: "TokenExpired", prepare: func(b *bench) {
 			w := integration("team-a", "prometheus")
 			past := v1alpha1.NewTimestamp(time.Now().Add(-time.Second))
-			w.Spec.Tokens[0].ExpiresAt = &past
+			w.Spec.Tokens[0].ExpirationTime = &past
 			b.tokens.set(w)
 		}},
 		"a revoked token": {body: firing, status: 401, kind: "unauthorized", prepare: func(b *bench) {
@@ -326,7 +326,7 @@ func TestUnauthorizedAnswersAreUniform(t *testing.T) {
 	b := newBench()
 	expired := integration("team-a", "old")
 	past := v1alpha1.NewTimestamp(time.Now().Add(-time.Hour))
-	expired.Spec.Tokens[0].ExpiresAt = &past
+	expired.Spec.Tokens[0].ExpirationTime = &past
 	b.tokens.set(expired)
 	var answers []string
 	for _, target := range []string{eventsPath, eventsPath + "/" + testenv.Token("team-a", "nobody"), eventsPath + "/" + testenv.Token("team-a", "old")} {

@@ -182,10 +182,10 @@ func fill(alert *mapping.Alert, from *v1alpha1.Alert) {
 	alert.DedupKey = cmp.Or(alert.DedupKey, from.DedupKey)
 	alert.Type = cmp.Or(alert.Type, from.Type)
 	if alert.Status == v1alpha1.AlertFiring {
-		alert.StartsAt = cmp.Or(alert.StartsAt, from.StartsAt)
+		alert.StartTime = cmp.Or(alert.StartTime, from.StartTime)
 	}
 	if alert.Status == v1alpha1.AlertResolved {
-		alert.EndsAt = cmp.Or(alert.EndsAt, from.EndsAt)
+		alert.EndTime = cmp.Or(alert.EndTime, from.EndTime)
 	}
 	alert.Labels = alertcontent.Merge(from.Labels, alert.Labels)
 	alert.Custom = alertcontent.Merge(from.Custom, alert.Custom)

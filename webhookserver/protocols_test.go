@@ -329,7 +329,7 @@ func TestCloudEvents(t *testing.T) {
 			is := alerts[0]
 			g.Expect(expected{is.Title, is.Description, is.DedupKey}).To(Equal(test.want))
 			g.Expect(is.Type).To(Equal("com.example.disk.full"))
-			g.Expect(is.StartsAt.UTC().Format(time.RFC3339)).To(Equal("2026-05-04T10:00:00Z"))
+			g.Expect(is.StartTime.UTC().Format(time.RFC3339)).To(Equal("2026-05-04T10:00:00Z"))
 			g.Expect(string(is.Labels["ce_source"])).To(Equal(`"/falco"`))
 			g.Expect(string(is.Custom["cloudevent"])).To(ContainSubstring(`"region":"eu"`))
 		})

@@ -66,7 +66,7 @@ func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookInteg
 			copy(listed[:], tokens[i].SHA256)
 		}
 		if subtle.ConstantTimeCompare(hash[:], listed[:]) == 1 { // of two entries with this hash, the valid one counts
-			expires := tokens[i].ExpiresAt
+			expires := tokens[i].ExpirationTime
 			if expires == nil || expires.IsZero() || now.Before(expires.Time) {
 				result = tokenValid
 			}

@@ -73,7 +73,7 @@ func TestTokenExpiry(t *testing.T) {
 			x := newTokenIndex()
 			w := integration("a", "one")
 			expires := v1alpha1.NewTimestamp(test.expires)
-			w.Spec.Tokens[0].ExpiresAt = &expires
+			w.Spec.Tokens[0].ExpirationTime = &expires
 			x.set(w)
 			_, v := x.lookup(testenv.Token("a", "one"), noon)
 			g.Expect(v).To(Equal(test.want))
@@ -87,7 +87,7 @@ func TestTokenListedTwiceWithinAnIntegration(t *testing.T) {
 		token := testenv.Token("a", "one")
 		w := integration("a", "one", token, token)
 		past := v1alpha1.NewTimestamp(noon.Add(-time.Hour))
-		w.Spec.Tokens[expired].ExpiresAt = &past
+		w.Spec.Tokens[expired].ExpirationTime = &past
 		x.set(w)
 		NewWithT(t).Expect(x.owner(token)).To(Equal("a/one"), "one of the two has not expired")
 	}

@@ -97,21 +97,17 @@ type AlertContent struct {
 	// +optional
 	Preset string `json:"preset,omitempty"`
 
-	// labels identify the subject of the alert. The values may be any JSON.
-	// +kubebuilder:validation:Schemaless
-	// +kubebuilder:validation:Type=object
-	// +kubebuilder:pruning:PreserveUnknownFields
+	// labels identify the subject of the alert. Values of a payload that are no strings are their JSON text.
+	// +kubebuilder:validation:MaxProperties=256
 	// +mapType=atomic
 	// +optional
-	Labels Bag `json:"labels,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
 
-	// annotations explain the alert. The values may be any JSON.
-	// +kubebuilder:validation:Schemaless
-	// +kubebuilder:validation:Type=object
-	// +kubebuilder:pruning:PreserveUnknownFields
+	// annotations explain the alert. Values of a payload that are no strings are their JSON text.
+	// +kubebuilder:validation:MaxProperties=256
 	// +mapType=atomic
 	// +optional
-	Annotations Bag `json:"annotations,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
 
 	// values are measured values. They may be any JSON.
 	// +kubebuilder:validation:Schemaless
@@ -129,13 +125,13 @@ type AlertContent struct {
 	// +optional
 	Custom Bag `json:"custom,omitempty"`
 
-	// startsAt is the start time of the problem, as reported by the sender.
+	// startTime is the start time of the problem, as reported by the sender.
 	// +optional
-	StartsAt *Timestamp `json:"startsAt,omitempty,omitzero"`
+	StartTime *Timestamp `json:"startTime,omitempty,omitzero"`
 
-	// endsAt is the end time of the problem, as reported by the sender.
+	// endTime is the end time of the problem, as reported by the sender.
 	// +optional
-	EndsAt *Timestamp `json:"endsAt,omitempty,omitzero"`
+	EndTime *Timestamp `json:"endTime,omitempty,omitzero"`
 }
 
 // AlertDefaults apply to fields that no alert of an incident sets.

@@ -76,16 +76,17 @@ type Alert struct {
 
 	// silenceFor is how long the forwarding of the incident is to be silenced in Alertmanager, from 0s to 720h after the
 	// alert was received. 0s ends the silence that an earlier alert requested. Needed with status silenced; else ignored.
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="must be a duration from 0s to 720h, such as 2h"
 	// +optional
-	SilenceFor string `json:"silenceFor,omitempty"`
+	SilenceFor *metav1.Duration `json:"silenceFor,omitempty"`
 
-	// leaseEndsAt is the time at which the alert ends unless the sender repeats it, as reported by the sender. See
+	// leaseEndTime is the time at which the alert ends unless the sender repeats it, as reported by the sender. See
 	// status.lease of an Incident. Ignored in alerts that do not fire.
 	// +optional
-	LeaseEndsAt *Timestamp `json:"leaseEndsAt,omitempty,omitzero"`
+	LeaseEndTime *Timestamp `json:"leaseEndTime,omitempty,omitzero"`
 
 	AlertContent `json:",inline"`
 }

@@ -86,7 +86,10 @@ func variants(path string, schema *apiextensionsv1.JSONSchemaProps, value any, s
 				many[fmt.Sprint("k", i)] = "v"
 			}
 			try(many, fmt.Sprintf("must have at most %d items", *schema.MaxProperties))
-			try(object{"key": strings.Repeat("a", 257)}, "Too long: may not be more than 256")
+			if most := schema.AdditionalProperties.Schema.MaxLength; most != nil {
+				try(object{"key": strings.Repeat("a", int(*most)+1)}, fmt.Sprint("Too long: may not be more than ", *most))
+			}
+			try(object{"key": 1}, "must be of type string: \"integer\"")
 		}
 		try([]any{}, "must be of type object: \"array\"")
 	case float64:

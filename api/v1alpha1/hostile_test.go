@@ -44,7 +44,7 @@ func hostileValues(path string, schema *apiextensionsv1.JSONSchemaProps) []strin
 	case schema.Format == "date-time":
 		return hostileTimes
 	case strings.HasSuffix(path, "utoResolveAfter") || strings.HasSuffix(path, "retention"),
-		strings.HasSuffix(path, "lateFiringWindow"):
+		strings.HasSuffix(path, "lateFiringWindow"), strings.HasSuffix(path, "silenceFor"):
 		return hostileDurations
 	case schema.Type == "integer":
 		return hostileIntegers

@@ -57,7 +57,7 @@ type Episode struct {
 	// +required
 	Number int64 `json:"number,omitempty"`
 
-	// startTime is the earliest startsAt of the episode's alerts, or the time at which an alert without startsAt was
+	// startTime is the earliest startTime of the episode's alerts, or the time at which an alert without startTime was
 	// received.
 	// +required
 	StartTime Timestamp `json:"startTime,omitempty,omitzero"`
@@ -99,9 +99,9 @@ type UnarchivedEpisode struct {
 	// +optional
 	OmittedAlerts int64 `json:"omittedAlerts,omitempty"`
 
-	// omittedUntil is the resolvedTime of the newest of these episodes.
+	// omittedResolvedTime is the resolvedTime of the newest of these episodes.
 	// +optional
-	OmittedUntil *Timestamp `json:"omittedUntil,omitempty,omitzero"`
+	OmittedResolvedTime *Timestamp `json:"omittedResolvedTime,omitempty,omitzero"`
 
 	// packed is the record of the episode: base64 of gzip-compressed JSON.
 	// +kubebuilder:validation:MaxLength=16384
@@ -226,9 +226,9 @@ type Resolution struct {
 
 // Silence is a request of a user to silence the forwarding of the Incident in Alertmanager.
 type Silence struct {
-	// until is the end of the silence.
+	// endTime is the end of the silence.
 	// +required
-	Until Timestamp `json:"until,omitempty,omitzero"`
+	EndTime Timestamp `json:"endTime,omitempty,omitzero"`
 
 	// by is the name of the user who requested the silence. It is not verified.
 	// +kubebuilder:validation:MaxLength=256
@@ -335,7 +335,7 @@ type IncidentStatus struct {
 	Resolution *Resolution `json:"resolution,omitempty,omitzero"`
 
 	// lease is how long the Incident stays open after its last alert, because its sender repeats firing alerts and reports
-	// until when each is valid. Absent if the newest firing alert had no leaseEndsAt. Written by the operator, from 1m to 24h.
+	// until when each is valid. Absent if the newest firing alert had no leaseEndTime. Written by the operator, from 1m to 24h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32

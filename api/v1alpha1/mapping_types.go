@@ -59,17 +59,17 @@ type MappingFields struct {
 	// +optional
 	Region Expression `json:"region,omitempty"`
 
-	// startsAt evaluates to the start time of the problem, as a timestamp or in any format that the payload rules accept.
+	// startTime evaluates to the start time of the problem, as a timestamp or in any format that the payload rules accept.
 	// +optional
-	StartsAt Expression `json:"startsAt,omitempty"`
+	StartTime Expression `json:"startTime,omitempty"`
 
-	// endsAt evaluates to the end time of the problem, in the same formats.
+	// endTime evaluates to the end time of the problem, in the same formats.
 	// +optional
-	EndsAt Expression `json:"endsAt,omitempty"`
+	EndTime Expression `json:"endTime,omitempty"`
 
-	// leaseEndsAt evaluates to the time at which a firing alert ends unless the sender repeats it, in the same formats.
+	// leaseEndTime evaluates to the time at which a firing alert ends unless the sender repeats it, in the same formats.
 	// +optional
-	LeaseEndsAt Expression `json:"leaseEndsAt,omitempty"`
+	LeaseEndTime Expression `json:"leaseEndTime,omitempty"`
 
 	// labels evaluates to an object that identifies the subject of the alert.
 	// +optional

@@ -26,7 +26,7 @@ func packedEvent(namespace string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEven
 
 func firing(key string) v1alpha1.Alert {
 	return v1alpha1.Alert{ID: "id-" + key, DedupKey: key, Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{
-		Title: "Disk <almost> full", Labels: v1alpha1.Bag{"mount": json.RawMessage(`"/var"`), "n": json.RawMessage(`12345678901234567`)},
+		Title: "Disk <almost> full", Labels: map[string]string{"mount": "/var", "n": "12345678901234567"},
 	}}
 }
 

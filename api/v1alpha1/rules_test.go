@@ -122,10 +122,11 @@ func TestAlertEventAdmission(t *testing.T) {
 		"by hand: a silence":          {`{"alerts":[{"status":"silenced","silenceFor":"1h30m","incidentName":"a"}]}`, ""},
 		"the end of a silence":        {`{"alerts":[{"status":"silenced","silenceFor":"0s","incidentName":"a"}]}`, ""},
 		"a silence without an end":    {`{"alerts":[{"status":"silenced","incidentName":"a"}]}`, "needs silenceFor"},
+		"a label that is no text":     {`{"alerts":[{"status":"resolved","incidentName":"a","labels":{"n":5}}]}`, "labels.n in body must be of type string"},
 		"a silence of over 30 days":   {`{"alerts":[{"status":"silenced","silenceFor":"721h","incidentName":"a"}]}`, "must be a duration from 0s to 720h"},
 		"a silence that overflows":    {`{"alerts":[{"status":"silenced","silenceFor":"99999999999h","incidentName":"a"}]}`, "must be a duration from 0s to 720h"},
 		"a silence that is negative":  {`{"alerts":[{"status":"silenced","silenceFor":"-1h","incidentName":"a"}]}`, "should match"},
-		"a lease that cannot be read": {`{"integrationName":"a","alerts":[{"status":"firing","dedupKey":"k","leaseEndsAt":"tomorrow"}]}`, "should match"},
+		"a lease that cannot be read": {`{"integrationName":"a","alerts":[{"status":"firing","dedupKey":"k","leaseEndTime":"tomorrow"}]}`, "should match"},
 		"no alerts":                   {`{"alerts":[]}`, "should have at least 1 items"},
 		"an alert that is null":       {`{"alerts":[null]}`, "must be of type object"},
 		"a misspelt field": {
@@ -137,7 +138,7 @@ func TestAlertEventAdmission(t *testing.T) {
 		"a bag that is a list":   {`{"alerts":[{"status":"resolved","incidentName":"a","labels":[1]}]}`, "must be of type object"},
 		"a bag that is a string": {`{"alerts":[{"status":"resolved","incidentName":"a","custom":"x"}]}`, "must be of type object"},
 		"bags and fields of null": {
-			`{"defaults":null,"alerts":[{"status":"resolved","incidentName":"a","labels":null,"title":null,"startsAt":null}]}`, ""},
+			`{"defaults":null,"alerts":[{"status":"resolved","incidentName":"a","labels":null,"title":null,"startTime":null}]}`, ""},
 		"a bag with any JSON": {
 			`{"alerts":[{"status":"resolved","incidentName":"a","custom":{"":[null,{"a":[1.5,"x",true]}]}}]}`, ""},
 		"500 alerts": {
@@ -213,9 +214,9 @@ func TestAlertEventIsImmutable(t *testing.T) {
 		"no defaults any more":         func(s *v1alpha1.AlertEventSpec) { s.Defaults = nil },
 		"one more alert":               func(s *v1alpha1.AlertEventSpec) { s.Alerts = append(s.Alerts, s.Alerts[0]) },
 		"a field of an alert":          func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Title = "other" },
-		"a time":                       func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].StartsAt = nil },
+		"a time":                       func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].StartTime = nil },
 		"a value in a bag":             func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Values["used"] = []byte("0.97") },
-		"a new key in a bag":           func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Labels["new"] = []byte("null") },
+		"a new key in a bag":           func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Labels["new"] = "" },
 		"a key of a bag removed":       func(s *v1alpha1.AlertEventSpec) { delete(s.Alerts[0].Annotations, "runbook") },
 		"a value deep inside a bag":    func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Custom["raw"] = []byte(`[1,null,{"a":false}]`) },
 		"the order of a list in a bag": func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Custom["raw"] = []byte(`[null,1,{"a":true}]`) },

@@ -47,17 +47,18 @@ func TestBagsKeepTheirValues(t *testing.T) {
 			bag := v1alpha1.Bag{"": json.RawMessage(value), "key/of any.kind ü": json.RawMessage(value)}
 			event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{
 				Status: v1alpha1.AlertResolved, IncidentName: "a",
-				AlertContent: v1alpha1.AlertContent{Labels: bag, Annotations: bag, Values: bag, Custom: bag},
+				AlertContent: v1alpha1.AlertContent{Values: bag, Custom: bag},
 			}}}}
 			event.GenerateName, event.Namespace = "test-", namespace
 			g.Expect(apiClient.Create(t.Context(), event)).To(Succeed())
 
 			read := &v1alpha1.AlertEvent{}
 			g.Expect(apiClient.Get(t.Context(), client.ObjectKeyFromObject(event), read)).To(Succeed())
-			for name, got := range alertcontent.Bags(&read.Spec.Alerts[0].AlertContent) {
-				g.Expect(*got).To(HaveLen(2), name)
+			content := &read.Spec.Alerts[0].AlertContent
+			for name, got := range map[string]v1alpha1.Bag{"values": content.Values, "custom": content.Custom} {
+				g.Expect(got).To(HaveLen(2), name)
 				for key := range bag {
-					g.Expect(string((*got)[key])).To(Equal(value), "%s[%q]", name, key)
+					g.Expect(string(got[key])).To(Equal(value), "%s[%q]", name, key)
 				}
 			}
 		})
@@ -66,11 +67,11 @@ func TestBagsKeepTheirValues(t *testing.T) {
 
 func TestManagedFieldsStaySmall(t *testing.T) {
 	namespace := testenv.Namespace(t, apiClient)
-	bag := v1alpha1.Bag{}
-	for i := range 1000 {
-		bag[fmt.Sprint("some-key-", i)] = json.RawMessage(`"value"`)
+	bag, texts := v1alpha1.Bag{}, map[string]string{}
+	for i := range 256 {
+		texts[fmt.Sprint("some-key-", i)], bag[fmt.Sprint("some-key-", i)] = "value", json.RawMessage(`"value"`)
 	}
-	content := v1alpha1.AlertContent{Title: "t", Labels: bag, Annotations: bag, Values: bag, Custom: bag}
+	content := v1alpha1.AlertContent{Title: "t", Labels: texts, Annotations: texts, Values: bag, Custom: bag}
 	managed := func(g *WithT, o client.Object) {
 		text := string(must(json.Marshal(o.GetManagedFields())))
 		g.Expect(text).To(ContainSubstring("f:"))
@@ -127,7 +128,7 @@ func TestAnIncidentStaysUnder256KiB(t *testing.T) {
 		ResolvedTime: &now, LastAlertTime: &now,
 		Alert: v1alpha1.AlertContent{
 			Title: strings.Repeat("&", 1024), Description: strings.Repeat("&", 16384), Severity: v1alpha1.SeverityCritical,
-			StartsAt: &now, EndsAt: &now, Custom: v1alpha1.Bag{},
+			StartTime: &now, EndTime: &now, Custom: v1alpha1.Bag{},
 		},
 		Ledger: v1alpha1.Ledger{ResourceVersion: strings.Repeat("9", 32), Digest: strings.Repeat("f", 32)},
 	}
@@ -143,7 +144,7 @@ func TestAnIncidentStaysUnder256KiB(t *testing.T) {
 	}
 	status.Acknowledgement = &v1alpha1.Acknowledgement{Time: now, By: name, Comment: comment, Severity: v1alpha1.SeverityCritical}
 	status.Resolution = &v1alpha1.Resolution{Reason: v1alpha1.ReasonResolvedByUser, By: name}
-	status.Silence = &v1alpha1.Silence{Until: now, By: name, Comment: strings.Repeat("&", 1024)}
+	status.Silence = &v1alpha1.Silence{EndTime: now, By: name, Comment: strings.Repeat("&", 1024)}
 	for range v1alpha1.MaxLedger {
 		status.Ledger.Events = append(status.Ledger.Events, v1alpha1.LedgerEntry{
 			UID: strings.Repeat("u", 36), Name: strings.Repeat("n", 253),
@@ -220,18 +221,21 @@ func TestDeepCopiesShareNothing(t *testing.T) {
 // scribble changes in place all that lies behind a pointer, a list or a map.
 func scribble(o any) {
 	content := func(c *v1alpha1.AlertContent) {
-		for _, bag := range alertcontent.Bags(c) {
-			for _, value := range *bag {
+		for key := range c.Labels {
+			c.Labels[key], c.Annotations[key] = "1", "1"
+		}
+		for _, bag := range []v1alpha1.Bag{c.Values, c.Custom} {
+			for _, value := range bag {
 				for i := range value {
 					value[i] = '1'
 				}
 			}
 		}
-		c.StartsAt.Time, c.EndsAt.Time = time.Unix(0, 0), time.Unix(0, 0)
+		c.StartTime.Time, c.EndTime.Time = time.Unix(0, 0), time.Unix(0, 0)
 	}
 	switch o := o.(type) {
 	case *v1alpha1.WebhookIntegration:
-		o.Spec.Tokens[0].ExpiresAt.Time = time.Unix(0, 0)
+		o.Spec.Tokens[0].ExpirationTime.Time = time.Unix(0, 0)
 		o.Spec.Tokens[0].Name = "scribble"
 		o.Spec.Defaults.Labels["team"] = "scribble"
 		o.Spec.Retention.Duration = 0

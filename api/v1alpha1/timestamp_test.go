@@ -41,7 +41,7 @@ func TestTimestampJSON(t *testing.T) {
 
 func TestZeroTimestampsAreOmitted(t *testing.T) {
 	g := NewWithT(t)
-	content := v1alpha1.AlertContent{StartsAt: &v1alpha1.Timestamp{}, EndsAt: nil}
+	content := v1alpha1.AlertContent{StartTime: &v1alpha1.Timestamp{}, EndTime: nil}
 	g.Expect(json.Marshal(content)).To(BeEquivalentTo(`{}`), "a null would be rejected, the object with it")
 }
 
@@ -114,14 +114,14 @@ func TestTimestampAdmission(t *testing.T) {
 		t.Run(in, func(t *testing.T) {
 			g := NewWithT(t)
 			created, err := postText(namespace, "AlertEvent",
-				`{"alerts":[{"status":"resolved","incidentName":"a","startsAt":"`+in+`"}]}`)
+				`{"alerts":[{"status":"resolved","incidentName":"a","startTime":"`+in+`"}]}`)
 			if want == refused {
-				g.Expect(err).To(MatchError(ContainSubstring("spec.alerts[0].startsAt in body")))
+				g.Expect(err).To(MatchError(ContainSubstring("spec.alerts[0].startTime in body")))
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())
 			event := typed(t, created, &v1alpha1.AlertEvent{})
-			g.Expect(event.Spec.Alerts[0].StartsAt.Time).To(Equal(must(time.Parse(time.RFC3339, want)).UTC()))
+			g.Expect(event.Spec.Alerts[0].StartTime.Time).To(Equal(must(time.Parse(time.RFC3339, want)).UTC()))
 		})
 	}
 }
@@ -135,7 +135,7 @@ func TestEveryTimestampIsAccepted(t *testing.T) {
 		for range 100 {
 			alert := v1alpha1.Alert{Status: v1alpha1.AlertResolved, IncidentName: "a"}
 			starts := v1alpha1.NewTimestamp(anyTime(rt))
-			alert.StartsAt, alert.EndsAt = &starts, &v1alpha1.Timestamp{Time: anyTime(rt)}
+			alert.StartTime, alert.EndTime = &starts, &v1alpha1.Timestamp{Time: anyTime(rt)}
 			event.Spec.Alerts = append(event.Spec.Alerts, alert)
 		}
 		if err := apiClient.Create(t.Context(), event); err != nil {
@@ -155,7 +155,7 @@ func TestEveryAcceptedTimeIsRead(t *testing.T) {
 			text[at] = rapid.SampledFrom([]byte("0123456789-+:.,TZtz ")).Draw(rt, "byte")
 		}
 		created, err := postText(namespace, "AlertEvent",
-			fmt.Sprintf(`{"alerts":[{"status":"resolved","incidentName":"a","startsAt":%q}]}`, text))
+			fmt.Sprintf(`{"alerts":[{"status":"resolved","incidentName":"a","startTime":%q}]}`, text))
 		if err != nil {
 			return
 		}
@@ -165,7 +165,7 @@ func TestEveryAcceptedTimeIsRead(t *testing.T) {
 			rt.Fatalf("%q is accepted", text)
 		}
 		event := typed(t, created, &v1alpha1.AlertEvent{})
-		if got := event.Spec.Alerts[0].StartsAt; got == nil || *got != v1alpha1.NewTimestamp(want) {
+		if got := event.Spec.Alerts[0].StartTime; got == nil || *got != v1alpha1.NewTimestamp(want) {
 			rt.Fatalf("%q is read as %v", text, got)
 		}
 	})

@@ -23,9 +23,9 @@ type Token struct {
 	// +required
 	SHA256 string `json:"sha256,omitempty"`
 
-	// expiresAt is the time at which the token expires. Default: never.
+	// expirationTime is the time at which the token expires. Default: never.
 	// +optional
-	ExpiresAt *Timestamp `json:"expiresAt,omitempty,omitzero"`
+	ExpirationTime *Timestamp `json:"expirationTime,omitempty,omitzero"`
 }
 
 // ForwardPolicy tells which Incidents of an integration are forwarded to Alertmanager.
@@ -111,7 +111,7 @@ type WebhookIntegrationSpec struct {
 	// +optional
 	Forward ForwardPolicy `json:"forward,omitempty"`
 
-	// lateFiringWindow is the time after a resolve in which a firing alert is a late duplicate if its startsAt falls
+	// lateFiringWindow is the time after a resolve in which a firing alert is a late duplicate if its startTime falls
 	// within the resolved episode: it is counted, and the Incident stays resolved. After this time, such an alert
 	// reopens the Incident. A duration such as 1m30s, from 0s (no alert is late) to 24h. Default: that of the preset,
 	// else 30s.

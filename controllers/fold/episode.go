@@ -9,7 +9,7 @@ import (
 // EndedEpisode describes an episode that has ended. It is complete: an archive keeps it after the Incident is deleted.
 type EndedEpisode struct {
 	Number           int64                 `json:"episode"`
-	StartTime        v1alpha1.Timestamp    `json:"startTime"`  // earliest startsAt of its alerts
+	StartTime        v1alpha1.Timestamp    `json:"startTime"`  // earliest startTime of its alerts
 	OpenedTime       v1alpha1.Timestamp    `json:"openedTime"` // when the alert that opened it was received
 	AcknowledgedTime v1alpha1.Timestamp    `json:"acknowledgedTime,omitzero"`
 	AcknowledgedBy   string                `json:"acknowledgedBy,omitempty"` // a user's name, or "an alert"

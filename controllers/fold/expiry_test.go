@@ -151,10 +151,10 @@ func TestAutoResolve(t *testing.T) {
 		bench.now = minute(-600)
 		NewWithT(t).Expect(bench.fold().Write).To(BeFalse())
 	})
-	t.Run("what fires after it reopens, even with the startsAt of before", func(t *testing.T) {
+	t.Run("what fires after it reopens, even with the startTime of before", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := open(time.Hour)
-		still := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartsAt: minuteStamp(0)})
+		still := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: minuteStamp(0)})
 		bench.fold(eventOf(2, still))
 		bench.now = minute(62)
 		bench.fold()

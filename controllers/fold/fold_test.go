@@ -309,12 +309,12 @@ func TestFoldOrder(t *testing.T) {
 
 func TestFoldIsAFunction(t *testing.T) {
 	g := NewWithT(t)
-	bag := v1alpha1.Bag{"a": json.RawMessage(`1`)}
-	alert := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: "x", Labels: bag, StartsAt: minuteStamp(1)})
+	bag := map[string]string{"a": "1"}
+	alert := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: "x", Labels: bag, StartTime: minuteStamp(1)})
 	bench := newBench()
 	bench.fold(eventOf(1, alert))
 	more := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{
-		Labels: v1alpha1.Bag{"b": json.RawMessage(`2`)}, Custom: v1alpha1.Bag{"c": json.RawMessage(`3`)}, StartsAt: minuteStamp(0),
+		Labels: map[string]string{"b": "2"}, Custom: v1alpha1.Bag{"c": json.RawMessage(`3`)}, StartTime: minuteStamp(0),
 	})
 	events := []*v1alpha1.AlertEvent{eventOf(3, resolvingAlert()), eventOf(2, more), eventOf(4, more, acknowledgingAlert())}
 	for _, event := range events {
@@ -331,9 +331,9 @@ func TestFoldIsAFunction(t *testing.T) {
 	g.Expect(events).To(Equal(eventsBefore), "the events are not modified")
 
 	// What the plan holds is its own.
-	for key, value := range first.Status.Alert.Labels {
+	clear(first.Status.Alert.Labels)
+	for _, value := range first.Status.Alert.Custom {
 		value[0] = '!'
-		delete(first.Status.Alert.Labels, key)
 	}
 	g.Expect(bench.incident).To(Equal(incidentBefore))
 	g.Expect(events).To(Equal(eventsBefore))

@@ -9,32 +9,32 @@ import (
 )
 
 // isLateDuplicate reports whether a firing repeats the episode that has ended: it was received within the window of the
-// resolve, and its startsAt is not after that episode's start, or not after its end.
+// resolve, and its startTime is not after that episode's start, or not after its end.
 //
-// After the window, the sender says that the trouble goes on: Prometheus keeps startsAt when its alerts could not
+// After the window, the sender says that the trouble goes on: Prometheus keeps startTime when its alerts could not
 // reach Alertmanager for a while and were resolved there. A duplicate that reopens an Incident annoys; an outage
 // that stays hidden hurts.
 //
 // Only times up to the moment of the resolve are believed. Some senders write a predicted end into every
-// alert, and clocks go wrong; an end in the year 9999 must not hide every later outage. The very startsAt
+// alert, and clocks go wrong; an end in the year 9999 must not hide every later outage. The very startTime
 // of the ended episode is late whatever it is. After an Incident resolved itself for silence, no alert has
 // said that the trouble was over, so whatever fires then reopens it.
 func isLateDuplicate(s *v1alpha1.IncidentStatus, a receivedAlert, window time.Duration) bool {
-	if !isSet(a.StartsAt) || !isWithin(window, s.ResolvedTime, a.received) {
+	if !isSet(a.StartTime) || !isWithin(window, s.ResolvedTime, a.received) {
 		return false
 	}
 	resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
 	if resolved != nil && (resolved.Reason == v1alpha1.ReasonAutoResolved || resolved.Reason == v1alpha1.ReasonExpired) {
 		return false
 	}
-	if isSet(s.Alert.StartsAt) && a.StartsAt.Equal(s.Alert.StartsAt.Time) {
+	if isSet(s.Alert.StartTime) && a.StartTime.Equal(s.Alert.StartTime.Time) {
 		return true
 	}
-	if isSet(s.ResolvedTime) && a.StartsAt.After(s.ResolvedTime.Time) {
+	if isSet(s.ResolvedTime) && a.StartTime.After(s.ResolvedTime.Time) {
 		return false
 	}
-	notAfterStart := s.Episode != nil && !s.Episode.StartTime.IsZero() && !a.StartsAt.After(s.Episode.StartTime.Time)
-	notAfterEnd := isSet(s.Alert.EndsAt) && !a.StartsAt.After(s.Alert.EndsAt.Time)
+	notAfterStart := s.Episode != nil && !s.Episode.StartTime.IsZero() && !a.StartTime.After(s.Episode.StartTime.Time)
+	notAfterEnd := isSet(s.Alert.EndTime) && !a.StartTime.After(s.Alert.EndTime.Time)
 	return notAfterStart || notAfterEnd
 }
 
@@ -44,24 +44,24 @@ func isWithin(window time.Duration, resolved *v1alpha1.Timestamp, received time.
 	return window > 0 && isSet(resolved) && received.Sub(resolved.Time) < window
 }
 
-// isStaleResolve reports whether a resolve of a sender is about an earlier episode than the current one: its endsAt,
-// or without one its startsAt, is before the startsAt of the current episode.
+// isStaleResolve reports whether a resolve of a sender is about an earlier episode than the current one: its endTime,
+// or without one its startTime, is before the startTime of the current episode.
 //
-// Only times given by the sender are compared: an episode whose alerts have no startsAt is resolved by any resolve. A
-// startsAt far ahead of the episode's opening is no time of a sender's clock, and would keep every resolve out.
+// Only times given by the sender are compared: an episode whose alerts have no startTime is resolved by any resolve. A
+// startTime far ahead of the episode's opening is no time of a sender's clock, and would keep every resolve out.
 func isStaleResolve(s *v1alpha1.IncidentStatus, a receivedAlert) bool {
-	startsAt := s.Alert.StartsAt
-	if a.Status != v1alpha1.AlertResolved || a.by() != "" || !isSet(startsAt) {
+	startTime := s.Alert.StartTime
+	if a.Status != v1alpha1.AlertResolved || a.by() != "" || !isSet(startTime) {
 		return false
 	}
-	if isSet(s.OpenedTime) && startsAt.Sub(s.OpenedTime.Time) > maxClockLead {
+	if isSet(s.OpenedTime) && startTime.Sub(s.OpenedTime.Time) > maxClockLead {
 		return false
 	}
-	about := a.EndsAt
+	about := a.EndTime
 	if !isSet(about) {
-		about = a.StartsAt
+		about = a.StartTime
 	}
-	return isSet(about) && about.Before(startsAt.Truncate(unitOf(about.Time)))
+	return isSet(about) && about.Before(startTime.Truncate(unitOf(about.Time)))
 }
 
 // unitOf is the unit in which a sender appears to give a time. Some give the end of an alert in seconds and its start

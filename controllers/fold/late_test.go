@@ -42,7 +42,7 @@ func TestLateFiringWindow(t *testing.T) {
 			bench := newBench()
 			bench.policy.LateFiringWindow = c.window
 			bench.now = minute(1e6)
-			firing := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartsAt: atStamp(0)})
+			firing := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: atStamp(0)})
 			bench.fold(receivedAt(eventOf(1, firing), at(0)), receivedAt(eventOf(2, resolvingAlert()), at(resolvedAt)))
 			p := bench.fold(receivedAt(eventOf(3, firing), at(resolvedAt+c.received)))
 			g.Expect(resultsOf(p)).To(Equal([]string{c.want}))
@@ -52,44 +52,44 @@ func TestLateFiringWindow(t *testing.T) {
 }
 
 func TestStaleResolves(t *testing.T) {
-	resolve := func(startsAt, endsAt *v1alpha1.Timestamp) v1alpha1.Alert {
-		return alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{StartsAt: startsAt, EndsAt: endsAt})
+	resolve := func(startTime, endTime *v1alpha1.Timestamp) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{StartTime: startTime, EndTime: endTime})
 	}
 	byMaria := resolve(nil, atStamp(0))
 	byMaria.By = "maria"
 	const second = time.Second
 	for sentence, c := range map[string]struct {
-		startsAt *v1alpha1.Timestamp // of the episode
-		resolve  v1alpha1.Alert
-		stale    bool
+		startTime *v1alpha1.Timestamp // of the episode
+		resolve   v1alpha1.Alert
+		stale     bool
 	}{
-		"endsAt before the episode's startsAt: late":                    {atStamp(60 * second), resolve(nil, atStamp(59*second)), true},
-		"endsAt equal to it: resolves":                                  {atStamp(60 * second), resolve(nil, atStamp(60*second)), false},
-		"endsAt after it: resolves":                                     {atStamp(60 * second), resolve(nil, atStamp(61*second)), false},
-		"endsAt after it, startsAt before it: resolves":                 {atStamp(60 * second), resolve(atStamp(0), atStamp(61*second)), false},
-		"endsAt before it, startsAt after it: late":                     {atStamp(60 * second), resolve(atStamp(61*second), atStamp(59*second)), true},
-		"startsAt alone, before it: late":                               {atStamp(60 * second), resolve(atStamp(0), nil), true},
-		"startsAt alone, the same: resolves":                            {atStamp(60 * second), resolve(atStamp(60*second), nil), false},
-		"no times: resolves":                                            {atStamp(60 * second), resolve(nil, nil), false},
-		"the episode without startsAt, whatever was received: resolves": {nil, resolve(nil, atStamp(-time.Hour)), false},
-		"a user's resolve, with an endsAt of before: resolves":          {atStamp(60 * second), byMaria, false},
-		"endsAt in seconds, within the second of the start: resolves": {
+		"endTime before the episode's startTime: late":                   {atStamp(60 * second), resolve(nil, atStamp(59*second)), true},
+		"endTime equal to it: resolves":                                  {atStamp(60 * second), resolve(nil, atStamp(60*second)), false},
+		"endTime after it: resolves":                                     {atStamp(60 * second), resolve(nil, atStamp(61*second)), false},
+		"endTime after it, startTime before it: resolves":                {atStamp(60 * second), resolve(atStamp(0), atStamp(61*second)), false},
+		"endTime before it, startTime after it: late":                    {atStamp(60 * second), resolve(atStamp(61*second), atStamp(59*second)), true},
+		"startTime alone, before it: late":                               {atStamp(60 * second), resolve(atStamp(0), nil), true},
+		"startTime alone, the same: resolves":                            {atStamp(60 * second), resolve(atStamp(60*second), nil), false},
+		"no times: resolves":                                             {atStamp(60 * second), resolve(nil, nil), false},
+		"the episode without startTime, whatever was received: resolves": {nil, resolve(nil, atStamp(-time.Hour)), false},
+		"a user's resolve, with an endTime of before: resolves":          {atStamp(60 * second), byMaria, false},
+		"endTime in seconds, within the second of the start: resolves": {
 			atStamp(60*second + 700*time.Millisecond), resolve(nil, atStamp(60*second)), false},
-		"endsAt in seconds, a second before: late": {
+		"endTime in seconds, a second before: late": {
 			atStamp(60*second + 700*time.Millisecond), resolve(nil, atStamp(59*second)), true},
-		"endsAt in milliseconds, within the one of the start: resolves": {
+		"endTime in milliseconds, within the one of the start: resolves": {
 			atStamp(60*second + 1700*time.Microsecond), resolve(nil, atStamp(60*second+time.Millisecond)), false},
-		"endsAt in microseconds, one before: late": {
+		"endTime in microseconds, one before: late": {
 			atStamp(60*second + 700*time.Microsecond), resolve(nil, atStamp(60*second+699*time.Microsecond)), true},
-		"the episode's startsAt in the year 9999: resolves": {
+		"the episode's startTime in the year 9999: resolves": {
 			timestamp(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)), resolve(nil, atStamp(60*second)), false},
-		"the episode's startsAt in a time zone ahead, endsAt of before: late": {
+		"the episode's startTime in a time zone ahead, endTime of before: late": {
 			atStamp(14 * time.Hour), resolve(nil, atStamp(13*time.Hour)), true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
 			bench := newBench()
-			bench.fold(eventOf(2, alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartsAt: c.startsAt})))
+			bench.fold(eventOf(2, alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: c.startTime})))
 			before := bench.status().Alert
 			p := bench.fold(eventOf(3, c.resolve))
 			s := bench.status()

@@ -12,18 +12,18 @@ import (
 // say until when the alert is valid.
 //
 // The end of the lease is a time of the sender's clock, so it is never compared with the leader's. The lease is the shorter
-// of two durations. The first, from startsAt to the end, is one of the sender's clock alone: it is exact in the first
+// of two durations. The first, from startTime to the end, is one of the sender's clock alone: it is exact in the first
 // message of an alert, and it grows with the age of the alert. The second, from the receipt to the end, is exact if the
 // clocks agree; clocks that differ by up to MaxClockDifference must not end an alert early. A sender whose clock is ahead
 // therefore has its alerts expire in time when they are new, and late by the difference when they are old. A sender whose
 // clock is behind by more than its lease reports ends in the past, which mean that the alert is resolved.
 func leaseOf(a receivedAlert) *metav1.Duration {
-	if !isSet(a.LeaseEndsAt) {
+	if !isSet(a.LeaseEndTime) {
 		return nil
 	}
-	lease := min(a.LeaseEndsAt.Sub(a.heard), maxLease) + MaxClockDifference
-	if isSet(a.StartsAt) && a.LeaseEndsAt.After(a.StartsAt.Time) {
-		lease = min(lease, a.LeaseEndsAt.Sub(a.StartsAt.Time))
+	lease := min(a.LeaseEndTime.Sub(a.heard), maxLease) + MaxClockDifference
+	if isSet(a.StartTime) && a.LeaseEndTime.After(a.StartTime.Time) {
+		lease = min(lease, a.LeaseEndTime.Sub(a.StartTime.Time))
 	}
 	return &metav1.Duration{Duration: boundLease(lease).Round(time.Second)}
 }

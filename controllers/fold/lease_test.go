@@ -13,8 +13,8 @@ import (
 
 // leasedAlert is a firing alert as Prometheus sends it: it began at a time and is valid until another, by the sender's clock.
 func leasedAlert(starts, until time.Time) v1alpha1.Alert {
-	alert := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartsAt: timestamp(starts)})
-	alert.LeaseEndsAt = timestamp(until)
+	alert := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: timestamp(starts)})
+	alert.LeaseEndTime = timestamp(until)
 	return alert
 }
 
@@ -24,9 +24,9 @@ func TestLeaseOf(t *testing.T) {
 		starts, until time.Time // by the sender's clock
 		want          time.Duration
 	}{
-		"a new alert: from startsAt to the end":        {minute(10), minute(14), lease},
+		"a new alert: from startTime to the end":       {minute(10), minute(14), lease},
 		"an old alert: from the receipt, and a minute": {minute(-600), minute(14), lease + time.Minute},
-		"without startsAt: from the receipt, and a minute": {
+		"without startTime: from the receipt, and a minute": {
 			time.Time{}, minute(14), lease + time.Minute},
 		"the sender's clock an hour ahead, a new alert: not an hour longer": {
 			minute(10).Add(ahead), minute(14).Add(ahead), lease},
@@ -42,7 +42,7 @@ func TestLeaseOf(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			alert := leasedAlert(c.starts, c.until)
 			if c.starts.IsZero() {
-				alert.StartsAt = nil
+				alert.StartTime = nil
 			}
 			got := leaseOf(receivedAlert{Alert: &alert, received: minute(10), heard: minute(10)})
 			NewWithT(t).Expect(got.Duration).To(Equal(c.want))
@@ -145,12 +145,12 @@ func TestExpiry(t *testing.T) {
 		g := NewWithT(t)
 		bench := open()
 		resolve := leasedAlert(minute(1), minute(900))
-		resolve.Status, resolve.EndsAt = v1alpha1.AlertResolved, minuteStamp(2)
+		resolve.Status, resolve.EndTime = v1alpha1.AlertResolved, minuteStamp(2)
 		bench.fold(eventOf(2, resolve))
 		g.Expect(reason(bench)).To(Equal(v1alpha1.ReasonResolvedByAlert))
 		g.Expect(bench.status().Lease).To(BeNil())
 	})
-	t.Run("what fires after it reopens, even with the startsAt of before", func(t *testing.T) {
+	t.Run("what fires after it reopens, even with the startTime of before", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := open()
 		bench.now = minute(5)

@@ -316,8 +316,8 @@ func isReport(status v1alpha1.AlertStatus) bool {
 
 // beginning is when an alert says that the trouble began.
 func beginning(a receivedAlert) time.Time {
-	if isSet(a.StartsAt) {
-		return a.StartsAt.Time
+	if isSet(a.StartTime) {
+		return a.StartTime.Time
 	}
 	return a.received
 }

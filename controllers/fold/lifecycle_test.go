@@ -139,30 +139,30 @@ func TestLifecycleTimesAreThoseOfTheAlerts(t *testing.T) {
 }
 
 func TestLateDuplicates(t *testing.T) {
-	firing := func(startsAt *v1alpha1.Timestamp) v1alpha1.Alert {
-		return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartsAt: startsAt})
+	firing := func(startTime *v1alpha1.Timestamp) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: startTime})
 	}
-	resolve := func(endsAt *v1alpha1.Timestamp) v1alpha1.Alert {
-		return alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndsAt: endsAt})
+	resolve := func(endTime *v1alpha1.Timestamp) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndTime: endTime})
 	}
 	forever := timestamp(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
-	predicted := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartsAt: minuteStamp(10), EndsAt: minuteStamp(90)})
+	predicted := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: minuteStamp(10), EndTime: minuteStamp(90)})
 	for sentence, c := range map[string]struct {
 		opener, resolver, alert v1alpha1.Alert // in minutes 10, 20 and 30
 		late                    bool
 	}{
-		"no startsAt: reopens":                                             {firing(minuteStamp(9)), resolve(minuteStamp(19)), firing(nil), false},
-		"a zero startsAt: reopens":                                         {firing(minuteStamp(9)), resolve(nil), firing(&v1alpha1.Timestamp{}), false},
-		"the episode's startsAt: late":                                     {firing(minuteStamp(9)), resolve(nil), firing(minuteStamp(9)), true},
-		"before the episode's start: late":                                 {firing(minuteStamp(9)), resolve(nil), firing(minuteStamp(3)), true},
-		"after the start, no endsAt: reopens":                              {firing(minuteStamp(9)), resolve(nil), firing(minuteStamp(12)), false},
-		"not after the endsAt: late":                                       {firing(minuteStamp(9)), resolve(minuteStamp(19)), firing(minuteStamp(19)), true},
-		"after the endsAt: reopens":                                        {firing(minuteStamp(9)), resolve(minuteStamp(19)), firing(minuteStamp(21)), false},
-		"the received time is the start: late":                             {firing(nil), resolve(nil), firing(minuteStamp(10)), true},
-		"an endsAt predicted by a firing alert does not hide a new outage": {predicted, resolve(nil), firing(minuteStamp(25)), false},
-		"an endsAt of the year 9999 does not either":                       {firing(nil), resolve(forever), firing(minuteStamp(25)), false},
-		"nor a startsAt of the year 9999":                                  {firing(forever), resolve(nil), firing(minuteStamp(25)), false},
-		"the very startsAt of the year 9999 again: late":                   {firing(forever), resolve(nil), firing(forever), true},
+		"no startTime: reopens":                                             {firing(minuteStamp(9)), resolve(minuteStamp(19)), firing(nil), false},
+		"a zero startTime: reopens":                                         {firing(minuteStamp(9)), resolve(nil), firing(&v1alpha1.Timestamp{}), false},
+		"the episode's startTime: late":                                     {firing(minuteStamp(9)), resolve(nil), firing(minuteStamp(9)), true},
+		"before the episode's start: late":                                  {firing(minuteStamp(9)), resolve(nil), firing(minuteStamp(3)), true},
+		"after the start, no endTime: reopens":                              {firing(minuteStamp(9)), resolve(nil), firing(minuteStamp(12)), false},
+		"not after the endTime: late":                                       {firing(minuteStamp(9)), resolve(minuteStamp(19)), firing(minuteStamp(19)), true},
+		"after the endTime: reopens":                                        {firing(minuteStamp(9)), resolve(minuteStamp(19)), firing(minuteStamp(21)), false},
+		"the received time is the start: late":                              {firing(nil), resolve(nil), firing(minuteStamp(10)), true},
+		"an endTime predicted by a firing alert does not hide a new outage": {predicted, resolve(nil), firing(minuteStamp(25)), false},
+		"an endTime of the year 9999 does not either":                       {firing(nil), resolve(forever), firing(minuteStamp(25)), false},
+		"nor a startTime of the year 9999":                                  {firing(forever), resolve(nil), firing(minuteStamp(25)), false},
+		"the very startTime of the year 9999 again: late":                   {firing(forever), resolve(nil), firing(forever), true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
@@ -190,13 +190,13 @@ func TestReopeningStartsAfresh(t *testing.T) {
 	bench := newBench()
 	first := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{
 		Title: "old", Severity: v1alpha1.SeverityCritical, Hostname: "db-1",
-		Labels: v1alpha1.Bag{"a": []byte(`1`)}, StartsAt: minuteStamp(0), EndsAt: minuteStamp(2),
+		Labels: map[string]string{"a": "1"}, StartTime: minuteStamp(0), EndTime: minuteStamp(2),
 	})
-	again := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartsAt: minuteStamp(8)})
+	again := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: minuteStamp(8)})
 	bench.fold(eventOf(1, first), eventOf(2, resolvingAlert()), eventOf(9, again))
 	s := bench.status()
 	g.Expect(s.Alert).To(Equal(v1alpha1.AlertContent{
-		Title: "Alert from mon", Severity: v1alpha1.SeverityWarning, Type: "webhook", StartsAt: minuteStamp(8),
+		Title: "Alert from mon", Severity: v1alpha1.SeverityWarning, Type: "webhook", StartTime: minuteStamp(8),
 	}))
 	g.Expect(s.Episode).To(Equal(&v1alpha1.Episode{Number: 2, StartTime: *minuteStamp(8), AlertCount: 1}))
 	g.Expect(s.OpenedTime.Time).To(Equal(minute(9)))
@@ -372,7 +372,7 @@ func TestForeignStatus(t *testing.T) {
 					Spec:   v1alpha1.IncidentSpec{IntegrationName: testIntegration, DedupKey: testKey},
 					Status: v1alpha1.IncidentStatus{State: state},
 				}
-				bench.fold(eventOf(1, alertOf(status, v1alpha1.AlertContent{StartsAt: minuteStamp(0)})))
+				bench.fold(eventOf(1, alertOf(status, v1alpha1.AlertContent{StartTime: minuteStamp(0)})))
 				s := bench.status()
 				g.Expect(s.AlertCount).To(BeEquivalentTo(1))
 				g.Expect(s.Episode.AlertCount).To(BeEquivalentTo(1))

@@ -16,7 +16,7 @@ const (
 	// believed; a leader whose clock differs more from the API server's lets nothing end for its age.
 	MaxClockDifference = time.Minute
 
-	// maxClockLead is how far ahead of its receipt a startsAt may lie. A local time taken for UTC is up to 14 hours ahead.
+	// maxClockLead is how far ahead of its receipt a startTime may lie. A local time taken for UTC is up to 14 hours ahead.
 	maxClockLead = 24 * time.Hour
 
 	// EmptyPatience is how long an Incident without a status is kept: its creator may be about to write it.

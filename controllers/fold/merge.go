@@ -2,7 +2,7 @@ package fold
 
 import (
 	"encoding/json"
-	"slices"
+	"maps"
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -31,7 +31,7 @@ const (
 )
 
 // mergeContent folds a newer alert's content into that of an episode. Present fields replace, absent ones
-// stay; bags merge key by key; the earliest startsAt stays. into and newer share nothing.
+// stay; bags merge key by key; the earliest startTime stays. into and newer share nothing.
 func mergeContent(into, newer *v1alpha1.AlertContent) {
 	replace(&into.Title, newer.Title)
 	replace(&into.Description, newer.Description)
@@ -64,15 +64,15 @@ func mergeCircumstances(into, newer *v1alpha1.AlertContent) {
 	replace(&into.Hostname, newer.Hostname)
 	replace(&into.Region, newer.Region)
 	replace(&into.Preset, newer.Preset)
-	newerBags := alertcontent.Bags(newer)
-	for name, bag := range alertcontent.Bags(into) {
-		mergeBag(bag, *newerBags[name])
+	mergeBag(&into.Labels, newer.Labels)
+	mergeBag(&into.Annotations, newer.Annotations)
+	mergeBag(&into.Values, newer.Values.DeepCopy())
+	mergeBag(&into.Custom, newer.Custom.DeepCopy())
+	if isSet(newer.StartTime) && (!isSet(into.StartTime) || newer.StartTime.Before(into.StartTime.Time)) {
+		into.StartTime = newer.StartTime.DeepCopy()
 	}
-	if isSet(newer.StartsAt) && (!isSet(into.StartsAt) || newer.StartsAt.Before(into.StartsAt.Time)) {
-		into.StartsAt = newer.StartsAt.DeepCopy()
-	}
-	if isSet(newer.EndsAt) {
-		into.EndsAt = newer.EndsAt.DeepCopy()
+	if isSet(newer.EndTime) {
+		into.EndTime = newer.EndTime.DeepCopy()
 	}
 }
 
@@ -82,16 +82,11 @@ func replace[S ~string](field *S, newer S) {
 	}
 }
 
-func mergeBag(into *v1alpha1.Bag, newer v1alpha1.Bag) {
-	if len(newer) == 0 {
-		return
+func mergeBag[M ~map[string]V, V any](into *M, newer M) {
+	if len(newer) > 0 && *into == nil {
+		*into = make(M, len(newer))
 	}
-	if *into == nil {
-		*into = make(v1alpha1.Bag, len(newer))
-	}
-	for key, value := range newer {
-		(*into)[key] = slices.Clone(value)
-	}
+	maps.Copy(*into, newer)
 }
 
 // fillContent sets the fields that no alert had: a severity, a type, a title, and the default
@@ -106,14 +101,9 @@ func fillContent(content *v1alpha1.AlertContent, defaults *v1alpha1.AlertDefault
 		fill(&content.Title, firstLine(content.Description), defaults.Title, defaultTitle+integration)
 	}
 	for key, value := range defaults.Labels {
-		if _, present := content.Labels[key]; present {
-			continue
+		if _, present := content.Labels[key]; !present {
+			mergeBag(&content.Labels, map[string]string{key: string(value)})
 		}
-		encoded, err := json.Marshal(string(value))
-		if err != nil {
-			continue // no string fails to encode
-		}
-		mergeBag(&content.Labels, v1alpha1.Bag{key: encoded})
 	}
 }
 
@@ -135,11 +125,9 @@ func boundContent(content, newest *v1alpha1.AlertContent, defaults *v1alpha1.Ale
 		return ""
 	}
 	message := "The merged content was too large"
-	newestBags := alertcontent.Bags(newest)
 	if alertcontent.Keys(newest) > 0 {
-		for name, bag := range alertcontent.Bags(content) {
-			*bag = newestBags[name].DeepCopy()
-		}
+		bags := newest.DeepCopy()
+		content.Labels, content.Annotations, content.Values, content.Custom = bags.Labels, bags.Annotations, bags.Values, bags.Custom
 		fillContent(content, defaults, integration)
 		message += "; the newest alert's bags replaced the older ones"
 	}

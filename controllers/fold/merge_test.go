@@ -25,11 +25,11 @@ func TestMerge(t *testing.T) {
 		return v1alpha1.AlertContent{
 			Title: "title", Description: "description", Severity: v1alpha1.SeverityError, Type: "type", Link: "link",
 			Hostname: "host", Region: "region", Preset: "zabbix",
-			Labels:      v1alpha1.Bag{"a": json.RawMessage(`{"x":1}`), "b": json.RawMessage(`2`)},
-			Annotations: v1alpha1.Bag{"a": json.RawMessage(`1`)},
+			Labels:      map[string]string{"a": `{"x":1}`, "b": "2"},
+			Annotations: map[string]string{"a": "1"},
 			Values:      v1alpha1.Bag{"a": json.RawMessage(`1`)},
 			Custom:      v1alpha1.Bag{"a": json.RawMessage(`1`)},
-			StartsAt:    minuteStamp(5), EndsAt: minuteStamp(6),
+			StartTime:   minuteStamp(5), EndTime: minuteStamp(6),
 		}
 	}
 	for sentence, c := range map[string]struct {
@@ -46,18 +46,18 @@ func TestMerge(t *testing.T) {
 			},
 		},
 		"bags merge key by key, the newer value replacing the older one whole": {
-			v1alpha1.AlertContent{Labels: v1alpha1.Bag{"a": json.RawMessage(`{"y":2}`), "c": json.RawMessage(`null`)}},
+			v1alpha1.AlertContent{Labels: map[string]string{"a": `{"y":2}`, "c": "null"}},
 			func(c *v1alpha1.AlertContent) {
-				c.Labels["a"], c.Labels["c"] = json.RawMessage(`{"y":2}`), json.RawMessage(`null`)
+				c.Labels["a"], c.Labels["c"] = `{"y":2}`, "null"
 			},
 		},
-		"an earlier startsAt replaces": {
-			v1alpha1.AlertContent{StartsAt: minuteStamp(4)}, func(c *v1alpha1.AlertContent) { c.StartsAt = minuteStamp(4) },
+		"an earlier startTime replaces": {
+			v1alpha1.AlertContent{StartTime: minuteStamp(4)}, func(c *v1alpha1.AlertContent) { c.StartTime = minuteStamp(4) },
 		},
-		"a later startsAt does not":  {v1alpha1.AlertContent{StartsAt: minuteStamp(7)}, func(*v1alpha1.AlertContent) {}},
-		"the newest endsAt replaces": {v1alpha1.AlertContent{EndsAt: minuteStamp(1)}, func(c *v1alpha1.AlertContent) { c.EndsAt = minuteStamp(1) }},
+		"a later startTime does not":  {v1alpha1.AlertContent{StartTime: minuteStamp(7)}, func(*v1alpha1.AlertContent) {}},
+		"the newest endTime replaces": {v1alpha1.AlertContent{EndTime: minuteStamp(1)}, func(c *v1alpha1.AlertContent) { c.EndTime = minuteStamp(1) }},
 		"times that nobody could read count as absent": {
-			v1alpha1.AlertContent{StartsAt: &v1alpha1.Timestamp{}, EndsAt: &v1alpha1.Timestamp{}}, func(*v1alpha1.AlertContent) {},
+			v1alpha1.AlertContent{StartTime: &v1alpha1.Timestamp{}, EndTime: &v1alpha1.Timestamp{}}, func(*v1alpha1.AlertContent) {},
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -79,16 +79,16 @@ func TestMerge(t *testing.T) {
 		bench := newBench()
 		bench.fold(eventOf(1, firingAlert()))
 		bench.fold(eventOf(2, alertOf(v1alpha1.AlertAcknowledged, v1alpha1.AlertContent{Region: "eu"})))
-		bench.fold(eventOf(3, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndsAt: minuteStamp(2)})))
+		bench.fold(eventOf(3, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndTime: minuteStamp(2)})))
 		g.Expect(bench.status().Alert.Region).To(Equal("eu"))
-		g.Expect(bench.status().Alert.EndsAt).To(Equal(minuteStamp(2)))
+		g.Expect(bench.status().Alert.EndTime).To(Equal(minuteStamp(2)))
 	})
 }
 
 func TestAResolveDoesNotRewriteTheProblem(t *testing.T) {
 	problem := v1alpha1.AlertContent{
 		Title: "Disk full", Description: "/var is at 99 %", Severity: v1alpha1.SeverityCritical, Type: "disk",
-		Annotations: v1alpha1.Bag{"used": json.RawMessage(`99`)},
+		Annotations: map[string]string{"used": "99"},
 	}
 	for sentence, c := range map[string]struct {
 		resolve v1alpha1.AlertContent
@@ -104,9 +104,9 @@ func TestAResolveDoesNotRewriteTheProblem(t *testing.T) {
 			v1alpha1.AlertContent{Title: "Disk full", Description: "/var is at 99 %"}, func(*v1alpha1.AlertContent) {},
 		},
 		"everything else replaces": {
-			v1alpha1.AlertContent{Link: "L", Hostname: "H", Region: "R", Annotations: v1alpha1.Bag{"used": json.RawMessage(`12`)}, EndsAt: minuteStamp(2)},
+			v1alpha1.AlertContent{Link: "L", Hostname: "H", Region: "R", Annotations: map[string]string{"used": "12"}, EndTime: minuteStamp(2)},
 			func(c *v1alpha1.AlertContent) {
-				c.Link, c.Hostname, c.Region, c.EndsAt, c.Annotations["used"] = "L", "H", "R", minuteStamp(2), json.RawMessage(`12`)
+				c.Link, c.Hostname, c.Region, c.EndTime, c.Annotations["used"] = "L", "H", "R", minuteStamp(2), "12"
 			},
 		},
 	} {
@@ -127,8 +127,8 @@ func TestDefaults(t *testing.T) {
 		Severity: v1alpha1.SeverityError, Type: "probe", Title: "Probe failed",
 		Labels: map[string]v1alpha1.LabelValue{"team": `a<"b"`, "site": "x"},
 	}
-	team := json.RawMessage("\"a\\u003c\\\"b\\\"\"")
-	site := json.RawMessage(`"x"`)
+	team := `a<"b"`
+	site := "x"
 	for sentence, c := range map[string]struct {
 		alerts   []v1alpha1.AlertContent // all firing
 		defaults *v1alpha1.AlertDefaults
@@ -141,7 +141,7 @@ func TestDefaults(t *testing.T) {
 		"the integration's defaults": {
 			alerts: []v1alpha1.AlertContent{{}}, defaults: defaults,
 			want: v1alpha1.AlertContent{
-				Title: "Probe failed", Severity: v1alpha1.SeverityError, Type: "probe", Labels: v1alpha1.Bag{"team": team, "site": site},
+				Title: "Probe failed", Severity: v1alpha1.SeverityError, Type: "probe", Labels: map[string]string{"team": team, "site": site},
 			},
 		},
 		"the first line of the description comes before the default title": {
@@ -152,17 +152,17 @@ func TestDefaults(t *testing.T) {
 		},
 		"what an alert says wins, and a label of its own too": {
 			alerts: []v1alpha1.AlertContent{{
-				Title: "t", Severity: v1alpha1.SeverityInfo, Type: "y", Labels: v1alpha1.Bag{"team": json.RawMessage(`1`)},
+				Title: "t", Severity: v1alpha1.SeverityInfo, Type: "y", Labels: map[string]string{"team": "1"},
 			}},
 			defaults: defaults,
 			want: v1alpha1.AlertContent{
-				Title: "t", Severity: v1alpha1.SeverityInfo, Type: "y", Labels: v1alpha1.Bag{"team": json.RawMessage(`1`), "site": site},
+				Title: "t", Severity: v1alpha1.SeverityInfo, Type: "y", Labels: map[string]string{"team": "1", "site": site},
 			},
 		},
 		"a bare repeat blanks nothing and falls back to nothing": {
 			alerts: []v1alpha1.AlertContent{{Title: "t", Severity: v1alpha1.SeverityCritical, Type: "y"}, {}}, defaults: defaults,
 			want: v1alpha1.AlertContent{
-				Title: "t", Severity: v1alpha1.SeverityCritical, Type: "y", Labels: v1alpha1.Bag{"team": team, "site": site},
+				Title: "t", Severity: v1alpha1.SeverityCritical, Type: "y", Labels: map[string]string{"team": team, "site": site},
 			},
 		},
 		"filled values stay when a later alert leaves the field absent, and go when it has one": {
@@ -218,14 +218,14 @@ func TestContentTooLarge(t *testing.T) {
 		g := NewWithT(t)
 		bench := newBench()
 		first := with("a", 100<<10)
-		first.Labels = v1alpha1.Bag{"old": json.RawMessage(`1`)}
+		first.Labels = map[string]string{"old": "1"}
 		second := eventOf(2, with("b", 100<<10))
 		second.Spec.Defaults = &v1alpha1.AlertDefaults{Labels: map[string]v1alpha1.LabelValue{"team": "ops"}}
 		bench.fold(eventOf(1, first))
 		p := bench.fold(second)
 		g.Expect(bench.status().Alert.Custom).To(HaveLen(1))
 		g.Expect(bench.status().Alert.Custom).To(HaveKey("b"))
-		g.Expect(bench.status().Alert.Labels).To(Equal(v1alpha1.Bag{"team": json.RawMessage(`"ops"`)}))
+		g.Expect(bench.status().Alert.Labels).To(Equal(map[string]string{"team": "ops"}))
 		g.Expect(kindsOf(p.Transitions)).To(Equal([]v1alpha1.TransitionType{v1alpha1.TransitionContentReplaced}))
 		p = bench.fold(eventOf(3, with("c", 100<<10)))
 		g.Expect(p.Transitions).To(BeEmpty(), "a sender who does it every time does not fill the timeline")
@@ -234,7 +234,7 @@ func TestContentTooLarge(t *testing.T) {
 		g := NewWithT(t)
 		bench := newBench()
 		big := with("small", 10)
-		big.Annotations = v1alpha1.Bag{"huge": value(1 << 20)}
+		big.Annotations = map[string]string{"huge": strings.Repeat("x", 1<<20)}
 		p := bench.fold(eventOf(1, big))
 		g.Expect(bench.status().Alert.Annotations).To(BeEmpty())
 		g.Expect(bench.status().Alert.Custom).To(HaveKey("small"))
@@ -255,6 +255,15 @@ func worstText(t *rapid.T, name string, limit int) string {
 	unit := rapid.SampledFrom([]string{"x", "<", "\"", "\x01", "ü", "😀", "\u2028", "word "}).Draw(t, name)
 	n := rapid.SampledFrom([]int{0, 1, limit / 2, limit}).Draw(t, name+" length")
 	return strings.Repeat(unit, n/utf8.RuneCountInString(unit))
+}
+
+func worstTexts(t *rapid.T, name string, sizes []int) map[string]string {
+	texts := map[string]string{}
+	for range rapid.IntRange(0, 3).Draw(t, name+" entries") {
+		key := worstText(t, name+" key", 2000) + fmt.Sprint(rapid.IntRange(0, 9).Draw(t, name+" number"))
+		texts[key] = worstText(t, name, rapid.SampledFrom(sizes).Draw(t, name+" size"))
+	}
+	return texts
 }
 
 func worstBag(t *rapid.T, name string, sizes []int) v1alpha1.Bag {
@@ -285,7 +294,7 @@ func TestIncidentSizeIsBounded(t *testing.T) {
 					Title: worstText(t, "title", 1024), Description: worstText(t, "description", 16384), Type: worstText(t, "type", 1024),
 					Link: worstText(t, "link", 2048), Hostname: worstText(t, "hostname", 1024), Region: worstText(t, "region", 1024),
 					Severity: rapid.SampledFrom([]v1alpha1.Severity{"", "critical", "info"}).Draw(t, "severity"),
-					Labels:   worstBag(t, "labels", sizes), Annotations: worstBag(t, "annotations", sizes),
+					Labels:   worstTexts(t, "labels", sizes), Annotations: worstTexts(t, "annotations", sizes),
 					Values: worstBag(t, "values", sizes), Custom: worstBag(t, "custom", sizes),
 				},
 			}

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/packing"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
@@ -35,17 +34,16 @@ type Silencing struct {
 
 // silence records the request of a user for a silence, or the end of it.
 func (l *lifecycle) silence(a receivedAlert) {
-	length, err := packing.SilenceDuration(a.Alert)
-	if err != nil || length == 0 { // the API server rejects any other error
+	if a.SilenceFor == nil || a.SilenceFor.Duration <= 0 {
 		if l.status.Silence == nil {
 			return
 		}
 		l.status.Silence = nil
 		l.record(a.transition(v1alpha1.TransitionUnsilenced, "Silence ended"))
 	} else {
-		until := v1alpha1.NewTimestamp(a.received.Add(length))
-		l.status.Silence = &v1alpha1.Silence{Until: until, By: a.by(), Comment: a.Comment}
-		l.record(a.transition(v1alpha1.TransitionSilenced, fmt.Sprint("Silenced for ", length)))
+		until := v1alpha1.NewTimestamp(a.received.Add(a.SilenceFor.Duration))
+		l.status.Silence = &v1alpha1.Silence{EndTime: until, By: a.by(), Comment: a.Comment}
+		l.record(a.transition(v1alpha1.TransitionSilenced, fmt.Sprint("Silenced for ", a.SilenceFor.Duration)))
 	}
 	l.urgent = true
 }
@@ -57,7 +55,7 @@ func (f *folding) updateSilenced() {
 	if status.State == "" {
 		return
 	}
-	requested := status.Silence != nil && status.Silence.Until.After(f.in.Now)
+	requested := status.Silence != nil && status.Silence.EndTime.After(f.in.Now)
 	current := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSilenced)
 	value, reason, message := s.condition(current, requested)
 	if reason == "" {

@@ -13,8 +13,9 @@ import (
 
 // silencingAlert is a user's request for a silence.
 func silencingAlert(length string) v1alpha1.Alert {
+	duration, _ := time.ParseDuration(length)
 	alert := alertOf(v1alpha1.AlertSilenced, v1alpha1.AlertContent{Title: "of no meaning"})
-	alert.By, alert.Comment, alert.SilenceFor = "maria", "maintenance", length
+	alert.By, alert.Comment, alert.SilenceFor = "maria", "maintenance", &metav1.Duration{Duration: duration}
 	return alert
 }
 
@@ -25,7 +26,7 @@ func openIncident() *foldBench {
 }
 
 func TestARequestForASilence(t *testing.T) {
-	requested := &v1alpha1.Silence{Until: *minuteStamp(122), By: "maria", Comment: "maintenance"}
+	requested := &v1alpha1.Silence{EndTime: *minuteStamp(122), By: "maria", Comment: "maintenance"}
 	t.Run("is recorded and counts as no alert", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := openIncident()

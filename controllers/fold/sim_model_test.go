@@ -61,7 +61,7 @@ type simView struct {
 	Start, Opened, Resolved, Last      string
 	Title, Description, Severity, Type string
 	Labels                             map[string]string
-	StartsAt, EndsAt                   string
+	StartTime, EndTime                 string
 	Timeline                           []string
 	Digest                             string
 }
@@ -247,8 +247,8 @@ func (r *simReplay) start() time.Time {
 	var earliest time.Time
 	for _, told := range r.episode {
 		t := simReceived(told.event)
-		if told.alert.StartsAt != nil {
-			t = told.alert.StartsAt.Time
+		if told.alert.StartTime != nil {
+			t = told.alert.StartTime.Time
 		}
 		if earliest.IsZero() || t.Before(earliest) {
 			earliest = t
@@ -257,17 +257,17 @@ func (r *simReplay) start() time.Time {
 	return earliest
 }
 
-// said is the earliest startsAt and the newest endsAt of the episode's alerts.
-func (r *simReplay) said() (startsAt, endsAt *time.Time) {
+// said is the earliest startTime and the newest endTime of the episode's alerts.
+func (r *simReplay) said() (startTime, endTime *time.Time) {
 	for _, told := range r.episode {
-		if t := told.alert.StartsAt; t != nil && (startsAt == nil || t.Before(*startsAt)) {
-			startsAt = &t.Time
+		if t := told.alert.StartTime; t != nil && (startTime == nil || t.Before(*startTime)) {
+			startTime = &t.Time
 		}
-		if t := told.alert.EndsAt; t != nil {
-			endsAt = &t.Time
+		if t := told.alert.EndTime; t != nil {
+			endTime = &t.Time
 		}
 	}
-	return startsAt, endsAt
+	return startTime, endTime
 }
 
 // latest is the newest value of a field that is there; a resolve does not count.
@@ -311,7 +311,7 @@ func (r *simReplay) done(integration string) simView {
 		}
 		for key, value := range told.event.Spec.Defaults.Labels {
 			if _, ok := v.Labels[key]; !ok {
-				v.Labels[key] = strconv.Quote(string(value))
+				v.Labels[key] = string(value)
 			}
 		}
 	}
@@ -320,8 +320,8 @@ func (r *simReplay) done(integration string) simView {
 			v.Labels[key] = string(value)
 		}
 	}
-	startsAt, endsAt := r.said()
-	v.StartsAt, v.EndsAt = simTimeOf(startsAt), simTimeOf(endsAt)
+	startTime, endTime := r.said()
+	v.StartTime, v.EndTime = simTimeOf(startTime), simTimeOf(endTime)
 	sum := new(big.Int).Mod(r.digest, new(big.Int).Lsh(big.NewInt(1), 128))
 	v.Digest = fmt.Sprintf("%032x", sum)
 	return v
@@ -339,11 +339,11 @@ func simViewOf(incident *v1alpha1.Incident) simView {
 	if s.ResolvedTime != nil {
 		v.Resolved = simTime(s.ResolvedTime.Time)
 	}
-	if s.Alert.StartsAt != nil {
-		v.StartsAt = simTime(s.Alert.StartsAt.Time)
+	if s.Alert.StartTime != nil {
+		v.StartTime = simTime(s.Alert.StartTime.Time)
 	}
-	if s.Alert.EndsAt != nil {
-		v.EndsAt = simTime(s.Alert.EndsAt.Time)
+	if s.Alert.EndTime != nil {
+		v.EndTime = simTime(s.Alert.EndTime.Time)
 	}
 	for _, condition := range s.Conditions {
 		switch condition.Type {

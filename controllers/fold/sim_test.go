@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -272,15 +271,13 @@ func (s *simulation) alert(a, c int) v1alpha1.Alert {
 	alert.Title = []string{"", "Disk full", "", "", "Disk fuller"}[c%5]
 	alert.Description = []string{"", "", "It is full."}[c%3]
 	if c%2 == 1 {
-		alert.Labels = v1alpha1.Bag{
-			[]string{"a", "b", "c"}[c%3]: json.RawMessage([]string{`1`, `"x"`, `{"y":[null]}`, `2`}[a%4]),
-		}
+		alert.Labels = map[string]string{[]string{"a", "b", "c"}[c%3]: []string{"1", "x", `{"y":[null]}`, "2"}[a%4]}
 	}
 	if c%7 < 4 {
-		alert.StartsAt = timestamp(s.now.Add(-time.Duration(c%7*11) * time.Minute))
+		alert.StartTime = timestamp(s.now.Add(-time.Duration(c%7*11) * time.Minute))
 	}
 	if alert.Status == v1alpha1.AlertResolved && a%4 == 1 {
-		alert.EndsAt = timestamp(s.now.Add(time.Duration(c%5-2) * time.Minute))
+		alert.EndTime = timestamp(s.now.Add(time.Duration(c%5-2) * time.Minute))
 	}
 	return alert
 }

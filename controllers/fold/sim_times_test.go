@@ -8,25 +8,25 @@ import (
 
 // stale reports whether a resolve tells of an episode before this one. All times of the simulation are whole seconds.
 func (r *simReplay) stale(alert *v1alpha1.Alert) bool {
-	startsAt, _ := r.said()
-	told := alert.EndsAt
+	startTime, _ := r.said()
+	told := alert.EndTime
 	if told == nil {
-		told = alert.StartsAt
+		told = alert.StartTime
 	}
-	return startsAt != nil && told != nil && alert.By == "" && told.Before(*startsAt)
+	return startTime != nil && told != nil && alert.By == "" && told.Before(*startTime)
 }
 
 // over reports whether a firing tells of the episode that has ended.
 func (r *simReplay) over(alert *v1alpha1.Alert, when time.Time) bool {
-	if alert.StartsAt == nil || r.view.Reason == "AutoResolved" || r.window == 0 || !when.Before(r.resolved.Add(r.window)) {
+	if alert.StartTime == nil || r.view.Reason == "AutoResolved" || r.window == 0 || !when.Before(r.resolved.Add(r.window)) {
 		return false
 	}
-	t := alert.StartsAt.Time
-	startsAt, endsAt := r.said()
-	if startsAt != nil && t.Equal(*startsAt) {
+	t := alert.StartTime.Time
+	startTime, endTime := r.said()
+	if startTime != nil && t.Equal(*startTime) {
 		return true
 	}
-	return !t.After(r.resolved) && (!t.After(r.start()) || endsAt != nil && !t.After(*endsAt))
+	return !t.After(r.resolved) && (!t.After(r.start()) || endTime != nil && !t.After(*endTime))
 }
 
 // simReceived believes no time that is more than a minute after the creation.

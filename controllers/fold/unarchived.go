@@ -120,7 +120,7 @@ func (f *folding) keepEpisode() {
 	last.Digest = episode.Digest // another version, to be archived again
 	last.OmittedEpisodes++
 	last.OmittedAlerts += episode.AlertCount
-	last.OmittedUntil = &episode.ResolvedTime
+	last.OmittedResolvedTime = &episode.ResolvedTime
 }
 
 // pack encodes the episode in at most so many bytes, without its content if that is too large.
@@ -163,8 +163,8 @@ func UnpackEpisode(packed *v1alpha1.UnarchivedEpisode) (EndedEpisode, error) {
 	e.Number, e.ResolvedTime, e.Digest = packed.Number, packed.ResolvedTime, packed.Digest
 	if packed.OmittedEpisodes > 0 {
 		e.Omitted = &OmittedEpisodes{Episodes: packed.OmittedEpisodes, AlertCount: packed.OmittedAlerts}
-		if isSet(packed.OmittedUntil) {
-			e.Omitted.LastResolvedTime = *packed.OmittedUntil
+		if isSet(packed.OmittedResolvedTime) {
+			e.Omitted.LastResolvedTime = *packed.OmittedResolvedTime
 		}
 	}
 	return e, nil

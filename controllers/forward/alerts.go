@@ -129,7 +129,7 @@ func labelsOf(
 	content := &incident.Status.Alert
 	labels := map[string]string{}
 	for _, name := range config.AlertLabels {
-		value := labelValue(content.Labels[name])
+		value := shortLabel(content.Labels[name])
 		if defaults := integration.Spec.Defaults; defaults != nil {
 			value = cmp.Or(shortLabel(string(defaults.Labels[name])), value)
 		}
@@ -153,23 +153,6 @@ func labelsOf(
 		return "" // strings always encode
 	}
 	return labelSet(encoded)
-}
-
-// labelValue returns a sender's label as the value of a Prometheus label; empty if it is neither a string, a number nor a
-// boolean.
-func labelValue(raw json.RawMessage) string {
-	var value any
-	if len(raw) == 0 || json.Unmarshal(raw, &value) != nil {
-		return ""
-	}
-	switch value := value.(type) {
-	case string:
-		return shortLabel(value)
-	case float64, bool:
-		return shortLabel(string(raw)) // the literal: a float64 does not keep every digit
-	default:
-		return ""
-	}
 }
 
 // shortLabel returns a text as one line, short enough for a label.

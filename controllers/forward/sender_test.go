@@ -2,7 +2,6 @@ package forward
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -116,7 +115,7 @@ func TestFireChangeResolve(t *testing.T) {
 
 func TestChangedLabelsEndTheOldSet(t *testing.T) {
 	team := func(name string) func(*v1alpha1.Alert) {
-		return func(a *v1alpha1.Alert) { a.Labels = v1alpha1.Bag{"team": json.RawMessage(`"` + name + `"`)} }
+		return func(a *v1alpha1.Alert) { a.Labels = map[string]string{"team": name} }
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

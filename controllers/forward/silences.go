@@ -73,8 +73,8 @@ func silencesOf(
 			Matchers: matchersOf(key, t.config), StartsAt: now.UTC(), EndsAt: until.UTC(), CreatedBy: by, Comment: comment + mark,
 		}
 	}
-	if request := incident.Status.Silence; request != nil && request.Until.After(now) {
-		add(kindRequested, plaintext.ShortMessage(request.By), plaintext.ShortMessage(request.Comment), request.Until.Time)
+	if request := incident.Status.Silence; request != nil && request.EndTime.After(now) {
+		add(kindRequested, plaintext.ShortMessage(request.By), plaintext.ShortMessage(request.Comment), request.EndTime.Time)
 	}
 	if t.config.SilenceAcknowledged && fold.StaysAcknowledged(&incident.Status) {
 		comment := incident.Status.Acknowledgement.Comment

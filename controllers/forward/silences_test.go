@@ -224,7 +224,7 @@ func TestRequestedSilence(t *testing.T) {
 	r := newSilenceRig(t)
 	key := r.alert("firing", "", "", "")
 	until := v1alpha1.NewTimestamp(r.time.Add(2 * time.Hour))
-	r.objects[key].Status.Silence = &v1alpha1.Silence{Until: until, By: "maria", Comment: "planned"}
+	r.objects[key].Status.Silence = &v1alpha1.Silence{EndTime: until, By: "maria", Comment: "planned"}
 	r.poll()
 	r.Expect(r.am.active()).To(ConsistOf("maria: planned [tocsin requested shop/" + key.name + " here]"))
 	r.poll()
@@ -318,7 +318,7 @@ func TestNamespacesTakeTurnsAtSilences(t *testing.T) {
 func TestOneFailureDoesNotEndTheRound(t *testing.T) {
 	r := newSilenceRig(t)
 	request := func(key incidentKey) {
-		r.objects[key].Status.Silence = &v1alpha1.Silence{Until: v1alpha1.NewTimestamp(noon.Add(100 * time.Hour)), By: "maria"}
+		r.objects[key].Status.Silence = &v1alpha1.Silence{EndTime: v1alpha1.NewTimestamp(noon.Add(100 * time.Hour)), By: "maria"}
 	}
 	var keys []incidentKey
 	for i := range 10 {
@@ -345,7 +345,7 @@ func TestFailuresInARowEndTheRound(t *testing.T) {
 	r := newSilenceRig(t)
 	for i := range 100 {
 		_, after := r.fold(v1alpha1.Alert{DedupKey: fmt.Sprint(i), Status: v1alpha1.AlertFiring})
-		after.Status.Silence = &v1alpha1.Silence{Until: v1alpha1.NewTimestamp(noon.Add(time.Hour))}
+		after.Status.Silence = &v1alpha1.Silence{EndTime: v1alpha1.NewTimestamp(noon.Add(time.Hour))}
 	}
 	r.am.refuses = func(silence) bool { return true }
 	r.outcome = HaveOccurred()

@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -213,7 +212,7 @@ func transition(before, after *v1alpha1.Incident, labels []string) (received tim
 	}
 	changed = was.State != is.State || was.Alert.Severity != is.Alert.Severity || was.Alert.Type != is.Alert.Type ||
 		slices.ContainsFunc(labels, func(name string) bool {
-			return !bytes.Equal(was.Alert.Labels[name], is.Alert.Labels[name])
+			return was.Alert.Labels[name] != is.Alert.Labels[name]
 		})
 	return time.Time{}, changed
 }

@@ -131,14 +131,14 @@ func (g *generator) episode(day time.Time) records.Record {
 		Title: problem + " on " + host, Severity: severity, Type: "metric", Hostname: host, Region: "eu-west",
 		Description: problem + ". It began at " + started.Format(time.RFC3339) + ", see the runbook.",
 		Link:        fmt.Sprintf("https://grafana.example.com/d/%x?from=%d", number, started.UnixMilli()),
-		Labels: bag(map[string]string{"alertname": fmt.Sprintf("Alert%d", number%300), "instance": host + ":9100", "job": "node",
-			"team": fmt.Sprintf("team-%d", number%namespaces), "pod": fmt.Sprintf("app-%x-%05x", number%97, g.IntN(1<<20))}),
-		Annotations: bag(map[string]string{"summary": problem,
-			"runbook_url": fmt.Sprintf("https://runbooks.example.com/%d", number%300)}),
+		Labels: map[string]string{"alertname": fmt.Sprintf("Alert%d", number%300), "instance": host + ":9100", "job": "node",
+			"team": fmt.Sprintf("team-%d", number%namespaces), "pod": fmt.Sprintf("app-%x-%05x", number%97, g.IntN(1<<20))},
+		Annotations: map[string]string{"summary": problem,
+			"runbook_url": fmt.Sprintf("https://runbooks.example.com/%d", number%300)},
 		Values: v1alpha1.Bag{"value": json.RawMessage(fmt.Sprintf("%.3f", g.Float64()*100))},
 	}
-	startsAt, endsAt := r.StartTime, r.ResolvedTime
-	r.Alert.StartsAt, r.Alert.EndsAt = &startsAt, &endsAt
+	startTime, endTime := r.StartTime, r.ResolvedTime
+	r.Alert.StartTime, r.Alert.EndTime = &startTime, &endTime
 	return r
 }
 
@@ -152,15 +152,3 @@ func (g *generator) uuid() string {
 }
 
 func at(t time.Time) v1alpha1.Timestamp { return v1alpha1.NewTimestamp(t) }
-
-func bag(texts map[string]string) v1alpha1.Bag {
-	b := v1alpha1.Bag{}
-	for name, text := range texts {
-		value, err := json.Marshal(text)
-		if err != nil {
-			panic(err) // it is text
-		}
-		b[name] = value
-	}
-	return b
-}

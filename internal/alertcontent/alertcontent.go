@@ -2,6 +2,7 @@
 package alertcontent
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -36,13 +37,67 @@ func Merge[M ~map[string]V, V any](older, newer M) M {
 	return merged
 }
 
-// Bags returns the content's four bags by their JSON names.
-func Bags(c *v1alpha1.AlertContent) map[string]*v1alpha1.Bag {
-	return map[string]*v1alpha1.Bag{
-		"labels":      &c.Labels,
-		"annotations": &c.Annotations,
-		"values":      &c.Values,
-		"custom":      &c.Custom,
+// entry is one entry of a bag.
+type entry struct {
+	bag, key string
+	size     int
+}
+
+// bag is one of the content's four bags.
+type bag struct {
+	name    string
+	len     int
+	clone   func() // has the content have a copy of it
+	entries func() []entry
+	remove  func(key string)
+	toText  func() // replaces all entries by one with their JSON
+}
+
+func bagOf[M ~map[string]V, V any](name string, in *M, size func(V) int, quoted func(text string) V) bag {
+	return bag{
+		name: name, len: len(*in),
+		clone: func() { *in = maps.Clone(*in) },
+		entries: func() (all []entry) {
+			for key, value := range *in {
+				all = append(all, entry{name, key, quotedLen(key) + size(value) + separators})
+			}
+			return all
+		},
+		remove: func(key string) { delete(*in, key) },
+		toText: func() {
+			encoded, err := json.Marshal(*in)
+			if err != nil {
+				encoded = nil // not decoded from JSON
+			}
+			*in = M{JSONKey: quoted(string(encoded))}
+		},
+	}
+}
+
+// bags returns the content's bags.
+func bags(c *v1alpha1.AlertContent) []bag {
+	asIs := func(text string) string { return text }
+	quoted := func(text string) json.RawMessage {
+		raw, _ := json.Marshal(text) // no string fails to encode
+		return raw
+	}
+	return []bag{
+		bagOf("custom", &c.Custom, rawLen, quoted), bagOf("values", &c.Values, rawLen, quoted),
+		bagOf("annotations", &c.Annotations, quotedLen, asIs), bagOf("labels", &c.Labels, quotedLen, asIs),
+	}
+}
+
+// DropEmpty makes the bags absent that have no entry.
+func DropEmpty(c *v1alpha1.AlertContent) {
+	dropEmpty(&c.Labels)
+	dropEmpty(&c.Annotations)
+	dropEmpty(&c.Values)
+	dropEmpty(&c.Custom)
+}
+
+func dropEmpty[M ~map[string]V, V any](in *M) {
+	if len(*in) == 0 {
+		*in = nil
 	}
 }
 
@@ -58,9 +113,14 @@ func Size(c *v1alpha1.AlertContent) int {
 	for _, s := range []string{c.Title, c.Description, string(c.Severity), c.Type, c.Link, c.Hostname, c.Region, c.Preset} {
 		size += quotedLen(s)
 	}
-	for _, bag := range Bags(c) {
-		for key, value := range *bag {
-			size += entrySize(key, value)
+	for _, texts := range []map[string]string{c.Labels, c.Annotations} {
+		for key, value := range texts {
+			size += quotedLen(key) + quotedLen(value) + separators
+		}
+	}
+	for _, values := range []v1alpha1.Bag{c.Values, c.Custom} {
+		for key, value := range values {
+			size += quotedLen(key) + rawLen(value) + separators
 		}
 	}
 	return size
@@ -85,19 +145,9 @@ func Bound(c *v1alpha1.AlertContent) (removed, replaced []string) {
 // returns the names of these bags, sorted, and changes no bag in place.
 func LimitKeys(c *v1alpha1.AlertContent) (replaced []string) {
 	for Keys(c) > MaxKeys {
-		bags, largest := Bags(c), "custom"
-		for _, name := range []string{"values", "annotations", "labels"} {
-			if len(*bags[name]) > len(*bags[largest]) {
-				largest = name
-			}
-		}
-		encoded, err := json.Marshal(*bags[largest])
-		if err != nil {
-			encoded = nil // not decoded from JSON
-		}
-		text, _ := json.Marshal(string(encoded)) // no string fails to encode
-		*bags[largest] = v1alpha1.Bag{JSONKey: text}
-		replaced = append(replaced, largest)
+		largest := slices.MaxFunc(bags(c), func(a, b bag) int { return cmp.Compare(a.len, b.len) })
+		largest.toText()
+		replaced = append(replaced, largest.name)
 	}
 	slices.Sort(replaced)
 	return replaced
@@ -110,17 +160,11 @@ func TrimTo(c *v1alpha1.AlertContent, limit int) []string {
 	if size <= limit {
 		return nil
 	}
-	type entry struct {
-		bag, key string
-		size     int
-	}
 	var entries []entry
-	bags := Bags(c)
-	for name, bag := range bags {
-		*bag = maps.Clone(*bag)
-		for key, value := range *bag {
-			entries = append(entries, entry{name, key, entrySize(key, value)})
-		}
+	remove := map[string]func(key string){}
+	for _, bag := range bags(c) {
+		bag.clone()
+		entries, remove[bag.name] = append(entries, bag.entries()...), bag.remove
 	}
 	slices.SortFunc(entries, func(a, b entry) int {
 		if a.size != b.size {
@@ -133,7 +177,7 @@ func TrimTo(c *v1alpha1.AlertContent, limit int) []string {
 		if size <= limit {
 			break
 		}
-		delete(*bags[e.bag], e.key)
+		remove[e.bag](e.key)
 		dropped = append(dropped, e.bag+"."+e.key)
 		size -= e.size
 	}
@@ -141,9 +185,7 @@ func TrimTo(c *v1alpha1.AlertContent, limit int) []string {
 	return dropped
 }
 
-func entrySize(key string, value json.RawMessage) int {
-	return quotedLen(key) + rawLen(string(value)) + 2 // colon, comma
-}
+const separators = 2 // colon, comma
 
 // quotedGrowth is the number of bytes that Go's encoder adds to an ASCII character of a string.
 var quotedGrowth = func() (growth [utf8.RuneSelf]int) {
@@ -178,11 +220,12 @@ func quotedLen(s string) int {
 
 // rawLen returns the maximum length of a JSON text after the API server has decoded and encoded it: besides escapes,
 // numbers grow (1e20 becomes 100000000000000000000).
-func rawLen(s string) int {
+func rawLen(raw json.RawMessage) int {
 	const (
 		longest = 25 // the longest float64: -0.0000012345678901234567
 		exact   = 17 // a shorter number without an exponent does not change
 	)
+	s := string(raw)
 	n := len(s)
 	quoted := false
 	for i := 0; i < len(s); {

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"time"
 	"unicode/utf8"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
 
 // Limits of an alert's other fields in characters, equal to those of the schema.
@@ -54,8 +54,11 @@ func validate(a *v1alpha1.Alert) error {
 	default:
 		return errors.New("unknown status")
 	}
-	if _, err := SilenceDuration(a); err != nil {
-		return err
+	if a.SilenceFor != nil && (a.SilenceFor.Duration < 0 || a.SilenceFor.Duration > v1alpha1.MaxSilence) {
+		return errors.New("silenceFor is not a duration from 0s to 720h")
+	}
+	if max(len(a.Labels), len(a.Annotations)) > alertcontent.MaxKeys {
+		return fmt.Errorf("labels or annotations have more than %d entries", alertcontent.MaxKeys)
 	}
 	switch a.Severity {
 	case "", v1alpha1.SeverityCritical, v1alpha1.SeverityError, v1alpha1.SeverityWarning, v1alpha1.SeverityInfo:
@@ -67,21 +70,8 @@ func validate(a *v1alpha1.Alert) error {
 		return errors.New("it needs incidentName or dedupKey")
 	case a.Status == v1alpha1.AlertFiring && a.DedupKey == "":
 		return errors.New("it fires and needs dedupKey")
-	case a.Status == v1alpha1.AlertSilenced && a.SilenceFor == "":
+	case a.Status == v1alpha1.AlertSilenced && a.SilenceFor == nil:
 		return errors.New("it is silenced and needs silenceFor")
 	}
 	return nil
-}
-
-// SilenceDuration returns silenceFor; zero without it. It is a string in the resource, because an AlertEvent is immutable
-// and a client that decodes 2h as a duration encodes it as 2h0m0s.
-func SilenceDuration(a *v1alpha1.Alert) (time.Duration, error) {
-	if a.SilenceFor == "" {
-		return 0, nil
-	}
-	silence, err := time.ParseDuration(a.SilenceFor)
-	if err != nil || silence < 0 || silence > v1alpha1.MaxSilence {
-		return 0, errors.New("silenceFor is not a duration from 0s to 720h")
-	}
-	return silence, nil
 }

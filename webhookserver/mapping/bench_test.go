@@ -22,8 +22,8 @@ fields:
   link: firstNonEmpty([alert.?annotations.?runbook_url, alert.?generatorURL])
   hostname: 'alert.?labels.?instance.orValue("").split(":")[0]'
   region: alert.?labels.?region
-  startsAt: alert.?startsAt
-  endsAt: "alert.status == 'resolved' ? alert.endsAt : null"
+  startTime: alert.?startsAt
+  endTime: "alert.status == 'resolved' ? alert.endsAt : null"
   labels: alert.?labels
   annotations: alert.?annotations
   type: has(payload.receiver) ? 'alertmanager' :'prometheus'

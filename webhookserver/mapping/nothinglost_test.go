@@ -51,7 +51,13 @@ func saidBy(tb testing.TB, alerts []mapping.Alert) said {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		eachScalar(value, nil, func(_ []any, _ any, text string) { s.texts[text] = true })
+		eachScalar(value, nil, func(_ []any, _ any, text string) {
+			s.texts[text] = true
+			// A label that was no string has the JSON of it.
+			if inner, _, err := payload.ParseAny([]byte(text)); err == nil {
+				eachScalar(inner, nil, func(_ []any, _ any, text string) { s.texts[text] = true })
+			}
+		})
 	}
 	return s
 }
@@ -68,12 +74,12 @@ func (s said) has(text string) bool {
 		"description": text}, received)
 	return slices.ContainsFunc(s.all, func(a mapping.Alert) bool {
 		return a.Description == read.Description || read.Severity != "" && a.Severity == read.Severity || read.Custom["status"] == nil && a.Status == read.Status ||
-			read.Custom["starts_at"] == nil && read.StartsAt != nil && isTime(read.StartsAt.Time, a)
+			read.Custom["starts_at"] == nil && read.StartTime != nil && isTime(read.StartTime.Time, a)
 	})
 }
 
 func isTime(at time.Time, a mapping.Alert) bool {
-	return slices.ContainsFunc([]*v1alpha1.Timestamp{a.StartsAt, a.EndsAt, a.LeaseEndsAt}, func(t *v1alpha1.Timestamp) bool {
+	return slices.ContainsFunc([]*v1alpha1.Timestamp{a.StartTime, a.EndTime, a.LeaseEndTime}, func(t *v1alpha1.Timestamp) bool {
 		return t != nil && t.Equal(at)
 	})
 }

@@ -123,12 +123,12 @@ func TestTheFieldsOfAnAlert(t *testing.T) {
 		"every field can be mapped": {
 			mapping: `
 fields: {title: alert.a, description: alert.b, severity: alert.c, status: alert.d, dedupKey: alert.e, link: alert.f, hostname: alert.g,
-  region: alert.h, startsAt: alert.i, endsAt: alert.j, labels: alert.k, annotations: alert.l, values: alert.m, type: alert.nn, custom: alert.o}`,
+  region: alert.h, startTime: alert.i, endTime: alert.j, labels: alert.k, annotations: alert.l, values: alert.m, type: alert.nn, custom: alert.o}`,
 			body: `{"a": "A", "b": "B", "c": "fatal", "d": "resolved", "e": "E", "f": "F", "g": "G", "h": "H",
 "i": "2026-03-01T11:00:00Z", "j": "2026-03-01T11:30:00Z", "k": {"k": 1}, "l": {"l": 2}, "m": {"m": 3}, "nn": "NN", "o": {"o": 4}}`,
 			alerts: `
 - {title: A, description: B, severity: critical, status: resolved, dedupKey: E, link: F, hostname: G, region: H, type: NN,
-   startsAt: "2026-03-01T11:00:00Z", endsAt: "2026-03-01T11:30:00Z", labels: {k: 1}, annotations: {l: 2}, values: {m: 3}, custom: {o: 4}}`},
+   startTime: "2026-03-01T11:00:00Z", endTime: "2026-03-01T11:30:00Z", labels: {k: "1"}, annotations: {l: "2"}, values: {m: 3}, custom: {o: 4}}`},
 		"a field that is not mapped is read by the payload rules": {
 			mapping: `{fields: {title: alert.name}}`,
 			body:    `{"name": "cpu", "severity": "P1", "message": "high", "labels": {"a": "b"}}`,
@@ -152,11 +152,11 @@ fields: {title: alert.a, description: alert.b, severity: alert.c, status: alert.
 		"a number keeps its literal": {
 			mapping: `{fields: {title: alert.num, values: "{'num': alert.num}", labels: alert.l}}`,
 			body:    `{"num": 12345678901234567, "l": {"v": 1.10}}`,
-			alerts:  `[{title: "12345678901234567", values: {num: 12345678901234567}, labels: {v: 1.1}}]`},
+			alerts:  `[{title: "12345678901234567", values: {num: 12345678901234567}, labels: {v: "1.10"}}]`},
 		"a timestamp": {
-			mapping: `{fields: {startsAt: "timestamp(alert.at) - duration('5m')", endsAt: timestampFromUnix(alert.unix)}}`,
+			mapping: `{fields: {startTime: "timestamp(alert.at) - duration('5m')", endTime: timestampFromUnix(alert.unix)}}`,
 			body:    `{"at": "2026-03-01T11:00:00Z", "unix": 1772362800}`,
-			alerts:  `[{startsAt: "2026-03-01T10:55:00Z", endsAt: "2026-03-01T11:00:00Z"}]`},
+			alerts:  `[{startTime: "2026-03-01T10:55:00Z", endTime: "2026-03-01T11:00:00Z"}]`},
 		"the time of receipt": {
 			mapping: `{fields: {status: "timestamp(alert.until) <= received ? 'resolved' : 'firing'"}}`,
 			body:    `[{"until": "2026-03-01T11:59:59Z", "dedup_key": "a"}, {"until": "2026-03-01T12:00:01Z"}]`,
@@ -187,17 +187,17 @@ func TestNothingElseIsLost(t *testing.T) {
 			body:    `{"trigger": {"metric": "cpu", "period": 60}}`, alerts: `[{title: cpu, custom: {trigger: {metric: cpu, period: 60}}}]`},
 		"an object in it that became a field is gone": {
 			mapping: `{fields: {labels: alert.trigger.tags}}`,
-			body:    `{"trigger": {"tags": {"a": 1}, "period": 60}}`, alerts: `[{labels: {a: 1}, custom: {trigger: {tags: null, period: 60}}}]`},
+			body:    `{"trigger": {"tags": {"a": 1}, "period": 60}}`, alerts: `[{labels: {a: "1"}, custom: {trigger: {tags: null, period: 60}}}]`},
 		"an object whose entries are all in a bag is gone": {
 			mapping: `{fields: {labels: "merge([alert.tags, {'job': alert.job, 'x': alert.other}])"}}`,
 			body:    `{"tags": {"a": 1, "b": [2]}, "job": "j", "other": {"o": 3}}`,
-			alerts:  `[{labels: {a: 1, b: [2], job: j, x: {o: 3}}, absent: [custom]}]`},
+			alerts:  `[{labels: {a: "1", b: "[2]", job: j, x: '{"o":3}'}, absent: [custom]}]`},
 		"an object of which an entry was overridden is kept": {
 			mapping: `{fields: {labels: "merge([alert.tags, {'a': 2}])"}}`,
-			body:    `{"tags": {"a": 1, "b": 2}}`, alerts: `[{labels: {a: 2, b: 2}, custom: {tags: {a: 1, b: 2}}}]`},
+			body:    `{"tags": {"a": 1, "b": 2}}`, alerts: `[{labels: {a: "2", b: "2"}, custom: {tags: {a: 1, b: 2}}}]`},
 		"an alert that became a bag as a whole is gone": {
 			mapping: `{fields: {labels: alert}}`,
-			body:    `{"title": "T", "a": 1}`, alerts: `[{title: T, labels: {title: T, a: 1}, absent: [custom]}]`},
+			body:    `{"title": "T", "a": 1}`, alerts: `[{title: T, labels: {title: T, a: "1"}, absent: [custom]}]`},
 		"of a list of objects of which parts became a field all is kept": {
 			mapping: `{fields: {title: "alert.hosts.map(h, h.name).join(',')"}}`,
 			body:    `{"hosts": [{"name": "a", "ip": "1"}]}`, alerts: `[{title: a, custom: {hosts: [{name: a, ip: "1"}]}}]`},

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
@@ -106,8 +107,8 @@ func violation(alert *mapping.Alert) error {
 	default:
 		return fmt.Errorf("severity %q", alert.Severity)
 	}
-	for name, bag := range alertcontent.Bags(&alert.AlertContent) {
-		for key, value := range *bag {
+	for name, bag := range testenv.Bags(&alert.AlertContent) {
+		for key, value := range bag {
 			if !json.Valid(value) {
 				return fmt.Errorf("%s.%s: %s", name, key, value)
 			}

@@ -335,7 +335,7 @@ func (a *Alert) shrink(limit, total int) {
 			*text = payload.CutBytes(*text, limit/16)
 		}
 	}
-	payload.DropEmptyBags(&a.AlertContent)
+	alertcontent.DropEmpty(&a.AlertContent)
 	switch {
 	case len(dropped) > 0:
 		a.warn("", "the alerts of the payload are larger than %d bytes as stored; dropped from this one: %s",

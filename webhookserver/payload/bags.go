@@ -25,6 +25,30 @@ func (n *normaliser) bagOf(field string, object map[string]any) v1alpha1.Bag {
 	return bag
 }
 
+// textsOf returns the entries of an object as texts: a string as it is, any other value as its JSON, and no null.
+func (n *normaliser) textsOf(field string) map[string]string {
+	object, _ := n.objectOf(field)
+	texts := make(map[string]string, len(object))
+	e := encoder{asText: true}
+	for key, value := range object {
+		if value == nil {
+			continue
+		}
+		text, isText := value.(string)
+		if isText {
+			text = strings.ToValidUTF8(text, "\uFFFD")
+		} else {
+			text = string(e.value(value))
+		}
+		n.bagBytes += len(key) + len(text) + entryOverhead
+		texts[strings.ToValidUTF8(key, "\uFFFD")] = text
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return texts
+}
+
 // objectOf returns the object that a field holds, if any. Anything else that is not absent goes to custom.
 func (n *normaliser) objectOf(field string) (map[string]any, bool) {
 	value := n.object[field]
@@ -147,14 +171,5 @@ func (n *normaliser) trim() {
 	if len(dropped) > 0 {
 		n.warnings.addf("", "the alert is larger than %d bytes as stored; dropped: %s", alertcontent.MaxBytes, summary(dropped))
 	}
-	DropEmptyBags(content)
-}
-
-// DropEmptyBags makes the bags absent that lost all of their entries.
-func DropEmptyBags(content *v1alpha1.AlertContent) {
-	for _, bag := range alertcontent.Bags(content) {
-		if len(*bag) == 0 {
-			*bag = nil
-		}
-	}
+	alertcontent.DropEmpty(content)
 }

@@ -144,7 +144,7 @@ func TestTimesInTheDocumentation(t *testing.T) {
 		for _, text := range codes(row[1]) {
 			alert, warnings := payload.Normalise(map[string]any{"starts_at": text}, received)
 			g.Expect(warnings).To(BeEmpty(), text)
-			g.Expect(alert.StartsAt.Time).To(BeTemporally("~", time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC), time.Hour), text)
+			g.Expect(alert.StartTime.Time).To(BeTemporally("~", time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC), time.Hour), text)
 		}
 	}
 }

@@ -16,6 +16,7 @@ type encoder struct {
 	buffer  []byte // holds all values written so far
 	inexact int    // numbers written as strings since the caller last set it to 0
 	literal string // the first of them
+	asText  bool   // the JSON is stored as a text, in which every number keeps its literal
 }
 
 // value writes one value and returns its bytes.
@@ -66,6 +67,10 @@ func (e *encoder) appendObject(object map[string]any) {
 }
 
 func (e *encoder) appendNumber(literal string) {
+	if e.asText {
+		e.buffer = append(e.buffer, literal...)
+		return
+	}
 	var exact bool
 	if e.buffer, exact = appendNumber(e.buffer, literal); exact {
 		return

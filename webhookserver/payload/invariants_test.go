@@ -11,6 +11,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -90,24 +91,24 @@ func enumViolation(alert *v1alpha1.Alert) error {
 }
 
 func timeViolation(alert *v1alpha1.Alert) error {
-	for _, t := range []*v1alpha1.Timestamp{alert.StartsAt, alert.EndsAt} {
+	for _, t := range []*v1alpha1.Timestamp{alert.StartTime, alert.EndTime} {
 		if t != nil && (t.IsZero() || t.Year() < 1 || t.Year() > 9999 || t.Nanosecond()%1000 != 0) {
 			return fmt.Errorf("time %v", t)
 		}
 	}
-	if alert.StartsAt != nil && alert.EndsAt != nil && alert.EndsAt.Before(alert.StartsAt.Time) {
-		return fmt.Errorf("ends at %v, before %v", alert.EndsAt, alert.StartsAt)
+	if alert.StartTime != nil && alert.EndTime != nil && alert.EndTime.Before(alert.StartTime.Time) {
+		return fmt.Errorf("ends at %v, before %v", alert.EndTime, alert.StartTime)
 	}
 	return nil
 }
 
 // bagViolation looks for bag entries that the API server would not store as they are.
 func bagViolation(alert *v1alpha1.Alert) error {
-	for name, bag := range alertcontent.Bags(&alert.AlertContent) {
-		if *bag != nil && len(*bag) == 0 {
+	for name, bag := range testenv.Bags(&alert.AlertContent) {
+		if bag != nil && len(bag) == 0 {
 			return fmt.Errorf("%s is empty but there", name)
 		}
-		for key, value := range *bag {
+		for key, value := range bag {
 			var decoded any
 			if err := utiljson.Unmarshal(value, &decoded); err != nil {
 				return fmt.Errorf("%s.%q is no JSON: %w", name, key, err)

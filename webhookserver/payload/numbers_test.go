@@ -50,9 +50,13 @@ func TestNumbersThatCannotBeStoredExactlyBecomeStrings(t *testing.T) {
 	} {
 		check(t, map[string]example{
 			name + " in a bag": {
-				payload:  `{"labels":{"a":[{"n":` + literal + `}]}}`,
-				alert:    `{"status":"firing","labels":{"a":[{"n":"` + literal + `"}]}}`,
-				warnings: []string{"labels.a"},
+				payload:  `{"values":{"a":[{"n":` + literal + `}]}}`,
+				alert:    `{"status":"firing","values":{"a":[{"n":"` + literal + `"}]}}`,
+				warnings: []string{"values.a"},
+			},
+			name + " in a label": {
+				payload: `{"labels":{"a":` + literal + `,"b":[` + literal + `]}}`,
+				alert:   `{"status":"firing","labels":{"a":"` + literal + `","b":"[` + literal + `]"}}`,
 			},
 			name + " at the top level": {
 				payload:  `{"n":` + literal + `}`,

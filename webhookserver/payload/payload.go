@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
 
 type normaliser struct {
@@ -29,7 +28,7 @@ type normaliser struct {
 	encoder  encoder
 	bagBytes int // at least what the encoded entries of the bags take
 	kept     []kept
-	// guessedStart is true when the alert's StartsAt is the time of receipt.
+	// guessedStart is true when the alert's StartTime is the time of receipt.
 	guessedStart bool
 	warnings     warnings
 }
@@ -51,10 +50,9 @@ func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []War
 		n.apply(&rules[i])
 	}
 	n.settleTimes()
-	for _, field := range bagFields {
-		if object, ok := n.objectOf(field); ok && len(object) > 0 {
-			*alertcontent.Bags(&n.alert.AlertContent)[field] = n.bagOf(field, object)
-		}
+	n.alert.Labels, n.alert.Annotations = n.textsOf("labels"), n.textsOf("annotations")
+	if object, _ := n.objectOf("values"); len(object) > 0 {
+		n.alert.Values = n.bagOf("values", object)
 	}
 	n.alert.Custom = n.custom()
 	if n.alert.DedupKey == "" && n.alert.Status != v1alpha1.AlertFiring {

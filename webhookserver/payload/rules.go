@@ -34,10 +34,10 @@ var rules = []rule{
 	{names: []string{"status"}, read: readStatus},
 	{names: []string{"dedup_key"}, read: readDedupKey},
 	{names: []string{"starts_at"}, fallback: startsWhenReceived,
-		read: readTime(andReceiptCounts, func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.StartsAt })},
+		read: readTime(andReceiptCounts, func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.StartTime })},
 	{names: []string{"ends_at"}, fallback: endsWhenReceived,
-		read: readTime(andReceiptCounts, func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.EndsAt })},
-	{names: []string{"lease_ends_at"}, read: readTime("", func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.LeaseEndsAt })},
+		read: readTime(andReceiptCounts, func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.EndTime })},
+	{names: []string{"lease_ends_at"}, read: readTime("", func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.LeaseEndTime })},
 }
 
 // bagFields are the fields that hold an object. The fourth bag, custom, takes everything else: see custom.

@@ -18,9 +18,9 @@ func TestEveryFieldIsOptionalAndKeysMatchCaseSensitively(t *testing.T) {
 				"labels":{"a":1},"annotations":{"b":[2]},"values":{"c":3.5},"custom":{"d":{"e":null}},"status":"firing",
 				"dedup_key":"K","starts_at":"2024-01-15T10:30:00Z","ends_at":"2024-01-15T10:31:00Z","lease_ends_at":1705314720}`,
 			alert: `{"title":"T","description":"D","severity":"error","type":"Y","link":"L","hostname":"H","region":"R",
-				"labels":{"a":1},"annotations":{"b":[2]},"values":{"c":3.5},"custom":{"d":{"e":null}},"status":"firing",
-				"dedupKey":"K","startsAt":"2024-01-15T10:30:00.000000Z","endsAt":"2024-01-15T10:31:00.000000Z",
-				"leaseEndsAt":"2024-01-15T10:32:00.000000Z"}`,
+				"labels":{"a":"1"},"annotations":{"b":"[2]"},"values":{"c":3.5},"custom":{"d":{"e":null}},"status":"firing",
+				"dedupKey":"K","startTime":"2024-01-15T10:30:00.000000Z","endTime":"2024-01-15T10:31:00.000000Z",
+				"leaseEndTime":"2024-01-15T10:32:00.000000Z"}`,
 		},
 		"a key in another case is an unknown key": {
 			payload: `{"Title":"T","STATUS":"resolved","dedupKey":"K"}`,
@@ -125,9 +125,9 @@ func TestNullsAndBlanks(t *testing.T) {
 				"subject":"","message":"","priority":" "}`,
 			alert: `{"status":"firing"}`,
 		},
-		"null in the bags stays null": {
-			payload: `{"labels":{"a":null},"annotations":{"b":[null]},"values":{"c":{"d":null}},"custom":{"e":null}}`,
-			alert: `{"status":"firing","labels":{"a":null},"annotations":{"b":[null]},"values":{"c":{"d":null}},
+		"null in the bags stays null, and is no label or annotation": {
+			payload: `{"labels":{"a":null,"t":true},"annotations":{"b":[null],"n":null},"values":{"c":{"d":null}},"custom":{"e":null}}`,
+			alert: `{"status":"firing","labels":{"t":"true"},"annotations":{"b":"[null]"},"values":{"c":{"d":null}},
 				"custom":{"e":null}}`,
 		},
 	})
@@ -263,7 +263,7 @@ func TestDuplicateKeys(t *testing.T) {
 	check(t, map[string]example{
 		"the last one wins": {
 			payload: `{"title":"a","title":"b","labels":{"x":1},"labels":{"y":1,"y":2},"z":1,"z":2}`,
-			alert:   `{"status":"firing","title":"b","labels":{"y":2},"custom":{"z":2}}`,
+			alert:   `{"status":"firing","title":"b","labels":{"y":"2"},"custom":{"z":2}}`,
 		},
 		"a last one that is null makes the field absent": {
 			payload: `{"title":"a","title":null,"subject":"s"}`,

@@ -27,7 +27,7 @@ func TestSendersOfOurOwnVocabulary(t *testing.T) {
 			payload: files["generic-firing.json"],
 			alert: `{"status":"firing","dedupKey":"cpu-alert-prod-1","title":"High CPU Usage",
 				"description":"CPU usage exceeded 90% for 5 minutes","severity":"critical","hostname":"web-01.prod",
-				"labels":{"env":"production","service":"api"},"startsAt":"2024-01-15T10:30:00.000000Z"}`,
+				"labels":{"env":"production","service":"api"},"startTime":"2024-01-15T10:30:00.000000Z"}`,
 		},
 		"the resolved payload": {
 			payload: files["generic-resolved.json"],

@@ -55,7 +55,7 @@ func readTime(otherwise string, place func(*v1alpha1.Alert) **v1alpha1.Timestamp
 // startsWhenReceived lets the trouble begin at the time of receipt.
 func startsWhenReceived(n *normaliser) {
 	stamp := v1alpha1.NewTimestamp(n.received)
-	n.alert.StartsAt = &stamp
+	n.alert.StartTime = &stamp
 	n.guessedStart = true
 }
 
@@ -63,7 +63,7 @@ func startsWhenReceived(n *normaliser) {
 func endsWhenReceived(n *normaliser) {
 	if n.alert.Status == v1alpha1.AlertResolved {
 		stamp := v1alpha1.NewTimestamp(n.received)
-		n.alert.EndsAt = &stamp
+		n.alert.EndTime = &stamp
 	}
 }
 
@@ -71,17 +71,17 @@ func endsWhenReceived(n *normaliser) {
 // guessed gives way instead.
 func (n *normaliser) settleTimes() {
 	if n.alert.Status != v1alpha1.AlertFiring {
-		n.alert.LeaseEndsAt = nil
+		n.alert.LeaseEndTime = nil
 	}
-	starts, ends := n.alert.StartsAt, n.alert.EndsAt
+	starts, ends := n.alert.StartTime, n.alert.EndTime
 	if starts == nil || ends == nil || !ends.Before(starts.Time) {
 		return
 	}
 	if n.guessedStart {
-		n.alert.StartsAt = nil
+		n.alert.StartTime = nil
 		return
 	}
-	n.alert.EndsAt = nil
+	n.alert.EndTime = nil
 	n.warnings.addf("ends_at", "it is before starts_at and was dropped")
 }
 

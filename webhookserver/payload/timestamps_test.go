@@ -38,7 +38,7 @@ func TestTimesAreReadAs(t *testing.T) {
 		check(t, map[string]example{
 			name: {
 				payload: `{"starts_at":` + test.value + `}`,
-				alert:   `{"status":"firing","startsAt":"` + test.want + `"}`,
+				alert:   `{"status":"firing","startTime":"` + test.want + `"}`,
 			},
 		})
 	}
@@ -58,12 +58,12 @@ func TestTimesThatCannotBeRead(t *testing.T) {
 		"a number too large":             `1e300`,
 		"a year that cannot be written":  `"9999-12-31T23:59:59-14:00"`,
 		"a boolean":                      `true`,
-		"a template that was not filled": `"{{ .StartsAt }}"`,
+		"a template that was not filled": `"{{ .StartTime }}"`,
 	} {
 		check(t, map[string]example{
 			name + " is kept in custom and the time of receipt counts": {
 				payload:  `{"starts_at":` + value + `}`,
-				alert:    `{"status":"firing","startsAt":"2024-01-15T12:00:00.123456Z","custom":{"starts_at":` + value + `}}`,
+				alert:    `{"status":"firing","startTime":"2024-01-15T12:00:00.123456Z","custom":{"starts_at":` + value + `}}`,
 				warnings: []string{"starts_at"},
 			},
 		})
@@ -71,12 +71,12 @@ func TestTimesThatCannotBeRead(t *testing.T) {
 	check(t, map[string]example{
 		"an object counts as unreadable too": {
 			payload:  `{"starts_at":{"sec":1}}`,
-			alert:    `{"status":"firing","startsAt":"2024-01-15T12:00:00.123456Z","custom":{"starts_at":{"sec":1}}}`,
+			alert:    `{"status":"firing","startTime":"2024-01-15T12:00:00.123456Z","custom":{"starts_at":{"sec":1}}}`,
 			warnings: []string{"starts_at"},
 		},
 		"an unreadable end of a resolved alert is the time of receipt": {
 			payload: `{"status":"resolved","dedup_key":"k","ends_at":"just now"}`,
-			alert: `{"status":"resolved","dedupKey":"k","endsAt":"2024-01-15T12:00:00.123456Z",
+			alert: `{"status":"resolved","dedupKey":"k","endTime":"2024-01-15T12:00:00.123456Z",
 				"custom":{"ends_at":"just now"}}`,
 			warnings: []string{"ends_at"},
 		},
@@ -92,7 +92,7 @@ func TestLeases(t *testing.T) {
 	check(t, map[string]example{
 		"a firing alert has one, whatever its end and its start": {
 			payload: `{"lease_ends_at":"2024-01-15T10:34:00+0000","starts_at":"2024-01-15T11:00:00Z"}`,
-			alert:   `{"status":"firing","startsAt":"2024-01-15T11:00:00.000000Z","leaseEndsAt":"2024-01-15T10:34:00.000000Z"}`,
+			alert:   `{"status":"firing","startTime":"2024-01-15T11:00:00.000000Z","leaseEndTime":"2024-01-15T10:34:00.000000Z"}`,
 		},
 		"a resolved alert has none": {
 			payload: `{"status":"resolved","dedup_key":"k","lease_ends_at":"2024-01-15T10:34:00Z"}`,
@@ -125,16 +125,16 @@ func TestAnEndBeforeTheStart(t *testing.T) {
 	check(t, map[string]example{
 		"it is dropped with a warning": {
 			payload:  `{"starts_at":"2024-01-15T10:30:00Z","ends_at":"2024-01-15T10:29:59Z"}`,
-			alert:    `{"status":"firing","startsAt":"2024-01-15T10:30:00.000000Z"}`,
+			alert:    `{"status":"firing","startTime":"2024-01-15T10:30:00.000000Z"}`,
 			warnings: []string{"ends_at"},
 		},
 		"an end that equals the start stays": {
 			payload: `{"starts_at":"2024-01-15T10:30:00Z","ends_at":"2024-01-15T11:30:00+01:00"}`,
-			alert:   `{"status":"firing","startsAt":"2024-01-15T10:30:00.000000Z","endsAt":"2024-01-15T10:30:00.000000Z"}`,
+			alert:   `{"status":"firing","startTime":"2024-01-15T10:30:00.000000Z","endTime":"2024-01-15T10:30:00.000000Z"}`,
 		},
 		"a start that is the time of receipt for want of a better one gives way to the end": {
 			payload:  `{"starts_at":"?","ends_at":"2024-01-15T10:30:00Z"}`,
-			alert:    `{"status":"firing","endsAt":"2024-01-15T10:30:00.000000Z","custom":{"starts_at":"?"}}`,
+			alert:    `{"status":"firing","endTime":"2024-01-15T10:30:00.000000Z","custom":{"starts_at":"?"}}`,
 			warnings: []string{"starts_at"},
 		},
 	})
@@ -143,5 +143,5 @@ func TestAnEndBeforeTheStart(t *testing.T) {
 func TestTheClockIsTheCallers(t *testing.T) {
 	g := NewWithT(t)
 	one, _ := read(t, `{"starts_at":"?"}`)
-	g.Expect(one.StartsAt.Time).To(BeTemporally("~", received, 1000))
+	g.Expect(one.StartTime.Time).To(BeTemporally("~", received, 1000))
 }

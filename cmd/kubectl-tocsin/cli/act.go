@@ -269,7 +269,7 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 			},
 		}
 		if o.status == v1alpha1.AlertSilenced {
-			events[i].Spec.Alerts[0].SilenceFor = o.length.String()
+			events[i].Spec.Alerts[0].SilenceFor = &metav1.Duration{Duration: o.length}
 		}
 		if err := c.Create(ctx, events[i], fieldManager); err != nil {
 			return err

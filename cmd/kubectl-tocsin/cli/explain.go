@@ -307,6 +307,6 @@ func alertFields(alert *v1alpha1.Alert) map[string]json.RawMessage {
 	if err != nil || alert == nil || json.Unmarshal(encoded, &fields) != nil {
 		return nil
 	}
-	fields["dedup_key"], fields["starts_at"], fields["ends_at"] = fields["dedupKey"], fields["startsAt"], fields["endsAt"]
+	fields["dedup_key"], fields["starts_at"], fields["ends_at"] = fields["dedupKey"], fields["startTime"], fields["endTime"]
 	return fields
 }

@@ -107,10 +107,10 @@ func (d *description) incident(incident *v1alpha1.Incident) {
 			d.printf("  %s\n", line)
 		}
 	}
-	d.bag("Labels", alert.Labels)
-	d.bag("Annotations", alert.Annotations)
-	d.bag("Values", alert.Values)
-	d.bag("Custom", alert.Custom)
+	bag(d, "Labels", alert.Labels, safeLines)
+	bag(d, "Annotations", alert.Annotations, safeLines)
+	bag(d, "Values", alert.Values, valueLines)
+	bag(d, "Custom", alert.Custom, valueLines)
 	d.timeline(status.Timeline)
 }
 
@@ -190,9 +190,9 @@ func (d *description) silenced(incident *v1alpha1.Incident) string {
 		return "yes. " + safe(condition.Message)
 	}
 	text := "no. " + safe(condition.Message)
-	if request := incident.Status.Silence; request != nil && request.Until.After(d.now) {
+	if request := incident.Status.Silence; request != nil && request.EndTime.After(d.now) {
 		by := cmp.Or(safe(request.By), "an AlertEvent")
-		text += fmt.Sprintf(" Requested until %s by %s.", request.Until.Local().Format(localTime), by)
+		text += fmt.Sprintf(" Requested until %s by %s.", request.EndTime.Local().Format(localTime), by)
 	}
 	return text
 }
@@ -213,7 +213,7 @@ func (d *description) time(at *v1alpha1.Timestamp) string {
 	return fmt.Sprintf("%s (%s ago)", at.Local().Format(localTime), ago(at, d.now))
 }
 
-func (d *description) bag(title string, bag v1alpha1.Bag) {
+func bag[V any](d *description, title string, bag map[string]V, linesOf func(V) []string) {
 	if len(bag) == 0 {
 		return
 	}
@@ -224,7 +224,7 @@ func (d *description) bag(title string, bag v1alpha1.Bag) {
 		width = max(width, min(widest, runewidth.StringWidth(safe(name))))
 	}
 	for _, name := range slices.Sorted(maps.Keys(bag)) {
-		lines := valueLines(bag[name])
+		lines := linesOf(bag[name])
 		d.printf("  %s  %s\n", pad(safe(name), width), lines[0])
 		for _, line := range lines[1:] {
 			d.printf("  %s  %s\n", strings.Repeat(" ", width), line)

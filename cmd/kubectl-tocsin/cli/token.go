@@ -118,7 +118,7 @@ func (o *tokenCreateOptions) generate(namespace, integration string, existing []
 	token.SHA256 = tokens.Hash(token.secret)
 	if o.expiresIn > 0 {
 		expires := v1alpha1.NewTimestamp(o.now().Add(o.expiresIn))
-		token.ExpiresAt = &expires
+		token.ExpirationTime = &expires
 	}
 	taken := func(name string) bool {
 		return slices.ContainsFunc(existing, func(t v1alpha1.Token) bool { return t.Name == name })
@@ -142,8 +142,8 @@ func (o *tokenCreateOptions) generate(namespace, integration string, existing []
 func (o *tokenCreateOptions) print(token newToken, endpoint string) error {
 	if !o.quiet {
 		expiry := "does not expire"
-		if token.ExpiresAt != nil {
-			expiry = "expires at " + token.ExpiresAt.Local().Format(localTime)
+		if token.ExpirationTime != nil {
+			expiry = "expires at " + token.ExpirationTime.Local().Format(localTime)
 		}
 		_, err := fmt.Fprintf(o.ErrOut, "Created token %q of integration %q, which %s. The webhook URL is shown only once:\n",
 			token.Name, token.integration, expiry)
@@ -206,7 +206,7 @@ func (p *plugin) listTokens(ctx context.Context, c *cluster, names []string) err
 
 // expiry describes when a token expires or expired.
 func (p *plugin) expiry(token v1alpha1.Token) cell {
-	switch at, now := token.ExpiresAt, p.now(); {
+	switch at, now := token.ExpirationTime, p.now(); {
 	case at == nil || at.IsZero():
 		return cell{text: "never"}
 	case now.Before(at.Time):
@@ -274,7 +274,7 @@ func (o *tokenRevokeOptions) revoke(
 	err = c.editTokens(ctx, integration, func(tokens []v1alpha1.Token) ([]v1alpha1.Token, error) {
 		revoked = nil
 		kept := slices.DeleteFunc(tokens, func(token v1alpha1.Token) bool {
-			isExpired := token.ExpiresAt != nil && !now.Before(token.ExpiresAt.Time)
+			isExpired := token.ExpirationTime != nil && !now.Before(token.ExpirationTime.Time)
 			if (!o.expired || !isExpired) && !slices.Contains(names, token.Name) {
 				return false
 			}

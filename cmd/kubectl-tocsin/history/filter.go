@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 )
 
@@ -37,7 +36,7 @@ func (f *Filter) Matches(r *records.Record) bool {
 	return (f.Namespace == "" || f.Namespace == r.Namespace) && in(f.Integrations, r.Integration) &&
 		in(f.Severities, string(Severity(r))) && in(f.Hosts, r.Alert.Hostname) &&
 		(!f.Unacknowledged || r.AcknowledgedTime.IsZero()) &&
-		!slices.ContainsFunc(f.Labels, func(s fields.Selector) bool { return !s.Matches(live.Labels(r.Alert.Labels)) }) &&
+		!slices.ContainsFunc(f.Labels, func(s fields.Selector) bool { return !s.Matches(fields.Set(r.Alert.Labels)) }) &&
 		f.matchesText(r)
 }
 
@@ -64,7 +63,7 @@ func (f *Filter) matchesText(r *records.Record) bool {
 		r.Alert.Title, r.Namespace, r.Incident, r.Integration, r.Alert.Hostname, r.DedupKey, string(Severity(r)), r.Alert.Description,
 	}
 	for name, value := range r.Alert.Labels {
-		texts = append(texts, name+"="+live.Text(value))
+		texts = append(texts, name+"="+value)
 	}
 	all := strings.ToLower(strings.Join(texts, "\n"))
 	return !slices.ContainsFunc(f.Words, func(word string) bool { return !strings.Contains(all, strings.ToLower(word)) })

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
 
 const (
@@ -229,12 +230,8 @@ func newestFirst(a, b *records.Record) int {
 // size estimates the memory of a record, in bytes.
 func size(r *records.Record) int {
 	const fixed, perEntry, perTransition = 1500, 128, 150 // a map takes more memory than short texts in it
-	n := fixed + len(r.Alert.Description)
-	for _, bag := range []v1alpha1.Bag{r.Alert.Labels, r.Alert.Annotations, r.Alert.Values, r.Alert.Custom} {
-		for name, value := range bag {
-			n += perEntry + len(name) + len(value)
-		}
-	}
+	n := fixed
+	n += alertcontent.Size(&r.Alert) + perEntry*alertcontent.Keys(&r.Alert)
 	for i := range r.Timeline {
 		n += perTransition + len(r.Timeline[i].Message) + len(r.Timeline[i].By) + len(r.Timeline[i].Comment)
 	}

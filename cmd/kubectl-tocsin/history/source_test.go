@@ -158,7 +158,7 @@ func TestFilter(t *testing.T) {
 	}
 	record := recordOf(resolved("shop", "disk", begin))
 	record.HighestSeverity, record.Severity, record.Alert.Hostname = "critical", "warning", "db-1"
-	record.Alert.Labels = v1alpha1.Bag{"team": []byte(`"storage"`)}
+	record.Alert.Labels = map[string]string{"team": "storage"}
 	for sentence, test := range map[string]struct {
 		filter Filter
 		want   bool
@@ -230,9 +230,9 @@ func TestOpenIncidentsAreCountedAndNotListed(t *testing.T) {
 func TestManyLargeRecordsTakeBoundedMemory(t *testing.T) {
 	const count, labels, mebibyte = 150, 12_000, 1 << 20
 	incident := resolved("shop", "large", begin)
-	incident.Status.Alert.Labels = v1alpha1.Bag{}
+	incident.Status.Alert.Labels = map[string]string{}
 	for i := range labels {
-		incident.Status.Alert.Labels[fmt.Sprintf("l%d", i)] = []byte(`"v"`)
+		incident.Status.Alert.Labels[fmt.Sprintf("l%d", i)] = "v"
 	}
 	list := make([]records.Record, count)
 	for i := range list {

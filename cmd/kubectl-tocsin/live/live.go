@@ -337,15 +337,3 @@ func Text(value json.RawMessage) string {
 	}
 	return string(value)
 }
-
-// Labels implements fields.Fields for the labels of an alert.
-type Labels v1alpha1.Bag
-
-// Has implements fields.Fields.
-func (l Labels) Has(name string) bool {
-	_, has := l[name]
-	return has
-}
-
-// Get implements fields.Fields.
-func (l Labels) Get(name string) string { return Text(l[name]) }

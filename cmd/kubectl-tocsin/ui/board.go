@@ -156,7 +156,7 @@ func makeRow(incident *v1alpha1.Incident) row {
 	}
 	for name, value := range status.Alert.Labels {
 		if len(made.Labels) < maxRowLabels {
-			made.Labels[firstChars(name, maxLabelChars)] = firstChars(live.Text(value), maxLabelChars)
+			made.Labels[firstChars(name, maxLabelChars)] = firstChars(value, maxLabelChars)
 		}
 	}
 	return made

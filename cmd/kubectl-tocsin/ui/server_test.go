@@ -33,7 +33,7 @@ func incidentNamed(namespace, name string) *v1alpha1.Incident {
 			State: v1alpha1.IncidentOpen, OpenedTime: &opened, LastAlertTime: &opened, AlertCount: 1,
 			Alert: v1alpha1.AlertContent{
 				Title: "Title of " + name, Severity: v1alpha1.SeverityCritical, Description: "What it is about.",
-				Labels: v1alpha1.Bag{"team": []byte(`"storage"`), "n": []byte(`7`)}, Custom: v1alpha1.Bag{"secret": []byte(`"detail"`)},
+				Labels: map[string]string{"team": "storage", "n": "7"}, Custom: v1alpha1.Bag{"secret": []byte(`"detail"`)},
 			},
 			Ledger: v1alpha1.Ledger{ResourceVersion: "5"},
 		},

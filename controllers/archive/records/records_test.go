@@ -25,7 +25,7 @@ func record(uid string, episode, alerts int64, version string, resolved time.Tim
 		EndedEpisode: fold.EndedEpisode{
 			Number: episode, AlertCount: alerts, Severity: v1alpha1.SeverityError,
 			ResolvedTime: v1alpha1.NewTimestamp(resolved), OpenedTime: v1alpha1.NewTimestamp(resolved.Add(-time.Hour)),
-			Alert:    v1alpha1.AlertContent{Title: "Disk full", Labels: v1alpha1.Bag{"host": []byte(`"db-1"`)}},
+			Alert:    v1alpha1.AlertContent{Title: "Disk full", Labels: map[string]string{"host": "db-1"}},
 			Timeline: []v1alpha1.Transition{{Type: v1alpha1.TransitionOpened, Time: v1alpha1.NewTimestamp(resolved)}},
 		},
 	}

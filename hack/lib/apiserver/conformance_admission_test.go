@@ -52,7 +52,7 @@ var admission = conformance{
 		}
 		for _, o := range []object{
 			alert("burning", "status"), alert(nil, "status"), alert(nil, "dedupKey"), alert(strings.Repeat("x", 2000), "title"),
-			alert(7, "title"), alert("yesterday", "startsAt"),
+			alert(7, "title"), alert("yesterday", "startTime"),
 			with(alertEvent("a"), nil, "spec"), with(alertEvent("a"), nil, "spec", "alerts"), with(alertEvent("a"), []any{}, "spec",
 				"alerts"),
 			with(alertEvent("a"), "H4sI", "spec", "packedAlerts"), with(alertEvent("a"), nil, "spec", "integrationName"),
@@ -66,8 +66,8 @@ var admission = conformance{
 		"422 Invalid: FieldValueInvalid spec.alerts[0], FieldValueInvalid spec.alerts[0]",
 		"422 Invalid: FieldValueInvalid <nil>, FieldValueTooLong spec.alerts[0].title",
 		"422 Invalid: FieldValueInvalid <nil>, FieldValueTypeInvalid spec.alerts[0].title",
-		"422 Invalid: FieldValueInvalid <nil>, FieldValueInvalid spec.alerts[0].startsAt, " +
-			"FieldValueTypeInvalid spec.alerts[0].startsAt",
+		"422 Invalid: FieldValueInvalid <nil>, FieldValueInvalid spec.alerts[0].startTime, " +
+			"FieldValueTypeInvalid spec.alerts[0].startTime",
 		"422 Invalid: FieldValueInvalid <nil>, FieldValueRequired spec",
 		"422 Invalid: FieldValueInvalid spec",
 		"422 Invalid: FieldValueInvalid spec.alerts",

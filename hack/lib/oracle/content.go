@@ -12,18 +12,18 @@ var bags = []string{"labels", "annotations", "values", "custom"}
 
 // merge takes in the content of an alert.
 func (m *modelIncident) merge(a told) {
-	startsAt, has := timeIn(a.alert, "startsAt")
-	if before, known := timeIn(m.content, "startsAt"); has && (!known || startsAt.Before(before)) {
-		m.content["startsAt"] = a.alert["startsAt"]
+	startTime, has := timeIn(a.alert, "startTime")
+	if before, known := timeIn(m.content, "startTime"); has && (!known || startTime.Before(before)) {
+		m.content["startTime"] = a.alert["startTime"]
 	}
-	if endsAt, ended := a.alert["endsAt"]; ended {
-		m.content["endsAt"] = endsAt
+	if endTime, ended := a.alert["endTime"]; ended {
+		m.content["endTime"] = endTime
 	}
 	if !has {
-		startsAt = a.received
+		startTime = a.received
 	}
-	if m.started.IsZero() || startsAt.Before(m.started) {
-		m.started = startsAt
+	if m.started.IsZero() || startTime.Before(m.started) {
+		m.started = startTime
 	}
 	if a.text("status") == resolved {
 		m.mergeRecovery(a)

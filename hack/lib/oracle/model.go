@@ -21,7 +21,7 @@ const (
 
 const (
 	defaultLateFiringWindow = 30 * time.Second
-	maxClockLead            = 24 * time.Hour // a startsAt further ahead of its receipt is not believed
+	maxClockLead            = 24 * time.Hour // a startTime further ahead of its receipt is not believed
 	maxTimeline             = 20
 	maxLedger               = 128
 	maxIncidentBytes        = 256 << 10
@@ -154,37 +154,37 @@ func (m *modelIncident) fallSilent(at time.Time) {
 
 // isLate says whether a firing repeats the episode that has ended.
 func (m *modelIncident) isLate(a told) bool {
-	startsAt, ok := timeIn(a.alert, "startsAt")
+	startTime, ok := timeIn(a.alert, "startTime")
 	if !ok || m.silent || a.received.Sub(m.resolved) >= a.window {
 		return false
 	}
-	if first, ok := timeIn(m.content, "startsAt"); ok && startsAt.Equal(first) {
+	if first, ok := timeIn(m.content, "startTime"); ok && startTime.Equal(first) {
 		return true
 	}
-	if startsAt.After(m.resolved) {
+	if startTime.After(m.resolved) {
 		return false
 	}
-	endsAt, ended := timeIn(m.content, "endsAt")
-	return !startsAt.After(m.started) || ended && !startsAt.After(endsAt)
+	endTime, ended := timeIn(m.content, "endTime")
+	return !startTime.After(m.started) || ended && !startTime.After(endTime)
 }
 
 // isStale says whether a resolve tells of an episode before the current one.
 func (m *modelIncident) isStale(a told) bool {
-	startsAt, ok := timeIn(m.content, "startsAt")
-	if !ok || startsAt.Sub(m.opened) > maxClockLead {
+	startTime, ok := timeIn(m.content, "startTime")
+	if !ok || startTime.Sub(m.opened) > maxClockLead {
 		return false
 	}
-	about, ok := timeIn(a.alert, "endsAt")
+	about, ok := timeIn(a.alert, "endTime")
 	if !ok {
-		about, ok = timeIn(a.alert, "startsAt")
+		about, ok = timeIn(a.alert, "startTime")
 	}
 	for _, unit := range []time.Duration{time.Second, time.Millisecond} {
 		if about.Truncate(unit).Equal(about) {
-			startsAt = startsAt.Truncate(unit)
+			startTime = startTime.Truncate(unit)
 			break
 		}
 	}
-	return ok && about.Before(startsAt)
+	return ok && about.Before(startTime)
 }
 
 func timeIn(fields map[string]any, name string) (time.Time, bool) {

@@ -36,12 +36,12 @@ func TestLifeCycle(t *testing.T) {
 	at := func(d time.Duration) string { return stamp(start.Add(d)) }
 	for name, steps := range map[string][]step{
 		"the walkthrough of the documentation": {
-			{alert: an("firing", "k", "startsAt", at(-minute)), counts: true, want: "Open Opened"},
+			{alert: an("firing", "k", "startTime", at(-minute)), counts: true, want: "Open Opened"},
 			{after: minute, alert: an("firing", "k", "severity", "critical"), counts: true, want: "Open SeverityChanged"},
 			{after: 2 * minute, alert: an("acknowledged", "k"), counts: true, want: "Open Acknowledged"},
-			{after: hour, alert: an("resolved", "k", "endsAt", at(hour-minute)), counts: true, want: "Resolved Resolved"},
-			{after: hour + 20*second, alert: an("firing", "k", "startsAt", at(-minute)), counts: true, want: "Resolved Resolved"},
-			{after: hour + minute, alert: an("firing", "k", "startsAt", at(-minute)), counts: true, want: "Open Reopened"},
+			{after: hour, alert: an("resolved", "k", "endTime", at(hour-minute)), counts: true, want: "Resolved Resolved"},
+			{after: hour + 20*second, alert: an("firing", "k", "startTime", at(-minute)), counts: true, want: "Resolved Resolved"},
+			{after: hour + minute, alert: an("firing", "k", "startTime", at(-minute)), counts: true, want: "Open Reopened"},
 		},
 		"reports before the first firing": {
 			{alert: an("resolved", "k"), want: "none"},
@@ -64,22 +64,22 @@ func TestLifeCycle(t *testing.T) {
 			{alert: an("firing", "k", "by", "maria"), counts: true, want: "Open Opened"},
 		},
 		"a stale resolve": {
-			{alert: an("firing", "k", "startsAt", at(0)), counts: true, want: "Open Opened"},
-			{alert: an("resolved", "k", "endsAt", at(-minute)), counts: true, want: "Open Opened"},
-			{alert: an("resolved", "k", "endsAt", at(-minute), "by", "maria"), want: "Resolved Resolved"},
+			{alert: an("firing", "k", "startTime", at(0)), counts: true, want: "Open Opened"},
+			{alert: an("resolved", "k", "endTime", at(-minute)), counts: true, want: "Open Opened"},
+			{alert: an("resolved", "k", "endTime", at(-minute), "by", "maria"), want: "Resolved Resolved"},
 		},
 		"a resolve in the second in which the alert began": {
-			{alert: an("firing", "k", "startsAt", at(500*time.Millisecond)), counts: true, want: "Open Opened"},
-			{alert: an("resolved", "k", "endsAt", at(0)), counts: true, want: "Resolved Resolved"},
+			{alert: an("firing", "k", "startTime", at(500*time.Millisecond)), counts: true, want: "Open Opened"},
+			{alert: an("resolved", "k", "endTime", at(0)), counts: true, want: "Resolved Resolved"},
 		},
 		"a beginning far ahead is not believed": {
-			{alert: an("firing", "k", "startsAt", at(48*time.Hour)), counts: true, want: "Open Opened"},
-			{alert: an("resolved", "k", "endsAt", at(0)), counts: true, want: "Resolved Resolved"},
+			{alert: an("firing", "k", "startTime", at(48*time.Hour)), counts: true, want: "Open Opened"},
+			{alert: an("resolved", "k", "endTime", at(0)), counts: true, want: "Resolved Resolved"},
 		},
 		"a predicted end hides no outage": {
-			{alert: an("firing", "k", "startsAt", at(0), "endsAt", at(time.Hour)), counts: true, want: "Open Opened"},
+			{alert: an("firing", "k", "startTime", at(0), "endTime", at(time.Hour)), counts: true, want: "Open Opened"},
 			{after: minute, alert: an("resolved", "k"), counts: true, want: "Resolved Resolved"},
-			{after: minute + 10*second, alert: an("firing", "k", "startsAt", at(minute+second)), counts: true, want: "Open Reopened"},
+			{after: minute + 10*second, alert: an("firing", "k", "startTime", at(minute+second)), counts: true, want: "Open Reopened"},
 		},
 		"a resolve that is older than what is folded": {
 			{alert: an("firing", "k"), order: 5, counts: true, want: "Open Opened"},
@@ -110,7 +110,7 @@ func TestAfterSilenceNothingIsLate(t *testing.T) {
 	g := NewWithT(t)
 	var m modelIncident
 	fires := told{
-		alert: an("firing", "k", "startsAt", stamp(start)), received: start, heard: start, window: defaultLateFiringWindow,
+		alert: an("firing", "k", "startTime", stamp(start)), received: start, heard: start, window: defaultLateFiringWindow,
 	}
 	m.take(fires)
 	m.fallSilent(start.Add(time.Second))

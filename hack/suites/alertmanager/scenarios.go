@@ -126,10 +126,10 @@ func silenceFromTocsin(ctx context.Context, r *rig) error {
 	if err := r.begins(ctx, "silence", "critical"); err != nil {
 		return err
 	}
-	silence := func(length string) error {
-		return r.act(ctx, "silence", v1alpha1.Alert{Status: v1alpha1.AlertSilenced, SilenceFor: length, Comment: "maintenance"})
+	silence := func(length time.Duration) error {
+		return r.act(ctx, "silence", v1alpha1.Alert{Status: v1alpha1.AlertSilenced, SilenceFor: &metav1.Duration{Duration: length}, Comment: "maintenance"})
 	}
-	if err := silence("1h"); err != nil {
+	if err := silence(time.Hour); err != nil {
 		return err
 	}
 	if err := r.becomes(ctx, "silence", v1alpha1.ConditionSilenced, v1alpha1.ReasonSilenced); err != nil {
@@ -144,7 +144,7 @@ func silenceFromTocsin(ctx context.Context, r *rig) error {
 	if err := r.quiet(ctx); err != nil {
 		return err
 	}
-	if err := silence("0s"); err != nil {
+	if err := silence(0); err != nil {
 		return err
 	}
 	if err := r.becomes(ctx, "silence", v1alpha1.ConditionSilenced, v1alpha1.ReasonNotSilenced); err != nil {

@@ -114,13 +114,13 @@ func (c *cluster) fill() (disk *v1alpha1.Incident) {
 	disk = c.put("disk-db-1", 43, v1alpha1.AlertContent{
 		Title: "Disk 97 % full", Severity: v1alpha1.SeverityCritical, Hostname: "db-1", Type: "metric", Region: "eu-west",
 		Description: "/var is at 97 %.\nIt grows by 1 % an hour.", Link: "https://grafana.example.com/d/disk",
-		Labels: bag("team", `"storage"`, "mount", `"/var"`), Values: bag("used", "0.97"),
-		Annotations: bag("runbook", `"https://runbooks.example.com/disk"`), Custom: bag("check", `{"id": 4711, "flags": ["a", null]}`),
+		Labels: map[string]string{"team": "storage", "mount": "/var"}, Values: bag("used", "0.97"),
+		Annotations: map[string]string{"runbook": "https://runbooks.example.com/disk"}, Custom: bag("check", `{"id": 4711, "flags": ["a", null]}`),
 	})
 	c.acknowledge(disk, 31)
 	c.put("latency-api", 9, v1alpha1.AlertContent{Title: "95 % of the requests take longer than 2 s", Severity: v1alpha1.SeverityCritical,
-		Hostname: "api-3", Labels: bag("team", `"web"`)})
-	c.put("queue", 380, v1alpha1.AlertContent{Title: "Queue stalls: 18,204 messages wait", Severity: v1alpha1.SeverityError, Labels: bag("team", `"web"`)})
+		Hostname: "api-3", Labels: map[string]string{"team": "web"}})
+	c.put("queue", 380, v1alpha1.AlertContent{Title: "Queue stalls: 18,204 messages wait", Severity: v1alpha1.SeverityError, Labels: map[string]string{"team": "web"}})
 	c.put("cert", 1100, v1alpha1.AlertContent{Title: "The certificate of shop.example.com ends in 12 days", Severity: v1alpha1.SeverityWarning})
 	c.put("update", 700, v1alpha1.AlertContent{Title: "Node pool wants an update", Severity: v1alpha1.SeverityInfo})
 	backup := c.put("backup", 1300, v1alpha1.AlertContent{Title: "Backup of db-2 failed", Severity: v1alpha1.SeverityError, Hostname: "db-2"})
@@ -253,7 +253,7 @@ func TestHostileIncidents(t *testing.T) {
 	incident := c.put(hostileTitle, 1, v1alpha1.AlertContent{
 		Title: hostileTitle, Severity: v1alpha1.SeverityCritical, Description: hostileTitle, Hostname: hostileTitle,
 		Type: hostileTitle, Region: hostileTitle, Link: "javascript:window.hacked=1",
-		Labels: v1alpha1.Bag{hostileTitle: []byte(`"javascript:window.hacked=1"`), "__proto__": []byte(`{"hacked": 1}`)},
+		Labels: map[string]string{hostileTitle: "javascript:window.hacked=1", "__proto__": `{"hacked": 1}`},
 		Custom: v1alpha1.Bag{"</pre><script>": []byte(`"data:text/html,<script>window.hacked=1</script>"`)},
 	})
 	c.put("long", 2, v1alpha1.AlertContent{Title: strings.Repeat("W", 1024), Severity: v1alpha1.SeverityInfo})

@@ -30,7 +30,7 @@ func archived(namespace, title string, severity v1alpha1.Severity, hoursAgo int)
 	r.OpenedTime, r.ResolvedTime = v1alpha1.NewTimestamp(ended.Add(-time.Hour)), v1alpha1.NewTimestamp(ended)
 	r.StartTime = r.OpenedTime
 	r.Alert = v1alpha1.AlertContent{Title: title, Severity: severity, Hostname: "db-1", Description: "What " + title + " is.",
-		Labels: v1alpha1.Bag{"team": []byte(`"storage"`)}}
+		Labels: map[string]string{"team": "storage"}}
 	r.Timeline = []v1alpha1.Transition{{Type: v1alpha1.TransitionOpened, Time: r.OpenedTime, Message: "Opened: " + title}}
 	return r
 }

@@ -101,7 +101,7 @@ func createSamples(ctx context.Context, c *testenv.Cluster) (*v1alpha1.Incident,
 	integration := &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
 		Spec: v1alpha1.WebhookIntegrationSpec{Suspend: true, Tokens: []v1alpha1.Token{
-			{Name: "first", SHA256: tokens.Hash("first"), ExpiresAt: &expired},
+			{Name: "first", SHA256: tokens.Hash("first"), ExpirationTime: &expired},
 			{Name: "second", SHA256: tokens.Hash("second")},
 		}},
 	}

@@ -146,14 +146,7 @@ func (r *rig) incidents(ctx context.Context, w *way) (map[string]*v1alpha1.Incid
 	found := map[string]*v1alpha1.Incident{}
 	for i := range list.Items {
 		incident := &list.Items[i]
-		labels := map[string]string{}
-		for key, value := range incident.Status.Alert.Labels {
-			var text string
-			if err := json.Unmarshal(value, &text); err != nil {
-				return nil, fmt.Errorf("label %s of %s: %w", key, incident.Name, err)
-			}
-			labels[key] = text
-		}
+		labels := incident.Status.Alert.Labels
 		if other := found[fmt.Sprint(labels)]; other != nil {
 			return nil, fmt.Errorf("%s: %s and %s are of the same alert", w.preset, other.Name, incident.Name)
 		}
@@ -187,8 +180,8 @@ func compare(alert firing, incident *v1alpha1.Incident) error {
 		}
 	}
 	// Prometheus sends milliseconds.
-	if is.Alert.StartsAt == nil || is.Alert.StartsAt.Before(alert.ActiveAt.Truncate(time.Millisecond)) {
-		wrong = append(wrong, fmt.Errorf("it starts at %v, before %v", is.Alert.StartsAt, alert.ActiveAt))
+	if is.Alert.StartTime == nil || is.Alert.StartTime.Before(alert.ActiveAt.Truncate(time.Millisecond)) {
+		wrong = append(wrong, fmt.Errorf("it starts at %v, before %v", is.Alert.StartTime, alert.ActiveAt))
 	}
 	return errors.Join(wrong...)
 }

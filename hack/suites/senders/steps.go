@@ -173,9 +173,9 @@ func partition(ctx context.Context, r *rig) error {
 		return err
 	}
 	was, is := before.Status, after.Status
-	if is.Episode.Number != was.Episode.Number+1 || !is.Alert.StartsAt.Equal(was.Alert.StartsAt.Time) {
+	if is.Episode.Number != was.Episode.Number+1 || !is.Alert.StartTime.Equal(was.Alert.StartTime.Time) {
 		return fmt.Errorf("episode %d starts at %v, after episode %d, which started at %v",
-			is.Episode.Number, is.Alert.StartsAt, was.Episode.Number, was.Alert.StartsAt)
+			is.Episode.Number, is.Alert.StartTime, was.Episode.Number, was.Alert.StartTime)
 	}
 	return nil
 }
