@@ -147,8 +147,8 @@ func TestOpsgenieAlerts(t *testing.T) {
 		g.Expect([]any{is.Status, is.Comment, is.Title, is.Description, is.Severity, is.By, is.DedupKey}).To(Equal(
 			[]any{want.Status, want.Comment, want.Title, want.Description, want.Severity, "", "disk/db 1"}), "alert %d", i)
 	}
-	g.Expect(string(alerts[7].Labels["team"])).To(Equal(`"a"`))
-	g.Expect(string(alerts[9].Labels["mount"])).To(Equal(`"/var"`))
+	g.Expect(alerts[7].Labels).To(HaveKeyWithValue("team", "a"))
+	g.Expect(alerts[9].Labels).To(HaveKeyWithValue("mount", "/var"))
 	g.Expect(b.reports.reasons).To(BeEmpty())
 	g.Expect(b.logs.String()).NotTo(ContainSubstring(testToken))
 
@@ -330,7 +330,7 @@ func TestCloudEvents(t *testing.T) {
 			g.Expect(expected{is.Title, is.Description, is.DedupKey}).To(Equal(test.want))
 			g.Expect(is.Type).To(Equal("com.example.disk.full"))
 			g.Expect(is.StartTime.UTC().Format(time.RFC3339)).To(Equal("2026-05-04T10:00:00Z"))
-			g.Expect(string(is.Labels["ce_source"])).To(Equal(`"/falco"`))
+			g.Expect(is.Labels).To(HaveKeyWithValue("ce_source", "/falco"))
 			g.Expect(string(is.Custom["cloudevent"])).To(ContainSubstring(`"region":"eu"`))
 		})
 	}

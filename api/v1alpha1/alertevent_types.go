@@ -76,6 +76,7 @@ type Alert struct {
 
 	// silenceFor is how long the forwarding of the incident is to be silenced in Alertmanager, from 0s to 720h after the
 	// alert was received. 0s ends the silence that an earlier alert requested. Needed with status silenced; else ignored.
+	// Clients in Go write 2h as 2h0m0s, which an update of the AlertEvent cannot change.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
@@ -91,10 +92,23 @@ type Alert struct {
 	AlertContent `json:",inline"`
 }
 
+// PackedAlert is what a column shows of an alert in packedAlerts.
+type PackedAlert struct {
+	// incidentName is the name of the Incident that the alert belongs to.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	IncidentName string `json:"incidentName,omitempty"`
+
+	// status is the status of the alert.
+	// +optional
+	Status AlertStatus `json:"status,omitempty"`
+}
+
 // AlertEventSpec holds accepted alerts. It is immutable.
 //
 // +structType=atomic
 // +kubebuilder:validation:XValidation:rule="has(self.alerts) != has(self.packedAlerts)",message="an AlertEvent has either alerts or packedAlerts"
+// +kubebuilder:validation:XValidation:rule="has(self.packedAlerts) || !has(self.packedFirst)",message="packedFirst needs packedAlerts"
 // +kubebuilder:validation:XValidation:rule="has(self.integrationName) || has(self.alerts) && self.alerts.all(a, has(a.incidentName) && a.status != 'firing')",message="integrationName is needed for alerts that fire or have no incidentName, and for packed ones"
 type AlertEventSpec struct {
 	// integrationName is the name of the WebhookIntegration that accepted the alerts, in the same namespace.
@@ -120,11 +134,18 @@ type AlertEventSpec struct {
 	Alerts []Alert `json:"alerts,omitempty"`
 
 	// packedAlerts replaces alerts if there are several: the JSON of alerts, compressed with gzip and encoded in
-	// base64. The API server processes one string instead of thousands of fields.
+	// base64. The API server processes one string instead of thousands of fields. So the API server, admission webhooks and
+	// policies cannot see what is in it; the operator checks it against the schema of alerts when it reads it.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1048576
 	// +optional
 	PackedAlerts string `json:"packedAlerts,omitempty"`
+
+	// packedFirst tells of the first of packedAlerts, for the columns of kubectl get. Nothing else depends on it.
+	// +kubebuilder:validation:MaxItems=1
+	// +listType=atomic
+	// +optional
+	PackedFirst []PackedAlert `json:"packedFirst,omitempty"`
 }
 
 // AlertEvent is an entry of the durable queue: alerts that were accepted and are not yet released.
@@ -135,8 +156,8 @@ type AlertEventSpec struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=alertevents,shortName=ae,categories=tocsin
 // +kubebuilder:printcolumn:name="Integration",type=string,JSONPath=`.spec.integrationName`
-// +kubebuilder:printcolumn:name="First-Status",type=string,JSONPath=`.spec.alerts[0].status`
-// +kubebuilder:printcolumn:name="First-Incident",type=string,JSONPath=`.spec.alerts[0].incidentName`
+// +kubebuilder:printcolumn:name="First-Status",type=string,JSONPath=`.spec['alerts','packedFirst'][0].status`
+// +kubebuilder:printcolumn:name="First-Incident",type=string,JSONPath=`.spec['alerts','packedFirst'][0].incidentName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.spec == oldSelf.spec",message="an AlertEvent is immutable; create a new one"
 type AlertEvent struct {

@@ -59,7 +59,7 @@ func variants(path string, schema *apiextensionsv1.JSONSchemaProps, value any, s
 		for i := range many {
 			many[i] = value[0]
 		}
-		try(many, fmt.Sprintf("must have at most %d items", *schema.MaxItems))
+		try(many, fmt.Sprintf("must have at most %d item", *schema.MaxItems))
 		if schema.MinItems != nil {
 			try([]any{}, fmt.Sprintf("should have at least %d items", *schema.MinItems))
 		}
@@ -107,7 +107,7 @@ func variants(path string, schema *apiextensionsv1.JSONSchemaProps, value any, s
 
 // isAlternative says whether a full object lacks a field because it has the other of two.
 func isAlternative(o object, field string) bool {
-	other := map[string]string{"alerts": "packedAlerts", "packedAlerts": "alerts"}[field]
+	other := map[string]string{"alerts": "packedAlerts", "packedAlerts": "alerts", "packedFirst": "alerts"}[field]
 	_, ok := o[other]
 	return ok
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // kubectl returns a function that runs kubectl against the test's API server and returns what it prints.
@@ -106,6 +107,13 @@ func TestKubectlPrintsTheColumns(t *testing.T) {
 	rows = table(run("get", "ae", "-n", namespace))
 	g.Expect(rows[0]).To(Equal([]string{"NAME", "INTEGRATION", "FIRST-STATUS", "FIRST-INCIDENT", "AGE"}))
 	g.Expect(rows[1][:4]).To(HaveExactElements(nameOf(event), "prometheus", "firing", HavePrefix("prometheus-")))
+
+	packed := packedEvent(namespace, firing("a"), firing("b"))
+	packed.Name, packed.GenerateName, packed.Spec.Alerts[0].IncidentName = "x-packed", "", v1alpha1.IncidentName("prometheus", "a")
+	g.Expect(packing.Pack(&packed.Spec)).To(Succeed())
+	g.Expect(apiClient.Create(t.Context(), packed)).To(Succeed())
+	rows = table(run("get", "ae", "-n", namespace, packed.Name))
+	g.Expect(rows[1][:4]).To(HaveExactElements(packed.Name, "prometheus", "firing", v1alpha1.IncidentName("prometheus", "a")))
 
 	integration := full(t, "webhookintegration.yaml")
 	_, err = post(namespace, without(integration, "status"))

@@ -50,6 +50,7 @@ func TestAnEventHasEitherAlertsOrPackedAlerts(t *testing.T) {
 	namespace := testenv.Namespace(t, apiClient)
 	for spec, message := range map[string]string{
 		`{"integrationName": "a", "alerts": [{"dedupKey": "k", "status": "firing"}], "packedAlerts": "YQ=="}`: "either alerts or packedAlerts",
+		`{"integrationName": "a", "alerts": [{"dedupKey": "k", "status": "firing"}], "packedFirst": [{}]}`:    "packedFirst needs packedAlerts",
 		`{"integrationName": "a"}`:                           "either alerts or packedAlerts",
 		`{"packedAlerts": "YQ=="}`:                           "and for packed ones",
 		`{"integrationName": "a", "packedAlerts": ""}`:       "should be at least 1 chars long",

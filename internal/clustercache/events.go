@@ -93,7 +93,7 @@ func (e *Events) Condense(object any) (any, error) {
 	}
 	entry.removed = max(entry.removed, int64(removed))
 	e.admit(event, entry)
-	event.Spec.Alerts, event.Spec.PackedAlerts = entry.alerts, ""
+	event.Spec.Alerts, event.Spec.PackedAlerts, event.Spec.PackedFirst = entry.alerts, "", nil
 	if !entry.isWhole {
 		event.Spec.Defaults = nil
 	}

@@ -33,7 +33,7 @@ var packers = sync.Pool{New: func() any {
 	return w
 }}
 
-// Pack compresses the alerts of s into packedAlerts. It returns an error and changes nothing if an alert violates the
+// Pack compresses the alerts of s, at least one, into packedAlerts. It returns an error and changes nothing if an alert violates the
 // schema, which the API server does not check in packed alerts.
 func Pack(s *v1alpha1.AlertEventSpec) error {
 	for i := range s.Alerts {
@@ -62,6 +62,7 @@ func Pack(s *v1alpha1.AlertEventSpec) error {
 	if err := errors.Join(w.Close(), text.Close()); err != nil {
 		return fmt.Errorf("compressing the alerts: %w", err)
 	}
+	s.PackedFirst = []v1alpha1.PackedAlert{{IncidentName: s.Alerts[0].IncidentName, Status: s.Alerts[0].Status}}
 	s.Alerts, s.PackedAlerts = nil, packed.String()
 	return nil
 }
@@ -74,7 +75,7 @@ func Unpack(s *v1alpha1.AlertEventSpec) error {
 		if err != nil {
 			return err
 		}
-		s.Alerts, s.PackedAlerts = alerts, ""
+		s.Alerts, s.PackedAlerts, s.PackedFirst = alerts, "", nil
 	}
 	for i := range s.Alerts {
 		alertcontent.LimitKeys(&s.Alerts[i].AlertContent)
