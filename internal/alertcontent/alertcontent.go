@@ -47,7 +47,7 @@ type entry struct {
 type bag struct {
 	name    string
 	len     int
-	clone   func() // has the content have a copy of it
+	clear   func()
 	entries func() []entry
 	remove  func(key string)
 	toText  func() // replaces all entries by one with their JSON
@@ -56,7 +56,7 @@ type bag struct {
 func bagOf[M ~map[string]V, V any](name string, in *M, size func(V) int, quoted func(text string) V) bag {
 	return bag{
 		name: name, len: len(*in),
-		clone: func() { *in = maps.Clone(*in) },
+		clear: func() { *in = nil },
 		entries: func() (all []entry) {
 			for key, value := range *in {
 				all = append(all, entry{name, key, quotedLen(key) + size(value) + separators})
@@ -89,15 +89,10 @@ func bags(c *v1alpha1.AlertContent) []bag {
 
 // DropEmpty makes the bags absent that have no entry.
 func DropEmpty(c *v1alpha1.AlertContent) {
-	dropEmpty(&c.Labels)
-	dropEmpty(&c.Annotations)
-	dropEmpty(&c.Values)
-	dropEmpty(&c.Custom)
-}
-
-func dropEmpty[M ~map[string]V, V any](in *M) {
-	if len(*in) == 0 {
-		*in = nil
+	for _, bag := range bags(c) {
+		if bag.len == 0 {
+			bag.clear()
+		}
 	}
 }
 
@@ -160,10 +155,11 @@ func TrimTo(c *v1alpha1.AlertContent, limit int) []string {
 	if size <= limit {
 		return nil
 	}
+	c.Labels, c.Annotations = maps.Clone(c.Labels), maps.Clone(c.Annotations)
+	c.Values, c.Custom = maps.Clone(c.Values), maps.Clone(c.Custom)
 	var entries []entry
 	remove := map[string]func(key string){}
 	for _, bag := range bags(c) {
-		bag.clone()
 		entries, remove[bag.name] = append(entries, bag.entries()...), bag.remove
 	}
 	slices.SortFunc(entries, func(a, b entry) int {
