@@ -224,6 +224,7 @@ func (s *site) postAs(name string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEven
 		s.Expect(packing.Pack(&event.Spec)).To(gomega.Succeed())
 	}
 	s.Expect(s.live.Create(s.ctx, event, client.FieldOwner(v1alpha1.FieldManager))).To(gomega.Succeed())
+	s.Expect(packing.Unpack(&event.Spec)).To(gomega.Succeed())
 	s.created[event.UID] = metav1.NewTime(s.clock.Now())
 	return event
 }
