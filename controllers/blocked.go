@@ -11,9 +11,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 )
 
 // blockedError says that an Incident cannot be created or written, for a reason that may pass.
@@ -117,8 +120,10 @@ func (e *blockedError) message(names []string) string {
 // none else does. Where no Incident can be created, one of the namespace tries at a time: thousands of alerts with new keys
 // cost the API server no more than one, and delay no other fold. After the first success all of them try.
 type blockedIncidents struct {
+	clock   replica.Clock
+	started time.Time // when this process became the leader
+
 	mu         sync.Mutex
-	started    time.Time // when this process became the leader
 	namespaces map[string]*blockedNamespace
 	incidents  map[string]map[string]*blockedIncident // by namespace and name, those that wait for a reason of their own
 	tried      map[string]struct{}                    // namespaces in which this leader has tried
@@ -141,8 +146,9 @@ type blockedNamespace struct {
 	waiting  map[string]struct{} // names of Incidents
 }
 
-func newBlockedIncidents() *blockedIncidents {
+func newBlockedIncidents(clock replica.Clock) *blockedIncidents {
 	return &blockedIncidents{
+		clock: clock, started: clock.Now(),
 		namespaces: map[string]*blockedNamespace{}, incidents: map[string]map[string]*blockedIncident{},
 		tried: map[string]struct{}{}, changed: make(chan struct{}, 1),
 	}
@@ -352,18 +358,32 @@ func (b *blockedIncidents) own(integration types.NamespacedName) (cause *blocked
 	return cause, names
 }
 
-// begin notes that this process leads from now on.
-func (b *blockedIncidents) begin(now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.started = now
+// Condition returns the condition AlertsFolded of an integration, as far as Incidents cannot be written. It is not ok as long as
+// the findings of this leader's predecessor apply.
+func (b *blockedIncidents) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
+	cause := b.cause(integration.Namespace)
+	if cause == nil && integration.Blocked() != "" && !b.knows(integration.Namespace) {
+		return condition, false
+	}
+	var names []string
+	if cause == nil {
+		cause, names = b.own(client.ObjectKeyFromObject(integration))
+	}
+	condition = metav1.Condition{
+		Type: v1alpha1.ConditionAlertsFolded, Status: metav1.ConditionTrue, ObservedGeneration: integration.Generation,
+		Reason: v1alpha1.ReasonFolding, Message: "Stored alerts become part of their Incidents.",
+	}
+	if cause != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, cause.reason, cause.message(names)
+	}
+	return condition, true
 }
 
 // knows reports whether this leader has tried to create an Incident in the namespace, or has had the time to. Before,
 // the findings of its predecessor apply.
-func (b *blockedIncidents) knows(namespace string, now time.Time) bool {
+func (b *blockedIncidents) knows(namespace string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, tried := b.tried[namespace]
-	return tried || !b.started.IsZero() && now.Sub(b.started) >= blockedGrace
+	return tried || b.clock.Now().Sub(b.started) >= blockedGrace
 }

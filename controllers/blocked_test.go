@@ -13,11 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
 
 var incidentResource = schema.GroupResource{Group: "tocsin.dev", Resource: "incidents"}
@@ -58,17 +57,17 @@ func TestBlockedCreates(t *testing.T) {
 
 func TestOneIncidentTriesForItsNamespace(t *testing.T) {
 	s := newSite(t)
-	integration := s.integrate(nil)
+	integration := s.Integrate(nil)
 	tries := 0
 	refusal := forbidden("exceeded quota: few, requested: count/incidents.tocsin.dev=1, used: 1, limited: 1")
-	s.postFiring("known")
+	s.PostFiring("known")
 	s.fold("known")
 	s.faults.beforeCreate = func() error { tries++; return refusal }
 	keys := []string{"a", "b", "c", "d"}
 	for _, key := range keys {
-		s.postFiring(key)
+		s.PostFiring(key)
 	}
-	logged := len(testLog.String())
+	logged := len(testsite.Log.String())
 	for range 20 {
 		for _, key := range keys {
 			result, err := s.reconcile(key)
@@ -77,9 +76,9 @@ func TestOneIncidentTriesForItsNamespace(t *testing.T) {
 		}
 	}
 	s.Expect(tries).To(Equal(1), "80 reconciliations within one moment")
-	s.Expect(testLog.String()[logged:]).NotTo(ContainSubstring("ERROR"))
+	s.Expect(testsite.Log.String()[logged:]).NotTo(ContainSubstring("ERROR"))
 	for range 600 {
-		s.clock.SetTime(s.clock.Now().Add(time.Second))
+		s.Clock.SetTime(s.Clock.Now().Add(time.Second))
 		for _, key := range keys {
 			_, err := s.reconcile(key)
 			s.Expect(err).NotTo(HaveOccurred())
@@ -87,67 +86,45 @@ func TestOneIncidentTriesForItsNamespace(t *testing.T) {
 	}
 	s.Expect(tries).To(BeNumerically("<", 30), "four keys in ten minutes")
 
-	s.post(s.alert(v1alpha1.AlertResolved, "known"))
+	s.Post(s.Alert(v1alpha1.AlertResolved, "known"))
 	s.fold("known")
-	s.Expect(s.incident("known").Status.State).To(Equal(v1alpha1.IncidentResolved), "other Incidents go on")
+	s.Expect(s.Incident("known").Status.State).To(Equal(v1alpha1.IncidentResolved), "other Incidents go on")
 	s.Expect(s.foldedCondition(integration)).To(Equal("False QuotaExceeded"))
 
 	s.faults.beforeCreate = nil
-	s.clock.SetTime(s.clock.Now().Add(maxBlockedRetry))
+	s.Clock.SetTime(s.Clock.Now().Add(maxBlockedRetry))
 	for _, key := range keys {
 		s.fold(key)
 	}
-	s.Expect(s.incidentNames()).To(HaveLen(5))
+	s.Expect(s.IncidentNames()).To(HaveLen(5))
 	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
 }
 
-// foldedCondition brings the integration up to date and returns its condition AlertsFolded.
+// foldedCondition brings the integration's condition AlertsFolded up to date and returns it.
 func (s *site) foldedCondition(integration *v1alpha1.WebhookIntegration) string {
-	_, err := s.integrations.Reconcile(s.ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(integration)})
-	s.Expect(err).NotTo(HaveOccurred())
-	condition := meta.FindStatusCondition(s.integrationStatus().Conditions, v1alpha1.ConditionAlertsFolded)
-	s.Expect(condition).NotTo(BeNil())
-	return string(condition.Status) + " " + condition.Reason
+	condition, ok := s.incidents.blocked.Condition(integration)
+	if ok {
+		meta.SetStatusCondition(&integration.Status.Conditions, condition)
+	}
+	shown := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionAlertsFolded)
+	s.Expect(shown).NotTo(BeNil())
+	return string(shown.Status) + " " + shown.Reason
 }
 
 func TestANewLeaderKeepsWhatItsPredecessorFound(t *testing.T) {
 	s := newSite(t)
-	integration := s.integrate(nil)
-	key := s.keyOf("a")
-	s.incidents.blocked.block(key, asBlocked(errIncidentLimit), s.clock.Now())
+	integration := s.Integrate(nil)
+	key := s.KeyOf("a")
+	s.incidents.blocked.block(key, asBlocked(errIncidentLimit), s.Clock.Now())
 	s.Expect(s.foldedCondition(integration)).To(Equal("False IncidentLimit"))
 	s.folder = s.newFolder()
-	s.incidents.blocked.begin(s.clock.Now())
 	s.Expect(s.foldedCondition(integration)).To(Equal("False IncidentLimit"))
-	s.clock.SetTime(s.clock.Now().Add(blockedGrace))
+	s.Clock.SetTime(s.Clock.Now().Add(blockedGrace))
 	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
-	s.incidents.blocked.block(key, asBlocked(errIncidentLimit), s.clock.Now())
+	s.incidents.blocked.block(key, asBlocked(errIncidentLimit), s.Clock.Now())
 	s.Expect(s.foldedCondition(integration)).To(Equal("False IncidentLimit"))
 	s.incidents.blocked.forget(key)
 	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"), "no alert waits any more")
-}
-
-func TestTheStuckAreShownOnTheirIntegration(t *testing.T) {
-	g := NewWithT(t)
-	stuck := newStuckEvents()
-	shop := types.NamespacedName{Namespace: "team", Name: "shop"}
-	one, two := types.NamespacedName{Namespace: "team", Name: "1"}, types.NamespacedName{Namespace: "team", Name: "2"}
-	set := func(name types.NamespacedName, now stuckEvent) bool {
-		_, changed := stuck.set(name, now)
-		return changed
-	}
-	terminating, unreadable := stuckEvent{"shop", v1alpha1.StuckTerminating}, stuckEvent{"shop", v1alpha1.StuckUnreadable}
-	g.Expect(set(one, stuckEvent{"shop", ""})).To(BeFalse())
-	g.Expect(set(one, terminating)).To(BeTrue())
-	g.Expect(set(one, terminating)).To(BeFalse(), "nothing new")
-	g.Expect(set(two, unreadable)).To(BeTrue())
-	g.Expect(set(types.NamespacedName{Namespace: "other", Name: "3"}, stuckEvent{"shop", v1alpha1.StuckUnreadable})).To(BeTrue())
-	g.Expect(stuck.reasons(shop)).To(Equal(map[string]bool{v1alpha1.StuckTerminating: true, v1alpha1.StuckUnreadable: true}))
-	before, changed := stuck.set(one, stuckEvent{})
-	g.Expect(changed).To(BeTrue())
-	g.Expect(before).To(Equal(terminating))
-	g.Expect(set(two, stuckEvent{})).To(BeTrue())
-	g.Expect(stuck.reasons(shop)).To(BeEmpty())
 }
 
 func TestGeneratedKeysResolveByThemselves(t *testing.T) {
@@ -163,12 +140,12 @@ func TestGeneratedKeysResolveByThemselves(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)
-			s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+			s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 				if test.after > 0 {
 					spec.AutoResolveAfter = &metav1.Duration{Duration: test.after}
 				}
 			})
-			s.postFiring(test.key)
+			s.PostFiring(test.key)
 			s.fold(test.key)
 			result := s.fold(test.key)
 			if test.want == 0 {
@@ -176,82 +153,43 @@ func TestGeneratedKeysResolveByThemselves(t *testing.T) {
 				return
 			}
 			s.Expect(result.RequeueAfter).To(BeNumerically("~", test.want, time.Second))
-			s.clock.SetTime(s.clock.Now().Add(test.want + time.Second))
+			s.Clock.SetTime(s.Clock.Now().Add(test.want + time.Second))
 			s.fold(test.key)
-			s.Expect(s.incident(test.key).Status.State).To(Equal(v1alpha1.IncidentResolved))
+			s.Expect(s.Incident(test.key).Status.State).To(Equal(v1alpha1.IncidentResolved))
 		})
 	}
 }
 
 func TestWhatTheCacheDroppedIsFoldedWhole(t *testing.T) {
 	s := newSite(t)
-	s.realTime()
-	alert := s.alert(v1alpha1.AlertFiring, "disk")
+	s.RealTime()
+	alert := s.Alert(v1alpha1.AlertFiring, "disk")
 	alert.Title, alert.Description = "Disk full", strings.Repeat("x", 1000)
-	event := s.post(alert)
+	event := s.Post(alert)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/keep"]}}`))
-	s.Expect(s.live.Patch(s.ctx, event, patch)).To(Succeed())
-	s.Expect(s.live.Delete(s.ctx, event)).To(Succeed())
+	s.Expect(s.Live.Patch(s.Ctx, event, patch)).To(Succeed())
+	s.Expect(s.Live.Delete(s.Ctx, event)).To(Succeed())
 	s.manage(t)
-	s.Eventually(s.incidentNames, 10*time.Second).ShouldNot(BeEmpty())
-	s.Eventually(func() string { return s.incident("disk").Status.Alert.Title }, 10*time.Second).Should(Equal("Disk full"))
+	s.Eventually(s.IncidentNames, 10*time.Second).ShouldNot(BeEmpty())
+	s.Eventually(func() string { return s.Incident("disk").Status.Alert.Title }, 10*time.Second).Should(Equal("Disk full"))
 	patch = client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	s.Expect(s.live.Patch(s.ctx, event, patch)).To(Succeed())
-	s.Eventually(s.eventNames, 10*time.Second).Should(BeEmpty())
-	s.Expect(s.incident("disk").Status.AlertCount).To(BeEquivalentTo(1))
+	s.Expect(s.Live.Patch(s.Ctx, event, patch)).To(Succeed())
+	s.Eventually(s.EventNames, 10*time.Second).Should(BeEmpty())
+	s.Expect(s.Incident("disk").Status.AlertCount).To(BeEquivalentTo(1))
 }
 
-func TestEvictionKeepsTheLedgersOfWhatExists(t *testing.T) {
+func TestDeletionKeepsTheLedgersOfWhatExists(t *testing.T) {
 	s := newSite(t)
-	evict := s.evictor(1)
-	for _, key := range []string{"old", "new"} {
-		s.postFiring(key)
-		s.post(s.alert(v1alpha1.AlertResolved, key))
-		s.fold(key)
-		s.clock.SetTime(s.clock.Now().Add(time.Minute))
-	}
-	evict()
-	s.Expect(s.incidentNames()).To(HaveLen(2), "their AlertEvents exist")
-	s.release()
-	evict()
-	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("new").Name), "the one that was resolved first goes, and no more than needed")
-	evict()
-	s.Expect(s.incidentNames()).To(HaveLen(1))
-}
-
-// Nothing tells that a user has deleted Resolved Incidents: those that are left are counted before one is evicted.
-func TestEvictionCountsWhatUsersDeleted(t *testing.T) {
-	s := newSite(t)
-	evict := s.evictor(2)
-	for _, key := range []string{"a", "b", "c"} {
-		s.postFiring(key)
-		s.post(s.alert(v1alpha1.AlertResolved, key))
-		s.fold(key)
-		s.clock.SetTime(s.clock.Now().Add(time.Minute))
-	}
-	s.release()
-	resolved := s.incidents.resolved
-	_, err := resolved.sweep(s.ctx)
-	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(resolved.overLimit()).To(ConsistOf(s.namespace))
-	s.Expect(s.live.Delete(s.ctx, s.incident("b"))).To(Succeed())
-	s.Expect(resolved.evict(s.ctx, s.namespace)).To(Succeed())
-	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("a").Name, s.keyOf("c").Name))
-	evict()
-	s.Expect(s.incidentNames()).To(HaveLen(2))
-}
-
-// evictor returns a function that evicts Resolved Incidents, of which there may be so many.
-func (s *site) evictor(limit int64) (evict func()) {
-	resolved := s.incidents.resolved
-	resolved.isDue = s.incidents.isDue
-	resolved.counts.incidents.Limit = fair.Limit{All: limit, Share: 1}
-	resolved.queue, _ = fair.NewQueue(requestNamespace, 1)("", backoff[ctrl.Request]()).(*fair.Queue[ctrl.Request])
-	return func() {
-		_, err := resolved.sweep(s.ctx)
+	s.PostFiring("disk")
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.fold("disk")
+	remove := func() int {
+		deleted, err := s.incidents.Delete(s.Ctx, s.Namespace, []*v1alpha1.Incident{s.Incident("disk")}, func() bool { return true })
 		s.Expect(err).NotTo(HaveOccurred())
-		for _, namespace := range resolved.overLimit() {
-			s.Expect(resolved.evict(s.ctx, namespace)).To(Succeed())
-		}
+		return deleted
 	}
+	s.Expect(remove()).To(BeZero(), "its AlertEvents exist")
+	s.release()
+	s.Expect(remove()).To(Equal(1))
+	s.Expect(s.IncidentNames()).To(BeEmpty())
 }

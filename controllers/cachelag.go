@@ -181,7 +181,7 @@ func (d *lagDetector) Start(ctx context.Context) error {
 	if _, err := informers.Feed(ctx, d.cache, &v1alpha1.AlertEvent{}, d.show, d.forget); err != nil {
 		return err
 	}
-	ticker := time.NewTicker(stuckCheck)
+	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
 		select {

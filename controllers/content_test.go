@@ -59,9 +59,9 @@ func TestTheCacheHasABudgetForContent(t *testing.T) {
 func TestAlertsWithoutContentInTheCacheAreFoldedWhole(t *testing.T) {
 	s := newSite(t)
 	s.incidents.memory.cached = newCachedContent(fair.Limit{All: 1, Share: 1})
-	s.postFiring("other") // takes the place
+	s.PostFiring("other") // takes the place
 	long := func(n int) v1alpha1.Alert {
-		alert := s.alert(v1alpha1.AlertFiring, "disk")
+		alert := s.Alert(v1alpha1.AlertFiring, "disk")
 		alert.Title, alert.Description = fmt.Sprint("disk ", n), strings.Repeat("d", 4000)
 		alert.Values = v1alpha1.Bag{}
 		for i := range 100 {
@@ -76,17 +76,17 @@ func TestAlertsWithoutContentInTheCacheAreFoldedWhole(t *testing.T) {
 		for i := range perEvent {
 			alerts = append(alerts, long(perEvent*n+i))
 		}
-		events = append(events, s.post(alerts...))
+		events = append(events, s.Post(alerts...))
 	}
 	s.Expect(s.reconcile("disk")).NotTo(BeNil())
-	first := s.incident("disk").Status.AlertCount
+	first := s.Incident("disk").Status.AlertCount
 	s.Expect(first).To(And(BeNumerically(">", 0), BeNumerically("<", perEvent*count)), "as many as may be in memory")
-	s.Expect(s.incident("disk").Status.Alert.Title).To(Equal(fmt.Sprint("disk ", first-1)), "the oldest ones")
-	for s.incident("disk").Status.AlertCount < perEvent*count {
+	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal(fmt.Sprint("disk ", first-1)), "the oldest ones")
+	for s.Incident("disk").Status.AlertCount < perEvent*count {
 		s.pass(writeInterval)
 		s.fold("disk")
 		s.release()
 	}
-	s.Expect(s.incident("disk").Status.Alert.Title).To(Equal(fmt.Sprint("disk ", perEvent*count-1)))
+	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal(fmt.Sprint("disk ", perEvent*count-1)))
 	s.expectCounted("disk", events...)
 }

@@ -1,8 +1,10 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,54 +15,65 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// incidentDeleter deletes Incidents whose time has come.
-type incidentDeleter struct {
-	cache    client.Reader
-	live     client.Client
-	gate     *writeGate
-	releases *releaser
-	resolved *resolvedIncidents
+// Delete deletes those of these Incidents of one namespace whose ledgers are not needed, exactly as they were read, while more
+// says so. It returns how many. An Incident stays while an AlertEvent exists for it that it has counted, by a list that begins
+// after the Incident was read, or is still to count: the ledger must outlive its events, or their marks replace it.
+func (r *incidentReconciler) Delete(
+	ctx context.Context, namespace string, incidents []*v1alpha1.Incident, more func() bool,
+) (deleted int, err error) {
+	incidents = slices.DeleteFunc(incidents, func(incident *v1alpha1.Incident) bool {
+		free, failed := r.markSettled(ctx, client.ObjectKeyFromObject(incident))
+		err = cmp.Or(err, failed)
+		return !free
+	})
+	if err != nil || len(incidents) == 0 {
+		return 0, err
+	}
+	listed, err := r.lists.join(ctx, namespace)
+	if err != nil {
+		return 0, err
+	}
+	for _, incident := range incidents {
+		if !more() {
+			break
+		}
+		if ledgerHolds(incident, listed) {
+			continue
+		}
+		removed, err := r.remove(ctx, incident)
+		if err != nil {
+			return deleted, err
+		}
+		if removed {
+			deleted++
+		}
+	}
+	return deleted, nil
 }
 
-// delete deletes exactly the Incident that was read, when it is its namespace's turn to write, and reports whether it did.
-// It keeps an Incident while an AlertEvent exists for it that it has counted, by a list that begins after the Incident was
-// read, or is still to count: the ledger must outlive its events, or their marks replace it.
-func (d *incidentDeleter) delete(
-	ctx context.Context, read *v1alpha1.Incident, list func(ctx context.Context, namespace string) (*eventList, error),
-) (bool, error) {
-	if free, err := d.markSettled(ctx, client.ObjectKeyFromObject(read)); err != nil || !free {
-		return false, err
-	}
-	listed, err := list(ctx, read.Namespace)
-	if err != nil || ledgerHolds(read, listed) {
-		return false, err
-	}
-	return d.remove(ctx, read)
-}
-
-// remove deletes exactly the Incident that was read, and reports whether it did.
-func (d *incidentDeleter) remove(ctx context.Context, read *v1alpha1.Incident) (bool, error) {
-	leave, err := d.gate.enter(ctx, read.Namespace, false)
+// remove deletes exactly the Incident that was read, when it is its namespace's turn to write, and reports whether it did.
+func (r *incidentReconciler) remove(ctx context.Context, read *v1alpha1.Incident) (bool, error) {
+	leave, err := r.gate.enter(ctx, read.Namespace, false)
 	if err != nil {
 		return false, err
 	}
 	defer leave()
 	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: read.Namespace, Name: read.Name}}
-	err = d.live.Delete(ctx, incident, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
+	err = r.live.Delete(ctx, incident, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("deleting the Incident %s: %w", read.Name, err)
 	}
-	d.resolved.deleted(read)
+	r.resolved.Deleted(read)
 	return true, nil
 }
 
 // markSettled has the AlertEvents marked that are settled for the Incident and stay for other ones. It reports whether the
 // cache has none that exists for it.
-func (d *incidentDeleter) markSettled(ctx context.Context, incident types.NamespacedName) (free bool, err error) {
-	events, err := listAlertEvents(ctx, d.cache, incident)
+func (r *incidentReconciler) markSettled(ctx context.Context, incident types.NamespacedName) (free bool, err error) {
+	events, err := listAlertEvents(ctx, r.cache, incident)
 	if err != nil {
 		return false, err
 	}
@@ -70,7 +83,7 @@ func (d *incidentDeleter) markSettled(ctx context.Context, incident types.Namesp
 			continue
 		}
 		free = false
-		d.releases.mark(event, incident.Name)
+		r.releases.mark(event, incident.Name)
 	}
 	return free, nil
 }
@@ -85,7 +98,7 @@ func (r *incidentReconciler) gone(ctx context.Context, shown *v1alpha1.Incident)
 	if ok && last.resolved && last.resourceVersion == shown.ResourceVersion {
 		return false // it was this process that resolved it
 	}
-	if _, err := r.deletions.markSettled(ctx, incident); err != nil {
+	if _, err := r.markSettled(ctx, incident); err != nil {
 		log.FromContext(ctx).Error(err, "AlertEvents of a deleted Incident not marked", "incident", incident)
 	}
 	return true

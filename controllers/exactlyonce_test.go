@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
 
 // expectCounted checks an Incident against the alerts that were stored for it.
@@ -18,75 +19,75 @@ func (s *site) expectCounted(dedupKey string, events ...*v1alpha1.AlertEvent) {
 	count := int64(0)
 	for _, event := range events {
 		for i := range event.Spec.Alerts {
-			if event.IncidentNameFor(&event.Spec.Alerts[i]) == s.keyOf(dedupKey).Name {
+			if event.IncidentNameFor(&event.Spec.Alerts[i]) == s.KeyOf(dedupKey).Name {
 				digest.Add(fold.AlertID(event, i))
 				count++
 			}
 		}
 	}
-	status := s.incident(dedupKey).Status
+	status := s.Incident(dedupKey).Status
 	s.Expect(status.AlertCount).To(Equal(count))
 	s.Expect(status.Ledger.Digest).To(Equal(digest.String()))
 }
 
 func TestACrashAfterTheWriteAndBeforeTheDelete(t *testing.T) {
 	s := newSite(t)
-	first := s.postFiring("disk")
+	first := s.PostFiring("disk")
 	s.fold("disk")
 
 	s.folder = s.newFolder()
 	s.fold("disk")
 	s.Expect(s.faults.statusWrites).To(BeZero(), "the ledger knows the event")
 	s.release()
-	s.Expect(s.eventNames()).To(BeEmpty(), "the ledger settled it again")
+	s.Expect(s.EventNames()).To(BeEmpty(), "the ledger settled it again")
 
-	second := s.postFiring("disk")
+	second := s.PostFiring("disk")
 	s.fold("disk")
 	s.expectCounted("disk", first, second)
 }
 
 func TestACrashBeforeTheAnswerToTheWrite(t *testing.T) {
 	s := newSite(t)
-	event := s.postFiring("disk")
+	event := s.PostFiring("disk")
 	s.faults.afterStatus = func() error { return errCrash }
 	_, err := s.reconcile("disk")
 	s.Expect(err).To(MatchError(errCrash))
 	s.release()
-	s.Expect(s.eventNames()).To(HaveLen(1))
+	s.Expect(s.EventNames()).To(HaveLen(1))
 
 	s.folder = s.newFolder()
 	s.fold("disk")
 	s.release()
 	s.expectCounted("disk", event)
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(BeEmpty())
 }
 
 func TestACrashBetweenCreateAndStatus(t *testing.T) {
 	s := newSite(t)
-	event := s.postFiring("disk")
+	event := s.PostFiring("disk")
 	s.faults.beforeStatus = func() error { return errCrash }
 	_, err := s.reconcile("disk")
 	s.Expect(err).To(MatchError(errCrash))
-	s.Expect(s.incident("disk").Status.State).To(BeEmpty())
+	s.Expect(s.Incident("disk").Status.State).To(BeEmpty())
 
 	s.folder = s.newFolder()
 	s.fold("disk")
 	s.expectCounted("disk", event)
-	s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
 }
 
 func TestAConflictStartsOver(t *testing.T) {
 	s := newSite(t)
-	events := []*v1alpha1.AlertEvent{s.postFiring("disk")}
+	events := []*v1alpha1.AlertEvent{s.PostFiring("disk")}
 	s.fold("disk")
-	s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+	s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
 
-	events = append(events, s.postFiring("disk"))
+	events = append(events, s.PostFiring("disk"))
 	s.faults.beforeStatus = func() error {
 		s.faults.beforeStatus = nil
-		incident := s.incident("disk")
+		incident := s.Incident("disk")
 		incident.Labels = map[string]string{"by": "somebody"}
-		return s.live.Update(s.ctx, incident)
+		return s.Live.Update(s.Ctx, incident)
 	}
 	result, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
@@ -95,12 +96,12 @@ func TestAConflictStartsOver(t *testing.T) {
 
 	s.fold("disk")
 	s.expectCounted("disk", events...)
-	s.Expect(s.incident("disk").Labels).To(HaveKeyWithValue("by", "somebody"))
+	s.Expect(s.Incident("disk").Labels).To(HaveKeyWithValue("by", "somebody"))
 }
 
 func TestAnIncidentThatSomebodyElseCreatedFirst(t *testing.T) {
 	s := newSite(t)
-	event := s.postFiring("disk")
+	event := s.PostFiring("disk")
 	other := s.newFolder()
 	s.faults.beforeCreate = func() error {
 		s.faults.beforeCreate = nil
@@ -121,14 +122,14 @@ func TestAnIncidentThatSomebodyElseCreatedFirst(t *testing.T) {
 func TestAZombieWithAStaleCacheCountsNothingTwice(t *testing.T) {
 	s := newSite(t)
 	leader, zombie := s.folder, s.newFolder()
-	events := []*v1alpha1.AlertEvent{s.postFiring("disk")}
+	events := []*v1alpha1.AlertEvent{s.PostFiring("disk")}
 	s.fold("disk")
 	// What the zombie sees from now on: the Incident as it is, and each AlertEvent that is not deleted.
-	zombie.cache.frozen[s.keyOf("disk")] = s.incident("disk")
+	zombie.cache.frozen[s.KeyOf("disk")] = s.Incident("disk")
 
 	for range 5 {
-		s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
-		events = append(events, s.postFiring("disk"), s.postFiring("disk"))
+		s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
+		events = append(events, s.PostFiring("disk"), s.PostFiring("disk"))
 		s.folder = leader
 		s.fold("disk")
 		s.folder = zombie
@@ -138,11 +139,11 @@ func TestAZombieWithAStaleCacheCountsNothingTwice(t *testing.T) {
 		s.release()
 	}
 	s.Expect(zombie.faults.statusWrites).To(BeZero())
-	s.Expect(s.eventNames()).To(HaveLen(11), "the zombie releases nothing")
+	s.Expect(s.EventNames()).To(HaveLen(11), "the zombie releases nothing")
 
 	s.folder = leader
 	s.release()
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(BeEmpty())
 	s.expectCounted("disk", events...)
 }
 
@@ -151,10 +152,10 @@ func TestTwoFoldersAtWorkAtOnce(t *testing.T) {
 	folders := []*folder{s.folder, s.newFolder()}
 	var events []*v1alpha1.AlertEvent
 	for i := range 20 {
-		s.clock.SetTime(s.clock.Now().Add(1500 * time.Millisecond))
+		s.Clock.SetTime(s.Clock.Now().Add(1500 * time.Millisecond))
 		key := fmt.Sprintf("key-%d", i%2)
-		both := s.post(s.alert(v1alpha1.AlertFiring, "key-0"), s.alert(v1alpha1.AlertFiring, "key-1"))
-		events = append(events, s.postFiring(key), both)
+		both := s.Post(s.Alert(v1alpha1.AlertFiring, "key-0"), s.Alert(v1alpha1.AlertFiring, "key-1"))
+		events = append(events, s.PostFiring(key), both)
 		mine, other := folders[i%2], folders[1-i%2]
 		// Just before one writes, the other folds and releases what it can.
 		mine.faults.beforeStatus = func() error {
@@ -171,7 +172,7 @@ func TestTwoFoldersAtWorkAtOnce(t *testing.T) {
 		s.release()
 		mine.faults.beforeStatus = nil
 	}
-	s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+	s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
 	for _, s.folder = range folders {
 		for _, key := range []string{"key-0", "key-1"} {
 			s.fold(key)
@@ -180,101 +181,101 @@ func TestTwoFoldersAtWorkAtOnce(t *testing.T) {
 	}
 	s.expectCounted("key-0", events...)
 	s.expectCounted("key-1", events...)
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(BeEmpty())
 }
 
 func TestAnEventDeletedBeforeTheListIsNotFoldedAgain(t *testing.T) {
 	s := newSite(t)
-	event := s.postFiring("disk")
+	event := s.PostFiring("disk")
 	other := s.newFolder()
 	// The cache shows neither the Incident nor the deletion: the list alone tells.
 	stale := s.folder
-	stale.cache.frozen[s.keyOf("disk")] = nil
-	stale.cache.Reader = &ghostReader{Reader: s.live, ghost: event}
+	stale.cache.frozen[s.KeyOf("disk")] = nil
+	stale.cache.Reader = &ghostReader{Reader: s.Live, ghost: event}
 	s.folder = other
 	s.fold("disk")
 	s.release()
-	s.Expect(s.live.Delete(s.ctx, s.incident("disk"))).To(Succeed())
+	s.Expect(s.Live.Delete(s.Ctx, s.Incident("disk"))).To(Succeed())
 
 	s.folder = stale
 	s.fold("disk")
-	s.Expect(s.incidentNames()).To(BeEmpty())
+	s.Expect(s.IncidentNames()).To(BeEmpty())
 }
 
 func TestAnIncidentDeletedInTheMiddle(t *testing.T) {
 	s := newSite(t)
-	s.postFiring("disk")
+	s.PostFiring("disk")
 	s.fold("disk")
 	s.release()
-	s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+	s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
 
-	event := s.postFiring("disk")
-	deleted := s.incident("disk").UID
+	event := s.PostFiring("disk")
+	deleted := s.Incident("disk").UID
 	s.faults.beforeStatus = func() error {
 		s.faults.beforeStatus = nil
-		return s.live.Delete(s.ctx, s.incident("disk"))
+		return s.Live.Delete(s.Ctx, s.Incident("disk"))
 	}
 	result, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(result.RequeueAfter).To(Equal(staleRetry))
 
-	s.clock.SetTime(s.clock.Now().Add(cachePatience + time.Second))
+	s.Clock.SetTime(s.Clock.Now().Add(cachePatience + time.Second))
 	s.fold("disk")
 	s.release()
-	s.Expect(s.incident("disk").UID).NotTo(Equal(deleted))
+	s.Expect(s.Incident("disk").UID).NotTo(Equal(deleted))
 	s.expectCounted("disk", event)
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(BeEmpty())
 }
 
 func TestWhatIsSettledDoesNotBringADeletedIncidentBack(t *testing.T) {
 	s := newSite(t)
-	s.postAs(v1alpha1.KeyedEventName(integrationName, "delivery-1"), s.alert(v1alpha1.AlertFiring, "disk"))
+	s.PostAs(v1alpha1.KeyedEventName(testsite.Integration, "delivery-1"), s.Alert(v1alpha1.AlertFiring, "disk"))
 	s.fold("disk")
-	s.Expect(s.live.Delete(s.ctx, s.incident("disk"))).To(Succeed())
-	s.clock.SetTime(s.clock.Now().Add(time.Minute))
+	s.Expect(s.Live.Delete(s.Ctx, s.Incident("disk"))).To(Succeed())
+	s.Clock.SetTime(s.Clock.Now().Add(time.Minute))
 	s.fold("disk")
-	s.Expect(s.eventNames()).To(HaveLen(1), "the key is remembered")
-	s.Expect(s.incidentNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(HaveLen(1), "the key is remembered")
+	s.Expect(s.IncidentNames()).To(BeEmpty())
 }
 
 func TestNoMatchIsConfirmedByTheQuorum(t *testing.T) {
 	t.Run("an Incident that the cache does not show", func(t *testing.T) {
 		s := newSite(t)
-		first := s.postFiring("disk")
+		first := s.PostFiring("disk")
 		s.fold("disk")
-		s.clock.SetTime(s.clock.Now().Add(3 * time.Second))
-		s.cache.frozen[s.keyOf("disk")] = nil
+		s.Clock.SetTime(s.Clock.Now().Add(3 * time.Second))
+		s.cache.frozen[s.KeyOf("disk")] = nil
 		s.release()
-		second := s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+		second := s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
 		_, err := s.reconcile("disk")
 		s.Expect(err).NotTo(HaveOccurred())
 		s.expectCounted("disk", first, second)
-		s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+		s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
 	})
 	t.Run("an older AlertEvent that the cache does not show", func(t *testing.T) {
 		s := newSite(t)
-		first := s.postFiring("disk")
-		second := s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+		first := s.PostFiring("disk")
+		second := s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
 		s.cache.hidden[first.UID] = true
 		result, err := s.reconcile("disk")
 		s.Expect(err).NotTo(HaveOccurred())
 		s.Expect(result.RequeueAfter).To(Equal(staleRetry))
 		s.release()
-		s.Expect(s.eventNames()).To(HaveLen(2))
+		s.Expect(s.EventNames()).To(HaveLen(2))
 
 		delete(s.cache.hidden, first.UID)
 		s.fold("disk")
 		s.expectCounted("disk", first, second)
-		s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+		s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
 	})
 	t.Run("a newer AlertEvent that the cache does not show is none of its business", func(t *testing.T) {
 		s := newSite(t)
-		s.post(s.alert(v1alpha1.AlertResolved, "disk"))
-		second := s.postFiring("disk")
+		s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+		second := s.PostFiring("disk")
 		s.cache.hidden[second.UID] = true
 		s.fold("disk")
 		s.release()
-		s.Expect(s.eventNames()).To(ConsistOf(second.Name))
+		s.Expect(s.EventNames()).To(ConsistOf(second.Name))
 	})
 }
 
@@ -282,46 +283,46 @@ func TestAFullLedgerPausesItsIncidentAndRecovers(t *testing.T) {
 	s := newSite(t)
 	var events []*v1alpha1.AlertEvent
 	for range v1alpha1.MaxLedger + 10 {
-		events = append(events, s.postFiring("disk"))
+		events = append(events, s.PostFiring("disk"))
 	}
 	s.Expect(s.fold("disk").RequeueAfter).To(Equal(pausedRetry))
-	s.Expect(s.incident("disk").Status.AlertCount).To(Equal(int64(v1alpha1.MaxLedger)))
-	s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+	s.Expect(s.Incident("disk").Status.AlertCount).To(Equal(int64(v1alpha1.MaxLedger)))
+	s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
 	s.Expect(s.fold("disk").RequeueAfter).To(Equal(pausedRetry), "as long as the events exist")
-	s.Expect(s.incident("disk").Status.AlertCount).To(Equal(int64(v1alpha1.MaxLedger)))
+	s.Expect(s.Incident("disk").Status.AlertCount).To(Equal(int64(v1alpha1.MaxLedger)))
 
 	s.release()
-	s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+	s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
 	s.fold("disk")
 	s.release()
 	s.expectCounted("disk", events...)
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(BeEmpty())
 }
 
 func TestARewriteOfMetadataDisturbsNothing(t *testing.T) {
 	s := newSite(t)
 	annotate := func(event *v1alpha1.AlertEvent) {
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"policy":"checked"}}}`))
-		s.Expect(s.live.Patch(s.ctx, event.DeepCopy(), patch)).To(Succeed())
+		s.Expect(s.Live.Patch(s.Ctx, event.DeepCopy(), patch)).To(Succeed())
 	}
-	event := s.postFiring("disk")
+	event := s.PostFiring("disk")
 	annotate(event)
 	s.fold("disk")
 	annotate(event)
 	s.fold("disk")
 	s.Expect(s.faults.statusWrites).To(Equal(1))
 	s.release()
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(BeEmpty())
 	s.expectCounted("disk", event)
 }
 
 func TestACrashAfterAReportThatCameBeforeItsIncident(t *testing.T) {
 	s := newSite(t)
-	s.postAs(v1alpha1.KeyedEventName("app", "early"), s.alert(v1alpha1.AlertAcknowledged, "disk"))
+	s.PostAs(v1alpha1.KeyedEventName("app", "early"), s.Alert(v1alpha1.AlertAcknowledged, "disk"))
 	s.fold("disk")
 	s.release()
-	s.Expect(s.eventNames()).To(HaveLen(1), "it stays for its idempotency key")
-	firing := s.postFiring("disk")
+	s.Expect(s.EventNames()).To(HaveLen(1), "it stays for its idempotency key")
+	firing := s.PostFiring("disk")
 	s.fold("disk")
 
 	s.folder = s.newFolder()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/sweep"
 )
 
 // carryOut carries a plan out, and returns the Incident as it is then. After errStale the next fold sees everything that
@@ -66,7 +67,7 @@ func (r *incidentReconciler) create(ctx context.Context, o *observed, spec v1alp
 		Spec:       spec,
 	}
 	err = errIncidentLimit
-	if r.counts.allows(o.key.Namespace) && !r.resolved.isFull(o.key.Namespace) {
+	if r.counts.Allows(o.key.Namespace) && !r.resolved.IsFull(o.key.Namespace) {
 		err = r.live.Create(ctx, incident)
 	}
 	if apierrors.IsAlreadyExists(err) {
@@ -91,7 +92,7 @@ const noSpace = "The namespace has more than its share of content in Incidents t
 func (r *incidentReconciler) writePlan(
 	ctx context.Context, read *v1alpha1.Incident, plan *fold.Plan,
 ) (*v1alpha1.Incident, error) {
-	if !r.counts.fits(read, &plan.Status) {
+	if !r.counts.Fits(read, &plan.Status) {
 		*plan = plan.WithoutContent(&read.Status, noSpace, r.clock.Now())
 	}
 	written, err := r.write(ctx, read, plan.Status)
@@ -129,7 +130,7 @@ func (r *incidentReconciler) write(
 		return nil, fmt.Errorf("writing the Incident's status: %w", err)
 	}
 	r.writes.wrote(incident, r.clock.Now())
-	r.resolved.written(read, incident)
+	r.resolved.Written(read, incident)
 	return incident, nil
 }
 
@@ -252,8 +253,9 @@ func (r *incidentReconciler) expire(ctx context.Context, o *observed) (ctrl.Resu
 	if r.archiveRequired && !fold.IsArchived(&o.incident.Status) {
 		return r.retryExpiry(o), nil
 	}
-	deleted, err := r.deletions.delete(ctx, o.incident, r.lists.join)
-	if err != nil || !deleted {
+	once := func() bool { return true }
+	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, once)
+	if err != nil || deleted == 0 {
 		return ctrl.Result{RequeueAfter: expiryRetry}, err // a change of the Incident brings it back sooner
 	}
 	r.writes.forget(o.key)
@@ -269,7 +271,7 @@ func (r *incidentReconciler) expire(ctx context.Context, o *observed) (ctrl.Resu
 // outage of the archive there may be very many of them, which the sweeps find.
 func (r *incidentReconciler) retryExpiry(o *observed) ctrl.Result {
 	at, ok := fold.Deadline(o.incident, o.policy)
-	if waited := max(o.now.Sub(at), expiryRetry); ok && waited < sweepInterval {
+	if waited := max(o.now.Sub(at), expiryRetry); ok && waited < sweep.Interval {
 		return ctrl.Result{RequeueAfter: waited}
 	}
 	return ctrl.Result{}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/sweep"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch
@@ -36,24 +38,23 @@ var errMemoryLags = fmt.Errorf("%w: the memory of AlertEvents lags behind the ca
 // incidentReconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one
 // or not.
 type incidentReconciler struct {
-	cache     client.Reader // with the indexes of setup.go
-	live      client.Client // reads from the quorum
-	lists     *quorumLists
-	memory    *EventMemory
-	loads     *eventLoads
-	releases  *releaser
-	deletions *incidentDeleter
-	writes    *writeMemory
-	recorder  events.EventRecorder
-	blocked   *blockedIncidents
-	counts    *storeCounts
-	resolved  *resolvedIncidents
-	notices   flowcontrol.RateLimiter // of Kubernetes Events
-	gate      *writeGate
-	clock     Clock
-	tracing   *foldTracing
+	cache    client.Reader // with the indexes of setup.go
+	live     client.Client // reads from the quorum
+	lists    *quorumLists
+	memory   *EventMemory
+	loads    *eventLoads
+	releases *releaser
+	writes   *writeMemory
+	recorder events.EventRecorder
+	blocked  *blockedIncidents
+	counts   openCounts
+	resolved resolvedIncidents
+	notices  flowcontrol.RateLimiter // of Kubernetes Events
+	gate     *writeGate
+	clock    replica.Clock
+	tracing  *foldTracing
 
-	listening silence
+	health ingestHealth
 	// presetWindow is the window for late firings that a preset asks for, if any.
 	presetWindow func(preset string) (time.Duration, bool)
 	silences     Silences // nil: Incidents are not forwarded
@@ -63,9 +64,34 @@ type incidentReconciler struct {
 	foldAlerts func(fold.Input) fold.Plan // fold.Decide outside of tests
 }
 
-// silence is implemented by Listening.
-type silence interface {
-	silentFrom(integration types.NamespacedName, now time.Time) (from time.Time, ok bool)
+// ingestHealth knows since when alerts could be stored.
+type ingestHealth interface {
+	// QuietFrom returns when the quiet of the integration's Incidents begins at the earliest. It is not ok while nothing may end
+	// for its age.
+	QuietFrom(integration types.NamespacedName, now time.Time) (from time.Time, ok bool)
+}
+
+// openCounts counts the Incidents that are not Resolved.
+type openCounts interface {
+	// Allows reports whether the namespace may have another one, and Fits whether a status may be written over one.
+	Allows(namespace string) bool
+	Fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool
+
+	// OfIntegration returns the names of an integration's.
+	OfIntegration(namespace, integration string) []string
+}
+
+// resolvedIncidents takes care of the Incidents that the cache lacks.
+type resolvedIncidents interface {
+	// Written notes that a status was written over another one, and Deleted that an Incident was deleted.
+	Written(before, after *v1alpha1.Incident)
+	Deleted(incident *v1alpha1.Incident)
+
+	// IsFull reports whether a namespace may open no Incident that exists, since it has too many Resolved ones.
+	IsFull(namespace string) bool
+
+	// Revisit has the Resolved Incidents of an integration visited: their retention may be another one.
+	Revisit(integration types.NamespacedName)
 }
 
 // Silences tells which silences in Alertmanager cover Incidents.
@@ -182,7 +208,7 @@ func (r *incidentReconciler) dropEmpty(ctx context.Context, c *confirmed) (*v1al
 	if err != nil || lacks || !c.isEmpty() {
 		return c.incident, err
 	}
-	if removed, err := r.deletions.remove(ctx, c.incident); err != nil || !removed {
+	if removed, err := r.remove(ctx, c.incident); err != nil || !removed {
 		return c.incident, err
 	}
 	r.writes.forget(c.key)
@@ -267,7 +293,7 @@ func (r *incidentReconciler) expireOrWait(ctx context.Context, o *observed, plan
 	}
 	at, ok := fold.Deadline(o.incident, o.policy)
 	switch {
-	case !ok, at.Sub(o.now) > 2*sweepInterval && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep comes before
+	case !ok, at.Sub(o.now) > 2*sweep.Interval && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep comes before
 		return ctrl.Result{}, nil
 	case o.policy.Untrusted && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep comes to it when the clock is right
 		return ctrl.Result{}, nil

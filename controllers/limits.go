@@ -20,19 +20,6 @@ const (
 	maxPauseFactor  = 3
 	maxPause        = time.Second
 
-	// sweepInterval is how often all Resolved Incidents are visited, and sweepRetry when to try again. Before other visits,
-	// there is a pause: what asks for them comes at once.
-	sweepInterval = time.Hour
-	sweepRetry    = 10 * time.Second
-	sweepPause    = time.Second
-
-	// archivePatience is how long a Resolved Incident may wait for the archive before the condition Archived tells so, and how often
-	// all are visited from then on.
-	archivePatience = 15 * time.Minute
-
-	// pageAttempts is how often a page of Resolved Incidents is tried to be read, with sweepPause between.
-	pageAttempts = 5
-
 	// maxNoticeRate and maxNoticeBurst bound the Kubernetes Events on Incidents, a second and at once. Each is a
 	// write of its own; a storm that opens thousands of Incidents would make half as many more of them.
 	maxNoticeRate  = 2
@@ -40,27 +27,6 @@ const (
 
 	// releaseConcurrency is how many AlertEvents are deleted at a time.
 	releaseConcurrency = 8
-
-	// probeInterval is how often a replica asks the API server whether alerts could be stored, and probeTimeout how long
-	// it waits for the answer. After maxProbeGap without one, the time before it does not count as listening any more;
-	// ingest itself tries for 5 s to store an alert. The API server gives up after probeVerdict, for instance when an admission
-	// webhook hangs, so that its answer, which tells the time, comes before probeTimeout.
-	probeInterval = 5 * time.Second
-	probeTimeout  = 5 * time.Second
-	probeVerdict  = 3 * time.Second
-	maxProbeGap   = 15 * time.Second
-
-	// maxProbeAnswer is how many bytes of an answer to the probe are read, to use the connection again.
-	maxProbeAnswer = 64 << 10
-
-	// autoResolveGrace is added to autoResolveAfter when senders could not deliver: they wait between their attempts, and
-	// many of them come at once.
-	autoResolveGrace = time.Minute
-
-	// maxRefusals bounds the integrations of a namespace whose newest refusal is remembered, and maxRefusingNamespaces the
-	// namespaces.
-	maxRefusals           = 1000
-	maxRefusingNamespaces = 10_000
 
 	// untrustedRetry is when to look again at an Incident with a deadline while nothing may end for its age.
 	untrustedRetry = 30 * time.Second
@@ -97,38 +63,8 @@ const (
 	// be created, until it has tried itself.
 	blockedGrace = time.Minute
 
-	// capacityCheck is how often the leader compares the conditions of all integrations with the capacity of
-	// their namespaces.
-	capacityCheck = 2 * time.Second
-
-	// headroomPart is the part of a namespace's share of Resolved Incidents, one in so many, that an eviction frees. It deletes
-	// evictionChunk at a time.
-	headroomPart  = 20
-	evictionChunk = 100
-
-	// evictionRetry is the least time between two evictions in a namespace.
-	evictionRetry = 10 * time.Second
-
-	// maxOpenBytes is the limit of what the cache has of Incidents that are not Resolved. Beyond its share of it, the content of a
-	// namespace's alerts is not kept.
-	maxOpenBytes = 256 << 20
-
-	// maxResolvedBytes is the limit of what the API server stores of Resolved Incidents.
-	maxResolvedBytes = 512 << 20
-
-	// defaultMaxIncidents is the limit of Incidents when Options do not say.
-	defaultMaxIncidents = 50_000
-
-	// foldTimeout bounds one reconciliation.
-	foldTimeout = 30 * time.Second
-
 	// listTimeout bounds one quorum list.
 	listTimeout = 20 * time.Second
-
-	// stuckAfter is how long a leader keeps the lease while the API server answers none of its calls of one kind, and
-	// stuckCheck is how often that is looked at.
-	stuckAfter = 30 * time.Second
-	stuckCheck = time.Second
 
 	// idleListInterval is the longest time between two quorum lists of all namespaces, and lagListInterval that while the watch
 	// of AlertEvents has not shown one of them. After lagRestartAfter that watch begins again, after lagRelistAfter the cache
@@ -146,10 +82,6 @@ const (
 
 	// maxListPause bounds the pause between two quorum lists.
 	maxListPause = time.Second
-
-	// keyedLinger is how long an AlertEvent with an idempotency key stays after it was folded, so that
-	// the API server knows the key.
-	keyedLinger = 10 * time.Minute
 
 	// maxLingering and maxLingeringBytes bound the AlertEvents of one integration that stay for their idempotency keys;
 	// beyond them its oldest go early. So an integration with 100 keyed requests a minute has them all for ten
@@ -196,11 +128,4 @@ const (
 
 	// tidyInterval is how often the records of the release are looked through.
 	tidyInterval = 10 * time.Second
-
-	// minBackoff and maxBackoff bound the time until something that failed is tried again.
-	minBackoff = 50 * time.Millisecond
-	maxBackoff = 30 * time.Second
-
-	// receivedInterval is the least time between two writes of an integration's lastReceivedTime.
-	receivedInterval = time.Minute
 )

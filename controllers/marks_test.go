@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -13,15 +14,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // pass lets time pass.
-func (s *site) pass(time time.Duration) { s.clock.SetTime(s.clock.Now().Add(time)) }
+func (s *site) pass(time time.Duration) { s.Clock.SetTime(s.Clock.Now().Add(time)) }
 
 // mark returns the value of an AlertEvent's mark, empty without one.
 func (s *site) mark(event *v1alpha1.AlertEvent) string {
 	var stored v1alpha1.AlertEvent
-	s.Expect(s.live.Get(s.ctx, client.ObjectKeyFromObject(event), &stored)).To(Succeed())
+	s.Expect(s.Live.Get(s.Ctx, client.ObjectKeyFromObject(event), &stored)).To(Succeed())
 	return stored.Annotations[v1alpha1.SettledAnnotation]
 }
 
@@ -32,15 +37,15 @@ func TestAnIncidentThatCannotBeCreatedHoldsUpNoOther(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)
-			integration := s.integrate(nil)
-			events := []*v1alpha1.AlertEvent{s.postFiring("known")}
+			integration := s.Integrate(nil)
+			events := []*v1alpha1.AlertEvent{s.PostFiring("known")}
 			s.fold("known")
 			s.release()
 			s.faults.beforeCreate = func() error { return forbidden(test.words) }
 			for i := range v1alpha1.MaxLedger + 10 {
-				events = append(events, s.post(s.alert(v1alpha1.AlertFiring, "known"), s.alert(v1alpha1.AlertFiring, fmt.Sprint("new-", i%5))))
+				events = append(events, s.Post(s.Alert(v1alpha1.AlertFiring, "known"), s.Alert(v1alpha1.AlertFiring, fmt.Sprint("new-", i%5))))
 			}
-			events = append(events, s.post(s.alert(v1alpha1.AlertResolved, "known")))
+			events = append(events, s.Post(s.Alert(v1alpha1.AlertResolved, "known")))
 			for range 5 {
 				s.pass(2 * time.Second)
 				for i := range 5 {
@@ -51,7 +56,7 @@ func TestAnIncidentThatCannotBeCreatedHoldsUpNoOther(t *testing.T) {
 				s.Expect(err).NotTo(HaveOccurred())
 				s.release()
 			}
-			s.Expect(s.incident("known").Status.State).To(Equal(v1alpha1.IncidentResolved), "ten seconds later")
+			s.Expect(s.Incident("known").Status.State).To(Equal(v1alpha1.IncidentResolved), "ten seconds later")
 			s.expectCounted("known", events...)
 			s.Expect(s.foldedCondition(integration)).To(Equal("False " + test.reason))
 
@@ -62,7 +67,7 @@ func TestAnIncidentThatCannotBeCreatedHoldsUpNoOther(t *testing.T) {
 				s.fold(key)
 			}
 			s.release()
-			s.Expect(s.eventNames()).To(BeEmpty())
+			s.Expect(s.EventNames()).To(BeEmpty())
 			s.expectCounted("known", events...)
 			s.expectCounted("new-1", events...)
 			s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
@@ -73,23 +78,20 @@ func TestAnIncidentThatCannotBeCreatedHoldsUpNoOther(t *testing.T) {
 // A namespace may have no further Incident. A batch resolves its only one, and opens a new one.
 func TestABatchThatMakesTheSpaceThatItNeeds(t *testing.T) {
 	s := newSite(t)
-	counts := newStoreCounts(Options{MaxIncidents: 1, NamespaceShare: 1, Clock: s.clock}.withDefaults())
-	s.incidents.counts = counts
-	s.postFiring("old")
+	s.incidents.counts = &listedCounts{site: s, incidents: 1, bytes: math.MaxInt64}
+	s.PostFiring("old")
 	s.fold("old")
-	counts.setIncident(s.incident("old"), false)
 	s.release()
 	s.pass(2 * time.Second)
-	batch := s.post(s.alert(v1alpha1.AlertResolved, "old"), s.alert(v1alpha1.AlertFiring, "new"))
+	batch := s.Post(s.Alert(v1alpha1.AlertResolved, "old"), s.Alert(v1alpha1.AlertFiring, "new"))
 	_, err := s.reconcile("new")
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("old").Name), "the limit")
+	s.Expect(s.IncidentNames()).To(ConsistOf(s.KeyOf("old").Name), "the limit")
 	s.fold("old")
-	counts.removeIncident(s.incident("old")) // the cache shows it no longer
 	s.pass(maxBlockedRetry)
 	s.fold("new")
 	s.release()
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(BeEmpty())
 	s.expectCounted("new", batch)
 }
 
@@ -97,8 +99,8 @@ func TestKeyedEventsFillNoLedger(t *testing.T) {
 	s := newSite(t)
 	var events []*v1alpha1.AlertEvent
 	for i := range 2*v1alpha1.MaxLedger + 10 {
-		name := v1alpha1.KeyedEventName(integrationName, fmt.Sprintf("delivery-%d", i))
-		events = append(events, s.postAs(name, s.alert(v1alpha1.AlertFiring, "disk")))
+		name := v1alpha1.KeyedEventName(testsite.Integration, fmt.Sprintf("delivery-%d", i))
+		events = append(events, s.PostAs(name, s.Alert(v1alpha1.AlertFiring, "disk")))
 	}
 	for range 3 {
 		s.fold("disk")
@@ -106,37 +108,37 @@ func TestKeyedEventsFillNoLedger(t *testing.T) {
 		s.pass(2 * time.Second)
 	}
 	s.expectCounted("disk", events...)
-	s.Expect(s.eventNames()).To(HaveLen(len(events)), "none goes early")
+	s.Expect(s.EventNames()).To(HaveLen(len(events)), "none goes early")
 	s.Expect(s.mark(events[0])).To(Equal(events[0].ResourceVersion + "/*"))
 	s.restart()
-	events = append(events, s.postFiring("disk"))
+	events = append(events, s.PostFiring("disk"))
 	s.fold("disk")
-	s.Expect(s.incident("disk").Status.Ledger.Events).To(HaveLen(1))
+	s.Expect(s.Incident("disk").Status.Ledger.Events).To(HaveLen(1))
 	s.expectCounted("disk", events...)
 	s.watchEvents()
-	s.pass(keyedLinger)
+	s.pass(replica.KeyedLinger)
 	s.release()
-	s.Expect(s.eventNames()).To(BeEmpty(), "the marks tell another leader what to release")
+	s.Expect(s.EventNames()).To(BeEmpty(), "the marks tell another leader what to release")
 }
 
 func TestADeletedIncidentDoesNotComeBack(t *testing.T) {
 	t.Run("by an AlertEvent that stays for its key", func(t *testing.T) {
 		s := newSite(t)
-		s.postAs(v1alpha1.KeyedEventName(integrationName, "delivery-1"), s.alert(v1alpha1.AlertFiring, "disk"))
+		s.PostAs(v1alpha1.KeyedEventName(testsite.Integration, "delivery-1"), s.Alert(v1alpha1.AlertFiring, "disk"))
 		s.fold("disk")
 		s.release()
 		s.deleteByUser("disk")
 		s.pass(5 * time.Minute)
 		s.restart()
 		s.fold("disk")
-		s.Expect(s.incidentNames()).To(BeEmpty())
+		s.Expect(s.IncidentNames()).To(BeEmpty())
 	})
 	t.Run("by one that waits for another Incident", func(t *testing.T) {
 		s := newSite(t)
-		event := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+		event := s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertFiring, "cpu"))
 		s.fold("disk")
 		s.deleteByUser("disk")
-		s.Expect(s.mark(event)).To(Equal(event.ResourceVersion + "/" + s.keyOf("disk").Name))
+		s.Expect(s.mark(event)).To(Equal(event.ResourceVersion + "/" + s.KeyOf("disk").Name))
 		s.expectOnlyCPU()
 	})
 }
@@ -144,15 +146,15 @@ func TestADeletedIncidentDoesNotComeBack(t *testing.T) {
 // The cache does not show that a user deletes an Incident which is Resolved.
 func TestADeletedResolvedIncidentDoesNotComeBack(t *testing.T) {
 	s := newSite(t)
-	event := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+	event := s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertFiring, "cpu"))
 	s.fold("disk")
-	s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
 	s.fold("disk")
 	s.release()
 	s.pass(2 * markPatience)
 	s.release() // which finds that it has waited for long
 	s.release()
-	s.Expect(s.mark(event)).To(Equal(event.ResourceVersion+"/"+s.keyOf("disk").Name), "it has waited long for the other Incident")
+	s.Expect(s.mark(event)).To(Equal(event.ResourceVersion+"/"+s.KeyOf("disk").Name), "it has waited long for the other Incident")
 	s.deleteByUser("disk")
 	s.expectOnlyCPU()
 }
@@ -163,33 +165,33 @@ func (s *site) expectOnlyCPU() {
 	s.fold("disk")
 	s.fold("cpu")
 	s.release()
-	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("cpu").Name))
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.IncidentNames()).To(ConsistOf(s.KeyOf("cpu").Name))
+	s.Expect(s.EventNames()).To(BeEmpty())
 }
 
 func TestAnIncidentThatIsBeingDeletedTakesNoAlerts(t *testing.T) {
 	s := newSite(t)
-	integration := s.integrate(nil)
-	both := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+	integration := s.Integrate(nil)
+	both := s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertFiring, "cpu"))
 	s.fold("disk")
-	incident := s.incident("disk")
+	incident := s.Incident("disk")
 	incident.Finalizers = []string{"example.com/keep"}
-	s.Expect(s.live.Update(s.ctx, incident)).To(Succeed())
-	s.Expect(s.live.Delete(s.ctx, incident)).To(Succeed())
+	s.Expect(s.Live.Update(s.Ctx, incident)).To(Succeed())
+	s.Expect(s.Live.Delete(s.Ctx, incident)).To(Succeed())
 	s.pass(3 * time.Second)
-	after := s.postFiring("disk")
+	after := s.PostFiring("disk")
 	s.restart() // only the ledger tells that the first one is folded
 	s.fold("disk")
 	s.release()
-	s.Expect(s.eventNames()).To(ContainElement(after.Name))
-	s.Expect(s.mark(both)).To(HaveSuffix("/" + s.keyOf("disk").Name))
+	s.Expect(s.EventNames()).To(ContainElement(after.Name))
+	s.Expect(s.mark(both)).To(HaveSuffix("/" + s.KeyOf("disk").Name))
 	s.Expect(s.foldedCondition(integration)).To(Equal("False IncidentTerminating"))
 
-	incident = s.incident("disk")
+	incident = s.Incident("disk")
 	s.Expect(incident.Status.AlertCount).To(BeEquivalentTo(1))
 	incident.Finalizers = nil
-	s.Expect(s.live.Update(s.ctx, incident)).To(Succeed())
-	s.incidents.gone(s.ctx, incident)
+	s.Expect(s.Live.Update(s.Ctx, incident)).To(Succeed())
+	s.incidents.gone(s.Ctx, incident)
 	s.fold("disk")
 	s.expectCounted("disk", after)
 	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
@@ -197,7 +199,7 @@ func TestAnIncidentThatIsBeingDeletedTakesNoAlerts(t *testing.T) {
 
 func TestTwoLeadersMarkOneEvent(t *testing.T) {
 	s := newSite(t)
-	event := s.post(s.alert(v1alpha1.AlertFiring, "a"), s.alert(v1alpha1.AlertFiring, "b"), s.alert(v1alpha1.AlertFiring, "c"))
+	event := s.Post(s.Alert(v1alpha1.AlertFiring, "a"), s.Alert(v1alpha1.AlertFiring, "b"), s.Alert(v1alpha1.AlertFiring, "c"))
 	first, second := s.folder, s.newFolder()
 	s.fold("a")
 	s.folder = second
@@ -212,37 +214,37 @@ func TestTwoLeadersMarkOneEvent(t *testing.T) {
 	s.deleteByUser("b")
 	s.release()
 	mark := v1alpha1.Mark{ResourceVersion: event.ResourceVersion}
-	mark = mark.With([]string{s.keyOf("a").Name, s.keyOf("b").Name})
+	mark = mark.With([]string{s.KeyOf("a").Name, s.KeyOf("b").Name})
 	s.Expect(s.mark(event)).To(Equal(mark.String()))
 	s.restart()
 	for _, key := range []string{"a", "b", "c"} {
 		s.fold(key)
 	}
 	s.release()
-	s.Expect(s.incidentNames()).To(ConsistOf(s.keyOf("c").Name))
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.IncidentNames()).To(ConsistOf(s.KeyOf("c").Name))
+	s.Expect(s.EventNames()).To(BeEmpty())
 }
 
 func TestAnUpdateOfTheMetadataDoesNotMoveAnEvent(t *testing.T) {
 	annotate := func(s *site, event *v1alpha1.AlertEvent) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"policy":"checked"}}}`))
-		s.Expect(s.live.Patch(s.ctx, event.DeepCopy(), patch)).To(Succeed())
+		s.Expect(s.Live.Patch(s.Ctx, event.DeepCopy(), patch)).To(Succeed())
 		s.watch()
 	}
 	t.Run("that waits to be folded", func(t *testing.T) {
 		s := newSite(t)
-		firing := s.postFiring("disk")
-		resolve := s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+		firing := s.PostFiring("disk")
+		resolve := s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
 		s.watch()
 		annotate(s, firing)
 		s.fold("disk")
 		s.expectCounted("disk", firing, resolve)
-		s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+		s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
 	})
 	t.Run("that is marked", func(t *testing.T) {
 		s := newSite(t)
-		both := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
-		resolve := s.post(s.alert(v1alpha1.AlertResolved, "cpu"))
+		both := s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertFiring, "cpu"))
+		resolve := s.Post(s.Alert(v1alpha1.AlertResolved, "cpu"))
 		s.fold("disk")
 		s.watch()
 		annotate(s, both)
@@ -251,12 +253,12 @@ func TestAnUpdateOfTheMetadataDoesNotMoveAnEvent(t *testing.T) {
 		s.restart() // whose watch sees it under its new resourceVersion
 		s.fold("cpu")
 		s.expectCounted("cpu", both, resolve)
-		s.Expect(s.incident("cpu").Status.State).To(Equal(v1alpha1.IncidentResolved))
+		s.Expect(s.Incident("cpu").Status.State).To(Equal(v1alpha1.IncidentResolved))
 	})
 }
 
 func TestWhatMayComeBeforeAnEventInCommitOrder(t *testing.T) {
-	r := &incidentReconciler{memory: NewEventMemory(newFakeClock(testEpoch))}
+	r := &incidentReconciler{memory: NewEventMemory(clocktesting.NewFakePassiveClock(testEpoch))}
 	event := namedEvent("resolve", 1)
 	event.ResourceVersion, event.CreationTimestamp = "110", metav1.NewTime(testEpoch.Add(1500*time.Millisecond))
 	for sentence, test := range map[string]struct {
@@ -280,7 +282,7 @@ func TestWhatMayComeBeforeAnEventInCommitOrder(t *testing.T) {
 // watchEvents has the leader hear of all AlertEvents in the cache.
 func (s *site) watchEvents() {
 	var list v1alpha1.AlertEventList
-	s.Expect(s.cache.List(s.ctx, &list, client.InNamespace(s.namespace))).To(Succeed())
+	s.Expect(s.cache.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(Succeed())
 	for i := range list.Items {
 		s.releases.see(&list.Items[i])
 	}
@@ -300,7 +302,7 @@ func (q *countingQueue) AddAfter(ref eventRef, after time.Duration) {
 func TestReleasedEventsLeaveNothingBehind(t *testing.T) {
 	g := NewWithT(t)
 	r, _ := memoryReleaser()
-	queue := &countingQueue{TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueue(backoff[eventRef]())}
+	queue := &countingQueue{TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueue(requests.Backoff[eventRef]())}
 	defer queue.ShutDown()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

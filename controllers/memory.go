@@ -19,6 +19,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
@@ -29,7 +31,7 @@ import (
 // It learns everything from one event handler, in the order of the watch. So if it has seen an AlertEvent, it has seen all
 // deletions before that one.
 type EventMemory struct {
-	clock  Clock
+	clock  replica.Clock
 	cached *cachedContent
 	copies workqueue.TypedRateLimitingInterface[eventRef] // second copies, to be deleted
 
@@ -55,15 +57,12 @@ type deletedEvent struct {
 	at  time.Time
 }
 
-// NewEventMemory returns a memory that begins now. A nil clock is the real one.
-func NewEventMemory(clock Clock) *EventMemory {
-	if clock == nil {
-		clock = systemClock{}
-	}
+// NewEventMemory returns a memory that begins now.
+func NewEventMemory(clock replica.Clock) *EventMemory {
 	return &EventMemory{
 		clock:   clock,
 		cached:  newCachedContent(fair.Limit{All: maxCachedContent, Share: cachedContentShare}),
-		copies:  workqueue.NewTypedRateLimitingQueue(backoff[eventRef]()),
+		copies:  workqueue.NewTypedRateLimitingQueue(requests.Backoff[eventRef]()),
 		since:   clock.Now(),
 		began:   clock.Now(),
 		seen:    map[types.UID]seenEvent{},

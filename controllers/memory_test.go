@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 func TestWhichEventsAreSecondCopies(t *testing.T) {
@@ -37,7 +39,7 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
-			clock := newFakeClock(testEpoch)
+			clock := clocktesting.NewFakePassiveClock(testEpoch)
 			m := NewEventMemory(clock)
 			for _, name := range []string{serverMade, keyed, "by-hand"} {
 				event := namedEvent(name, 1)
@@ -62,7 +64,7 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 
 func TestTheMemoryOfDeletedEventsIsBounded(t *testing.T) {
 	g := NewWithT(t)
-	clock := newFakeClock(testEpoch)
+	clock := clocktesting.NewFakePassiveClock(testEpoch)
 	m := NewEventMemory(clock)
 	for i := range 3*maxDeletedNames + 10 {
 		event := namedEvent(fmt.Sprint("event-", i), i)
@@ -86,12 +88,12 @@ func TestTheMemoryOfDeletedEventsIsBounded(t *testing.T) {
 func (s *site) retry(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
 	again := &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.namespace, Name: event.Name, Annotations: map[string]string{v1alpha1.RetryAnnotation: "true"},
+			Namespace: s.Namespace, Name: event.Name, Annotations: map[string]string{v1alpha1.RetryAnnotation: "true"},
 		},
 		Spec: *event.Spec.DeepCopy(),
 	}
-	s.Expect(s.live.Create(s.ctx, again)).To(Succeed())
-	s.created[again.UID] = metav1.NewTime(s.clock.Now())
+	s.Expect(s.Live.Create(s.Ctx, again)).To(Succeed())
+	s.Created[again.UID] = metav1.NewTime(s.Clock.Now())
 	return again
 }
 
@@ -104,7 +106,7 @@ func TestASecondCopyCountsOnce(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)
 			leader, follower := s.folder, s.newFolder()
-			first := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+			first := s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertFiring, "cpu"))
 			events := []*v1alpha1.AlertEvent{first}
 			watchBoth := func() {
 				for _, s.folder = range []*folder{follower, leader} {
@@ -117,7 +119,7 @@ func TestASecondCopyCountsOnce(t *testing.T) {
 				watchBoth()
 				s.release()
 				s.pass(1200 * time.Millisecond)
-				events = append(events, s.postFiring("disk"))
+				events = append(events, s.PostFiring("disk"))
 			}
 			s.fold("disk")
 			s.release()
@@ -137,7 +139,7 @@ func TestASecondCopyCountsOnce(t *testing.T) {
 				s.watch()
 				s.release()
 			}
-			s.Expect(s.eventNames()).To(BeEmpty())
+			s.Expect(s.EventNames()).To(BeEmpty())
 			s.pass(retryHold)
 			s.fold("cpu")
 			s.fold("disk")
@@ -149,63 +151,63 @@ func TestASecondCopyCountsOnce(t *testing.T) {
 
 func TestARetryWaitsWhileTheMemoryIsYoung(t *testing.T) {
 	s := newSite(t)
-	s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Minute}
 	})
-	events := []*v1alpha1.AlertEvent{s.postFiring("disk")}
+	events := []*v1alpha1.AlertEvent{s.PostFiring("disk")}
 	s.fold("disk")
 	s.release()
 	s.pass(49 * time.Second)
 	s.memory.Listed(&v1alpha1.AlertEvent{}) // a gap in the watch
 	events = append(events, s.retry(&v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Name: "01a1fc76-5bd7-792d-a695-2a362506dd6e"},
-		Spec:       s.eventSpec(s.alert(v1alpha1.AlertFiring, "disk")),
+		Spec:       s.eventSpec(s.Alert(v1alpha1.AlertFiring, "disk")),
 	}))
 	s.pass(20 * time.Second)
-	events = append(events, s.post(s.alert(v1alpha1.AlertResolved, "disk")))
+	events = append(events, s.Post(s.Alert(v1alpha1.AlertResolved, "disk")))
 	result := s.fold("disk")
 	s.Expect(result.RequeueAfter).To(BeNumerically("<=", 10*time.Second))
-	s.Expect(s.incident("disk").Status.AlertCount).To(BeEquivalentTo(1), "the resolve waits behind the retry")
-	s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen), "nor is the Incident resolved for silence")
+	s.Expect(s.Incident("disk").Status.AlertCount).To(BeEquivalentTo(1), "the resolve waits behind the retry")
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen), "nor is the Incident resolved for silence")
 
 	s.memory.Listed(&v1alpha1.AlertEvent{}) // another gap concerns later ones
 	s.pass(10 * time.Second)
 	s.fold("disk")
 	s.expectCounted("disk", events...)
-	s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
-	s.Expect(s.incident("disk").Status.Conditions[0].Reason).To(Equal(v1alpha1.ReasonResolvedByAlert))
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+	s.Expect(s.Incident("disk").Status.Conditions[0].Reason).To(Equal(v1alpha1.ReasonResolvedByAlert))
 }
 
 // eventSpec is what the webhook server stores.
 func (s *site) eventSpec(alerts ...v1alpha1.Alert) v1alpha1.AlertEventSpec {
-	return v1alpha1.AlertEventSpec{IntegrationName: integrationName, ReceivedTime: v1alpha1.NewTimestamp(s.clock.Now()), Alerts: alerts}
+	return v1alpha1.AlertEventSpec{IntegrationName: testsite.Integration, ReceivedTime: v1alpha1.NewTimestamp(s.Clock.Now()), Alerts: alerts}
 }
 
 func TestAKeyedRetryAfterAnEarlyReleaseCountsOnce(t *testing.T) {
 	s := newSite(t)
-	event := s.postAs(v1alpha1.KeyedEventName(integrationName, "delivery-1"), s.alert(v1alpha1.AlertFiring, "disk"))
+	event := s.PostAs(v1alpha1.KeyedEventName(testsite.Integration, "delivery-1"), s.Alert(v1alpha1.AlertFiring, "disk"))
 	s.fold("disk")
 	s.release() // which marks it
 	s.watch()
-	s.Expect(s.live.Delete(s.ctx, event)).To(Succeed()) // too many stay for their keys
+	s.Expect(s.Live.Delete(s.Ctx, event)).To(Succeed()) // too many stay for their keys
 	s.watch()
 	s.pass(2500 * time.Millisecond)
-	s.postAs(event.Name, event.Spec.Alerts...)
+	s.PostAs(event.Name, event.Spec.Alerts...)
 	s.fold("disk")
 	s.release()
 	s.expectCounted("disk", event)
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(BeEmpty())
 }
 
 // The cache may show an event before the memory has seen it, and with it the end of the first copy.
 func TestAMemoryThatLagsBehindTheCacheDelaysTheFold(t *testing.T) {
 	s := newSite(t)
-	event := s.postFiring("disk")
-	s.cache.memory = NewEventMemory(s.clock) // not the folder's
+	event := s.PostFiring("disk")
+	s.cache.memory = NewEventMemory(s.Clock) // not the folder's
 	result, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(result.RequeueAfter).To(Equal(staleRetry))
-	s.Expect(s.incidentNames()).To(BeEmpty())
+	s.Expect(s.IncidentNames()).To(BeEmpty())
 	s.memory.see(event)
 	s.fold("disk")
 	s.expectCounted("disk", event)
@@ -213,7 +215,7 @@ func TestAMemoryThatLagsBehindTheCacheDelaysTheFold(t *testing.T) {
 
 func TestAListAfterAGapShowsADeletionAndACreationAsOne(t *testing.T) {
 	g := NewWithT(t)
-	m := NewEventMemory(newFakeClock(testEpoch))
+	m := NewEventMemory(clocktesting.NewFakePassiveClock(testEpoch))
 	const name = "01a1fc76-5bd7-792d-a695-2a362506dd6e"
 	first, second := namedEvent(name, 1), namedEvent(name, 2)
 	m.handler().OnAdd(first, true)

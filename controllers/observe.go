@@ -14,6 +14,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/sweep"
 )
 
 // errUnfoldable says that the fold itself failed on its input.
@@ -83,16 +85,16 @@ func (r *incidentReconciler) observeWith(
 	return o, err
 }
 
-// isDue reports whether a Resolved Incident that a sweep has read is to be folded before the next sweep: there is something to
+// IsDue reports whether a Resolved Incident that a sweep has read is to be folded before the next sweep: there is something to
 // write, or its retention ends.
-func (r *incidentReconciler) isDue(ctx context.Context, incident *v1alpha1.Incident) bool {
+func (r *incidentReconciler) IsDue(ctx context.Context, incident *v1alpha1.Incident) bool {
 	o, err := r.observeWith(ctx, client.ObjectKeyFromObject(incident), incident)
 	if err != nil {
 		return true
 	}
 	plan, err := r.decide(o)
 	at, ok := fold.Deadline(incident, o.policy)
-	return err != nil || !plan.IsIdle() || ok && at.Sub(o.now) <= 2*sweepInterval
+	return err != nil || !plan.IsIdle() || ok && at.Sub(o.now) <= 2*sweep.Interval
 }
 
 // readUncached reads the Incident of an observation from the quorum, and what depends on it.
@@ -126,7 +128,7 @@ func (r *incidentReconciler) confirm(ctx context.Context, seen *observed) (*conf
 		return nil, err
 	}
 	c.exists, c.now = listed, r.clock.Now()
-	c.policy = r.withSilence(c.policy, &c.observed) // the list may have taken long, or the process have stood still
+	c.policy = r.withQuiet(c.policy, &c.observed) // the list may have taken long, or the process have stood still
 	events, err := listAlertEvents(ctx, r.cache, c.key)
 	if err != nil {
 		return nil, err
@@ -200,14 +202,14 @@ func (r *incidentReconciler) readPolicy(ctx context.Context, o *observed) (fold.
 	if policy.AutoResolveAfter == 0 && o.incident != nil && v1alpha1.IsGeneratedKey(o.incident.Spec.DedupKey) {
 		policy.AutoResolveAfter = fold.GeneratedAutoResolve // hardly any sender sends a resolve for it
 	}
-	return r.withSilence(policy, o), nil
+	return r.withQuiet(policy, o), nil
 }
 
-// withSilence returns the policy with the current start of the integration's silence.
-func (r *incidentReconciler) withSilence(policy fold.Policy, o *observed) fold.Policy {
-	from, ok := r.listening.silentFrom(o.integration(), o.now)
+// withQuiet returns the policy with the current start of the integration's quiet.
+func (r *incidentReconciler) withQuiet(policy fold.Policy, o *observed) fold.Policy {
+	from, ok := r.health.QuietFrom(o.integration(), o.now)
 	policy.SilentFrom, policy.Untrusted = from, !ok
-	policy.AcceptingFrom = policy.ReadySince.Add(autoResolveGrace)
+	policy.AcceptingFrom = policy.ReadySince.Add(replica.Grace)
 	if policy.Refusing {
 		policy.AcceptingFrom = o.now
 	}

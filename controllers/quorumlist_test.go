@@ -205,10 +205,10 @@ func TestAListGoesOverAllPagesOfAllNamespaces(t *testing.T) {
 	g := NewWithT(t)
 	s := newSite(t)
 	other := newSite(t)
-	want := []string{string(s.postFiring("a").UID), string(s.postFiring("b").UID), string(other.postFiring("a").UID)}
+	want := []string{string(s.PostFiring("a").UID), string(s.PostFiring("b").UID), string(other.PostFiring("a").UID)}
 
 	var pages int
-	small := interceptor.NewClient(s.live, interceptor.Funcs{
+	small := interceptor.NewClient(s.Live, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			pages++
 			_, isMetadata := list.(*metav1.PartialObjectMetadataList)
@@ -218,7 +218,7 @@ func TestAListGoesOverAllPagesOfAllNamespaces(t *testing.T) {
 			return c.List(ctx, list, append(opts, client.Limit(1))...)
 		},
 	})
-	events, err := listEvents(small, s.namespace, other.namespace)(s.ctx, heavyList)
+	events, err := listEvents(small, s.Namespace, other.Namespace)(s.Ctx, heavyList)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pages).To(Equal(3))
 	g.Expect(events.events).To(HaveLen(3))

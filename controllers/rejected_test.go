@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // rejections are the ways in which an API server rejects a status.
@@ -37,7 +38,7 @@ func (s *site) rejectSecrets(rejection error) {
 }
 
 func (s *site) titled(title string) v1alpha1.Alert {
-	alert := s.alert(v1alpha1.AlertFiring, "disk")
+	alert := s.Alert(v1alpha1.AlertFiring, "disk")
 	alert.Title, alert.Severity = title, v1alpha1.SeverityCritical
 	return alert
 }
@@ -47,12 +48,12 @@ func TestARejectedStatusIsWrittenWithoutContent(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)
 			s.rejectSecrets(rejection)
-			events := []*v1alpha1.AlertEvent{s.post(s.titled("a secret"))}
+			events := []*v1alpha1.AlertEvent{s.Post(s.titled("a secret"))}
 			s.fold("disk")
 			s.release()
 			s.expectCounted("disk", events...)
-			s.Expect(s.eventNames()).To(BeEmpty())
-			status := s.incident("disk").Status
+			s.Expect(s.EventNames()).To(BeEmpty())
+			status := s.Incident("disk").Status
 			s.Expect(status.State).To(Equal(v1alpha1.IncidentOpen))
 			s.Expect(status.Alert.Severity).To(Equal(v1alpha1.SeverityCritical))
 			s.Expect(status.Alert.Title).NotTo(BeEmpty())
@@ -61,41 +62,41 @@ func TestARejectedStatusIsWrittenWithoutContent(t *testing.T) {
 			s.Expect(status.Timeline[1].Type).To(Equal(v1alpha1.TransitionContentRejected))
 
 			s.pass(2 * time.Second)
-			events = append(events, s.post(s.titled("another secret")))
+			events = append(events, s.Post(s.titled("another secret")))
 			s.fold("disk")
-			s.Expect(s.incident("disk").Status.Timeline).To(HaveLen(2), "it is said once")
+			s.Expect(s.Incident("disk").Status.Timeline).To(HaveLen(2), "it is said once")
 			s.pass(2 * time.Second)
-			events = append(events, s.post(s.titled("Disk full")))
+			events = append(events, s.Post(s.titled("Disk full")))
 			s.fold("disk")
-			s.Expect(s.incident("disk").Status.Alert.Title).To(Equal("Disk full"))
+			s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal("Disk full"))
 			s.pass(2 * time.Second)
-			events = append(events, s.post(s.titled("a secret")), s.post(s.alert(v1alpha1.AlertResolved, "disk")))
+			events = append(events, s.Post(s.titled("a secret")), s.Post(s.Alert(v1alpha1.AlertResolved, "disk")))
 			s.fold("disk")
 			s.expectCounted("disk", events...)
-			s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
-			s.Expect(s.incident("disk").Status.Alert.Title).To(Equal("Disk full"), "the content of the episode stays")
+			s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+			s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal("Disk full"), "the content of the episode stays")
 		})
 	}
 }
 
 func TestARejectedIncidentWaitsAlone(t *testing.T) {
 	s := newSite(t)
-	integration := s.integrate(nil)
+	integration := s.Integrate(nil)
 	rejection := rejections["a policy"]
-	bad := s.keyOf("disk").Name
+	bad := s.KeyOf("disk").Name
 	s.faults.refuseStatus = func(incident *v1alpha1.Incident) error {
 		if incident.Name == bad {
 			return rejection
 		}
 		return nil
 	}
-	firing := s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
+	firing := s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertFiring, "cpu"))
 	_, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.fold("cpu")
 	s.expectCounted("cpu", firing)
 	s.Expect(s.foldedCondition(integration)).To(Equal("False IncidentRejected"))
-	message := s.foldedMessage()
+	message := s.foldedMessage(integration)
 	s.Expect(message).To(And(ContainSubstring(bad), ContainSubstring("ValidatingAdmissionPolicy 'clean'"), Not(ContainSubstring("secret"))))
 	for range 20 {
 		s.pass(maxBlockedRetry)
@@ -104,33 +105,29 @@ func TestARejectedIncidentWaitsAlone(t *testing.T) {
 		s.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", maxBlockedRetry)))
 	}
 	s.foldedCondition(integration)
-	s.Expect(s.foldedMessage()).To(Equal(message))
+	s.Expect(s.foldedMessage(integration)).To(Equal(message))
 
 	s.faults.refuseStatus = nil
-	resolve := s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+	resolve := s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
 	s.pass(maxBlockedRetry)
 	s.fold("disk")
 	s.release()
 	s.expectCounted("disk", firing, resolve)
-	s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved), "the resolve has not overtaken the firing")
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved), "the resolve has not overtaken the firing")
 	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(BeEmpty())
 }
 
 // foldedMessage is the message of the condition AlertsFolded.
-func (s *site) foldedMessage() string {
-	for _, condition := range s.integrationStatus().Conditions {
-		if condition.Type == v1alpha1.ConditionAlertsFolded {
-			return condition.Message
-		}
-	}
-	return ""
+func (s *site) foldedMessage(integration *v1alpha1.WebhookIntegration) string {
+	condition, _ := s.incidents.blocked.Condition(integration)
+	return condition.Message
 }
 
 func TestARejectionThatPassesDelaysAnAlertByASecond(t *testing.T) {
 	s := newSite(t)
 	s.faults.refuseStatus = func(*v1alpha1.Incident) error { return rejections["invalid"] }
-	firing := s.postFiring("disk")
+	firing := s.PostFiring("disk")
 	result, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(result.RequeueAfter).To(Equal(minBlockedRetry))
@@ -142,12 +139,12 @@ func TestARejectionThatPassesDelaysAnAlertByASecond(t *testing.T) {
 
 func TestAFoldThatPanicsWaitsVisibly(t *testing.T) {
 	s := newSite(t)
-	integration := s.integrate(nil)
-	events := []*v1alpha1.AlertEvent{s.postFiring("disk"), s.post(s.alert(v1alpha1.AlertResolved, "disk"))}
+	integration := s.Integrate(nil)
+	events := []*v1alpha1.AlertEvent{s.PostFiring("disk"), s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))}
 	s.fold("disk")
 	s.release()
 	s.pass(time.Hour)
-	events = append(events, s.postFiring("disk"))
+	events = append(events, s.PostFiring("disk"))
 	s.incidents.foldAlerts = func(fold.Input) fold.Plan { panic(errors.New("a mistake")) }
 	result, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
@@ -169,17 +166,17 @@ func TestMissingPermissionsCostNoContent(t *testing.T) {
 		}
 		return nil
 	}
-	s.post(s.titled("Disk full"))
+	s.Post(s.titled("Disk full"))
 	_, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.pass(minBlockedRetry)
 	s.fold("disk")
-	s.Expect(s.incident("disk").Status.Alert.Title).To(Equal("Disk full"))
+	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal("Disk full"))
 }
 
 func TestConditionsNameFewIncidents(t *testing.T) {
 	g := NewWithT(t)
-	blocked := newBlockedIncidents()
+	blocked := newBlockedIncidents(clocktesting.NewFakePassiveClock(testEpoch))
 	now := testEpoch
 	for _, key := range []string{"a", "b", "c", "d", "e"} {
 		name := types.NamespacedName{Namespace: "team", Name: v1alpha1.IncidentName("shop", key)}

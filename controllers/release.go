@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch;patch;delete
@@ -34,7 +36,7 @@ type releaser struct {
 	cache  client.Reader
 	live   client.Client
 	memory *EventMemory
-	clock  Clock
+	clock  replica.Clock
 
 	mu        sync.Mutex
 	queue     workqueue.TypedRateLimitingInterface[eventRef] // nil until the controller starts
@@ -88,7 +90,7 @@ func (r *releaseRecord) settle(incident string) {
 // isKeyed reports whether the event stays for its idempotency key.
 func (r *releaseRecord) isKeyed() bool { return v1alpha1.IsKeyedEventName(r.ref.Name) }
 
-func newReleaser(cache client.Reader, live client.Client, memory *EventMemory, clock Clock) *releaser {
+func newReleaser(cache client.Reader, live client.Client, memory *EventMemory, clock replica.Clock) *releaser {
 	return &releaser{
 		cache: cache, live: live, memory: memory, clock: clock,
 		records: map[types.UID]*releaseRecord{}, lingering: newLingering(),
@@ -103,7 +105,7 @@ func (r *releaser) start(ctx context.Context, queue workqueue.TypedRateLimitingI
 	for _, record := range r.records {
 		queue.Add(record.ref)
 	}
-	go every(ctx, tidyInterval, nil, func() { r.tidy(ctx) })
+	go wait.UntilWithContext(ctx, r.tidy, tidyInterval)
 	return nil
 }
 
@@ -162,7 +164,7 @@ func (r *releaser) schedule(record *releaseRecord) {
 	now := r.clock.Now()
 	record.due = now
 	if record.isKeyed() {
-		record.due = now.Add(keyedLinger)
+		record.due = now.Add(replica.KeyedLinger)
 		for _, early := range r.lingering.add(record) {
 			early.due = now
 			r.enqueue(early.ref)

@@ -12,90 +12,94 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 func TestABatchIsReleasedWhenAllItsAlertsAreSettled(t *testing.T) {
 	s := newSite(t)
-	s.post(s.alert(v1alpha1.AlertFiring, "a"), s.alert(v1alpha1.AlertFiring, "b"), s.alert(v1alpha1.AlertResolved, "none"))
+	s.Post(s.Alert(v1alpha1.AlertFiring, "a"), s.Alert(v1alpha1.AlertFiring, "b"), s.Alert(v1alpha1.AlertResolved, "none"))
 	for _, key := range []string{"a", "none"} {
 		s.fold(key)
 		s.release()
-		s.Expect(s.eventNames()).To(HaveLen(1), "after %s", key)
+		s.Expect(s.EventNames()).To(HaveLen(1), "after %s", key)
 	}
 	s.fold("b")
 	s.release()
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(BeEmpty())
 }
 
 func TestAnAlertThatMatchedNothingIsNotFoundAgainByALaterIncident(t *testing.T) {
 	s := newSite(t)
-	s.post(s.alert(v1alpha1.AlertResolved, "a"), s.alert(v1alpha1.AlertFiring, "b"))
+	s.Post(s.Alert(v1alpha1.AlertResolved, "a"), s.Alert(v1alpha1.AlertFiring, "b"))
 	s.fold("a")
-	second := s.postFiring("a")
+	second := s.PostFiring("a")
 	s.fold("a")
 	s.expectCounted("a", second)
 }
 
 func TestAnEventWithAnIdempotencyKeyStaysTenMinutes(t *testing.T) {
 	s := newSite(t)
-	s.postAs(v1alpha1.KeyedEventName(integrationName, "delivery-1"), s.alert(v1alpha1.AlertFiring, "disk"))
+	s.PostAs(v1alpha1.KeyedEventName(testsite.Integration, "delivery-1"), s.Alert(v1alpha1.AlertFiring, "disk"))
 	s.fold("disk")
 	s.release()
-	s.clock.SetTime(s.clock.Now().Add(keyedLinger - time.Second))
+	s.Clock.SetTime(s.Clock.Now().Add(replica.KeyedLinger - time.Second))
 	s.release()
-	s.Expect(s.eventNames()).To(HaveLen(1))
-	s.clock.SetTime(s.clock.Now().Add(time.Second))
+	s.Expect(s.EventNames()).To(HaveLen(1))
+	s.Clock.SetTime(s.Clock.Now().Add(time.Second))
 	s.release()
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(BeEmpty())
 
-	again := s.postAs(v1alpha1.KeyedEventName(integrationName, "delivery-1"), s.alert(v1alpha1.AlertFiring, "disk"))
+	again := s.PostAs(v1alpha1.KeyedEventName(testsite.Integration, "delivery-1"), s.Alert(v1alpha1.AlertFiring, "disk"))
 	s.fold("disk")
-	s.Expect(s.incident("disk").Status.AlertCount).To(Equal(int64(2)), "%s is no replay", again.Name)
+	s.Expect(s.Incident("disk").Status.AlertCount).To(Equal(int64(2)), "%s is no replay", again.Name)
 }
 
 func TestAReleaseNeverDeletesAnotherEventOfTheName(t *testing.T) {
 	s := newSite(t)
-	first := s.postAs("by-hand", s.alert(v1alpha1.AlertFiring, "disk"))
+	first := s.PostAs("by-hand", s.Alert(v1alpha1.AlertFiring, "disk"))
 	s.fold("disk")
-	s.Expect(s.live.Delete(s.ctx, first)).To(Succeed())
-	second := s.postAs("by-hand", s.alert(v1alpha1.AlertFiring, "disk"))
+	s.Expect(s.Live.Delete(s.Ctx, first)).To(Succeed())
+	second := s.PostAs("by-hand", s.Alert(v1alpha1.AlertFiring, "disk"))
 	s.release()
-	s.Expect(s.eventNames()).To(ConsistOf(second.Name))
+	s.Expect(s.EventNames()).To(ConsistOf(second.Name))
 
-	s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+	s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
 	s.fold("disk")
 	s.expectCounted("disk", first, second)
 }
 
 func TestADeletionThatFailsIsTriedAgain(t *testing.T) {
 	s := newSite(t)
-	event := s.postFiring("disk")
+	event := s.PostFiring("disk")
 	s.fold("disk")
 	s.faults.onDelete = func() error { return apierrors.NewInternalError(errCrash) }
-	_, err := s.releases.Reconcile(s.ctx, refOf(event))
+	_, err := s.releases.Reconcile(s.Ctx, refOf(event))
 	s.Expect(err).To(HaveOccurred())
-	s.Expect(s.releases.isSettled(event, s.keyOf("disk").Name)).To(BeTrue())
+	s.Expect(s.releases.isSettled(event, s.KeyOf("disk").Name)).To(BeTrue())
 	s.faults.onDelete = nil
 	s.release()
-	s.Expect(s.eventNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(BeEmpty())
 	s.Expect(s.releases.refs()).To(BeEmpty())
 }
 
 func TestARecordOfAnEventThatIsGoneIsDropped(t *testing.T) {
 	s := newSite(t)
-	event := s.post(s.alert(v1alpha1.AlertFiring, "a"), s.alert(v1alpha1.AlertFiring, "b"))
+	event := s.Post(s.Alert(v1alpha1.AlertFiring, "a"), s.Alert(v1alpha1.AlertFiring, "b"))
 	s.fold("a")
 	s.release()
 	s.Expect(s.releases.refs()).To(HaveLen(1), "b is not settled")
-	s.Expect(s.live.Delete(s.ctx, event)).To(Succeed())
+	s.Expect(s.Live.Delete(s.Ctx, event)).To(Succeed())
 	s.release()
 	s.Expect(s.releases.refs()).To(BeEmpty())
 }
 
 // memoryReleaser is a releaser without an API server.
-func memoryReleaser() (*releaser, *fakeClock) {
-	clock := newFakeClock(testEpoch)
+func memoryReleaser() (*releaser, *clocktesting.FakePassiveClock) {
+	clock := clocktesting.NewFakePassiveClock(testEpoch)
 	return newReleaser(nil, nil, NewEventMemory(clock), clock), clock
 }
 
@@ -139,7 +143,7 @@ func TestEventsThatStayForTheirKeysAreBoundedByIntegration(t *testing.T) {
 		storm := keyedEvents(r, "storm", 60_000, 0) // 100 a second for ten minutes
 		g.Expect(r.staying(storm)).To(Equal(maxLingering))
 		g.Expect(r.staying(storm[:60_000-maxLingering])).To(BeZero(), "the oldest go")
-		clock.SetTime(clock.Now().Add(keyedLinger - time.Second))
+		clock.SetTime(clock.Now().Add(replica.KeyedLinger - time.Second))
 		g.Expect(r.staying(calm)).To(Equal(10))
 		clock.SetTime(clock.Now().Add(time.Second))
 		g.Expect(r.staying(calm)).To(BeZero())
@@ -178,7 +182,7 @@ func TestTheReleaseTakesTurns(t *testing.T) {
 	ref := func(namespace, name string) eventRef {
 		return eventRef{types.NamespacedName{Namespace: namespace, Name: name}, types.UID(name)}
 	}
-	q := fair.NewQueue(func(ref eventRef) string { return ref.Namespace }, namespaceWorkers(releaseConcurrency))("", backoff[eventRef]())
+	q := fair.NewQueue(func(ref eventRef) string { return ref.Namespace }, namespaceWorkers(releaseConcurrency))("", requests.Backoff[eventRef]())
 	defer q.ShutDown()
 	for i := range 100 {
 		q.Add(ref("storm", fmt.Sprint(i)))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
 
@@ -31,7 +32,7 @@ func TestTheCacheKnowsRestoredAlertEvents(t *testing.T) {
 			clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, byWatch)
 			restored := map[string]bool{} // by name
 			s.postOld(restored)
-			ctx, cancel := context.WithCancel(s.ctx)
+			ctx, cancel := context.WithCancel(s.Ctx)
 			defer cancel()
 			objects := s.startCache(ctx, t)
 			s.postOld(restored)
@@ -39,7 +40,7 @@ func TestTheCacheKnowsRestoredAlertEvents(t *testing.T) {
 			for name, want := range restored {
 				var cached v1alpha1.AlertEvent
 				s.Eventually(func() error {
-					return objects.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, &cached)
+					return objects.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, &cached)
 				}, time.Minute, 50*time.Millisecond).Should(Succeed())
 				s.Expect(cached.IsRestored()).To(Equal(want), name)
 				s.Expect(cached.Spec.CondensedBytes).To(Equal(int64(len("key")+len("value"))), "the annotation")
@@ -58,14 +59,14 @@ func (s *site) postOld(restored map[string]bool) {
 	} {
 		event := &v1alpha1.AlertEvent{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: s.namespace, Name: uuid.Must(uuid.NewV7()).String(), Labels: labels, Annotations: map[string]string{"key": "value"},
+				Namespace: s.Namespace, Name: uuid.Must(uuid.NewV7()).String(), Labels: labels, Annotations: map[string]string{"key": "value"},
 			},
 			Spec: v1alpha1.AlertEventSpec{
-				IntegrationName: integrationName, ReceivedTime: v1alpha1.NewTimestamp(time.Now().Add(-time.Hour)),
+				IntegrationName: testsite.Integration, ReceivedTime: v1alpha1.NewTimestamp(time.Now().Add(-time.Hour)),
 				Alerts: []v1alpha1.Alert{{DedupKey: "disk", Status: v1alpha1.AlertFiring}},
 			},
 		}
-		s.Expect(s.live.Create(s.ctx, event, client.FieldOwner(manager))).To(Succeed())
+		s.Expect(s.Live.Create(s.Ctx, event, client.FieldOwner(manager))).To(Succeed())
 		restored[event.Name] = manager != v1alpha1.FieldManager
 	}
 }
@@ -73,8 +74,8 @@ func (s *site) postOld(restored map[string]bool) {
 // startCache starts a cache of the site's namespace, as the manager has it, and waits until it has read the AlertEvents.
 func (s *site) startCache(ctx context.Context, t *testing.T) cache.Cache {
 	t.Helper()
-	objects, err := (&clustercache.Informers{Log: logr.Discard()}).NewCache(controlPlane(t), cache.Options{
-		Scheme: testenv.Scheme(), DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
+	objects, err := (&clustercache.Informers{Log: logr.Discard()}).NewCache(testsite.ControlPlane(t), cache.Options{
+		Scheme: testenv.Scheme(), DefaultNamespaces: map[string]cache.Config{s.Namespace: {}},
 		ByObject: map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: s.incidents.memory.Condense}},
 	})
 	s.Expect(err).NotTo(HaveOccurred())
@@ -91,20 +92,20 @@ func TestARestoredAlertEventIsDiscardedWhateverItsMarkSays(t *testing.T) {
 		s := newSite(t)
 		event := &v1alpha1.AlertEvent{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: s.namespace, Name: v1alpha1.KeyedEventName(integrationName, "key"),
+				Namespace: s.Namespace, Name: v1alpha1.KeyedEventName(testsite.Integration, "key"),
 				Labels:      map[string]string{v1alpha1.RestoreLabel: "monday"},
 				Annotations: map[string]string{v1alpha1.SettledAnnotation: "20/" + names},
 			},
 			Spec: v1alpha1.AlertEventSpec{
-				IntegrationName: integrationName, ReceivedTime: v1alpha1.NewTimestamp(time.Now().Add(-time.Hour)),
+				IntegrationName: testsite.Integration, ReceivedTime: v1alpha1.NewTimestamp(time.Now().Add(-time.Hour)),
 				Alerts: []v1alpha1.Alert{{DedupKey: "disk", Status: v1alpha1.AlertFiring}},
 			},
 		}
-		s.Expect(s.live.Create(s.ctx, event, client.FieldOwner("velero-server"))).To(Succeed())
+		s.Expect(s.Live.Create(s.Ctx, event, client.FieldOwner("velero-server"))).To(Succeed())
 		s.incidents.releases.see(event)
 		s.fold("disk")
 		s.release()
-		s.Expect(s.eventNames()).To(BeEmpty(), names)
-		s.Expect(s.incidentNames()).To(BeEmpty())
+		s.Expect(s.EventNames()).To(BeEmpty(), names)
+		s.Expect(s.IncidentNames()).To(BeEmpty())
 	}
 }

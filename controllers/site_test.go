@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
@@ -20,113 +20,143 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
-	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
 
-// integrationName is the integration whose alerts a test folds.
-const integrationName = "shop"
-
-// site is a namespace with an integration, and one folder that works on it without a manager.
+// site is one with a folder that works on it without a manager.
 type site struct {
-	*gomega.WithT
-	ctx       context.Context
-	namespace string
-	live      client.WithWatch
-	clock     *fakeClock
-
-	mappingError error                     // what is wrong with every mapping
-	created      map[types.UID]metav1.Time // by the site's clock, of the AlertEvents that it posted
+	*testsite.Site
 	*folder
 }
 
 // folder is one leader, or what was one: everything that lives in the memory of a process.
 type folder struct {
-	cache        *testCache
-	faults       *faults
-	memory       *EventMemory
-	incidents    *incidentReconciler
-	releases     *releaser
-	copies       *copyDeleter
-	integrations *integrationReconciler
-	events       *events.FakeRecorder
-	lists        int
+	cache     *testCache
+	faults    *faults
+	memory    *EventMemory
+	incidents *incidentReconciler
+	releases  *releaser
+	copies    *copyDeleter
+	events    *events.FakeRecorder
+	lists     int
 }
+
+func TestMain(m *testing.M) { testsite.Main(m) }
+
+// testEpoch is when the tests begin.
+var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	live, err := client.NewWithWatch(controlPlane(t), client.Options{Scheme: testenv.Scheme()})
-	g := gomega.NewWithT(t)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	s := &site{
-		WithT:     g,
-		ctx:       t.Context(),
-		namespace: testenv.Namespace(t, live),
-		live:      live,
-		created:   map[types.UID]metav1.Time{},
-		clock:     newFakeClock(time.Now().UTC().Truncate(time.Microsecond)),
-	}
+	s := &site{Site: testsite.New(t)}
 	s.folder = s.newFolder()
 	return s
 }
 
 // newFolder is another process at the same site. Making one and dropping the old one is a crash.
 func (s *site) newFolder() *folder {
-	memory := NewEventMemory(s.clock)
+	memory := NewEventMemory(s.Clock)
 	f := &folder{
 		cache: &testCache{
-			Reader: s.live, frozen: map[types.NamespacedName]*v1alpha1.Incident{}, hidden: map[types.UID]bool{}, created: s.created,
+			Reader: s.Live, frozen: map[types.NamespacedName]*v1alpha1.Incident{}, hidden: map[types.UID]bool{}, created: s.Created,
 			memory: memory, shows: map[types.UID]*v1alpha1.AlertEvent{},
 		},
 		faults: &faults{},
 		events: &events.FakeRecorder{Events: make(chan string, 1000)},
 		memory: memory,
 	}
-	live := interceptor.NewClient(s.live, f.faults.funcs())
+	live := interceptor.NewClient(s.Live, f.faults.funcs())
 	f.copies = &copyDeleter{memory, live}
-	f.releases = newReleaser(f.cache, live, memory, s.clock)
-	gate := newWriteGate(2, func() int { return 0 })
+	f.releases = newReleaser(f.cache, live, memory, s.Clock)
 	lists := newQuorumLists(func(namespaces ...string) lister {
 		list := listEvents(live, namespaces...)
 		return func(ctx context.Context, most int64) (*eventList, error) {
 			f.lists++
 			return list(ctx, most)
 		}
-	}, []string{s.namespace})
-	deletions := &incidentDeleter{cache: f.cache, live: live, gate: gate, releases: f.releases}
-	options := Options{Namespaces: []string{s.namespace}, NamespaceShare: 1, Clock: s.clock}
-	counts := newStoreCounts(options.withDefaults())
-	deletions.resolved = newResolvedIncidents(live, deletions, lists, counts, options.withDefaults())
+	}, []string{s.Namespace})
 	f.incidents = &incidentReconciler{
-		cache:     f.cache,
-		live:      live,
-		lists:     lists,
-		memory:    memory,
-		loads:     newEventLoads(),
-		releases:  f.releases,
-		deletions: deletions,
-		resolved:  deletions.resolved,
-		writes:    newWriteMemory(s.clock),
-		recorder:  f.events,
-		notices:   flowcontrol.NewFakeAlwaysRateLimiter(),
-		gate:      gate,
-		clock:     s.clock,
-		blocked:   newBlockedIncidents(),
-		counts:    counts,
+		cache:    f.cache,
+		live:     live,
+		lists:    lists,
+		memory:   memory,
+		loads:    newEventLoads(),
+		releases: f.releases,
+		resolved: &noResolved{},
+		writes:   newWriteMemory(s.Clock),
+		recorder: f.events,
+		notices:  flowcontrol.NewFakeAlwaysRateLimiter(),
+		gate:     newWriteGate(2, func() int { return 0 }),
+		clock:    s.Clock,
+		blocked:  newBlockedIncidents(s.Clock),
+		counts:   &listedCounts{site: s, incidents: math.MaxInt64, bytes: math.MaxInt64},
 
-		listening:    always{},
+		health:       always{},
 		presetWindow: noPresetWindow,
 		foldAlerts:   fold.Decide,
 	}
-	f.integrations = &integrationReconciler{cache: f.cache, live: live, received: newReceivedTimes(), recorder: f.events, clock: s.clock,
-		blocked: f.incidents.blocked, stuck: newStuckEvents(), refusals: func(string) string { return "" },
-		checkMapping: func(*v1alpha1.WebhookIntegration) error { return s.mappingError }}
 	return f
 }
 
-// always listens, and always did.
+func noPresetWindow(string) (window time.Duration, ok bool) { return 0, false }
+
+// always could alerts be stored.
 type always struct{}
 
-func (always) silentFrom(types.NamespacedName, time.Time) (time.Time, bool) { return time.Time{}, true }
+func (always) QuietFrom(types.NamespacedName, time.Time) (time.Time, bool) { return time.Time{}, true }
+
+// noResolved takes no care of Resolved Incidents.
+type noResolved struct {
+	full      bool
+	revisited []types.NamespacedName
+}
+
+func (*noResolved) Written(_, _ *v1alpha1.Incident) {}
+func (*noResolved) Deleted(*v1alpha1.Incident)      {}
+func (r *noResolved) IsFull(string) bool            { return r.full }
+
+func (r *noResolved) Revisit(integration types.NamespacedName) {
+	r.revisited = append(r.revisited, integration)
+}
+
+// listedCounts count the Incidents that exist and are not Resolved, and bound them.
+type listedCounts struct {
+	*site
+	incidents, bytes int64
+}
+
+func (c *listedCounts) usage(namespace string) (own replica.Usage) {
+	for _, incident := range c.open(namespace) {
+		own.Add(&incident, 1)
+	}
+	return own
+}
+
+func (c *listedCounts) Allows(namespace string) bool {
+	return c.incidents == math.MaxInt64 || c.usage(namespace).Incidents < c.incidents
+}
+
+func (c *listedCounts) Fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool {
+	return c.bytes == math.MaxInt64 || status.State == v1alpha1.IncidentResolved || c.usage(read.Namespace).Bytes < c.bytes
+}
+
+func (c *listedCounts) OfIntegration(namespace, integration string) (names []string) {
+	for _, incident := range c.open(namespace) {
+		if incident.Spec.IntegrationName == integration {
+			names = append(names, incident.Name)
+		}
+	}
+	return names
+}
+
+func (c *listedCounts) open(namespace string) []v1alpha1.Incident {
+	var list v1alpha1.IncidentList
+	c.Expect(c.Live.List(c.Ctx, &list, client.InNamespace(namespace))).To(gomega.Succeed())
+	return slices.DeleteFunc(list.Items, func(incident v1alpha1.Incident) bool {
+		return incident.Status.State == v1alpha1.IncidentResolved
+	})
+}
 
 // faults are hooks before and after what a folder does to the API server. An error from one is what the
 // folder gets instead.
@@ -193,61 +223,9 @@ func (f *faults) funcs() interceptor.Funcs {
 	}
 }
 
-// alert is what the webhook server would store of a post with this key.
-func (s *site) alert(status v1alpha1.AlertStatus, key string) v1alpha1.Alert {
-	return v1alpha1.Alert{
-		ID:           uuid.NewString(),
-		IncidentName: v1alpha1.IncidentName(integrationName, key),
-		DedupKey:     key,
-		Status:       status,
-	}
-}
-
-// post stores alerts as the webhook server would.
-func (s *site) post(alerts ...v1alpha1.Alert) *v1alpha1.AlertEvent {
-	id, err := uuid.NewV7()
-	s.Expect(err).NotTo(gomega.HaveOccurred())
-	return s.postAs(id.String(), alerts...)
-}
-
-func (s *site) postAs(name string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEvent {
-	event := &v1alpha1.AlertEvent{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
-		Spec: v1alpha1.AlertEventSpec{
-			IntegrationName: integrationName,
-			ReceivedTime:    v1alpha1.NewTimestamp(s.clock.Now()),
-			Alerts:          alerts,
-		},
-	}
-	if len(alerts) > 1 {
-		s.Expect(event.Spec.Pack()).To(gomega.Succeed())
-	}
-	s.Expect(s.live.Create(s.ctx, event, client.FieldOwner(v1alpha1.FieldManager))).To(gomega.Succeed())
-	s.created[event.UID] = metav1.NewTime(s.clock.Now())
-	return event
-}
-
-// postFiring stores one alert that fires with this key.
-func (s *site) postFiring(key string) *v1alpha1.AlertEvent {
-	return s.post(s.alert(v1alpha1.AlertFiring, key))
-}
-
-func (s *site) integrate(change func(*v1alpha1.WebhookIntegrationSpec)) *v1alpha1.WebhookIntegration {
-	integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: integrationName}}
-	if change != nil {
-		change(&integration.Spec)
-	}
-	s.Expect(s.live.Create(s.ctx, integration)).To(gomega.Succeed())
-	return integration
-}
-
-func (s *site) keyOf(dedupKey string) types.NamespacedName {
-	return types.NamespacedName{Namespace: s.namespace, Name: v1alpha1.IncidentName(integrationName, dedupKey)}
-}
-
 // reconcile folds once.
 func (s *site) reconcile(dedupKey string) (ctrl.Result, error) {
-	return s.incidents.Reconcile(s.ctx, ctrl.Request{NamespacedName: s.keyOf(dedupKey)})
+	return s.incidents.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.KeyOf(dedupKey)})
 }
 
 // fold folds until there is no more to do at once, and returns the last result.
@@ -265,57 +243,31 @@ func (s *site) fold(dedupKey string) ctrl.Result {
 
 // watch has the folder's memory learn what its watch shows.
 func (s *site) watch() {
-	s.Expect(s.cache.List(s.ctx, &v1alpha1.AlertEventList{}, client.InNamespace(s.namespace))).To(gomega.Succeed())
+	s.Expect(s.cache.List(s.Ctx, &v1alpha1.AlertEventList{}, client.InNamespace(s.Namespace))).To(gomega.Succeed())
 }
 
 // release deletes what is due, writes the marks that are wanted, and drops the records of what is gone.
 func (s *site) release() {
 	for _, ref := range s.releases.refs() {
-		_, err := s.releases.Reconcile(s.ctx, ref)
+		_, err := s.releases.Reconcile(s.Ctx, ref)
 		s.Expect(err).NotTo(gomega.HaveOccurred())
 	}
 	s.watch()
-	s.releases.tidy(s.ctx)
+	s.releases.tidy(s.Ctx)
 	for s.memory.copies.Len() > 0 {
-		s.copies.deleteNext(s.ctx)
+		s.copies.deleteNext(s.Ctx)
 	}
 	s.watch()
 }
 
 // deleteByUser deletes an Incident, as a user does and the watch shows.
 func (s *site) deleteByUser(dedupKey string) {
-	incident := s.incident(dedupKey)
-	s.Expect(s.live.Delete(s.ctx, incident)).To(gomega.Succeed())
+	incident := s.Incident(dedupKey)
+	s.Expect(s.Live.Delete(s.Ctx, incident)).To(gomega.Succeed())
 	if incident.Status.State != v1alpha1.IncidentResolved {
-		s.incidents.gone(s.ctx, incident)
+		s.incidents.gone(s.Ctx, incident)
 	}
 	s.release()
-}
-
-func (s *site) incident(dedupKey string) *v1alpha1.Incident {
-	incident := &v1alpha1.Incident{}
-	s.Expect(s.live.Get(s.ctx, s.keyOf(dedupKey), incident)).To(gomega.Succeed())
-	return incident
-}
-
-func (s *site) incidentNames() []string {
-	var list v1alpha1.IncidentList
-	s.Expect(s.live.List(s.ctx, &list, client.InNamespace(s.namespace))).To(gomega.Succeed())
-	names := []string{}
-	for _, incident := range list.Items {
-		names = append(names, incident.Name)
-	}
-	return names
-}
-
-func (s *site) eventNames() []string {
-	var list v1alpha1.AlertEventList
-	s.Expect(s.live.List(s.ctx, &list, client.InNamespace(s.namespace))).To(gomega.Succeed())
-	names := []string{}
-	for _, event := range list.Items {
-		names = append(names, event.Name)
-	}
-	return names
 }
 
 // told are the reasons of the Kubernetes Events so far, with their notes.

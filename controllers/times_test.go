@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
 
 // Fire, resolve, and fire again with the same startsAt after a while.
@@ -43,21 +44,21 @@ func TestAnOutageThatGoesOnReopensItsIncident(t *testing.T) {
 			s := newSite(t)
 			s.incidents.presetWindow = func(preset string) (time.Duration, bool) { return 0, preset == "in-order" }
 			if c.integration != nil {
-				s.integrate(c.integration)
+				s.Integrate(c.integration)
 			}
-			alert := s.alert(v1alpha1.AlertFiring, "disk")
-			alert.StartsAt = new(v1alpha1.NewTimestamp(s.clock.Now()))
-			s.post(alert)
-			s.post(s.alert(v1alpha1.AlertResolved, "disk"))
+			alert := s.Alert(v1alpha1.AlertFiring, "disk")
+			alert.StartsAt = new(v1alpha1.NewTimestamp(s.Clock.Now()))
+			s.Post(alert)
+			s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
 			s.fold("disk")
-			s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+			s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
 
-			s.clock.SetTime(s.clock.Now().Add(c.after))
-			again := s.alert(v1alpha1.AlertFiring, "disk")
+			s.Clock.SetTime(s.Clock.Now().Add(c.after))
+			again := s.Alert(v1alpha1.AlertFiring, "disk")
 			again.StartsAt = alert.StartsAt
-			s.post(again)
+			s.Post(again)
 			s.fold("disk")
-			status := s.incident("disk").Status
+			status := s.Incident("disk").Status
 			s.Expect(status.State).To(Equal(c.want))
 			s.Expect(status.AlertCount).To(BeEquivalentTo(3))
 			if c.want == v1alpha1.IncidentOpen {
@@ -69,24 +70,24 @@ func TestAnOutageThatGoesOnReopensItsIncident(t *testing.T) {
 
 func TestARepeatedResolveOfBeforeDoesNotEndTheEpisode(t *testing.T) {
 	s := newSite(t)
-	began := s.clock.Now()
+	began := s.Clock.Now()
 	told := func(status v1alpha1.AlertStatus, startsAt, endsAt time.Duration) {
-		alert := s.alert(status, "disk")
+		alert := s.Alert(status, "disk")
 		alert.StartsAt = new(v1alpha1.NewTimestamp(began.Add(startsAt)))
 		if endsAt > 0 {
 			alert.EndsAt = new(v1alpha1.NewTimestamp(began.Add(endsAt)))
 		}
-		s.clock.SetTime(s.clock.Now().Add(10 * time.Minute))
-		s.post(alert)
+		s.Clock.SetTime(s.Clock.Now().Add(10 * time.Minute))
+		s.Post(alert)
 		s.fold("disk")
 	}
 	told(v1alpha1.AlertFiring, 0, 0)
 	told(v1alpha1.AlertResolved, 0, 12*time.Minute)
 	told(v1alpha1.AlertFiring, 25*time.Minute, 0)
 	told(v1alpha1.AlertResolved, 0, 12*time.Minute)
-	s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
 	told(v1alpha1.AlertResolved, 25*time.Minute, 45*time.Minute)
-	status := s.incident("disk").Status
+	status := s.Incident("disk").Status
 	s.Expect(status.State).To(Equal(v1alpha1.IncidentResolved))
 	s.Expect([]int64{status.AlertCount, status.Episode.Number}).To(Equal([]int64{5, 2}))
 }
@@ -105,17 +106,17 @@ func TestHostileTimesAreFolded(t *testing.T) {
 				t.Run(fmt.Sprintf("%s of %s in an alert that is %s", field, text, status), func(t *testing.T) {
 					s := newSite(t)
 					key := fmt.Sprint("disk-", i)
-					s.integrate(nil)
+					s.Integrate(nil)
 					if status != v1alpha1.AlertFiring {
-						s.postFiring(key)
+						s.PostFiring(key)
 						s.fold(key)
 						s.release()
 					}
 					var when v1alpha1.Timestamp
 					s.Expect(when.UnmarshalJSON([]byte(`"` + text + `"`))).To(Succeed())
-					alert := s.alert(status, key)
-					event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{IntegrationName: integrationName}}
-					event.Namespace, event.GenerateName = s.namespace, "by-hand-"
+					alert := s.Alert(status, key)
+					event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{IntegrationName: testsite.Integration}}
+					event.Namespace, event.GenerateName = s.Namespace, "by-hand-"
 					switch field {
 					case "receivedTime":
 						event.Spec.ReceivedTime = when
@@ -125,24 +126,24 @@ func TestHostileTimesAreFolded(t *testing.T) {
 						alert.EndsAt = &when
 					}
 					event.Spec.Alerts = []v1alpha1.Alert{alert}
-					s.Expect(s.live.Create(s.ctx, event)).To(Succeed())
-					s.clock.SetTime(s.clock.Now().Add(writeInterval))
+					s.Expect(s.Live.Create(s.Ctx, event)).To(Succeed())
+					s.Clock.SetTime(s.Clock.Now().Add(writeInterval))
 					s.fold(key)
 					s.release()
-					s.Expect(s.eventNames()).To(BeEmpty())
-					got := s.incident(key).Status
+					s.Expect(s.EventNames()).To(BeEmpty())
+					got := s.Incident(key).Status
 					s.Expect(got.State).NotTo(BeEmpty())
 					s.Expect(got.LastAlertTime.Time).To(BeTemporally("~", time.Now(), 2*fold.MaxClockDifference))
 
 					// A resolve without times ends it in any case, and a firing begins anew.
-					s.clock.SetTime(s.clock.Now().Add(time.Hour))
-					s.post(s.alert(v1alpha1.AlertResolved, key))
+					s.Clock.SetTime(s.Clock.Now().Add(time.Hour))
+					s.Post(s.Alert(v1alpha1.AlertResolved, key))
 					s.fold(key)
-					s.Expect(s.incident(key).Status.State).To(Equal(v1alpha1.IncidentResolved))
-					s.clock.SetTime(s.clock.Now().Add(time.Hour))
-					s.postFiring(key)
+					s.Expect(s.Incident(key).Status.State).To(Equal(v1alpha1.IncidentResolved))
+					s.Clock.SetTime(s.Clock.Now().Add(time.Hour))
+					s.PostFiring(key)
 					s.fold(key)
-					s.Expect(s.incident(key).Status.State).To(Equal(v1alpha1.IncidentOpen))
+					s.Expect(s.Incident(key).Status.State).To(Equal(v1alpha1.IncidentOpen))
 				})
 			}
 		}

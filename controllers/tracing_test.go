@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
 
 func TestAFoldIsLinkedToTheWritesOfItsAlerts(t *testing.T) {
@@ -24,16 +25,16 @@ func TestAFoldIsLinkedToTheWritesOfItsAlerts(t *testing.T) {
 		"not a traceparent", "",
 	} {
 		event := &v1alpha1.AlertEvent{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, GenerateName: "traced-"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, GenerateName: "traced-"},
 			Spec: v1alpha1.AlertEventSpec{
-				IntegrationName: integrationName, ReceivedTime: v1alpha1.NewTimestamp(s.clock.Now()),
-				Alerts: []v1alpha1.Alert{s.alert(v1alpha1.AlertFiring, "disk")},
+				IntegrationName: testsite.Integration, ReceivedTime: v1alpha1.NewTimestamp(s.Clock.Now()),
+				Alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "disk")},
 			},
 		}
 		if traceparent != "" {
 			event.Annotations = map[string]string{v1alpha1.TraceparentAnnotation: traceparent}
 		}
-		s.Expect(s.live.Create(s.ctx, event)).To(Succeed())
+		s.Expect(s.Live.Create(s.Ctx, event)).To(Succeed())
 		events = append(events, event)
 	}
 	s.fold("disk")
@@ -50,9 +51,9 @@ func TestAFoldIsLinkedToTheWritesOfItsAlerts(t *testing.T) {
 	}
 	s.Expect(linked).To(ConsistOf("0af7651916cd43dd8448eb211c80319c", "1bf7651916cd43dd8448eb211c80319c"))
 	s.Expect(span.Attributes).To(ContainElements(
-		attribute.String("k8s.namespace.name", s.namespace),
-		attribute.String("tocsin.integration.name", integrationName),
-		attribute.String("tocsin.incident.name", s.keyOf("disk").Name),
+		attribute.String("k8s.namespace.name", s.Namespace),
+		attribute.String("tocsin.integration.name", testsite.Integration),
+		attribute.String("tocsin.incident.name", s.KeyOf("disk").Name),
 		attribute.Int("tocsin.alerts.opened", 1),
 		attribute.Int("tocsin.alerts.updated", len(events)-1),
 	))

@@ -13,17 +13,19 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // A key that only repeats itself never makes another one's opening wait, nor its own resolve.
 func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 	s := newSite(t)
-	s.postFiring("open")
+	s.PostFiring("open")
 	s.fold("open")
-	s.postFiring("over")
+	s.PostFiring("over")
 	s.fold("over")
-	s.post(s.alert(v1alpha1.AlertResolved, "over"))
+	s.Post(s.Alert(v1alpha1.AlertResolved, "over"))
 	s.fold("over")
 	s.release()
 
@@ -34,20 +36,20 @@ func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 		want    int
 	}{
 		"a repeat of an open Incident is not urgent": {
-			alerts: []v1alpha1.Alert{s.alert(v1alpha1.AlertFiring, "open"), s.alert(v1alpha1.AlertFiring, "open")}, want: handler.LowPriority},
+			alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "open"), s.Alert(v1alpha1.AlertFiring, "open")}, want: handler.LowPriority},
 		"a resolve among repeats is": {
-			alerts: []v1alpha1.Alert{s.alert(v1alpha1.AlertResolved, "open"), s.alert(v1alpha1.AlertFiring, "open")}},
-		"an alert of a new key is":            {alerts: []v1alpha1.Alert{s.alert(v1alpha1.AlertFiring, "new")}},
-		"an alert of a resolved Incident is":  {alerts: []v1alpha1.Alert{s.alert(v1alpha1.AlertFiring, "over")}},
-		"an alert from before this leader is": {alerts: []v1alpha1.Alert{s.alert(v1alpha1.AlertFiring, "open")}, initial: true},
+			alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertResolved, "open"), s.Alert(v1alpha1.AlertFiring, "open")}},
+		"an alert of a new key is":            {alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "new")}},
+		"an alert of a resolved Incident is":  {alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "over")}},
+		"an alert from before this leader is": {alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "open")}, initial: true},
 		"the end of an AlertEvent is not": {
-			alerts: []v1alpha1.Alert{s.alert(v1alpha1.AlertFiring, "open")}, deleted: true, want: handler.LowPriority},
+			alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "open")}, deleted: true, want: handler.LowPriority},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
-			queue, _ := fair.NewQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
+			queue, _ := fair.NewQueue(requestNamespace, 1)("", requests.Backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
 			defer queue.ShutDown()
-			posted, watch := s.post(test.alerts...), s.incidents.foldEvents()
+			posted, watch := s.Post(test.alerts...), s.incidents.foldEvents()
 			if test.deleted {
 				watch.Delete(t.Context(), event.DeleteEvent{Object: posted}, queue)
 			} else {
@@ -62,18 +64,18 @@ func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 // Whoever is to wait for longer than until the next sweep leaves the queue.
 func TestARestingIncidentLeavesTheQueue(t *testing.T) {
 	s := newSite(t)
-	for key, wait := range map[string]time.Duration{"long": 3 * sweepInterval, "short": sweepInterval} {
-		s.postFiring(key)
-		s.post(s.alert(v1alpha1.AlertResolved, key))
+	for key, wait := range map[string]time.Duration{"long": 3 * sweep.Interval, "short": sweep.Interval} {
+		s.PostFiring(key)
+		s.Post(s.Alert(v1alpha1.AlertResolved, key))
 		s.fold(key)
 		s.release()
-		incident := s.incident(key)
+		incident := s.Incident(key)
 		at, ok := fold.Deadline(incident, fold.PolicyOf(nil, noPresetWindow))
 		s.Expect(ok).To(BeTrue())
-		s.clock.SetTime(at.Add(-wait))
-		result, err := s.incidents.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(incident)})
+		s.Clock.SetTime(at.Add(-wait))
+		result, err := s.incidents.Reconcile(s.Ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(incident)})
 		s.Expect(err).NotTo(HaveOccurred())
-		if wait > 2*sweepInterval {
+		if wait > 2*sweep.Interval {
 			s.Expect(result.RequeueAfter).To(BeZero(), key)
 		} else {
 			s.Expect(result.RequeueAfter).To(Equal(wait), key)
@@ -84,28 +86,33 @@ func TestARestingIncidentLeavesTheQueue(t *testing.T) {
 // A new policy concerns the Incidents of its integration only.
 func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	g := NewWithT(t)
-	queue, _ := fair.NewQueue(requestNamespace, 1)("", backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
+	queue, _ := fair.NewQueue(requestNamespace, 1)("", requests.Backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
 	defer queue.ShutDown()
-	counts := newStoreCounts(Options{}.withDefaults())
 	own := []string{v1alpha1.IncidentName("mon", "a"), v1alpha1.IncidentName("mon", "b")}
-	for _, name := range append(own, v1alpha1.IncidentName("mon-2", "a"), v1alpha1.IncidentName("other", "a"), "mon-x") {
-		counts.setIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}, true)
-	}
 	before := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "mon", Generation: 1}}
 	after := before.DeepCopy()
 	after.Generation = 2
-	r := &incidentReconciler{counts: counts}
-	r.resolved = newResolvedIncidents(nil, nil, nil, counts, Options{}.withDefaults())
+	resolved := &noResolved{}
+	r := &incidentReconciler{counts: namesOf{"mon": own}, resolved: resolved}
 	watch := r.foldPolicies()
 	watch.Create(t.Context(), event.CreateEvent{Object: before, IsInInitialList: true}, queue)
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: before}, queue)
 	g.Expect(taken(queue)).To(BeEmpty())
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
 	g.Expect(taken(queue)).To(ConsistOf(own))
-	g.Expect(r.resolved.takeLooks()).To(Equal(map[string]map[string]bool{"n": {"mon": true}}), "the Resolved ones")
+	g.Expect(resolved.revisited).To(ConsistOf(client.ObjectKeyFromObject(after)), "the Resolved ones")
 	watch.Delete(t.Context(), event.DeleteEvent{Object: after}, queue)
 	g.Expect(taken(queue)).To(ConsistOf(own))
 }
+
+// namesOf are the names of the Incidents of integrations.
+type namesOf map[string][]string
+
+func (namesOf) Allows(string) bool { return true }
+
+func (namesOf) Fits(*v1alpha1.Incident, *v1alpha1.IncidentStatus) bool { return true }
+
+func (n namesOf) OfIntegration(_, integration string) []string { return n[integration] }
 
 // taken takes what is in the queue.
 func taken(queue *fair.Queue[reconcile.Request]) []string {

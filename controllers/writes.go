@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 )
 
 // writeMemory remembers for cachePatience when this process last wrote an Incident, and which version came of it. It
@@ -23,7 +24,7 @@ type lastWrite struct {
 	resolved        bool // the cache will lack the Incident
 }
 
-func newWriteMemory(clock Clock) *writeMemory {
+func newWriteMemory(clock replica.Clock) *writeMemory {
 	return &writeMemory{cache.NewLRUExpireCacheWithClock(maxRememberedWrites, clock)}
 }
 

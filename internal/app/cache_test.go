@@ -13,6 +13,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"k8s.io/utils/clock"
 )
 
 // TestTheCacheKeepsLittleOfIntegrations reads an integration with annotations from the manager's cache.
@@ -27,7 +28,7 @@ func TestTheCacheKeepsLittleOfIntegrations(t *testing.T) {
 	g.Expect(c.Create(t.Context(), w)).To(Succeed())
 	o, err := ParseFlags([]string{"--watch-namespaces=" + w.Namespace, "--metrics-bind-address=0"})
 	g.Expect(err).NotTo(HaveOccurred())
-	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, controllers.NewEventMemory(nil))
+	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, controllers.NewEventMemory(clock.RealClock{}))
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = objects.GetInformer(t.Context(), &v1alpha1.WebhookIntegration{})
 	g.Expect(err).NotTo(HaveOccurred())

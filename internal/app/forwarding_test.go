@@ -25,6 +25,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/process"
+	"k8s.io/utils/clock"
 )
 
 // TestForwarding runs a manager with two Alertmanagers, one of them down, and changes its configuration.
@@ -79,7 +80,7 @@ func TestInstallation(t *testing.T) {
 	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	identify := func(o Options) string {
-		mgr, _, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, controllers.NewEventMemory(nil))
+		mgr, _, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, controllers.NewEventMemory(clock.RealClock{}))
 		g.Expect(err).NotTo(HaveOccurred())
 		lock, err := newLock(mgr, o)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -160,7 +160,7 @@ func addForwarding(
 	if o.alertmanagers == "" {
 		return func(ctrl.Manager) error { return nil }, nil
 	}
-	forwarder := forward.New(o.alertmanagers, folding.Listening.Now, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
+	forwarder := forward.New(o.alertmanagers, folding.Health.Now, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
 	if err := mgr.Add(forwarder); err != nil {
 		return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
 	}

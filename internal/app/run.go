@@ -9,10 +9,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/leader"
@@ -37,11 +39,14 @@ type Environment struct {
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 
 	// Clock tells the time by which alerts are received and folded. Default: the real one.
-	Clock controllers.Clock
+	Clock replica.Clock
 }
 
 // Run runs a replica until ctx ends, and returns when everything has shut down.
 func Run(ctx context.Context, o Options, environment Environment) error {
+	if environment.Clock == nil {
+		environment.Clock = clock.RealClock{}
+	}
 	memory := controllers.NewEventMemory(environment.Clock)
 	informers := &clustercache.Informers{Log: environment.Log.WithName("cache"), Listed: memory.Listed}
 	mgr, objects, err := newManager(process.ClientConfig(environment.Config, "tocsin"), o, environment.Log, informers, memory)
@@ -49,18 +54,16 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	o.webhook.Listen = environment.Listen
-	if environment.Clock != nil {
-		o.webhook.Now = environment.Clock.Now
-	}
+	o.webhook.Now = environment.Clock.Now
 	o.webhook.Mappings = &mapping.Cache{}
-	listening, err := controllers.AddListening(mgr, o.WatchNamespaces, environment.Clock)
+	health, err := replica.AddIngestHealth(mgr, o.WatchNamespaces, environment.Clock)
 	if err != nil {
 		return err
 	}
-	o.webhook.Refused, o.webhook.ClockLead, o.webhook.Metrics = listening.Refused, listening.ClockLead, environment.Metrics
+	o.webhook.Refused, o.webhook.ClockLead, o.webhook.Metrics = health.Missed, health.ClockLead, environment.Metrics
 	folding := controllers.Options{
 		Namespaces: o.WatchNamespaces, CheckMapping: o.webhook.Mappings.Check,
-		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
+		PresetLateFiringWindow: mapping.LateFiringWindow, Health: health,
 		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
 		Metrics: environment.Metrics, Memory: memory, Clock: environment.Clock,
 		ArchiveRequired: o.archiveRequired,
@@ -89,7 +92,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
-	folding.IngestBacklog, folding.Refusals = server.IngestBacklog, server.Refusal
+	folding.IngestBacklog, folding.Unavailable = server.IngestBacklog, server.Refusal
 	campaign, err := newCampaign(mgr, objects, o, folding)
 	if err != nil {
 		return err

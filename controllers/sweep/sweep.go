@@ -1,4 +1,6 @@
-package controllers
+// Package sweep visits the Resolved Incidents, which no cache has, in pages: it has those folded whose retention ends, tells the
+// archive and the forwarding of them, counts them, and evicts the oldest of a namespace that has more than its share.
+package sweep
 
 import (
 	"cmp"
@@ -17,12 +19,43 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/pages"
+)
+
+const (
+	// Interval is how often all Resolved Incidents are visited, and retryInterval when to try again. Before other visits,
+	// there is a pause: what asks for them comes at once.
+	Interval      = time.Hour
+	retryInterval = 10 * time.Second
+	pause         = time.Second
+
+	// archivePatience is how long a Resolved Incident may wait for the archive before the condition Archived tells so, and how often
+	// all are visited from then on.
+	archivePatience = 15 * time.Minute
+
+	// pageAttempts is how often a page of Resolved Incidents is tried to be read, with pause between.
+	pageAttempts = 5
+
+	// headroomPart is the part of a namespace's share of Resolved Incidents, one in so many, that an eviction frees. It deletes
+	// evictionChunk at a time.
+	headroomPart  = 20
+	evictionChunk = 100
+
+	// evictionRetry is the least time between two evictions in a namespace.
+	evictionRetry = 10 * time.Second
+
+	// maxResolvedBytes is the limit of what the API server stores of Resolved Incidents.
+	maxResolvedBytes = 512 << 20
+
+	// maxPagePause bounds the pause between two pages.
+	maxPagePause = time.Second
 )
 
 // Messages of the condition Archived.
@@ -41,76 +74,89 @@ type Follower interface {
 	Swept()
 }
 
-// resolvedIncidents takes care of the Incidents that the cache lacks. A sweep visits all of them at the start of a term and at
-// each sweepInterval: it tells the followers, has those folded whose retention ends soon, and counts. A namespace that has more
-// of them than its share loses the oldest ones.
-type resolvedIncidents struct {
-	live       client.Reader // from the quorum
-	deletions  *incidentDeleter
-	lists      *quorumLists
-	namespaces []string // those of the manager, one of which may be empty for all
-	clock      Clock
-	archive    bool // Incidents that the archive does not have are kept
-	follower   Follower
-	published  *storeCounts // publishes the number of Resolved Incidents as a metric
-	reader     pages.Reader
-	queue      requestQueue
-	isDue      func(context.Context, *v1alpha1.Incident) bool // whether it is to be folded before the next sweep
+// Folds are the folds' part of a sweep.
+type Folds interface {
+	// IsDue reports whether a Resolved Incident is to be folded before the next sweep.
+	IsDue(ctx context.Context, incident *v1alpha1.Incident) bool
+
+	// Delete deletes those of these Incidents of one namespace whose ledgers are not needed, as they were read, while more
+	// says so. It returns how many.
+	Delete(ctx context.Context, namespace string, incidents []*v1alpha1.Incident, more func() bool) (deleted int, err error)
+}
+
+// Options are the settings of a Sweeper.
+type Options struct {
+	Live       client.Reader   // from the quorum
+	Namespaces []string        // those of the manager, one of which may be empty for all
+	Limit      fair.Limit      // of Incidents
+	Counts     *replica.Counts // publishes the number of Resolved Incidents as a metric
+	Follower   Follower
+	Clock      replica.Clock
+
+	ArchiveRequired bool // Incidents that the archive does not have are kept
+}
+
+// Sweeper takes care of the Incidents that the cache lacks. A sweep visits all of them at the start of a term and at each
+// Interval. A namespace that has more of them than its share loses the oldest ones.
+type Sweeper struct {
+	Options
+	reader pages.Reader
+	folds  Folds
+	queue  requests.Queue // of the folds
 
 	mu     sync.Mutex
 	swept  bool // counts are known
-	counts usages
-	since  map[string]usage           // what has changed since a sweep began
+	counts replica.Usages
+	since  map[string]replica.Usage   // what has changed since a sweep began
 	behind map[string]bool            // namespaces with Incidents that have waited for the archive for archivePatience
 	looks  map[string]map[string]bool // integrations whose Incidents are to be visited, by namespace and name
 	wake   chan struct{}
 }
 
-func newResolvedIncidents(
-	live client.Reader, deletions *incidentDeleter, lists *quorumLists, counts *storeCounts, options Options,
-) *resolvedIncidents {
-	return &resolvedIncidents{
-		live: live, deletions: deletions, lists: lists, published: counts, namespaces: options.Namespaces,
-		clock: options.Clock, archive: options.ArchiveRequired, follower: options.Follower,
-		counts: options.usages(maxResolvedBytes), since: map[string]usage{},
+// New returns a Sweeper that has not started.
+func New(options Options) *Sweeper {
+	return &Sweeper{
+		Options: options, counts: replica.NewUsages(options.Limit, maxResolvedBytes), since: map[string]replica.Usage{},
 		looks: map[string]map[string]bool{}, wake: make(chan struct{}, 1),
 	}
 }
 
-// written notes that a status was written over another one.
-func (s *resolvedIncidents) written(before, after *v1alpha1.Incident) {
+// Written notes that a status was written over another one.
+func (s *Sweeper) Written(before, after *v1alpha1.Incident) {
 	was, is := before.Status.State == v1alpha1.IncidentResolved, after.Status.State == v1alpha1.IncidentResolved
 	if was {
 		s.count(before, -1)
 	}
 	if is {
 		s.count(after, 1)
-		s.follower.Resolved(after)
+		s.Follower.Resolved(after)
 	}
 }
 
 // count notes that an Incident is Resolved, or is so no longer.
-func (s *resolvedIncidents) count(incident *v1alpha1.Incident, sign int64) {
+func (s *Sweeper) count(incident *v1alpha1.Incident, sign int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var more replica.Usage
+	more.Add(incident, sign)
 	changed := s.since[incident.Namespace]
-	changed.add(usageOf(incident), sign)
+	changed.Add(incident, sign)
 	s.since[incident.Namespace] = changed
-	s.counts.add(incident.Namespace, usageOf(incident), sign)
-	if s.swept && s.counts.isOver(incident.Namespace, 0) {
+	s.counts.Add(incident.Namespace, more)
+	if s.swept && s.over(incident.Namespace, 0) {
 		s.signal()
 	}
 }
 
-// deleted notes that an Incident was deleted by this process.
-func (s *resolvedIncidents) deleted(incident *v1alpha1.Incident) {
+// Deleted notes that an Incident was deleted by this process.
+func (s *Sweeper) Deleted(incident *v1alpha1.Incident) {
 	if incident.Status.State == v1alpha1.IncidentResolved {
 		s.count(incident, -1)
 	}
 }
 
-// look has the Resolved Incidents of an integration visited: their retention may be another one.
-func (s *resolvedIncidents) look(integration types.NamespacedName) {
+// Revisit has the Resolved Incidents of an integration visited: their retention may be another one.
+func (s *Sweeper) Revisit(integration types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.looks[integration.Namespace] == nil {
@@ -120,46 +166,39 @@ func (s *resolvedIncidents) look(integration types.NamespacedName) {
 	s.signal()
 }
 
-func (s *resolvedIncidents) signal() {
+func (s *Sweeper) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// start begins to sweep. The requests go to the queue of the folds.
-func (s *resolvedIncidents) start(ctx context.Context, queue requestQueue) error {
-	s.queue = queue
-	s.published.resolved.Store(s)
-	context.AfterFunc(ctx, func() {
-		s.published.resolved.CompareAndSwap(s, nil)
-		archiveOverdue.Set(0) // of another replica from now on
-	})
+// Start begins to sweep. The requests go to the queue of the folds.
+func (s *Sweeper) Start(ctx context.Context, queue requests.Queue, folds Folds) {
+	s.queue, s.folds = queue, folds
+	s.Counts.PublishResolved(ctx, s.number)
+	context.AfterFunc(ctx, func() { archiveOverdue.Set(0) }) // of another replica from now on
 	go s.run(ctx)
-	return nil
 }
 
 // number is how many Resolved Incidents there are. It is not ok before they were counted.
-func (s *resolvedIncidents) number() (incidents int64, ok bool) {
-	if s == nil {
-		return 0, false
-	}
+func (s *Sweeper) number() (incidents int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.counts.incidents.Sum(), s.swept
+	return s.counts.Incidents.Sum(), s.swept
 }
 
-func (s *resolvedIncidents) run(ctx context.Context) {
+func (s *Sweeper) run(ctx context.Context) {
 	logger := log.FromContext(ctx).WithName("sweep")
 	evicted := map[string]time.Time{} // when Incidents of the namespace were last evicted
 	for due := time.Now(); ctx.Err() == nil; {
 		if !time.Now().Before(due) {
-			due = time.Now().Add(sweepInterval)
+			due = time.Now().Add(Interval)
 			switch behind, err := s.sweep(ctx); {
 			case ctx.Err() != nil:
 			case err != nil:
 				logger.Error(err, "Resolved Incidents not visited")
-				due = time.Now().Add(sweepRetry)
+				due = time.Now().Add(retryInterval)
 			case behind:
 				due = time.Now().Add(archivePatience)
 			}
@@ -183,23 +222,23 @@ func (s *resolvedIncidents) run(ctx context.Context) {
 }
 
 // wait returns when a sweep is due, or a moment after there was something else to do: what comes at once is one.
-func (s *resolvedIncidents) wait(ctx context.Context, due time.Time) {
-	pause := sweepPause
+func (s *Sweeper) wait(ctx context.Context, due time.Time) {
+	delay := pause
 	select {
 	case <-ctx.Done():
 		return
 	case <-time.After(time.Until(due)):
-		pause = 0
+		delay = 0
 	case <-s.wake:
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(pause):
+	case <-time.After(delay):
 	}
 }
 
 // takeLooks returns the integrations to visit by namespace: to list the Incidents of one, the API server reads those of all.
-func (s *resolvedIncidents) takeLooks() map[string]map[string]bool {
+func (s *Sweeper) takeLooks() map[string]map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	looks := s.looks
@@ -208,12 +247,12 @@ func (s *resolvedIncidents) takeLooks() map[string]map[string]bool {
 }
 
 // overLimit returns the namespaces that are to lose Resolved Incidents.
-func (s *resolvedIncidents) overLimit() []string {
+func (s *Sweeper) overLimit() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var over []string
-	for namespace := range s.counts.incidents.Keys() {
-		if s.swept && s.counts.isOver(namespace, 0) {
+	for namespace := range s.counts.Incidents.Keys() {
+		if s.swept && s.over(namespace, 0) {
 			over = append(over, namespace)
 		}
 	}
@@ -221,20 +260,21 @@ func (s *resolvedIncidents) overLimit() []string {
 }
 
 // sweep visits all Resolved Incidents, and counts them. behind says that the archive does not keep up.
-func (s *resolvedIncidents) sweep(ctx context.Context) (behind bool, err error) {
-	overdue, late := 0, map[string]bool{}
+func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
+	counts, overdue, late := replica.NewUsages(s.Limit, maxResolvedBytes), 0, map[string]bool{}
 	s.mu.Lock()
 	clear(s.since)
-	counts := s.counts.none()
 	s.mu.Unlock()
-	for _, namespace := range s.namespaces {
+	for _, namespace := range s.Namespaces {
 		err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
-			counts.add(incident.Namespace, usageOf(incident), 1)
+			var more replica.Usage
+			more.Add(incident, 1)
+			counts.Add(incident.Namespace, more)
 			if s.isOverdue(incident) {
 				overdue++
 				late[incident.Namespace] = true
 			}
-			s.follower.Resolved(incident)
+			s.Follower.Resolved(incident)
 			s.visit(ctx, incident)
 		})
 		if err != nil {
@@ -245,24 +285,24 @@ func (s *resolvedIncidents) sweep(ctx context.Context) (behind bool, err error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for namespace, changed := range s.since { // the list began before
-		counts.add(namespace, changed, 1)
+		counts.Add(namespace, changed)
 	}
 	s.counts = counts
 	if !s.swept {
-		s.follower.Swept()
+		s.Follower.Swept()
 	}
 	s.swept, s.behind = true, late
 	return overdue > 0, nil
 }
 
 // isOverdue reports whether the archive should have had a Resolved Incident for long.
-func (s *resolvedIncidents) isOverdue(incident *v1alpha1.Incident) bool {
+func (s *Sweeper) isOverdue(incident *v1alpha1.Incident) bool {
 	resolved := incident.Status.ResolvedTime
-	return resolved != nil && s.clock.Now().Sub(resolved.Time) > archivePatience && !s.mayGo(incident)
+	return resolved != nil && s.Clock.Now().Sub(resolved.Time) > archivePatience && !s.mayGo(incident)
 }
 
 // Condition returns the condition Archived of an integration, as the last sweep has found it.
-func (s *resolvedIncidents) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
+func (s *Sweeper) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	condition = metav1.Condition{
@@ -276,13 +316,13 @@ func (s *resolvedIncidents) Condition(integration *v1alpha1.WebhookIntegration) 
 }
 
 // visit has a Resolved Incident folded if it is due.
-func (s *resolvedIncidents) visit(ctx context.Context, incident *v1alpha1.Incident) {
-	if s.isDue(ctx, incident) {
-		add(s.queue, client.ObjectKeyFromObject(incident), handler.LowPriority)
+func (s *Sweeper) visit(ctx context.Context, incident *v1alpha1.Incident) {
+	if s.folds.IsDue(ctx, incident) {
+		requests.Add(s.queue, client.ObjectKeyFromObject(incident), false)
 	}
 }
 
-func (s *resolvedIncidents) visitIntegrations(ctx context.Context, namespace string, names map[string]bool) error {
+func (s *Sweeper) visitIntegrations(ctx context.Context, namespace string, names map[string]bool) error {
 	return s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
 		if names[incident.Spec.IntegrationName] {
 			s.visit(ctx, incident)
@@ -292,7 +332,7 @@ func (s *resolvedIncidents) visitIntegrations(ctx context.Context, namespace str
 
 // each calls visit for the Resolved Incidents of a namespace, an empty one for all. A page that fails is tried again: there may
 // be hundreds. After each, there is a pause for as long as it took: no alert waits for this.
-func (s *resolvedIncidents) each(ctx context.Context, namespace string, visit func(*v1alpha1.Incident)) error {
+func (s *Sweeper) each(ctx context.Context, namespace string, visit func(*v1alpha1.Incident)) error {
 	selector := fields.OneTermEqualSelector(v1alpha1.StateField, string(v1alpha1.IncidentResolved))
 	var began time.Time
 	_, err := s.reader.Each(ctx, metav1.ListOptions{}, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
@@ -301,8 +341,8 @@ func (s *resolvedIncidents) each(ctx context.Context, namespace string, visit fu
 		retried := func(err error) bool {
 			return ctx.Err() == nil && !errors.Is(err, pages.ErrTooLarge) && !apierrors.IsResourceExpired(err)
 		}
-		return list, retry.OnError(wait.Backoff{Duration: sweepPause, Steps: pageAttempts}, retried, func() error {
-			return s.live.List(ctx, list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector},
+		return list, retry.OnError(wait.Backoff{Duration: pause, Steps: pageAttempts}, retried, func() error {
+			return s.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector},
 				client.Limit(page.Limit), client.Continue(page.Continue))
 		})
 	}, func(page runtime.Object, _ int64) error {
@@ -313,7 +353,7 @@ func (s *resolvedIncidents) each(ctx context.Context, namespace string, visit fu
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(min(time.Since(began), maxListPause)):
+		case <-time.After(min(time.Since(began), maxPagePause)):
 		}
 		return nil
 	})
@@ -324,15 +364,15 @@ func (s *resolvedIncidents) each(ctx context.Context, namespace string, visit fu
 }
 
 // evict deletes the oldest Resolved Incidents of a namespace until it has headroom.
-func (s *resolvedIncidents) evict(ctx context.Context, namespace string) error {
+func (s *Sweeper) evict(ctx context.Context, namespace string) error {
 	type candidate struct {
 		name string
 		at   time.Time
 	}
 	var candidates []candidate
-	var own usage
+	var own replica.Usage
 	err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
-		own.add(usageOf(incident), 1)
+		own.Add(incident, 1)
 		if s.mayGo(incident) {
 			ended, _ := fold.Deadline(incident, fold.Policy{})
 			candidates = append(candidates, candidate{incident.Name, ended})
@@ -342,8 +382,8 @@ func (s *resolvedIncidents) evict(ctx context.Context, namespace string) error {
 		return err
 	}
 	s.mu.Lock()
-	s.counts.incidents.Set(namespace, own.incidents) // users may have deleted some
-	s.counts.bytes.Set(namespace, own.bytes)
+	s.counts.Incidents.Set(namespace, own.Incidents) // users may have deleted some
+	s.counts.Bytes.Set(namespace, own.Bytes)
 	s.mu.Unlock()
 	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })
 	evicted := 0
@@ -370,55 +410,52 @@ func (s *resolvedIncidents) evict(ctx context.Context, namespace string) error {
 }
 
 // evictOnly deletes those of these Incidents that may be deleted, and returns how many.
-func (s *resolvedIncidents) evictOnly(ctx context.Context, namespace string, names []string) (evicted int, err error) {
+func (s *Sweeper) evictOnly(ctx context.Context, namespace string, names []string) (evicted int, err error) {
 	var incidents []*v1alpha1.Incident
 	for _, name := range names {
-		incident, err := readIncident(ctx, s.live, types.NamespacedName{Namespace: namespace, Name: name})
-		if err != nil {
-			return 0, err
+		incident := &v1alpha1.Incident{}
+		err := s.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, incident)
+		if client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("reading the Incident: %w", err)
 		}
-		if incident != nil && incident.Status.State == v1alpha1.IncidentResolved && s.mayGo(incident) {
+		if incident.Status.State == v1alpha1.IncidentResolved && s.mayGo(incident) {
 			incidents = append(incidents, incident)
 		}
 	}
-	if len(incidents) == 0 {
-		return 0, nil
-	}
-	listed, err := s.lists.join(ctx, namespace)
-	if err != nil {
-		return 0, err
-	}
-	for _, incident := range incidents {
-		if !s.isOver(namespace, headroomPart) {
-			break
-		}
-		deleted, err := s.deletions.delete(ctx, incident, func(context.Context, string) (*eventList, error) { return listed, nil })
-		if err != nil {
-			return evicted, err
-		}
-		if deleted {
-			evicted++
-		}
-	}
-	return evicted, nil
+	return s.folds.Delete(ctx, namespace, incidents, func() bool { return s.isOver(namespace, headroomPart) })
 }
 
 // mayGo reports whether a Resolved Incident may be deleted as far as the archive is concerned.
-func (s *resolvedIncidents) mayGo(incident *v1alpha1.Incident) bool {
-	return !s.archive || fold.IsArchived(&incident.Status)
+func (s *Sweeper) mayGo(incident *v1alpha1.Incident) bool {
+	return !s.ArchiveRequired || fold.IsArchived(&incident.Status)
 }
 
-// isFull reports whether a namespace has twice its share of Resolved Incidents: they cannot be deleted, because the archive does
+// IsFull reports whether a namespace has twice its share of Resolved Incidents: they cannot be deleted, because the archive does
 // not have them. Then it may open no others, or etcd would fill.
-func (s *resolvedIncidents) isFull(namespace string) bool {
+func (s *Sweeper) IsFull(namespace string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	incidents, bytes := &s.counts.incidents, &s.counts.bytes
+	incidents, bytes := &s.counts.Incidents, &s.counts.Bytes
 	return incidents.Used(namespace) >= 2*incidents.Own() || bytes.Used(namespace) >= 2*bytes.Own()
 }
 
-func (s *resolvedIncidents) isOver(namespace string, part int64) bool {
+// isOver reports whether a namespace has more Resolved Incidents than its share, or with a part also almost as many: its share
+// without one part in so many.
+func (s *Sweeper) isOver(namespace string, part int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.counts.isOver(namespace, part)
+	return s.over(namespace, part)
+}
+
+func (s *Sweeper) over(namespace string, part int64) bool {
+	for _, budget := range []*fair.Budget[string]{&s.counts.Incidents, &s.counts.Bytes} {
+		headroom := int64(0)
+		if part > 0 {
+			headroom = budget.Own() / part
+		}
+		if budget.IsOver(namespace, headroom) {
+			return true
+		}
+	}
+	return false
 }

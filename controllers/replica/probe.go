@@ -1,4 +1,4 @@
-package controllers
+package replica
 
 import (
 	"bytes"
@@ -23,28 +23,28 @@ import (
 const probeName = "tocsin-probe"
 
 // prober asks the API server to create an AlertEvent, as a dry run, which takes all that ingest takes but the last step
-// into etcd. Failures of that step show as refused alerts.
+// into etcd. Failures of that step show as missed alerts.
 type prober struct {
 	client *http.Client
 	url    string
 	body   []byte
 }
 
-// AddListening adds to the manager the Listening that the controllers and the webhook server share. It begins once the caches are
-// filled, on every replica.
-func AddListening(mgr ctrl.Manager, namespaces []string, clock Clock) (*Listening, error) {
-	l, err := newProbing(mgr.GetConfig(), namespaces, clock)
+// AddIngestHealth adds to the manager the IngestHealth that the controllers and the webhook server share. It begins once the
+// caches are filled, on every replica.
+func AddIngestHealth(mgr ctrl.Manager, namespaces []string, clock Clock) (*IngestHealth, error) {
+	h, err := newProbing(mgr.GetConfig(), namespaces, clock)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the probe of the API server: %w", err)
 	}
-	if err := mgr.Add(l); err != nil {
+	if err := mgr.Add(h); err != nil {
 		return nil, fmt.Errorf("adding the probe of the API server: %w", err)
 	}
-	return l, nil
+	return h, nil
 }
 
 // newProbing makes one that is still to be started.
-func newProbing(config *rest.Config, namespaces []string, clock Clock) (*Listening, error) {
+func newProbing(config *rest.Config, namespaces []string, clock Clock) (*IngestHealth, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.Timeout = probeTimeout
@@ -74,23 +74,20 @@ func newProbing(config *rest.Config, namespaces []string, clock Clock) (*Listeni
 	if err != nil {
 		return nil, fmt.Errorf("encoding the probe: %w", err)
 	}
-	if clock == nil {
-		clock = systemClock{}
-	}
-	l := newListening(clock)
-	l.prober = &prober{client: httpClient, body: body}
+	h := NewIngestHealth(clock)
+	h.prober = &prober{client: httpClient, body: body}
 	target := base.JoinPath(path, "namespaces", namespace, "alertevents")
 	target.RawQuery = url.Values{"dryRun": {metav1.DryRunAll}, "timeout": {probeVerdict.String()}}.Encode()
-	l.prober.url = target.String()
-	return l, nil
+	h.prober.url = target.String()
+	return h, nil
 }
 
 // Start implements manager.Runnable: it probes until ctx ends.
-func (l *Listening) Start(ctx context.Context) error {
+func (h *IngestHealth) Start(ctx context.Context) error {
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
 	for {
-		l.probe(ctx)
+		h.probe(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -99,27 +96,27 @@ func (l *Listening) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica listens.
-func (l *Listening) NeedLeaderElection() bool { return false }
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica probes.
+func (h *IngestHealth) NeedLeaderElection() bool { return false }
 
 // probe asks once, and notes an answer. Without an answer there is nothing to note: the gap tells.
-func (l *Listening) probe(ctx context.Context) {
-	logger := log.FromContext(ctx).WithName("listening")
-	sent := l.clock.Now()
-	server, err := l.prober.ask(ctx)
-	note := l.answered
+func (h *IngestHealth) probe(ctx context.Context) {
+	logger := log.FromContext(ctx).WithName("probe")
+	sent := h.clock.Now()
+	server, err := h.prober.ask(ctx)
+	note := h.Answered
 	if err != nil {
 		logger.V(1).Info("The API server does not accept the probe", "reason", err.Error())
-		note = l.tell
+		note = h.tell
 	}
 	if server.IsZero() {
 		return
 	}
-	ahead, wrong, changed := note(sent, l.clock.Now(), server)
+	ahead, wrong, changed := note(sent, h.clock.Now(), server)
 	clockOffset.Set(ahead.Seconds())
 	switch {
 	case changed && wrong:
-		logger.Error(nil, "The clock differs from the API server's; no Incident is resolved for silence or deleted",
+		logger.Error(nil, "The clock differs from the API server's; no quiet Incident is resolved, and none is deleted",
 			"aheadSeconds", ahead.Seconds())
 	case changed:
 		logger.Info("The clock agrees with the API server's again")
@@ -127,7 +124,7 @@ func (l *Listening) probe(ctx context.Context) {
 }
 
 // ask returns the API server's time, zero if it told none. An error says that the API server could not store an alert now. It
-// does not matter whether a policy or a quota of the namespace refuses the object.
+// does not matter whether a policy or a quota of the namespace denies the object.
 func (p *prober) ask(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

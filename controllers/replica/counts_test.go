@@ -1,19 +1,18 @@
-package controllers
+package replica
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
@@ -22,8 +21,7 @@ import (
 func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := testEpoch
-		counts := newStoreCounts(Options{}.withDefaults())
-		counts.now = func() time.Time { return now }
+		counts := newCounts(func() time.Time { return now }, fair.Limit{})
 		incidentInformer := informers.Handler(counts.setIncident, counts.removeIncident)
 		eventInformer := informers.Handler(counts.setEvent, counts.removeEvent)
 		incidents, events := map[string]*v1alpha1.Incident{}, map[string]*v1alpha1.AlertEvent{}
@@ -73,10 +71,10 @@ func tell[T any](informer toolscache.ResourceEventHandler, objects map[string]*T
 }
 
 func compareCounts(
-	t *rapid.T, counts *storeCounts, incidents map[string]*v1alpha1.Incident, events map[string]*v1alpha1.AlertEvent, now time.Time,
+	t *rapid.T, counts *Counts, incidents map[string]*v1alpha1.Incident, events map[string]*v1alpha1.AlertEvent, now time.Time,
 ) {
 	g := NewWithT(t)
-	groups := newStoreCounts(Options{}.withDefaults()).counts
+	groups := newCounts(nil, fair.Limit{}).counts
 	g.Expect(groups).To(HaveLen(4), "a group without Incidents is reported as 0")
 	for group := range counts.counts {
 		groups[group] = 0
@@ -85,18 +83,18 @@ func compareCounts(
 		groups[incidentGroup{incident.Status.State, incident.Status.Alert.Severity}]++
 	}
 	g.Expect(counts.counts).To(Equal(groups))
-	g.Expect(counts.open.incidents.Used("")).To(BeEquivalentTo(len(incidents)))
-	g.Expect(counts.open.incidents.Sum()).To(BeEquivalentTo(len(incidents)))
+	g.Expect(counts.open.Incidents.Used("")).To(BeEquivalentTo(len(incidents)))
+	g.Expect(counts.open.Incidents.Sum()).To(BeEquivalentTo(len(incidents)))
 	bytes := int64(0)
 	for _, incident := range incidents {
-		bytes += usageOf(incident).bytes
+		bytes += usageOf(incident).Bytes
 	}
-	g.Expect(counts.open.bytes.Used("")).To(Equal(bytes))
-	g.Expect(counts.open.bytes.Sum()).To(Equal(bytes))
+	g.Expect(counts.open.Bytes.Used("")).To(Equal(bytes))
+	g.Expect(counts.open.Bytes.Sum()).To(Equal(bytes))
 	oldest := time.Duration(0)
 	for name, event := range events {
 		age := now.Sub(event.CreationTimestamp.Time)
-		if !v1alpha1.IsKeyedEventName(name) || age >= keyedLinger+time.Minute {
+		if !v1alpha1.IsKeyedEventName(name) || age >= KeyedLinger+time.Minute {
 			oldest = max(oldest, age)
 		}
 	}
@@ -104,64 +102,18 @@ func compareCounts(
 	g.Expect(counts.oldestAge()).To(Equal(oldest))
 }
 
-func TestASecondManagerInTheProcessDoesNotTakeTheMetricsOver(t *testing.T) {
-	s, registry := newSite(t), prometheus.NewPedanticRegistry()
-	incidents := func() int {
-		count, err := testutil.GatherAndCount(registry, "tocsin_alertevents_pending")
-		s.Expect(err).NotTo(HaveOccurred())
-		return count
+func TestTheIncidentsOfAnIntegration(t *testing.T) {
+	counts := newCounts(time.Now, fair.Limit{})
+	own := []string{v1alpha1.IncidentName("mon", "a"), v1alpha1.IncidentName("mon", "b")}
+	for _, name := range append(own, v1alpha1.IncidentName("mon-2", "a"), v1alpha1.IncidentName("other", "a"), "mon-x") {
+		counts.setIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}, true)
 	}
-	stop := s.manageWith(t, Options{Metrics: registry})
-	s.Eventually(incidents, "20s").Should(Equal(1))
-	other := newSite(t)
-	stopOther := other.manageWith(t, Options{Metrics: registry})
-	other.realTime()
-	other.postFiring("disk")
-	s.Eventually(other.eventNames, "20s").Should(BeEmpty())
-	s.Expect(incidents()).To(Equal(1))
-	stop()
-	s.Eventually(incidents, "20s").Should(Equal(1), "those of the other one")
-	stopOther()
-	s.Expect(incidents()).To(BeZero())
-}
-
-// What a namespace has beyond its share of bytes is written without content, and shows why.
-func TestContentIsBoundedInEachNamespace(t *testing.T) {
-	s := newSite(t)
-	counts := s.incidents.counts
-	counts.open.bytes.All = 100 << 10
-	large := func(key string) {
-		alert := s.alert(v1alpha1.AlertFiring, key)
-		alert.Description = strings.Repeat("x", 16<<10)
-		s.post(alert)
-		s.fold(key)
-		s.release()
-		counts.setIncident(s.incident(key), false)
-	}
-	for n := range 10 {
-		large(fmt.Sprint(n))
-	}
-	s.Expect(counts.open.incidents.Used(s.namespace)).To(BeEquivalentTo(10), "each alert opens its Incident")
-	s.Expect(counts.open.bytes.Used(s.namespace)).To(BeNumerically("<", 100<<10+10*(2<<10)+16<<10))
-	last := s.incident("9").Status
-	s.Expect(last.State).To(Equal(v1alpha1.IncidentOpen))
-	s.Expect(last.Alert.Description).To(BeEmpty())
-	s.Expect(last.Timeline).To(ContainElement(And(
-		HaveField("Type", v1alpha1.TransitionContentRejected), HaveField("Message", noSpace))))
-
-	for _, key := range []string{"0", "1", "2"} {
-		s.post(s.alert(v1alpha1.AlertResolved, key))
-		s.fold(key)
-		s.Expect(s.incident(key).Status.State).To(Equal(v1alpha1.IncidentResolved))
-		counts.removeIncident(s.incident(key)) // the cache shows it no longer
-	}
-	large("10")
-	s.Expect(s.incident("10").Status.Alert.Description).NotTo(BeEmpty(), "there is space again")
+	NewWithT(t).Expect(counts.OfIntegration("n", "mon")).To(ConsistOf(own))
 }
 
 // BenchmarkScrape measures the collection of the metrics of the store with 100,000 Incidents.
 func BenchmarkScrape(b *testing.B) {
-	counts := newStoreCounts(Options{}.withDefaults())
+	counts := newCounts(time.Now, fair.Limit{})
 	counts.synced = func() bool { return true }
 	for n := range 100_000 {
 		incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint(n)}}

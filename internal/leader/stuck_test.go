@@ -1,4 +1,4 @@
-package controllers
+package leader
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func TestStuckDetector(t *testing.T) {
 		do    func(*stuckDetector)
 	}
 	answer := func(kind string, err error) func(*stuckDetector) {
-		return func(d *stuckDetector) { _ = d.observe(kind, func() error { return err }) }
+		return func(d *stuckDetector) { _ = d.track(kind, func() error { return err }) }
 	}
 	begin := func(d *stuckDetector) { d.begin(list) }
 	end := func(d *stuckDetector) { d.end(list, false) }

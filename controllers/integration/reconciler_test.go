@@ -1,4 +1,4 @@
-package controllers
+package integration
 
 import (
 	"errors"
@@ -10,10 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
 
 func tokenOf(name, secret string) v1alpha1.Token {
@@ -92,49 +94,93 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
+func TestMain(m *testing.M) { testsite.Main(m) }
+
+// testEpoch is when the tests begin.
+var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// site is one with a reconciler that works on it without a manager.
+type site struct {
+	*testsite.Site
+	*reconciler
+	events       *events.FakeRecorder
+	mappingError error // what is wrong with every mapping
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{Site: testsite.New(t), events: &events.FakeRecorder{Events: make(chan string, 1000)}}
+	s.restart()
+	return s
+}
+
+// restart drops everything that lives in the memory of a process.
+func (s *site) restart() {
+	s.reconciler = newReconciler(s.Live, s.Live, s.events, Options{
+		CheckMapping: func(*v1alpha1.WebhookIntegration) error { return s.mappingError },
+		Unavailable:  func(string) string { return "" },
+		Folded:       &fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionTrue, v1alpha1.ReasonFolding, true},
+		Now:          s.Clock.Now,
+	})
+}
+
+// fixedCondition decides a condition as a test says.
+type fixedCondition struct {
+	kind   string
+	status metav1.ConditionStatus
+	reason string
+	known  bool
+}
+
+func (s *fixedCondition) Condition(integration *v1alpha1.WebhookIntegration) (metav1.Condition, bool) {
+	return metav1.Condition{
+		Type: s.kind, Status: s.status, Reason: s.reason, Message: s.reason, ObservedGeneration: integration.Generation,
+	}, s.known
+}
+
 func (s *site) reconcileIntegration() ctrl.Result {
-	result, err := s.integrations.Reconcile(s.ctx, ctrl.Request{NamespacedName: s.integrationKey()})
+	result, err := s.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
 	s.Expect(err).NotTo(HaveOccurred())
 	return result
 }
 
-func (s *site) integrationKey() types.NamespacedName {
-	return types.NamespacedName{Namespace: s.namespace, Name: integrationName}
-}
-
-func (s *site) integrationStatus() v1alpha1.WebhookIntegrationStatus {
-	var integration v1alpha1.WebhookIntegration
-	s.Expect(s.live.Get(s.ctx, s.integrationKey(), &integration)).To(Succeed())
-	return integration.Status
+// shown brings the integration up to date and returns the status and reason of a condition, empty if it has none.
+func (s *site) shown(kind string) string {
+	s.reconcileIntegration()
+	condition := meta.FindStatusCondition(s.IntegrationStatus().Conditions, kind)
+	if condition == nil {
+		return ""
+	}
+	return string(condition.Status) + " " + condition.Reason
 }
 
 func TestAnIntegrationBecomesReadyAndItsTokenExpires(t *testing.T) {
 	s := newSite(t)
-	s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.Tokens = []v1alpha1.Token{expiring(tokenOf("main", s.namespace), s.clock.Now().Add(time.Hour))}
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{expiring(tokenOf("main", s.Namespace), s.Clock.Now().Add(time.Hour))}
 	})
 	s.Expect(s.reconcileIntegration().RequeueAfter).To(Equal(time.Hour))
-	status := s.integrationStatus()
+	status := s.IntegrationStatus()
 	s.Expect(status.ObservedGeneration).To(Equal(int64(1)))
 	s.Expect(meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)).To(BeTrue())
 
-	s.clock.SetTime(s.clock.Now().Add(time.Hour))
+	s.Clock.SetTime(s.Clock.Now().Add(time.Hour))
 	s.Expect(s.reconcileIntegration().RequeueAfter).To(BeZero())
-	ready := meta.FindStatusCondition(s.integrationStatus().Conditions, v1alpha1.ConditionReady)
+	ready := meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionReady)
 	s.Expect(ready.Reason).To(Equal(v1alpha1.ReasonNoValidToken))
-	s.Expect(ready.LastTransitionTime.Time).To(BeTemporally("==", s.clock.Now().Truncate(time.Second)))
+	s.Expect(ready.LastTransitionTime.Time).To(BeTemporally("==", s.Clock.Now().Truncate(time.Second)))
 }
 
 func TestLastReceivedTimeIsWrittenOnceAMinute(t *testing.T) {
 	s := newSite(t)
-	s.integrate(nil)
-	key := s.integrationKey()
+	s.Integrate(nil)
+	key := s.IntegrationKey()
 	receive := func(after time.Duration) (v1alpha1.Timestamp, bool) {
-		s.clock.SetTime(s.clock.Now().Add(after))
-		now := v1alpha1.NewTimestamp(s.clock.Now())
-		return now, s.integrations.received.note(key, now.Time)
+		s.Clock.SetTime(s.Clock.Now().Add(after))
+		now := v1alpha1.NewTimestamp(s.Clock.Now())
+		return now, s.received.note(key, now.Time)
 	}
-	stored := func() v1alpha1.Timestamp { return *s.integrationStatus().LastReceivedTime }
+	stored := func() v1alpha1.Timestamp { return *s.IntegrationStatus().LastReceivedTime }
 
 	first, queued := receive(0)
 	s.Expect(queued).To(BeTrue())
@@ -149,13 +195,13 @@ func TestLastReceivedTimeIsWrittenOnceAMinute(t *testing.T) {
 	s.Expect(queued).To(BeFalse(), "one look at it is enough")
 	s.Expect(s.reconcileIntegration().RequeueAfter).To(Equal(30 * time.Second))
 
-	s.clock.SetTime(s.clock.Now().Add(30 * time.Second))
+	s.Clock.SetTime(s.Clock.Now().Add(30 * time.Second))
 	s.Expect(s.reconcileIntegration().RequeueAfter).To(BeZero())
 	s.Expect(stored()).To(Equal(third), "the last of a minute is not forgotten")
 
 	// A new leader keeps the minute of the old one, and does not go back in time.
-	s.folder = s.newFolder()
-	s.integrations.received.note(key, first.Time)
+	s.restart()
+	s.received.note(key, first.Time)
 	s.Expect(s.reconcileIntegration().RequeueAfter).To(BeZero())
 	s.Expect(stored()).To(Equal(third))
 	fourth, _ := receive(5 * time.Second)
@@ -164,25 +210,25 @@ func TestLastReceivedTimeIsWrittenOnceAMinute(t *testing.T) {
 
 func TestTheStatusLeavesTheLastRejectionAlone(t *testing.T) {
 	s := newSite(t)
-	integration := s.integrate(nil)
+	integration := s.Integrate(nil)
 	stale := integration.DeepCopy()
 	rejected := integration.DeepCopy()
-	rejected.Status.LastRejection = &v1alpha1.Rejection{Reason: "Suspended", Time: v1alpha1.NewTimestamp(s.clock.Now())}
-	s.Expect(s.live.Status().Patch(s.ctx, rejected, client.MergeFrom(integration))).To(Succeed())
+	rejected.Status.LastRejection = &v1alpha1.Rejection{Reason: "Suspended", Time: v1alpha1.NewTimestamp(s.Clock.Now())}
+	s.Expect(s.Live.Status().Patch(s.Ctx, rejected, client.MergeFrom(integration))).To(Succeed())
 
 	updated := stale.DeepCopy()
 	updated.Status.ObservedGeneration = 1
-	s.Expect(s.integrations.patch(s.ctx, stale, updated)).To(Succeed())
-	status := s.integrationStatus()
+	s.Expect(s.patch(s.Ctx, stale, updated)).To(Succeed())
+	status := s.IntegrationStatus()
 	s.Expect(status.ObservedGeneration).To(Equal(int64(1)))
 	s.Expect(status.LastRejection).NotTo(BeNil())
 }
 
 func TestAnIntegrationThatIsGoneIsForgotten(t *testing.T) {
 	s := newSite(t)
-	s.integrations.received.note(s.integrationKey(), s.clock.Now())
+	s.received.note(s.IntegrationKey(), s.Clock.Now())
 	s.reconcileIntegration()
-	s.Expect(s.integrations.received.entries).To(BeEmpty())
+	s.Expect(s.received.entries).To(BeEmpty())
 }
 
 func TestNobodyReceivesInTheFuture(t *testing.T) {
@@ -195,23 +241,23 @@ func TestNobodyReceivesInTheFuture(t *testing.T) {
 func TestAMappingThatDoesNotCompileShows(t *testing.T) {
 	s := newSite(t)
 	s.mappingError = errors.New("spec.mapping.fields.title: line 1, column 3: no such function")
-	s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.namespace)}
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
 	})
 	for range 2 { // the second time there is nothing new to tell
 		s.reconcileIntegration()
 	}
-	conditions := s.integrationStatus().Conditions
+	conditions := s.IntegrationStatus().Conditions
 	s.Expect(meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady)).To(BeTrue(), "posts are accepted all the same")
 	valid := meta.FindStatusCondition(conditions, v1alpha1.ConditionMappingValid)
 	s.Expect(valid.Status).To(Equal(metav1.ConditionFalse))
 	s.Expect(valid.Reason).To(Equal(v1alpha1.ReasonInvalidMapping))
 	s.Expect(valid.Message).To(ContainSubstring("line 1, column 3"))
-	s.Expect(s.told()).To(ConsistOf(ContainSubstring("Warning InvalidMapping")))
+	s.Expect(s.events.Events).To(Receive(ContainSubstring("Warning InvalidMapping")))
 
 	s.mappingError = nil
 	s.reconcileIntegration()
-	valid = meta.FindStatusCondition(s.integrationStatus().Conditions, v1alpha1.ConditionMappingValid)
+	valid = meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionMappingValid)
 	s.Expect(valid.Status).To(Equal(metav1.ConditionTrue))
 	s.Expect(valid.Reason).To(Equal(v1alpha1.ReasonMappingValid))
 }
@@ -219,23 +265,23 @@ func TestAMappingThatDoesNotCompileShows(t *testing.T) {
 // TestAMappingThatFailsShows writes status.lastMappingFailure as a replica does that sees an expression fail.
 func TestAMappingThatFailsShows(t *testing.T) {
 	s := newSite(t)
-	integration := s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.namespace)}
+	integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
 		spec.Mapping = &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{DedupKey: "alert.id"}}
 	})
 	valid := func() *metav1.Condition {
-		return meta.FindStatusCondition(s.integrationStatus().Conditions, v1alpha1.ConditionMappingValid)
+		return meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionMappingValid)
 	}
 	s.reconcileIntegration()
 	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
 
 	fail := func(generation int64) {
 		var read v1alpha1.WebhookIntegration
-		s.Expect(s.live.Get(s.ctx, client.ObjectKeyFromObject(integration), &read)).To(Succeed())
+		s.Expect(s.Live.Get(s.Ctx, client.ObjectKeyFromObject(integration), &read)).To(Succeed())
 		failed := read.DeepCopy()
 		failed.Status.LastMappingFailure = &v1alpha1.MappingFailure{Field: "dedupKey", Expression: "alert.id", Message: "no such key: id",
-			Count: 3, Time: v1alpha1.NewTimestamp(s.clock.Now()), ObservedGeneration: generation}
-		s.Expect(s.live.Status().Patch(s.ctx, failed, client.MergeFrom(&read))).To(Succeed())
+			Count: 3, Time: v1alpha1.NewTimestamp(s.Clock.Now()), ObservedGeneration: generation}
+		s.Expect(s.Live.Status().Patch(s.Ctx, failed, client.MergeFrom(&read))).To(Succeed())
 	}
 	fail(integration.Generation)
 	for range 2 { // the second time there is nothing new to tell
@@ -244,12 +290,12 @@ func TestAMappingThatFailsShows(t *testing.T) {
 	s.Expect(valid().Status).To(Equal(metav1.ConditionFalse))
 	s.Expect(valid().Reason).To(Equal(v1alpha1.ReasonEvaluationFailed))
 	s.Expect(valid().Message).To(And(ContainSubstring("dedupKey"), ContainSubstring("alert.id")))
-	s.Expect(meta.IsStatusConditionTrue(s.integrationStatus().Conditions, v1alpha1.ConditionReady)).To(BeTrue())
-	s.Expect(s.told()).To(ConsistOf(ContainSubstring("Warning EvaluationFailed")))
-	s.Expect(s.integrationStatus().LastMappingFailure.Count).To(BeEquivalentTo(3))
+	s.Expect(meta.IsStatusConditionTrue(s.IntegrationStatus().Conditions, v1alpha1.ConditionReady)).To(BeTrue())
+	s.Expect(s.events.Events).To(Receive(ContainSubstring("Warning EvaluationFailed")))
+	s.Expect(s.IntegrationStatus().LastMappingFailure.Count).To(BeEquivalentTo(3))
 
 	t.Log("an hour without a failure")
-	s.clock.SetTime(s.clock.Now().Add(v1alpha1.MappingFailureMemory))
+	s.Clock.SetTime(s.Clock.Now().Add(v1alpha1.MappingFailureMemory))
 	s.reconcileIntegration()
 	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
 
@@ -257,9 +303,9 @@ func TestAMappingThatFailsShows(t *testing.T) {
 	fail(integration.Generation - 1)
 	s.reconcileIntegration()
 	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
-	s.clock.SetTime(s.clock.Now().Add(10 * 24 * time.Hour))
+	s.Clock.SetTime(s.Clock.Now().Add(10 * 24 * time.Hour))
 	fail(integration.Generation)
-	s.clock.SetTime(s.clock.Now().Add(-9 * 24 * time.Hour))
+	s.Clock.SetTime(s.Clock.Now().Add(-9 * 24 * time.Hour))
 	s.reconcileIntegration()
 	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
 }
@@ -272,4 +318,53 @@ func verifying(integration v1alpha1.WebhookIntegration, keys ...string) v1alpha1
 			v1alpha1.PublicKey{Name: strconv.Itoa(i), Key: key})
 	}
 	return integration
+}
+
+func TestTheConditionsOfOthersShow(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
+	})
+	archived := &fixedCondition{v1alpha1.ConditionArchived, metav1.ConditionTrue, v1alpha1.ReasonArchiving, false}
+	s.Archived = archived
+	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(BeEmpty(), "nothing is known yet")
+	archived.known = true
+	s.Expect(s.isOutsideOutdated(integration)).To(BeTrue())
+	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(Equal("True Archiving"))
+	archived.status, archived.reason = metav1.ConditionFalse, v1alpha1.ReasonArchiveBehind
+	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(Equal("False ArchiveBehind"))
+	s.Archived = nil // the flag was removed
+	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(BeEmpty())
+
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("True Folding"))
+	s.stuck.set(s.IntegrationKey(), stuckEvent{testsite.Integration, v1alpha1.StuckTerminating})
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + v1alpha1.StuckTerminating))
+	s.stuck.folded = &fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded, true}
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"))
+	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("False QuotaExceeded"))
+	s.stuck.folded = &fixedCondition{known: false}
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"), "it stays as it is")
+}
+
+func TestTheStuckAreShownOnTheirIntegration(t *testing.T) {
+	g := NewWithT(t)
+	stuck := &stuckEvents{events: map[types.NamespacedName]stuckEvent{}}
+	shop := types.NamespacedName{Namespace: "team", Name: "shop"}
+	one, two := types.NamespacedName{Namespace: "team", Name: "1"}, types.NamespacedName{Namespace: "team", Name: "2"}
+	set := func(name types.NamespacedName, now stuckEvent) bool {
+		_, changed := stuck.set(name, now)
+		return changed
+	}
+	terminating, unreadable := stuckEvent{"shop", v1alpha1.StuckTerminating}, stuckEvent{"shop", v1alpha1.StuckUnreadable}
+	g.Expect(set(one, stuckEvent{"shop", ""})).To(BeFalse())
+	g.Expect(set(one, terminating)).To(BeTrue())
+	g.Expect(set(one, terminating)).To(BeFalse(), "nothing new")
+	g.Expect(set(two, unreadable)).To(BeTrue())
+	g.Expect(set(types.NamespacedName{Namespace: "other", Name: "3"}, stuckEvent{"shop", v1alpha1.StuckUnreadable})).To(BeTrue())
+	g.Expect(stuck.reasons(shop)).To(Equal(map[string]bool{v1alpha1.StuckTerminating: true, v1alpha1.StuckUnreadable: true}))
+	before, changed := stuck.set(one, stuckEvent{})
+	g.Expect(changed).To(BeTrue())
+	g.Expect(before).To(Equal(terminating))
+	g.Expect(set(two, stuckEvent{})).To(BeTrue())
+	g.Expect(stuck.reasons(shop)).To(BeEmpty())
 }

@@ -1,4 +1,5 @@
-package controllers
+// Package integration writes the status of WebhookIntegrations: their conditions, and when alerts were last received.
+package integration
 
 import (
 	"cmp"
@@ -11,39 +12,80 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
 
-// integrationReconciler writes the status of WebhookIntegrations, all but lastRejection and
-// lastMappingFailure, which every replica writes for itself.
-type integrationReconciler struct {
+// Options are where the conditions come from.
+type Options struct {
+	// CheckMapping returns the error of an integration's mapping, in a line that does not change.
+	CheckMapping func(*v1alpha1.WebhookIntegration) error
+
+	// Unavailable returns the reason of the condition Ready for which posts to a namespace get 503, empty when they do not.
+	Unavailable func(namespace string) string
+
+	// Folded is the source of AlertsFolded, as far as Incidents cannot be written. Changed has something when it has changed.
+	Folded  ConditionSource
+	Changed <-chan struct{}
+
+	// Forwarded and Archived are the sources of these conditions. Nil: the integrations do not have them.
+	Forwarded, Archived ConditionSource
+
+	Now func() time.Time
+}
+
+// ConditionSource decides a condition of integrations.
+type ConditionSource interface {
+	// Condition returns the condition without a transition time. It is not ok while the condition cannot be decided and
+	// stays as it is.
+	Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool)
+}
+
+// reconciler writes the status of WebhookIntegrations, all but lastRejection and lastMappingFailure, which every replica writes
+// for itself.
+type reconciler struct {
+	Options
 	cache    client.Reader
 	live     client.StatusClient
 	received *receivedTimes
 	recorder events.EventRecorder
-	clock    Clock
-	blocked  *blockedIncidents
 	stuck    *stuckEvents
+}
 
-	// refusals returns the reason of Ready for which posts to a namespace are refused, empty when they are not.
-	refusals func(namespace string) string
+func newReconciler(cache client.Reader, live client.StatusClient, recorder events.EventRecorder, options Options) *reconciler {
+	stuck := &stuckEvents{folded: options.Folded, events: map[types.NamespacedName]stuckEvent{}}
+	return &reconciler{options, cache, live, newReceivedTimes(), recorder, stuck}
+}
 
-	forwarding conditionSource // of the condition Forwarded; nil: Incidents are not forwarded
-	archive    conditionSource // of the condition Archived; nil: episodes are not archived
-
-	// checkMapping returns the error of an integration's mapping, in a line that does not change.
-	checkMapping func(*v1alpha1.WebhookIntegration) error
+// Add adds the controller to the manager of a leader's term.
+func Add(mgr ctrl.Manager, live client.StatusClient, options Options) error {
+	r := newReconciler(mgr.GetCache(), live, mgr.GetEventRecorder("tocsin"), options)
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("webhookintegration").
+		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.AlertEvent{}, r.watchReceived()).
+		Watches(&v1alpha1.AlertEvent{}, r.stuck.watch()).
+		WatchesRawSource(source.Func(r.watchConditions)).
+		WithOptions(requests.Options(mgr, "integration", "integration", requests.NameOf)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("adding the status of WebhookIntegrations: %w", err)
+	}
+	return nil
 }
 
 // Reconcile brings the status of one integration up to date.
-func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var integration v1alpha1.WebhookIntegration
 	if err := r.cache.Get(ctx, req.NamespacedName, &integration); err != nil {
 		if client.IgnoreNotFound(err) == nil {
@@ -52,17 +94,16 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		}
 		return ctrl.Result{}, fmt.Errorf("reading the WebhookIntegration: %w", err)
 	}
-	now := r.clock.Now()
+	now := r.Now()
 	ready, next := readiness(&integration, now)
 	received, wait := r.received.due(req.NamespacedName, integration.Status.LastReceivedTime, now)
 
-	mapping, settles := mappingValidity(&integration, r.checkMapping(&integration), now)
+	mapping, settles := mappingValidity(&integration, r.CheckMapping(&integration), now)
 	updated := integration.DeepCopy()
-	meta.SetStatusCondition(&updated.Status.Conditions, r.alertsFolded(&integration, now))
-	setRefusing(&ready, cmp.Or(r.refusals(integration.Namespace), updated.Blocked()))
+	r.setOutside(updated, now)
+	setUnavailable(&ready, cmp.Or(r.Unavailable(integration.Namespace), updated.Blocked()))
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	changed := meta.SetStatusCondition(&updated.Status.Conditions, mapping)
-	r.setOutside(updated, now)
 	updated.Status.ObservedGeneration = integration.Generation
 	if received != nil {
 		updated.Status.LastReceivedTime = received
@@ -79,15 +120,8 @@ func (r *integrationReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	return ctrl.Result{RequeueAfter: soonest(wait, now, next, settles)}, nil
 }
 
-// conditionSource decides a condition of integrations.
-type conditionSource interface {
-	// Condition returns the condition without a transition time. It is not ok while the condition cannot be decided and
-	// stays as it is.
-	Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool)
-}
-
-// setOutside sets the conditions about the systems that the leader sends to.
-func (r *integrationReconciler) setOutside(integration *v1alpha1.WebhookIntegration, now time.Time) {
+// setOutside sets the conditions that others decide.
+func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, now time.Time) {
 	for _, outside := range r.outside() {
 		switch condition, outdated := outside.decide(integration); {
 		case !outdated:
@@ -103,15 +137,17 @@ func (r *integrationReconciler) setOutside(integration *v1alpha1.WebhookIntegrat
 // outsideCondition is a condition and its source, nil if there is none.
 type outsideCondition struct {
 	kind   string
-	source conditionSource
+	source ConditionSource
 }
 
-func (r *integrationReconciler) outside() [2]outsideCondition {
-	return [...]outsideCondition{{v1alpha1.ConditionForwarded, r.forwarding}, {v1alpha1.ConditionArchived, r.archive}}
+func (r *reconciler) outside() [3]outsideCondition {
+	return [...]outsideCondition{
+		{v1alpha1.ConditionAlertsFolded, r.stuck}, {v1alpha1.ConditionForwarded, r.Forwarded}, {v1alpha1.ConditionArchived, r.Archived},
+	}
 }
 
 // isOutsideOutdated reports whether one of these conditions is outdated.
-func (r *integrationReconciler) isOutsideOutdated(integration *v1alpha1.WebhookIntegration) bool {
+func (r *reconciler) isOutsideOutdated(integration *v1alpha1.WebhookIntegration) bool {
 	for _, outside := range r.outside() {
 		if _, outdated := outside.decide(integration); outdated {
 			return true
@@ -145,7 +181,7 @@ func soonest(wait time.Duration, now time.Time, times ...time.Time) time.Duratio
 }
 
 // patch sends only the differences: other replicas write lastRejection meanwhile.
-func (r *integrationReconciler) patch(ctx context.Context, read, updated *v1alpha1.WebhookIntegration) error {
+func (r *reconciler) patch(ctx context.Context, read, updated *v1alpha1.WebhookIntegration) error {
 	patch := client.MergeFrom(read)
 	data, err := patch.Data(updated)
 	if err != nil {

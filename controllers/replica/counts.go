@@ -1,4 +1,4 @@
-package controllers
+package replica
 
 import (
 	"context"
@@ -15,13 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
-// storeCounts counts the AlertEvents and the Incidents in the cache, which has no Resolved ones, as the informers report them:
+// Counts counts the AlertEvents and the Incidents in the cache, which has no Resolved ones, as the informers report them:
 // to copy all objects out of the cache for each scrape would cost far more. It remembers of each object how it was counted,
 // since an interrupted watch may report a deleted object in an older state than the one that was counted last.
-type storeCounts struct {
+type Counts struct {
 	now    func() time.Time
 	synced func() bool // whether the informers have reported all objects
 
@@ -29,10 +30,17 @@ type storeCounts struct {
 	events    map[types.NamespacedName]countedEvent
 	incidents map[string]map[string]countedIncident // by namespace and name
 	counts    map[incidentGroup]int
-	open      usages
+	open      Usages
 
-	resolved atomic.Pointer[resolvedIncidents] // of the leader's term; nil on other replicas
+	resolved atomic.Pointer[func() (int64, bool)] // of the leader's term; nil on other replicas
 }
+
+// KeyedLinger is how long an AlertEvent with an idempotency key stays after it was folded, so that the API server knows the key.
+const KeyedLinger = 10 * time.Minute
+
+// maxOpenBytes is the limit of what the cache has of Incidents that are not Resolved. Beyond its share of it, the content of a
+// namespace's alerts is not kept.
+const maxOpenBytes = 256 << 20
 
 // countedEvent is an AlertEvent as it was counted.
 type countedEvent struct {
@@ -43,25 +51,7 @@ type countedEvent struct {
 // countedIncident is an Incident as it was counted.
 type countedIncident struct {
 	incidentGroup
-	usage
-}
-
-// usage is a number of Incidents and about how many bytes they take.
-type usage struct{ incidents, bytes int64 }
-
-func (u *usage) add(more usage, sign int64) {
-	u.incidents += sign * more.incidents
-	u.bytes += sign * more.bytes
-}
-
-// usageOf is that of one Incident: about as many bytes as the API server stores of it, and as the cache takes.
-func usageOf(incident *v1alpha1.Incident) usage {
-	const others = 2 << 10
-	size := others + incident.Status.Alert.EncodedSize()
-	for i := range incident.Status.UnarchivedEpisodes {
-		size += len(incident.Status.UnarchivedEpisodes[i].Packed)
-	}
-	return usage{1, int64(size)}
+	Usage
 }
 
 // incidentGroup is the group in which an Incident is counted; the state is empty until its status is written.
@@ -70,14 +60,14 @@ type incidentGroup struct {
 	severity v1alpha1.Severity
 }
 
-func newStoreCounts(options Options) *storeCounts {
-	c := &storeCounts{
-		now:       options.Clock.Now,
+func newCounts(now func() time.Time, limit fair.Limit) *Counts {
+	c := &Counts{
+		now:       now,
 		synced:    func() bool { return false },
 		events:    map[types.NamespacedName]countedEvent{},
 		incidents: map[string]map[string]countedIncident{},
 		counts:    map[incidentGroup]int{},
-		open:      options.usages(maxOpenBytes),
+		open:      NewUsages(limit, maxOpenBytes),
 	}
 	for _, severity := range v1alpha1.Severities() { // those without Incidents are reported too
 		c.counts[incidentGroup{v1alpha1.IncidentOpen, severity}] = 0
@@ -86,7 +76,7 @@ func newStoreCounts(options Options) *storeCounts {
 }
 
 // setEvent counts an AlertEvent as it is now.
-func (c *storeCounts) setEvent(event *v1alpha1.AlertEvent, _ bool) {
+func (c *Counts) setEvent(event *v1alpha1.AlertEvent, _ bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.events[client.ObjectKeyFromObject(event)] = countedEvent{
@@ -95,14 +85,14 @@ func (c *storeCounts) setEvent(event *v1alpha1.AlertEvent, _ bool) {
 }
 
 // removeEvent stops counting an AlertEvent.
-func (c *storeCounts) removeEvent(event *v1alpha1.AlertEvent) {
+func (c *Counts) removeEvent(event *v1alpha1.AlertEvent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.events, client.ObjectKeyFromObject(event))
 }
 
 // setIncident counts an Incident as it is now.
-func (c *storeCounts) setIncident(incident *v1alpha1.Incident, _ bool) {
+func (c *Counts) setIncident(incident *v1alpha1.Incident, _ bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.uncount(incident)
@@ -114,11 +104,11 @@ func (c *storeCounts) setIncident(incident *v1alpha1.Incident, _ bool) {
 	group := incidentGroup{incident.Status.State, incident.Status.Alert.Severity}
 	names[incident.Name] = countedIncident{group, usageOf(incident)}
 	c.counts[group]++
-	c.open.add(incident.Namespace, names[incident.Name].usage, 1)
+	c.open.Add(incident.Namespace, names[incident.Name].Usage)
 }
 
 // removeIncident stops counting an Incident.
-func (c *storeCounts) removeIncident(incident *v1alpha1.Incident) {
+func (c *Counts) removeIncident(incident *v1alpha1.Incident) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.uncount(incident)
@@ -128,17 +118,38 @@ func (c *storeCounts) removeIncident(incident *v1alpha1.Incident) {
 }
 
 // uncount stops counting an Incident.
-func (c *storeCounts) uncount(incident *v1alpha1.Incident) {
+func (c *Counts) uncount(incident *v1alpha1.Incident) {
 	names := c.incidents[incident.Namespace]
 	if counted, known := names[incident.Name]; known {
 		c.counts[counted.incidentGroup]--
-		c.open.add(incident.Namespace, counted.usage, -1)
+		c.open.Add(incident.Namespace, Usage{-counted.Incidents, -counted.Bytes})
 		delete(names, incident.Name)
 	}
 }
 
-// ofIntegration returns the names of an integration's Incidents.
-func (c *storeCounts) ofIntegration(namespace, integration string) []string {
+// Allows reports whether the namespace may have another Incident that is not Resolved.
+func (c *Counts) Allows(namespace string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open.Incidents.Allows(namespace)
+}
+
+// Fits reports whether a status may be written over an Incident: it is Resolved, it is not larger, or the namespace has space.
+func (c *Counts) Fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool {
+	before := 0
+	if read.Status.State != v1alpha1.IncidentResolved { // else it did not count
+		before = read.Status.Alert.EncodedSize()
+	}
+	if status.State == v1alpha1.IncidentResolved || status.Alert.EncodedSize() <= before {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open.Bytes.Allows(read.Namespace)
+}
+
+// OfIntegration returns the names of an integration's Incidents.
+func (c *Counts) OfIntegration(namespace, integration string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var names []string
@@ -150,15 +161,21 @@ func (c *storeCounts) ofIntegration(namespace, integration string) []string {
 	return names
 }
 
+// PublishResolved has the number of Resolved Incidents reported until ctx ends. It is not ok before they were counted.
+func (c *Counts) PublishResolved(ctx context.Context, number func() (incidents int64, ok bool)) {
+	c.resolved.Store(&number)
+	context.AfterFunc(ctx, func() { c.resolved.CompareAndSwap(&number, nil) })
+}
+
 // Describe implements prometheus.Collector.
-func (c *storeCounts) Describe(descs chan<- *prometheus.Desc) {
+func (c *Counts) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{pendingDesc, oldestAgeDesc, incidentsDesc} {
 		descs <- desc
 	}
 }
 
 // Collect implements prometheus.Collector. Until the cache is filled there is nothing to report.
-func (c *storeCounts) Collect(metrics chan<- prometheus.Metric) {
+func (c *Counts) Collect(metrics chan<- prometheus.Metric) {
 	if !c.synced() {
 		return
 	}
@@ -174,26 +191,29 @@ func (c *storeCounts) Collect(metrics chan<- prometheus.Metric) {
 			gauge(incidentsDesc, float64(count), string(group.state), string(group.severity))
 		}
 	}
-	if resolved, ok := c.resolved.Load().number(); ok {
-		gauge(incidentsDesc, float64(resolved), string(v1alpha1.IncidentResolved), "")
+	if number := c.resolved.Load(); number != nil {
+		if resolved, ok := (*number)(); ok {
+			gauge(incidentsDesc, float64(resolved), string(v1alpha1.IncidentResolved), "")
+		}
 	}
 }
 
 // oldestAge returns the age of the oldest AlertEvent that waits to be folded.
-func (c *storeCounts) oldestAge() time.Duration {
+func (c *Counts) oldestAge() time.Duration {
 	now, oldest := c.now(), time.Duration(0)
 	for _, event := range c.events {
 		age := now.Sub(event.created)
-		if !event.keyed || age >= keyedLinger+time.Minute { // before, it may be there for its idempotency key alone
+		if !event.keyed || age >= KeyedLinger+time.Minute { // before, it may be there for its idempotency key alone
 			oldest = max(oldest, age)
 		}
 	}
 	return oldest
 }
 
-// countStore counts the objects in the manager's cache, and registers the counts as metrics while the manager runs.
-func countStore(mgr ctrl.Manager, options Options) (*storeCounts, error) {
-	counts := newStoreCounts(options)
+// NewCounts counts the objects in the manager's cache, and registers the counts as metrics while the manager runs. The limit is
+// that of Incidents that are not Resolved: every replica caches them.
+func NewCounts(mgr ctrl.Manager, clock Clock, limit fair.Limit, registry prometheus.Registerer) (*Counts, error) {
+	counts := newCounts(clock.Now, limit)
 	ctx, objects := context.Background(), mgr.GetCache()
 	eventsSynced, err := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{}, counts.setEvent, counts.removeEvent)
 	if err != nil {
@@ -204,10 +224,10 @@ func countStore(mgr ctrl.Manager, options Options) (*storeCounts, error) {
 		return nil, err
 	}
 	counts.synced = func() bool { return eventsSynced() && incidentsSynced() }
-	if options.Metrics == nil {
+	if registry == nil {
 		return counts, nil
 	}
-	return counts, mgr.Add(registration{counts, options.Metrics})
+	return counts, mgr.Add(registration{counts, registry})
 }
 
 // registration registers metrics as long as their manager runs, on every replica. Of several managers in one process, the

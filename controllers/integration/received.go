@@ -1,14 +1,21 @@
-package controllers
+package integration
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
 )
+
+// receivedInterval is the least time between two writes of an integration's lastReceivedTime.
+const receivedInterval = time.Minute
 
 // receivedTimes gathers when alerts were received, by integration, and spreads the writes of it: one a
 // minute and integration, the last one carrying the newest time.
@@ -97,4 +104,17 @@ func receivedBy(event *v1alpha1.AlertEvent, now time.Time) time.Time {
 		return received
 	}
 	return now
+}
+
+// watchReceived notes when alerts of an integration were received, and enqueues the integration when that is to be written.
+func (r *reconciler) watchReceived() handler.EventHandler {
+	return requests.OnChange(func(_ context.Context, before, after *v1alpha1.AlertEvent, _ bool, queue requests.Queue) {
+		if before != nil || after.Spec.IntegrationName == "" {
+			return
+		}
+		key := types.NamespacedName{Namespace: after.Namespace, Name: after.Spec.IntegrationName}
+		if r.received.note(key, receivedBy(after, r.Now())) {
+			queue.Add(reconcile.Request{NamespacedName: key})
+		}
+	})
 }

@@ -1,4 +1,4 @@
-package controllers
+package leader
 
 import (
 	"context"
@@ -9,13 +9,21 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+const (
+	// stuckAfter is how long a leader keeps the lease while the API server answers none of its calls of one kind, and
+	// stuckCheck is how often that is looked at.
+	stuckAfter = 30 * time.Second
+	stuckCheck = time.Second
+)
+
 // stuckDetector tells a leader that can renew its lease but cannot fold, because its lists, reads or writes fail or
-// hang, that another replica should have the lease. It observes the calls of one term.
+// hang, that another replica should have the lease. It tracks the calls of one term.
 //
-// It counts as progress when the API server answers, a rejection of the one object included: that would be no different
+// It counts as progress when the API server answers, an error about the one object included: that would be no different
 // on another replica.
 type stuckDetector struct {
 	after time.Duration
@@ -36,8 +44,8 @@ func newStuckDetector() *stuckDetector {
 	return &stuckDetector{after: stuckAfter, now: time.Now, kinds: map[string]*callState{}}
 }
 
-// observe makes a call and notes how it went.
-func (d *stuckDetector) observe(kind string, call func() error) error {
+// track makes a call and notes how it went.
+func (d *stuckDetector) track(kind string, call func() error) error {
 	d.begin(kind)
 	err := call()
 	d.end(kind, isAnswer(err))
@@ -119,8 +127,17 @@ func isAnswer(err error) bool {
 	}
 }
 
-// observedClient is a client whose calls a stuckDetector observes.
-type observedClient struct {
+// TrackCalls returns the client of a term. The term fails if the API server answers no calls of one kind.
+func TrackCalls(mgr ctrl.Manager, live client.Client) (client.Client, error) {
+	detector := newStuckDetector()
+	if err := mgr.Add(detector); err != nil {
+		return nil, fmt.Errorf("adding the detector of a stuck leader: %w", err)
+	}
+	return &trackedClient{Client: live, detector: detector}, nil
+}
+
+// trackedClient is a client whose calls a stuckDetector tracks.
+type trackedClient struct {
 	client.Client
 	detector *stuckDetector
 }
@@ -129,32 +146,32 @@ type observedClient struct {
 func kindOf(verb string, object any) string { return fmt.Sprintf("%s of %T", verb, object) }
 
 // Get implements client.Reader.
-func (c *observedClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-	return c.detector.observe(kindOf("get", object), func() error { return c.Client.Get(ctx, key, object, opts...) })
+func (c *trackedClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+	return c.detector.track(kindOf("get", object), func() error { return c.Client.Get(ctx, key, object, opts...) })
 }
 
 // List implements client.Reader.
-func (c *observedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.detector.observe(kindOf("list", list), func() error { return c.Client.List(ctx, list, opts...) })
+func (c *trackedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.detector.track(kindOf("list", list), func() error { return c.Client.List(ctx, list, opts...) })
 }
 
 // Create implements client.Writer.
-func (c *observedClient) Create(ctx context.Context, object client.Object, opts ...client.CreateOption) error {
-	return c.detector.observe(kindOf("write", object), func() error { return c.Client.Create(ctx, object, opts...) })
+func (c *trackedClient) Create(ctx context.Context, object client.Object, opts ...client.CreateOption) error {
+	return c.detector.track(kindOf("write", object), func() error { return c.Client.Create(ctx, object, opts...) })
 }
 
 // Status implements client.StatusClient.
-func (c *observedClient) Status() client.SubResourceWriter {
-	return &observedStatus{SubResourceWriter: c.Client.Status(), detector: c.detector}
+func (c *trackedClient) Status() client.SubResourceWriter {
+	return &trackedStatus{SubResourceWriter: c.Client.Status(), detector: c.detector}
 }
 
-// observedStatus is the status client of an observedClient.
-type observedStatus struct {
+// trackedStatus is the status client of an trackedClient.
+type trackedStatus struct {
 	client.SubResourceWriter
 	detector *stuckDetector
 }
 
 // Update implements client.SubResourceWriter.
-func (s *observedStatus) Update(ctx context.Context, object client.Object, opts ...client.SubResourceUpdateOption) error {
-	return s.detector.observe(kindOf("write", object), func() error { return s.SubResourceWriter.Update(ctx, object, opts...) })
+func (s *trackedStatus) Update(ctx context.Context, object client.Object, opts ...client.SubResourceUpdateOption) error {
+	return s.detector.track(kindOf("write", object), func() error { return s.SubResourceWriter.Update(ctx, object, opts...) })
 }
