@@ -13,6 +13,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -21,12 +22,21 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
+
+func TestMain(m *testing.M) { testsite.Main(m) }
+
+// site is one whose manager runs the controllers.
+type site struct{ *testsite.Site }
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	return &site{testsite.New(t)}
+}
 
 // manage runs a manager with the controllers for the site's namespace. The returned function stops it.
 func (s *site) manage(t *testing.T) (stop func()) {
@@ -43,8 +53,8 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{s.Namespace: {}},
 			ByObject: map[client.Object]cache.ByObject{
-				&v1alpha1.AlertEvent{}: {Transform: Condense},
-				&v1alpha1.Incident{}:   {Transform: Condense, Field: clustercache.Selector()},
+				&v1alpha1.AlertEvent{}: {Transform: replica.Condense},
+				&v1alpha1.Incident{}:   {Transform: replica.Condense, Field: clustercache.Selector()},
 			},
 		},
 		NewCache:   (&clustercache.Informers{}).NewCache,
@@ -52,10 +62,10 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	})
 	s.Expect(err).NotTo(HaveOccurred())
 	options.Namespaces, options.Clock = []string{s.Namespace}, clock.RealClock{}
-	options.Memory = NewEventMemory(options.Clock)
+	options.Memory = replica.NewMemory(options.Clock)
 	options.MaxIncidents, options.NamespaceShare = 50_000, 1
 	options.CheckMapping = func(*v1alpha1.WebhookIntegration) error { return nil }
-	options.PresetLateFiringWindow = noPresetWindow
+	options.PresetLateFiringWindow = func(string) (time.Duration, bool) { return 0, false }
 	options.Unavailable = func(string) string { return "" }
 	options.IngestBacklog = func() int { return 0 }
 	options.RestartWatch = func(bool) {}
@@ -109,7 +119,7 @@ func (s *site) postLoad(alerts, keys int) []*v1alpha1.AlertEvent {
 func (s *site) expectAllCounted(keys int, events []*v1alpha1.AlertEvent) {
 	s.Eventually(s.EventNames, time.Minute, 100*time.Millisecond).Should(BeEmpty())
 	for i := range keys {
-		s.expectCounted(fmt.Sprintf("key-%d", i), events...)
+		s.ExpectCounted(fmt.Sprintf("key-%d", i), events...)
 	}
 	s.Expect(s.IncidentNames()).To(HaveLen(keys))
 }
@@ -206,8 +216,10 @@ func TestDowntimeOfTheManagerIsNoSilence(t *testing.T) {
 	})
 	s.Clock.SetTime(time.Now().Add(-time.Hour))
 	s.PostFiring("disk")
-	s.fold("disk")
-	s.release()
+	stop := s.manage(t)
+	s.Eventually(s.IncidentNames, 20*time.Second).ShouldNot(BeEmpty())
+	s.Eventually(s.EventNames, 20*time.Second).Should(BeEmpty())
+	stop()
 	incident := s.Incident("disk")
 	incident.Status.LastAlertTime = new(v1alpha1.NewTimestamp(s.Clock.Now())) // and the manager was away since
 	s.Expect(s.Live.Status().Update(s.Ctx, incident)).To(Succeed())
@@ -272,7 +284,7 @@ tocsin_incidents{severity="warning",state="Open"} 0
 `), "tocsin_alertevents_pending", "tocsin_incidents")
 	}, 10*time.Second, 100*time.Millisecond).Should(Succeed())
 	s.Expect(testutil.GatherAndCount(registry, "tocsin_alertevents_oldest_age_seconds")).To(Equal(1))
-	s.Expect(testutil.ToFloat64(alertsFoldedTotal.WithLabelValues(fold.ResultOpened))).To(BeNumerically(">=", 1))
+	s.Expect(testutil.GatherAndCount(registry, "tocsin_alerts_folded_total")).To(BeNumerically(">=", 1))
 }
 
 func TestASecondManagerInTheProcessDoesNotTakeTheMetricsOver(t *testing.T) {
@@ -294,4 +306,22 @@ func TestASecondManagerInTheProcessDoesNotTakeTheMetricsOver(t *testing.T) {
 	s.Eventually(incidents, "20s").Should(Equal(1), "those of the other one")
 	stopOther()
 	s.Expect(incidents()).To(BeZero())
+}
+
+func TestWhatTheCacheDroppedIsFoldedWhole(t *testing.T) {
+	s := newSite(t)
+	s.RealTime()
+	alert := s.Alert(v1alpha1.AlertFiring, "disk")
+	alert.Title, alert.Description = "Disk full", strings.Repeat("x", 1000)
+	event := s.Post(alert)
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/keep"]}}`))
+	s.Expect(s.Live.Patch(s.Ctx, event, patch)).To(Succeed())
+	s.Expect(s.Live.Delete(s.Ctx, event)).To(Succeed())
+	s.manage(t)
+	s.Eventually(s.IncidentNames, 10*time.Second).ShouldNot(BeEmpty())
+	s.Eventually(func() string { return s.Incident("disk").Status.Alert.Title }, 10*time.Second).Should(Equal("Disk full"))
+	patch = client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	s.Expect(s.Live.Patch(s.Ctx, event, patch)).To(Succeed())
+	s.Eventually(s.EventNames, 10*time.Second).Should(BeEmpty())
+	s.Expect(s.Incident("disk").Status.AlertCount).To(BeEquivalentTo(1))
 }

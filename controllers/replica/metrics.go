@@ -8,6 +8,14 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
+var alertsFoldedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "tocsin_alerts_folded_total",
+	Help: "Alerts taken from the queue by the leading replica, by result: opened, updated, resolved, reopened, " +
+		"acknowledged, unacknowledged, silenced, late (of an episode that has ended), nomatch (there is no such Incident), " +
+		"replayed (a second copy of one alert, counted by the replica that deletes it), restored (from a backup, not " +
+		"counted), invalid (it contradicts its Incident). After a restart, nomatch and invalid may count an alert again.",
+}, []string{"result"})
+
 var clockOffset = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "tocsin_clock_offset_seconds",
 	Help: "How far the clock of this replica is ahead of the API server's; negative when it is behind. Beyond a " +
@@ -29,8 +37,13 @@ var (
 
 // RegisterMetrics registers the metrics of a process, all but those of StoreMetrics.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(clockOffset)
+	registry.MustRegister(alertsFoldedTotal, clockOffset)
 }
 
 // StoreMetrics describes the metrics that a replica registers with its registry while its manager runs.
 func StoreMetrics() prometheus.Collector { return newCounts(time.Now, fair.Limit{}) }
+
+// CountFolded counts alerts that were taken from the queue, by the result.
+func CountFolded(result string, alerts int) {
+	alertsFoldedTotal.WithLabelValues(result).Add(float64(alerts))
+}

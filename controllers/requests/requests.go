@@ -50,6 +50,9 @@ func Options[request comparable](
 // NameOf returns the name of a request's object.
 func NameOf(request reconcile.Request) types.NamespacedName { return request.NamespacedName }
 
+// NamespaceWorkers is how many of a controller's workers one namespace may have: four of five.
+func NamespaceWorkers(workers int) int { return workers - workers/5 }
+
 // Backoff retries failed requests with increasing delays, each for itself: one that failed repeatedly delays no other.
 func Backoff[request comparable]() workqueue.TypedRateLimiter[request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](minBackoff, maxBackoff)

@@ -24,6 +24,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/controllers/forward"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/leader"
 	"github.com/tocsin-dev/tocsin/internal/process"
@@ -67,7 +68,7 @@ func newScheme() *runtime.Scheme {
 // newManager returns the manager that every replica runs from start to stop, with its clients, metrics and cache, and
 // the cache. It calls no API server. The controllers that fold run in leader terms (see newCampaign).
 func newManager(
-	config *rest.Config, o Options, log logr.Logger, informers *clustercache.Informers, memory *controllers.EventMemory,
+	config *rest.Config, o Options, log logr.Logger, informers *clustercache.Informers, memory *replica.Memory,
 ) (ctrl.Manager, cache.Cache, error) {
 	serving, err := o.Metrics()
 	if err != nil {
@@ -85,8 +86,8 @@ func newManager(
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.AlertEvent{}:         {Transform: memory.Condense},
-				&v1alpha1.Incident{}:           {Transform: controllers.Condense, Field: clustercache.Selector()},
-				&v1alpha1.WebhookIntegration{}: {Transform: controllers.Condense},
+				&v1alpha1.Incident{}:           {Transform: replica.Condense, Field: clustercache.Selector()},
+				&v1alpha1.WebhookIntegration{}: {Transform: replica.Condense},
 			},
 		},
 		NewCache: func(config *rest.Config, options cache.Options) (c cache.Cache, err error) {

@@ -47,7 +47,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if environment.Clock == nil {
 		environment.Clock = clock.RealClock{}
 	}
-	memory := controllers.NewEventMemory(environment.Clock)
+	memory := replica.NewMemory(environment.Clock)
 	informers := &clustercache.Informers{Log: environment.Log.WithName("cache"), Listed: memory.Listed}
 	mgr, objects, err := newManager(process.ClientConfig(environment.Config, "tocsin"), o, environment.Log, informers, memory)
 	if err != nil {

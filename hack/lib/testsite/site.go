@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
@@ -219,4 +220,21 @@ func (s *Site) EventNames() []string {
 		names = append(names, event.Name)
 	}
 	return names
+}
+
+// ExpectCounted checks an Incident against the alerts that were stored for it.
+func (s *Site) ExpectCounted(dedupKey string, events ...*v1alpha1.AlertEvent) {
+	var digest fold.Digest
+	count := int64(0)
+	for _, event := range events {
+		for i := range event.Spec.Alerts {
+			if event.IncidentNameFor(&event.Spec.Alerts[i]) == s.KeyOf(dedupKey).Name {
+				digest.Add(fold.AlertID(event, i))
+				count++
+			}
+		}
+	}
+	status := s.Incident(dedupKey).Status
+	s.Expect(status.AlertCount).To(gomega.Equal(count))
+	s.Expect(status.Ledger.Digest).To(gomega.Equal(digest.String()))
 }
