@@ -21,7 +21,7 @@ type Policy struct {
 
 	SilentFrom    time.Time // silence is measured from then on at the earliest
 	AcceptingFrom time.Time // as SilentFrom, for leases: their senders can renew them from then on
-	Untrusted     bool      // nothing may end for its age, see Listening.silentFrom
+	Untrusted     bool      // nothing may end for its age, see replica.IngestHealth
 }
 
 // PolicyOf returns the policy of an integration; nil stands for one that does not exist.

@@ -1,7 +1,7 @@
 package replica
 
 // Condense is for the cache: it makes an Incident or a WebhookIntegration small. A second transform of the same object changes
-// nothing. EventMemory has the one of AlertEvents.
+// nothing. Memory has the one of AlertEvents.
 func Condense(object any) (any, error) {
 	if large, ok := object.(interface{ Condense() }); ok {
 		large.Condense()
