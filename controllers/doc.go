@@ -59,10 +59,10 @@
 //
 // # Marks
 //
-// Marks are for events that stay (release/marks.go): those with an idempotency key, which stay for ten minutes, are marked for all
-// Incidents; one that is settled for some of its Incidents while others wait is marked for the former if it would fill their
-// ledgers, or if one of them is deleted. So ledgers have space, an Incident that cannot be written delays no other one, and a
-// deleted Incident does not come back from events that it had counted. An ordinary event is deleted without a mark.
+// Marks are for events that stay (release/marks.go): those with an idempotency key, which stay for ten minutes, are marked for
+// all Incidents; one that is settled for some of its Incidents while others wait is marked for the former if it would fill
+// their ledgers, or if one of them is deleted. So ledgers have space, an Incident that cannot be written delays no other one,
+// and a deleted Incident does not come back from events that it had counted. An ordinary event is deleted without a mark.
 //
 // A mark is written on condition of the UID and the resourceVersion that were read, and adds to the mark that was read. It
 // keeps the event's place in commit order, which is the resourceVersion before the first mark. An update of the metadata by a
@@ -72,17 +72,17 @@
 //
 // A status that is invalid, or that a policy or a webhook denies, is written without content at once. If that fails too, if
 // the Incident cannot be created, if it is being deleted, or if the fold panics, this Incident waits, with increasing delays
-// of at most 30 seconds (incident/blocked.go). The integration's condition AlertsFolded tells it. Its later alerts wait behind the
-// earlier ones, so no resolve overtakes the firing that it ends.
+// of at most 30 seconds (incident/blocked.go). The integration's condition AlertsFolded tells it. Its later alerts wait behind
+// the earlier ones, so no resolve overtakes the firing that it ends.
 //
 // # Second copies
 //
 // A create whose response was lost is retried under the same name. The API server rejects the second copy while the first
 // exists. But the first may be folded and deleted before the retry arrives, and then the retry makes an object with a UID that
-// no ledger has. Every replica remembers for two minutes the names that its watch saw deleted, whoever leads (replica/memory.go). A
-// name that the server generated, or derived from a key with the same alerts, and that comes again with another UID is a
-// second copy: it is deleted and never folded. The watch shows the deletion before the creation, and a fold waits until the
-// memory has seen the event.
+// no ledger has. Every replica remembers for two minutes the names that its watch saw deleted, whoever leads
+// (replica/memory.go). A name that the server generated, or derived from a key with the same alerts, and that comes again with
+// another UID is a second copy: it is deleted and never folded. The watch shows the deletion before the creation, and a fold
+// waits until the memory has seen the event.
 //
 // A replica that has just started, or whose watch had a gap, remembers too little. The writer marks retries, and such a
 // replica folds them only after 30 seconds; by then another one has deleted the second copy, usually the one that stored it.

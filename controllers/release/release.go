@@ -108,7 +108,8 @@ func (r *Releaser) Add(mgr ctrl.Manager) error {
 		return ref.NamespacedName
 	})
 	options.Reconciler, options.MaxConcurrentReconciles = r, concurrency
-	options.NewQueue = fair.NewQueue(func(ref replica.EventRef) string { return ref.Namespace }, requests.NamespaceWorkers(concurrency))
+	options.NewQueue = fair.NewQueue(func(ref replica.EventRef) string { return ref.Namespace },
+		requests.NamespaceWorkers(concurrency))
 	c, err := controller.NewTyped("release", mgr, options)
 	if err == nil {
 		err = c.Watch(source.TypedFunc[replica.EventRef](r.start))

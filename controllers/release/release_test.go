@@ -105,7 +105,7 @@ func TestEventsThatStayForTheirKeysAreBoundedByIntegration(t *testing.T) {
 func TestTheReleaseTakesTurns(t *testing.T) {
 	g := NewWithT(t)
 	ref := func(namespace, name string) replica.EventRef {
-		return replica.EventRef{types.NamespacedName{Namespace: namespace, Name: name}, types.UID(name)}
+		return replica.EventRef{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}, UID: types.UID(name)}
 	}
 	q := fair.NewQueue(func(ref replica.EventRef) string { return ref.Namespace }, requests.NamespaceWorkers(concurrency))("", requests.Backoff[replica.EventRef]())
 	defer q.ShutDown()

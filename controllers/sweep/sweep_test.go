@@ -65,7 +65,7 @@ func (s *site) resolve(keys ...string) {
 		incident.Namespace, incident.Name = s.Namespace, s.KeyOf(key).Name
 		s.Expect(s.Site.Live.Create(s.Ctx, incident)).To(Succeed())
 		incident.Status.State = v1alpha1.IncidentResolved
-		incident.Status.Episode = &v1alpha1.Episode{Number: 1}
+		incident.Status.Episode = &v1alpha1.Episode{Number: 1, StartTime: v1alpha1.NewTimestamp(s.Site.Clock.Now())}
 		incident.Status.ResolvedTime = new(v1alpha1.NewTimestamp(s.Site.Clock.Now()))
 		s.Expect(s.Site.Live.Status().Update(s.Ctx, incident)).To(Succeed())
 		s.pass(time.Minute)
