@@ -22,10 +22,12 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 func TestMain(m *testing.M) { testsite.Main(m) }
@@ -63,15 +65,16 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	s.Expect(err).NotTo(HaveOccurred())
 	options.Namespaces, options.Clock = []string{s.Namespace}, clock.RealClock{}
 	options.Memory = replica.NewMemory(options.Clock)
-	options.MaxIncidents, options.NamespaceShare = 50_000, 1
+	options.Limit = fair.Limit{All: 50_000, Share: 1}
 	options.CheckMapping = func(*v1alpha1.WebhookIntegration) error { return nil }
 	options.PresetLateFiringWindow = func(string) (time.Duration, bool) { return 0, false }
 	options.Unavailable = func(string) string { return "" }
 	options.IngestBacklog = func() int { return 0 }
 	options.RestartWatch = func(bool) {}
 	if options.Health == nil {
-		options.Health, err = replica.AddIngestHealth(mgr, options.Namespaces, options.Clock)
+		health, err := replica.AddIngestHealth(mgr, options.Namespaces, options.Clock)
 		s.Expect(err).NotTo(HaveOccurred())
+		options.Health = health
 	}
 	process, err := NewReplica(mgr, options)
 	s.Expect(err).NotTo(HaveOccurred())
@@ -188,7 +191,7 @@ func TestTimePassesByItself(t *testing.T) {
 	for at := time.Now().Add(-time.Hour); at.Before(time.Now()); at = at.Add(10 * time.Second) {
 		answer(at)
 	}
-	s.manageWith(t, Options{Health: health})
+	s.manageWith(t, Options{Options: incident.Options{Health: health}})
 	s.RealTime()
 	s.PostFiring("disk")
 	s.Eventually(s.IncidentNames, 10*time.Second).ShouldNot(BeEmpty())

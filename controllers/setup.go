@@ -1,10 +1,7 @@
 package controllers
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/trace"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -19,36 +16,13 @@ import (
 
 // Options are the settings of the controllers.
 type Options struct {
-	// Namespaces are the namespaces that the manager's cache watches. Empty: all.
-	Namespaces []string
+	incident.Options
 
 	// CheckMapping returns the error of an integration's mapping, in a line that does not change.
 	CheckMapping func(*v1alpha1.WebhookIntegration) error
 
-	// PresetLateFiringWindow returns the window of a preset, for integrations without spec.lateFiringWindow.
-	PresetLateFiringWindow func(preset string) (window time.Duration, ok bool)
-
-	// Health is the process's. Its maker adds it to the manager.
-	Health *replica.IngestHealth
-
-	// Memory is the process's memory of AlertEvents. Its maker calls Listed when they are listed.
-	Memory *replica.Memory
-
-	// IngestBacklog returns how many requests wait in this process to be stored; the more, the fewer folds write at a
-	// time.
-	IngestBacklog func() int
-
-	// RestartWatch has the manager's cache watch AlertEvents again, from where it was, or list them anew.
-	RestartWatch func(listAnew bool)
-
-	// MaxIncidents is how many Incidents there may be that are not Resolved, and how many Resolved ones are kept.
-	MaxIncidents int
-
-	// NamespaceShare is the part of MaxIncidents that one namespace may use.
-	NamespaceShare float64
-
-	// Silences tells which silences in Alertmanager cover Incidents. Nil: Incidents are not forwarded.
-	Silences incident.Silences
+	// Limit is how many Incidents there may be that are not Resolved, and how many Resolved ones are kept.
+	Limit fair.Limit
 
 	// Unavailable returns the reason of the condition Ready for which posts to a namespace get 503, empty when they do not.
 	Unavailable func(namespace string) string
@@ -56,24 +30,11 @@ type Options struct {
 	// Forwarding is the forwarding of Incidents to Alertmanager. Default: Incidents are not forwarded.
 	Forwarding integration.ConditionSource
 
-	// ArchiveRequired says that Incidents are kept until their archiver notes that the archive has them.
-	ArchiveRequired bool
-
 	// Follower is told of Resolved Incidents. Default: nobody is.
 	Follower sweep.Follower
 
 	// Metrics is where the metrics of the objects in the store are registered while the manager runs. Default: nowhere.
 	Metrics prometheus.Registerer
-
-	// TracerProvider makes the spans of folds. Nil: there are none.
-	TracerProvider trace.TracerProvider
-
-	// Clock tells the time.
-	Clock replica.Clock
-}
-
-func (o Options) incidentLimit() fair.Limit {
-	return fair.Limit{All: int64(o.MaxIncidents), Share: o.NamespaceShare}
 }
 
 // noFollower is a Follower that does nothing.
@@ -99,7 +60,7 @@ func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 	if err := replica.Index(mgr); err != nil {
 		return nil, err
 	}
-	counts, err := replica.NewCounts(mgr, options.Clock, options.incidentLimit(), options.Metrics)
+	counts, err := replica.NewCounts(mgr, options.Clock, options.Limit, options.Metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -121,15 +82,10 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		return err
 	}
 	sweeper := sweep.New(sweep.Options{
-		Live: live, Namespaces: r.options.Namespaces, Limit: r.options.incidentLimit(), Counts: r.counts,
+		Live: live, Namespaces: r.options.Namespaces, Limit: r.options.Limit, Counts: r.counts,
 		Follower: r.options.Follower, Clock: r.options.Clock, ArchiveRequired: r.options.ArchiveRequired,
 	})
-	blocked, err := incident.Add(mgr, live, incident.Options{
-		Namespaces: r.options.Namespaces, Memory: r.options.Memory, Releaser: releaser, Sweeper: sweeper, Counts: r.counts,
-		Health: r.options.Health, IngestBacklog: r.options.IngestBacklog, RestartWatch: r.options.RestartWatch,
-		PresetLateFiringWindow: r.options.PresetLateFiringWindow, Silences: r.options.Silences,
-		ArchiveRequired: r.options.ArchiveRequired, TracerProvider: r.options.TracerProvider, Clock: r.options.Clock,
-	})
+	blocked, err := incident.Add(mgr, live, r.options.Options, r.counts, releaser, sweeper)
 	if err != nil {
 		return err
 	}

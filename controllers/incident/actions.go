@@ -49,7 +49,7 @@ func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan)
 		}
 		r.announce(ctx, incident, plan)
 	}
-	now := r.clock.Now()
+	now := r.Clock.Now()
 	foldDuration.Observe(now.Sub(c.began).Seconds())
 	observeFold(plan.Results, now)
 	return incident, nil
@@ -94,12 +94,12 @@ func (r *reconciler) writePlan(
 	ctx context.Context, read *v1alpha1.Incident, plan *fold.Plan,
 ) (*v1alpha1.Incident, error) {
 	if !r.counts.Fits(read, &plan.Status) {
-		*plan = plan.WithoutContent(&read.Status, noSpace, r.clock.Now())
+		*plan = plan.WithoutContent(&read.Status, noSpace, r.Clock.Now())
 	}
 	written, err := r.write(ctx, read, plan.Status)
 	if isRejected(err) && !isMissingPermission(err) {
 		log.FromContext(ctx).Info("The status was rejected, writing it without content", "rejection", err.Error())
-		*plan = plan.WithoutContent(&read.Status, "The API server rejected the content: "+rejectionOf(err), r.clock.Now())
+		*plan = plan.WithoutContent(&read.Status, "The API server rejected the content: "+rejectionOf(err), r.Clock.Now())
 		written, err = r.write(ctx, read, plan.Status)
 	}
 	if isRejected(err) {
@@ -130,7 +130,7 @@ func (r *reconciler) write(
 	if err != nil {
 		return nil, fmt.Errorf("writing the Incident's status: %w", err)
 	}
-	r.writes.wrote(incident, r.clock.Now())
+	r.writes.wrote(incident, r.Clock.Now())
 	r.resolved.Written(read, incident)
 	return incident, nil
 }
@@ -152,7 +152,7 @@ func (r *reconciler) confirmAbsence(ctx context.Context, c *confirmed) error {
 	}
 	var newest *v1alpha1.AlertEvent
 	for _, event := range c.toFold {
-		if newest == nil || fold.NewerVersion(r.memory.Version(event), r.memory.Version(newest)) {
+		if newest == nil || fold.NewerVersion(r.Memory.Version(event), r.Memory.Version(newest)) {
 			newest = event
 		}
 	}
@@ -209,7 +209,7 @@ func (r *reconciler) hasChanged(ctx context.Context, c *confirmed) (bool, error)
 // isOlder reports whether a stored AlertEvent may come before another one in commit order. An update of its metadata has
 // given it a newer resourceVersion, but leaves the time of its creation.
 func (r *reconciler) isOlder(stored *storedEvent, than *v1alpha1.AlertEvent) bool {
-	return fold.NewerVersion(r.memory.Version(than), stored.resourceVersion) ||
+	return fold.NewerVersion(r.Memory.Version(than), stored.resourceVersion) ||
 		stored.created.Time.Before(than.CreationTimestamp.Truncate(time.Second))
 }
 
@@ -252,7 +252,7 @@ func (r *reconciler) announce(ctx context.Context, incident *v1alpha1.Incident, 
 
 // expire deletes a Resolved Incident whose retention is over, or one that never got a status.
 func (r *reconciler) expire(ctx context.Context, o *facts) (ctrl.Result, error) {
-	if r.archiveRequired && !fold.IsArchived(&o.incident.Status) {
+	if r.ArchiveRequired && !fold.IsArchived(&o.incident.Status) {
 		return r.retryExpiry(o), nil
 	}
 	once := func() bool { return true }
@@ -326,7 +326,7 @@ func (r *reconciler) loadCondensed(ctx context.Context, c *confirmed) (end func(
 		}
 	}()
 	c.toFold = slices.SortedFunc(slices.Values(c.toFold), func(a, b *v1alpha1.AlertEvent) int {
-		if fold.NewerVersion(r.memory.Version(b), r.memory.Version(a)) {
+		if fold.NewerVersion(r.Memory.Version(b), r.Memory.Version(a)) {
 			return -1
 		}
 		return 1

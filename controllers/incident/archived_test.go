@@ -14,7 +14,7 @@ import (
 
 // requireArchive has Incidents kept until they are archived.
 func (s *site) requireArchive() {
-	s.incidents.archiveRequired = true
+	s.incidents.ArchiveRequired = true
 }
 
 // archive notes in an Incident that an ended episode is archived, in the version with a digest, as the archiver does.

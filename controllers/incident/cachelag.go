@@ -10,10 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/informers"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 )
 
 const (
@@ -31,24 +29,29 @@ const (
 // should have the lease. It compares the quorum lists of one term with the AlertEvents that the watch has shown, and makes one of
 // all namespaces when nobody else does. Before it gives up, it restarts the watch.
 type lagDetector struct {
-	cache      cache.Informers
+	watch      watchedEvents
+	clock      replica.Clock
 	namespaces []string
 	lists      *quorumLists
 	restart    func(listAnew bool) // the watch of AlertEvents
 
 	mu      sync.Mutex
-	shown   map[types.UID]struct{}
-	deleted map[types.UID]time.Time // when they were shown as deleted: a list that had begun may have them
 	lacking map[types.UID]lack
 	tried   time.Time // when the last list of all namespaces began, or ended
 	remedy  watchRemedy
 }
 
+// watchedEvents knows what the watch of AlertEvents has shown.
+type watchedEvents interface {
+	// HasShown reports whether the watch shows an AlertEvent, or has shown its deletion since then.
+	HasShown(event replica.EventRef, since time.Time) bool
+}
+
 // lack is an AlertEvent that lists have, and that the watch has never shown.
 type lack struct {
-	namespace string
-	since     time.Time // when the first list ended that has it
-	last      time.Time // when the last one began
+	name  types.NamespacedName
+	since time.Time // when the first list ended that has it
+	last  time.Time // when the last one began
 }
 
 // watchRemedy is what was done about a watch that lacks AlertEvents.
@@ -63,12 +66,9 @@ const (
 // newLagDetector makes a detector that tracks the quorum lists that it shares: those of all these namespaces, and of single
 // ones.
 func newLagDetector(
-	objects cache.Informers, list func(namespaces ...string) lister, namespaces []string, restart func(listAnew bool),
+	watch watchedEvents, clock replica.Clock, list func(namespaces ...string) lister, namespaces []string, restart func(listAnew bool),
 ) *lagDetector {
-	d := &lagDetector{
-		cache: objects, namespaces: namespaces, restart: restart,
-		shown: map[types.UID]struct{}{}, deleted: map[types.UID]time.Time{}, lacking: map[types.UID]lack{},
-	}
+	d := &lagDetector{watch: watch, clock: clock, namespaces: namespaces, restart: restart, lacking: map[types.UID]lack{}}
 	d.lists = newQuorumLists(func(namespaces ...string) lister { return d.track(list(namespaces...), namespaces) }, namespaces)
 	return d
 }
@@ -83,14 +83,12 @@ func (d *lagDetector) track(list lister, namespaces []string) lister {
 	}
 }
 
-// begin notes that a list of these namespaces begins. It cannot have what the watch has shown as deleted by now.
+// begin notes that a list of these namespaces begins, and returns when. It cannot have what the watch has shown as deleted.
 func (d *lagDetector) begin(namespaces []string) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now()
-	d.note(namespaces, now)
-	maps.DeleteFunc(d.deleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) > listTimeout })
-	return now
+	d.note(namespaces, time.Now())
+	return d.clock.Now()
 }
 
 // note keeps when there was a list of all namespaces.
@@ -110,35 +108,18 @@ func (d *lagDetector) end(events *eventList, err error, namespaces []string, beg
 	}
 	before := maps.Clone(d.lacking)
 	maps.DeleteFunc(d.lacking, func(_ types.UID, lack lack) bool {
-		return slices.Contains(namespaces, lack.namespace) || slices.Contains(namespaces, metav1.NamespaceAll)
+		return slices.Contains(namespaces, lack.name.Namespace) || slices.Contains(namespaces, metav1.NamespaceAll)
 	})
 	for uid, event := range events.events {
-		_, shown := d.shown[uid]
-		deleted, known := d.deleted[uid]
-		if shown || known && !deleted.Before(began) {
+		if d.watch.HasShown(replica.EventRef{NamespacedName: event.key, UID: uid}, began) {
 			continue
 		}
 		since := time.Now()
 		if lack, known := before[uid]; known {
 			since = lack.since
 		}
-		d.lacking[uid] = lack{event.key.Namespace, since, began}
+		d.lacking[uid] = lack{event.key, since, began}
 	}
-}
-
-func (d *lagDetector) show(event *v1alpha1.AlertEvent, _ bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.shown[event.UID] = struct{}{}
-	delete(d.lacking, event.UID)
-}
-
-func (d *lagDetector) forget(event *v1alpha1.AlertEvent) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.shown, event.UID)
-	delete(d.lacking, event.UID)
-	d.deleted[event.UID] = time.Now()
 }
 
 // isDue reports whether to make a list.
@@ -175,6 +156,9 @@ func (d *lagDetector) check() error {
 func (d *lagDetector) lag() (lag time.Duration, remedy watchRemedy) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	maps.DeleteFunc(d.lacking, func(uid types.UID, lack lack) bool {
+		return d.watch.HasShown(replica.EventRef{NamespacedName: lack.name, UID: uid}, lack.last)
+	})
 	for _, lack := range d.lacking {
 		lag = max(lag, lack.last.Sub(lack.since))
 	}
@@ -189,9 +173,6 @@ func (d *lagDetector) setRemedy(remedy watchRemedy) {
 
 // Start is a runnable of the term that fails when the watch of AlertEvents has stalled.
 func (d *lagDetector) Start(ctx context.Context) error {
-	if _, err := informers.Feed(ctx, d.cache, &v1alpha1.AlertEvent{}, d.show, d.forget); err != nil {
-		return err
-	}
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {

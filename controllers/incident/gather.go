@@ -66,7 +66,7 @@ func (r *reconciler) gather(ctx context.Context, key types.NamespacedName) (*fac
 func (r *reconciler) gatherWith(
 	ctx context.Context, key types.NamespacedName, incident *v1alpha1.Incident,
 ) (*facts, error) {
-	now := r.clock.Now()
+	now := r.Clock.Now()
 	o := &facts{key: key, incident: incident, began: now, now: now}
 	events, err := replica.EventsOf(ctx, r.cache, key)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 	if err != nil {
 		return nil, err
 	}
-	c.exists, c.now = listed, r.clock.Now()
+	c.exists, c.now = listed, r.Clock.Now()
 	c.policy = r.withQuiet(c.policy, &c.facts) // the list may have taken long, or the process have stood still
 	events, err := replica.EventsOf(ctx, r.cache, c.key)
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 	held := "" // the oldest one that waits
 	for _, event := range events {
 		uid := string(event.UID)
-		isCopy, hold, known := r.memory.Seen(event.UID)
+		isCopy, hold, known := r.Memory.Seen(event.UID)
 		switch {
 		case event.IsRestored():
 			a.restored = append(a.restored, event)
@@ -158,14 +158,14 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 		default:
 			a.unseen = a.unseen || !known
 			a.toFold = append(a.toFold, event)
-			if hold.After(o.now) && (held == "" || fold.NewerVersion(held, r.memory.Version(event))) {
-				held, a.hold = r.memory.Version(event), hold
+			if hold.After(o.now) && (held == "" || fold.NewerVersion(held, r.Memory.Version(event))) {
+				held, a.hold = r.Memory.Version(event), hold
 			}
 		}
 	}
 	if held != "" {
 		a.toFold = slices.DeleteFunc(a.toFold, func(event *v1alpha1.AlertEvent) bool {
-			return !fold.NewerVersion(held, r.memory.Version(event))
+			return !fold.NewerVersion(held, r.Memory.Version(event))
 		})
 	}
 	return a
@@ -173,13 +173,13 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 
 // readPolicy returns the policy of the Incident's integration, or of the one whose alerts may create it.
 func (r *reconciler) readPolicy(ctx context.Context, o *facts) (fold.Policy, error) {
-	policy := fold.PolicyOf(nil, r.presetWindow)
+	policy := fold.PolicyOf(nil, r.PresetLateFiringWindow)
 	if key := o.integration(); key.Name != "" {
 		var integration v1alpha1.WebhookIntegration
 		err := r.cache.Get(ctx, key, &integration, client.UnsafeDisableDeepCopy)
 		switch {
 		case err == nil:
-			policy = fold.PolicyOf(&integration, r.presetWindow)
+			policy = fold.PolicyOf(&integration, r.PresetLateFiringWindow)
 		case !apierrors.IsNotFound(err):
 			return policy, fmt.Errorf("reading the WebhookIntegration: %w", err)
 		}
@@ -192,7 +192,7 @@ func (r *reconciler) readPolicy(ctx context.Context, o *facts) (fold.Policy, err
 
 // withQuiet returns the policy with the current start of the integration's quiet.
 func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
-	from, ok := r.health.QuietFrom(o.integration(), o.now)
+	from, ok := r.Health.QuietFrom(o.integration(), o.now)
 	policy.SilentFrom, policy.Untrusted = from, !ok
 	policy.AcceptingFrom = policy.ReadySince.Add(replica.Grace)
 	if policy.Refusing {
@@ -203,10 +203,10 @@ func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
 
 // silencing returns what is known about the silences in Alertmanager that cover the Incident.
 func (r *reconciler) silencing(incident types.NamespacedName) fold.Silencing {
-	if r.silences == nil {
+	if r.Silences == nil {
 		return fold.Silencing{Disabled: true}
 	}
-	covering, known := r.silences.Silence(incident)
+	covering, known := r.Silences.Silence(incident)
 	return fold.Silencing{Known: known, Covering: covering}
 }
 
@@ -244,12 +244,12 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 		Settled:   o.settled,
 		Waiting:   !o.hold.IsZero(),
 		Exists:    func(uid string) bool { return o.exists.has(uid, o.key.Name) },
-		Version:   r.memory.Version,
+		Version:   r.Memory.Version,
 		Policy:    o.policy,
 		Silencing: o.silenced,
 		Now:       o.now,
 
-		ArchiveRequired: r.archiveRequired,
+		ArchiveRequired: r.ArchiveRequired,
 	}), nil
 }
 

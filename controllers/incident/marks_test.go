@@ -257,7 +257,7 @@ func TestAnUpdateOfTheMetadataDoesNotMoveAnEvent(t *testing.T) {
 }
 
 func TestWhatMayComeBeforeAnEventInCommitOrder(t *testing.T) {
-	r := &reconciler{memory: replica.NewMemory(clocktesting.NewFakePassiveClock(testEpoch))}
+	r := &reconciler{Options: Options{Memory: replica.NewMemory(clocktesting.NewFakePassiveClock(testEpoch))}}
 	event := &v1alpha1.AlertEvent{}
 	event.Namespace, event.Name, event.UID = "team", "resolve", "1"
 	event.ResourceVersion, event.CreationTimestamp = "110", metav1.NewTime(testEpoch.Add(1500*time.Millisecond))

@@ -17,7 +17,7 @@ import (
 // listen gives the site's folder an IngestHealth that the test controls.
 func (s *site) listen() *replica.IngestHealth {
 	l := replica.NewIngestHealth(s.Clock)
-	s.incidents.health = l
+	s.incidents.Health = l
 	return l
 }
 

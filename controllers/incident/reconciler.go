@@ -19,7 +19,6 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/release"
-	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 )
 
@@ -61,10 +60,10 @@ var errMemoryLags = fmt.Errorf("%w: the memory of AlertEvents lags behind the ca
 // reconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one
 // or not.
 type reconciler struct {
+	Options
 	cache    client.Reader // with the index of package replica
 	live     client.Client // reads from the quorum
 	lists    *quorumLists
-	memory   *replica.Memory
 	loads    *eventLoads
 	releases *release.Releaser
 	writes   *writeMemory
@@ -74,15 +73,7 @@ type reconciler struct {
 	resolved resolvedIncidents
 	notices  flowcontrol.RateLimiter // of Kubernetes Events
 	gate     *writeGate
-	clock    replica.Clock
 	tracing  *foldTracing
-
-	health ingestHealth
-	// presetWindow is the window for late firings that a preset asks for, if any.
-	presetWindow func(preset string) (time.Duration, bool)
-	silences     Silences // nil: Incidents are not forwarded
-
-	archiveRequired bool // keep what the archive does not have
 
 	foldAlerts func(fold.Input) fold.Plan // fold.Decide outside of tests
 }

@@ -76,7 +76,7 @@ func (s *site) startCache(ctx context.Context, t *testing.T) cache.Cache {
 	t.Helper()
 	objects, err := (&clustercache.Informers{Log: logr.Discard()}).NewCache(testsite.ControlPlane(t), cache.Options{
 		Scheme: testenv.Scheme(), DefaultNamespaces: map[string]cache.Config{s.Namespace: {}},
-		ByObject: map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: s.incidents.memory.Condense}},
+		ByObject: map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: s.incidents.Memory.Condense}},
 	})
 	s.Expect(err).NotTo(HaveOccurred())
 	_, err = objects.GetInformer(ctx, &v1alpha1.AlertEvent{}, cache.BlockUntilSynced(false))

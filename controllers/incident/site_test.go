@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/release"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
@@ -38,7 +37,7 @@ type folder struct {
 	memory    *replica.Memory
 	incidents *reconciler
 	releases  *release.Releaser
-	copies    *replica.CopyDeleter
+	live      client.Client
 	events    *events.FakeRecorder
 	lists     int
 }
@@ -68,7 +67,7 @@ func (s *site) newFolder() *folder {
 		memory: memory,
 	}
 	live := interceptor.NewClient(s.Live, f.faults.funcs())
-	f.copies = replica.NewCopyDeleter(memory, live)
+	f.live = live
 	f.releases = release.New(f.cache, live, memory, s.Clock)
 	lists := newQuorumLists(func(namespaces ...string) lister {
 		list := listEvents(live, namespaces...)
@@ -77,26 +76,12 @@ func (s *site) newFolder() *folder {
 			return list(ctx, most)
 		}
 	}, []string{s.Namespace})
-	f.incidents = &reconciler{
-		cache:    f.cache,
-		live:     live,
-		lists:    lists,
-		memory:   memory,
-		loads:    newEventLoads(),
-		releases: f.releases,
-		resolved: &noResolved{},
-		writes:   newWriteMemory(s.Clock),
-		recorder: f.events,
-		notices:  flowcontrol.NewFakeAlwaysRateLimiter(),
-		gate:     newWriteGate(2, func() int { return 0 }),
-		clock:    s.Clock,
-		blocked:  newBlocked(s.Clock),
-		counts:   &listedCounts{site: s, incidents: math.MaxInt64, bytes: math.MaxInt64},
-
-		health:       always{},
-		presetWindow: noPresetWindow,
-		foldAlerts:   fold.Decide,
-	}
+	f.incidents = newReconciler(f.cache, live, lists, Options{
+		Memory: memory, Health: always{}, PresetLateFiringWindow: noPresetWindow, IngestBacklog: func() int { return 0 }, Clock: s.Clock,
+	})
+	f.incidents.recorder, f.incidents.notices = f.events, flowcontrol.NewFakeAlwaysRateLimiter()
+	f.incidents.counts, f.incidents.releases = &listedCounts{site: s, incidents: math.MaxInt64, bytes: math.MaxInt64}, f.releases
+	f.incidents.resolved = &noResolved{}
 	return f
 }
 
@@ -256,7 +241,7 @@ func (s *site) release() {
 	s.watch()
 	s.releases.Tidy(s.Ctx)
 	for s.memory.Copies() > 0 {
-		s.copies.DeleteNext(s.Ctx)
+		s.memory.DeleteCopy(s.Ctx, s.folder.live)
 	}
 	s.watch()
 }

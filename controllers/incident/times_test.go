@@ -42,7 +42,7 @@ func TestAnOutageThatGoesOnReopensItsIncident(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)
-			s.incidents.presetWindow = func(preset string) (time.Duration, bool) { return 0, preset == "in-order" }
+			s.incidents.PresetLateFiringWindow = func(preset string) (time.Duration, bool) { return 0, preset == "in-order" }
 			if c.integration != nil {
 				s.Integrate(c.integration)
 			}

@@ -128,8 +128,8 @@ func (r *reconciler) foldPolicies() handler.EventHandler {
 
 // watchSilences enqueues the Incidents whose silence in Alertmanager changes.
 func (r *reconciler) watchSilences(ctx context.Context, queue requests.Queue) error {
-	if r.silences != nil {
-		go r.silences.WatchSilences(ctx, func(incident types.NamespacedName) {
+	if r.Silences != nil {
+		go r.Silences.WatchSilences(ctx, func(incident types.NamespacedName) {
 			queue.Add(reconcile.Request{NamespacedName: incident})
 		})
 	}

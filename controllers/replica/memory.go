@@ -60,6 +60,7 @@ func RefOf(event *v1alpha1.AlertEvent) EventRef {
 type Memory struct {
 	clock  Clock
 	cached *cachedContent
+	live   client.Writer                                  // of second copies
 	copies workqueue.TypedRateLimitingInterface[EventRef] // second copies, to be deleted
 
 	mu             sync.Mutex
@@ -248,6 +249,17 @@ func (m *Memory) Seen(uid types.UID) (isCopy bool, hold time.Time, known bool) {
 	return seen.isCopy, seen.hold, known
 }
 
+// HasShown reports whether the watch shows an AlertEvent, or has shown its deletion since then: a list that had begun may have it.
+func (m *Memory) HasShown(event EventRef, since time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, shown := m.seen[event.UID]; shown {
+		return true
+	}
+	last, deleted := m.lastDeleted(event.NamespacedName)
+	return deleted && last.uid == event.UID && !last.at.Before(since)
+}
+
 // Copies returns how many second copies wait to be deleted.
 func (m *Memory) Copies() int { return m.copies.Len() }
 
@@ -280,61 +292,49 @@ func (m *Memory) Follow(mgr ctrl.Manager) error {
 	if _, err := informer.AddEventHandler(m.Handler()); err != nil {
 		return fmt.Errorf("listening to the informer of AlertEvents: %w", err)
 	}
-	live, err := NewClient(mgr)
-	if err != nil {
+	if m.live, err = NewClient(mgr); err != nil {
 		return err
 	}
-	if err := mgr.Add(NewCopyDeleter(m, live)); err != nil {
+	if err := mgr.Add(m); err != nil {
 		return fmt.Errorf("adding the deletion of second copies: %w", err)
 	}
 	return nil
 }
 
-// CopyDeleter deletes the second copies that its replica has found. It runs on every replica: the one that stored the copy
-// was usually there when the first one was deleted, whoever leads now.
-type CopyDeleter struct {
-	memory *Memory
-	live   client.Writer
-}
+// NeedLeaderElection implements manager.LeaderElectionRunnable. Second copies are deleted on every replica: the one that stored
+// the copy was usually there when the first one was deleted, whoever leads now.
+func (*Memory) NeedLeaderElection() bool { return false }
 
-// NewCopyDeleter returns one that deletes with a client.
-func NewCopyDeleter(memory *Memory, live client.Writer) *CopyDeleter {
-	return &CopyDeleter{memory, live}
-}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (*CopyDeleter) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable.
-func (d *CopyDeleter) Start(ctx context.Context) error {
-	defer context.AfterFunc(ctx, d.memory.copies.ShutDown)()
-	for d.DeleteNext(ctx) {
+// Start implements manager.Runnable: it deletes second copies.
+func (m *Memory) Start(ctx context.Context) error {
+	defer context.AfterFunc(ctx, m.copies.ShutDown)()
+	for m.DeleteCopy(ctx, m.live) {
 	}
 	return nil
 }
 
-// DeleteNext waits for a second copy and deletes it. It returns false at the end.
-func (d *CopyDeleter) DeleteNext(ctx context.Context) bool {
-	ref, shutdown := d.memory.copies.Get()
+// DeleteCopy waits for a second copy and deletes it. It returns false at the end.
+func (m *Memory) DeleteCopy(ctx context.Context, live client.Writer) bool {
+	ref, shutdown := m.copies.Get()
 	if shutdown {
 		return false
 	}
-	defer d.memory.copies.Done(ref)
-	seen, ok := d.memory.find(ref.UID)
+	defer m.copies.Done(ref)
+	seen, ok := m.find(ref.UID)
 	if !ok {
-		d.memory.copies.Forget(ref)
+		m.copies.Forget(ref)
 		return true
 	}
-	switch deleted, err := DeleteEvent(ctx, d.live, ref); {
+	switch deleted, err := DeleteEvent(ctx, live, ref); {
 	case err != nil:
 		log.FromContext(ctx).Error(err, "Second copy of an AlertEvent not deleted", "namespace", ref.Namespace, "alertevent", ref.Name)
-		d.memory.copies.AddRateLimited(ref)
+		m.copies.AddRateLimited(ref)
 		return true
 	case deleted:
 		CountFolded(fold.ResultReplayed, seen.alerts)
 		log.FromContext(ctx).V(1).Info("Deleted second copy of an AlertEvent", "namespace", ref.Namespace, "alertevent", ref.Name)
 	}
-	d.memory.copies.Forget(ref)
+	m.copies.Forget(ref)
 	return true
 }
 

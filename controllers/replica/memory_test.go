@@ -102,3 +102,17 @@ func TestAListAfterAGapShowsADeletionAndACreationAsOne(t *testing.T) {
 	g.Expect(ok).To(BeTrue())
 	g.Expect(seen.isCopy).To(BeTrue())
 }
+
+func TestWhatTheWatchHasShown(t *testing.T) {
+	g, clock := NewWithT(t), clocktesting.NewFakePassiveClock(testEpoch)
+	m := NewMemory(clock)
+	event := namedEvent("by-hand", 1)
+	g.Expect(m.HasShown(RefOf(event), testEpoch)).To(BeFalse())
+	m.see(event)
+	g.Expect(m.HasShown(RefOf(event), testEpoch)).To(BeTrue())
+	clock.SetTime(testEpoch.Add(time.Second))
+	m.forget(event)
+	g.Expect(m.HasShown(RefOf(event), testEpoch)).To(BeTrue(), "a list that began before may have it")
+	g.Expect(m.HasShown(RefOf(event), testEpoch.Add(2*time.Second))).To(BeFalse(), "a later list shows that it is there")
+	g.Expect(m.HasShown(RefOf(namedEvent("by-hand", 2)), testEpoch)).To(BeFalse())
+}

@@ -104,13 +104,13 @@ func newManager(
 
 // newCampaign returns the campaign that runs the folding controllers, and the forwarding, if any, on one replica at a time.
 func newCampaign(
-	mgr ctrl.Manager, objects cache.Cache, o Options, folding controllers.Options,
+	mgr ctrl.Manager, objects cache.Cache, o Options, folding controllers.Options, serverTime func() (time.Time, bool),
 ) (*leader.Campaign, error) {
 	lock, err := newLock(mgr, o)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the leader election: %w", err)
 	}
-	lead, err := addForwarding(mgr, o, lock, &folding)
+	lead, err := addForwarding(mgr, o, lock, &folding, serverTime)
 	if err != nil {
 		return nil, err
 	}
@@ -157,11 +157,12 @@ func newLock(mgr ctrl.Manager, o Options) (resourcelock.Interface, error) {
 // lead adds it to a leader's term.
 func addForwarding(
 	mgr ctrl.Manager, o Options, lock resourcelock.Interface, folding *controllers.Options,
+	serverTime func() (time.Time, bool),
 ) (lead func(ctrl.Manager) error, err error) {
 	if o.alertmanagers == "" {
 		return func(ctrl.Manager) error { return nil }, nil
 	}
-	forwarder := forward.New(o.alertmanagers, folding.Health.Now, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
+	forwarder := forward.New(o.alertmanagers, serverTime, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
 	if err := mgr.Add(forwarder); err != nil {
 		return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
 	}

@@ -31,6 +31,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
@@ -351,10 +352,10 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	health, err := replica.AddIngestHealth(mgr, o.WatchNamespaces, clock.RealClock{})
 	g.Expect(err).NotTo(HaveOccurred())
-	folding := controllers.Options{
+	folding := controllers.Options{Options: incident.Options{
 		Namespaces: o.WatchNamespaces, Health: health, Memory: replica.NewMemory(clock.RealClock{}), Clock: clock.RealClock{},
-	}
-	campaign, err := newCampaign(mgr, objects, o, folding)
+	}}
+	campaign, err := newCampaign(mgr, objects, o, folding, health.Now)
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx := startCache(t, mgr, objects)
 

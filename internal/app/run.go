@@ -14,9 +14,11 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/leader"
 	"github.com/tocsin-dev/tocsin/internal/probes"
 	"github.com/tocsin-dev/tocsin/internal/process"
@@ -62,12 +64,13 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	o.webhook.Refused, o.webhook.ClockLead, o.webhook.Metrics = health.Missed, health.ClockLead, environment.Metrics
 	folding := controllers.Options{
-		Namespaces: o.WatchNamespaces, CheckMapping: o.webhook.Mappings.Check,
-		PresetLateFiringWindow: mapping.LateFiringWindow, Health: health,
-		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
-		Metrics: environment.Metrics, Memory: memory, Clock: environment.Clock,
-		ArchiveRequired: o.archiveRequired,
-		RestartWatch:    func(listAnew bool) { informers.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
+		Options: incident.Options{
+			Namespaces: o.WatchNamespaces, Memory: memory, Health: health, PresetLateFiringWindow: mapping.LateFiringWindow,
+			RestartWatch:    func(listAnew bool) { informers.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
+			ArchiveRequired: o.archiveRequired, Clock: environment.Clock,
+		},
+		CheckMapping: o.webhook.Mappings.Check, Metrics: environment.Metrics,
+		Limit: fair.Limit{All: int64(o.webhook.MaxIncidents), Share: o.webhook.NamespaceShare},
 	}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
@@ -93,7 +96,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
 	folding.IngestBacklog, folding.Unavailable = server.IngestBacklog, server.Refusal
-	campaign, err := newCampaign(mgr, objects, o, folding)
+	campaign, err := newCampaign(mgr, objects, o, folding, health.Now)
 	if err != nil {
 		return err
 	}
