@@ -66,7 +66,8 @@ const (
 // newLagDetector makes a detector that tracks the quorum lists that it shares: those of all these namespaces, and of single
 // ones.
 func newLagDetector(
-	watch watchedEvents, clock replica.Clock, list func(namespaces ...string) lister, namespaces []string, restart func(listAnew bool),
+	watch watchedEvents, clock replica.Clock, list func(namespaces ...string) lister, namespaces []string,
+	restart func(listAnew bool),
 ) *lagDetector {
 	d := &lagDetector{watch: watch, clock: clock, namespaces: namespaces, restart: restart, lacking: map[types.UID]lack{}}
 	d.lists = newQuorumLists(func(namespaces ...string) lister { return d.track(list(namespaces...), namespaces) }, namespaces)

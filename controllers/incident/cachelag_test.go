@@ -75,11 +75,7 @@ func (b *lagBench) HasShown(event replica.EventRef, _ time.Time) bool {
 	return shown
 }
 
-func (b *lagBench) remove(name string) *v1alpha1.AlertEvent {
-	event := b.stored[name]
-	delete(b.stored, name)
-	return event
-}
+func (b *lagBench) remove(name string) { delete(b.stored, name) }
 
 func TestAStalledWatchEndsTheTerm(t *testing.T) {
 	const second = time.Second

@@ -241,7 +241,7 @@ func (s *site) release() {
 	s.watch()
 	s.releases.Tidy(s.Ctx)
 	for s.memory.Copies() > 0 {
-		s.memory.DeleteCopy(s.Ctx, s.folder.live)
+		s.memory.DeleteCopy(s.Ctx, s.live)
 	}
 	s.watch()
 }

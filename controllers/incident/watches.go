@@ -19,9 +19,6 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
-// urgent is the priority of a request that is not to wait behind those that change nothing.
-const urgent = 0
-
 // isSame reports whether an update changed neither the UID nor the generation of an object.
 func isSame(before, after client.Object) bool {
 	return before.GetUID() == after.GetUID() && before.GetGeneration() == after.GetGeneration()
@@ -114,7 +111,9 @@ func watchIncidents(
 // foldPolicies enqueues the Incidents of a WebhookIntegration when it comes, goes or changes: their deadlines may be other
 // ones.
 func (r *reconciler) foldPolicies() handler.EventHandler {
-	return requests.OnChange(func(_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requests.Queue) {
+	return requests.OnChange(func(
+		_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requests.Queue,
+	) {
 		if initial || before != nil && after != nil && isSame(before, after) {
 			return // at the start, the Incidents come by themselves
 		}

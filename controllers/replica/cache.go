@@ -1,3 +1,5 @@
+// Package replica is what every replica keeps, whether it leads or not: how well alerts can be stored and how right its clock is,
+// which AlertEvents its watch has shown, and how many objects there are.
 package replica
 
 import (

@@ -249,7 +249,8 @@ func (m *Memory) Seen(uid types.UID) (isCopy bool, hold time.Time, known bool) {
 	return seen.isCopy, seen.hold, known
 }
 
-// HasShown reports whether the watch shows an AlertEvent, or has shown its deletion since then: a list that had begun may have it.
+// HasShown reports whether the watch shows an AlertEvent, or has shown its deletion since then: a list that began before may
+// have it.
 func (m *Memory) HasShown(event EventRef, since time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

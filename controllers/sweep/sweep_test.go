@@ -28,7 +28,7 @@ func newSite(t *testing.T, limit int64) *site {
 	s := &site{Site: testsite.New(t)}
 	s.Sweeper = New(Options{
 		Live: s.Live, Namespaces: []string{s.Namespace}, Limit: fair.Limit{All: limit, Share: 1},
-		Follower: (*follower)(s), Clock: s.Site.Clock,
+		Follower: (*follower)(s), Clock: s.Clock,
 	})
 	s.folds = folds{s}
 	return s
@@ -65,14 +65,14 @@ func (s *site) resolve(keys ...string) {
 		incident.Namespace, incident.Name = s.Namespace, s.KeyOf(key).Name
 		s.Expect(s.Site.Live.Create(s.Ctx, incident)).To(Succeed())
 		incident.Status.State = v1alpha1.IncidentResolved
-		incident.Status.Episode = &v1alpha1.Episode{Number: 1, StartTime: v1alpha1.NewTimestamp(s.Site.Clock.Now())}
-		incident.Status.ResolvedTime = new(v1alpha1.NewTimestamp(s.Site.Clock.Now()))
+		incident.Status.Episode = &v1alpha1.Episode{Number: 1, StartTime: v1alpha1.NewTimestamp(s.Clock.Now())}
+		incident.Status.ResolvedTime = new(v1alpha1.NewTimestamp(s.Clock.Now()))
 		s.Expect(s.Site.Live.Status().Update(s.Ctx, incident)).To(Succeed())
 		s.pass(time.Minute)
 	}
 }
 
-func (s *site) pass(d time.Duration) { s.Site.Clock.SetTime(s.Site.Clock.Now().Add(d)) }
+func (s *site) pass(d time.Duration) { s.Clock.SetTime(s.Clock.Now().Add(d)) }
 
 // archiveNewest notes that everything of an Incident is archived.
 func (s *site) archiveNewest(key string) {

@@ -63,15 +63,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return err
 	}
 	o.webhook.Refused, o.webhook.ClockLead, o.webhook.Metrics = health.Missed, health.ClockLead, environment.Metrics
-	folding := controllers.Options{
-		Options: incident.Options{
-			Namespaces: o.WatchNamespaces, Memory: memory, Health: health, PresetLateFiringWindow: mapping.LateFiringWindow,
-			RestartWatch:    func(listAnew bool) { informers.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
-			ArchiveRequired: o.archiveRequired, Clock: environment.Clock,
-		},
-		CheckMapping: o.webhook.Mappings.Check, Metrics: environment.Metrics,
-		Limit: fair.Limit{All: int64(o.webhook.MaxIncidents), Share: o.webhook.NamespaceShare},
-	}
+	folding := foldingOptions(o, environment, memory, health, informers)
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
 		if err != nil {
@@ -107,6 +99,21 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	mgr.GetLogger().Info("Starting manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)
 	return runAll(ctx, mgr, server, campaign)
+}
+
+// foldingOptions returns the options of the controllers, all but what the webhook server and the forwarding add.
+func foldingOptions(
+	o Options, environment Environment, memory *replica.Memory, health *replica.IngestHealth, informers *clustercache.Informers,
+) controllers.Options {
+	return controllers.Options{
+		Options: incident.Options{
+			Namespaces: o.WatchNamespaces, Memory: memory, Health: health, PresetLateFiringWindow: mapping.LateFiringWindow,
+			RestartWatch:    func(listAnew bool) { informers.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
+			ArchiveRequired: o.archiveRequired, Clock: environment.Clock,
+		},
+		CheckMapping: o.webhook.Mappings.Check, Metrics: environment.Metrics,
+		Limit: fair.Limit{All: int64(o.webhook.MaxIncidents), Share: o.webhook.NamespaceShare},
+	}
 }
 
 // runAll runs the manager, the webhook server and the campaign until ctx ends or one of them fails. Then the campaign
