@@ -33,7 +33,7 @@ func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan)
 			return nil, err
 		}
 	}
-	if plan.AutoResolved { // a stored alert may break the silence
+	if plan.AutoResolved { // a stored alert may end the quiet
 		missing, err := r.cacheLacks(ctx, c, nil)
 		if err != nil {
 			return nil, err

@@ -193,7 +193,7 @@ func (r *reconciler) readPolicy(ctx context.Context, o *facts) (fold.Policy, err
 // withQuiet returns the policy with the current start of the integration's quiet.
 func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
 	from, ok := r.Health.QuietFrom(o.integration(), o.now)
-	policy.SilentFrom, policy.Untrusted = from, !ok
+	policy.QuietFrom, policy.Untrusted = from, !ok
 	policy.AcceptingFrom = policy.ReadySince.Add(replica.Grace)
 	if policy.Refusing {
 		policy.AcceptingFrom = o.now

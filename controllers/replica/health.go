@@ -91,7 +91,7 @@ func (h *IngestHealth) Missed(integration types.NamespacedName) {
 	own.integrations[integration.Name] = now
 }
 
-// QuietFrom is when the silence of the integration's Incidents begins at the earliest. It is not ok while nothing may
+// QuietFrom is when the quiet of the integration's Incidents begins at the earliest. It is not ok while nothing may
 // end for its age: the API server does not answer, or the clock is wrong.
 func (h *IngestHealth) QuietFrom(integration types.NamespacedName, now time.Time) (from time.Time, ok bool) {
 	h.mu.Lock()
