@@ -100,7 +100,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	mapping, settles := mappingValidity(&integration, r.CheckMapping(&integration), now)
 	updated := integration.DeepCopy()
-	r.setOutside(updated, now)
+	r.setOutside(updated, &updated.Status.Conditions)
 	setUnavailable(&ready, cmp.Or(r.Unavailable(integration.Namespace), updated.Blocked()))
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	changed := meta.SetStatusCondition(&updated.Status.Conditions, mapping)
@@ -120,54 +120,22 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: soonest(wait, now, next, settles)}, nil
 }
 
-// setOutside sets the conditions that others decide.
-func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, now time.Time) {
-	for _, outside := range r.outside() {
-		switch condition, outdated := outside.decide(integration); {
-		case !outdated:
-		case condition == nil:
-			meta.RemoveStatusCondition(&integration.Status.Conditions, outside.kind)
-		default:
-			condition.LastTransitionTime = metav1.NewTime(now)
-			meta.SetStatusCondition(&integration.Status.Conditions, *condition)
-		}
-	}
-}
-
-// outsideCondition is a condition and its source, nil if there is none.
-type outsideCondition struct {
-	kind   string
-	source ConditionSource
-}
-
-func (r *reconciler) outside() [3]outsideCondition {
-	return [...]outsideCondition{
+// setOutside sets those conditions of an integration that others decide, and reports whether one was outdated.
+func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, conditions *[]metav1.Condition) (outdated bool) {
+	for _, outside := range []struct {
+		kind   string
+		source ConditionSource // nil: there is none
+	}{
 		{v1alpha1.ConditionAlertsFolded, r.stuck}, {v1alpha1.ConditionForwarded, r.Forwarded}, {v1alpha1.ConditionArchived, r.Archived},
-	}
-}
-
-// isOutsideOutdated reports whether one of these conditions is outdated.
-func (r *reconciler) isOutsideOutdated(integration *v1alpha1.WebhookIntegration) bool {
-	for _, outside := range r.outside() {
-		if _, outdated := outside.decide(integration); outdated {
-			return true
+	} {
+		if outside.source == nil {
+			outdated = meta.RemoveStatusCondition(conditions, outside.kind) || outdated
+		} else if condition, ok := outside.source.Condition(integration); ok {
+			condition.LastTransitionTime = metav1.NewTime(r.Now())
+			outdated = meta.SetStatusCondition(conditions, condition) || outdated
 		}
 	}
-	return false
-}
-
-// decide returns the condition that an integration has to have, nil for none, and whether it is outdated now.
-func (c outsideCondition) decide(integration *v1alpha1.WebhookIntegration) (wanted *metav1.Condition, outdated bool) {
-	current := meta.FindStatusCondition(integration.Status.Conditions, c.kind)
-	if c.source == nil {
-		return nil, current != nil
-	}
-	condition, ok := c.source.Condition(integration)
-	if !ok {
-		return current, false
-	}
-	return &condition, current == nil || current.Status != condition.Status || current.Reason != condition.Reason ||
-		current.Message != condition.Message || current.ObservedGeneration != condition.ObservedGeneration
+	return outdated
 }
 
 // soonest is how long it is until the first of the times that are set, or a wait that is shorter, unless it is zero.

@@ -329,7 +329,8 @@ func TestTheConditionsOfOthersShow(t *testing.T) {
 	s.Archived = archived
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(BeEmpty(), "nothing is known yet")
 	archived.known = true
-	s.Expect(s.isOutsideOutdated(integration)).To(BeTrue())
+	integration.Status = s.IntegrationStatus()
+	s.Expect(s.isOutdated(integration)).To(BeTrue())
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(Equal("True Archiving"))
 	archived.status, archived.reason = metav1.ConditionFalse, v1alpha1.ReasonArchiveBehind
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(Equal("False ArchiveBehind"))

@@ -3,6 +3,7 @@ package integration
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -153,7 +154,8 @@ func (r *reconciler) isOutdated(integration *v1alpha1.WebhookIntegration) bool {
 	if ready == nil {
 		return false // it is brought up anyway
 	}
-	if r.isOutsideOutdated(integration) {
+	conditions := slices.Clone(integration.Status.Conditions)
+	if r.setOutside(integration, &conditions) {
 		return true
 	}
 	reason := cmp.Or(r.Unavailable(integration.Namespace), integration.Blocked())
