@@ -3,12 +3,8 @@ package testenv
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/signal"
-	"regexp"
-	"strings"
 	"syscall"
 	"time"
 
@@ -54,41 +50,3 @@ func runSuite(
 	return run(ctx, folder)
 }
 
-// leads is the metric of the manager that holds the lease.
-var leads = regexp.MustCompile(`(?m)^leader_election_master_status\{[^}]*\} 1$`)
-
-// Leader waits until one of the managers leads and returns its number.
-func Leader(ctx context.Context, timeout time.Duration, managers []*Manager) (int, error) {
-	at := -1
-	return at, AwaitThat(ctx, timeout, "no manager leads", func(ctx context.Context) bool {
-		for i, m := range managers {
-			ctx, cancel := context.WithTimeout(ctx, time.Second)
-			text, err := Call(ctx, http.MethodGet, m.MetricsURL, "")
-			cancel()
-			if err == nil && leads.MatchString(text) {
-				at = i
-				return true
-			}
-		}
-		return false
-	})
-}
-
-// Call sends a request with a JSON body, or none, and returns the answer, if it is a success.
-func Call(ctx context.Context, method, url, body string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	if response.StatusCode/100 != 2 {
-		return "", fmt.Errorf("%s %s: %s %.300s", method, url, response.Status, answer)
-	}
-	return string(answer), err
-}
