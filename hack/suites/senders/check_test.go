@@ -1,4 +1,6 @@
-package main
+//go:build slow
+
+package senders
 
 import (
 	"context"
@@ -9,7 +11,6 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ func (r *rig) firingAlerts(ctx context.Context) (alerts []firing, err error) {
 	var answer struct {
 		Data struct{ Alerts []firing }
 	}
-	if err := getJSON(ctx, "http://"+r.at.prometheus+"/api/v1/alerts", &answer); err != nil {
+	if err := getJSON(ctx, "http://"+r.prometheus+"/api/v1/alerts", &answer); err != nil {
 		return nil, err
 	}
 	for _, alert := range answer.Data.Alerts {
@@ -55,7 +56,7 @@ func (r *rig) fingerprints(ctx context.Context) (map[string]string, error) {
 		Labels      map[string]string
 		Fingerprint string
 	}
-	if err := getJSON(ctx, "http://"+r.at.alertmanager+"/api/v2/alerts", &alerts); err != nil {
+	if err := getJSON(ctx, "http://"+r.alertmanager+"/api/v2/alerts", &alerts); err != nil {
 		return nil, err
 	}
 	prints := map[string]string{}
@@ -116,7 +117,7 @@ func (r *rig) agreeInGroups(ctx context.Context) error {
 			fires[alert.Labels["alertname"]] = true
 		}
 		var list v1alpha1.IncidentList
-		if err := r.cluster.Client.List(ctx, &list, client.InNamespace(g.name)); err != nil {
+		if err := r.Client.List(ctx, &list, client.InNamespace(g.name)); err != nil {
 			return err
 		}
 		for i := range list.Items {
@@ -140,7 +141,7 @@ var groupName = regexp.MustCompile(`DiskFull|ExporterDown|Watchdog`)
 // incidents are those of a way, by their labels.
 func (r *rig) incidents(ctx context.Context, w *way) (map[string]*v1alpha1.Incident, error) {
 	var list v1alpha1.IncidentList
-	if err := r.cluster.Client.List(ctx, &list, client.InNamespace(w.preset)); err != nil {
+	if err := r.Client.List(ctx, &list, client.InNamespace(w.preset)); err != nil {
 		return nil, err
 	}
 	found := map[string]*v1alpha1.Incident{}
@@ -195,39 +196,30 @@ func compare(alert firing, incident *v1alpha1.Incident) error {
 
 // counts compares the Incidents with the account of the relays: every alert that the manager acknowledged is
 // counted once, none that it refused. Meanwhile no requests are let through.
-func (r *rig) counts(ctx context.Context) error {
+func (r *rig) counts() {
 	for _, w := range r.ways() {
 		w.relay.close()
 		defer w.relay.open()
 	}
-	if err := r.drained(ctx); err != nil {
-		return err
-	}
+	r.drained()
 	for _, w := range r.ways() {
-		var wrong []string
-		err := testenv.Await(ctx, waitTimeout, func(ctx context.Context) (err error) {
-			wrong, err = loadgen.Check(ctx, r.cluster.Client, w.preset, w.preset, w.relay.account, 10)
+		r.Await(testenv.WaitTimeout, func(ctx context.Context) error {
+			wrong, err := loadgen.Check(ctx, r.Client, w.preset, w.preset, w.relay.account, 10)
 			if err == nil && len(wrong) > 0 {
-				err = errors.New(strings.Join(wrong, "\n"))
+				err = fmt.Errorf("%s: %s", w.preset, strings.Join(wrong, "\n"))
 			}
 			return err
 		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", w.preset, err)
-		}
 	}
-	return nil
 }
 
 // repeated waits until each firing alert was acknowledged so many times more on each way.
-func (r *rig) repeated(ctx context.Context, times int) error {
-	alerts, err := r.firingAlerts(ctx)
-	if err != nil {
-		return err
-	}
+func (r *rig) repeated(times int) {
+	alerts, err := r.firingAlerts(r.Context)
+	r.Must(err)
 	for _, w := range r.ways() {
 		before := w.relay.acknowledged()
-		err := testenv.Await(ctx, waitTimeout, func(context.Context) error {
+		r.Await(testenv.WaitTimeout, func(context.Context) error {
 			again := 0
 			for key, count := range w.relay.acknowledged() {
 				if count >= before[key]+times {
@@ -239,36 +231,17 @@ func (r *rig) repeated(ctx context.Context, times int) error {
 			}
 			return nil
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
-// failedNotifications is the metric for notifications that Alertmanager gave up.
-var failedNotifications = regexp.MustCompile(
-	`(?m)^alertmanager_notifications_failed_total\{[^}]*integration="webhook"[^}]*\} (\d+)$`)
-
 // givenUp is how many notifications Alertmanager has given up.
-func (r *rig) givenUp(ctx context.Context) (int, error) {
-	text, err := testenv.Call(ctx, http.MethodGet, "http://"+r.at.alertmanager+"/metrics", "")
-	if err != nil {
-		return 0, err
+func (r *rig) givenUp(ctx context.Context) (float64, error) {
+	total, series, err := testenv.Metric(ctx, "http://"+r.alertmanager+"/metrics",
+		`alertmanager_notifications_failed_total\{[^}]*integration="webhook"[^}]*\}`)
+	if err == nil && series == 0 {
+		err = errors.New("among its metrics Alertmanager has none for failed notifications")
 	}
-	matches := failedNotifications.FindAllStringSubmatch(text, -1)
-	if len(matches) == 0 {
-		return 0, errors.New("among its metrics Alertmanager has none for failed notifications")
-	}
-	total := 0
-	for _, match := range matches {
-		count, err := strconv.Atoi(match[1])
-		if err != nil {
-			return 0, err
-		}
-		total += count
-	}
-	return total, nil
+	return total, err
 }
 
 func getJSON(ctx context.Context, address string, into any) error {

@@ -1,4 +1,6 @@
-package main
+//go:build slow
+
+package senders
 
 import (
 	"context"
@@ -22,7 +24,7 @@ const (
 // acknowledged alert is counted once.
 var steps = []struct {
 	name string
-	run  func(ctx context.Context, r *rig) error
+	run  func(r *rig)
 }{
 	{"alerts fire and become Incidents", fire},
 	{"repeats count and do not duplicate", repeat},
@@ -34,94 +36,72 @@ var steps = []struct {
 	{"Prometheus cannot reach Alertmanager, which resolves what goes on", partition},
 }
 
-func fire(ctx context.Context, r *rig) error {
+func fire(r *rig) {
 	r.target.set("sda", full)
 	r.target.set("sdb", full)
 	r.target.set("sdc", empty)
-	return r.settle(ctx, "DiskFull sda", "DiskFull sdb", "Watchdog")
+	r.settle("DiskFull sda", "DiskFull sdb", "Watchdog")
 }
 
-func repeat(ctx context.Context, r *rig) error {
-	if err := r.repeated(ctx, 2); err != nil {
-		return err
-	}
-	return r.settle(ctx, "DiskFull sda", "DiskFull sdb", "Watchdog")
+func repeat(r *rig) {
+	r.repeated(2)
+	r.settle("DiskFull sda", "DiskFull sdb", "Watchdog")
 }
 
-func restart(ctx context.Context, r *rig) error {
-	if err := r.manager.Stop(); err != nil {
-		return fmt.Errorf("stopping the manager: %w", err)
-	}
-	return r.startAgain(ctx, "DiskFull sda", "DiskFull sdb", "Watchdog")
+func restart(r *rig) {
+	r.Must(r.manager.Stop())
+	r.startAgain("DiskFull sda", "DiskFull sdb", "Watchdog")
 }
 
-func kill(ctx context.Context, r *rig) error {
+func kill(r *rig) {
 	r.manager.Kill()
-	return r.startAgain(ctx, "DiskFull sda", "DiskFull sdb", "Watchdog")
+	r.startAgain("DiskFull sda", "DiskFull sdb", "Watchdog")
 }
 
 // startAgain starts the manager, after it was ended, and waits until alerts were repeated.
-func (r *rig) startAgain(ctx context.Context, names ...string) error {
-	if err := r.manager.Start(); err != nil {
-		return err
-	}
-	if err := r.waitManager(ctx); err != nil {
-		return err
-	}
-	if err := r.repeated(ctx, 1); err != nil {
-		return err
-	}
-	return r.settle(ctx, names...)
+func (r *rig) startAgain(names ...string) {
+	r.Start(r.manager.Process)
+	r.repeated(1)
+	r.settle(names...)
 }
 
-func outage(ctx context.Context, r *rig) error {
+func outage(r *rig) {
 	r.manager.Kill()
 	r.target.set("sda", empty)
 	r.target.set("sdc", full)
 	r.target.setDown(true)
-	if err := r.fires(ctx, "DiskFull sdb", "DiskFull sdc", "ExporterDown", "Watchdog"); err != nil {
-		return err
-	}
+	r.fires("DiskFull sdb", "DiskFull sdc", "ExporterDown", "Watchdog")
 	// Those that were under way when the alerts changed may be given up first.
-	before, err := r.givenUp(ctx)
-	if err != nil {
-		return err
-	}
-	err = testenv.Await(ctx, waitTimeout, func(ctx context.Context) error {
+	before, err := r.givenUp(r.Context)
+	r.Must(err)
+	r.Await(testenv.WaitTimeout, func(ctx context.Context) error {
 		now, err := r.givenUp(ctx)
 		if err == nil && now < before+2*groups {
-			err = fmt.Errorf("%d notifications were given up", now-before)
+			err = fmt.Errorf("%v notifications were given up", now-before)
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return r.startAgain(ctx, "DiskFull sdb", "DiskFull sdc", "ExporterDown", "Watchdog")
+	r.startAgain("DiskFull sdb", "DiskFull sdc", "ExporterDown", "Watchdog")
 }
 
 // groups is how many groups of alerts Alertmanager makes: one for each rule.
 const groups = 3
 
-func resolve(ctx context.Context, r *rig) error {
+func resolve(r *rig) {
 	r.target.set("sdb", empty)
 	r.target.set("sdc", empty)
 	r.target.setDown(false)
-	return r.settle(ctx, "Watchdog")
+	r.settle("Watchdog")
 }
 
-func reopen(ctx context.Context, r *rig) error {
+func reopen(r *rig) {
 	r.target.set("sda", full)
-	if err := r.settle(ctx, "DiskFull sda", "Watchdog"); err != nil {
-		return err
-	}
+	r.settle("DiskFull sda", "Watchdog")
 	for _, w := range r.ways() {
-		incidents, err := r.incidents(ctx, w)
-		if err != nil {
-			return err
-		}
+		incidents, err := r.incidents(r.Context, w)
+		r.Must(err)
 		if len(incidents) != 5 {
-			return fmt.Errorf("%s: there are %d Incidents, not 5", w.preset, len(incidents))
+			r.T.Fatalf("%s: there are %d Incidents, not 5", w.preset, len(incidents))
 		}
 		for labels, incident := range incidents {
 			episodes := int64(1)
@@ -129,55 +109,40 @@ func reopen(ctx context.Context, r *rig) error {
 				episodes = 2
 			}
 			if incident.Status.Episode == nil || incident.Status.Episode.Number != episodes {
-				return fmt.Errorf("%s: %s has the episode %v, not %d", w.preset, labels, incident.Status.Episode, episodes)
+				r.T.Fatalf("%s: %s has the episode %v, not %d", w.preset, labels, incident.Status.Episode, episodes)
 			}
 			if resolved := incident.Status.State == v1alpha1.IncidentResolved; resolved != (incident.Status.ResolvedTime != nil) {
-				return fmt.Errorf("%s: %s is %s and was resolved at %v", w.preset, labels,
+				r.T.Fatalf("%s: %s is %s and was resolved at %v", w.preset, labels,
 					incident.Status.State, incident.Status.ResolvedTime)
 			}
 		}
 	}
-	return nil
 }
 
 // partition cuts Prometheus off from Alertmanager until that resolves an alert which goes on. When it hears of the alert
 // again, with the startsAt of before, the Incident reopens: a resolve that was none hides nothing.
-func partition(ctx context.Context, r *rig) error {
-	before, err := r.diskIncident(ctx)
-	if err != nil {
-		return err
-	}
+func partition(r *rig) {
+	before, err := r.diskIncident(r.Context)
+	r.Must(err)
 	r.link.cut.Store(true)
 	defer r.link.cut.Store(false)
-	err = testenv.Await(ctx, waitTimeout, func(ctx context.Context) error {
+	r.Await(testenv.WaitTimeout, func(ctx context.Context) error {
 		incident, err := r.diskIncident(ctx)
 		if err == nil && incident.Status.State != v1alpha1.IncidentResolved {
 			err = fmt.Errorf("the Incident of what Alertmanager hears no more of is %s", incident.Status.State)
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	select {
-	case <-time.After(lateFiringWindow + time.Second):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	r.Pause(lateFiringWindow + time.Second)
 	r.link.cut.Store(false)
-	if err := r.settle(ctx, "DiskFull sda", "Watchdog"); err != nil {
-		return err
-	}
-	after, err := r.diskIncident(ctx)
-	if err != nil {
-		return err
-	}
+	r.settle("DiskFull sda", "Watchdog")
+	after, err := r.diskIncident(r.Context)
+	r.Must(err)
 	was, is := before.Status, after.Status
 	if is.Episode.Number != was.Episode.Number+1 || !is.Alert.StartsAt.Equal(was.Alert.StartsAt.Time) {
-		return fmt.Errorf("episode %d starts at %v, after episode %d, which started at %v",
+		r.T.Fatalf("episode %d starts at %v, after episode %d, which started at %v",
 			is.Episode.Number, is.Alert.StartsAt, was.Episode.Number, was.Alert.StartsAt)
 	}
-	return nil
 }
 
 // lateFiringWindow is the operator's default.
@@ -198,8 +163,9 @@ func (r *rig) diskIncident(ctx context.Context) (*v1alpha1.Incident, error) {
 }
 
 // fires waits until just these alerts fire in Prometheus.
-func (r *rig) fires(ctx context.Context, names ...string) error {
-	return testenv.Await(ctx, waitTimeout, func(ctx context.Context) error {
+func (r *rig) fires(names ...string) {
+	r.T.Helper()
+	r.Await(testenv.WaitTimeout, func(ctx context.Context) error {
 		have, err := r.names(ctx)
 		if err == nil && !slices.Equal(have, names) {
 			err = fmt.Errorf("there fire %v, not %v", have, names)
@@ -209,15 +175,10 @@ func (r *rig) fires(ctx context.Context, names ...string) error {
 }
 
 // settle waits until just these alerts fire and the Incidents agree, and compares the counts.
-func (r *rig) settle(ctx context.Context, names ...string) error {
-	if err := r.fires(ctx, names...); err != nil {
-		return err
-	}
-	if err := testenv.Await(ctx, waitTimeout, r.agree); err != nil {
-		return err
-	}
-	if err := testenv.Await(ctx, waitTimeout, r.agreeInGroups); err != nil {
-		return err
-	}
-	return r.counts(ctx)
+func (r *rig) settle(names ...string) {
+	r.T.Helper()
+	r.fires(names...)
+	r.Await(testenv.WaitTimeout, r.agree)
+	r.Await(testenv.WaitTimeout, r.agreeInGroups)
+	r.counts()
 }

@@ -1,4 +1,6 @@
-package main
+//go:build slow
+
+package archive
 
 import (
 	"context"
@@ -26,18 +28,14 @@ import (
 const perEvent = 100
 
 // episodes has n Incidents open and end at once, in AlertEvents as a user of the namespace can create them.
-func (r *rig) episodes(ctx context.Context, namespace string, n int) error {
-	for n > 0 {
+func (r *rig) episodes(namespace string, n int) {
+	for ; n > 0; n -= perEvent {
 		var alerts []v1alpha1.Alert
 		for range min(n, perEvent) {
 			alerts = append(alerts, r.episode(namespace, fmt.Sprint("key-", r.serial.Add(1)))...)
 		}
-		if err := r.create(ctx, namespace, time.Time{}, alerts); err != nil {
-			return err
-		}
-		n -= perEvent
+		r.create(namespace, time.Time{}, alerts)
 	}
-	return nil
 }
 
 // episode returns the alerts of an episode, and expects its record.
@@ -50,13 +48,14 @@ func (r *rig) episode(namespace, key string) []v1alpha1.Alert {
 }
 
 // create creates an AlertEvent. A time of receipt that is not zero is forged.
-func (r *rig) create(ctx context.Context, namespace string, received time.Time, alerts []v1alpha1.Alert) error {
-	return r.cluster.Client.Create(ctx, &v1alpha1.AlertEvent{
+func (r *rig) create(namespace string, received time.Time, alerts []v1alpha1.Alert) {
+	r.T.Helper()
+	r.Must(r.Client.Create(r.Context, &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "suite-"},
 		Spec: v1alpha1.AlertEventSpec{
 			IntegrationName: namespace, ReceivedTime: v1alpha1.NewTimestamp(received), Alerts: alerts,
 		},
-	})
+	}))
 }
 
 // archived returns the records of the archive.
@@ -75,28 +74,24 @@ func (r *rig) archived(ctx context.Context) ([]records.Record, error) {
 
 // judge waits until every episode has its record, and makes sure that each has one, that no Incident was deleted before, and
 // that no object lies elsewhere.
-func (r *rig) judge(ctx context.Context) error {
-	deadline := time.Now().Add(archiveTimeout)
-	for {
-		missing, err := r.missing(ctx)
-		if err != nil {
-			return err
-		}
+func (r *rig) judge() {
+	r.T.Helper()
+	for deadline := time.Now().Add(archiveTimeout); ; r.Pause(time.Second) {
+		missing, err := r.missing(r.Context)
+		r.Must(err)
 		if len(missing) == 0 {
 			break
 		}
-		if time.Now().After(deadline) || !testenv.Pause(ctx, time.Second) {
-			return fmt.Errorf("%d of %d Incidents are not archived, or not with all alerts: %s", len(missing), len(r.expected),
+		if time.Now().After(deadline) {
+			r.T.Fatalf("%d of %d Incidents are not archived, or not with all alerts: %s", len(missing), len(r.expected),
 				strings.Join(missing[:min(5, len(missing))], ", "))
 		}
 	}
-	found, err := r.archived(ctx)
-	if err != nil {
-		return err
-	}
+	found, err := r.archived(r.Context)
+	r.Must(err)
 	r.summary = fmt.Sprintf("%d episodes have one record each; %d Incidents were deleted, all of them after that.",
 		len(found), r.deleted.count())
-	return errors.Join(r.deleted.check(found), r.checkKeys())
+	r.Must(errors.Join(r.deleted.check(found), r.checkKeys()))
 }
 
 // missing returns the Incidents whose records do not have all their alerts. It fails if they have too many.

@@ -1,4 +1,6 @@
-package main
+//go:build slow
+
+package alertmanager
 
 import (
 	"encoding/json"
@@ -11,6 +13,12 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// Statuses of notifications.
+const (
+	firing   = "firing"
+	resolved = "resolved"
 )
 
 // subject is what a person is notified about: an Incident at a severity. Alertmanager takes each for an alert of its own.

@@ -1,11 +1,8 @@
-package main
+//go:build slow
 
-import (
-	"fmt"
-	"net/url"
-	"os"
-	"path/filepath"
-)
+package senders
+
+import "net/url"
 
 // The configurations of Prometheus and Alertmanager. Their intervals are short, so that a run takes a minute;
 // the ones that people use differ in nothing else.
@@ -75,31 +72,6 @@ receivers:
 	// resendDelay is how often Prometheus sends a firing alert again.
 	resendDelay = "2s"
 )
-
-// addresses are where the parts of the rig are found, each a host and a port.
-type addresses struct {
-	target, prometheus, alertmanager string
-	link                             string // that Prometheus takes for Alertmanager
-	through                          string // the address with its token that Alertmanager posts to
-	direct, directToken              string // the relay that Prometheus posts to
-	pagerDuty                        string // the address with its token for the receiver for PagerDuty
-	opsgenie, opsgenieToken          string // the same for Opsgenie
-}
-
-// writeConfigs writes the configurations into the folder.
-func writeConfigs(folder string, a addresses) error {
-	for name, text := range map[string]string{
-		"prometheus.yml": fmt.Sprintf(prometheusConfig, disksPath, a.target, exporterPath, a.link, a.direct, a.directToken),
-		"rules.yml":      rules,
-		"alertmanager.yml": fmt.Sprintf(alertmanagerConfig,
-			a.through, a.pagerDuty, a.opsgenie, a.opsgenieToken),
-	} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // hostOf is the host and the port of an address.
 func hostOf(address string) string {

@@ -1,4 +1,6 @@
-package main
+//go:build slow
+
+package senders
 
 import (
 	"net/http"
