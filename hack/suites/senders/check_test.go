@@ -218,10 +218,11 @@ func (r *rig) repeated(times int) {
 	alerts, err := r.firingAlerts(r.Context)
 	r.Must(err)
 	for _, w := range r.ways() {
-		before := w.relay.acknowledged()
+		before, _ := w.relay.account.Snapshot()
 		r.Await(testenv.WaitTimeout, func(context.Context) error {
 			again := 0
-			for key, count := range w.relay.acknowledged() {
+			now, _ := w.relay.account.Snapshot()
+			for key, count := range now {
 				if count >= before[key]+times {
 					again++
 				}

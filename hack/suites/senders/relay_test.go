@@ -6,18 +6,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"slices"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
@@ -124,21 +120,21 @@ func (r *relay) answered(response *http.Response) error {
 		return err
 	}
 	keys, _ := response.Request.Context().Value(keysOf{}).([]string)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.account.Codes[strconv.Itoa(response.StatusCode)]++
+	outcome := loadgen.Refused
 	switch {
-	case response.StatusCode != http.StatusAccepted && answer.Type == loadgen.UnknownOutcomeType:
-		r.count(keys, func(k *loadgen.KeyAccount, _ int) { k.Unknown++ })
-	case response.StatusCode != http.StatusAccepted:
-		r.count(keys, func(k *loadgen.KeyAccount, _ int) { k.Refused++ })
-	case len(answer.Alerts) != len(keys):
+	case response.StatusCode == http.StatusAccepted && len(answer.Alerts) != len(keys):
 		return fmt.Errorf("%d alerts were sent, %d are in the answer", len(keys), len(answer.Alerts))
-	default:
-		r.count(keys, func(k *loadgen.KeyAccount, i int) {
-			k.Acknowledged++
-			k.AlertIDs = append(k.AlertIDs, answer.Alerts[i].ID)
-		})
+	case response.StatusCode == http.StatusAccepted:
+		outcome = loadgen.Acknowledged
+	case answer.Type == loadgen.UnknownOutcomeType:
+		outcome = loadgen.Unknown
+	}
+	for i, key := range keys {
+		var ids []string
+		if outcome == loadgen.Acknowledged {
+			ids = []string{answer.Alerts[i].ID}
+		}
+		r.account.Record(key, outcome, strconv.Itoa(response.StatusCode), 0, ids)
 	}
 	return nil
 }
@@ -146,28 +142,10 @@ func (r *relay) answered(response *http.Response) error {
 // failed keeps account of a request that the manager did not answer.
 func (r *relay) failed(w http.ResponseWriter, request *http.Request, err error) {
 	keys, _ := request.Context().Value(keysOf{}).([]string)
-	var operation *net.OpError
-	never := errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &operation) && operation.Op == "dial"
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.account.Codes["error"]++
-	r.count(keys, func(k *loadgen.KeyAccount, _ int) {
-		if never {
-			k.Refused++
-		} else {
-			k.Unknown++
-		}
-	})
-	w.WriteHeader(http.StatusBadGateway)
-}
-
-func (r *relay) count(keys []string, record func(k *loadgen.KeyAccount, i int)) {
-	for i, key := range keys {
-		if r.account.Keys[key] == nil {
-			r.account.Keys[key] = &loadgen.KeyAccount{}
-		}
-		record(r.account.Keys[key], i)
+	for _, key := range keys {
+		r.account.Record(key, loadgen.ErrorOutcome(err), "error", 0, nil)
 	}
+	w.WriteHeader(http.StatusBadGateway)
 }
 
 func (r *relay) enter() bool {
@@ -204,32 +182,9 @@ func (r *relay) open() {
 	r.shut = false
 }
 
-// acknowledged is, for each key, how many of its alerts were acknowledged.
-func (r *relay) acknowledged() map[string]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	counts := map[string]int{}
-	for key, k := range r.account.Keys {
-		counts[key] = k.Acknowledged
-	}
-	return counts
-}
-
 // tally is what became of the alerts so far, in words.
 func (r *relay) tally() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var acknowledged, refused, unknown int
-	for _, k := range r.account.Keys {
-		acknowledged += k.Acknowledged
-		refused += k.Refused
-		unknown += k.Unknown
-	}
-	var codes []string
-	for code, n := range r.account.Codes {
-		codes = append(codes, fmt.Sprintf("%d × %s", n, code))
-	}
-	slices.Sort(codes)
-	return fmt.Sprintf("%d keys, %d alerts acknowledged, %d refused, %d without an answer (requests: %v)",
-		len(r.account.Keys), acknowledged, refused, unknown, codes)
+	keys, all := r.account.Snapshot()
+	return fmt.Sprintf("%d keys, %d alerts acknowledged, %d refused, %d without an answer",
+		len(keys), all.Acknowledged, all.Refused, all.Unknown)
 }
