@@ -57,8 +57,8 @@ func Metric(ctx context.Context, url, series string) (sum float64, count int, er
 // metricTimeout is how long a program may take to answer with its metrics.
 const metricTimeout = 4 * time.Second
 
-// leads is the metric of the manager that holds the lease.
-const leads = `leader_election_master_status\{[^}]*\}`
+// Leads is the series, as for Metric, that is 1 of the manager that holds the lease.
+const Leads = `leader_election_master_status\{[^}]*\}`
 
 // Leader waits until one of the managers leads and returns its number.
 func Leader(ctx context.Context, timeout time.Duration, managers []*Manager) (int, error) {
@@ -66,7 +66,7 @@ func Leader(ctx context.Context, timeout time.Duration, managers []*Manager) (in
 	return at, AwaitThat(ctx, timeout, "no manager leads", func(ctx context.Context) bool {
 		for i, m := range managers {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
-			leading, _, err := Metric(ctx, m.MetricsURL, leads)
+			leading, _, err := Metric(ctx, m.MetricsURL, Leads)
 			cancel()
 			if err == nil && leading == 1 {
 				at = i

@@ -154,6 +154,21 @@ func (p *Process) PID() int {
 	return p.command.Process.Pid
 }
 
+// Memory returns the memory that a process holds, in bytes, and the most that it ever held.
+func Memory(pid int) (now, peak int64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(status)) {
+		var kilobytes int64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kilobytes); n == 1 {
+			now = kilobytes << 10
+		}
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kilobytes); n == 1 {
+			peak = kilobytes << 10
+		}
+	}
+	return now, peak, err
+}
+
 // FreeAddresses finds n addresses on the loopback interface that nobody listens on.
 func FreeAddresses(n int) ([]string, error) {
 	addresses := make([]string, n)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // sizeRow is what the manager does in a cluster of a size: when it is ready after a start, how much memory it
@@ -117,11 +118,10 @@ func (c *cluster) measureSized(ctx context.Context, t tenant, row *sizeRow, dura
 	if _, err := c.drained(ctx, t); err != nil {
 		return err
 	}
-	used, err := processUsage(c.manager.PID())
-	if err != nil {
+	var err error
+	if _, row.PeakRSS, err = testenv.Memory(c.manager.PID()); err != nil {
 		return err
 	}
-	row.PeakRSS = used.peakRSS
 	url := []string{c.manager.WebhookURL + t.token}
 	closed := loadgen.Run(ctx, loadgen.Load{
 		URLs: url, Senders: 64, Duration: duration, Key: func(n int) string { return sizeKey(n % sizeHotKeys) },
@@ -130,7 +130,7 @@ func (c *cluster) measureSized(ctx context.Context, t tenant, row *sizeRow, dura
 	if _, err := c.drained(ctx, t); err != nil {
 		return err
 	}
-	before, err := c.managerMetrics(ctx)
+	before, err := scrape(ctx, c.manager)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (c *cluster) measureSized(ctx context.Context, t tenant, row *sizeRow, dura
 	if _, err := c.drained(ctx, t); err != nil {
 		return err
 	}
-	after, err := c.managerMetrics(ctx)
+	after, err := scrape(ctx, c.manager)
 	if err != nil {
 		return err
 	}
