@@ -144,7 +144,7 @@ func thousands(r *rig) {
 	r.objects(n, age)
 	a := r.archivers[r.Leader(r.archivers)]
 	a.Kill()
-	r.Must(a.Process.Start())
+	r.Must(a.Start())
 	r.led()
 	begin := time.Now()
 	r.fewer(age, 1)
