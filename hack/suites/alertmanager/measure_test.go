@@ -73,9 +73,10 @@ func latency(r *rig) {
 func (r *rig) useFake() {
 	r.fake.behave(modeAccept, "")
 	r.configure("- url: " + r.fake.URL + "\n")
-	r.happens("probe", "critical", firing)
+	probe := fmt.Sprint("probe-", len(r.story)) // a new one each time
+	r.happens(probe, "critical", firing)
 	r.AwaitThat("nothing arrives at the fake", func(context.Context) bool {
-		_, arrived := r.fake.arrivalOf(name("probe"), false)
+		_, arrived := r.fake.arrivalOf(name(probe), false)
 		return arrived
 	})
 }
