@@ -70,11 +70,14 @@ KUBERNETES_VERSIONS ?= 1.31.0 1.34.4 1.37.1
 # How long each fuzz test of test-fuzz runs.
 FUZZTIME ?= 10m
 
-# The Alertmanager of test-alertmanager, and flags of hack/suites/alertmanager, such as --run=killed.
+# A suite of hack/suites that runs programs, as a test: "$(SUITE) ./NAME", and flags of "go test".
+SUITE := cd hack/suites && $(GO_TEST) -count=1 -tags slow -v
+
+# The Alertmanager of test-alertmanager, and flags of "go test" for it, such as -run=/killed.
 ALERTMANAGER ?= $(TOOLS)/alertmanager
 ALERTMANAGER_FLAGS ?=
 
-# Flags of hack/suites/archive, such as --run=killed.
+# Flags of "go test" for test-archive, such as -run=/killed.
 ARCHIVE_FLAGS ?=
 
 # Flags of hack/devcluster for "make run", and of "go test".
@@ -191,33 +194,32 @@ test-versions: control-plane bin/suites/faults $(TOOLS)/controller-gen $(TOOLS)/
 	for version in $(KUBERNETES_VERSIONS); do hack/test-version.sh $$version || exit; done
 
 .PHONY: test-senders
-test-senders: control-plane build bin/suites/senders $(TOOLS)/prometheus $(TOOLS)/alertmanager ## Let a real Prometheus and Alertmanager send alerts, about a minute
-	bin/suites/senders
+test-senders: control-plane build $(TOOLS)/prometheus $(TOOLS)/alertmanager ## Let a real Prometheus and Alertmanager send alerts, about a minute
+	$(SUITE) -timeout=10m ./senders
 
 .PHONY: test-alertmanager
-test-alertmanager: control-plane build bin/suites/alertmanager $(ALERTMANAGER) ## Let real, clustered Alertmanagers notify a receiver, and break everything, about 20 minutes
-	bin/suites/alertmanager --alertmanager=$(ALERTMANAGER) $(ALERTMANAGER_FLAGS)
-	bin/suites/alertmanager --alertmanager=$(ALERTMANAGER) --scale
+test-alertmanager: control-plane build $(ALERTMANAGER) ## Let real, clustered Alertmanagers notify a receiver, and break everything, about 20 minutes
+	$(SUITE) -timeout=40m ./alertmanager -alertmanager=$(abspath $(ALERTMANAGER)) $(ALERTMANAGER_FLAGS)
 
 .PHONY: test-alertmanager-short
-test-alertmanager-short: control-plane build bin/suites/alertmanager $(ALERTMANAGER) ## The life cycle of a notification, in about 20 seconds
-	bin/suites/alertmanager --alertmanager=$(ALERTMANAGER) --short
+test-alertmanager-short: control-plane build $(ALERTMANAGER) ## The life cycle of a notification, in about 20 seconds
+	$(SUITE) -short ./alertmanager -alertmanager=$(abspath $(ALERTMANAGER))
 
 .PHONY: test-archive
-test-archive: control-plane build archiver plugin bin/suites/archive $(TOOLS)/versitygw ## Archive to a real S3 server, and break it and the managers, about 15 minutes
-	bin/suites/archive $(ARCHIVE_FLAGS)
+test-archive: control-plane build archiver plugin $(TOOLS)/versitygw ## Archive to a real S3 server, and break it and the managers, about 15 minutes
+	$(SUITE) -timeout=40m ./archive $(ARCHIVE_FLAGS)
 
 .PHONY: test-archive-short
-test-archive-short: control-plane build archiver plugin bin/suites/archive ## Archive to a folder, without faults, in about 30 seconds
-	bin/suites/archive --short --store=
+test-archive-short: control-plane build archiver plugin ## Archive to a folder, without faults, in about 30 seconds
+	$(SUITE) -short ./archive
 
 .PHONY: test-monitoring
-test-monitoring: control-plane build archiver bin/suites/monitoring ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)
-	bin/suites/monitoring
+test-monitoring: control-plane build archiver ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)
+	$(SUITE) -timeout=5m -run '^TestPrometheus' ./monitoring
 
 .PHONY: test-kube-state-metrics
-test-kube-state-metrics: control-plane bin/suites/monitoring $(TOOLS)/kube-state-metrics ## Test config/kube-state-metrics with the real kube-state-metrics and Prometheus
-	bin/suites/monitoring --kube-state-metrics=$(TOOLS)/kube-state-metrics
+test-kube-state-metrics: control-plane $(TOOLS)/kube-state-metrics ## Test config/kube-state-metrics with the real kube-state-metrics and Prometheus
+	$(SUITE) -timeout=5m -run '^TestRealKubeStateMetrics$$' ./monitoring
 
 .PHONY: e2e
 e2e: $(TOOLS)/helm ## Install Tocsin on the cluster of KUBECONFIG, from the image IMG, and break it there under load
@@ -233,7 +235,7 @@ bench: control-plane build bin/suites/bench $(TOOLS)/alertmanager ## Measure int
 
 .PHONY: bench-micro
 bench-micro: ## Run the Go benchmarks, for benchstat
-	go test -run '^$$' -bench . -benchmem -count $(BENCH_COUNT) ./controllers ./webhookserver/...
+	go test -run '^$$' -bench . -benchmem -count $(BENCH_COUNT) ./controllers/... ./webhookserver/...
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters

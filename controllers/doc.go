@@ -1,10 +1,14 @@
 // Package controllers folds AlertEvents into Incidents, exactly once, and deletes what is folded.
 //
-// Each reconciliation gathers (observe.go), decides (package fold) and acts (incident_actions.go), in the steps of
-// incident_controller.go. Gathering reads an Incident, the list of the AlertEvents
-// that exist, and those of them that the cache has for this Incident. Deciding is the function fold.Decide: it
-// takes the observations and the time, and returns a plan; it has no client, no context and no clock.
-// Acting carries the plan out: at most one create, one status write, and the release of events.
+// This package wires its rooms together: incident folds, release deletes and marks AlertEvents, sweep visits Resolved Incidents,
+// integration writes the status of WebhookIntegrations, forward and archive tell others, and replica has what every replica
+// keeps, whether it leads or not.
+//
+// Each reconciliation of an Incident gathers (incident/gather.go), decides (package fold) and acts (incident/actions.go), in the
+// steps of incident/reconciler.go. Gathering reads an Incident, the list of the AlertEvents that exist, and those of them that
+// the cache has for this Incident. Deciding is the function fold.Decide: it takes these facts and the time, and returns a plan;
+// it has no client, no context and no clock. Acting carries the plan out: at most one create, one status write, and the release
+// of events.
 //
 // # The algorithm
 //
@@ -32,7 +36,7 @@
 // there is something to do for alerts that wait, so nothing is missed.
 //
 // When the watch shows an Incident no longer, it is Resolved or deleted; unless this process resolved it, it is read. The leader
-// visits all Resolved Incidents in pages, at the start of its term and every hour (resolved.go): it has those folded whose
+// visits all Resolved Incidents in pages, at the start of its term and every hour (package sweep): it has those folded whose
 // retention ends, tells the archive and the forwarding of them, counts them, and deletes the oldest of a namespace that has more
 // than its share.
 //
@@ -55,30 +59,30 @@
 //
 // # Marks
 //
-// Marks are for events that stay (marks.go): those with an idempotency key, which stay for ten minutes, are marked for all
-// Incidents; one that is settled for some of its Incidents while others wait is marked for the former if it would fill their
-// ledgers, or if one of them is deleted. So ledgers have space, an Incident that cannot be written delays no other one, and a
-// deleted Incident does not come back from events that it had counted. An ordinary event is deleted without a mark.
+// Marks are for events that stay (release/marks.go): those with an idempotency key, which stay for ten minutes, are marked for
+// all Incidents; one that is settled for some of its Incidents while others wait is marked for the former if it would fill
+// their ledgers, or if one of them is deleted. So ledgers have space, an Incident that cannot be written delays no other one,
+// and a deleted Incident does not come back from events that it had counted. An ordinary event is deleted without a mark.
 //
 // A mark is written on condition of the UID and the resourceVersion that were read, and adds to the mark that was read. It
 // keeps the event's place in commit order, which is the resourceVersion before the first mark. An update of the metadata by a
-// user does not move an event either, on replicas whose watch saw it before (EventMemory.version).
+// user does not move an event either, on replicas whose watch saw it before (replica.Memory.Version).
 //
 // # Incidents that cannot be written
 //
-// A status that the API server, a policy or a webhook rejects is written without content at once. If that is rejected too, if
+// A status that is invalid, or that a policy or a webhook denies, is written without content at once. If that fails too, if
 // the Incident cannot be created, if it is being deleted, or if the fold panics, this Incident waits, with increasing delays
-// of at most 30 seconds (blocked.go). The integration's condition AlertsFolded tells it. Its later alerts wait behind the
-// earlier ones, so no resolve overtakes the firing that it ends.
+// of at most 30 seconds (incident/blocked.go). The integration's condition AlertsFolded tells it. Its later alerts wait behind
+// the earlier ones, so no resolve overtakes the firing that it ends.
 //
 // # Second copies
 //
 // A create whose response was lost is retried under the same name. The API server rejects the second copy while the first
 // exists. But the first may be folded and deleted before the retry arrives, and then the retry makes an object with a UID that
-// no ledger has. Every replica remembers for two minutes the names that its watch saw deleted, whoever leads (memory.go). A
-// name that the server generated, or derived from a key with the same alerts, and that comes again with another UID is a
-// second copy: it is deleted and never folded. The watch shows the deletion before the creation, and a fold waits until the
-// memory has seen the event.
+// no ledger has. Every replica remembers for two minutes the names that its watch saw deleted, whoever leads
+// (replica/memory.go). A name that the server generated, or derived from a key with the same alerts, and that comes again with
+// another UID is a second copy: it is deleted and never folded. The watch shows the deletion before the creation, and a fold
+// waits until the memory has seen the event.
 //
 // A replica that has just started, or whose watch had a gap, remembers too little. The writer marks retries, and such a
 // replica folds them only after 30 seconds; by then another one has deleted the second copy, usually the one that stored it.

@@ -13,6 +13,8 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,10 +22,24 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
+	"github.com/tocsin-dev/tocsin/controllers/incident"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
+
+func TestMain(m *testing.M) { testsite.Main(m) }
+
+// site is one whose manager runs the controllers.
+type site struct{ *testsite.Site }
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	return &site{testsite.New(t)}
+}
 
 // manage runs a manager with the controllers for the site's namespace. The returned function stops it.
 func (s *site) manage(t *testing.T) (stop func()) {
@@ -34,12 +50,12 @@ func (s *site) manage(t *testing.T) (stop func()) {
 func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	t.Helper()
 	skip := true
-	options.Memory = NewEventMemory(systemClock{})
-	mgr, err := ctrl.NewManager(controlPlane(t), ctrl.Options{
+	options.Memory = replica.NewMemory(clock.RealClock{})
+	mgr, err := ctrl.NewManager(testsite.ControlPlane(t), ctrl.Options{
 		Scheme:  testenv.Scheme(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
-			DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
+			DefaultNamespaces: map[string]cache.Config{s.Namespace: {}},
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.AlertEvent{}: {Transform: options.Memory.Cached.Condense},
 				&v1alpha1.Incident{}:   {Transform: clustercache.Condense, Field: clustercache.Selector()},
@@ -49,10 +65,22 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
 	s.Expect(err).NotTo(HaveOccurred())
-	options.Namespaces, options.Clock = []string{s.namespace}, systemClock{}
-	replica, err := NewReplica(mgr, options)
+	options.Namespaces, options.Clock = []string{s.Namespace}, clock.RealClock{}
+	options.Memory = replica.NewMemory(options.Clock)
+	options.Limit = fair.Limit{All: 50_000, Share: 1}
+	options.CheckMapping = func(*v1alpha1.WebhookIntegration) error { return nil }
+	options.PresetLateFiringWindow = func(string) (time.Duration, bool) { return 0, false }
+	options.Unavailable = func(string) string { return "" }
+	options.IngestBacklog = func() int { return 0 }
+	options.RestartWatch = func(bool) {}
+	if options.Health == nil {
+		health, err := replica.AddIngestHealth(mgr, options.Namespaces, options.Clock)
+		s.Expect(err).NotTo(HaveOccurred())
+		options.Health = health
+	}
+	process, err := NewReplica(mgr, options)
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(replica.Lead(mgr)).To(Succeed())
+	s.Expect(process.Lead(mgr)).To(Succeed())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -70,8 +98,6 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	return stop
 }
 
-func (s *site) realTime() { s.clock.SetTime(time.Now()) }
-
 // postLoad stores alerts over the keys, every tenth event with five alerts, and returns the events.
 func (s *site) postLoad(alerts, keys int) []*v1alpha1.AlertEvent {
 	var events []*v1alpha1.AlertEvent
@@ -82,49 +108,49 @@ func (s *site) postLoad(alerts, keys int) []*v1alpha1.AlertEvent {
 		}
 		var batch []v1alpha1.Alert
 		for range size {
-			alert := s.alert(v1alpha1.AlertFiring, fmt.Sprintf("key-%d", posted%keys))
+			alert := s.Alert(v1alpha1.AlertFiring, fmt.Sprintf("key-%d", posted%keys))
 			if posted%50 == 49 {
 				alert.Status = v1alpha1.AlertResolved
 			}
 			batch = append(batch, alert)
 			posted++
 		}
-		s.realTime()
-		events = append(events, s.post(batch...))
+		s.RealTime()
+		events = append(events, s.Post(batch...))
 	}
 	return events
 }
 
 func (s *site) expectAllCounted(keys int, events []*v1alpha1.AlertEvent) {
-	s.Eventually(s.eventNames, time.Minute, 100*time.Millisecond).Should(BeEmpty())
+	s.Eventually(s.EventNames, time.Minute, 100*time.Millisecond).Should(BeEmpty())
 	for i := range keys {
-		s.expectCounted(fmt.Sprintf("key-%d", i), events...)
+		s.ExpectCounted(fmt.Sprintf("key-%d", i), events...)
 	}
-	s.Expect(s.incidentNames()).To(HaveLen(keys))
+	s.Expect(s.IncidentNames()).To(HaveLen(keys))
 }
 
 func TestALoadFoldsExactly(t *testing.T) {
 	s := newSite(t)
-	s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.namespace)}
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{{Name: "main", SHA256: tokens.Hash(s.Namespace)}}
 	})
-	logged := len(testLog.String())
+	logged := len(testsite.Log.String())
 	s.manage(t)
 	began := time.Now()
 	events := s.postLoad(500, 20)
 	posted := time.Since(began)
 	s.expectAllCounted(20, events)
 	t.Logf("500 alerts posted in %s, folded and released after %s", posted, time.Since(began))
-	s.Expect(testLog.String()[logged:]).NotTo(ContainSubstring("ERROR"), "races are no errors")
+	s.Expect(testsite.Log.String()[logged:]).NotTo(ContainSubstring("ERROR"), "races are no errors")
 
 	s.Eventually(func(g Gomega) {
-		status := s.integrationStatus()
+		status := s.IntegrationStatus()
 		g.Expect(meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)).To(BeTrue())
 		g.Expect(status.LastReceivedTime).NotTo(BeNil())
 	}, 10*time.Second).Should(Succeed())
 	s.Eventually(func(g Gomega) {
 		var list eventsv1.EventList
-		g.Expect(s.live.List(s.ctx, &list, client.InNamespace(s.namespace))).To(Succeed())
+		g.Expect(s.Live.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(Succeed())
 		opened := 0
 		for _, event := range list.Items {
 			if event.Reason == string(v1alpha1.TransitionOpened) && event.Regarding.Kind == "Incident" {
@@ -141,7 +167,7 @@ func TestABacklogFoldsExactlyOverRestarts(t *testing.T) {
 	began := time.Now()
 	for range 3 {
 		stop := s.manage(t)
-		s.Eventually(func() int { return len(s.incidentNames()) }, 20*time.Second, 20*time.Millisecond).ShouldNot(BeZero())
+		s.Eventually(func() int { return len(s.IncidentNames()) }, 20*time.Second, 20*time.Millisecond).ShouldNot(BeZero())
 		stop()
 	}
 	s.manage(t)
@@ -159,53 +185,57 @@ func TestTwoManagersAtOnceFoldExactly(t *testing.T) {
 
 func TestTimePassesByItself(t *testing.T) {
 	s := newSite(t)
-	integration := s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+	integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.Retention = &metav1.Duration{Duration: 0}
 	})
-	listening := newListening(systemClock{})
-	listening.answered(time.Now(), time.Now(), time.Now())
-	listening.since = time.Now().Add(-time.Hour)
-	s.manageWith(t, Options{Listening: listening})
-	s.realTime()
-	s.postFiring("disk")
-	s.Eventually(s.incidentNames, 10*time.Second).ShouldNot(BeEmpty())
-	s.post(s.alert(v1alpha1.AlertResolved, "disk"))
-	s.Eventually(s.incidentNames, 10*time.Second).Should(BeEmpty())
+	health := replica.NewIngestHealth(clock.RealClock{})
+	answer := func(at time.Time) { health.Answered(at, at, at) }
+	for at := time.Now().Add(-time.Hour); at.Before(time.Now()); at = at.Add(10 * time.Second) {
+		answer(at)
+	}
+	s.manageWith(t, Options{Options: incident.Options{Health: health}})
+	s.RealTime()
+	s.PostFiring("disk")
+	s.Eventually(s.IncidentNames, 10*time.Second).ShouldNot(BeEmpty())
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.Eventually(s.IncidentNames, 10*time.Second).Should(BeEmpty())
 
 	// An alert of long ago: a new policy finds it silent for too long.
-	listening.answered(time.Now(), time.Now(), time.Now())
-	s.clock.SetTime(time.Now().Add(-time.Hour))
-	s.postFiring("cpu")
-	s.Eventually(s.eventNames, 10*time.Second).Should(BeEmpty())
-	s.Expect(s.incident("cpu").Status.State).To(Equal(v1alpha1.IncidentOpen))
+	answer(time.Now())
+	s.Clock.SetTime(time.Now().Add(-time.Hour))
+	s.PostFiring("cpu")
+	s.Eventually(s.EventNames, 10*time.Second).Should(BeEmpty())
+	s.Expect(s.Incident("cpu").Status.State).To(Equal(v1alpha1.IncidentOpen))
 	changed := integration.DeepCopy()
 	changed.Spec.Retention = nil
 	changed.Spec.AutoResolveAfter = &metav1.Duration{Duration: time.Minute}
-	s.Expect(s.live.Patch(s.ctx, changed, client.MergeFrom(integration))).To(Succeed())
-	s.Eventually(func() v1alpha1.IncidentState { return s.incident("cpu").Status.State }, 10*time.Second).
+	s.Expect(s.Live.Patch(s.Ctx, changed, client.MergeFrom(integration))).To(Succeed())
+	s.Eventually(func() v1alpha1.IncidentState { return s.Incident("cpu").Status.State }, 10*time.Second).
 		Should(Equal(v1alpha1.IncidentResolved))
 }
 
 func TestDowntimeOfTheManagerIsNoSilence(t *testing.T) {
 	s := newSite(t)
-	s.integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Minute}
 	})
-	s.clock.SetTime(time.Now().Add(-time.Hour))
-	s.postFiring("disk")
-	s.fold("disk")
-	s.release()
-	incident := s.incident("disk")
-	incident.Status.LastAlertTime = new(v1alpha1.NewTimestamp(s.clock.Now())) // and the manager was away since
-	s.Expect(s.live.Status().Update(s.ctx, incident)).To(Succeed())
+	s.Clock.SetTime(time.Now().Add(-time.Hour))
+	s.PostFiring("disk")
+	stop := s.manage(t)
+	s.Eventually(s.IncidentNames, 20*time.Second).ShouldNot(BeEmpty())
+	s.Eventually(s.EventNames, 20*time.Second).Should(BeEmpty())
+	stop()
+	incident := s.Incident("disk")
+	incident.Status.LastAlertTime = new(v1alpha1.NewTimestamp(s.Clock.Now())) // and the manager was away since
+	s.Expect(s.Live.Status().Update(s.Ctx, incident)).To(Succeed())
 
-	s.realTime()
+	s.RealTime()
 	s.manage(t)
 	// What there is at the start is folded before what comes then.
 	for _, key := range []string{"cpu", "memory"} {
-		s.postFiring(key)
-		s.Eventually(s.eventNames, 20*time.Second).Should(BeEmpty())
-		s.Expect(s.incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+		s.PostFiring(key)
+		s.Eventually(s.EventNames, 20*time.Second).Should(BeEmpty())
+		s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
 	}
 }
 
@@ -213,17 +243,17 @@ func TestAnEventThatCannotBeReadIsReportedAndKept(t *testing.T) {
 	s := newSite(t)
 	s.manage(t)
 	unreadable := &v1alpha1.AlertEvent{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "by-hand"},
-		Spec:       v1alpha1.AlertEventSpec{IntegrationName: integrationName, PackedAlerts: "bm8gZ3ppcA=="},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "by-hand"},
+		Spec:       v1alpha1.AlertEventSpec{IntegrationName: testsite.Integration, PackedAlerts: "bm8gZ3ppcA=="},
 	}
-	s.Expect(s.live.Create(s.ctx, unreadable)).To(Succeed())
-	s.realTime()
-	s.post(s.alert(v1alpha1.AlertFiring, "disk"), s.alert(v1alpha1.AlertFiring, "cpu"))
-	s.Eventually(s.incidentNames, 10*time.Second).Should(HaveLen(2), "the others are folded")
-	s.Eventually(s.eventNames, 10*time.Second).Should(ConsistOf("by-hand"))
+	s.Expect(s.Live.Create(s.Ctx, unreadable)).To(Succeed())
+	s.RealTime()
+	s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertFiring, "cpu"))
+	s.Eventually(s.IncidentNames, 10*time.Second).Should(HaveLen(2), "the others are folded")
+	s.Eventually(s.EventNames, 10*time.Second).Should(ConsistOf("by-hand"))
 	s.Eventually(func() []string {
 		var list eventsv1.EventList
-		s.Expect(s.live.List(s.ctx, &list, client.InNamespace(s.namespace))).To(Succeed())
+		s.Expect(s.Live.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(Succeed())
 		var notes []string
 		for i := range list.Items {
 			if list.Items[i].Reason == "Unreadable" {
@@ -237,11 +267,11 @@ func TestAnEventThatCannotBeReadIsReportedAndKept(t *testing.T) {
 func TestWhatTheCacheHoldsIsMeasured(t *testing.T) {
 	s, registry := newSite(t), prometheus.NewPedanticRegistry()
 	s.manageWith(t, Options{Metrics: registry})
-	s.realTime()
-	alert := s.alert(v1alpha1.AlertFiring, "disk")
+	s.RealTime()
+	alert := s.Alert(v1alpha1.AlertFiring, "disk")
 	alert.Severity = v1alpha1.SeverityCritical
-	s.post(alert)
-	s.postAs(v1alpha1.KeyedEventName(integrationName, "delivery"), s.alert(v1alpha1.AlertResolved, "cpu"))
+	s.Post(alert)
+	s.PostAs(v1alpha1.KeyedEventName(testsite.Integration, "delivery"), s.Alert(v1alpha1.AlertResolved, "cpu"))
 
 	RegisterMetrics(registry)
 	s.Eventually(func() error {
@@ -259,5 +289,44 @@ tocsin_incidents{severity="warning",state="Open"} 0
 `), "tocsin_alertevents_pending", "tocsin_incidents")
 	}, 10*time.Second, 100*time.Millisecond).Should(Succeed())
 	s.Expect(testutil.GatherAndCount(registry, "tocsin_alertevents_oldest_age_seconds")).To(Equal(1))
-	s.Expect(testutil.ToFloat64(alertsFoldedTotal.WithLabelValues(fold.ResultOpened))).To(BeNumerically(">=", 1))
+	s.Expect(testutil.GatherAndCount(registry, "tocsin_alerts_folded_total")).To(BeNumerically(">=", 1))
+}
+
+func TestASecondManagerInTheProcessDoesNotTakeTheMetricsOver(t *testing.T) {
+	s, registry := newSite(t), prometheus.NewPedanticRegistry()
+	incidents := func() int {
+		count, err := testutil.GatherAndCount(registry, "tocsin_alertevents_pending")
+		s.Expect(err).NotTo(HaveOccurred())
+		return count
+	}
+	stop := s.manageWith(t, Options{Metrics: registry})
+	s.Eventually(incidents, "20s").Should(Equal(1))
+	other := newSite(t)
+	stopOther := other.manageWith(t, Options{Metrics: registry})
+	other.RealTime()
+	other.PostFiring("disk")
+	s.Eventually(other.EventNames, "20s").Should(BeEmpty())
+	s.Expect(incidents()).To(Equal(1))
+	stop()
+	s.Eventually(incidents, "20s").Should(Equal(1), "those of the other one")
+	stopOther()
+	s.Expect(incidents()).To(BeZero())
+}
+
+func TestWhatTheCacheDroppedIsFoldedWhole(t *testing.T) {
+	s := newSite(t)
+	s.RealTime()
+	alert := s.Alert(v1alpha1.AlertFiring, "disk")
+	alert.Title, alert.Description = "Disk full", strings.Repeat("x", 1000)
+	event := s.Post(alert)
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/keep"]}}`))
+	s.Expect(s.Live.Patch(s.Ctx, event, patch)).To(Succeed())
+	s.Expect(s.Live.Delete(s.Ctx, event)).To(Succeed())
+	s.manage(t)
+	s.Eventually(s.IncidentNames, 10*time.Second).ShouldNot(BeEmpty())
+	s.Eventually(func() string { return s.Incident("disk").Status.Alert.Title }, 10*time.Second).Should(Equal("Disk full"))
+	patch = client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	s.Expect(s.Live.Patch(s.Ctx, event, patch)).To(Succeed())
+	s.Eventually(s.EventNames, 10*time.Second).Should(BeEmpty())
+	s.Expect(s.Incident("disk").Status.AlertCount).To(BeEquivalentTo(1))
 }

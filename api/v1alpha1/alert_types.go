@@ -101,13 +101,13 @@ type AlertContent struct {
 	// +kubebuilder:validation:MaxProperties=256
 	// +mapType=atomic
 	// +optional
-	Labels map[string]string `json:"labels,omitempty"`
+	Labels Texts `json:"labels,omitempty"`
 
 	// annotations explain the alert. Values of a payload that are no strings are their JSON text.
 	// +kubebuilder:validation:MaxProperties=256
 	// +mapType=atomic
 	// +optional
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Annotations Texts `json:"annotations,omitempty"`
 
 	// values are measured values. They may be any JSON.
 	// +kubebuilder:validation:Schemaless
@@ -132,6 +132,27 @@ type AlertContent struct {
 	// endTime is the end time of the problem, as reported by the sender.
 	// +optional
 	EndTime *Timestamp `json:"endTime,omitempty,omitzero"`
+}
+
+// Texts are texts by their names. Values that are no strings are decoded as their JSON: one object that was stored before the schema
+// forbade them must not prevent an informer from decoding all others.
+type Texts map[string]string
+
+// UnmarshalJSON decodes a JSON object.
+func (t *Texts) UnmarshalJSON(b []byte) error {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(b, &values); err != nil || values == nil {
+		return err
+	}
+	*t = make(Texts, len(values))
+	for name, value := range values {
+		text := string(value)
+		if err := json.Unmarshal(value, &text); err != nil {
+			text = string(value)
+		}
+		(*t)[name] = text
+	}
+	return nil
 }
 
 // AlertDefaults apply to fields that no alert of an incident sets.

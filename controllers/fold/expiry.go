@@ -43,7 +43,7 @@ func openDeadline(incident *v1alpha1.Incident, p Policy) (at time.Time, expires,
 		return time.Time{}, false, false
 	}
 	if p.AutoResolveAfter > 0 {
-		at, ok = latest(since, p.SilentFrom).Add(p.AutoResolveAfter), true
+		at, ok = latest(since, p.QuietFrom).Add(p.AutoResolveAfter), true
 	}
 	if end, leased := leaseEnd(status, since, p); leased && (!ok || end.Before(at)) {
 		return end, true, true
@@ -66,7 +66,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// lastHeard is since when an Open Incident has been silent.
+// lastHeard is since when an Open Incident has been quiet.
 func lastHeard(status *v1alpha1.IncidentStatus, created time.Time) (time.Time, bool) {
 	return firstTime(status.LastAlertTime, status.OpenedTime, &v1alpha1.Timestamp{Time: created})
 }

@@ -49,11 +49,11 @@ func TestDeadline(t *testing.T) {
 		"created and not yet written: ten minutes from the creation": {policy: hour, want: minute(9)},
 		"Open, and listening since after the newest alert: autoResolveAfter from then": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
-			policy: Policy{AutoResolveAfter: time.Hour, SilentFrom: minute(30)}, want: minute(90),
+			policy: Policy{AutoResolveAfter: time.Hour, QuietFrom: minute(30)}, want: minute(90),
 		},
 		"Open, and listening since before the newest alert: autoResolveAfter from the alert": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
-			policy: Policy{AutoResolveAfter: time.Hour, SilentFrom: minute(4)}, want: minute(65),
+			policy: Policy{AutoResolveAfter: time.Hour, QuietFrom: minute(4)}, want: minute(65),
 		},
 		"Resolved, the integration gone: the retention that it had": {
 			status: v1alpha1.IncidentStatus{

@@ -38,5 +38,5 @@ func leaseEnd(status *v1alpha1.IncidentStatus, since time.Time, p Policy) (at ti
 	if status.Lease == nil || p.Absent {
 		return time.Time{}, false
 	}
-	return latest(latest(since, p.SilentFrom), p.AcceptingFrom).Add(boundLease(status.Lease.Duration)), true
+	return latest(latest(since, p.QuietFrom), p.AcceptingFrom).Add(boundLease(status.Lease.Duration)), true
 }

@@ -107,7 +107,7 @@ func TestExpiry(t *testing.T) {
 	t.Run("not while nobody listened", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := open()
-		bench.now, bench.policy.SilentFrom = minute(60), minute(57)
+		bench.now, bench.policy.QuietFrom = minute(60), minute(57)
 		g.Expect(bench.fold().Write).To(BeFalse())
 		bench.now = minute(61)
 		g.Expect(bench.fold().AutoResolved).To(BeTrue())

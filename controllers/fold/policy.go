@@ -19,9 +19,9 @@ type Policy struct {
 	Refusing   bool      // the integration accepts no alerts
 	ReadySince time.Time // it has accepted alerts since then, as far as its conditions tell
 
-	SilentFrom    time.Time // silence is measured from then on at the earliest
-	AcceptingFrom time.Time // as SilentFrom, for leases: their senders can renew them from then on
-	Untrusted     bool      // nothing may end for its age, see Listening.silentFrom
+	QuietFrom     time.Time // quiet is measured from then on at the earliest
+	AcceptingFrom time.Time // as QuietFrom, for leases: their senders can renew them from then on
+	Untrusted     bool      // nothing may end for its age, see replica.IngestHealth
 }
 
 // PolicyOf returns the policy of an integration; nil stands for one that does not exist.

@@ -204,7 +204,7 @@ func (f *simFolder) decide() (bool, error) {
 		Name: job.name, Incident: job.incident, Events: job.view, Settled: job.before, Now: job.now.clock,
 		Policy: Policy{
 			AutoResolveAfter: f.sim.model.autoResolve, Retention: time.Hour, LateFiringWindow: f.sim.model.window,
-			SilentFrom: f.sim.listening, Untrusted: f.sim.untrusted,
+			QuietFrom: f.sim.listening, Untrusted: f.sim.untrusted,
 		},
 		Exists:  func(uid string) bool { return job.exist[uid] },
 		Version: f.version,

@@ -22,6 +22,6 @@
 // # Time
 //
 // An alert ends at a time that Alertmanager compares with its own clock. A leader whose clock is an hour behind would end
-// every alert at once. All times are therefore those of the API server, see controllers.Listening, and of Alertmanager where its
+// every alert at once. All times are therefore those of the API server, see replica.IngestHealth, and of Alertmanager where its
 // clock differs, see moment.
 package forward

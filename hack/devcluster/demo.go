@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -83,18 +82,8 @@ func (d demonstration) play(ctx context.Context, out io.Writer) error {
 }
 
 func (d demonstration) post(ctx context.Context, body string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url(), strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
+	if _, err := testenv.Call(ctx, http.MethodPost, d.url(), body); err != nil {
 		return fmt.Errorf("posting an alert: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusAccepted {
-		answer, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
-		return fmt.Errorf("posting an alert: %s: %s", response.Status, answer)
 	}
 	return nil
 }

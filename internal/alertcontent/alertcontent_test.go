@@ -184,8 +184,8 @@ func anyContent(t *rapid.T) v1alpha1.AlertContent {
 	starts := v1alpha1.NewTimestamp(time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "startTime"), 1000))
 	content.StartTime, content.EndTime = &starts, &starts
 	key := func() string { return strings.ToValidUTF8(anyText().Draw(t, "key"), "?") } // two that are no text may become one
-	for _, texts := range []*map[string]string{&content.Labels, &content.Annotations} {
-		*texts = map[string]string{}
+	for _, texts := range []*v1alpha1.Texts{&content.Labels, &content.Annotations} {
+		*texts = v1alpha1.Texts{}
 		for range rapid.IntRange(0, 3).Draw(t, "texts") {
 			(*texts)[key()] = anyText().Draw(t, "text")
 		}

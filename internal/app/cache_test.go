@@ -9,8 +9,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"k8s.io/utils/clock"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
@@ -27,7 +29,7 @@ func TestTheCacheKeepsLittleOfIntegrations(t *testing.T) {
 	g.Expect(c.Create(t.Context(), w)).To(Succeed())
 	o, err := ParseFlags([]string{"--watch-namespaces=" + w.Namespace, "--metrics-bind-address=0"})
 	g.Expect(err).NotTo(HaveOccurred())
-	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, controllers.NewEventMemory(nil))
+	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, replica.NewMemory(clock.RealClock{}))
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = objects.GetInformer(t.Context(), &v1alpha1.WebhookIntegration{})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -20,8 +20,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"k8s.io/utils/clock"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/process"
@@ -79,7 +81,7 @@ func TestInstallation(t *testing.T) {
 	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	identify := func(o Options) string {
-		mgr, _, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, controllers.NewEventMemory(nil))
+		mgr, _, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, replica.NewMemory(clock.RealClock{}))
 		g.Expect(err).NotTo(HaveOccurred())
 		lock, err := newLock(mgr, o)
 		g.Expect(err).NotTo(HaveOccurred())

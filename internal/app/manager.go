@@ -24,6 +24,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/controllers/forward"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/leader"
 	"github.com/tocsin-dev/tocsin/internal/process"
@@ -63,7 +64,7 @@ func newScheme() *runtime.Scheme {
 // newManager returns the manager that every replica runs from start to stop, with its clients, metrics and cache, and
 // the cache. It calls no API server. The controllers that fold run in leader terms (see newCampaign).
 func newManager(
-	config *rest.Config, o Options, log logr.Logger, informers *clustercache.Informers, memory *controllers.EventMemory,
+	config *rest.Config, o Options, log logr.Logger, informers *clustercache.Informers, memory *replica.Memory,
 ) (ctrl.Manager, cache.Cache, error) {
 	serving, err := o.Metrics()
 	if err != nil {
@@ -98,13 +99,13 @@ func newManager(
 
 // newCampaign returns the campaign that runs the folding controllers, and the forwarding, if any, on one replica at a time.
 func newCampaign(
-	mgr ctrl.Manager, objects cache.Cache, o Options, folding controllers.Options,
+	mgr ctrl.Manager, objects cache.Cache, o Options, folding controllers.Options, serverTime func() (time.Time, bool),
 ) (*leader.Campaign, error) {
 	lock, err := newLock(mgr, o)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the leader election: %w", err)
 	}
-	lead, err := addForwarding(mgr, o, lock, &folding)
+	lead, err := addForwarding(mgr, o, lock, &folding, serverTime)
 	if err != nil {
 		return nil, err
 	}
@@ -151,11 +152,12 @@ func newLock(mgr ctrl.Manager, o Options) (resourcelock.Interface, error) {
 // lead adds it to a leader's term.
 func addForwarding(
 	mgr ctrl.Manager, o Options, lock resourcelock.Interface, folding *controllers.Options,
+	serverTime func() (time.Time, bool),
 ) (lead func(ctrl.Manager) error, err error) {
 	if o.alertmanagers == "" {
 		return func(ctrl.Manager) error { return nil }, nil
 	}
-	forwarder := forward.New(o.alertmanagers, folding.Listening.Now, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
+	forwarder := forward.New(o.alertmanagers, serverTime, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
 	if err := mgr.Add(forwarder); err != nil {
 		return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
 	}

@@ -27,8 +27,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"k8s.io/utils/clock"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/controllers/incident"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
@@ -344,12 +348,14 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	g.Expect(os.WriteFile(file, []byte("alertmanagers: [{url: 'http://"+freeAddress(t)+"'}]"), 0o600)).To(Succeed())
 	o, err := ParseFlags([]string{"--watch-namespaces=" + namespace, "--metrics-bind-address=0", "--alertmanager-config=" + file})
 	g.Expect(err).NotTo(HaveOccurred())
-	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, controllers.NewEventMemory(nil))
+	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, replica.NewMemory(clock.RealClock{}))
 	g.Expect(err).NotTo(HaveOccurred())
-	listening, err := controllers.AddListening(mgr, o.WatchNamespaces, nil)
+	health, err := replica.AddIngestHealth(mgr, o.WatchNamespaces, clock.RealClock{})
 	g.Expect(err).NotTo(HaveOccurred())
-	folding := controllers.Options{Namespaces: o.WatchNamespaces, Listening: listening}
-	campaign, err := newCampaign(mgr, objects, o, folding)
+	folding := controllers.Options{Options: incident.Options{
+		Namespaces: o.WatchNamespaces, Health: health, Memory: replica.NewMemory(clock.RealClock{}), Clock: clock.RealClock{},
+	}}
+	campaign, err := newCampaign(mgr, objects, o, folding, health.Now)
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx := startCache(t, mgr, objects)
 

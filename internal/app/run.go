@@ -9,12 +9,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/controllers/incident"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/leader"
 	"github.com/tocsin-dev/tocsin/internal/probes"
 	"github.com/tocsin-dev/tocsin/internal/process"
@@ -37,35 +41,29 @@ type Environment struct {
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 
 	// Clock tells the time by which alerts are received and folded. Default: the real one.
-	Clock controllers.Clock
+	Clock replica.Clock
 }
 
 // Run runs a replica until ctx ends, and returns when everything has shut down.
 func Run(ctx context.Context, o Options, environment Environment) error {
-	memory := controllers.NewEventMemory(environment.Clock)
+	if environment.Clock == nil {
+		environment.Clock = clock.RealClock{}
+	}
+	memory := replica.NewMemory(environment.Clock)
 	informers := &clustercache.Informers{Log: environment.Log.WithName("cache"), Listed: memory.Listed}
 	mgr, objects, err := newManager(process.ClientConfig(environment.Config, "tocsin"), o, environment.Log, informers, memory)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	o.webhook.Listen = environment.Listen
-	if environment.Clock != nil {
-		o.webhook.Now = environment.Clock.Now
-	}
+	o.webhook.Now = environment.Clock.Now
 	o.webhook.Mappings, o.webhook.Cached = &mapping.Cache{}, memory.Cached
-	listening, err := controllers.AddListening(mgr, o.WatchNamespaces, environment.Clock)
+	health, err := replica.AddIngestHealth(mgr, o.WatchNamespaces, environment.Clock)
 	if err != nil {
 		return err
 	}
-	o.webhook.Refused, o.webhook.ClockLead, o.webhook.Metrics = listening.Refused, listening.ClockLead, environment.Metrics
-	folding := controllers.Options{
-		Namespaces: o.WatchNamespaces, CheckMapping: o.webhook.Mappings.Check,
-		PresetLateFiringWindow: mapping.LateFiringWindow, Listening: listening,
-		MaxIncidents: o.webhook.MaxIncidents, NamespaceShare: o.webhook.NamespaceShare,
-		Metrics: environment.Metrics, Memory: memory, Clock: environment.Clock,
-		ArchiveRequired: o.archiveRequired,
-		RestartWatch:    func(listAnew bool) { informers.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
-	}
+	o.webhook.Refused, o.webhook.ClockLead, o.webhook.Metrics = health.Missed, health.ClockLead, environment.Metrics
+	folding := foldingOptions(o, environment, memory, health, informers)
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
 		if err != nil {
@@ -89,8 +87,8 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
-	folding.IngestBacklog, folding.Refusals = server.IngestBacklog, server.Refusal
-	campaign, err := newCampaign(mgr, objects, o, folding)
+	folding.IngestBacklog, folding.Unavailable = server.IngestBacklog, server.Refusal
+	campaign, err := newCampaign(mgr, objects, o, folding, health.Now)
 	if err != nil {
 		return err
 	}
@@ -101,6 +99,21 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	mgr.GetLogger().Info("Starting manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)
 	return runAll(ctx, mgr, server, campaign)
+}
+
+// foldingOptions returns the options of the controllers, all but what the webhook server and the forwarding add.
+func foldingOptions(
+	o Options, environment Environment, memory *replica.Memory, health *replica.IngestHealth, informers *clustercache.Informers,
+) controllers.Options {
+	return controllers.Options{
+		Options: incident.Options{
+			Namespaces: o.WatchNamespaces, Memory: memory, Health: health, PresetLateFiringWindow: mapping.LateFiringWindow,
+			RestartWatch:    func(listAnew bool) { informers.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
+			ArchiveRequired: o.archiveRequired, Clock: environment.Clock,
+		},
+		CheckMapping: o.webhook.Mappings.Check, Metrics: environment.Metrics,
+		Limit: fair.Limit{All: int64(o.webhook.MaxIncidents), Share: o.webhook.NamespaceShare},
+	}
 }
 
 // runAll runs the manager, the webhook server and the campaign until ctx ends or one of them fails. Then the campaign

@@ -17,6 +17,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/controllers/archive"
 	"github.com/tocsin-dev/tocsin/controllers/forward"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
@@ -39,7 +40,7 @@ func main() {
 	webhookserver.RegisterMetrics(&r)
 	r.MustRegister(&commit.Capacity{})
 	controllers.RegisterMetrics(&r)
-	r.MustRegister(controllers.StoreMetrics())
+	r.MustRegister(replica.StoreMetrics())
 	forward.RegisterMetrics(&r)
 	r.process = "archiver"
 	archive.RegisterMetrics(&r)

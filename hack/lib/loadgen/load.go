@@ -91,6 +91,20 @@ type Account struct {
 	mu sync.Mutex
 }
 
+// Snapshot returns how many alerts of each key were acknowledged, and all alerts by outcome, while the load goes on.
+func (a *Account) Snapshot() (acknowledged map[string]int, all KeyAccount) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	acknowledged = map[string]int{}
+	for key, k := range a.Keys {
+		acknowledged[key] = k.Acknowledged
+		all.Acknowledged += k.Acknowledged
+		all.Refused += k.Refused
+		all.Unknown += k.Unknown
+	}
+	return acknowledged, all
+}
+
 // Acknowledged is the number of acknowledged requests.
 func (a *Account) Acknowledged() int { return len(a.Latencies) }
 
@@ -219,7 +233,7 @@ func (l Load) send(s *sender, n int, account *Account) {
 	status, body, err := s.do(request)
 	latency := time.Since(start)
 	if status == 0 {
-		account.record(key, errorOutcome(err), "error", latency, nil)
+		account.Record(key, ErrorOutcome(err), "error", latency, nil)
 		account.mu.Lock()
 		account.Error = err
 		account.mu.Unlock()
@@ -236,19 +250,19 @@ func (l Load) send(s *sender, n int, account *Account) {
 		for _, alert := range answer.Alerts {
 			ids = append(ids, alert.ID)
 		}
-		account.record(key, Acknowledged, code, latency, ids)
+		account.Record(key, Acknowledged, code, latency, ids)
 	case err != nil, answer.Type == UnknownOutcomeType:
-		account.record(key, Unknown, code, latency, nil)
+		account.Record(key, Unknown, code, latency, nil)
 	default:
-		account.record(key, Refused, code, latency, nil)
+		account.Record(key, Refused, code, latency, nil)
 	}
 }
 
 // UnknownOutcomeType is the problem type of an answer that leaves open whether the alert was stored.
 const UnknownOutcomeType = "tag:tocsin.dev,2026:outcome-unknown"
 
-// errorOutcome tells a request that never reached the server from one that may have.
-func errorOutcome(err error) Outcome {
+// ErrorOutcome tells a request that never reached the server from one that may have.
+func ErrorOutcome(err error) Outcome {
 	var operation *net.OpError
 	if errors.Is(err, syscall.ECONNREFUSED) || (errors.As(err, &operation) && operation.Op == "dial") {
 		return Refused
@@ -256,7 +270,8 @@ func errorOutcome(err error) Outcome {
 	return Unknown
 }
 
-func (a *Account) record(key string, outcome Outcome, code string, latency time.Duration, ids []string) {
+// Record enters the answer to an alert of a key.
+func (a *Account) Record(key string, outcome Outcome, code string, latency time.Duration, ids []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.Codes[code]++

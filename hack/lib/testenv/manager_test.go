@@ -20,11 +20,11 @@ func TestANewTokenIsWaitedFor(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	m := &Manager{WebhookURL: server.URL + "/", exited: make(chan struct{})}
+	m := &Manager{Process: NewProcess(nil, "true"), WebhookURL: server.URL + "/"}
 	g.Expect(m.waitKnown(t.Context(), "token")).To(Succeed())
 	g.Expect(asked).To(Equal(len(answers)))
 
 	server.Close()
-	close(m.exited)
+	g.Expect(m.Start()).To(Succeed())
 	g.Expect(m.waitKnown(t.Context(), "token")).To(Succeed(), "a manager that has exited knows nothing")
 }

@@ -1,24 +1,34 @@
 package testenv
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Process is a program that can be frozen, killed and started again. Its methods may be called at the
 // same time.
 type Process struct {
+	// ReadyURL answers 200 when the program is ready. Empty: it is so at once.
+	ReadyURL string
+
 	path string
 	args []string
+	env  []string // besides that of this process
 	log  *os.File
 
 	mu      sync.Mutex
 	command *exec.Cmd
 	exited  chan struct{}
+	err     error // how it ended, when exited is closed
 }
 
 // NewProcess describes a program, not yet started. What it prints goes to log, which may be nil.
@@ -34,6 +44,7 @@ func (p *Process) Start() error {
 		return nil
 	}
 	command := exec.Command(p.path, p.args...)
+	command.Env = append(os.Environ(), p.env...)
 	command.Stdout, command.Stderr = p.log, p.log
 	// It must not outlive the one who started it, nor get the Ctrl-C that is for that one.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -43,7 +54,7 @@ func (p *Process) Start() error {
 	exited := make(chan struct{})
 	p.command, p.exited = command, exited
 	go func() {
-		_ = command.Wait()
+		p.err = command.Wait()
 		close(exited)
 	}()
 	return nil
@@ -61,6 +72,23 @@ func (p *Process) running() bool {
 	}
 }
 
+// WaitReady waits until the program is ready; it fails when the program exits or ctx ends.
+func (p *Process) WaitReady(ctx context.Context) error {
+	for p.ReadyURL != "" {
+		if _, err := Call(ctx, http.MethodGet, p.ReadyURL, ""); err == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s to become ready: %w", p.path, ctx.Err())
+		case <-p.Exited():
+			return fmt.Errorf("%s exited: %w", p.path, errors.Join(p.err, errors.New("before it was ready")))
+		case <-time.After(awaitPoll):
+		}
+	}
+	return nil
+}
+
 // SetArg gives the flag that begins like this another value from the next start on.
 func (p *Process) SetArg(flag, value string) {
 	p.mu.Lock()
@@ -72,13 +100,20 @@ func (p *Process) SetArg(flag, value string) {
 	}
 }
 
+// UseBinary has another binary run from the next start on.
+func (p *Process) UseBinary(path string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.path = path
+}
+
 // Freeze stops the program in its tracks until Thaw.
-func (p *Process) Freeze() error { return p.signal(syscall.SIGSTOP) }
+func (p *Process) Freeze() error { return p.Signal(syscall.SIGSTOP) }
 
 // Thaw lets a frozen program go on.
-func (p *Process) Thaw() error { return p.signal(syscall.SIGCONT) }
+func (p *Process) Thaw() error { return p.Signal(syscall.SIGCONT) }
 
-// Kill ends the program at once, frozen or not, and waits until it is gone.
+// Kill ends the program at once, frozen or not, as a crash would, and waits until it is gone.
 func (p *Process) Kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,20 +123,62 @@ func (p *Process) Kill() {
 	}
 }
 
-// Stop asks the program to end, as Kubernetes does, and waits until it is gone.
+// Stop asks the program to end, as Kubernetes does, waits until it is gone and returns how it ended.
 func (p *Process) Stop() error {
-	if err := p.signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	<-p.exited
-	return nil
+	_ = p.Signal(syscall.SIGTERM)
+	<-p.Exited()
+	return p.err
 }
 
-func (p *Process) signal(signal os.Signal) error {
+// Signal sends a signal.
+func (p *Process) Signal(signal os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.command == nil {
 		return fmt.Errorf("%s was never started", p.path)
 	}
 	return p.command.Process.Signal(signal)
+}
+
+// Exited is closed when the program has ended.
+func (p *Process) Exited() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.exited
+}
+
+// PID is the process id.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.command.Process.Pid
+}
+
+// Memory returns the memory that a process holds, in bytes, and the most that it ever held.
+func Memory(pid int) (now, peak int64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(status)) {
+		var kilobytes int64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kilobytes); n == 1 {
+			now = kilobytes << 10
+		}
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kilobytes); n == 1 {
+			peak = kilobytes << 10
+		}
+	}
+	return now, peak, err
+}
+
+// FreeAddresses finds n addresses on the loopback interface that nobody listens on.
+func FreeAddresses(n int) ([]string, error) {
+	addresses := make([]string, n)
+	for i := range addresses {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("finding free ports: %w", err)
+		}
+		defer func() { _ = listener.Close() }() // at the end, so that no address comes twice
+		addresses[i] = listener.Addr().String()
+	}
+	return addresses, nil
 }

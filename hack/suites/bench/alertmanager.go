@@ -44,15 +44,15 @@ func (c *cluster) measureAlertmanager(ctx context.Context, s scenario) (rate flo
 	}
 	process := testenv.NewProcess(log, c.alertmanager, "--config.file="+config, "--storage.path="+folder,
 		"--web.listen-address="+addresses[0], "--cluster.listen-address=", "--log.level=warn")
+	base := "http://" + addresses[0]
+	process.ReadyURL = base + "/-/ready"
 	if err := process.Start(); err != nil {
 		return 0, err
 	}
 	defer process.Kill()
-	base := "http://" + addresses[0]
-	err = testenv.AwaitThat(ctx, alertmanagerTimeout, "Alertmanager is not ready", func(ctx context.Context) bool {
-		return isReady(ctx, base+"/-/ready")
-	})
-	if err != nil {
+	starting, cancel := context.WithTimeout(ctx, alertmanagerTimeout)
+	defer cancel()
+	if err := process.WaitReady(starting); err != nil {
 		return 0, err
 	}
 	load := s.load
@@ -65,18 +65,6 @@ func (c *cluster) measureAlertmanager(ctx context.Context, s scenario) (rate flo
 		return 0, fmt.Errorf("Alertmanager answered %v", account.Codes) //nolint:staticcheck // a name
 	}
 	return account.Rate(), nil
-}
-
-func isReady(ctx context.Context, url string) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return false
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	return errors.Join(response.Body.Close()) == nil && response.StatusCode == http.StatusOK
 }
 
 // alertmanagerAlert is the content of loadgen.Payload as a request to Alertmanager. Equal keys are equal label sets, so

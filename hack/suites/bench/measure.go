@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // clockTicks is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 a second on Linux.
@@ -31,18 +33,13 @@ func parseMetrics(r io.Reader) (families, error) {
 	return parser.TextToMetricFamilies(r)
 }
 
-// managerMetrics reads the manager's metrics.
-func (c *cluster) managerMetrics(ctx context.Context) (families, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.manager.MetricsURL, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
+// scrape reads the metrics of a manager.
+func scrape(ctx context.Context, m *testenv.Manager) (families, error) {
+	text, err := testenv.Call(ctx, http.MethodGet, m.MetricsURL, "")
 	if err != nil {
 		return nil, fmt.Errorf("reading the manager's metrics: %w", err)
 	}
-	parsed, err := parseMetrics(response.Body)
-	return parsed, errors.Join(err, response.Body.Close())
+	return parseMetrics(strings.NewReader(text))
 }
 
 // apiServerMetrics reads the API server's metrics.
@@ -51,12 +48,11 @@ func (c *cluster) apiServerMetrics(ctx context.Context) (families, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := clients.RESTClient().Get().AbsPath("/metrics").Stream(ctx)
+	text, err := clients.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the API server's metrics: %w", err)
 	}
-	parsed, err := parseMetrics(body)
-	return parsed, errors.Join(err, body.Close())
+	return parseMetrics(bytes.NewReader(text))
 }
 
 // sum adds up the values of a counter whose labels are as wanted; a wanted value may list several,
@@ -137,8 +133,7 @@ type usage struct {
 }
 
 func processUsage(pid int) (usage, error) {
-	folder := filepath.Join("/proc", strconv.Itoa(pid))
-	stat, err := os.ReadFile(filepath.Join(folder, "stat"))
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return usage{}, fmt.Errorf("reading the use of a process: %w", err)
 	}
@@ -146,18 +141,8 @@ func processUsage(pid int) (usage, error) {
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	user, _ := strconv.ParseFloat(fields[11], 64)
 	system, _ := strconv.ParseFloat(fields[12], 64)
-	status, err := os.ReadFile(filepath.Join(folder, "status"))
-	if err != nil {
-		return usage{}, fmt.Errorf("reading the use of a process: %w", err)
-	}
-	u := usage{cpuSeconds: (user + system) / clockTicks}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			u.peakRSS = kib << 10
-		}
-	}
-	return u, nil
+	_, peak, err := testenv.Memory(pid)
+	return usage{cpuSeconds: (user + system) / clockTicks, peakRSS: peak}, err
 }
 
 // child finds a child of this process by its command's name.

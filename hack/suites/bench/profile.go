@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // pprofAddress is where the manager serves its profiles when they are asked for.
@@ -27,26 +28,19 @@ func (c *cluster) profile(ctx context.Context, folder string, s scenario) (wait 
 	var errs [2]error
 	var work sync.WaitGroup
 	work.Go(func() {
-		errs[0] = saveProfile(filepath.Join(folder, s.name+".manager.pprof"), func() (io.ReadCloser, error) {
+		errs[0] = saveProfile(filepath.Join(folder, s.name+".manager.pprof"), func() ([]byte, error) {
 			url := "http://" + pprofAddress + "/debug/pprof/profile?seconds=" + seconds
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-			if err != nil {
-				return nil, err
-			}
-			response, err := http.DefaultClient.Do(request)
-			if err != nil {
-				return nil, err
-			}
-			return response.Body, nil
+			profile, err := testenv.Call(ctx, http.MethodGet, url, "")
+			return []byte(profile), err
 		})
 	})
 	work.Go(func() {
-		errs[1] = saveProfile(filepath.Join(folder, s.name+".kube-apiserver.pprof"), func() (io.ReadCloser, error) {
+		errs[1] = saveProfile(filepath.Join(folder, s.name+".kube-apiserver.pprof"), func() ([]byte, error) {
 			clients, err := kubernetes.NewForConfig(c.config)
 			if err != nil {
 				return nil, err
 			}
-			return clients.RESTClient().Get().AbsPath("/debug/pprof/profile").Param("seconds", seconds).Stream(ctx)
+			return clients.RESTClient().Get().AbsPath("/debug/pprof/profile").Param("seconds", seconds).DoRaw(ctx)
 		})
 	})
 	return func() error {
@@ -55,15 +49,10 @@ func (c *cluster) profile(ctx context.Context, folder string, s scenario) (wait 
 	}
 }
 
-func saveProfile(path string, open func() (io.ReadCloser, error)) error {
-	body, err := open()
+func saveProfile(path string, take func() ([]byte, error)) error {
+	profile, err := take()
 	if err != nil {
 		return fmt.Errorf("taking a profile: %w", err)
 	}
-	file, err := os.Create(path)
-	if err != nil {
-		return errors.Join(err, body.Close())
-	}
-	_, err = io.Copy(file, body)
-	return errors.Join(err, body.Close(), file.Close())
+	return os.WriteFile(path, profile, 0o600)
 }

@@ -2,20 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -202,20 +195,9 @@ func (s *scaleSite) measureLoad(ctx context.Context, replicas []*testenv.Manager
 
 // measureTakeover kills the leader, and waits until the other replica has folded an alert that was sent after that.
 func (s *scaleSite) measureTakeover(ctx context.Context, replicas []*testenv.Manager, row *scaleRow) error {
-	leader := -1
-	for i, replica := range replicas {
-		metrics, err := scrape(ctx, replica)
-		if err != nil {
-			return err
-		}
-		if slices.ContainsFunc(metrics["leader_election_master_status"].GetMetric(), func(m *dto.Metric) bool {
-			return m.GetGauge().GetValue() == 1
-		}) {
-			leader = i
-		}
-	}
-	if leader < 0 {
-		return errors.New("no replica leads")
+	leader, err := testenv.Leader(ctx, takeoverTimeout, replicas)
+	if err != nil {
+		return err
 	}
 	if err := s.noteMemory(replicas, row); err != nil {
 		return err
@@ -231,66 +213,30 @@ func (s *scaleSite) measureTakeover(ctx context.Context, replicas []*testenv.Man
 	if account.Acknowledged() != 1 {
 		return fmt.Errorf("an alert after the leader's end: %v", account.Codes)
 	}
-	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
-	defer cancel()
 	name := client.ObjectKey{Namespace: s.load.namespace, Name: v1alpha1.IncidentName(s.load.integration, key)}
-	for {
+	err = testenv.AwaitThat(ctx, takeoverTimeout, "nobody takes over", func(ctx context.Context) bool {
 		incident := &v1alpha1.Incident{}
-		err := s.client.Get(ctx, name, incident)
-		if err == nil && incident.Status.State == v1alpha1.IncidentOpen {
-			break
-		}
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("waiting for the takeover: %w", err)
-		}
-		time.Sleep(readyPoll)
+		return s.client.Get(ctx, name, incident) == nil && incident.Status.State == v1alpha1.IncidentOpen
+	})
+	if err != nil {
+		return err
 	}
 	row.Takeover = time.Since(killed).Seconds()
 	return s.noteMemory([]*testenv.Manager{other}, row)
 }
 
-// readyPoll is how often an Incident is read that is waited for.
-const readyPoll = 50 * time.Millisecond
-
 // noteMemory adds the peaks of replicas, and sets the API server's memory for each Incident.
 func (s *scaleSite) noteMemory(replicas []*testenv.Manager, row *scaleRow) error {
 	for _, replica := range replicas {
-		used, err := processUsage(replica.PID())
+		_, peak, err := testenv.Memory(replica.PID())
 		if err != nil {
 			return err
 		}
-		row.PeakRSS = append(row.PeakRSS, used.peakRSS)
+		row.PeakRSS = append(row.PeakRSS, peak)
 	}
-	resident, err := residentMemory(s.apiServer)
+	resident, _, err := testenv.Memory(s.apiServer)
 	row.APIServerRSS = float64(resident-s.emptyRSS) / float64(row.Incidents)
 	return err
-}
-
-// residentMemory returns the resident memory of a process now, in bytes.
-func residentMemory(pid int) (int64, error) {
-	statm, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "statm"))
-	if err != nil {
-		return 0, fmt.Errorf("reading the use of a process: %w", err)
-	}
-	pages, err := strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)
-	return pages * int64(os.Getpagesize()), err
-}
-
-// scrape reads the metrics of a replica.
-func scrape(ctx context.Context, replica *testenv.Manager) (families, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, replica.MetricsURL, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("reading a replica's metrics: %w", err)
-	}
-	body, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return nil, err
-	}
-	return parseMetrics(strings.NewReader(string(body)))
 }
 
 // lagOf returns the fold lags that replicas have observed.

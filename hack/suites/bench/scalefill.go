@@ -2,12 +2,10 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -77,7 +75,7 @@ func (c *cluster) newScaleSite(ctx context.Context) (*scaleSite, error) {
 	if s.apiServer, err = child("kube-apiserver"); err != nil {
 		return nil, err
 	}
-	s.emptyRSS, err = residentMemory(s.apiServer)
+	s.emptyRSS, _, err = testenv.Memory(s.apiServer)
 	return s, err
 }
 
@@ -162,10 +160,8 @@ func (s *scaleSite) awaitWatchCache(ctx context.Context) error {
 			return err
 		}
 		before = now
-		select {
-		case <-ctx.Done():
+		if !testenv.Pause(ctx, pause) {
 			return ctx.Err()
-		case <-time.After(pause):
 		}
 	}
 }
@@ -242,24 +238,9 @@ func (s *scaleSite) store(
 		if err != nil {
 			return err
 		}
-		return post(ctx, s.plane.EtcdURL()+"/v3/kv/txn", body)
+		_, err = testenv.Call(ctx, http.MethodPost, s.plane.EtcdURL()+"/v3/kv/txn", string(body))
+		return err
 	})
-}
-
-func post(ctx context.Context, url string, body []byte) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	answer, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", response.Status, answer)
-	}
-	return errors.Join(err, response.Body.Close())
 }
 
 // pluginRun is one command of the kubectl plugin. Times are in seconds.

@@ -104,7 +104,7 @@ func (c *cluster) read(ctx context.Context) (r reading, err error) {
 		return r, err
 	}
 	var errs [4]error
-	r.manager, errs[0] = c.managerMetrics(ctx)
+	r.manager, errs[0] = scrape(ctx, c.manager)
 	r.apiServer, errs[1] = c.apiServerMetrics(ctx)
 	r.managerUsage, errs[2] = processUsage(c.manager.PID())
 	r.apiServerUsage, errs[3] = processUsage(pid)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
@@ -118,11 +119,10 @@ func (c *cluster) measureSized(ctx context.Context, t tenant, row *sizeRow, dura
 	if _, err := c.drained(ctx, t); err != nil {
 		return err
 	}
-	used, err := processUsage(c.manager.PID())
-	if err != nil {
+	var err error
+	if _, row.PeakRSS, err = testenv.Memory(c.manager.PID()); err != nil {
 		return err
 	}
-	row.PeakRSS = used.peakRSS
 	url := []string{c.manager.WebhookURL + t.token}
 	closed := loadgen.Run(ctx, loadgen.Load{
 		URLs: url, Senders: 64, Duration: duration, Key: func(n int) string { return sizeKey(n % sizeHotKeys) },
@@ -131,7 +131,7 @@ func (c *cluster) measureSized(ctx context.Context, t tenant, row *sizeRow, dura
 	if _, err := c.drained(ctx, t); err != nil {
 		return err
 	}
-	before, err := c.managerMetrics(ctx)
+	before, err := scrape(ctx, c.manager)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (c *cluster) measureSized(ctx context.Context, t tenant, row *sizeRow, dura
 	if _, err := c.drained(ctx, t); err != nil {
 		return err
 	}
-	after, err := c.managerMetrics(ctx)
+	after, err := scrape(ctx, c.manager)
 	if err != nil {
 		return err
 	}

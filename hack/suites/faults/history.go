@@ -165,8 +165,3 @@ func (h *etcdHistory) call(ctx context.Context, path string, body any, read func
 }
 
 func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
-
-// splitDocuments splits a file of YAML documents.
-func splitDocuments(raw []byte) [][]byte {
-	return bytes.Split(append([]byte("\n"), raw...), []byte("\n---"))
-}

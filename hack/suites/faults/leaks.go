@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"net/http"
-	"strings"
 	"time"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
@@ -57,18 +55,4 @@ func (r *run) leaks(ctx context.Context, before []float64, exits []int) oracle.F
 		}
 	}
 	return f
-}
-
-// accepts says whether a small alert posted there is answered with a success.
-func accepts(ctx context.Context, url string) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"title":"probe"}`))
-	if err != nil {
-		return false
-	}
-	response, err := harnessClient.Do(request)
-	if err != nil {
-		return false
-	}
-	_ = response.Body.Close()
-	return response.StatusCode < 300
 }

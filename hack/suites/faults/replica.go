@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -183,17 +180,15 @@ func (r *replica) waitReady(ctx context.Context) error {
 }
 
 func (r *replica) isReady() bool {
-	response, err := harnessClient.Get(r.manager.ReadyURL)
-	if err != nil {
-		return false
-	}
-	_ = response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	ctx, cancel := context.WithTimeout(context.Background(), harnessClient.Timeout)
+	defer cancel()
+	_, err := testenv.Call(ctx, http.MethodGet, r.manager.ReadyURL, "")
+	return err == nil
 }
 
 // leads says whether this replica holds the lease.
 func (r *replica) leads() bool {
-	value, ok := r.metric("leader_election_master_status")
+	value, ok := r.metric(testenv.Leads)
 	return ok && value == 1
 }
 
@@ -206,41 +201,17 @@ func (r *replica) waitLeads(ctx context.Context, want bool) error {
 	return testenv.AwaitThat(ctx, leadTimeout, message, func(context.Context) bool { return r.leads() == want })
 }
 
-// metric is the value of the first sample whose name begins so.
-func (r *replica) metric(name string) (float64, bool) {
-	client := http.Client{Timeout: time.Second}
-	response, err := client.Get(r.manager.MetricsURL)
-	if err != nil {
-		return 0, false
-	}
-	defer func() { _ = response.Body.Close() }()
-	scanner := bufio.NewScanner(response.Body)
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
-		fields := strings.Fields(scanner.Text())
-		if len(fields) == 2 && strings.HasPrefix(fields[0], name) {
-			value, err := strconv.ParseFloat(fields[1], 64)
-			return value, err == nil
-		}
-	}
-	return 0, false
+// metric is the value of a series.
+func (r *replica) metric(series string) (float64, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	value, found, err := testenv.Metric(ctx, r.manager.MetricsURL, series)
+	return value, err == nil && found > 0
 }
 
 // rss is the memory that the process holds, in bytes, and the most that it ever held.
 func (r *replica) rss() (now, peak int64) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.manager.PID()))
-	if err != nil {
-		return 0, 0
-	}
-	for text := range strings.Lines(string(status)) {
-		var kilobytes int64
-		if n, _ := fmt.Sscanf(text, "VmRSS: %d kB", &kilobytes); n == 1 {
-			now = kilobytes << 10
-		}
-		if n, _ := fmt.Sscanf(text, "VmHWM: %d kB", &kilobytes); n == 1 {
-			peak = kilobytes << 10
-		}
-	}
+	now, peak, _ = testenv.Memory(r.manager.PID())
 	return now, peak
 }
 

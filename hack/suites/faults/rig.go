@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,9 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
@@ -137,22 +138,23 @@ func (r *rig) applyFile(ctx context.Context, file string) error {
 }
 
 // readManifests reads the objects of a YAML file.
-func readManifests(file string) ([]*unstructured.Unstructured, error) {
-	raw, err := os.ReadFile(file)
+func readManifests(path string) (objects []*unstructured.Unstructured, err error) {
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	var objects []*unstructured.Unstructured
-	for _, document := range splitDocuments(raw) {
+	defer func() { _ = file.Close() }()
+	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
 		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(document, &object.Object); err != nil {
+		switch err := decoder.Decode(&object.Object); {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
 			return nil, err
-		}
-		if len(object.Object) > 0 {
+		case len(object.Object) > 0:
 			objects = append(objects, object)
 		}
 	}
-	return objects, nil
 }
 
 // startReplicas starts so many replicas with these arguments and environment, each behind its own proxy,

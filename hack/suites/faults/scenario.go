@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -150,7 +151,8 @@ func (r *run) waitKnown(ctx context.Context) error {
 	for _, replica := range r.replicas {
 		for _, t := range r.tenants {
 			err := testenv.AwaitThat(ctx, startTimeout, replica.name+" rejects a new token", func(ctx context.Context) bool {
-				return accepts(ctx, replica.manager.WebhookURL+t.token+"?dryRun=true")
+				_, err := testenv.Call(ctx, http.MethodPost, replica.manager.WebhookURL+t.token+"?dryRun=true", `{"title":"probe"}`)
+				return err == nil
 			})
 			if err != nil {
 				return err

@@ -1,4 +1,4 @@
-package main
+package monitoring
 
 import (
 	"encoding/json"
@@ -20,6 +20,9 @@ import (
 
 // histogramParts are what the series of a histogram end in.
 var histogramParts = regexp.MustCompile(`_(bucket|sum|count)$`)
+
+// promqlBlock is a query in a document.
+var promqlBlock = regexp.MustCompile("(?s)```promql\n(.*?)```")
 
 // metricHeading and metricLabels find the metrics in docs/metrics.md, which is written from the registry.
 var (
@@ -92,6 +95,19 @@ func checkQuery(t *testing.T, metrics map[string][]string, query string) []strin
 		return nil
 	})
 	return used
+}
+
+// documentedQueries returns the queries of docs/kube-state-metrics.md.
+func documentedQueries(t *testing.T) (queries []string) {
+	t.Helper()
+	g := NewWithT(t)
+	text, err := os.ReadFile(filepath.Join(testenv.Root(), "docs", "kube-state-metrics.md"))
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, block := range promqlBlock.FindAllStringSubmatch(string(text), -1) {
+		queries = append(queries, block[1])
+	}
+	g.Expect(queries).NotTo(BeEmpty())
+	return queries
 }
 
 func TestDashboard(t *testing.T) {

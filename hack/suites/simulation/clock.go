@@ -12,7 +12,7 @@ type nodeClock struct{ ahead atomic.Int64 } // in seconds
 // epoch is the time from which a time.Time counts its seconds if it has a reading of the monotonic clock.
 var epoch = time.Date(1885, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 
-// Now implements controllers.Clock. What the wall clock shows may be wrong, and the reading of the monotonic clock never is, as
+// Now implements replica.Clock. What the wall clock shows may be wrong, and the reading of the monotonic clock never is, as
 // where somebody sets the clock. In a bubble time.Now has no such reading, and no function of the package adds one: so the
 // two words of a time.Time are written as it does.
 func (c *nodeClock) Now() time.Time {

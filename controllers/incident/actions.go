@@ -1,0 +1,372 @@
+package incident
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/sweep"
+	"github.com/tocsin-dev/tocsin/internal/packing"
+)
+
+// carryOut carries a plan out, and returns the Incident as it is then. After errStale the next fold sees everything that
+// was done.
+func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan) (*v1alpha1.Incident, error) {
+	// An automatic resolve is not urgent: thousands of them may come at once.
+	leave, err := r.gate.enter(ctx, c.key.Namespace, plan.Urgent && len(plan.Results) > 0)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if plan.Unmatched {
+		if err := r.confirmAbsence(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	if plan.AutoResolved { // a stored alert may end the quiet
+		missing, err := r.cacheLacks(ctx, c, nil)
+		if err != nil {
+			return nil, err
+		}
+		if missing {
+			return nil, errUnseen
+		}
+	}
+	incident := c.incident
+	if plan.Write {
+		if incident, err = r.writePlan(ctx, incident, &plan); err != nil {
+			return nil, err
+		}
+		r.announce(ctx, incident, plan)
+	}
+	now := r.Clock.Now()
+	foldDuration.Observe(now.Sub(c.began).Seconds())
+	observeFold(plan.Results, now)
+	return incident, nil
+}
+
+// create creates the Incident, its status still empty. It returns nil if there is one already: a Resolved one, or one that the
+// cache does not show yet.
+func (r *reconciler) create(ctx context.Context, o *facts, spec v1alpha1.IncidentSpec) (*v1alpha1.Incident, error) {
+	leave, err := r.gate.enter(ctx, o.key.Namespace, true)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	incident := &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.key.Namespace, Name: o.key.Name},
+		Spec:       spec,
+	}
+	err = errIncidentLimit
+	if r.counts.Allows(o.key.Namespace) && !r.resolved.IsFull(o.key.Namespace) {
+		err = r.live.Create(ctx, incident)
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return nil, nil
+	}
+	if blocked := asBlocked(err); blocked != nil {
+		return nil, blocked
+	}
+	if err != nil {
+		return nil, fmt.Errorf("creating the Incident: %w", err)
+	}
+	r.blocked.unblock(o.key.Namespace)
+	r.writes.wrote(incident, o.now)
+	return incident, nil
+}
+
+// noSpace is why the content of alerts is not kept.
+const noSpace = "The namespace has more than its share of content in Incidents that are not Resolved"
+
+// writePlan writes the status of a plan or, if the API server rejects that or the namespace has no space for it, one without
+// content, which becomes the plan's.
+func (r *reconciler) writePlan(
+	ctx context.Context, read *v1alpha1.Incident, plan *fold.Plan,
+) (*v1alpha1.Incident, error) {
+	if !r.counts.Fits(read, &plan.Status) {
+		*plan = plan.WithoutContent(&read.Status, noSpace, r.Clock.Now())
+	}
+	written, err := r.write(ctx, read, plan.Status)
+	if isRejected(err) && !isMissingPermission(err) {
+		log.FromContext(ctx).Info("The status was rejected, writing it without content", "rejection", err.Error())
+		*plan = plan.WithoutContent(&read.Status, "The API server rejected the content: "+rejectionOf(err), r.Clock.Now())
+		written, err = r.write(ctx, read, plan.Status)
+	}
+	if isRejected(err) {
+		return nil, &blockedError{reason: v1alpha1.ReasonIncidentRejected, detail: rejectionOf(err), cause: err}
+	}
+	return written, err
+}
+
+// write writes the status over exactly the Incident that was read: its UID and resourceVersion go along.
+// Together with the ledger in the status, that makes the fold exactly-once.
+func (r *reconciler) write(
+	ctx context.Context, read *v1alpha1.Incident, status v1alpha1.IncidentStatus,
+) (*v1alpha1.Incident, error) {
+	incident := &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       read.Namespace,
+			Name:            read.Name,
+			UID:             read.UID,
+			ResourceVersion: read.ResourceVersion,
+		},
+		Spec:   read.Spec,
+		Status: status,
+	}
+	err := r.live.Status().Update(ctx, incident) // which decodes the answer into it
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: %w", errStale, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("writing the Incident's status: %w", err)
+	}
+	r.writes.wrote(incident, r.Clock.Now())
+	r.resolved.Written(read, incident)
+	return incident, nil
+}
+
+// confirmAbsence makes sure that an alert which matches no Incident really has none: the quorum knows no
+// other Incident than the cache, and the cache lacks no older AlertEvent that may be the one to create it.
+func (r *reconciler) confirmAbsence(ctx context.Context, c *confirmed) error {
+	var incident v1alpha1.Incident
+	err := r.live.Get(ctx, c.key, &incident)
+	switch {
+	case apierrors.IsNotFound(err):
+		if c.incident != nil {
+			return fmt.Errorf("%w: the Incident is gone", errStale)
+		}
+	case err != nil:
+		return fmt.Errorf("confirming that there is no Incident: %w", err)
+	case c.incident == nil || c.incident.ResourceVersion != incident.ResourceVersion:
+		return fmt.Errorf("%w: there is a newer Incident", errStale)
+	}
+	var newest *v1alpha1.AlertEvent
+	for _, event := range c.toFold {
+		if newest == nil || fold.NewerVersion(r.Memory.Version(event), r.Memory.Version(newest)) {
+			newest = event
+		}
+	}
+	// A cache that lists anew can show a newer object before an older one.
+	missing, err := r.cacheLacks(ctx, c, newest)
+	if err != nil {
+		return err
+	}
+	if missing {
+		return fmt.Errorf("%w: the cache lacks an older AlertEvent", errStale)
+	}
+	return nil
+}
+
+// cacheLacks reports whether the quorum list has an AlertEvent in the namespace that the cache lacks and that is not settled
+// for the Incident: one that is older than newest or, without that one, any.
+func (r *reconciler) cacheLacks(ctx context.Context, c *confirmed, newest *v1alpha1.AlertEvent) (bool, error) {
+	var cached v1alpha1.AlertEventList
+	err := r.cache.List(ctx, &cached, client.InNamespace(c.key.Namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return false, fmt.Errorf("reading the AlertEvents: %w", err)
+	}
+	known := make(map[types.UID]struct{}, len(cached.Items))
+	for i := range cached.Items {
+		known[cached.Items[i].UID] = struct{}{}
+	}
+	for uid, event := range c.exists.events {
+		if event.key.Namespace != c.key.Namespace || event.mark.Settles(c.key.Name) || newest != nil && !r.isOlder(&event, newest) {
+			continue
+		}
+		if _, ok := known[uid]; !ok && !r.releases.Knows(replica.EventRef{NamespacedName: event.key, UID: uid}) {
+			return true, nil
+		}
+	}
+	return r.hasChanged(ctx, c)
+}
+
+// hasChanged reports whether the cache shows AlertEvents to fold that it did not show when the fold was decided.
+func (r *reconciler) hasChanged(ctx context.Context, c *confirmed) (bool, error) {
+	events, err := replica.EventsOf(ctx, r.cache, c.key)
+	if err != nil {
+		return false, err
+	}
+	decided := make(map[types.UID]struct{}, len(c.toFold))
+	for _, event := range c.toFold {
+		decided[event.UID] = struct{}{}
+	}
+	return slices.ContainsFunc(r.classify(&c.facts, events).toFold, func(event *v1alpha1.AlertEvent) bool {
+		_, ok := decided[event.UID]
+		return !ok
+	}), nil
+}
+
+// isOlder reports whether a stored AlertEvent may come before another one in commit order. An update of its metadata has
+// given it a newer resourceVersion, but leaves the time of its creation.
+func (r *reconciler) isOlder(stored *storedEvent, than *v1alpha1.AlertEvent) bool {
+	return fold.NewerVersion(r.Memory.Version(than), stored.resourceVersion) ||
+		stored.created.Time.Before(than.CreationTimestamp.Truncate(time.Second))
+}
+
+// discardRestored has the AlertEvents deleted that were restored from a backup.
+func (r *reconciler) discardRestored(ctx context.Context, o *facts) {
+	for _, event := range o.restored {
+		if r.releases.Discard(event) {
+			replica.CountFolded(fold.ResultRestored, len(event.Spec.Alerts))
+			log.FromContext(ctx).Info("Discarded AlertEvent restored from a backup", "alertevent", event.Name)
+		}
+	}
+}
+
+// settle passes the AlertEvents that the plan has settled to the release.
+func (r *reconciler) settle(o *facts, plan fold.Plan) {
+	settled := make(map[types.UID]struct{}, len(plan.Settled))
+	for _, uid := range plan.Settled {
+		settled[uid] = struct{}{}
+	}
+	for _, event := range o.toFold {
+		if _, ok := settled[event.UID]; ok {
+			r.releases.Settle(event, o.key.Name)
+		}
+	}
+}
+
+// announce reports the transitions, now that they are written.
+func (r *reconciler) announce(ctx context.Context, incident *v1alpha1.Incident, plan fold.Plan) {
+	logger := log.FromContext(ctx).WithValues("integration", incident.Spec.IntegrationName)
+	episodesOmitted.Add(float64(plan.Omitted))
+	for i := range plan.Transitions {
+		transition := &plan.Transitions[i]
+		if r.notices.TryAccept() {
+			emit(r.recorder, incident, transition)
+		}
+		logger.Info("Incident changed", "transition", transition.Type, "state", incident.Status.State,
+			"severity", incident.Status.Alert.Severity, "alerts", incident.Status.AlertCount)
+	}
+}
+
+// expire deletes a Resolved Incident whose retention is over, or one that never got a status.
+func (r *reconciler) expire(ctx context.Context, o *facts) (ctrl.Result, error) {
+	if r.ArchiveRequired && !fold.IsArchived(&o.incident.Status) {
+		return r.retryExpiry(o), nil
+	}
+	once := func() bool { return true }
+	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, once)
+	if err != nil || deleted == 0 {
+		return ctrl.Result{RequeueAfter: expiryRetry}, err // a change of the Incident brings it back sooner
+	}
+	r.writes.forget(o.key)
+	reason := "its retention is over"
+	if o.incident.Status.State == "" {
+		reason = "it has no status and no alerts"
+	}
+	log.FromContext(ctx).Info("Deleted Incident", "reason", reason, "integration", o.incident.Spec.IntegrationName)
+	return ctrl.Result{}, nil
+}
+
+// retryExpiry looks at an expired Incident again that the archive does not have: after as long as it has waited so far. After an
+// outage of the archive there may be very many of them, which the sweeps find.
+func (r *reconciler) retryExpiry(o *facts) ctrl.Result {
+	at, ok := fold.Deadline(o.incident, o.policy)
+	if waited := max(o.now.Sub(at), expiryRetry); ok && waited < sweep.Interval {
+		return ctrl.Result{RequeueAfter: waited}
+	}
+	return ctrl.Result{}
+}
+
+// awaitDeletion has the alerts of an Incident wait that is being deleted: nothing is folded into it, and once it is gone, they
+// open it anew. Those that it has counted must not do so; its ledger tells them.
+func (r *reconciler) awaitDeletion(ctx context.Context, o *facts) (ctrl.Result, error) {
+	counted := map[types.UID]struct{}{}
+	for _, entry := range o.incident.Status.Ledger.Events {
+		counted[types.UID(entry.UID)] = struct{}{}
+	}
+	waiting := !o.hold.IsZero()
+	for _, event := range o.toFold {
+		if _, ok := counted[event.UID]; ok {
+			r.releases.Settle(event, o.key.Name)
+			r.releases.Mark(event, o.key.Name)
+		} else {
+			waiting = true
+		}
+	}
+	if waiting {
+		return r.waitBlocked(ctx, o, &blockedError{reason: v1alpha1.ReasonIncidentTerminating, cause: errTerminating}), nil
+	}
+	r.blocked.forget(o.key)
+	return ctrl.Result{}, nil
+}
+
+// waitBlocked puts off a fold whose Incident cannot be written. What it waits for is on the integrations.
+func (r *reconciler) waitBlocked(ctx context.Context, o *facts, cause *blockedError) ctrl.Result {
+	wait, first := r.blocked.block(o.key, cause, o.now)
+	if first {
+		log.FromContext(ctx).Info("Alerts wait for their Incident", "reason", cause.reason, "cause", cause.cause.Error())
+	}
+	return ctrl.Result{RequeueAfter: wait}
+}
+
+// loadCondensed reads the AlertEvents to be folded anew of which the cache has no content. If they take too much memory, the
+// later ones wait. The caller calls end after the fold.
+func (r *reconciler) loadCondensed(ctx context.Context, c *confirmed) (end func(), err error) {
+	isReduced := func(event *v1alpha1.AlertEvent) bool { return !r.Memory.Cached.IsWhole(event) }
+	if !slices.ContainsFunc(c.toFold, isReduced) {
+		return func() {}, nil
+	}
+	if end, err = r.loads.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
+	c.toFold = slices.SortedFunc(slices.Values(c.toFold), func(a, b *v1alpha1.AlertEvent) int {
+		if fold.NewerVersion(r.Memory.Version(b), r.Memory.Version(a)) {
+			return -1
+		}
+		return 1
+	})
+	left := int64(maxLoadedContent)
+	for i, event := range c.toFold {
+		if r.Memory.Cached.IsWhole(event) {
+			continue
+		}
+		if left <= 0 {
+			c.toFold, c.hold = c.toFold[:i], c.now.Add(writeInterval)
+			return end, nil
+		}
+		whole := r.loads.find(event.UID)
+		if whole == nil {
+			whole = &v1alpha1.AlertEvent{}
+			if err := r.readAgain(ctx, event, whole); err != nil {
+				return end, err
+			}
+			if err := packing.Unpack(&whole.Spec); err != nil {
+				return end, fmt.Errorf("reading the AlertEvent %s: %w", event.Name, err)
+			}
+			r.loads.keep(whole)
+		}
+		c.toFold[i] = whole
+		left -= packing.Memory(whole.Spec.Alerts)
+	}
+	return end, nil
+}
+
+// readAgain reads an AlertEvent, or its metadata, from the quorum. Another one of the same name does not count.
+func (r *reconciler) readAgain(ctx context.Context, event *v1alpha1.AlertEvent, into client.Object) error {
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(event), into)
+	if apierrors.IsNotFound(err) || err == nil && into.GetUID() != event.UID {
+		return fmt.Errorf("%w: the AlertEvent %s is gone", errStale, event.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the AlertEvent %s: %w", event.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package incident
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+)
+
+var incidentResource = schema.GroupResource{Group: "tocsin.dev", Resource: "incidents"}
+
+func forbidden(words string) error {
+	return apierrors.NewForbidden(incidentResource, "x", errors.New(words))
+}
+
+func TestBlockedCreates(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		err    error
+		reason string
+		detail string
+	}{
+		"a quota": {forbidden("exceeded quota: few, requested: count/incidents.tocsin.dev=1, used: 1, limited: 1"),
+			v1alpha1.ReasonQuotaExceeded, "few"},
+		"a missing permission": {forbidden(`User "tocsin" cannot create resource "incidents" in API group "tocsin.dev" in the namespace "x"`),
+			v1alpha1.ReasonForbidden, ""},
+		"the limit of Incidents":              {fmt.Errorf("creating: %w", errIncidentLimit), v1alpha1.ReasonIncidentLimit, ""},
+		"a policy that refuses one Incident":  {forbidden("ValidatingAdmissionPolicy 'x' denied request: used"), v1alpha1.ReasonIncidentRejected, "ValidatingAdmissionPolicy 'x'"},
+		"a webhook that refuses one Incident": {forbidden(`admission webhook "x" denied the request: used`), v1alpha1.ReasonIncidentRejected, `admission webhook "x"`},
+		"an API server in trouble":            {apierrors.NewInternalError(errors.New("x")), "", ""},
+		"none":                                {nil, "", ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			blocked := asBlocked(test.err)
+			if test.reason == "" {
+				g.Expect(blocked).To(BeNil())
+				return
+			}
+			g.Expect(blocked.reason).To(Equal(test.reason))
+			g.Expect(blocked.detail).To(Equal(test.detail))
+			g.Expect(blocked.message(nil)).NotTo(ContainSubstring("used"), "messages do not change while the reason holds")
+		})
+	}
+}
+
+func TestOneIncidentTriesForItsNamespace(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(nil)
+	tries := 0
+	refusal := forbidden("exceeded quota: few, requested: count/incidents.tocsin.dev=1, used: 1, limited: 1")
+	s.PostFiring("known")
+	s.fold("known")
+	s.faults.beforeCreate = func() error { tries++; return refusal }
+	keys := []string{"a", "b", "c", "d"}
+	for _, key := range keys {
+		s.PostFiring(key)
+	}
+	logged := len(testsite.Log.String())
+	for range 20 {
+		for _, key := range keys {
+			result, err := s.reconcile(key)
+			s.Expect(err).NotTo(HaveOccurred(), "it is no error that is logged again and again")
+			s.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", maxBlockedRetry)))
+		}
+	}
+	s.Expect(tries).To(Equal(1), "80 reconciliations within one moment")
+	s.Expect(testsite.Log.String()[logged:]).NotTo(ContainSubstring("ERROR"))
+	for range 600 {
+		s.Clock.SetTime(s.Clock.Now().Add(time.Second))
+		for _, key := range keys {
+			_, err := s.reconcile(key)
+			s.Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	s.Expect(tries).To(BeNumerically("<", 30), "four keys in ten minutes")
+
+	s.Post(s.Alert(v1alpha1.AlertResolved, "known"))
+	s.fold("known")
+	s.Expect(s.Incident("known").Status.State).To(Equal(v1alpha1.IncidentResolved), "other Incidents go on")
+	s.Expect(s.foldedCondition(integration)).To(Equal("False QuotaExceeded"))
+
+	s.faults.beforeCreate = nil
+	s.Clock.SetTime(s.Clock.Now().Add(maxBlockedRetry))
+	for _, key := range keys {
+		s.fold(key)
+	}
+	s.Expect(s.IncidentNames()).To(HaveLen(5))
+	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
+}
+
+// foldedCondition brings the integration's condition AlertsFolded up to date and returns it.
+func (s *site) foldedCondition(integration *v1alpha1.WebhookIntegration) string {
+	condition, ok := s.incidents.blocked.Condition(integration)
+	if ok {
+		meta.SetStatusCondition(&integration.Status.Conditions, condition)
+	}
+	shown := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionAlertsFolded)
+	s.Expect(shown).NotTo(BeNil())
+	return string(shown.Status) + " " + shown.Reason
+}
+
+func TestANewLeaderKeepsWhatItsPredecessorFound(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(nil)
+	key := s.KeyOf("a")
+	s.incidents.blocked.block(key, asBlocked(errIncidentLimit), s.Clock.Now())
+	s.Expect(s.foldedCondition(integration)).To(Equal("False IncidentLimit"))
+	s.folder = s.newFolder()
+	s.Expect(s.foldedCondition(integration)).To(Equal("False IncidentLimit"))
+	s.Clock.SetTime(s.Clock.Now().Add(blockedGrace))
+	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
+	s.incidents.blocked.block(key, asBlocked(errIncidentLimit), s.Clock.Now())
+	s.Expect(s.foldedCondition(integration)).To(Equal("False IncidentLimit"))
+	s.incidents.blocked.forget(key)
+	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"), "no alert waits any more")
+}
+
+func TestGeneratedKeysResolveByThemselves(t *testing.T) {
+	key := v1alpha1.GeneratedKey("019b76da-a800-7000-8000-000000000001")
+	for sentence, test := range map[string]struct {
+		key   string
+		after time.Duration // of the integration
+		want  time.Duration // 0: never
+	}{
+		"after a day":                        {key: key, want: 24 * time.Hour},
+		"when the integration says":          {key: key, after: 72 * time.Hour, want: 72 * time.Hour},
+		"but not those that the sender gave": {key: "disk"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+				if test.after > 0 {
+					spec.AutoResolveAfter = &metav1.Duration{Duration: test.after}
+				}
+			})
+			s.PostFiring(test.key)
+			s.fold(test.key)
+			result := s.fold(test.key)
+			if test.want == 0 {
+				s.Expect(result.RequeueAfter).To(BeZero())
+				return
+			}
+			s.Expect(result.RequeueAfter).To(BeNumerically("~", test.want, time.Second))
+			s.Clock.SetTime(s.Clock.Now().Add(test.want + time.Second))
+			s.fold(test.key)
+			s.Expect(s.Incident(test.key).Status.State).To(Equal(v1alpha1.IncidentResolved))
+		})
+	}
+}
+
+func TestDeletionKeepsTheLedgersOfWhatExists(t *testing.T) {
+	s := newSite(t)
+	s.PostFiring("disk")
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.fold("disk")
+	remove := func() int {
+		deleted, err := s.incidents.Delete(s.Ctx, s.Namespace, []*v1alpha1.Incident{s.Incident("disk")}, func() bool { return true })
+		s.Expect(err).NotTo(HaveOccurred())
+		return deleted
+	}
+	s.Expect(remove()).To(BeZero(), "its AlertEvents exist")
+	s.release()
+	s.Expect(remove()).To(Equal(1))
+	s.Expect(s.IncidentNames()).To(BeEmpty())
+}

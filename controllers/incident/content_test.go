@@ -1,0 +1,48 @@
+package incident
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+)
+
+func TestAlertsWithoutContentInTheCacheAreFoldedWhole(t *testing.T) {
+	s := newSite(t)
+	s.memory.Cached = clustercache.NewBoundedEvents(fair.Limit{All: 1, Share: 1})
+	s.Post(s.Alert(v1alpha1.AlertFiring, "other")) // takes the place
+	long := func(n int) v1alpha1.Alert {
+		alert := s.Alert(v1alpha1.AlertFiring, "disk")
+		alert.Title, alert.Description = fmt.Sprint("disk ", n), strings.Repeat("d", 4000)
+		alert.Values = v1alpha1.Bag{}
+		for i := range 100 {
+			alert.Values[fmt.Sprint("v", i)] = []byte(`"` + strings.Repeat("v", 1500) + `"`)
+		}
+		return alert
+	}
+	var events []*v1alpha1.AlertEvent
+	const perEvent, count = 6, 10
+	for n := range count {
+		var alerts []v1alpha1.Alert
+		for i := range perEvent {
+			alerts = append(alerts, long(perEvent*n+i))
+		}
+		events = append(events, s.Post(alerts...))
+	}
+	s.Expect(s.reconcile("disk")).NotTo(BeNil())
+	first := s.Incident("disk").Status.AlertCount
+	s.Expect(first).To(And(BeNumerically(">", 0), BeNumerically("<", perEvent*count)), "as many as may be in memory")
+	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal(fmt.Sprint("disk ", first-1)), "the oldest ones")
+	for s.Incident("disk").Status.AlertCount < perEvent*count {
+		s.pass(writeInterval)
+		s.fold("disk")
+		s.release()
+	}
+	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal(fmt.Sprint("disk ", perEvent*count-1)))
+	s.ExpectCounted("disk", events...)
+}

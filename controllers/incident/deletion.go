@@ -1,0 +1,117 @@
+package incident
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/internal/marks"
+)
+
+// Delete deletes those of these Incidents of one namespace whose ledgers are not needed, exactly as they were read, while more
+// says so. It returns how many. An Incident stays while an AlertEvent exists for it that it has counted, by a list that begins
+// after the Incident was read, or is still to count: the ledger must outlive its events, or their marks replace it.
+func (r *reconciler) Delete(
+	ctx context.Context, namespace string, incidents []*v1alpha1.Incident, more func() bool,
+) (deleted int, err error) {
+	incidents = slices.DeleteFunc(incidents, func(incident *v1alpha1.Incident) bool {
+		free, failed := r.markSettled(ctx, client.ObjectKeyFromObject(incident))
+		err = cmp.Or(err, failed)
+		return !free
+	})
+	if err != nil || len(incidents) == 0 {
+		return 0, err
+	}
+	listed, err := r.lists.join(ctx, namespace)
+	if err != nil {
+		return 0, err
+	}
+	for _, incident := range incidents {
+		if !more() {
+			break
+		}
+		if ledgerHolds(incident, listed) {
+			continue
+		}
+		removed, err := r.remove(ctx, incident)
+		if err != nil {
+			return deleted, err
+		}
+		if removed {
+			deleted++
+		}
+	}
+	return deleted, nil
+}
+
+// remove deletes exactly the Incident that was read, when it is its namespace's turn to write, and reports whether it did.
+func (r *reconciler) remove(ctx context.Context, read *v1alpha1.Incident) (bool, error) {
+	leave, err := r.gate.enter(ctx, read.Namespace, false)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: read.Namespace, Name: read.Name}}
+	err = r.live.Delete(ctx, incident, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("deleting the Incident %s: %w", read.Name, err)
+	}
+	r.resolved.Deleted(read)
+	return true, nil
+}
+
+// markSettled has the AlertEvents marked that are settled for the Incident and stay for other ones. It reports whether the
+// cache has none that exists for it.
+func (r *reconciler) markSettled(ctx context.Context, incident types.NamespacedName) (free bool, err error) {
+	events, err := replica.EventsOf(ctx, r.cache, incident)
+	if err != nil {
+		return false, err
+	}
+	free = true
+	for _, event := range events {
+		if mark, ok := marks.Of(event); ok && mark.Settles(incident.Name) {
+			continue
+		}
+		free = false
+		r.releases.Mark(event, incident.Name)
+	}
+	return free, nil
+}
+
+// gone notes that the cache shows an Incident no longer: it is Resolved, or a user has deleted it. What a deleted one has counted
+// must not open it anew. It reports whether the Incident is to be looked at.
+func (r *reconciler) gone(ctx context.Context, shown *v1alpha1.Incident) bool {
+	incident := client.ObjectKeyFromObject(shown)
+	last, ok := r.writes.last(incident)
+	r.writes.forget(incident)
+	r.blocked.retryNow(incident)
+	if ok && last.resolved && last.resourceVersion == shown.ResourceVersion {
+		return false // it was this process that resolved it
+	}
+	if _, err := r.markSettled(ctx, incident); err != nil {
+		log.FromContext(ctx).Error(err, "AlertEvents of a deleted Incident not marked", "incident", incident)
+	}
+	return true
+}
+
+// ledgerHolds reports whether an AlertEvent in the Incident's ledger exists for it per the list.
+func ledgerHolds(incident *v1alpha1.Incident, listed *eventList) bool {
+	for _, entry := range incident.Status.Ledger.Events {
+		if listed.has(entry.UID, incident.Name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,130 @@
+package incident
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestWriteGateLetsFewerInTheMoreRequestsWait(t *testing.T) {
+	const write = time.Second / 10
+	for name, tc := range map[string]struct {
+		backlog, folds int
+		most           int32
+		takes          time.Duration // until the last fold has written
+	}{
+		"nobody waits":                          {backlog: 0, folds: 32, most: 16, takes: 2 * write},
+		"one waits, and each place rests a bit": {backlog: 1, folds: 16, most: 8, takes: 2*write + write/backlogPerPause},
+		"a few wait":                            {backlog: 4, folds: 6, most: 3, takes: (2 + 4/backlogPerPause) * write},
+		"a storm":                               {backlog: 64, folds: 3, most: 1, takes: (3 + 2*maxPauseFactor) * write},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				gate := newWriteGate(16, func() int { return tc.backlog })
+				var inside, most atomic.Int32
+				var folds sync.WaitGroup
+				start := time.Now()
+				for range tc.folds {
+					folds.Go(func() {
+						leave := enter(g, gate, "team", false)
+						most.Store(max(most.Load(), inside.Add(1)))
+						time.Sleep(write)
+						inside.Add(-1)
+						leave()
+					})
+				}
+				folds.Wait()
+				g.Expect(most.Load()).To(Equal(tc.most))
+				g.Expect(time.Since(start)).To(Equal(tc.takes))
+			})
+		})
+	}
+}
+
+// enter enters the gate, and returns how to leave it.
+func enter(g Gomega, gate *writeGate, namespace string, urgent bool) (leave func()) {
+	leave, err := gate.enter(context.Background(), namespace, urgent)
+	g.Expect(err).NotTo(HaveOccurred())
+	return leave
+}
+
+func TestWriteGateForgetsThoseWhoGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		gate := newWriteGate(1, func() int { return 0 })
+		leave := enter(g, gate, "team", false)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := gate.enter(ctx, "team", false)
+		g.Expect(err).To(MatchError(context.DeadlineExceeded))
+		leave()
+		g.Expect(gate.active).To(BeZero(), "nobody has the place")
+
+		// A place that comes at the moment of giving up is passed on, not lost.
+		ended, end := context.WithCancel(context.Background())
+		end()
+		for range 100 {
+			if leave, err := gate.enter(ended, "team", true); err == nil {
+				leave()
+			}
+		}
+		g.Expect(gate.active).To(BeZero())
+		g.Expect(gate.claims.IsEmpty()).To(BeTrue())
+		enter(g, gate, "team", false)
+	})
+}
+
+func TestWriteGateLetsUrgentFoldsGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		gate := newWriteGate(1, func() int { return 0 })
+		leave := enter(g, gate, "team", false)
+		var order []string
+		var folds sync.WaitGroup
+		for _, name := range []string{"repeat 1", "repeat 2", "urgent 1", "urgent 2"} {
+			folds.Go(func() {
+				leave := enter(g, gate, "team", name[0] == 'u')
+				order = append(order, name)
+				leave()
+			})
+			synctest.Wait()
+		}
+		leave()
+		folds.Wait()
+		g.Expect(order).To(Equal([]string{"urgent 1", "urgent 2", "repeat 1", "repeat 2"}))
+	})
+}
+
+func TestNamespacesTakeTurnsAtTheWriteGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		gate := newWriteGate(1, func() int { return 0 })
+		leave := enter(g, gate, "storm", true)
+		var order []string
+		var folds sync.WaitGroup
+		join := func(namespace string, urgent bool) {
+			folds.Go(func() {
+				leave := enter(g, gate, namespace, urgent)
+				order = append(order, namespace)
+				leave()
+			})
+			synctest.Wait()
+		}
+		for range 50 {
+			join("storm", true)
+		}
+		join("calm", false)
+		join("calm", false)
+		leave()
+		folds.Wait()
+		g.Expect(order[:4]).To(Equal([]string{"calm", "storm", "calm", "storm"}))
+		g.Expect(order).To(HaveLen(52))
+		g.Expect(gate.claims.IsEmpty()).To(BeTrue())
+	})
+}

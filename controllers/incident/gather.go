@@ -1,0 +1,291 @@
+package incident
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/sweep"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+)
+
+// errUnfoldable says that the fold itself failed on its input.
+var errUnfoldable = errors.New("the fold failed")
+
+// facts is the state of an Incident and its AlertEvents as a reconciliation found it. It is never modified.
+type facts struct {
+	alertEvents
+	key      types.NamespacedName
+	incident *v1alpha1.Incident // nil when there is none
+	exists   *eventList         // the AlertEvents that exist: those in the cache, or in the quorum list
+	policy   fold.Policy
+	silenced fold.Silencing
+	began    time.Time // when the reconciliation began
+	now      time.Time
+}
+
+// confirmed is facts in which the existing AlertEvents are those of a quorum list that began after the Incident
+// was read.
+type confirmed struct{ facts }
+
+// alertEvents are the cached AlertEvents with alerts of one Incident that exist for it, by their treatment.
+type alertEvents struct {
+	toFold   []*v1alpha1.AlertEvent
+	settled  []*v1alpha1.AlertEvent // known to be folded, or to match nothing
+	restored []*v1alpha1.AlertEvent // from a backup: not to be folded
+	hold     time.Time              // others, later ones than toFold, wait until then; zero if none do
+	unseen   bool                   // some are not yet known to this replica's memory
+}
+
+// isEmpty reports whether no AlertEvent exists for the Incident.
+func (a *alertEvents) isEmpty() bool {
+	return len(a.toFold)+len(a.settled)+len(a.restored) == 0 && a.hold.IsZero()
+}
+
+// gather reads the Incident and then its AlertEvents from the cache, which has no Resolved Incidents. It reads one that the
+// cache lacks from the quorum if there is nothing to fold, since its time may have come, and if no Incident can be created in
+// the namespace: one that exists does not wait with those that do not.
+func (r *reconciler) gather(ctx context.Context, key types.NamespacedName) (*facts, error) {
+	incident, err := readIncident(ctx, r.cache, key, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, err
+	}
+	return r.gatherWith(ctx, key, incident)
+}
+
+// gatherWith is gather with an Incident that was read; nil stands for one that the cache lacks.
+func (r *reconciler) gatherWith(
+	ctx context.Context, key types.NamespacedName, incident *v1alpha1.Incident,
+) (*facts, error) {
+	now := r.Clock.Now()
+	o := &facts{key: key, incident: incident, began: now, now: now}
+	events, err := replica.EventsOf(ctx, r.cache, key)
+	if err != nil {
+		return nil, err
+	}
+	o.exists = newEventList(len(events))
+	for _, event := range events {
+		o.exists.add(event)
+	}
+	o.alertEvents = r.classify(o, events)
+	o.silenced = r.silencing(key)
+	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.cause(key.Namespace) != nil && !r.blocked.waitsToBeCreated(key)) {
+		return o, r.readUncached(ctx, o)
+	}
+	o.policy, err = r.readPolicy(ctx, o)
+	return o, err
+}
+
+// IsDue reports whether a Resolved Incident that a sweep has read is to be folded before the next sweep: there is something to
+// write, or its retention ends.
+func (r *reconciler) IsDue(ctx context.Context, incident *v1alpha1.Incident) bool {
+	o, err := r.gatherWith(ctx, client.ObjectKeyFromObject(incident), incident)
+	if err != nil {
+		return true
+	}
+	plan, err := r.decide(o)
+	at, ok := fold.Deadline(incident, o.policy)
+	return err != nil || !plan.IsIdle() || ok && at.Sub(o.now) <= 2*sweep.Interval
+}
+
+// readUncached reads the Incident of the facts from the quorum, and what depends on it.
+func (r *reconciler) readUncached(ctx context.Context, o *facts) (err error) {
+	if o.incident, err = readIncident(ctx, r.live, o.key); err != nil {
+		return err
+	}
+	o.policy, err = r.readPolicy(ctx, o)
+	return err
+}
+
+// readIncident reads an Incident, nil if there is none.
+func readIncident(
+	ctx context.Context, reader client.Reader, key types.NamespacedName, options ...client.GetOption,
+) (*v1alpha1.Incident, error) {
+	incident := &v1alpha1.Incident{}
+	switch err := reader.Get(ctx, key, incident, options...); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading the Incident: %w", err)
+	}
+	return incident, nil
+}
+
+// confirm lists the AlertEvents that exist, and returns the facts by that list.
+func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, error) {
+	c := &confirmed{*seen}
+	listed, err := r.lists.join(ctx, seen.key.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	c.exists, c.now = listed, r.Clock.Now()
+	c.policy = r.withQuiet(c.policy, &c.facts) // the list may have taken long, or the process have stood still
+	events, err := replica.EventsOf(ctx, r.cache, c.key)
+	if err != nil {
+		return nil, err
+	}
+	c.alertEvents = r.classify(&c.facts, events)
+	if c.unseen {
+		return nil, errMemoryLags
+	}
+	return c, nil
+}
+
+// classify sorts the Incident's AlertEvents by their treatment. Second copies have none: their replicas delete them.
+func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEvents {
+	var a alertEvents
+	held := "" // the oldest one that waits
+	for _, event := range events {
+		uid := string(event.UID)
+		isCopy, hold, known := r.Memory.Seen(event.UID)
+		switch {
+		case clustercache.IsRestored(event):
+			a.restored = append(a.restored, event)
+		case o.exists.isMarked(uid, o.key.Name):
+			r.releases.Settle(event, o.key.Name)
+		case !o.exists.has(uid, o.key.Name), isCopy:
+		case r.releases.IsSettled(event, o.key.Name):
+			a.settled = append(a.settled, event)
+		default:
+			a.unseen = a.unseen || !known
+			a.toFold = append(a.toFold, event)
+			if hold.After(o.now) && (held == "" || fold.NewerVersion(held, r.Memory.Version(event))) {
+				held, a.hold = r.Memory.Version(event), hold
+			}
+		}
+	}
+	if held != "" {
+		a.toFold = slices.DeleteFunc(a.toFold, func(event *v1alpha1.AlertEvent) bool {
+			return !fold.NewerVersion(held, r.Memory.Version(event))
+		})
+	}
+	return a
+}
+
+// readPolicy returns the policy of the Incident's integration, or of the one whose alerts may create it.
+func (r *reconciler) readPolicy(ctx context.Context, o *facts) (fold.Policy, error) {
+	policy := fold.PolicyOf(nil, r.PresetLateFiringWindow)
+	if key := o.integration(); key.Name != "" {
+		var integration v1alpha1.WebhookIntegration
+		err := r.cache.Get(ctx, key, &integration, client.UnsafeDisableDeepCopy)
+		switch {
+		case err == nil:
+			policy = fold.PolicyOf(&integration, r.PresetLateFiringWindow)
+		case !apierrors.IsNotFound(err):
+			return policy, fmt.Errorf("reading the WebhookIntegration: %w", err)
+		}
+	}
+	if policy.AutoResolveAfter == 0 && o.incident != nil && v1alpha1.IsGeneratedKey(o.incident.Spec.DedupKey) {
+		policy.AutoResolveAfter = fold.GeneratedAutoResolve // hardly any sender sends a resolve for it
+	}
+	return r.withQuiet(policy, o), nil
+}
+
+// withQuiet returns the policy with the current start of the integration's quiet.
+func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
+	from, ok := r.Health.QuietFrom(o.integration(), o.now)
+	policy.QuietFrom, policy.Untrusted = from, !ok
+	policy.AcceptingFrom = policy.ReadySince.Add(replica.Grace)
+	if policy.Refusing {
+		policy.AcceptingFrom = o.now
+	}
+	return policy
+}
+
+// silencing returns what is known about the silences in Alertmanager that cover the Incident.
+func (r *reconciler) silencing(incident types.NamespacedName) fold.Silencing {
+	if r.Silences == nil {
+		return fold.Silencing{Disabled: true}
+	}
+	covering, known := r.Silences.Silence(incident)
+	return fold.Silencing{Known: known, Covering: covering}
+}
+
+// integration returns the integration that the Incident belongs to, without a name when nothing tells.
+func (o *facts) integration() types.NamespacedName {
+	key := types.NamespacedName{Namespace: o.key.Namespace}
+	if o.incident != nil {
+		key.Name = o.incident.Spec.IntegrationName
+		return key
+	}
+	for _, event := range o.toFold {
+		if event.Spec.IntegrationName != "" {
+			key.Name = event.Spec.IntegrationName
+			break
+		}
+	}
+	return key
+}
+
+// decide folds the AlertEvents. A panic becomes an error, since the AlertEvents cause it.
+func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = errUnfoldable // another value could quote the alert
+			if cause, ok := v.(runtime.Error); ok {
+				err = fmt.Errorf("%w: %w", errUnfoldable, cause)
+			}
+			err = &blockedError{reason: v1alpha1.ReasonFoldFailed, cause: err}
+		}
+	}()
+	return r.foldAlerts(fold.Input{
+		Name:      o.key.Name,
+		Incident:  o.incident,
+		Events:    o.toFold,
+		Settled:   o.settled,
+		Waiting:   !o.hold.IsZero(),
+		Exists:    func(uid string) bool { return o.exists.has(uid, o.key.Name) },
+		Version:   r.Memory.Version,
+		Policy:    o.policy,
+		Silencing: o.silenced,
+		Now:       o.now,
+
+		ArchiveRequired: r.ArchiveRequired,
+	}), nil
+}
+
+// onlyRepeats reports whether the Incident is open and all alerts for it say so once more: no state changes.
+func (o *facts) onlyRepeats() bool {
+	if o.incident == nil || o.incident.Status.State != v1alpha1.IncidentOpen || len(o.toFold) == 0 {
+		return false
+	}
+	for _, event := range o.toFold {
+		for i := range event.Spec.Alerts {
+			alert := &event.Spec.Alerts[i]
+			if alert.Status != v1alpha1.AlertFiring && event.IncidentNameFor(alert) == o.key.Name {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// ledgerNearlyFull reports whether more AlertEvents wait than the ledger has space for, and the space is worth a write:
+// waiting would not make it more.
+func (o *facts) ledgerNearlyFull() bool {
+	space := v1alpha1.MaxLedger - o.ledgerUse()
+	return len(o.toFold) >= space && space >= v1alpha1.MaxLedger/4
+}
+
+// ledgerUse returns how many AlertEvents in the ledger exist.
+func (o *facts) ledgerUse() int {
+	use := 0
+	if o.incident != nil {
+		for _, entry := range o.incident.Status.Ledger.Events {
+			if o.exists.has(entry.UID, o.key.Name) {
+				use++
+			}
+		}
+	}
+	return use
+}

@@ -1,0 +1,128 @@
+package incident
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+)
+
+// listen gives the site's folder an IngestHealth that the test controls.
+func (s *site) listen() *replica.IngestHealth {
+	l := replica.NewIngestHealth(s.Clock)
+	s.incidents.Health = l
+	return l
+}
+
+// answer is one of the API server, with its clock behind the own one.
+func (s *site) answer(l *replica.IngestHealth, ahead time.Duration) {
+	now := s.Clock.Now()
+	l.Answered(now, now, now.Add(-ahead))
+}
+
+// listenFor lets time pass, in which alerts can be stored.
+func (s *site) listenFor(l *replica.IngestHealth, d time.Duration) {
+	s.answer(l, 0)
+	for end := s.Clock.Now().Add(d); s.Clock.Now().Before(end); s.answer(l, 0) {
+		s.Clock.SetTime(s.Clock.Now().Add(min(10*time.Second, end.Sub(s.Clock.Now()))))
+	}
+}
+
+func TestQuietIsMeasuredOnlyWhileWeListen(t *testing.T) {
+	minutes := func(n int) time.Duration { return time.Duration(n) * time.Minute }
+	opened := func(t *testing.T) (*site, *replica.IngestHealth) {
+		t.Helper()
+		s := newSite(t)
+		l := s.listen()
+		s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+			spec.AutoResolveAfter = &metav1.Duration{Duration: time.Minute}
+		})
+		s.Clock.SetTime(s.Clock.Now().Add(-time.Hour))
+		s.listenFor(l, time.Hour)
+		s.PostFiring("disk")
+		s.Expect(s.fold("disk").RequeueAfter).To(Equal(time.Minute))
+		s.release()
+		return s, l
+	}
+	state := func(s *site) v1alpha1.IncidentState {
+		s.fold("disk")
+		return s.Incident("disk").Status.State
+	}
+	later := func(s *site, d time.Duration) { s.Clock.SetTime(s.Clock.Now().Add(d)) }
+
+	t.Run("listening all the while, it resolves", func(t *testing.T) {
+		s, l := opened(t)
+		s.listenFor(l, time.Minute)
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentResolved))
+	})
+	t.Run("the API server was away: it resolves after grace and autoResolveAfter", func(t *testing.T) {
+		s, l := opened(t)
+		later(s, minutes(10))
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentOpen), "nothing is known")
+		s.Expect(s.fold("disk").RequeueAfter).To(Equal(untrustedRetry))
+		s.answer(l, 0)
+		s.Expect(s.fold("disk").RequeueAfter).To(Equal(replica.Grace + time.Minute))
+		for range 10 {
+			later(s, 11*time.Second)
+			s.answer(l, 0)
+		}
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentOpen))
+		later(s, 10*time.Second)
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentResolved))
+	})
+	t.Run("an alert of the integration was missed: it does not resolve", func(t *testing.T) {
+		s, l := opened(t)
+		l.Missed(types.NamespacedName{Namespace: s.Namespace, Name: testsite.Integration})
+		s.listenFor(l, time.Minute)
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentOpen))
+	})
+	t.Run("the clock is wrong: nothing resolves", func(t *testing.T) {
+		s, l := opened(t)
+		s.listenFor(l, time.Hour)
+		s.answer(l, time.Hour)
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentOpen))
+	})
+	t.Run("the clock is wrong: nothing is deleted", func(t *testing.T) {
+		s, l := opened(t)
+		s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+		s.fold("disk")
+		s.release()
+		later(s, 365*day)
+		s.answer(l, 365*day)
+		s.fold("disk")
+		s.Incident("disk")
+		s.answer(l, 0)
+		s.fold("disk")
+		s.Expect(s.IncidentNames()).To(BeEmpty())
+	})
+	t.Run("an alert is stored and not seen: nothing resolves", func(t *testing.T) {
+		s, l := opened(t)
+		s.listenFor(l, time.Minute)
+		event := s.PostFiring("disk")
+		s.cache.hidden[event.UID] = true
+		s.Expect(s.fold("disk").RequeueAfter).To(Equal(writeInterval))
+		s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+		s.cache.hidden[event.UID] = false
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentOpen))
+	})
+	t.Run("a replica whose clock is an hour behind received the alert: it is no hour of quiet", func(t *testing.T) {
+		s, l := opened(t)
+		s.listenFor(l, 30*time.Second)
+		event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{
+			IntegrationName: testsite.Integration, ReceivedTime: v1alpha1.NewTimestamp(s.Clock.Now().Add(-time.Hour)),
+			Alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "cpu")},
+		}}
+		event.Namespace, event.GenerateName = s.Namespace, "behind-"
+		s.Expect(s.Live.Create(s.Ctx, event)).To(Succeed())
+		s.Created[event.UID] = metav1.NewTime(s.Clock.Now())
+		s.fold("cpu")
+		s.Expect(s.Incident("cpu").Status.LastAlertTime.Time).To(BeTemporally(">=", s.Clock.Now().Add(-fold.MaxClockDifference-time.Second)))
+	})
+}

@@ -1,0 +1,294 @@
+package incident
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/pages"
+)
+
+const (
+	// listTimeout bounds one quorum list.
+	listTimeout = 20 * time.Second
+
+	// heavyList is how many bytes a quorum list may have that is not heavy. Of such lists lightLists are made at a time, and one
+	// more of heavy ones.
+	heavyList  = 8 << 20
+	lightLists = 4
+
+	// maxListPause bounds the pause between two quorum lists.
+	maxListPause = time.Second
+)
+
+// storedEvent is an AlertEvent in an eventList.
+type storedEvent struct {
+	key             types.NamespacedName
+	resourceVersion string
+	created         metav1.Time
+	mark            marks.Mark
+}
+
+// eventList is the AlertEvents that existed at one moment. It is shared and never modified once it is complete.
+type eventList struct {
+	events map[types.UID]storedEvent
+	bytes  int64 // of the list as it was read
+}
+
+func newEventList(size int) *eventList {
+	return &eventList{events: make(map[types.UID]storedEvent, size)}
+}
+
+// add enters an AlertEvent or its metadata.
+func (l *eventList) add(event client.Object) {
+	mark, _ := marks.Of(event)
+	l.events[event.GetUID()] = storedEvent{
+		client.ObjectKeyFromObject(event), event.GetResourceVersion(), event.GetCreationTimestamp(), mark,
+	}
+}
+
+// has reports whether the event existed for the Incident: it was there, and not marked as settled for it.
+func (l *eventList) has(uid, incident string) bool {
+	event, ok := l.events[types.UID(uid)]
+	return ok && !event.mark.Settles(incident)
+}
+
+// isMarked reports whether the event was there and marked as settled for the Incident.
+func (l *eventList) isMarked(uid, incident string) bool {
+	event, ok := l.events[types.UID(uid)]
+	return ok && event.mark.Settles(incident)
+}
+
+// lister makes one list, as the API server's quorum has it and not as a cache does. It fails with errHeavy if the list has more
+// than so many bytes.
+type lister func(ctx context.Context, most int64) (*eventList, error)
+
+// errHeavy says that a list has more than heavyList.
+var errHeavy = errors.New("the list of AlertEvents is heavy")
+
+// quorumLists shares the lists of all namespaces among all folds, unless such a list is heavy. If it is, since some namespace has
+// many or large AlertEvents, the folds of each namespace share lists of their own: a fold needs no more, and nobody waits for
+// what another namespace has.
+type quorumLists struct {
+	all  *quorumList
+	list func(namespaces ...string) lister
+
+	light, heavy chan struct{} // places for lists under way, by what the last one of the same namespaces was
+
+	mu  sync.Mutex
+	own map[string]*quorumList // by namespace; none while the list of all is light
+}
+
+func newQuorumLists(list func(namespaces ...string) lister, namespaces []string) *quorumLists {
+	l := &quorumLists{list: list, light: make(chan struct{}, lightLists), heavy: make(chan struct{}, 1)}
+	l.all = l.of(namespaces...)
+	return l
+}
+
+func (l *quorumLists) of(namespaces ...string) *quorumList {
+	return &quorumList{list: l.list(namespaces...), light: l.light, heavy: l.heavy}
+}
+
+// join returns the AlertEvents of a namespace, and maybe those of others, of a list that began after the call.
+func (l *quorumLists) join(ctx context.Context, namespace string) (*eventList, error) {
+	for {
+		events, err := l.listOf(namespace).join(ctx)
+		if !errors.Is(err, errHeavy) {
+			return events, err
+		}
+	}
+}
+
+// listOf returns the list that the folds of a namespace share: that of all namespaces, or its own.
+func (l *quorumLists) listOf(namespace string) *quorumList {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.all.isHeavy.Load() {
+		l.own = nil
+		return l.all
+	}
+	if l.own == nil {
+		l.own = map[string]*quorumList{}
+	}
+	if l.own[namespace] == nil {
+		l.own[namespace] = l.of(namespace)
+	}
+	return l.own[namespace]
+}
+
+// quorumList shares lists of the AlertEvents that exist. Whoever joins gets a list that began after it
+// joined, as the exactly-once argument requires: while one is under way, all newcomers wait
+// together for the next. So when idle a fold costs one small list, and under load all folds share them.
+type quorumList struct {
+	list lister
+
+	light, heavy chan struct{} // places for lists under way; one that is heavy takes one of the latter. Nil: there is no bound.
+	isHeavy      atomic.Bool   // the last one had more than heavyList
+
+	mu        sync.Mutex
+	running   bool
+	next      *listing  // the list that has not begun, when a fold waits for it
+	restUntil time.Time // belongs to the one run that is running
+}
+
+// listing is one list and its waiters.
+type listing struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	waiters int
+	done    chan struct{} // closed when events and err are set
+	events  *eventList
+	err     error
+}
+
+// join returns the events of a list that began after the call.
+func (q *quorumList) join(ctx context.Context) (*eventList, error) {
+	l := q.enter()
+	select {
+	case <-l.done:
+		return l.events, l.err
+	case <-ctx.Done():
+		q.leave(l)
+		return nil, fmt.Errorf("waiting for the list of AlertEvents: %w", ctx.Err())
+	}
+}
+
+// enter adds a waiter to the next list, and starts to make lists if none is under way.
+func (q *quorumList) enter() *listing {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.next == nil {
+		// It belongs to no waiter alone: it ends when the last of them has left.
+		ctx, cancel := context.WithCancel(context.Background())
+		q.next = &listing{ctx: ctx, cancel: cancel, done: make(chan struct{})}
+	}
+	q.next.waiters++
+	if !q.running {
+		q.running = true
+		go q.run()
+	}
+	return q.next
+}
+
+// leave takes a waiter off a list; without any the list is called off.
+func (q *quorumList) leave(l *listing) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l.waiters--
+	if l.waiters > 0 {
+		return
+	}
+	l.cancel()
+	if q.next == l {
+		q.next = nil
+	}
+}
+
+// run makes lists as long as there are waiters. It pauses after each for as long as it took, so that
+// lists take at most half the time, and the longer they are, the more folds share one.
+func (q *quorumList) run() {
+	for more := true; more; more = q.goOn() {
+		<-time.After(time.Until(q.restUntil))
+		leave := q.enterPlace()
+		if l := q.take(); l != nil {
+			q.make(l)
+		}
+		leave()
+	}
+}
+
+// enterPlace waits for a place, and returns what leaves it.
+func (q *quorumList) enterPlace() (leave func()) {
+	places := q.light
+	if q.isHeavy.Load() {
+		places = q.heavy
+	}
+	if places == nil {
+		return func() {}
+	}
+	places <- struct{}{}
+	return func() { <-places }
+}
+
+// make makes a list. The time that it may take begins here: it has waited for the list before it, for the pause after that, and
+// for a place. In a place of light ones, a list that turns out to be heavy is called off with errHeavy.
+func (q *quorumList) make(l *listing) {
+	ctx, end := context.WithTimeout(l.ctx, listTimeout)
+	defer end()
+	most := int64(heavyList)
+	if q.isHeavy.Load() {
+		most = math.MaxInt64
+	}
+	began := time.Now()
+	l.events, l.err = q.list(ctx, most)
+	switch {
+	case errors.Is(l.err, errHeavy):
+		q.isHeavy.Store(true)
+	case l.err == nil:
+		q.isHeavy.Store(l.events.bytes > heavyList)
+	}
+	q.restUntil = time.Now().Add(min(time.Since(began), maxListPause))
+	l.cancel()
+	close(l.done)
+}
+
+// take begins the next list, nil without waiters.
+func (q *quorumList) take() *listing {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.next
+	q.next = nil
+	return l
+}
+
+// goOn ends the run when there are no waiters.
+func (q *quorumList) goOn() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.running = q.next != nil
+	return q.running
+}
+
+// listEvents lists the AlertEvents' metadata in the namespaces, one of which may be empty for all. The
+// reader must not be a cache. Without a resourceVersion the answer is as new as the quorum; later pages
+// of one list are as old as its first.
+func listEvents(reader client.Reader, namespaces ...string) lister {
+	var inPages pages.Reader
+	return func(ctx context.Context, most int64) (*eventList, error) {
+		events := newEventList(0)
+		for _, namespace := range namespaces {
+			list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				page := &metav1.PartialObjectMetadataList{}
+				page.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEventList"))
+				return page, reader.List(ctx, page, client.InNamespace(namespace), client.Limit(options.Limit),
+					client.Continue(options.Continue))
+			}
+			_, err := inPages.Each(ctx, metav1.ListOptions{}, list, func(object runtime.Object, bytes int64) error {
+				if events.bytes += bytes; events.bytes > most {
+					return errHeavy
+				}
+				if page, ok := object.(*metav1.PartialObjectMetadataList); ok {
+					for i := range page.Items {
+						events.add(&page.Items[i])
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, fmt.Errorf("listing AlertEvents: %w", err)
+			}
+		}
+		return events, nil
+	}
+}

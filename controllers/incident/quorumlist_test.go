@@ -1,0 +1,228 @@
+package incident
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// slowLists takes a second for each list, which shows its number.
+type slowLists struct {
+	begun atomic.Int64
+	fail  error
+}
+
+func (s *slowLists) list(ctx context.Context, _ int64) (*eventList, error) {
+	n := s.begun.Add(1)
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	return &eventList{events: map[types.UID]storedEvent{types.UID(fmt.Sprint(n)): {}}}, nil
+}
+
+func TestAListIsSharedByThoseWhoCameBeforeItBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		lists := &slowLists{}
+		q := &quorumList{list: lists.list}
+		join := func(got chan<- *eventList) {
+			events, err := q.join(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			got <- events
+		}
+		first, later := make(chan *eventList, 1), make(chan *eventList, 50)
+		go join(first)
+		synctest.Wait()
+		g.Expect(lists.begun.Load()).To(Equal(int64(1)))
+		for range cap(later) {
+			go join(later)
+		}
+		g.Expect((<-first).has("1", "incident")).To(BeTrue())
+		for range cap(later) {
+			g.Expect((<-later).has("2", "incident")).To(BeTrue(), "a list that had begun is of no use to who came then")
+		}
+		synctest.Wait()
+		g.Expect(lists.begun.Load()).To(Equal(int64(2)))
+	})
+}
+
+func TestAFailedListFailsAllItsWaitersAndNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		lists := &slowLists{fail: errors.New("out of order")}
+		q := &quorumList{list: lists.list}
+		failures := make(chan error, 3)
+		for range cap(failures) {
+			go func() {
+				_, err := q.join(t.Context())
+				failures <- err
+			}()
+		}
+		for range cap(failures) {
+			g.Expect(<-failures).To(MatchError("out of order"))
+		}
+		lists.fail = nil
+		_, err := q.join(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+	})
+}
+
+func TestAWaiterThatLeavesTakesNothingFromTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		lists := &slowLists{}
+		q := &quorumList{list: lists.list}
+		leaving, leave := context.WithCancel(t.Context())
+		left, stayed := make(chan error, 1), make(chan error, 1)
+		go func() { _, err := q.join(leaving); left <- err }()
+		go func() { _, err := q.join(t.Context()); stayed <- err }()
+		synctest.Wait()
+		leave()
+		g.Expect(<-left).To(MatchError(context.Canceled))
+		g.Expect(<-stayed).NotTo(HaveOccurred())
+	})
+}
+
+func TestAListThatNobodyWaitsForIsCalledOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		lists := &slowLists{}
+		q := &quorumList{list: lists.list}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := q.join(ctx)
+		g.Expect(err).To(MatchError(context.DeadlineExceeded))
+		synctest.Wait()
+		_, err = q.join(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(time.Since(began)).To(BeNumerically("<", 2*time.Second), "nobody waits for the first to end")
+	})
+}
+
+func TestTheTimeOfAListBeginsWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		const took = listTimeout - 5*time.Second
+		q := &quorumList{list: func(ctx context.Context, _ int64) (*eventList, error) {
+			select {
+			case <-time.After(took):
+				return &eventList{}, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}}
+		first := make(chan error, 1)
+		go func() { _, err := q.join(t.Context()); first <- err }()
+		synctest.Wait()
+		_, err := q.join(t.Context())
+		g.Expect(err).NotTo(HaveOccurred(), "it waited for the first one before it began")
+		g.Expect(<-first).NotTo(HaveOccurred())
+	})
+}
+
+// TestNobodyWaitsForTheListOfAnotherNamespace: the AlertEvents of the namespaces "vast" take ten seconds to list, and those of
+// every other one ten milliseconds.
+func TestNobodyWaitsForTheListOfAnotherNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		const quick, long = 10 * time.Millisecond, 10 * time.Second
+		var vast atomic.Bool
+		var heavy, most atomic.Int64
+		lists := newQuorumLists(func(namespaces ...string) lister {
+			return func(ctx context.Context, limit int64) (*eventList, error) {
+				if !strings.HasPrefix(namespaces[0], "vast") && (namespaces[0] != metav1.NamespaceAll || !vast.Load()) {
+					time.Sleep(quick)
+					return &eventList{bytes: heavyList / 2}, nil
+				}
+				if limit < 2*heavyList {
+					time.Sleep(2 * quick)
+					return nil, fmt.Errorf("listing: %w", errHeavy)
+				}
+				most.Store(max(most.Load(), heavy.Add(1)))
+				defer heavy.Add(-1)
+				select {
+				case <-time.After(long):
+					return &eventList{bytes: 2 * heavyList}, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+		}, []string{metav1.NamespaceAll})
+		join := func(namespace string) (took time.Duration) {
+			began := time.Now()
+			_, err := lists.join(t.Context(), namespace)
+			g.Expect(err).NotTo(HaveOccurred(), namespace)
+			return time.Since(began)
+		}
+		g.Expect(join("a")).To(Equal(quick), "the list of all")
+		vast.Store(true)
+		time.Sleep(time.Second)
+		g.Expect(join("a")).To(Equal(3*quick), "it begins that of all")
+		var folds sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		for n := range 2 * lightLists {
+			folds.Go(func() {
+				for ctx.Err() == nil {
+					_, _ = lists.join(ctx, fmt.Sprint("vast-", n))
+				}
+			})
+		}
+		for range 100 {
+			g.Expect(join("a")).To(BeNumerically("<=", 5*quick), "it has one of its own")
+			time.Sleep(time.Second)
+		}
+		g.Expect(most.Load()).To(Equal(int64(1)), "heavy lists at a time")
+		stop()
+		folds.Wait()
+		vast.Store(false)
+		_, err := lists.all.join(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		join("a")
+		g.Expect(lists.own).To(BeEmpty(), "all share one again")
+	})
+}
+
+func TestAListGoesOverAllPagesOfAllNamespaces(t *testing.T) {
+	g := NewWithT(t)
+	s := newSite(t)
+	other := newSite(t)
+	want := []string{string(s.PostFiring("a").UID), string(s.PostFiring("b").UID), string(other.PostFiring("a").UID)}
+
+	var pages int
+	small := interceptor.NewClient(s.Live, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			pages++
+			_, isMetadata := list.(*metav1.PartialObjectMetadataList)
+			g.Expect(isMetadata).To(BeTrue())
+			options := (&client.ListOptions{}).ApplyOptions(opts)
+			g.Expect(options.AsListOptions().ResourceVersion).To(BeEmpty(), "that would not be a quorum read")
+			return c.List(ctx, list, append(opts, client.Limit(1))...)
+		},
+	})
+	events, err := listEvents(small, s.Namespace, other.Namespace)(s.Ctx, heavyList)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pages).To(Equal(3))
+	g.Expect(events.events).To(HaveLen(3))
+	for _, uid := range want {
+		g.Expect(events.has(uid, "incident")).To(BeTrue())
+	}
+}

@@ -1,0 +1,323 @@
+// Package incident folds the alerts of each Incident into its status. Package controllers tells how and why.
+package incident
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/release"
+	"github.com/tocsin-dev/tocsin/controllers/sweep"
+)
+
+const (
+	// foldConcurrency is how many Incidents are folded at a time. Nearly all of that time is spent
+	// waiting for a quorum list, which takes up to 100 ms on a busy API server whatever its size; this many
+	// folds share one.
+	// One namespace has four of five of them.
+	foldConcurrency = 160
+
+	// untrustedRetry is when to look again at an Incident with a deadline while nothing may end for its age.
+	untrustedRetry = 30 * time.Second
+
+	// staleRetry is when to look again after something turned out to be older than it seemed.
+	staleRetry = 50 * time.Millisecond
+
+	// pausedRetry is when to look again at an Incident whose ledger is full; the deletion of an AlertEvent
+	// brings it back sooner.
+	pausedRetry = 5 * time.Second
+
+	// expiryRetry is when to look again at an expired Incident that AlertEvents still hold on to.
+	expiryRetry = time.Minute
+)
+
+// +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=tocsin.dev,resources=incidents/status,verbs=update
+// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
+
+// errStale says that a fold has read something older than the API server has now: it starts over.
+var errStale = errors.New("read something that has changed meanwhile")
+
+// errUnseen says that AlertEvents are stored which the cache does not show yet, and which the fold needs.
+var errUnseen = errors.New("the cache lacks an AlertEvent")
+
+// errMemoryLags says that the cache shows AlertEvents before the memory has seen them.
+var errMemoryLags = fmt.Errorf("%w: the memory of AlertEvents lags behind the cache", errStale)
+
+// reconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one
+// or not.
+type reconciler struct {
+	Options
+	cache    client.Reader // with the index of package replica
+	live     client.Client // reads from the quorum
+	lists    *quorumLists
+	loads    *eventLoads
+	releases *release.Releaser
+	writes   *writeMemory
+	recorder events.EventRecorder
+	blocked  *Blocked
+	counts   openCounts
+	resolved resolvedIncidents
+	notices  flowcontrol.RateLimiter // of Kubernetes Events
+	gate     *writeGate
+	tracing  *foldTracing
+
+	foldAlerts func(fold.Input) fold.Plan // fold.Decide outside of tests
+}
+
+// ingestHealth knows since when alerts could be stored.
+type ingestHealth interface {
+	// QuietFrom returns when the quiet of the integration's Incidents begins at the earliest. It is not ok while nothing may end
+	// for its age.
+	QuietFrom(integration types.NamespacedName, now time.Time) (from time.Time, ok bool)
+}
+
+// openCounts counts the Incidents that are not Resolved.
+type openCounts interface {
+	// Allows reports whether the namespace may have another one, and Fits whether a status may be written over one.
+	Allows(namespace string) bool
+	Fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool
+
+	// OfIntegration returns the names of an integration's.
+	OfIntegration(namespace, integration string) []string
+}
+
+// resolvedIncidents takes care of the Incidents that the cache lacks.
+type resolvedIncidents interface {
+	// Written notes that a status was written over another one, and Deleted that an Incident was deleted.
+	Written(before, after *v1alpha1.Incident)
+	Deleted(incident *v1alpha1.Incident)
+
+	// IsFull reports whether a namespace may open no Incident that exists, since it has too many Resolved ones.
+	IsFull(namespace string) bool
+
+	// Revisit has the Resolved Incidents of an integration visited: their retention may be another one.
+	Revisit(integration types.NamespacedName)
+}
+
+// Silences tells which silences in Alertmanager cover Incidents.
+type Silences interface {
+	// Silence returns the silence that covers an Incident, nil if none does. It is not known before the silences were
+	// read in this term, nor for an Incident that is not forwarded.
+	Silence(incident types.NamespacedName) (covering *fold.Silence, known bool)
+
+	// WatchSilences calls changed for each Incident whose silence changed, until ctx ends.
+	WatchSilences(ctx context.Context, changed func(incident types.NamespacedName))
+}
+
+// Reconcile folds the alerts of one Incident. What it decides by the cache is provisional: that there is nothing to fold, or
+// not yet. Whatever is written is decided again, after a quorum list (foldConfirmed).
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	o, err := r.gather(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	r.discardRestored(ctx, o)
+	if wait := r.delayFold(o); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	if o.incident != nil && !o.incident.DeletionTimestamp.IsZero() {
+		return r.awaitDeletion(ctx, o)
+	}
+	plan, err := r.decide(o)
+	if err == nil && !plan.IsIdle() {
+		if wait := r.delayWrite(o, plan); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+		o, plan, err = r.foldConfirmed(ctx, o, plan.Create)
+	}
+	if err != nil {
+		return r.handleFailure(ctx, o, err)
+	}
+	r.settle(o, plan)
+	return r.finish(ctx, o, plan)
+}
+
+// foldConfirmed folds after a quorum list and carries the plan out. It returns its facts, with the Incident
+// as it is written.
+//
+// An Incident that the cache lacks is Resolved, or there is none. If the alerts open one, spec is that of the new one, and it
+// is created before the list. A leader that stood still could otherwise fold AlertEvents once more whose Incident was deleted
+// meanwhile: nothing would fail its create. If the create finds one there, or if the alerts open none, it is read.
+func (r *reconciler) foldConfirmed(
+	ctx context.Context, seen *facts, spec *v1alpha1.IncidentSpec,
+) (_ *facts, plan fold.Plan, err error) {
+	created := false
+	if seen.incident == nil {
+		if seen, created, err = r.createOrRead(ctx, seen, spec); err != nil {
+			return seen, plan, err
+		}
+	}
+	c, err := r.confirm(ctx, seen)
+	if err != nil {
+		return seen, plan, err
+	}
+	if c.incident != nil && !c.incident.DeletionTimestamp.IsZero() {
+		return &c.facts, plan, errTerminating
+	}
+	ctx, end := r.tracing.begin(ctx, &c.facts)
+	defer func() { end(plan, err) }()
+	loaded, err := r.loadCondensed(ctx, c)
+	if err != nil {
+		return &c.facts, plan, err
+	}
+	defer loaded()
+	if plan, err = r.decide(&c.facts); err != nil {
+		return &c.facts, plan, err
+	}
+	switch {
+	case plan.Create != nil:
+		return &c.facts, plan, fmt.Errorf("%w: a firing alert has come", errStale)
+	case created && plan.IsIdle():
+		c.incident, err = r.dropEmpty(ctx, c)
+		return &c.facts, plan, err
+	}
+	c.incident, err = r.carryOut(ctx, c, plan)
+	return &c.facts, plan, err
+}
+
+// createOrRead returns the facts with the Incident that the cache lacks, if there is one: a new one if it is to be
+// opened, or the one that exists. That one is found also where none can be created.
+func (r *reconciler) createOrRead(
+	ctx context.Context, seen *facts, spec *v1alpha1.IncidentSpec,
+) (_ *facts, created bool, err error) {
+	o := *seen
+	if spec != nil {
+		if seen.unseen {
+			return seen, false, errMemoryLags
+		}
+		if o.incident, err = r.create(ctx, seen, *spec); o.incident != nil {
+			return &o, true, nil
+		}
+		if blocked := (*blockedError)(nil); err != nil && !errors.As(err, &blocked) {
+			return seen, false, err
+		}
+	}
+	if failed := r.readUncached(ctx, &o); failed != nil {
+		return seen, false, failed
+	}
+	if o.incident == nil && err != nil {
+		return seen, false, err
+	}
+	return &o, false, nil
+}
+
+// dropEmpty deletes an Incident that was created for AlertEvents which turn out to be gone, if no other one exists for it. Else
+// it goes when its time has come. It returns the Incident that is left.
+func (r *reconciler) dropEmpty(ctx context.Context, c *confirmed) (*v1alpha1.Incident, error) {
+	lacks, err := r.cacheLacks(ctx, c, nil)
+	if err != nil || lacks || !c.isEmpty() {
+		return c.incident, err
+	}
+	if removed, err := r.remove(ctx, c.incident); err != nil || !removed {
+		return c.incident, err
+	}
+	r.writes.forget(c.key)
+	return nil, nil
+}
+
+// handleFailure says when to fold again after an error.
+func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ctrl.Result, error) {
+	var blocked *blockedError
+	switch {
+	case errors.As(err, &blocked):
+		return r.waitBlocked(ctx, o, blocked), nil
+	case errors.Is(err, errTerminating):
+		return r.awaitDeletion(ctx, o)
+	case errors.Is(err, errStale):
+		log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	case errors.Is(err, errUnseen):
+		log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
+		return ctrl.Result{RequeueAfter: writeInterval}, nil
+	default:
+		return ctrl.Result{}, err
+	}
+}
+
+// delayFold returns how long to wait before anything is decided: until an Incident that could not be written is tried
+// again, until the cache shows the last write, and until a busy Incident may be written again if its alerts change no state.
+// delayWrite would find the last, for the price of a fold.
+func (r *reconciler) delayFold(o *facts) time.Duration {
+	switch wait := r.blocked.remaining(o.key, o.now); {
+	case wait > 0 && len(o.toFold) > 0:
+		return wait
+	case r.writes.behind(o.key, o.incident):
+		return staleRetry // the watch brings it back sooner
+	case o.onlyRepeats() && !o.ledgerNearlyFull():
+		return r.writes.wait(o.key, o.now)
+	default:
+		return 0
+	}
+}
+
+// delayWrite returns how long to wait before a plan is carried out: until an Incident may be created in the namespace,
+// and until a busy one may be written again.
+func (r *reconciler) delayWrite(o *facts, plan fold.Plan) time.Duration {
+	switch {
+	case plan.Create != nil:
+		return r.blocked.waitToCreate(o.key, o.now)
+	case plan.Write && !plan.Urgent && !o.ledgerNearlyFull():
+		return r.writes.wait(o.key, o.now)
+	default:
+		return 0
+	}
+}
+
+// finish ends a reconciliation: it has AlertEvents marked that fill the ledger, deletes the Incident if its time has come,
+// and says when to look again.
+func (r *reconciler) finish(ctx context.Context, o *facts, plan fold.Plan) (ctrl.Result, error) {
+	if o.ledgerUse() > v1alpha1.MaxLedger/2 {
+		r.releases.MarkWaiting(o.incident.Status.Ledger.Events, func(incident string) bool {
+			return r.blocked.isWaiting(types.NamespacedName{Namespace: o.key.Namespace, Name: incident})
+		})
+	}
+	if !plan.LedgerFull {
+		r.blocked.forget(o.key)
+	}
+	result, err := r.expireOrWait(ctx, o, plan)
+	if left := o.hold.Sub(o.now); left > 0 {
+		result.RequeueAfter = min(left, cmp.Or(result.RequeueAfter, left))
+	}
+	result.Priority = new(handler.LowPriority) // no alert waits for this: thousands of Incidents may expire at once
+	return result, err
+}
+
+// expireOrWait deletes the Incident if its time has come, and says when to look again.
+func (r *reconciler) expireOrWait(ctx context.Context, o *facts, plan fold.Plan) (ctrl.Result, error) {
+	if plan.LedgerFull {
+		log.FromContext(ctx).V(1).Info("Waiting for AlertEvents to be deleted: the ledger is full")
+		return ctrl.Result{RequeueAfter: pausedRetry}, nil
+	}
+	if o.incident == nil {
+		return ctrl.Result{}, nil
+	}
+	at, ok := fold.Deadline(o.incident, o.policy)
+	switch {
+	case !ok, at.Sub(o.now) > 2*sweep.Interval && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep comes before
+		return ctrl.Result{}, nil
+	case o.policy.Untrusted && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep comes to it when the clock is right
+		return ctrl.Result{}, nil
+	case o.policy.Untrusted: // nor may the clock be believed for how long to wait
+		return ctrl.Result{RequeueAfter: untrustedRetry}, nil
+	case at.After(o.now):
+		return ctrl.Result{RequeueAfter: at.Sub(o.now)}, nil
+	case plan.IsIdle() && o.incident.Status.State != v1alpha1.IncidentOpen:
+		return r.expire(ctx, o)
+	default:
+		return ctrl.Result{RequeueAfter: writeInterval}, nil
+	}
+}

@@ -1,0 +1,290 @@
+package incident
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+)
+
+func TestAnAlertBecomesAnIncidentAndItsEventGoes(t *testing.T) {
+	s := newSite(t)
+	alert := s.Alert(v1alpha1.AlertFiring, "disk")
+	alert.Title, alert.Severity = "Disk full", v1alpha1.SeverityCritical
+	s.Post(alert)
+
+	s.fold("disk")
+	s.release()
+
+	incident := s.Incident("disk")
+	s.Expect(incident.Spec).To(Equal(v1alpha1.IncidentSpec{IntegrationName: testsite.Integration, DedupKey: "disk"}))
+	s.Expect(incident.Status.State).To(Equal(v1alpha1.IncidentOpen))
+	s.Expect(incident.Status.AlertCount).To(Equal(int64(1)))
+	s.Expect(meta.IsStatusConditionFalse(incident.Status.Conditions, v1alpha1.ConditionResolved)).To(BeTrue())
+	s.Expect(s.EventNames()).To(BeEmpty())
+	s.Expect(s.told()).To(ConsistOf(HavePrefix("Warning Opened Opened with severity critical: Disk full")))
+}
+
+func TestOneKubernetesEventAChangeAndNoneADuplicate(t *testing.T) {
+	s := newSite(t)
+	post := func(status v1alpha1.AlertStatus, severity v1alpha1.Severity) {
+		alert := s.Alert(status, "disk")
+		alert.Severity = severity
+		s.Post(alert)
+		s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
+		s.fold("disk")
+	}
+	post(v1alpha1.AlertFiring, v1alpha1.SeverityWarning)
+	post(v1alpha1.AlertFiring, "")
+	post(v1alpha1.AlertFiring, v1alpha1.SeverityError)
+	post(v1alpha1.AlertAcknowledged, "")
+	post(v1alpha1.AlertAcknowledged, "")
+	post(v1alpha1.AlertResolved, "")
+	post(v1alpha1.AlertResolved, "")
+	post(v1alpha1.AlertFiring, "")
+
+	s.Expect(s.Incident("disk").Status.AlertCount).To(Equal(int64(8)))
+	s.Expect(s.told()).To(HaveExactElements(
+		HavePrefix("Warning Opened "), HavePrefix("Normal SeverityChanged "), HavePrefix("Normal Acknowledged "),
+		HavePrefix("Normal Resolved "), HavePrefix("Warning Reopened "),
+	))
+}
+
+func TestAnAlertEventMadeByHandIsFolded(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		spec func(s *site) v1alpha1.AlertEventSpec
+		want func(status *v1alpha1.IncidentStatus) bool
+	}{
+		"acknowledged by the name of the incident": {
+			func(s *site) v1alpha1.AlertEventSpec {
+				return v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{
+					Status: v1alpha1.AlertAcknowledged, IncidentName: s.KeyOf("disk").Name,
+				}}}
+			},
+			func(status *v1alpha1.IncidentStatus) bool {
+				return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionAcknowledged)
+			},
+		},
+		"resolved by the name of the incident": {
+			func(s *site) v1alpha1.AlertEventSpec {
+				return v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{
+					Status: v1alpha1.AlertResolved, IncidentName: s.KeyOf("disk").Name,
+				}}}
+			},
+			func(status *v1alpha1.IncidentStatus) bool { return status.State == v1alpha1.IncidentResolved },
+		},
+		"resolved by integration and key": {
+			func(*site) v1alpha1.AlertEventSpec {
+				return v1alpha1.AlertEventSpec{IntegrationName: testsite.Integration, Alerts: []v1alpha1.Alert{{
+					Status: v1alpha1.AlertResolved, DedupKey: "disk",
+				}}}
+			},
+			func(status *v1alpha1.IncidentStatus) bool { return status.State == v1alpha1.IncidentResolved },
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			s.PostFiring("disk")
+			s.fold("disk")
+			event := &v1alpha1.AlertEvent{
+				ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, GenerateName: "by-hand-"},
+				Spec:       test.spec(s),
+			}
+			s.Expect(s.Live.Create(s.Ctx, event)).To(Succeed())
+			s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
+			s.fold("disk")
+			s.release()
+			incident := s.Incident("disk")
+			s.Expect(test.want(&incident.Status)).To(BeTrue(), "%+v", incident.Status)
+			s.Expect(incident.Status.AlertCount).To(Equal(int64(2)))
+			s.Expect(s.EventNames()).To(BeEmpty())
+		})
+	}
+}
+
+func TestAnAlertWithoutAnIncidentIsLetGo(t *testing.T) {
+	s := newSite(t)
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.fold("disk")
+	s.release()
+	s.Expect(s.IncidentNames()).To(BeEmpty())
+	s.Expect(s.EventNames()).To(BeEmpty())
+}
+
+func TestABusyIncidentIsWrittenOnceASecond(t *testing.T) {
+	s := newSite(t)
+	s.PostFiring("disk")
+	s.fold("disk")
+	s.Expect(s.faults.statusWrites).To(Equal(1))
+
+	s.Clock.SetTime(s.Clock.Now().Add(300 * time.Millisecond))
+	s.PostFiring("disk")
+	lists := s.lists
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(700 * time.Millisecond))
+	s.Expect(s.faults.statusWrites).To(Equal(1))
+	s.Expect(s.lists).To(Equal(lists), "waiting costs no list")
+
+	s.PostFiring("disk")
+	s.Clock.SetTime(s.Clock.Now().Add(700 * time.Millisecond))
+	s.fold("disk")
+	s.Expect(s.faults.statusWrites).To(Equal(2))
+	s.Expect(s.Incident("disk").Status.AlertCount).To(Equal(int64(3)))
+
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.fold("disk")
+	s.Expect(s.faults.statusWrites).To(Equal(3), "a change of state does not wait")
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+}
+
+func TestWithNothingToDoThereIsNoList(t *testing.T) {
+	s := newSite(t)
+	s.PostFiring("disk")
+	s.fold("disk")
+	s.release()
+	lists, writes := s.lists, s.faults.statusWrites
+	for range 3 {
+		s.Expect(s.fold("disk").RequeueAfter).To(BeZero())
+	}
+	s.Expect(s.fold("nothing").RequeueAfter).To(BeZero())
+	s.Expect(s.lists).To(Equal(lists))
+	s.Expect(s.faults.statusWrites).To(Equal(writes))
+}
+
+func TestASilentIncidentResolvesByItself(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}
+	})
+	s.PostFiring("disk")
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(time.Hour))
+	s.release()
+
+	s.Clock.SetTime(s.Clock.Now().Add(59 * time.Minute))
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(time.Minute))
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+
+	s.Clock.SetTime(s.Clock.Now().Add(time.Minute))
+	s.Expect(s.fold("disk").RequeueAfter).To(BeZero(), "a sweep comes before its retention is over")
+	status := s.Incident("disk").Status
+	s.Expect(status.State).To(Equal(v1alpha1.IncidentResolved))
+	s.Expect(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionResolved).Reason).To(Equal(v1alpha1.ReasonAutoResolved))
+	s.Expect(status.AlertCount).To(Equal(int64(1)))
+}
+
+func TestAResolvedIncidentIsDeletedWhenItsRetentionIsOver(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Retention = &metav1.Duration{Duration: time.Hour} })
+	s.PostFiring("disk")
+	event := s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(time.Hour))
+
+	s.Clock.SetTime(s.Clock.Now().Add(time.Hour))
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(expiryRetry), "its AlertEvents still exist")
+	s.Incident("disk")
+
+	// The cache has seen them go, the quorum has not.
+	s.cache.hidden[event.UID] = true
+	for _, ref := range s.releases.Refs() {
+		if ref.UID != event.UID {
+			_, err := s.releases.Reconcile(s.Ctx, ref)
+			s.Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(expiryRetry), "the ledger holds an AlertEvent that exists")
+	s.Incident("disk")
+
+	s.release()
+	s.Expect(s.EventNames()).To(BeEmpty())
+	s.fold("disk")
+	s.Expect(s.IncidentNames()).To(BeEmpty())
+}
+
+func TestAnExpiredIncidentThatChangedMeanwhileStays(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(nil)
+	s.PostFiring("disk")
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.fold("disk")
+	s.release()
+	s.Clock.SetTime(s.Clock.Now().Add(fold.DefaultRetention))
+	s.faults.onDelete = func() error {
+		incident := s.Incident("disk")
+		incident.Status.AlertCount++
+		return s.Live.Status().Update(s.Ctx, incident)
+	}
+	result, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(result.RequeueAfter).To(Equal(expiryRetry))
+	s.Incident("disk")
+}
+
+func TestANewPolicyMovesTheDeadline(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(nil)
+	s.PostFiring("disk")
+	s.Expect(s.fold("disk").RequeueAfter).To(BeZero())
+	integration.Spec.AutoResolveAfter = &metav1.Duration{Duration: 2 * time.Hour}
+	s.Expect(s.Live.Update(s.Ctx, integration)).To(Succeed())
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(2 * time.Hour))
+	s.Expect(s.Live.Delete(s.Ctx, integration)).To(Succeed())
+	s.Expect(s.fold("disk").RequeueAfter).To(BeZero(), "without its integration an incident never resolves by itself")
+}
+
+func TestAnErrorOfTheAPIServerIsReturned(t *testing.T) {
+	s := newSite(t)
+	s.PostFiring("disk")
+	s.faults.beforeStatus = func() error { return apierrors.NewInternalError(errCrash) }
+	_, err := s.reconcile("disk")
+	s.Expect(err).To(MatchError(ContainSubstring("writing the Incident's status")))
+	s.Expect(s.told()).To(BeEmpty(), "nothing is told that was not written")
+	s.release()
+	s.Expect(s.EventNames()).To(HaveLen(1), "nothing is released that was not written")
+
+	s.faults.beforeStatus = nil
+	s.fold("disk")
+	s.release()
+	s.Expect(s.Incident("disk").Status.AlertCount).To(Equal(int64(1)))
+	s.Expect(s.EventNames()).To(BeEmpty())
+}
+
+// What a namespace has beyond its share of bytes is written without content, and shows why.
+func TestContentIsBoundedInEachNamespace(t *testing.T) {
+	s := newSite(t)
+	counts := &listedCounts{site: s, incidents: 1000, bytes: 100 << 10}
+	s.incidents.counts = counts
+	large := func(key string) {
+		alert := s.Alert(v1alpha1.AlertFiring, key)
+		alert.Description = strings.Repeat("x", 16<<10)
+		s.Post(alert)
+		s.fold(key)
+		s.release()
+	}
+	for n := range 10 {
+		large(fmt.Sprint(n))
+	}
+	own := counts.usage(s.Namespace)
+	s.Expect(own.Incidents).To(BeEquivalentTo(10), "each alert opens its Incident")
+	s.Expect(own.Bytes).To(BeNumerically("<", 100<<10+10*(2<<10)+16<<10))
+	last := s.Incident("9").Status
+	s.Expect(last.State).To(Equal(v1alpha1.IncidentOpen))
+	s.Expect(last.Alert.Description).To(BeEmpty())
+	s.Expect(last.Timeline).To(ContainElement(And(
+		HaveField("Type", v1alpha1.TransitionContentRejected), HaveField("Message", noSpace))))
+
+	for _, key := range []string{"0", "1", "2"} {
+		s.Post(s.Alert(v1alpha1.AlertResolved, key))
+		s.fold(key)
+		s.Expect(s.Incident(key).Status.State).To(Equal(v1alpha1.IncidentResolved))
+	}
+	large("10")
+	s.Expect(s.Incident("10").Status.Alert.Description).NotTo(BeEmpty(), "there is space again")
+}

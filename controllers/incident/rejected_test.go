@@ -1,0 +1,194 @@
+package incident
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+)
+
+// rejections are the ways in which an API server rejects a status.
+var rejections = map[string]error{
+	"invalid":   apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("Incident").GroupKind(), "x", nil),
+	"a policy":  forbidden("ValidatingAdmissionPolicy 'clean' with binding 'all' denied request: a secret"),
+	"too large": apierrors.NewRequestEntityTooLargeError("limit is 3145728"),
+	"a webhook": apierrors.NewBadRequest(`admission webhook "clean" denied the request: a secret`),
+}
+
+// rejectSecrets has the API server reject every status that has the word secret in its content or timeline.
+func (s *site) rejectSecrets(rejection error) {
+	s.faults.refuseStatus = func(incident *v1alpha1.Incident) error {
+		texts := incident.Status.Alert.Title + incident.Status.Alert.Description
+		for _, entry := range incident.Status.Timeline {
+			texts += entry.Message + entry.Comment
+		}
+		if strings.Contains(texts, "secret") {
+			return rejection
+		}
+		return nil
+	}
+}
+
+func (s *site) titled(title string) v1alpha1.Alert {
+	alert := s.Alert(v1alpha1.AlertFiring, "disk")
+	alert.Title, alert.Severity = title, v1alpha1.SeverityCritical
+	return alert
+}
+
+func TestARejectedStatusIsWrittenWithoutContent(t *testing.T) {
+	for sentence, rejection := range rejections {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			s.rejectSecrets(rejection)
+			events := []*v1alpha1.AlertEvent{s.Post(s.titled("a secret"))}
+			s.fold("disk")
+			s.release()
+			s.ExpectCounted("disk", events...)
+			s.Expect(s.EventNames()).To(BeEmpty())
+			status := s.Incident("disk").Status
+			s.Expect(status.State).To(Equal(v1alpha1.IncidentOpen))
+			s.Expect(status.Alert.Severity).To(Equal(v1alpha1.SeverityCritical))
+			s.Expect(status.Alert.Title).NotTo(BeEmpty())
+			s.Expect(status.Timeline).To(HaveLen(2))
+			s.Expect(status.Timeline[0].Severity).To(Equal(v1alpha1.SeverityCritical))
+			s.Expect(status.Timeline[1].Type).To(Equal(v1alpha1.TransitionContentRejected))
+
+			s.pass(2 * time.Second)
+			events = append(events, s.Post(s.titled("another secret")))
+			s.fold("disk")
+			s.Expect(s.Incident("disk").Status.Timeline).To(HaveLen(2), "it is said once")
+			s.pass(2 * time.Second)
+			events = append(events, s.Post(s.titled("Disk full")))
+			s.fold("disk")
+			s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal("Disk full"))
+			s.pass(2 * time.Second)
+			events = append(events, s.Post(s.titled("a secret")), s.Post(s.Alert(v1alpha1.AlertResolved, "disk")))
+			s.fold("disk")
+			s.ExpectCounted("disk", events...)
+			s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+			s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal("Disk full"), "the content of the episode stays")
+		})
+	}
+}
+
+func TestARejectedIncidentWaitsAlone(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(nil)
+	rejection := rejections["a policy"]
+	bad := s.KeyOf("disk").Name
+	s.faults.refuseStatus = func(incident *v1alpha1.Incident) error {
+		if incident.Name == bad {
+			return rejection
+		}
+		return nil
+	}
+	firing := s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertFiring, "cpu"))
+	_, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.fold("cpu")
+	s.ExpectCounted("cpu", firing)
+	s.Expect(s.foldedCondition(integration)).To(Equal("False IncidentRejected"))
+	message := s.foldedMessage(integration)
+	s.Expect(message).To(And(ContainSubstring(bad), ContainSubstring("ValidatingAdmissionPolicy 'clean'"), Not(ContainSubstring("secret"))))
+	for range 20 {
+		s.pass(maxBlockedRetry)
+		result, err := s.reconcile("disk")
+		s.Expect(err).NotTo(HaveOccurred())
+		s.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", maxBlockedRetry)))
+	}
+	s.foldedCondition(integration)
+	s.Expect(s.foldedMessage(integration)).To(Equal(message))
+
+	s.faults.refuseStatus = nil
+	resolve := s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.pass(maxBlockedRetry)
+	s.fold("disk")
+	s.release()
+	s.ExpectCounted("disk", firing, resolve)
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved), "the resolve has not overtaken the firing")
+	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
+	s.Expect(s.EventNames()).To(BeEmpty())
+}
+
+// foldedMessage is the message of the condition AlertsFolded.
+func (s *site) foldedMessage(integration *v1alpha1.WebhookIntegration) string {
+	condition, _ := s.incidents.blocked.Condition(integration)
+	return condition.Message
+}
+
+func TestARejectionThatPassesDelaysAnAlertByASecond(t *testing.T) {
+	s := newSite(t)
+	s.faults.refuseStatus = func(*v1alpha1.Incident) error { return rejections["invalid"] }
+	firing := s.PostFiring("disk")
+	result, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(result.RequeueAfter).To(Equal(minBlockedRetry))
+	s.faults.refuseStatus = nil
+	s.pass(minBlockedRetry)
+	s.fold("disk")
+	s.ExpectCounted("disk", firing)
+}
+
+func TestAFoldThatPanicsWaitsVisibly(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(nil)
+	events := []*v1alpha1.AlertEvent{s.PostFiring("disk"), s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))}
+	s.fold("disk")
+	s.release()
+	s.pass(time.Hour)
+	events = append(events, s.PostFiring("disk"))
+	s.incidents.foldAlerts = func(fold.Input) fold.Plan { panic(errors.New("a mistake")) }
+	result, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(result.RequeueAfter).To(Equal(minBlockedRetry))
+	s.Expect(s.foldedCondition(integration)).To(Equal("False FoldFailed"))
+	s.incidents.foldAlerts = fold.Decide
+	s.pass(minBlockedRetry)
+	s.fold("disk")
+	s.ExpectCounted("disk", events...)
+	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
+}
+
+func TestMissingPermissionsCostNoContent(t *testing.T) {
+	s := newSite(t)
+	writes := 0
+	s.faults.refuseStatus = func(*v1alpha1.Incident) error {
+		if writes++; writes == 1 { // an API server that has not read its roles yet
+			return forbidden(`User "tocsin" cannot update resource "incidents/status" in API group "tocsin.dev" in the namespace "x"`)
+		}
+		return nil
+	}
+	s.Post(s.titled("Disk full"))
+	_, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.pass(minBlockedRetry)
+	s.fold("disk")
+	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal("Disk full"))
+}
+
+func TestConditionsNameFewIncidents(t *testing.T) {
+	g := NewWithT(t)
+	blocked := newBlocked(clocktesting.NewFakePassiveClock(testEpoch))
+	now := testEpoch
+	for _, key := range []string{"a", "b", "c", "d", "e"} {
+		name := types.NamespacedName{Namespace: "team", Name: v1alpha1.IncidentName("shop", key)}
+		blocked.block(name, &blockedError{reason: v1alpha1.ReasonFoldFailed, cause: errUnfoldable}, now)
+	}
+	other := types.NamespacedName{Namespace: "team", Name: v1alpha1.IncidentName("other", "a")}
+	blocked.block(other, &blockedError{reason: v1alpha1.ReasonIncidentRejected, detail: "Invalid", cause: errUnfoldable}, now)
+	cause, names := blocked.own(types.NamespacedName{Namespace: "team", Name: "shop"})
+	g.Expect(cause.reason).To(Equal(v1alpha1.ReasonFoldFailed))
+	g.Expect(names).To(HaveLen(5))
+	g.Expect(cause.message(names)).To(And(ContainSubstring(" and others"), ContainSubstring(names[2]), Not(ContainSubstring(names[3]))))
+	none, _ := blocked.own(types.NamespacedName{Namespace: "elsewhere", Name: "shop"})
+	g.Expect(none).To(BeNil())
+}

@@ -1,0 +1,99 @@
+package incident
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/client-go/util/flowcontrol"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/release"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/controllers/sweep"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+)
+
+// Options are the settings of the folds.
+type Options struct {
+	// Namespaces are the namespaces that the manager's cache watches, one of which may be empty for all.
+	Namespaces []string
+
+	// Memory is the process's memory of AlertEvents. Its maker calls Listed when they are listed.
+	Memory *replica.Memory
+
+	// Health is the process's *replica.IngestHealth. Its maker adds it to the manager.
+	Health ingestHealth
+
+	// IngestBacklog returns how many requests wait in this process to be stored; the more, the fewer folds write at a time.
+	IngestBacklog func() int
+
+	// RestartWatch has the manager's cache watch AlertEvents again, from where it was, or list them anew.
+	RestartWatch func(listAnew bool)
+
+	// PresetLateFiringWindow returns the window of a preset, for integrations without spec.lateFiringWindow.
+	PresetLateFiringWindow func(preset string) (window time.Duration, ok bool)
+
+	// Silences tells which silences in Alertmanager cover Incidents. Nil: Incidents are not forwarded.
+	Silences Silences
+
+	// ArchiveRequired says that Incidents are kept until their archiver notes that the archive has them.
+	ArchiveRequired bool
+
+	// TracerProvider makes the spans of folds. Nil: there are none.
+	TracerProvider trace.TracerProvider
+
+	// Clock tells the time.
+	Clock replica.Clock
+}
+
+// Add adds the controller to the manager of a leader's term. It returns the Incidents that cannot be written.
+func Add(
+	mgr ctrl.Manager, live client.Client, o Options, counts *replica.Counts, releaser *release.Releaser, sweeper *sweep.Sweeper,
+) (*Blocked, error) {
+	lists := func(namespaces ...string) lister { return listEvents(live, namespaces...) }
+	lag := newLagDetector(o.Memory, o.Clock, lists, o.Namespaces, o.RestartWatch)
+	if err := mgr.Add(lag); err != nil {
+		return nil, fmt.Errorf("adding the detector of a watch that has stalled: %w", err)
+	}
+	r := newReconciler(mgr.GetCache(), live, lag.lists, o)
+	r.recorder, r.notices = mgr.GetEventRecorder("tocsin"), flowcontrol.NewTokenBucketRateLimiter(maxNoticeRate, maxNoticeBurst)
+	r.counts, r.releases, r.resolved = counts, releaser, sweeper
+	options := requests.Options(mgr, "incident", "incident", requests.NameOf)
+	options.MaxConcurrentReconciles, options.RecoverPanic = foldConcurrency, new(true)
+	options.NewQueue = fair.NewQueue(namespaceOf, requests.NamespaceWorkers(foldConcurrency))
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("incident").
+		Watches(&v1alpha1.AlertEvent{}, r.foldEvents()).
+		Watches(&v1alpha1.WebhookIntegration{}, r.foldPolicies()).
+		WatchesRawSource(watchIncidents(mgr.GetCache(), r.gone)).
+		WatchesRawSource(source.Func(func(ctx context.Context, queue requests.Queue) error {
+			sweeper.Start(ctx, queue, r)
+			return nil
+		})).
+		WatchesRawSource(source.Func(r.watchSilences)).
+		WithOptions(options).
+		Complete(r)
+	if err != nil {
+		return nil, fmt.Errorf("adding the fold of Incidents: %w", err)
+	}
+	return r.blocked, nil
+}
+
+// newReconciler returns a reconciler. The caller sets the other fields.
+func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, o Options) *reconciler {
+	return &reconciler{
+		Options: o, cache: cache, live: live, lists: lists, loads: newEventLoads(), writes: newWriteMemory(o.Clock),
+		gate: newWriteGate(writeConcurrency, o.IngestBacklog), tracing: newFoldTracing(o.TracerProvider),
+		blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
+	}
+}
+
+func namespaceOf(request reconcile.Request) string { return request.Namespace }

@@ -1,0 +1,270 @@
+package incident
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/release"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+)
+
+// site is one with a folder that works on it without a manager.
+type site struct {
+	*testsite.Site
+	*folder
+}
+
+// folder is one leader, or what was one: everything that lives in the memory of a process.
+type folder struct {
+	cache     *testCache
+	faults    *faults
+	memory    *replica.Memory
+	incidents *reconciler
+	releases  *release.Releaser
+	live      client.Client
+	events    *events.FakeRecorder
+	lists     int
+}
+
+func TestMain(m *testing.M) { testsite.Main(m) }
+
+// testEpoch is when the tests begin.
+var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{Site: testsite.New(t)}
+	s.folder = s.newFolder()
+	return s
+}
+
+// newFolder is another process at the same site. Making one and dropping the old one is a crash.
+func (s *site) newFolder() *folder {
+	memory := replica.NewMemory(s.Clock)
+	f := &folder{
+		cache: &testCache{
+			Reader: s.Live, frozen: map[types.NamespacedName]*v1alpha1.Incident{}, hidden: map[types.UID]bool{}, created: s.Created,
+			memory: memory, shows: map[types.UID]*v1alpha1.AlertEvent{},
+		},
+		faults: &faults{},
+		events: &events.FakeRecorder{Events: make(chan string, 1000)},
+		memory: memory,
+	}
+	live := interceptor.NewClient(s.Live, f.faults.funcs())
+	f.live = live
+	f.releases = release.New(f.cache, live, memory, s.Clock)
+	lists := newQuorumLists(func(namespaces ...string) lister {
+		list := listEvents(live, namespaces...)
+		return func(ctx context.Context, most int64) (*eventList, error) {
+			f.lists++
+			return list(ctx, most)
+		}
+	}, []string{s.Namespace})
+	f.incidents = newReconciler(f.cache, live, lists, Options{
+		Memory: memory, Health: always{}, PresetLateFiringWindow: noPresetWindow, IngestBacklog: func() int { return 0 }, Clock: s.Clock,
+	})
+	f.incidents.recorder, f.incidents.notices = f.events, flowcontrol.NewFakeAlwaysRateLimiter()
+	f.incidents.counts, f.incidents.releases = &listedCounts{site: s, incidents: math.MaxInt64, bytes: math.MaxInt64}, f.releases
+	f.incidents.resolved = &noResolved{}
+	return f
+}
+
+func noPresetWindow(string) (window time.Duration, ok bool) { return 0, false }
+
+// always could alerts be stored.
+type always struct{}
+
+func (always) QuietFrom(types.NamespacedName, time.Time) (time.Time, bool) { return time.Time{}, true }
+
+// noResolved takes no care of Resolved Incidents.
+type noResolved struct {
+	full      bool
+	revisited []types.NamespacedName
+}
+
+func (*noResolved) Written(_, _ *v1alpha1.Incident) {}
+func (*noResolved) Deleted(*v1alpha1.Incident)      {}
+func (r *noResolved) IsFull(string) bool            { return r.full }
+
+func (r *noResolved) Revisit(integration types.NamespacedName) {
+	r.revisited = append(r.revisited, integration)
+}
+
+// listedCounts count the Incidents that exist and are not Resolved, and bound them.
+type listedCounts struct {
+	*site
+	incidents, bytes int64
+}
+
+func (c *listedCounts) usage(namespace string) (own replica.Usage) {
+	for _, incident := range c.open(namespace) {
+		own.Add(&incident, 1)
+	}
+	return own
+}
+
+func (c *listedCounts) Allows(namespace string) bool {
+	return c.incidents == math.MaxInt64 || c.usage(namespace).Incidents < c.incidents
+}
+
+func (c *listedCounts) Fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool {
+	return c.bytes == math.MaxInt64 || status.State == v1alpha1.IncidentResolved || c.usage(read.Namespace).Bytes < c.bytes
+}
+
+func (c *listedCounts) OfIntegration(namespace, integration string) (names []string) {
+	for _, incident := range c.open(namespace) {
+		if incident.Spec.IntegrationName == integration {
+			names = append(names, incident.Name)
+		}
+	}
+	return names
+}
+
+func (c *listedCounts) open(namespace string) []v1alpha1.Incident {
+	var list v1alpha1.IncidentList
+	c.Expect(c.Live.List(c.Ctx, &list, client.InNamespace(namespace))).To(gomega.Succeed())
+	return slices.DeleteFunc(list.Items, func(incident v1alpha1.Incident) bool {
+		return incident.Status.State == v1alpha1.IncidentResolved
+	})
+}
+
+// faults are hooks before and after what a folder does to the API server. An error from one is what the
+// folder gets instead.
+type faults struct {
+	mu                                                sync.Mutex
+	beforeCreate, beforeStatus, afterStatus, onDelete func() error
+	statusWrites                                      int
+
+	refuseStatus             func(*v1alpha1.Incident) error // by what is written
+	beforePatch, afterCreate func() error
+}
+
+var errCrash = errors.New("the process is killed here")
+
+func (f *faults) call(hook func() error) error {
+	if hook == nil {
+		return nil
+	}
+	return hook()
+}
+
+func (f *faults) funcs() interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
+			if err := f.call(f.beforeCreate); err != nil {
+				return err
+			}
+			if err := c.Create(ctx, object, opts...); err != nil {
+				return err
+			}
+			return f.call(f.afterCreate)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := f.call(f.beforePatch); err != nil {
+				return err
+			}
+			return c.Patch(ctx, object, patch, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
+			if err := f.call(f.onDelete); err != nil {
+				return err
+			}
+			return c.Delete(ctx, object, opts...)
+		},
+		SubResourceUpdate: func(
+			ctx context.Context, c client.Client, name string, object client.Object, opts ...client.SubResourceUpdateOption,
+		) error {
+			if err := f.call(f.beforeStatus); err != nil {
+				return err
+			}
+			if incident, ok := object.(*v1alpha1.Incident); ok && f.refuseStatus != nil {
+				if err := f.refuseStatus(incident); err != nil {
+					return err
+				}
+			}
+			if err := c.SubResource(name).Update(ctx, object, opts...); err != nil {
+				return err
+			}
+			f.mu.Lock()
+			f.statusWrites++
+			f.mu.Unlock()
+			return f.call(f.afterStatus)
+		},
+	}
+}
+
+// reconcile folds once.
+func (s *site) reconcile(dedupKey string) (ctrl.Result, error) {
+	return s.incidents.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.KeyOf(dedupKey)})
+}
+
+// fold folds until there is no more to do at once, and returns the last result.
+func (s *site) fold(dedupKey string) ctrl.Result {
+	for range 10 {
+		result, err := s.reconcile(dedupKey)
+		s.Expect(err).NotTo(gomega.HaveOccurred())
+		if result.RequeueAfter == 0 || result.RequeueAfter > staleRetry {
+			return result
+		}
+	}
+	s.Expect(fmt.Errorf("the fold of %q does not come to rest", dedupKey)).NotTo(gomega.HaveOccurred())
+	return ctrl.Result{}
+}
+
+// watch has the folder's memory learn what its watch shows.
+func (s *site) watch() {
+	s.Expect(s.cache.List(s.Ctx, &v1alpha1.AlertEventList{}, client.InNamespace(s.Namespace))).To(gomega.Succeed())
+}
+
+// release deletes what is due, writes the marks that are wanted, and drops the records of what is gone.
+func (s *site) release() {
+	for _, ref := range s.releases.Refs() {
+		_, err := s.releases.Reconcile(s.Ctx, ref)
+		s.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	s.watch()
+	s.releases.Tidy(s.Ctx)
+	for s.memory.Copies() > 0 {
+		s.memory.DeleteCopy(s.Ctx, s.live)
+	}
+	s.watch()
+}
+
+// deleteByUser deletes an Incident, as a user does and the watch shows.
+func (s *site) deleteByUser(dedupKey string) {
+	incident := s.Incident(dedupKey)
+	s.Expect(s.Live.Delete(s.Ctx, incident)).To(gomega.Succeed())
+	if incident.Status.State != v1alpha1.IncidentResolved {
+		s.incidents.gone(s.Ctx, incident)
+	}
+	s.release()
+}
+
+// told are the reasons of the Kubernetes Events so far, with their notes.
+func (f *folder) told() []string {
+	var told []string
+	for {
+		select {
+		case event := <-f.events.Events:
+			told = append(told, event)
+		default:
+			return told
+		}
+	}
+}

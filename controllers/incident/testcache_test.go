@@ -1,0 +1,135 @@
+package incident
+
+import (
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+)
+
+// testCache reads from the API server what a cache would have, and lags behind where a test says so.
+type testCache struct {
+	client.Reader
+	frozen map[types.NamespacedName]*v1alpha1.Incident // what is shown of an Incident; nil: nothing
+	hidden map[types.UID]bool                          // AlertEvents that are not shown yet
+
+	created map[types.UID]metav1.Time // creationTimestamps to show instead of the API server's
+
+	memory *replica.Memory
+	shows  map[types.UID]*v1alpha1.AlertEvent // what the memory was shown
+}
+
+// watch shows the memory what a watch would: the AlertEvents that came, and before those the ones that went.
+func (c *testCache) watch(events []v1alpha1.AlertEvent) {
+	now := map[types.UID]bool{}
+	for i := range events {
+		now[events[i].UID] = true
+	}
+	for uid, event := range c.shows {
+		if !now[uid] {
+			delete(c.shows, uid)
+			c.memory.Handler().OnDelete(event)
+		}
+	}
+	for i := range events {
+		event := events[i].DeepCopy()
+		if shown := c.shows[event.UID]; shown != nil {
+			c.memory.Handler().OnUpdate(shown, event)
+		} else {
+			c.memory.Handler().OnAdd(event, false)
+		}
+		c.shows[event.UID] = event
+	}
+}
+
+func (c *testCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	incident, ok := object.(*v1alpha1.Incident)
+	if !ok {
+		return c.Reader.Get(ctx, key, object)
+	}
+	if frozen, isFrozen := c.frozen[key]; !isFrozen {
+		if err := c.Reader.Get(ctx, key, incident); err != nil {
+			return err
+		}
+	} else if frozen != nil {
+		frozen.DeepCopyInto(incident)
+	}
+	if incident.Name == "" || incident.Status.State == v1alpha1.IncidentResolved {
+		*incident = v1alpha1.Incident{}
+		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("incidents").GroupResource(), key.Name)
+	}
+	return nil
+}
+
+// List filters by the indexes of setup.go.
+func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	options := client.ListOptions{}
+	options.ApplyOptions(opts)
+	selector := options.FieldSelector
+	options.FieldSelector, options.UnsafeDisableDeepCopy = nil, nil
+	if err := c.Reader.List(ctx, list, &options); err != nil {
+		return err
+	}
+	if events, ok := list.(*v1alpha1.AlertEventList); ok {
+		events.Items = slices.DeleteFunc(events.Items, func(event v1alpha1.AlertEvent) bool { return c.hidden[event.UID] })
+		for i := range events.Items {
+			if _, err := c.memory.Cached.Condense(&events.Items[i]); err != nil {
+				return err
+			}
+		}
+		c.watch(events.Items)
+	}
+	objects, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	var kept []runtime.Object
+	for _, object := range objects {
+		object, ok := object.(client.Object)
+		if !ok {
+			continue
+		}
+		if created, ok := c.created[object.GetUID()]; ok {
+			object.SetCreationTimestamp(created)
+		}
+		if selector == nil || matchesIndex(object, selector.Requirements()[0].Field, selector.Requirements()[0].Value) {
+			kept = append(kept, object)
+		}
+	}
+	return meta.SetList(list, kept)
+}
+
+func matchesIndex(object client.Object, index, value string) bool {
+	return index == replica.IncidentNameIndex && hasIncident(object, value)
+}
+
+// ghostReader shows an AlertEvent that may be gone.
+type ghostReader struct {
+	client.Reader
+	ghost *v1alpha1.AlertEvent
+}
+
+func (r *ghostReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if events, ok := list.(*v1alpha1.AlertEventList); ok {
+		events.Items = []v1alpha1.AlertEvent{*r.ghost}
+		return nil
+	}
+	return r.Reader.List(ctx, list, opts...)
+}
+
+func hasIncident(object client.Object, name string) bool {
+	event, ok := object.(*v1alpha1.AlertEvent)
+	if !ok {
+		return false
+	}
+	_, has := replica.IncidentNames(event)[name]
+	return has
+}

@@ -1,0 +1,126 @@
+package incident
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/controllers/sweep"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+)
+
+// A key that only repeats itself never makes another one's opening wait, nor its own resolve.
+func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
+	s := newSite(t)
+	s.PostFiring("open")
+	s.fold("open")
+	s.PostFiring("over")
+	s.fold("over")
+	s.Post(s.Alert(v1alpha1.AlertResolved, "over"))
+	s.fold("over")
+	s.release()
+
+	for sentence, test := range map[string]struct {
+		alerts  []v1alpha1.Alert
+		initial bool
+		deleted bool
+		want    int
+	}{
+		"a repeat of an open Incident is not urgent": {
+			alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "open"), s.Alert(v1alpha1.AlertFiring, "open")}, want: handler.LowPriority},
+		"a resolve among repeats is": {
+			alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertResolved, "open"), s.Alert(v1alpha1.AlertFiring, "open")}},
+		"an alert of a new key is":            {alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "new")}},
+		"an alert of a resolved Incident is":  {alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "over")}},
+		"an alert from before this leader is": {alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "open")}, initial: true},
+		"the end of an AlertEvent is not": {
+			alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "open")}, deleted: true, want: handler.LowPriority},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			queue, _ := fair.NewQueue(namespaceOf, 1)("", requests.Backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
+			defer queue.ShutDown()
+			posted, watch := s.Post(test.alerts...), s.incidents.foldEvents()
+			if test.deleted {
+				watch.Delete(t.Context(), event.DeleteEvent{Object: posted}, queue)
+			} else {
+				watch.Create(t.Context(), event.CreateEvent{Object: posted, IsInInitialList: test.initial}, queue)
+			}
+			_, priority, _ := queue.GetWithPriority()
+			g.Expect(priority).To(Equal(test.want))
+		})
+	}
+}
+
+// Whoever is to wait for longer than until the next sweep leaves the queue.
+func TestARestingIncidentLeavesTheQueue(t *testing.T) {
+	s := newSite(t)
+	for key, wait := range map[string]time.Duration{"long": 3 * sweep.Interval, "short": sweep.Interval} {
+		s.PostFiring(key)
+		s.Post(s.Alert(v1alpha1.AlertResolved, key))
+		s.fold(key)
+		s.release()
+		incident := s.Incident(key)
+		at, ok := fold.Deadline(incident, fold.PolicyOf(nil, noPresetWindow))
+		s.Expect(ok).To(BeTrue())
+		s.Clock.SetTime(at.Add(-wait))
+		result, err := s.incidents.Reconcile(s.Ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(incident)})
+		s.Expect(err).NotTo(HaveOccurred())
+		if wait > 2*sweep.Interval {
+			s.Expect(result.RequeueAfter).To(BeZero(), key)
+		} else {
+			s.Expect(result.RequeueAfter).To(Equal(wait), key)
+		}
+	}
+}
+
+// A new policy concerns the Incidents of its integration only.
+func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
+	g := NewWithT(t)
+	queue, _ := fair.NewQueue(namespaceOf, 1)("", requests.Backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
+	defer queue.ShutDown()
+	own := []string{v1alpha1.IncidentName("mon", "a"), v1alpha1.IncidentName("mon", "b")}
+	before := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "mon", Generation: 1}}
+	after := before.DeepCopy()
+	after.Generation = 2
+	resolved := &noResolved{}
+	r := &reconciler{counts: namesOf{"mon": own}, resolved: resolved}
+	watch := r.foldPolicies()
+	watch.Create(t.Context(), event.CreateEvent{Object: before, IsInInitialList: true}, queue)
+	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: before}, queue)
+	g.Expect(taken(queue)).To(BeEmpty())
+	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
+	g.Expect(taken(queue)).To(ConsistOf(own))
+	g.Expect(resolved.revisited).To(ConsistOf(client.ObjectKeyFromObject(after)), "the Resolved ones")
+	watch.Delete(t.Context(), event.DeleteEvent{Object: after}, queue)
+	g.Expect(taken(queue)).To(ConsistOf(own))
+}
+
+// namesOf are the names of the Incidents of integrations.
+type namesOf map[string][]string
+
+func (namesOf) Allows(string) bool { return true }
+
+func (namesOf) Fits(*v1alpha1.Incident, *v1alpha1.IncidentStatus) bool { return true }
+
+func (n namesOf) OfIntegration(_, integration string) []string { return n[integration] }
+
+// taken takes what is in the queue.
+func taken(queue *fair.Queue[reconcile.Request]) []string {
+	names := []string{}
+	for queue.Len() > 0 {
+		request, _ := queue.Get()
+		names = append(names, request.Name)
+		queue.Done(request)
+	}
+	return names
+}

@@ -1,0 +1,120 @@
+package integration
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
+)
+
+// receivedInterval is the least time between two writes of an integration's lastReceivedTime.
+const receivedInterval = time.Minute
+
+// receivedTimes gathers when alerts were received, by integration, and spreads the writes of it: one a
+// minute and integration, the last one carrying the newest time.
+type receivedTimes struct {
+	mu      sync.Mutex
+	entries map[types.NamespacedName]*receivedEntry
+}
+
+type receivedEntry struct {
+	newest  time.Time
+	written time.Time // when the status was last written with it
+	queued  bool      // whether due is going to be called
+}
+
+func newReceivedTimes() *receivedTimes {
+	return &receivedTimes{entries: map[types.NamespacedName]*receivedEntry{}}
+}
+
+// note records the time of an alert, and reports whether due has to be called because of it.
+func (m *receivedTimes) note(key types.NamespacedName, received time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entry := m.entries[key]
+	if entry == nil {
+		entry = &receivedEntry{}
+		m.entries[key] = entry
+	}
+	if !received.After(entry.newest) {
+		return false
+	}
+	entry.newest = received
+	first := !entry.queued
+	entry.queued = true
+	return first
+}
+
+// due returns the time to write over the stored one. It is nil when there is nothing newer, or nothing to
+// write before wait is over.
+func (m *receivedTimes) due(
+	key types.NamespacedName, stored *v1alpha1.Timestamp, now time.Time,
+) (received *v1alpha1.Timestamp, wait time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entry := m.entries[key]
+	if entry == nil {
+		return nil, 0
+	}
+	entry.queued = false
+	newest := v1alpha1.NewTimestamp(entry.newest)
+	since := entry.written
+	if stored != nil {
+		if !newest.After(stored.Time) {
+			return nil, 0
+		}
+		// What is stored was received before it was written, so another leader's minute counts too.
+		if stored.After(since) && !stored.After(now) {
+			since = stored.Time
+		}
+	}
+	if wait = receivedInterval - now.Sub(since); wait > 0 {
+		entry.queued = true
+		return nil, wait
+	}
+	return &newest, 0
+}
+
+// wrote notes that the status was written.
+func (m *receivedTimes) wrote(key types.NamespacedName, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if entry := m.entries[key]; entry != nil {
+		entry.written = now
+	}
+}
+
+// forget drops an integration that does not exist any more.
+func (m *receivedTimes) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.entries, key)
+}
+
+// receivedBy is when the event's alerts were accepted, but not in the future of the own clock.
+func receivedBy(event *v1alpha1.AlertEvent, now time.Time) time.Time {
+	if received := fold.ReceivedTime(event); received.Before(now) {
+		return received
+	}
+	return now
+}
+
+// watchReceived notes when alerts of an integration were received, and enqueues the integration when that is to be written.
+func (r *reconciler) watchReceived() handler.EventHandler {
+	return requests.OnChange(func(_ context.Context, before, after *v1alpha1.AlertEvent, _ bool, queue requests.Queue) {
+		if before != nil || after.Spec.IntegrationName == "" {
+			return
+		}
+		key := types.NamespacedName{Namespace: after.Namespace, Name: after.Spec.IntegrationName}
+		if r.received.note(key, receivedBy(after, r.Now())) {
+			queue.Add(reconcile.Request{NamespacedName: key})
+		}
+	})
+}

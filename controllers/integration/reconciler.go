@@ -1,0 +1,250 @@
+// Package integration writes the status of WebhookIntegrations: their conditions, and when alerts were last received.
+package integration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
+)
+
+// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
+
+// Options are where the conditions come from.
+type Options struct {
+	// CheckMapping returns the error of an integration's mapping, in a line that does not change.
+	CheckMapping func(*v1alpha1.WebhookIntegration) error
+
+	// Unavailable returns the reason of the condition Ready for which posts to a namespace get 503, empty when they do not.
+	Unavailable func(namespace string) string
+
+	// Folded is the source of AlertsFolded, as far as Incidents cannot be written. Changed has something when it has changed.
+	Folded  ConditionSource
+	Changed <-chan struct{}
+
+	// Forwarded and Archived are the sources of these conditions. Nil: the integrations do not have them.
+	Forwarded, Archived ConditionSource
+
+	Now func() time.Time
+}
+
+// ConditionSource decides a condition of integrations.
+type ConditionSource interface {
+	// Condition returns the condition without a transition time. It is not ok while the condition cannot be decided and
+	// stays as it is.
+	Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool)
+}
+
+// reconciler writes the status of WebhookIntegrations, all but lastRejection and lastMappingFailure, which every replica writes
+// for itself.
+type reconciler struct {
+	Options
+	cache    client.Reader
+	live     client.StatusClient
+	received *receivedTimes
+	recorder events.EventRecorder
+	stuck    *stuckEvents
+}
+
+func newReconciler(cache client.Reader, live client.StatusClient, recorder events.EventRecorder, options Options) *reconciler {
+	stuck := &stuckEvents{folded: options.Folded, events: map[types.NamespacedName]stuckEvent{}}
+	return &reconciler{options, cache, live, newReceivedTimes(), recorder, stuck}
+}
+
+// Add adds the controller to the manager of a leader's term.
+func Add(mgr ctrl.Manager, live client.StatusClient, options Options) error {
+	r := newReconciler(mgr.GetCache(), live, mgr.GetEventRecorder("tocsin"), options)
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("webhookintegration").
+		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.AlertEvent{}, r.watchReceived()).
+		Watches(&v1alpha1.AlertEvent{}, r.stuck.watch()).
+		WatchesRawSource(source.Func(r.watchConditions)).
+		WithOptions(requests.Options(mgr, "integration", "integration", requests.NameOf)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("adding the status of WebhookIntegrations: %w", err)
+	}
+	return nil
+}
+
+// Reconcile brings the status of one integration up to date.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var integration v1alpha1.WebhookIntegration
+	if err := r.cache.Get(ctx, req.NamespacedName, &integration); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			r.received.forget(req.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("reading the WebhookIntegration: %w", err)
+	}
+	now := r.Now()
+	ready, next := readiness(&integration, now)
+	received, wait := r.received.due(req.NamespacedName, integration.Status.LastReceivedTime, now)
+
+	mapping, settles := mappingValidity(&integration, r.CheckMapping(&integration), now)
+	updated := integration.DeepCopy()
+	r.setOutside(updated, &updated.Status.Conditions)
+	setUnavailable(&ready, cmp.Or(r.Unavailable(integration.Namespace), integrations.Blocked(updated)))
+	meta.SetStatusCondition(&updated.Status.Conditions, ready)
+	changed := meta.SetStatusCondition(&updated.Status.Conditions, mapping)
+	updated.Status.ObservedGeneration = integration.Generation
+	if received != nil {
+		updated.Status.LastReceivedTime = received
+	}
+	if err := r.patch(ctx, &integration, updated); err != nil {
+		return ctrl.Result{}, err
+	}
+	if received != nil {
+		r.received.wrote(req.NamespacedName, now)
+	}
+	if changed && mapping.Status == metav1.ConditionFalse {
+		r.recorder.Eventf(&integration, nil, corev1.EventTypeWarning, mapping.Reason, "Check", "%s", mapping.Message)
+	}
+	return ctrl.Result{RequeueAfter: soonest(wait, now, next, settles)}, nil
+}
+
+// setOutside sets those conditions of an integration that others decide, and reports whether one was outdated.
+func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, conditions *[]metav1.Condition) (outdated bool) {
+	for _, outside := range []struct {
+		kind   string
+		source ConditionSource // nil: there is none
+	}{
+		{v1alpha1.ConditionAlertsFolded, r.stuck}, {v1alpha1.ConditionForwarded, r.Forwarded}, {v1alpha1.ConditionArchived, r.Archived},
+	} {
+		if outside.source == nil {
+			outdated = meta.RemoveStatusCondition(conditions, outside.kind) || outdated
+		} else if condition, ok := outside.source.Condition(integration); ok {
+			condition.LastTransitionTime = metav1.NewTime(r.Now())
+			outdated = meta.SetStatusCondition(conditions, condition) || outdated
+		}
+	}
+	return outdated
+}
+
+// soonest is how long it is until the first of the times that are set, or a wait that is shorter, unless it is zero.
+func soonest(wait time.Duration, now time.Time, times ...time.Time) time.Duration {
+	for _, t := range times {
+		if until := t.Sub(now); !t.IsZero() && (wait == 0 || until < wait) {
+			wait = until
+		}
+	}
+	return wait
+}
+
+// patch sends only the differences: other replicas write lastRejection meanwhile.
+func (r *reconciler) patch(ctx context.Context, read, updated *v1alpha1.WebhookIntegration) error {
+	patch := client.MergeFrom(read)
+	data, err := patch.Data(updated)
+	if err != nil {
+		return fmt.Errorf("comparing the WebhookIntegration's status: %w", err)
+	}
+	if string(data) == "{}" {
+		return nil
+	}
+	err = r.live.Status().Patch(ctx, updated, patch)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the WebhookIntegration's status: %w", err)
+	}
+	return nil
+}
+
+// readiness is the Ready condition, and when it may change by itself: at the next expiry of a token, zero
+// for never. The rules are in the order in which they count.
+func readiness(integration *v1alpha1.WebhookIntegration, now time.Time) (ready metav1.Condition, next time.Time) {
+	var valid []string
+	for _, token := range integration.Spec.Tokens {
+		if expires := token.ExpirationTime; expires != nil && !expires.IsZero() {
+			if !now.Before(expires.Time) {
+				continue
+			}
+			if next.IsZero() || expires.Before(next) {
+				next = expires.Time
+			}
+		}
+		valid = append(valid, token.Name)
+	}
+	slices.Sort(valid)
+
+	ready = falseCondition(v1alpha1.ConditionReady, integration, now)
+	switch {
+	case integration.Spec.Suspend:
+		ready.Reason, ready.Message = v1alpha1.ReasonSuspended, "spec.suspend is true: every post is answered with 403."
+	case len(valid) == 0:
+		ready.Reason, ready.Message = v1alpha1.ReasonNoValidToken, "No token is listed, or all have expired."
+	case invalidKey(integration) != "":
+		ready.Reason, ready.Message = v1alpha1.ReasonInvalidPublicKey, invalidKey(integration)
+	default:
+		ready.Status = metav1.ConditionTrue
+		ready.Reason, ready.Message = v1alpha1.ReasonAccepting, "Alerts are accepted with: "+strings.Join(valid, ", ")+"."
+	}
+	return ready, next
+}
+
+// invalidKey describes the first key of spec.verify that cannot be used, empty if all can.
+func invalidKey(integration *v1alpha1.WebhookIntegration) string {
+	if integration.Spec.Verify == nil {
+		return ""
+	}
+	for i := range integration.Spec.Verify.PublicKeys {
+		key := &integration.Spec.Verify.PublicKeys[i]
+		if _, err := tokens.ParsePublicKey(key); err != nil {
+			return fmt.Sprintf("The public key %q of spec.verify cannot be used: %v.", key.Name, err)
+		}
+	}
+	return ""
+}
+
+// falseCondition returns a condition of the integration that is False, for the caller to complete.
+func falseCondition(kind string, integration *v1alpha1.WebhookIntegration, now time.Time) metav1.Condition {
+	return metav1.Condition{
+		Type:               kind,
+		Status:             metav1.ConditionFalse,
+		ObservedGeneration: integration.Generation,
+		LastTransitionTime: metav1.NewTime(now),
+	}
+}
+
+// mappingValidity is the MappingValid condition, and when it may change by itself, zero for never. invalid is why
+// the mapping does not compile, nil if it does.
+func mappingValidity(
+	integration *v1alpha1.WebhookIntegration, invalid error, now time.Time,
+) (valid metav1.Condition, next time.Time) {
+	valid = falseCondition(v1alpha1.ConditionMappingValid, integration, now)
+	failure := integrations.CurrentMappingFailure(integration, now)
+	switch {
+	case invalid != nil:
+		valid.Reason = v1alpha1.ReasonInvalidMapping
+		valid.Message = "Alerts are read by the payload rules alone: " + invalid.Error()
+	case failure != nil:
+		valid.Reason = v1alpha1.ReasonEvaluationFailed
+		valid.Message = fmt.Sprintf("The expression of %s failed on an alert, which was read without it: %s",
+			failure.Field, failure.Expression)
+		next = failure.Time.Add(integrations.MappingFailureMemory)
+	default:
+		valid.Status, valid.Reason = metav1.ConditionTrue, v1alpha1.ReasonMappingValid
+		valid.Message = "The mapping compiles, and its expressions do not fail."
+		if integration.Spec.Preset == "" && integration.Spec.Mapping == nil {
+			valid.Message = "There is no mapping; alerts are read by the payload rules."
+		}
+	}
+	return valid, next
+}

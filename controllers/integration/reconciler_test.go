@@ -1,0 +1,374 @@
+package integration
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
+)
+
+func tokenOf(name, secret string) v1alpha1.Token {
+	return v1alpha1.Token{Name: name, SHA256: tokens.Hash(secret)}
+}
+
+func expiring(token v1alpha1.Token, at time.Time) v1alpha1.Token {
+	expires := v1alpha1.NewTimestamp(at)
+	token.ExpirationTime = &expires
+	return token
+}
+
+func TestReadiness(t *testing.T) {
+	now := testEpoch
+	integration := func(namespace, name string, age int, tokens ...v1alpha1.Token) v1alpha1.WebhookIntegration {
+		return v1alpha1.WebhookIntegration{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(age) * time.Hour)),
+			},
+			Spec: v1alpha1.WebhookIntegrationSpec{Tokens: tokens},
+		}
+	}
+	suspended := integration("team", "shop", 5, tokenOf("main", "secret"))
+	suspended.Spec.Suspend = true
+	for sentence, test := range map[string]struct {
+		integration v1alpha1.WebhookIntegration
+		reason      string
+		message     string
+		next        time.Time
+	}{
+		"a token that works": {
+			integration: integration("team", "shop", 5, tokenOf("main", "secret")),
+			reason:      v1alpha1.ReasonAccepting, message: "Alerts are accepted with: main.",
+		},
+		"two tokens, in a stable order": {
+			integration: integration("team", "shop", 5, tokenOf("new", "b"), tokenOf("main", "a")),
+			reason:      v1alpha1.ReasonAccepting, message: "Alerts are accepted with: main, new.",
+		},
+		"suspended": {
+			integration: suspended,
+			reason:      v1alpha1.ReasonSuspended, message: "spec.suspend is true: every post is answered with 403.",
+		},
+		"a public key that cannot be used": {
+			integration: verifying(integration("team", "shop", 5, tokenOf("main", "secret")), "whpk_AAAA"),
+			reason:      v1alpha1.ReasonInvalidPublicKey,
+			message:     `The public key "0" of spec.verify cannot be used: it is not whpk_ and 32 bytes in base64.`,
+		},
+		"public keys that can be used": {
+			integration: verifying(integration("team", "shop", 5, tokenOf("main", "secret")),
+				"whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="),
+			reason: v1alpha1.ReasonAccepting, message: "Alerts are accepted with: main.",
+		},
+		"no token": {
+			integration: integration("team", "shop", 5),
+			reason:      v1alpha1.ReasonNoValidToken, message: "No token is listed, or all have expired.",
+		},
+		"expired at this very moment": {
+			integration: integration("team", "shop", 5, expiring(tokenOf("main", "secret"), now)),
+			reason:      v1alpha1.ReasonNoValidToken, message: "No token is listed, or all have expired.",
+		},
+		"expiring tokens tell when to look again": {
+			integration: integration("team", "shop", 5,
+				expiring(tokenOf("late", "a"), now.Add(2*time.Hour)), expiring(tokenOf("soon", "b"), now.Add(time.Hour)),
+				expiring(tokenOf("past", "c"), now.Add(-time.Hour))),
+			reason: v1alpha1.ReasonAccepting, message: "Alerts are accepted with: late, soon.", next: now.Add(time.Hour),
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			ready, next := readiness(&test.integration, now)
+			g.Expect(ready.Reason).To(Equal(test.reason))
+			g.Expect(ready.Message).To(Equal(test.message))
+			g.Expect(ready.Status == metav1.ConditionTrue).To(Equal(test.reason == v1alpha1.ReasonAccepting))
+			g.Expect(next).To(BeTemporally("==", test.next))
+		})
+	}
+}
+
+func TestMain(m *testing.M) { testsite.Main(m) }
+
+// testEpoch is when the tests begin.
+var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// site is one with a reconciler that works on it without a manager.
+type site struct {
+	*testsite.Site
+	*reconciler
+	events       *events.FakeRecorder
+	mappingError error // what is wrong with every mapping
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{Site: testsite.New(t), events: &events.FakeRecorder{Events: make(chan string, 1000)}}
+	s.restart()
+	return s
+}
+
+// restart drops everything that lives in the memory of a process.
+func (s *site) restart() {
+	s.reconciler = newReconciler(s.Live, s.Live, s.events, Options{
+		CheckMapping: func(*v1alpha1.WebhookIntegration) error { return s.mappingError },
+		Unavailable:  func(string) string { return "" },
+		Folded:       &fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionTrue, v1alpha1.ReasonFolding, true},
+		Now:          s.Clock.Now,
+	})
+}
+
+// fixedCondition decides a condition as a test says.
+type fixedCondition struct {
+	kind   string
+	status metav1.ConditionStatus
+	reason string
+	known  bool
+}
+
+func (s *fixedCondition) Condition(integration *v1alpha1.WebhookIntegration) (metav1.Condition, bool) {
+	return metav1.Condition{
+		Type: s.kind, Status: s.status, Reason: s.reason, Message: s.reason, ObservedGeneration: integration.Generation,
+	}, s.known
+}
+
+func (s *site) reconcileIntegration() ctrl.Result {
+	result, err := s.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
+	s.Expect(err).NotTo(HaveOccurred())
+	return result
+}
+
+// shown brings the integration up to date and returns the status and reason of a condition, empty if it has none.
+func (s *site) shown(kind string) string {
+	s.reconcileIntegration()
+	condition := meta.FindStatusCondition(s.IntegrationStatus().Conditions, kind)
+	if condition == nil {
+		return ""
+	}
+	return string(condition.Status) + " " + condition.Reason
+}
+
+func TestAnIntegrationBecomesReadyAndItsTokenExpires(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{expiring(tokenOf("main", s.Namespace), s.Clock.Now().Add(time.Hour))}
+	})
+	s.Expect(s.reconcileIntegration().RequeueAfter).To(Equal(time.Hour))
+	status := s.IntegrationStatus()
+	s.Expect(status.ObservedGeneration).To(Equal(int64(1)))
+	s.Expect(meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)).To(BeTrue())
+
+	s.Clock.SetTime(s.Clock.Now().Add(time.Hour))
+	s.Expect(s.reconcileIntegration().RequeueAfter).To(BeZero())
+	ready := meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionReady)
+	s.Expect(ready.Reason).To(Equal(v1alpha1.ReasonNoValidToken))
+	s.Expect(ready.LastTransitionTime.Time).To(BeTemporally("==", s.Clock.Now().Truncate(time.Second)))
+}
+
+func TestLastReceivedTimeIsWrittenOnceAMinute(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(nil)
+	key := s.IntegrationKey()
+	receive := func(after time.Duration) (v1alpha1.Timestamp, bool) {
+		s.Clock.SetTime(s.Clock.Now().Add(after))
+		now := v1alpha1.NewTimestamp(s.Clock.Now())
+		return now, s.received.note(key, now.Time)
+	}
+	stored := func() v1alpha1.Timestamp { return *s.IntegrationStatus().LastReceivedTime }
+
+	first, queued := receive(0)
+	s.Expect(queued).To(BeTrue())
+	s.Expect(s.reconcileIntegration().RequeueAfter).To(BeZero())
+	s.Expect(stored()).To(Equal(first))
+
+	_, queued = receive(10 * time.Second)
+	s.Expect(queued).To(BeTrue())
+	s.Expect(s.reconcileIntegration().RequeueAfter).To(Equal(50 * time.Second))
+	s.Expect(stored()).To(Equal(first))
+	third, queued := receive(20 * time.Second)
+	s.Expect(queued).To(BeFalse(), "one look at it is enough")
+	s.Expect(s.reconcileIntegration().RequeueAfter).To(Equal(30 * time.Second))
+
+	s.Clock.SetTime(s.Clock.Now().Add(30 * time.Second))
+	s.Expect(s.reconcileIntegration().RequeueAfter).To(BeZero())
+	s.Expect(stored()).To(Equal(third), "the last of a minute is not forgotten")
+
+	// A new leader keeps the minute of the old one, and does not go back in time.
+	s.restart()
+	s.received.note(key, first.Time)
+	s.Expect(s.reconcileIntegration().RequeueAfter).To(BeZero())
+	s.Expect(stored()).To(Equal(third))
+	fourth, _ := receive(5 * time.Second)
+	s.Expect(s.reconcileIntegration().RequeueAfter).To(Equal(time.Minute - fourth.Sub(third.Time)))
+}
+
+func TestTheStatusLeavesTheLastRejectionAlone(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(nil)
+	stale := integration.DeepCopy()
+	rejected := integration.DeepCopy()
+	rejected.Status.LastRejection = &v1alpha1.Rejection{Reason: "Suspended", Time: v1alpha1.NewTimestamp(s.Clock.Now())}
+	s.Expect(s.Live.Status().Patch(s.Ctx, rejected, client.MergeFrom(integration))).To(Succeed())
+
+	updated := stale.DeepCopy()
+	updated.Status.ObservedGeneration = 1
+	s.Expect(s.patch(s.Ctx, stale, updated)).To(Succeed())
+	status := s.IntegrationStatus()
+	s.Expect(status.ObservedGeneration).To(Equal(int64(1)))
+	s.Expect(status.LastRejection).NotTo(BeNil())
+}
+
+func TestAnIntegrationThatIsGoneIsForgotten(t *testing.T) {
+	s := newSite(t)
+	s.received.note(s.IntegrationKey(), s.Clock.Now())
+	s.reconcileIntegration()
+	s.Expect(s.received.entries).To(BeEmpty())
+}
+
+func TestNobodyReceivesInTheFuture(t *testing.T) {
+	g := NewWithT(t)
+	event := &v1alpha1.AlertEvent{}
+	event.Spec.ReceivedTime = v1alpha1.NewTimestamp(testEpoch.AddDate(100, 0, 0))
+	g.Expect(receivedBy(event, testEpoch)).To(Equal(testEpoch))
+}
+
+func TestAMappingThatDoesNotCompileShows(t *testing.T) {
+	s := newSite(t)
+	s.mappingError = errors.New("spec.mapping.fields.title: line 1, column 3: no such function")
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
+	})
+	for range 2 { // the second time there is nothing new to tell
+		s.reconcileIntegration()
+	}
+	conditions := s.IntegrationStatus().Conditions
+	s.Expect(meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady)).To(BeTrue(), "posts are accepted all the same")
+	valid := meta.FindStatusCondition(conditions, v1alpha1.ConditionMappingValid)
+	s.Expect(valid.Status).To(Equal(metav1.ConditionFalse))
+	s.Expect(valid.Reason).To(Equal(v1alpha1.ReasonInvalidMapping))
+	s.Expect(valid.Message).To(ContainSubstring("line 1, column 3"))
+	s.Expect(s.events.Events).To(Receive(ContainSubstring("Warning InvalidMapping")))
+
+	s.mappingError = nil
+	s.reconcileIntegration()
+	valid = meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionMappingValid)
+	s.Expect(valid.Status).To(Equal(metav1.ConditionTrue))
+	s.Expect(valid.Reason).To(Equal(v1alpha1.ReasonMappingValid))
+}
+
+// TestAMappingThatFailsShows writes status.lastMappingFailure as a replica does that sees an expression fail.
+func TestAMappingThatFailsShows(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
+		spec.Mapping = &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{DedupKey: "alert.id"}}
+	})
+	valid := func() *metav1.Condition {
+		return meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionMappingValid)
+	}
+	s.reconcileIntegration()
+	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
+
+	fail := func(generation int64) {
+		var read v1alpha1.WebhookIntegration
+		s.Expect(s.Live.Get(s.Ctx, client.ObjectKeyFromObject(integration), &read)).To(Succeed())
+		failed := read.DeepCopy()
+		failed.Status.LastMappingFailure = &v1alpha1.MappingFailure{Field: "dedupKey", Expression: "alert.id", Message: "no such key: id",
+			Count: 3, Time: v1alpha1.NewTimestamp(s.Clock.Now()), ObservedGeneration: generation}
+		s.Expect(s.Live.Status().Patch(s.Ctx, failed, client.MergeFrom(&read))).To(Succeed())
+	}
+	fail(integration.Generation)
+	for range 2 { // the second time there is nothing new to tell
+		s.reconcileIntegration()
+	}
+	s.Expect(valid().Status).To(Equal(metav1.ConditionFalse))
+	s.Expect(valid().Reason).To(Equal(v1alpha1.ReasonEvaluationFailed))
+	s.Expect(valid().Message).To(And(ContainSubstring("dedupKey"), ContainSubstring("alert.id")))
+	s.Expect(meta.IsStatusConditionTrue(s.IntegrationStatus().Conditions, v1alpha1.ConditionReady)).To(BeTrue())
+	s.Expect(s.events.Events).To(Receive(ContainSubstring("Warning EvaluationFailed")))
+	s.Expect(s.IntegrationStatus().LastMappingFailure.Count).To(BeEquivalentTo(3))
+
+	t.Log("an hour without a failure")
+	s.Clock.SetTime(s.Clock.Now().Add(integrations.MappingFailureMemory))
+	s.reconcileIntegration()
+	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
+
+	t.Log("a failure of another generation, and one of a wrong clock")
+	fail(integration.Generation - 1)
+	s.reconcileIntegration()
+	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
+	s.Clock.SetTime(s.Clock.Now().Add(10 * 24 * time.Hour))
+	fail(integration.Generation)
+	s.Clock.SetTime(s.Clock.Now().Add(-9 * 24 * time.Hour))
+	s.reconcileIntegration()
+	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
+}
+
+// verifying requires signatures for public keys.
+func verifying(integration v1alpha1.WebhookIntegration, keys ...string) v1alpha1.WebhookIntegration {
+	integration.Spec.Verify = &v1alpha1.Verification{}
+	for i, key := range keys {
+		integration.Spec.Verify.PublicKeys = append(integration.Spec.Verify.PublicKeys,
+			v1alpha1.PublicKey{Name: strconv.Itoa(i), Key: key})
+	}
+	return integration
+}
+
+func TestTheConditionsOfOthersShow(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
+	})
+	archived := &fixedCondition{v1alpha1.ConditionArchived, metav1.ConditionTrue, v1alpha1.ReasonArchiving, false}
+	s.Archived = archived
+	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(BeEmpty(), "nothing is known yet")
+	archived.known = true
+	integration.Status = s.IntegrationStatus()
+	s.Expect(s.isOutdated(integration)).To(BeTrue())
+	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(Equal("True Archiving"))
+	archived.status, archived.reason = metav1.ConditionFalse, v1alpha1.ReasonArchiveBehind
+	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(Equal("False ArchiveBehind"))
+	s.Archived = nil // the flag was removed
+	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(BeEmpty())
+
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("True Folding"))
+	s.stuck.set(s.IntegrationKey(), stuckEvent{testsite.Integration, clustercache.StuckTerminating})
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + clustercache.StuckTerminating))
+	s.stuck.folded = &fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded, true}
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"))
+	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("False QuotaExceeded"))
+	s.stuck.folded = &fixedCondition{known: false}
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"), "it stays as it is")
+}
+
+func TestTheStuckAreShownOnTheirIntegration(t *testing.T) {
+	g := NewWithT(t)
+	stuck := &stuckEvents{events: map[types.NamespacedName]stuckEvent{}}
+	shop := types.NamespacedName{Namespace: "team", Name: "shop"}
+	one, two := types.NamespacedName{Namespace: "team", Name: "1"}, types.NamespacedName{Namespace: "team", Name: "2"}
+	set := func(name types.NamespacedName, now stuckEvent) bool {
+		_, changed := stuck.set(name, now)
+		return changed
+	}
+	terminating, unreadable := stuckEvent{"shop", clustercache.StuckTerminating}, stuckEvent{"shop", clustercache.StuckUnreadable}
+	g.Expect(set(one, stuckEvent{"shop", ""})).To(BeFalse())
+	g.Expect(set(one, terminating)).To(BeTrue())
+	g.Expect(set(one, terminating)).To(BeFalse(), "nothing new")
+	g.Expect(set(two, unreadable)).To(BeTrue())
+	g.Expect(set(types.NamespacedName{Namespace: "other", Name: "3"}, stuckEvent{"shop", clustercache.StuckUnreadable})).To(BeTrue())
+	g.Expect(stuck.reasons(shop)).To(Equal(map[string]bool{clustercache.StuckTerminating: true, clustercache.StuckUnreadable: true}))
+	before, changed := stuck.set(one, stuckEvent{})
+	g.Expect(changed).To(BeTrue())
+	g.Expect(before).To(Equal(terminating))
+	g.Expect(set(two, stuckEvent{})).To(BeTrue())
+	g.Expect(stuck.reasons(shop)).To(BeEmpty())
+}

@@ -1,0 +1,166 @@
+package integration
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
+)
+
+// conditionCheck is how often the leader looks for integrations with outdated conditions.
+const conditionCheck = 2 * time.Second
+
+// stuckMessages explain the reasons for stuck AlertEvents, most important first.
+var stuckMessages = []struct{ reason, message string }{
+	{clustercache.StuckUnreadable, "The packed alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why."},
+	{clustercache.StuckTerminating, "AlertEvents are deleted, but finalizers keep them."},
+}
+
+// stuckEvents knows the AlertEvents that cannot drain.
+type stuckEvents struct {
+	folded ConditionSource
+
+	mu     sync.Mutex
+	events map[types.NamespacedName]stuckEvent
+}
+
+// stuckEvent is the integration of an AlertEvent, and why it is stuck.
+type stuckEvent struct{ integration, reason string }
+
+// set notes why an AlertEvent is stuck, if it is, and reports whether that is new. before is the earlier state.
+func (s *stuckEvents) set(name types.NamespacedName, now stuckEvent) (before stuckEvent, changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before = s.events[name]
+	if now.reason == "" {
+		now = stuckEvent{}
+		delete(s.events, name)
+	} else {
+		s.events[name] = now
+	}
+	return before, before != now
+}
+
+// reasons returns why AlertEvents of the integration are stuck.
+func (s *stuckEvents) reasons(integration types.NamespacedName) map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reasons := map[string]bool{}
+	for name, event := range s.events {
+		if name.Namespace == integration.Namespace && event.integration == integration.Name {
+			reasons[event.reason] = true
+		}
+	}
+	return reasons
+}
+
+// watch keeps the stuck AlertEvents, and enqueues the integrations for which they change.
+func (s *stuckEvents) watch() handler.EventHandler {
+	return requests.OnChange(func(_ context.Context, old, current *v1alpha1.AlertEvent, _ bool, queue requests.Queue) {
+		now := stuckEvent{}
+		if current != nil {
+			now = stuckEvent{current.Spec.IntegrationName, clustercache.Stuck(current)}
+		}
+		name := client.ObjectKeyFromObject(cmp.Or(current, old))
+		before, changed := s.set(name, now)
+		for _, integration := range []string{before.integration, now.integration} {
+			if changed && integration != "" {
+				queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: name.Namespace, Name: integration}})
+			}
+		}
+	})
+}
+
+// Condition returns the condition AlertsFolded of an integration: why stored alerts do not become part of Incidents, or that
+// they do.
+func (s *stuckEvents) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
+	condition, ok = s.folded.Condition(integration)
+	if !ok || condition.Status == metav1.ConditionFalse {
+		return condition, ok
+	}
+	reasons := s.reasons(client.ObjectKeyFromObject(integration))
+	for _, known := range stuckMessages {
+		if reasons[known.reason] {
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, known.reason, known.message
+			break
+		}
+	}
+	return condition, true
+}
+
+// unavailableMessages explain the consequences of each reason for posts.
+var unavailableMessages = map[string]string{
+	v1alpha1.ReasonQueueFull:            "Too many AlertEvents of the namespace wait to be folded: posts get 503.",
+	v1alpha1.ReasonIncidentLimit:        "The namespace may have no more Incidents: posts of alerts that need a new one get 503.",
+	v1alpha1.ReasonQuotaExceeded:        "A ResourceQuota rejects new Incidents: posts of alerts that need a new one get 503.",
+	v1alpha1.ReasonForbidden:            "The operator may not create Incidents: posts of alerts that need a new one get 503.",
+	v1alpha1.ReasonNamespaceTerminating: "The namespace is being deleted: posts of alerts that need a new Incident get 503.",
+}
+
+// setUnavailable changes the Ready condition of an integration whose posts get 503 for lack of capacity.
+func setUnavailable(ready *metav1.Condition, reason string) {
+	if message, ok := unavailableMessages[reason]; ok && ready.Status == metav1.ConditionTrue {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reason, message
+	}
+}
+
+// watchConditions enqueues the integrations whose conditions are outdated, every few seconds and when Incidents begin or cease
+// to be written.
+func (r *reconciler) watchConditions(ctx context.Context, queue requests.Queue) error {
+	go func() {
+		ticker := time.NewTicker(conditionCheck)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.Changed:
+			case <-ticker.C:
+			}
+			r.checkConditions(ctx, queue)
+		}
+	}()
+	return nil
+}
+
+func (r *reconciler) checkConditions(ctx context.Context, queue requests.Queue) {
+	var list v1alpha1.WebhookIntegrationList
+	if err := r.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Could not read the WebhookIntegrations")
+		return
+	}
+	for i := range list.Items {
+		if integration := &list.Items[i]; r.isOutdated(integration) {
+			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(integration)})
+		}
+	}
+}
+
+// isOutdated reports whether a condition of the integration that others decide is outdated, or what Ready says about capacity.
+func (r *reconciler) isOutdated(integration *v1alpha1.WebhookIntegration) bool {
+	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil {
+		return false // it is brought up anyway
+	}
+	conditions := slices.Clone(integration.Status.Conditions)
+	if r.setOutside(integration, &conditions) {
+		return true
+	}
+	reason := cmp.Or(r.Unavailable(integration.Namespace), integrations.Blocked(integration))
+	_, unavailable := unavailableMessages[ready.Reason]
+	return unavailable && ready.Reason != reason || ready.Status == metav1.ConditionTrue && reason != ""
+}

@@ -1,0 +1,162 @@
+package release
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/internal/marks"
+)
+
+const (
+	// MarkPatience is how long an AlertEvent is settled in part before it is marked though none of its other Incidents is
+	// known to wait. In a storm, an Incident is written once a second.
+	MarkPatience = 5 * time.Second
+
+	// conflictRetry is when to mark again after a conflict.
+	conflictRetry = 50 * time.Millisecond
+)
+
+// markOwner is the field manager of marks. It is not that of the creation: by that one's time, restored AlertEvents are told.
+const markOwner = client.FieldOwner("tocsin-settled")
+
+// read notes what the mark of an event says.
+func (r *releaseRecord) read(event *v1alpha1.AlertEvent) {
+	mark, ok := marks.Of(event)
+	if !ok {
+		return
+	}
+	for name := range r.waiting {
+		if mark.Settles(name) {
+			r.settle(name)
+		}
+	}
+	r.marked = mark
+}
+
+// wantedMark returns the mark to write, nil if there is none: that of an event that stays for its idempotency key, or the
+// Incidents for which an event is settled in part, when one of them needs the mark.
+func (r *releaseRecord) wantedMark() *marks.Mark {
+	if len(r.waiting) == 0 {
+		if r.isKeyed() && !r.marked.All {
+			return &marks.Mark{All: true}
+		}
+		return nil
+	}
+	if r.markWanted {
+		for _, name := range r.settled {
+			if !r.marked.Settles(name) {
+				return &marks.Mark{Incidents: append([]string(nil), r.settled...)}
+			}
+		}
+	}
+	return nil
+}
+
+// Mark has an event marked that is settled for the Incident and stays for others.
+func (r *Releaser) Mark(event *v1alpha1.AlertEvent, incident string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	record := r.records[event.UID]
+	if record == nil {
+		return
+	}
+	if _, waits := record.waiting[incident]; !waits {
+		r.wantMark(record)
+	}
+}
+
+// MarkWaiting has those events of a ledger marked that stay for other Incidents: those for which isWaiting reports that
+// their alerts cannot be folded for now, or others that have been settled in part for long.
+func (r *Releaser) MarkWaiting(ledger []v1alpha1.LedgerEntry, isWaiting func(incident string) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	for _, entry := range ledger {
+		record := r.records[types.UID(entry.UID)]
+		if record == nil {
+			continue
+		}
+		wanted := now.Sub(record.began) >= MarkPatience
+		for name := range record.waiting {
+			wanted = wanted || isWaiting(name)
+		}
+		if wanted {
+			r.wantMark(record)
+		}
+	}
+}
+
+func (r *Releaser) wantMark(record *releaseRecord) {
+	record.markWanted = true
+	if record.wantedMark() != nil {
+		r.enqueue(record.ref)
+	}
+}
+
+// writeMark adds to the mark of an event. What it says was written before, or found to be so. The write is conditional on
+// what was read, so no mark ever loses anything.
+func (r *Releaser) writeMark(ctx context.Context, ref replica.EventRef, wanted *marks.Mark) (ctrl.Result, error) {
+	var stored metav1.PartialObjectMetadata
+	stored.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEvent"))
+	err := r.live.Get(ctx, ref.NamespacedName, &stored)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && stored.UID != ref.UID:
+		return ctrl.Result{}, nil // the watch will tell
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("reading the AlertEvent to mark: %w", err)
+	}
+	mark, marked := marks.Of(&stored)
+	if !marked {
+		mark.ResourceVersion = r.commitVersion(ref, stored.ResourceVersion)
+	}
+	mark = mark.With(wanted.Incidents)
+	mark.All = mark.All || wanted.All
+	if value := mark.String(); !marked || stored.Annotations[v1alpha1.SettledAnnotation] != value {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"uid": stored.UID, "resourceVersion": stored.ResourceVersion,
+			"annotations": map[string]string{v1alpha1.SettledAnnotation: value},
+		}})
+		if err != nil {
+			return ctrl.Result{}, fmt.Errorf("encoding the mark: %w", err)
+		}
+		err = r.live.Patch(ctx, &stored, client.RawPatch(types.MergePatchType, patch), markOwner)
+		switch {
+		case apierrors.IsConflict(err):
+			return ctrl.Result{RequeueAfter: conflictRetry}, nil
+		case client.IgnoreNotFound(err) != nil:
+			return ctrl.Result{}, fmt.Errorf("marking the AlertEvent: %w", err)
+		}
+		log.FromContext(ctx).V(1).Info("Marked AlertEvent as settled", "incidents", len(mark.Incidents), "all", mark.All)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if record := r.records[ref.UID]; record != nil {
+		record.marked, record.markWanted = mark, false
+		if !record.due.IsZero() && !record.due.After(r.clock.Now()) {
+			r.enqueue(ref)
+		}
+	}
+	return ctrl.Result{}, nil
+}
+
+// commitVersion returns the place in commit order of an event without a mark. A stored resourceVersion that is newer came of
+// an update of the metadata.
+func (r *Releaser) commitVersion(ref replica.EventRef, stored string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if record := r.records[ref.UID]; record != nil && record.version != "" {
+		return record.version
+	}
+	return stored
+}

@@ -1,0 +1,310 @@
+// Package release deletes AlertEvents once they are settled for all their Incidents, and marks those that stay.
+package release
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/marks"
+)
+
+const (
+	// concurrency is how many AlertEvents are deleted at a time.
+	concurrency = 8
+
+	// tidyInterval is how often the records of the release are looked through.
+	tidyInterval = 10 * time.Second
+)
+
+// +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch;patch;delete
+
+// Releaser deletes AlertEvents once each of their alerts is settled: folded and written, or found to belong to no
+// Incident. What is settled it knows from memory and from the marks of the AlertEvents; after a restart, the marks and the
+// ledgers tell it again. It writes the marks, see marks.go.
+type Releaser struct {
+	cache  client.Reader
+	live   client.Client
+	memory *replica.Memory
+	clock  replica.Clock
+
+	mu        sync.Mutex
+	queue     workqueue.TypedRateLimitingInterface[replica.EventRef] // nil until the controller starts
+	records   map[types.UID]*releaseRecord
+	lingering lingering
+}
+
+// releaseRecord is an event of which at least one alert is settled.
+type releaseRecord struct {
+	ref     replica.EventRef
+	version string          // its place in commit order
+	waiting map[string]bool // names of the Incidents whose alerts are not settled
+	settled []string        // names of the others
+	began   time.Time       // when the first of them was settled
+	due     time.Time       // when to delete it, once nothing is waiting
+	deleted bool            // and the watch has not shown it yet
+
+	discarded bool // its alerts are not folded
+
+	marked     marks.Mark // as far as it is known
+	markWanted bool
+
+	integration types.NamespacedName
+	bytes       int // of its alerts
+	linger      *list.Element
+}
+
+func newReleaseRecord(event *v1alpha1.AlertEvent, version string, now time.Time) *releaseRecord {
+	record := &releaseRecord{
+		ref:         replica.RefOf(event),
+		version:     version,
+		waiting:     replica.IncidentNames(event),
+		began:       now,
+		integration: types.NamespacedName{Namespace: event.Namespace, Name: event.Spec.IntegrationName},
+	}
+	for i := range event.Spec.Alerts {
+		record.bytes += alertcontent.Size(&event.Spec.Alerts[i].AlertContent)
+	}
+	record.read(event)
+	return record
+}
+
+// settle notes that the alerts for one Incident are settled.
+func (r *releaseRecord) settle(incident string) {
+	if _, waits := r.waiting[incident]; waits {
+		delete(r.waiting, incident)
+		r.settled = append(r.settled, incident)
+	}
+}
+
+// isKeyed reports whether the event stays for its idempotency key.
+func (r *releaseRecord) isKeyed() bool { return v1alpha1.IsKeyedEventName(r.ref.Name) }
+
+// New returns a Releaser that has not started. It reads from the cache, and writes with the live client.
+func New(cache client.Reader, live client.Client, memory *replica.Memory, clock replica.Clock) *Releaser {
+	return &Releaser{
+		cache: cache, live: live, memory: memory, clock: clock,
+		records: map[types.UID]*releaseRecord{}, lingering: newLingering(),
+	}
+}
+
+// Add adds the controller to the manager of a leader's term.
+func (r *Releaser) Add(mgr ctrl.Manager) error {
+	options := requests.Options(mgr, "release", "alertevent", func(ref replica.EventRef) types.NamespacedName {
+		return ref.NamespacedName
+	})
+	options.Reconciler, options.MaxConcurrentReconciles = r, concurrency
+	options.NewQueue = fair.NewQueue(func(ref replica.EventRef) string { return ref.Namespace },
+		requests.NamespaceWorkers(concurrency))
+	c, err := controller.NewTyped("release", mgr, options)
+	if err == nil {
+		err = c.Watch(source.TypedFunc[replica.EventRef](r.start))
+	}
+	if err != nil {
+		return fmt.Errorf("adding the release of AlertEvents: %w", err)
+	}
+	return nil
+}
+
+// start takes the controller's queue, enters the AlertEvents that were settled before, and begins to tidy.
+func (r *Releaser) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[replica.EventRef]) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue = queue
+	for _, record := range r.records {
+		queue.Add(record.ref)
+	}
+	go wait.UntilWithContext(ctx, r.Tidy, tidyInterval)
+	return nil
+}
+
+// Settle notes that the event's alerts for one Incident are settled.
+func (r *Releaser) Settle(event *v1alpha1.AlertEvent, incident string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if record := r.record(event); record != nil {
+		record.settle(incident)
+		r.schedule(record)
+	}
+}
+
+// See notes what the mark of an event says. That of one from a backup is of another time: the fold discards such an event.
+func (r *Releaser) See(event *v1alpha1.AlertEvent) {
+	if _, marked := marks.Of(event); !marked || clustercache.IsRestored(event) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if record := r.record(event); record != nil {
+		record.read(event)
+		r.schedule(record)
+	}
+}
+
+// record returns the record of an event, a new one if there is none; nil for an event that is deleted.
+func (r *Releaser) record(event *v1alpha1.AlertEvent) *releaseRecord {
+	record := r.records[event.UID]
+	if record == nil && !r.memory.IsDeleted(replica.RefOf(event)) {
+		record = newReleaseRecord(event, r.memory.Version(event), r.clock.Now())
+		r.records[event.UID] = record
+	}
+	return record
+}
+
+// Discard has an event deleted, all its alerts unfolded, and reports whether that is news.
+func (r *Releaser) Discard(event *v1alpha1.AlertEvent) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.records[event.UID] != nil || r.memory.IsDeleted(replica.RefOf(event)) {
+		return false
+	}
+	record := &releaseRecord{ref: replica.RefOf(event), due: r.clock.Now(), discarded: true}
+	r.records[event.UID] = record
+	r.enqueue(record.ref)
+	return true
+}
+
+// schedule fixes when a record is due, once it waits for nothing more.
+func (r *Releaser) schedule(record *releaseRecord) {
+	if len(record.waiting) > 0 || !record.due.IsZero() {
+		return
+	}
+	now := r.clock.Now()
+	record.due = now
+	if record.isKeyed() {
+		record.due = now.Add(replica.KeyedLinger)
+		for _, early := range r.lingering.add(record) {
+			early.due = now
+			r.enqueue(early.ref)
+		}
+	}
+	r.enqueue(record.ref)
+}
+
+// IsSettled reports whether the event's alerts for the Incident are known to be settled.
+func (r *Releaser) IsSettled(event *v1alpha1.AlertEvent, incident string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	record := r.records[event.UID]
+	if record == nil {
+		return false
+	}
+	_, waiting := record.waiting[incident]
+	return !waiting
+}
+
+// Knows reports whether the event was deleted, or is settled in part, here.
+func (r *Releaser) Knows(ref replica.EventRef) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.records[ref.UID] != nil || r.memory.IsDeleted(ref)
+}
+
+// Forget notes that the cache saw the event's end.
+func (r *Releaser) Forget(ref replica.EventRef) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if record := r.records[ref.UID]; record != nil {
+		delete(r.records, ref.UID)
+		r.lingering.remove(record)
+	}
+}
+
+func (r *Releaser) enqueue(ref replica.EventRef) {
+	if r.queue != nil {
+		r.queue.Add(ref)
+	}
+}
+
+// Reconcile deletes the event if it is due. Until then, it marks the event if that is wanted.
+func (r *Releaser) Reconcile(ctx context.Context, ref replica.EventRef) (ctrl.Result, error) {
+	due, mark := r.state(ref)
+	if !due {
+		if mark == nil {
+			return ctrl.Result{}, nil
+		}
+		return r.writeMark(ctx, ref, mark)
+	}
+	if _, err := replica.DeleteEvent(ctx, r.live, ref); err != nil {
+		return ctrl.Result{}, err
+	}
+	log.FromContext(ctx).V(1).Info("Released AlertEvent")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if record := r.records[ref.UID]; record != nil {
+		record.deleted = true // the cache may show it for a while
+		r.lingering.remove(record)
+	}
+	return ctrl.Result{}, nil
+}
+
+// state reports whether an event is to be deleted now, and else which mark is to be written, if any.
+func (r *Releaser) state(ref replica.EventRef) (due bool, mark *marks.Mark) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	record := r.records[ref.UID]
+	switch {
+	case record == nil, record.deleted:
+		return false, nil
+	case !record.due.IsZero() && !record.due.After(r.clock.Now()) && (record.discarded || record.wantedMark() == nil):
+		return true, nil
+	default:
+		return false, record.wantedMark()
+	}
+}
+
+// Tidy drops the records of events that are gone, and has those deleted whose time has come. One look at all records now
+// and then costs less than a timer for each.
+func (r *Releaser) Tidy(ctx context.Context) {
+	for _, ref := range r.Refs() {
+		var event v1alpha1.AlertEvent
+		err := r.cache.Get(ctx, ref.NamespacedName, &event, client.UnsafeDisableDeepCopy)
+		switch due, mark := r.state(ref); {
+		case client.IgnoreNotFound(err) != nil:
+		case event.UID != ref.UID: // there is none, or another
+			r.Forget(ref)
+		case due, mark != nil:
+			r.enqueue(ref)
+		default:
+			r.markSettledInPart(ref)
+		}
+	}
+}
+
+// markSettledInPart has an event marked that has been settled in part for long: nothing may tell when a user deletes one of the
+// Incidents that it is settled for.
+func (r *Releaser) markSettledInPart(ref replica.EventRef) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if record := r.records[ref.UID]; record != nil && len(record.waiting) > 0 && r.clock.Now().Sub(record.began) >= MarkPatience {
+		r.wantMark(record)
+	}
+}
+
+// Refs returns the events on record.
+func (r *Releaser) Refs() []replica.EventRef {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	refs := make([]replica.EventRef, 0, len(r.records))
+	for _, record := range r.records {
+		refs = append(refs, record.ref)
+	}
+	return refs
+}

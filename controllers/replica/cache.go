@@ -1,0 +1,77 @@
+// Package replica is what every replica keeps, whether it leads or not: how well alerts can be stored and how right its clock is,
+// which AlertEvents its watch has shown, and how many objects there are.
+package replica
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// IncidentNameIndex is the index of the cache that finds AlertEvents by the names of the Incidents that their alerts belong to.
+const IncidentNameIndex = "tocsin.incidentName"
+
+// Index adds the index to the manager's cache.
+func Index(mgr ctrl.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.AlertEvent{}, IncidentNameIndex,
+		func(object client.Object) (names []string) {
+			if event, ok := object.(*v1alpha1.AlertEvent); ok {
+				for name := range IncidentNames(event) {
+					names = append(names, name)
+				}
+			}
+			return names
+		})
+	if err != nil {
+		return fmt.Errorf("indexing by %s: %w", IncidentNameIndex, err)
+	}
+	return nil
+}
+
+// IncidentNames returns the names of the Incidents that the event's alerts belong to, each with whether all its alerts in
+// the event are firing.
+func IncidentNames(event *v1alpha1.AlertEvent) map[string]bool {
+	names := make(map[string]bool, len(event.Spec.Alerts))
+	for i := range event.Spec.Alerts {
+		alert := &event.Spec.Alerts[i]
+		name := event.IncidentNameFor(alert)
+		firing, known := names[name]
+		names[name] = (firing || !known) && alert.Status == v1alpha1.AlertFiring
+	}
+	return names
+}
+
+// EventsOf returns the AlertEvents that have alerts of an Incident. They must not be modified.
+func EventsOf(ctx context.Context, cache client.Reader, incident types.NamespacedName) ([]*v1alpha1.AlertEvent, error) {
+	var list v1alpha1.AlertEventList
+	err := cache.List(ctx, &list, client.InNamespace(incident.Namespace),
+		client.MatchingFields{IncidentNameIndex: incident.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("reading the AlertEvents: %w", err)
+	}
+	events := make([]*v1alpha1.AlertEvent, len(list.Items))
+	for i := range list.Items {
+		events[i] = &list.Items[i]
+	}
+	return events, nil
+}
+
+// NewClient makes a client beside the manager's: it reads from the quorum, and no rate limit on this side
+// holds it up; the number of folds at a time bounds it.
+func NewClient(mgr ctrl.Manager) (client.Client, error) {
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.QPS = -1
+	live, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("making the client of the fold: %w", err)
+	}
+	// What is written is made of typed structs, so the API server need not look for unknown fields.
+	return client.WithFieldValidation(live, metav1.FieldValidationIgnore), nil
+}

@@ -1,0 +1,265 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/informers"
+)
+
+// Counts counts the AlertEvents and the Incidents in the cache, which has no Resolved ones, as the informers report them:
+// to copy all objects out of the cache for each scrape would cost far more. It remembers of each object how it was counted,
+// since an interrupted watch may report a deleted object in an older state than the one that was counted last.
+type Counts struct {
+	now    func() time.Time
+	synced func() bool // whether the informers have reported all objects
+
+	mu        sync.Mutex
+	events    map[types.NamespacedName]countedEvent
+	incidents map[string]map[string]countedIncident // by namespace and name
+	counts    map[incidentGroup]int
+	open      Usages
+
+	resolved atomic.Pointer[func() (int64, bool)] // of the leader's term; nil on other replicas
+}
+
+// KeyedLinger is how long an AlertEvent with an idempotency key stays after it was folded, so that the API server knows the key.
+const KeyedLinger = 10 * time.Minute
+
+// maxOpenBytes is the limit of what the cache has of Incidents that are not Resolved. Beyond its share of it, the content of a
+// namespace's alerts is not kept.
+const maxOpenBytes = 256 << 20
+
+// countedEvent is an AlertEvent as it was counted.
+type countedEvent struct {
+	created time.Time
+	keyed   bool
+}
+
+// countedIncident is an Incident as it was counted.
+type countedIncident struct {
+	incidentGroup
+	Usage
+}
+
+// incidentGroup is the group in which an Incident is counted; the state is empty until its status is written.
+type incidentGroup struct {
+	state    v1alpha1.IncidentState
+	severity v1alpha1.Severity
+}
+
+func newCounts(now func() time.Time, limit fair.Limit) *Counts {
+	c := &Counts{
+		now:       now,
+		synced:    func() bool { return false },
+		events:    map[types.NamespacedName]countedEvent{},
+		incidents: map[string]map[string]countedIncident{},
+		counts:    map[incidentGroup]int{},
+		open:      NewUsages(limit, maxOpenBytes),
+	}
+	for _, severity := range v1alpha1.Severities() { // those without Incidents are reported too
+		c.counts[incidentGroup{v1alpha1.IncidentOpen, severity}] = 0
+	}
+	return c
+}
+
+// setEvent counts an AlertEvent as it is now.
+func (c *Counts) setEvent(event *v1alpha1.AlertEvent, _ bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events[client.ObjectKeyFromObject(event)] = countedEvent{
+		created: event.CreationTimestamp.Time, keyed: v1alpha1.IsKeyedEventName(event.Name),
+	}
+}
+
+// removeEvent stops counting an AlertEvent.
+func (c *Counts) removeEvent(event *v1alpha1.AlertEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.events, client.ObjectKeyFromObject(event))
+}
+
+// setIncident counts an Incident as it is now.
+func (c *Counts) setIncident(incident *v1alpha1.Incident, _ bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uncount(incident)
+	names := c.incidents[incident.Namespace]
+	if names == nil {
+		names = map[string]countedIncident{}
+		c.incidents[incident.Namespace] = names
+	}
+	group := incidentGroup{incident.Status.State, incident.Status.Alert.Severity}
+	names[incident.Name] = countedIncident{group, usageOf(incident)}
+	c.counts[group]++
+	c.open.Add(incident.Namespace, names[incident.Name].Usage)
+}
+
+// removeIncident stops counting an Incident.
+func (c *Counts) removeIncident(incident *v1alpha1.Incident) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uncount(incident)
+	if len(c.incidents[incident.Namespace]) == 0 {
+		delete(c.incidents, incident.Namespace)
+	}
+}
+
+// uncount stops counting an Incident.
+func (c *Counts) uncount(incident *v1alpha1.Incident) {
+	names := c.incidents[incident.Namespace]
+	if counted, known := names[incident.Name]; known {
+		c.counts[counted.incidentGroup]--
+		c.open.Add(incident.Namespace, Usage{-counted.Incidents, -counted.Bytes})
+		delete(names, incident.Name)
+	}
+}
+
+// Allows reports whether the namespace may have another Incident that is not Resolved.
+func (c *Counts) Allows(namespace string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open.Incidents.Allows(namespace)
+}
+
+// Fits reports whether a status may be written over an Incident: it is Resolved, it is not larger, or the namespace has space.
+func (c *Counts) Fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool {
+	before := 0
+	if read.Status.State != v1alpha1.IncidentResolved { // else it did not count
+		before = alertcontent.Size(&read.Status.Alert)
+	}
+	if status.State == v1alpha1.IncidentResolved || alertcontent.Size(&status.Alert) <= before {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open.Bytes.Allows(read.Namespace)
+}
+
+// OfIntegration returns the names of an integration's Incidents.
+func (c *Counts) OfIntegration(namespace, integration string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	for name := range c.incidents[namespace] {
+		if v1alpha1.IsIncidentName(name, integration) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// PublishResolved has the number of Resolved Incidents reported until ctx ends. It is not ok before they were counted.
+func (c *Counts) PublishResolved(ctx context.Context, number func() (incidents int64, ok bool)) {
+	c.resolved.Store(&number)
+	context.AfterFunc(ctx, func() { c.resolved.CompareAndSwap(&number, nil) })
+}
+
+// Describe implements prometheus.Collector.
+func (c *Counts) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{pendingDesc, oldestAgeDesc, incidentsDesc} {
+		descs <- desc
+	}
+}
+
+// Collect implements prometheus.Collector. Until the cache is filled there is nothing to report.
+func (c *Counts) Collect(metrics chan<- prometheus.Metric) {
+	if !c.synced() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(pendingDesc, float64(len(c.events)))
+	gauge(oldestAgeDesc, c.oldestAge().Seconds())
+	for group, count := range c.counts {
+		if group.state != "" {
+			gauge(incidentsDesc, float64(count), string(group.state), string(group.severity))
+		}
+	}
+	if number := c.resolved.Load(); number != nil {
+		if resolved, ok := (*number)(); ok {
+			gauge(incidentsDesc, float64(resolved), string(v1alpha1.IncidentResolved), "")
+		}
+	}
+}
+
+// oldestAge returns the age of the oldest AlertEvent that waits to be folded.
+func (c *Counts) oldestAge() time.Duration {
+	now, oldest := c.now(), time.Duration(0)
+	for _, event := range c.events {
+		age := now.Sub(event.created)
+		if !event.keyed || age >= KeyedLinger+time.Minute { // before, it may be there for its idempotency key alone
+			oldest = max(oldest, age)
+		}
+	}
+	return oldest
+}
+
+// NewCounts counts the objects in the manager's cache, and registers the counts as metrics while the manager runs. The limit is
+// that of Incidents that are not Resolved: every replica caches them.
+func NewCounts(mgr ctrl.Manager, clock Clock, limit fair.Limit, registry prometheus.Registerer) (*Counts, error) {
+	counts := newCounts(clock.Now, limit)
+	ctx, objects := context.Background(), mgr.GetCache()
+	eventsSynced, err := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{}, counts.setEvent, counts.removeEvent)
+	if err != nil {
+		return nil, err
+	}
+	incidentsSynced, err := informers.Feed(ctx, objects, &v1alpha1.Incident{}, counts.setIncident, counts.removeIncident)
+	if err != nil {
+		return nil, err
+	}
+	counts.synced = func() bool { return eventsSynced() && incidentsSynced() }
+	if registry == nil {
+		return counts, nil
+	}
+	return counts, mgr.Add(registration{counts, registry})
+}
+
+// registration registers metrics as long as their manager runs, on every replica. Of several managers in one process, the
+// one that started first has its metrics registered until it stops.
+type registration struct {
+	metrics  prometheus.Collector
+	registry prometheus.Registerer
+}
+
+var _ manager.LeaderElectionRunnable = registration{}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (registration) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (r registration) Start(ctx context.Context) error {
+	for {
+		err := r.registry.Register(r.metrics)
+		if err == nil {
+			break
+		}
+		if !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
+			return fmt.Errorf("registering the metrics of the store: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second): // another manager in this process may end
+		}
+	}
+	<-ctx.Done()
+	r.registry.Unregister(r.metrics)
+	return nil
+}

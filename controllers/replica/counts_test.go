@@ -1,0 +1,127 @@
+package replica
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"pgregory.net/rapid"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/informers"
+)
+
+// TestTheStoreCountsAreThoseOfTheObjects lets informers tell of objects in all the ways they do, and compares with what
+// there is.
+func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := testEpoch
+		counts := newCounts(func() time.Time { return now }, fair.Limit{})
+		incidentInformer := informers.Handler(counts.setIncident, counts.removeIncident)
+		eventInformer := informers.Handler(counts.setEvent, counts.removeEvent)
+		incidents, events := map[string]*v1alpha1.Incident{}, map[string]*v1alpha1.AlertEvent{}
+		for step := range rapid.IntRange(1, 150).Draw(t, "steps") {
+			version := fmt.Sprint(step)
+			now = now.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "seconds")) * time.Second)
+			number := rapid.IntRange(0, 7).Draw(t, "object")
+			isTombstone := rapid.Bool().Draw(t, "tombstone")
+			if rapid.Bool().Draw(t, "incident") {
+				name := fmt.Sprint("incident-", number)
+				incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
+				incident.Status.State = rapid.SampledFrom([]v1alpha1.IncidentState{"", "Open"}).Draw(t, "state")
+				ended := v1alpha1.NewTimestamp(now.Add(-time.Duration(rapid.IntRange(0, 300).Draw(t, "age")) * time.Second))
+				incident.Status.ResolvedTime = &ended
+				incident.Status.Alert.Severity = rapid.SampledFrom([]v1alpha1.Severity{"critical", "info", "odd"}).Draw(t, "severity")
+				tell(incidentInformer, incidents, name, incident, rapid.IntRange(0, 2).Draw(t, "what"), isTombstone)
+				continue
+			}
+			name := []string{"key-1", "key-2", "a", "b", "c", "d", "e", "f"}[number]
+			event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{
+				Name: name, ResourceVersion: version, CreationTimestamp: metav1.NewTime(now),
+			}}
+			tell(eventInformer, events, name, event, rapid.IntRange(0, 2).Draw(t, "what"), isTombstone)
+		}
+		compareCounts(t, counts, incidents, events, now)
+	})
+}
+
+// tell has the informer tell of an object that was set or deleted. A tombstone holds what an interrupted watch saw last,
+// which may be another state than the one that was told of.
+func tell[T any](informer toolscache.ResourceEventHandler, objects map[string]*T, name string, object *T, what int, isTombstone bool) {
+	old, known := objects[name]
+	switch {
+	case what == 0 && known && isTombstone:
+		informer.OnDelete(toolscache.DeletedFinalStateUnknown{Key: name, Obj: object})
+		delete(objects, name)
+	case what == 0 && known:
+		informer.OnDelete(old)
+		delete(objects, name)
+	case known:
+		informer.OnUpdate(old, object)
+		objects[name] = object
+	default:
+		informer.OnAdd(object, isTombstone)
+		objects[name] = object
+	}
+}
+
+func compareCounts(
+	t *rapid.T, counts *Counts, incidents map[string]*v1alpha1.Incident, events map[string]*v1alpha1.AlertEvent, now time.Time,
+) {
+	g := NewWithT(t)
+	groups := newCounts(nil, fair.Limit{}).counts
+	g.Expect(groups).To(HaveLen(4), "a group without Incidents is reported as 0")
+	for group := range counts.counts {
+		groups[group] = 0
+	}
+	for _, incident := range incidents {
+		groups[incidentGroup{incident.Status.State, incident.Status.Alert.Severity}]++
+	}
+	g.Expect(counts.counts).To(Equal(groups))
+	g.Expect(counts.open.Incidents.Used("")).To(BeEquivalentTo(len(incidents)))
+	g.Expect(counts.open.Incidents.Sum()).To(BeEquivalentTo(len(incidents)))
+	bytes := int64(0)
+	for _, incident := range incidents {
+		bytes += usageOf(incident).Bytes
+	}
+	g.Expect(counts.open.Bytes.Used("")).To(Equal(bytes))
+	g.Expect(counts.open.Bytes.Sum()).To(Equal(bytes))
+	oldest := time.Duration(0)
+	for name, event := range events {
+		age := now.Sub(event.CreationTimestamp.Time)
+		if !v1alpha1.IsKeyedEventName(name) || age >= KeyedLinger+time.Minute {
+			oldest = max(oldest, age)
+		}
+	}
+	g.Expect(counts.events).To(HaveLen(len(events)))
+	g.Expect(counts.oldestAge()).To(Equal(oldest))
+}
+
+func TestTheIncidentsOfAnIntegration(t *testing.T) {
+	counts := newCounts(time.Now, fair.Limit{})
+	own := []string{v1alpha1.IncidentName("mon", "a"), v1alpha1.IncidentName("mon", "b")}
+	for _, name := range append(own, v1alpha1.IncidentName("mon-2", "a"), v1alpha1.IncidentName("other", "a"), "mon-x") {
+		counts.setIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}, true)
+	}
+	NewWithT(t).Expect(counts.OfIntegration("n", "mon")).To(ConsistOf(own))
+}
+
+// BenchmarkScrape measures the collection of the metrics of the store with 100,000 Incidents.
+func BenchmarkScrape(b *testing.B) {
+	counts := newCounts(time.Now, fair.Limit{})
+	counts.synced = func() bool { return true }
+	for n := range 100_000 {
+		incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint(n)}}
+		incident.Status.State = v1alpha1.IncidentOpen
+		counts.setIncident(incident, true)
+	}
+	for b.Loop() {
+		metrics := make(chan prometheus.Metric, 1000)
+		counts.Collect(metrics)
+	}
+}

@@ -1,0 +1,178 @@
+package replica
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+)
+
+const (
+	// probeInterval is how often a replica asks the API server whether alerts could be stored, and probeTimeout how long
+	// it waits for the answer. After maxProbeGap without one, the time before it does not count any more;
+	// ingest itself tries for 5 s to store an alert. The API server gives up after probeVerdict, for instance when an admission
+	// webhook hangs, so that its answer, which tells the time, comes before probeTimeout.
+	probeInterval = 5 * time.Second
+	probeTimeout  = 5 * time.Second
+	probeVerdict  = 3 * time.Second
+	maxProbeGap   = 15 * time.Second
+
+	// maxProbeAnswer is how many bytes of an answer to the probe are read, to use the connection again.
+	maxProbeAnswer = 64 << 10
+
+	// Grace is added to autoResolveAfter when senders could not deliver: they wait between their attempts, and
+	// many of them come at once.
+	Grace = time.Minute
+
+	// maxMissed bounds the integrations of a namespace whose newest missed alert is remembered, and maxMissingNamespaces the
+	// namespaces.
+	maxMissed            = 1000
+	maxMissingNamespaces = 10_000
+)
+
+// Clock tells the time.
+type Clock interface {
+	Now() time.Time
+}
+
+// IngestHealth knows since when this process has been able to store alerts without a break, and how far its clock differs
+// from the API server's. An Incident is quiet only as long as its alerts could be stored: those that senders could not deliver
+// tell of no quiet.
+//
+// There is one for each process. Every replica keeps it, so that a follower which becomes the leader knows its own past.
+// It depends on two things: the API server would store an alert (see Start), and no alert was missed for a reason of
+// Tocsin's or the API server's (see Missed). The time of the API server is known from any answer.
+type IngestHealth struct {
+	clock  Clock
+	prober *prober
+
+	mu     sync.Mutex
+	since  time.Time          // of the first answer in a row without a gap that said that alerts can be stored
+	last   time.Time          // of the newest such answer
+	told   time.Time          // of the newest answer that told the time
+	ahead  time.Duration      // of the own clock before the API server's, at last
+	wrong  bool               // that it is too much was said
+	missed map[string]*missed // by namespace
+}
+
+// missed knows the newest missed in a namespace.
+type missed struct {
+	all          time.Time            // none of its integrations was listened to before
+	integrations map[string]time.Time // by name
+}
+
+// NewIngestHealth makes one without a probe.
+func NewIngestHealth(clock Clock) *IngestHealth {
+	return &IngestHealth{clock: clock, missed: map[string]*missed{}}
+}
+
+// Missed notes that an alert of the integration was not stored though there was nothing wrong with it: because the
+// API server was away or full, or a limit was reached. It concerns the Incidents of that integration only; no tenant
+// defers what another one asked for.
+func (h *IngestHealth) Missed(integration types.NamespacedName) {
+	now := h.clock.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	own := h.missed[integration.Namespace]
+	if own == nil {
+		if len(h.missed) >= maxMissingNamespaces {
+			h.since = now // tenants cannot create that many
+			clear(h.missed)
+		}
+		own = &missed{integrations: map[string]time.Time{}}
+		h.missed[integration.Namespace] = own
+	}
+	if _, known := own.integrations[integration.Name]; !known && len(own.integrations) >= maxMissed {
+		own.all = now // too many integrations to remember: none of the namespace has been listened to
+		clear(own.integrations)
+	}
+	own.integrations[integration.Name] = now
+}
+
+// QuietFrom is when the quiet of the integration's Incidents begins at the earliest. It is not ok while nothing may
+// end for its age: the API server does not answer, or the clock is wrong.
+func (h *IngestHealth) QuietFrom(integration types.NamespacedName, now time.Time) (from time.Time, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.last.IsZero() || passed(h.last, now) > maxProbeGap || h.aheadAt(now).Abs() > fold.MaxClockDifference {
+		return time.Time{}, false
+	}
+	from = h.since
+	if own := h.missed[integration.Namespace]; own != nil {
+		for _, missed := range []time.Time{own.all, own.integrations[integration.Name]} {
+			if missed.After(from) {
+				from = missed
+			}
+		}
+	}
+	return from.Add(Grace), true
+}
+
+// ClockLead returns how far the process's clock is ahead of the API server's (negative: behind), and zero while the two
+// differ by no more than clocks may.
+func (h *IngestHealth) ClockLead() time.Duration {
+	now := h.clock.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ahead := h.aheadAt(now); !h.told.IsZero() && ahead.Abs() > fold.MaxClockDifference {
+		return ahead
+	}
+	return 0
+}
+
+// Now returns the time by the API server's clock, to about a second. It is not ok until the API server has answered once.
+func (h *IngestHealth) Now() (now time.Time, ok bool) {
+	now = h.clock.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.told.IsZero() {
+		return time.Time{}, false
+	}
+	return now.Add(-h.aheadAt(now)), true
+}
+
+// aheadAt is how far the clock is ahead of the API server's. A clock that was set since the last answer shows: the time
+// that has passed by it is another than that of the monotonic clock.
+func (h *IngestHealth) aheadAt(now time.Time) time.Duration {
+	return h.ahead + now.Round(0).Sub(h.told.Round(0)) - now.Sub(h.told)
+}
+
+// Answered notes an answer of the API server to a request sent and answered at these times: alerts can be stored.
+func (h *IngestHealth) Answered(sent, received, server time.Time) (ahead time.Duration, wrong, changed bool) {
+	h.mu.Lock()
+	if h.last.IsZero() || passed(h.last, received) > maxProbeGap {
+		h.since = received
+	}
+	h.last = received
+	h.mu.Unlock()
+	return h.tell(sent, received, server)
+}
+
+// tell notes the time that the API server told in an answer, also if it missed the request; it is cut to seconds. tell returns
+// whether the clock is wrong, and whether it was not before, or the other way round.
+func (h *IngestHealth) tell(sent, received, server time.Time) (ahead time.Duration, wrong, changed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told = received
+	// The server's clock showed a time from server to a second later at some moment between sent and received.
+	switch {
+	case sent.Sub(server) > time.Second:
+		h.ahead = sent.Round(0).Sub(server) - time.Second
+	case server.After(received):
+		h.ahead = received.Round(0).Sub(server)
+	default:
+		h.ahead = 0
+	}
+	wrong = h.ahead.Abs() > fold.MaxClockDifference
+	changed = wrong != h.wrong
+	h.wrong = wrong
+	return h.ahead, wrong, changed
+}
+
+// passed returns how much time has passed by the clock that shows more. The monotonic clock stands still while a virtual machine
+// is suspended, and the wall clock may be set back.
+func passed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+}

@@ -1,0 +1,259 @@
+package replica
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+)
+
+func TestMain(m *testing.M) { testsite.Main(m) }
+
+// testEpoch is when the tests begin.
+var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+var (
+	shop  = types.NamespacedName{Namespace: "shop", Name: "mon"}
+	other = types.NamespacedName{Namespace: "other", Name: "mon"}
+)
+
+func TestIngestHealth(t *testing.T) {
+	type step struct {
+		at     time.Duration
+		answer bool          // of the API server
+		ahead  time.Duration // of the own clock
+		missed *types.NamespacedName
+	}
+	answer := func(at time.Duration) step { return step{at: at, answer: true} }
+	miss := func(whom *types.NamespacedName) step { return step{at: 5 * time.Second, missed: whom} }
+	never := time.Duration(-1)
+	for sentence, c := range map[string]struct {
+		steps []step
+		now   time.Duration
+		from  time.Duration // never: nothing may end for its age
+	}{
+		"nothing was answered yet: nothing ends":              {nil, 0, never},
+		"answers without a gap: since the first":              {[]step{answer(0), answer(15 * time.Second), answer(30 * time.Second)}, 31 * time.Second, 0},
+		"a gap: since the first answer after it":              {[]step{answer(0), answer(16 * time.Second)}, 17 * time.Second, 16 * time.Second},
+		"in the gap: nothing ends":                            {[]step{answer(0)}, 16 * time.Second, never},
+		"the clock a minute ahead: it may":                    {[]step{{answer: true, ahead: time.Minute}}, 0, 0},
+		"the clock two minutes ahead: nothing ends":           {[]step{{answer: true, ahead: 2 * time.Minute}}, 0, never},
+		"the clock two minutes behind: nothing ends":          {[]step{{answer: true, ahead: -2 * time.Minute}}, 0, never},
+		"the clock is right again: since ever":                {[]step{{answer: true, ahead: time.Hour}, answer(5 * time.Second)}, 5 * time.Second, 0},
+		"an alert of it was missed: since then":               {[]step{answer(0), miss(&shop)}, 9 * time.Second, 5 * time.Second},
+		"an alert of another integration was missed: as ever": {[]step{answer(0), miss(&other)}, 9 * time.Second, 0},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			now := clocktesting.NewFakePassiveClock(testEpoch)
+			l := NewIngestHealth(now)
+			for _, step := range c.steps {
+				now.SetTime(testEpoch.Add(step.at))
+				if step.answer {
+					l.Answered(now.Now(), now.Now(), now.Now().Add(-step.ahead))
+				}
+				if step.missed != nil {
+					l.Missed(*step.missed)
+				}
+			}
+			from, ok := l.QuietFrom(shop, testEpoch.Add(c.now))
+			g.Expect(ok).To(Equal(c.from != never))
+			if ok {
+				g.Expect(from).To(Equal(testEpoch.Add(c.from + Grace)))
+			}
+		})
+	}
+	t.Run("a clock that is set shows before the next answer", func(t *testing.T) {
+		g := NewWithT(t)
+		l := NewIngestHealth(clock.RealClock{})
+		now := time.Now()
+		l.Answered(now, now, now)
+		_, ok := l.QuietFrom(shop, now.Add(time.Second))
+		g.Expect(ok).To(BeTrue())
+		// The monotonic clock says that a second has passed, the wall clock says that it was an hour.
+		l.last = l.last.Add(-time.Second)
+		l.ahead = 0
+		set := now.Round(0).Add(time.Hour)
+		g.Expect(l.aheadAt(set)).To(BeNumerically("~", 0, time.Second), "without a monotonic reading nothing shows")
+		_, ok = l.QuietFrom(shop, set)
+		g.Expect(ok).To(BeFalse())
+	})
+	for sentence, test := range map[string]struct {
+		suspended time.Duration
+		healthy   bool // since before
+	}{
+		"a machine that is suspended for seconds can store": {5 * time.Second, true},
+		"one that is suspended for longer could not":        {20 * time.Second, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			l, before := NewIngestHealth(clock.RealClock{}), time.Now()
+			after := suspended(before.Add(time.Second), test.suspended)
+			g.Expect(after.Sub(before)).To(Equal(time.Second), "by the monotonic clock")
+			g.Expect(after.Round(0).Sub(before.Round(0))).To(Equal(time.Second+test.suspended), "by the wall clock")
+			l.Answered(before, before, before)
+			_, ok := l.QuietFrom(shop, after)
+			g.Expect(ok).To(Equal(test.healthy))
+			l.Answered(after, after, after)
+			g.Expect(l.since.Equal(before)).To(Equal(test.healthy))
+		})
+	}
+	t.Run("more integrations than are remembered: nobody in their namespace was quiet", func(t *testing.T) {
+		g := NewWithT(t)
+		now := clocktesting.NewFakePassiveClock(testEpoch)
+		l := NewIngestHealth(now)
+		l.Answered(now.Now(), now.Now(), now.Now())
+		now.SetTime(testEpoch.Add(10 * time.Second))
+		for i := range maxMissed + 1 {
+			l.Missed(types.NamespacedName{Namespace: "n", Name: string(rune(i))})
+		}
+		g.Expect(len(l.missed["n"].integrations)).To(BeNumerically("<=", maxMissed))
+		from, ok := l.QuietFrom(types.NamespacedName{Namespace: "n", Name: "quiet"}, now.Now())
+		g.Expect(ok).To(BeTrue())
+		g.Expect(from).To(Equal(testEpoch.Add(10*time.Second + Grace)))
+		from, _ = l.QuietFrom(shop, now.Now())
+		g.Expect(from).To(Equal(testEpoch.Add(Grace)), "no tenant defers what another one asked for")
+	})
+}
+
+// suspended returns the time at which a machine goes on that was suspended for d at t: only the wall clock shows it.
+func suspended(t time.Time, d time.Duration) time.Time {
+	later := t.Add(d)
+	monotonic := reflect.ValueOf(&later).Elem().FieldByName("ext")
+	reflect.NewAt(monotonic.Type(), monotonic.Addr().UnsafePointer()).Elem().SetInt(monotonic.Int() - int64(d))
+	return later
+}
+
+func TestTheProbe(t *testing.T) {
+	t.Run("a real API server answers it and stores nothing", func(t *testing.T) {
+		s := testsite.New(t)
+		l, err := newProbing(testsite.ControlPlane(t), []string{s.Namespace}, clock.RealClock{})
+		s.Expect(err).NotTo(HaveOccurred())
+		l.probe(s.Ctx)
+		_, ok := l.QuietFrom(shop, time.Now())
+		s.Expect(ok).To(BeTrue())
+		s.Expect(s.EventNames()).To(BeEmpty())
+		server, err := l.prober.ask(s.Ctx)
+		s.Expect(err).NotTo(HaveOccurred())
+		s.Expect(server).To(BeTemporally("~", time.Now(), 5*time.Second))
+	})
+	for sentence, c := range map[string]struct {
+		code  int
+		ahead time.Duration // of the own clock
+		ok    bool
+	}{
+		"created":                          {http.StatusCreated, 0, true},
+		"refused by a quota":               {http.StatusForbidden, 0, true},
+		"the token expired":                {http.StatusUnauthorized, 0, false},
+		"too many requests":                {http.StatusTooManyRequests, 0, false},
+		"an internal error":                {http.StatusInternalServerError, 0, false},
+		"the clock is an hour ahead":       {http.StatusCreated, time.Hour, false},
+		"the clock is five minutes behind": {http.StatusCreated, -5 * time.Minute, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/apis/tocsin.dev/v1alpha1/namespaces/default/alertevents" || r.URL.Query().Get("dryRun") != "All" {
+					w.WriteHeader(http.StatusInternalServerError)
+					return
+				}
+				w.Header().Set("Date", time.Now().Add(-c.ahead).UTC().Format(http.TimeFormat))
+				w.WriteHeader(c.code)
+			}))
+			defer server.Close()
+			l, err := newProbing(&rest.Config{Host: server.URL}, nil, clock.RealClock{})
+			g.Expect(err).NotTo(HaveOccurred())
+			l.probe(t.Context())
+			_, ok := l.QuietFrom(shop, time.Now())
+			g.Expect(ok).To(Equal(c.ok))
+			now, ok := l.Now()
+			g.Expect(ok).To(BeTrue(), "any answer tells the time")
+			g.Expect(now).To(BeTemporally("~", time.Now().Add(-c.ahead), 2*time.Second))
+		})
+	}
+	for sentence, hangs := range map[string]bool{"is away": false, "hangs": true} {
+		t.Run("an admission webhook of the namespace "+sentence+": the time is known", func(t *testing.T) {
+			s := testsite.New(t)
+			denyProbes(t, s, hangs)
+			l, err := newProbing(testsite.ControlPlane(t), []string{s.Namespace}, clock.RealClock{})
+			s.Expect(err).NotTo(HaveOccurred())
+			s.Eventually(func() error {
+				_, err := l.prober.ask(s.Ctx)
+				return err
+			}, "30s").Should(HaveOccurred(), "the API server knows the webhook")
+			s.Eventually(func() bool { // an API server that gives up may close the connection instead
+				l.probe(s.Ctx)
+				_, ok := l.Now()
+				return ok
+			}, "60s").Should(BeTrue())
+			_, ok := l.QuietFrom(shop, time.Now())
+			s.Expect(ok).To(BeFalse(), "no alert can be stored")
+			now, _ := l.Now()
+			s.Expect(now).To(BeTemporally("~", time.Now(), 5*time.Second))
+		})
+	}
+	t.Run("it goes on until it is stopped", func(t *testing.T) {
+		g := NewWithT(t)
+		var asked atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+		defer server.Close()
+		l, err := newProbing(&rest.Config{Host: server.URL}, nil, clock.RealClock{})
+		g.Expect(err).NotTo(HaveOccurred())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Start(ctx) }()
+		g.Eventually(asked.Load).Should(BeNumerically(">=", 1))
+		cancel()
+		g.Eventually(ended).Should(Receive(BeNil()))
+		g.Expect(l.NeedLeaderElection()).To(BeFalse())
+	})
+}
+
+// denyProbes makes the API server ask a webhook about each AlertEvent of the namespace. Nothing listens at its address, or it
+// accepts connections and says nothing.
+func denyProbes(t *testing.T, s *testsite.Site, hangs bool) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	s.Expect(err).NotTo(HaveOccurred())
+	address := listener.Addr().String()
+	if hangs {
+		t.Cleanup(func() { _ = listener.Close() })
+	} else {
+		s.Expect(listener.Close()).To(Succeed())
+	}
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "away.example.com", AdmissionReviewVersions: []string{"v1"},
+			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address)},
+			FailurePolicy:     new(admissionregistrationv1.Fail),
+			SideEffects:       new(admissionregistrationv1.SideEffectClassNone),
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"alertevents"},
+				},
+			}},
+		}},
+	}
+	s.Expect(s.Live.Create(s.Ctx, configuration)).To(Succeed())
+	t.Cleanup(func() { _ = s.Live.Delete(context.Background(), configuration) })
+}

@@ -1,0 +1,100 @@
+// Package requests is what the controllers have in common: how changes become requests, and how failed ones are retried.
+package requests
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const (
+	// timeout bounds one reconciliation.
+	timeout = 30 * time.Second
+
+	// minBackoff and maxBackoff bound the time until something that failed is tried again.
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 30 * time.Second
+)
+
+// Queue is the queue of a controller.
+type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Options returns the options of a controller with this name. Its logs name the object of a request, of this kind.
+func Options[request comparable](
+	mgr ctrl.Manager, name, kind string, nameOf func(request) types.NamespacedName,
+) controller.TypedOptions[request] {
+	return controller.TypedOptions[request]{
+		RateLimiter:           Backoff[request](),
+		ReconciliationTimeout: timeout,
+		LogConstructor: func(of *request) logr.Logger {
+			log := mgr.GetLogger().WithName(name)
+			if of != nil {
+				name := nameOf(*of)
+				log = log.WithValues("namespace", name.Namespace, kind, name.Name)
+			}
+			return log
+		},
+	}
+}
+
+// NameOf returns the name of a request's object.
+func NameOf(request reconcile.Request) types.NamespacedName { return request.NamespacedName }
+
+// NamespaceWorkers is how many of a controller's workers one namespace may have: four of five.
+func NamespaceWorkers(workers int) int { return workers - workers/5 }
+
+// Backoff retries failed requests with increasing delays, each for itself: one that failed repeatedly delays no other.
+func Backoff[request comparable]() workqueue.TypedRateLimiter[request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](minBackoff, maxBackoff)
+}
+
+// Add adds a request to a fair queue. Without a priority, controller-runtime gives a low one to objects that are there at the
+// start. A request that is not urgent waits behind those that are.
+func Add(queue Queue, key types.NamespacedName, urgent bool) {
+	request := reconcile.Request{NamespacedName: key}
+	ordered, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request])
+	if !ok {
+		queue.Add(request)
+		return
+	}
+	priority := handler.LowPriority
+	if urgent {
+		priority = 0
+	}
+	ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+}
+
+// OnChange returns a handler that calls changed when an object is created, updated or deleted. before is nil when the
+// object is created, after when it is deleted. initial says that the object was there when the watch began.
+func OnChange[T client.Object](
+	changed func(ctx context.Context, before, after T, initial bool, queue Queue),
+) handler.EventHandler {
+	call := func(ctx context.Context, before, after client.Object, initial bool, queue Queue) {
+		old, hadType := before.(T)
+		now, hasType := after.(T)
+		if hadType || hasType {
+			changed(ctx, old, now, initial, queue)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue Queue) {
+			call(ctx, nil, e.Object, e.IsInInitialList, queue)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue Queue) {
+			call(ctx, e.ObjectOld, e.ObjectNew, false, queue)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue Queue) {
+			call(ctx, e.Object, nil, false, queue)
+		},
+	}
+}

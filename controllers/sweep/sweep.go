@@ -1,0 +1,461 @@
+// Package sweep visits the Resolved Incidents, which no cache has, in pages: it has those folded whose retention ends, tells the
+// archive and the forwarding of them, counts them, and evicts the oldest of a namespace that has more than its share.
+package sweep
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/pages"
+)
+
+const (
+	// Interval is how often all Resolved Incidents are visited, and retryInterval when to try again. Before other visits,
+	// there is a pause: what asks for them comes at once.
+	Interval      = time.Hour
+	retryInterval = 10 * time.Second
+	pause         = time.Second
+
+	// archivePatience is how long a Resolved Incident may wait for the archive before the condition Archived tells so, and how often
+	// all are visited from then on.
+	archivePatience = 15 * time.Minute
+
+	// pageAttempts is how often a page of Resolved Incidents is tried to be read, with pause between.
+	pageAttempts = 5
+
+	// headroomPart is the part of a namespace's share of Resolved Incidents, one in so many, that an eviction frees. It deletes
+	// evictionChunk at a time.
+	headroomPart  = 20
+	evictionChunk = 100
+
+	// evictionRetry is the least time between two evictions in a namespace.
+	evictionRetry = 10 * time.Second
+
+	// maxResolvedBytes is the limit of what the API server stores of Resolved Incidents.
+	maxResolvedBytes = 512 << 20
+
+	// maxPagePause bounds the pause between two pages.
+	maxPagePause = time.Second
+)
+
+// Messages of the condition Archived.
+const (
+	messageArchiving = "The archive gets a record of every episode that ends."
+	messageBehind    = "Incidents of this namespace have waited for the archive for over 15 minutes. They are not deleted before."
+)
+
+// Follower is told of Resolved Incidents, which no informer shows. Package forward has one.
+type Follower interface {
+	// Resolved tells of an Incident that is Resolved, because it was just written, or because a sweep has found it. It must
+	// not block, nor change the Incident.
+	Resolved(incident *v1alpha1.Incident)
+
+	// Swept says that Resolved was called for all Incidents that were Resolved at the start of the term.
+	Swept()
+}
+
+// Folds are the folds' part of a sweep.
+type Folds interface {
+	// IsDue reports whether a Resolved Incident is to be folded before the next sweep.
+	IsDue(ctx context.Context, incident *v1alpha1.Incident) bool
+
+	// Delete deletes those of these Incidents of one namespace whose ledgers are not needed, as they were read, while more
+	// says so. It returns how many.
+	Delete(ctx context.Context, namespace string, incidents []*v1alpha1.Incident, more func() bool) (deleted int, err error)
+}
+
+// Options are the settings of a Sweeper.
+type Options struct {
+	Live       client.Reader   // from the quorum
+	Namespaces []string        // those of the manager, one of which may be empty for all
+	Limit      fair.Limit      // of Incidents
+	Counts     *replica.Counts // publishes the number of Resolved Incidents as a metric
+	Follower   Follower
+	Clock      replica.Clock
+
+	ArchiveRequired bool // Incidents that the archive does not have are kept
+}
+
+// Sweeper takes care of the Incidents that the cache lacks. A sweep visits all of them at the start of a term and at each
+// Interval. A namespace that has more of them than its share loses the oldest ones.
+type Sweeper struct {
+	Options
+	reader pages.Reader
+	folds  Folds
+	queue  requests.Queue // of the folds
+
+	mu     sync.Mutex
+	swept  bool // counts are known
+	counts replica.Usages
+	since  map[string]replica.Usage   // what has changed since a sweep began
+	behind map[string]bool            // namespaces with Incidents that have waited for the archive for archivePatience
+	looks  map[string]map[string]bool // integrations whose Incidents are to be visited, by namespace and name
+	wake   chan struct{}
+}
+
+// New returns a Sweeper that has not started.
+func New(options Options) *Sweeper {
+	return &Sweeper{
+		Options: options, counts: replica.NewUsages(options.Limit, maxResolvedBytes), since: map[string]replica.Usage{},
+		looks: map[string]map[string]bool{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// Written notes that a status was written over another one.
+func (s *Sweeper) Written(before, after *v1alpha1.Incident) {
+	was, is := before.Status.State == v1alpha1.IncidentResolved, after.Status.State == v1alpha1.IncidentResolved
+	if was {
+		s.count(before, -1)
+	}
+	if is {
+		s.count(after, 1)
+		s.Follower.Resolved(after)
+	}
+}
+
+// count notes that an Incident is Resolved, or is so no longer.
+func (s *Sweeper) count(incident *v1alpha1.Incident, sign int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var more replica.Usage
+	more.Add(incident, sign)
+	changed := s.since[incident.Namespace]
+	changed.Add(incident, sign)
+	s.since[incident.Namespace] = changed
+	s.counts.Add(incident.Namespace, more)
+	if s.swept && s.over(incident.Namespace, 0) {
+		s.signal()
+	}
+}
+
+// Deleted notes that an Incident was deleted by this process.
+func (s *Sweeper) Deleted(incident *v1alpha1.Incident) {
+	if incident.Status.State == v1alpha1.IncidentResolved {
+		s.count(incident, -1)
+	}
+}
+
+// Revisit has the Resolved Incidents of an integration visited: their retention may be another one.
+func (s *Sweeper) Revisit(integration types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.looks[integration.Namespace] == nil {
+		s.looks[integration.Namespace] = map[string]bool{}
+	}
+	s.looks[integration.Namespace][integration.Name] = true
+	s.signal()
+}
+
+func (s *Sweeper) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Start begins to sweep. The requests go to the queue of the folds.
+func (s *Sweeper) Start(ctx context.Context, queue requests.Queue, folds Folds) {
+	s.queue, s.folds = queue, folds
+	s.Counts.PublishResolved(ctx, s.number)
+	context.AfterFunc(ctx, func() { archiveOverdue.Set(0) }) // of another replica from now on
+	go s.run(ctx)
+}
+
+// number is how many Resolved Incidents there are. It is not ok before they were counted.
+func (s *Sweeper) number() (incidents int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts.Incidents.Sum(), s.swept
+}
+
+func (s *Sweeper) run(ctx context.Context) {
+	logger := log.FromContext(ctx).WithName("sweep")
+	evicted := map[string]time.Time{} // when Incidents of the namespace were last evicted
+	for due := time.Now(); ctx.Err() == nil; {
+		if !time.Now().Before(due) {
+			due = time.Now().Add(Interval)
+			switch behind, err := s.sweep(ctx); {
+			case ctx.Err() != nil:
+			case err != nil:
+				logger.Error(err, "Resolved Incidents not visited")
+				due = time.Now().Add(retryInterval)
+			case behind:
+				due = time.Now().Add(archivePatience)
+			}
+		}
+		for namespace, integrations := range s.takeLooks() {
+			if err := s.visitIntegrations(ctx, namespace, integrations); err != nil && ctx.Err() == nil {
+				logger.Error(err, "Resolved Incidents of integrations not visited", "namespace", namespace)
+			}
+		}
+		for _, namespace := range s.overLimit() {
+			if time.Since(evicted[namespace]) < evictionRetry {
+				continue
+			}
+			evicted[namespace] = time.Now()
+			if err := s.evict(ctx, namespace); err != nil && ctx.Err() == nil {
+				logger.Error(err, "Resolved Incidents not evicted", "namespace", namespace)
+			}
+		}
+		s.wait(ctx, due)
+	}
+}
+
+// wait returns when a sweep is due, or a moment after there was something else to do: what comes at once is one.
+func (s *Sweeper) wait(ctx context.Context, due time.Time) {
+	delay := pause
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(time.Until(due)):
+		delay = 0
+	case <-s.wake:
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(delay):
+	}
+}
+
+// takeLooks returns the integrations to visit by namespace: to list the Incidents of one, the API server reads those of all.
+func (s *Sweeper) takeLooks() map[string]map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	looks := s.looks
+	s.looks = map[string]map[string]bool{}
+	return looks
+}
+
+// overLimit returns the namespaces that are to lose Resolved Incidents.
+func (s *Sweeper) overLimit() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var over []string
+	for namespace := range s.counts.Incidents.Keys() {
+		if s.swept && s.over(namespace, 0) {
+			over = append(over, namespace)
+		}
+	}
+	return over
+}
+
+// sweep visits all Resolved Incidents, and counts them. behind says that the archive does not keep up.
+func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
+	counts, overdue, late := replica.NewUsages(s.Limit, maxResolvedBytes), 0, map[string]bool{}
+	s.mu.Lock()
+	clear(s.since)
+	s.mu.Unlock()
+	for _, namespace := range s.Namespaces {
+		err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
+			var more replica.Usage
+			more.Add(incident, 1)
+			counts.Add(incident.Namespace, more)
+			if s.isOverdue(incident) {
+				overdue++
+				late[incident.Namespace] = true
+			}
+			s.Follower.Resolved(incident)
+			s.visit(ctx, incident)
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	archiveOverdue.Set(float64(overdue))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for namespace, changed := range s.since { // the list began before
+		counts.Add(namespace, changed)
+	}
+	s.counts = counts
+	if !s.swept {
+		s.Follower.Swept()
+	}
+	s.swept, s.behind = true, late
+	return overdue > 0, nil
+}
+
+// isOverdue reports whether the archive should have had a Resolved Incident for long.
+func (s *Sweeper) isOverdue(incident *v1alpha1.Incident) bool {
+	resolved := incident.Status.ResolvedTime
+	return resolved != nil && s.Clock.Now().Sub(resolved.Time) > archivePatience && !s.mayGo(incident)
+}
+
+// Condition returns the condition Archived of an integration, as the last sweep has found it.
+func (s *Sweeper) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	condition = metav1.Condition{
+		Type: v1alpha1.ConditionArchived, Status: metav1.ConditionTrue, ObservedGeneration: integration.Generation,
+		Reason: v1alpha1.ReasonArchiving, Message: messageArchiving,
+	}
+	if s.behind[integration.Namespace] {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonArchiveBehind, messageBehind
+	}
+	return condition, s.swept
+}
+
+// visit has a Resolved Incident folded if it is due.
+func (s *Sweeper) visit(ctx context.Context, incident *v1alpha1.Incident) {
+	if s.folds.IsDue(ctx, incident) {
+		requests.Add(s.queue, client.ObjectKeyFromObject(incident), false)
+	}
+}
+
+func (s *Sweeper) visitIntegrations(ctx context.Context, namespace string, names map[string]bool) error {
+	return s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
+		if names[incident.Spec.IntegrationName] {
+			s.visit(ctx, incident)
+		}
+	})
+}
+
+// each calls visit for the Resolved Incidents of a namespace, an empty one for all. A page that fails is tried again: there may
+// be hundreds. After each, there is a pause for as long as it took: no alert waits for this.
+func (s *Sweeper) each(ctx context.Context, namespace string, visit func(*v1alpha1.Incident)) error {
+	selector := fields.OneTermEqualSelector(v1alpha1.StateField, string(v1alpha1.IncidentResolved))
+	var began time.Time
+	_, err := s.reader.Each(ctx, metav1.ListOptions{}, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+		began = time.Now()
+		list := &v1alpha1.IncidentList{}
+		retried := func(err error) bool {
+			return ctx.Err() == nil && !errors.Is(err, pages.ErrTooLarge) && !apierrors.IsResourceExpired(err)
+		}
+		return list, retry.OnError(wait.Backoff{Duration: pause, Steps: pageAttempts}, retried, func() error {
+			return s.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector},
+				client.Limit(page.Limit), client.Continue(page.Continue))
+		})
+	}, func(page runtime.Object, _ int64) error {
+		if list, ok := page.(*v1alpha1.IncidentList); ok {
+			for i := range list.Items {
+				visit(&list.Items[i])
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(min(time.Since(began), maxPagePause)):
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("listing Resolved Incidents: %w", err)
+	}
+	return nil
+}
+
+// evict deletes the oldest Resolved Incidents of a namespace until it has headroom.
+func (s *Sweeper) evict(ctx context.Context, namespace string) error {
+	type candidate struct {
+		name string
+		at   time.Time
+	}
+	var candidates []candidate
+	var own replica.Usage
+	err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
+		own.Add(incident, 1)
+		if s.mayGo(incident) {
+			ended, _ := fold.Deadline(incident, fold.Policy{})
+			candidates = append(candidates, candidate{incident.Name, ended})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.counts.Incidents.Set(namespace, own.Incidents) // users may have deleted some
+	s.counts.Bytes.Set(namespace, own.Bytes)
+	s.mu.Unlock()
+	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })
+	evicted := 0
+	for chunk := range slices.Chunk(candidates, evictionChunk) {
+		if !s.isOver(namespace, headroomPart) {
+			break
+		}
+		names := make([]string, len(chunk))
+		for i := range chunk {
+			names[i] = chunk[i].name
+		}
+		n, err := s.evictOnly(ctx, namespace, names)
+		if evicted += n; err != nil {
+			return err
+		}
+	}
+	if evicted == 0 {
+		return nil
+	}
+	incidentsEvicted.Add(float64(evicted))
+	log.FromContext(ctx).Info("The namespace has more Resolved Incidents than its share, evicted the oldest ones",
+		"namespace", namespace, "incidents", evicted)
+	return nil
+}
+
+// evictOnly deletes those of these Incidents that may be deleted, and returns how many.
+func (s *Sweeper) evictOnly(ctx context.Context, namespace string, names []string) (evicted int, err error) {
+	var incidents []*v1alpha1.Incident
+	for _, name := range names {
+		incident := &v1alpha1.Incident{}
+		err := s.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, incident)
+		if client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("reading the Incident: %w", err)
+		}
+		if incident.Status.State == v1alpha1.IncidentResolved && s.mayGo(incident) {
+			incidents = append(incidents, incident)
+		}
+	}
+	return s.folds.Delete(ctx, namespace, incidents, func() bool { return s.isOver(namespace, headroomPart) })
+}
+
+// mayGo reports whether a Resolved Incident may be deleted as far as the archive is concerned.
+func (s *Sweeper) mayGo(incident *v1alpha1.Incident) bool {
+	return !s.ArchiveRequired || fold.IsArchived(&incident.Status)
+}
+
+// IsFull reports whether a namespace has twice its share of Resolved Incidents: they cannot be deleted, because the archive does
+// not have them. Then it may open no others, or etcd would fill.
+func (s *Sweeper) IsFull(namespace string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	incidents, bytes := &s.counts.Incidents, &s.counts.Bytes
+	return incidents.Used(namespace) >= 2*incidents.Own() || bytes.Used(namespace) >= 2*bytes.Own()
+}
+
+// isOver reports whether a namespace has more Resolved Incidents than its share, or with a part also almost as many: its share
+// without one part in so many.
+func (s *Sweeper) isOver(namespace string, part int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over(namespace, part)
+}
+
+func (s *Sweeper) over(namespace string, part int64) bool {
+	for _, budget := range []*fair.Budget[string]{&s.counts.Incidents, &s.counts.Bytes} {
+		headroom := int64(0)
+		if part > 0 {
+			headroom = budget.Own() / part
+		}
+		if budget.IsOver(namespace, headroom) {
+			return true
+		}
+	}
+	return false
+}

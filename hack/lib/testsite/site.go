@@ -1,0 +1,241 @@
+// Package testsite is a namespace of a real control plane with an integration, for the tests of controllers.
+package testsite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/packing"
+)
+
+// Integration is the name of the integration whose alerts a test folds.
+const Integration = "shop"
+
+// environment is the control plane, started by the first test that asks for it: the pure tests need none.
+var environment *envtest.Environment
+
+var startControlPlane = sync.OnceValues(func() (*rest.Config, error) {
+	environment = testenv.Environment()
+	config, err := environment.Start()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	return config, warmUp(config)
+})
+
+// warmUp makes a request that changes nothing: the first ones after the CustomResourceDefinitions were created take seconds, and
+// an AlertEvent that is stored so late may be a second copy.
+func warmUp(config *rest.Config) error {
+	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+	if err != nil {
+		return err
+	}
+	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "warm-"}}
+	event.Spec.Alerts = []v1alpha1.Alert{{IncidentName: "warm", Status: v1alpha1.AlertResolved}}
+	return c.Create(context.Background(), event, client.DryRunAll)
+}
+
+// Main runs the tests of a package and stops the control plane.
+func Main(m *testing.M) {
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(&Log)))
+	code := m.Run()
+	if environment != nil {
+		if err := environment.Stop(); err != nil {
+			fmt.Fprintf(os.Stderr, "stopping the control plane: %v\n", err)
+		}
+	}
+	os.Exit(code)
+}
+
+// ControlPlane returns the configuration of the control plane's clients.
+func ControlPlane(t *testing.T) *rest.Config {
+	t.Helper()
+	config, err := startControlPlane()
+	if err != nil {
+		t.Fatalf("starting the control plane (\"make control-plane\" gets one): %v", err)
+	}
+	return config
+}
+
+// Log gathers what is logged.
+var Log logBuffer
+
+type logBuffer struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.data = append(b.data, p...)
+	return len(p), nil
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return string(b.data)
+}
+
+// Site is a namespace with an integration.
+type Site struct {
+	*gomega.WithT
+	Ctx       context.Context
+	Namespace string
+	Live      client.WithWatch
+	Clock     *clocktesting.FakePassiveClock
+
+	Created map[types.UID]metav1.Time // by the site's clock, of the AlertEvents that it posted
+}
+
+// New makes a site.
+func New(t *testing.T) *Site {
+	t.Helper()
+	live, err := client.NewWithWatch(ControlPlane(t), client.Options{Scheme: testenv.Scheme()})
+	g := gomega.NewWithT(t)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	return &Site{
+		WithT:     g,
+		Ctx:       t.Context(),
+		Namespace: testenv.Namespace(t, live),
+		Live:      live,
+		Created:   map[types.UID]metav1.Time{},
+		Clock:     clocktesting.NewFakePassiveClock(time.Now().UTC().Truncate(time.Microsecond)),
+	}
+}
+
+// RealTime sets the clock.
+func (s *Site) RealTime() { s.Clock.SetTime(time.Now()) }
+
+// Alert is what the webhook server would store of a post with this key.
+func (s *Site) Alert(status v1alpha1.AlertStatus, key string) v1alpha1.Alert {
+	return v1alpha1.Alert{
+		ID:           uuid.NewString(),
+		IncidentName: v1alpha1.IncidentName(Integration, key),
+		DedupKey:     key,
+		Status:       status,
+	}
+}
+
+// Post stores alerts as the webhook server would.
+func (s *Site) Post(alerts ...v1alpha1.Alert) *v1alpha1.AlertEvent {
+	id, err := uuid.NewV7()
+	s.Expect(err).NotTo(gomega.HaveOccurred())
+	return s.PostAs(id.String(), alerts...)
+}
+
+// PostAs stores them under a name.
+func (s *Site) PostAs(name string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEvent {
+	event := &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
+		Spec: v1alpha1.AlertEventSpec{
+			IntegrationName: Integration,
+			ReceivedTime:    v1alpha1.NewTimestamp(s.Clock.Now()),
+			Alerts:          alerts,
+		},
+	}
+	if len(alerts) > 1 {
+		s.Expect(packing.Pack(&event.Spec)).To(gomega.Succeed())
+	}
+	s.Expect(s.Live.Create(s.Ctx, event, client.FieldOwner(v1alpha1.FieldManager))).To(gomega.Succeed())
+	s.Created[event.UID] = metav1.NewTime(s.Clock.Now())
+	return event
+}
+
+// PostFiring stores one alert that fires with this key.
+func (s *Site) PostFiring(key string) *v1alpha1.AlertEvent {
+	return s.Post(s.Alert(v1alpha1.AlertFiring, key))
+}
+
+// Integrate creates the integration.
+func (s *Site) Integrate(change func(*v1alpha1.WebhookIntegrationSpec)) *v1alpha1.WebhookIntegration {
+	integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: Integration}}
+	if change != nil {
+		change(&integration.Spec)
+	}
+	s.Expect(s.Live.Create(s.Ctx, integration)).To(gomega.Succeed())
+	return integration
+}
+
+// IntegrationKey is the name of the integration.
+func (s *Site) IntegrationKey() types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: Integration}
+}
+
+// IntegrationStatus reads the status of the integration.
+func (s *Site) IntegrationStatus() v1alpha1.WebhookIntegrationStatus {
+	var integration v1alpha1.WebhookIntegration
+	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), &integration)).To(gomega.Succeed())
+	return integration.Status
+}
+
+// KeyOf is the name of the Incident with this key.
+func (s *Site) KeyOf(dedupKey string) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: v1alpha1.IncidentName(Integration, dedupKey)}
+}
+
+// Incident reads the Incident with this key.
+func (s *Site) Incident(dedupKey string) *v1alpha1.Incident {
+	incident := &v1alpha1.Incident{}
+	s.Expect(s.Live.Get(s.Ctx, s.KeyOf(dedupKey), incident)).To(gomega.Succeed())
+	return incident
+}
+
+// IncidentNames returns the names of all Incidents.
+func (s *Site) IncidentNames() []string {
+	var list v1alpha1.IncidentList
+	s.Expect(s.Live.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
+	names := []string{}
+	for _, incident := range list.Items {
+		names = append(names, incident.Name)
+	}
+	return names
+}
+
+// EventNames returns the names of all AlertEvents.
+func (s *Site) EventNames() []string {
+	var list v1alpha1.AlertEventList
+	s.Expect(s.Live.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
+	names := []string{}
+	for _, event := range list.Items {
+		names = append(names, event.Name)
+	}
+	return names
+}
+
+// ExpectCounted checks an Incident against the alerts that were stored for it.
+func (s *Site) ExpectCounted(dedupKey string, events ...*v1alpha1.AlertEvent) {
+	var digest fold.Digest
+	count := int64(0)
+	for _, event := range events {
+		for i := range event.Spec.Alerts {
+			if event.IncidentNameFor(&event.Spec.Alerts[i]) == s.KeyOf(dedupKey).Name {
+				digest.Add(fold.AlertID(event, i))
+				count++
+			}
+		}
+	}
+	status := s.Incident(dedupKey).Status
+	s.Expect(status.AlertCount).To(gomega.Equal(count))
+	s.Expect(status.Ledger.Digest).To(gomega.Equal(digest.String()))
+}

@@ -1,0 +1,156 @@
+//go:build slow
+
+package alertmanager
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// scenarios are run one after the other. The judge looks at all of them at the end.
+var scenarios = []struct {
+	name  string
+	short bool
+	run   func(r *rig)
+}{
+	{"the configurations of the guide", false, guide},
+	{"an alert fires, repeats, changes its severity and is resolved", true, lifecycle},
+	{"an acknowledgement notifies nobody", false, acknowledge},
+	{"a silence that was requested from Tocsin", false, silenceFromTocsin},
+	{"a silence that was created in Alertmanager", false, silenceFromAlertmanager},
+	{"an Incident that is reopened within 15 minutes", true, reopen},
+	{"the leader is killed", false, killLeader},
+	{"a zombie leader: it stands still, another takes over, it goes on", false, zombieLeader},
+	{"one Alertmanager is down", false, oneDown},
+	{"both Alertmanagers are down for 40 s, which stands for 10 min", false, bothDown},
+	{"Tocsin is down for 40 s of a lease of 60 s, which stands for 10 of 15 min", false, tocsinDown},
+	{"the leader's clock is an hour ahead", false, func(r *rig) { r.wrongClock("ahead", "1h") }},
+	{"the leader's clock is an hour behind", false, func(r *rig) { r.wrongClock("behind", "-1h") }},
+	{"an invalid file and an unknown host", false, badConfig},
+	{"an Alertmanager that rejects one alert, answers 500, and hangs", false, badAlertmanager},
+	{"50 transitions a second: from 202 to Alertmanager within 2 s", false, latency},
+}
+
+// TestNotifications runs the scenarios, with -short those of the life cycle with one manager.
+func TestNotifications(t *testing.T) {
+	replicas := 2
+	if testing.Short() {
+		replicas = 1
+	}
+	r := startRig(t, replicas)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(r.receiver.history())
+		}
+	})
+	for _, s := range scenarios {
+		if s.short || !testing.Short() {
+			r.Run(s.name, func() { s.run(r) })
+		}
+	}
+	r.judge()
+	t.Log(r.receiver.summary())
+}
+
+func lifecycle(r *rig) {
+	for range 5 { // four of them are repeats
+		r.post("life", "warning", firing)
+	}
+	r.tell("life", "warning", firing)
+	r.told()
+	r.happens("life", "critical", firing)
+	r.tell("life", "warning", resolved)
+	r.told()
+	r.ends("life", "critical")
+}
+
+// act creates an AlertEvent of a user about the Incident of a key.
+func (r *rig) act(key string, alert v1alpha1.Alert) {
+	alert.By, alert.IncidentName = "maria", name(key)
+	r.Must(r.Client.Create(r.Context, &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "act-"},
+		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{alert}},
+	}))
+}
+
+// becomes waits until a condition of the Incident of a key has a reason.
+func (r *rig) becomes(key, condition, reason string) {
+	r.T.Helper()
+	r.Await(testenv.WaitTimeout, func(ctx context.Context) error {
+		incident, err := r.incident(ctx, key)
+		if err != nil {
+			return err
+		}
+		if has := meta.FindStatusCondition(incident.Status.Conditions, condition); has == nil || has.Reason != reason {
+			return fmt.Errorf("%s of %s is %+v, not %s", condition, key, has, reason)
+		}
+		return nil
+	})
+}
+
+func acknowledge(r *rig) {
+	r.begins("ack", "error")
+	r.act("ack", v1alpha1.Alert{Status: v1alpha1.AlertAcknowledged})
+	r.becomes("ack", v1alpha1.ConditionAcknowledged, v1alpha1.ReasonAcknowledgedByUser)
+	r.unchanged(quietTime)
+	r.ends("ack", "error")
+}
+
+func silenceFromTocsin(r *rig) {
+	r.begins("silence", "critical")
+	silence := func(length time.Duration) {
+		request := v1alpha1.Alert{Status: v1alpha1.AlertSilenced, SilenceFor: &metav1.Duration{Duration: length}, Comment: "maintenance"}
+		r.act("silence", request)
+	}
+	silence(time.Hour)
+	r.becomes("silence", v1alpha1.ConditionSilenced, v1alpha1.ReasonSilenced)
+	// What happens now is nobody's business; the last state is what counts when the silence ends.
+	r.post("silence", "critical", resolved)
+	r.post("silence", "critical", firing)
+	r.unchanged(quietTime)
+	silence(0)
+	r.becomes("silence", v1alpha1.ConditionSilenced, v1alpha1.ReasonNotSilenced)
+	r.ends("silence", "critical")
+}
+
+func silenceFromAlertmanager(r *rig) {
+	r.begins("muted", "critical")
+	matcher := map[string]any{"name": v1alpha1.ForwardedLabel, "value": name("muted"), "isRegex": false, "isEqual": true}
+	body, err := json.Marshal(map[string]any{
+		"matchers": []any{matcher}, "createdBy": "ops", "comment": "deploy",
+		"startsAt": time.Now(), "endsAt": time.Now().Add(time.Hour),
+	})
+	r.Must(err)
+	answer, err := testenv.Call(r.Context, http.MethodPost, "http://"+r.addresses[0]+"/api/v2/silences", string(body))
+	r.Must(err)
+	r.becomes("muted", v1alpha1.ConditionSilenced, v1alpha1.ReasonSilenced)
+	incident, err := r.incident(r.Context, "muted")
+	r.Must(err)
+	if meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged) {
+		r.T.Fatal("the silence acknowledged the Incident")
+	}
+	var created struct{ SilenceID string }
+	r.Must(json.Unmarshal([]byte(answer), &created))
+	_, err = testenv.Call(r.Context, http.MethodDelete, "http://"+r.addresses[1]+"/api/v2/silence/"+created.SilenceID, "")
+	r.Must(err)
+	r.becomes("muted", v1alpha1.ConditionSilenced, v1alpha1.ReasonNotSilenced)
+	r.ends("muted", "critical")
+}
+
+func reopen(r *rig) {
+	for range 2 {
+		r.begins("again", "critical")
+		r.ends("again", "critical")
+	}
+	r.unchanged(quietTime)
+}
