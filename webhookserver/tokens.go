@@ -55,18 +55,18 @@ func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookInteg
 	x.mu.RLock()
 	integration := x.byTag[tag]
 	x.mu.RUnlock()
-	var tokens []v1alpha1.Token
+	var own []v1alpha1.Token
 	if integration != nil {
-		tokens = integration.Spec.Tokens
+		own = integration.Spec.Tokens
 	}
 	hash, result := tokenHash(token), tokenUnknown
-	for i := range max(len(tokens), listedTokens) {
+	for i := range max(len(own), listedTokens) {
 		var listed [2 * sha256.Size]byte
-		if i < len(tokens) {
-			copy(listed[:], tokens[i].SHA256)
+		if i < len(own) {
+			copy(listed[:], own[i].SHA256)
 		}
 		if subtle.ConstantTimeCompare(hash[:], listed[:]) == 1 { // of two entries with this hash, the valid one counts
-			expires := tokens[i].ExpirationTime
+			expires := own[i].ExpirationTime
 			if expires == nil || expires.IsZero() || now.Before(expires.Time) {
 				result = tokenValid
 			}
