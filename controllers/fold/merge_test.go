@@ -225,7 +225,7 @@ func TestContentTooLarge(t *testing.T) {
 		p := bench.fold(second)
 		g.Expect(bench.status().Alert.Custom).To(HaveLen(1))
 		g.Expect(bench.status().Alert.Custom).To(HaveKey("b"))
-		g.Expect(bench.status().Alert.Labels).To(Equal(map[string]string{"team": "ops"}))
+		g.Expect(bench.status().Alert.Labels).To(BeEquivalentTo(map[string]string{"team": "ops"}))
 		g.Expect(kindsOf(p.Transitions)).To(Equal([]v1alpha1.TransitionType{v1alpha1.TransitionContentReplaced}))
 		p = bench.fold(eventOf(3, with("c", 100<<10)))
 		g.Expect(p.Transitions).To(BeEmpty(), "a sender who does it every time does not fill the timeline")

@@ -31,6 +31,7 @@ type simFolder struct {
 // simJob is one fold under way, or one mark.
 type simJob struct {
 	name     string
+	began    time.Time
 	next     func() (done bool, err error)
 	incident *v1alpha1.Incident
 	exist    map[string]bool
@@ -58,7 +59,7 @@ func (f *simFolder) crash() {
 
 // begin starts a fold by reading the Incident, maybe an old version of it.
 func (f *simFolder) begin(name string, lag int) {
-	job := &simJob{name: name, incident: f.sim.cluster.staleIncident(name, lag)}
+	job := &simJob{name: name, began: f.sim.now, incident: f.sim.cluster.staleIncident(name, lag)}
 	job.next = f.list
 	f.job = job
 }
@@ -106,9 +107,10 @@ func (f *simFolder) remembers(event *v1alpha1.AlertEvent) bool {
 	return first != nil && f.sim.cluster.deleted[first.UID].version > f.since
 }
 
-// holds reports whether the replica does not fold an event yet, which may be a second copy that another replica deletes.
+// holds reports whether the fold leaves out an event that may be a second copy, which another replica deletes. It goes by the time
+// before its list: what was deleted since then may be in it.
 func (f *simFolder) holds(event *v1alpha1.AlertEvent) bool {
-	return event.Annotations[v1alpha1.RetryAnnotation] != "" && f.sim.now.Before(f.started.Add(30*time.Second)) &&
+	return event.Annotations[v1alpha1.RetryAnnotation] != "" && f.job.began.Before(f.started.Add(30*time.Second)) &&
 		f.sim.bug != bugYoungMemory
 }
 

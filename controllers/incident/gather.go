@@ -159,7 +159,8 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 		default:
 			a.unseen = a.unseen || !known
 			a.toFold = append(a.toFold, event)
-			if hold.After(o.now) && (held == "" || fold.NewerVersion(held, r.Memory.Version(event))) {
+			// By the time before the list: if the process stood still since then, another replica may have deleted it.
+			if hold.After(o.began) && (held == "" || fold.NewerVersion(held, r.Memory.Version(event))) {
 				held, a.hold = r.Memory.Version(event), hold
 			}
 		}

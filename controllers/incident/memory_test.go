@@ -77,6 +77,30 @@ func TestASecondCopyCountsOnce(t *testing.T) {
 	}
 }
 
+func TestASecondCopyCountsOnceThoughTheLeaderStandsStill(t *testing.T) {
+	s := newSite(t)
+	old, first := s.folder, s.PostFiring("disk")
+	s.fold("disk")
+	s.release()
+	s.watch()
+	young, second := s.newFolder(), s.PostFiring("disk")
+	young.cache.Reader = &ghostReader{Reader: s.Live, ghost: s.retry(first)}
+	young.afterList = func() { // which has the second copy
+		young.afterList = nil
+		s.folder = old
+		s.watch()
+		s.release()
+		s.folder = young
+		s.pass(time.Minute)
+	}
+	s.folder = young
+	s.Expect(s.fold("disk").RequeueAfter).To(BeNumerically("<=", time.Second))
+	s.ExpectCounted("disk", first, second)
+	young.cache.Reader = s.Live
+	s.fold("disk")
+	s.ExpectCounted("disk", first, second)
+}
+
 func TestARetryWaitsWhileTheMemoryIsYoung(t *testing.T) {
 	s := newSite(t)
 	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {

@@ -289,7 +289,8 @@ func (r *reconciler) finish(ctx context.Context, o *facts, plan fold.Plan) (ctrl
 		r.blocked.forget(o.key)
 	}
 	result, err := r.expireOrWait(ctx, o, plan)
-	if left := o.hold.Sub(o.now); left > 0 {
+	if !o.hold.IsZero() {
+		left := max(o.hold.Sub(o.now), time.Millisecond)
 		result.RequeueAfter = min(left, cmp.Or(result.RequeueAfter, left))
 	}
 	result.Priority = new(handler.LowPriority) // no alert waits for this: thousands of Incidents may expire at once

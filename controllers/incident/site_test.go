@@ -40,6 +40,7 @@ type folder struct {
 	live      client.Client
 	events    *events.FakeRecorder
 	lists     int
+	afterList func()
 }
 
 func TestMain(m *testing.M) { testsite.Main(m) }
@@ -73,7 +74,11 @@ func (s *site) newFolder() *folder {
 		list := listEvents(live, namespaces...)
 		return func(ctx context.Context, most int64) (*eventList, error) {
 			f.lists++
-			return list(ctx, most)
+			listed, err := list(ctx, most)
+			if f.afterList != nil {
+				f.afterList()
+			}
+			return listed, err
 		}
 	}, []string{s.Namespace})
 	f.incidents = newReconciler(f.cache, live, lists, Options{

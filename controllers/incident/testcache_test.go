@@ -118,11 +118,12 @@ type ghostReader struct {
 }
 
 func (r *ghostReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := r.Reader.List(ctx, list, opts...)
 	if events, ok := list.(*v1alpha1.AlertEventList); ok {
-		events.Items = []v1alpha1.AlertEvent{*r.ghost}
-		return nil
+		isGhost := func(event v1alpha1.AlertEvent) bool { return event.UID == r.ghost.UID }
+		events.Items = append(slices.DeleteFunc(events.Items, isGhost), *r.ghost)
 	}
-	return r.Reader.List(ctx, list, opts...)
+	return err
 }
 
 func hasIncident(object client.Object, name string) bool {

@@ -158,6 +158,7 @@ func (s *Site) PostAs(name string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEven
 		s.Expect(packing.Pack(&event.Spec)).To(gomega.Succeed())
 	}
 	s.Expect(s.Live.Create(s.Ctx, event, client.FieldOwner(v1alpha1.FieldManager))).To(gomega.Succeed())
+	s.Expect(packing.Unpack(&event.Spec)).To(gomega.Succeed())
 	s.Created[event.UID] = metav1.NewTime(s.Clock.Now())
 	return event
 }
