@@ -66,7 +66,6 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	})
 	s.Expect(err).NotTo(HaveOccurred())
 	options.Namespaces, options.Clock = []string{s.Namespace}, clock.RealClock{}
-	options.Memory = replica.NewMemory(options.Clock)
 	options.Limit = fair.Limit{All: 50_000, Share: 1}
 	options.CheckMapping = func(*v1alpha1.WebhookIntegration) error { return nil }
 	options.PresetLateFiringWindow = func(string) (time.Duration, bool) { return 0, false }
