@@ -134,8 +134,8 @@ type AlertContent struct {
 	EndTime *Timestamp `json:"endTime,omitempty,omitzero"`
 }
 
-// Texts are texts by their names. Values that are no strings are decoded as their JSON: one object that was stored before the schema
-// forbade them must not prevent an informer from decoding all others.
+// Texts are texts by their names. Values that are no strings are decoded as their JSON: one object that was stored before the
+// schema forbade them must not prevent an informer from decoding all others.
 type Texts map[string]string
 
 // UnmarshalJSON decodes a JSON object.

@@ -145,7 +145,7 @@ type AlertEventSpec struct {
 	// +kubebuilder:validation:MaxItems=1
 	// +listType=atomic
 	// +optional
-	PackedFirst []PackedAlert `json:"packedFirst,omitempty"`
+	PackedFirst []PackedAlert `json:"packedFirst,omitempty"` //nolint:kubeapilinter // a column shows what there is
 }
 
 // AlertEvent is an entry of the durable queue: alerts that were accepted and are not yet released.

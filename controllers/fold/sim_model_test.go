@@ -317,7 +317,7 @@ func (r *simReplay) done(integration string) simView {
 	}
 	for _, told := range r.episode {
 		for key, value := range told.alert.Labels {
-			v.Labels[key] = string(value)
+			v.Labels[key] = value
 		}
 	}
 	startTime, endTime := r.said()
@@ -354,7 +354,7 @@ func simViewOf(incident *v1alpha1.Incident) simView {
 		}
 	}
 	for key, value := range s.Alert.Labels {
-		v.Labels[key] = string(value)
+		v.Labels[key] = value
 	}
 	for _, entry := range s.Timeline {
 		v.Timeline = append(v.Timeline, string(entry.Type)+" "+simTime(entry.Time.Time))

@@ -21,9 +21,8 @@ func Condense(object any) (any, error) {
 	return object, nil
 }
 
-// condenseIncident reduces the size of a cached Incident: it removes the metadata that no decision depends on, of which users may write
-// much. A second
-// call changes nothing.
+// condenseIncident reduces the size of a cached Incident: it removes the metadata that no decision depends on, of which users
+// may write much. A second call changes nothing.
 func condenseIncident(i *v1alpha1.Incident) {
 	i.ManagedFields, i.Annotations, i.Labels, i.Finalizers, i.OwnerReferences = nil, nil, nil, nil, nil
 	i.GenerateName = ""
@@ -38,8 +37,8 @@ func intern[S ~string](s S) S { return unique.Make(s).Value() }
 // maxCachedLabels bounds the labels of a cached WebhookIntegration. The API server bounds each of them, but not their number.
 const maxCachedLabels = 64
 
-// condenseIntegration reduces the size of a cached WebhookIntegration: it removes the metadata that nothing reads. Of the labels, by which
-// the forwarding selects integrations, it keeps the first maxCachedLabels in the order of their names.
+// condenseIntegration reduces the size of a cached WebhookIntegration: it removes the metadata that nothing reads. Of the
+// labels, by which the forwarding selects integrations, it keeps the first maxCachedLabels in the order of their names.
 //
 // Without it, a tenant could fill the memory of every replica with 1 MiB of annotations or labels on each integration.
 func condenseIntegration(w *v1alpha1.WebhookIntegration) {

@@ -116,8 +116,11 @@ func (e *Events) admit(event *v1alpha1.AlertEvent, entry *cachedEvent) {
 		alerts := make([]v1alpha1.Alert, len(entry.alerts)) // readers of the cache have the old ones
 		for i := range entry.alerts {
 			alert := &entry.alerts[i]
-			alerts[i] = v1alpha1.Alert{ID: alert.ID, IncidentName: alert.IncidentName, DedupKey: alert.DedupKey, Status: alert.Status, By: alert.By}
-			entry.removed += int64(alertcontent.Size(&alert.AlertContent) + len(alert.Comment) - alertcontent.Size(&alerts[i].AlertContent))
+			alerts[i] = v1alpha1.Alert{
+				ID: alert.ID, IncidentName: alert.IncidentName, DedupKey: alert.DedupKey, Status: alert.Status, By: alert.By,
+			}
+			removed := alertcontent.Size(&alert.AlertContent) - alertcontent.Size(&alerts[i].AlertContent)
+			entry.removed += int64(removed + len(alert.Comment))
 		}
 		entry.alerts = alerts
 	}

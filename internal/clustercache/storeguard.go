@@ -51,7 +51,7 @@ func (g *StoreGuard) Start(ctx context.Context) error {
 		return false, nil
 	})
 	if ctx.Err() != nil {
-		return nil
+		err = nil
 	}
 	return err
 }

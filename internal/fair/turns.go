@@ -123,8 +123,8 @@ func (t *Turns[T]) Done(key string) {
 		return
 	}
 	l.atWork--
-	for i := len(t.ring) - 1; i >= 0; i-- { // it was near the end when it had its turn
-		if t.ring[i] == l {
+	for i, other := range slices.Backward(t.ring) { // it was near the end when it had its turn
+		if other == l {
 			t.ring = append(slices.Delete(t.ring, i, i+1), l)
 			break
 		}

@@ -33,8 +33,8 @@ var packers = sync.Pool{New: func() any {
 	return w
 }}
 
-// Pack compresses the alerts of s, at least one, into packedAlerts. It returns an error and changes nothing if an alert violates the
-// schema, which the API server does not check in packed alerts.
+// Pack compresses the alerts of s, at least one, into packedAlerts. It returns an error and changes nothing if an alert
+// violates the schema, which the API server does not check in packed alerts.
 func Pack(s *v1alpha1.AlertEventSpec) error {
 	for i := range s.Alerts {
 		if err := validate(&s.Alerts[i]); err != nil {
@@ -67,8 +67,8 @@ func Pack(s *v1alpha1.AlertEventSpec) error {
 	return nil
 }
 
-// Unpack replaces packedAlerts of s by the alerts. If that fails, it returns the reason and changes nothing. It bounds the keys of
-// the alerts, whoever made them.
+// Unpack replaces packedAlerts of s by the alerts. If that fails, it returns the reason and changes nothing. It bounds the keys
+// of the alerts, whoever made them.
 func Unpack(s *v1alpha1.AlertEventSpec) error {
 	if len(s.Alerts) == 0 {
 		alerts, err := unpack(s.PackedAlerts)

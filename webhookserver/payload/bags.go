@@ -27,7 +27,7 @@ func (n *normaliser) bagOf(field string, object map[string]any) v1alpha1.Bag {
 
 // textsOf returns the entries of an object as texts: a string as it is, any other value as its JSON, and no null.
 func (n *normaliser) textsOf(field string) map[string]string {
-	object, _ := n.objectOf(field)
+	object := n.objectOf(field)
 	texts := make(map[string]string, len(object))
 	e := encoder{asText: true}
 	for key, value := range object {
@@ -50,24 +50,24 @@ func (n *normaliser) textsOf(field string) map[string]string {
 }
 
 // objectOf returns the object that a field holds, if any. Anything else that is not absent goes to custom.
-func (n *normaliser) objectOf(field string) (map[string]any, bool) {
+func (n *normaliser) objectOf(field string) map[string]any {
 	value := n.object[field]
 	if object, ok := value.(map[string]any); ok || value == nil {
-		return object, ok
+		return object
 	}
 	if text, ok := value.(string); ok && isBlank(text) {
-		return nil, false
+		return nil
 	}
 	n.keep(field, field, value)
 	n.warnings.addf(field, "it is not an object; it is kept in custom")
-	return nil, false
+	return nil
 }
 
 // custom puts together the bag of everything that has no field of its own: the entries of the payload's
 // own custom object, the top-level keys without a rule, and what the rules kept. A name that is wanted
 // twice stays with the entry of the custom object; the other value gets a number behind its name.
 func (n *normaliser) custom() v1alpha1.Bag {
-	explicit, _ := n.objectOf(customField)
+	explicit := n.objectOf(customField)
 	for key, value := range n.object {
 		if !listed[key] {
 			n.keep(key, key, value)

@@ -51,7 +51,7 @@ func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []War
 	}
 	n.settleTimes()
 	n.alert.Labels, n.alert.Annotations = n.textsOf("labels"), n.textsOf("annotations")
-	if object, _ := n.objectOf("values"); len(object) > 0 {
+	if object := n.objectOf("values"); len(object) > 0 {
 		n.alert.Values = n.bagOf("values", object)
 	}
 	n.alert.Custom = n.custom()

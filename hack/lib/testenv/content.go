@@ -8,7 +8,9 @@ import (
 
 // Bags returns a view of the four bags of an alert's content, by their names, with all values as JSON.
 func Bags(c *v1alpha1.AlertContent) map[string]v1alpha1.Bag {
-	return map[string]v1alpha1.Bag{"labels": quoted(c.Labels), "annotations": quoted(c.Annotations), "values": c.Values, "custom": c.Custom}
+	return map[string]v1alpha1.Bag{
+		"labels": quoted(c.Labels), "annotations": quoted(c.Annotations), "values": c.Values, "custom": c.Custom,
+	}
 }
 
 func quoted(texts map[string]string) v1alpha1.Bag {
