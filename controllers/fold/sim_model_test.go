@@ -3,6 +3,7 @@ package fold
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"math/big"
 	"reflect"
 	"slices"
@@ -316,9 +317,7 @@ func (r *simReplay) done(integration string) simView {
 		}
 	}
 	for _, told := range r.episode {
-		for key, value := range told.alert.Labels {
-			v.Labels[key] = value
-		}
+		maps.Copy(v.Labels, told.alert.Labels)
 	}
 	startTime, endTime := r.said()
 	v.StartTime, v.EndTime = simTimeOf(startTime), simTimeOf(endTime)
@@ -353,9 +352,7 @@ func simViewOf(incident *v1alpha1.Incident) simView {
 			v.Acknowledged = string(condition.Status)
 		}
 	}
-	for key, value := range s.Alert.Labels {
-		v.Labels[key] = value
-	}
+	maps.Copy(v.Labels, s.Alert.Labels)
 	for _, entry := range s.Timeline {
 		v.Timeline = append(v.Timeline, string(entry.Type)+" "+simTime(entry.Time.Time))
 	}
