@@ -136,8 +136,8 @@ func openFold(in Input) *folding {
 	return f
 }
 
-// isFull reports whether the ledger has no space for another event. Events from before the Incident enter it with the first
-// event that opens it, and need their space from then on.
+// isFull reports whether the ledger has no space for another event. AlertEvents that matched nothing before are entered
+// when the Incident opens, so they need space, too.
 func (f *folding) isFull() bool {
 	needed := 1
 	if f.opens && f.plan.Write {

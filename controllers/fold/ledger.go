@@ -23,8 +23,8 @@ type ledgerBook struct {
 }
 
 // openLedger reads a stored ledger. An entry is left out only if exists says that its event does not exist for the
-// Incident: it is gone, or marked as settled. The stamp counts for nothing when it is above the Incident's own
-// resourceVersion: then the Incident was made in another cluster, whose numbers mean nothing here.
+// Incident: it is gone, or marked as settled. The stamp, the newest resourceVersion that is folded, is
+// ignored when it is above the Incident's own: then the Incident was made in another cluster, whose numbers mean nothing here.
 func openLedger(stored v1alpha1.Ledger, incidentVersion string, exists func(uid string) bool) *ledgerBook {
 	book := &ledgerBook{
 		known:  make(map[string]struct{}, len(stored.Events)),

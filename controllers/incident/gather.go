@@ -54,7 +54,7 @@ func (a *alertEvents) isEmpty() bool {
 
 // gather reads the Incident and then its AlertEvents from the cache, which has no Resolved Incidents. It reads one that the
 // cache lacks from the quorum if there is nothing to fold, since its time may have come, and if no Incident can be created in
-// the namespace: one that exists does not wait with those that do not.
+// the namespace: the alerts of one that exists do not wait behind the limit.
 func (r *reconciler) gather(ctx context.Context, key types.NamespacedName) (*facts, error) {
 	incident, err := readIncident(ctx, r.cache, key, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -141,7 +141,7 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 	return c, nil
 }
 
-// classify sorts the Incident's AlertEvents by their treatment. Second copies have none: their replicas delete them.
+// classify sorts the Incident's AlertEvents by their treatment. It skips second copies: the replica that detected one deletes it.
 func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEvents {
 	var a alertEvents
 	held := "" // the oldest one that waits

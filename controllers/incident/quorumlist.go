@@ -133,7 +133,7 @@ func (l *quorumLists) listOf(namespace string) *quorumList {
 type quorumList struct {
 	list lister
 
-	light, heavy chan struct{} // places for lists under way; one that is heavy takes one of the latter. Nil: there is no bound.
+	light, heavy chan struct{} // places for lists under way, also for heavy ones; nil: there is no bound
 	isHeavy      atomic.Bool   // the last one had more than heavyList
 
 	mu        sync.Mutex

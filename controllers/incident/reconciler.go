@@ -149,8 +149,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // foldConfirmed folds after a quorum list and carries the plan out. It returns its facts, with the Incident
 // as it is written.
 //
-// An Incident that the cache lacks is Resolved, or there is none. If the alerts open one, spec is that of the new one, and it
-// is created before the list. A leader that stood still could otherwise fold AlertEvents once more whose Incident was deleted
+// An Incident that the cache lacks is Resolved, or there is none. If the alerts open one, spec is its spec, and it is
+// created before the list. A leader that stood still could otherwise fold AlertEvents once more whose Incident was deleted
 // meanwhile: nothing would fail its create. If the create finds one there, or if the alerts open none, it is read.
 func (r *reconciler) foldConfirmed(
 	ctx context.Context, seen *facts, spec *v1alpha1.IncidentSpec,

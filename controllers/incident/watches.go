@@ -26,8 +26,8 @@ func isSame(before, after client.Object) bool {
 	return before.GetUID() == after.GetUID() && before.GetGeneration() == after.GetGeneration()
 }
 
-// foldEvents enqueues the Incidents of an AlertEvent when it comes, and those that are open when it goes: then there is space in
-// a ledger. So it is when the AlertEvent is marked. Other changes of its metadata mean nothing.
+// foldEvents enqueues the Incidents of an AlertEvent when it comes. When it goes, or gets a mark, it enqueues those that are open
+// again, since their ledgers have space. Other changes of its metadata mean nothing.
 //
 // Alerts that repeat what an open Incident says are not urgent. All AlertEvents that are there at the start are: their
 // senders have been told long ago that they are accepted.

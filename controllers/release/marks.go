@@ -27,7 +27,7 @@ const (
 	conflictRetry = 50 * time.Millisecond
 )
 
-// markOwner is the field manager of marks. It is not that of the creation: by that one's time, restored AlertEvents are told.
+// markOwner is the field manager of marks. That of the creation is another one, whose time tells restored AlertEvents.
 const markOwner = client.FieldOwner("tocsin-settled")
 
 // read notes what the mark of an event says.

@@ -221,7 +221,7 @@ func (s *Sweeper) run(ctx context.Context) {
 	}
 }
 
-// wait returns when a sweep is due, or a moment after there was something else to do: what comes at once is one.
+// wait returns when a sweep is due, or a moment after a signal, so that signals that come together are one.
 func (s *Sweeper) wait(ctx context.Context, due time.Time) {
 	delay := pause
 	select {
