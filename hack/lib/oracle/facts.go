@@ -104,6 +104,9 @@ type Options struct {
 	// KeyedLinger is how long an AlertEvent with an idempotency key stays after it is settled. Default: not checked.
 	KeyedLinger time.Duration
 
+	// ReportTime is how long a replica may take to report to the others that it could not store an alert.
+	ReportTime time.Duration
+
 	// MayWait says whether AlertEvents may wait for an Incident of this name after the faults ended, if a condition shows it.
 	// Default: for any.
 	MayWait func(incident string) bool

@@ -59,7 +59,7 @@ func (h *History) lastTry(r *requests, s silence, quiet time.Duration) *Delivery
 			if h.isStoredBefore(record, d.Began) {
 				continue
 			}
-			if !d.Ended.IsZero() && d.Ended.Before(s.at) && d.Began.After(s.at.Add(-quiet)) {
+			if !d.Ended.IsZero() && d.Ended.Before(s.at.Add(-h.options.ReportTime)) && d.Began.After(s.at.Add(-quiet)) {
 				return d
 			}
 		}

@@ -30,7 +30,8 @@ type judge struct {
 
 func newJudge(story *Story, remembers func(time.Time) bool) *judge {
 	options := oracle.Options{
-		HealTime: healTime, KeyedLinger: 10 * time.Minute, ClockError: shareTime, MayWait: story.mayWait, Remembers: remembers,
+		HealTime: healTime, KeyedLinger: 10 * time.Minute, ClockError: shareTime, ReportTime: reportTime,
+		MayWait: story.mayWait, Remembers: remembers,
 	}
 	for _, o := range story.Operations {
 		switch o := o.(type) {

@@ -202,6 +202,15 @@ func (l *link) take(call *apiserver.Call, effects ...effect) *fault {
 	return nil
 }
 
+// disturbs says whether a fault concerns the next call of this kind.
+func (l *link) disturbs(call *apiserver.Call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.faults, func(f *fault) bool {
+		return f.left != 0 && time.Now().Before(f.until) && f.effect <= throttle && f.matches(call)
+	})
+}
+
 // freeze stops the process until thaw.
 func (l *link) freeze() {
 	l.mu.Lock()

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
@@ -59,6 +61,12 @@ func (w *world) at(d time.Duration) string {
 }
 
 func keyName(key int) string { return fmt.Sprint("key-", key) }
+
+// reportTime is how long a replica needs to report that it could not store an alert.
+const reportTime = 3 * time.Second
+
+// unavailableReport is the call by which a replica tells the others that it could not store an alert.
+var unavailableReport = &apiserver.Call{Verb: "patch", Resource: "webhookintegrations." + v1alpha1.GroupVersion.Group, Subresource: "status"}
 
 // forbiddenTitle is in the alerts that policies deny.
 const forbiddenTitle = "forbidden"
@@ -123,15 +131,19 @@ func (s *senders) deliver(r *request, to int) {
 	p := s.world.route(to)
 	s.busy.Go(func() {
 		d, elsewhere := s.try(p, r)
+		ended := time.Now()
 		s.mu.Lock()
-		defer s.mu.Unlock()
 		d.Began = r.record.Deliveries[index].Began
-		// Another replica leads meanwhile, and does not know what a frozen one cannot store.
-		if !elsewhere && (p == nil || !p.wasFrozen(d.Began)) {
-			d.Ended = time.Now() // else it was not Tocsin that kept the alert away, and the Incident may be silent
-		}
 		r.record.Deliveries[index] = d
+		s.mu.Unlock()
 		s.world.note("answer to %s: %s", r.record.Alerts[0].Seq, d.Outcome)
+		time.Sleep(reportTime)
+		// Another replica may lead, and does not know what one cannot store that stands still, or that cannot report it.
+		if !elsewhere && (p == nil || !p.wasFrozen(d.Began) && !p.isDead() && !p.disturbs(unavailableReport)) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			r.record.Deliveries[index].Ended = ended // else it was not Tocsin that kept the alert away, and the Incident may be silent
+		}
 	})
 }
 
