@@ -42,6 +42,7 @@ type handler struct {
 type reporter interface {
 	reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string)
 	reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure)
+	reportUnavailable(integration types.NamespacedName)
 }
 
 func newHandler(
@@ -105,8 +106,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.reason != "" {
 		h.reports.reportRejection(x.integration, p.reason, p.ownerMessage())
 	}
-	if status >= http.StatusInternalServerError && !x.dryRun && h.options.Refused != nil {
-		h.options.Refused(x.sender())
+	if status >= http.StatusInternalServerError && !x.dryRun {
+		h.reports.reportUnavailable(x.sender())
+		if h.options.Refused != nil {
+			h.options.Refused(x.sender())
+		}
 	}
 }
 

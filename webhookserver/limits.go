@@ -97,4 +97,9 @@ const (
 	maxReportMemory     = 10_000          // integrations whose last reports are remembered, for reportMemory
 	reportMemory        = 24 * time.Hour
 	maxFailedExpression = 256 // characters of an expression that a report quotes
+
+	// Reports of 5xx answers. The interval is shorter than replica.Grace, which covers the answers between two reports.
+	unavailableInterval   = 20 * time.Second // the least between two reports of a replica for one integration
+	unavailablePause      = time.Second      // between two rounds of reports
+	maxUnavailableReports = 20               // in one round: an outage that ends does not become a storm of writes
 )

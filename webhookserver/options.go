@@ -38,6 +38,9 @@ type Options struct {
 	// Default: the clocks agree.
 	ClockLead func() time.Duration
 
+	// APITime returns the time by the API server's clock. Default: Now.
+	APITime func() time.Time
+
 	// Check returns why no alert may be accepted, nil when alerts may be. Optional.
 	Check func() error
 
@@ -71,6 +74,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.ClockLead == nil {
 		o.ClockLead = func() time.Duration { return 0 }
+	}
+	if o.APITime == nil {
+		o.APITime = o.Now
 	}
 	if o.Check == nil {
 		o.Check = func() error { return nil }

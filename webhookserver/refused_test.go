@@ -47,9 +47,11 @@ func TestRefusalsAreTold(t *testing.T) {
 			g.Expect(b.post(c.target, c.body).StatusCode).To(Equal(c.status))
 			if !c.told {
 				g.Expect(told).To(BeEmpty())
+				g.Expect(b.reports.unavailable).To(BeEmpty())
 				return
 			}
 			g.Expect(told).To(Equal([]types.NamespacedName{sender}))
+			g.Expect(b.reports.unavailable).To(Equal(told), "the other replicas hear of it through the status")
 		})
 	}
 }

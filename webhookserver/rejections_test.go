@@ -50,6 +50,60 @@ func TestRejectionsNeverBlock(t *testing.T) {
 	g.Expect(r.reported.Keys()).To(HaveLen(maxReportMemory))
 }
 
+func TestA5xxAnswerIsReportedUntilItIsWritten(t *testing.T) {
+	g := NewWithT(t)
+	failing := true
+	one, two := integration("team-a", "one"), integration("team-b", "two")
+	c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithStatusSubresource(one).WithObjects(one).
+		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, resource string,
+			object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if failing {
+				return errors.New("no")
+			}
+			return c.SubResource(resource).Patch(ctx, object, patch, options...)
+		}}).Build()
+	now, apiTime := noon, noon.Add(-time.Hour)
+	r := newReporter(c, nil, logr.Discard())
+	r.now, r.apiTime = func() time.Time { return now }, func() time.Time { return apiTime }
+	reported := func() time.Time {
+		got := &v1alpha1.WebhookIntegration{}
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(one), got)).To(Succeed())
+		if got.Status.LastUnavailableTime == nil {
+			return time.Time{}
+		}
+		return got.Status.LastUnavailableTime.Time
+	}
+	tell := func() {
+		r.reportUnavailable(client.ObjectKeyFromObject(one))
+		r.reportUnavailable(client.ObjectKeyFromObject(two)) // it does not exist any more
+		r.writeUnavailable(t.Context())
+	}
+
+	tell()
+	g.Expect(reported()).To(BeZero())
+	g.Expect(r.unavailable).To(HaveLen(2), "it is tried again")
+	failing, apiTime = false, apiTime.Add(time.Second)
+	r.writeUnavailable(t.Context())
+	g.Expect(reported()).To(BeTemporally("==", apiTime), "with the time of the report, by the API server's clock")
+	g.Expect(r.unavailable).To(BeEmpty())
+
+	first := apiTime
+	now, apiTime = now.Add(unavailableInterval-1), apiTime.Add(unavailableInterval-1)
+	tell()
+	g.Expect(reported()).To(BeTemporally("==", first))
+	now = now.Add(1)
+	tell()
+	g.Expect(reported()).To(BeTemporally(">", first))
+
+	t.Log("after an outage, many integrations do not become a storm of writes")
+	for i := range 2 * maxReportMemory {
+		r.reportUnavailable(client.ObjectKeyFromObject(integration("team-c", fmt.Sprint(i))))
+	}
+	g.Expect(r.unavailable).To(HaveLen(maxReportMemory))
+	r.writeUnavailable(t.Context())
+	g.Expect(r.unavailable).To(HaveLen(maxReportMemory - maxUnavailableReports))
+}
+
 func TestRejectionIsWrittenToStatusAndAsEvent(t *testing.T) {
 	failing := interceptor.Funcs{SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch,
 		...client.SubResourcePatchOption) error {

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,18 +27,21 @@ import (
 
 // statusReporter shows rejected requests and failed expressions in the status of their integration, each at most once a
 // minute, and rejections as a Kubernetes Event as well. Every replica reports its own requests; through the status in the
-// cache they share the minute.
+// cache they share the minute. It also reports requests that were answered 5xx: the leader measures no quiet meanwhile,
+// whichever replica answered.
 // The messages come from the list of problems, and for a refusal by a policy from that policy. The former contain nothing
 // of a request, and neither contains the token.
 type statusReporter struct {
 	client   client.Client
 	recorder events.EventRecorder
 	now      func() time.Time
+	apiTime  func() time.Time
 	log      logr.Logger
 	queue    chan report
 
-	mu       sync.Mutex
-	reported *cache.LRUExpireCache // a *reportState by integration
+	mu          sync.Mutex
+	reported    *cache.LRUExpireCache          // a *reportState by integration
+	unavailable sets.Set[types.NamespacedName] // integrations with 5xx answers that are not reported yet
 }
 
 type report struct {
@@ -51,22 +55,25 @@ type reportState struct {
 	rejected time.Time
 	failed   time.Time
 	failures int64 // since failed
+
+	unavailable time.Time
 }
 
 func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger) *statusReporter {
 	return &statusReporter{
-		client:   c,
-		recorder: recorder,
-		now:      time.Now,
-		log:      log,
-		queue:    make(chan report, maxReportQueue),
-		reported: cache.NewLRUExpireCache(maxReportMemory),
+		client:      c,
+		recorder:    recorder,
+		now:         time.Now,
+		apiTime:     time.Now,
+		log:         log,
+		queue:       make(chan report, maxReportQueue),
+		reported:    cache.NewLRUExpireCache(maxReportMemory),
+		unavailable: sets.New[types.NamespacedName](),
 	}
 }
 
 // state returns the state of an integration. The caller holds the mutex.
-func (r *statusReporter) state(integration *v1alpha1.WebhookIntegration) *reportState {
-	key := client.ObjectKeyFromObject(integration)
+func (r *statusReporter) state(key types.NamespacedName) *reportState {
 	known, _ := r.reported.Get(key)
 	if state, ok := known.(*reportState); ok {
 		return state
@@ -80,7 +87,7 @@ func (r *statusReporter) state(integration *v1alpha1.WebhookIntegration) *report
 func (r *statusReporter) reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, state, last := r.now(), r.state(integration), integration.Status.LastRejection
+	now, state, last := r.now(), r.state(client.ObjectKeyFromObject(integration)), integration.Status.LastRejection
 	if now.Sub(state.rejected) < reportInterval || last != nil && now.Sub(last.Time.Time) < reportInterval {
 		return
 	}
@@ -96,7 +103,7 @@ func (r *statusReporter) reportRejection(integration *v1alpha1.WebhookIntegratio
 func (r *statusReporter) reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, state := r.now(), r.state(integration)
+	now, state := r.now(), r.state(client.ObjectKeyFromObject(integration))
 	for _, failure := range failures {
 		state.failures += int64(failure.Count)
 	}
@@ -122,11 +129,27 @@ func (r *statusReporter) reportFailures(integration *v1alpha1.WebhookIntegration
 	}
 }
 
+// reportUnavailable implements reporter. A report is never dropped: it is tried until it is written.
+func (r *statusReporter) reportUnavailable(integration types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now().Sub(r.state(integration).unavailable) >= unavailableInterval && len(r.unavailable) < maxReportMemory {
+		r.unavailable.Insert(integration)
+	}
+}
+
 func (r *statusReporter) run(ctx context.Context) {
+	ticker := time.NewTicker(unavailablePause)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
+			defer cancel()
+			r.writeUnavailable(last)
 			return
+		case <-ticker.C:
+			r.writeUnavailable(ctx)
 		case report := <-r.queue:
 			if err := r.write(ctx, report); err != nil && ctx.Err() == nil {
 				r.log.Error(err, "Could not report to an integration",
@@ -136,22 +159,39 @@ func (r *statusReporter) run(ctx context.Context) {
 	}
 }
 
+// writeUnavailable reports 5xx answers, of at most maxUnavailableReports integrations. The time is that of the report: it is
+// never before the answer, and no report replaces a later one.
+func (r *statusReporter) writeUnavailable(ctx context.Context) {
+	r.mu.Lock()
+	var due []types.NamespacedName
+	for integration := range r.unavailable {
+		if due = append(due, integration); len(due) == maxUnavailableReports {
+			break
+		}
+	}
+	r.mu.Unlock()
+	for _, integration := range due {
+		err := r.patch(ctx, integration, map[string]any{"lastUnavailableTime": v1alpha1.NewTimestamp(r.apiTime())})
+		if client.IgnoreNotFound(err) != nil {
+			r.log.V(1).Info("Could not report 5xx answers to an integration; trying again",
+				"namespace", integration.Namespace, "integration", integration.Name, "reason", err.Error())
+			return
+		}
+		r.mu.Lock()
+		r.unavailable.Delete(integration)
+		r.state(integration).unavailable = r.now()
+		r.mu.Unlock()
+	}
+}
+
 // write patches one field of the status, and then makes the Kubernetes Event of a rejection. That of a failure is the
 // leader's, when the condition changes.
 func (r *statusReporter) write(ctx context.Context, report report) error {
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
 	status := map[string]any{"lastRejection": report.rejection}
 	if report.failure != nil {
 		status = map[string]any{"lastMappingFailure": report.failure}
 	}
-	patch, err := json.Marshal(map[string]any{"status": status})
-	if err != nil {
-		return fmt.Errorf("encoding the status: %w", err)
-	}
-	target := &v1alpha1.WebhookIntegration{}
-	target.Namespace, target.Name = report.integration.Namespace, report.integration.Name
-	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	err := r.patch(ctx, client.ObjectKeyFromObject(report.integration), status)
 	if apierrors.IsNotFound(err) {
 		return nil // deleted meanwhile
 	}
@@ -163,4 +203,17 @@ func (r *statusReporter) write(ctx context.Context, report report) error {
 			"Refused a request (%s): %s", report.rejection.Reason, report.rejection.Message)
 	}
 	return nil
+}
+
+// patch sets fields of an integration's status.
+func (r *statusReporter) patch(ctx context.Context, integration types.NamespacedName, status map[string]any) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		return fmt.Errorf("encoding the status: %w", err)
+	}
+	target := &v1alpha1.WebhookIntegration{}
+	target.Namespace, target.Name = integration.Namespace, integration.Name
+	return r.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 }

@@ -56,6 +56,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	}
 	committer := commit.New(store, options.MaxInFlightWrites, options.TracerProvider)
 	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
+	reports.apiTime = options.APITime
 	ready := func() bool { return synced() && options.Check() == nil }
 	return &Server{
 		options:   options,

@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -54,9 +55,10 @@ var (
 
 // recordedReports is a reporter that remembers.
 type recordedReports struct {
-	mu      sync.Mutex
-	reasons []string
-	texts   []string
+	mu          sync.Mutex
+	reasons     []string
+	texts       []string
+	unavailable []types.NamespacedName
 }
 
 func (r *recordedReports) reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string) {
@@ -70,6 +72,12 @@ func (r *recordedReports) reportFailures(integration *v1alpha1.WebhookIntegratio
 	for _, failure := range failures {
 		r.reportRejection(integration, "MappingFailed", failure.Field)
 	}
+}
+
+func (r *recordedReports) reportUnavailable(integration types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unavailable = append(r.unavailable, integration)
 }
 
 // logBuffer takes all logs, whatever their level.

@@ -218,6 +218,12 @@ type WebhookIntegrationStatus struct {
 	// +optional
 	LastRejection *Rejection `json:"lastRejection,omitempty,omitzero"`
 
+	// lastUnavailableTime is the time at which a replica reported that it had answered 5xx to a request with a token of this
+	// integration, so that an alert was not stored. Each replica updates it at most every 20 seconds. The time without alerts
+	// is measured from a minute later on.
+	// +optional
+	LastUnavailableTime *Timestamp `json:"lastUnavailableTime,omitempty,omitzero"`
+
 	// lastMappingFailure is the newest failure of an expression of the mapping. The replica that observed it updates it
 	// at most once a minute.
 	// +optional

@@ -845,6 +845,10 @@ func (in *WebhookIntegrationStatus) DeepCopyInto(out *WebhookIntegrationStatus) 
 		*out = new(Rejection)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.LastUnavailableTime != nil {
+		in, out := &in.LastUnavailableTime, &out.LastUnavailableTime
+		*out = (*in).DeepCopy()
+	}
 	if in.LastMappingFailure != nil {
 		in, out := &in.LastMappingFailure, &out.LastMappingFailure
 		*out = new(MappingFailure)

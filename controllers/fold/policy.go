@@ -19,6 +19,8 @@ type Policy struct {
 	Refusing   bool      // the integration accepts no alerts
 	ReadySince time.Time // it has accepted alerts since then, as far as its conditions tell
 
+	Unavailable time.Time // when a replica last reported an answer of 5xx, by the API server's clock
+
 	QuietFrom     time.Time // quiet is measured from then on at the earliest
 	AcceptingFrom time.Time // as QuietFrom, for leases: their senders can renew them from then on
 	Untrusted     bool      // nothing may end for its age, see replica.IngestHealth
@@ -39,6 +41,9 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(string
 	// Without any token, alerts do not come by HTTP, and the condition does not matter.
 	p.Refusing = integration.Spec.Suspend ||
 		len(integration.Spec.Tokens) > 0 && ready != nil && ready.Status == metav1.ConditionFalse
+	if at := integration.Status.LastUnavailableTime; at != nil {
+		p.Unavailable = at.Time
+	}
 	if after := integration.Spec.AutoResolveAfter; after != nil {
 		p.AutoResolveAfter = after.Duration
 	}

@@ -82,7 +82,7 @@ func (r *reconciler) gatherWith(
 	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.cause(key.Namespace) != nil && !r.blocked.waitsToBeCreated(key)) {
 		return o, r.readUncached(ctx, o)
 	}
-	o.policy, err = r.readPolicy(ctx, o)
+	o.policy, err = r.readPolicy(ctx, r.cache, o)
 	return o, err
 }
 
@@ -103,7 +103,7 @@ func (r *reconciler) readUncached(ctx context.Context, o *facts) (err error) {
 	if o.incident, err = readIncident(ctx, r.live, o.key); err != nil {
 		return err
 	}
-	o.policy, err = r.readPolicy(ctx, o)
+	o.policy, err = r.readPolicy(ctx, r.cache, o)
 	return err
 }
 
@@ -129,7 +129,9 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 		return nil, err
 	}
 	c.exists, c.now = listed, r.Clock.Now()
-	c.policy = r.withQuiet(c.policy, &c.facts) // the list may have taken long, or the process have stood still
+	if c.policy, err = r.confirmPolicy(ctx, c); err != nil {
+		return nil, err
+	}
 	events, err := replica.EventsOf(ctx, r.cache, c.key)
 	if err != nil {
 		return nil, err
@@ -174,11 +176,11 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 }
 
 // readPolicy returns the policy of the Incident's integration, or of the one whose alerts may create it.
-func (r *reconciler) readPolicy(ctx context.Context, o *facts) (fold.Policy, error) {
+func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *facts) (fold.Policy, error) {
 	policy := fold.PolicyOf(nil, r.PresetLateFiringWindow)
 	if key := o.integration(); key.Name != "" {
 		var integration v1alpha1.WebhookIntegration
-		err := r.cache.Get(ctx, key, &integration, client.UnsafeDisableDeepCopy)
+		err := reader.Get(ctx, key, &integration, client.UnsafeDisableDeepCopy)
 		switch {
 		case err == nil:
 			policy = fold.PolicyOf(&integration, r.PresetLateFiringWindow)
@@ -192,9 +194,22 @@ func (r *reconciler) readPolicy(ctx context.Context, o *facts) (fold.Policy, err
 	return r.withQuiet(policy, o), nil
 }
 
+// confirmPolicy returns the policy after the quorum list, which may have taken long. If the Incident is about to end for want of
+// alerts, the integration is read from the quorum: another replica may have reported that it could not store one.
+func (r *reconciler) confirmPolicy(ctx context.Context, c *confirmed) (fold.Policy, error) {
+	policy := r.withQuiet(c.policy, &c.facts)
+	if c.incident == nil || c.incident.Status.State != v1alpha1.IncidentOpen {
+		return policy, nil
+	}
+	if at, ok := fold.Deadline(c.incident, policy); !ok || at.After(c.now) {
+		return policy, nil
+	}
+	return r.readPolicy(ctx, r.live, &c.facts)
+}
+
 // withQuiet returns the policy with the current start of the integration's quiet.
 func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
-	from, ok := r.Health.QuietFrom(o.integration(), o.now)
+	from, ok := r.Health.QuietFrom(o.integration(), policy.Unavailable, o.now)
 	policy.QuietFrom, policy.Untrusted = from, !ok
 	policy.AcceptingFrom = policy.ReadySince.Add(replica.Grace)
 	if policy.Refusing {

@@ -83,6 +83,23 @@ func TestQuietIsMeasuredOnlyWhileWeListen(t *testing.T) {
 		s.listenFor(l, time.Minute)
 		s.Expect(state(s)).To(Equal(v1alpha1.IncidentOpen))
 	})
+	t.Run("another replica missed one, and the cache does not show it yet: it does not resolve", func(t *testing.T) {
+		s, l := opened(t)
+		s.listenFor(l, time.Minute)
+		stale := &v1alpha1.WebhookIntegration{}
+		key := types.NamespacedName{Namespace: s.Namespace, Name: testsite.Integration}
+		s.Expect(s.Live.Get(s.Ctx, key, stale)).To(Succeed())
+		told := stale.DeepCopy()
+		told.Status.LastUnavailableTime = new(v1alpha1.NewTimestamp(s.Clock.Now().Add(-30 * time.Second)))
+		s.Expect(s.Live.Status().Update(s.Ctx, told)).To(Succeed())
+		s.cache.stale = stale
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentOpen))
+		s.cache.stale = nil
+		s.listenFor(l, replica.Grace-time.Second)
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentOpen))
+		s.listenFor(l, 31*time.Second)
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentResolved))
+	})
 	t.Run("the clock is wrong: nothing resolves", func(t *testing.T) {
 		s, l := opened(t)
 		s.listenFor(l, time.Hour)

@@ -46,7 +46,7 @@ const (
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch
 // +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=tocsin.dev,resources=incidents/status,verbs=update
-// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=get;list;watch
 
 // errStale says that a fold has read something older than the API server has now: it starts over.
 var errStale = errors.New("read something that has changed meanwhile")
@@ -82,7 +82,7 @@ type reconciler struct {
 type ingestHealth interface {
 	// QuietFrom returns when the quiet of the integration's Incidents begins at the earliest. It is not ok while nothing may end
 	// for its age.
-	QuietFrom(integration types.NamespacedName, now time.Time) (from time.Time, ok bool)
+	QuietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
 }
 
 // openCounts counts the Incidents that are not Resolved.

@@ -95,7 +95,9 @@ func noPresetWindow(string) (window time.Duration, ok bool) { return 0, false }
 // always could alerts be stored.
 type always struct{}
 
-func (always) QuietFrom(types.NamespacedName, time.Time) (time.Time, bool) { return time.Time{}, true }
+func (always) QuietFrom(types.NamespacedName, time.Time, time.Time) (time.Time, bool) {
+	return time.Time{}, true
+}
 
 // noResolved takes no care of Resolved Incidents.
 type noResolved struct {

@@ -20,6 +20,7 @@ type testCache struct {
 	client.Reader
 	frozen map[types.NamespacedName]*v1alpha1.Incident // what is shown of an Incident; nil: nothing
 	hidden map[types.UID]bool                          // AlertEvents that are not shown yet
+	stale  *v1alpha1.WebhookIntegration                // nil: the newest version is shown
 
 	created map[types.UID]metav1.Time // creationTimestamps to show instead of the API server's
 
@@ -53,6 +54,10 @@ func (c *testCache) watch(events []v1alpha1.AlertEvent) {
 func (c *testCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	incident, ok := object.(*v1alpha1.Incident)
 	if !ok {
+		if integration, ok := object.(*v1alpha1.WebhookIntegration); ok && c.stale != nil {
+			c.stale.DeepCopyInto(integration)
+			return nil
+		}
 		return c.Reader.Get(ctx, key, object)
 	}
 	if frozen, isFrozen := c.frozen[key]; !isFrozen {

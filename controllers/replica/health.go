@@ -42,8 +42,8 @@ type Clock interface {
 // tell of no quiet.
 //
 // There is one for each process. Every replica keeps it, so that a follower which becomes the leader knows its own past.
-// It depends on two things: the API server would store an alert (see Start), and no alert was missed for a reason of
-// Tocsin's or the API server's (see Missed). The time of the API server is known from any answer.
+// It depends on two things: the API server would store an alert (see Start), and no replica missed an alert for a reason of
+// Tocsin's or the API server's (see Missed; the others report in the status of the integration). The time of the API server is known from any answer.
 type IngestHealth struct {
 	clock  Clock
 	prober *prober
@@ -91,15 +91,19 @@ func (h *IngestHealth) Missed(integration types.NamespacedName) {
 	own.integrations[integration.Name] = now
 }
 
-// QuietFrom is when the quiet of the integration's Incidents begins at the earliest. It is not ok while nothing may
+// QuietFrom is when the quiet of the integration's Incidents begins at the earliest. unavailable is when a replica last
+// reported a missed alert, by the API server's clock; zero if none did. It is not ok while nothing may
 // end for its age: the API server does not answer, or the clock is wrong.
-func (h *IngestHealth) QuietFrom(integration types.NamespacedName, now time.Time) (from time.Time, ok bool) {
+func (h *IngestHealth) QuietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.last.IsZero() || passed(h.last, now) > maxProbeGap || h.aheadAt(now).Abs() > fold.MaxClockDifference {
 		return time.Time{}, false
 	}
 	from = h.since
+	if reported := unavailable.Add(h.aheadAt(now)); !unavailable.IsZero() && reported.After(from) {
+		from = earliest(reported, now)
+	}
 	if own := h.missed[integration.Namespace]; own != nil {
 		for _, missed := range []time.Time{own.all, own.integrations[integration.Name]} {
 			if missed.After(from) {
@@ -131,6 +135,14 @@ func (h *IngestHealth) Now() (now time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	return now.Add(-h.aheadAt(now)), true
+}
+
+// APITime is Now, or the time by the own clock until the API server has answered once.
+func (h *IngestHealth) APITime() time.Time {
+	if now, ok := h.Now(); ok {
+		return now
+	}
+	return h.clock.Now()
 }
 
 // aheadAt is how far the clock is ahead of the API server's. A clock that was set since the last answer shows: the time
@@ -169,6 +181,13 @@ func (h *IngestHealth) tell(sent, received, server time.Time) (ahead time.Durati
 	changed = wrong != h.wrong
 	h.wrong = wrong
 	return h.ahead, wrong, changed
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // passed returns how much time has passed by the clock that shows more. The monotonic clock stands still while a virtual machine

@@ -73,11 +73,27 @@ func TestIngestHealth(t *testing.T) {
 					l.Missed(*step.missed)
 				}
 			}
-			from, ok := l.QuietFrom(shop, testEpoch.Add(c.now))
+			from, ok := l.QuietFrom(shop, time.Time{}, testEpoch.Add(c.now))
 			g.Expect(ok).To(Equal(c.from != never))
 			if ok {
 				g.Expect(from).To(Equal(testEpoch.Add(c.from + Grace)))
 			}
+		})
+	}
+	for sentence, c := range map[string]struct{ ahead, reported, now, from time.Duration }{
+		"another replica reports a missed alert: since then": {0, 5 * time.Second, 9 * time.Second, 5 * time.Second},
+		"by the API server's clock, not the own one":         {50 * time.Second, 5 * time.Second, 69 * time.Second, 54 * time.Second},
+		"a report from the future tells of now":              {0, time.Hour, 9 * time.Second, 9 * time.Second},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			now := clocktesting.NewFakePassiveClock(testEpoch)
+			l := NewIngestHealth(now)
+			l.Answered(now.Now(), now.Now(), now.Now().Add(-c.ahead))
+			l.last = testEpoch.Add(c.now)
+			from, ok := l.QuietFrom(shop, testEpoch.Add(c.reported), testEpoch.Add(c.now))
+			g.Expect(ok).To(BeTrue())
+			g.Expect(from).To(Equal(testEpoch.Add(c.from + Grace)))
 		})
 	}
 	t.Run("a clock that is set shows before the next answer", func(t *testing.T) {
@@ -85,14 +101,14 @@ func TestIngestHealth(t *testing.T) {
 		l := NewIngestHealth(clock.RealClock{})
 		now := time.Now()
 		l.Answered(now, now, now)
-		_, ok := l.QuietFrom(shop, now.Add(time.Second))
+		_, ok := l.QuietFrom(shop, time.Time{}, now.Add(time.Second))
 		g.Expect(ok).To(BeTrue())
 		// The monotonic clock says that a second has passed, the wall clock says that it was an hour.
 		l.last = l.last.Add(-time.Second)
 		l.ahead = 0
 		set := now.Round(0).Add(time.Hour)
 		g.Expect(l.aheadAt(set)).To(BeNumerically("~", 0, time.Second), "without a monotonic reading nothing shows")
-		_, ok = l.QuietFrom(shop, set)
+		_, ok = l.QuietFrom(shop, time.Time{}, set)
 		g.Expect(ok).To(BeFalse())
 	})
 	for sentence, test := range map[string]struct {
@@ -109,7 +125,7 @@ func TestIngestHealth(t *testing.T) {
 			g.Expect(after.Sub(before)).To(Equal(time.Second), "by the monotonic clock")
 			g.Expect(after.Round(0).Sub(before.Round(0))).To(Equal(time.Second+test.suspended), "by the wall clock")
 			l.Answered(before, before, before)
-			_, ok := l.QuietFrom(shop, after)
+			_, ok := l.QuietFrom(shop, time.Time{}, after)
 			g.Expect(ok).To(Equal(test.healthy))
 			l.Answered(after, after, after)
 			g.Expect(l.since.Equal(before)).To(Equal(test.healthy))
@@ -125,10 +141,10 @@ func TestIngestHealth(t *testing.T) {
 			l.Missed(types.NamespacedName{Namespace: "n", Name: string(rune(i))})
 		}
 		g.Expect(len(l.missed["n"].integrations)).To(BeNumerically("<=", maxMissed))
-		from, ok := l.QuietFrom(types.NamespacedName{Namespace: "n", Name: "quiet"}, now.Now())
+		from, ok := l.QuietFrom(types.NamespacedName{Namespace: "n", Name: "quiet"}, time.Time{}, now.Now())
 		g.Expect(ok).To(BeTrue())
 		g.Expect(from).To(Equal(testEpoch.Add(10*time.Second + Grace)))
-		from, _ = l.QuietFrom(shop, now.Now())
+		from, _ = l.QuietFrom(shop, time.Time{}, now.Now())
 		g.Expect(from).To(Equal(testEpoch.Add(Grace)), "no tenant defers what another one asked for")
 	})
 }
@@ -147,7 +163,7 @@ func TestTheProbe(t *testing.T) {
 		l, err := newProbing(testsite.ControlPlane(t), []string{s.Namespace}, clock.RealClock{})
 		s.Expect(err).NotTo(HaveOccurred())
 		l.probe(s.Ctx)
-		_, ok := l.QuietFrom(shop, time.Now())
+		_, ok := l.QuietFrom(shop, time.Time{}, time.Now())
 		s.Expect(ok).To(BeTrue())
 		s.Expect(s.EventNames()).To(BeEmpty())
 		server, err := l.prober.ask(s.Ctx)
@@ -181,7 +197,7 @@ func TestTheProbe(t *testing.T) {
 			l, err := newProbing(&rest.Config{Host: server.URL}, nil, clock.RealClock{})
 			g.Expect(err).NotTo(HaveOccurred())
 			l.probe(t.Context())
-			_, ok := l.QuietFrom(shop, time.Now())
+			_, ok := l.QuietFrom(shop, time.Time{}, time.Now())
 			g.Expect(ok).To(Equal(c.ok))
 			now, ok := l.Now()
 			g.Expect(ok).To(BeTrue(), "any answer tells the time")
@@ -203,7 +219,7 @@ func TestTheProbe(t *testing.T) {
 				_, ok := l.Now()
 				return ok
 			}, "60s").Should(BeTrue())
-			_, ok := l.QuietFrom(shop, time.Now())
+			_, ok := l.QuietFrom(shop, time.Time{}, time.Now())
 			s.Expect(ok).To(BeFalse(), "no alert can be stored")
 			now, _ := l.Now()
 			s.Expect(now).To(BeTemporally("~", time.Now(), 5*time.Second))

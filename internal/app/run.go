@@ -63,6 +63,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return err
 	}
 	o.webhook.Refused, o.webhook.ClockLead, o.webhook.Metrics = health.Missed, health.ClockLead, environment.Metrics
+	o.webhook.APITime = health.APITime
 	folding := foldingOptions(o, environment, memory, health, informers)
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())

@@ -127,6 +127,7 @@
   resources:
   - webhookintegrations
   verbs:
+  - get
   - list
   - watch
 - apiGroups:

@@ -49,6 +49,7 @@ var bugs = []bug{
 	{name: "late-for-ever", scenario: "repeated-alerts"},
 	{name: "stale-resolves-end", scenario: "repeated-alerts"},
 	{name: "downtime-is-silence", scenario: "api-outage"},
+	{name: "outage-untold", test: "./webhookserver TestRefusalsAreTold"},
 	{name: "any-clock", scenario: "clock-skew"},
 	{name: "mark-before-write", scenario: "fold-blocked", args: oneWrite},
 	{name: "marks-ignored", test: "./controllers/incident TestADeletedIncidentDoesNotComeBack"},
