@@ -215,7 +215,7 @@ test-archive-short: control-plane build archiver plugin ## Archive to a folder, 
 
 .PHONY: test-monitoring
 test-monitoring: control-plane build archiver ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)
-	$(SUITE) -timeout=5m -run '^TestPrometheus' ./monitoring
+	$(SUITE) -timeout=5m -run '^Test(Prometheus|NoRule)' ./monitoring
 
 .PHONY: test-kube-state-metrics
 test-kube-state-metrics: control-plane $(TOOLS)/kube-state-metrics ## Test config/kube-state-metrics with the real kube-state-metrics and Prometheus

@@ -72,12 +72,12 @@ func (f *Forwarder) load() {
 			f.log.Error(err, "Alertmanager configuration is invalid", "file", f.path, "lastValidInUse", f.config != nil)
 		}
 		f.loaded, f.invalid, f.data = true, true, data
-		configValid.Set(0)
+		configValid.WithLabelValues().Set(0)
 		return
 	}
 	f.log.Info("Loaded Alertmanager configuration", "file", f.path, "alertmanagers", len(config.Alertmanagers))
 	f.config, f.loaded, f.invalid, f.data = config, true, false, data
-	configValid.Set(1)
+	configValid.WithLabelValues().Set(1)
 	if t := f.term.Load(); t != nil {
 		t.signal.give()
 	}

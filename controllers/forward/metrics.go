@@ -43,11 +43,12 @@ var (
 			"which it first tried.",
 	}, []string{"alertmanager"})
 
-	configValid = prometheus.NewGauge(prometheus.GaugeOpts{
+	// configValid is a vector without labels: a replica without the flag does not report it.
+	configValid = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tocsin_forward_config_valid",
 		Help: "Whether the file of --alertmanager-config is valid, reported by every replica that has the flag. While it is " +
 			"not, the last valid content stays in use.",
-	})
+	}, nil)
 )
 
 // RegisterMetrics registers the metrics of the forwarding.

@@ -3,8 +3,10 @@
 package monitoring
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -30,6 +32,9 @@ const (
 	// rate is how many alerts are posted a second, and keys of how many Incidents.
 	rate, keys = 50, 20
 
+	// unwanted is the title of an Incident that the Alertmanager rejects.
+	unwanted = "Unwanted"
+
 	// oddities is how often a second requests come that are refused, or read without their mapping.
 	oddities = 2
 )
@@ -44,7 +49,11 @@ type rig struct {
 func startRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{Rig: testenv.NewRig(t, testenv.Program("manager"), testenv.Program("archiver"))}
-	alertmanager := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // accepts everything
+	alertmanager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if body, _ := io.ReadAll(request.Body); bytes.Contains(body, []byte(unwanted)) {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	}))
 	t.Cleanup(alertmanager.Close)
 	file := r.Write("alertmanager.yaml", "alertmanagers: [{url: '"+alertmanager.URL+"'}]")
 	r.createIntegrations()
@@ -118,6 +127,7 @@ func (r *rig) load(ctx context.Context) {
 			// What they are answered shows on the dashboard, or its test fails.
 			r.post(ctx, namespace, loaded, "[")
 			r.post(ctx, namespace, loaded, `{"labels":{"`+v1alpha1.ForwardedLabel+`":"returned"}}`)
+			r.post(ctx, namespace, loaded, `{"dedup_key":"unwanted","title":"`+unwanted+`"}`)
 			for _, status := range []string{"firing", "resolved"} {
 				r.post(ctx, namespace, loaded, `{"dedup_key":"flapping","status":"`+status+`"}`)
 			}

@@ -62,8 +62,8 @@ func TestRealKubeStateMetrics(t *testing.T) {
 		t.Fatalf("promtool check metrics: %v: %s", err, output)
 	}
 	var queries []panel
-	for _, query := range documentedQueries(t) {
-		queries = append(queries, panel{Title: "docs/kube-state-metrics.md", Targets: []struct{ Expr string }{{query}}})
+	for _, query := range documentedQueries(t)[stateMetricsPage] {
+		queries = append(queries, panelOf(stateMetricsPage, query))
 	}
 	awaitPanels(r, startPrometheus(r, writeRules(t, r.Folder), url), queries)
 	t.Logf("kube-state-metrics shows %d series as it should, and %d queries find them", len(want), len(queries))

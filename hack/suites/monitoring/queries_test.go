@@ -2,6 +2,7 @@ package monitoring
 
 import (
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -97,16 +98,53 @@ func checkQuery(t *testing.T, metrics map[string][]string, query string) []strin
 	return used
 }
 
-// documentedQueries returns the queries of docs/kube-state-metrics.md.
-func documentedQueries(t *testing.T) (queries []string) {
+// stateMetricsPage is the document whose queries are about the metrics of kube-state-metrics.
+const stateMetricsPage = "kube-state-metrics.md"
+
+// documentedQueries returns the queries of the documents, by the name of the page.
+func documentedQueries(t *testing.T) map[string][]string {
 	t.Helper()
 	g := NewWithT(t)
-	text, err := os.ReadFile(filepath.Join(testenv.Root(), "docs", "kube-state-metrics.md"))
+	queries := map[string][]string{}
+	err := filepath.WalkDir(filepath.Join(testenv.Root(), "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, block := range promqlBlock.FindAllStringSubmatch(string(text), -1) {
+			queries[filepath.Base(path)] = append(queries[filepath.Base(path)], block[1])
+		}
+		return err
+	})
 	g.Expect(err).NotTo(HaveOccurred())
-	for _, block := range promqlBlock.FindAllStringSubmatch(string(text), -1) {
-		queries = append(queries, block[1])
+	g.Expect(queries).To(And(HaveKey(stateMetricsPage), HaveKey("paging.md"), HaveKey("TocsinFoldLagHigh.md")))
+	return queries
+}
+
+func TestDocumentedQueries(t *testing.T) {
+	metrics := readMetrics(t)
+	for page, queries := range documentedQueries(t) {
+		for _, query := range queries {
+			if page != stateMetricsPage {
+				checkQuery(t, metrics, query)
+			}
+		}
 	}
-	g.Expect(queries).NotTo(BeEmpty())
+}
+
+// selectors returns the series that the rules are about, as queries.
+func selectors(t *testing.T) (queries []string) {
+	t.Helper()
+	for _, rule := range readRules(t) {
+		expression, err := parser.NewParser(parser.Options{}).ParseExpr(rule.Expr)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred(), rule.Alert)
+		parser.Inspect(expression, func(node parser.Node, _ []parser.Node) error {
+			if selector, ok := node.(*parser.VectorSelector); ok {
+				queries = append(queries, selector.String())
+			}
+			return nil
+		})
+	}
 	return queries
 }
 
@@ -228,9 +266,6 @@ func TestAlertingRules(t *testing.T) {
 			g.Expect(string(runbook)).To(HavePrefix("# " + rule.Alert + "\n"))
 			for _, heading := range []string{"## What it means", "## What to look at", "## What to do"} {
 				g.Expect(string(runbook)).To(ContainSubstring(heading))
-			}
-			for _, block := range promqlBlock.FindAllStringSubmatch(string(runbook), -1) {
-				checkQuery(t, metrics, block[1])
 			}
 			g.Expect(string(index)).To(ContainSubstring("[" + rule.Alert + "](" + rule.Alert + ".md)"))
 		})
