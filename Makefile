@@ -80,7 +80,7 @@ ALERTMANAGER_FLAGS ?=
 # Flags of "go test" for test-archive, such as -run=/killed.
 ARCHIVE_FLAGS ?=
 
-# Flags of hack/devcluster for "make run", and of "go test".
+# Flags of hack/devcluster for "make run", such as -alertmanager-config=FILE or -archive=FOLDER, and of "go test".
 RUN_FLAGS ?=
 TEST_FLAGS ?=
 
@@ -90,7 +90,7 @@ OUR_MODULES := hack/gen hack/release hack/suites
 ##@ To try it
 
 .PHONY: run
-run: $(if $(KUBECONFIG),,control-plane) build ## Run Tocsin with a cluster of its own, or on the one that KUBECONFIG names
+run: $(if $(KUBECONFIG),,control-plane) build $(if $(findstring -archive=,$(RUN_FLAGS)),archiver) ## Run Tocsin with a cluster of its own, or on the one that KUBECONFIG names
 	@$(GO_BUILD) -ldflags '-s -w' -o bin/devcluster ./hack/devcluster
 	@exec bin/devcluster --port=$(PORT) $(RUN_FLAGS)
 

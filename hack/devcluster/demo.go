@@ -47,7 +47,7 @@ func (d demonstration) text() string {
 	if _, err := exec.LookPath(kubectl); err != nil {
 		kubectl = filepath.Join(testenv.Assets(), kubectl)
 	}
-	return fmt.Sprintf(`# In another terminal, for kubectl and "kubectl tocsin":
+	return fmt.Sprintf(`# In another terminal, for kubectl and "kubectl tocsin" (which "make install-plugin" builds):
 export KUBECONFIG=%s
 export TOCSIN_ENDPOINT=http://%s
 # Watch the incidents:

@@ -40,6 +40,10 @@ type options struct {
 	folder  string
 	port    int
 	once    bool
+
+	alertmanagers string // the file of the Alertmanagers to forward to; empty: none
+	archiver      string // the archiver's binary
+	archive       string // the folder to archive to; empty: none
 }
 
 func main() {
@@ -48,6 +52,9 @@ func main() {
 	flag.StringVar(&o.folder, "folder", filepath.Join(testenv.Root(), "bin", "run"), "where the log and the kubeconfig go")
 	flag.IntVar(&o.port, "port", 8080, "the port on 127.0.0.1 that alerts are posted to")
 	flag.BoolVar(&o.once, "once", false, "fire and resolve the demo alert, and stop")
+	flag.StringVar(&o.alertmanagers, "alertmanager-config", "", "forward Incidents to the Alertmanagers of this `file`")
+	flag.StringVar(&o.archiver, "archiver", filepath.Join(testenv.Root(), "bin", "archiver"), "the archiver binary")
+	flag.StringVar(&o.archive, "archive", "", "archive ended episodes to this `folder`")
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard()) // what fails here is returned
 
@@ -86,18 +93,23 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return stopped(ctx, err)
 	}
 
-	managed, err := startManager(o.manager, address, target.kubeconfig, filepath.Join(folder, "manager.log"))
-	if err != nil {
-		return err
+	manager, archiver, err := startPrograms(o, address, target.kubeconfig, folder)
+	defer func() {
+		if manager != nil && manager.runs() {
+			_, _ = fmt.Fprintln(out, "\nStopping.")
+		}
+		err = errors.Join(err, archiver.close(), manager.close())
+	}()
+	if err == nil {
+		err = errors.Join(manager.waitReady(ctx), archiver.waitReady(ctx))
 	}
-	defer func() { err = errors.Join(err, managed.close(out)) }()
-	if err := managed.waitReady(ctx); err != nil {
+	if err != nil {
 		return stopped(ctx, err)
 	}
 	demo := demonstration{address: address, token: token, cluster: target}
 	_, _ = fmt.Fprintf(out, "Tocsin is ready, after %.1f s. Ctrl-C stops it.\n"+
 		"The manager's log: %s\nThe manager's metrics: %s\n\n%s\n",
-		time.Since(start).Seconds(), managed.log.Name(), managed.process.MetricsURL, demo.text())
+		time.Since(start).Seconds(), manager.log.Name(), manager.process.MetricsURL, demo.text())
 	if o.once {
 		once, cancel := context.WithTimeout(ctx, onceTimeout)
 		defer cancel()
@@ -106,9 +118,37 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-managed.process.Exited():
-		return managed.death()
+	case <-manager.exited():
+		return manager.death()
+	case <-archiver.exited():
+		return archiver.death()
 	}
+}
+
+// startPrograms starts the manager, and the archiver if there is an archive; else that is nil.
+func startPrograms(o options, address, kubeconfig, folder string) (manager, archiver *program, err error) {
+	args := []string{
+		"--webhook-bind-address=" + address,
+		"--shutdown-delay=0s", // no load balancer has to hear of it
+	}
+	if o.alertmanagers != "" {
+		args = append(args, "--alertmanager-config="+o.alertmanagers)
+	}
+	if o.archive != "" {
+		args = append(args, "--archive-required")
+	}
+	manager, err = startProgram("manager", folder, testenv.ManagerOptions{Binary: o.manager, Kubeconfig: kubeconfig, Args: args})
+	if err != nil || o.archive == "" {
+		return manager, nil, err
+	}
+	archive, err := filepath.Abs(o.archive)
+	if err != nil {
+		return manager, nil, fmt.Errorf("finding the folder of the archive: %w", err)
+	}
+	archiver, err = startProgram("archiver", folder, testenv.ManagerOptions{
+		Binary: o.archiver, Kubeconfig: kubeconfig, Archive: "file://" + archive + "?create_dir=true",
+	})
+	return manager, archiver, err
 }
 
 // stopped drops an error that is there because ctx has ended.
@@ -131,64 +171,79 @@ func checkFree(ctx context.Context, address string) error {
 	return listener.Close()
 }
 
-// managed is the manager at work.
-type managed struct {
+// program is the manager or the archiver at work. Nil: it does not run.
+type program struct {
+	name    string
 	process *testenv.Manager
 	log     *os.File
 }
 
-func startManager(binary, address, kubeconfig, logPath string) (*managed, error) {
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening the manager's log: %w", err)
+// startProgram starts one with a log in the folder.
+func startProgram(name, folder string, options testenv.ManagerOptions) (_ *program, err error) {
+	p := &program{name: name}
+	if p.log, err = os.Create(filepath.Join(folder, name+".log")); err != nil { // in a folder of the user's
+		return nil, fmt.Errorf("opening the log of the %s: %w", name, err)
 	}
-	process, err := testenv.StartManager(testenv.ManagerOptions{
-		Binary:     binary,
-		Kubeconfig: kubeconfig,
-		Log:        log,
-		Args: []string{
-			"--webhook-bind-address=" + address,
-			"--shutdown-delay=0s", // no load balancer has to hear of it
-		},
-	})
-	if err != nil {
-		return nil, errors.Join(err, log.Close())
+	options.Log = p.log
+	if p.process, err = testenv.StartManager(options); err != nil {
+		return nil, errors.Join(err, p.log.Close())
 	}
-	return &managed{process: process, log: log}, nil
+	return p, nil
 }
 
-func (m *managed) waitReady(ctx context.Context) error {
+func (p *program) waitReady(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := m.process.WaitReady(ctx); err != nil {
-		return fmt.Errorf("%w%s", err, m.tail())
+	if err := p.process.WaitReady(ctx); err != nil {
+		return fmt.Errorf("%w%s", err, p.tail())
 	}
 	return nil
 }
 
-// death says how the manager ended.
-func (m *managed) death() error {
-	return fmt.Errorf("the manager ended by itself: %w%s", errors.Join(m.process.Stop(), errors.New("nobody told it to")), m.tail())
+// exited returns what is closed when the program has ended; nil if it does not run.
+func (p *program) exited() <-chan struct{} {
+	if p == nil {
+		return nil
+	}
+	return p.process.Exited()
 }
 
-// tail is the end of the manager's log.
-func (m *managed) tail() string {
-	content, err := os.ReadFile(m.log.Name())
+func (p *program) runs() bool {
+	select {
+	case <-p.exited():
+		return false
+	default:
+		return true
+	}
+}
+
+// death says how the program ended.
+func (p *program) death() error {
+	return fmt.Errorf("the %s ended by itself: %w%s", p.name, errors.Join(p.process.Stop(), errors.New("nobody told it to")), p.tail())
+}
+
+// tail is the end of the program's log.
+func (p *program) tail() string {
+	content, err := os.ReadFile(p.log.Name())
 	if err != nil {
 		return ""
 	}
 	lines := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
 	lines = lines[max(0, len(lines)-tailLines):]
-	return fmt.Sprintf("\nThe end of its log (%s):\n%s", m.log.Name(), strings.Join(lines, "\n"))
+	return fmt.Sprintf("\nThe end of its log (%s):\n%s", p.log.Name(), strings.Join(lines, "\n"))
 }
 
-func (m *managed) close(out io.Writer) error {
-	var err error
-	select {
-	case <-m.process.Exited(): // has been reported
+// close stops the program. How it ended by itself has been reported.
+func (p *program) close() error {
+	switch {
+	case p == nil:
+		return nil
+	case p.runs():
+		return errors.Join(p.process.Stop(), p.log.Close())
 	default:
-		_, _ = fmt.Fprintln(out, "\nStopping.")
-		err = m.process.Stop()
+		return p.log.Close()
 	}
-	return errors.Join(err, m.log.Close())
 }

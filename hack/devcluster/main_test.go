@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,8 +24,18 @@ func TestRun(t *testing.T) {
 		g := NewWithT(t)
 		t.Setenv("KUBECONFIG", "")
 		port := freePort(t)
+		forwarded := make(chan string, 100)
+		alertmanager := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+			body, _ := io.ReadAll(request.Body)
+			forwarded <- string(body)
+		}))
+		defer alertmanager.Close()
+		file := filepath.Join(t.TempDir(), "alertmanagers.yaml")
+		g.Expect(os.WriteFile(file, []byte("alertmanagers: [{url: '"+alertmanager.URL+"'}]"), 0o600)).To(Succeed())
 		var out bytes.Buffer
-		g.Expect(run(t.Context(), options{manager: manager, folder: t.TempDir(), port: port, once: true}, &out)).To(Succeed(), out.String())
+		o := options{manager: manager, folder: t.TempDir(), port: port, once: true, alertmanagers: file}
+		g.Expect(run(t.Context(), o, &out)).To(Succeed(), out.String())
+		g.Eventually(forwarded).Should(Receive(ContainSubstring("Disk 97 % full")))
 		g.Expect(out.String()).To(ContainSubstring("The Incident is Resolved"))
 		g.Expect(out.String()).To(MatchRegexp(`(?m)^export KUBECONFIG=/\S+\nexport TOCSIN_ENDPOINT=http://127.0.0.1:\d+$`))
 		g.Expect(out.String()).To(MatchRegexp(`(?m)^\S*kubectl get incidents -w$`))
@@ -45,8 +57,11 @@ func TestRun(t *testing.T) {
 		// What follows needs no control plane of its own either.
 		dying := filepath.Join(t.TempDir(), "dying")
 		g.Expect(os.WriteFile(dying, []byte("#!/bin/sh\necho these are my last words\nexit 3\n"), 0o700)).To(Succeed())
-		err = run(t.Context(), options{manager: dying, folder: t.TempDir(), port: freePort(t)}, io.Discard)
-		g.Expect(err).To(MatchError(And(ContainSubstring("exit status 3"), ContainSubstring("these are my last words"))))
+		for _, o := range []options{{manager: dying}, {manager: manager, archiver: dying, archive: "archive"}} {
+			o.folder, o.port = t.TempDir(), freePort(t)
+			err = run(t.Context(), o, io.Discard)
+			g.Expect(err).To(MatchError(And(ContainSubstring("exit status 3"), ContainSubstring("these are my last words"))))
+		}
 
 		ctx, stop := context.WithCancel(t.Context())
 		stopping := &stopper{words: "is ready", stop: stop}
