@@ -143,7 +143,7 @@ stay.` + actionNotes,
 }
 
 func (o *actOptions) complete(command *cobra.Command) *cobra.Command {
-	command.ValidArgsFunction = o.completeIncidents
+	command.ValidArgsFunction = o.completeIncidents()
 	command.RunE = o.withCluster(o.run)
 	flags := command.Flags()
 	flags.StringVarP(&o.message, "message", "m", "", "Message to record in the timeline.")

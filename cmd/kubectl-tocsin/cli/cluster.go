@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
@@ -140,20 +141,20 @@ func (c *cluster) names(
 	ctx context.Context, list schema.GroupVersionKind, most int, options ...client.ListOption,
 ) ([]client.ObjectKey, error) {
 	var names []client.ObjectKey
-	for next := ""; ; {
-		objects := &metav1.PartialObjectMetadataList{}
-		objects.SetGroupVersionKind(list)
-		chunk := append([]client.ListOption{client.Limit(listChunk), client.Continue(next)}, options...)
-		if err := c.List(ctx, objects, chunk...); err != nil {
+	objects := &metav1.PartialObjectMetadataList{}
+	objects.SetGroupVersionKind(list)
+	for page, err := range live.Pages(ctx, c, objects, append(options, client.Limit(listChunk))...) {
+		if err != nil {
 			return nil, err
 		}
-		for i := range objects.Items {
-			names = append(names, client.ObjectKeyFromObject(&objects.Items[i]))
+		for i := range page.Items {
+			names = append(names, client.ObjectKeyFromObject(&page.Items[i]))
 		}
-		if next = objects.Continue; next == "" || most > 0 && len(names) > most {
-			return names, nil
+		if most > 0 && len(names) > most {
+			break
 		}
 	}
+	return names, nil
 }
 
 // missingError reports a namespace or an integration that does not exist. Commands exit with exitMissing.
@@ -208,6 +209,7 @@ var flagMessages = []struct {
 }{
 	{regexp.MustCompile(`^if any flags in the group .* are set none of the others can be; \[(\S+) (.*)\] were all set$`),
 		"--$1 and --$2 cannot be used together"},
+	{regexp.MustCompile(`^invalid argument ".*" for "(?:-\w, )?(--[\w-]+)" flag: (must be .*)`), "$1 $2"},
 	{regexp.MustCompile(`^invalid argument (".*") for "(?:-\w, )?(--[\w-]+)" flag: (?:strconv\.\w+: parsing ".*": |time: )?`),
 		"invalid value $1 for $2: "},
 	{regexp.MustCompile(`^flag needs an argument: (?:'\w' in )?(-\S+)$`), "$1 needs a value"},

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
@@ -60,23 +59,16 @@ The payload is read as an integration's: --integration reads one from the cluste
 	flags.StringVar(&o.manifest, "manifest", "", "File with a WebhookIntegration.")
 	flags.StringVar(&o.preset, "preset", "", "Name of a preset, or auto.")
 	addHeaderFlag(flags, &o.headers)
-	flags.StringVarP(&o.output, "output", "o", "", "Output format: json or yaml, as a dry run's response. Default: a description.")
+	wordVar(flags, &o.output, "output", "o", "json or yaml",
+		"Output format: json or yaml, as a dry run's response. Default: a description.")
 	flags.BoolVar(&o.strict, "strict", false, "Exit with 1 also if there are other warnings.")
 	command.MarkFlagsMutuallyExclusive("integration", "manifest", "preset")
-	completeFlags(command, map[string]completions{
-		"integration": p.completeIntegrations,
-		"preset":      completePresets,
-		"output":      fixedCompletions(outputJSON, outputYAML),
-	})
 	return command
 }
 
 func (o *explainOptions) run(ctx context.Context) error {
 	if o.file == "" {
 		return errors.New("--filename is required")
-	}
-	if err := checkResponseFormat(o.output); err != nil {
-		return err
 	}
 	header, err := parseHeaders(o.headers)
 	if err != nil {
@@ -227,7 +219,7 @@ func (e *explanation) alert(i int) {
 	}
 	fields := alertFields(alert.Alert)
 	for _, source := range alert.Sources {
-		add(source.Field, live.Text(fields[source.Field]), origin(source))
+		add(source.Field, valueText(fields[source.Field]), origin(source))
 	}
 	for _, field := range e.defaults(alert) {
 		add(field[0], field[1], "default")

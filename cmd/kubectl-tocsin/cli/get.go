@@ -51,7 +51,7 @@ NAME may be any unambiguous prefix of a name.`,
 
   # Watch incidents: a live table on a terminal, one line per change in a pipe
   kubectl tocsin get -w`,
-		ValidArgsFunction: p.completeIncidents,
+		ValidArgsFunction: p.completeIncidents(),
 		RunE:              p.withCluster(o.run),
 	}
 	o.addTableFlags(command)

@@ -68,9 +68,9 @@ exits with 1.`,
 	o.addFlags(command)
 	o.period.addFlags(command, historySince)
 	flags := command.Flags()
-	flags.StringVarP(&o.output, "output", "o", "", "Output format: wide, json (one document per line) or csv. Default: a table.")
+	wordVar(flags, &o.output, "output", "o", "wide, json or csv",
+		"Output format: wide, json (one document per line) or csv. Default: a table.")
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "Do not print column titles.")
-	completeFlags(command, map[string]completions{"output": fixedCompletions(outputWide, outputJSON, outputCSV)})
 	return command
 }
 
@@ -79,11 +79,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	printer, err := o.printer()
-	if err != nil {
-		return err
-	}
-	bar, found := o.newProgress(), 0
+	printer, bar, found := o.printer(), o.newProgress(), 0
 	query := history.Query{From: from, To: to, Brief: o.output != outputJSON}
 	source, missing, err := o.read(ctx, query, bar, func(record *records.Record) error {
 		bar.clear()
@@ -107,16 +103,10 @@ type episodePrinter struct {
 	episode func(*records.Record) error
 }
 
-func (o *historyOptions) printer() (episodePrinter, error) {
+func (o *historyOptions) printer() episodePrinter {
 	switch o.output {
-	case "", outputWide:
-		table := o.newTable()
-		return episodePrinter{table.printHeader, func(r *records.Record) error {
-			table.printRows(r)
-			return table.err
-		}}, nil
 	case outputJSON:
-		return episodePrinter{func() {}, o.printJSON}, nil
+		return episodePrinter{func() {}, o.printJSON}
 	case outputCSV:
 		lines := csv.NewWriter(o.Out)
 		write := func(cells []string) error {
@@ -127,9 +117,13 @@ func (o *historyOptions) printer() (episodePrinter, error) {
 		return episodePrinter{
 			func() { _ = write(csvHeader) }, // printing the first episode returns the error
 			func(r *records.Record) error { return write(csvCells(r)) },
-		}, nil
+		}
 	}
-	return episodePrinter{}, fmt.Errorf("--output must be %s, %s or %s, not %q", outputWide, outputJSON, outputCSV, o.output)
+	table := o.newTable()
+	return episodePrinter{table.printHeader, func(r *records.Record) error {
+		table.printRows(r)
+		return table.err
+	}}
 }
 
 // newTable returns a table whose columns have typical widths, since rows are printed before all are known.
@@ -142,10 +136,10 @@ func (o *historyOptions) newTable() *table[*records.Record] {
 	}
 	t.add("ENDED", len(minute), func(r *records.Record) string { return r.ResolvedTime.Local().Format(minute) })
 	t.add("OPEN", countWidth, humanOpenFor)
-	t.columns = append(t.columns, column[*records.Record]{"SEVERITY", len("critical"), func(r *records.Record) cell {
+	t.addCells("SEVERITY", len("critical"), func(r *records.Record) cell {
 		severity := history.Severity(r)
 		return cell{safe(string(severity)), severityStyles[severity]}
-	}})
+	})
 	if t.wide {
 		t.add("ACK", nameWidth, func(r *records.Record) string { return r.AcknowledgedBy })
 	} else {

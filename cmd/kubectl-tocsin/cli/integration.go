@@ -52,7 +52,9 @@ type integrationCreateOptions struct {
 }
 
 func (p *plugin) integrationCreateCommand() *cobra.Command {
-	o := &integrationCreateOptions{tokenCreateOptions: tokenCreateOptions{plugin: p}, output: newOutputFlag()}
+	o := &integrationCreateOptions{
+		tokenCreateOptions: tokenCreateOptions{plugin: p}, dryRun: dryRunNone, output: newOutputFlag(),
+	}
 	command := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an integration with a token and print the webhook URL",
@@ -77,21 +79,17 @@ The URL is printed once: the cluster stores only the token's SHA-256 hash.`,
 	o.command = command
 	flags := command.Flags()
 	flags.StringVar(&o.preset, "preset", "", "Preset for a tool's payloads, such as alertmanager, or auto. Default: none.")
-	flags.StringVar(&o.severity, "default-severity", "", "Severity of alerts without one. Default: warning.")
+	wordVar(flags, &o.severity, "default-severity", "", severityWords, "Severity of alerts without one. Default: warning.")
 	flags.StringToStringVar(&o.labels, "default-label", nil, "Labels to add to all alerts as `KEY=VALUE`, such as team=storage.")
 	durationVar(flags, &o.autoResolveAfter, "auto-resolve-after",
 		"Resolve incidents after this time without alerts, such as 12h or 7d. Default: never.")
 	durationVar(flags, &o.retention, "retention", "Delete resolved incidents after this time, such as 30d. Default: 7d.")
 	flags.StringVar(&o.name, "token-name", "", "Name of the token. Default: the current date, such as 2026-05-04.")
 	flags.BoolVar(&o.noToken, "no-token", false, "Create no token.")
-	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, "Must be none, client (send no request) or server (do not store it).")
+	wordVar(flags, &o.dryRun, "dry-run", "", "none, client or server",
+		"Must be none, client (send no request) or server (do not store it).")
 	o.addFlags(command)
 	o.output.addFlag(command, "Output format: json, yaml, name, jsonpath=…, go-template=… The URL is printed on stderr then.")
-	completeFlags(command, map[string]completions{
-		"preset":           completePresets,
-		"default-severity": fixedCompletions(severityNames...),
-		"dry-run":          fixedCompletions(dryRunNone, dryRunClient, dryRunServer),
-	})
 	return command
 }
 
@@ -142,13 +140,6 @@ func (o *integrationCreateOptions) run(ctx context.Context, c *cluster, names []
 func (o *integrationCreateOptions) validate() error {
 	if names := mapping.PresetNames(); o.preset != "" && !slices.Contains(names, o.preset) {
 		return fmt.Errorf("preset %q does not exist; available presets: %s", o.preset, strings.Join(names, ", "))
-	}
-	o.severity = strings.ToLower(o.severity)
-	if o.severity != "" && !slices.Contains(severityNames, o.severity) {
-		return fmt.Errorf("--default-severity must be one of critical, error, warning and info, not %q", o.severity)
-	}
-	if _, known := dryRunNotes[o.dryRun]; !known {
-		return fmt.Errorf("--dry-run must be none, client or server, not %q", o.dryRun)
 	}
 	if !o.noToken && o.dryRun != dryRunNone {
 		return errors.New("a dry run creates no token: add --no-token")

@@ -52,23 +52,17 @@ type screen struct {
 }
 
 // newScreen returns a screen with the capabilities of out and the value of --color.
-func newScreen(out io.Writer, color string) (*screen, error) {
+func newScreen(out io.Writer, color string) *screen {
 	s := &screen{out: out}
 	file, isFile := out.(*os.File)
 	if isFile && term.IsTerminal(int(file.Fd())) {
 		s.measure()
 		s.colors = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" // https://no-color.org
 	}
-	switch color {
-	case colorAuto:
-	case colorAlways:
-		s.colors = true
-	case colorNever:
-		s.colors = false
-	default:
-		return nil, fmt.Errorf("--color must be %s, %s or %s", colorAuto, colorAlways, colorNever)
+	if color != colorAuto {
+		s.colors = color == colorAlways
 	}
-	return s, nil
+	return s
 }
 
 func (s *screen) isTerminal() bool { return s.width > 0 }

@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	outputText     = "text"
 	outputMarkdown = "markdown"
 	outputHTML     = "html"
 
@@ -33,7 +32,7 @@ type reportOptions struct {
 }
 
 func (p *plugin) reportCommand() *cobra.Command {
-	o := &reportOptions{archiveOptions: archiveOptions{plugin: p}}
+	o := &reportOptions{archiveOptions: archiveOptions{plugin: p}, output: "text"}
 	command := &cobra.Command{
 		Use:   "report",
 		Short: "Report statistics of finished episodes of incidents",
@@ -56,11 +55,8 @@ zone. -o html writes one page without scripts and external resources.`,
 	o.addFlags(command)
 	o.period.addFlags(command, reportSince)
 	flags := command.Flags()
-	flags.StringVarP(&o.output, "output", "o", outputText, "Output format: text, markdown, html or json.")
+	wordVar(flags, &o.output, "output", "o", "text, markdown, html or json", "Output format: text, markdown, html or json.")
 	flags.IntVar(&o.top, "top", reportTop, "Number of keys and integrations in each list.")
-	completeFlags(command, map[string]completions{
-		"output": fixedCompletions(outputText, outputMarkdown, outputHTML, outputJSON),
-	})
 	return command
 }
 
@@ -72,9 +68,9 @@ func (o *reportOptions) run(ctx context.Context) error {
 	if o.top < 1 {
 		return fmt.Errorf("--top must be at least 1, not %d", o.top)
 	}
-	bars := map[string]int{outputText: textBars, outputMarkdown: textBars, outputHTML: pageBars, outputJSON: pageBars}[o.output]
-	if bars == 0 {
-		return fmt.Errorf("--output must be %s, %s, %s or %s, not %q", outputText, outputMarkdown, outputHTML, outputJSON, o.output)
+	bars := textBars
+	if o.output == outputHTML || o.output == outputJSON {
+		bars = pageBars
 	}
 	open := 0
 	query := history.Query{From: from, To: to, WithoutContent: true, Open: func() { open++ }}

@@ -122,14 +122,6 @@ const (
 	outputYAML = "yaml"
 )
 
-func checkResponseFormat(format string) error {
-	switch format {
-	case "", outputJSON, outputYAML:
-		return nil
-	}
-	return fmt.Errorf("--output must be json or yaml, not %q", format)
-}
-
 // writeResponse prints a JSON object in one of the formats.
 func writeResponse(out io.Writer, format string, object []byte) error {
 	var text []byte

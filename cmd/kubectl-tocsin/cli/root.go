@@ -22,6 +22,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
@@ -119,14 +120,13 @@ kubeconfig and your permissions.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		PersistentPreRunE: func(command *cobra.Command, _ []string) (err error) {
+		PersistentPreRun: func(command *cobra.Command, _ []string) {
 			// Commands report errors themselves; the client's log is on with -v only.
 			if level := command.Flags().Lookup("v"); level != nil && level.Value.String() == "0" {
 				klog.SetLogger(logr.Discard())
 			}
 			log.SetLogger(klog.Background()) // without a logger, controller-runtime warns after 30 seconds
-			p.screen, err = newScreen(p.Out, p.color)
-			return err
+			p.screen = newScreen(p.Out, p.color)
 		},
 	}
 	root.SetVersionTemplate(buildinfo.Line("kubectl-tocsin") + "\n")
@@ -140,7 +140,7 @@ kubeconfig and your permissions.`,
 	addGroup(root, "Sender Commands:", p.integrationCommand(), p.tokenCommand(), p.sendCommand(), p.explainCommand())
 	root.AddCommand(p.optionsCommand(), p.versionCommand())
 	p.addGlobalFlags(root)
-	adjust(root)
+	adjust(root, p.flagCompletions())
 	return root
 }
 
@@ -156,7 +156,7 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 func (p *plugin) addGlobalFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	p.config.AddFlags(flags)
-	flags.StringVar(&p.color, "color", p.color,
+	wordVar(flags, &p.color, "color", "", "auto, always or never",
 		"When to use colors: auto (on a terminal, unless NO_COLOR is set), always or never.")
 	verbosity := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(verbosity)
@@ -164,16 +164,11 @@ func (p *plugin) addGlobalFlags(root *cobra.Command) {
 		v.Usage = "Log level verbosity; 6 logs requests to the API server."
 		flags.AddGoFlag(v)
 	}
-	completeFlags(root, map[string]completions{
-		"namespace": p.completeNamespaces,
-		"context":   p.completeContexts,
-		"color":     fixedCompletions(colorAuto, colorAlways, colorNever),
-	})
 }
 
-// adjust rewords the help of flags that cobra and cli-runtime add. Commands without completions of arguments take none,
-// unless they set Args.
-func adjust(command *cobra.Command) {
+// adjust rewords the help of flags that cobra and cli-runtime add, and completes flags. Commands without completions of
+// arguments take none, unless they set Args.
+func adjust(command *cobra.Command, byName map[string]completions) {
 	if command.Runnable() && command.ValidArgsFunction == nil {
 		command.ValidArgsFunction = cobra.NoFileCompletions
 		if command.Args == nil {
@@ -191,13 +186,20 @@ func adjust(command *cobra.Command) {
 			found.Usage = usage
 		}
 	}
-	command.Flags().VisitAll(func(f *pflag.Flag) {
+	command.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Value.Type() == "stringToString" {
 			f.DefValue = "" // not "[]"
 		}
+		words := byName[f.Name]
+		if value, ok := f.Value.(wordValue); ok {
+			words = cobra.FixedCompletions(value.words(), cobra.ShellCompDirectiveNoFileComp)
+		}
+		if words != nil {
+			utilruntime.Must(command.RegisterFlagCompletionFunc(f.Name, words))
+		}
 	})
 	for _, child := range command.Commands() {
-		adjust(child)
+		adjust(child, byName)
 	}
 }
 

@@ -107,12 +107,6 @@ update one incident and "--status resolved" resolves it.`,
 	}
 	o.addFlags(command)
 	command.MarkFlagsMutuallyExclusive("url", "integration")
-	completeFlags(command, map[string]completions{
-		"integration": p.completeIntegrations,
-		"severity":    fixedCompletions(severityNames...),
-		"status":      fixedCompletions("firing", "resolved", "acknowledged"),
-		"output":      fixedCompletions(outputJSON, outputYAML),
-	})
 	return command
 }
 
@@ -130,14 +124,11 @@ func (o *sendOptions) addFlags(command *cobra.Command) {
 	addHeaderFlag(flags, &o.headers)
 	flags.BoolVar(&o.dryRun, "dry-run", false, "Print what the endpoint would store, without storing it.")
 	flags.BoolVar(&o.allowPlain, "allow-plain-http", false, "Send the token unencrypted to http:// URLs of other hosts.")
-	flags.StringVarP(&o.output, "output", "o", "", "Output format of the response: json or yaml. Default: a summary.")
+	wordVar(flags, &o.output, "output", "o", "json or yaml", "Output format of the response: json or yaml. Default: a summary.")
 	command.MarkFlagsMutuallyExclusive("filename", "label")
 }
 
 func (o *sendOptions) run(ctx context.Context) error {
-	if err := checkResponseFormat(o.output); err != nil {
-		return err
-	}
 	header, err := parseHeaders(o.headers)
 	if err != nil {
 		return err
@@ -260,8 +251,6 @@ func (o *sendOptions) postWithTemporaryToken(
 			err = errors.Join(err, fmt.Errorf("revoking the token %s: %w", token.Name, revokeErr))
 		}
 	}()
-	ticker := time.NewTicker(tokenPoll)
-	defer ticker.Stop()
 	for deadline := o.now().Add(tokenDelay); ; {
 		code, text, err = o.post(ctx, endpoint+webhookPath+"/"+token.secret, header, body)
 		if err != nil || code != http.StatusUnauthorized || o.now().After(deadline) {
@@ -270,7 +259,7 @@ func (o *sendOptions) postWithTemporaryToken(
 		select {
 		case <-ctx.Done():
 			return 0, nil, ctx.Err()
-		case <-ticker.C:
+		case <-time.After(tokenPoll):
 		}
 	}
 }

@@ -41,7 +41,7 @@ NAME may be any unambiguous prefix of a name.`,
   # Show an incident by a prefix of its name
   kubectl tocsin show monitoring-qf4t`,
 		Args:              oneName("incident"),
-		ValidArgsFunction: firstArgument(p.completeIncidents),
+		ValidArgsFunction: firstArgument(p.completeIncidents()),
 		RunE:              p.withCluster(o.run),
 	}
 	o.output.addFlag(command, "Output format: json, yaml, name, jsonpath=…, go-template=… Default: a description.")
@@ -234,16 +234,22 @@ func bag[V any](d *description, title string, bag map[string]V, linesOf func(V) 
 
 // valueLines returns the lines of a JSON value. Long objects and lists are indented.
 func valueLines(value json.RawMessage) []string {
+	const long = 60
+	text := valueText(value)
+	var indented bytes.Buffer
+	if text == string(value) && len(value) > long && json.Indent(&indented, value, "", "  ") == nil {
+		text = indented.String()
+	}
+	return safeLines(text)
+}
+
+// valueText returns a JSON value for people: a string without quotes, any other value as it is.
+func valueText(value json.RawMessage) string {
 	var s string
 	if json.Unmarshal(value, &s) == nil {
-		return safeLines(s)
+		return s
 	}
-	const long = 60
-	var indented bytes.Buffer
-	if len(value) > long && json.Indent(&indented, value, "", "  ") == nil {
-		return safeLines(indented.String())
-	}
-	return []string{safe(string(value))}
+	return string(value)
 }
 
 // timeline prints the transitions, the oldest first.

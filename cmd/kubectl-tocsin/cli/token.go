@@ -66,7 +66,7 @@ letters and digits that include a checksum.`,
   # Print the URL for senders outside the cluster
   kubectl tocsin token create monitoring --endpoint https://alerts.example.com`,
 		Args:              oneName("integration"),
-		ValidArgsFunction: firstArgument(p.completeIntegrations),
+		ValidArgsFunction: firstArgument(p.completeIntegrations()),
 		RunE:              p.withCluster(o.run),
 	}
 	flags := command.Flags()
@@ -180,7 +180,7 @@ func (p *plugin) tokenListCommand() *cobra.Command {
 		Example: `
   kubectl tocsin token list monitoring`,
 		Args:              oneName("integration"),
-		ValidArgsFunction: firstArgument(p.completeIntegrations),
+		ValidArgsFunction: firstArgument(p.completeIntegrations()),
 		RunE:              p.withCluster(p.listTokens),
 	}
 }
@@ -197,9 +197,8 @@ func (p *plugin) listTokens(ctx context.Context, c *cluster, names []string) err
 	const hashChars = 12
 	t := &table[v1alpha1.Token]{screen: p.screen}
 	t.add("NAME", 0, func(token v1alpha1.Token) string { return token.Name })
-	t.columns = append(t.columns, column[v1alpha1.Token]{title: "EXPIRES", cell: p.expiry})
+	t.addCells("EXPIRES", 0, p.expiry)
 	t.add("SHA256", 0, func(token v1alpha1.Token) string { return token.SHA256[:hashChars] + "…" })
-	t.reset()
 	t.print(integration.Spec.Tokens)
 	return t.err
 }

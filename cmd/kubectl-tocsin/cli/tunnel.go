@@ -195,11 +195,10 @@ func dialPod(config *rest.Config, pod *corev1.Pod, port int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	streams, _, err := webSocket.Dial(portforward.PortForwardProtocolV1Name)
-	if err != nil {
-		dialer := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: roundTripper}, http.MethodPost, address)
-		streams, _, err = dialer.Dial(portforward.PortForwardProtocolV1Name)
-	}
+	dialer := portforward.NewFallbackDialerForStreaming(webSocket,
+		spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: roundTripper}, http.MethodPost, address),
+		func(error) bool { return true })
+	streams, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 	if err != nil {
 		return nil, err
 	}
