@@ -198,15 +198,15 @@ func (o *actOptions) confirmed(ctx context.Context, c *cluster) ([]*v1alpha1.Inc
 	}
 	incidents = slices.DeleteFunc(incidents, func(i *v1alpha1.Incident) bool { return o.unneeded(i) != "" })
 	if len(incidents) == 0 {
-		_, err := fmt.Fprintln(o.ErrOut, "No open incident matches.")
-		return nil, err
+		o.notef("No open incident matches.")
+		return nil, nil
 	}
 	if o.yes {
 		return incidents, nil
 	}
 	for _, incident := range incidents {
-		_, _ = fmt.Fprintf(o.ErrOut, "%s/%s %s %s\n", incident.Namespace, incident.Name, incident.Status.Alert.Severity,
-			safe(incident.Status.Alert.Title))
+		alert := &incident.Status.Alert
+		o.notef("%s/%s %s %s", incident.Namespace, incident.Name, alert.Severity, safe(alert.Title))
 	}
 	_, _ = fmt.Fprintf(o.ErrOut, "%s %s? [y/N] ", o.verb, plural(len(incidents), "incident"))
 	answer, err := bufio.NewReader(o.In).ReadString('\n')
@@ -288,9 +288,7 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 			}
 			o.warnIfIneffective(ctx, c, incident)
 		}
-		if _, err := fmt.Fprintf(o.Out, "incident.tocsin.dev/%s %s\n", incident.Name, result); err != nil {
-			return err
-		}
+		o.screen.printf("incident.tocsin.dev/%s %s\n", incident.Name, result)
 	}
 	return nil
 }
@@ -341,6 +339,6 @@ func (o *actOptions) warnIfIneffective(ctx context.Context, c *cluster, incident
 	}
 	condition := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionSilenced)
 	if condition != nil && condition.Reason == v1alpha1.ReasonForwardingDisabled {
-		_, _ = fmt.Fprintf(o.ErrOut, "Warning: %s: %s\n", incident.Name, safe(condition.Message))
+		o.notef("Warning: %s: %s", incident.Name, safe(condition.Message))
 	}
 }

@@ -61,11 +61,11 @@ func (o *archiveOptions) read(
 		switch {
 		case ctx.Err() != nil:
 			bar.clear()
-			_, _ = fmt.Fprintln(o.ErrOut, "Interrupted before all episodes were read.")
+			o.notef("Interrupted before all episodes were read.")
 			return nil, 0, ctx.Err()
 		case err != nil:
 			bar.clear()
-			_, _ = fmt.Fprintln(o.ErrOut, "Warning: "+safe(err.Error()))
+			o.notef("Warning: %s", safe(err.Error()))
 			if !errors.As(err, new(history.NoticeError)) {
 				missing++
 			}
@@ -127,10 +127,10 @@ func (o *archiveOptions) openBucket(ctx context.Context) (*blob.Bucket, error) {
 // finish prints what is missing, and returns the error for the exit code.
 func (o *archiveOptions) finish(source *history.Source, missing int) error {
 	if source.Bucket == nil {
-		_, _ = fmt.Fprintln(o.ErrOut, "Note: without --archive, only the incidents that still exist in the cluster are shown.")
+		o.notef("Note: without --archive, only the incidents that still exist in the cluster are shown.")
 	}
 	if missing > 0 {
-		_, _ = fmt.Fprintf(o.ErrOut, "Warning: incomplete: %s occurred.\n", plural(missing, "error"))
+		o.notef("Warning: incomplete: %s occurred.", plural(missing, "error"))
 		return silentError{}
 	}
 	return nil

@@ -194,8 +194,8 @@ func (p *plugin) verify(ctx context.Context, c *cluster, f *filter, found []*v1a
 func (p *plugin) verified(object string, err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
-		_, err = fmt.Fprintf(p.ErrOut, "Warning: cannot verify that %s exists: permission denied\n", object)
-		return err
+		p.notef("Warning: cannot verify that %s exists: permission denied", object)
+		return nil
 	case apierrors.IsNotFound(err):
 		return missingError{err}
 	}

@@ -101,7 +101,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 		return errors.Join(err, o.verdict(ctx, program, header, body, r))
 	}
 	(&explanation{screen: o.screen, response: r}).printAll()
-	return errors.Join(o.screen.err, o.verdict(ctx, program, header, body, r))
+	return o.verdict(ctx, program, header, body, r)
 }
 
 // verdict returns an error for expressions that fail on the payload and, with --strict, for other warnings.
@@ -229,14 +229,14 @@ func (e *explanation) alert(i int) {
 			e.inTwoLines(row, widths[0])
 			continue
 		}
-		e.printf("  %s  %s  %s\n", pad(row[0], widths[0]), pad(row[1], widths[1]), e.styled(dim, row[2]))
+		e.printf("  %s  %s  %s\n", runewidth.FillRight(row[0], widths[0]), runewidth.FillRight(row[1], widths[1]), e.styled(dim, row[2]))
 	}
 }
 
 // inTwoLines prints a field on two lines, for a terminal that is too narrow for one.
 func (e *explanation) inTwoLines(row [3]string, width int) {
 	indent := 2 + width + 2
-	e.printf("  %s  %s\n", pad(row[0], width), cut(row[1], max(1, e.width-indent)))
+	e.printf("  %s  %s\n", runewidth.FillRight(row[0], width), cut(row[1], max(1, e.width-indent)))
 	e.printf("%s%s\n", strings.Repeat(" ", indent+2), e.styled(dim, cut(row[2], max(1, e.width-indent-2))))
 }
 

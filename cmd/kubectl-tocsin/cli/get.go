@@ -141,7 +141,7 @@ func (o *getOptions) printNamed(ctx context.Context, c *cluster, names []string)
 			return err
 		case err != nil:
 			notFound = silentError{}
-			_, _ = fmt.Fprintln(o.ErrOut, errorMessage(err))
+			o.notef("%s", errorMessage(err))
 		case o.filter.matches(incident):
 			found = append(found, incident)
 		}
@@ -212,8 +212,8 @@ func (o *getOptions) printTable(
 		if !o.filter.allNamespaces {
 			where = " in namespace " + c.namespace
 		}
-		_, err := fmt.Fprintf(o.ErrOut, "No incidents found%s.\n", where)
-		return err
+		o.notef("No incidents found%s.", where)
+		return nil
 	}
 	if table.isTerminal() {
 		namespaces := map[string]bool{}

@@ -93,7 +93,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 		return err
 	}
 	if found == 0 {
-		_, _ = fmt.Fprintln(o.ErrOut, "No episodes found.")
+		o.notef("No episodes found.")
 	}
 	return o.finish(source, missing)
 }

@@ -123,17 +123,14 @@ func (o *integrationCreateOptions) run(ctx context.Context, c *cluster, names []
 		if err := o.output.write(integration, o.Out); err != nil {
 			return err
 		}
-		o.Out = o.ErrOut
+		o.screen.out = o.ErrOut
 	} else if !o.quiet {
-		_, err := fmt.Fprintf(o.ErrOut, "webhookintegration.tocsin.dev/%s created%s\n", integration.Name, dryRunNotes[o.dryRun])
-		if err != nil {
-			return err
-		}
+		o.notef("webhookintegration.tocsin.dev/%s created%s", integration.Name, dryRunNotes[o.dryRun])
 	}
-	if o.noToken || o.dryRun != dryRunNone {
-		return nil
+	if !o.noToken && o.dryRun == dryRunNone {
+		o.print(token, endpoint)
 	}
-	return o.print(token, endpoint)
+	return nil
 }
 
 // validate returns errors that the API server would not return, or would explain less clearly.

@@ -110,11 +110,6 @@ func cut(text string, cells int) string {
 	return runewidth.Truncate(text, cells, "…")
 }
 
-// pad extends a text to a number of cells.
-func pad(text string, cells int) string {
-	return text + strings.Repeat(" ", max(0, cells-runewidth.StringWidth(text)))
-}
-
 // wrap breaks a text at spaces so that it fits the terminal. The text begins after indent cells, and so does each further line.
 func (s *screen) wrap(text string, indent int) string {
 	if !s.isTerminal() {

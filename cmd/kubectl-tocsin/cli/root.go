@@ -2,8 +2,8 @@
 //
 // Each command is a file with a struct of options, a constructor that binds them to flags, and a run method. Commands
 // talk to the API server as the kubeconfig's user and do nothing that the user could not do with kubectl alone. They
-// print for people unless -o selects another format; all text that a sender may have written is sanitized for the
-// terminal first (print.go).
+// print for people unless -o selects another format, on a screen that remembers the first error of a write; all text that a
+// sender may have written is sanitized for the terminal first (print.go).
 package cli
 
 import (
@@ -48,7 +48,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal terminates the process
 
-	root := newPlugin(genericiooptions.IOStreams{In: stdin, Out: stdout, ErrOut: stderr}).command()
+	p := newPlugin(genericiooptions.IOStreams{In: stdin, Out: stdout, ErrOut: stderr})
+	root := p.command()
 	rest := args[1:]
 	if strings.TrimSuffix(filepath.Base(args[0]), ".exe") == completer {
 		rest = append([]string{cobra.ShellCompRequestCmd}, rest...)
@@ -62,7 +63,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case errors.As(err, &silent), ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitFailure
 	}
-	_, _ = io.WriteString(stderr, errorMessage(err)+"\n")
+	p.notef("%s", errorMessage(err))
 	var missing missingError
 	switch {
 	case errors.As(err, &missing):
@@ -94,6 +95,11 @@ func newPlugin(streams genericiooptions.IOStreams) *plugin {
 		color:     colorAuto,
 		now:       time.Now,
 	}
+}
+
+// notef prints a line on stderr.
+func (p *plugin) notef(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.ErrOut, format+"\n", args...)
 }
 
 func (p *plugin) command() *cobra.Command {
@@ -128,6 +134,7 @@ kubeconfig and your permissions.`,
 			log.SetLogger(klog.Background()) // without a logger, controller-runtime warns after 30 seconds
 			p.screen = newScreen(p.Out, p.color)
 		},
+		PersistentPostRunE: func(*cobra.Command, []string) error { return p.screen.err },
 	}
 	root.SetVersionTemplate(buildinfo.Line("kubectl-tocsin") + "\n")
 	root.SetIn(p.In)
@@ -218,9 +225,8 @@ func (p *plugin) optionsCommand() *cobra.Command {
 		Use:   "options",
 		Short: "Print the list of flags inherited by all commands",
 		Long:  `Print the list of flags inherited by all commands.`,
-		RunE: func(command *cobra.Command, _ []string) error {
+		Run: func(command *cobra.Command, _ []string) {
 			p.screen.printf("The following options can be passed to any command:\n\n%s", command.InheritedFlags().FlagUsagesWrapped(width))
-			return p.screen.err
 		},
 	}
 }
@@ -232,10 +238,7 @@ func (p *plugin) versionCommand() *cobra.Command {
 		Long:  `Print the version of the plugin, and the commit and date of its build.`,
 		Example: `
   kubectl tocsin version`,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(p.Out, buildinfo.Line("kubectl-tocsin"))
-			return err
-		},
+		Run: func(*cobra.Command, []string) { p.screen.printf("%s\n", buildinfo.Line("kubectl-tocsin")) },
 	}
 }
 

@@ -149,7 +149,7 @@ func (o *sendOptions) run(ctx context.Context) error {
 		return writeResponse(o.Out, o.output, text)
 	}
 	o.print(ctx, r)
-	return o.screen.err
+	return nil
 }
 
 // send posts to the URL, or to the integration with a temporary token. It returns the status code and the body.

@@ -63,7 +63,7 @@ func (o *showOptions) run(ctx context.Context, c *cluster, names []string) error
 		d.integration = v1alpha1.WebhookIntegration{}
 	}
 	d.incident(incident)
-	return o.screen.err
+	return nil
 }
 
 // description prints the details of an Incident.
@@ -116,7 +116,7 @@ func (d *description) incident(incident *v1alpha1.Incident) {
 
 func (d *description) field(name, value string) {
 	if value != "" {
-		d.printf("%s%s\n", pad(name+":", labelWidth), d.wrap(value, labelWidth))
+		d.printf("%s%s\n", runewidth.FillRight(name+":", labelWidth), d.wrap(value, labelWidth))
 	}
 }
 
@@ -225,7 +225,7 @@ func bag[V any](d *description, title string, bag map[string]V, linesOf func(V) 
 	}
 	for _, name := range slices.Sorted(maps.Keys(bag)) {
 		lines := linesOf(bag[name])
-		d.printf("  %s  %s\n", pad(safe(name), width), lines[0])
+		d.printf("  %s  %s\n", runewidth.FillRight(safe(name), width), lines[0])
 		for _, line := range lines[1:] {
 			d.printf("  %s  %s\n", strings.Repeat(" ", width), line)
 		}
@@ -260,7 +260,7 @@ func (d *description) timeline(transitions []v1alpha1.Transition) {
 	d.section("Timeline")
 	for i := range transitions {
 		at := &transitions[i].Time
-		prefix := fmt.Sprintf("  %s  %s  ", at.Local().Format(time.DateTime), pad(ago(at, d.now)+" ago", len("365d ago")))
+		prefix := fmt.Sprintf("  %s  %s  ", at.Local().Format(time.DateTime), runewidth.FillRight(ago(at, d.now)+" ago", len("365d ago")))
 		text := cmp.Or(safe(transitions[i].Message), string(transitions[i].Type))
 		if comment := safe(transitions[i].Comment); comment != "" {
 			text += ": " + comment

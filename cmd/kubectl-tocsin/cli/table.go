@@ -131,7 +131,7 @@ func (t *table[T]) line(of func(column[T]) cell) string {
 		one := of(c)
 		text := cmp.Or(one.text, "-")
 		if n < len(t.columns)-1 {
-			text = pad(cut(text, c.width), c.width+columnGap)
+			text = runewidth.FillRight(cut(text, c.width), c.width+columnGap)
 		}
 		if t.isTerminal() {
 			text = cut(text, left)

@@ -92,7 +92,8 @@ func (o *tokenCreateOptions) run(ctx context.Context, c *cluster, names []string
 	if err != nil {
 		return err
 	}
-	return o.print(token, endpoint)
+	o.print(token, endpoint)
+	return nil
 }
 
 // newToken is a token that has just been created, with its secret.
@@ -139,20 +140,16 @@ func (o *tokenCreateOptions) generate(namespace, integration string, existing []
 }
 
 // print prints the URL on stdout, and an explanation on stderr.
-func (o *tokenCreateOptions) print(token newToken, endpoint string) error {
+func (o *tokenCreateOptions) print(token newToken, endpoint string) {
 	if !o.quiet {
 		expiry := "does not expire"
 		if token.ExpirationTime != nil {
 			expiry = "expires at " + token.ExpirationTime.Local().Format(localTime)
 		}
-		_, err := fmt.Fprintf(o.ErrOut, "Created token %q of integration %q, which %s. The webhook URL is shown only once:\n",
+		o.notef("Created token %q of integration %q, which %s. The webhook URL is shown only once:",
 			token.Name, token.integration, expiry)
-		if err != nil {
-			return err
-		}
 	}
-	_, err := fmt.Fprintln(o.Out, endpoint+webhookPath+"/"+token.secret)
-	return err
+	o.screen.printf("%s%s/%s\n", endpoint, webhookPath, token.secret)
 }
 
 // editTokens updates the tokens of an integration. It retries conflicts with other writers.
@@ -191,8 +188,8 @@ func (p *plugin) listTokens(ctx context.Context, c *cluster, names []string) err
 		return err
 	}
 	if len(integration.Spec.Tokens) == 0 {
-		_, err := fmt.Fprintf(p.ErrOut, "No tokens found in integration %q.\n", integration.Name)
-		return err
+		p.notef("No tokens found in integration %q.", integration.Name)
+		return nil
 	}
 	const hashChars = 12
 	t := &table[v1alpha1.Token]{screen: p.screen}
@@ -200,7 +197,7 @@ func (p *plugin) listTokens(ctx context.Context, c *cluster, names []string) err
 	t.addCells("EXPIRES", 0, p.expiry)
 	t.add("SHA256", 0, func(token v1alpha1.Token) string { return token.SHA256[:hashChars] + "…" })
 	t.print(integration.Spec.Tokens)
-	return t.err
+	return nil
 }
 
 // expiry describes when a token expires or expired.
@@ -256,13 +253,13 @@ func (o *tokenRevokeOptions) run(ctx context.Context, c *cluster, args []string)
 	case err != nil:
 		return err
 	case len(revoked) == 0:
-		_, err = fmt.Fprintln(o.Out, "No token has expired.")
+		o.screen.printf("No token has expired.\n")
 	case len(revoked) == 1:
-		_, err = fmt.Fprintf(o.Out, "Revoked token %q of integration %q.\n", revoked[0], integration)
+		o.screen.printf("Revoked token %q of integration %q.\n", revoked[0], integration)
 	default:
-		_, err = fmt.Fprintf(o.Out, "Revoked tokens \"%s\" of integration %q.\n", strings.Join(revoked, `", "`), integration)
+		o.screen.printf("Revoked tokens \"%s\" of integration %q.\n", strings.Join(revoked, `", "`), integration)
 	}
-	return err
+	return nil
 }
 
 // revoke removes the tokens with these names, and expired ones if --expired is set, and returns the names of all.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -64,9 +63,8 @@ func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
 		return err
 	}
 	const hint = "Open this URL in a browser on this machine. It contains a key. Press Ctrl-C to stop."
-	_, err = fmt.Fprintf(o.Out, "%s\n%s\n", server.URL(), hint)
-	if err != nil {
-		return err
+	if o.screen.printf("%s\n%s\n", server.URL(), hint); o.screen.err != nil {
+		return o.screen.err
 	}
 	return server.Run(ctx)
 }
