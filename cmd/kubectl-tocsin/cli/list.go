@@ -228,8 +228,6 @@ func (l *listing) rest(ctx context.Context, first []*v1alpha1.Incident) ([]*v1al
 
 // pruneForTable removes the fields of an Incident that no table and no filter needs.
 func pruneForTable(incident *v1alpha1.Incident) {
-	incident.ManagedFields, incident.Annotations = nil, nil
-	alert := &incident.Status.Alert
-	alert.Description, alert.Annotations, alert.Values, alert.Custom = "", nil, nil, nil
-	incident.Status.Timeline, incident.Status.Ledger = nil, v1alpha1.Ledger{}
+	live.Prune(incident)
+	incident.Annotations, incident.Status.Timeline = nil, nil
 }

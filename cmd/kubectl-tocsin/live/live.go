@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
@@ -72,23 +73,21 @@ const (
 )
 
 // Follow returns a Feed for a namespace; empty for all. It calls onChange for every existing Incident, open ones first, and
-// for every change, one call at a time; onChange must not block for long. prune, if not nil, removes fields of an Incident
-// before the Feed stores it.
+// for every change, one call at a time; onChange must not block for long. Before the Feed stores an Incident, it calls Prune
+// and, if not nil, prune.
 func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident), onChange func(Change)) (*Feed, error) {
 	f := &Feed{client: c, namespace: namespace, onChange: onChange, confirmed: time.Now()}
 	f.prune = func(incident *v1alpha1.Incident) {
-		incident.ManagedFields = nil
+		Prune(incident)
 		if prune != nil {
 			prune(incident)
 		}
 	}
 	source := cache.ToListWatcherWithWatchListSemantics(f.source(), c)
 	f.informer = cache.NewSharedIndexInformer(source, &v1alpha1.Incident{}, 0, cache.Indexers{})
-	_, err := f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { f.notify(object, false) },
-		UpdateFunc: func(_, object any) { f.notify(object, false) },
-		DeleteFunc: func(object any) { f.notify(object, true) },
-	})
+	_, err := f.informer.AddEventHandler(informers.Handler(
+		func(incident *v1alpha1.Incident, _ bool) { onChange(Change{Incident: incident}) },
+		func(incident *v1alpha1.Incident) { onChange(Change{Incident: incident, Deleted: true}) }))
 	err = errors.Join(err,
 		f.informer.SetTransform(func(object any) (any, error) {
 			if incident, ok := object.(*v1alpha1.Incident); ok {
@@ -102,6 +101,14 @@ func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident)
 		return nil, fmt.Errorf("setting up the watch: %w", err)
 	}
 	return f, nil
+}
+
+// Prune removes the fields of an Incident that no list, filter or chart of Incidents needs.
+func Prune(incident *v1alpha1.Incident) {
+	incident.ManagedFields = nil
+	incident.Status.Ledger = v1alpha1.Ledger{}
+	alert := &incident.Status.Alert
+	alert.Description, alert.Annotations, alert.Values, alert.Custom = "", nil, nil, nil
 }
 
 // source returns a ListWatch that records errors.
@@ -150,15 +157,6 @@ func (f *Feed) awaitReachable(ctx context.Context) {
 	select {
 	case <-reachable:
 	case <-ctx.Done():
-	}
-}
-
-func (f *Feed) notify(object any, deleted bool) {
-	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = tombstone.Obj
-	}
-	if incident, ok := object.(*v1alpha1.Incident); ok {
-		f.onChange(Change{Incident: incident, Deleted: deleted})
 	}
 }
 
