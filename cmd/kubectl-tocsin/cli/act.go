@@ -30,7 +30,7 @@ const (
 	maxByChars      = 256  // of spec.alerts[].by
 	maxCommentChars = 1024 // of spec.alerts[].comment
 
-	commentUsage = "The same as --message; the comment of the silence in Alertmanager."
+	verbSilence = "Silence"
 )
 
 // actionNotes is the part of the help that these commands share.
@@ -57,8 +57,7 @@ type actOptions struct {
 }
 
 func (p *plugin) ackCommand() *cobra.Command {
-	o := &actOptions{plugin: p, status: v1alpha1.AlertAcknowledged, verb: "Acknowledge"}
-	return o.complete(&cobra.Command{
+	return p.actionCommand(v1alpha1.AlertAcknowledged, "Acknowledge", &cobra.Command{
 		Use:     "ack [NAME...]",
 		Aliases: []string{"acknowledge"},
 		Short:   "Acknowledge incidents: mark them as being handled",
@@ -73,8 +72,7 @@ func (p *plugin) ackCommand() *cobra.Command {
 }
 
 func (p *plugin) unackCommand() *cobra.Command {
-	o := &actOptions{plugin: p, status: v1alpha1.AlertUnacknowledged, verb: "Unacknowledge"}
-	return o.complete(&cobra.Command{
+	return p.actionCommand(v1alpha1.AlertUnacknowledged, "Unacknowledge", &cobra.Command{
 		Use:     "unack [NAME...]",
 		Aliases: []string{"unacknowledge"},
 		Short:   "Unacknowledge incidents: withdraw acknowledgements",
@@ -89,8 +87,7 @@ func (p *plugin) unackCommand() *cobra.Command {
 }
 
 func (p *plugin) resolveCommand() *cobra.Command {
-	o := &actOptions{plugin: p, status: v1alpha1.AlertResolved, verb: "Resolve"}
-	return o.complete(&cobra.Command{
+	return p.actionCommand(v1alpha1.AlertResolved, "Resolve", &cobra.Command{
 		Use:   "resolve [NAME...]",
 		Short: "Resolve incidents",
 		Long: `Resolve incidents. The next firing alert reopens the incident, unless its start time falls within the resolved
@@ -105,8 +102,7 @@ episode.` + actionNotes,
 }
 
 func (p *plugin) silenceCommand() *cobra.Command {
-	o := &actOptions{plugin: p, status: v1alpha1.AlertSilenced, verb: "Silence"}
-	command := o.complete(&cobra.Command{
+	return p.actionCommand(v1alpha1.AlertSilenced, verbSilence, &cobra.Command{
 		Use:   "silence [NAME...]",
 		Short: "Silence incidents in Alertmanager",
 		Long: `Silence incidents in Alertmanager: Tocsin creates a silence there, so that nobody is notified about the incident. The
@@ -119,16 +115,10 @@ that forwards incidents to Alertmanager.` + actionNotes,
   # End the silence
   kubectl tocsin silence monitoring-qf4t --for 0`,
 	})
-	durationVar(command.Flags(), &o.length, "for", "How long to silence, such as 90m, 12h or 7d; at most 30d. 0 ends the silence.")
-	_ = command.MarkFlagRequired("for")
-	command.Flags().StringVar(&o.message, "comment", "", commentUsage)
-	command.MarkFlagsMutuallyExclusive("message", "comment")
-	return command
 }
 
 func (p *plugin) unsilenceCommand() *cobra.Command {
-	o := &actOptions{plugin: p, status: v1alpha1.AlertSilenced, verb: "End the silence of"}
-	command := o.complete(&cobra.Command{
+	return p.actionCommand(v1alpha1.AlertSilenced, "End the silence of", &cobra.Command{
 		Use:   "unsilence [NAME...]",
 		Short: "End silences that were requested with \"silence\"",
 		Long: `End silences that were requested with "kubectl tocsin silence". Silences that were created in Alertmanager itself
@@ -137,22 +127,28 @@ stay.` + actionNotes,
   # End the silence of an incident
   kubectl tocsin unsilence monitoring-qf4t`,
 	})
-	command.Flags().StringVar(&o.message, "comment", "", commentUsage)
-	command.MarkFlagsMutuallyExclusive("message", "comment")
-	return command
 }
 
-func (o *actOptions) complete(command *cobra.Command) *cobra.Command {
+// actionCommand completes a command that creates alerts of a status.
+func (p *plugin) actionCommand(status v1alpha1.AlertStatus, verb string, command *cobra.Command) *cobra.Command {
+	o := &actOptions{plugin: p, status: status, verb: verb, timeout: 10 * time.Second}
 	command.ValidArgsFunction = o.completeIncidents()
 	command.RunE = o.withCluster(o.run)
 	flags := command.Flags()
 	flags.StringVarP(&o.message, "message", "m", "", "Message to record in the timeline.")
 	flags.BoolVar(&o.wait, "wait", true, "Wait until the incident has changed.")
-	o.timeout = 10 * time.Second
 	flags.DurationVar(&o.timeout, "timeout", o.timeout, "How long to wait for each incident.")
 	o.filter.addFlags(o.plugin, command)
 	flags.BoolVar(&o.all, "all", false, "Select all open incidents of the namespace, or of all namespaces with -A.")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "Skip the confirmation.")
+	if status == v1alpha1.AlertSilenced {
+		flags.StringVar(&o.message, "comment", "", "The same as --message; the comment of the silence in Alertmanager.")
+		command.MarkFlagsMutuallyExclusive("message", "comment")
+	}
+	if verb == verbSilence {
+		durationVar(flags, &o.length, "for", "How long to silence, such as 90m, 12h or 7d; at most 30d. 0 ends the silence.")
+		_ = command.MarkFlagRequired("for")
+	}
 	return command
 }
 
@@ -261,15 +257,13 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 		if o.unneeded(incident) != "" {
 			continue
 		}
+		alert := v1alpha1.Alert{Status: o.status, IncidentName: incident.Name, By: user, Comment: o.message}
+		if o.status == v1alpha1.AlertSilenced {
+			alert.SilenceFor = &metav1.Duration{Duration: o.length}
+		}
 		events[i] = &v1alpha1.AlertEvent{
 			ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, GenerateName: "kubectl-"},
-			Spec: v1alpha1.AlertEventSpec{
-				IntegrationName: incident.Spec.IntegrationName,
-				Alerts:          []v1alpha1.Alert{{Status: o.status, IncidentName: incident.Name, By: user, Comment: o.message}},
-			},
-		}
-		if o.status == v1alpha1.AlertSilenced {
-			events[i].Spec.Alerts[0].SilenceFor = &metav1.Duration{Duration: o.length}
+			Spec:       v1alpha1.AlertEventSpec{IntegrationName: incident.Spec.IntegrationName, Alerts: []v1alpha1.Alert{alert}},
 		}
 		if err := c.Create(ctx, events[i], fieldManager); err != nil {
 			return err
