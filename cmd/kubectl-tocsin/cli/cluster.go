@@ -157,7 +157,7 @@ func (c *cluster) names(
 	return names, nil
 }
 
-// missingError reports a namespace or an integration that does not exist. Commands exit with exitMissing.
+// missingError reports a namespace or an integration that does not exist. Commands exit with exitUnknown.
 type missingError struct{ error }
 
 func (e missingError) Unwrap() error { return e.error }

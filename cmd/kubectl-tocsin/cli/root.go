@@ -8,6 +8,7 @@ package cli
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -35,8 +36,7 @@ import (
 const (
 	exitOK      = 0
 	exitFailure = 1
-	exitCheck   = 2 // "check" failed
-	exitMissing = 2 // a namespace or an integration does not exist
+	exitUnknown = 2 // "check" failed, or a namespace or an integration does not exist
 )
 
 // completer is the program name under which kubectl runs the plugin for completions.
@@ -56,20 +56,15 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	root.SetArgs(rest)
 	command, err := root.ExecuteContextC(ctx)
-	var silent silentError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &silent), ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case errors.As(err, new(silentError)), ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitFailure
 	}
 	p.notef("%s", errorMessage(err))
-	var missing missingError
-	switch {
-	case errors.As(err, &missing):
-		return exitMissing
-	case command.Name() == checkName:
-		return exitCheck
+	if errors.As(err, new(missingError)) || command.Name() == checkName {
+		return exitUnknown
 	}
 	return exitFailure
 }
@@ -262,28 +257,6 @@ func oneName(kind string) cobra.PositionalArgs {
 
 // usageTemplate is cobra's without the global flags, which would bury the command's own. "kubectl tocsin options" lists
 // them.
-var usageTemplate = `Usage:{{if not .HasAvailableSubCommands}}
-  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
-  {{.CommandPath}} COMMAND{{end}}{{if gt (len .Aliases) 0}}
-
-Aliases:
-  {{.NameAndAliases}}{{end}}{{if .HasExample}}
-
-Examples:{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{if eq (len .Groups) 0}}
-
-Commands:{{range $cmds}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{else}}{{range $group := .Groups}}
-
-{{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) .IsAvailableCommand)}}
-  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}
-
-Other Commands:{{range $cmds}}{{if (and (eq .GroupID "") (or .IsAvailableCommand (eq .Name "help")))}}
-  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}{{if .HasParent}}
-
-Flags:
-{{.LocalNonPersistentFlags.FlagUsagesWrapped 110 | trimTrailingWhitespaces}}{{end}}{{end}}
-
-{{if .HasAvailableSubCommands}}Use "{{.CommandPath}} COMMAND --help" for more information about a command{{if not .HasParent}},
-"{{.CommandPath}} options" for a list of global flags{{end}}.
-{{else if .HasParent}}Use "{{.Root.CommandPath}} options" for a list of global flags.
-{{end}}`
+//
+//go:embed usage.tmpl
+var usageTemplate string
