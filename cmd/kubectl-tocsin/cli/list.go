@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -92,7 +91,7 @@ func byUrgency(a, b *v1alpha1.Incident) int {
 		compareBool(severityRank(a) < 0, severityRank(b) < 0), // an unknown severity comes last
 		cmp.Compare(severityRank(a), severityRank(b)),
 		compareBool(isAcknowledged(a), isAcknowledged(b)),
-		lastAlertTime(b).Compare(lastAlertTime(a)),
+		cmp.Or(b.Status.LastAlertTime, never).Compare(cmp.Or(a.Status.LastAlertTime, never).Time),
 		cmp.Compare(a.Namespace, b.Namespace),
 		cmp.Compare(a.Name, b.Name),
 	)
@@ -103,12 +102,7 @@ func severityRank(incident *v1alpha1.Incident) int {
 	return slices.Index(severities, incident.Status.Alert.Severity)
 }
 
-func lastAlertTime(incident *v1alpha1.Incident) time.Time {
-	if at := incident.Status.LastAlertTime; at != nil {
-		return at.Time
-	}
-	return time.Time{}
-}
+var never = &v1alpha1.Timestamp{}
 
 // compareBool orders false before true.
 func compareBool(a, b bool) int {
