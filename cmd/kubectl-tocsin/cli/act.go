@@ -27,8 +27,7 @@ const (
 	// foldPoll is the interval of checks whether an AlertEvent has been folded.
 	foldPoll = 100 * time.Millisecond
 
-	maxByChars      = 256  // of spec.alerts[].by
-	maxCommentChars = 1024 // of spec.alerts[].comment
+	maxByChars = 256 // of spec.alerts[].by
 
 	verbSilence = "Silence"
 )
@@ -153,8 +152,8 @@ func (p *plugin) actionCommand(status v1alpha1.AlertStatus, verb string, command
 }
 
 func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error {
-	if utf8.RuneCountInString(o.message) > maxCommentChars {
-		return fmt.Errorf("the message has more than %d characters", maxCommentChars)
+	if utf8.RuneCountInString(o.message) > v1alpha1.MaxCommentChars {
+		return fmt.Errorf("the message has more than %d characters", v1alpha1.MaxCommentChars)
 	}
 	filtered := o.all || o.filter.isSet()
 	switch {

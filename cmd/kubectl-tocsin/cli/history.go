@@ -81,7 +81,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 	}
 	printer, bar, found := o.printer(), o.newProgress(), 0
 	query := history.Query{From: from, To: to, Brief: o.output != outputJSON}
-	source, missing, err := o.read(ctx, query, bar, func(record *records.Record) error {
+	err = o.read(ctx, query, bar, func(record *records.Record) error {
 		bar.clear()
 		if found == 0 && !o.noHeaders {
 			printer.header()
@@ -95,7 +95,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 	if found == 0 {
 		o.notef("No episodes found.")
 	}
-	return o.finish(source, missing)
+	return o.finish()
 }
 
 type episodePrinter struct {

@@ -75,25 +75,23 @@ func (o *reportOptions) run(ctx context.Context) error {
 	open := 0
 	query := history.Query{From: from, To: to, WithoutContent: true, Open: func() { open++ }}
 	builder := report.NewBuilder(from, to, time.Local)
-	source, missing, err := o.read(ctx, query, o.newProgress(), func(record *records.Record) error {
+	err = o.read(ctx, query, o.newProgress(), func(record *records.Record) error {
 		builder.Add(record)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	for range missing {
-		builder.Warn()
-	}
+	builder.Warn(o.missing)
 	result := builder.Report(o.top, bars)
 	result.Scope = o.scope()
-	if source.Cluster != nil {
+	if o.source.Cluster != nil {
 		result.Open = &open
 	}
 	if err := o.write(result); err != nil {
 		return err
 	}
-	return o.finish(source, missing)
+	return o.finish()
 }
 
 func (o *reportOptions) write(result *report.Report) error {

@@ -125,16 +125,15 @@ func (d *description) section(title string) { d.printf("\n%s\n", d.styled(bold, 
 // state describes the state and since when the Incident has it.
 func (d *description) state(incident *v1alpha1.Incident) string {
 	status := &incident.Status
-	switch status.State {
-	case "":
+	if status.State == "" {
 		return "not folded yet"
-	case v1alpha1.IncidentOpen:
+	}
+	if status.State == v1alpha1.IncidentOpen {
 		text := d.styled(bold, "Open") + " since " + d.time(status.OpenedTime)
 		if status.Episode != nil && status.Episode.Number > 1 {
 			text += fmt.Sprintf(", for the %s time", ordinal(status.Episode.Number))
 		}
 		return text
-	case v1alpha1.IncidentResolved:
 	}
 	text := d.styled(green, "Resolved") + " since " + d.time(status.ResolvedTime)
 	if status.OpenedTime != nil && status.ResolvedTime != nil {

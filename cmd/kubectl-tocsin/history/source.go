@@ -43,13 +43,6 @@ type Source struct {
 	Bucket *blob.Bucket
 }
 
-// Close closes the bucket.
-func (s *Source) Close() {
-	if s.Bucket != nil {
-		_ = s.Bucket.Close()
-	}
-}
-
 // Query selects episodes.
 type Query struct {
 	// From and To select episodes with a resolvedTime in [From, To).
@@ -172,8 +165,8 @@ func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket) bool {
 		case m.known[record.Key()] || !m.Filter.Matches(&record):
 			continue
 		}
-		isFull := len(m.run) >= maxRun || m.runBytes > maxRunBytes
-		if !m.notice(&record) || (record.Day() != day || isFull) && !m.flush(record.Day()) {
+		ends := len(m.run) > 0 && record.Day() != day || len(m.run) >= maxRun || m.runBytes > maxRunBytes
+		if !m.notice(&record) || ends && !m.flush(day) {
 			return false
 		}
 		m.shorten(&record)
@@ -198,25 +191,16 @@ func (m *merger) notice(record *records.Record) bool {
 		record.SchemaVersion, records.SchemaVersion)))
 }
 
-// flush yields the run and the episodes of the cluster that are newer than its oldest one or than the end of day, the day
-// that comes next. All are yielded if day is empty.
+// flush yields the run, whose day it is given, and the episodes of the cluster from that day on; all if day is empty.
 func (m *merger) flush(day string) bool {
-	slices.SortStableFunc(m.run, newestFirst)
-	for _, record := range m.run {
-		isNewer := func(r *records.Record) bool { return r.ResolvedTime.After(record.ResolvedTime.Time) }
-		if !m.yieldCluster(isNewer) || !m.yield(record, nil) {
-			return false
-		}
+	end := slices.IndexFunc(m.cluster, func(r *records.Record) bool { return r.Day() < day })
+	if end < 0 {
+		end = len(m.cluster)
 	}
-	m.run, m.runBytes = nil, 0
-	return m.yieldCluster(func(r *records.Record) bool { return r.Day() > day })
-}
-
-// yieldCluster yields the first episodes of the cluster, those of which isNext is true.
-func (m *merger) yieldCluster(isNext func(*records.Record) bool) bool {
-	for len(m.cluster) > 0 && isNext(m.cluster[0]) {
-		record := m.cluster[0]
-		m.cluster = m.cluster[1:]
+	run := append(m.run, m.cluster[:end]...)
+	m.run, m.runBytes, m.cluster = nil, 0, m.cluster[end:]
+	slices.SortStableFunc(run, newestFirst)
+	for _, record := range run {
 		if !m.yield(record, nil) {
 			return false
 		}

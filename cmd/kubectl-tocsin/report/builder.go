@@ -33,7 +33,7 @@ type perSeverity [5]int64
 type Builder struct {
 	from, to     time.Time
 	zone         *time.Location
-	days         map[int32]*perSeverity
+	days         map[int32]perSeverity
 	acknowledge  [len(perSeverity{})][]time.Duration
 	resolve      [len(perSeverity{})][]time.Duration
 	implausible  int64
@@ -46,7 +46,7 @@ type Builder struct {
 // NewBuilder returns a Builder of a report on the episodes that ended from from to to. The days are those of zone.
 func NewBuilder(from, to time.Time, zone *time.Location) *Builder {
 	return &Builder{
-		from: from.In(zone), to: to.In(zone), zone: zone, days: map[int32]*perSeverity{},
+		from: from.In(zone), to: to.In(zone), zone: zone, days: map[int32]perSeverity{},
 		keys: newTable(maxKeys), integrations: newTable(maxKeys),
 	}
 }
@@ -59,11 +59,8 @@ func (b *Builder) Add(r *records.Record) {
 	}
 	severity, day := column(history.Severity(r)), dayOf(resolved.In(b.zone))
 	counts := b.days[day]
-	if counts == nil {
-		counts = &perSeverity{}
-		b.days[day] = counts
-	}
 	counts[severity]++
+	b.days[day] = counts
 	open, ok := between(r.OpenedTime.Time, resolved)
 	if ok {
 		b.resolve[severity] = append(b.resolve[severity], open)
@@ -80,8 +77,8 @@ func (b *Builder) Add(r *records.Record) {
 	}
 }
 
-// Warn records that episodes are missing because of an error, which the report mentions.
-func (b *Builder) Warn() { b.errors++ }
+// Warn records that episodes are missing because of errors, which the report mentions.
+func (b *Builder) Warn(errors int) { b.errors += int64(errors) }
 
 // between returns the duration from one time to another, in milliseconds. It reports false for times that cannot be: one is
 // unknown, or they are in the wrong order.

@@ -161,7 +161,7 @@ func (s *Server) report(stream *pastStream, r *http.Request, q history.Query) *p
 			return nil
 		}
 		if !errors.As(err, new(history.NoticeError)) {
-			builder.Warn()
+			builder.Warn(1)
 		}
 	}
 	result := builder.Report(reportTop, reportBars)
