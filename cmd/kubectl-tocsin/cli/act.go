@@ -32,15 +32,6 @@ const (
 	verbSilence = "Silence"
 )
 
-// actionNotes is the part of the help that these commands share.
-const actionNotes = `
-
-The timeline records your user name and the message. The command creates an AlertEvent, which the role "edit"
-permits. NAME may be any unambiguous prefix of a name.
-
-Instead of names, select open incidents by flags such as --severity or --integration, or by --all. The command
-lists them and asks for confirmation.`
-
 // actOptions are the options of "ack", "unack", "resolve", "silence" and "unsilence".
 type actOptions struct {
 	*plugin
@@ -60,13 +51,6 @@ func (p *plugin) ackCommand() *cobra.Command {
 		Use:     "ack [NAME...]",
 		Aliases: []string{"acknowledge"},
 		Short:   "Acknowledge incidents: mark them as being handled",
-		Long:    `Acknowledge incidents: mark them as being handled. Acknowledged incidents stay open.` + actionNotes,
-		Example: `
-  # Acknowledge an incident
-  kubectl tocsin ack monitoring-qf4t --message "looking into it"
-
-  # Acknowledge all critical incidents
-  kubectl tocsin ack --severity critical`,
 	})
 }
 
@@ -75,13 +59,6 @@ func (p *plugin) unackCommand() *cobra.Command {
 		Use:     "unack [NAME...]",
 		Aliases: []string{"unacknowledge"},
 		Short:   "Unacknowledge incidents: withdraw acknowledgements",
-		Long:    `Unacknowledge incidents: withdraw acknowledgements, for example before a hand-over.` + actionNotes,
-		Example: `
-  # Withdraw the acknowledgement of an incident
-  kubectl tocsin unack monitoring-qf4t --message "maria is on leave"
-
-  # Withdraw all acknowledgements in a namespace
-  kubectl tocsin unack --all`,
 	})
 }
 
@@ -89,14 +66,6 @@ func (p *plugin) resolveCommand() *cobra.Command {
 	return p.actionCommand(v1alpha1.AlertResolved, "Resolve", &cobra.Command{
 		Use:   "resolve [NAME...]",
 		Short: "Resolve incidents",
-		Long: `Resolve incidents. The next firing alert reopens the incident, unless its start time falls within the resolved
-episode.` + actionNotes,
-		Example: `
-  # Resolve an incident
-  kubectl tocsin resolve monitoring-qf4t --message "replaced the disk"
-
-  # Resolve all incidents of an integration without confirmation
-  kubectl tocsin resolve --integration monitoring --yes`,
 	})
 }
 
@@ -104,15 +73,6 @@ func (p *plugin) silenceCommand() *cobra.Command {
 	return p.actionCommand(v1alpha1.AlertSilenced, verbSilence, &cobra.Command{
 		Use:   "silence [NAME...]",
 		Short: "Silence incidents in Alertmanager",
-		Long: `Silence incidents in Alertmanager: Tocsin creates a silence there, so that nobody is notified about the incident. The
-silence also applies if the incident is resolved and reopened. A silence is not an acknowledgement. It needs a Tocsin
-that forwards incidents to Alertmanager.` + actionNotes,
-		Example: `
-  # Silence an incident for two hours
-  kubectl tocsin silence monitoring-qf4t --for 2h --comment "replacing the disk"
-
-  # End the silence
-  kubectl tocsin silence monitoring-qf4t --for 0`,
 	})
 }
 
@@ -120,11 +80,6 @@ func (p *plugin) unsilenceCommand() *cobra.Command {
 	return p.actionCommand(v1alpha1.AlertSilenced, "End the silence of", &cobra.Command{
 		Use:   "unsilence [NAME...]",
 		Short: "End silences that were requested with \"silence\"",
-		Long: `End silences that were requested with "kubectl tocsin silence". Silences that were created in Alertmanager itself
-stay.` + actionNotes,
-		Example: `
-  # End the silence of an incident
-  kubectl tocsin unsilence monitoring-qf4t`,
 	})
 }
 

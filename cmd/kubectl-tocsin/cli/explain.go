@@ -36,22 +36,7 @@ func (p *plugin) explainCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain -f PAYLOAD",
 		Short: "Explain how a payload would be processed, without sending it",
-		Long: `Explain how a payload would be processed: print its alerts, the origin of each of their fields, and the incidents
-that they would open. The plugin processes the payload as a manager of the same version would. It sends and
-stores nothing. If an expression of a mapping fails, it exits with 1.
-
-The payload is read as an integration's: --integration reads one from the cluster, --manifest from a file, and
---preset uses one with this preset. Without these flags, no mapping is applied.`,
-		Example: `
-  # Read the payload as the integration "monitoring" does
-  kubectl tocsin explain -f payload.json -i monitoring
-
-  # Test a mapping before applying it
-  kubectl tocsin explain -f payload.json --manifest integration.yaml
-
-  # Test a preset
-  curl -s https://tool.example.com/last-webhook | kubectl tocsin explain -f - --preset grafana`,
-		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+		RunE:  func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
 	flags := command.Flags()
 	flags.StringVarP(&o.file, "filename", "f", "", "File with the payload; - reads standard input.")

@@ -39,31 +39,7 @@ func (p *plugin) historyCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "history",
 		Short: "List finished episodes of incidents, also of deleted incidents",
-		Long: `List the finished episodes of incidents, those that ended last first. An episode is one continuous period in which
-an incident is open.
-
-The episodes come from the archive and from the incidents in the cluster; each is listed once. Without an archive,
-the episodes of deleted incidents are missing. The command needs read access to the archive, with credentials from
-the environment as the tools of its provider use them. -n and -A select among the episodes; who may read an archive
-may read those of all namespaces.
-
-The severity of an episode is its highest one. If parts cannot be read, the command prints warnings and the rest, and
-exits with 1.`,
-		Example: `
-  # List the episodes of the last 7 days in all namespaces
-  export TOCSIN_ARCHIVE=s3://incidents?region=eu-central-1
-  kubectl tocsin history -A
-
-  # List critical episodes of a host in May
-  kubectl tocsin history -A --from 2026-05-01 --to 2026-05-31 --severity critical --host db-1
-
-  # Find episodes by words and by an alert label
-  kubectl tocsin history --since 90d --search "disk full" -l team=storage
-
-  # Export a year as CSV, or as one JSON document per line
-  kubectl tocsin history -A --since 365d -o csv >history.csv
-  kubectl tocsin history -A --since 365d -o json >history.ndjson`,
-		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+		RunE:  func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
 	o.addFlags(command)
 	o.period.addFlags(command, historySince)

@@ -20,11 +20,6 @@ func (p *plugin) integrationCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:   "integration",
 		Short: "Create integrations, which authorize senders",
-		Long: `Create integrations, which authorize senders.
-
-An integration is a WebhookIntegration resource. Use kubectl get, describe, edit and delete to manage it.`,
-		Example: `
-  kubectl tocsin integration create monitoring --preset alertmanager`,
 	}, p.integrationCreateCommand())
 }
 
@@ -58,23 +53,8 @@ func (p *plugin) integrationCreateCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an integration with a token and print the webhook URL",
-		Long: `Create an integration with its first token, and print the webhook URL that contains the token.
-
-The URL is printed once: the cluster stores only the token's SHA-256 hash.`,
-		Example: `
-  # Create an integration for any tool that can post JSON
-  kubectl tocsin integration create backups
-
-  # Create an integration for Alertmanager
-  kubectl tocsin integration create monitoring --preset alertmanager
-
-  # Resolve incidents after a day without alerts; delete resolved incidents after a week
-  kubectl tocsin integration create cron --auto-resolve-after 1d --retention 7d
-
-  # Print a manifest without a token
-  kubectl tocsin integration create monitoring --no-token --dry-run=client -o yaml`,
-		Args: oneName("integration"),
-		RunE: p.withCluster(o.run),
+		Args:  oneName("integration"),
+		RunE:  p.withCluster(o.run),
 	}
 	o.command = command
 	flags := command.Flags()

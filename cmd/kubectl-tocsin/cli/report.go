@@ -36,21 +36,7 @@ func (p *plugin) reportCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "report",
 		Short: "Report statistics of finished episodes of incidents",
-		Long: `Report statistics of the finished episodes of incidents: episodes per day and severity, the time to acknowledge and
-to resolve, the noisiest keys and integrations, and flapping keys.
-
-The episodes are those that "kubectl tocsin history" lists with the same flags. The days are those of the local time
-zone. -o html writes one page without scripts and external resources.`,
-		Example: `
-  # Report the last 30 days in all namespaces
-  kubectl tocsin report -A --since 30d
-
-  # Write a page about the critical episodes of May
-  kubectl tocsin report -A --from 2026-05-01 --to 2026-05-31 --severity critical -o html >report.html
-
-  # Write Markdown for a wiki
-  kubectl tocsin report -A --since 7d -o markdown`,
-		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+		RunE:  func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
 	o.addFlags(command)
 	o.period.addFlags(command, reportSince)

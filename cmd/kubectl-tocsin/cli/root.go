@@ -1,6 +1,7 @@
 // Package cli implements the commands of the kubectl plugin.
 //
-// Each command is a file with a struct of options, a constructor that binds them to flags, and a run method. Commands
+// Each command is a file with a struct of options, a constructor that binds them to flags, and a run method; its help is in
+// help.tmpl. Commands
 // talk to the API server as the kubeconfig's user and do nothing that the user could not do with kubectl alone. They
 // print for people unless -o selects another format, on a screen that remembers the first error of a write; all text that a
 // sender may have written is sanitized for the terminal first (print.go).
@@ -18,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"text/template"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -99,23 +101,8 @@ func (p *plugin) notef(format string, args ...any) {
 
 func (p *plugin) command() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "kubectl-tocsin",
-		Short: "View and manage incidents, and authorize senders of alerts",
-		Long: `View and manage incidents, and authorize senders of alerts.
-
-Tocsin turns any alert webhook into an Incident resource. All commands use the Kubernetes API with your
-kubeconfig and your permissions.`,
-		Example: `
-  # List incidents in all namespaces, the most urgent first; -w keeps watching
-  kubectl tocsin get -A
-  kubectl tocsin get -A -w
-
-  # Authorize a sender: prints the webhook URL once
-  kubectl tocsin integration create monitoring --preset alertmanager
-
-  # Acknowledge an incident, then resolve it
-  kubectl tocsin ack monitoring-qf4t --message "looking into it"
-  kubectl tocsin resolve monitoring-qf4t`,
+		Use:               "kubectl-tocsin",
+		Short:             "View and manage incidents, and authorize senders of alerts",
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tocsin"},
 		Version:           buildinfo.Read().Version,
 		SilenceErrors:     true,
@@ -168,9 +155,14 @@ func (p *plugin) addGlobalFlags(root *cobra.Command) {
 	}
 }
 
-// adjust rewords the help of flags that cobra and cli-runtime add, and completes flags. Commands without completions of
-// arguments take none, unless they set Args.
+// adjust gives a command its help, rewords that of flags that cobra and cli-runtime add, and completes flags. Commands without
+// completions of arguments take none, unless they set Args.
 func adjust(command *cobra.Command, byName map[string]completions) {
+	var text strings.Builder
+	utilruntime.Must(help.ExecuteTemplate(&text, command.CommandPath(), map[string]string{
+		"serviceEndpoint": serviceEndpoint, "testKey": testKey,
+	}))
+	command.Long, command.Example, _ = strings.Cut(text.String(), "\n\nExamples:")
 	if command.Runnable() && command.ValidArgsFunction == nil {
 		command.ValidArgsFunction = cobra.NoFileCompletions
 		if command.Args == nil {
@@ -219,7 +211,6 @@ func (p *plugin) optionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "Print the list of flags inherited by all commands",
-		Long:  `Print the list of flags inherited by all commands.`,
 		Run: func(command *cobra.Command, _ []string) {
 			p.screen.printf("The following options can be passed to any command:\n\n%s", command.InheritedFlags().FlagUsagesWrapped(width))
 		},
@@ -230,10 +221,7 @@ func (p *plugin) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the plugin",
-		Long:  `Print the version of the plugin, and the commit and date of its build.`,
-		Example: `
-  kubectl tocsin version`,
-		Run: func(*cobra.Command, []string) { p.screen.printf("%s\n", buildinfo.Line("kubectl-tocsin")) },
+		Run:   func(*cobra.Command, []string) { p.screen.printf("%s\n", buildinfo.Line("kubectl-tocsin")) },
 	}
 }
 
@@ -254,6 +242,13 @@ func oneName(kind string) cobra.PositionalArgs {
 		return nil
 	}
 }
+
+// helpText has the long help and the examples of each command, as a template with its path.
+//
+//go:embed help.tmpl
+var helpText string
+
+var help = template.Must(template.New("help").Parse(helpText))
 
 // usageTemplate is cobra's without the global flags, which would bury the command's own. "kubectl tocsin options" lists
 // them.

@@ -74,36 +74,7 @@ func (p *plugin) sendCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "send",
 		Short: "Send an alert to the webhook endpoint",
-		Long: `Send an alert to the webhook endpoint as a sender would: a test alert, an alert described by flags, or the
-payload in a file.
-
-The destination is a webhook URL as printed by "token create" (--url), or an integration (--integration). For an
-integration, the command creates a temporary token and revokes it afterwards, which requires permission to patch
-the integration.
-
-A Service of the cluster, such as ` + serviceEndpoint + `, is reached by port forwarding. This
-requires permission to get services, list pods and create pods/portforward in the Service's namespace. If Tocsin
-runs in another namespace, set --endpoint. Other plain http:// URLs are rejected because the request contains the
-token: use https:// or --allow-plain-http.
-
-Test alerts have the dedup key "` + testKey + `" unless --dedup-key is set, so several test alerts
-update one incident and "--status resolved" resolves it.`,
-		Example: `
-  # Send a test alert to an integration
-  kubectl tocsin send -i monitoring
-
-  # Send a test alert the same way as senders outside the cluster
-  kubectl tocsin send -i monitoring --endpoint https://alerts.example.com
-
-  # Send an alert to a webhook URL
-  kubectl tocsin send --url "$url" --title "Disk full" --severity critical --dedup-key disk-db-1
-
-  # Resolve it
-  kubectl tocsin send --url "$url" --status resolved --dedup-key disk-db-1
-
-  # Send a tool's payload
-  kubectl tocsin send --url "$url" -f payload.json`,
-		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+		RunE:  func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
 	o.addFlags(command)
 	command.MarkFlagsMutuallyExclusive("url", "integration")

@@ -29,17 +29,8 @@ type showOptions struct {
 func (p *plugin) showCommand() *cobra.Command {
 	o := &showOptions{plugin: p, output: newOutputFlag()}
 	command := &cobra.Command{
-		Use:   "show NAME",
-		Short: "Show the details of an incident",
-		Long: `Show the details of an incident: its state, all fields of its alerts, and its timeline.
-
-NAME may be any unambiguous prefix of a name.`,
-		Example: `
-  # Show an incident
-  kubectl tocsin show monitoring-qf4temcyqfg5jyf6hfops4jsuk
-
-  # Show an incident by a prefix of its name
-  kubectl tocsin show monitoring-qf4t`,
+		Use:               "show NAME",
+		Short:             "Show the details of an incident",
 		Args:              oneName("incident"),
 		ValidArgsFunction: firstArgument(p.completeIncidents()),
 		RunE:              p.withCluster(o.run),

@@ -21,20 +21,6 @@ func (p *plugin) tokenCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:   "token",
 		Short: "Create, list and revoke tokens of an integration",
-		Long: `Create, list and revoke tokens of an integration.
-
-A token authorizes a sender to post alerts. The cluster stores only its SHA-256 hash, so the token is printed
-once, when it is created. To rotate a token, create a second one, reconfigure the sender, and revoke the first
-one. Both are valid in the meantime.`,
-		Example: `
-  # Create a token
-  kubectl tocsin token create monitoring --name 2026-06
-
-  # List the tokens of an integration
-  kubectl tocsin token list monitoring
-
-  # Revoke a token
-  kubectl tocsin token revoke monitoring 2026-05`,
 	}, p.tokenCreateCommand(), p.tokenListCommand(), p.tokenRevokeCommand())
 }
 
@@ -49,22 +35,8 @@ type tokenCreateOptions struct {
 func (p *plugin) tokenCreateCommand() *cobra.Command {
 	o := &tokenCreateOptions{plugin: p}
 	command := &cobra.Command{
-		Use:   "create INTEGRATION",
-		Short: "Create a token and print the webhook URL",
-		Long: `Create a token for an integration and print the webhook URL that contains it.
-
-The URL is printed once: the cluster stores only the token's SHA-256 hash. The token is valid for this
-integration only. Secret scanners can detect it by its format: "tocsin_", a tag of the integration, and 49
-letters and digits that include a checksum.`,
-		Example: `
-  # Create a token that is named after the current date and does not expire
-  kubectl tocsin token create monitoring
-
-  # Create a token that is valid for one hour, in a script
-  url=$(kubectl tocsin token create monitoring --expires-in 1h --quiet)
-
-  # Print the URL for senders outside the cluster
-  kubectl tocsin token create monitoring --endpoint https://alerts.example.com`,
+		Use:               "create INTEGRATION",
+		Short:             "Create a token and print the webhook URL",
 		Args:              oneName("integration"),
 		ValidArgsFunction: firstArgument(p.completeIntegrations()),
 		RunE:              p.withCluster(o.run),
@@ -170,12 +142,9 @@ func (c *cluster) editTokens(ctx context.Context, name string, edit func([]v1alp
 
 func (p *plugin) tokenListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "list INTEGRATION",
-		Aliases: []string{"ls"},
-		Short:   "List the tokens of an integration",
-		Long:    `List the tokens of an integration with their expiry and the first digits of their SHA-256 hashes.`,
-		Example: `
-  kubectl tocsin token list monitoring`,
+		Use:               "list INTEGRATION",
+		Aliases:           []string{"ls"},
+		Short:             "List the tokens of an integration",
 		Args:              oneName("integration"),
 		ValidArgsFunction: firstArgument(p.completeIntegrations()),
 		RunE:              p.withCluster(p.listTokens),
@@ -222,14 +191,6 @@ func (p *plugin) tokenRevokeCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "revoke INTEGRATION [NAME...]",
 		Short: "Revoke tokens of an integration",
-		Long: `Revoke tokens of an integration: remove their hashes. Tocsin rejects the tokens within two seconds. Incidents do
-not change.`,
-		Example: `
-  # Revoke a token
-  kubectl tocsin token revoke monitoring 2026-05-04
-
-  # Revoke all expired tokens
-  kubectl tocsin token revoke monitoring --expired`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("requires an integration name")
