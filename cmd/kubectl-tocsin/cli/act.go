@@ -24,7 +24,6 @@ import (
 )
 
 const (
-	// foldPoll is the interval of checks whether an AlertEvent has been folded.
 	foldPoll = 100 * time.Millisecond
 
 	maxByChars = 256 // of spec.alerts[].by
@@ -32,7 +31,6 @@ const (
 	verbSilence = "Silence"
 )
 
-// actOptions are the options of "ack", "unack", "resolve", "silence" and "unsilence".
 type actOptions struct {
 	*plugin
 	status  v1alpha1.AlertStatus

@@ -114,7 +114,6 @@ func (o *archiveOptions) open(ctx context.Context) error {
 	return nil
 }
 
-// openBucket opens the bucket of the archive; nil if none is set.
 func (o *archiveOptions) openBucket(ctx context.Context) (*blob.Bucket, error) {
 	url := cmp.Or(o.url, os.Getenv(archiveVariable))
 	if url == "" {

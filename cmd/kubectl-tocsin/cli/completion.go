@@ -16,7 +16,6 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// completeTimeout bounds the requests of one completion.
 const completeTimeout = 3 * time.Second
 
 type completions = cobra.CompletionFunc

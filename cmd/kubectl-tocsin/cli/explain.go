@@ -140,7 +140,6 @@ func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegrati
 	return integration, err
 }
 
-// event returns the AlertEvent that would be stored.
 func (r *response) event(integration *v1alpha1.WebhookIntegration) *v1alpha1.AlertEvent {
 	event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{
 		IntegrationName: integration.Name, Defaults: integration.Spec.Defaults,
@@ -168,7 +167,6 @@ func withIncidents(text []byte, incidents []v1alpha1.Incident) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// explanation prints how a payload would be processed.
 type explanation struct {
 	*screen
 	response *response
@@ -185,7 +183,6 @@ func (e *explanation) printAll() {
 	e.response.printWarnings(e.screen)
 }
 
-// alert prints the effect of an alert, and its fields.
 func (e *explanation) alert(i int) {
 	alert := &e.response.Alerts[i]
 	if alert.Dropped {

@@ -86,7 +86,6 @@ func (v wordValue) String() string {
 	return ""
 }
 
-// Type implements pflag.Value.
 func (v wordValue) Type() string {
 	if v.list != nil {
 		return "strings"
@@ -100,7 +99,6 @@ type period struct {
 	from, to string
 }
 
-// addFlags adds the flags. usual is the value of --since if none is set.
 func (p *period) addFlags(command *cobra.Command, usual time.Duration) {
 	p.since = usual
 	flags := command.Flags()

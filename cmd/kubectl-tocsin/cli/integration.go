@@ -74,18 +74,14 @@ func (p *plugin) integrationCreateCommand() *cobra.Command {
 }
 
 func (o *integrationCreateOptions) run(ctx context.Context, c *cluster, names []string) error {
-	endpoint, err := resolveEndpoint(o.endpoint)
-	if err != nil {
-		return err
-	}
 	if err := o.validate(); err != nil {
 		return err
 	}
 	integration := o.integration(c.namespace, names[0])
 	var token newToken
 	if !o.noToken {
-		token, err = o.generate(c.namespace, integration.Name, nil)
-		if err != nil {
+		var err error
+		if token, err = o.generate(c.namespace, integration.Name, nil); err != nil {
 			return err
 		}
 		integration.Spec.Tokens = []v1alpha1.Token{token.Token}
@@ -108,7 +104,7 @@ func (o *integrationCreateOptions) run(ctx context.Context, c *cluster, names []
 		o.notef("webhookintegration.tocsin.dev/%s created%s", integration.Name, dryRunNotes[o.dryRun])
 	}
 	if !o.noToken && o.dryRun == dryRunNone {
-		o.print(token, endpoint)
+		o.print(token)
 	}
 	return nil
 }

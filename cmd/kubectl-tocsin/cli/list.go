@@ -104,7 +104,6 @@ func severityRank(incident *v1alpha1.Incident) int {
 
 var never = &v1alpha1.Timestamp{}
 
-// compareBool orders false before true.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:

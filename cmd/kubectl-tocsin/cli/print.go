@@ -105,7 +105,6 @@ func safeLines(text string) []string {
 	return lines
 }
 
-// cut truncates a text to a number of cells.
 func cut(text string, cells int) string {
 	return runewidth.Truncate(text, cells, "…")
 }
@@ -144,7 +143,6 @@ func plural(n int, noun string) string {
 const (
 	// progressDelay is how long a read takes before its progress is shown.
 	progressDelay = time.Second
-	// progressInterval is the minimum interval of updates.
 	progressInterval = 100 * time.Millisecond
 	progressWidth    = 30
 
@@ -190,7 +188,6 @@ func (p *progress) read(of records.Progress) {
 		part*100, float64(of.BytesTotal)/mebibyte, of.Objects, of.ObjectsTotal)
 }
 
-// update writes the line, if it is time.
 func (p *progress) update(format string, args ...any) {
 	if p.out == nil || p.now().Before(p.next) {
 		return

@@ -76,12 +76,6 @@ func (p *plugin) sendCommand() *cobra.Command {
 		Short: "Send an alert to the webhook endpoint",
 		RunE:  func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
-	o.addFlags(command)
-	command.MarkFlagsMutuallyExclusive("url", "integration")
-	return command
-}
-
-func (o *sendOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&o.url, "url", "", "Webhook URL with the token. Default: $"+urlVariable+".")
 	flags.StringVarP(&o.integration, "integration", "i", "", "Integration to send to with a temporary token.")
@@ -97,6 +91,8 @@ func (o *sendOptions) addFlags(command *cobra.Command) {
 	flags.BoolVar(&o.allowPlain, "allow-plain-http", false, "Send the token unencrypted to http:// URLs of other hosts.")
 	wordVar(flags, &o.output, "output", "o", "json or yaml", "Output format of the response: json or yaml. Default: a summary.")
 	command.MarkFlagsMutuallyExclusive("filename", "label")
+	command.MarkFlagsMutuallyExclusive("url", "integration")
+	return command
 }
 
 func (o *sendOptions) run(ctx context.Context) error {
@@ -201,15 +197,13 @@ func (o *sendOptions) post(ctx context.Context, target string, header http.Heade
 func (o *sendOptions) postWithTemporaryToken(
 	ctx context.Context, header http.Header, body []byte,
 ) (code int, text []byte, err error) {
-	endpoint, err := resolveEndpoint(o.endpoint)
-	if err != nil {
-		return 0, nil, err
-	}
 	c, err := o.cluster()
 	if err != nil {
 		return 0, nil, err
 	}
-	creator := &tokenCreateOptions{plugin: o.plugin, name: "send-" + rand.String(6), expiresIn: tokenLifetime}
+	creator := &tokenCreateOptions{
+		plugin: o.plugin, endpoint: o.endpoint, name: "send-" + rand.String(6), expiresIn: tokenLifetime,
+	}
 	token, err := creator.create(ctx, c, o.integration)
 	if err != nil {
 		return 0, nil, err
@@ -223,7 +217,7 @@ func (o *sendOptions) postWithTemporaryToken(
 		}
 	}()
 	for deadline := o.now().Add(tokenDelay); ; {
-		code, text, err = o.post(ctx, endpoint+webhookPath+"/"+token.secret, header, body)
+		code, text, err = o.post(ctx, token.url, header, body)
 		if err != nil || code != http.StatusUnauthorized || o.now().After(deadline) {
 			return code, text, err
 		}

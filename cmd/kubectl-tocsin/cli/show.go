@@ -242,7 +242,6 @@ func valueText(value json.RawMessage) string {
 	return string(value)
 }
 
-// timeline prints the transitions, the oldest first.
 func (d *description) timeline(transitions []v1alpha1.Transition) {
 	if len(transitions) == 0 {
 		return

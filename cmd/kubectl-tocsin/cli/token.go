@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,26 +57,20 @@ func (o *tokenCreateOptions) addFlags(command *cobra.Command) {
 }
 
 func (o *tokenCreateOptions) run(ctx context.Context, c *cluster, names []string) error {
-	endpoint, err := resolveEndpoint(o.endpoint)
-	if err != nil {
-		return err
-	}
 	token, err := o.create(ctx, c, names[0])
-	if err != nil {
-		return err
+	if err == nil {
+		o.print(token)
 	}
-	o.print(token, endpoint)
-	return nil
+	return err
 }
 
-// newToken is a token that has just been created, with its secret.
+// newToken is a token that has just been created, with the URL that contains it.
 type newToken struct {
 	v1alpha1.Token
-	secret      string
+	url         string
 	integration string
 }
 
-// create adds a token to an integration.
 func (o *tokenCreateOptions) create(ctx context.Context, c *cluster, integration string) (newToken, error) {
 	var token newToken
 	err := c.editTokens(ctx, integration, func(tokens []v1alpha1.Token) (_ []v1alpha1.Token, err error) {
@@ -87,8 +82,13 @@ func (o *tokenCreateOptions) create(ctx context.Context, c *cluster, integration
 
 // generate returns a new token whose name is not among the existing tokens.
 func (o *tokenCreateOptions) generate(namespace, integration string, existing []v1alpha1.Token) (newToken, error) {
-	token := newToken{secret: tokens.New(namespace, integration), integration: integration}
-	token.SHA256 = tokens.Hash(token.secret)
+	endpoint, err := resolveEndpoint(o.endpoint)
+	if err != nil {
+		return newToken{}, err
+	}
+	secret := tokens.New(namespace, integration)
+	token := newToken{url: endpoint + webhookPath + "/" + secret, integration: integration}
+	token.SHA256 = tokens.Hash(secret)
 	if o.expiresIn > 0 {
 		expires := v1alpha1.NewTimestamp(o.now().Add(o.expiresIn))
 		token.ExpirationTime = &expires
@@ -96,23 +96,19 @@ func (o *tokenCreateOptions) generate(namespace, integration string, existing []
 	taken := func(name string) bool {
 		return slices.ContainsFunc(existing, func(t v1alpha1.Token) bool { return t.Name == name })
 	}
-	if o.name != "" {
-		token.Name = o.name
-		if taken(o.name) {
+	date := o.now().Format(time.DateOnly)
+	token.Name = cmp.Or(o.name, date)
+	for number := 2; taken(token.Name); number++ {
+		if o.name != "" {
 			return token, fmt.Errorf("token %q already exists: revoke it first or choose another name", o.name)
 		}
-		return token, nil
-	}
-	date := o.now().Format(time.DateOnly)
-	token.Name = date
-	for number := 2; taken(token.Name); number++ {
 		token.Name = fmt.Sprintf("%s-%d", date, number)
 	}
 	return token, nil
 }
 
 // print prints the URL on stdout, and an explanation on stderr.
-func (o *tokenCreateOptions) print(token newToken, endpoint string) {
+func (o *tokenCreateOptions) print(token newToken) {
 	if !o.quiet {
 		expiry := "does not expire"
 		if token.ExpirationTime != nil {
@@ -121,7 +117,7 @@ func (o *tokenCreateOptions) print(token newToken, endpoint string) {
 		o.notef("Created token %q of integration %q, which %s. The webhook URL is shown only once:",
 			token.Name, token.integration, expiry)
 	}
-	o.screen.printf("%s%s/%s\n", endpoint, webhookPath, token.secret)
+	o.screen.printf("%s\n", token.url)
 }
 
 // editTokens updates the tokens of an integration. It retries conflicts with other writers.
@@ -169,7 +165,6 @@ func (p *plugin) listTokens(ctx context.Context, c *cluster, names []string) err
 	return nil
 }
 
-// expiry describes when a token expires or expired.
 func (p *plugin) expiry(token v1alpha1.Token) cell {
 	switch at, now := token.ExpirationTime, p.now(); {
 	case at == nil || at.IsZero():

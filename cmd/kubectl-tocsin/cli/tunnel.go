@@ -28,7 +28,6 @@ const (
 	// that do not respond.
 	lookupTimeout = 3 * time.Second
 
-	// connectTimeout bounds connecting to a pod.
 	connectTimeout = 10 * time.Second
 )
 

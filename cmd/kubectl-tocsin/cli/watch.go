@@ -128,7 +128,6 @@ func (o *getOptions) printLines(ctx context.Context, feed *live.Feed, changes <-
 	return table.err
 }
 
-// drawTable draws a live table on the terminal.
 func (o *getOptions) drawTable(ctx context.Context, feed *live.Feed, changes <-chan live.Change) error {
 	const (
 		enter = "\x1b[?1049h\x1b[?25l" // the alternate screen, without a cursor

@@ -94,7 +94,6 @@ type merger struct {
 	noticed  bool // a newer schema
 }
 
-// readCluster reads the episodes of all Incidents.
 func (m *merger) readCluster(ctx context.Context, c client.Reader) bool {
 	defer func() { slices.SortStableFunc(m.cluster, newestFirst) }()
 	pages := live.Pages(ctx, c, &v1alpha1.IncidentList{}, client.InNamespace(m.Filter.Namespace), client.Limit(listChunk))

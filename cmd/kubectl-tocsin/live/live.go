@@ -132,7 +132,6 @@ func (f *Feed) source() *cache.ListWatch {
 	}
 }
 
-// note records the result of a request.
 func (f *Feed) note(ctx context.Context, kind request, err error) {
 	if ctx.Err() != nil {
 		return // shutting down

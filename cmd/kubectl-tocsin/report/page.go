@@ -43,7 +43,6 @@ func section(title, note string, columns ...string) Section {
 	return s
 }
 
-// add adds a row.
 func (s *Section) add(cells ...any) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {

@@ -9,7 +9,6 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// intervals is the number of intervals in the time span of the chart.
 const intervals = 48
 
 // count is the maximum number of Incidents that were open at the same time in an interval, by their last severity.

@@ -24,7 +24,6 @@ const (
 	episodeChunk = 50
 	// maxDescription bounds the description of an episode.
 	maxDescription = 2000
-	// progressInterval is the minimum interval of messages about the progress.
 	progressInterval = 200 * time.Millisecond
 	// maxProblems bounds the messages about problems.
 	maxProblems = 20
