@@ -142,7 +142,7 @@ func plural(n int, noun string) string {
 
 const (
 	// progressDelay is how long a read takes before its progress is shown.
-	progressDelay = time.Second
+	progressDelay    = time.Second
 	progressInterval = 100 * time.Millisecond
 	progressWidth    = 30
 

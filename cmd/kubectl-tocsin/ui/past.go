@@ -23,7 +23,7 @@ const (
 	maxEpisodes  = 500
 	episodeChunk = 50
 	// maxDescription bounds the description of an episode.
-	maxDescription = 2000
+	maxDescription   = 2000
 	progressInterval = 200 * time.Millisecond
 	// maxProblems bounds the messages about problems.
 	maxProblems = 20

@@ -27,6 +27,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gocloud.dev/blob"
@@ -58,7 +59,7 @@ type Server struct {
 	port     int
 	listener net.Listener
 	feed     *live.Feed
-	changed  bell // rings when the Incidents of the feed change
+	changes  atomic.Int64 // of the feed's Incidents
 	now      func() time.Time
 }
 
@@ -85,7 +86,7 @@ func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error)
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.port = address.Port
 	}
-	s.feed, err = live.Follow(c, s.Namespace, nil, func(live.Change) { s.changed.ring() })
+	s.feed, err = live.Follow(c, s.Namespace, nil, func(live.Change) { s.changes.Add(1) })
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
