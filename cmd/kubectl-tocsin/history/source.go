@@ -147,8 +147,10 @@ func (q *Query) shorten(r *records.Record) {
 
 // readArchive reads the archive, and yields the episodes of a day when the next one begins.
 func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket) bool {
+	// These look at fields that a record without content does not have.
+	needsContent := len(m.Filter.Hosts)+len(m.Filter.Labels)+len(m.Filter.Words) > 0
 	query := records.Query{
-		From: m.From, To: m.To, NewestFirst: true, WithoutContent: m.WithoutContent && !m.Filter.NeedsContent(), Progress: m.Progress,
+		From: m.From, To: m.To, NewestFirst: true, WithoutContent: m.WithoutContent && !needsContent, Progress: m.Progress,
 	}
 	day := ""
 	for record, err := range records.All(ctx, bucket, query) {
@@ -234,9 +236,6 @@ type Filter struct {
 	Words          []string
 	Unacknowledged bool
 }
-
-// NeedsContent reports whether the filter looks at fields that a record without content does not have.
-func (f *Filter) NeedsContent() bool { return len(f.Hosts)+len(f.Labels)+len(f.Words) > 0 }
 
 // Matches reports whether the filter selects an episode.
 func (f *Filter) Matches(r *records.Record) bool {
