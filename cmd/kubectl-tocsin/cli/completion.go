@@ -18,11 +18,9 @@ import (
 
 const completeTimeout = 3 * time.Second
 
-type completions = cobra.CompletionFunc
-
 // flagCompletions returns the completions of flags by their names. A wordValue has its own.
-func (p *plugin) flagCompletions() map[string]completions {
-	return map[string]completions{
+func (p *plugin) flagCompletions() map[string]cobra.CompletionFunc {
+	return map[string]cobra.CompletionFunc{
 		"context":     p.completeContexts,
 		"integration": p.completeIntegrations(),
 		"namespace":   p.completeNames(corev1.SchemeGroupVersion.WithKind("NamespaceList"), false),
@@ -33,7 +31,7 @@ func (p *plugin) flagCompletions() map[string]completions {
 }
 
 // firstArgument completes the first argument and no others.
-func firstArgument(words completions) completions {
+func firstArgument(words cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(given) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -43,7 +41,7 @@ func firstArgument(words completions) completions {
 }
 
 // fromCluster returns completions that read the cluster, given the arguments so far. It completes nothing if that fails.
-func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]string, error)) completions {
+func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]string, error)) cobra.CompletionFunc {
 	return func(command *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 		c, err := p.cluster()
@@ -61,7 +59,7 @@ func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]s
 }
 
 // completeIncidents completes names of Incidents, described by their states and titles.
-func (p *plugin) completeIncidents() completions {
+func (p *plugin) completeIncidents() cobra.CompletionFunc {
 	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) (words []string, err error) {
 		l := &listing{cluster: c, filter: &filter{}}
 		incidents, _, err := l.list(ctx, nil, false)
@@ -92,11 +90,11 @@ func (p *plugin) completeTokens(command *cobra.Command, given []string, begun st
 	})(command, given, begun)
 }
 
-func (p *plugin) completeIntegrations() completions {
+func (p *plugin) completeIntegrations() cobra.CompletionFunc {
 	return p.completeNames(v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"), true)
 }
 
-func (p *plugin) completeNames(list schema.GroupVersionKind, namespaced bool) completions {
+func (p *plugin) completeNames(list schema.GroupVersionKind, namespaced bool) cobra.CompletionFunc {
 	return p.fromCluster(func(ctx context.Context, c *cluster, _ []string) (words []string, err error) {
 		namespace := ""
 		if namespaced {

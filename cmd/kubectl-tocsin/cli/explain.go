@@ -219,19 +219,14 @@ func (e *explanation) alert(i int) {
 		add(field[0], field[1], "default")
 	}
 	for _, row := range rows {
-		if e.isTerminal() && 2+widths[0]+2+widths[1]+2+runewidth.StringWidth(row[2]) > e.width {
-			e.inTwoLines(row, widths[0])
-			continue
+		field := "  " + runewidth.FillRight(row[0], widths[0]) + "  "
+		value := runewidth.FillRight(row[1], widths[1]) + "  "
+		if indent := len(field); e.isTerminal() && runewidth.StringWidth(field+value+row[2]) > e.width {
+			value = cut(row[1], max(1, e.width-indent)) + "\n" + strings.Repeat(" ", indent+2)
+			row[2] = cut(row[2], max(1, e.width-indent-2))
 		}
-		e.printf("  %s  %s  %s\n", runewidth.FillRight(row[0], widths[0]), runewidth.FillRight(row[1], widths[1]), e.styled(dim, row[2]))
+		e.printf("%s%s%s\n", field, value, e.styled(dim, row[2]))
 	}
-}
-
-// inTwoLines prints a field on two lines, for a terminal that is too narrow for one.
-func (e *explanation) inTwoLines(row [3]string, width int) {
-	indent := 2 + width + 2
-	e.printf("  %s  %s\n", runewidth.FillRight(row[0], width), cut(row[1], max(1, e.width-indent)))
-	e.printf("%s%s\n", strings.Repeat(" ", indent+2), e.styled(dim, cut(row[2], max(1, e.width-indent-2))))
 }
 
 func effect(alert *alertResponse) string {

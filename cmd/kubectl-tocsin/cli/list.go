@@ -29,7 +29,7 @@ type filter struct {
 	labels        []string // of Filter.Labels
 }
 
-// addFlags adds the flags of the filter except --state.
+// addFlags adds the flags of the filter except --state, which only "get" and "watch" have.
 func (f *filter) addFlags(p *plugin, command *cobra.Command) {
 	flags := command.Flags()
 	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "Select incidents of all namespaces.")
@@ -39,11 +39,6 @@ func (f *filter) addFlags(p *plugin, command *cobra.Command) {
 	flags.StringArrayVarP(&f.labels, "label", "l", nil,
 		"Select incidents by an alert label, such as team=storage or team!=web. If repeated, all must match.")
 	flags.BoolVar(&f.Unacknowledged, "unacknowledged", false, "Select incidents that are not acknowledged.")
-}
-
-func (f *filter) addStateFlag(command *cobra.Command) {
-	command.Flags().Var(wordValue{enumeration: "Open or Resolved", list: &f.states}, "state",
-		"Select incidents in one of these states: Open, Resolved. Default: all.")
 }
 
 // isSet reports whether a flag other than --all-namespaces and --state is set.

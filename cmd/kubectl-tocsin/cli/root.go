@@ -156,7 +156,7 @@ func (p *plugin) addGlobalFlags(root *cobra.Command) {
 
 // adjust gives a command its help, rewords that of flags that cobra and cli-runtime add, and completes flags. Commands without
 // completions of arguments take none, unless they set Args.
-func adjust(command *cobra.Command, byName map[string]completions) {
+func adjust(command *cobra.Command, byName map[string]cobra.CompletionFunc) {
 	var text strings.Builder
 	utilruntime.Must(help.ExecuteTemplate(&text, command.CommandPath(), map[string]string{
 		"serviceEndpoint": serviceEndpoint, "testKey": testKey,

@@ -249,7 +249,8 @@ func (d *description) timeline(transitions []v1alpha1.Transition) {
 	d.section("Timeline")
 	for i := range transitions {
 		at := &transitions[i].Time
-		prefix := fmt.Sprintf("  %s  %s  ", at.Local().Format(time.DateTime), runewidth.FillRight(ago(at, d.now)+" ago", len("365d ago")))
+		age := runewidth.FillRight(ago(at, d.now)+" ago", len("365d ago"))
+		prefix := fmt.Sprintf("  %s  %s  ", at.Local().Format(time.DateTime), age)
 		text := cmp.Or(safe(transitions[i].Message), string(transitions[i].Type))
 		if comment := safe(transitions[i].Comment); comment != "" {
 			text += ": " + comment
