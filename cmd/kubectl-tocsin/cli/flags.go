@@ -60,7 +60,10 @@ func (v wordValue) words() []string {
 // Set implements pflag.Value.
 func (v wordValue) Set(text string) error {
 	given := []string{text}
-	if v.list != nil {
+	switch {
+	case text == "":
+		return nil // as without the flag
+	case v.list != nil:
 		given = strings.Split(text, ",")
 	}
 	words := v.words()
