@@ -114,23 +114,20 @@ func (s *screen) wrap(text string, indent int) string {
 	if !s.isTerminal() {
 		return text
 	}
-	var wrapped strings.Builder
-	used := indent
+	var lines []string
+	line := ""
 	for i, word := range strings.Split(text, " ") {
-		width := runewidth.StringWidth(word)
 		switch {
 		case i == 0:
-		case used+1+width > s.width:
-			wrapped.WriteString("\n" + strings.Repeat(" ", indent))
-			used = indent
+			line = word
+		case indent+runewidth.StringWidth(line)+1+runewidth.StringWidth(word) > s.width:
+			lines = append(lines, line)
+			line = word
 		default:
-			wrapped.WriteByte(' ')
-			used++
+			line += " " + word
 		}
-		wrapped.WriteString(word)
-		used += width
 	}
-	return wrapped.String()
+	return strings.Join(append(lines, line), "\n"+strings.Repeat(" ", indent))
 }
 
 func plural(n int, noun string) string {

@@ -47,8 +47,7 @@ func (s *Section) writeText(w io.Writer, width int, bold func(string) string) {
 		return
 	}
 	widths := s.widths(width)
-	header := make([]string, 0, len(s.Columns))
-	used := 0
+	header, used := []string{}, 0
 	for i, column := range s.Columns {
 		header = append(header, strings.ToUpper(column.Name))
 		used += widths[i] + textGap
@@ -90,20 +89,15 @@ func (s *Section) widths(width int) []int {
 }
 
 func (s *Section) textLine(cells []string, widths []int) string {
-	var line strings.Builder
+	filled := make([]string, len(cells))
 	for i, cell := range cells {
-		cell = runewidth.Truncate(cell, widths[i], "…")
+		fill := runewidth.FillRight
 		if s.Columns[i].Number {
-			cell = runewidth.FillLeft(cell, widths[i])
-		} else {
-			cell = runewidth.FillRight(cell, widths[i])
+			fill = runewidth.FillLeft
 		}
-		if i > 0 {
-			line.WriteString(strings.Repeat(" ", textGap))
-		}
-		line.WriteString(cell)
+		filled[i] = fill(runewidth.Truncate(cell, widths[i], "…"), widths[i])
 	}
-	return strings.TrimRight(line.String(), " ")
+	return strings.TrimRight(strings.Join(filled, strings.Repeat(" ", textGap)), " ")
 }
 
 // wrap breaks a line at spaces, and a word that is too long anywhere.
