@@ -72,7 +72,14 @@ func (s *Source) Episodes(ctx context.Context, q Query) iter.Seq2[*records.Recor
 		if s.ClusterErr != nil && !yield(nil, fmt.Errorf("reading the cluster: %w", s.ClusterErr)) {
 			return
 		}
-		m := merger{Query: &q, yield: yield, known: map[records.Key]bool{}}
+		m := merger{Query: &q, known: map[records.Key]bool{}}
+		m.yield = func(record *records.Record, err error) bool {
+			if ctx.Err() != nil {
+				yield(nil, ctx.Err())
+				return false
+			}
+			return yield(record, err)
+		}
 		if s.Cluster != nil && !m.readCluster(ctx, s.Cluster) || s.Bucket != nil && !m.readArchive(ctx, s.Bucket) {
 			return
 		}
@@ -98,11 +105,7 @@ func (m *merger) readCluster(ctx context.Context, c client.Reader) bool {
 	defer func() { slices.SortStableFunc(m.cluster, newestFirst) }()
 	pages := live.Pages(ctx, c, &v1alpha1.IncidentList{}, client.InNamespace(m.Filter.Namespace), client.Limit(listChunk))
 	for page, err := range pages {
-		switch {
-		case ctx.Err() != nil:
-			m.yield(nil, ctx.Err())
-			return false
-		case err != nil:
+		if err != nil {
 			return m.yield(nil, fmt.Errorf("listing the incidents of the cluster: %w", err))
 		}
 		for i := range page.Items {
@@ -155,9 +158,6 @@ func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket) bool {
 	day := ""
 	for record, err := range records.All(ctx, bucket, query) {
 		switch {
-		case ctx.Err() != nil:
-			m.yield(nil, ctx.Err())
-			return false
 		case err != nil:
 			if !m.yield(nil, err) {
 				return false
@@ -175,10 +175,7 @@ func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket) bool {
 		m.run = append(m.run, &record)
 		m.runBytes += size(&record)
 	}
-	if ctx.Err() != nil {
-		m.yield(nil, ctx.Err())
-	}
-	return ctx.Err() == nil
+	return true
 }
 
 // notice yields a NoticeError about the first record of a newer version.
