@@ -48,24 +48,19 @@ func DescribeEpisode(status *v1alpha1.IncidentStatus) (e EndedEpisode, ok bool) 
 		return e, false
 	}
 	e = EndedEpisode{
-		Number:       status.Episode.Number,
-		StartTime:    status.Episode.StartTime,
-		ResolvedTime: *status.ResolvedTime,
-		AlertCount:   status.Episode.AlertCount,
-		Severity:     status.Alert.Severity,
-		Alert:        status.Alert,
-		Timeline:     lastEpisode(status.Timeline),
-		Digest:       status.Ledger.Digest,
-	}
-	e.OpenedTime = e.StartTime
-	if isSet(status.OpenedTime) {
-		e.OpenedTime = *status.OpenedTime
-	}
-	if isSet(status.LastAlertTime) {
-		e.LastAlertTime = *status.LastAlertTime
+		Number:        status.Episode.Number,
+		StartTime:     status.Episode.StartTime,
+		OpenedTime:    valueOf(status.OpenedTime, &status.Episode.StartTime),
+		ResolvedTime:  *status.ResolvedTime,
+		LastAlertTime: valueOf(status.LastAlertTime),
+		AlertCount:    status.Episode.AlertCount,
+		Severity:      status.Alert.Severity,
+		Alert:         status.Alert,
+		Timeline:      lastEpisode(status.Timeline),
+		Digest:        status.Ledger.Digest,
 	}
 	e.describeSeverities()
-	if acknowledgement := AcknowledgementOf(status); acknowledgement != nil {
+	if acknowledgement := acknowledgementOf(status); acknowledgement != nil {
 		e.AcknowledgedTime, e.AcknowledgedBy = acknowledgement.Time, AcknowledgedBy(status)
 	}
 	if resolution := resolutionOf(status); resolution != nil {
@@ -87,15 +82,13 @@ func lastEpisode(timeline []v1alpha1.Transition) []v1alpha1.Transition {
 // describeSeverities finds the first and the highest severity as far as the timeline tells them.
 func (e *EndedEpisode) describeSeverities() {
 	e.InitialSeverity, e.HighestSeverity = e.Severity, e.Severity
-	seen := map[v1alpha1.Severity]bool{e.Severity: true}
-	for i, period := range SeverityPeriods(e.Timeline) {
-		if i == 0 {
-			e.InitialSeverity = period.Severity
-		}
-		seen[period.Severity] = true
+	periods := SeverityPeriods(e.Timeline)
+	if len(periods) > 0 {
+		e.InitialSeverity = periods[0].Severity
 	}
 	for _, severity := range v1alpha1.Severities() { // the highest first
-		if seen[severity] {
+		isTold := func(period SeverityPeriod) bool { return period.Severity == severity }
+		if severity == e.Severity || slices.ContainsFunc(periods, isTold) {
 			e.HighestSeverity = severity
 			return
 		}

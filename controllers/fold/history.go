@@ -45,9 +45,9 @@ func SeverityPeriods(timeline []v1alpha1.Transition) []SeverityPeriod {
 	return periods
 }
 
-// AcknowledgementOf returns the acknowledgement of the current episode; nil if there is none. Of one that a version without
+// acknowledgementOf returns the acknowledgement of the current episode; nil if there is none. Of one that a version without
 // status.acknowledgement wrote, it has what the condition tells: the time, and whether a user acknowledged the episode.
-func AcknowledgementOf(status *v1alpha1.IncidentStatus) *v1alpha1.Acknowledgement {
+func acknowledgementOf(status *v1alpha1.IncidentStatus) *v1alpha1.Acknowledgement {
 	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged)
 	if status.Acknowledgement != nil || condition == nil || condition.Status != metav1.ConditionTrue {
 		return status.Acknowledgement
@@ -57,15 +57,6 @@ func AcknowledgementOf(status *v1alpha1.IncidentStatus) *v1alpha1.Acknowledgemen
 		older.By = byUser
 	}
 	return older
-}
-
-// AcknowledgedBy returns who acknowledged the current episode: a user's name, "an alert", or empty if nobody did.
-func AcknowledgedBy(status *v1alpha1.IncidentStatus) string {
-	acknowledgement := AcknowledgementOf(status)
-	if acknowledgement == nil {
-		return ""
-	}
-	return cmp.Or(acknowledgement.By, byAlert)
 }
 
 // resolutionOf returns how the last episode was resolved; nil if it was not. Of a Resolved Incident that a version without
@@ -80,6 +71,14 @@ func resolutionOf(status *v1alpha1.IncidentStatus) *v1alpha1.Resolution {
 		older.By = byUser
 	}
 	return older
+}
+
+// AcknowledgedBy returns who acknowledged the current episode: a user's name, "an alert", or empty if nobody did.
+func AcknowledgedBy(status *v1alpha1.IncidentStatus) string {
+	if acknowledgement := acknowledgementOf(status); acknowledgement != nil {
+		return cmp.Or(acknowledgement.By, byAlert)
+	}
+	return ""
 }
 
 // StaysAcknowledged reports whether the acknowledgement of an Incident covers it: the Incident is open, and not more severe

@@ -24,40 +24,29 @@ type Policy struct {
 	Untrusted     bool      // nothing may end for its age, see replica.IngestHealth
 }
 
-// PolicyOf returns the policy of an integration; nil stands for one that does not exist.
-func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(string) (time.Duration, bool)) Policy {
-	p := Policy{Retention: DefaultRetention, LateFiringWindow: defaultLateFiringWindow}
+// PolicyOf returns the policy of an integration; nil stands for one that does not exist. presetWindow returns the window for
+// late firings of a preset, if it has one.
+func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset string) (time.Duration, bool)) Policy {
 	if integration == nil {
-		p.Absent = true
-		return p
+		return Policy{Retention: DefaultRetention, LateFiringWindow: defaultLateFiringWindow, Absent: true}
 	}
-	p.LateFiringWindow = lateFiringWindow(integration, presetWindow)
-	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
-	if ready != nil && ready.Status == metav1.ConditionTrue {
+	spec := &integration.Spec
+	window, ok := presetWindow(spec.Preset)
+	if !ok {
+		window = defaultLateFiringWindow
+	}
+	p := Policy{
+		AutoResolveAfter: durationOr(spec.AutoResolveAfter, 0),
+		Retention:        durationOr(spec.Retention, DefaultRetention),
+		LateFiringWindow: durationOr(spec.LateFiringWindow, window),
+		Refusing:         spec.Suspend,
+	}
+	switch ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady); {
+	case ready == nil:
+	case ready.Status == metav1.ConditionTrue:
 		p.ReadySince = ready.LastTransitionTime.Time
-	}
-	// Without any token, alerts do not come by HTTP, and the condition does not matter.
-	p.Refusing = integration.Spec.Suspend ||
-		len(integration.Spec.Tokens) > 0 && ready != nil && ready.Status == metav1.ConditionFalse
-	if after := integration.Spec.AutoResolveAfter; after != nil {
-		p.AutoResolveAfter = after.Duration
-	}
-	if retention := integration.Spec.Retention; retention != nil {
-		p.Retention = retention.Duration
+	case ready.Status == metav1.ConditionFalse && len(spec.Tokens) > 0: // without any token, alerts do not come by HTTP
+		p.Refusing = true
 	}
 	return p
-}
-
-// lateFiringWindow is the integration's window for late firings: that of the spec, else that of its preset, else the
-// default.
-func lateFiringWindow(
-	integration *v1alpha1.WebhookIntegration, presetWindow func(preset string) (time.Duration, bool),
-) time.Duration {
-	if window := integration.Spec.LateFiringWindow; window != nil {
-		return window.Duration
-	}
-	if window, ok := presetWindow(integration.Spec.Preset); ok {
-		return window
-	}
-	return defaultLateFiringWindow
 }

@@ -15,7 +15,7 @@ const rejectedTitle = "The content of the alerts is not kept"
 // same episode, else a fixed title. The timeline tells the reason, once until another transition is recorded.
 func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, now time.Time) Plan {
 	bare := *p
-	bare.Status = *p.Status.DeepCopy()
+	bare.Status, bare.Transitions = *p.Status.DeepCopy(), nil
 	status := &bare.Status
 	severity, preset := status.Alert.Severity, status.Alert.Preset
 	status.Alert = v1alpha1.AlertContent{Title: rejectedTitle, Type: defaultType}
@@ -29,17 +29,11 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, no
 	if status.Acknowledgement != nil {
 		status.Acknowledgement.Comment = ""
 	}
-	life := lifecycle{status: status}
 	status.Timeline = slices.Clone(stored.Timeline)
 	for i := range p.Transitions {
 		entry := &p.Transitions[i]
-		life.record(v1alpha1.Transition{Type: entry.Type, Time: entry.Time, Severity: entry.Severity})
+		bare.record(v1alpha1.Transition{Type: entry.Type, Time: entry.Time, Severity: entry.Severity})
 	}
-	if !life.justRecorded(v1alpha1.TransitionContentRejected) {
-		life.record(v1alpha1.Transition{
-			Type: v1alpha1.TransitionContentRejected, Time: *timestamp(now), Message: reason,
-		})
-	}
-	bare.Transitions = life.transitions
+	bare.recordOnce(v1alpha1.Transition{Type: v1alpha1.TransitionContentRejected, Time: *timestamp(now), Message: reason})
 	return bare
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -22,34 +21,26 @@ const (
 	maxEpisodeBytes = 1 << 20
 )
 
-// EpisodeVersion identifies an ended episode of an Incident and the alerts that it has counted.
-type EpisodeVersion struct {
-	Number   int64
-	Digest   string
-	Resolved time.Time
-}
-
-// EndedEpisodes returns the ended episodes that an Incident still describes. It needs no content of the Incident.
-func EndedEpisodes(status *v1alpha1.IncidentStatus) []EpisodeVersion {
-	versions := make([]EpisodeVersion, 0, len(status.UnarchivedEpisodes)+1)
-	for i := range status.UnarchivedEpisodes {
-		e := &status.UnarchivedEpisodes[i]
-		versions = append(versions, EpisodeVersion{e.Number, e.Digest, e.ResolvedTime.Time})
+// EndedEpisodes returns the ended episodes that an Incident still describes, without their records. It needs no content of the
+// Incident.
+func EndedEpisodes(status *v1alpha1.IncidentStatus) []v1alpha1.UnarchivedEpisode {
+	episodes := slices.Clone(status.UnarchivedEpisodes)
+	for i := range episodes {
+		episodes[i].Packed = "" // it is large, and the archiver remembers some of the episodes
 	}
 	if status.State == v1alpha1.IncidentResolved && status.Episode != nil && isSet(status.ResolvedTime) {
-		versions = append(versions, EpisodeVersion{status.Episode.Number, status.Ledger.Digest, status.ResolvedTime.Time})
+		episodes = append(episodes, v1alpha1.UnarchivedEpisode{
+			Number: status.Episode.Number, Digest: status.Ledger.Digest, ResolvedTime: *status.ResolvedTime,
+		})
 	}
-	return versions
+	return episodes
 }
 
 // IsArchived reports whether the archive has all ended episodes that an Incident still describes, as its archiver has noted.
 func IsArchived(status *v1alpha1.IncidentStatus) bool {
-	for _, episode := range EndedEpisodes(status) {
-		if !InArchive(status, episode.Number, episode.Digest) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(EndedEpisodes(status), func(e v1alpha1.UnarchivedEpisode) bool {
+		return !InArchive(status, e.Number, e.Digest)
+	})
 }
 
 // InArchive reports whether the archive has an ended episode of an Incident, in the version with this digest.
@@ -60,7 +51,7 @@ func InArchive(status *v1alpha1.IncidentStatus, number int64, digest string) boo
 
 // dropArchived removes the episodes that are archived from the status to be written. That alone is no reason to write it.
 func (f *folding) dropArchived() {
-	status := &f.plan.Status
+	status := f.status
 	status.UnarchivedEpisodes = slices.DeleteFunc(status.UnarchivedEpisodes, func(e v1alpha1.UnarchivedEpisode) bool {
 		return !f.in.ArchiveRequired || InArchive(status, e.Number, e.Digest)
 	})
@@ -71,26 +62,24 @@ func (f *folding) dropArchived() {
 
 // awaitArchive says in the status whether an ended episode waits for the archiver, which looks for those that do.
 func (f *folding) awaitArchive() {
-	status := &f.plan.Status
-	waits := f.in.ArchiveRequired && !IsArchived(status)
-	switch {
-	case status.Archive == nil && waits:
-		status.Archive = &v1alpha1.ArchiveStatus{}
-	case status.Archive == nil:
-		return
-	}
 	state := v1alpha1.ArchiveComplete
-	if waits {
+	if f.in.ArchiveRequired && !IsArchived(f.status) {
 		state = v1alpha1.ArchiveWaiting
 	}
-	f.plan.Write = f.plan.Write || waits && status.Archive.State != state
-	status.Archive.State = state
+	if f.status.Archive == nil {
+		if state == v1alpha1.ArchiveComplete {
+			return
+		}
+		f.status.Archive = &v1alpha1.ArchiveStatus{}
+	}
+	f.plan.Write = f.plan.Write || state == v1alpha1.ArchiveWaiting && f.status.Archive.State != state
+	f.status.Archive.State = state
 }
 
 // keepEpisode keeps the last episode, which the next one is about to replace, in the status until it is archived. If there
 // is no space for all of it, its content is left out. If there is none at all, the episode is counted in the one before.
 func (f *folding) keepEpisode() {
-	status := &f.plan.Status
+	status := f.status
 	episode, ok := DescribeEpisode(status)
 	if !ok || !f.in.ArchiveRequired {
 		return
@@ -162,10 +151,7 @@ func UnpackEpisode(packed *v1alpha1.UnarchivedEpisode) (EndedEpisode, error) {
 	}
 	e.Number, e.ResolvedTime, e.Digest = packed.Number, packed.ResolvedTime, packed.Digest
 	if packed.OmittedEpisodes > 0 {
-		e.Omitted = &OmittedEpisodes{Episodes: packed.OmittedEpisodes, AlertCount: packed.OmittedAlerts}
-		if isSet(packed.OmittedResolvedTime) {
-			e.Omitted.LastResolvedTime = *packed.OmittedResolvedTime
-		}
+		e.Omitted = &OmittedEpisodes{packed.OmittedEpisodes, packed.OmittedAlerts, valueOf(packed.OmittedResolvedTime)}
 	}
 	return e, nil
 }
