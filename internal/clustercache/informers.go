@@ -2,6 +2,8 @@ package clustercache
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -10,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -34,7 +37,8 @@ type Informers struct {
 	// Nil: it is not.
 	Listed func(kind runtime.Object)
 
-	watches watches
+	bookmarks atomic.Bool // the API server sends bookmarks; without a watch cache it does not
+	watches   sync.Map    // the open watches, each a *guardedWatch
 }
 
 // NewCache implements cache.NewCacheFunc.
@@ -50,21 +54,22 @@ func (i *Informers) newInformer(
 	informer := &pagedInformer{}
 	informer.SharedIndexInformer = toolscache.NewSharedIndexInformer(listsFirst{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			defer i.listed(object)
+			if i.Listed != nil {
+				defer i.Listed(object)
+			}
 			return informer.list(ctx, options, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
 				return retry(ctx, i.Log, func() (runtime.Object, error) { return withContext.ListWithContext(ctx, page) })
 			})
 		},
-		WatchFuncWithContext: i.watch(object, withContext.WatchWithContext),
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return retry(ctx, i.Log, func() (watch.Interface, error) {
+				return i.watch(ctx, object, func(ctx context.Context) (watch.Interface, error) {
+					return withContext.WatchWithContext(ctx, options)
+				})
+			})
+		},
 	}}, object, resync, indexers)
 	return informer
-}
-
-// listed calls Listed.
-func (i *Informers) listed(kind runtime.Object) {
-	if i.Listed != nil {
-		i.Listed(kind)
-	}
 }
 
 // listsFirst says that an informer lists before it watches. By default it has the watch send all objects first, which takes the
