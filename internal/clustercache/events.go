@@ -45,7 +45,7 @@ func Stuck(event *v1alpha1.AlertEvent) string {
 // its Incidents; the fold reads it again.
 type Events struct {
 	mu     sync.Mutex
-	events map[types.UID]*cachedEvent
+	events map[types.UID]cachedEvent
 	budget fair.Budget[string] // of the bytes of all content, by namespace
 }
 
@@ -64,7 +64,7 @@ func NewEvents() *Events {
 
 // NewBoundedEvents returns Events with another bound of their content.
 func NewBoundedEvents(limit fair.Limit) *Events {
-	return &Events{events: map[types.UID]*cachedEvent{}, budget: fair.Budget[string]{Limit: limit}}
+	return &Events{events: map[types.UID]cachedEvent{}, budget: fair.Budget[string]{Limit: limit}}
 }
 
 // Condense is the transform of the cache. Of an AlertEvent it unpacks the alerts, and removes the metadata that nothing reads,
@@ -77,22 +77,23 @@ func (e *Events) Condense(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	entry, removed := e.find(event.UID), condenseMetadata(event)
-	if entry == nil {
-		entry = &cachedEvent{isWhole: true}
+	removed := condenseMetadata(event)
+	entry, known := e.find(event.UID)
+	if !known {
 		packed := len(event.Spec.PackedAlerts)
-		if entry.unreadable = packing.Unpack(&event.Spec); entry.unreadable != nil {
+		entry = cachedEvent{isWhole: true, unreadable: packing.Unpack(&event.Spec)}
+		if entry.unreadable != nil {
 			removed += packed
 		}
 		entry.alerts = event.Spec.Alerts
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if known := e.events[event.UID]; known != nil {
-		entry = known
+	if newer, known := e.events[event.UID]; known {
+		entry = newer
 	}
 	entry.removed = max(entry.removed, int64(removed))
-	e.admit(event, entry)
+	e.admit(event, &entry)
 	event.Spec.Alerts, event.Spec.PackedAlerts, event.Spec.PackedFirst = entry.alerts, "", nil
 	if !entry.isWhole {
 		event.Spec.Defaults = nil
@@ -103,12 +104,11 @@ func (e *Events) Condense(object any) (any, error) {
 // admit reduces the alerts of an AlertEvent that is stuck or has no place. What is reduced stays so until Forget.
 func (e *Events) admit(event *v1alpha1.AlertEvent, entry *cachedEvent) {
 	stuck := !event.DeletionTimestamp.IsZero() || entry.unreadable != nil
-	if e.events[event.UID] == nil {
+	if _, known := e.events[event.UID]; !known {
 		stuck = stuck || !e.budget.Allows(event.Namespace)
 		if !stuck {
 			entry.memory = packing.Memory(entry.alerts)
 		}
-		e.events[event.UID] = entry
 		e.budget.Add(event.Namespace, entry.memory)
 	}
 	if entry.isWhole && stuck {
@@ -124,28 +124,26 @@ func (e *Events) admit(event *v1alpha1.AlertEvent, entry *cachedEvent) {
 		}
 		entry.alerts = alerts
 	}
+	e.events[event.UID] = *entry
 }
 
-func (e *Events) find(uid types.UID) *cachedEvent {
+func (e *Events) find(uid types.UID) (entry cachedEvent, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.events[uid]
+	entry, known = e.events[uid]
+	return entry, known
 }
 
 // IsWhole reports whether the alerts of a cached AlertEvent have their content. If not, it must be read from the API server.
 func (e *Events) IsWhole(event *v1alpha1.AlertEvent) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	entry := e.events[event.UID]
-	return entry != nil && entry.isWhole
+	entry, _ := e.find(event.UID)
+	return entry.isWhole
 }
 
 // Unreadable returns the reason why the alerts of an AlertEvent cannot be unpacked; nil if they can.
 func (e *Events) Unreadable(event *v1alpha1.AlertEvent) error {
-	if entry := e.find(event.UID); entry != nil {
-		return entry.unreadable
-	}
-	return nil
+	entry, _ := e.find(event.UID)
+	return entry.unreadable
 }
 
 // Removed returns how many bytes of a stored AlertEvent the cache lacks: of nil Events, none.
@@ -153,22 +151,16 @@ func (e *Events) Removed(event *v1alpha1.AlertEvent) int64 {
 	if e == nil {
 		return 0
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if entry := e.events[event.UID]; entry != nil {
-		return entry.removed
-	}
-	return 0
+	entry, _ := e.find(event.UID)
+	return entry.removed
 }
 
 // Forget forgets an AlertEvent that is gone.
 func (e *Events) Forget(event *v1alpha1.AlertEvent) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if entry := e.events[event.UID]; entry != nil {
-		e.budget.Add(event.Namespace, -entry.memory)
-		delete(e.events, event.UID)
-	}
+	e.budget.Add(event.Namespace, -e.events[event.UID].memory)
+	delete(e.events, event.UID)
 }
 
 // condenseMetadata removes unused annotations, labels and finalizers, and returns how many bytes these have. Of the managed
