@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -28,16 +27,11 @@ func Execute(args []string, stdout, stderr io.Writer) int {
 		Options:  &o.Options,
 		Validate: func() error { return o.complete(flags) },
 		Run: func(ctx context.Context, config *rest.Config, log logr.Logger) error {
-			registerMetrics(metrics.Registry)
+			webhookserver.RegisterMetrics(metrics.Registry) // those that all replicas of a process share, which is one outside of tests
+			controllers.RegisterMetrics(metrics.Registry)
+			forward.RegisterMetrics(metrics.Registry)
 			return Run(ctx, o, Environment{Config: config, Log: log, Metrics: metrics.Registry})
 		},
 	}
 	return program.Execute(args, stdout, stderr)
-}
-
-// registerMetrics registers the metrics that all replicas of a process share, which is one outside of tests.
-func registerMetrics(registry prometheus.Registerer) {
-	webhookserver.RegisterMetrics(registry)
-	controllers.RegisterMetrics(registry)
-	forward.RegisterMetrics(registry)
 }

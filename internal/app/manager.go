@@ -105,9 +105,13 @@ func newCampaign(
 	if err != nil {
 		return nil, fmt.Errorf("preparing the leader election: %w", err)
 	}
-	lead, err := addForwarding(mgr, o, lock, &folding, serverTime)
-	if err != nil {
-		return nil, err
+	var forwarder *forward.Forwarder // of Incidents to Alertmanager; nil without
+	if o.alertmanagers != "" {
+		forwarder = forward.New(o.alertmanagers, serverTime, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
+		if err := mgr.Add(forwarder); err != nil {
+			return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
+		}
+		folding.Forwarding, folding.Silences, folding.Follower = forwarder, forwarder, forwarder
 	}
 	replica, err := controllers.NewReplica(mgr, folding)
 	if err != nil {
@@ -127,8 +131,10 @@ func newCampaign(
 			if err := replica.Lead(term); err != nil {
 				return fmt.Errorf("setting up the controllers: %w", err)
 			}
-			if err := lead(term); err != nil {
-				return fmt.Errorf("setting up the forwarding of Incidents: %w", err)
+			if forwarder != nil {
+				if err := forwarder.Lead(term); err != nil {
+					return fmt.Errorf("setting up the forwarding of Incidents: %w", err)
+				}
 			}
 			return term.Run(ctx)
 		},
@@ -140,30 +146,18 @@ func newLock(mgr ctrl.Manager, o Options) (resourcelock.Interface, error) {
 	if !o.LeaderElect {
 		return nil, nil
 	}
-	return leaderelection.NewResourceLock(leaseConfig(mgr.GetConfig()), mgr, leaderelection.Options{
+	config := rest.CopyConfig(mgr.GetConfig())
+	if config.Dial == nil {
+		// Clients with equal configurations share one HTTP/2 connection. A dialer of its own gives this client another one, so
+		// that a renewal never waits behind a flood of alerts.
+		config.Dial = (&net.Dialer{Timeout: leaseDialTimeout, KeepAlive: leaseKeepAlive}).DialContext
+	}
+	return leaderelection.NewResourceLock(config, mgr, leaderelection.Options{
 		LeaderElection:          true,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: o.LeaseNamespace,
 		RenewDeadline:           renewDeadline,
 	})
-}
-
-// addForwarding adds the forwarding of Incidents to Alertmanager, if it is configured, to the options of the controllers.
-// lead adds it to a leader's term.
-func addForwarding(
-	mgr ctrl.Manager, o Options, lock resourcelock.Interface, folding *controllers.Options,
-	serverTime func() (time.Time, bool),
-) (lead func(ctrl.Manager) error, err error) {
-	if o.alertmanagers == "" {
-		return func(ctrl.Manager) error { return nil }, nil
-	}
-	forwarder := forward.New(o.alertmanagers, serverTime, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
-	if err := mgr.Add(forwarder); err != nil {
-		return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
-	}
-	folding.Forwarding, folding.Silences = forwarder, forwarder
-	folding.Follower = forwarder
-	return forwarder.Lead, nil
 }
 
 // installation returns a function that returns what tells this Tocsin from others that share an Alertmanager: the UID of its
@@ -186,15 +180,4 @@ func installation(mgr ctrl.Manager, o Options, lock resourcelock.Interface) func
 		}
 		return string(lease.UID), nil
 	}
-}
-
-// leaseConfig returns the configuration of the client that renews the lease. Clients with equal configurations share
-// one HTTP/2 connection; a separate dialer gives this client its own, so that a renewal never waits behind a flood of
-// alerts.
-func leaseConfig(config *rest.Config) *rest.Config {
-	lease := rest.CopyConfig(config)
-	if lease.Dial == nil {
-		lease.Dial = (&net.Dialer{Timeout: leaseDialTimeout, KeepAlive: leaseKeepAlive}).DialContext
-	}
-	return lease
 }

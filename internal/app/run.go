@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -80,7 +81,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
 	}
 	o.webhook.Check = checker.Verdict
-	if err := mgr.Add(&clustercache.StoreGuard{Reader: mgr.GetAPIReader(), Namespace: firstNamespace(o)}); err != nil {
+	if err := mgr.Add(&clustercache.StoreGuard{Reader: mgr.GetAPIReader(), Namespace: cmp.Or(o.WatchNamespaces...)}); err != nil {
 		return fmt.Errorf("adding the store guard: %w", err)
 	}
 	server, err := webhookserver.New(mgr, o.webhook)
@@ -136,12 +137,4 @@ func runAll(ctx context.Context, mgr ctrl.Manager, server *webhookserver.Server,
 		return serving.Wait()
 	})
 	return all.Wait()
-}
-
-// firstNamespace returns a namespace in which the manager has its permissions; empty when it watches all namespaces.
-func firstNamespace(o Options) string {
-	if len(o.WatchNamespaces) == 0 {
-		return ""
-	}
-	return o.WatchNamespaces[0]
 }

@@ -23,7 +23,7 @@ const (
 // show objects created after the restore. A new process reads everything again.
 type StoreGuard struct {
 	// Reader lists at most one WebhookIntegration in the Namespace by a quorum read, whose resourceVersion is the store's. It
-	// never decreases by itself.
+	// never decreases by itself. Namespace is one in which the manager has its permissions; empty if it watches all.
 	Reader    client.Reader
 	Namespace string
 }
