@@ -1,3 +1,13 @@
+// Package fold decides what alerts mean for their Incident.
+//
+// To fold alerts is to reduce all those of one integration and one dedup key, in commit order, into one Incident. Decide
+// does it: from the Incident as it was read, the AlertEvents and the time, it returns a Plan, which package controllers
+// carries out. The rules are those of docs/lifecycle.md: lifecycle.go has the states, late.go the alerts that come too
+// late, merge.go the content, ledger.go the memory of what was folded, expiry.go the deadlines. Preview shows the
+// Incidents that alerts would open.
+//
+// Nothing here does I/O or reads a clock: the same input gives the same plan. Package controllers tells why each alert
+// counts exactly once.
 package fold
 
 import (
@@ -77,6 +87,37 @@ type Plan struct {
 
 // IsIdle reports whether nothing has to be done but to settle AlertEvents that the ledger has.
 func (p *Plan) IsIdle() bool { return p.Create == nil && !p.Write && len(p.Results) == 0 }
+
+// rejectedTitle is the title of an episode whose content is not kept.
+const rejectedTitle = "The content of the alerts is not kept"
+
+// WithoutContent returns the plan with a status that has nothing of the alerts' texts, because the API server rejects the whole
+// one, or there is no space for it: state, conditions, counts, times, severity and ledger. The content is the stored one of the
+// same episode, else a fixed title. The timeline tells the reason, once until another transition is recorded.
+func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, now time.Time) Plan {
+	bare := *p
+	bare.Status, bare.Transitions = *p.Status.DeepCopy(), nil
+	status := &bare.Status
+	severity, preset := status.Alert.Severity, status.Alert.Preset
+	status.Alert = v1alpha1.AlertContent{Title: rejectedTitle, Type: defaultType}
+	if stored.Episode != nil && status.Episode != nil && stored.Episode.Number == status.Episode.Number {
+		status.Alert = *stored.Alert.DeepCopy()
+	}
+	status.Alert.Severity, status.Alert.Preset = severity, preset
+	if status.Silence != nil {
+		status.Silence.Comment = ""
+	}
+	if status.Acknowledgement != nil {
+		status.Acknowledgement.Comment = ""
+	}
+	status.Timeline = slices.Clone(stored.Timeline)
+	for i := range p.Transitions {
+		entry := &p.Transitions[i]
+		bare.record(v1alpha1.Transition{Type: entry.Type, Time: entry.Time, Severity: entry.Severity})
+	}
+	bare.recordOnce(v1alpha1.Transition{Type: v1alpha1.TransitionContentRejected, Time: *timestamp(now), Message: reason})
+	return bare
+}
 
 // Decide folds AlertEvents into an Incident: those that are not settled yet, in commit order. It then resolves the Incident
 // if it has been silent for too long, and records whether it is silenced and how long it is to be kept.

@@ -104,15 +104,9 @@ type versionedEvent struct {
 	version string
 }
 
-// inCommitOrder orders events by resourceVersion. The other comparisons only make the order total for objects that were
-// never in an API server.
+// inCommitOrder orders events by resourceVersion as resourceversion.CompareResourceVersion does: of two numbers without leading
+// zeros, the longer one is greater. The order is total, also for objects that were never in an API server.
 func inCommitOrder(a, b versionedEvent) int {
-	switch {
-	case NewerVersion(a.version, b.version):
-		return 1
-	case NewerVersion(b.version, a.version):
-		return -1
-	}
 	return cmp.Or(
 		cmp.Compare(len(a.version), len(b.version)),
 		cmp.Compare(a.version, b.version),
