@@ -62,11 +62,7 @@ func (i *Informers) newInformer(
 			})
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return retry(ctx, i.Log, func() (watch.Interface, error) {
-				return i.watch(ctx, object, func(ctx context.Context) (watch.Interface, error) {
-					return withContext.WatchWithContext(ctx, options)
-				})
-			})
+			return retry(ctx, i.Log, func() (watch.Interface, error) { return i.watch(ctx, object, withContext, options) })
 		},
 	}}, object, resync, indexers)
 	return informer

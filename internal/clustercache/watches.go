@@ -7,8 +7,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -27,7 +29,7 @@ type guardedWatch struct {
 
 // watch starts a watch of a kind of objects. One that does not begin in time is called off.
 func (i *Informers) watch(
-	ctx context.Context, object runtime.Object, start func(context.Context) (watch.Interface, error),
+	ctx context.Context, object runtime.Object, watcher toolscache.WatcherWithContext, options metav1.ListOptions,
 ) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	deadline := time.AfterFunc(maxWatchSilence, func() {
@@ -35,7 +37,7 @@ func (i *Informers) watch(
 			cancel()
 		}
 	})
-	source, err := start(ctx)
+	source, err := watcher.WatchWithContext(ctx, options)
 	deadline.Stop()
 	if err != nil {
 		cancel()
