@@ -77,8 +77,6 @@ func newManager(
 		MapperProvider: clustercache.RESTMapper,
 		Cache: cache.Options{
 			DefaultNamespaces: o.CacheNamespaces(),
-			// The manager reads no managed fields, and they are the larger part of a small object.
-			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.AlertEvent{}:         {Transform: memory.Cached.Condense},
 				&v1alpha1.Incident{}:           {Transform: clustercache.Condense, Field: clustercache.Selector()},

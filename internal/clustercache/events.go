@@ -69,7 +69,7 @@ func NewBoundedEvents(limit fair.Limit) *Events {
 }
 
 // Condense is the transform of the cache. Of an AlertEvent it unpacks the alerts, and removes the metadata that nothing reads,
-// packedAlerts that cannot be unpacked, and the content that has no place. Restored returns the same as before.
+// packedAlerts that cannot be unpacked, and the content that has no place. IsRestored returns the same as before.
 //
 // Without it, AlertEvents of one namespace would fill the memory of every replica. A second call changes nothing: client-go
 // transforms an object of a list twice.
