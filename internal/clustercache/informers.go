@@ -3,7 +3,6 @@ package clustercache
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -37,8 +36,7 @@ type Informers struct {
 	// Nil: it is not.
 	Listed func(kind runtime.Object)
 
-	bookmarks atomic.Bool // the API server sends bookmarks; without a watch cache it does not
-	watches   sync.Map    // the open watches, each a *guardedWatch
+	watches sync.Map // the open watches, each a *guardedWatch
 }
 
 // NewCache implements cache.NewCacheFunc.

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxWatchSilence is how long a watch may show nothing. API servers send a bookmark to every watch about once a minute.
+// maxWatchSilence is how long a watch may show nothing. API servers send a bookmark to every watch about once a minute. One
+// without a watch cache does not; there, a silent watch begins again from where it was, which costs little.
 const maxWatchSilence = 90 * time.Second
 
 // guardedWatch passes the events of a watch on until it ends or stalls, or its informer is to watch again. A watch that has
@@ -32,11 +33,7 @@ func (i *Informers) watch(
 	ctx context.Context, object runtime.Object, watcher toolscache.WatcherWithContext, options metav1.ListOptions,
 ) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	deadline := time.AfterFunc(maxWatchSilence, func() {
-		if i.bookmarks.Load() {
-			cancel()
-		}
-	})
+	deadline := time.AfterFunc(maxWatchSilence, cancel)
 	source, err := watcher.WatchWithContext(ctx, options)
 	deadline.Stop()
 	if err != nil {
@@ -60,21 +57,16 @@ func (i *Informers) pass(g *guardedWatch) {
 	defer g.source.Stop()
 	log := i.Log.WithValues("kind", fmt.Sprint(g.kind))
 	silence := time.NewTimer(maxWatchSilence)
-	defer silence.Stop()
 	for {
 		select {
 		case event, ok := <-g.source.ResultChan():
 			if !ok || !g.send(event) {
 				return
 			}
-			if event.Type == watch.Bookmark {
-				i.bookmarks.Store(true)
-			}
+			silence.Reset(maxWatchSilence)
 		case <-silence.C:
-			if i.bookmarks.Load() {
-				log.Info("A watch showed nothing, watching again", "for", maxWatchSilence.String())
-				return
-			}
+			log.Info("A watch showed nothing, watching again", "for", maxWatchSilence.String())
+			return
 		case anew := <-g.restart:
 			log.Info("A watch lacks objects, watching again", "listsAnew", anew)
 			if anew {
@@ -85,7 +77,6 @@ func (i *Informers) pass(g *guardedWatch) {
 		case <-g.StopChan():
 			return
 		}
-		silence.Reset(maxWatchSilence)
 	}
 }
 
