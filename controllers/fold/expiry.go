@@ -60,12 +60,10 @@ func openDeadline(incident *v1alpha1.Incident, p Policy) (at time.Time, expires 
 // leaseOf returns how long an Incident stays open after a firing alert that is not repeated; nil if its sender does not
 // say until when the alert is valid.
 //
-// The end of the lease is a time of the sender's clock, so it is never compared with the leader's. The lease is the shorter
-// of two durations. The first, from startTime to the end, is one of the sender's clock alone: it is exact in the first
-// message of an alert, and it grows with the age of the alert. The second, from the receipt to the end, is exact if the
-// clocks agree; clocks that differ by up to MaxClockDifference must not end an alert early. A sender whose clock is ahead
-// therefore has its alerts expire in time when they are new, and late by the difference when they are old. A sender whose
-// clock is behind by more than its lease reports ends in the past, which mean that the alert is resolved.
+// The end of the lease is a time of the sender's clock, so it is never compared with the leader's. The lease is the shorter of
+// two durations: from startTime to the end, which is exact in the first message of an alert and grows with its age, and from the
+// receipt to the end, which is exact if the clocks agree. They may differ by MaxClockDifference, and no alert may end early. What
+// a larger difference does is in docs/lifecycle.md.
 func leaseOf(a receivedAlert) *metav1.Duration {
 	if !isSet(a.LeaseEndTime) {
 		return nil

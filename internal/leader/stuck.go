@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 const (
@@ -112,47 +113,25 @@ func isAnswer(err error) bool {
 }
 
 // TrackCalls returns the client of a term. The term fails if the API server answers no calls of one kind.
-func TrackCalls(mgr ctrl.Manager, live client.Client) (client.Client, error) {
-	detector := &stuckDetector{kinds: map[string]*callState{}}
-	if err := mgr.Add(detector); err != nil {
+func TrackCalls(mgr ctrl.Manager, live client.WithWatch) (client.WithWatch, error) {
+	d := &stuckDetector{kinds: map[string]*callState{}}
+	if err := mgr.Add(d); err != nil {
 		return nil, fmt.Errorf("adding the detector of a stuck leader: %w", err)
 	}
-	return &trackedClient{Client: live, detector: detector}, nil
-}
-
-// trackedClient is a client whose calls a stuckDetector tracks.
-type trackedClient struct {
-	client.Client
-	detector *stuckDetector
-}
-
-// Get implements client.Reader.
-func (c *trackedClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-	return c.detector.track("get", object, func() error { return c.Client.Get(ctx, key, object, opts...) })
-}
-
-// List implements client.Reader.
-func (c *trackedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.detector.track("list", list, func() error { return c.Client.List(ctx, list, opts...) })
-}
-
-// Create implements client.Writer.
-func (c *trackedClient) Create(ctx context.Context, object client.Object, opts ...client.CreateOption) error {
-	return c.detector.track("write", object, func() error { return c.Client.Create(ctx, object, opts...) })
-}
-
-// Status implements client.StatusClient.
-func (c *trackedClient) Status() client.SubResourceWriter {
-	return &trackedStatus{SubResourceWriter: c.Client.Status(), detector: c.detector}
-}
-
-// trackedStatus is the status client of an trackedClient.
-type trackedStatus struct {
-	client.SubResourceWriter
-	detector *stuckDetector
-}
-
-// Update implements client.SubResourceWriter.
-func (s *trackedStatus) Update(ctx context.Context, object client.Object, opts ...client.SubResourceUpdateOption) error {
-	return s.detector.track("write", object, func() error { return s.SubResourceWriter.Update(ctx, object, opts...) })
+	return interceptor.NewClient(live, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			return d.track("get", object, func() error { return c.Get(ctx, key, object, opts...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return d.track("list", list, func() error { return c.List(ctx, list, opts...) })
+		},
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
+			return d.track("write", object, func() error { return c.Create(ctx, object, opts...) })
+		},
+		SubResourceUpdate: func(
+			ctx context.Context, c client.Client, status string, object client.Object, opts ...client.SubResourceUpdateOption,
+		) error {
+			return d.track("write", object, func() error { return c.SubResource(status).Update(ctx, object, opts...) })
+		},
+	}), nil
 }
