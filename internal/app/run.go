@@ -81,7 +81,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
 	}
 	o.webhook.Check = checker.Verdict
-	if err := mgr.Add(&clustercache.StoreGuard{Reader: mgr.GetAPIReader(), Namespace: cmp.Or(o.WatchNamespaces...)}); err != nil {
+	if err := mgr.Add(clustercache.GuardStore(mgr.GetAPIReader(), cmp.Or(o.WatchNamespaces...))); err != nil {
 		return fmt.Errorf("adding the store guard: %w", err)
 	}
 	server, err := webhookserver.New(mgr, o.webhook)

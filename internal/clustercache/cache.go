@@ -1,7 +1,7 @@
 // Package clustercache configures the manager's cache of the cluster's objects for outages of the API server.
 //
 // The manager starts without an API server (RESTMapper, Unawaited), its informers retry at a constant rate (Informers), and a
-// store that was restored from a backup ends the process (StoreGuard). The cache has the Incidents that are not Resolved
+// store that was restored from a backup ends the process (GuardStore). The cache has the Incidents that are not Resolved
 // (Selector).
 package clustercache
 

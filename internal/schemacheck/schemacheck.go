@@ -106,9 +106,6 @@ func (c *Checker) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica checks.
-func (c *Checker) NeedLeaderElection() bool { return false }
-
 // Check checks once. The verdict remains if the API server is not available, or does not publish all kinds: one that has just
 // started denies everything, and publishes one kind after the other.
 func (c *Checker) Check(ctx context.Context) {
