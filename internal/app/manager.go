@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -87,6 +88,7 @@ func newManager(
 			objects, err = informers.NewCache(config, options)
 			return clustercache.Unawaited{Cache: objects}, err
 		},
+		Controller:              ctrlconfig.Controller{SkipNameValidation: new(true)}, // every term has the same controllers
 		Metrics:                 serving,
 		HealthProbeBindAddress:  process.Off, // see internal/probes
 		PprofBindAddress:        o.PprofAddress,

@@ -11,7 +11,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -23,7 +22,8 @@ type Term struct {
 	runnables []manager.Runnable
 }
 
-// NewTerm returns a term on a replica's manager. Controllers wait for objects, the manager's cache, to sync.
+// NewTerm returns a term on a replica's manager, which does not validate the names of controllers: every term uses the same ones.
+// Controllers wait for objects, the manager's cache, to sync.
 func NewTerm(mgr ctrl.Manager, objects cache.Cache) *Term {
 	return &Term{Manager: mgr, cache: &termCache{Cache: objects}}
 }
@@ -36,13 +36,6 @@ func (t *Term) Add(runnable manager.Runnable) error {
 
 // GetCache implements cluster.Cluster.
 func (t *Term) GetCache() cache.Cache { return t.cache }
-
-// GetControllerOptions implements manager.Manager. Every term uses the same controller names.
-func (t *Term) GetControllerOptions() config.Controller {
-	options := t.Manager.GetControllerOptions()
-	options.SkipNameValidation = new(true)
-	return options
-}
 
 // Run runs the runnables until ctx ends or one of them fails, and returns when all have ended.
 func (t *Term) Run(ctx context.Context) error {
