@@ -56,16 +56,16 @@ func (f *folding) updateSilenced() {
 		return
 	}
 	requested := status.Silence != nil && status.Silence.EndTime.After(f.in.Now)
-	current := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSilenced)
+	wasSet := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSilenced) != nil
 	value, reason, message := metav1.ConditionFalse, "", ""
 	switch {
 	case s.Covering != nil:
 		value, reason, message = metav1.ConditionTrue, v1alpha1.ReasonSilenced, s.Covering.describe()
 	case requested && s.Disabled:
 		reason, message = v1alpha1.ReasonForwardingDisabled, messageForwardingDisabled
-	case requested && (s.Known || current == nil || current.Status == metav1.ConditionFalse):
+	case requested && (s.Known || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced)):
 		reason, message = v1alpha1.ReasonSilenceRequested, messageSilenceRequested
-	case !requested && current != nil && (s.Known || s.Disabled):
+	case !requested && wasSet && (s.Known || s.Disabled):
 		reason, message = v1alpha1.ReasonNotSilenced, messageNotSilenced
 	default:
 		return
