@@ -51,15 +51,11 @@ type Input struct {
 	// read: the list has it, and no mark says that it is settled.
 	Exists func(uid string) bool
 
-	// Version returns an AlertEvent's place in commit order. Default: CommitVersion.
-	Version func(*v1alpha1.AlertEvent) string
-
-	Policy    Policy
-	Silencing Silencing
-	Now       time.Time
-
-	// ArchiveRequired says that ended episodes are kept until the archive has them.
-	ArchiveRequired bool
+	Version         func(*v1alpha1.AlertEvent) string // returns the place in commit order, see CommitVersion
+	Policy          Policy
+	Silencing       Silencing
+	Now             time.Time
+	ArchiveRequired bool // ended episodes are kept until the archive has them
 }
 
 // AlertResult is the result of folding one alert.
@@ -149,9 +145,6 @@ type folding struct {
 }
 
 func openFold(in Input) *folding {
-	if in.Version == nil {
-		in.Version = CommitVersion
-	}
 	if in.Incident == nil {
 		in.Incident = &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Generation: 1}} // as the API server will make it
 	}

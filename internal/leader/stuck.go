@@ -101,7 +101,7 @@ func (d *stuckDetector) Start(ctx context.Context) error {
 // errors are no answers.
 func isAnswer(err error) bool {
 	var status apierrors.APIStatus
-	if err == nil || !errors.As(err, &status) {
+	if !errors.As(err, &status) {
 		return err == nil
 	}
 	switch code := status.Status().Code; code {
