@@ -54,14 +54,6 @@ const (
 	leaseKeepAlive   = 30 * time.Second
 )
 
-// newScheme returns a scheme with the standard resources and Tocsin's.
-func newScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	return scheme
-}
-
 // newManager returns the manager that every replica runs from start to stop, with its clients, metrics and cache, and
 // the cache. It calls no API server. The controllers that fold run in leader terms (see newCampaign).
 func newManager(
@@ -71,9 +63,12 @@ func newManager(
 	if err != nil {
 		return nil, nil, err
 	}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	var objects cache.Cache
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:         newScheme(),
+		Scheme:         scheme,
 		Logger:         log,
 		MapperProvider: clustercache.RESTMapper,
 		Cache: cache.Options{
