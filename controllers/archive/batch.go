@@ -33,7 +33,7 @@ type batch struct {
 // note says that an Incident's episodes are archived.
 type note struct {
 	incident metav1.ObjectMeta // as it was read
-	newest   fold.EpisodeVersion
+	newest   v1alpha1.UnarchivedEpisode
 	all      bool // that it had then
 }
 

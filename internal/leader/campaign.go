@@ -41,20 +41,17 @@ type Campaign struct {
 // Start campaigns until ctx ends. It returns when the last term has ended and the lease is released.
 func (c *Campaign) Start(ctx context.Context) error {
 	for ctx.Err() == nil && c.Prepare(ctx) {
-		failure, err := c.compete(ctx)
-		if err != nil {
+		switch failure, err := c.compete(ctx); {
+		case err != nil:
 			return err
-		}
-		if failure == nil {
-			if ctx.Err() == nil {
-				c.Log.Info("Lost the lease, campaigning again")
+		case failure != nil:
+			c.Log.Error(failure, "Released the lease", "backoff", c.Backoff.String())
+			select {
+			case <-time.After(c.Backoff):
+			case <-ctx.Done():
 			}
-			continue
-		}
-		c.Log.Error(failure, "Released the lease", "backoff", c.Backoff.String())
-		select {
-		case <-time.After(c.Backoff):
-		case <-ctx.Done():
+		case ctx.Err() == nil:
+			c.Log.Info("Lost the lease, campaigning again")
 		}
 	}
 	return nil
