@@ -21,6 +21,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
@@ -76,7 +77,10 @@ func Add(mgr ctrl.Manager, live client.StatusClient, options Options) error {
 		Named("webhookintegration").
 		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.AlertEvent{}, r.watchReceived()).
-		Watches(&v1alpha1.AlertEvent{}, r.stuck.watch()).
+		WatchesRawSource(source.Func(func(ctx context.Context, _ requests.Queue) error {
+			_, err := informers.Feed(ctx, mgr.GetCache(), &v1alpha1.AlertEvent{}, r.stuck.set, r.stuck.remove)
+			return err
+		})).
 		WatchesRawSource(source.Func(r.watchConditions)).
 		WithOptions(requests.Options(mgr, "integration", "integration", requests.NameOf)).
 		Complete(r)
