@@ -104,8 +104,8 @@ type resolvedIncidents interface {
 	// IsFull reports whether a namespace may open no Incident that exists, since it has too many Resolved ones.
 	IsFull(namespace string) bool
 
-	// Revisit has the Resolved Incidents of an integration visited: their retention may be another one.
-	Revisit(integration types.NamespacedName)
+	// Revisit has the Resolved Incidents of a namespace visited: their retention may be another one.
+	Revisit(namespace string)
 }
 
 // Silences tells which silences in Alertmanager cover Incidents.

@@ -72,8 +72,8 @@ func Add(
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("incident").
 		Watches(&v1alpha1.AlertEvent{}, r.foldEvents()).
+		Watches(&v1alpha1.Incident{}, r.foldIncidents()).
 		Watches(&v1alpha1.WebhookIntegration{}, r.foldPolicies()).
-		WatchesRawSource(watchIncidents(mgr.GetCache(), r.gone)).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue requests.Queue) error {
 			sweeper.Start(ctx, queue, r)
 			return nil

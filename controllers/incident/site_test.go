@@ -100,16 +100,14 @@ func (always) QuietFrom(types.NamespacedName, time.Time) (time.Time, bool) { ret
 // noResolved takes no care of Resolved Incidents.
 type noResolved struct {
 	full      bool
-	revisited []types.NamespacedName
+	revisited []string
 }
 
 func (*noResolved) Written(_, _ *v1alpha1.Incident) {}
 func (*noResolved) Deleted(*v1alpha1.Incident)      {}
 func (r *noResolved) IsFull(string) bool            { return r.full }
 
-func (r *noResolved) Revisit(integration types.NamespacedName) {
-	r.revisited = append(r.revisited, integration)
-}
+func (r *noResolved) Revisit(namespace string) { r.revisited = append(r.revisited, namespace) }
 
 // listedCounts count the Incidents that exist and are not Resolved, and bound them.
 type listedCounts struct {

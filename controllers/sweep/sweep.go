@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -107,9 +108,9 @@ type Sweeper struct {
 	mu     sync.Mutex
 	swept  bool // counts are known
 	counts replica.Usages
-	since  map[string]replica.Usage   // what has changed since a sweep began
-	behind map[string]bool            // namespaces with Incidents that have waited for the archive for archivePatience
-	looks  map[string]map[string]bool // integrations whose Incidents are to be visited, by namespace and name
+	since  map[string]replica.Usage // what has changed since a sweep began
+	behind map[string]bool          // namespaces with Incidents that have waited for the archive for archivePatience
+	looks  sets.Set[string]         // namespaces whose Incidents are to be visited
 	wake   chan struct{}
 }
 
@@ -117,7 +118,7 @@ type Sweeper struct {
 func New(options Options) *Sweeper {
 	return &Sweeper{
 		Options: options, counts: replica.NewUsages(options.Limit, maxResolvedBytes), since: map[string]replica.Usage{},
-		looks: map[string]map[string]bool{}, wake: make(chan struct{}, 1),
+		looks: sets.New[string](), wake: make(chan struct{}, 1),
 	}
 }
 
@@ -155,14 +156,11 @@ func (s *Sweeper) Deleted(incident *v1alpha1.Incident) {
 	}
 }
 
-// Revisit has the Resolved Incidents of an integration visited: their retention may be another one.
-func (s *Sweeper) Revisit(integration types.NamespacedName) {
+// Revisit has the Resolved Incidents of a namespace visited: their retention may be another one.
+func (s *Sweeper) Revisit(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.looks[integration.Namespace] == nil {
-		s.looks[integration.Namespace] = map[string]bool{}
-	}
-	s.looks[integration.Namespace][integration.Name] = true
+	s.looks.Insert(namespace)
 	s.signal()
 }
 
@@ -203,9 +201,10 @@ func (s *Sweeper) run(ctx context.Context) {
 				due = time.Now().Add(archivePatience)
 			}
 		}
-		for namespace, integrations := range s.takeLooks() {
-			if err := s.visitIntegrations(ctx, namespace, integrations); err != nil && ctx.Err() == nil {
-				logger.Error(err, "Resolved Incidents of integrations not visited", "namespace", namespace)
+		for namespace := range s.takeLooks() {
+			visit := func(incident *v1alpha1.Incident) { s.visit(ctx, incident) }
+			if err := s.each(ctx, namespace, visit); err != nil && ctx.Err() == nil {
+				logger.Error(err, "Resolved Incidents of a namespace not visited", "namespace", namespace)
 			}
 		}
 		for _, namespace := range s.overLimit() {
@@ -237,12 +236,12 @@ func (s *Sweeper) wait(ctx context.Context, due time.Time) {
 	}
 }
 
-// takeLooks returns the integrations to visit by namespace: to list the Incidents of one, the API server reads those of all.
-func (s *Sweeper) takeLooks() map[string]map[string]bool {
+// takeLooks returns the namespaces to visit.
+func (s *Sweeper) takeLooks() sets.Set[string] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	looks := s.looks
-	s.looks = map[string]map[string]bool{}
+	s.looks = sets.New[string]()
 	return looks
 }
 
@@ -320,14 +319,6 @@ func (s *Sweeper) visit(ctx context.Context, incident *v1alpha1.Incident) {
 	if s.folds.IsDue(ctx, incident) {
 		requests.Add(s.queue, client.ObjectKeyFromObject(incident), false)
 	}
-}
-
-func (s *Sweeper) visitIntegrations(ctx context.Context, namespace string, names map[string]bool) error {
-	return s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
-		if names[incident.Spec.IntegrationName] {
-			s.visit(ctx, incident)
-		}
-	})
 }
 
 // each calls visit for the Resolved Incidents of a namespace, an empty one for all. A page that fails is tried again: there may
