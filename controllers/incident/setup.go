@@ -58,12 +58,11 @@ type Options struct {
 func Add(
 	mgr ctrl.Manager, live client.Client, o Options, counts *replica.Counts, releaser *release.Releaser, sweeper *sweep.Sweeper,
 ) (*Blocked, error) {
-	lists := func(namespaces ...string) lister { return listEvents(live, namespaces...) }
-	lag := newLagDetector(o.Memory, o.Clock, lists, o.Namespaces, o.RestartWatch)
-	if err := mgr.Add(lag); err != nil {
+	lists := newQuorumLists(func(namespaces ...string) lister { return listEvents(live, namespaces...) }, o.Namespaces)
+	if err := mgr.Add(&lagDetector{watch: o.Memory, clock: o.Clock, list: lists.all, restart: o.RestartWatch}); err != nil {
 		return nil, fmt.Errorf("adding the detector of a watch that has stalled: %w", err)
 	}
-	r := newReconciler(mgr.GetCache(), live, lag.lists, o)
+	r := newReconciler(mgr.GetCache(), live, lists, o)
 	r.recorder, r.notices = mgr.GetEventRecorder("tocsin"), flowcontrol.NewTokenBucketRateLimiter(maxNoticeRate, maxNoticeBurst)
 	r.counts, r.releases, r.resolved = counts, releaser, sweeper
 	options := requests.Options(mgr, "incident", "incident", requests.NameOf)
