@@ -96,7 +96,7 @@ func (r *reconciler) gone(ctx context.Context, shown *v1alpha1.Incident) bool {
 	incident := client.ObjectKeyFromObject(shown)
 	last, ok := r.writes.last(incident)
 	r.writes.forget(incident)
-	r.blocked.retryNow(incident)
+	r.blocked.forget(incident)
 	if ok && last.resolved && last.resourceVersion == shown.ResourceVersion {
 		return false // it was this process that resolved it
 	}

@@ -79,7 +79,7 @@ func (r *reconciler) gatherWith(
 	}
 	o.alertEvents = r.classify(o, events)
 	o.silenced = r.silencing(key)
-	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.cause(key.Namespace) != nil && !r.blocked.waitsToBeCreated(key)) {
+	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.mayExist(key)) {
 		return o, r.readUncached(ctx, o)
 	}
 	o.policy, err = r.readPolicy(ctx, o)

@@ -252,7 +252,7 @@ func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ct
 // again, until the cache shows the last write, and until a busy Incident may be written again if its alerts change no state.
 // delayWrite would find the last, for the price of a fold.
 func (r *reconciler) delayFold(o *facts) time.Duration {
-	switch wait := r.blocked.remaining(o.key, o.now); {
+	switch wait := r.blocked.delay(o.key, o.key.Name, o.now); {
 	case wait > 0 && len(o.toFold) > 0:
 		return wait
 	case r.writes.behind(o.key, o.incident):
@@ -269,7 +269,7 @@ func (r *reconciler) delayFold(o *facts) time.Duration {
 func (r *reconciler) delayWrite(o *facts, plan fold.Plan) time.Duration {
 	switch {
 	case plan.Create != nil:
-		return r.blocked.waitToCreate(o.key, o.now)
+		return r.blocked.delay(o.key, ofNamespace, o.now)
 	case plan.Write && !plan.Urgent && !o.ledgerNearlyFull():
 		return r.writes.wait(o.key, o.now)
 	default:
