@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -144,15 +145,13 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 // classify sorts the Incident's AlertEvents by their treatment. It skips second copies: the replica that detected one deletes it.
 func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEvents {
 	var a alertEvents
-	held := "" // the oldest one that waits
+	var held *v1alpha1.AlertEvent // the oldest one that waits
 	for _, event := range events {
 		uid := string(event.UID)
 		isCopy, hold, known := r.Memory.Seen(event.UID)
 		switch {
 		case clustercache.IsRestored(event):
 			a.restored = append(a.restored, event)
-		case o.exists.isMarked(uid, o.key.Name):
-			r.releases.Settle(event, o.key.Name)
 		case !o.exists.has(uid, o.key.Name), isCopy:
 		case r.releases.IsSettled(event, o.key.Name):
 			a.settled = append(a.settled, event)
@@ -160,17 +159,21 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 			a.unseen = a.unseen || !known
 			a.toFold = append(a.toFold, event)
 			// By the time before the list: if the process stood still since then, another replica may have deleted it.
-			if hold.After(o.began) && (held == "" || fold.NewerVersion(held, r.Memory.Version(event))) {
-				held, a.hold = r.Memory.Version(event), hold
+			if hold.After(o.began) && (held == nil || r.inCommitOrder(event, held) < 0) {
+				held, a.hold = event, hold
 			}
 		}
 	}
-	if held != "" {
-		a.toFold = slices.DeleteFunc(a.toFold, func(event *v1alpha1.AlertEvent) bool {
-			return !fold.NewerVersion(held, r.Memory.Version(event))
-		})
+	if held != nil {
+		a.toFold = slices.DeleteFunc(a.toFold, func(event *v1alpha1.AlertEvent) bool { return r.inCommitOrder(event, held) >= 0 })
 	}
 	return a
+}
+
+// inCommitOrder compares the places of two AlertEvents in commit order.
+func (r *reconciler) inCommitOrder(a, b *v1alpha1.AlertEvent) int {
+	order, _ := resourceversion.CompareResourceVersion(r.Memory.Version(a), r.Memory.Version(b)) // 0 for what is no version
+	return order
 }
 
 // readPolicy returns the policy of the Incident's integration, or of the one whose alerts may create it.

@@ -64,12 +64,6 @@ func (l *eventList) has(uid, incident string) bool {
 	return ok && !event.mark.Settles(incident)
 }
 
-// isMarked reports whether the event was there and marked as settled for the Incident.
-func (l *eventList) isMarked(uid, incident string) bool {
-	event, ok := l.events[types.UID(uid)]
-	return ok && event.mark.Settles(incident)
-}
-
 // lister makes one list, as the API server's quorum has it and not as a cache does. It fails with errHeavy if the list has more
 // than so many bytes.
 type lister func(ctx context.Context, most int64) (*eventList, error)

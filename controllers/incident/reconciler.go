@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -64,7 +65,8 @@ type reconciler struct {
 	cache    client.Reader // with the index of package replica
 	live     client.Client // reads from the quorum
 	lists    *quorumLists
-	loads    *eventLoads
+	loading  chan struct{} // has something for each fold that reads AlertEvents again
+	loaded   *lru.Cache    // the latest of these, by UID
 	releases *release.Releaser
 	writes   *writeMemory
 	recorder events.EventRecorder

@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -89,7 +90,8 @@ func Add(
 // newReconciler returns a reconciler. The caller sets the other fields.
 func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, o Options) *reconciler {
 	return &reconciler{
-		Options: o, cache: cache, live: live, lists: lists, loads: newEventLoads(), writes: newWriteMemory(o.Clock),
+		Options: o, cache: cache, live: live, lists: lists, writes: newWriteMemory(o.Clock),
+		loading: make(chan struct{}, loadingFolds), loaded: lru.New(keptLoads),
 		gate: newWriteGate(writeConcurrency, o.IngestBacklog), tracing: newFoldTracing(o.TracerProvider),
 		blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
 	}

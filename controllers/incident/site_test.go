@@ -230,9 +230,13 @@ func (s *site) fold(dedupKey string) ctrl.Result {
 	return ctrl.Result{}
 }
 
-// watch has the folder's memory learn what its watch shows.
+// watch has the folder's memory learn what its watch shows, and the release what the marks say.
 func (s *site) watch() {
-	s.Expect(s.cache.List(s.Ctx, &v1alpha1.AlertEventList{}, client.InNamespace(s.Namespace))).To(gomega.Succeed())
+	var list v1alpha1.AlertEventList
+	s.Expect(s.cache.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
+	for i := range list.Items {
+		s.releases.See(&list.Items[i])
+	}
 }
 
 // release deletes what is due, writes the marks that are wanted, and drops the records of what is gone.
