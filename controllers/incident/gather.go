@@ -249,7 +249,7 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 		Settled:   o.settled,
 		Waiting:   !o.hold.IsZero(),
 		Exists:    func(uid string) bool { return o.exists.has(uid, o.key.Name) },
-		Version:   r.Memory.Version,
+		Version:   func(event *v1alpha1.AlertEvent) string { return r.Memory.Version(event) },
 		Policy:    o.policy,
 		Silencing: o.silenced,
 		Now:       o.now,

@@ -2,13 +2,13 @@
 package release
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -54,28 +54,23 @@ type Releaser struct {
 // releaseRecord is an event of which at least one alert is settled.
 type releaseRecord struct {
 	ref     replica.EventRef
-	version string          // its place in commit order
-	waiting map[string]bool // names of the Incidents whose alerts are not settled
-	settled []string        // names of the others
-	began   time.Time       // when the first of them was settled
-	due     time.Time       // when to delete it, once nothing is waiting
-	deleted bool            // and the watch has not shown it yet
-
-	discarded bool // its alerts are not folded
+	waiting sets.Set[string] // names of the Incidents whose alerts are not settled
+	settled []string         // names of the others
+	began   time.Time        // when the first of them was settled
+	due     time.Time        // when to delete it, once nothing is waiting
+	deleted bool             // and the watch has not shown it yet
 
 	marked     marks.Mark // as far as it is known
 	markWanted bool
 
 	integration types.NamespacedName
 	bytes       int // of its alerts
-	linger      *list.Element
 }
 
-func newReleaseRecord(event *v1alpha1.AlertEvent, version string, now time.Time) *releaseRecord {
+func newReleaseRecord(event *v1alpha1.AlertEvent, now time.Time) *releaseRecord {
 	record := &releaseRecord{
 		ref:         replica.RefOf(event),
-		version:     version,
-		waiting:     replica.IncidentNames(event),
+		waiting:     sets.KeySet(replica.IncidentNames(event)),
 		began:       now,
 		integration: types.NamespacedName{Namespace: event.Namespace, Name: event.Spec.IntegrationName},
 	}
@@ -88,11 +83,14 @@ func newReleaseRecord(event *v1alpha1.AlertEvent, version string, now time.Time)
 
 // settle notes that the alerts for one Incident are settled.
 func (r *releaseRecord) settle(incident string) {
-	if _, waits := r.waiting[incident]; waits {
-		delete(r.waiting, incident)
+	if r.waiting.Has(incident) {
+		r.waiting.Delete(incident)
 		r.settled = append(r.settled, incident)
 	}
 }
+
+// isDue reports whether the time has come to delete the event.
+func (r *releaseRecord) isDue(now time.Time) bool { return !r.due.IsZero() && !r.due.After(now) }
 
 // isKeyed reports whether the event stays for its idempotency key.
 func (r *releaseRecord) isKeyed() bool { return v1alpha1.IsKeyedEventName(r.ref.Name) }
@@ -162,7 +160,7 @@ func (r *Releaser) See(event *v1alpha1.AlertEvent) {
 func (r *Releaser) record(event *v1alpha1.AlertEvent) *releaseRecord {
 	record := r.records[event.UID]
 	if record == nil && !r.memory.IsDeleted(replica.RefOf(event)) {
-		record = newReleaseRecord(event, r.memory.Version(event), r.clock.Now())
+		record = newReleaseRecord(event, r.clock.Now())
 		r.records[event.UID] = record
 	}
 	return record
@@ -175,7 +173,7 @@ func (r *Releaser) Discard(event *v1alpha1.AlertEvent) bool {
 	if r.records[event.UID] != nil || r.memory.IsDeleted(replica.RefOf(event)) {
 		return false
 	}
-	record := &releaseRecord{ref: replica.RefOf(event), due: r.clock.Now(), discarded: true}
+	record := &releaseRecord{ref: replica.RefOf(event), due: r.clock.Now(), marked: marks.Mark{All: true}}
 	r.records[event.UID] = record
 	r.enqueue(record.ref)
 	return true
@@ -203,18 +201,7 @@ func (r *Releaser) IsSettled(event *v1alpha1.AlertEvent, incident string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	record := r.records[event.UID]
-	if record == nil {
-		return false
-	}
-	_, waiting := record.waiting[incident]
-	return !waiting
-}
-
-// Knows reports whether the event was deleted, or is settled in part, here.
-func (r *Releaser) Knows(ref replica.EventRef) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.records[ref.UID] != nil || r.memory.IsDeleted(ref)
+	return record != nil && !record.waiting.Has(incident)
 }
 
 // Forget notes that the cache saw the event's end.
@@ -260,17 +247,14 @@ func (r *Releaser) state(ref replica.EventRef) (due bool, mark *marks.Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	record := r.records[ref.UID]
-	switch {
-	case record == nil, record.deleted:
+	if record == nil || record.deleted {
 		return false, nil
-	case !record.due.IsZero() && !record.due.After(r.clock.Now()) && (record.discarded || record.wantedMark() == nil):
-		return true, nil
-	default:
-		return false, record.wantedMark()
 	}
+	mark = record.wantedMark(r.clock.Now())
+	return mark == nil && record.isDue(r.clock.Now()), mark
 }
 
-// Tidy drops the records of events that are gone, and has those deleted whose time has come. One look at all records now
+// Tidy drops the records of events that are gone, and has those deleted or marked whose time has come. One look at all records now
 // and then costs less than a timer for each.
 func (r *Releaser) Tidy(ctx context.Context) {
 	for _, ref := range r.Refs() {
@@ -282,19 +266,7 @@ func (r *Releaser) Tidy(ctx context.Context) {
 			r.Forget(ref)
 		case due, mark != nil:
 			r.enqueue(ref)
-		default:
-			r.markSettledInPart(ref)
 		}
-	}
-}
-
-// markSettledInPart has an event marked that has been settled in part for long: nothing may tell when a user deletes one of the
-// Incidents that it is settled for.
-func (r *Releaser) markSettledInPart(ref replica.EventRef) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if record := r.records[ref.UID]; record != nil && len(record.waiting) > 0 && r.clock.Now().Sub(record.began) >= MarkPatience {
-		r.wantMark(record)
 	}
 }
 

@@ -266,16 +266,16 @@ func (m *Memory) IsDeleted(ref EventRef) bool {
 	return ok && last.uid == ref.UID
 }
 
-// Version returns an AlertEvent's place in commit order: the resourceVersion of its mark, else the first one that the watch
+// Version returns the place in commit order of an AlertEvent, or its metadata: the resourceVersion of its mark, else the first one that the watch
 // has seen, else its own. An update of its metadata does not move it.
-func (m *Memory) Version(event *v1alpha1.AlertEvent) string {
-	if _, marked := marks.Of(event); marked {
-		return fold.CommitVersion(event)
+func (m *Memory) Version(event metav1.Object) string {
+	if mark, marked := marks.Of(event); marked {
+		return mark.ResourceVersion
 	}
-	if seen, ok := m.find(event.UID); ok && fold.NewerVersion(event.ResourceVersion, seen.version) {
+	if seen, ok := m.find(event.GetUID()); ok && fold.NewerVersion(event.GetResourceVersion(), seen.version) {
 		return seen.version
 	}
-	return event.ResourceVersion
+	return event.GetResourceVersion()
 }
 
 // Follow has the memory follow the manager's cache, and second copies deleted.
