@@ -21,6 +21,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
@@ -35,6 +36,9 @@ const (
 	// RetryHold is how long a replica remembers names before it folds AlertEvents that may be second copies. Ingest tries
 	// for 5 s to store an alert.
 	RetryHold = 30 * time.Second
+
+	// KeyedLinger is how long an AlertEvent with an idempotency key stays after it was folded, so that the API server knows the key.
+	KeyedLinger = 10 * time.Minute
 
 	// lateStore is how long after its name was made an AlertEvent is stored late. An attempt ends after 2.5 s, and the time of
 	// the storing is in whole seconds.
@@ -66,6 +70,8 @@ type Memory struct {
 	live   client.Writer                                  // of second copies
 	copies workqueue.TypedRateLimitingInterface[EventRef] // second copies, to be deleted
 
+	synced func() bool // whether the watch has shown what there was at the start
+
 	mu             sync.Mutex
 	since          time.Time // no deletion was missed since then
 	seen           map[types.UID]seenEvent
@@ -79,6 +85,8 @@ type seenEvent struct {
 	hold    time.Time // a retry is not to be folded before
 	isCopy  bool
 	alerts  int
+	created time.Time
+	keyed   bool
 }
 
 // deletedEvent is the last AlertEvent of its name that was deleted.
@@ -92,6 +100,7 @@ type deletedEvent struct {
 func NewMemory(clock Clock) *Memory {
 	return &Memory{
 		clock:   clock,
+		synced:  func() bool { return false },
 		Cached:  clustercache.NewEvents(),
 		copies:  workqueue.NewTypedRateLimitingQueue(requests.Backoff[EventRef]()),
 		since:   clock.Now(),
@@ -113,43 +122,19 @@ func (m *Memory) Listed(kind runtime.Object) {
 }
 
 // Handler returns the handler by which the memory follows the watch.
-func (m *Memory) Handler() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) {
-			if event, ok := object.(*v1alpha1.AlertEvent); ok {
-				m.see(event)
-			}
-		},
-		UpdateFunc: func(old, object any) {
-			before, hadType := old.(*v1alpha1.AlertEvent)
-			after, hasType := object.(*v1alpha1.AlertEvent)
-			if !hadType || !hasType {
-				return
-			}
-			if before.UID != after.UID { // a list after a gap may show a deletion and a creation as one update
-				m.forget(before)
-			}
-			m.see(after)
-		},
-		DeleteFunc: func(object any) {
-			if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-				object = tombstone.Obj
-			}
-			if event, ok := object.(*v1alpha1.AlertEvent); ok {
-				m.forget(event)
-			}
-		},
-	}
-}
+func (m *Memory) Handler() toolscache.ResourceEventHandler { return informers.Handler(m.see, m.forget) }
 
 // see notes an AlertEvent that the watch shows, and has it deleted if it is a second copy.
-func (m *Memory) see(event *v1alpha1.AlertEvent) {
+func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, known := m.seen[event.UID]; known {
 		return
 	}
-	entry := seenEvent{version: event.ResourceVersion, isCopy: m.isSecondCopy(event), alerts: len(event.Spec.Alerts)}
+	entry := seenEvent{
+		version: event.ResourceVersion, isCopy: m.isSecondCopy(event), alerts: len(event.Spec.Alerts),
+		created: event.CreationTimestamp.Time, keyed: v1alpha1.IsKeyedEventName(event.Name),
+	}
 	if event.Annotations[v1alpha1.RetryAnnotation] != "" || isStoredLate(event) {
 		entry.hold = m.since.Add(RetryHold)
 	}
@@ -255,6 +240,20 @@ func (m *Memory) HasShown(event EventRef, since time.Time) bool {
 	return deleted && last.uid == event.UID && !last.at.Before(since)
 }
 
+// pending returns how many AlertEvents there are, and the age of the oldest one that waits to be folded.
+func (m *Memory) pending() (events int, oldest time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock.Now()
+	for _, event := range m.seen {
+		age := now.Sub(event.created)
+		if !event.keyed || age >= KeyedLinger+time.Minute { // before, it may be there for its idempotency key alone
+			oldest = max(oldest, age)
+		}
+	}
+	return len(m.seen), oldest
+}
+
 // Copies returns how many second copies wait to be deleted.
 func (m *Memory) Copies() int { return m.copies.Len() }
 
@@ -279,13 +278,10 @@ func (m *Memory) Version(event metav1.Object) string {
 }
 
 // Follow has the memory follow the manager's cache, and second copies deleted.
-func (m *Memory) Follow(mgr ctrl.Manager) error {
-	informer, err := mgr.GetCache().GetInformer(context.Background(), &v1alpha1.AlertEvent{})
+func (m *Memory) Follow(mgr ctrl.Manager) (err error) {
+	m.synced, err = informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.AlertEvent{}, m.see, m.forget)
 	if err != nil {
-		return fmt.Errorf("getting the informer of AlertEvents: %w", err)
-	}
-	if _, err := informer.AddEventHandler(m.Handler()); err != nil {
-		return fmt.Errorf("listening to the informer of AlertEvents: %w", err)
+		return err
 	}
 	if m.live, err = NewClient(mgr); err != nil {
 		return err
