@@ -34,12 +34,8 @@ func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan)
 		}
 	}
 	if plan.AutoResolved { // a stored alert may end the quiet
-		missing, err := r.cacheLacks(ctx, c, nil)
-		if err != nil {
+		if err := r.requireShown(ctx, c, nil); err != nil {
 			return nil, err
-		}
-		if missing {
-			return nil, errUnseen
 		}
 	}
 	incident := c.incident
@@ -148,36 +144,35 @@ func (r *reconciler) confirmAbsence(ctx context.Context, c *confirmed) error {
 		return fmt.Errorf("%w: there is a newer Incident", errStale)
 	}
 	// A cache that lists anew can show a newer object before an older one.
-	missing, err := r.cacheLacks(ctx, c, slices.MaxFunc(c.toFold, r.inCommitOrder))
-	if err == nil && missing {
-		err = fmt.Errorf("%w: the cache lacks an older AlertEvent", errStale)
-	}
-	return err
+	return r.requireShown(ctx, c, slices.MaxFunc(c.toFold, r.inCommitOrder))
 }
 
-// cacheLacks reports whether the quorum list has an AlertEvent in the namespace that the watch has not shown and that is not
-// settled for the Incident, or whether the cache shows another one to fold than when the fold was decided: one that is older than
-// newest or, without that one, any.
-func (r *reconciler) cacheLacks(ctx context.Context, c *confirmed, newest *v1alpha1.AlertEvent) (bool, error) {
+// requireShown fails with errUnseen if the quorum list has an AlertEvent in the namespace that the watch has not shown and that is
+// not settled for the Incident: one that is older than newest or, without that one, any. It does so too if the cache shows
+// another one to fold than when the fold was decided.
+func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1alpha1.AlertEvent) error {
 	for uid, event := range c.exists.events {
 		if event.key.Namespace != c.key.Namespace || event.mark.Settles(c.key.Name) || newest != nil && !r.isOlder(&event, newest) {
 			continue
 		}
 		if !r.Memory.HasShown(replica.EventRef{NamespacedName: event.key, UID: uid}, c.began) {
-			return true, nil
+			return errUnseen
 		}
 	}
 	events, err := replica.EventsOf(ctx, r.cache, c.key)
 	if err != nil {
-		return false, err
+		return err
 	}
 	decided := sets.New[types.UID]()
 	for _, event := range c.toFold {
 		decided.Insert(event.UID)
 	}
-	return slices.ContainsFunc(r.classify(&c.facts, events).toFold, func(event *v1alpha1.AlertEvent) bool {
-		return !decided.Has(event.UID)
-	}), nil
+	for _, event := range r.classify(&c.facts, events).toFold {
+		if !decided.Has(event.UID) {
+			return errUnseen
+		}
+	}
+	return nil
 }
 
 // isOlder reports whether a stored AlertEvent may come before another one in commit order. An update of its metadata has

@@ -137,7 +137,7 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 	}
 	c.alertEvents = r.classify(&c.facts, events)
 	if c.unseen {
-		return nil, errMemoryLags
+		return nil, fmt.Errorf("%w: the memory of AlertEvents lags behind the cache", errStale)
 	}
 	return c, nil
 }

@@ -24,10 +24,8 @@ import (
 )
 
 const (
-	// foldConcurrency is how many Incidents are folded at a time. Nearly all of that time is spent
-	// waiting for a quorum list, which takes up to 100 ms on a busy API server whatever its size; this many
-	// folds share one.
-	// One namespace has four of five of them.
+	// foldConcurrency is how many Incidents are folded at a time, four of five for one namespace. Nearly all of that time is spent
+	// waiting for a quorum list, which takes up to 100 ms on a busy API server whatever its size; this many folds share one.
 	foldConcurrency = 160
 
 	// untrustedRetry is when to look again at an Incident with a deadline while nothing may end for its age.
@@ -36,8 +34,7 @@ const (
 	// staleRetry is when to look again after something turned out to be older than it seemed.
 	staleRetry = 50 * time.Millisecond
 
-	// pausedRetry is when to look again at an Incident whose ledger is full; the deletion of an AlertEvent
-	// brings it back sooner.
+	// pausedRetry is when to look again at an Incident whose ledger is full; the deletion of an AlertEvent brings it back sooner.
 	pausedRetry = 5 * time.Second
 
 	// expiryRetry is when to look again at an expired Incident that AlertEvents still hold on to.
@@ -52,14 +49,10 @@ const (
 // errStale says that a fold has read something older than the API server has now: it starts over.
 var errStale = errors.New("read something that has changed meanwhile")
 
-// errUnseen says that AlertEvents are stored which the cache does not show yet, and which the fold needs.
-var errUnseen = errors.New("the cache lacks an AlertEvent")
+// errUnseen says that AlertEvents are stored which the cache does not show yet. Thousands of folds may find that at once.
+var errUnseen = fmt.Errorf("%w: the cache lacks an AlertEvent", errStale)
 
-// errMemoryLags says that the cache shows AlertEvents before the memory has seen them.
-var errMemoryLags = fmt.Errorf("%w: the memory of AlertEvents lags behind the cache", errStale)
-
-// reconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one
-// or not.
+// reconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one or not.
 type reconciler struct {
 	Options
 	cache    client.Reader // with the index of package replica
@@ -75,7 +68,6 @@ type reconciler struct {
 	resolved resolvedIncidents
 	notices  flowcontrol.RateLimiter // of Kubernetes Events
 	gate     *writeGate
-	tracing  *foldTracing
 
 	foldAlerts func(fold.Input) fold.Plan // fold.Decide outside of tests
 }
@@ -170,7 +162,7 @@ func (r *reconciler) foldConfirmed(
 	if c.incident != nil && !c.incident.DeletionTimestamp.IsZero() {
 		return &c.facts, plan, errTerminating
 	}
-	ctx, end := r.tracing.begin(ctx, &c.facts)
+	ctx, end := beginSpan(ctx, r.TracerProvider, &c.facts)
 	defer func() { end(plan, err) }()
 	loaded, err := r.loadCondensed(ctx, c)
 	if err != nil {
@@ -198,9 +190,6 @@ func (r *reconciler) createOrRead(
 ) (_ *facts, created bool, err error) {
 	o := *seen
 	if spec != nil {
-		if seen.unseen {
-			return seen, false, errMemoryLags
-		}
 		if o.incident, err = r.create(ctx, seen, *spec); o.incident != nil {
 			return &o, true, nil
 		}
@@ -220,8 +209,7 @@ func (r *reconciler) createOrRead(
 // dropEmpty deletes an Incident that was created for AlertEvents which turn out to be gone, if no other one exists for it. Else
 // it goes when its time has come. It returns the Incident that is left.
 func (r *reconciler) dropEmpty(ctx context.Context, c *confirmed) (*v1alpha1.Incident, error) {
-	lacks, err := r.cacheLacks(ctx, c, nil)
-	if err != nil || lacks || !c.isEmpty() {
+	if err := r.requireShown(ctx, c, nil); err != nil || !c.isEmpty() {
 		return c.incident, err
 	}
 	if removed, err := r.remove(ctx, c.incident); err != nil || !removed {
@@ -239,25 +227,24 @@ func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ct
 		return r.waitBlocked(ctx, o, blocked), nil
 	case errors.Is(err, errTerminating):
 		return r.awaitDeletion(ctx, o)
-	case errors.Is(err, errStale):
-		log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
-		return ctrl.Result{RequeueAfter: staleRetry}, nil
-	case errors.Is(err, errUnseen):
-		log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
-		return ctrl.Result{RequeueAfter: writeInterval}, nil
-	default:
+	case !errors.Is(err, errStale):
 		return ctrl.Result{}, err
 	}
+	log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
+	if errors.Is(err, errUnseen) {
+		return ctrl.Result{RequeueAfter: writeInterval}, nil
+	}
+	return ctrl.Result{RequeueAfter: staleRetry}, nil
 }
 
 // delayFold returns how long to wait before anything is decided: until an Incident that could not be written is tried
-// again, until the cache shows the last write, and until a busy Incident may be written again if its alerts change no state.
-// delayWrite would find the last, for the price of a fold.
+// again, until the cache shows the last write and the memory what the cache shows, and until a busy Incident may be written again if
+// its alerts change no state. delayWrite would find the last, for the price of a fold.
 func (r *reconciler) delayFold(o *facts) time.Duration {
 	switch wait := r.blocked.delay(o.key, o.key.Name, o.now); {
 	case wait > 0 && len(o.toFold) > 0:
 		return wait
-	case r.writes.behind(o.key, o.incident):
+	case o.unseen, r.writes.behind(o.key, o.incident):
 		return staleRetry // the watch brings it back sooner
 	case o.onlyRepeats() && !o.ledgerNearlyFull():
 		return r.writes.wait(o.key, o.now)

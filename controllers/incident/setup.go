@@ -92,8 +92,7 @@ func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, 
 	return &reconciler{
 		Options: o, cache: cache, live: live, lists: lists, writes: newWriteMemory(o.Clock),
 		loading: make(chan struct{}, loadingFolds), loaded: lru.New(keptLoads),
-		gate: newWriteGate(writeConcurrency, o.IngestBacklog), tracing: newFoldTracing(o.TracerProvider),
-		blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
+		gate: newWriteGate(writeConcurrency, o.IngestBacklog), blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
 	}
 }
 
