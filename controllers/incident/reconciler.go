@@ -91,9 +91,8 @@ type openCounts interface {
 
 // resolvedIncidents takes care of the Incidents that the cache lacks.
 type resolvedIncidents interface {
-	// Written notes that a status was written over another one, and Deleted that an Incident was deleted.
+	// Written notes that a status was written over another one, or that an Incident was deleted: after is nil then.
 	Written(before, after *v1alpha1.Incident)
-	Deleted(incident *v1alpha1.Incident)
 
 	// IsFull reports whether a namespace may open no Incident that exists, since it has too many Resolved ones.
 	IsFull(namespace string) bool

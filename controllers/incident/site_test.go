@@ -104,7 +104,6 @@ type noResolved struct {
 }
 
 func (*noResolved) Written(_, _ *v1alpha1.Incident) {}
-func (*noResolved) Deleted(*v1alpha1.Incident)      {}
 func (r *noResolved) IsFull(string) bool            { return r.full }
 
 func (r *noResolved) Revisit(namespace string) { r.revisited = append(r.revisited, namespace) }
@@ -117,7 +116,7 @@ type listedCounts struct {
 
 func (c *listedCounts) usage(namespace string) (own replica.Usage) {
 	for _, incident := range c.open(namespace) {
-		own.Add(&incident, 1)
+		own = own.Plus(replica.UsageOf(&incident))
 	}
 	return own
 }

@@ -70,7 +70,7 @@ func (c *Counts) setIncident(incident *v1alpha1.Incident, _ bool) {
 		c.incidents[incident.Namespace] = names
 	}
 	group := incidentGroup{incident.Status.State, incident.Status.Alert.Severity}
-	names[incident.Name] = countedIncident{group, usageOf(incident)}
+	names[incident.Name] = countedIncident{group, UsageOf(incident)}
 	c.counts[group]++
 	c.open.Add(incident.Namespace, names[incident.Name].Usage)
 }
@@ -90,7 +90,7 @@ func (c *Counts) uncount(incident *v1alpha1.Incident) {
 	names := c.incidents[incident.Namespace]
 	if counted, known := names[incident.Name]; known {
 		c.counts[counted.incidentGroup]--
-		c.open.Add(incident.Namespace, Usage{-counted.Incidents, -counted.Bytes})
+		c.open.Add(incident.Namespace, counted.Times(-1))
 		delete(names, incident.Name)
 	}
 }
@@ -195,4 +195,41 @@ func (r registration) Start(ctx context.Context) error {
 	<-ctx.Done()
 	r.registry.Unregister(r.metrics)
 	return nil
+}
+
+// Usage is a number of Incidents and about how many bytes they take.
+type Usage struct{ Incidents, Bytes int64 }
+
+// UsageOf is that of one Incident: about as many bytes as the API server stores of it, and as the cache takes.
+func UsageOf(incident *v1alpha1.Incident) Usage {
+	const others = 2 << 10
+	size := others + alertcontent.Size(&incident.Status.Alert)
+	for i := range incident.Status.UnarchivedEpisodes {
+		size += len(incident.Status.UnarchivedEpisodes[i].Packed)
+	}
+	return Usage{1, int64(size)}
+}
+
+// Plus returns the sum of two usages.
+func (u Usage) Plus(more Usage) Usage {
+	return Usage{u.Incidents + more.Incidents, u.Bytes + more.Bytes}
+}
+
+// Times returns a multiple of the usage.
+func (u Usage) Times(n int64) Usage { return Usage{n * u.Incidents, n * u.Bytes} }
+
+// Usages is the usage of each namespace, and its limits.
+type Usages struct{ Incidents, Bytes fair.Budget[string] }
+
+// NewUsages returns usages of nothing. A namespace has the same share of both limits.
+func NewUsages(incidents fair.Limit, bytes int64) Usages {
+	return Usages{
+		fair.Budget[string]{Limit: incidents}, fair.Budget[string]{Limit: fair.Limit{All: bytes, Share: incidents.Share}},
+	}
+}
+
+// Add notes that a namespace uses so much more, or less.
+func (u *Usages) Add(namespace string, more Usage) {
+	u.Incidents.Add(namespace, more.Incidents)
+	u.Bytes.Add(namespace, more.Bytes)
 }

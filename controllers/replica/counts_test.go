@@ -95,7 +95,7 @@ func compareCounts(
 	g.Expect(counts.open.Incidents.Sum()).To(BeEquivalentTo(len(incidents)))
 	bytes := int64(0)
 	for _, incident := range incidents {
-		bytes += usageOf(incident).Bytes
+		bytes += UsageOf(incident).Bytes
 	}
 	g.Expect(counts.open.Bytes.Used("")).To(Equal(bytes))
 	g.Expect(counts.open.Bytes.Sum()).To(Equal(bytes))

@@ -122,13 +122,12 @@ func New(options Options) *Sweeper {
 	}
 }
 
-// Written notes that a status was written over another one.
+// Written notes that a status was written over another one, or that this process deleted an Incident: after is nil then.
 func (s *Sweeper) Written(before, after *v1alpha1.Incident) {
-	was, is := before.Status.State == v1alpha1.IncidentResolved, after.Status.State == v1alpha1.IncidentResolved
-	if was {
+	if before.Status.State == v1alpha1.IncidentResolved {
 		s.count(before, -1)
 	}
-	if is {
+	if after != nil && after.Status.State == v1alpha1.IncidentResolved {
 		s.count(after, 1)
 		s.Follower.Resolved(after)
 	}
@@ -138,21 +137,11 @@ func (s *Sweeper) Written(before, after *v1alpha1.Incident) {
 func (s *Sweeper) count(incident *v1alpha1.Incident, sign int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var more replica.Usage
-	more.Add(incident, sign)
-	changed := s.since[incident.Namespace]
-	changed.Add(incident, sign)
-	s.since[incident.Namespace] = changed
+	more := replica.UsageOf(incident).Times(sign)
+	s.since[incident.Namespace] = s.since[incident.Namespace].Plus(more)
 	s.counts.Add(incident.Namespace, more)
 	if s.swept && s.over(incident.Namespace, 0) {
 		s.signal()
-	}
-}
-
-// Deleted notes that an Incident was deleted by this process.
-func (s *Sweeper) Deleted(incident *v1alpha1.Incident) {
-	if incident.Status.State == v1alpha1.IncidentResolved {
-		s.count(incident, -1)
 	}
 }
 
@@ -266,9 +255,7 @@ func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
 	s.mu.Unlock()
 	for _, namespace := range s.Namespaces {
 		err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
-			var more replica.Usage
-			more.Add(incident, 1)
-			counts.Add(incident.Namespace, more)
+			counts.Add(incident.Namespace, replica.UsageOf(incident))
 			if s.isOverdue(incident) {
 				overdue++
 				late[incident.Namespace] = true
@@ -354,16 +341,18 @@ func (s *Sweeper) each(ctx context.Context, namespace string, visit func(*v1alph
 	return nil
 }
 
+// candidate is a Resolved Incident that an eviction may delete, and when it was resolved.
+type candidate struct {
+	name string
+	at   time.Time
+}
+
 // evict deletes the oldest Resolved Incidents of a namespace until it has headroom.
 func (s *Sweeper) evict(ctx context.Context, namespace string) error {
-	type candidate struct {
-		name string
-		at   time.Time
-	}
 	var candidates []candidate
 	var own replica.Usage
 	err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
-		own.Add(incident, 1)
+		own = own.Plus(replica.UsageOf(incident))
 		if s.mayGo(incident) {
 			ended, _ := fold.Deadline(incident, fold.Policy{})
 			candidates = append(candidates, candidate{incident.Name, ended})
@@ -382,11 +371,7 @@ func (s *Sweeper) evict(ctx context.Context, namespace string) error {
 		if !s.isOver(namespace, headroomPart) {
 			break
 		}
-		names := make([]string, len(chunk))
-		for i := range chunk {
-			names[i] = chunk[i].name
-		}
-		n, err := s.evictOnly(ctx, namespace, names)
+		n, err := s.evictOnly(ctx, namespace, chunk)
 		if evicted += n; err != nil {
 			return err
 		}
@@ -401,11 +386,11 @@ func (s *Sweeper) evict(ctx context.Context, namespace string) error {
 }
 
 // evictOnly deletes those of these Incidents that may be deleted, and returns how many.
-func (s *Sweeper) evictOnly(ctx context.Context, namespace string, names []string) (evicted int, err error) {
+func (s *Sweeper) evictOnly(ctx context.Context, namespace string, candidates []candidate) (evicted int, err error) {
 	var incidents []*v1alpha1.Incident
-	for _, name := range names {
+	for _, candidate := range candidates {
 		incident := &v1alpha1.Incident{}
-		err := s.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, incident)
+		err := s.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: candidate.name}, incident)
 		if client.IgnoreNotFound(err) != nil {
 			return 0, fmt.Errorf("reading the Incident: %w", err)
 		}

@@ -52,7 +52,7 @@ func (f folds) Delete(ctx context.Context, _ string, incidents []*v1alpha1.Incid
 			break
 		}
 		f.Expect(f.Site.Live.Delete(ctx, incident)).To(Succeed())
-		f.Deleted(incident)
+		f.Written(incident, nil)
 		deleted++
 	}
 	return deleted, nil
