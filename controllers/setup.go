@@ -90,7 +90,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		return err
 	}
 	status := integration.Options{
-		CheckMapping: r.options.CheckMapping, Unavailable: r.options.Unavailable, Folded: blocked, Changed: blocked.Changed(),
+		CheckMapping: r.options.CheckMapping, Unavailable: r.options.Unavailable, Folded: blocked,
 		Forwarded: r.options.Forwarding, Now: r.options.Clock.Now,
 	}
 	if r.options.ArchiveRequired {

@@ -139,10 +139,9 @@ type Blocked struct {
 	clock   replica.Clock
 	started time.Time // when this process became the leader
 
-	mu      sync.Mutex
-	waits   map[string]map[string]*blockedWait // by namespace and name; without a name: of those to be created
-	tried   sets.Set[string]                   // namespaces in which this leader has tried to create an Incident
-	changed chan struct{}                      // has something when the reasons have changed
+	mu    sync.Mutex
+	waits map[string]map[string]*blockedWait // by namespace and name; without a name: of those to be created
+	tried sets.Set[string]                   // namespaces in which this leader has tried to create an Incident
 }
 
 // ofNamespace is the name of the wait of those to be created.
@@ -160,7 +159,6 @@ type blockedWait struct {
 func newBlocked(clock replica.Clock) *Blocked {
 	return &Blocked{
 		clock: clock, started: clock.Now(), waits: map[string]map[string]*blockedWait{}, tried: sets.New[string](),
-		changed: make(chan struct{}, 1),
 	}
 }
 
@@ -207,9 +205,7 @@ func (b *Blocked) block(key types.NamespacedName, cause *blockedError, now time.
 		}
 		b.waits[key.Namespace][of] = wait
 	}
-	if first = wait.cause == nil || wait.cause.reason != cause.reason; first {
-		b.signal()
-	}
+	first = wait.cause == nil || wait.cause.reason != cause.reason
 	wait.cause = cause
 	wait.waiting.Insert(key.Name)
 	if of == key.Name || wait.trying == key.Name { // others of a namespace were under way when the first one failed
@@ -241,7 +237,7 @@ func (b *Blocked) unblock(namespace string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tried.Insert(namespace)
-	b.end(namespace, ofNamespace)
+	delete(b.waits[namespace], ofNamespace)
 }
 
 // forget notes that an Incident was written, or need not be any more.
@@ -252,36 +248,19 @@ func (b *Blocked) forget(key types.NamespacedName) {
 	b.leave(key, ofNamespace)
 }
 
-// leave ends a wait of an Incident.
+// leave takes an Incident out of a wait, which ends with the last one.
 func (b *Blocked) leave(key types.NamespacedName, of string) {
-	if wait := b.waits[key.Namespace][of]; wait != nil {
-		if wait.waiting.Delete(key.Name); wait.waiting.Len() == 0 {
-			b.end(key.Namespace, of)
-		}
-	}
-}
-
-// end ends a wait.
-func (b *Blocked) end(namespace, of string) {
-	waits := b.waits[namespace]
+	waits := b.waits[key.Namespace]
 	if waits[of] == nil {
 		return
 	}
-	if delete(waits, of); len(waits) == 0 {
-		delete(b.waits, namespace)
+	if waits[of].waiting.Delete(key.Name); waits[of].waiting.Len() == 0 {
+		delete(waits, of)
 	}
-	b.signal()
-}
-
-func (b *Blocked) signal() {
-	select {
-	case b.changed <- struct{}{}:
-	default:
+	if len(waits) == 0 {
+		delete(b.waits, key.Namespace)
 	}
 }
-
-// Changed has something when a Condition may have changed.
-func (b *Blocked) Changed() <-chan struct{} { return b.changed }
 
 // Condition returns the condition AlertsFolded of an integration, as far as Incidents cannot be written. It is not ok as long as
 // the findings of this leader's predecessor apply: until this one has tried to create an Incident, or has had the time to.

@@ -37,9 +37,8 @@ type Options struct {
 	// Unavailable returns the reason of the condition Ready for which posts to a namespace get 503, empty when they do not.
 	Unavailable func(namespace string) string
 
-	// Folded is the source of AlertsFolded, as far as Incidents cannot be written. Changed has something when it has changed.
-	Folded  ConditionSource
-	Changed <-chan struct{}
+	// Folded is the source of AlertsFolded, as far as Incidents cannot be written.
+	Folded ConditionSource
 
 	// Forwarded and Archived are the sources of these conditions. Nil: the integrations do not have them.
 	Forwarded, Archived ConditionSource

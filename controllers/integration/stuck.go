@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -104,22 +105,9 @@ func setUnavailable(ready *metav1.Condition, reason string) {
 	}
 }
 
-// watchConditions enqueues the integrations whose conditions are outdated, every few seconds and when Incidents begin or cease
-// to be written.
+// watchConditions enqueues the integrations whose conditions are outdated, every few seconds.
 func (r *reconciler) watchConditions(ctx context.Context, queue requests.Queue) error {
-	go func() {
-		ticker := time.NewTicker(conditionCheck)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-r.Changed:
-			case <-ticker.C:
-			}
-			r.checkConditions(ctx, queue)
-		}
-	}()
+	go wait.UntilWithContext(ctx, func(ctx context.Context) { r.checkConditions(ctx, queue) }, conditionCheck)
 	return nil
 }
 

@@ -28,6 +28,7 @@ type Counts struct {
 	open      Usages
 
 	resolved atomic.Pointer[func() (int64, bool)] // of the leader's term; nil on other replicas
+	registry prometheus.Registerer
 }
 
 // maxOpenBytes is the limit of what the cache has of Incidents that are not Resolved. Beyond its share of it, the content of a
@@ -171,29 +172,24 @@ func (c *Counts) Collect(metrics chan<- prometheus.Metric) {
 // that of Incidents that are not Resolved: every replica caches them.
 func NewCounts(mgr ctrl.Manager, memory *Memory, limit fair.Limit, registry prometheus.Registerer) (c *Counts, err error) {
 	c = newCounts(memory, limit)
+	c.registry = registry
 	c.synced, err = informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.Incident{}, c.setIncident, c.removeIncident)
 	if err != nil || registry == nil {
 		return c, err
 	}
-	return c, mgr.Add(registration{c, registry})
-}
-
-// registration registers metrics as long as their manager runs, on every replica.
-type registration struct {
-	metrics  prometheus.Collector
-	registry prometheus.Registerer
+	return c, mgr.Add(c)
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (registration) NeedLeaderElection() bool { return false }
+func (*Counts) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable.
-func (r registration) Start(ctx context.Context) error {
-	if err := r.registry.Register(r.metrics); err != nil {
+// Start implements manager.Runnable: the metrics are registered until ctx ends.
+func (c *Counts) Start(ctx context.Context) error {
+	if err := c.registry.Register(c); err != nil {
 		return fmt.Errorf("registering the metrics of the store: %w", err)
 	}
 	<-ctx.Done()
-	r.registry.Unregister(r.metrics)
+	c.registry.Unregister(c)
 	return nil
 }
 

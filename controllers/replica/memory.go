@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -194,7 +195,7 @@ func (m *Memory) forget(event *v1alpha1.AlertEvent) {
 	now := m.clock.Now()
 	if full := len(m.deleted) >= maxDeletedNames; full || now.Sub(m.began) > replayWindow {
 		if full {
-			m.since = latest(m.since, m.began) // the names before are dropped
+			m.since = slices.MaxFunc([]time.Time{m.since, m.began}, time.Time.Compare) // the names before are dropped
 		}
 		m.older, m.deleted, m.began = m.deleted, map[types.NamespacedName]deletedEvent{}, now
 	}
@@ -204,13 +205,6 @@ func (m *Memory) forget(event *v1alpha1.AlertEvent) {
 		entry.ids = idsOf(event)
 	}
 	m.deleted[client.ObjectKeyFromObject(event)] = entry
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // find returns what is known of an AlertEvent. ok is false if the memory has not seen it yet, or has seen its end.
