@@ -31,8 +31,8 @@ import (
 )
 
 const (
-	// Interval is how often all Resolved Incidents are visited, and retryInterval when to try again. Before other visits,
-	// there is a pause: what asks for them comes at once.
+	// Interval is how often all Resolved Incidents are visited, and retryInterval when to try again. Every pause, the Sweeper looks
+	// what else there is to do: what asks for visits comes at once.
 	Interval      = time.Hour
 	retryInterval = 10 * time.Second
 	pause         = time.Second
@@ -49,8 +49,10 @@ const (
 	headroomPart  = 20
 	evictionChunk = 100
 
-	// evictionRetry is the least time between two evictions in a namespace.
-	evictionRetry = 10 * time.Second
+	// evictionRetry is the least time between two evictions in a namespace, and fruitlessRetry that after one that found nothing to
+	// delete.
+	evictionRetry  = 10 * time.Second
+	fruitlessRetry = time.Minute
 
 	// maxResolvedBytes is the limit of what the API server stores of Resolved Incidents.
 	maxResolvedBytes = 512 << 20
@@ -111,14 +113,13 @@ type Sweeper struct {
 	since  map[string]replica.Usage // what has changed since a sweep began
 	behind map[string]bool          // namespaces with Incidents that have waited for the archive for archivePatience
 	looks  sets.Set[string]         // namespaces whose Incidents are to be visited
-	wake   chan struct{}
 }
 
 // New returns a Sweeper that has not started.
 func New(options Options) *Sweeper {
 	return &Sweeper{
 		Options: options, counts: replica.NewUsages(options.Limit, maxResolvedBytes), since: map[string]replica.Usage{},
-		looks: sets.New[string](), wake: make(chan struct{}, 1),
+		looks: sets.New[string](),
 	}
 }
 
@@ -140,9 +141,6 @@ func (s *Sweeper) count(incident *v1alpha1.Incident, sign int64) {
 	more := replica.UsageOf(incident).Times(sign)
 	s.since[incident.Namespace] = s.since[incident.Namespace].Plus(more)
 	s.counts.Add(incident.Namespace, more)
-	if s.swept && s.over(incident.Namespace, 0) {
-		s.signal()
-	}
 }
 
 // Revisit has the Resolved Incidents of a namespace visited: their retention may be another one.
@@ -150,14 +148,6 @@ func (s *Sweeper) Revisit(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looks.Insert(namespace)
-	s.signal()
-}
-
-func (s *Sweeper) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
 }
 
 // Start begins to sweep. The requests go to the queue of the folds.
@@ -177,8 +167,9 @@ func (s *Sweeper) number() (incidents int64, ok bool) {
 
 func (s *Sweeper) run(ctx context.Context) {
 	logger := log.FromContext(ctx).WithName("sweep")
-	evicted := map[string]time.Time{} // when Incidents of the namespace were last evicted
-	for due := time.Now(); ctx.Err() == nil; {
+	var due time.Time
+	next := map[string]time.Time{} // when Incidents of the namespace may be evicted again
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if !time.Now().Before(due) {
 			due = time.Now().Add(Interval)
 			switch behind, err := s.sweep(ctx); {
@@ -197,32 +188,19 @@ func (s *Sweeper) run(ctx context.Context) {
 			}
 		}
 		for _, namespace := range s.overLimit() {
-			if time.Since(evicted[namespace]) < evictionRetry {
+			if time.Now().Before(next[namespace]) {
 				continue
 			}
-			evicted[namespace] = time.Now()
-			if err := s.evict(ctx, namespace); err != nil && ctx.Err() == nil {
+			evicted, err := s.evict(ctx, namespace)
+			if err != nil && ctx.Err() == nil {
 				logger.Error(err, "Resolved Incidents not evicted", "namespace", namespace)
 			}
+			next[namespace] = time.Now().Add(evictionRetry)
+			if evicted == 0 {
+				next[namespace] = time.Now().Add(fruitlessRetry)
+			}
 		}
-		s.wait(ctx, due)
-	}
-}
-
-// wait returns when a sweep is due, or a moment after a signal, so that signals that come together are one.
-func (s *Sweeper) wait(ctx context.Context, due time.Time) {
-	delay := pause
-	select {
-	case <-ctx.Done():
-		return
-	case <-time.After(time.Until(due)):
-		delay = 0
-	case <-s.wake:
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(delay):
-	}
+	}, pause)
 }
 
 // takeLooks returns the namespaces to visit.
@@ -347,11 +325,11 @@ type candidate struct {
 	at   time.Time
 }
 
-// evict deletes the oldest Resolved Incidents of a namespace until it has headroom.
-func (s *Sweeper) evict(ctx context.Context, namespace string) error {
+// evict deletes the oldest Resolved Incidents of a namespace until it has headroom, and returns how many.
+func (s *Sweeper) evict(ctx context.Context, namespace string) (evicted int, err error) {
 	var candidates []candidate
 	var own replica.Usage
-	err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
+	err = s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
 		own = own.Plus(replica.UsageOf(incident))
 		if s.mayGo(incident) {
 			ended, _ := fold.Deadline(incident, fold.Policy{})
@@ -359,30 +337,27 @@ func (s *Sweeper) evict(ctx context.Context, namespace string) error {
 		}
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	s.mu.Lock()
 	s.counts.Incidents.Set(namespace, own.Incidents) // users may have deleted some
 	s.counts.Bytes.Set(namespace, own.Bytes)
 	s.mu.Unlock()
 	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })
-	evicted := 0
 	for chunk := range slices.Chunk(candidates, evictionChunk) {
-		if !s.isOver(namespace, headroomPart) {
+		if err != nil || !s.isOver(namespace, headroomPart) {
 			break
 		}
-		n, err := s.evictOnly(ctx, namespace, chunk)
-		if evicted += n; err != nil {
-			return err
-		}
+		var n int
+		n, err = s.evictOnly(ctx, namespace, chunk)
+		evicted += n
 	}
-	if evicted == 0 {
-		return nil
+	if evicted > 0 {
+		incidentsEvicted.Add(float64(evicted))
+		log.FromContext(ctx).Info("The namespace has more Resolved Incidents than its share, evicted the oldest ones",
+			"namespace", namespace, "incidents", evicted)
 	}
-	incidentsEvicted.Add(float64(evicted))
-	log.FromContext(ctx).Info("The namespace has more Resolved Incidents than its share, evicted the oldest ones",
-		"namespace", namespace, "incidents", evicted)
-	return nil
+	return evicted, err
 }
 
 // evictOnly deletes those of these Incidents that may be deleted, and returns how many.
