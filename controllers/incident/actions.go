@@ -216,10 +216,14 @@ func (r *reconciler) announce(ctx context.Context, incident *v1alpha1.Incident, 
 	}
 }
 
-// expire deletes a Resolved Incident whose retention is over, or one that never got a status.
-func (r *reconciler) expire(ctx context.Context, o *facts) (ctrl.Result, error) {
+// expire deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one that the archive
+// does not have after as long as it has waited so far: after an outage there may be very many, which the sweeps find.
+func (r *reconciler) expire(ctx context.Context, o *facts, due time.Time) (result ctrl.Result, err error) {
 	if r.ArchiveRequired && !fold.IsArchived(&o.incident.Status) {
-		return r.retryExpiry(o), nil
+		if waited := max(o.now.Sub(due), expiryRetry); waited < sweep.Interval {
+			result.RequeueAfter = waited
+		}
+		return result, nil
 	}
 	once := func() bool { return true }
 	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, once)
@@ -233,16 +237,6 @@ func (r *reconciler) expire(ctx context.Context, o *facts) (ctrl.Result, error) 
 	}
 	log.FromContext(ctx).Info("Deleted Incident", "reason", reason, "integration", o.incident.Spec.IntegrationName)
 	return ctrl.Result{}, nil
-}
-
-// retryExpiry looks at an expired Incident again that the archive does not have: after as long as it has waited so far. After an
-// outage of the archive there may be very many of them, which the sweeps find.
-func (r *reconciler) retryExpiry(o *facts) ctrl.Result {
-	at, ok := fold.Deadline(o.incident, o.policy)
-	if waited := max(o.now.Sub(at), expiryRetry); ok && waited < sweep.Interval {
-		return ctrl.Result{RequeueAfter: waited}
-	}
-	return ctrl.Result{}
 }
 
 // awaitDeletion has the alerts of an Incident wait that is being deleted: nothing is folded into it, and once it is gone, they

@@ -231,8 +231,11 @@ func (o *facts) integration() types.NamespacedName {
 	return key
 }
 
-// decide folds the AlertEvents. A panic becomes an error, since the AlertEvents cause it.
+// decide folds the AlertEvents, unless the Incident is being deleted. A panic becomes an error, since the AlertEvents cause it.
 func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
+	if o.incident != nil && !o.incident.DeletionTimestamp.IsZero() {
+		return plan, errTerminating
+	}
 	defer func() {
 		if v := recover(); v != nil {
 			err = errUnfoldable // another value could quote the alert

@@ -122,9 +122,6 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if wait := r.delayFold(o); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if o.incident != nil && !o.incident.DeletionTimestamp.IsZero() {
-		return r.awaitDeletion(ctx, o)
-	}
 	plan, err := r.decide(o)
 	if err == nil && !plan.IsIdle() {
 		if wait := r.delayWrite(o, plan); wait > 0 {
@@ -157,9 +154,6 @@ func (r *reconciler) foldConfirmed(
 	c, err := r.confirm(ctx, seen)
 	if err != nil {
 		return seen, plan, err
-	}
-	if c.incident != nil && !c.incident.DeletionTimestamp.IsZero() {
-		return &c.facts, plan, errTerminating
 	}
 	ctx, end := beginSpan(ctx, r.TracerProvider, &c.facts)
 	defer func() { end(plan, err) }()
@@ -305,7 +299,7 @@ func (r *reconciler) expireOrWait(ctx context.Context, o *facts, plan fold.Plan)
 	case at.After(o.now):
 		return ctrl.Result{RequeueAfter: at.Sub(o.now)}, nil
 	case plan.IsIdle() && o.incident.Status.State != v1alpha1.IncidentOpen:
-		return r.expire(ctx, o)
+		return r.expire(ctx, o, at)
 	default:
 		return ctrl.Result{RequeueAfter: writeInterval}, nil
 	}
