@@ -25,16 +25,10 @@ const (
 // should have the lease. It compares quorum lists of all namespaces with the AlertEvents that the watch has shown. Before it
 // gives up, it restarts the watch.
 type lagDetector struct {
-	watch   watchedEvents
-	clock   replica.Clock
-	list    *quorumList         // of all namespaces; folds share it
-	restart func(listAnew bool) // the watch of AlertEvents
-}
-
-// watchedEvents knows what the watch of AlertEvents has shown.
-type watchedEvents interface {
-	// HasShown reports whether the watch shows an AlertEvent, or has shown its deletion since then.
-	HasShown(event replica.EventRef, since time.Time) bool
+	hasShown func(event replica.EventRef, since time.Time) bool // that of replica.Memory
+	clock    replica.Clock
+	list     *quorumList         // of all namespaces; folds share it
+	restart  func(listAnew bool) // the watch of AlertEvents
 }
 
 // Start is a runnable of the term that fails when the watch of AlertEvents has stalled.
@@ -74,7 +68,7 @@ func (d *lagDetector) Start(ctx context.Context) error {
 func (d *lagDetector) lackingOf(listed *eventList, before map[types.UID]time.Time, asked time.Time) map[types.UID]time.Time {
 	lacking := map[types.UID]time.Time{}
 	for uid, event := range listed.events {
-		if d.watch.HasShown(replica.EventRef{NamespacedName: event.key, UID: uid}, asked) {
+		if d.hasShown(replica.EventRef{NamespacedName: event.key, UID: uid}, asked) {
 			continue
 		}
 		since, known := before[uid]

@@ -41,7 +41,7 @@ func newLagBench() *lagBench {
 		}
 		return listed, nil
 	})
-	b.lagDetector = &lagDetector{watch: b, clock: clock.RealClock{}, list: list, restart: func(listAnew bool) {
+	b.lagDetector = &lagDetector{hasShown: b.hasShown, clock: clock.RealClock{}, list: list, restart: func(listAnew bool) {
 		b.note(map[bool]string{false: "watch again", true: "list anew"}[listAnew])
 		if b.heals {
 			for name := range b.stored {
@@ -63,8 +63,8 @@ func (b *lagBench) store(name string) {
 
 func (b *lagBench) showIt(name string) { b.shown[b.stored[name].UID] = true }
 
-// HasShown implements watchedEvents. A list that has a deleted AlertEvent began before.
-func (b *lagBench) HasShown(event replica.EventRef, _ time.Time) bool {
+// hasShown is that of a watch. A list that has a deleted AlertEvent began before.
+func (b *lagBench) hasShown(event replica.EventRef, _ time.Time) bool {
 	_, shown := b.shown[event.UID]
 	return shown
 }
