@@ -2,7 +2,6 @@ package incident
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -46,13 +45,37 @@ func (e *blockedError) Error() string { return e.reason + ": " + e.cause.Error()
 
 func (e *blockedError) Unwrap() error { return e.cause }
 
-// isOfNamespace reports whether the reason concerns all new Incidents of the namespace.
-func (e *blockedError) isOfNamespace() bool {
-	switch e.reason {
-	case v1alpha1.ReasonIncidentRejected, v1alpha1.ReasonIncidentTerminating, v1alpha1.ReasonFoldFailed:
-		return false
+// These messages explain the reasons, in words that do not change while they apply. %s is the detail.
+const newOnesWait = " Alerts that need one wait, and posts of such alerts get 503."
+
+var (
+	namespaceMessages = map[string]string{
+		v1alpha1.ReasonQuotaExceeded:        "The ResourceQuota %s rejects new Incidents." + newOnesWait,
+		v1alpha1.ReasonForbidden:            "The operator may not create Incidents in this namespace." + newOnesWait,
+		v1alpha1.ReasonNamespaceTerminating: "The namespace is being deleted and takes no new Incidents.",
+		v1alpha1.ReasonIncidentLimit:        "The namespace has as many Incidents as it may have." + newOnesWait,
 	}
-	return true
+	incidentMessages = map[string]string{
+		v1alpha1.ReasonIncidentRejected:    "Incidents are rejected (%s): ",
+		v1alpha1.ReasonFoldFailed:          "The fold fails on the alerts of Incidents: ",
+		v1alpha1.ReasonIncidentTerminating: "Incidents are being deleted, and finalizers keep them: ",
+	}
+)
+
+// isOfNamespace reports whether the reason concerns all new Incidents of the namespace.
+func (e *blockedError) isOfNamespace() bool { return namespaceMessages[e.reason] != "" }
+
+// message explains the reason. The names are those of the Incidents that it concerns, sorted, if it is not of the namespace.
+func (e *blockedError) message(names []string) string {
+	message := strings.Replace(namespaceMessages[e.reason]+incidentMessages[e.reason], "%s", e.detail, 1)
+	if e.isOfNamespace() {
+		return message
+	}
+	message += strings.Join(names[:min(len(names), namedIncidents)], ", ")
+	if len(names) > namedIncidents {
+		message += " and others"
+	}
+	return message + "; their alerts wait, and those of other Incidents do not."
 }
 
 var (
@@ -103,33 +126,6 @@ func rejectionOf(err error) string {
 		}
 	}
 	return string(apierrors.ReasonForError(err))
-}
-
-// message explains the reason, in words that do not change while it applies. The names are those of the Incidents that it
-// concerns, sorted, for a reason that is not of the namespace.
-func (e *blockedError) message(names []string) string {
-	const wait = " Alerts that need one wait, and posts of such alerts get 503."
-	const others = "; their alerts wait, and those of other Incidents do not."
-	incidents := strings.Join(names[:min(len(names), namedIncidents)], ", ")
-	if len(names) > namedIncidents {
-		incidents += " and others"
-	}
-	switch e.reason {
-	case v1alpha1.ReasonQuotaExceeded:
-		return fmt.Sprintf("The ResourceQuota %s rejects new Incidents.", e.detail) + wait
-	case v1alpha1.ReasonForbidden:
-		return "The operator may not create Incidents in this namespace." + wait
-	case v1alpha1.ReasonNamespaceTerminating:
-		return "The namespace is being deleted and takes no new Incidents."
-	case v1alpha1.ReasonIncidentRejected:
-		return fmt.Sprintf("Incidents are rejected (%s): %s", e.detail, incidents) + others
-	case v1alpha1.ReasonFoldFailed:
-		return "The fold fails on the alerts of Incidents: " + incidents + others
-	case v1alpha1.ReasonIncidentTerminating:
-		return "Incidents are being deleted, and finalizers keep them: " + incidents + others
-	default:
-		return "The namespace has as many Incidents as it may have." + wait
-	}
 }
 
 // Blocked records the Incidents that cannot be written, and the namespaces in which none can be created. Each Incident waits by

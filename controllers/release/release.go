@@ -121,14 +121,11 @@ func (r *Releaser) Add(mgr ctrl.Manager) error {
 	return nil
 }
 
-// start takes the controller's queue, enters the AlertEvents that were settled before, and begins to tidy.
+// start takes the controller's queue and begins to tidy, which enters the AlertEvents that were settled before.
 func (r *Releaser) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[replica.EventRef]) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queue = queue
-	for _, record := range r.records {
-		queue.Add(record.ref)
-	}
 	go wait.UntilWithContext(ctx, r.Tidy, tidyInterval)
 	return nil
 }

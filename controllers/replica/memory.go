@@ -305,19 +305,18 @@ func (m *Memory) DeleteCopy(ctx context.Context, live client.Writer) bool {
 		return false
 	}
 	defer m.copies.Done(ref)
-	seen, ok := m.find(ref.UID)
-	if !ok {
-		m.copies.Forget(ref)
-		return true
-	}
-	switch deleted, err := DeleteEvent(ctx, live, ref); {
-	case err != nil:
-		log.FromContext(ctx).Error(err, "Second copy of an AlertEvent not deleted", "namespace", ref.Namespace, "alertevent", ref.Name)
-		m.copies.AddRateLimited(ref)
-		return true
-	case deleted:
-		CountFolded(fold.ResultReplayed, seen.alerts)
-		log.FromContext(ctx).V(1).Info("Deleted second copy of an AlertEvent", "namespace", ref.Namespace, "alertevent", ref.Name)
+	logger := log.FromContext(ctx).WithValues("namespace", ref.Namespace, "alertevent", ref.Name)
+	if seen, ok := m.find(ref.UID); ok {
+		deleted, err := DeleteEvent(ctx, live, ref)
+		if err != nil {
+			logger.Error(err, "Second copy of an AlertEvent not deleted")
+			m.copies.AddRateLimited(ref)
+			return true
+		}
+		if deleted {
+			CountFolded(fold.ResultReplayed, seen.alerts)
+			logger.V(1).Info("Deleted second copy of an AlertEvent")
+		}
 	}
 	m.copies.Forget(ref)
 	return true
