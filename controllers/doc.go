@@ -1,12 +1,13 @@
 // Package controllers folds AlertEvents into Incidents, exactly once, and deletes what is folded.
 //
-// It wires its rooms together: incident folds, release deletes and marks AlertEvents, sweep visits Resolved Incidents, integration
-// writes the status of WebhookIntegrations, forward and archive tell others, and replica has what every replica keeps.
+// It wires its rooms together: incident folds, release deletes and marks AlertEvents, sweep visits Resolved Incidents,
+// integration writes the status of WebhookIntegrations, forward and archive tell others, and replica has what every replica
+// keeps.
 //
 // A reconciliation of an Incident (incident/reconciler.go) gathers (incident/gather.go), decides (package fold) and acts
-// (incident/actions.go). Gathering reads an Incident, the list of the AlertEvents that exist, and those of them that the cache has
-// for this Incident. The function fold.Decide takes these facts and the time, and returns a plan: at most one create, one status
-// write, and the release of events.
+// (incident/actions.go). Gathering reads an Incident, the list of the AlertEvents that exist, and those of them that the cache
+// has for this Incident. The function fold.Decide takes these facts and the time, and returns a plan: at most one create, one
+// status write, and the release of events.
 //
 // # The algorithm
 //
@@ -38,9 +39,9 @@
 // # Why nothing is lost
 //
 // An event is deleted only after it is settled for each of its Incidents, and a mark is written only after the status, or the
-// confirmed absence, for which it stands. It does not matter how late a cache shows an event: one that shows up behind a newer one
-// that is folded already is counted; it changes neither state nor content. An alert that finds no Incident is settled only after a
-// quorum read confirmed that there is none, and while the watch has shown all older events.
+// confirmed absence, for which it stands. It does not matter how late a cache shows an event: one that shows up behind a newer
+// one that is folded already is counted; it changes neither state nor content. An alert that finds no Incident is settled only
+// after a quorum read confirmed that there is none, and while the watch has shown all older events.
 //
 // # Resolved Incidents
 //

@@ -147,8 +147,8 @@ func (r *reconciler) confirmAbsence(ctx context.Context, c *confirmed) error {
 	return r.requireShown(ctx, c, slices.MaxFunc(c.toFold, r.inCommitOrder))
 }
 
-// requireShown fails with errUnseen if the quorum list has an AlertEvent in the namespace that the watch has not shown and that is
-// not settled for the Incident: one that is older than newest or, without that one, any. It does so too if the cache shows
+// requireShown fails with errUnseen if the quorum list has an AlertEvent in the namespace that the watch has not shown and that
+// is not settled for the Incident: one that is older than newest or, without that one, any. It does so too if the cache shows
 // another one to fold than when the fold was decided.
 func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1alpha1.AlertEvent) error {
 	for uid, event := range c.exists.events {
@@ -216,8 +216,8 @@ func (r *reconciler) announce(ctx context.Context, incident *v1alpha1.Incident, 
 	}
 }
 
-// expire deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one that the archive
-// does not have after as long as it has waited so far: after an outage there may be very many, which the sweeps find.
+// expire deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one that the
+// archive does not have after as long as it has waited so far: after an outage there may be very many, which the sweeps find.
 func (r *reconciler) expire(ctx context.Context, o *facts, due time.Time) (result ctrl.Result, err error) {
 	if r.ArchiveRequired && !fold.IsArchived(&o.incident.Status) {
 		if waited := max(o.now.Sub(due), expiryRetry); waited < sweep.Interval {

@@ -35,8 +35,7 @@ type facts struct {
 	now      time.Time
 }
 
-// confirmed is facts in which the existing AlertEvents are those of a quorum list that began after the Incident
-// was read.
+// confirmed is facts in which the existing AlertEvents are those of a quorum list that began after the Incident was read.
 type confirmed struct{ facts }
 
 // alertEvents are the cached AlertEvents with alerts of one Incident that exist for it, by their treatment.
@@ -79,7 +78,9 @@ func (r *reconciler) gatherWith(
 		o.exists.add(event)
 	}
 	o.alertEvents = r.classify(o, events)
-	o.silenced = r.silencing(key)
+	if o.silenced.Disabled = r.Silences == nil; !o.silenced.Disabled {
+		o.silenced.Covering, o.silenced.Known = r.Silences.Silence(key)
+	}
 	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.mayExist(key)) {
 		return o, r.readUncached(ctx, o)
 	}
@@ -204,15 +205,6 @@ func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
 		policy.AcceptingFrom = o.now
 	}
 	return policy
-}
-
-// silencing returns what is known about the silences in Alertmanager that cover the Incident.
-func (r *reconciler) silencing(incident types.NamespacedName) fold.Silencing {
-	if r.Silences == nil {
-		return fold.Silencing{Disabled: true}
-	}
-	covering, known := r.Silences.Silence(incident)
-	return fold.Silencing{Known: known, Covering: covering}
 }
 
 // integration returns the integration that the Incident belongs to, without a name when nothing tells.

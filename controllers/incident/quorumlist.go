@@ -229,9 +229,8 @@ func (q *quorumList) run(l *listing, most int64) {
 	}
 }
 
-// listEvents lists the AlertEvents' metadata in the namespaces, one of which may be empty for all. The
-// reader must not be a cache. Without a resourceVersion the answer is as new as the quorum; later pages
-// of one list are as old as its first.
+// listEvents lists the AlertEvents' metadata in the namespaces, one of which may be empty for all. The reader must not be a
+// cache. Without a resourceVersion the answer is as new as the quorum; later pages of one list are as old as its first.
 func listEvents(reader client.Reader, namespaces ...string) lister {
 	var inPages pages.Reader
 	return func(ctx context.Context, most int64) (*eventList, error) {

@@ -136,8 +136,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.finish(ctx, o, plan)
 }
 
-// foldConfirmed folds after a quorum list and carries the plan out. It returns its facts, with the Incident
-// as it is written.
+// foldConfirmed folds after a quorum list and carries the plan out. It returns its facts, with the Incident as it is written.
 //
 // An Incident that the cache lacks is Resolved, or there is none. If the alerts open one, spec is its spec, and it is
 // created before the list. A leader that stood still could otherwise fold AlertEvents once more whose Incident was deleted
@@ -230,9 +229,9 @@ func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ct
 	return ctrl.Result{RequeueAfter: staleRetry}, nil
 }
 
-// delayFold returns how long to wait before anything is decided: until an Incident that could not be written is tried
-// again, until the cache shows the last write and the memory what the cache shows, and until a busy Incident may be written again if
-// its alerts change no state. delayWrite would find the last, for the price of a fold.
+// delayFold returns how long to wait before anything is decided: until an Incident that could not be written is tried again,
+// until the cache shows the last write and the memory what the cache shows, and until a busy Incident may be written again if its
+// alerts change no state. delayWrite would find the last, for the price of a fold.
 func (r *reconciler) delayFold(o *facts) time.Duration {
 	switch wait := r.blocked.delay(o.key, o.key.Name, o.now); {
 	case wait > 0 && len(o.toFold) > 0:

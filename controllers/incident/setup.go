@@ -60,7 +60,8 @@ func Add(
 	mgr ctrl.Manager, live client.Client, o Options, counts *replica.Counts, releaser *release.Releaser, sweeper *sweep.Sweeper,
 ) (*Blocked, error) {
 	lists := newQuorumLists(func(namespaces ...string) lister { return listEvents(live, namespaces...) }, o.Namespaces)
-	if err := mgr.Add(&lagDetector{hasShown: o.Memory.HasShown, clock: o.Clock, list: lists.all, restart: o.RestartWatch}); err != nil {
+	lag := &lagDetector{hasShown: o.Memory.HasShown, clock: o.Clock, list: lists.all, restart: o.RestartWatch}
+	if err := mgr.Add(lag); err != nil {
 		return nil, fmt.Errorf("adding the detector of a watch that has stalled: %w", err)
 	}
 	r := newReconciler(mgr.GetCache(), live, lists, o)

@@ -88,8 +88,7 @@ func (r *reconciler) foldIncidents() handler.EventHandler {
 	})
 }
 
-// foldPolicies enqueues the Incidents of a WebhookIntegration when it comes, goes or changes: their deadlines may be other
-// ones.
+// foldPolicies enqueues the Incidents of a WebhookIntegration when it comes, goes or changes: their deadlines may be other ones.
 func (r *reconciler) foldPolicies() handler.EventHandler {
 	return requests.OnChange(func(
 		_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requests.Queue,

@@ -9,15 +9,13 @@ import (
 )
 
 const (
-	// maxLingering and maxLingeringBytes bound the AlertEvents of one integration that stay for their idempotency keys;
-	// beyond them its oldest go early. So an integration with 100 keyed requests a minute has them all for ten
-	// minutes.
+	// maxLingering and maxLingeringBytes bound the AlertEvents of one integration that stay for their idempotency keys; beyond them
+	// its oldest go early. So an integration with 100 keyed requests a minute has them all for ten minutes.
 	maxLingering      = 1000
 	maxLingeringBytes = 16 << 20
 
-	// maxAllLingering and maxAllLingeringBytes bound those of all integrations, for they are part of the queue, are
-	// held by every replica's cache, and are in every quorum list. Beyond them the oldest go of the integration that
-	// has the most.
+	// maxAllLingering and maxAllLingeringBytes bound those of all integrations, for they are part of the queue, are held by every
+	// replica's cache, and are in every quorum list. Beyond them the oldest go of the integration that has the most.
 	maxAllLingering      = 5000
 	maxAllLingeringBytes = 64 << 20
 )

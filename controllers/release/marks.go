@@ -46,8 +46,8 @@ func (r *releaseRecord) read(event *v1alpha1.AlertEvent) {
 }
 
 // wantedMark returns the mark to write, nil if there is none: that of an event that stays for its idempotency key, or the
-// Incidents for which an event is settled in part, when one of them needs the mark, or after MarkPatience: nothing may tell when a
-// user deletes one of them.
+// Incidents for which an event is settled in part, when one of them needs the mark, or after MarkPatience: nothing may tell when
+// a user deletes one of them.
 func (r *releaseRecord) wantedMark(now time.Time) *marks.Mark {
 	isNews := func(name string) bool { return !r.marked.Settles(name) }
 	switch {

@@ -251,8 +251,8 @@ func (r *Releaser) state(ref replica.EventRef) (due bool, mark *marks.Mark) {
 	return mark == nil && record.isDue(r.clock.Now()), mark
 }
 
-// Tidy drops the records of events that are gone, and has those deleted or marked whose time has come. One look at all records now
-// and then costs less than a timer for each.
+// Tidy drops the records of events that are gone, and has those deleted or marked whose time has come. One look at all records
+// now and then costs less than a timer for each.
 func (r *Releaser) Tidy(ctx context.Context) {
 	for _, ref := range r.Refs() {
 		var event v1alpha1.AlertEvent

@@ -15,8 +15,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
-// Counts counts the Incidents in the cache, which has no Resolved ones, as the informer reports them: to copy all objects out of the
-// cache for each scrape would cost far more. It remembers of each how it was counted, since an interrupted watch may report a
+// Counts counts the Incidents in the cache, which has no Resolved ones, as the informer reports them: to copy all objects out of
+// the cache for each scrape would cost far more. It remembers of each how it was counted, since an interrupted watch may report a
 // deleted object in an older state than the one that was counted last.
 type Counts struct {
 	memory *Memory     // of AlertEvents

@@ -207,12 +207,12 @@ func (m *Memory) forget(event *v1alpha1.AlertEvent) {
 	m.deleted[client.ObjectKeyFromObject(event)] = entry
 }
 
-// find returns what is known of an AlertEvent. ok is false if the memory has not seen it yet, or has seen its end.
-func (m *Memory) find(uid types.UID) (seen seenEvent, ok bool) {
+// find returns what the watch has shown of an AlertEvent that exists as far as it tells.
+func (m *Memory) find(uid types.UID) (seen seenEvent, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	seen, ok = m.seen[uid]
-	return seen, ok
+	seen, known = m.seen[uid]
+	return seen, known
 }
 
 // Seen returns whether an AlertEvent is a second copy, and until when it is not to be folded, if it may be one. known is false if
@@ -259,8 +259,8 @@ func (m *Memory) IsDeleted(ref EventRef) bool {
 	return ok && last.uid == ref.UID
 }
 
-// Version returns the place in commit order of an AlertEvent, or its metadata: the resourceVersion of its mark, else the first one that the watch
-// has seen, else its own. An update of its metadata does not move it.
+// Version returns the place in commit order of an AlertEvent, or its metadata: the resourceVersion of its mark, else the first
+// one that the watch has seen, else its own. An update of its metadata does not move it.
 func (m *Memory) Version(event metav1.Object) string {
 	if mark, marked := marks.Of(event); marked {
 		return mark.ResourceVersion
