@@ -182,16 +182,6 @@ func (r *reconciler) isOlder(stored *storedEvent, than *v1alpha1.AlertEvent) boo
 		stored.created.Time.Before(than.CreationTimestamp.Truncate(time.Second))
 }
 
-// discardRestored has the AlertEvents deleted that were restored from a backup.
-func (r *reconciler) discardRestored(ctx context.Context, o *facts) {
-	for _, event := range o.restored {
-		if r.releases.Discard(event) {
-			replica.CountFolded(fold.ResultRestored, len(event.Spec.Alerts))
-			log.FromContext(ctx).Info("Discarded AlertEvent restored from a backup", "alertevent", event.Name)
-		}
-	}
-}
-
 // settle passes the AlertEvents that the plan has settled to the release.
 func (r *reconciler) settle(o *facts, plan fold.Plan) {
 	settled := sets.New(plan.Settled...)

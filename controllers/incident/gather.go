@@ -40,16 +40,15 @@ type confirmed struct{ facts }
 
 // alertEvents are the cached AlertEvents with alerts of one Incident that exist for it, by their treatment.
 type alertEvents struct {
-	toFold   []*v1alpha1.AlertEvent
-	settled  []*v1alpha1.AlertEvent // known to be folded, or to match nothing
-	restored []*v1alpha1.AlertEvent // from a backup: not to be folded
-	hold     time.Time              // others, later ones than toFold, wait until then; zero if none do
-	unseen   bool                   // some are not yet known to this replica's memory
+	toFold  []*v1alpha1.AlertEvent
+	settled []*v1alpha1.AlertEvent // known to be folded, or to match nothing
+	hold    time.Time              // others, later ones than toFold, wait until then; zero if none do
+	unseen  bool                   // some are not yet known to this replica's memory
 }
 
 // isEmpty reports whether no AlertEvent exists for the Incident.
 func (a *alertEvents) isEmpty() bool {
-	return len(a.toFold)+len(a.settled)+len(a.restored) == 0 && a.hold.IsZero()
+	return len(a.toFold)+len(a.settled) == 0 && a.hold.IsZero()
 }
 
 // gather reads the Incident and then its AlertEvents from the cache, which has no Resolved Incidents. It reads one that the
@@ -148,12 +147,9 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 	var a alertEvents
 	var held *v1alpha1.AlertEvent // the oldest one that waits
 	for _, event := range events {
-		uid := string(event.UID)
 		isCopy, hold, known := r.Memory.Seen(event.UID)
 		switch {
-		case clustercache.IsRestored(event):
-			a.restored = append(a.restored, event)
-		case !o.exists.has(uid, o.key.Name), isCopy:
+		case clustercache.IsRestored(event), isCopy, !o.exists.has(string(event.UID), o.key.Name):
 		case r.releases.IsSettled(event, o.key.Name):
 			a.settled = append(a.settled, event)
 		default:

@@ -118,7 +118,6 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.discardRestored(ctx, o)
 	if wait := r.delayFold(o); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}

@@ -234,7 +234,7 @@ func (s *site) watch() {
 	var list v1alpha1.AlertEventList
 	s.Expect(s.cache.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
 	for i := range list.Items {
-		s.releases.See(&list.Items[i])
+		s.releases.See(s.Ctx, &list.Items[i])
 	}
 }
 

@@ -25,6 +25,9 @@ import (
 // senders have been told long ago that they are accepted.
 func (r *reconciler) foldEvents() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, initial bool, queue requests.Queue) {
+		if after != nil {
+			r.releases.See(ctx, after)
+		}
 		switch {
 		case after == nil:
 			r.releases.Forget(replica.RefOf(before))
@@ -40,7 +43,6 @@ func (r *reconciler) foldEvents() handler.EventHandler {
 			if err := r.Memory.Cached.Unreadable(after); err != nil {
 				r.reportUnreadable(ctx, after, err)
 			}
-			r.releases.See(after)
 			for name, firing := range replica.IncidentNames(after) {
 				key := types.NamespacedName{Namespace: after.Namespace, Name: name}
 				repeats := firing && !initial && r.isOpen(ctx, key)
@@ -55,7 +57,6 @@ func (r *reconciler) foldMarked(before, after *v1alpha1.AlertEvent, queue reques
 	if before.Annotations[v1alpha1.SettledAnnotation] == after.Annotations[v1alpha1.SettledAnnotation] {
 		return
 	}
-	r.releases.See(after)
 	if mark, ok := marks.Of(after); ok {
 		for name := range replica.IncidentNames(after) {
 			if mark.Settles(name) {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
@@ -140,16 +141,21 @@ func (r *Releaser) Settle(event *v1alpha1.AlertEvent, incident string) {
 	}
 }
 
-// See notes what the mark of an event says. That of one from a backup is of another time: the fold discards such an event.
-func (r *Releaser) See(event *v1alpha1.AlertEvent) {
-	if _, marked := marks.Of(event); !marked || clustercache.IsRestored(event) {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if record := r.record(event); record != nil {
-		record.read(event)
-		r.schedule(record)
+// See notes what the mark of an event says. An event that was restored from a backup is discarded: its mark is of another time.
+func (r *Releaser) See(ctx context.Context, event *v1alpha1.AlertEvent) {
+	_, marked := marks.Of(event)
+	switch {
+	case clustercache.IsRestored(event):
+		if len(event.Spec.Alerts) > 0 { // else it cannot be decoded, and never was folded
+			r.discard(ctx, event)
+		}
+	case marked:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if record := r.record(event); record != nil {
+			record.read(event)
+			r.schedule(record)
+		}
 	}
 }
 
@@ -163,17 +169,18 @@ func (r *Releaser) record(event *v1alpha1.AlertEvent) *releaseRecord {
 	return record
 }
 
-// Discard has an event deleted, all its alerts unfolded, and reports whether that is news.
-func (r *Releaser) Discard(event *v1alpha1.AlertEvent) bool {
+// discard has an event deleted, all its alerts unfolded.
+func (r *Releaser) discard(ctx context.Context, event *v1alpha1.AlertEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.records[event.UID] != nil || r.memory.IsDeleted(replica.RefOf(event)) {
-		return false
+		return
 	}
 	record := &releaseRecord{ref: replica.RefOf(event), due: r.clock.Now(), marked: marks.Mark{All: true}}
 	r.records[event.UID] = record
 	r.enqueue(record.ref)
-	return true
+	replica.CountFolded(fold.ResultRestored, len(event.Spec.Alerts))
+	log.FromContext(ctx).Info("Discarded AlertEvent restored from a backup", "namespace", event.Namespace, "alertevent", event.Name)
 }
 
 // schedule fixes when a record is due, once it waits for nothing more.
