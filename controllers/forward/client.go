@@ -28,24 +28,24 @@ type httpClient struct {
 }
 
 // newClient returns a client of the Alertmanager at an address of the target's host. The host stays in the URL, so
-// certificates and virtual hosts work. An empty address leaves the resolution to the connection or proxy.
+// certificates and virtual hosts work. If the address is the host itself, the connection or the proxy resolves it.
 func newClient(t *target, address string) (*httpClient, error) {
 	options := []promconfig.HTTPClientOption{promconfig.WithUserAgent("tocsin/" + buildinfo.Read().Version)}
-	if address != "" {
+	if host := hostPort(t.url); address != host {
 		dialer := &net.Dialer{Timeout: requestTimeout}
 		options = append(options, promconfig.WithDialContextFunc(
 			func(ctx context.Context, network, to string) (net.Conn, error) {
-				if to == hostPort(t.entry.URL) {
+				if to == host {
 					to = address
 				}
 				return dialer.DialContext(ctx, network, to)
 			}))
 	}
-	client, err := promconfig.NewClientFromConfig(t.entry.HTTP, clientName, options...)
+	client, err := promconfig.NewClientFromConfig(t.http, clientName, options...)
 	if err != nil {
 		return nil, fmt.Errorf("making the client: %w", err)
 	}
-	return &httpClient{http: client, base: t.entry.URL}, nil
+	return &httpClient{http: client, base: t.url}, nil
 }
 
 // hostPort returns the host and port of a URL; the port is that of the scheme by default.
@@ -58,8 +58,8 @@ func hostPort(u *url.URL) string {
 }
 
 // postAlerts posts a JSON list of alerts, and returns the time that the answer tells, see send.
-func (c *httpClient) postAlerts(ctx context.Context, body []byte) (told time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+func (c *httpClient) postAlerts(ctx context.Context, body []byte, timeout time.Duration) (told time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return c.send(ctx, http.MethodPost, "alerts", nil, body, func(answer io.Reader) error {
 		_, _ = io.CopyN(io.Discard, answer, maxAnswerBytes) // says nothing; read so that the connection is used again
@@ -151,11 +151,4 @@ func (c *httpClient) send(
 		return told, fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
 	}
 	return told, fmt.Errorf("%s %s: Alertmanager answers %d: %s", method, path, code, plaintext.ShortMessage(string(answer)))
-}
-
-// close closes idle connections.
-func (c *httpClient) close() {
-	if c != nil {
-		c.http.CloseIdleConnections()
-	}
 }

@@ -6,16 +6,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
-// moment is one moment by two clocks: the API server's, and that of an Alertmanager, whose Date a proxy with a clock of its own
-// may have written. What is to fire goes by the later time and what has ended by the earlier one, so neither clock can make an
-// Alertmanager take an open Incident for one that has ended.
-type moment struct{ earliest, latest time.Time }
-
-// momentOf returns now for an Alertmanager whose clock is ahead of the API server's (negative: behind).
-func momentOf(now time.Time, ahead time.Duration) moment {
-	return moment{now.Add(min(0, ahead)), now.Add(max(0, ahead))}
-}
-
 // leadOf returns how far a clock is ahead that showed a time, cut to seconds, at some moment between sent and received. It
 // returns the smallest difference that is possible.
 func leadOf(told, sent, received time.Time) time.Duration {
@@ -31,14 +21,14 @@ func leadOf(told, sent, received time.Time) time.Duration {
 
 // compareClocks notes how far the Alertmanager's clock is ahead of the API server's, by the time that an answer told.
 func (s *sender) compareClocks(told, sent time.Time) {
-	received, ok := s.clock()
+	received, ok := s.term.clock()
 	if told.IsZero() || !ok {
 		return
 	}
+	ahead := leadOf(told, sent, received)
 	s.mu.Lock()
 	before := s.ahead
-	s.ahead = leadOf(told, sent, received)
-	ahead := s.ahead
+	s.ahead = ahead
 	s.mu.Unlock()
 	clockAhead.WithLabelValues(s.name, s.address).Set(ahead.Seconds())
 	switch wrong := isWrong(ahead); {

@@ -113,7 +113,7 @@ func newCampaign(
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
 	}
-	return &leader.Campaign{
+	campaign := &leader.Campaign{
 		Lock:          lock,
 		Name:          leaseName,
 		LeaseDuration: leaseDuration,
@@ -122,17 +122,18 @@ func newCampaign(
 		Prepare:       objects.WaitForCacheSync,
 		Backoff:       failedTermBackoff,
 		Log:           mgr.GetLogger().WithName("leader"),
-		Work: func(ctx context.Context) error {
-			term := leader.NewTerm(mgr, objects)
-			if err := replica.Lead(term); err != nil {
-				return fmt.Errorf("setting up the controllers: %w", err)
-			}
-			if err := lead(term); err != nil {
-				return fmt.Errorf("setting up the forwarding of Incidents: %w", err)
-			}
-			return term.Run(ctx)
-		},
-	}, nil
+	}
+	campaign.Work = func(ctx context.Context) error {
+		term := leader.NewTerm(mgr, objects)
+		if err := replica.Lead(term); err != nil {
+			return fmt.Errorf("setting up the controllers: %w", err)
+		}
+		if err := lead(term, campaign.Holds); err != nil {
+			return fmt.Errorf("setting up the forwarding of Incidents: %w", err)
+		}
+		return term.Run(ctx)
+	}
+	return campaign, nil
 }
 
 // newLock returns the lock of the leader election; nil without one.
@@ -153,9 +154,9 @@ func newLock(mgr ctrl.Manager, o Options) (resourcelock.Interface, error) {
 func addForwarding(
 	mgr ctrl.Manager, o Options, lock resourcelock.Interface, folding *controllers.Options,
 	serverTime func() (time.Time, bool),
-) (lead func(ctrl.Manager) error, err error) {
+) (lead func(mgr ctrl.Manager, holds func() bool) error, err error) {
 	if o.alertmanagers == "" {
-		return func(ctrl.Manager) error { return nil }, nil
+		return func(ctrl.Manager, func() bool) error { return nil }, nil
 	}
 	forwarder := forward.New(o.alertmanagers, serverTime, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
 	if err := mgr.Add(forwarder); err != nil {
