@@ -65,7 +65,9 @@ func (a *archiver) Start(ctx context.Context) error {
 	}
 	defer func() {
 		others.Wait()
-		a.store.close()
+		if bucket := a.store.bucket.Load(); bucket != nil {
+			_ = bucket.Close()
+		}
 		waitingIncidents.Set(0) // of another process from now on
 		oldestWaiting.Set(0)
 	}()
@@ -77,14 +79,8 @@ func (a *archiver) Start(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if (err == nil || operation == operationIncident) && a.store.takeAnswered() {
-			if a.store.recover() {
-				a.log.Info("Archive is available")
-			}
-			lastSuccess.SetToCurrentTime()
-		}
+		a.conclude(operation, err)
 		if err != nil {
-			a.fail(operation, err)
 			sleep(ctx, retry)
 			retry = min(2*retry, maxRetry)
 			continue
@@ -103,14 +99,28 @@ func sleep(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// fail reports a failure of a round.
-func (a *archiver) fail(operation string, err error) {
-	failuresTotal.WithLabelValues(operation).Inc()
+// conclude reports how a round went.
+func (a *archiver) conclude(operation string, err error) {
+	s := &a.store
+	if err != nil {
+		failuresTotal.WithLabelValues(operation).Inc()
+	}
 	switch {
-	case operation == operationIncident:
+	case err != nil && operation != operationIncident:
+		if !s.failing {
+			a.log.Error(err, "Archive is unavailable; Incidents that it lacks are kept until it is back", "operation", operation)
+		}
+		s.failing = true
+		return
+	case err != nil:
 		a.log.Error(err, "Incidents cannot be read or noted as archived")
-	case a.store.fail():
-		a.log.Error(err, "Archive is unavailable; Incidents that it lacks are kept until it is back", "operation", operation)
+	}
+	if s.answered {
+		if s.failing {
+			a.log.Info("Archive is available")
+		}
+		s.failing, s.answered = false, false
+		lastSuccess.SetToCurrentTime()
 	}
 }
 
@@ -158,7 +168,9 @@ func (a *archiver) round(ctx context.Context) (operation string, err error) {
 		if err := a.write(ctx, bucket, b); err != nil {
 			return operationWrite, err
 		}
-		failures = append(failures, a.noteAll(ctx, b.notes)...)
+		if err := a.noteAll(ctx, b.notes); err != nil {
+			failures = append(failures, err)
+		}
 		if len(waiting) == 0 && time.Since(began) < roundInterval {
 			waiting, later = later, nil
 		}

@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 
 	"gocloud.dev/blob"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,13 +22,12 @@ import (
 
 // batch are records by day, and the notes to be written once they are stored.
 type batch struct {
-	records map[string][]records.Record
-	notes   []note
-	bytes   int // of the content
-	count   int // of the records
-	// days are those of each namespace, daysPerNamespace at most, and exhausted are the namespaces with more of them.
-	days      map[string]map[string]bool
-	exhausted map[string]bool
+	records   map[string][]records.Record
+	notes     []note
+	bytes     int                        // of the content
+	count     int                        // of the records
+	days      map[string]map[string]bool // of the records of each namespace, daysPerNamespace at most
+	exhausted map[string]bool            // the namespaces with more of them
 }
 
 // note says that an Incident's episodes are archived.
@@ -88,14 +88,10 @@ func (a *archiver) read(ctx context.Context, name client.ObjectKey, into *batch)
 		failuresTotal.WithLabelValues(operationDecode).Add(float64(len(invalid)))
 		a.log.Error(errors.Join(invalid...), "Ended episodes cannot be archived", "namespace", name.Namespace, "incident", name.Name)
 	}
-	byNumber := make(map[int64]*records.Record, len(found))
-	for i := range found {
-		byNumber[found[i].Number] = &found[i]
-	}
 	done := note{incident: incident.ObjectMeta, all: true}
 	for _, episode := range fold.EndedEpisodes(&incident.Status) {
-		record := byNumber[episode.Number]
-		if record != nil && !fold.InArchive(&incident.Status, episode.Number, episode.Digest) && !into.add(record) {
+		at := slices.IndexFunc(found, func(r records.Record) bool { return r.Number == episode.Number })
+		if at >= 0 && !fold.InArchive(&incident.Status, episode.Number, episode.Digest) && !into.add(&found[at]) {
 			done.all = false
 			break
 		}
@@ -110,43 +106,28 @@ func (a *archiver) read(ctx context.Context, name client.ObjectKey, into *batch)
 // write stores the records of a batch.
 func (a *archiver) write(ctx context.Context, bucket *blob.Bucket, b *batch) error {
 	for day, ofDay := range b.records {
-		size, err := writeDay(ctx, bucket, day, ofDay)
+		writing, cancel := context.WithTimeout(ctx, writeTimeout)
+		_, size, err := records.Write(writing, bucket, day, ofDay)
+		cancel()
 		if err != nil {
 			return err
 		}
-		a.store.wrote(day)
+		a.store.answered = true
+		a.store.note(day)
 		recordsTotal.Add(float64(len(ofDay)))
 		bytesTotal.Add(float64(size))
 	}
 	return nil
 }
 
-func writeDay(ctx context.Context, bucket *blob.Bucket, day string, ofDay []records.Record) (size int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	_, size, err = records.Write(ctx, bucket, day, ofDay)
-	return size, err
-}
-
-// noteAll writes notes. An Incident whose note fails waits further.
-func (a *archiver) noteAll(ctx context.Context, notes []note) []error {
-	var mu sync.Mutex
-	var failures []error
-	var writers sync.WaitGroup
-	free := make(chan struct{}, notesAtOnce)
+// noteAll writes notes, and returns the first error. An Incident whose note fails waits further.
+func (a *archiver) noteAll(ctx context.Context, notes []note) error {
+	var writers errgroup.Group
+	writers.SetLimit(notesAtOnce)
 	for _, next := range notes {
-		free <- struct{}{}
-		writers.Go(func() {
-			defer func() { <-free }()
-			if err := a.note(ctx, next); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failures = append(failures, err)
-			}
-		})
+		writers.Go(func() error { return a.note(ctx, next) })
 	}
-	writers.Wait()
-	return failures
+	return writers.Wait()
 }
 
 // note notes in an Incident what is archived: that it does not wait any more only if it has not changed since it was read.
