@@ -12,9 +12,8 @@ import (
 // leftOut is an Incident whose alerts Alertmanager, or a proxy in front of it, does not accept though it accepts requests. They
 // are posted alone, first after short delays and then at every sweep.
 type leftOut struct {
-	integration string
-	since       time.Time
-	delays      *wait.Backoff
+	since  time.Time
+	delays *wait.Backoff
 }
 
 var (
@@ -126,7 +125,7 @@ func (s *sender) leaveOut(ctx context.Context, it item, cause error) {
 	defer s.mu.Unlock()
 	l := s.leftOut[it.key]
 	if l == nil {
-		l = &leftOut{integration: it.integration, since: time.Now(), delays: newBackoff()}
+		l = &leftOut{since: time.Now(), delays: newBackoff()}
 		s.leftOut[it.key] = l
 		s.log.Error(cause, "Alertmanager does not accept the alerts of an Incident",
 			"namespace", it.key.namespace, "incident", it.key.name)
@@ -154,7 +153,8 @@ func (s *sender) leavesOutOf(integration incidentKey, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, l := range s.leftOut {
-		if integration == (incidentKey{key.namespace, l.integration}) && now.Sub(l.since) >= failingAfter {
+		known, _ := s.term.index.get(key)
+		if integration == (incidentKey{key.namespace, known.integration}) && now.Sub(l.since) >= failingAfter {
 			return true
 		}
 	}

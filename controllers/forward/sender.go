@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -35,11 +36,10 @@ type sender struct {
 
 // item is one Incident in a request.
 type item struct {
-	key         incidentKey
-	received    time.Time // see queue
-	body        []byte    // the JSON of its alerts, separated by commas
-	alerts      int
-	integration string // empty if the Incident was deleted
+	key      incidentKey
+	received time.Time // see queue
+	body     []byte    // the JSON of its alerts, separated by commas
+	alerts   int
 }
 
 func newSender(t *term, name, address string) *sender {
@@ -103,9 +103,11 @@ func (s *sender) run(ctx context.Context) {
 			}
 		}
 		if err := s.deliver(ctx, client, items, alone); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
 			s.putBack(slices.Concat(items, alone))
-			s.failedAt(ctx, time.Now())
-			if !failing && ctx.Err() == nil {
+			if s.setFailed(); !failing {
 				s.log.Error(err, "Alerts cannot be forwarded")
 			}
 			failing = true
@@ -189,9 +191,6 @@ func (s *sender) encode(ctx context.Context, t *target, now time.Time, key incid
 		s.log.Error(err, "Incident cannot be posted", "namespace", key.namespace, "incident", key.name)
 		return it
 	}
-	if incident != nil {
-		it.integration = incident.Spec.IntegrationName
-	}
 	sets, held := want(incident, integration, t, now)
 	sets = s.memory.update(key, sets, held, t.config.endedWindow(), now)
 	if it.alerts = len(sets); it.alerts == 0 {
@@ -210,13 +209,11 @@ func (s *sender) putBack(items []item) {
 	}
 }
 
-// failedAt notes that Alertmanager accepted nothing, unless that is because ctx has ended.
-func (s *sender) failedAt(ctx context.Context, now time.Time) {
+// setFailed notes that Alertmanager accepted nothing.
+func (s *sender) setFailed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() == nil {
-		s.failed = now
-	}
+	s.failed = time.Now()
 }
 
 // health tells whether the Alertmanager accepts alerts. It is not known until the first request has been accepted or requests
@@ -235,11 +232,10 @@ func (s *sender) health(now time.Time) (healthy, known bool) {
 
 // forgetMetrics removes the series of an address that is no longer used, or of a leader whose term has ended.
 func (s *sender) forgetMetrics() {
-	lastSuccess.DeleteLabelValues(s.name, s.address)
-	clockAhead.DeleteLabelValues(s.name, s.address)
-	for _, result := range []string{resultSent, resultFailed, resultRejected} {
-		alertsTotal.DeleteLabelValues(s.name, s.address, result)
-	}
+	labels := prometheus.Labels{"alertmanager": s.name, "address": s.address}
+	lastSuccess.DeletePartialMatch(labels)
+	clockAhead.DeletePartialMatch(labels)
+	alertsTotal.DeletePartialMatch(labels)
 }
 
 func newBackoff() *wait.Backoff {

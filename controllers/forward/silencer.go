@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
@@ -131,7 +132,7 @@ func (e *endpoint) want(ctx context.Context, plan *silencePlan) (conditioned []i
 		if incident == nil {
 			continue
 		}
-		plan.want(key, silencesOf(incident, integration, plan.target, plan.installation, plan.now))
+		plan.want(incident, integration)
 		if hasSilence(&incident.Status) {
 			conditioned = append(conditioned, key)
 		}
@@ -146,23 +147,12 @@ func (e *endpoint) setCovered(covered map[incidentKey]fold.Silence, conditioned 
 	before := e.covered
 	e.covered = covered
 	e.mu.Unlock()
-	var news []incidentKey
-	if before == nil {
-		news = conditioned
-	}
-	for key, s := range covered {
-		if before[key] != s {
-			news = append(news, key)
-		}
-	}
-	for key := range before {
-		if _, still := covered[key]; !still {
-			news = append(news, key)
-		}
-	}
 	changed := e.term.forwarder.silenceChanged.Load()
-	for _, key := range news {
-		if changed != nil {
+	if changed == nil {
+		return
+	}
+	for key := range sets.KeySet(before).Union(sets.KeySet(covered)).Insert(conditioned...) {
+		if before == nil || before[key] != covered[key] {
 			(*changed)(types.NamespacedName{Namespace: key.namespace, Name: key.name})
 		}
 	}

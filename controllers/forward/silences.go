@@ -74,31 +74,6 @@ func markerOf(comment string) (m marker, ok bool) {
 	return m, text == m.String()
 }
 
-// silencesOf returns the silences that an Incident is to have, by their markers.
-func silencesOf(
-	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, installation string, now time.Time,
-) map[marker]silence {
-	if integration == nil || !t.forwards(incident, integration) {
-		return nil
-	}
-	key, wanted := keyOf(incident), map[marker]silence{}
-	add := func(kind, by, comment string, until time.Time) {
-		mark := marker{kind, key, installation}
-		wanted[mark] = silence{
-			Matchers: matchersOf(key, t.config), StartsAt: now.UTC(), EndsAt: until.UTC(),
-			CreatedBy: cmp.Or(by, "tocsin"), Comment: strings.TrimPrefix(comment+" "+mark.String(), " "),
-		}
-	}
-	if request := incident.Status.Silence; request != nil && request.EndTime.After(now) {
-		add(kindRequested, plaintext.ShortMessage(request.By), plaintext.ShortMessage(request.Comment), request.EndTime.Time)
-	}
-	if t.config.SilenceAcknowledged && fold.StaysAcknowledged(&incident.Status) {
-		comment := incident.Status.Acknowledgement.Comment
-		add(kindAcknowledged, fold.AcknowledgedBy(&incident.Status), comment, now.Add(acknowledgedSilence))
-	}
-	return wanted
-}
-
 // matchersOf returns the matchers of an Incident's silences, which cover its alerts whatever their severity.
 func matchersOf(key incidentKey, config *Config) []matcher {
 	matchers := []matcher{{Name: labelNamespace, Value: key.namespace}, {Name: labelIncident, Value: key.name}}
@@ -189,11 +164,26 @@ func (p *silencePlan) isOutdated(s, want *silence, kind string) bool {
 	return outdated || s.Comment != want.Comment || s.CreatedBy != want.CreatedBy
 }
 
-// want adds silences that an Incident is to have.
-func (p *silencePlan) want(key incidentKey, silences map[marker]silence) {
-	if len(silences) > 0 {
-		p.kept[key.namespace] += 0
-		maps.Copy(p.wanted, silences)
+// want adds the silences that an Incident is to have.
+func (p *silencePlan) want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) {
+	if integration == nil || !p.target.forwards(incident, integration) {
+		return
+	}
+	status, key := &incident.Status, keyOf(incident)
+	if request := status.Silence; request != nil && request.EndTime.After(p.now) {
+		p.add(kindRequested, key, plaintext.ShortMessage(request.By), plaintext.ShortMessage(request.Comment), request.EndTime.Time)
+	}
+	if p.target.config.SilenceAcknowledged && fold.StaysAcknowledged(status) {
+		p.add(kindAcknowledged, key, fold.AcknowledgedBy(status), status.Acknowledgement.Comment, p.now.Add(acknowledgedSilence))
+	}
+}
+
+func (p *silencePlan) add(kind string, key incidentKey, by, comment string, until time.Time) {
+	mark := marker{kind, key, p.installation}
+	p.kept[key.namespace] += 0
+	p.wanted[mark] = silence{
+		Matchers: matchersOf(key, p.target.config), StartsAt: p.now.UTC(), EndsAt: until.UTC(),
+		CreatedBy: cmp.Or(by, "tocsin"), Comment: strings.TrimPrefix(comment+" "+mark.String(), " "),
 	}
 }
 

@@ -285,9 +285,8 @@ func TestTheSilencesOfANamespaceAreBounded(t *testing.T) {
 	plan := newSilencePlan(targetOf(&Config{}), "here", noon)
 	add := func(namespace string) silence {
 		key := incidentKey{namespace, "new"}
-		s := silence{Matchers: matchersOf(key, plan.target.config), Comment: marker{kindRequested, key, "here"}.String(), StartsAt: noon, EndsAt: noon.Add(time.Hour)}
-		plan.want(key, map[marker]silence{{kindRequested, key, "here"}: s})
-		return s
+		plan.add(kindRequested, key, "maria", "", noon.Add(time.Hour))
+		return plan.wanted[marker{kindRequested, key, "here"}]
 	}
 	add("full")
 	wanted := add("other")
@@ -310,9 +309,7 @@ func TestNamespacesTakeTurnsAtSilences(t *testing.T) {
 		s := silence{ID: fmt.Sprint(i), Matchers: matchersOf(key, plan.target.config), Comment: marker{kindRequested, key, "here"}.String()}
 		plan.see(&s)
 	}
-	key := incidentKey{"calm", "x"}
-	s := silence{Matchers: matchersOf(key, plan.target.config), Comment: marker{kindRequested, key, "here"}.String()}
-	plan.want(key, map[marker]silence{{kindRequested, key, "here"}: s})
+	plan.add(kindRequested, incidentKey{"calm", "x"}, "maria", "", noon.Add(time.Hour))
 	calls := plan.finish()
 	g.Expect(len(calls)).To(And(BeNumerically(">", maxSilenceCalls), BeNumerically("<=", maxUnwanted+2)))
 	g.Expect([]string{calls[0].namespace, calls[1].namespace}).To(ContainElement("calm"))
