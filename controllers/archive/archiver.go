@@ -9,8 +9,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"gocloud.dev/blob"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -18,6 +21,29 @@ import (
 
 // Opener opens the bucket of the archive.
 type Opener func(context.Context) (*blob.Bucket, error)
+
+// Cached is what the cache of the archiver's manager has: the names of the Incidents that wait for the archive, and when they
+// were resolved.
+func Cached() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{&v1alpha1.Incident{}: {
+		Field:     fields.OneTermEqualSelector(v1alpha1.ArchiveStateField, string(v1alpha1.ArchiveWaiting)),
+		Transform: toName,
+	}}
+}
+
+// toName keeps the name of an Incident, and when it was resolved.
+func toName(object any) (any, error) {
+	incident, ok := object.(*v1alpha1.Incident)
+	if !ok {
+		return object, nil
+	}
+	return &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: incident.Namespace, Name: incident.Name, UID: incident.UID, ResourceVersion: incident.ResourceVersion,
+		},
+		Status: v1alpha1.IncidentStatus{ResolvedTime: incident.Status.ResolvedTime},
+	}, nil
+}
 
 // archiver archives episodes while its process holds the lease.
 type archiver struct {
@@ -32,7 +58,7 @@ type archiver struct {
 	store store
 }
 
-// Add adds the archiving to a manager whose cache has what Selector selects. It runs while the manager leads.
+// Add adds the archiving to a manager whose cache has what Cached says. It runs while the manager leads.
 func Add(mgr ctrl.Manager, open Opener) error {
 	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
@@ -54,17 +80,15 @@ func newArchiver(open Opener, names client.Reader, live client.Client, log logr.
 
 // Start implements manager.Runnable: it archives until ctx ends. A failure of the store never ends it.
 func (a *archiver) Start(ctx context.Context) error {
-	var others sync.WaitGroup // of a round, since each may take long
-	for _, repeat := range []func(context.Context){a.combine, a.report} {
-		others.Go(func() {
-			for ctx.Err() == nil {
-				repeat(ctx)
-				sleep(ctx, roundInterval)
-			}
-		})
-	}
+	var combining sync.WaitGroup // beside the rounds, since it may take long
+	combining.Go(func() {
+		for ctx.Err() == nil {
+			a.combine(ctx)
+			sleep(ctx, roundInterval)
+		}
+	})
 	defer func() {
-		others.Wait()
+		combining.Wait()
 		if bucket := a.store.bucket.Load(); bucket != nil {
 			_ = bucket.Close()
 		}
@@ -124,13 +148,6 @@ func (a *archiver) conclude(operation string, err error) {
 	}
 }
 
-// report sets the gauges.
-func (a *archiver) report(ctx context.Context) {
-	if _, err := a.waiting(ctx); err != nil && ctx.Err() == nil {
-		a.log.Error(err, "Incidents cannot be counted")
-	}
-}
-
 // waiting returns the Incidents that wait, in turns by namespace.
 func (a *archiver) waiting(ctx context.Context) ([]client.ObjectKey, error) {
 	var names v1alpha1.IncidentList
@@ -143,18 +160,18 @@ func (a *archiver) waiting(ctx context.Context) ([]client.ObjectKey, error) {
 // round archives what waits at its beginning, and returns the operation that failed. What has no place in its batch waits for the
 // next one, or for the next round if this one has lasted long.
 func (a *archiver) round(ctx context.Context) (operation string, err error) {
+	waiting, err := a.waiting(ctx) // also sets the gauges while the store is away
+	if err != nil {
+		return operationIncident, err
+	}
 	bucket, err := a.store.reach(ctx, a.open)
 	if err != nil {
 		return operationRead, err
 	}
-	waiting, err := a.waiting(ctx)
-	if err != nil {
-		return operationIncident, err
-	}
 	var failures []error
-	var later []client.ObjectKey
-	for began := time.Now(); len(waiting) > 0 && len(failures) < readFailures; {
+	for began := time.Now(); len(waiting) > 0 && len(failures) < readFailures && time.Since(began) < roundInterval; {
 		b := newBatch()
+		var later []client.ObjectKey
 		for len(waiting) > 0 && !b.isFull() && len(failures) < readFailures {
 			switch hasPlace, err := a.read(ctx, waiting[0], b); {
 			case err != nil:
@@ -171,9 +188,7 @@ func (a *archiver) round(ctx context.Context) (operation string, err error) {
 		if err := a.noteAll(ctx, b.notes); err != nil {
 			failures = append(failures, err)
 		}
-		if len(waiting) == 0 && time.Since(began) < roundInterval {
-			waiting, later = later, nil
-		}
+		waiting = append(waiting, later...)
 	}
 	return operationIncident, errors.Join(failures...)
 }

@@ -3,7 +3,6 @@ package archive
 import (
 	"cmp"
 	"slices"
-	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,10 +12,7 @@ import (
 )
 
 // queue orders the Incidents that wait. The zero value is ready to use.
-type queue struct {
-	mu    sync.Mutex
-	waits map[client.ObjectKey]wait
-}
+type queue struct{ waits map[client.ObjectKey]wait }
 
 // wait is how long an Incident has waited, as far as this process knows, and how often it could not be read.
 type wait struct {
@@ -28,8 +24,6 @@ type wait struct {
 // update takes in which Incidents wait, and returns them in the order of their turns: namespaces take turns, so that one with
 // very many does not hold up the others.
 func (q *queue) update(waiting []v1alpha1.Incident, now time.Time) []client.ObjectKey {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	known := q.waits
 	q.waits = make(map[client.ObjectKey]wait, len(waiting))
 	keys, oldest := make([]client.ObjectKey, len(waiting)), now
@@ -62,8 +56,6 @@ func (q *queue) update(waiting []v1alpha1.Incident, now time.Time) []client.Obje
 
 // putOff has an Incident that could not be read come after the others of its namespace.
 func (q *queue) putOff(key client.ObjectKey) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	own := q.waits[key]
 	own.failures++
 	q.waits[key] = own

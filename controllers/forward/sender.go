@@ -11,6 +11,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // sender posts alerts to one address of an Alertmanager. It depends on no other sender.
@@ -32,6 +34,44 @@ type sender struct {
 	failed    time.Time     // when Alertmanager last accepted nothing; zero: never
 	ahead     time.Duration // of the Alertmanager's clock before the API server's
 	leftOut   map[incidentKey]*leftOut
+}
+
+// queue holds Incidents that a sender has to post. It keeps names only; the sender reads the Incident when its turn has come, so
+// it never posts an old state after a newer one.
+//
+// Namespaces take turns, so a storm in one of them delays the others by one Incident each.
+type queue struct {
+	signal signal // something was added
+
+	mu       sync.Mutex
+	turns    fair.Turns[incidentKey]
+	received map[incidentKey]time.Time // the alert that caused it; zero if that is not to be measured
+}
+
+func newQueue() *queue {
+	return &queue{signal: newSignal(), turns: fair.Turns[incidentKey]{PerKey: 1}, received: map[incidentKey]time.Time{}}
+}
+
+// add puts an Incident in the queue. If it is there already, the earlier time counts.
+func (q *queue) add(key incidentKey, received time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.turns.Add(key.namespace, key, false)
+	if q.received[key].IsZero() {
+		q.received[key] = received
+	}
+	q.signal.give()
+}
+
+// next takes the next Incident.
+func (q *queue) next() (key incidentKey, received time.Time, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key, ok = q.turns.Next()
+	q.turns.Done(key.namespace)
+	received = q.received[key]
+	delete(q.received, key)
+	return key, received, ok
 }
 
 // item is one Incident in a request.
@@ -240,6 +280,18 @@ func (s *sender) forgetMetrics() {
 
 func newBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: minBackoff, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxBackoff}
+}
+
+// signal wakes one goroutine that sleeps, or that is going to.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) give() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
 }
 
 // sleep waits for a time, for ctx, or for a signal.
