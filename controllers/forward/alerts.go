@@ -77,26 +77,20 @@ func want(
 	if status.State == v1alpha1.IncidentOpen {
 		add(status.Alert.Severity, since, time.Time{})
 	}
-	for _, period := range slices.Backward(endedPeriods(status)) {
+	periods := fold.SeverityPeriods(status.Timeline)
+	if len(periods) == 0 && status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
+		periods = []fold.SeverityPeriod{{Severity: status.Alert.Severity, To: status.ResolvedTime.Time}} // the timeline tells nothing
+	}
+	for _, period := range slices.Backward(periods) {
 		from := since
 		if status.OpenedTime != nil && period.To.Before(status.OpenedTime.Time) { // of an earlier episode
 			from = period.From
 		}
-		if now.Sub(period.To) < t.config.endedWindow() {
+		if !period.To.IsZero() && now.Sub(period.To) < t.config.endedWindow() {
 			add(period.Severity, from, period.To)
 		}
 	}
 	return sets, false
-}
-
-// endedPeriods returns the periods that have ended. The severity of a Resolved Incident counts only if the timeline tells
-// nothing.
-func endedPeriods(status *v1alpha1.IncidentStatus) []fold.SeverityPeriod {
-	periods := fold.SeverityPeriods(status.Timeline)
-	if len(periods) == 0 && status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
-		return []fold.SeverityPeriod{{Severity: status.Alert.Severity, To: status.ResolvedTime.Time}}
-	}
-	return slices.DeleteFunc(periods, func(period fold.SeverityPeriod) bool { return period.To.IsZero() })
 }
 
 // memory is what one sender has posted: the sets that fire in its Alertmanager. A set that differs from the one that an

@@ -57,34 +57,10 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// postAlerts posts a JSON list of alerts, and returns the time that the answer tells, see send.
-func (c *httpClient) postAlerts(ctx context.Context, body []byte, timeout time.Duration) (told time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return c.send(ctx, http.MethodPost, "alerts", nil, body, func(answer io.Reader) error {
-		_, _ = io.CopyN(io.Discard, answer, maxAnswerBytes) // says nothing; read so that the connection is used again
-		return nil
-	})
-}
-
-// call calls the API v2. What it answers is not read.
-func (c *httpClient) call(ctx context.Context, method, path string, body any) error {
-	encoded, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encoding the request: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, partTimeout)
-	defer cancel()
-	_, err = c.send(ctx, method, path, nil, encoded, func(io.Reader) error { return nil })
-	return err
-}
-
 // list gets a list, and calls element with a function that decodes the next element of it. The list takes no memory, however long
 // it is.
 func (c *httpClient) list(ctx context.Context, path string, query url.Values, element func(decode func(any) error) error) error {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	_, err := c.send(ctx, http.MethodGet, path, query, nil, func(answer io.Reader) error {
+	_, err := c.send(ctx, listTimeout, http.MethodGet, path, query, nil, func(answer io.Reader) error {
 		bounded := &boundedReader{from: io.LimitReader(answer, maxListBytes), left: maxElementBytes}
 		decoder := json.NewDecoder(bounded)
 		switch start, err := decoder.Token(); {
@@ -121,14 +97,20 @@ func (r *boundedReader) Read(into []byte) (n int, err error) {
 	return n, err
 }
 
-// send sends a request with a JSON body to a path of the API v2, and has the body of the answer read if it is a success. told
-// is the time in any answer, cut to seconds; zero if there is none.
+// send sends a request with a JSON body to a path of the API v2, and has the body of the answer read if it is a success, unless
+// read is nil. told is the time in any answer, cut to seconds; zero if there is none.
 func (c *httpClient) send(
-	ctx context.Context, method, path string, query url.Values, body []byte, read func(answer io.Reader) error,
+	ctx context.Context, timeout time.Duration, method, path string, query url.Values, body any, read func(answer io.Reader) error,
 ) (told time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return told, fmt.Errorf("encoding the request: %w", err)
+	}
 	target := c.base.JoinPath("api", "v2", path)
 	target.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(encoded))
 	if err != nil {
 		return told, fmt.Errorf("making the request: %w", err)
 	}
@@ -140,14 +122,18 @@ func (c *httpClient) send(
 	defer func() { _ = response.Body.Close() }()
 	told, _ = http.ParseTime(response.Header.Get("Date"))
 	code := response.StatusCode
-	if code/100 == 2 {
+	if code/100 == 2 && read != nil {
 		if err := read(response.Body); err != nil {
 			return told, fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
 		}
 		return told, nil
 	}
+	// Also that of a success, so that the connection is used again.
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
-	if err != nil {
+	switch {
+	case code/100 == 2:
+		return told, nil
+	case err != nil:
 		return told, fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
 	}
 	return told, fmt.Errorf("%s %s: Alertmanager answers %d: %s", method, path, code, plaintext.ShortMessage(string(answer)))

@@ -1,22 +1,14 @@
 package forward
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
-
-// leftOut is an Incident whose alerts Alertmanager, or a proxy in front of it, does not accept though it accepts requests. They
-// are posted alone, first after short delays and then at every sweep.
-type leftOut struct {
-	since  time.Time
-	delays *wait.Backoff
-}
 
 var (
 	errNoClient = errors.New("http_config cannot be used")
@@ -78,12 +70,10 @@ func (s *sender) post(ctx context.Context, client *httpClient, items []item, tim
 
 // request posts the alerts of Incidents in one request.
 func (s *sender) request(ctx context.Context, client *httpClient, items []item, timeout time.Duration) error {
-	bodies, alerts := make([][]byte, len(items)), 0
-	for i, it := range items {
-		bodies[i] = it.body
-		alerts += it.alerts
+	alerts := []json.RawMessage{}
+	for _, it := range items {
+		alerts = append(alerts, it.alerts...)
 	}
-	body := append(append([]byte{'['}, bytes.Join(bodies, []byte{','})...), ']')
 	sent, ok := s.term.clock()
 	err := errNoClient
 	switch {
@@ -91,14 +81,14 @@ func (s *sender) request(ctx context.Context, client *httpClient, items []item, 
 		err = errNoClock
 	case client != nil:
 		var told time.Time
-		told, err = client.postAlerts(ctx, body, timeout)
+		told, err = client.send(ctx, timeout, http.MethodPost, "alerts", nil, alerts, nil)
 		s.compareClocks(told, sent)
 	}
 	if err != nil {
-		alertsTotal.WithLabelValues(s.name, s.address, resultFailed).Add(float64(alerts))
+		alertsTotal.WithLabelValues(s.name, s.address, resultFailed).Add(float64(len(alerts)))
 		return err
 	}
-	alertsTotal.WithLabelValues(s.name, s.address, resultSent).Add(float64(alerts))
+	alertsTotal.WithLabelValues(s.name, s.address, resultSent).Add(float64(len(alerts)))
 	now, _ := s.term.clock()
 	for _, it := range items {
 		if !it.received.IsZero() {
@@ -120,20 +110,21 @@ func (s *sender) accepted(items []item) {
 	s.succeeded = now
 }
 
-// leaveOut notes that Alertmanager does not accept the alerts of an Incident.
+// leaveOut notes that Alertmanager does not accept the alerts of an Incident. They are posted alone, first after short delays and
+// then at every sweep.
 func (s *sender) leaveOut(ctx context.Context, it item, cause error) {
-	alertsTotal.WithLabelValues(s.name, s.address, resultRejected).Add(float64(it.alerts))
+	alertsTotal.WithLabelValues(s.name, s.address, resultRejected).Add(float64(len(it.alerts)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.leftOut[it.key]
-	if l == nil {
-		l = &leftOut{since: time.Now(), delays: newBackoff()}
-		s.leftOut[it.key] = l
+	since, known := s.leftOut[it.key]
+	if !known {
+		since = time.Now()
+		s.leftOut[it.key] = since
 		s.log.Error(cause, "Alertmanager does not accept the alerts of an Incident",
 			"namespace", it.key.namespace, "incident", it.key.name)
 	}
-	if delay := l.delays.Step(); l.delays.Steps > 0 && ctx.Err() == nil {
-		time.AfterFunc(delay, func() { s.queue.add(it.key, it.received) })
+	if failing := time.Since(since); failing < maxSweepInterval && ctx.Err() == nil { // each delay doubles that
+		time.AfterFunc(max(minBackoff, failing), func() { s.queue.add(it.key, it.received) })
 	}
 }
 
@@ -147,16 +138,16 @@ func (s *sender) include(key incidentKey) {
 func (s *sender) leavesOut(key incidentKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.leftOut[key] != nil
+	return !s.leftOut[key].IsZero()
 }
 
 // leavesOutOf reports whether Alertmanager has not accepted the alerts of some Incidents of an integration for failingAfter.
 func (s *sender) leavesOutOf(integration incidentKey, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, l := range s.leftOut {
+	for key, since := range s.leftOut {
 		known, _ := s.term.index.get(key)
-		if integration == (incidentKey{key.namespace, known.integration}) && now.Sub(l.since) >= failingAfter {
+		if integration == (incidentKey{key.namespace, known.integration}) && now.Sub(since) >= failingAfter {
 			return true
 		}
 	}

@@ -30,10 +30,10 @@ type sender struct {
 	target    *target
 	client    *httpClient // nil: http_config cannot be used
 	began     time.Time
-	succeeded time.Time     // when a request was last accepted; zero: never
-	failed    time.Time     // when Alertmanager last accepted nothing; zero: never
-	ahead     time.Duration // of the Alertmanager's clock before the API server's
-	leftOut   map[incidentKey]*leftOut
+	succeeded time.Time                 // when a request was last accepted; zero: never
+	failed    time.Time                 // when Alertmanager last accepted nothing; zero: never
+	ahead     time.Duration             // of the Alertmanager's clock before the API server's
+	leftOut   map[incidentKey]time.Time // since when it accepts requests, but not the alerts of these
 }
 
 // queue holds Incidents that a sender has to post. It keeps names only; the sender reads the Incident when its turn has come, so
@@ -78,14 +78,14 @@ func (q *queue) next() (key incidentKey, received time.Time, ok bool) {
 type item struct {
 	key      incidentKey
 	received time.Time // see queue
-	body     []byte    // the JSON of its alerts, separated by commas
-	alerts   int
+	alerts   []json.RawMessage
+	size     int // of the alerts
 }
 
 func newSender(t *term, name, address string) *sender {
 	s := &sender{
 		term: t, name: name, address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
-		queue: newQueue(), alone: newQueue(), memory: memory{}, began: time.Now(), leftOut: map[incidentKey]*leftOut{},
+		queue: newQueue(), alone: newQueue(), memory: memory{}, began: time.Now(), leftOut: map[incidentKey]time.Time{},
 	}
 	lastSuccess.WithLabelValues(name, address).Set(float64(s.began.Unix()))
 	return s
@@ -194,8 +194,8 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) (items, 
 	take := func(key incidentKey, received time.Time) {
 		if s.leavesOut(key) {
 			s.alone.add(key, received)
-		} else if it := s.encode(ctx, t, now, key, received); it.alerts > 0 {
-			items, size = append(items, it), size+len(it.body)
+		} else if it := s.encode(ctx, t, now, key, received); len(it.alerts) > 0 {
+			items, size = append(items, it), size+it.size
 		}
 	}
 	fits := func(incidents, bytes int) bool { return len(items) < incidents && size < bytes && ctx.Err() == nil }
@@ -216,7 +216,7 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) (items, 
 		if !ok {
 			break
 		}
-		if it := s.encode(ctx, t, now, key, received); it.alerts > 0 {
+		if it := s.encode(ctx, t, now, key, received); len(it.alerts) > 0 {
 			alone = append(alone, it)
 		}
 	}
@@ -233,12 +233,13 @@ func (s *sender) encode(ctx context.Context, t *target, now time.Time, key incid
 	}
 	sets, held := want(incident, integration, t, now)
 	sets = s.memory.update(key, sets, held, t.config.endedWindow(), now)
-	if it.alerts = len(sets); it.alerts == 0 {
+	if len(sets) == 0 {
 		s.include(key)
-		return it
 	}
-	body, _ := json.Marshal(alertsOf(key, incident, sets, t.config.Lease.Duration, now, s.lead())) // strings and times always encode
-	it.body = body[1 : len(body)-1]
+	for _, alert := range alertsOf(key, incident, sets, t.config.Lease.Duration, now, s.lead()) {
+		encoded, _ := json.Marshal(alert) // strings and times always encode
+		it.alerts, it.size = append(it.alerts, encoded), it.size+len(encoded)
+	}
 	return it
 }
 

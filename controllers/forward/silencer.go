@@ -103,9 +103,9 @@ func carryOut(ctx context.Context, client *httpClient, calls []silenceCall) (fir
 		call := &calls[i]
 		var err error
 		if call.expire != "" {
-			err = client.call(ctx, http.MethodDelete, "silence/"+url.PathEscape(call.expire), nil)
+			_, err = client.send(ctx, partTimeout, http.MethodDelete, "silence/"+url.PathEscape(call.expire), nil, nil, nil)
 		} else {
-			err = client.call(ctx, http.MethodPost, "silences", call.set)
+			_, err = client.send(ctx, partTimeout, http.MethodPost, "silences", nil, call.set, nil)
 		}
 		if err == nil {
 			failures = 0
