@@ -11,6 +11,7 @@ import (
 	"gocloud.dev/blob"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -54,7 +55,7 @@ type archiver struct {
 	limiter flowcontrol.RateLimiter
 	now     func() time.Time
 
-	queue queue
+	turns map[client.ObjectKey]*turn // of the Incidents that wait
 	store store
 }
 
@@ -81,12 +82,7 @@ func newArchiver(open Opener, names client.Reader, live client.Client, log logr.
 // Start implements manager.Runnable: it archives until ctx ends. A failure of the store never ends it.
 func (a *archiver) Start(ctx context.Context) error {
 	var combining sync.WaitGroup // beside the rounds, since it may take long
-	combining.Go(func() {
-		for ctx.Err() == nil {
-			a.combine(ctx)
-			sleep(ctx, roundInterval)
-		}
-	})
+	combining.Go(func() { wait.UntilWithContext(ctx, a.combine, roundInterval) })
 	defer func() {
 		combining.Wait()
 		if bucket := a.store.bucket.Load(); bucket != nil {
@@ -116,10 +112,10 @@ func (a *archiver) Start(ctx context.Context) error {
 }
 
 // sleep waits, at most until ctx ends.
-func sleep(ctx context.Context, wait time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(wait):
+	case <-time.After(d):
 	}
 }
 
@@ -148,15 +144,6 @@ func (a *archiver) conclude(operation string, err error) {
 	}
 }
 
-// waiting returns the Incidents that wait, in turns by namespace.
-func (a *archiver) waiting(ctx context.Context) ([]client.ObjectKey, error) {
-	var names v1alpha1.IncidentList
-	if err := a.cache.List(ctx, &names, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing the Incidents that wait: %w", err)
-	}
-	return a.queue.update(names.Items, a.now()), nil
-}
-
 // round archives what waits at its beginning, and returns the operation that failed. What has no place in its batch waits for the
 // next one, or for the next round if this one has lasted long.
 func (a *archiver) round(ctx context.Context) (operation string, err error) {
@@ -171,11 +158,11 @@ func (a *archiver) round(ctx context.Context) (operation string, err error) {
 	var failures []error
 	for began := time.Now(); len(waiting) > 0 && len(failures) < readFailures && time.Since(began) < roundInterval; {
 		b := newBatch()
-		var later []client.ObjectKey
+		var later []*turn
 		for len(waiting) > 0 && !b.isFull() && len(failures) < readFailures {
-			switch hasPlace, err := a.read(ctx, waiting[0], b); {
+			switch hasPlace, err := a.read(ctx, waiting[0].ObjectKey, b); {
 			case err != nil:
-				a.queue.putOff(waiting[0])
+				waiting[0].failures++
 				failures = append(failures, err)
 			case !hasPlace:
 				later = append(later, waiting[0])

@@ -174,10 +174,7 @@ func (s *sender) compareClocks(told, sent time.Time) {
 		return
 	}
 	ahead := leadOf(told, sent, received)
-	s.mu.Lock()
-	before := s.ahead
-	s.ahead = ahead
-	s.mu.Unlock()
+	before := time.Duration(s.ahead.Swap(int64(ahead)))
 	clockAhead.WithLabelValues(s.name, s.address).Set(ahead.Seconds())
 	switch wrong := isWrong(ahead); {
 	case wrong == isWrong(before):
@@ -190,11 +187,7 @@ func (s *sender) compareClocks(told, sent time.Time) {
 }
 
 // lead returns how far the Alertmanager's clock is ahead of the API server's.
-func (s *sender) lead() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ahead
-}
+func (s *sender) lead() time.Duration { return time.Duration(s.ahead.Load()) }
 
 // isWrong reports whether clocks differ by more than clocks may.
 func isWrong(ahead time.Duration) bool { return ahead.Abs() > fold.MaxClockDifference }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -47,10 +48,7 @@ func New(path string, clock clock, installation func(context.Context) (string, e
 // Start implements manager.Runnable: it reads the file now and whenever it changes. Each replica keeps its last valid
 // content, so that a failover does not end the forwarding while the file is invalid.
 func (f *Forwarder) Start(ctx context.Context) error {
-	for ctx.Err() == nil {
-		f.load()
-		sleep(ctx, reloadInterval, nil)
-	}
+	wait.UntilWithContext(ctx, func(context.Context) { f.load() }, reloadInterval)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -26,13 +27,14 @@ type sender struct {
 	alone  *queue        // those of leftOut whose turn has come
 	memory memory
 
+	ahead atomic.Int64 // the nanoseconds that the Alertmanager's clock is ahead of the API server's
+
 	mu        sync.Mutex
 	target    *target
 	client    *httpClient // nil: http_config cannot be used
 	began     time.Time
 	succeeded time.Time                 // when a request was last accepted; zero: never
 	failed    time.Time                 // when Alertmanager last accepted nothing; zero: never
-	ahead     time.Duration             // of the Alertmanager's clock before the API server's
 	leftOut   map[incidentKey]time.Time // since when it accepts requests, but not the alerts of these
 }
 

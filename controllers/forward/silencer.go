@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
@@ -22,20 +23,20 @@ func (e *endpoint) pollSilences(ctx context.Context) {
 	synced.SetToCurrentTime()
 	defer silencesSynced.DeleteLabelValues(e.name)
 	failing := false
-	for ctx.Err() == nil {
-		sleep(ctx, silenceInterval, nil)
-		now, ok := e.term.clock()
+	sleep(ctx, silenceInterval, nil) // until there are senders
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if !e.term.swept.Load() {
-			continue // a silence of an Incident that is not known yet would be taken for a stray one
+			return // a silence of an Incident that is not known yet would be taken for a stray one
 		}
 		err := errNoClient
 		for _, s := range e.senders.all() {
-			_, client := s.configured()
+			now, ok := e.term.clock()
+			t, client := s.configured()
 			if !ok || client == nil || ctx.Err() != nil {
 				continue
 			}
 			var answers bool
-			if answers, err = e.reconcileSilences(ctx, e.target.Load(), client, now); answers {
+			if answers, err = e.reconcileSilences(ctx, t, client, now); answers {
 				break
 			}
 		}
@@ -45,7 +46,7 @@ func (e *endpoint) pollSilences(ctx context.Context) {
 			e.term.forwarder.log.Error(err, "Silences cannot be read or written", "alertmanager", e.name)
 		}
 		failing = err != nil
-	}
+	}, silenceInterval)
 }
 
 // reconcileSilences does it once, by way of one Alertmanager. It reports whether that answers.

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	expirecache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,18 +52,16 @@ func (t *term) clock() (now time.Time, ok bool) {
 func (t *term) Start(ctx context.Context) error {
 	defer t.endpoints.running.Wait()
 	toolscache.WaitForCacheSync(ctx.Done(), t.synced...)
-	for ctx.Err() == nil {
-		if config := t.forwarder.current(); config != nil {
-			t.apply(ctx, config)
-		}
-		sleep(ctx, reloadInterval, nil)
-	}
+	wait.UntilWithContext(ctx, t.apply, reloadInterval)
 	return nil
 }
 
 // apply starts, configures and stops endpoints.
-func (t *term) apply(ctx context.Context, config *Config) {
-	targets := map[string]*target{}
+func (t *term) apply(ctx context.Context) {
+	config, targets := t.forwarder.current(), map[string]*target{}
+	if config == nil {
+		return
+	}
 	for i := range config.Alertmanagers {
 		target := &config.Alertmanagers[i]
 		targets[target.name()] = target
