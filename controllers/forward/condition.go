@@ -36,10 +36,10 @@ func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (conditi
 		Type: v1alpha1.ConditionForwarded, Status: metav1.ConditionFalse, ObservedGeneration: integration.Generation,
 	}
 	t, file := f.term.Load(), f.file.Load()
-	if t == nil || file.config == nil && file.err == nil {
+	switch {
+	case t == nil || !file.config.isValid() && file.err == nil:
 		return condition, false
-	}
-	if file.config == nil {
+	case !file.config.isValid():
 		condition.Reason, condition.Message = v1alpha1.ReasonInvalidConfig, messageInvalidConfig
 		return condition, true
 	}

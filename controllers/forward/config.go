@@ -140,6 +140,9 @@ func checkLabelName(field, name string) error {
 	return nil
 }
 
+// isValid reports whether the configuration was read from a valid file.
+func (c *Config) isValid() bool { return len(c.Alertmanagers) > 0 }
+
 // sweepInterval is how often everything is posted: two posts of a lease may fail.
 func (c *Config) sweepInterval() time.Duration {
 	const postsPerLease = 3

@@ -146,7 +146,7 @@ func (s *sender) leavesOutOf(integration incidentKey, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, since := range s.leftOut {
-		known, _ := s.term.index.get(key)
+		known, _, _ := s.term.index.get(key)
 		if integration == (incidentKey{key.namespace, known.integration}) && now.Sub(since) >= failingAfter {
 			return true
 		}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,7 +34,7 @@ type Forwarder struct {
 type file struct {
 	data   []byte  // what was read last
 	err    error   // why that is invalid
-	config *Config // the last valid content; nil if there was none
+	config *Config // the last valid content; without Alertmanagers if there was none
 }
 
 // New returns a Forwarder with the configuration in a file. The clock returns the time by the API server's clock, by which
@@ -41,7 +42,7 @@ type file struct {
 // tells this Tocsin from all others, without spaces: they may share an Alertmanager, and none may end the silences of another.
 func New(path string, clock clock, installation func(context.Context) (string, error), log logr.Logger) *Forwarder {
 	f := &Forwarder{path: path, clock: clock, installation: installation, log: log}
-	f.file.Store(&file{})
+	f.file.Store(&file{config: &Config{Lease: &metav1.Duration{Duration: defaultLease}}})
 	return f
 }
 
@@ -60,7 +61,7 @@ func (f *Forwarder) load() {
 	last := f.file.Load()
 	data, err := os.ReadFile(f.path)
 	isNew := !bytes.Equal(data, last.data)
-	if err == nil && !isNew && last.err == nil && last.config != nil {
+	if err == nil && !isNew && last.err == nil && last.config.isValid() {
 		return
 	}
 	var config *Config
@@ -69,7 +70,7 @@ func (f *Forwarder) load() {
 	}
 	if err != nil {
 		if isNew || last.err == nil {
-			f.log.Error(err, "Alertmanager configuration is invalid", "file", f.path, "lastValidInUse", last.config != nil)
+			f.log.Error(err, "Alertmanager configuration is invalid", "file", f.path, "lastValidInUse", last.config.isValid())
 		}
 		f.file.Store(&file{data: data, err: err, config: last.config})
 		configValid.Set(0)
@@ -80,7 +81,7 @@ func (f *Forwarder) load() {
 	configValid.Set(1)
 }
 
-// current returns the configuration in use, nil if there is none yet.
+// current returns the configuration in use.
 func (f *Forwarder) current() *Config { return f.file.Load().config }
 
 // Resolved implements sweep.Follower.

@@ -42,11 +42,10 @@ func newIndex() *index {
 func (x *index) set(incident *v1alpha1.Incident, now time.Time) (before indexed, news bool) {
 	key, status := keyOf(incident), &incident.Status
 	entry := indexed{version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: concernsSilences(status)}
-	switch {
-	case status.State != v1alpha1.IncidentResolved || status.ResolvedTime == nil:
-		entry.open = incident
-	default:
+	if status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
 		entry.resolved = status.ResolvedTime.Time
+	} else {
+		entry.open = incident
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -84,12 +83,12 @@ func (x *index) missing(key incidentKey, version string) {
 	}
 }
 
-// get returns an Incident; not ok if it is not indexed.
-func (x *index) get(key incidentKey) (entry indexed, ok bool) {
+// get returns an Incident and its integration, nil if there is none; not ok if the Incident is not indexed.
+func (x *index) get(key incidentKey) (entry indexed, integration *v1alpha1.WebhookIntegration, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	entry, ok = x.incidents[key]
-	return entry, ok
+	return entry, x.integrations[incidentKey{key.namespace, entry.integration}], ok
 }
 
 // replaceIntegration sets an integration, nil if it was deleted, and returns what it was.
@@ -101,13 +100,6 @@ func (x *index) replaceIntegration(key incidentKey, integration *v1alpha1.Webhoo
 		delete(x.integrations, key)
 	}
 	return before
-}
-
-// integration returns an integration; nil if there is none.
-func (x *index) integration(key incidentKey) *v1alpha1.WebhookIntegration {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.integrations[key]
 }
 
 // active returns the Incidents that are open or were resolved after a time, which is at most maxLease ago.

@@ -89,7 +89,7 @@ func (e *endpoint) readSilenced(ctx context.Context, t *target, client *httpClie
 			return err
 		}
 		key := incidentKey{a.Labels[labelNamespace], a.Labels[labelIncident]}
-		if known, ok := e.term.index.get(key); ok && !known.isOver(now.Add(-t.config.endedWindow())) {
+		if known, _, ok := e.term.index.get(key); ok && !known.isOver(now.Add(-t.config.endedWindow())) {
 			covers.add(key, a.Status.SilencedBy)
 		}
 		return nil

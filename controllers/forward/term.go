@@ -59,9 +59,6 @@ func (t *term) Start(ctx context.Context) error {
 // apply starts, configures and stops endpoints.
 func (t *term) apply(ctx context.Context) {
 	config, targets := t.forwarder.current(), map[string]*target{}
-	if config == nil {
-		return
-	}
 	for i := range config.Alertmanagers {
 		target := &config.Alertmanagers[i]
 		targets[target.name()] = target
@@ -86,11 +83,7 @@ func (t *term) watch(objects cache.Informers) error {
 
 func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
 	before, _ := t.index.set(incident, time.Now())
-	var labels []string
-	if config := t.forwarder.current(); config != nil {
-		labels = config.AlertLabels
-	}
-	received, changes := transition(before.open, incident, labels)
+	received, changes := transition(before.open, incident, t.forwarder.current().AlertLabels)
 	if !initial && changes { // else the sweep comes to it
 		t.notify(keyOf(incident), received)
 	}
@@ -105,11 +98,7 @@ func (t *term) incidentGone(incident *v1alpha1.Incident) {
 
 // resolved takes in an Incident that is Resolved.
 func (t *term) resolved(incident *v1alpha1.Incident) {
-	now := time.Now()
-	window, ended := minEndedWindow, incident.Status.ResolvedTime
-	if config := t.forwarder.current(); config != nil {
-		window = config.endedWindow()
-	}
+	now, ended, window := time.Now(), incident.Status.ResolvedTime, t.forwarder.current().endedWindow()
 	if _, news := t.index.set(incident, now); !news || ended == nil || now.Sub(ended.Time) > window {
 		return
 	}
@@ -171,17 +160,14 @@ func sameTransition(a, b v1alpha1.Transition) bool {
 func (t *term) incident(
 	ctx context.Context, key incidentKey,
 ) (incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, err error) {
-	known, ok := t.index.get(key)
-	if !ok {
-		return nil, nil, nil
-	}
-	if incident = known.open; incident == nil {
+	known, integration, ok := t.index.get(key)
+	if incident = known.open; ok && incident == nil {
 		incident, err = t.whole(ctx, wholeKey{key, known.version})
 	}
 	if err != nil || incident == nil {
 		return nil, nil, err
 	}
-	return incident, t.index.integration(incidentKey{key.namespace, incident.Spec.IntegrationName}), nil
+	return incident, integration, nil
 }
 
 // wholeKey is a version of an Incident.
