@@ -53,19 +53,9 @@ func (s set) isSame(other set) bool { return s.labels == other.labels && s.sever
 
 // want returns the sets of an Incident that the target's Alertmanager has to know: the one that fires, if any, and those that have
 // ended lately, newest first. Both objects may be nil.
-//
-// held says that the integration does not exist. A set that fires is neither renewed nor ended, so nothing changes if the
-// integration is created again within the lease; otherwise the set ends with it.
-func want(
-	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, now time.Time,
-) (sets []set, held bool) {
-	switch {
-	case incident == nil || incident.Status.State == "":
-		return nil, false
-	case integration == nil:
-		return nil, incident.Status.State == v1alpha1.IncidentOpen
-	case !t.forwards(incident, integration):
-		return nil, false
+func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, now time.Time) (sets []set) {
+	if incident == nil || incident.Status.State == "" || integration == nil || !t.forwards(incident, integration) {
+		return nil
 	}
 	status, since, labels := &incident.Status, startOf(incident, now), labelsOf(incident, integration, t.config)
 	add := func(severity v1alpha1.Severity, from, to time.Time) {
@@ -90,7 +80,7 @@ func want(
 			add(period.Severity, from, period.To)
 		}
 	}
-	return sets, false
+	return sets
 }
 
 // memory is what one sender has posted: the sets that fire in its Alertmanager. A set that differs from the one that an
@@ -105,9 +95,8 @@ type posted struct {
 	changes []time.Time // when these changed lately
 }
 
-// update adds to the sets that are wanted those that this sender has to end, and remembers what is going to be posted. See want
-// for held.
-func (m memory) update(key incidentKey, sets []set, held bool, window time.Duration, now time.Time) []set {
+// update adds to the sets that are wanted those that this sender has to end, and remembers what is going to be posted.
+func (m memory) update(key incidentKey, sets []set, window time.Duration, now time.Time) []set {
 	p := m[key]
 	if p == nil {
 		p = &posted{}
@@ -119,10 +108,6 @@ func (m memory) update(key incidentKey, sets []set, held bool, window time.Durat
 		remembered = append(remembered, sets[0])
 	}
 	for _, old := range p.sets {
-		if old.fires() && held {
-			remembered = append(remembered, old)
-			continue
-		}
 		if old.fires() {
 			old.to = now
 		}

@@ -57,9 +57,8 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// list gets a list, and calls element with a function that decodes the next element of it. The list takes no memory, however long
-// it is.
-func (c *httpClient) list(ctx context.Context, path string, query url.Values, element func(decode func(any) error) error) error {
+// list gets a list, and calls use with one element after another. The list takes no memory, however long it is.
+func list[T any](ctx context.Context, c *httpClient, path string, query url.Values, use func(*T)) error {
 	_, err := c.send(ctx, listTimeout, http.MethodGet, path, query, nil, func(answer io.Reader) error {
 		bounded := &boundedReader{from: io.LimitReader(answer, maxListBytes), left: maxElementBytes}
 		decoder := json.NewDecoder(bounded)
@@ -71,9 +70,11 @@ func (c *httpClient) list(ctx context.Context, path string, query url.Values, el
 		}
 		for decoder.More() {
 			bounded.left = maxElementBytes
-			if err := element(decoder.Decode); err != nil {
+			var element T
+			if err := decoder.Decode(&element); err != nil {
 				return err
 			}
+			use(&element)
 		}
 		_, err := decoder.Token() // the end; a list that was cut has none
 		return err

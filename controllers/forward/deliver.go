@@ -54,7 +54,7 @@ func (s *sender) post(ctx context.Context, client *httpClient, items []item, tim
 	}
 	if len(items) == 1 || time.Now().After(deadline) {
 		for _, it := range items {
-			s.leaveOut(ctx, it, cause)
+			s.leaveOut(it, cause)
 		}
 		return nil
 	}
@@ -112,7 +112,7 @@ func (s *sender) accepted(items []item) {
 
 // leaveOut notes that Alertmanager does not accept the alerts of an Incident. They are posted alone, first after short delays and
 // then at every sweep.
-func (s *sender) leaveOut(ctx context.Context, it item, cause error) {
+func (s *sender) leaveOut(it item, cause error) {
 	alertsTotal.WithLabelValues(s.name, s.address, resultRejected).Add(float64(len(it.alerts)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *sender) leaveOut(ctx context.Context, it item, cause error) {
 		s.log.Error(cause, "Alertmanager does not accept the alerts of an Incident",
 			"namespace", it.key.namespace, "incident", it.key.name)
 	}
-	if failing := time.Since(since); failing < maxSweepInterval && ctx.Err() == nil { // each delay doubles that
+	if failing := time.Since(since); failing < maxSweepInterval { // each delay doubles that
 		time.AfterFunc(max(minBackoff, failing), func() { s.queue.add(it.key, it.received) })
 	}
 }

@@ -6,10 +6,11 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
@@ -69,9 +70,9 @@ func (e *endpoint) run(ctx context.Context) {
 // knows the addresses.
 func (e *endpoint) resolve(ctx context.Context, t *target, last []string) []string {
 	host, proxy := t.url.Hostname(), &t.http.ProxyConfig
-	byName := []string{hostPort(t.url)}
+	byName := hostPort(t.url)
 	if _, err := netip.ParseAddr(host); err == nil || proxy.ProxyFromEnvironment || proxy.ProxyURL.URL != nil {
-		return byName
+		return []string{byName}
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
@@ -79,7 +80,12 @@ func (e *endpoint) resolve(ctx context.Context, t *target, last []string) []stri
 	for _, network := range []string{"ip4", "ip6"} { // a pod with both families has an address of each; one is enough
 		found, err := e.term.resolver.LookupNetIP(ctx, network, host)
 		if len(found) > 0 {
-			return withPort(found, t.url)
+			_, port, _ := net.SplitHostPort(byName) // which hostPort joined
+			addresses := sets.New[string]()
+			for _, ip := range found {
+				addresses.Insert(net.JoinHostPort(ip.Unmap().String(), port))
+			}
+			return sets.List(addresses)[:min(len(addresses), maxAddresses)]
 		}
 		var failure *net.DNSError
 		unknown = unknown || err != nil && (!errors.As(err, &failure) || !failure.IsNotFound)
@@ -87,19 +93,7 @@ func (e *endpoint) resolve(ctx context.Context, t *target, last []string) []stri
 	if unknown && len(last) > 0 {
 		return last
 	}
-	return byName
-}
-
-// withPort returns addresses with the port of a URL, sorted.
-func withPort(found []netip.Addr, u *url.URL) []string {
-	_, port, _ := net.SplitHostPort(hostPort(u)) // which joined them
-	addresses := make([]string, 0, len(found))
-	for _, ip := range found {
-		addresses = append(addresses, net.JoinHostPort(ip.Unmap().String(), port))
-	}
-	slices.Sort(addresses)
-	addresses = slices.Compact(addresses)
-	return addresses[:min(len(addresses), maxAddresses)]
+	return []string{byName}
 }
 
 // group runs members, one for each name.

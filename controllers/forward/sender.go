@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
@@ -233,8 +234,12 @@ func (s *sender) encode(ctx context.Context, t *target, now time.Time, key incid
 		s.log.Error(err, "Incident cannot be posted", "namespace", key.namespace, "incident", key.name)
 		return it
 	}
-	sets, held := want(incident, integration, t, now)
-	sets = s.memory.update(key, sets, held, t.config.endedWindow(), now)
+	var sets []set
+	// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
+	// again within the lease; otherwise the set ends with it.
+	if integration != nil || incident == nil || incident.Status.State != v1alpha1.IncidentOpen {
+		sets = s.memory.update(key, want(incident, integration, t, now), t.config.endedWindow(), now)
+	}
 	if len(sets) == 0 {
 		s.include(key)
 	}

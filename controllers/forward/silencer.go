@@ -59,14 +59,9 @@ func (e *endpoint) reconcileSilences(ctx context.Context, t *target, client *htt
 	conditioned, unread := e.want(ctx, plan)
 	covers := &coverage{by: map[string][]incidentKey{}, longest: map[incidentKey]fold.Silence{}}
 	uncovered := e.readSilenced(ctx, t, client, now, covers)
-	if err := client.list(ctx, "silences", nil, func(decode func(any) error) error {
-		var s silence
-		if err := decode(&s); err != nil {
-			return err
-		}
-		plan.see(&s)
-		covers.see(&s)
-		return nil
+	if err := list(ctx, client, "silences", nil, func(s *silence) {
+		plan.see(s)
+		covers.see(s)
 	}); err != nil {
 		return false, errors.Join(unread, uncovered, err)
 	}
@@ -83,16 +78,11 @@ func (e *endpoint) readSilenced(ctx context.Context, t *target, client *httpClie
 	for name, value := range t.config.ExternalLabels {
 		query.Add("filter", fmt.Sprintf("%s=%q", name, value))
 	}
-	return client.list(ctx, "alerts", query, func(decode func(any) error) error {
-		var a silencedAlert
-		if err := decode(&a); err != nil {
-			return err
-		}
+	return list(ctx, client, "alerts", query, func(a *silencedAlert) {
 		key := incidentKey{a.Labels[labelNamespace], a.Labels[labelIncident]}
 		if known, _, ok := e.term.index.get(key); ok && !known.isOver(now.Add(-t.config.endedWindow())) {
 			covers.add(key, a.Status.SilencedBy)
 		}
-		return nil
 	})
 }
 
