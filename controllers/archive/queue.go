@@ -21,8 +21,8 @@ type turn struct {
 	failures int       // how often it could not be read
 }
 
-// waiting returns the Incidents that wait in the order of their turns, and sets the gauges. Namespaces take turns, so that one with
-// very many does not hold up the others. Within one, those that could not be read come last.
+// waiting returns the Incidents that wait in the order of their turns, and sets the gauges. Namespaces take turns, so that one
+// with very many does not hold up the others. Within one, those that could not be read come last.
 func (a *archiver) waiting(ctx context.Context) ([]*turn, error) {
 	var names v1alpha1.IncidentList
 	if err := a.cache.List(ctx, &names, client.UnsafeDisableDeepCopy); err != nil {

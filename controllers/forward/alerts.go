@@ -51,8 +51,8 @@ func (s set) fires() bool { return s.to.IsZero() }
 
 func (s set) isSame(other set) bool { return s.labels == other.labels && s.severity == other.severity }
 
-// want returns the sets of an Incident that the target's Alertmanager has to know: the one that fires, if any, and those that have
-// ended lately, newest first. Both objects may be nil.
+// want returns the sets of an Incident that the target's Alertmanager has to know: the one that fires, if any, and those that
+// have ended lately, newest first. Both objects may be nil.
 func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, now time.Time) (sets []set) {
 	if incident == nil || incident.Status.State == "" || integration == nil || !t.forwards(incident, integration) {
 		return nil
@@ -67,11 +67,7 @@ func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration,
 	if status.State == v1alpha1.IncidentOpen {
 		add(status.Alert.Severity, since, time.Time{})
 	}
-	periods := fold.SeverityPeriods(status.Timeline)
-	if len(periods) == 0 && status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
-		periods = []fold.SeverityPeriod{{Severity: status.Alert.Severity, To: status.ResolvedTime.Time}} // the timeline tells nothing
-	}
-	for _, period := range slices.Backward(periods) {
+	for _, period := range slices.Backward(periodsOf(status)) {
 		from := since
 		if status.OpenedTime != nil && period.To.Before(status.OpenedTime.Time) { // of an earlier episode
 			from = period.From
@@ -81,6 +77,15 @@ func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration,
 		}
 	}
 	return sets
+}
+
+// periodsOf returns the periods of the timeline. The severity of a Resolved Incident counts only if that tells nothing.
+func periodsOf(status *v1alpha1.IncidentStatus) []fold.SeverityPeriod {
+	periods := fold.SeverityPeriods(status.Timeline)
+	if len(periods) == 0 && status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
+		periods = []fold.SeverityPeriod{{Severity: status.Alert.Severity, To: status.ResolvedTime.Time}}
+	}
+	return periods
 }
 
 // memory is what one sender has posted: the sets that fire in its Alertmanager. A set that differs from the one that an
@@ -186,10 +191,12 @@ func shortLabel(text string) string {
 // alertsOf returns the alerts to post for the sets of an Incident, which is nil after it was deleted. The firing one comes first,
 // so that a group of alerts never looks resolved while a set replaces another.
 //
-// Alertmanager's clock, or that of a proxy that wrote the Date, is ahead of now (negative: behind). A set fires for a lease from the
-// later time, and has ended by the earlier one, so neither clock can make an Alertmanager take an open Incident for one that has
-// ended.
-func alertsOf(key incidentKey, incident *v1alpha1.Incident, sets []set, lease time.Duration, now time.Time, ahead time.Duration) []alert {
+// Alertmanager's clock, or that of a proxy that wrote the Date, is ahead of now (negative: behind). A set fires for a lease from
+// the later time, and has ended by the earlier one, so neither clock can make an Alertmanager take an open Incident for one that
+// has ended.
+func alertsOf(
+	key incidentKey, incident *v1alpha1.Incident, sets []set, lease time.Duration, now time.Time, ahead time.Duration,
+) []alert {
 	alerts := make([]alert, 0, len(sets))
 	annotations, link := annotationsOf(key, incident), ""
 	if incident != nil {

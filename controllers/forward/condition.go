@@ -24,9 +24,10 @@ const (
 
 // notForwarded has the messages for the reasons of target.selects.
 var notForwarded = map[string]string{
-	v1alpha1.ReasonForwardNever:     "spec.forward is Never.",
-	v1alpha1.ReasonFromAlertmanager: "The alerts come from Alertmanager or vmalert. Set spec.forward to Always to forward the Incidents.",
-	v1alpha1.ReasonNotSelected:      "The operator's configuration selects this integration for no Alertmanager.",
+	v1alpha1.ReasonForwardNever: "spec.forward is Never.",
+	v1alpha1.ReasonFromAlertmanager: "The alerts come from Alertmanager or vmalert. " +
+		"Set spec.forward to Always to forward the Incidents.",
+	v1alpha1.ReasonNotSelected: "The operator's configuration selects this integration for no Alertmanager.",
 }
 
 // Condition returns the condition Forwarded of an integration. It is not ok while it cannot be decided: the condition then

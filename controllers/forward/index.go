@@ -41,7 +41,9 @@ func newIndex() *index {
 // set indexes an Incident as it is now, unless that is known, or a newer version. It returns what was known.
 func (x *index) set(incident *v1alpha1.Incident, now time.Time) (before indexed, news bool) {
 	key, status := keyOf(incident), &incident.Status
-	entry := indexed{version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: concernsSilences(status)}
+	entry := indexed{
+		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: concernsSilences(status),
+	}
 	if status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
 		entry.resolved = status.ResolvedTime.Time
 	} else {
@@ -92,10 +94,10 @@ func (x *index) get(key incidentKey) (entry indexed, integration *v1alpha1.Webho
 }
 
 // replaceIntegration sets an integration, nil if it was deleted, and returns what it was.
-func (x *index) replaceIntegration(key incidentKey, integration *v1alpha1.WebhookIntegration) (before *v1alpha1.WebhookIntegration) {
+func (x *index) replaceIntegration(key incidentKey, integration *v1alpha1.WebhookIntegration) *v1alpha1.WebhookIntegration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	before = x.integrations[key]
+	before := x.integrations[key]
 	if x.integrations[key] = integration; integration == nil {
 		delete(x.integrations, key)
 	}

@@ -50,7 +50,9 @@ func (e *endpoint) pollSilences(ctx context.Context) {
 }
 
 // reconcileSilences does it once, by way of one Alertmanager. It reports whether that answers.
-func (e *endpoint) reconcileSilences(ctx context.Context, t *target, client *httpClient, now time.Time) (answers bool, err error) {
+func (e *endpoint) reconcileSilences(
+	ctx context.Context, t *target, client *httpClient, now time.Time,
+) (answers bool, err error) {
 	installation, err := e.term.forwarder.installation(ctx)
 	if err != nil {
 		return false, fmt.Errorf("reading the identity of this installation: %w", err)

@@ -56,7 +56,7 @@ func parse(text string) (*url.URL, error) {
 	default:
 		return nil, errors.New("want a URL that begins with s3://, gs://, azblob:// or file:///")
 	}
-	if prefix := query.Get("prefix"); prefix != "" && !strings.HasSuffix(prefix, "/") {
+	if !strings.HasSuffix("/"+query.Get("prefix"), "/") { // none is fine
 		return nil, errors.New("the prefix must end in a slash")
 	}
 	u.RawQuery = query.Encode()
