@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"gocloud.dev/blob"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -19,9 +18,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
-
-// Opener opens the bucket of the archive.
-type Opener func(context.Context) (*blob.Bucket, error)
 
 // Cached is what the cache of the archiver's manager has: the names of the Incidents that wait for the archive, and when they
 // were resolved.
@@ -48,7 +44,6 @@ func toName(object any) (any, error) {
 
 // archiver archives episodes while its process holds the lease.
 type archiver struct {
-	open    Opener
 	cache   client.Reader // of the names of Incidents that wait
 	live    client.Client
 	log     logr.Logger
@@ -73,9 +68,9 @@ func Add(mgr ctrl.Manager, open Opener) error {
 
 func newArchiver(open Opener, names client.Reader, live client.Client, log logr.Logger) *archiver {
 	return &archiver{
-		open: open, cache: names, live: live, log: log, now: time.Now,
+		cache: names, live: live, log: log, now: time.Now,
 		limiter: flowcontrol.NewTokenBucketRateLimiter(readRate, readBurst),
-		store:   store{written: map[string]bool{}},
+		store:   store{open: open, written: map[string]bool{}},
 	}
 }
 
@@ -103,20 +98,19 @@ func (a *archiver) Start(ctx context.Context) error {
 		if err != nil {
 			sleep(ctx, retry)
 			retry = min(2*retry, maxRetry)
-			continue
+		} else {
+			sleep(ctx, roundInterval-time.Since(began))
+			retry = minRetry
 		}
-		retry = minRetry
-		sleep(ctx, roundInterval-time.Since(began))
 	}
 	return nil
 }
 
 // sleep waits, at most until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
 }
 
 // conclude reports how a round went.
@@ -151,7 +145,7 @@ func (a *archiver) round(ctx context.Context) (operation string, err error) {
 	if err != nil {
 		return operationIncident, err
 	}
-	bucket, err := a.store.reach(ctx, a.open)
+	bucket, err := a.store.reach(ctx)
 	if err != nil {
 		return operationRead, err
 	}

@@ -15,8 +15,12 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 )
 
+// Opener opens the bucket of the archive.
+type Opener func(context.Context) (*blob.Bucket, error)
+
 // store is the bucket, and what this process knows of it.
 type store struct {
+	open   Opener
 	bucket atomic.Pointer[blob.Bucket] // nil until it has answered
 
 	// Of rounds alone.
@@ -30,7 +34,7 @@ type store struct {
 
 // reach opens the bucket unless it is open. It makes sure that the store answers, also after a failure: what was to be written
 // then may have been deleted by a user since.
-func (s *store) reach(ctx context.Context, open Opener) (*blob.Bucket, error) {
+func (s *store) reach(ctx context.Context) (*blob.Bucket, error) {
 	bucket := s.bucket.Load()
 	if bucket != nil && !s.failing {
 		return bucket, nil
@@ -38,7 +42,7 @@ func (s *store) reach(ctx context.Context, open Opener) (*blob.Bucket, error) {
 	opened := bucket
 	if opened == nil {
 		var err error
-		if opened, err = open(ctx); err != nil { // some drivers keep the context, to renew their credentials
+		if opened, err = s.open(ctx); err != nil { // some drivers keep the context, to renew their credentials
 			return nil, err
 		}
 	}

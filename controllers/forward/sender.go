@@ -304,11 +304,10 @@ func (s signal) give() {
 
 // sleep waits for a time, for ctx, or for a signal.
 func sleep(ctx context.Context, d time.Duration, signal signal) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
 	case <-signal:
 	}
 }
