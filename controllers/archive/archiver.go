@@ -50,8 +50,9 @@ type archiver struct {
 	limiter flowcontrol.RateLimiter
 	now     func() time.Time
 
-	turns map[client.ObjectKey]*turn // of the Incidents that wait
-	store store
+	store    store
+	turns    map[client.ObjectKey]*turn // of the Incidents that wait
+	combined time.Time                  // when objects were last combined
 }
 
 // Add adds the archiving to a manager whose cache has what Cached says. It runs while the manager leads.
@@ -70,7 +71,7 @@ func newArchiver(open Opener, names client.Reader, live client.Client, log logr.
 	return &archiver{
 		cache: names, live: live, log: log, now: time.Now,
 		limiter: flowcontrol.NewTokenBucketRateLimiter(readRate, readBurst),
-		store:   store{open: open, written: map[string]bool{}},
+		store:   store{open: open},
 	}
 }
 

@@ -437,6 +437,24 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	})
 }
 
+// Whoever wrote the objects, and however old their day is.
+func TestSmallObjectsOfEachDayAreCombinedOnceAnHour(t *testing.T) {
+	onRig(t, func(r *rig) {
+		a := r.archiver()
+		long := time.Now().AddDate(0, 0, -100)
+		for i := range 4 {
+			r.resolve(payments, fmt.Sprint("disk-", i), 1, long)
+			r.round(a)
+			a.combine(r.ctx)
+		}
+		r.Expect(r.objects()).To(HaveLen(4))
+		time.Sleep(combineInterval)
+		a.combine(r.ctx)
+		r.Expect(r.objects()).To(HaveLen(1))
+		r.Expect(r.archived()).To(HaveLen(4))
+	})
+}
+
 func TestAnOutageOfTheStoreIsSurvived(t *testing.T) {
 	folder := t.TempDir() + "/archive"
 	onRig(t, func(r *rig) {

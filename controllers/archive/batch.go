@@ -108,7 +108,6 @@ func (a *archiver) write(ctx context.Context, bucket *blob.Bucket, b *batch) err
 			return err
 		}
 		a.store.answered = true
-		a.store.note(day)
 		recordsTotal.Add(float64(len(ofDay)))
 		bytesTotal.Add(float64(size))
 	}

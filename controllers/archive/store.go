@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,13 +20,8 @@ type store struct {
 	open   Opener
 	bucket atomic.Pointer[blob.Bucket] // nil until it has answered
 
-	// Of rounds alone.
 	failing  bool // it did not answer the last time
 	answered bool // it has, since the last round that succeeded
-
-	mu       sync.Mutex
-	written  map[string]bool // days of objects that were written and not combined since
-	combined time.Time       // when days were last combined
 }
 
 // reach opens the bucket unless it is open. It makes sure that the store answers, also after a failure: what was to be written
@@ -60,50 +52,32 @@ func (s *store) reach(ctx context.Context) (*blob.Bucket, error) {
 	return opened, nil
 }
 
-// note notes that small objects of a day are to be combined.
-func (s *store) note(day string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.written[day] = true
-}
-
-// combine combines the small objects of the last days, and of those that were written to, once in a while. It fails without
-// consequences: readers understand small objects as well.
+// combine combines the small objects of each day, once in a while. It fails without consequences: readers understand small objects
+// as well, and the next time finds them again.
 func (a *archiver) combine(ctx context.Context) {
+	bucket := a.store.bucket.Load()
+	if bucket == nil || time.Since(a.combined) < combineInterval {
+		return
+	}
+	a.combined = time.Now()
 	failures := 0
-	for _, day := range a.store.daysToCombine(a.now()) {
-		if failures < combineFailures {
-			// No episode of a day ends any more after it is over.
-			isOver := day < records.Day(a.now().Add(-combineDelay))
-			err := records.Combine(ctx, a.store.bucket.Load(), day, isOver)
-			if ctx.Err() != nil {
-				return
-			}
-			if err == nil && isOver {
-				continue
-			}
-			if err != nil {
-				failures++
-				failuresTotal.WithLabelValues(operationCombine).Inc()
-				a.log.Error(err, "Objects of the archive cannot be combined", "day", day)
-			}
+	fail := func(err error, day string) {
+		failures++
+		failuresTotal.WithLabelValues(operationCombine).Inc()
+		a.log.Error(err, "Objects of the archive cannot be combined", "day", day)
+	}
+	days, err := records.DaysToCombine(ctx, bucket)
+	if err != nil && ctx.Err() == nil {
+		fail(err, "all")
+	}
+	for _, day := range days {
+		if failures == combineFailures {
+			return
 		}
-		a.store.note(day) // for the next time
+		isOver := day < records.Day(a.now().Add(-combineDelay)) // no episode of the day can end any more
+		err := records.Combine(ctx, bucket, day, isOver)
+		if err != nil && ctx.Err() == nil {
+			fail(err, day)
+		}
 	}
-}
-
-// daysToCombine returns the days to look through, and forgets them; none if that was done lately.
-func (s *store) daysToCombine(now time.Time) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bucket.Load() == nil || time.Since(s.combined) < combineInterval {
-		return nil
-	}
-	s.combined = time.Now()
-	for i := range combineDays + 1 {
-		s.written[records.Day(now.AddDate(0, 0, -i))] = true
-	}
-	days := slices.Collect(maps.Keys(s.written))
-	clear(s.written)
-	return days
 }

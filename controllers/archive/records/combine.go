@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -52,6 +53,19 @@ func Combine(ctx context.Context, bucket *blob.Bucket, day string, over bool) er
 			return err
 		}
 	}
+}
+
+// DaysToCombine returns the days that have several small objects.
+func DaysToCombine(ctx context.Context, bucket *blob.Bucket) ([]string, error) {
+	objects, err := list(ctx, bucket, "")
+	small := map[string]int{}
+	for _, object := range objects {
+		if object.Size < smallBytes {
+			small[dayOf(object.Key)]++
+		}
+	}
+	maps.DeleteFunc(small, func(_ string, n int) bool { return n < 2 })
+	return slices.Sorted(maps.Keys(small)), err
 }
 
 // groups returns groups of objects to be combined, of similar sizes, so that few bytes are combined often.
