@@ -52,8 +52,8 @@ func (s *store) reach(ctx context.Context) (*blob.Bucket, error) {
 	return opened, nil
 }
 
-// combine combines the small objects of each day, once in a while. It fails without consequences: readers understand small objects
-// as well, and the next time finds them again.
+// combine combines the small objects of each day, once in a while. It fails without consequences: readers understand small
+// objects as well, and the next time finds them again.
 func (a *archiver) combine(ctx context.Context) {
 	bucket := a.store.bucket.Load()
 	if bucket == nil || time.Since(a.combined) < combineInterval {
