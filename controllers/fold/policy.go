@@ -72,7 +72,7 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 		Retention:        durationOr(spec.Retention, DefaultRetention),
 		LateFiringWindow: durationOr(spec.LateFiringWindow, window),
 		Refusing:         spec.Suspend,
-		Unavailable:      valueOf(integration.Status.LastUnavailableTime),
+		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
 	}
 	switch ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady); {
 	case ready == nil:

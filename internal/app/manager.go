@@ -112,7 +112,7 @@ func newCampaign(
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
 	}
-	return &leader.Campaign{
+	campaign := &leader.Campaign{
 		Lock:          lock,
 		Name:          leaseName,
 		LeaseDuration: leaseDuration,
@@ -121,19 +121,20 @@ func newCampaign(
 		Prepare:       objects.WaitForCacheSync,
 		Backoff:       failedTermBackoff,
 		Log:           mgr.GetLogger().WithName("leader"),
-		Work: func(ctx context.Context) error {
-			term := leader.NewTerm(mgr, objects)
-			if err := replica.Lead(term); err != nil {
-				return fmt.Errorf("setting up the controllers: %w", err)
+	}
+	campaign.Work = func(ctx context.Context) error {
+		term := leader.NewTerm(mgr, objects)
+		if err := replica.Lead(term); err != nil {
+			return fmt.Errorf("setting up the controllers: %w", err)
+		}
+		if forwarder != nil {
+			if err := forwarder.Lead(term, campaign.Holds); err != nil {
+				return fmt.Errorf("setting up the forwarding of Incidents: %w", err)
 			}
-			if forwarder != nil {
-				if err := forwarder.Lead(term); err != nil {
-					return fmt.Errorf("setting up the forwarding of Incidents: %w", err)
-				}
-			}
-			return term.Run(ctx)
-		},
-	}, nil
+		}
+		return term.Run(ctx)
+	}
+	return campaign, nil
 }
 
 // newLock returns the lock of the leader election; nil without one.
