@@ -71,12 +71,7 @@ func sanitize(s string, lineBreak, tab rune) string {
 
 // isPlain reports whether s is all printable ASCII, as most texts are.
 func isPlain(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
 // isLineBreak reports the characters that end a line: LF, VT, FF, CR, NEL and Unicode's two separators.

@@ -38,9 +38,8 @@ func (n *normaliser) textsOf(field string) map[string]string {
 		if isText {
 			text = strings.ToValidUTF8(text, "\uFFFD")
 		} else {
-			text = string(e.value(value))
+			text = string(e.append(nil, value))
 		}
-		n.bagBytes += len(key) + len(text) + entryOverhead
 		texts[strings.ToValidUTF8(key, "\uFFFD")] = text
 	}
 	if len(texts) == 0 {
@@ -119,29 +118,22 @@ func FreeName[V any](m map[string]V, name string) string {
 // encode returns the JSON of one bag entry, and warns of numbers in it that became strings. bag is empty for a
 // key of the payload itself.
 func (n *normaliser) encode(bag, key string, value any) json.RawMessage {
-	e := &n.encoder
-	e.inexact, e.literal = 0, ""
-	raw := e.value(value)
-	n.bagBytes += len(bag) + len(key) + len(raw) + entryOverhead
-	if e.inexact == 0 {
-		return raw
-	}
+	var e encoder
+	n.buffer = e.append(n.buffer[:0], value)
+	raw := bytes.Clone(n.buffer)
 	path := key
 	if bag != "" {
 		path = bag + "." + key
 	}
-	if e.inexact == 1 {
-		n.warnings.addf(path, "the number %s cannot be stored exactly; it is kept as a string", quote(e.literal))
-	} else {
-		n.warnings.addf(path, "%d numbers in it cannot be stored exactly; they are kept as strings", e.inexact)
+	switch len(e.inexact) {
+	case 0:
+	case 1:
+		n.warnings.addf(path, "the number %s cannot be stored exactly; it is kept as a string", quote(e.inexact[0]))
+	default:
+		n.warnings.addf(path, "%d numbers in it cannot be stored exactly; they are kept as strings", len(e.inexact))
 	}
 	return raw
 }
-
-const (
-	entryOverhead = len(`"":,_10000`) // the most that a bag entry takes beside its key and value
-	escapedGrowth = 6                 // bytes of JSON, at most, for a byte of text: \u003c for <
-)
 
 // LimitKeys keeps the bags of an alert within alertcontent.MaxKeys, and warns of those that became texts.
 func LimitKeys(content *v1alpha1.AlertContent) []Warning {
@@ -159,17 +151,9 @@ func keysWarnings(bags []string) (warned warnings) {
 // trim keeps the content within what one alert may take.
 func (n *normaliser) trim() {
 	content := &n.alert.AlertContent
-	text := len(content.Title) + len(content.Description) + len(content.Type) + len(content.Link) +
-		len(content.Hostname) + len(content.Region)
-	if escapedGrowth*(text+n.bagBytes) < alertcontent.MaxBytes/2 {
-		// As nearly always, and without counting what each character takes.
-		n.warnings = append(n.warnings, keysWarnings(alertcontent.LimitKeys(content))...)
-		return
-	}
 	dropped, replaced := alertcontent.Bound(content)
 	n.warnings = append(n.warnings, keysWarnings(replaced)...)
 	if len(dropped) > 0 {
 		n.warnings.addf("", "the alert is larger than %d bytes as stored; dropped: %s", alertcontent.MaxBytes, summary(dropped))
 	}
-	alertcontent.DropEmpty(content)
 }

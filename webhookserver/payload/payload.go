@@ -25,8 +25,7 @@ type normaliser struct {
 	object   map[string]any
 	received time.Time
 	alert    v1alpha1.Alert
-	encoder  encoder
-	bagBytes int // at least what the encoded entries of the bags take
+	buffer   []byte // of encode
 	kept     []kept
 	// guessedStart is true when the alert's StartTime is the time of receipt.
 	guessedStart bool
