@@ -164,7 +164,7 @@ func (c *compiler) expression(name, field string, source v1alpha1.Expression, wa
 	if c.checkConstants(e, checked.NativeRep()); len(c.errors) > mistakes {
 		return nil
 	}
-	c.inspect(e, checked.NativeRep().Expr())
+	e.inspect(checked.NativeRep().Expr())
 	c.instructions = 0
 	var err error
 	if e.program, err = c.env.Program(checked, cel.CustomDecoratorV2(c.metered)); err != nil {
@@ -199,9 +199,8 @@ func (c *compiler) fail(e *expression, line, column int, message string) {
 	c.errors = append(c.errors, &CompileError{Field: e.field, Line: line, Column: column, Message: oneLine(message)})
 }
 
-// inspect notes the own keys of an expression's field that it mentions, and what it discards: that is gone
-// even if the expression fails.
-func (c *compiler) inspect(of *expression, root ast.Expr) {
+// inspect notes the own keys of an expression's field that it mentions, and what it discards.
+func (of *expression) inspect(root ast.Expr) {
 	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
 		if p := pathOf(e); p != nil && p.root == alertVariable && len(p.steps) == 1 {
 			key := p.steps[0]
@@ -325,9 +324,6 @@ const (
 	dedupKeyIndex = 4
 	customIndex   = fieldCount - 1
 )
-
-// expressions is a set of the expressions of the fields: bit i stands for fields[i].
-type expressions uint32
 
 // fieldOfKey finds the field that the payload rules read a key for.
 var fieldOfKey = func() map[string]int {

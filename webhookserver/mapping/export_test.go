@@ -19,7 +19,7 @@ func WorkOf(p *Program, body any, received time.Time) int {
 	}
 	most := 0
 	for _, element := range elements {
-		b := builder{reader: r, element: element}
+		b := r.newBuilder(element)
 		r.begin(element, 1)
 		r.dropped(&b.out)
 		b.evaluate()

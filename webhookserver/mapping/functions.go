@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,12 +35,13 @@ func ownFunctions() []cel.EnvOption {
 		function("discardDefault", discard, anyMap, dyn, dyn),
 		function("withoutPort", withoutPort, text, text),
 		function("urlHost", urlHost, text, text),
-		function("text", textOrEmpty, text, dyn),
-		function("present", present, cel.BoolType, dyn),
-		function("elements", elements, list, dyn),
 		function("pairs", pairs, anyMap, dyn, text, text),
 		function("mapFromList", mapFromList, anyMap, dyn, text, text),
-		cel.Function("firstNonEmpty", cel.Overload("firstNonEmpty", []*cel.Type{list}, dyn, cel.UnaryBinding(firstNonEmpty))),
+		// These do not look into the objects and lists that they are given, which may be large.
+		unary("text", textOrEmpty, text, dyn),
+		unary("present", present, cel.BoolType, dyn),
+		unary("elements", elements, list, dyn),
+		unary("firstNonEmpty", firstNonEmpty, dyn, list),
 		// compilePattern implements find, and matches of the standard library.
 		cel.Function("find", cel.MemberOverload("find", []*cel.Type{text, text}, text)),
 	}
@@ -51,7 +53,7 @@ func function(name string, implementation func(args []any) (any, error), result 
 		natives := make([]any, len(values))
 		for i, value := range values {
 			var err error
-			if natives[i], err = convert(value, maxResult); err != nil {
+			if natives[i], _, err = convert(value, maxResult); err != nil {
 				return types.NewErr("%s: %v", name, err)
 			}
 			if _, isText := natives[i].(string); args[i] == cel.StringType && !isText {
@@ -64,11 +66,12 @@ func function(name string, implementation func(args []any) (any, error), result 
 		}
 		return adapter{}.NativeToValue(value)
 	}
-	binding := cel.FunctionBinding(call)
-	if len(args) == 1 {
-		binding = cel.UnaryBinding(func(value ref.Val) ref.Val { return call(value) })
-	}
-	return cel.Function(name, cel.Overload(name, args, result, binding))
+	return cel.Function(name, cel.Overload(name, args, result, cel.FunctionBinding(call)))
+}
+
+// unary declares a function of one argument that is implemented in terms of CEL's values.
+func unary(name string, implementation func(ref.Val) ref.Val, result, arg *cel.Type) cel.EnvOption {
+	return cel.Function(name, cel.Overload(name, []*cel.Type{arg}, result, cel.UnaryBinding(implementation)))
 }
 
 func parseJSON(args []any) (any, error) {
@@ -136,7 +139,7 @@ func hashValue(digest io.Writer, value any) {
 	switch v := value.(type) {
 	case map[string]any:
 		size(1<<63 | uint64(len(v)))
-		for _, key := range sortedKeys(v) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			hashValue(digest, key)
 			hashValue(digest, v[key])
 		}
@@ -219,16 +222,22 @@ func urlHost(args []any) (any, error) {
 
 // textOrEmpty returns the text of a scalar, and an empty text for null, a missing optional value, a list or a map. It
 // makes an expression safe from what a sender writes in place of a text.
-func textOrEmpty(args []any) (any, error) {
-	text, _ := textOf(args[0])
-	return text, nil
+func textOrEmpty(value ref.Val) ref.Val {
+	scalar, _ := native(unwrap(value))
+	text, _ := textOf(scalar)
+	return types.String(text)
 }
 
 // present reports whether a value is there and is not null.
-func present(args []any) (any, error) { return args[0] != nil, nil }
+func present(value ref.Val) ref.Val { return types.Bool(unwrap(value) != types.NullValue) }
 
 // elements returns a list, and an empty list for anything else.
-func elements(args []any) (any, error) { return append([]any{}, elementsOf(args[0])...), nil }
+func elements(value ref.Val) ref.Val {
+	if list, ok := unwrap(value).(traits.Lister); ok {
+		return list
+	}
+	return types.NewDynamicList(adapter{}, []any{})
+}
 
 // pairs reads a text like "env:prod,role:db": pairs(text, ",", ":"). Spaces around the parts go; a part
 // without the second separator gets an empty value. Anything but a text has no pairs.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -228,7 +229,7 @@ func (m orderedMap) Iterator() traits.Iterator { return m.keys.Iterator() }
 
 func keysInOrder(m traits.Mapper) traits.Lister {
 	if native, ok := m.Value().(map[string]any); ok {
-		return types.NewStringList(adapter{}, sortedKeys(native))
+		return types.NewStringList(adapter{}, slices.Sorted(maps.Keys(native)))
 	}
 	var keys []ref.Val
 	for all := m.Iterator(); all.HasNext() == types.True; {
@@ -252,7 +253,6 @@ var works = map[string]func(args []ref.Val, limit int) int{
 	"hash":              containerWork,
 	"join":              joinWork,
 	"mapFromList":       containerWork,
-	"elements":          containerWork,
 	"merge":             containerWork,
 	"pairs":             containerWork,
 	"parseJSON":         parseWork,

@@ -44,9 +44,8 @@ type Alert struct {
 	Forwarded bool              // a Tocsin forwarded it to an Alertmanager, and it came back from there
 	Warnings  []payload.Warning // what was not taken as sent or as mapped
 
-	mapped  expressions // those that gave something
-	program *Program
-	object  map[string]any // what was normalised
+	from   [fieldCount]*expression // those that gave a field
+	object map[string]any          // what was normalised
 }
 
 // TooManyError says that a payload has more alerts than are read at a time.
@@ -92,12 +91,12 @@ func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, rec
 	}
 	builders := make([]builder, len(elements))
 	for i, element := range elements {
-		b := &builders[i]
-		b.reader, b.element = r, element
+		b := r.newBuilder(element)
 		r.begin(element, len(elements))
 		b.out.Dropped = r.dropped(&b.out)
 		b.evaluate()
 		r.end()
+		builders[i] = b
 		if ctx.Err() != nil {
 			break
 		}
@@ -105,12 +104,15 @@ func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, rec
 	if err := r.orInterrupted(nil); err != nil {
 		return Result{}, err
 	}
-	r.share(builders)
+	once := r.share(builders)
 	result := Result{Preset: r.program.preset, Alerts: make([]Alert, 0, len(elements))}
 	for i := range builders {
-		alert := builders[i].normalise(i == 0)
+		alert := builders[i].normalise()
 		alert.Preset = r.program.recognized
 		result.Alerts = append(result.Alerts, alert)
+		if once {
+			r.shared = nil
+		}
 	}
 	r.bound(&result)
 	result.Warnings, result.Failures = r.warnings, r.sortedFailures()
@@ -120,6 +122,8 @@ func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, rec
 type reader struct {
 	ctx      context.Context // ends the evaluation
 	program  *Program
+	body     any // the payload
+	alert    any // the current one; nil while they are looked for
 	vars     variables
 	meter    meter
 	warnings []payload.Warning
@@ -128,19 +132,20 @@ type reader struct {
 	granted   int // the work that the current alert may do
 	extraLeft int // the work for alerts that need more than maxAlertWork
 
-	// shared is what is left of the payload around the list of alerts.
-	shared     map[string]any
-	sharedOnce bool // only the first alert gets it
-	fromList   bool // the alerts were found by the expression alerts
-	list       any  // what that gave
+	list   any            // what the expression alerts gave; nil if it did not find the alerts
+	shared map[string]any // what is left of the payload around that list
 }
 
 func newReader(ctx context.Context, p *Program, body any, headers http.Header, received time.Time) *reader {
-	r := &reader{ctx: ctx, program: p, meter: meter{left: maxFindWork}, extraLeft: maxExtraWork,
-		vars: variables{payload: body, header: headers, received: received}}
+	r := &reader{ctx: ctx, program: p, body: body, meter: meter{left: maxFindWork}, extraLeft: maxExtraWork,
+		vars: variables{header: headers, received: received}}
 	r.vars.meter = &r.meter
-	r.vars.setAlert(nil)
 	return r
+}
+
+func (r *reader) newBuilder(element any) builder {
+	none := func() leftovers { return leftovers{whole: map[identity]bool{}, keys: map[string]bool{}} }
+	return builder{reader: r, element: element, isPayload: isSame(element, r.body), left: none(), around: none()}
 }
 
 func (r *reader) warn(format string, args ...any) {
@@ -151,19 +156,16 @@ func (r *reader) warn(format string, args ...any) {
 func (r *reader) elements(body any) ([]any, error) {
 	if e := r.program.expressions[alertsIndex]; e != nil {
 		value, err := r.evaluate(e)
-		r.list = value
+		switch found := value.(type) {
+		case []any:
+			r.list = found
+			return found, nil
+		case map[string]any:
+			r.list = found
+			return []any{found}, nil
+		}
 		if err != nil {
 			r.fail(e, err)
-		}
-		switch list := value.(type) {
-		case []any:
-			r.fromList = true
-			return list, nil
-		case map[string]any:
-			r.fromList = true
-			return []any{list}, nil
-		}
-		if err != nil {
 			r.warn("the mapping could not find the alerts (%s); the payload itself is read as one", oneLine(err.Error()))
 		} else {
 			r.warn("the mapping found no list of alerts; the payload itself is read as one")
@@ -186,7 +188,7 @@ func (r *reader) elements(body any) ([]any, error) {
 // begin sets how much work the expressions of an alert, one of several, may do. That does not depend on what its
 // neighbours need, unless several of them need very much.
 func (r *reader) begin(element any, several int) {
-	r.vars.setAlert(element)
+	r.alert = element
 	r.granted = maxAlertWork + min(r.extraLeft, maxExtraWork/min(several, maxExtraShares))
 	r.meter.left = r.granted
 }
@@ -234,8 +236,7 @@ func (r *reader) sortedFailures() []Failure {
 
 // evaluate returns the value of an expression: nil when it gives nothing.
 func (r *reader) evaluate(e *expression) (any, error) {
-	r.vars.lookups.alert.forget()
-	r.vars.lookups.payload.forget()
+	r.vars.set(r.alert, r.body)
 	r.meter.exceeded = false
 	if err := r.meter.spend(e.nodes * nodeWork); err != nil {
 		return nil, err
@@ -247,15 +248,19 @@ func (r *reader) evaluate(e *expression) (any, error) {
 	if err != nil {
 		return nil, errors.New(reword(err.Error()))
 	}
-	if e == r.program.expressions[alertsIndex] {
-		// The alerts are parts of the payload, which may be larger than a field.
-		return convert(result, maxResult+weighNative(r.vars.payload, math.MaxInt/2))
+	isAlerts := e == r.program.expressions[alertsIndex]
+	limit := maxResult
+	if isAlerts { // which are parts of the payload, and that may be larger than a field
+		limit += weighNative(r.body, math.MaxInt/2)
 	}
-	value, err := convert(result, maxResult)
+	value, weight, err := convert(result, limit)
+	if err == nil && !isAlerts {
+		err = r.meter.spend(weight * resultWork)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return value, r.meter.spend(weighNative(value, r.meter.left/resultWork) * resultWork)
+	return value, nil
 }
 
 // dropped reports whether the mapping wants the alert dropped. Anything but a plain true keeps it.
@@ -335,7 +340,6 @@ func (a *Alert) shrink(limit, total int) {
 			*text = payload.CutBytes(*text, limit/16)
 		}
 	}
-	alertcontent.DropEmpty(&a.AlertContent)
 	switch {
 	case len(dropped) > 0:
 		a.warn("", "the alerts of the payload are larger than %d bytes as stored; dropped from this one: %s",
