@@ -176,7 +176,7 @@ func (r *reader) share(builders []builder) (once bool) {
 		}
 		all[i] = &builders[i].around
 	}
-	left := common(all)
+	left := heldByAll(all)
 	left.hold(r.list)
 	for i := range builders {
 		left.hold(builders[i].element)

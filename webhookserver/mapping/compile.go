@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -35,10 +36,9 @@ func (e *CompileError) Error() string {
 type Program struct {
 	expressions [expressionCount]*expression // those of the fields, then alerts and drop; nil without one
 	preset      string
-	recognized  string  // the preset, if auto has chosen it for a payload
-	discards    []*path // the arguments of discard
-	auto        bool    // each payload is read by the preset that recognizes it
-	broken      bool    // the integration's mapping does not compile; this program replaces it
+	recognized  string // the preset, if auto has chosen it for a payload
+	auto        bool   // each payload is read by the preset that recognizes it
+	broken      bool   // the integration's mapping does not compile; this program replaces it
 }
 
 // The places of the expressions that give no field.
@@ -67,33 +67,28 @@ type expression struct {
 // Compile compiles the mapping of an integration: that of the preset, if one is named, overridden field by
 // field by m, if there is one. The error joins a *CompileError for each mistake.
 func Compile(preset string, m *v1alpha1.Mapping) (*Program, error) {
-	if m == nil && preset != "" && preset != Auto {
-		return presetProgram(preset)
-	}
 	own, err := compileMapping("", m)
+	base := &Program{auto: preset == Auto}
 	if preset != "" && preset != Auto {
-		base, presetErr := presetProgram(preset)
-		if err = errors.Join(presetErr, err); err == nil {
-			return own.over(base), nil
+		var presetErr error
+		if base, presetErr = presetProgram(preset); m == nil {
+			return base, presetErr // shared
 		}
+		err = errors.Join(presetErr, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	own.auto = preset == Auto
-	return own, nil
+	return own.over(base), nil
 }
 
 // over returns the program that uses the expressions of p, and those of base for what p has none for.
 func (p *Program) over(base *Program) *Program {
 	merged := *p
-	merged.preset, merged.auto, merged.discards = base.preset, false, nil
+	merged.preset, merged.auto = base.preset, base.auto
 	for i, e := range base.expressions {
 		if merged.expressions[i] == nil {
 			merged.expressions[i] = e
-		}
-		if e := merged.expressions[i]; e != nil {
-			merged.discards = append(merged.discards, e.discards...)
 		}
 	}
 	return &merged
@@ -101,11 +96,11 @@ func (p *Program) over(base *Program) *Program {
 
 // compileMapping compiles the expressions of a mapping, those of a preset if it has a name.
 func compileMapping(preset string, m *v1alpha1.Mapping) (*Program, error) {
+	p := &Program{preset: preset}
 	if m == nil {
-		return &Program{preset: preset}, nil
+		return p, nil
 	}
 	c := &compiler{env: loadedEnvironment(), preset: preset}
-	p := &Program{preset: preset}
 	p.expressions[alertsIndex] = c.expression("alerts", "spec.mapping.alerts", m.Alerts, listResult)
 	p.expressions[dropIndex] = c.expression("drop", "spec.mapping.drop", m.Drop, boolResult)
 	for i, f := range fields {
@@ -115,10 +110,7 @@ func compileMapping(preset string, m *v1alpha1.Mapping) (*Program, error) {
 		}
 		p.expressions[i] = c.expression(f.name, "spec.mapping.fields."+f.name, *f.expression(&m.Fields), result)
 	}
-	if err := errors.Join(c.errors...); err != nil {
-		return nil, err
-	}
-	return (&Program{}).over(p), nil
+	return p, errors.Join(c.errors...)
 }
 
 type compiler struct {
@@ -149,7 +141,7 @@ func (c *compiler) expression(name, field string, source v1alpha1.Expression, wa
 	}
 	e := &expression{name: name, field: field, source: string(source), preset: c.preset}
 	if len([]rune(e.source)) > maxExpressionLength {
-		c.fail(e, 0, 0, fmt.Sprintf("it is longer than %d characters", maxExpressionLength))
+		c.fail(e, nil, fmt.Sprintf("it is longer than %d characters", maxExpressionLength))
 		return nil
 	}
 	checked := c.check(e)
@@ -157,7 +149,7 @@ func (c *compiler) expression(name, field string, source v1alpha1.Expression, wa
 		return nil
 	}
 	if !fits(checked.OutputType(), wanted.kinds) {
-		c.fail(e, 1, 1, fmt.Sprintf("it evaluates to %s, expected %s", checked.OutputType(), wanted.name))
+		c.fail(e, common.NewLocation(1, 0), fmt.Sprintf("it evaluates to %s, expected %s", checked.OutputType(), wanted.name))
 		return nil
 	}
 	mistakes := len(c.errors)
@@ -181,7 +173,7 @@ func (c *compiler) check(e *expression) *cel.Ast {
 	parsed, issues := c.env.Parse(e.source)
 	if issues.Err() != nil {
 		first := issues.Errors()[0] // the others follow from it
-		c.fail(e, max(first.Location.Line(), 1), max(first.Location.Column(), 0)+1, reword(first.Message))
+		c.fail(e, first.Location, reword(first.Message))
 		return nil
 	}
 	addMeters(parsed.NativeRep())
@@ -190,13 +182,18 @@ func (c *compiler) check(e *expression) *cel.Ast {
 		return checked
 	}
 	for _, issue := range issues.Errors() {
-		c.fail(e, max(issue.Location.Line(), 1), max(issue.Location.Column(), 0)+1, c.explain(issue, parsed.NativeRep()))
+		c.fail(e, issue.Location, c.explain(issue, parsed.NativeRep()))
 	}
 	return nil
 }
 
-func (c *compiler) fail(e *expression, line, column int, message string) {
-	c.errors = append(c.errors, &CompileError{Field: e.field, Line: line, Column: column, Message: oneLine(message)})
+// fail adds a CompileError about a place in an expression, or about all of it.
+func (c *compiler) fail(e *expression, at common.Location, message string) {
+	mistake := &CompileError{Field: e.field, Message: oneLine(message)}
+	if at != nil {
+		mistake.Line, mistake.Column = max(at.Line(), 1), max(at.Column(), 0)+1
+	}
+	c.errors = append(c.errors, mistake)
 }
 
 // inspect notes the own keys of an expression's field that it mentions, and what it discards.
@@ -256,21 +253,14 @@ func (c *compiler) compilePattern(call *meteredCall) error {
 	if !isText {
 		return wrong("the regular expression must be a string")
 	}
-	parsed, err := syntax.Parse(string(source), syntax.Perl)
+	compiled, err := regexp.Compile(string(source))
 	if err != nil {
 		return wrong("the regular expression is not valid: " + err.Error())
 	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return err
-	}
-	instructions := len(program.Inst)
+	parsed := must(syntax.Parse(string(source), syntax.Perl)) // as regexp does
+	instructions := len(must(syntax.Compile(parsed.Simplify())).Inst)
 	if c.instructions += instructions; c.instructions > maxPatternInstructions {
 		return wrong("the regular expressions of the field are too long")
-	}
-	compiled, err := regexp.Compile(string(source))
-	if err != nil {
-		return err
 	}
 	call.work = func(args []ref.Val, _ int) int {
 		text, _ := args[0].(types.String)

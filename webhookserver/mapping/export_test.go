@@ -45,7 +45,7 @@ const (
 // and in whatever payload.
 func (p *Program) Discards(place []any) bool {
 	at := steps(place)
-	return slices.ContainsFunc(p.discards, func(d *path) bool {
+	return slices.ContainsFunc(p.discards(), func(d *path) bool {
 		if d.conditional || len(d.steps) == 0 {
 			return false
 		}
@@ -61,7 +61,7 @@ func (p *Program) Discards(place []any) bool {
 // DiscardsValue reports whether the mapping discards a value there, because it is a constant that says nothing.
 func (p *Program) DiscardsValue(place []any, value any) bool {
 	at := steps(place)
-	return p.Discards(place) || slices.ContainsFunc(p.discards, func(d *path) bool {
+	return p.Discards(place) || slices.ContainsFunc(p.discards(), func(d *path) bool {
 		return d.conditional && slices.Equal(d.steps, at) && isSame(d.constant, value)
 	})
 }

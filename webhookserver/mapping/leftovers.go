@@ -145,8 +145,8 @@ func (l *leftovers) prune(value any) (rest any, some bool) {
 	return rest, some
 }
 
-// common returns what every one of several alerts holds.
-func common(all []*leftovers) leftovers {
+// heldByAll returns what every one of several alerts holds.
+func heldByAll(all []*leftovers) leftovers {
 	kept := leftovers{whole: maps.Clone(all[0].whole), keys: maps.Clone(all[0].keys)}
 	for _, other := range all[1:] {
 		maps.DeleteFunc(kept.whole, func(id identity, _ bool) bool { return !other.whole[id] })

@@ -141,8 +141,7 @@ func (c *compiler) failAt(e *expression, checked *ast.AST, id int64, err error) 
 	if at, ok := errors.AsType[*positionError](err); ok {
 		id, err = at.id, at.error
 	}
-	place := checked.SourceInfo().GetStartLocation(id)
-	c.fail(e, max(place.Line(), 1), max(place.Column(), 0)+1, reword(err.Error()))
+	c.fail(e, checked.SourceInfo().GetStartLocation(id), reword(err.Error()))
 }
 
 // positionError is an error about a part of an expression.

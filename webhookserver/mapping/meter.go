@@ -137,15 +137,11 @@ const (
 
 // meterFunctions declares the functions that the compiler puts into expressions.
 func meterFunctions() []cel.EnvOption {
-	key, list := cel.TypeParamType("K"), cel.ListType(cel.TypeParamType("V"))
-	object := cel.MapType(key, cel.TypeParamType("V"))
+	anyType := cel.TypeParamType("T")
 	return []cel.EnvOption{
-		cel.Function(rangeFunction,
-			cel.Overload("@range_list_int", []*cel.Type{list, cel.IntType}, list, cel.BinaryBinding(ordered)),
-			cel.Overload("@range_map_int", []*cel.Type{object, cel.IntType}, object, cel.BinaryBinding(ordered))),
-		cel.Function(keyFunction, cel.Overload("@key_any", []*cel.Type{key}, key, cel.UnaryBinding(checkKey))),
-		cel.Function(optionalKeyFunction,
-			cel.Overload("@optional_key_dyn", []*cel.Type{cel.DynType}, cel.DynType, cel.UnaryBinding(optionalKey))),
+		cel.Function(rangeFunction, cel.Overload(rangeFunction, []*cel.Type{anyType, cel.IntType}, anyType, cel.BinaryBinding(ordered))),
+		unary(keyFunction, checkKey, anyType, anyType),
+		unary(optionalKeyFunction, optionalKey, cel.DynType, cel.DynType),
 	}
 }
 
