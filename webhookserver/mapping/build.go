@@ -73,7 +73,7 @@ func (b *builder) normalise() Alert {
 	var warnings []payload.Warning
 	b.out.Alert, warnings = payload.Normalise(b.object, b.reader.vars.received)
 	b.out.Warnings = append(b.out.Warnings, warnings...)
-	b.out.object = b.object
+	b.out.object, b.out.Preset = b.object, b.reader.program.recognized
 	if b.isForwarded() {
 		b.out.Dropped, b.out.Forwarded = true, true
 		b.out.warn("labels", "the alert has the label %s: a Tocsin forwarded it, and it is dropped", v1alpha1.ForwardedLabel)
@@ -164,7 +164,7 @@ func (b *builder) keep(key string, value any) {
 
 // share finds what is left of the payload around the list of alerts, which each of them gets: what no field of one of them
 // lacks is left out. It reports whether that is so large that only the first alert is to get it.
-func (r *reader) share(builders []builder) (once bool) {
+func (r *reader) share(builders []*builder) (once bool) {
 	around, ok := r.body.(map[string]any)
 	if !ok || r.list == nil || len(builders) == 0 {
 		return false

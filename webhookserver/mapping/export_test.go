@@ -13,17 +13,15 @@ func HiddenHeaders() int { return len(hiddenHeaders) }
 // WorkOf is the most work that the expressions for one alert of a payload do.
 func WorkOf(p *Program, body any, received time.Time) int {
 	r := newReader(context.Background(), p, body, nil, received)
-	elements, err := r.elements(body)
+	elements, err := r.elements()
 	if err != nil {
 		return 0
 	}
 	most := 0
 	for _, element := range elements {
-		b := r.newBuilder(element)
-		r.begin(element, 1)
-		r.dropped(&b.out)
-		b.evaluate()
-		most = max(most, r.granted-r.meter.left)
+		r.extraLeft = maxExtraWork
+		r.evaluateAlert(element, 1)
+		most = max(most, maxAlertWork+maxExtraWork-r.meter.left)
 	}
 	return most
 }

@@ -69,67 +69,26 @@ func (a *Alert) Forget() { a.object = nil }
 // mapping too. Neither the payload nor the headers are changed.
 func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, received time.Time) (Result, error) {
 	r := newReader(ctx, p, body, headers, received)
-	if p.broken {
-		r.warn("the mapping of the integration does not compile; the payload is read without it")
+	err := r.read()
+	switch {
+	case err == nil:
+		return r.result, nil
+	case ctx.Err() != nil:
+		err = ErrInterrupted
 	}
-	if p.auto {
-		r.recognize()
-		r.meter.left = maxFindWork
-	}
-	if Groups(r.program.preset) {
-		r.extraLeft += groupByteWork * weighNative(body, math.MaxInt/groupByteWork/2)
-	}
-	elements, err := r.elements(body)
-	if err != nil {
-		return Result{}, r.orInterrupted(err)
-	}
-	if len(elements) > MaxAlerts {
-		return Result{}, r.orInterrupted(&TooManyError{Count: len(elements)})
-	}
-	if len(elements) == 0 {
-		r.warn("the payload holds no alert; nothing is stored")
-	}
-	builders := make([]builder, len(elements))
-	for i, element := range elements {
-		b := r.newBuilder(element)
-		r.begin(element, len(elements))
-		b.out.Dropped = r.dropped(&b.out)
-		b.evaluate()
-		r.end()
-		builders[i] = b
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	if err := r.orInterrupted(nil); err != nil {
-		return Result{}, err
-	}
-	once := r.share(builders)
-	result := Result{Preset: r.program.preset, Alerts: make([]Alert, 0, len(elements))}
-	for i := range builders {
-		alert := builders[i].normalise()
-		alert.Preset = r.program.recognized
-		result.Alerts = append(result.Alerts, alert)
-		if once {
-			r.shared = nil
-		}
-	}
-	r.bound(&result)
-	result.Warnings, result.Failures = r.warnings, r.sortedFailures()
-	return result, nil
+	return Result{}, err
 }
 
+// reader reads one payload.
 type reader struct {
-	ctx      context.Context // ends the evaluation
-	program  *Program
-	body     any // the payload
-	alert    any // the current one; nil while they are looked for
-	vars     variables
-	meter    meter
-	warnings []payload.Warning
-	failures []Failure
+	ctx     context.Context // ends the evaluation
+	program *Program
+	body    any // the payload
+	alert   any // the current one; nil while they are looked for
+	vars    variables
+	meter   meter
+	result  Result
 
-	granted   int // the work that the current alert may do
 	extraLeft int // the work for alerts that need more than maxAlertWork
 
 	list   any            // what the expression alerts gave; nil if it did not find the alerts
@@ -143,17 +102,68 @@ func newReader(ctx context.Context, p *Program, body any, headers http.Header, r
 	return r
 }
 
-func (r *reader) newBuilder(element any) builder {
+func (r *reader) read() error {
+	if r.program.broken {
+		r.warn("the mapping of the integration does not compile; the payload is read without it")
+	}
+	if r.program.auto {
+		r.recognize()
+		r.meter.left = maxFindWork
+	}
+	r.result.Preset = r.program.preset
+	if Groups(r.program.preset) {
+		r.extraLeft += groupByteWork * weighNative(r.body, math.MaxInt/groupByteWork/2)
+	}
+	elements, err := r.elements()
+	if err != nil {
+		return err
+	}
+	if len(elements) > MaxAlerts {
+		return &TooManyError{Count: len(elements)}
+	}
+	if len(elements) == 0 {
+		r.warn("the payload holds no alert; nothing is stored")
+	}
+	builders := make([]*builder, len(elements))
+	for i, element := range elements {
+		builders[i] = r.evaluateAlert(element, len(elements))
+		if r.ctx.Err() != nil {
+			return ErrInterrupted
+		}
+	}
+	once := r.share(builders)
+	r.result.Alerts = make([]Alert, 0, len(elements))
+	for _, b := range builders {
+		r.result.Alerts = append(r.result.Alerts, b.normalise())
+		if once {
+			r.shared = nil
+		}
+	}
+	r.bound()
+	slices.SortFunc(r.result.Failures, worstFirst)
+	return nil
+}
+
+// evaluateAlert evaluates the expressions for an alert, one of several. How much work they may do does not depend on
+// what its neighbours need, unless several of them need very much.
+func (r *reader) evaluateAlert(element any, several int) *builder {
 	none := func() leftovers { return leftovers{whole: map[identity]bool{}, keys: map[string]bool{}} }
-	return builder{reader: r, element: element, isPayload: isSame(element, r.body), left: none(), around: none()}
+	b := &builder{reader: r, element: element, isPayload: isSame(element, r.body), left: none(), around: none()}
+	r.alert = element
+	granted := maxAlertWork + min(r.extraLeft, maxExtraWork/min(several, maxExtraShares))
+	r.meter.left = granted
+	b.out.Dropped = r.dropped(&b.out)
+	b.evaluate()
+	r.extraLeft -= max(0, granted-r.meter.left-maxAlertWork)
+	return b
 }
 
 func (r *reader) warn(format string, args ...any) {
-	r.warnings = append(r.warnings, payload.Warning{Detail: fmt.Sprintf(format, args...)})
+	r.result.Warnings = append(r.result.Warnings, payload.Warning{Detail: fmt.Sprintf(format, args...)})
 }
 
 // elements returns the alerts in a payload, as they were sent.
-func (r *reader) elements(body any) ([]any, error) {
+func (r *reader) elements() ([]any, error) {
 	if e := r.program.expressions[alertsIndex]; e != nil {
 		value, err := r.evaluate(e)
 		switch found := value.(type) {
@@ -171,7 +181,7 @@ func (r *reader) elements(body any) ([]any, error) {
 			r.warn("the mapping found no list of alerts; the payload itself is read as one")
 		}
 	}
-	switch v := body.(type) {
+	switch v := r.body.(type) {
 	case map[string]any:
 		return []any{v}, nil
 	case []any:
@@ -185,53 +195,21 @@ func (r *reader) elements(body any) ([]any, error) {
 	return nil, payload.ErrNotObject
 }
 
-// begin sets how much work the expressions of an alert, one of several, may do. That does not depend on what its
-// neighbours need, unless several of them need very much.
-func (r *reader) begin(element any, several int) {
-	r.alert = element
-	r.granted = maxAlertWork + min(r.extraLeft, maxExtraWork/min(several, maxExtraShares))
-	r.meter.left = r.granted
-}
-
-// end subtracts what an alert needed beyond maxAlertWork from what is left for such alerts.
-func (r *reader) end() {
-	r.extraLeft -= max(0, r.granted-r.meter.left-maxAlertWork)
-}
-
-// orInterrupted returns err, or ErrInterrupted if the time has run out.
-func (r *reader) orInterrupted(err error) error {
-	if r.ctx.Err() != nil {
-		return ErrInterrupted
-	}
-	return err
-}
-
 // fail counts the failure of an expression.
 func (r *reader) fail(e *expression, err error) {
-	for i := range r.failures {
-		if r.failures[i].Field == e.name {
-			r.failures[i].Count++
-			return
-		}
+	failures := &r.result.Failures
+	at := slices.IndexFunc(*failures, func(f Failure) bool { return f.Field == e.name })
+	if at < 0 {
+		at = len(*failures)
+		*failures = append(*failures, Failure{Field: e.name, Expression: e.source, Message: oneLine(err.Error())})
 	}
-	r.failures = append(r.failures, Failure{Field: e.name, Expression: e.source, Message: oneLine(err.Error()), Count: 1})
+	(*failures)[at].Count++
 }
 
-// failureOrder are the expressions whose failure changes what becomes of an incident, the worst first.
-var failureOrder = []string{"alerts", "dedupKey", "status", "drop"}
-
-// sortedFailures returns the failures in an order that does not depend on that of the alerts.
-func (r *reader) sortedFailures() []Failure {
-	rank := func(f Failure) int {
-		if at := slices.Index(failureOrder, f.Field); at >= 0 {
-			return at
-		}
-		return len(failureOrder)
-	}
-	slices.SortStableFunc(r.failures, func(a, b Failure) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Field, b.Field))
-	})
-	return r.failures
+// worstFirst compares failures by what they change: the last of these fields most, others least.
+func worstFirst(a, b Failure) int {
+	rank := func(f Failure) int { return slices.Index([]string{"drop", "status", "dedupKey", "alerts"}, f.Field) }
+	return cmp.Or(cmp.Compare(rank(b), rank(a)), strings.Compare(a.Field, b.Field))
 }
 
 // evaluate returns the value of an expression: nil when it gives nothing.
@@ -287,38 +265,32 @@ func (a *Alert) warn(field, format string, args ...any) {
 
 // bound keeps all alerts together within maxContentTotal, or maxGroupTotal. Only a mapping that puts the same large thing into
 // many alerts comes near it.
-func (r *reader) bound(result *Result) {
+func (r *reader) bound() {
 	total := maxContentTotal
 	if Groups(r.program.preset) {
 		total = maxGroupTotal
 	}
-	allowed := total
-	for i := range result.Alerts {
-		allowed -= perAlert + len(`\u003c`)*len(result.Alerts[i].DedupKey) // the JSON of <
-	}
-	allowed = max(allowed, minContentTotal)
-	if len(result.Alerts)*alertcontent.MaxBytes <= allowed {
-		return // they are few, and each is within its bound
-	}
-	sizes, size := make([]int, len(result.Alerts)), 0
-	for i := range result.Alerts {
-		sizes[i] = alertcontent.Size(&result.Alerts[i].AlertContent)
+	alerts, allowed := r.result.Alerts, total
+	sizes, size := make([]int, len(alerts)), 0
+	for i := range alerts {
+		allowed -= perAlert + len(`\u003c`)*len(alerts[i].DedupKey) // the JSON of <
+		sizes[i] = alertcontent.Size(&alerts[i].AlertContent)
 		size += sizes[i]
 	}
-	if size <= allowed {
+	if allowed = max(allowed, minContentTotal); size <= allowed {
 		return
 	}
-	limit := share(sizes, allowed)
-	for i := range result.Alerts {
+	limit := fairLimit(sizes, allowed)
+	for i := range alerts {
 		if sizes[i] > limit {
-			result.Alerts[i].shrink(limit, total)
+			alerts[i].shrink(limit, total)
 		}
 	}
 }
 
-// share returns the most that each may have so that all together have no more than total: what is smaller
+// fairLimit returns the most that each may have so that all together have no more than total: what is smaller
 // leaves its rest to the others.
-func share(sizes []int, total int) int {
+func fairLimit(sizes []int, total int) int {
 	sorted := slices.Sorted(slices.Values(sizes))
 	for i, size := range sorted {
 		each := total / (len(sorted) - i)
