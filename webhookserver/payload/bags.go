@@ -2,8 +2,10 @@ package payload
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,39 +13,31 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
 
-// customField is the payload's own field for the custom bag.
-const customField = "custom"
-
 // bagOf encodes an object as a bag.
 func (n *normaliser) bagOf(field string, object map[string]any) v1alpha1.Bag {
 	bag := make(v1alpha1.Bag, len(object)+len(n.kept))
-	start := len(n.warnings)
-	for key, value := range object {
-		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(field, key, value)
+	for _, key := range slices.Sorted(maps.Keys(object)) { // the order of the warnings
+		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(field, key, object[key])
 	}
-	n.warnings.sortFrom(start)
 	return bag
 }
 
 // textsOf returns the entries of an object as texts: a string as it is, any other value as its JSON, and no null.
 func (n *normaliser) textsOf(field string) map[string]string {
-	object := n.objectOf(field)
-	texts := make(map[string]string, len(object))
+	var texts map[string]string
 	e := encoder{asText: true}
-	for key, value := range object {
+	for key, value := range n.objectOf(field) {
 		if value == nil {
 			continue
 		}
 		text, isText := value.(string)
-		if isText {
-			text = strings.ToValidUTF8(text, "\uFFFD")
-		} else {
+		if !isText {
 			text = string(e.append(nil, value))
 		}
-		texts[strings.ToValidUTF8(key, "\uFFFD")] = text
-	}
-	if len(texts) == 0 {
-		return nil
+		if texts == nil {
+			texts = map[string]string{}
+		}
+		texts[strings.ToValidUTF8(key, "\uFFFD")] = strings.ToValidUTF8(text, "\uFFFD")
 	}
 	return texts
 }
@@ -66,7 +60,7 @@ func (n *normaliser) objectOf(field string) map[string]any {
 // own custom object, the top-level keys without a rule, and what the rules kept. A name that is wanted
 // twice stays with the entry of the custom object; the other value gets a number behind its name.
 func (n *normaliser) custom() v1alpha1.Bag {
-	explicit := n.objectOf(customField)
+	explicit := n.objectOf("custom")
 	for key, value := range n.object {
 		if !listed[key] {
 			n.keep(key, key, value)
@@ -76,9 +70,11 @@ func (n *normaliser) custom() v1alpha1.Bag {
 		return nil
 	}
 	start := len(n.warnings)
-	bag := n.bagOf(customField, explicit)
+	bag := n.bagOf("custom", explicit)
 	n.addKept(bag)
-	n.warnings.sortFrom(start)
+	slices.SortStableFunc(n.warnings[start:], func(a, b Warning) int {
+		return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Detail, b.Detail))
+	})
 	return bag
 }
 

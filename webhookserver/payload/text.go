@@ -1,7 +1,6 @@
 package payload
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -76,13 +75,6 @@ func (w *warnings) addf(field, format string, args ...any) {
 	*w = append(*w, Warning{Field: Shorten(plaintext.SanitizeLine(field), maxQuoted), Detail: fmt.Sprintf(format, args...)})
 }
 
-// sortFrom puts the warnings from position start on in order: those that came from walking a map.
-func (w warnings) sortFrom(start int) {
-	slices.SortStableFunc(w[start:], func(a, b Warning) int {
-		return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Detail, b.Detail))
-	})
-}
-
 // list returns the warnings for the response: not more than maxWarnings.
 func (w warnings) list() []Warning {
 	if len(w) <= maxWarnings {
@@ -97,7 +89,7 @@ func quote(s string) string { return `"` + Shorten(plaintext.SanitizeLine(s), ma
 
 // summary lists names of the sender's making, the first few of them.
 func summary(names []string) string {
-	shown := make([]string, 0, maxNamesListed)
+	var shown []string
 	for _, name := range names[:min(len(names), maxNamesListed)] {
 		shown = append(shown, quote(name))
 	}
