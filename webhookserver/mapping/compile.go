@@ -100,24 +100,31 @@ func compileMapping(preset string, m *v1alpha1.Mapping) (*Program, error) {
 	if m == nil {
 		return p, nil
 	}
-	c := &compiler{env: loadedEnvironment(), preset: preset}
-	p.expressions[alertsIndex] = c.expression("alerts", "spec.mapping.alerts", m.Alerts, listResult)
-	p.expressions[dropIndex] = c.expression("drop", "spec.mapping.drop", m.Drop, boolResult)
-	for i, f := range fields {
-		result := textResult
-		if f.object {
-			result = objectResult
-		}
-		p.expressions[i] = c.expression(f.name, "spec.mapping.fields."+f.name, *f.expression(&m.Fields), result)
+	var mistakes []error
+	compile := func(i int, name, field string, source v1alpha1.Expression, wanted resultKind) {
+		var err error
+		p.expressions[i], err = compileExpression(&expression{name: name, field: field, source: string(source), preset: preset}, wanted)
+		mistakes = append(mistakes, err)
 	}
-	return p, errors.Join(c.errors...)
+	compile(alertsIndex, "alerts", "spec.mapping.alerts", m.Alerts, listResult)
+	compile(dropIndex, "drop", "spec.mapping.drop", m.Drop, boolResult)
+	for i, f := range fields {
+		wanted := textResult
+		if f.object {
+			wanted = objectResult
+		}
+		compile(i, f.name, "spec.mapping.fields."+f.name, *f.expression(&m.Fields), wanted)
+	}
+	return p, errors.Join(mistakes...)
 }
 
+// compiler compiles one expression.
 type compiler struct {
-	env          *environment
-	preset       string // of the mapping, if it is part of one
-	errors       []error
-	instructions int // of the regular expressions of the current expression
+	*environment
+
+	expression   *expression
+	mistakes     []error
+	instructions int // of its regular expressions
 }
 
 // resultKind says which kinds of values an expression may give. Those of an expression of type dyn show when it is evaluated.
@@ -134,66 +141,64 @@ var (
 		types.UintKind, types.DoubleKind, types.BoolKind, types.TimestampKind, types.DurationKind}}
 )
 
-// expression compiles an expression; the result is nil if it is empty or has a mistake.
-func (c *compiler) expression(name, field string, source v1alpha1.Expression, wanted resultKind) *expression {
-	if source == "" {
-		return nil
+// compileExpression compiles the source of an expression; the result is nil without one.
+func compileExpression(e *expression, wanted resultKind) (*expression, error) {
+	if e.source == "" {
+		return nil, nil
 	}
-	e := &expression{name: name, field: field, source: string(source), preset: c.preset}
-	if len([]rune(e.source)) > maxExpressionLength {
-		c.fail(e, nil, fmt.Sprintf("it is longer than %d characters", maxExpressionLength))
-		return nil
+	c := &compiler{environment: loadedEnvironment(), expression: e}
+	c.compile(wanted)
+	if len(c.mistakes) > 0 {
+		return nil, errors.Join(c.mistakes...)
 	}
-	checked := c.check(e)
-	if checked == nil {
-		return nil
-	}
-	if !fits(checked.OutputType(), wanted.kinds) {
-		c.fail(e, common.NewLocation(1, 0), fmt.Sprintf("it evaluates to %s, expected %s", checked.OutputType(), wanted.name))
-		return nil
-	}
-	mistakes := len(c.errors)
-	if c.checkConstants(e, checked.NativeRep()); len(c.errors) > mistakes {
-		return nil
-	}
-	e.inspect(checked.NativeRep().Expr())
-	c.instructions = 0
-	var err error
-	if e.program, err = c.env.Program(checked, cel.CustomDecoratorV2(c.metered)); err != nil {
-		c.failAt(e, checked.NativeRep(), checked.NativeRep().Expr().ID(), err)
-		return nil
-	}
-	e.nodes = int(ast.MaxID(checked.NativeRep()))
-	e.bytes = expressionBytes + len(e.source) + e.nodes*nodeBytes + c.instructions*instructionBytes
-	return e
+	return e, nil
 }
 
-// check parses an expression and checks its types; nil if it does not pass.
-func (c *compiler) check(e *expression) *cel.Ast {
-	parsed, issues := c.env.Parse(e.source)
+func (c *compiler) compile(wanted resultKind) {
+	e := c.expression
+	if len([]rune(e.source)) > maxExpressionLength {
+		c.fail(nil, fmt.Sprintf("it is longer than %d characters", maxExpressionLength))
+		return
+	}
+	parsed, issues := c.Parse(e.source)
 	if issues.Err() != nil {
 		first := issues.Errors()[0] // the others follow from it
-		c.fail(e, first.Location, reword(first.Message))
-		return nil
+		c.fail(first.Location, reword(first.Message))
+		return
 	}
 	addMeters(parsed.NativeRep())
-	checked, issues := c.env.Check(parsed)
-	if issues.Err() == nil {
-		return checked
+	checked, issues := c.Check(parsed)
+	if issues.Err() != nil {
+		for _, issue := range issues.Errors() {
+			c.fail(issue.Location, c.explain(issue, parsed.NativeRep()))
+		}
+		return
 	}
-	for _, issue := range issues.Errors() {
-		c.fail(e, issue.Location, c.explain(issue, parsed.NativeRep()))
+	if !fits(checked.OutputType(), wanted.kinds) {
+		c.fail(common.NewLocation(1, 0), fmt.Sprintf("it evaluates to %s, expected %s", checked.OutputType(), wanted.name))
+		return
 	}
-	return nil
+	tree := checked.NativeRep()
+	if c.checkConstants(tree); len(c.mistakes) > 0 {
+		return
+	}
+	e.inspect(tree.Expr())
+	c.instructions = 0
+	var err error
+	if e.program, err = c.Program(checked, cel.CustomDecoratorV2(c.metered)); err != nil {
+		c.failAt(tree, tree.Expr().ID(), err)
+	}
+	e.nodes = int(ast.MaxID(tree))
+	e.bytes = expressionBytes + len(e.source) + e.nodes*nodeBytes + c.instructions*instructionBytes
 }
 
 // fail adds a CompileError about a place in an expression, or about all of it.
-func (c *compiler) fail(e *expression, at common.Location, message string) {
-	mistake := &CompileError{Field: e.field, Message: oneLine(message)}
+func (c *compiler) fail(at common.Location, message string) {
+	mistake := &CompileError{Field: c.expression.field, Message: oneLine(message)}
 	if at != nil {
 		mistake.Line, mistake.Column = max(at.Line(), 1), max(at.Column(), 0)+1
 	}
-	c.errors = append(c.errors, mistake)
+	c.mistakes = append(c.mistakes, mistake)
 }
 
 // inspect notes the own keys of an expression's field that it mentions, and what it discards.

@@ -73,7 +73,7 @@ func (c *compiler) explain(issue *cel.Error, parsed *ast.AST) string {
 func (c *compiler) signatures(function, given string) []string {
 	first, _, _ := strings.Cut(given, ",")
 	var all, similar []string
-	for _, overload := range c.env.Functions()[function].OverloadDecls() {
+	for _, overload := range c.Functions()[function].OverloadDecls() {
 		var types []string
 		for _, t := range overload.ArgTypes() {
 			types = append(types, t.String())
@@ -100,7 +100,7 @@ func (c *compiler) signatures(function, given string) []string {
 }
 
 // checkConstants reports calls without variables that fail, since they fail whatever is sent.
-func (c *compiler) checkConstants(e *expression, checked *ast.AST) {
+func (c *compiler) checkConstants(checked *ast.AST) {
 	var isConstant func(x ast.NavigableExpr) bool
 	isConstant = func(x ast.NavigableExpr) bool {
 		constant := x.Kind() != ast.IdentKind && x.Kind() != ast.ComprehensionKind
@@ -115,33 +115,33 @@ func (c *compiler) checkConstants(e *expression, checked *ast.AST) {
 		}
 		if !constant {
 			for _, call := range calls {
-				c.checkConstant(e, checked, call)
+				c.checkConstant(checked, call)
 			}
 		}
 		return constant
 	}
 	if root := ast.NavigateAST(checked); isConstant(root) {
-		c.checkConstant(e, checked, root)
+		c.checkConstant(checked, root)
 	}
 }
 
-func (c *compiler) checkConstant(e *expression, checked *ast.AST, call ast.Expr) {
+func (c *compiler) checkConstant(checked *ast.AST, call ast.Expr) {
 	part := ast.NewCheckedAST(ast.NewAST(call, checked.SourceInfo()), checked.TypeMap(), checked.ReferenceMap())
-	program, err := c.env.PlanProgram(part, cel.CustomDecoratorV2(c.metered))
+	program, err := c.PlanProgram(part, cel.CustomDecoratorV2(c.metered))
 	if err == nil {
 		_, _, err = program.Eval(&variables{meter: &meter{left: maxFindWork}})
 	}
 	if err != nil {
-		c.failAt(e, checked, call.ID(), err)
+		c.failAt(checked, call.ID(), err)
 	}
 }
 
 // failAt adds a CompileError about a part of an expression.
-func (c *compiler) failAt(e *expression, checked *ast.AST, id int64, err error) {
+func (c *compiler) failAt(checked *ast.AST, id int64, err error) {
 	if at, ok := errors.AsType[*positionError](err); ok {
 		id, err = at.id, at.error
 	}
-	c.fail(e, checked.SourceInfo().GetStartLocation(id), reword(err.Error()))
+	c.fail(checked.SourceInfo().GetStartLocation(id), reword(err.Error()))
 }
 
 // positionError is an error about a part of an expression.

@@ -92,9 +92,9 @@ func (c *compiler) metered(node interpreter.InterpretableV2) (interpreter.Interp
 	case "matches", "find":
 		return m, c.compilePattern(m)
 	default:
-		binding := c.env.bindings[call.OverloadID()]
+		binding := c.bindings[call.OverloadID()]
 		if binding == nil {
-			binding = c.env.bindings[call.Function()]
+			binding = c.bindings[call.Function()]
 		}
 		if binding == nil {
 			return nil, fmt.Errorf("the function %s is not implemented", call.Function())

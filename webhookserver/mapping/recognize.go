@@ -1,7 +1,6 @@
 package mapping
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -32,9 +31,8 @@ var recognizers = sync.OnceValue(func() []recognizer {
 	var all []recognizer
 	for _, p := range loadedPresets() {
 		for _, rule := range p.Recognition {
-			c := &compiler{env: loadedEnvironment(), preset: p.Name}
-			where := c.expression("where", "recognition.where", rule.Where, boolResult)
-			all = append(all, recognizer{rule, p.Name, must(where, errors.Join(c.errors...))})
+			e := &expression{name: "where", field: "recognition.where", source: string(rule.Where), preset: p.Name}
+			all = append(all, recognizer{rule, p.Name, must(compileExpression(e, boolResult))})
 		}
 	}
 	return all
