@@ -149,7 +149,7 @@ func hashValue(digest io.Writer, value any) {
 			hashValue(digest, element)
 		}
 	default:
-		text, _ := textOf(value)
+		text, _ := payload.TextOf(value)
 		size(uint64(len(text)))
 		_, _ = io.WriteString(digest, text)
 	}
@@ -161,20 +161,9 @@ func elementsOf(value any) []any {
 	return list
 }
 
-// textOf returns the text of a scalar; that of null is empty. Maps and lists have none.
-func textOf(value any) (text string, scalar bool) {
-	switch value.(type) {
-	case nil:
-		return "", true
-	case map[string]any, []any:
-		return "", false
-	}
-	return fmt.Sprint(value), true
-}
-
 // timestampFromUnix reads Unix seconds, milliseconds, microseconds or nanoseconds, told apart by their size.
 func timestampFromUnix(args []any) (any, error) {
-	text, _ := textOf(args[0])
+	text, _ := payload.TextOf(args[0])
 	t, ok := payload.ParseUnix(text)
 	if !ok {
 		return nil, fmt.Errorf("%q is not a Unix time from 2000 to 2100", oneLine(text))
@@ -224,7 +213,7 @@ func urlHost(args []any) (any, error) {
 // makes an expression safe from what a sender writes in place of a text.
 func textOrEmpty(value ref.Val) ref.Val {
 	scalar, _ := native(unwrap(value))
-	text, _ := textOf(scalar)
+	text, _ := payload.TextOf(scalar)
 	return types.String(text)
 }
 
@@ -265,7 +254,7 @@ func mapFromList(args []any) (any, error) {
 	for _, element := range elementsOf(args[0]) {
 		value, hasValue := partOf(element, valueName)
 		key, _ := partOf(element, keyName)
-		if text, _ := textOf(key); hasValue && text != "" {
+		if text, _ := payload.TextOf(key); hasValue && text != "" {
 			found.add(text, value)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // Recognition tells the payloads of a preset from those of all others.
@@ -82,7 +83,7 @@ func (p *Program) prefixed(e *expression, value any) any {
 	if p.recognized == "" || e.preset == "" || e.name != fields[dedupKeyIndex].name {
 		return value
 	}
-	text, scalar := textOf(value)
+	text, scalar := payload.TextOf(value)
 	prefix := p.recognized + "/"
 	if !scalar || strings.HasPrefix(text, prefix) {
 		return value

@@ -139,7 +139,7 @@ func nativeOf(value ref.Val) (whole any, ok bool) {
 
 func keyText(key ref.Val) string {
 	scalar, _ := native(key)
-	text, _ := textOf(scalar)
+	text, _ := payload.TextOf(scalar)
 	return text
 }
 

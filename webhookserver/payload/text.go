@@ -11,9 +11,9 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
-// textOf returns the text of a scalar: a string, or the literal of a number or boolean as it was sent. Objects
-// and arrays have none.
-func textOf(value any) (text string, scalar bool) {
+// TextOf returns the text of a scalar: a string, or the literal of a number or boolean as it was sent. Objects, arrays
+// and null have none.
+func TextOf(value any) (text string, scalar bool) {
 	switch v := value.(type) {
 	case string:
 		return v, true
