@@ -179,7 +179,10 @@ func (c *compiler) compile(wanted resultKind) {
 		return
 	}
 	tree := checked.NativeRep()
-	if c.checkConstants(tree); len(c.mistakes) > 0 {
+	if root := ast.NavigateAST(tree); c.checkConstants(tree, root) {
+		c.checkConstant(tree, root)
+	}
+	if len(c.mistakes) > 0 {
 		return
 	}
 	e.inspect(tree.Expr())

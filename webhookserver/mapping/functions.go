@@ -86,7 +86,7 @@ func firstNonEmpty(arg ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(arg)
 	}
-	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
+	for i := range sizeOf(list) {
 		value := unwrap(list.Get(i))
 		switch v := value.(type) {
 		case types.Null:

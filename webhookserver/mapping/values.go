@@ -164,7 +164,7 @@ func weigh(value ref.Val, limit int) int {
 			total += weigh(key, limit-total) + weigh(v.Get(key), limit-total)
 		}
 	case traits.Lister:
-		for i, size := types.Int(0), sizeOf(v); i < size && total <= limit; i++ {
+		for i := types.Int(0); i < sizeOf(v) && total <= limit; i++ {
 			total += weigh(v.Get(i), limit-total)
 		}
 	}
@@ -195,8 +195,8 @@ func weighNative(value any, limit int) int {
 	return total
 }
 
-func sizeOf(list traits.Lister) types.Int {
-	size, _ := list.Size().(types.Int)
+func sizeOf(value traits.Sizer) types.Int {
+	size, _ := value.Size().(types.Int)
 	return size
 }
 
