@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -40,10 +41,8 @@ type environment struct {
 }
 
 // loadedEnvironment makes the environment once.
-var loadedEnvironment = sync.OnceValue(func() *environment { return must(newEnvironment()) })
-
-func newEnvironment() (*environment, error) {
-	env, err := cel.NewCustomEnv(slices.Concat([]cel.EnvOption{
+var loadedEnvironment = sync.OnceValue(func() *environment {
+	env := must(cel.NewCustomEnv(slices.Concat([]cel.EnvOption{
 		cel.EagerlyValidateDeclarations(true),
 		cel.DefaultUTCTimeZone(true),
 		cel.CrossTypeNumericComparisons(true),
@@ -61,37 +60,23 @@ func newEnvironment() (*environment, error) {
 		cel.Variable(alertVariable, cel.DynType),
 		cel.Variable(headersVariable, cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable(receivedVariable, cel.TimestampType),
-	}, ownFunctions(), meterFunctions())...)
-	if err != nil {
-		return nil, err
-	}
-	e := &environment{Env: env, bindings: map[string]*functions.Overload{}}
+	}, ownFunctions(), meterFunctions())...))
+	bindings := map[string]*functions.Overload{}
 	for _, function := range env.Functions() {
-		bindings, err := function.Bindings()
-		if err != nil {
-			return nil, err
-		}
-		for _, binding := range bindings {
-			e.bindings[binding.Operator] = binding
+		for _, binding := range must(function.Bindings()) {
+			bindings[binding.Operator] = binding
 		}
 	}
-	return e, nil
-}
+	return &environment{env, bindings}
+})
 
 // only adds the named functions of a library.
 func only(library cel.EnvOption, names ...string) cel.EnvOption {
-	return func(env *cel.Env) (*cel.Env, error) {
-		whole, err := cel.NewCustomEnv(library)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			if env, err = cel.FunctionDecls(whole.Functions()[name])(env); err != nil {
-				return nil, err
-			}
-		}
-		return env, nil
+	var named []*decls.FunctionDecl
+	for _, name := range names {
+		named = append(named, must(cel.NewCustomEnv(library)).Functions()[name])
 	}
+	return cel.FunctionDecls(named...)
 }
 
 // adapter makes values of CEL from what payload.ParseAny gives, without a copy.

@@ -29,19 +29,20 @@ func ownFunctions() []cel.EnvOption {
 	return []cel.EnvOption{
 		function("parseJSON", parseJSON, dyn, text),
 		function("hash", hash, text, list),
-		function("timestampFromUnix", timestampFromUnix, cel.TimestampType, dyn),
 		function("merge", merge, anyMap, list),
-		function("discard", discard, anyMap, list),
-		function("discardDefault", discard, anyMap, dyn, dyn),
 		function("withoutPort", withoutPort, text, text),
 		function("urlHost", urlHost, text, text),
 		function("pairs", pairs, anyMap, dyn, text, text),
 		function("mapFromList", mapFromList, anyMap, dyn, text, text),
 		// These do not look into the objects and lists that they are given, which may be large.
-		unary("text", textOrEmpty, text, dyn),
+		unary("text", func(value ref.Val) ref.Val { return types.String(textOrEmpty(value)) }, text, dyn),
 		unary("present", present, cel.BoolType, dyn),
 		unary("elements", elements, list, dyn),
 		unary("firstNonEmpty", firstNonEmpty, dyn, list),
+		unary("timestampFromUnix", timestampFromUnix, cel.TimestampType, dyn),
+		unary("discard", func(ref.Val) ref.Val { return nothing }, anyMap, list),
+		cel.Function("discardDefault", cel.Overload("discardDefault", []*cel.Type{dyn, dyn}, anyMap,
+			cel.BinaryBinding(func(_, _ ref.Val) ref.Val { return nothing }))),
 		// compilePattern implements find, and matches of the standard library.
 		cel.Function("find", cel.MemberOverload("find", []*cel.Type{text, text}, text)),
 	}
@@ -162,13 +163,13 @@ func elementsOf(value any) []any {
 }
 
 // timestampFromUnix reads Unix seconds, milliseconds, microseconds or nanoseconds, told apart by their size.
-func timestampFromUnix(args []any) (any, error) {
-	text, _ := payload.TextOf(args[0])
+func timestampFromUnix(value ref.Val) ref.Val {
+	text := textOrEmpty(value)
 	t, ok := payload.ParseUnix(text)
 	if !ok {
-		return nil, fmt.Errorf("%q is not a Unix time from 2000 to 2100", oneLine(text))
+		return types.NewErr("timestampFromUnix: %q is not a Unix time from 2000 to 2100", oneLine(text))
 	}
-	return types.Timestamp{Time: t.UTC().Truncate(time.Microsecond)}, nil
+	return types.Timestamp{Time: t.UTC().Truncate(time.Microsecond)}
 }
 
 // merge puts the entries of several maps into one; of equal keys the last one wins. Null counts as empty.
@@ -184,11 +185,9 @@ func merge(args []any) (any, error) {
 	return merged, nil
 }
 
-// discard returns an empty map. The compiler notes the paths in its list: what is there is left out of custom; with
-// discardDefault(path, constant) only if it is the constant.
-func discard([]any) (any, error) {
-	return map[string]any{}, nil
-}
+// nothing is what discard(paths) and discardDefault(path, constant) return. The compiler notes the paths: what is there is
+// left out of custom, in the second case only if it is the constant.
+var nothing = types.NewStringInterfaceMap(adapter{}, map[string]any{})
 
 // withoutPort returns the host of an address with a port: "db-1" of "db-1:9100", "::1" of "[::1]:9100". Any other
 // text stays as it is.
@@ -211,10 +210,10 @@ func urlHost(args []any) (any, error) {
 
 // textOrEmpty returns the text of a scalar, and an empty text for null, a missing optional value, a list or a map. It
 // makes an expression safe from what a sender writes in place of a text.
-func textOrEmpty(value ref.Val) ref.Val {
+func textOrEmpty(value ref.Val) string {
 	scalar, _ := native(unwrap(value))
 	text, _ := payload.TextOf(scalar)
-	return types.String(text)
+	return text
 }
 
 // present reports whether a value is there and is not null.

@@ -229,7 +229,7 @@ func keysInOrder(m traits.Mapper) traits.Lister {
 		keys = append(keys, all.Next())
 	}
 	slices.SortFunc(keys, func(a, b ref.Val) int { // 1 before "1"
-		return cmp.Or(strings.Compare(keyText(a), keyText(b)), strings.Compare(a.Type().TypeName(), b.Type().TypeName()))
+		return cmp.Or(strings.Compare(textOrEmpty(a), textOrEmpty(b)), strings.Compare(a.Type().TypeName(), b.Type().TypeName()))
 	})
 	return types.NewRefValList(adapter{}, keys)
 }

@@ -114,7 +114,7 @@ func (c *converter) convertMap(m traits.Mapper, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		text := keyText(key)
+		text := textOrEmpty(key)
 		if err := c.spend(len(text)); err != nil {
 			return nil, err
 		}
@@ -135,12 +135,6 @@ func nativeOf(value ref.Val) (whole any, ok bool) {
 		return list, ok && !slices.ContainsFunc(list, func(element any) bool { _, made := element.(ref.Val); return made })
 	}
 	return native(value)
-}
-
-func keyText(key ref.Val) string {
-	scalar, _ := native(key)
-	text, _ := payload.TextOf(scalar)
-	return text
 }
 
 // elementWeight is what a value weighs beside its text.
