@@ -226,10 +226,7 @@ func numberLen(s string) int {
 	if s[0] != '-' && (s[0] < '0' || s[0] > '9') {
 		return 0
 	}
-	if end := strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune("+-.0123456789Ee", r) }); end >= 0 {
-		return end
-	}
-	return len(s)
+	return len(s) - len(strings.TrimLeft(s, "+-.0123456789Ee"))
 }
 
 // escapeGrowth is the number of bytes that Go's encoder adds to an unescaped character.

@@ -71,7 +71,12 @@ func sanitize(s string, lineBreak, tab rune) string {
 
 // isPlain reports whether s is all printable ASCII, as most texts are.
 func isPlain(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // isLineBreak reports the characters that end a line: LF, VT, FF, CR, NEL and Unicode's two separators.

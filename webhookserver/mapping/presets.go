@@ -65,16 +65,16 @@ func Presets() ([]Preset, error) {
 		if !isYAML || strings.Contains(name, ".") {
 			continue // NAME.expected.yaml, NAME.firing.json
 		}
+		preset := Preset{}
 		text, err := presetFiles.ReadFile("presets/" + entry.Name())
+		if err == nil {
+			err = yaml.UnmarshalStrict(text, &preset)
+		}
+		if err == nil && preset.Name != name {
+			err = fmt.Errorf("its name is %q", preset.Name)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the preset %s: %w", name, err)
-		}
-		preset := Preset{}
-		if err := yaml.UnmarshalStrict(text, &preset); err != nil {
-			return nil, fmt.Errorf("reading the preset %s: %w", name, err)
-		}
-		if preset.Name != name {
-			return nil, fmt.Errorf("reading the preset %s: its name is %q", name, preset.Name)
 		}
 		presets = append(presets, preset)
 	}

@@ -2,10 +2,8 @@ package payload
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -16,9 +14,11 @@ import (
 // bagOf encodes an object as a bag.
 func (n *normaliser) bagOf(field string, object map[string]any) v1alpha1.Bag {
 	bag := make(v1alpha1.Bag, len(object)+len(n.kept))
-	for _, key := range slices.Sorted(maps.Keys(object)) { // the order of the warnings
-		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(field, key, object[key])
+	start := len(n.warnings)
+	for key, value := range object {
+		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(field, key, value)
 	}
+	n.warnings[start:].sort()
 	return bag
 }
 
@@ -37,6 +37,7 @@ func (n *normaliser) textsOf(field string) map[string]string {
 		if texts == nil {
 			texts = map[string]string{}
 		}
+		n.bagBytes += len(key) + len(text) + entryOverhead
 		texts[strings.ToValidUTF8(key, "\uFFFD")] = strings.ToValidUTF8(text, "\uFFFD")
 	}
 	return texts
@@ -72,9 +73,7 @@ func (n *normaliser) custom() v1alpha1.Bag {
 	start := len(n.warnings)
 	bag := n.bagOf("custom", explicit)
 	n.addKept(bag)
-	slices.SortStableFunc(n.warnings[start:], func(a, b Warning) int {
-		return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Detail, b.Detail))
-	})
+	n.warnings[start:].sort()
 	return bag
 }
 
@@ -114,9 +113,11 @@ func FreeName[V any](m map[string]V, name string) string {
 // encode returns the JSON of one bag entry, and warns of numbers in it that became strings. bag is empty for a
 // key of the payload itself.
 func (n *normaliser) encode(bag, key string, value any) json.RawMessage {
-	var e encoder
+	e := &n.encoder
+	e.inexact = nil
 	n.buffer = e.append(n.buffer[:0], value)
 	raw := bytes.Clone(n.buffer)
+	n.bagBytes += len(bag) + len(key) + len(raw) + entryOverhead
 	path := key
 	if bag != "" {
 		path = bag + "." + key
@@ -130,6 +131,11 @@ func (n *normaliser) encode(bag, key string, value any) json.RawMessage {
 	}
 	return raw
 }
+
+const (
+	entryOverhead = len(`"":,_10000`) // the most that a bag entry takes beside its key and value
+	escapedGrowth = 6                 // bytes of JSON, at most, for a byte of text: \u003c for <
+)
 
 // LimitKeys keeps the bags of an alert within alertcontent.MaxKeys, and warns of those that became texts.
 func LimitKeys(content *v1alpha1.AlertContent) []Warning {
@@ -147,6 +153,13 @@ func keysWarnings(bags []string) (warned warnings) {
 // trim keeps the content within what one alert may take.
 func (n *normaliser) trim() {
 	content := &n.alert.AlertContent
+	text := len(content.Title) + len(content.Description) + len(content.Type) + len(content.Link) +
+		len(content.Hostname) + len(content.Region)
+	if escapedGrowth*(text+n.bagBytes) < alertcontent.MaxBytes/2 {
+		// As nearly always, and without counting what each character takes.
+		n.warnings = append(n.warnings, LimitKeys(content)...)
+		return
+	}
 	dropped, replaced := alertcontent.Bound(content)
 	n.warnings = append(n.warnings, keysWarnings(replaced)...)
 	if len(dropped) > 0 {

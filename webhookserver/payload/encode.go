@@ -80,8 +80,12 @@ const numberBytes = "0123456789+-.eE"
 // digits that read back as the same float64. So a number is kept if it is one of these two; 9007199254740993.0,
 // 18446744073709551615 and 1e400 are not.
 func storedNumber(literal string) (stored string, exact bool) {
-	if whole, err := strconv.ParseInt(literal, 10, 64); err == nil {
-		return strconv.FormatInt(whole, 10), true
+	switch whole, err := strconv.ParseInt(literal, 10, 64); {
+	case err != nil: // not an int64
+	case whole == 0:
+		return "0", true // and not -0
+	default:
+		return literal, true
 	}
 	float, err := strconv.ParseFloat(literal, 64)
 	if err != nil || strings.Trim(literal, numberBytes) != "" { // ParseFloat reads NaN and 0x1p-2 too

@@ -2,11 +2,10 @@ package payload
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -105,14 +104,14 @@ func (s *survey) scanString(text []byte, start int) int {
 
 // escapedUnit returns the value of the \uXXXX that text begins with, -1 if it begins with none.
 func escapedUnit(text []byte) rune {
-	var unit [2]byte
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1
 	}
-	if _, err := hex.Decode(unit[:], text[2:6]); err != nil {
+	unit, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	if err != nil {
 		return -1
 	}
-	return rune(binary.BigEndian.Uint16(unit[:]))
+	return rune(unit)
 }
 
 // What values take in memory, in bytes, measured with the programs of this repository; a test holds them

@@ -25,7 +25,9 @@ type normaliser struct {
 	object   map[string]any
 	received time.Time
 	alert    v1alpha1.Alert
-	buffer   []byte // of encode
+	encoder  encoder
+	buffer   []byte // of the encoder
+	bagBytes int    // at least what the encoded entries of the bags take
 	kept     []kept
 	// guessedStart is true when the alert's StartTime is the time of receipt.
 	guessedStart bool

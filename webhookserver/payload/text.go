@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -73,6 +74,13 @@ type warnings []Warning
 // addf adds a warning about a field. The field's name may be of the sender's making.
 func (w *warnings) addf(field, format string, args ...any) {
 	*w = append(*w, Warning{Field: Shorten(plaintext.SanitizeLine(field), maxQuoted), Detail: fmt.Sprintf(format, args...)})
+}
+
+// sort puts warnings in order that came from walking a map.
+func (w warnings) sort() {
+	slices.SortStableFunc(w, func(a, b Warning) int {
+		return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Detail, b.Detail))
+	})
 }
 
 // list returns the warnings for the response: not more than maxWarnings.

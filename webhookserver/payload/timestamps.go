@@ -120,10 +120,8 @@ func parseUnix(text string) (t time.Time, isNumber, ok bool) {
 	whole, err := strconv.ParseInt(text, 10, 64)
 	float := float64(whole)
 	if err != nil {
-		if strings.Trim(text, numberBytes) != "" {
-			return t, false, false
-		}
-		if float, err = strconv.ParseFloat(text, 64); err != nil || math.Abs(float) >= math.MaxInt64 {
+		float, err = strconv.ParseFloat(text, 64)
+		if err != nil || strings.Trim(text, numberBytes) != "" || math.Abs(float) >= math.MaxInt64 {
 			return t, false, false
 		}
 		whole = int64(float)

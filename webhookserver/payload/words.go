@@ -26,8 +26,9 @@ var severityWords = map[v1alpha1.Severity][]string{
 // readSeverity reads how bad the alert is. A severity that is not known counts as absent, never as a reason
 // to reject: the alert matters more than its rank.
 func readSeverity(n *normaliser, name string, value any, text string) bool {
+	word := squeeze(text)
 	for severity, words := range severityWords {
-		if slices.Contains(words, squeeze(text)) {
+		if slices.Contains(words, word) {
 			n.alert.Severity = severity
 			return true
 		}
@@ -39,8 +40,10 @@ func readSeverity(n *normaliser, name string, value any, text string) bool {
 
 // squeeze makes the spellings of a word equal: "Not classified", "not_classified", "SEV-1".
 func squeeze(word string) string {
-	return strings.NewReplacer(" ", "", "-", "", "_", "").Replace(strings.ToLower(plaintext.SanitizeLine(word)))
+	return separators.Replace(strings.ToLower(plaintext.SanitizeLine(word)))
 }
+
+var separators = strings.NewReplacer(" ", "", "-", "", "_", "")
 
 // resolvedSynonyms resolve, with a warning. The list is short on purpose: a wrong resolve hides an outage,
 // a missed one only leaves an incident open.
