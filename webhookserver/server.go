@@ -32,7 +32,6 @@ type Server struct {
 	handler   *handler
 	committer *commit.Committer
 	store     interface{ Close() }
-	capacity  *commit.Capacity
 	reports   *statusReporter
 	log       logr.Logger
 	listener  atomic.Pointer[net.Listener] // once it is open
@@ -58,13 +57,8 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
 	ready := func() bool { return synced() && options.Check() == nil }
 	return &Server{
-		options:   options,
-		handler:   newHandler(options, ready, tokens, capacity, committer, mgr.GetAPIReader(), reports, log),
-		capacity:  capacity,
-		committer: committer,
-		store:     store,
-		reports:   reports,
-		log:       log,
+		options: options, committer: committer, store: store, reports: reports, log: log,
+		handler: newHandler(options, ready, tokens, capacity, committer, mgr.GetAPIReader(), reports, log),
 	}, nil
 }
 
@@ -108,9 +102,9 @@ func (s *Server) IngestBacklog() int { return s.committer.Backlog() }
 // v1alpha1.ReasonIncidentLimit when those are that need a new Incident, empty when none are.
 func (s *Server) Refusal(namespace string) string {
 	switch {
-	case s.capacity.Pending.IsFull(namespace):
+	case s.handler.capacity.Pending.IsFull(namespace):
 		return v1alpha1.ReasonQueueFull
-	case s.capacity.Incidents.IsFull(namespace):
+	case s.handler.capacity.Incidents.IsFull(namespace):
 		return v1alpha1.ReasonIncidentLimit
 	}
 	return ""
@@ -140,10 +134,10 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("opening the webhook server's address: %w", err)
 	}
 	if s.options.Metrics != nil {
-		if err := s.options.Metrics.Register(s.capacity); err != nil {
+		if err := s.options.Metrics.Register(s.handler.capacity); err != nil {
 			return errors.Join(fmt.Errorf("registering the metrics of the capacity: %w", err), listener.Close())
 		}
-		defer s.options.Metrics.Unregister(s.capacity)
+		defer s.options.Metrics.Unregister(s.handler.capacity)
 	}
 	// The reporter and the certificate watcher end when the server has, not when ctx does.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))

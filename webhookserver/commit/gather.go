@@ -1,6 +1,9 @@
 package commit
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // gathering is a queue's wait for senders to come back. Guarded by the Committer's mutex.
 type gathering struct {
@@ -23,8 +26,9 @@ func (g *gathering) arrived(waiting int) {
 // write and half in the next, and each AlertEvent costs the API server the same for half as many alerts.
 //
 // It does not wait when another queue needs the writer, nor when all writers are busy.
-func (c *Committer) gather(q *queue, written int, took time.Duration) {
-	done := c.beginGathering(q, written)
+func (c *Committer) gather(written *batch, took time.Duration) {
+	q := written.queue
+	done := c.beginGathering(q, len(written.entries))
 	if done == nil {
 		return
 	}
@@ -46,9 +50,13 @@ func (c *Committer) beginGathering(q *queue, written int) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	g := &q.gathering
-	othersWait := c.shares.waiting.requests > q.waiting.requests
+	othersWait := c.waiting > len(q.entries)
 	c.writing -= written // they have their responses: folds may write meanwhile
-	filled := !q.waiting.isWithin(load{alerts: maxBatchAlerts, bytes: maxBatchBytes}, 1, 1)
+	alerts, bytes := 0, 0
+	filled := slices.ContainsFunc(q.entries, func(e *entry) bool {
+		alerts, bytes = alerts+len(e.Alerts), bytes+e.size
+		return alerts > maxBatchAlerts || bytes > maxBatchBytes
+	})
 	switch {
 	case written < minGathered, othersWait, filled, c.closed, c.free == 0, g.done != nil:
 		return nil

@@ -23,10 +23,10 @@ import (
 type Incidents struct {
 	seed maphash.Seed
 
-	mu         sync.Mutex
-	namespaces map[string]map[uint64]presence
-	events     map[types.NamespacedName][]uint64 // AlertEvents, and the names that wait for them
-	budget     fair.Budget[string]               // of Incidents, each namespace with its share at most
+	mu        sync.Mutex
+	incidents map[uint64]presence
+	events    map[types.NamespacedName][]uint64 // AlertEvents, and the Incidents that wait for them
+	budget    fair.Budget[string]               // of Incidents by namespace
 }
 
 // presence says why an Incident counts.
@@ -35,13 +35,20 @@ type presence struct {
 	waiting int // AlertEvents and reservations with firing alerts of it
 }
 
+func (p presence) count() int64 {
+	if p == (presence{}) {
+		return 0
+	}
+	return 1
+}
+
 // NewIncidents makes an index with a limit of Incidents, of which a namespace may have a share.
 func NewIncidents(limit int, share float64) *Incidents {
 	return &Incidents{
-		seed:       maphash.MakeSeed(),
-		namespaces: map[string]map[uint64]presence{},
-		events:     map[types.NamespacedName][]uint64{},
-		budget:     fair.Budget[string]{Limit: fair.Limit{All: int64(limit), Share: share}},
+		seed:      maphash.MakeSeed(),
+		incidents: map[uint64]presence{},
+		events:    map[types.NamespacedName][]uint64{},
+		budget:    fair.Budget[string]{Limit: fair.Limit{All: int64(limit), Share: share}, Capped: true},
 	}
 }
 
@@ -54,36 +61,36 @@ func (x *Incidents) Remove(incident *v1alpha1.Incident) { x.setExists(incident, 
 func (x *Incidents) setExists(incident *v1alpha1.Incident, exists bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.change(incident.Namespace, []uint64{x.hash(incident.Name)}, func(p *presence) { p.exists = exists })
+	x.change(incident.Namespace, x.hash(incident.Namespace, incident.Name), func(p *presence) { p.exists = exists })
 }
 
 // SetEvent has the Incidents of an AlertEvent's firing alerts count, but for those into which they are folded. One that is being
 // deleted is folded, or a user has given it up.
 func (x *Incidents) SetEvent(event *v1alpha1.AlertEvent) {
 	mark, _ := marks.Of(event)
-	var names []uint64
+	var waiting []uint64
 	if !event.DeletionTimestamp.IsZero() {
 		mark.All = true
 	}
 	for i := range event.Spec.Alerts {
 		alert := &event.Spec.Alerts[i]
 		if name := event.IncidentNameFor(alert); alert.Status == v1alpha1.AlertFiring && !mark.Settles(name) {
-			names = append(names, x.hash(name))
+			waiting = append(waiting, x.hash(event.Namespace, name))
 		}
 	}
-	x.replaceEvent(event, names)
+	x.replaceEvent(event, waiting)
 }
 
 // RemoveEvent forgets an AlertEvent.
 func (x *Incidents) RemoveEvent(event *v1alpha1.AlertEvent) { x.replaceEvent(event, nil) }
 
-func (x *Incidents) replaceEvent(event *v1alpha1.AlertEvent, names []uint64) {
+func (x *Incidents) replaceEvent(event *v1alpha1.AlertEvent, waiting []uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	key := client.ObjectKeyFromObject(event)
-	x.change(key.Namespace, x.events[key], func(p *presence) { p.waiting-- })
-	x.change(key.Namespace, names, func(p *presence) { p.waiting++ })
-	if x.events[key] = names; len(names) == 0 {
+	x.wait(key.Namespace, x.events[key], -1)
+	x.wait(key.Namespace, waiting, 1)
+	if x.events[key] = waiting; len(waiting) == 0 {
 		delete(x.events, key)
 	}
 }
@@ -92,7 +99,7 @@ func (x *Incidents) replaceEvent(event *v1alpha1.AlertEvent, names []uint64) {
 func (x *Incidents) Has(namespace, name string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.namespaces[namespace][x.hash(name)].exists
+	return x.incidents[x.hash(namespace, name)].exists
 }
 
 // IsFull says whether no Incident may be added to the namespace.
@@ -102,77 +109,61 @@ func (x *Incidents) IsFull(namespace string) bool {
 	return !x.budget.Allows(namespace)
 }
 
-// Reservation has Incidents count whose alerts are being stored.
-type Reservation struct {
-	index     *Incidents
-	namespace string
-	names     []uint64
-}
-
-// Reserve returns an empty reservation for a request to the namespace.
-func (x *Incidents) Reserve(namespace string) *Reservation {
-	return &Reservation{index: x, namespace: namespace}
-}
-
-// Add says whether a firing alert of the Incident may be stored: it exists, it counts already, or the namespace may have
-// another one.
-func (r *Reservation) Add(name string) bool {
-	x := r.index
+// Reserve returns the alerts of a request that may be stored: those that do not fire, those whose Incident exists and, unless
+// new ones are blocked, those whose Incident counts already or for which the namespace may have another one. The Incidents count
+// until the write has ended, and the informer has shown the AlertEvent, whose alerts then count by themselves.
+func (x *Incidents) Reserve(namespace string, alerts []v1alpha1.Alert, blocked bool) (storable []v1alpha1.Alert) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	hash := x.hash(name)
-	switch known, counts := x.namespaces[r.namespace][hash]; {
-	case known.exists:
-		return true
-	case !counts && !x.budget.Allows(r.namespace):
-		return false
-	}
-	x.change(r.namespace, []uint64{hash}, func(p *presence) { p.waiting++ })
-	r.names = append(r.names, hash)
-	return true
-}
-
-// Release ends the reservation when the informer has shown the AlertEvent, whose alerts then count by themselves.
-func (r *Reservation) Release() {
-	if len(r.names) == 0 {
-		return
-	}
-	time.AfterFunc(maxWatchDelay, func() {
-		r.index.mu.Lock()
-		defer r.index.mu.Unlock()
-		r.index.change(r.namespace, r.names, func(p *presence) { p.waiting-- })
-	})
-}
-
-func (x *Incidents) hash(name string) uint64 { return maphash.String(x.seed, name) }
-
-func (x *Incidents) change(namespace string, names []uint64, change func(*presence)) {
-	own := x.namespaces[namespace]
-	if own == nil {
-		own = map[uint64]presence{}
-	}
-	for _, name := range names {
-		p := own[name]
-		if change(&p); p == (presence{}) {
-			delete(own, name)
-		} else {
-			own[name] = p
+	var reserved []uint64
+	for i := range alerts {
+		incident := x.hash(namespace, alerts[i].IncidentName)
+		if known := x.incidents[incident]; alerts[i].Status == v1alpha1.AlertFiring && !known.exists {
+			if blocked || known.count() == 0 && !x.budget.Allows(namespace) {
+				continue
+			}
+			x.wait(namespace, []uint64{incident}, 1)
+			reserved = append(reserved, incident)
 		}
+		storable = append(storable, alerts[i])
 	}
-	x.budget.Set(namespace, min(int64(len(own)), x.budget.Own()))
-	if len(own) == 0 {
-		delete(x.namespaces, namespace)
-	} else {
-		x.namespaces[namespace] = own
+	if len(reserved) > 0 {
+		time.AfterFunc(Timeout+maxWatchDelay, func() {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.wait(namespace, reserved, -1)
+		})
 	}
+	return storable
+}
+
+func (x *Incidents) hash(namespace, name string) uint64 {
+	return maphash.Comparable(x.seed, types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+// wait changes how many AlertEvents and reservations each of the Incidents waits for.
+func (x *Incidents) wait(namespace string, incidents []uint64, more int) {
+	for _, incident := range incidents {
+		x.change(namespace, incident, func(p *presence) { p.waiting += more })
+	}
+}
+
+func (x *Incidents) change(namespace string, incident uint64, change func(*presence)) {
+	before := x.incidents[incident]
+	now := before
+	change(&now)
+	if x.incidents[incident] = now; now.count() == 0 {
+		delete(x.incidents, incident)
+	}
+	x.budget.Add(namespace, now.count()-before.count())
 }
 
 func (x *Incidents) report(set setGauge) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	set(incidentsRatio, float64(x.budget.Sum())/float64(x.budget.All))
-	for namespace, names := range x.namespaces {
-		if ratio := float64(len(names)) / float64(x.budget.Own()); ratio >= reportedRatio {
+	set(incidentsRatio, x.budget.Fraction())
+	for namespace := range x.budget.Keys() {
+		if ratio := float64(x.budget.Used(namespace)) / float64(x.budget.Own()); ratio >= reportedRatio {
 			set(namespaceIncidentsRatio, ratio, namespace)
 		}
 	}

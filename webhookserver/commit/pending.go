@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"maps"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,8 +18,8 @@ import (
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=create;get;list;watch
 
 // PendingEvents counts the AlertEvents of each namespace and their approximate size, as far as the informers of this
-// replica have heard, and says whether a namespace may add more. There are two bounds, and fair.Limit divides
-// each between the namespaces:
+// replica have heard, and says whether a namespace may add more. There are two bounds of each, and fair.Limit divides
+// them between the namespaces:
 //
 //   - AlertEvents that can drain count towards the limit. A namespace counts there with at most its share, and with
 //     nothing that cannot drain: AlertEvents that are terminating or unreadable, those of an
@@ -31,43 +32,49 @@ type PendingEvents struct {
 	// Cached knows what the cache lacks of AlertEvents. Optional; set before the first AlertEvent is counted.
 	Cached *clustercache.Events
 
-	eventLimit fair.Limit
-	byteLimit  fair.Limit
-
-	mu         sync.Mutex
-	events     map[types.NamespacedName]pendingEvent
-	namespaces map[string]*pendingNamespace
-	busy       int   // how many of namespaces have AlertEvents
-	all        usage // of all namespaces, whole
-	draining   usage // of all namespaces, each with its share at most
+	mu           sync.Mutex
+	bounds       [2]bound // of the number and of the size, as usage has them
+	events       map[types.NamespacedName]pendingEvent
+	stuck        map[string]int64 // AlertEvents that are stuck by themselves, by reason
+	integrations map[types.NamespacedName]pendingIntegration
 }
 
-// usage is a number of AlertEvents and their size.
-type usage struct{ events, bytes int64 }
+// bound is how much each namespace uses of a limit, with its AlertEvents that can drain, and with all.
+type bound struct{ draining, all fair.Budget[string] }
 
-func (u *usage) add(other usage, sign int64) {
-	u.events += sign * other.events
-	u.bytes += sign * other.bytes
+func newBound(limit int64, share float64) bound {
+	return bound{
+		draining: fair.Budget[string]{Limit: fair.Limit{All: limit, Share: share}, Capped: true},
+		all:      fair.Budget[string]{Limit: fair.Limit{All: maxStuckFactor * limit, Share: 1}},
+	}
 }
+
+// used returns the part of the limit that is used.
+func (b *bound) used() float64 { return max(b.draining.Fraction(), b.all.Fraction()) }
+
+// usedBy returns the part of its share that a namespace uses.
+func (b *bound) usedBy(namespace string) float64 {
+	return float64(b.all.Used(namespace)) / float64(b.draining.Own())
+}
+
+func (b *bound) isFull(namespace string) bool {
+	return b.usedBy(namespace) >= 1 || !b.draining.Allows(namespace) || !b.all.Allows(namespace)
+}
+
+// usage is a number of AlertEvents and their size in bytes.
+type usage [2]int64
 
 // pendingEvent is an AlertEvent as it was counted. Later versions of it may look different.
 type pendingEvent struct {
 	integration string
-	size        usage
+	usage       usage
 	stuck       string
 }
 
-// pendingNamespace counts the AlertEvents of a namespace.
-type pendingNamespace struct {
-	all          usage
-	draining     usage                          // the part of all that can drain
-	stuck        map[string]int64               // AlertEvents that are stuck by themselves, by reason
-	integrations map[string]*pendingIntegration // by name, "" for AlertEvents without one
-}
-
-// pendingIntegration counts the AlertEvents of an integration that are not stuck by themselves.
+// pendingIntegration counts the AlertEvents of an integration that are not stuck by themselves. Those without an integration
+// have one that does not exist.
 type pendingIntegration struct {
-	usage
+	usage   usage
 	exists  bool
 	blocked string // why its folds wait
 }
@@ -83,10 +90,13 @@ func (i *pendingIntegration) draining() usage {
 // NewPendingEvents makes a counter with a limit of AlertEvents, of which a namespace may have a share.
 func NewPendingEvents(limit int, share float64) *PendingEvents {
 	return &PendingEvents{
-		eventLimit: fair.Limit{All: int64(limit), Share: share},
-		byteLimit:  fair.Limit{All: maxPendingBytes, Share: share},
-		events:     map[types.NamespacedName]pendingEvent{},
-		namespaces: map[string]*pendingNamespace{},
+		bounds: [2]bound{newBound(int64(limit), share), newBound(maxPendingBytes, share)},
+		events: map[types.NamespacedName]pendingEvent{},
+		stuck: map[string]int64{
+			clustercache.StuckTerminating: 0, clustercache.StuckUnreadable: 0, v1alpha1.ReasonQuotaExceeded: 0,
+			v1alpha1.ReasonForbidden: 0, v1alpha1.ReasonNamespaceTerminating: 0, v1alpha1.ReasonIncidentLimit: 0,
+		},
+		integrations: map[types.NamespacedName]pendingIntegration{},
 	}
 }
 
@@ -94,46 +104,24 @@ func NewPendingEvents(limit int, share float64) *PendingEvents {
 func (p *PendingEvents) IsFull(namespace string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var own usage
-	count := p.busy
-	if pending := p.namespaces[namespace]; pending != nil {
-		own = pending.all
-	}
-	if own.events == 0 {
-		count++
-	}
-	allowed := func(total usage, factor int64) bool {
-		events, size := p.eventLimit, p.byteLimit
-		events.All *= factor
-		size.All *= factor
-		return events.Allows(own.events, total.events, count) && size.Allows(own.bytes, total.bytes, count)
-	}
-	return !allowed(p.draining, 1) || !allowed(p.all, maxStuckFactor)
+	return p.bounds[0].isFull(namespace) || p.bounds[1].isFull(namespace)
 }
 
 // report sets the gauges of the AlertEvents.
 func (p *PendingEvents) report(set setGauge) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	events := max(float64(p.draining.events), float64(p.all.events)/maxStuckFactor)
-	bytes := max(float64(p.draining.bytes), float64(p.all.bytes)/maxStuckFactor)
-	set(backlogRatio, max(events/float64(p.eventLimit.All), bytes/float64(p.byteLimit.All)))
-	stuck := map[string]int64{
-		clustercache.StuckTerminating: 0, clustercache.StuckUnreadable: 0, v1alpha1.ReasonQuotaExceeded: 0,
-		v1alpha1.ReasonForbidden: 0, v1alpha1.ReasonNamespaceTerminating: 0, v1alpha1.ReasonIncidentLimit: 0,
-	}
-	for namespace, own := range p.namespaces {
-		ratio := max(float64(own.all.events)/float64(p.eventLimit.Own()), float64(own.all.bytes)/float64(p.byteLimit.Own()))
-		if ratio >= reportedRatio {
+	number, size := &p.bounds[0], &p.bounds[1]
+	set(backlogRatio, max(number.used(), size.used()))
+	for namespace := range number.all.Keys() {
+		if ratio := max(number.usedBy(namespace), size.usedBy(namespace)); ratio >= reportedRatio {
 			set(namespaceBacklogRatio, ratio, namespace)
 		}
-		for reason, events := range own.stuck {
-			stuck[reason] += events
-		}
-		for _, integration := range own.integrations {
-			if integration.blocked != "" {
-				stuck[integration.blocked] += integration.events
-			}
+	}
+	stuck := maps.Clone(p.stuck)
+	for _, integration := range p.integrations {
+		if integration.blocked != "" {
+			stuck[integration.blocked] += integration.usage[0]
 		}
 	}
 	for reason, events := range stuck {
@@ -145,21 +133,15 @@ func (p *PendingEvents) report(set setGauge) {
 func (p *PendingEvents) Set(event *v1alpha1.AlertEvent) {
 	counted := pendingEvent{
 		integration: event.Spec.IntegrationName,
-		size:        usage{events: 1, bytes: p.storedSize(event)},
+		usage:       usage{1, int64(Size(event.Spec.Alerts)) + p.Cached.Removed(event)}, // as the API server stores it
 		stuck:       clustercache.Stuck(event),
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	name := client.ObjectKeyFromObject(event)
-	before := p.events[name]
-	if before == counted {
-		return
-	}
+	p.count(name, -1)
 	p.events[name] = counted
-	p.update(name.Namespace, func(own *pendingNamespace) {
-		own.count(before, -1)
-		own.count(counted, 1)
-	})
+	p.count(name, 1)
 }
 
 // Remove no longer counts an AlertEvent.
@@ -167,9 +149,28 @@ func (p *PendingEvents) Remove(event *v1alpha1.AlertEvent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	name := client.ObjectKeyFromObject(event)
-	before := p.events[name]
+	p.count(name, -1)
 	delete(p.events, name)
-	p.update(name.Namespace, func(own *pendingNamespace) { own.count(before, -1) })
+}
+
+// count adds an AlertEvent or subtracts it, if it is known.
+func (p *PendingEvents) count(name types.NamespacedName, sign int64) {
+	event, known := p.events[name]
+	if !known {
+		return
+	}
+	for i := range p.bounds {
+		p.bounds[i].all.Add(name.Namespace, sign*event.usage[i])
+	}
+	if event.stuck != "" {
+		p.stuck[event.stuck] += sign
+		return
+	}
+	p.change(types.NamespacedName{Namespace: name.Namespace, Name: event.integration}, func(integration *pendingIntegration) {
+		for i := range integration.usage {
+			integration.usage[i] += sign * event.usage[i]
+		}
+	})
 }
 
 // SetIntegration takes note of an integration, whose AlertEvents drain unless it is blocked.
@@ -185,66 +186,21 @@ func (p *PendingEvents) RemoveIntegration(w *v1alpha1.WebhookIntegration) {
 func (p *PendingEvents) setIntegration(w *v1alpha1.WebhookIntegration, exists bool, blocked string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.update(w.Namespace, func(own *pendingNamespace) {
-		own.change(w.Name, func(i *pendingIntegration) { i.exists, i.blocked = exists, blocked })
-	})
-}
-
-// update changes the counts of a namespace and brings the totals up to date.
-func (p *PendingEvents) update(namespace string, change func(*pendingNamespace)) {
-	own := p.namespaces[namespace]
-	if own == nil {
-		own = &pendingNamespace{stuck: map[string]int64{}, integrations: map[string]*pendingIntegration{}}
-		p.namespaces[namespace] = own
-	}
-	p.addToTotals(own, -1)
-	change(own)
-	p.addToTotals(own, 1)
-	if own.all.events == 0 && len(own.integrations) == 0 {
-		delete(p.namespaces, namespace)
-	}
-}
-
-func (p *PendingEvents) addToTotals(own *pendingNamespace, sign int64) {
-	p.all.add(own.all, sign)
-	p.draining.add(usage{
-		events: min(own.draining.events, p.eventLimit.Own()),
-		bytes:  min(own.draining.bytes, p.byteLimit.Own()),
-	}, sign)
-	if own.all.events > 0 {
-		p.busy += int(sign)
-	}
-}
-
-// count adds an AlertEvent or subtracts it. The zero event counts nothing.
-func (n *pendingNamespace) count(event pendingEvent, sign int64) {
-	n.all.add(event.size, sign)
-	if event.stuck != "" {
-		n.stuck[event.stuck] += sign
-		return
-	}
-	n.change(event.integration, func(i *pendingIntegration) { i.add(event.size, sign) })
+	p.change(client.ObjectKeyFromObject(w), func(i *pendingIntegration) { i.exists, i.blocked = exists, blocked })
 }
 
 // change changes the counts of an integration, and with them the part that can drain. It forgets a deleted integration
 // without AlertEvents.
-func (n *pendingNamespace) change(name string, change func(*pendingIntegration)) {
-	integration := n.integrations[name]
-	if integration == nil {
-		integration = &pendingIntegration{}
-		n.integrations[name] = integration
+func (p *PendingEvents) change(name types.NamespacedName, change func(*pendingIntegration)) {
+	integration := p.integrations[name]
+	before := integration.draining()
+	change(&integration)
+	for i, now := range integration.draining() {
+		p.bounds[i].draining.Add(name.Namespace, now-before[i])
 	}
-	n.draining.add(integration.draining(), -1)
-	change(integration)
-	n.draining.add(integration.draining(), 1)
-	if !integration.exists && integration.events == 0 {
-		delete(n.integrations, name)
+	if p.integrations[name] = integration; integration == (pendingIntegration{}) {
+		delete(p.integrations, name)
 	}
-}
-
-// storedSize returns the size in bytes of the AlertEvent as the API server stores it, never less.
-func (p *PendingEvents) storedSize(event *v1alpha1.AlertEvent) int64 {
-	return int64(Size(event.Spec.Alerts)) + p.Cached.Removed(event)
 }
 
 // Size returns the size in bytes of the alerts as the API server stores them, never less.

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -87,7 +88,7 @@ func TestANamespaceThatCannotDrainRefusesNobodyElse(t *testing.T) {
 					added = append(added, event)
 				}
 			}
-			g.Expect(p.draining.events >= 80).To(Equal(test.drains), "%+v", p.draining)
+			g.Expect(p.bounds[0].draining.Sum() >= 80).To(Equal(test.drains), "%+v", p.bounds)
 			if test.reason != "" {
 				g.Expect(gauges(p.report, stuckEvents)).To(HaveKeyWithValue(test.reason, 120.0))
 			}
@@ -105,9 +106,10 @@ func TestANamespaceThatCannotDrainRefusesNobodyElse(t *testing.T) {
 			for _, event := range added {
 				p.Remove(event)
 			}
-			g.Expect(p.all).To(BeZero())
-			g.Expect(p.draining).To(BeZero())
-			g.Expect(p.busy).To(BeZero())
+			for i := range p.bounds {
+				g.Expect(p.bounds[i].all.Sum()).To(BeZero())
+				g.Expect(p.bounds[i].draining.Sum()).To(BeZero())
+			}
 			g.Expect(p.IsFull("bad-0")).To(BeFalse(), "it recovers by itself")
 		})
 	}
@@ -122,9 +124,9 @@ func TestWhatCannotDrainIsBoundedForEtcd(t *testing.T) {
 			p.Set(newEvent(namespace, fmt.Sprint(i), func(e *v1alpha1.AlertEvent) { e.Spec.IntegrationName = "" }))
 		}
 	}
-	g.Expect(p.all.events).To(And(BeNumerically(">=", 160), BeNumerically("<=", 300)),
+	g.Expect(p.bounds[0].all.Sum()).To(And(BeNumerically(">=", 160), BeNumerically("<=", 300)),
 		"between twice and three times the limit, and one for each namespace")
-	g.Expect(p.draining).To(BeZero())
+	g.Expect(p.bounds[0].draining.Sum()).To(BeZero())
 	g.Expect(gauges(p.report, backlogRatio)[""]).To(BeNumerically(">=", 1))
 	g.Expect(p.IsFull("good")).To(BeFalse())
 }
@@ -188,21 +190,14 @@ func checkPending(t *rapid.T, p *PendingEvents) {
 				continue
 			}
 			all++
-			queue := p.namespaces[namespace].integrations[event.integration]
-			if event.stuck == "" && queue != nil && queue.exists && queue.blocked == "" {
+			queue := p.integrations[types.NamespacedName{Namespace: namespace, Name: event.integration}]
+			if event.stuck == "" && queue.exists && queue.blocked == "" {
 				own++
 			}
 		}
 		draining += min(own, 5)
 	}
-	if p.all.events != all || p.draining.events != draining {
-		t.Fatalf("counted %d, of which %d drain; there are %d and %d", p.all.events, p.draining.events, all, draining)
-	}
-	busy := map[string]bool{}
-	for name := range p.events {
-		busy[name.Namespace] = true
-	}
-	if p.busy != len(busy) {
-		t.Fatalf("%d namespaces are busy, not %d", len(busy), p.busy)
+	if number := p.bounds[0]; number.all.Sum() != all || number.draining.Sum() != draining {
+		t.Fatalf("counted %d, of which %d drain; there are %d and %d", number.all.Sum(), number.draining.Sum(), all, draining)
 	}
 }
