@@ -55,8 +55,8 @@ func TestRefusalsAreTold(t *testing.T) {
 }
 
 func full(b *bench) {
-	b.capacity.Pending = commit.NewPendingEvents(1, 1)
-	b.capacity.Pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+	b.capacity = commit.NewCapacity(1, DefaultMaxIncidents, 1)
+	b.capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
 }
 
 func suspended(b *bench) {

@@ -44,7 +44,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	log := mgr.GetLogger().WithName("webhookserver")
 	tokens := newTokenIndex()
 	capacity := commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
-	capacity.Pending.Cached = options.Cached
+	capacity.Cached = options.Cached
 	synced, err := feed(mgr.GetCache(), tokens, capacity)
 	if err != nil {
 		return nil, err
@@ -65,28 +65,19 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 // feed keeps tokens and capacity up to date with the cache. The result says whether they know every object that existed at the
 // start.
 func feed(objects cache.Cache, tokens *tokenIndex, capacity *commit.Capacity) (synced func() bool, err error) {
-	ctx, pending, incidents := context.Background(), capacity.Pending, capacity.Incidents
+	ctx := context.Background()
 	integrationsSynced, err1 := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
 		func(w *v1alpha1.WebhookIntegration, _ bool) {
 			tokens.set(w)
-			pending.SetIntegration(w)
+			capacity.SetIntegration(w)
 		},
 		func(w *v1alpha1.WebhookIntegration) {
 			tokens.remove(w)
-			pending.RemoveIntegration(w)
+			capacity.RemoveIntegration(w)
 			forgetIntegration(w.Namespace, w.Name)
 		})
-	eventsSynced, err2 := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{},
-		func(event *v1alpha1.AlertEvent, _ bool) {
-			pending.Set(event)
-			incidents.SetEvent(event)
-		},
-		func(event *v1alpha1.AlertEvent) {
-			pending.Remove(event)
-			incidents.RemoveEvent(event)
-		})
-	incidentsSynced, err3 := informers.Feed(ctx, objects, &v1alpha1.Incident{},
-		func(incident *v1alpha1.Incident, _ bool) { incidents.Set(incident) }, incidents.Remove)
+	eventsSynced, err2 := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{}, capacity.SetEvent, capacity.RemoveEvent)
+	incidentsSynced, err3 := informers.Feed(ctx, objects, &v1alpha1.Incident{}, capacity.SetIncident, capacity.RemoveIncident)
 	synced = func() bool { return integrationsSynced() && eventsSynced() && incidentsSynced() }
 	return synced, errors.Join(err1, err2, err3)
 }
@@ -102,9 +93,9 @@ func (s *Server) IngestBacklog() int { return s.committer.Backlog() }
 // v1alpha1.ReasonIncidentLimit when those are that need a new Incident, empty when none are.
 func (s *Server) Refusal(namespace string) string {
 	switch {
-	case s.handler.capacity.Pending.IsFull(namespace):
+	case s.handler.capacity.QueueFull(namespace):
 		return v1alpha1.ReasonQueueFull
-	case s.handler.capacity.Incidents.IsFull(namespace):
+	case s.handler.capacity.IncidentsFull(namespace):
 		return v1alpha1.ReasonIncidentLimit
 	}
 	return ""

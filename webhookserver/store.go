@@ -18,7 +18,7 @@ import (
 
 // exists reports whether an Incident exists; false if the API server does not answer. What is not Resolved is known.
 func (h *handler) exists(ctx context.Context, incident types.NamespacedName) bool {
-	if h.capacity.Incidents.Has(incident.Namespace, incident.Name) {
+	if h.capacity.HasIncident(incident.Namespace, incident.Name) {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, commit.Timeout)
@@ -36,7 +36,7 @@ func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *
 	}
 	// Where new Incidents are refused, an alert that needs one would wait as an AlertEvent, without the sender's knowledge.
 	blocked := integrations.Blocked(x.integration) != ""
-	storable := h.capacity.Incidents.Reserve(x.integration.Namespace, alerts, blocked)
+	storable := h.capacity.Reserve(x.integration.Namespace, alerts, blocked)
 	if len(storable) == 0 {
 		return commit.Receipt{}, &problemIncidentLimit
 	}
