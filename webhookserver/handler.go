@@ -221,27 +221,22 @@ func (h *handler) authenticate(x *exchange) *problem {
 		}
 		return &problemUnsynced
 	}
-	integration, verdict := h.tokens.lookup(x.token, x.start)
-	if verdict == tokenValid {
+	integration, p := h.tokens.lookup(x.token, x.start)
+	if p == nil {
 		x.integration = integration
 	}
 	switch {
 	case x.allowed != nil:
 		return allowing(x.allowed)
-	case verdict == tokenExpired:
+	case p != nil && integration != nil:
 		h.reports.reportRejection(integration, "TokenExpired", "An expired token was used.")
-		return &problemToken
-	case verdict != tokenValid:
+	case p != nil:
 		h.tokens.search(x.token, x.start, func(lister *v1alpha1.WebhookIntegration, name string) {
 			h.reports.reportRejection(lister, "InvalidTokenTag",
 				fmt.Sprintf("The token %q does not have the tag of this integration and cannot be used. Create a new one.", name))
 		})
-		if verdict == tokenUntagged && x.token != "" {
-			return problemUntagged
-		}
-		return &problemToken
 	}
-	return nil
+	return p
 }
 
 // logAnswer writes one line about the request. The route stands for the path, which has the token in it.

@@ -58,51 +58,45 @@ func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *
 // storeParts stores the alerts of a request that can be stored now, and returns all its alerts that are stored by then. When an
 // earlier copy of a request with an idempotency key was stored in part, because of the limit of Incidents, the first AlertEvent
 // of the key has that part. The rest goes to the next one. So each copy stores what no other has stored.
-func (h *handler) storeParts(x *exchange, request, storable []v1alpha1.Alert) (commit.Receipt, *problem) {
-	stored := map[string]v1alpha1.Alert{} // by id
-	first := ""
+func (h *handler) storeParts(x *exchange, request, storable []v1alpha1.Alert) (all commit.Receipt, p *problem) {
+	if x.key == "" {
+		return h.submit(x, storable, 0)
+	}
+	index := map[string]int{} // of the alerts by id, which is derived from the body
+	for i := range request {
+		index[request[i].ID] = i
+	}
+	stored := make([]*v1alpha1.Alert, len(request))
 	for part := 0; len(storable) > 0; part++ {
-		receipt, err := h.submit(x, storable, part)
-		if err != nil {
-			return commit.Receipt{}, commitProblem(x, err)
-		}
-		first = cmp.Or(first, receipt.EventName)
-		if x.key == "" {
-			return receipt, nil
+		receipt, p := h.submit(x, storable, part)
+		if p != nil {
+			return all, p
 		}
 		for i := range receipt.Alerts {
-			stored[receipt.Alerts[i].ID] = receipt.Alerts[i]
+			at, known := index[receipt.Alerts[i].ID]
+			if !known {
+				return all, &problemConflict
+			}
+			stored[at] = &receipt.Alerts[i]
 		}
-		if len(receipt.Alerts) == 0 || !hasAll(request, receipt.Alerts) {
-			return commit.Receipt{}, &problemConflict
+		if len(receipt.Alerts) == 0 {
+			return all, &problemConflict
 		}
-		storable = slices.DeleteFunc(slices.Clone(storable), func(alert v1alpha1.Alert) bool {
-			_, ok := stored[alert.ID]
-			return ok
-		})
+		all.EventName = cmp.Or(all.EventName, receipt.EventName)
+		storable = slices.DeleteFunc(slices.Clone(storable), func(alert v1alpha1.Alert) bool { return stored[index[alert.ID]] != nil })
 	}
-	receipt := commit.Receipt{EventName: first}
-	for i := range request {
-		if alert, ok := stored[request[i].ID]; ok {
-			receipt.Alerts = append(receipt.Alerts, alert)
+	for _, alert := range stored {
+		if alert != nil {
+			all.Alerts = append(all.Alerts, *alert)
 		}
 	}
-	return receipt, nil
-}
-
-// hasAll reports whether the alerts are of the request. The id of a keyed alert is derived from the request's body.
-func hasAll(request, alerts []v1alpha1.Alert) bool {
-	ids := map[string]bool{}
-	for i := range request {
-		ids[request[i].ID] = true
-	}
-	return !slices.ContainsFunc(alerts, func(alert v1alpha1.Alert) bool { return !ids[alert.ID] })
+	return all, nil
 }
 
 // submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number. The wait
 // does not end when the client hangs up: a request that has arrived whole is better stored, and many senders do not wait for
 // the answer.
-func (h *handler) submit(x *exchange, alerts []v1alpha1.Alert, part int) (commit.Receipt, error) {
+func (h *handler) submit(x *exchange, alerts []v1alpha1.Alert, part int) (commit.Receipt, *problem) {
 	submission := commit.Submission{
 		Integration: x.sender(),
 		Defaults:    x.integration.Spec.Defaults,
@@ -119,7 +113,11 @@ func (h *handler) submit(x *exchange, alerts []v1alpha1.Alert, part int) (commit
 	timeout := min(commit.Timeout, requestTimeout-h.options.Now().Sub(x.start))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.Context()), timeout)
 	defer cancel()
-	return h.committer.Commit(ctx, submission)
+	receipt, err := h.committer.Commit(ctx, submission)
+	if err != nil {
+		return receipt, commitProblem(x, err)
+	}
+	return receipt, nil
 }
 
 // errQuotedToken stands for an error of the API server that cannot be repeated.
