@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/connlimit"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
@@ -205,7 +204,7 @@ func (s *Server) httpServer(tlsConfig *tls.Config) *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ConnState:         connlimit.New(maxConnections).StateChanged,
+		ConnState:         newConnectionLimiter(maxConnections).stateChanged,
 		ErrorLog:          stdlog.New(&errorLog{s.log}, "", 0),
 	}
 }

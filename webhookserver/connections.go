@@ -1,10 +1,11 @@
-// Package connlimit bounds the connections of an HTTP server.
-package connlimit
+package webhookserver
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -12,12 +13,12 @@ import (
 // victimSample is how many connections are examined to find the one to close for a new one.
 const victimSample = 128
 
-// Limiter bounds the connections of a server. At the limit, it closes a connection that waits for a request when the server
+// connectionLimiter bounds the connections of a server. At the limit, it closes a connection that waits for a request when the server
 // accepts a new one: of the address that has most of those, the one that has waited longest. So idle
 // connections, which anybody can open without a token, shut nobody out; and of an address that many senders
 // share, such as that of a proxy, the least used ones are closed first. While all are busy with
 // requests, it closes new ones.
-type Limiter struct {
+type connectionLimiter struct {
 	limit int
 
 	mu   sync.Mutex
@@ -26,18 +27,18 @@ type Limiter struct {
 
 // connection is an open connection.
 type connection struct {
+	net.Conn
 	address string
 	idle    bool      // waiting for a request, or for the rest of its headers
 	since   time.Time // the start of that
 }
 
-// New returns a Limiter, whose StateChanged the server must call for each change.
-func New(limit int) *Limiter {
-	return &Limiter{limit: limit, open: map[net.Conn]*connection{}}
+func newConnectionLimiter(limit int) *connectionLimiter {
+	return &connectionLimiter{limit: limit, open: map[net.Conn]*connection{}}
 }
 
-// StateChanged is for http.Server.ConnState.
-func (l *Limiter) StateChanged(conn net.Conn, state http.ConnState) {
+// stateChanged is for http.Server.ConnState.
+func (l *connectionLimiter) stateChanged(conn net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := l.open[conn]
@@ -53,7 +54,7 @@ func (l *Limiter) StateChanged(conn net.Conn, state http.ConnState) {
 }
 
 // admit counts a new connection, at the limit instead of another one.
-func (l *Limiter) admit(accepted net.Conn) {
+func (l *connectionLimiter) admit(accepted net.Conn) {
 	if len(l.open) >= l.limit {
 		victim := l.victim()
 		if victim == nil {
@@ -63,7 +64,11 @@ func (l *Limiter) admit(accepted net.Conn) {
 		delete(l.open, victim)
 		closeNow(victim)
 	}
-	l.open[accepted] = &connection{address: addressOf(accepted), idle: true, since: time.Now()}
+	address := accepted.RemoteAddr().String()
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		address = host
+	}
+	l.open[accepted] = &connection{Conn: accepted, address: address, idle: true, since: time.Now()}
 }
 
 // closeNow closes a connection without the farewell of TLS, which could wait for the client.
@@ -76,35 +81,22 @@ func closeNow(conn net.Conn) {
 
 // victim returns the connection to close, nil if all are busy. It examines victimSample of them, which a map yields
 // in random order, so that opening connections costs little however many there are.
-func (l *Limiter) victim() net.Conn {
-	sample := make(map[net.Conn]*connection, victimSample)
-	waiting := map[string]int{}
-	most := ""
-	for conn, one := range l.open {
+func (l *connectionLimiter) victim() net.Conn {
+	var sample []*connection
+	waiting := map[string]int{} // by address
+	for _, one := range l.open {
 		if len(sample) == victimSample {
 			break
 		}
 		if one.idle {
-			sample[conn] = one
-			if waiting[one.address]++; most == "" || waiting[one.address] > waiting[most] {
-				most = one.address
-			}
+			sample = append(sample, one)
+			waiting[one.address]++
 		}
 	}
-	var victim net.Conn
-	var oldest time.Time
-	for conn, one := range sample {
-		if one.address == most && (victim == nil || one.since.Before(oldest)) {
-			victim, oldest = conn, one.since
-		}
+	if len(sample) == 0 {
+		return nil
 	}
-	return victim
-}
-
-func addressOf(conn net.Conn) string {
-	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
-	if err != nil {
-		return conn.RemoteAddr().String()
-	}
-	return host
+	return slices.MaxFunc(sample, func(a, b *connection) int {
+		return cmp.Or(cmp.Compare(waiting[a.address], waiting[b.address]), b.since.Compare(a.since))
+	}).Conn
 }
