@@ -24,26 +24,19 @@ func (h *handler) bodyLimit(x *exchange) int64 {
 	return limit
 }
 
-// contentEncoding says whether the body is compressed with gzip; ok is false for any other compression.
-func contentEncoding(r *http.Request) (gzipped, ok bool) {
-	switch strings.ToLower(strings.TrimSpace(strings.Join(r.Header.Values("Content-Encoding"), ","))) {
-	case "", "identity":
-		return false, true
-	case "gzip", "x-gzip": // RFC 9110, section 8.4.1.3: the same
-		return true, true
-	default:
-		return false, false
-	}
-}
-
 // checkBody refuses a body whose headers say that it cannot be read.
 func (h *handler) checkBody(x *exchange) *problem {
-	switch gzipped, ok := contentEncoding(x.Request); {
-	case !ok:
+	switch strings.ToLower(strings.TrimSpace(strings.Join(x.Header.Values("Content-Encoding"), ","))) {
+	case "", "identity":
+	case "gzip", "x-gzip": // RFC 9110, section 8.4.1.3: the same
+		x.gzipped = true
+	default:
 		return &problemEncoding
+	}
+	switch {
 	case x.ContentLength > h.bodyLimit(x):
 		return h.bodyProblem(x, &http.MaxBytesError{}, nil)
-	case gzipped && x.integration.Spec.Verify != nil:
+	case x.gzipped && x.integration.Spec.Verify != nil:
 		return problemEncoding.withDetail("The integration requires signatures of the body as it is: send it uncompressed.")
 	}
 	return nil
@@ -55,7 +48,7 @@ func (h *handler) reserveBody(x *exchange) *fair.Reservation {
 	if size < 0 {
 		size = h.bodyLimit(x)
 	}
-	if gzipped, _ := contentEncoding(x.Request); gzipped {
+	if x.gzipped {
 		size += h.bodyLimit(x)
 	}
 	return h.bodies.Reserve(x.sender(), size, 0)
@@ -70,7 +63,7 @@ func (h *handler) readBody(x *exchange) ([]byte, *problem) {
 		return nil, h.bodyProblem(x, err, &problemUnreadable)
 	}
 	x.read = true
-	if gzipped, _ := contentEncoding(x.Request); !gzipped {
+	if !x.gzipped {
 		return sent.Bytes(), nil
 	}
 	body, err := inflate(&sent, limit)

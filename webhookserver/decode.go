@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/internal/fair"
@@ -37,14 +35,15 @@ func (d *decodedAlerts) kept() []v1alpha1.Alert {
 
 // decode reads a body as the operation does, and evaluates the mapping on its payloads.
 func (h *handler) decode(x *exchange, request *protocol.Request) (*decodedAlerts, *problem) {
-	parser := &parser{memory: h.decoded, sender: x.sender(), deadline: time.Now().Add(maxDecodeWait), limit: maxDecodedMemory}
+	limit := int64(maxDecodedMemory)
 	if int64(len(request.Body)) > h.options.MaxBodyBytes {
 		// A group that decodes to more than its integration's share would keep everybody else waiting. Alerts with texts
 		// decode to about five times their length.
-		parser.limit /= 4
+		limit /= 4
 	}
-	defer func() { parser.held.Release() }()
-	request.Parse = parser.parse
+	parse, release := h.parser(x, limit)
+	defer release()
+	request.Parse = parse
 	content, err := x.operation.Read(request)
 	if err != nil {
 		return nil, decodeProblem(err)
@@ -71,28 +70,26 @@ func (h *handler) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 	return decoded, nil
 }
 
-// parser decodes the JSON of one request. What is decoded counts against the memory budget until release.
-type parser struct {
-	memory   *fair.Memory
-	sender   types.NamespacedName
-	deadline time.Time // of waiting for memory
-	limit    int64     // of size
-	size     int64
-	held     *fair.Reservation
-}
-
-// parse implements protocol.Request.Parse. Its errors are problems, and those of payload.ParseAny.
-func (r *parser) parse(text []byte) (any, []payload.Warning, error) {
-	r.size += payload.Footprint(text)
-	if r.size > r.limit {
-		return nil, nil, &problemTooComplex
+// parser returns the function that decodes the JSON of a request, up to a limit of its size. What is decoded counts against the
+// memory budget until release. The errors are problems, and those of payload.ParseAny.
+func (h *handler) parser(
+	x *exchange, limit int64,
+) (parse func(text []byte) (any, []payload.Warning, error), release func()) {
+	var held *fair.Reservation
+	size, deadline := int64(0), time.Now().Add(maxDecodeWait)
+	parse = func(text []byte) (any, []payload.Warning, error) {
+		size += payload.Footprint(text)
+		if size > limit {
+			return nil, nil, &problemTooComplex
+		}
+		// One reservation for everything: a request that waited for its own memory would never get it.
+		held.Release()
+		if held = h.decoded.Reserve(x.sender(), size, time.Until(deadline)); held == nil {
+			return nil, nil, &problemOverload
+		}
+		return payload.ParseAny(text)
 	}
-	// One reservation for everything: a request that waited for its own memory would never get it.
-	r.held.Release()
-	if r.held = r.memory.Reserve(r.sender, r.size, time.Until(r.deadline)); r.held == nil {
-		return nil, nil, &problemOverload
-	}
-	return payload.ParseAny(text)
+	return parse, func() { held.Release() }
 }
 
 // evaluate applies a mapping to the payloads of a request: that of the operation's preset, or the integration's.

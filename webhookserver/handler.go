@@ -200,7 +200,7 @@ func (h *handler) checkRequest(x *exchange) (s *signature, p *problem) {
 		}
 	}
 	switch {
-	case h.capacity.QueueFull(x.integration.Namespace):
+	case h.capacity.Refusal(x.integration.Namespace) == v1alpha1.ReasonQueueFull:
 		return nil, &problemNamespaceFull
 	case h.committer.CheckCapacity(x.sender()) != nil:
 		return nil, &problemOverload

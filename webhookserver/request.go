@@ -30,6 +30,7 @@ type exchange struct {
 	token       string
 	integration *v1alpha1.WebhookIntegration // of a valid token
 	dryRun      bool
+	gzipped     bool
 	key         string      // idempotency key
 	accepted    *acceptance // once the request is accepted
 	read        bool        // the body has been read to its end

@@ -88,17 +88,8 @@ func (s *Server) NeedLeaderElection() bool { return false }
 // than they are written. It is 0 on an idle server and while single requests are written.
 func (s *Server) IngestBacklog() int { return s.committer.Backlog() }
 
-// Refusal returns why requests of a namespace are refused: v1alpha1.ReasonQueueFull when all are,
-// v1alpha1.ReasonIncidentLimit when those are that need a new Incident, empty when none are.
-func (s *Server) Refusal(namespace string) string {
-	switch {
-	case s.handler.capacity.QueueFull(namespace):
-		return v1alpha1.ReasonQueueFull
-	case s.handler.capacity.IncidentsFull(namespace):
-		return v1alpha1.ReasonIncidentLimit
-	}
-	return ""
-}
+// Refusal returns why requests of a namespace are refused, as commit.Capacity.Refusal does.
+func (s *Server) Refusal(namespace string) string { return s.handler.capacity.Refusal(namespace) }
 
 // ReadyCheck returns why the server is not ready, nil while requests are served and valid tokens are known.
 func (s *Server) ReadyCheck() error {

@@ -109,11 +109,18 @@ func NewCapacity(events, incidents int, share float64) *Capacity {
 	}
 }
 
-// QueueFull says whether no AlertEvent may be added to the namespace. It ends by itself as alerts are folded.
-func (c *Capacity) QueueFull(namespace string) bool {
+// Refusal returns why requests of a namespace are refused: v1alpha1.ReasonQueueFull when all are, which ends by itself as
+// alerts are folded, v1alpha1.ReasonIncidentLimit when those are that need a new Incident, empty when none are.
+func (c *Capacity) Refusal(namespace string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.bounds[0].isFull(namespace) || c.bounds[1].isFull(namespace)
+	switch {
+	case c.bounds[0].isFull(namespace), c.bounds[1].isFull(namespace):
+		return v1alpha1.ReasonQueueFull
+	case !c.budget.Allows(namespace):
+		return v1alpha1.ReasonIncidentLimit
+	}
+	return ""
 }
 
 // SetEvent counts an AlertEvent, or counts it anew.

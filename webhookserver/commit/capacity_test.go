@@ -107,10 +107,10 @@ func TestANamespaceThatCannotDrainRefusesNobodyElse(t *testing.T) {
 			for i := range 17 {
 				p.SetEvent(newEvent("bad-0", fmt.Sprint("more-", i), change), false)
 			}
-			g.Expect(p.QueueFull("bad-0")).To(BeTrue(), "its share is full")
+			g.Expect(p.Refusal("bad-0")).To(Equal(v1alpha1.ReasonQueueFull), "its share is full")
 			g.Expect(gauges(p, namespaceBacklogRatio)).To(Equal(map[string]float64{"bad-0": 1}))
-			g.Expect(p.QueueFull("good")).To(Equal(false))
-			g.Expect(p.QueueFull("bad-1")).To(Equal(test.drains), "3 of 80, when those that drain fill the limit")
+			g.Expect(p.Refusal("good")).To(BeEmpty())
+			g.Expect(p.Refusal("bad-1") != "").To(Equal(test.drains), "3 of 80, when those that drain fill the limit")
 
 			for i := range 17 {
 				p.RemoveEvent(newEvent("bad-0", fmt.Sprint("more-", i)))
@@ -122,7 +122,7 @@ func TestANamespaceThatCannotDrainRefusesNobodyElse(t *testing.T) {
 				g.Expect(p.bounds[i].all.Sum()).To(BeZero())
 				g.Expect(p.bounds[i].draining.Sum()).To(BeZero())
 			}
-			g.Expect(p.QueueFull("bad-0")).To(BeFalse(), "it recovers by itself")
+			g.Expect(p.Refusal("bad-0")).To(BeEmpty(), "it recovers by itself")
 		})
 	}
 }
@@ -132,7 +132,7 @@ func TestWhatCannotDrainIsBoundedForEtcd(t *testing.T) {
 	p := NewCapacity(80, 1, 0.25)
 	for n := range 60 {
 		namespace := fmt.Sprintf("bad-%d", n)
-		for i := 0; !p.QueueFull(namespace); i++ {
+		for i := 0; p.Refusal(namespace) == ""; i++ {
 			p.SetEvent(newEvent(namespace, fmt.Sprint(i), func(e *v1alpha1.AlertEvent) { e.Spec.IntegrationName = "" }), false)
 		}
 	}
@@ -140,7 +140,7 @@ func TestWhatCannotDrainIsBoundedForEtcd(t *testing.T) {
 		"between twice and three times the limit, and one for each namespace")
 	g.Expect(p.bounds[0].draining.Sum()).To(BeZero())
 	g.Expect(gauges(p, backlogRatio)[""]).To(BeNumerically(">=", 1))
-	g.Expect(p.QueueFull("good")).To(BeFalse())
+	g.Expect(p.Refusal("good")).To(BeEmpty())
 }
 
 func TestLargeAlertEventsFillAShareAsWell(t *testing.T) {
@@ -157,11 +157,11 @@ func TestLargeAlertEventsFillAShareAsWell(t *testing.T) {
 		unreadable.Name = fmt.Sprint(i)
 		p.SetEvent(unreadable, false)
 	}
-	g.Expect(p.QueueFull("bad")).To(BeFalse())
+	g.Expect(p.Refusal("bad")).To(BeEmpty())
 	unreadable.Name = "last"
 	p.SetEvent(unreadable, false)
-	g.Expect(p.QueueFull("bad")).To(BeTrue(), "64 MiB are a quarter of 256")
-	g.Expect(p.QueueFull("good")).To(BeFalse())
+	g.Expect(p.Refusal("bad")).To(Equal(v1alpha1.ReasonQueueFull), "64 MiB are a quarter of 256")
+	g.Expect(p.Refusal("good")).To(BeEmpty())
 }
 
 func TestTheCounterAgreesWithACountMadeAnew(t *testing.T) {

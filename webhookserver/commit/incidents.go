@@ -48,13 +48,6 @@ func (c *Capacity) HasIncident(namespace, name string) bool {
 	return c.incidents[c.hash(namespace, name)].exists
 }
 
-// IncidentsFull says whether no Incident may be added to the namespace.
-func (c *Capacity) IncidentsFull(namespace string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.budget.Allows(namespace)
-}
-
 // Reserve returns the alerts of a request that may be stored: those that do not fire, those whose Incident exists and, unless
 // new ones are blocked, those whose Incident counts already or for which the namespace may have another one. The Incidents count
 // until the write has ended, and the informer has shown the AlertEvent, whose alerts then count by themselves.

@@ -77,9 +77,9 @@ func TestIncidentsThatWaitCount(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
-				x := NewCapacity(1, 12, 0.25)
+				x := NewCapacity(10_000, 12, 0.25)
 				test.happens(x)
-				g.Expect(x.IncidentsFull("a")).To(Equal(test.count == 3))
+				g.Expect(x.Refusal("a") != "").To(Equal(test.count == 3))
 				for i := range 3 {
 					g.Expect(reserve(x, fmt.Sprint("new-", i))).To(Equal(test.count+i < 3), "new-%d", i)
 				}
@@ -93,14 +93,14 @@ func TestIncidentsThatWaitCount(t *testing.T) {
 func TestAReservationEndsWhenItsAlertsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		x := NewCapacity(1, 4, 0.25)
+		x := NewCapacity(10_000, 4, 0.25)
 		g.Expect(reserve(x, "one")).To(BeTrue())
 		g.Expect(reserve(x, "two")).To(BeFalse())
 		time.Sleep(Timeout)
-		g.Expect(x.IncidentsFull("a")).To(BeTrue())
+		g.Expect(x.Refusal("a")).To(Equal(v1alpha1.ReasonIncidentLimit))
 		time.Sleep(maxWatchDelay)
 		synctest.Wait()
-		g.Expect(x.IncidentsFull("a")).To(BeFalse())
+		g.Expect(x.Refusal("a")).To(BeEmpty())
 		g.Expect(x.incidents).To(BeEmpty())
 	})
 }
@@ -108,12 +108,12 @@ func TestAReservationEndsWhenItsAlertsCount(t *testing.T) {
 // TestAlertEventsByHandFillTheirNamespaceOnly has a tenant create AlertEvents for more Incidents than all may have.
 func TestAlertEventsByHandFillTheirNamespaceOnly(t *testing.T) {
 	g := NewWithT(t)
-	x := NewCapacity(1, 12, 0.25)
+	x := NewCapacity(10_000, 12, 0.25)
 	for i := range 100 {
 		x.SetEvent(waitingEvent("bad", fmt.Sprint(i), fmt.Sprint("a", i), fmt.Sprint("b", i)), false)
 	}
-	g.Expect(x.IncidentsFull("bad")).To(BeTrue())
-	g.Expect(x.IncidentsFull("good")).To(BeFalse())
+	g.Expect(x.Refusal("bad")).To(Equal(v1alpha1.ReasonIncidentLimit))
+	g.Expect(x.Refusal("good")).To(BeEmpty())
 	g.Expect(gauges(x, incidentsRatio)[""]).To(Equal(0.25))
 	for i := range 100 {
 		x.RemoveEvent(waitingEvent("bad", fmt.Sprint(i)))
