@@ -1,9 +1,6 @@
 package records_test
 
 import (
-	"bytes"
-	"crypto/rand"
-	"encoding/base64"
 	"fmt"
 	"iter"
 	"slices"
@@ -133,32 +130,4 @@ func TestAllStopsWithItsConsumer(t *testing.T) {
 		break
 	}
 	NewWithT(t).Expect(found).To(Equal(1))
-}
-
-// Objects that are not held in memory are read twice, and may vanish in between.
-func TestAnObjectThatVanishesBetweenTwoReadsIsReported(t *testing.T) {
-	g, bucket := NewWithT(t), openMemory(t)
-	var large []records.Record
-	for i := range 20 { // 40 MiB together, of random content
-		r := record(fmt.Sprint(i), 1, 1, "1", noon)
-		random := make([]byte, 2<<20)
-		_, _ = rand.Read(random)
-		r.Alert.Description = base64.StdEncoding.EncodeToString(random)
-		large = append(large, r)
-	}
-	key := write(t, bucket, large...)
-	var first bytes.Buffer
-	g.Expect(records.Encode(&first, []records.Record{record("small", 1, 1, "1", noon)})).To(Succeed())
-	g.Expect(bucket.WriteAll(t.Context(), "v1/day=2026-11-22/0.ndjson.gz", first.Bytes(), nil)).To(Succeed())
-	read := 0
-	query := records.Query{Progress: func(p records.Progress) {
-		if read++; read == 2 {
-			g.Expect(bucket.Delete(t.Context(), key)).To(Succeed())
-		}
-	}}
-	var errs []error
-	for _, err := range records.All(t.Context(), bucket, query) {
-		errs = append(errs, err)
-	}
-	g.Expect(errs).To(ConsistOf(BeNil(), MatchError(ContainSubstring(key))))
 }
