@@ -42,7 +42,7 @@ type Committer struct {
 	turns   fair.Turns[*queue]              // those with something waiting that may write
 	waiting int                             // submissions in all queues
 	writing int                             // submissions that are being written
-	idle    *sync.Cond                      // signalled whenever a writer becomes free
+	idle    *sync.Cond                      // signalled whenever a submission leaves its queue or a writer becomes free
 }
 
 // queue holds the submissions of one integration that wait.
@@ -50,7 +50,7 @@ type queue struct {
 	integration types.NamespacedName
 	entries     []*entry
 	writes      int // under way
-	quick       int // those of them that are not slow; at 0, another one may begin
+	pending     int // reasons not to begin another one: writes that are not slow, and a gathering
 	gathering   gathering
 }
 
@@ -141,7 +141,7 @@ func (c *Committer) Backlog() int {
 // mayBegin reports whether a submission of the integration would be written at once.
 func (c *Committer) mayBegin(integration types.NamespacedName) bool {
 	q := c.queues[integration]
-	return c.free > 0 && (q == nil || q.quick == 0) && c.turns.MayWork(integration.Namespace)
+	return c.free > 0 && (q == nil || q.pending == 0) && c.turns.MayWork(integration.Namespace)
 }
 
 // enqueue gives the submission to a writer or puts it into its queue.
@@ -167,7 +167,10 @@ func (c *Committer) enqueue(e *entry) error {
 	}
 	q.entries = append(q.entries, e)
 	c.waiting++
-	q.gathering.arrived(len(q.entries))
+	if g := &q.gathering; g.timer != nil && len(q.entries) >= g.target && g.timer.Stop() {
+		g.timer = nil
+		q.pending--
+	}
 	c.startWriter(q)
 	return nil
 }
@@ -183,9 +186,16 @@ func (c *Committer) startWriter(q *queue) {
 	}
 }
 
+// resume ends a reason not to begin another write of the queue.
+func (c *Committer) resume(q *queue) {
+	q.pending--
+	c.startWriter(q)
+	c.prune(q)
+}
+
 // await has a queue wait for its turn if it may write.
 func (c *Committer) await(q *queue) {
-	if len(q.entries) > 0 && q.quick == 0 {
+	if len(q.entries) > 0 && q.pending == 0 {
 		c.turns.Add(q.integration.Namespace, q, q.writes == 0)
 	}
 }
@@ -195,13 +205,12 @@ func (c *Committer) take() *batch {
 	for q, ok := c.turns.Next(); ok; q, ok = c.turns.Next() {
 		if b := c.takeBatch(q); len(b.entries) > 0 {
 			q.writes++
-			q.quick++
+			q.pending++
 			c.writing += len(b.entries)
 			b.slow = time.AfterFunc(slowWrite, func() { // a slow write does not hold up the submissions behind it
 				c.mu.Lock()
 				defer c.mu.Unlock()
-				q.quick--
-				c.startWriter(q)
+				c.resume(q)
 			})
 			return b
 		}
@@ -226,13 +235,19 @@ func (c *Committer) giveUp(e *entry) (Receipt, error) {
 	}
 	q := c.queues[e.Integration]
 	q.entries = slices.DeleteFunc(q.entries, func(other *entry) bool { return other == e })
-	c.waiting--
-	e.space.Release()
+	c.leave(e)
 	if len(q.entries) == 0 {
 		c.turns.Remove(q.integration.Namespace, q)
 		c.prune(q)
 	}
 	return Receipt{}, lateError(e.ctx.Err())
+}
+
+// leave notes that a submission waits no longer.
+func (c *Committer) leave(e *entry) {
+	c.waiting--
+	e.space.Release()
+	c.idle.Broadcast()
 }
 
 // lateError is the outcome of a submission whose request has ended while it waited.
@@ -242,7 +257,7 @@ func lateError(err error) error {
 
 // prune forgets a queue that is empty and has no write under way.
 func (c *Committer) prune(q *queue) {
-	if len(q.entries) == 0 && q.writes == 0 {
+	if len(q.entries) == 0 && q.writes == 0 && q.pending == 0 {
 		delete(c.queues, q.integration)
 	}
 }
@@ -253,8 +268,7 @@ func (c *Committer) runWriter(b *batch) {
 		begun := time.Now()
 		c.writeBatch(b.entries)
 		yield()
-		c.gather(b, time.Since(begun))
-		b = c.next(b)
+		b = c.next(b, time.Since(begun))
 	}
 }
 
@@ -267,14 +281,16 @@ func yield() {
 }
 
 // next ends a write and returns the writer's next batch, nil when nothing waits.
-func (c *Committer) next(written *batch) *batch {
+func (c *Committer) next(written *batch, took time.Duration) *batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := written.queue
+	c.writing -= len(written.entries)
 	q.writes--
 	if written.slow.Stop() {
-		q.quick--
+		q.pending--
 	}
+	c.gather(q, len(written.entries), took)
 	c.turns.Done(q.integration.Namespace)
 	c.await(q)
 	c.prune(q)
@@ -297,8 +313,7 @@ func (c *Committer) takeBatch(q *queue) *batch {
 		}
 		q.entries[0] = nil
 		q.entries = q.entries[1:]
-		c.waiting--
-		e.space.Release()
+		c.leave(e)
 		if late {
 			e.done <- result{err: lateError(context.DeadlineExceeded)}
 			continue
@@ -334,7 +349,7 @@ func (c *Committer) Close(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	for c.free < c.writers {
+	for c.free < c.writers || c.waiting > 0 {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("waiting for %d writes: %w", c.writers-c.free, err)
 		}
