@@ -57,14 +57,15 @@ func (m *Memory) Reserve(sender types.NamespacedName, size int64, timeout time.D
 func (m *Memory) reserve(sender types.NamespacedName, size int64) (reservation *Reservation, freed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.allows(sender, size) {
+	held, ok := m.allows(sender, size)
+	if !ok {
 		if m.freed == nil {
 			m.freed = make(chan struct{})
 		}
 		return nil, m.freed
 	}
-	for _, level := range levels(sender) {
-		m.held[level] += size
+	for i, level := range levels(sender) {
+		m.held[level] = held[i] + size
 	}
 	return &Reservation{m, sender, size}, nil
 }
@@ -73,17 +74,18 @@ func (m *Memory) reserve(sender types.NamespacedName, size int64) (reservation *
 func (m *Memory) Allows(sender types.NamespacedName, size int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.allows(sender, size)
+	_, ok := m.allows(sender, size)
+	return ok
 }
 
-func (m *Memory) allows(sender types.NamespacedName, size int64) bool {
+// allows returns also what each level holds.
+func (m *Memory) allows(sender types.NamespacedName, size int64) (held [3]int64, ok bool) {
 	for i, level := range levels(sender) {
-		if held := m.held[level]; held > 0 && held+size > m.total>>i {
-			return false
+		if held[i] = m.held[level]; held[i] > 0 && held[i]+size > m.total>>i {
+			return held, false
 		}
 	}
-	own := m.held[types.NamespacedName{Namespace: sender.Namespace}]
-	return own == 0 || own+size <= m.total/smallPart || m.held[types.NamespacedName{}]+size <= m.total/4*3
+	return held, held[1] == 0 || held[1]+size <= m.total/smallPart || held[0]+size <= m.total/4*3
 }
 
 // levels returns the keys under which the memory of an integration counts: in total, its namespace's and its own. Each may
@@ -101,7 +103,9 @@ func (r *Reservation) Shrink(size int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, level := range levels(r.sender) {
-		if m.held[level] -= r.size - size; m.held[level] <= 0 {
+		if left := m.held[level] - r.size + size; left > 0 {
+			m.held[level] = left
+		} else {
 			delete(m.held, level)
 		}
 	}
