@@ -13,11 +13,10 @@ import (
 // victimSample is how many connections are examined to find the one to close for a new one.
 const victimSample = 128
 
-// connectionLimiter bounds the connections of a server. At the limit, it closes a connection that waits for a request when the server
-// accepts a new one: of the address that has most of those, the one that has waited longest. So idle
-// connections, which anybody can open without a token, shut nobody out; and of an address that many senders
-// share, such as that of a proxy, the least used ones are closed first. While all are busy with
-// requests, it closes new ones.
+// connectionLimiter bounds the connections of a server. At the limit, a new one replaces one that waits for a request: of the
+// address that has most of those, the one that has waited longest. So idle connections, which anybody can open without a
+// token, shut nobody out; and of an address that many senders share, such as that of a proxy, the least used ones are closed
+// first. While all are busy with requests, it closes new ones.
 type connectionLimiter struct {
 	limit int
 

@@ -25,7 +25,7 @@ type signature struct {
 
 // contentHeader returns the headers from which alerts may be read: all of them, or the signed ones if the integration requires
 // signatures. Others could give a signed body another meaning, such as those of CloudEvents in binary mode. The path does too, so
-// that authenticate allows only that of the integration itself.
+// that serve allows only that of the integration itself.
 func (x *exchange) contentHeader() http.Header {
 	if x.integration.Spec.Verify == nil {
 		return x.Header

@@ -51,7 +51,7 @@ type notStoredError struct{ error }
 func (e *notStoredError) Unwrap() error { return e.error }
 
 // classify says what the error of an attempt means. If no attempt within seconds can succeed, it returns the error of the write:
-// the verdict of the API server, or ErrUnavailable. mayBeStored says that the attempt may have stored the AlertEvent all the same.
+// the verdict of the API server, or ErrUnavailable. mayBeStored says that the attempt may have stored the AlertEvent anyway.
 func classify(err error) (final error, mayBeStored bool) {
 	var notStored *notStoredError
 	var dial *net.OpError
