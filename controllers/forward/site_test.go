@@ -158,7 +158,7 @@ func (c *cluster) delete(key incidentKey) {
 func (c *cluster) decide(name string, before *v1alpha1.Incident, event *v1alpha1.AlertEvent) *v1alpha1.Incident {
 	plan := fold.Decide(fold.Input{
 		Name: name, Incident: before, Events: []*v1alpha1.AlertEvent{event}, Exists: func(string) bool { return true },
-		Policy: fold.Policy{Retention: time.Hour}, Now: c.now(),
+		Version: fold.CommitVersion, Policy: fold.Policy{Retention: time.Hour}, Now: c.now(),
 	})
 	after := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: event.Namespace, Name: name}, Status: plan.Status}
 	after.Spec = v1alpha1.IncidentSpec{IntegrationName: event.Spec.IntegrationName, DedupKey: event.Spec.Alerts[0].DedupKey}
