@@ -136,7 +136,8 @@ const (
 func meterFunctions() []cel.EnvOption {
 	anyType := cel.TypeParamType("T")
 	return []cel.EnvOption{
-		cel.Function(rangeFunction, cel.Overload(rangeFunction, []*cel.Type{anyType, cel.IntType}, anyType, cel.BinaryBinding(ordered))),
+		cel.Function(rangeFunction,
+			cel.Overload(rangeFunction, []*cel.Type{anyType, cel.IntType}, anyType, cel.BinaryBinding(ordered))),
 		unary(keyFunction, checkKey, anyType, anyType),
 		unary(optionalKeyFunction, optionalKey, cel.DynType, cel.DynType),
 	}
