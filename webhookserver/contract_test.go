@@ -195,10 +195,10 @@ func TestRefusedRequests(t *testing.T) {
 				b.limitIncidents(4, "another")
 			}},
 		"queues that are full": {body: firing, status: 503, kind: "overloaded", prepare: func(b *bench) {
-			b.handler.committer = refusing{}
+			b.committer = refusing{}
 		}},
 		"a panic": {body: firing, status: 500, kind: "internal-error", prepare: func(b *bench) {
-			b.handler.committer = panicking{}
+			b.committer = panicking{}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestStoreThatFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
-			b.handler.committer = committerFunc(func(ctx context.Context, s commit.Submission) (commit.Receipt, error) {
+			b.committer = committerFunc(func(ctx context.Context, s commit.Submission) (commit.Receipt, error) {
 				ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // does not change the outcome, only the wait
 				defer cancel()
 				return commit.New(b.store, 1, nil).Commit(ctx, s)
@@ -367,7 +367,7 @@ func TestBodyStaysUnread(t *testing.T) {
 			b.capacity = commit.NewCapacity(1, DefaultMaxIncidents, 1)
 			b.capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
 		},
-		"with queues full":                  func(b *bench, _ *http.Request) { b.handler.committer = refusing{} },
+		"with queues full":                  func(b *bench, _ *http.Request) { b.committer = refusing{} },
 		"when its length is over the limit": func(_ *bench, r *http.Request) { r.ContentLength = DefaultMaxBodyBytes + 1 },
 		"in another encoding":               func(_ *bench, r *http.Request) { r.Header.Set("Content-Encoding", "br") },
 		"with another method":               func(_ *bench, r *http.Request) { r.Method = http.MethodPut },

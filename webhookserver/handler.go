@@ -169,13 +169,18 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 		return reply, decoded.invalidProblem()
 	}
 	x.accepted = newAcceptance(x, decoded, receipt)
+	return h.accept(x, request), nil
+}
+
+// accept returns the answer to a request whose alerts are stored, or would be.
+func (h *handler) accept(x *exchange, request *protocol.Request) protocol.Reply {
 	switch {
 	case x.dryRun:
-		return protocol.Reply{Status: http.StatusOK, Body: x.accepted}, nil
+		return protocol.Reply{Status: http.StatusOK, Body: x.accepted}
 	case x.operation.Accepted != nil:
-		return x.operation.Accepted(request, x.accepted.storedBy(h.options.Now().Sub(x.start))), nil
+		return x.operation.Accepted(request, x.accepted.storedBy(h.options.Now().Sub(x.start)))
 	}
-	return protocol.Reply{Status: http.StatusAccepted, Body: x.accepted}, nil
+	return protocol.Reply{Status: http.StatusAccepted, Body: x.accepted}
 }
 
 // requestOf returns the request for its operation, without the body.

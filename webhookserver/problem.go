@@ -105,6 +105,9 @@ var (
 		title:      "The cluster refused the alert",
 		detail:     "Nothing was stored; try again later. See status.lastRejection of the integration.",
 		retryAfter: retryAfterRefused}
+	problemUntagged = problem{kind: problemToken.kind, status: problemToken.status, title: problemToken.title,
+		detail: "The token has no tag of an integration: a token is tocsin_, the tag, _ and a secret. " +
+			"Create one with \"kubectl tocsin token create\", or see docs/getting-started.md."}
 	problemUnknown = problem{kind: "outcome-unknown", status: http.StatusServiceUnavailable,
 		title: "It is unknown whether the alert was stored",
 		detail: "The Kubernetes API server did not confirm the alert in time. Try again; " +
@@ -113,11 +116,6 @@ var (
 	problemInternal = problem{kind: "internal-error", status: http.StatusInternalServerError, title: "Internal server error",
 		detail: "The log of the server has details."}
 )
-
-// problemUntagged is for a token that no integration can accept.
-var problemUntagged = problemToken.withDetail(
-	"The token has no tag of an integration: a token is tocsin_, the tag, _ and a secret. " +
-		"Create one with \"kubectl tocsin token create\", or see docs/getting-started.md.")
 
 // MarshalJSON writes the problem's members in RFC 9457's order, the extension members last.
 func (p *problem) MarshalJSON() ([]byte, error) {

@@ -17,7 +17,7 @@ import (
 func TestRefusalsAreTold(t *testing.T) {
 	sender := types.NamespacedName{Namespace: "team-a", Name: "prometheus"}
 	unavailable := func(b *bench) {
-		b.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
+		b.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
 			return commit.Receipt{}, commit.ErrUnavailable
 		})
 	}
@@ -68,13 +68,13 @@ func suspended(b *bench) {
 }
 
 func rejected(b *bench) {
-	b.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
+	b.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
 		return commit.Receipt{}, &commit.InvalidError{Message: "no"}
 	})
 }
 
 func unknown(b *bench) {
-	b.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
+	b.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
 		return commit.Receipt{}, commit.ErrOutcomeUnknown
 	})
 }

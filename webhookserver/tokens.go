@@ -41,7 +41,7 @@ func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookInteg
 	case token == "", len(token) > maxTokenLength:
 		return nil, &problemToken
 	case tag == "":
-		return nil, problemUntagged
+		return nil, &problemUntagged
 	}
 	x.mu.RLock()
 	integration := x.byTag[tag]

@@ -28,7 +28,7 @@ func traced(b *bench, options ...sdktrace.TracerProviderOption) *tracetest.InMem
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(append(options, sdktrace.WithSyncer(exporter))...)
 	b.tracer, b.group = provider.Tracer("webhookserver"), commit.New(b.store, DefaultMaxInFlightWrites, provider)
-	b.handler.committer = b.group
+	b.committer = b.group
 	return exporter
 }
 
@@ -181,7 +181,7 @@ func TestFailuresShowInSpans(t *testing.T) {
 	g.Expect(request.Attributes).To(ContainElement(attribute.String("error.type", "rejected")))
 
 	exporter.Reset()
-	b.handler.committer = refusing{}
+	b.committer = refusing{}
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusServiceUnavailable))
 	request = spanNamed(t, exporter, requestSpan)
 	g.Expect(request.Status.Code).To(Equal(codes.Error))

@@ -57,7 +57,8 @@ func (f *folding) updateSilenced() {
 	}
 	requested := status.Silence != nil && status.Silence.EndTime.After(f.in.Now)
 	wasSet := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSilenced) != nil
-	value, reason, message := metav1.ConditionFalse, "", ""
+	value := metav1.ConditionFalse
+	var reason, message string
 	switch {
 	case s.Covering != nil:
 		value, reason, message = metav1.ConditionTrue, v1alpha1.ReasonSilenced, s.Covering.describe()

@@ -43,7 +43,8 @@ type Clock interface {
 //
 // There is one for each process. Every replica keeps it, so that a follower which becomes the leader knows its own past.
 // It depends on two things: the API server would store an alert (see Start), and no replica missed an alert for a reason of
-// Tocsin's or the API server's (see Missed; the others report in the status of the integration). The time of the API server is known from any answer.
+// Tocsin's or the API server's (see Missed; the other replicas report theirs in the status of the integration). The time of the
+// API server is known from any answer.
 type IngestHealth struct {
 	clock  Clock
 	prober *prober

@@ -222,7 +222,8 @@ func (p *program) runs() bool {
 
 // death says how the program ended.
 func (p *program) death() error {
-	return fmt.Errorf("the %s ended by itself: %w%s", p.name, errors.Join(p.process.Stop(), errors.New("nobody told it to")), p.tail())
+	err := errors.Join(p.process.Stop(), errors.New("nobody told it to"))
+	return fmt.Errorf("the %s ended by itself: %w%s", p.name, err, p.tail())
 }
 
 // tail is the end of the program's log.

@@ -44,9 +44,9 @@ func GuardStore(reader client.Reader, namespace string) manager.RunnableFunc {
 			newest = version
 			return false, nil
 		})
-		if ctx.Err() != nil {
-			return nil
+		if ctx.Err() == nil {
+			return err
 		}
-		return err
+		return nil
 	}
 }

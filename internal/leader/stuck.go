@@ -91,10 +91,10 @@ func (d *stuckDetector) check() error {
 // Start is a runnable of the term that fails as soon as the leader is stuck.
 func (d *stuckDetector) Start(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, stuckCheck, false, func(context.Context) (bool, error) { return false, d.check() })
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // isAnswer reports whether the API server has done the work or decided about the object. Timeouts, overload and server

@@ -52,28 +52,28 @@ func (e *notStoredError) Unwrap() error { return e.error }
 
 // classify says what the error of an attempt means. If no attempt within seconds can succeed, it returns the error of the write:
 // the verdict of the API server, or ErrUnavailable. mayBeStored says that the attempt may have stored the AlertEvent anyway.
-func classify(err error) (final error, mayBeStored bool) {
+func classify(err error) (mayBeStored bool, final error) {
 	var notStored *notStoredError
 	var dial *net.OpError
 	var status apierrors.APIStatus
 	switch {
 	case errors.As(err, &notStored), errors.As(err, &dial) && dial.Op == "dial", apierrors.IsTooManyRequests(err):
-		return nil, false
+		return false, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return fmt.Errorf("%w: %w", ErrUnavailable, err), false
+		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case !errors.As(err, &status):
-		return nil, true
+		return true, nil
 	}
 	verdict, code := verdictOf(status.Status()), status.Status().Code
 	switch {
 	case verdict != nil:
-		return verdict, false
+		return false, verdict
 	case code == http.StatusConflict: // a ResourceQuota was counted by another request at the same time
-		return nil, false
+		return false, nil
 	case code >= 400 && code < 500 && code != http.StatusRequestTimeout: // no such namespace, no permission
-		return fmt.Errorf("%w: %w", ErrUnavailable, err), false
+		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	return nil, true
+	return true, nil
 }
 
 // verdictOf returns the *DeniedError or *InvalidError that an answer of the API server stands for, nil for any other answer.

@@ -118,7 +118,7 @@ func (c *Committer) createWithRetries(ctx context.Context, event *v1alpha1.Alert
 		if err == nil {
 			return stored, nil
 		}
-		final, mayBeStored := classify(err)
+		mayBeStored, final := classify(err)
 		if mayBeStored {
 			uncertain = err
 			event = retryOf(event)

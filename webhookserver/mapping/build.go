@@ -169,11 +169,11 @@ func (r *reader) share(builders []*builder) (once bool) {
 	if !ok || r.list == nil || len(builders) == 0 {
 		return false
 	}
+	if slices.ContainsFunc(builders, func(b *builder) bool { return b.isPayload }) {
+		return false
+	}
 	all := make([]*leftovers, len(builders))
 	for i := range builders {
-		if builders[i].isPayload {
-			return false
-		}
 		all[i] = &builders[i].around
 	}
 	left := heldByAll(all)

@@ -195,7 +195,7 @@ func (m *merger) flush(day string) bool {
 	if end < 0 {
 		end = len(m.cluster)
 	}
-	run := append(m.run, m.cluster[:end]...)
+	run := slices.Concat(m.run, m.cluster[:end])
 	m.run, m.runBytes, m.cluster = nil, 0, m.cluster[end:]
 	slices.SortStableFunc(run, newestFirst)
 	for _, record := range run {

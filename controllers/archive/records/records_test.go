@@ -91,7 +91,7 @@ func TestAllReadsOnlyTheDaysOfTheQuery(t *testing.T) {
 	var progress []records.Progress
 	query := records.Query{
 		From: noon.AddDate(0, 0, 1), To: noon.AddDate(0, 0, 3), NewestFirst: true, WithoutContent: true,
-		Progress: func(p records.Progress) { progress = append(progress, p) },
+		Progress: func(records.Progress) { progress = append(progress, p) },
 	}
 	found := collect(t, records.All(t.Context(), bucket, query))
 	g.Expect(slices.Collect(func(yield func(string) bool) {
