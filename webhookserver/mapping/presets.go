@@ -140,6 +140,9 @@ func must[T any](value T, err error) T {
 }
 
 func presetProgram(name string) (*Program, error) {
+	if draft != nil && draft.Name == name {
+		return compileMapping(name, &draft.Mapping)
+	}
 	compile, found := loadedPresets().programs[name]
 	if !found {
 		return nil, &CompileError{Field: "spec.preset", Message: fmt.Sprintf("there is no preset %q; there are %s",

@@ -27,6 +27,7 @@ type explainOptions struct {
 	integration string
 	manifest    string
 	preset      string
+	presetFile  string
 	headers     []string
 	output      string
 	strict      bool
@@ -42,7 +43,8 @@ that they would open. The plugin processes the payload as a manager of the same 
 stores nothing. If an expression of a mapping fails, it exits with 1.
 
 The payload is read as an integration's: --integration reads one from the cluster, --manifest from a file, and
---preset uses one with this preset. Without these flags, no mapping is applied.`,
+--preset uses one with this preset, and --preset-file one with the preset in a file. Without these flags, no mapping is
+applied.`,
 		Example: `
   # Read the payload as the integration "monitoring" does
   kubectl tocsin explain -f payload.json -i monitoring
@@ -59,10 +61,11 @@ The payload is read as an integration's: --integration reads one from the cluste
 	flags.StringVarP(&o.integration, "integration", "i", "", "Integration in the cluster.")
 	flags.StringVar(&o.manifest, "manifest", "", "File with a WebhookIntegration.")
 	flags.StringVar(&o.preset, "preset", "", "Name of a preset, or auto.")
+	addPresetFileFlag(flags, &o.presetFile)
 	addHeaderFlag(flags, &o.headers)
 	flags.StringVarP(&o.output, "output", "o", "", "Output format: json or yaml, as a dry run's response. Default: a description.")
 	flags.BoolVar(&o.strict, "strict", false, "Exit with 1 also if there are other warnings.")
-	command.MarkFlagsMutuallyExclusive("integration", "manifest", "preset")
+	command.MarkFlagsMutuallyExclusive("integration", "manifest", "preset", presetFileFlag)
 	completeFlags(command, map[string]completions{
 		"integration": p.completeIntegrations,
 		"preset":      completePresets,
@@ -157,6 +160,10 @@ func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegrati
 		}
 	case o.preset != "":
 		integration.Spec.Preset = o.preset
+	case o.presetFile != "":
+		if err := usePresetFile(integration, o.presetFile); err != nil {
+			return nil, err
+		}
 	}
 	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace() // "default" without a kubeconfig
 	integration.Namespace = cmp.Or(integration.Namespace, namespace)
