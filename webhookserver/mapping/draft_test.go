@@ -27,9 +27,9 @@ func TestADraftIsReadAsAPreset(t *testing.T) {
 	shipped, err := mapping.Compile("buildkite", nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, sample := range []string{"buildkite.firing", "buildkite.resolved", "buildkite.job"} {
-		draft, preset := readSample(t, program, sample).Alerts[0], readSample(t, shipped, sample).Alerts[0]
-		g.Expect(draft.Alert).To(Equal(preset.Alert), sample)
-		g.Expect(draft.Dropped).To(Equal(preset.Dropped), sample)
+		read, expected := readSample(t, program, sample).Alerts[0], readSample(t, shipped, sample).Alerts[0]
+		g.Expect(read.Alert).To(Equal(expected.Alert), sample)
+		g.Expect(read.Dropped).To(Equal(expected.Dropped), sample)
 	}
 	g.Expect(mapping.PresetNames()).NotTo(ContainElement("my-ci"))
 }
