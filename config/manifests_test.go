@@ -217,7 +217,7 @@ func (c *cluster) testOperatorRules(t *testing.T) {
 		"create alertevents", "get alertevents", "list alertevents", "watch alertevents", "delete alertevents", "patch alertevents",
 		"create incidents", "get incidents", "list incidents", "watch incidents", "delete incidents",
 		"update incidents/status",
-		"list webhookintegrations", "watch webhookintegrations", "patch webhookintegrations/status",
+		"get webhookintegrations", "list webhookintegrations", "watch webhookintegrations", "patch webhookintegrations/status",
 		"create events", "patch events",
 	))
 }

@@ -154,6 +154,7 @@ var reads = conformance{
 		}
 		now := fmt.Sprint(s.send("GET", s.path("alertevents"), nil).at("metadata", "resourceVersion"))
 		s.send("DELETE", s.path("alertevents", "a"), nil)
+		s.send("GET", s.path("alertevents"), nil) // a real server's cache has seen the deletion now
 		for _, q := range []string{
 			query("limit", "1", "resourceVersion", now),
 			query("limit", "1", "resourceVersion", now, "resourceVersionMatch", "NotOlderThan"),

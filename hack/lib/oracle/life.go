@@ -68,11 +68,11 @@ func (h *History) endLife(key incidentKey, c *Commit) {
 	h.findUnmatched(key, c.At)
 }
 
-// forgetFolds notes that the ledger is gone which told what was folded. Until the mark or the deletion of an AlertEvent is
-// written, nothing else tells it.
+// forgetFolds notes that the ledger is gone which told what was folded. Until the mark of an AlertEvent or its deletion by the
+// operator is written, nothing else tells it: a user may delete one that is not folded, and a finalizer hold it.
 func (h *History) forgetFolds(key incidentKey) {
 	for _, e := range h.existing {
-		if e.namespace == key.namespace && e.settled[key.name] == folded && !e.isMarked(key.name) && !e.deleting {
+		if e.namespace == key.namespace && e.settled[key.name] == folded && !e.isMarked(key.name) && (!e.deleting || e.removed) {
 			e.again[key.name] = true
 		}
 	}

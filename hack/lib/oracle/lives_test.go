@@ -28,6 +28,14 @@ func TestLives(t *testing.T) {
 			s.fold("k", []string{"a"})
 			s.release("a")
 		}},
+		"it is repeated while a finalizer holds the AlertEvent, which a user deleted": {tell: func(s *script) {
+			heldBy(s, Commit{ByUser: true})
+			s.fold("k", []string{"a"})
+		}},
+		"it is repeated while a finalizer holds the AlertEvent, which the operator deleted": {found: "A: ", tell: func(s *script) {
+			heldBy(s, Commit{})
+			s.fold("k", []string{"a"})
+		}},
 		"it is repeated though a mark tells of the fold": {found: "A: ", tell: func(s *script) {
 			s.sent("a", an("firing", "k"))
 			s.fold("k", []string{"a"})
@@ -97,6 +105,15 @@ func TestLives(t *testing.T) {
 			s.fold("k", []string{"z"})
 		}},
 	})
+}
+
+// heldBy has an AlertEvent folded, deleted and held by a finalizer, and a user delete the Incident.
+func heldBy(s *script, deletion Commit) {
+	s.sent("a", an("firing", "k"))
+	s.fold("k", []string{"a"})
+	s.events["a"].meta["deletionTimestamp"] = stamp(s.now)
+	s.commitEvent("a", deletion)
+	s.end(true)
 }
 
 func TestLiveness(t *testing.T) {

@@ -14,8 +14,9 @@ import (
 func TestSeverityPeriodsAreThoseOfTheFold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := NewWithT(t)
-		status := v1alpha1.IncidentStatus{}
-		life := lifecycle{status: &status, generation: 1}
+		life := folding{in: Input{Incident: &v1alpha1.Incident{}}}
+		life.status = &life.plan.Status
+		status := life.status
 		var want []SeverityPeriod
 		now := time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
 		for range rapid.IntRange(1, 15).Draw(t, "alerts") {
@@ -55,13 +56,14 @@ func TestSeverityPeriodsOfACutTimeline(t *testing.T) {
 func TestAcknowledgedBy(t *testing.T) {
 	for by, want := range map[string]string{"maria": "maria", "": "an alert"} {
 		g := NewWithT(t)
-		status := v1alpha1.IncidentStatus{}
-		life := lifecycle{status: &status, generation: 1}
+		life := folding{in: Input{Incident: &v1alpha1.Incident{}}}
+		life.status = &life.plan.Status
+		status := life.status
 		now := time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
 		life.apply(receivedAlert{Alert: &v1alpha1.Alert{Status: v1alpha1.AlertFiring}, received: now, heard: now})
-		g.Expect(AcknowledgedBy(&status)).To(BeEmpty())
+		g.Expect(AcknowledgedBy(status)).To(BeEmpty())
 		life.apply(receivedAlert{Alert: &v1alpha1.Alert{Status: v1alpha1.AlertAcknowledged, By: by}, received: now, heard: now})
-		g.Expect(AcknowledgedBy(&status)).To(Equal(want))
+		g.Expect(AcknowledgedBy(status)).To(Equal(want))
 	}
 }
 

@@ -42,7 +42,7 @@ func TestObjectsAreReadInPages(t *testing.T) {
 		transformed++
 		incident, ok := object.(*v1alpha1.Incident)
 		g.Expect(ok).To(BeTrue())
-		condenseIncident(incident)
+		_, _ = Condense(incident)
 		return incident, nil
 	})).To(Succeed())
 	go informer.RunWithContext(t.Context())

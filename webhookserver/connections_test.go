@@ -1,4 +1,4 @@
-package connlimit
+package webhookserver
 
 import (
 	"bufio"
@@ -17,7 +17,7 @@ func serveLimited(t *testing.T, limit int, handler http.Handler) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	server := &http.Server{Handler: handler, ConnState: New(limit).StateChanged, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: handler, ConnState: newConnectionLimiter(limit).stateChanged, ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return listener.Addr().String()

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -16,13 +18,24 @@ import (
 )
 
 // gauges returns the values of a metric, by its label if it has one.
-func gauges(report func(setGauge), metric *prometheus.Desc) map[string]float64 {
-	found := map[string]float64{}
-	report(func(gauge *prometheus.Desc, value float64, labels ...string) {
-		if gauge == metric {
-			found[strings.Join(labels, "")] = value
+func gauges(c *Capacity, metric *prometheus.Desc) map[string]float64 {
+	registry, found := prometheus.NewRegistry(), map[string]float64{}
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err != nil {
+		panic(err)
+	}
+	for _, family := range families {
+		for _, gauge := range family.GetMetric() {
+			label := ""
+			if labels := gauge.GetLabel(); len(labels) > 0 {
+				label = labels[0].GetValue()
+			}
+			if strings.Contains(metric.String(), strconv.Quote(family.GetName())) {
+				found[label] = gauge.GetGauge().GetValue()
+			}
 		}
-	})
+	}
 	return found
 }
 
@@ -76,62 +89,63 @@ func TestANamespaceThatCannotDrainRefusesNobodyElse(t *testing.T) {
 			if change == nil {
 				change = func(*v1alpha1.AlertEvent) {}
 			}
-			p := NewPendingEvents(80, 0.25)
+			p := NewCapacity(80, 1, 0.25)
 			var added []*v1alpha1.AlertEvent
 			for n := range 40 { // namespaces, each with its share
 				namespace := fmt.Sprintf("bad-%d", n)
 				p.SetIntegration(blockedIntegration(namespace, test.blocked))
 				for i := range 3 {
 					event := newEvent(namespace, fmt.Sprint(i), change)
-					p.Set(event)
+					p.SetEvent(event, false)
 					added = append(added, event)
 				}
 			}
-			g.Expect(p.draining.events >= 80).To(Equal(test.drains), "%+v", p.draining)
+			g.Expect(p.bounds[0].draining.Sum() >= 80).To(Equal(test.drains), "%+v", p.bounds)
 			if test.reason != "" {
-				g.Expect(gauges(p.report, stuckEvents)).To(HaveKeyWithValue(test.reason, 120.0))
+				g.Expect(gauges(p, stuckEvents)).To(HaveKeyWithValue(test.reason, 120.0))
 			}
 			for i := range 17 {
-				p.Set(newEvent("bad-0", fmt.Sprint("more-", i), change))
+				p.SetEvent(newEvent("bad-0", fmt.Sprint("more-", i), change), false)
 			}
-			g.Expect(p.IsFull("bad-0")).To(BeTrue(), "its share is full")
-			g.Expect(gauges(p.report, namespaceBacklogRatio)).To(Equal(map[string]float64{"bad-0": 1}))
-			g.Expect(p.IsFull("good")).To(Equal(false))
-			g.Expect(p.IsFull("bad-1")).To(Equal(test.drains), "3 of 80, when those that drain fill the limit")
+			g.Expect(p.Refusal("bad-0")).To(Equal(v1alpha1.ReasonQueueFull), "its share is full")
+			g.Expect(gauges(p, namespaceBacklogRatio)).To(Equal(map[string]float64{"bad-0": 1}))
+			g.Expect(p.Refusal("good")).To(BeEmpty())
+			g.Expect(p.Refusal("bad-1") != "").To(Equal(test.drains), "3 of 80, when those that drain fill the limit")
 
 			for i := range 17 {
-				p.Remove(newEvent("bad-0", fmt.Sprint("more-", i)))
+				p.RemoveEvent(newEvent("bad-0", fmt.Sprint("more-", i)))
 			}
 			for _, event := range added {
-				p.Remove(event)
+				p.RemoveEvent(event)
 			}
-			g.Expect(p.all).To(BeZero())
-			g.Expect(p.draining).To(BeZero())
-			g.Expect(p.busy).To(BeZero())
-			g.Expect(p.IsFull("bad-0")).To(BeFalse(), "it recovers by itself")
+			for i := range p.bounds {
+				g.Expect(p.bounds[i].all.Sum()).To(BeZero())
+				g.Expect(p.bounds[i].draining.Sum()).To(BeZero())
+			}
+			g.Expect(p.Refusal("bad-0")).To(BeEmpty(), "it recovers by itself")
 		})
 	}
 }
 
 func TestWhatCannotDrainIsBoundedForEtcd(t *testing.T) {
 	g := NewWithT(t)
-	p := NewPendingEvents(80, 0.25)
+	p := NewCapacity(80, 1, 0.25)
 	for n := range 60 {
 		namespace := fmt.Sprintf("bad-%d", n)
-		for i := 0; !p.IsFull(namespace); i++ {
-			p.Set(newEvent(namespace, fmt.Sprint(i), func(e *v1alpha1.AlertEvent) { e.Spec.IntegrationName = "" }))
+		for i := 0; p.Refusal(namespace) == ""; i++ {
+			p.SetEvent(newEvent(namespace, fmt.Sprint(i), func(e *v1alpha1.AlertEvent) { e.Spec.IntegrationName = "" }), false)
 		}
 	}
-	g.Expect(p.all.events).To(And(BeNumerically(">=", 160), BeNumerically("<=", 300)),
+	g.Expect(p.bounds[0].all.Sum()).To(And(BeNumerically(">=", 160), BeNumerically("<=", 300)),
 		"between twice and three times the limit, and one for each namespace")
-	g.Expect(p.draining).To(BeZero())
-	g.Expect(gauges(p.report, backlogRatio)[""]).To(BeNumerically(">=", 1))
-	g.Expect(p.IsFull("good")).To(BeFalse())
+	g.Expect(p.bounds[0].draining.Sum()).To(BeZero())
+	g.Expect(gauges(p, backlogRatio)[""]).To(BeNumerically(">=", 1))
+	g.Expect(p.Refusal("good")).To(BeEmpty())
 }
 
 func TestLargeAlertEventsFillAShareAsWell(t *testing.T) {
 	g := NewWithT(t)
-	p := NewPendingEvents(20_000, 0.25)
+	p := NewCapacity(20_000, 1, 0.25)
 	p.Cached = clustercache.NewEvents()
 	unreadable := newEvent("bad", "", func(e *v1alpha1.AlertEvent) {
 		e.Spec.Alerts, e.Spec.PackedAlerts = nil, strings.Repeat("A", 1<<20)
@@ -141,30 +155,30 @@ func TestLargeAlertEventsFillAShareAsWell(t *testing.T) {
 	g.Expect(unreadable.Spec.PackedAlerts).To(BeEmpty(), "the text is not kept")
 	for i := range 63 {
 		unreadable.Name = fmt.Sprint(i)
-		p.Set(unreadable)
+		p.SetEvent(unreadable, false)
 	}
-	g.Expect(p.IsFull("bad")).To(BeFalse())
+	g.Expect(p.Refusal("bad")).To(BeEmpty())
 	unreadable.Name = "last"
-	p.Set(unreadable)
-	g.Expect(p.IsFull("bad")).To(BeTrue(), "64 MiB are a quarter of 256")
-	g.Expect(p.IsFull("good")).To(BeFalse())
+	p.SetEvent(unreadable, false)
+	g.Expect(p.Refusal("bad")).To(Equal(v1alpha1.ReasonQueueFull), "64 MiB are a quarter of 256")
+	g.Expect(p.Refusal("good")).To(BeEmpty())
 }
 
 func TestTheCounterAgreesWithACountMadeAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := NewPendingEvents(10, 0.5)
+		p := NewCapacity(10, 1, 0.5)
 		for range rapid.IntRange(0, 80).Draw(t, "steps") {
 			namespace := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "namespace")
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
 			case 0, 1:
-				p.Set(newEvent(namespace, rapid.StringMatching("[a-h]").Draw(t, "name"), func(e *v1alpha1.AlertEvent) {
+				p.SetEvent(newEvent(namespace, rapid.StringMatching("[a-h]").Draw(t, "name"), func(e *v1alpha1.AlertEvent) {
 					e.Spec.IntegrationName = rapid.SampledFrom([]string{"", "prometheus", "other"}).Draw(t, "integration")
 					if rapid.Bool().Draw(t, "stuck") {
 						e.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)}
 					}
-				}))
+				}), false)
 			case 2:
-				p.Remove(newEvent(namespace, rapid.StringMatching("[a-h]").Draw(t, "name")))
+				p.RemoveEvent(newEvent(namespace, rapid.StringMatching("[a-h]").Draw(t, "name")))
 			default:
 				reason := rapid.SampledFrom([]string{"", v1alpha1.ReasonQuotaExceeded}).Draw(t, "reason")
 				if rapid.Bool().Draw(t, "deleted") {
@@ -179,7 +193,7 @@ func TestTheCounterAgreesWithACountMadeAnew(t *testing.T) {
 }
 
 // checkPending counts anew what the counter has counted.
-func checkPending(t *rapid.T, p *PendingEvents) {
+func checkPending(t *rapid.T, p *Capacity) {
 	var all, draining int64
 	for _, namespace := range []string{"a", "b", "c"} {
 		own := int64(0)
@@ -188,21 +202,14 @@ func checkPending(t *rapid.T, p *PendingEvents) {
 				continue
 			}
 			all++
-			queue := p.namespaces[namespace].integrations[event.integration]
-			if event.stuck == "" && queue != nil && queue.exists && queue.blocked == "" {
+			queue := p.integrations[types.NamespacedName{Namespace: namespace, Name: event.integration}]
+			if event.stuck == "" && queue.exists && queue.blocked == "" {
 				own++
 			}
 		}
 		draining += min(own, 5)
 	}
-	if p.all.events != all || p.draining.events != draining {
-		t.Fatalf("counted %d, of which %d drain; there are %d and %d", p.all.events, p.draining.events, all, draining)
-	}
-	busy := map[string]bool{}
-	for name := range p.events {
-		busy[name.Namespace] = true
-	}
-	if p.busy != len(busy) {
-		t.Fatalf("%d namespaces are busy, not %d", len(busy), p.busy)
+	if number := p.bounds[0]; number.all.Sum() != all || number.draining.Sum() != draining {
+		t.Fatalf("counted %d, of which %d drain; there are %d and %d", number.all.Sum(), number.draining.Sum(), all, draining)
 	}
 }
