@@ -130,6 +130,9 @@ func LateFiringWindow(name string) (window time.Duration, ok bool) {
 }
 
 func presetProgram(name string) (*Program, error) {
+	if draft != nil && draft.Name == name {
+		return compileMapping(name, &draft.Mapping)
+	}
 	p, found := presetNamed(name)
 	if !found {
 		return nil, &CompileError{Field: "spec.preset", Message: fmt.Sprintf("there is no preset %q; there are %s",

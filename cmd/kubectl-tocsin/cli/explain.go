@@ -38,6 +38,7 @@ type explainOptions struct {
 	integration string
 	manifest    string
 	preset      string
+	presetFile  string
 	headers     []string
 	output      string
 	strict      bool
@@ -55,11 +56,12 @@ func (p *plugin) explainCommand() *cobra.Command {
 	flags.StringVarP(&o.integration, "integration", "i", "", "Integration in the cluster.")
 	flags.StringVar(&o.manifest, "manifest", "", "File with a WebhookIntegration.")
 	flags.StringVar(&o.preset, "preset", "", "Name of a preset, or auto.")
+	addPresetFileFlag(flags, &o.presetFile)
 	addHeaderFlag(flags, &o.headers)
 	wordVar(flags, &o.output, "output", "o", "json or yaml",
 		"Output format: json or yaml, as a dry run's response. Default: a description.")
 	flags.BoolVar(&o.strict, "strict", false, "Exit with 1 also if there are other warnings.")
-	command.MarkFlagsMutuallyExclusive("integration", "manifest", "preset")
+	command.MarkFlagsMutuallyExclusive("integration", "manifest", "preset", presetFileFlag)
 	return command
 }
 
@@ -146,6 +148,10 @@ func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegrati
 		}
 	case o.preset != "":
 		integration.Spec.Preset = o.preset
+	case o.presetFile != "":
+		if err := usePresetFile(integration, o.presetFile); err != nil {
+			return nil, err
+		}
 	}
 	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace() // "default" without a kubeconfig
 	integration.Namespace = cmp.Or(integration.Namespace, namespace)

@@ -35,6 +35,10 @@ var runElsewhere = map[string]struct{ file, text string }{
 	"kubectl tocsin report -A --since 30d -o html >report.html": {historyScript, "-o html"},
 	"kubectl tocsin ui -A --archive s3://incidents?region=eu-central-1": {
 		"hack/suites/browser/past_test.go", "Archive: "},
+	"kubectl tocsin explain -f payload.json --preset-file=backups.yaml": {"hack/suites/plugin/testdata/script/explain.txtar",
+		"kubectl-tocsin explain -f jobs.json --preset-file preset.yaml"},
+	"go test ./webhookserver/mapping -run '/^backups$'": {"webhookserver/mapping/presets_test.go",
+		"t.Run(preset.Name, func(t *testing.T) { testPreset(t, preset) })"},
 	"kubectl tocsin integration create monitoring --default-severity error": {pluginPage,
 		"namespace shop\nkubectl tocsin integration create monitoring --default-severity error\n```"},
 }
