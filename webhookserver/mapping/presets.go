@@ -155,9 +155,15 @@ type Recognition struct {
 	Has   []string `json:"has"`
 	Lacks []string `json:"lacks,omitempty"`
 
+	// Shares are fields of Tocsin's own format that the tool's payloads may have too, of those that mark it.
+	Shares []string `json:"shares,omitempty"`
+
 	// Where is true of the payload. It is evaluated only if the paths are as they should be.
 	Where v1alpha1.Expression `json:"where,omitempty"`
 }
+
+// ownMarks are the fields by which a payload is in Tocsin's own format, unless the rule of a preset has or shares them.
+var ownMarks = []string{"title", "dedup_key", "starts_at", "ends_at"}
 
 type recognizer struct {
 	preset     string
@@ -173,7 +179,13 @@ func newRecognizers(presets []Preset) []recognizer {
 			c := &compiler{env: loadedEnvironment(), preset: name}
 			where := c.expression("where", "recognition.where", rule.Where, boolResult)
 			must(where, errors.Join(c.errors...))
-			recognizers = append(recognizers, recognizer{name, split(rule.Has), split(rule.Lacks), where})
+			lacks := rule.Lacks
+			for _, field := range ownMarks {
+				if !slices.Contains(rule.Has, field) && !slices.Contains(rule.Shares, field) {
+					lacks = append(lacks, field, "0."+field) // the payload may be a list
+				}
+			}
+			recognizers = append(recognizers, recognizer{name, split(rule.Has), split(lacks), where})
 		}
 	}
 	return recognizers
