@@ -1,14 +1,13 @@
 // Package controllers folds AlertEvents into Incidents, exactly once, and deletes what is folded.
 //
-// This package wires its rooms together: incident folds, release deletes and marks AlertEvents, sweep visits Resolved Incidents,
+// It wires its rooms together: incident folds, release deletes and marks AlertEvents, sweep visits Resolved Incidents,
 // integration writes the status of WebhookIntegrations, forward and archive tell others, and replica has what every replica
-// keeps, whether it leads or not.
+// keeps.
 //
-// Each reconciliation of an Incident gathers (incident/gather.go), decides (package fold) and acts (incident/actions.go), in the
-// steps of incident/reconciler.go. Gathering reads an Incident, the list of the AlertEvents that exist, and those of them that
-// the cache has for this Incident. Deciding is the function fold.Decide: it takes these facts and the time, and returns a plan;
-// it has no client, no context and no clock. Acting carries the plan out: at most one create, one status write, and the release
-// of events.
+// A reconciliation of an Incident (incident/reconciler.go) gathers (incident/gather.go), decides (package fold) and acts
+// (incident/actions.go). Gathering reads an Incident, the list of the AlertEvents that exist, and those of them that the cache
+// has for this Incident. The function fold.Decide takes these facts and the time, and returns a plan: at most one create, one
+// status write, and the release of events.
 //
 // # The algorithm
 //
@@ -28,18 +27,6 @@
 //  4. Delete the events that are settled for all their Incidents, on condition of their UIDs. Which these are is kept in
 //     memory; after a restart, the ledgers and the marks tell it again.
 //
-// # Resolved Incidents
-//
-// The cache has the Incidents that are not Resolved, so memory and the start of a replica do not depend on history. A
-// fold that finds no Incident there and is to open one creates it. If one exists, the create fails, and the fold reads it from
-// the quorum; so does a fold that opens nothing, and one where the namespace takes no new Incidents. Whatever the cache lacks,
-// there is something to do for alerts that wait, so nothing is missed.
-//
-// When the watch shows an Incident no longer, it is Resolved or deleted; unless this process resolved it, it is read. The leader
-// visits all Resolved Incidents in pages, at the start of its term and every hour (package sweep): it has those folded whose
-// retention ends, tells the archive and the forwarding of them, counts them, and deletes the oldest of a namespace that has more
-// than its share.
-//
 // # Why nothing is counted twice
 //
 // Say an event was folded by an earlier write, and a fold comes to it again. Either the Incident it read is older than that
@@ -52,17 +39,25 @@
 // # Why nothing is lost
 //
 // An event is deleted only after it is settled for each of its Incidents, and a mark is written only after the status, or the
-// confirmed absence, for which it stands. It does not matter how late a cache shows an event: there is no mark below which
-// events count as seen. An event that shows up behind a newer one that is folded already is counted; it changes neither state
-// nor content, since a newer alert was already applied. An alert that finds no Incident is settled only after a quorum read
-// confirmed that there is none, and while the cache has all older events.
+// confirmed absence, for which it stands. It does not matter how late a cache shows an event: one that shows up behind a newer
+// one that is folded already is counted; it changes neither state nor content. An alert that finds no Incident is settled only
+// after a quorum read confirmed that there is none, and while the watch has shown all older events.
+//
+// # Resolved Incidents
+//
+// The cache has the Incidents that are not Resolved, so memory and the start of a replica do not depend on history. A
+// fold that finds no Incident there and is to open one creates it. If one exists, the create fails, and the fold reads it from
+// the quorum; so does a fold that opens nothing, and one where the namespace takes no new Incidents.
+//
+// When the watch shows an Incident no longer, it is Resolved or deleted; unless this process resolved it, it is read. The leader
+// visits all Resolved Incidents at the start of its term and every hour (package sweep).
 //
 // # Marks
 //
 // Marks are for events that stay (release/marks.go): those with an idempotency key, which stay for ten minutes, are marked for
 // all Incidents; one that is settled for some of its Incidents while others wait is marked for the former if it would fill
-// their ledgers, or if one of them is deleted. So ledgers have space, an Incident that cannot be written delays no other one,
-// and a deleted Incident does not come back from events that it had counted. An ordinary event is deleted without a mark.
+// their ledgers, if one of them is deleted, or after a while. So ledgers have space, an Incident that cannot be written delays no
+// other one, and a deleted Incident does not come back from events that it had counted. An ordinary event has no mark.
 //
 // A mark is written on condition of the UID and the resourceVersion that were read, and adds to the mark that was read. It
 // keeps the event's place in commit order, which is the resourceVersion before the first mark. An update of the metadata by a
@@ -89,13 +84,10 @@
 // What no replica remembers is counted twice: a retry that the API server stores after the only process that sent it, and all
 // others, have restarted or listed anew. Its sender has no response.
 //
-// # Fairness
+// # Fairness and bounds
 //
 // The queue of the folds, the gate before their writes and the release take turns between namespaces, and none of them has
-// all the workers. So an alert waits for those of its own namespace and for one of each other namespace, however
-// many these have waiting.
-//
-// # Bounds
+// all the workers. So an alert waits for those of its own namespace and for one of each other namespace.
 //
 // A ledger has space for v1alpha1.MaxLedger events that exist for the Incident. Then the Incident pauses until events are
 // deleted or marked, and since folding goes in commit order and takes the whole event or nothing, none overtakes another.

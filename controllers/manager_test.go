@@ -291,27 +291,6 @@ tocsin_incidents{severity="warning",state="Open"} 0
 	s.Expect(testutil.GatherAndCount(registry, "tocsin_alerts_folded_total")).To(BeNumerically(">=", 1))
 }
 
-func TestASecondManagerInTheProcessDoesNotTakeTheMetricsOver(t *testing.T) {
-	s, registry := newSite(t), prometheus.NewPedanticRegistry()
-	incidents := func() int {
-		count, err := testutil.GatherAndCount(registry, "tocsin_alertevents_pending")
-		s.Expect(err).NotTo(HaveOccurred())
-		return count
-	}
-	stop := s.manageWith(t, Options{Metrics: registry})
-	s.Eventually(incidents, "20s").Should(Equal(1))
-	other := newSite(t)
-	stopOther := other.manageWith(t, Options{Metrics: registry})
-	other.RealTime()
-	other.PostFiring("disk")
-	s.Eventually(other.EventNames, "20s").Should(BeEmpty())
-	s.Expect(incidents()).To(Equal(1))
-	stop()
-	s.Eventually(incidents, "20s").Should(Equal(1), "those of the other one")
-	stopOther()
-	s.Expect(incidents()).To(BeZero())
-}
-
 func TestWhatTheCacheDroppedIsFoldedWhole(t *testing.T) {
 	s := newSite(t)
 	s.RealTime()

@@ -60,11 +60,11 @@ func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 	if err := replica.Index(mgr); err != nil {
 		return nil, err
 	}
-	counts, err := replica.NewCounts(mgr, options.Clock, options.Limit, options.Metrics)
-	if err != nil {
+	if err := options.Memory.Follow(mgr); err != nil {
 		return nil, err
 	}
-	return &Replica{options, counts}, options.Memory.Follow(mgr)
+	counts, err := replica.NewCounts(mgr, options.Memory, options.Limit, options.Metrics)
+	return &Replica{options, counts}, err
 }
 
 // Lead adds the controllers to the manager of a leader's term, which has the replica's cache. All memory but that of the
@@ -90,7 +90,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		return err
 	}
 	status := integration.Options{
-		CheckMapping: r.options.CheckMapping, Unavailable: r.options.Unavailable, Folded: blocked, Changed: blocked.Changed(),
+		CheckMapping: r.options.CheckMapping, Unavailable: r.options.Unavailable, Folded: blocked,
 		Forwarded: r.options.Forwarding, Now: r.options.Clock.Now,
 	}
 	if r.options.ArchiveRequired {

@@ -75,34 +75,33 @@ func (a *acceptance) storedBy(took time.Duration) protocol.Stored {
 	return stored
 }
 
-const jsonType = "application/json"
-
-// writeReply answers as an operation says.
-func writeReply(w http.ResponseWriter, reply *protocol.Reply) {
-	for name, value := range reply.Header {
-		w.Header().Set(name, value)
-	}
-	if text, ok := reply.Body.(string); ok {
-		write(w, reply.Status, "text/plain; charset=utf-8", []byte(text))
-		return
-	}
-	writeJSON(w, reply.Status, jsonType, reply.Body)
-}
-
-func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
-	encoded, err := json.Marshal(body)
-	if err != nil { // cannot happen: every body is made of plain types and checked JSON
-		status, encoded = http.StatusInternalServerError, []byte(`{}`)
-	}
-	write(w, status, contentType, encoded)
-}
-
-func write(w http.ResponseWriter, status int, contentType string, body []byte) {
+// write answers a request.
+func write(w http.ResponseWriter, reply protocol.Reply) {
 	header := w.Header()
+	for name, value := range reply.Header {
+		header.Set(name, value)
+	}
+	contentType, body := encode(reply.Body)
 	header.Set("Content-Type", contentType)
-	header.Set("Content-Length", strconv.Itoa(len(body)+1))
+	header.Set("Content-Length", strconv.Itoa(len(body)))
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // it fails when the client has disconnected
+	w.WriteHeader(reply.Status)
+	_, _ = w.Write(body) // it fails when the client has disconnected
+}
+
+// encode returns the body of an answer and its content type.
+func encode(body any) (contentType string, encoded []byte) {
+	contentType = "application/json"
+	switch body := body.(type) {
+	case string:
+		return "text/plain; charset=utf-8", []byte(body + "\n")
+	case *problem:
+		contentType = "application/problem+json"
+	}
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		encoded = []byte("{}") // cannot happen: every body is made of plain types and checked JSON
+	}
+	return contentType, append(encoded, '\n')
 }

@@ -11,15 +11,13 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 func TestGzipBombIsNotUnpacked(t *testing.T) {
@@ -100,66 +98,6 @@ type failingReader struct{ err error }
 
 func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
-func TestMemoryBudget(t *testing.T) {
-	g := NewWithT(t)
-	b := newMemoryBudget(400)
-	reserve := func(namespace, name string, size int64) *memoryReservation {
-		return b.reserve(types.NamespacedName{Namespace: namespace, Name: name}, size, 0)
-	}
-	first := reserve("team-a", "a", 100)
-	g.Expect(first).NotTo(BeNil())
-	g.Expect(reserve("team-a", "a", 1)).To(BeNil(), "an integration has its share")
-	held := []*memoryReservation{reserve("team-a", "b", 100)}
-	g.Expect(reserve("team-a", "c", 1)).To(BeNil(), "a namespace has its share")
-	held = append(held, reserve("team-b", "a", 100), reserve("team-c", "a", 100))
-	g.Expect(reserve("team-d", "a", 1)).To(BeNil(), "all of them together have the whole")
-	first.shrink(99)
-	held = append(held, reserve("team-d", "a", 1))
-	first.release()
-	first.release()
-	for _, reservation := range held {
-		g.Expect(reservation).NotTo(BeNil())
-		reservation.release()
-	}
-	g.Expect(b.held).To(BeEmpty())
-	large := reserve("team-a", "a", 1000)
-	g.Expect(large).NotTo(BeNil(), "however large it may be, one is let in")
-	g.Expect(reserve("team-b", "a", 1)).To(BeNil())
-	large.release()
-	g.Expect(b.held).To(BeEmpty())
-}
-
-func TestAReservationWaitsForMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := NewWithT(t)
-		b := newMemoryBudget(400)
-		one := types.NamespacedName{Namespace: "team-a", Name: "a"}
-		first := b.reserve(one, 100, 0)
-		begin := time.Now()
-		g.Expect(b.reserve(one, 60, time.Second)).To(BeNil())
-		g.Expect(time.Since(begin)).To(Equal(time.Second))
-		var served atomic.Int32
-		for range 2 {
-			go func() {
-				if memory := b.reserve(one, 60, time.Minute); memory != nil {
-					served.Add(1)
-					time.Sleep(time.Second)
-					memory.release()
-				}
-			}()
-		}
-		synctest.Wait()
-		g.Expect(served.Load()).To(BeZero())
-		first.release()
-		synctest.Wait()
-		g.Expect(served.Load()).To(BeEquivalentTo(1), "there is capacity for one of them")
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		g.Expect(served.Load()).To(BeEquivalentTo(2))
-		g.Expect(b.held).To(BeEmpty())
-	})
-}
-
 func TestRequestsGiveTheirMemoryBack(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
@@ -168,9 +106,9 @@ func TestRequestsGiveTheirMemoryBack(t *testing.T) {
 		b.post(testPath+"?dryRun=true", body)
 		b.post(testPath, body, with("Content-Encoding", "gzip"))
 	}
-	g.Expect(b.bodies.memory.held).To(BeEmpty())
-	g.Expect(b.decoder.memory.held).To(BeEmpty())
-	b.bodies.memory.held[types.NamespacedName{}] = maxBodyMemory
+	g.Expect(b.bodies).To(Equal(fair.NewMemory(maxBodyMemory)))
+	g.Expect(b.decoded).To(Equal(fair.NewMemory(maxDecodedMemory)))
+	b.bodies.Reserve(types.NamespacedName{Namespace: "other"}, maxBodyMemory, 0)
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusServiceUnavailable))
 }
 
@@ -179,12 +117,8 @@ func TestNothingIsHeldWhileAnAlertWaitsForTheStore(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
 	b.store.Before = func(context.Context, *v1alpha1.AlertEvent, int) error {
-		b.bodies.memory.mu.Lock()
-		defer b.bodies.memory.mu.Unlock()
-		b.decoder.memory.mu.Lock()
-		defer b.decoder.memory.mu.Unlock()
-		g.Expect(b.bodies.memory.held).To(BeEmpty())
-		g.Expect(b.decoder.memory.held).To(BeEmpty())
+		g.Expect(b.bodies).To(Equal(fair.NewMemory(maxBodyMemory)))
+		g.Expect(b.decoded).To(Equal(fair.NewMemory(maxDecodedMemory)))
 		return nil
 	}
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusAccepted))
@@ -194,7 +128,7 @@ func TestNothingIsHeldWhileAnAlertWaitsForTheStore(t *testing.T) {
 func TestABodyThatDecodesToTooMuchIsRefused(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
-	b.bodies.maxBytes = 4 << 20
+	b.options.MaxBodyBytes = 4 << 20
 	body := `{"a":[` + strings.Repeat(`{"":0},`, 200_000) + `0]}`
 	response := b.post(testPath, body)
 	g.Expect(response.StatusCode).To(Equal(http.StatusRequestEntityTooLarge))

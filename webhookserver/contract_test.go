@@ -187,18 +187,18 @@ func TestRefusedRequests(t *testing.T) {
 			prepare: func(b *bench) { b.ready = func() bool { return false } }},
 		"too many pending AlertEvents": {body: firing, status: 503, kind: "namespace-full", reason: "NamespaceFull",
 			prepare: func(b *bench) {
-				b.capacity.Pending = commit.NewPendingEvents(4, fair.DefaultShare)
-				b.capacity.Pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+				b.capacity = commit.NewCapacity(4, DefaultMaxIncidents, fair.DefaultShare)
+				b.capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
 			}},
 		"a new key at the limit of Incidents": {body: firing, status: 503, kind: "incident-limit", reason: "IncidentLimit",
 			prepare: func(b *bench) {
 				b.limitIncidents(4, "another")
 			}},
 		"queues that are full": {body: firing, status: 503, kind: "overloaded", prepare: func(b *bench) {
-			b.handler.store.committer = refusing{}
+			b.handler.committer = refusing{}
 		}},
 		"a panic": {body: firing, status: 500, kind: "internal-error", prepare: func(b *bench) {
-			b.handler.store.committer = panicking{}
+			b.handler.committer = panicking{}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestStoreThatFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
-			b.handler.store.committer = committerFunc(func(ctx context.Context, s commit.Submission) (commit.Receipt, error) {
+			b.handler.committer = committerFunc(func(ctx context.Context, s commit.Submission) (commit.Receipt, error) {
 				ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // does not change the outcome, only the wait
 				defer cancel()
 				return commit.New(b.store, 1, nil).Commit(ctx, s)
@@ -364,10 +364,10 @@ func TestBodyStaysUnread(t *testing.T) {
 		"before the token is known good": func(_ *bench, r *http.Request) { r.URL.Path = eventsPath + "/nobody" },
 		"while caches are not synced":    func(b *bench, _ *http.Request) { b.ready = func() bool { return false } },
 		"under overload": func(b *bench, _ *http.Request) {
-			b.capacity.Pending = commit.NewPendingEvents(1, 1)
-			b.capacity.Pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+			b.capacity = commit.NewCapacity(1, DefaultMaxIncidents, 1)
+			b.capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
 		},
-		"with queues full":                  func(b *bench, _ *http.Request) { b.handler.store.committer = refusing{} },
+		"with queues full":                  func(b *bench, _ *http.Request) { b.handler.committer = refusing{} },
 		"when its length is over the limit": func(_ *bench, r *http.Request) { r.ContentLength = DefaultMaxBodyBytes + 1 },
 		"in another encoding":               func(_ *bench, r *http.Request) { r.Header.Set("Content-Encoding", "br") },
 		"with another method":               func(_ *bench, r *http.Request) { r.Method = http.MethodPut },

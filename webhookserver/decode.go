@@ -10,22 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
-
-type decoder struct {
-	memory   *memoryBudget
-	maxBytes int64 // of a body without groups
-	mappings *mapping.Cache
-	timeout  time.Duration // of a mapping, for one request
-	reports  reporter
-}
 
 type decodedAlerts struct {
 	mapping.Result
@@ -43,20 +34,21 @@ func (d *decodedAlerts) kept() []v1alpha1.Alert {
 }
 
 // decode reads a body as the operation does, and evaluates the mapping on its payloads.
-func (d *decoder) decode(x *exchange, request *protocol.Request) (*decodedAlerts, *problem) {
-	parser := &parser{memory: d.memory, sender: x.sender(), deadline: time.Now().Add(maxDecodeWait), limit: maxDecodedMemory}
-	if int64(len(request.Body)) > d.maxBytes {
+func (h *handler) decode(x *exchange, request *protocol.Request) (*decodedAlerts, *problem) {
+	limit := int64(maxDecodedMemory)
+	if int64(len(request.Body)) > h.options.MaxBodyBytes {
 		// A group that decodes to more than its integration's share would keep everybody else waiting. Alerts with texts
 		// decode to about five times their length.
-		parser.limit /= 4
+		limit /= 4
 	}
-	defer func() { parser.held.release() }()
-	request.Parse = parser.parse
+	parse, release := h.parser(x, limit)
+	defer release()
+	request.Parse = parse
 	content, err := x.operation.Read(request)
 	if err != nil {
 		return nil, decodeProblem(err)
 	}
-	result, p := d.evaluate(x, request.Header, content.Payloads)
+	result, p := h.evaluate(x, request.Header, content.Payloads)
 	if p != nil {
 		return nil, p
 	}
@@ -78,49 +70,41 @@ func (d *decoder) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 	return decoded, nil
 }
 
-// parser decodes the JSON of one request. What is decoded counts against the memory budget until release.
-type parser struct {
-	memory   *memoryBudget
-	sender   types.NamespacedName
-	deadline time.Time // of waiting for memory
-	limit    int64     // of size
-	size     int64
-	held     *memoryReservation
-}
-
-// Errors of parser.parse beside those of payload.ParseAny.
-var (
-	errTooComplex = errors.New("decoding the body would take too much memory")
-	errNoMemory   = errors.New("no memory to decode the body")
-)
-
-// parse implements protocol.Request.Parse.
-func (r *parser) parse(text []byte) (any, []payload.Warning, error) {
-	r.size += payload.Footprint(text)
-	if r.size > r.limit {
-		return nil, nil, errTooComplex
+// parser returns the function that decodes the JSON of a request, up to a limit of its size. What is decoded counts against the
+// memory budget until release. The errors are problems, and those of payload.ParseAny.
+func (h *handler) parser(
+	x *exchange, limit int64,
+) (parse func(text []byte) (any, []payload.Warning, error), release func()) {
+	var held *fair.Reservation
+	size, deadline := int64(0), time.Now().Add(maxDecodeWait)
+	parse = func(text []byte) (any, []payload.Warning, error) {
+		size += payload.Footprint(text)
+		if size > limit {
+			return nil, nil, &problemTooComplex
+		}
+		// One reservation for everything: a request that waited for its own memory would never get it.
+		held.Release()
+		if held = h.decoded.Reserve(x.sender(), size, time.Until(deadline)); held == nil {
+			return nil, nil, &problemOverload
+		}
+		return payload.ParseAny(text)
 	}
-	// One reservation for everything: a request that waited for its own memory would never get it.
-	r.held.release()
-	if r.held = r.memory.reserve(r.sender, r.size, time.Until(r.deadline)); r.held == nil {
-		return nil, nil, errNoMemory
-	}
-	return payload.ParseAny(text)
+	return parse, func() { held.Release() }
 }
 
 // evaluate applies a mapping to the payloads of a request: that of the operation's preset, or the integration's.
-func (d *decoder) evaluate(
+func (h *handler) evaluate(
 	x *exchange, requestHeader http.Header, payloads []protocol.Payload,
 ) (all mapping.Result, p *problem) {
 	isList := func(p protocol.Payload) bool { _, list := p.Value.([]any); return list }
-	program, err := d.mappings.Program(mappingOwner(x, slices.ContainsFunc(payloads, isList)))
+	program, err := h.options.Mappings.Program(mappingOwner(x, slices.ContainsFunc(payloads, isList)))
 	if err != nil {
 		unusableMappings.WithLabelValues(x.integration.Namespace, x.integration.Name).Inc()
 	}
 	ctx := context.Background()
 	if program.Mapped() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d.timeout)
+		ctx, cancel = context.WithTimeout(ctx, h.evaluation)
 		defer cancel()
 	}
 	for i := range payloads {
@@ -146,7 +130,7 @@ func (d *decoder) evaluate(
 	}
 	observeMapping(x.integration, &all)
 	if len(all.Failures) > 0 {
-		d.reports.reportFailures(x.integration, all.Failures)
+		h.reports.reportFailures(x.integration, all.Failures)
 	}
 	return all, nil
 }
@@ -213,14 +197,13 @@ func presetOf(x *exchange, list bool) string {
 }
 
 func decodeProblem(err error) *problem {
+	var own *problem
 	var syntax *payload.SyntaxError
 	var invalid *protocol.InvalidError
 	var tooMany *mapping.TooManyError
 	switch {
-	case errors.Is(err, errTooComplex):
-		return &problemTooComplex
-	case errors.Is(err, errNoMemory):
-		return &problemOverload
+	case errors.As(err, &own):
+		return own
 	case errors.As(err, &invalid):
 		return problemInvalid.withDetail(invalid.Detail)
 	case errors.As(err, &tooMany):

@@ -1,12 +1,11 @@
 // Package webhookserver accepts alerts over HTTP and stores them as AlertEvents.
 //
-// A request goes through these steps of handler.serve, each of which may answer it:
+// A request goes through these steps of the handler, each of which may answer it:
 //
 //  1. authenticate: the operation of the path and the method (package protocol), and the integration of the token's hash,
 //     from an index that the informer of the WebhookIntegrations feeds (request.go, tokens.go). Nothing of the body is read
 //     yet.
-//  2. Headers and capacity: a request that cannot be stored soon is refused before it costs memory (memory.go, package
-//     commit).
+//  2. checkRequest: a request that cannot be stored soon is refused before it costs memory (package commit).
 //  3. The body is read, within its limits (body.go), and decoded into alerts by the operation and by its preset or the
 //     integration's mapping (decode.go, packages protocol, mapping and payload).
 //  4. Alerts that need a new Incident are refused where the namespace may have none (store.go).

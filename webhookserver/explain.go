@@ -8,7 +8,6 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/tokens"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
@@ -17,38 +16,23 @@ import (
 func Explain(
 	ctx context.Context, integration *v1alpha1.WebhookIntegration, header http.Header, body []byte,
 ) (code int, answer []byte) {
-	owner := integration.DeepCopy()
-	owner.DeletionTimestamp = nil
-	owner.Spec.Verify = nil // the payload is no request
-	token := tokens.New(owner.Namespace, owner.Name)
-	owner.Spec.Tokens = []v1alpha1.Token{{Name: "explain", SHA256: tokens.Hash(token)}}
-	tokens := newTokenIndex()
-	tokens.set(owner)
-	options := Options{NamespaceShare: 1}.withDefaults()
-	capacity := commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
-	ready := func() bool { return true }
-	committer, reports := commit.New(nil, 1, nil), newReporter(nil, nil, logr.Discard())
-	h := newHandler(options, ready, tokens, capacity, committer, nil, reports, logr.Discard())
-	target := eventsPath + "/" + token + "?dryRun=true"
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, eventsPath+"?dryRun=true", bytes.NewReader(body))
 	if err != nil {
 		return http.StatusInternalServerError, nil // neither the method nor the path can be wrong
 	}
 	if header != nil {
 		request.Header = header.Clone()
 	}
-	recorder := &recorder{header: http.Header{}}
-	h.ServeHTTP(recorder, request)
-	return recorder.code, recorder.body.Bytes()
+	options := Options{NamespaceShare: 1}.withDefaults()
+	h := newHandler(options, nil, nil, commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare),
+		commit.New(nil, 1, nil), nil, newReporter(nil, nil, logr.Discard()), logr.Discard())
+	x := &exchange{Request: request, start: options.Now(), integration: integration.DeepCopy()}
+	x.integration.Spec.Verify = nil // the payload is no request
+	x.parsePath()
+	reply, p := h.serve(x)
+	if p != nil {
+		reply = p.reply(nil)
+	}
+	_, answer = encode(reply.Body)
+	return reply.Status, answer
 }
-
-// recorder is an http.ResponseWriter that keeps the answer.
-type recorder struct {
-	header http.Header
-	code   int
-	body   bytes.Buffer
-}
-
-func (r *recorder) Header() http.Header         { return r.header }
-func (r *recorder) WriteHeader(code int)        { r.code = code }
-func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }

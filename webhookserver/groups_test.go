@@ -85,8 +85,8 @@ func TestTheLimitOfBodiesDependsOnThePreset(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			i := &v1alpha1.WebhookIntegration{}
 			i.Spec.Preset = c.preset
-			b := &bodyReader{maxBytes: c.maxBytes}
-			NewWithT(t).Expect(b.limit(&exchange{integration: i, operation: &protocol.Operation{}})).To(Equal(c.want))
+			h := &handler{options: Options{MaxBodyBytes: c.maxBytes}}
+			NewWithT(t).Expect(h.bodyLimit(&exchange{integration: i, operation: &protocol.Operation{}})).To(Equal(c.want))
 		})
 	}
 	t.Run("beyond it", func(t *testing.T) {

@@ -1,6 +1,7 @@
 package webhookserver
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
@@ -24,18 +26,27 @@ import (
 
 // handler answers the requests of senders.
 type handler struct {
-	ready   func() bool // all integrations and AlertEvents are known, Incidents can be read, and alerts can be stored
-	tokens  *tokenIndex
-	bodies  *bodyReader
-	decoder *decoder
-	store   *alertStore
-	reports reporter
-	options Options
-	tracer  trace.Tracer // nil: no spans, at no cost
-	started time.Time
-	log     logr.Logger
+	options   Options
+	ready     func() bool // all integrations and AlertEvents are known, Incidents can be read, and alerts can be stored
+	tokens    *tokenIndex
+	bodies    *fair.Memory // of bodies
+	decoded   *fair.Memory // of their decoded form
+	capacity  *commit.Capacity
+	committer committer
+	live      client.Reader // of the API server, not of a cache
+	reports   reporter
+	tracer    trace.Tracer // nil: no spans, at no cost
+	started   time.Time
+	log       logr.Logger
 
-	stopping atomic.Bool // every answer is the last one of its connection
+	evaluation time.Duration // the most that the expressions of a mapping may take for one request
+	stopping   atomic.Bool   // every answer is the last one of its connection
+}
+
+// committer stores alerts, as commit.Committer does.
+type committer interface {
+	CheckCapacity(integration types.NamespacedName) error
+	Commit(ctx context.Context, submission commit.Submission) (commit.Receipt, error)
 }
 
 // reporter shows a refusal on the integration whose token the request bore. It never blocks.
@@ -50,18 +61,10 @@ func newHandler(
 	reports reporter, log logr.Logger,
 ) *handler {
 	h := &handler{
-		ready:  ready,
-		tokens: tokens,
-		bodies: &bodyReader{maxBytes: options.MaxBodyBytes, memory: newMemoryBudget(maxBodyMemory)},
-		decoder: &decoder{
-			memory: newMemoryBudget(maxDecodedMemory), maxBytes: options.MaxBodyBytes,
-			mappings: options.Mappings, timeout: maxEvaluation, reports: reports,
-		},
-		store:   &alertStore{capacity: capacity, committer: committer, live: live, now: options.Now},
-		reports: reports,
-		options: options,
-		started: options.Now(),
-		log:     log,
+		options: options, ready: ready, tokens: tokens,
+		bodies: fair.NewMemory(maxBodyMemory), decoded: fair.NewMemory(maxDecodedMemory),
+		capacity: capacity, committer: committer, live: live, reports: reports, log: log,
+		started: options.Now(), evaluation: maxEvaluation,
 	}
 	if options.TracerProvider != nil {
 		h.tracer = options.TracerProvider.Tracer("github.com/tocsin-dev/tocsin/webhookserver")
@@ -74,39 +77,26 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serveOpenAPI(w, r)
 		return
 	}
-	x := &exchange{Request: r, writer: w, start: h.options.Now(), lead: h.options.ClockLead()}
+	x := &exchange{Request: r, start: h.options.Now(), lead: h.options.ClockLead()}
 	x.read = r.Body == nil || r.Body == http.NoBody
-	accepted, p := h.recoverPanic(x)
+	reply, p := h.recoverPanic(x)
 	if !x.read || h.stopping.Load() {
 		// Or net/http would read the rest of an unwanted body, to keep the connection. While the
 		// server stops, a sender that keeps its connection would send its next request into the end of it.
 		w.Header().Set("Connection", "close")
 	}
-	status := http.StatusAccepted
-	switch {
-	case p != nil:
-		status = p.status
-		p.writeTo(w, x.operation)
-	case x.reply != nil:
-		status = x.reply.Status
-		writeReply(w, x.reply)
-	case x.dryRun:
-		status = http.StatusOK
-		fallthrough
-	default:
-		writeJSON(w, status, jsonType, accepted)
-	}
+	write(w, reply)
 	took := h.options.Now().Sub(x.start)
-	observeRequest(status, x, took)
-	x.endSpan(accepted, p, status, took)
-	h.logAnswer(x, accepted, p, status, took)
+	observeRequest(reply.Status, x, took)
+	x.endSpan(p, reply.Status, took)
+	h.logAnswer(x, p, reply.Status, took)
 	if x.integration == nil || p == nil {
 		return
 	}
 	if p.reason != "" {
 		h.reports.reportRejection(x.integration, p.reason, p.ownerMessage())
 	}
-	if status >= http.StatusInternalServerError && !x.dryRun {
+	if reply.Status >= http.StatusInternalServerError && !x.dryRun {
 		h.reports.reportUnavailable(x.sender())
 		if h.options.Refused != nil {
 			h.options.Refused(x.sender())
@@ -114,71 +104,78 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// recoverPanic serves the request and turns a panic into a problem.
-func (h *handler) recoverPanic(x *exchange) (accepted *acceptance, p *problem) {
+// recoverPanic serves the request and turns a panic into a problem. It returns the answer, and the problem that it tells of.
+func (h *handler) recoverPanic(x *exchange) (reply protocol.Reply, p *problem) {
 	defer func() {
 		if v := recover(); v != nil {
 			// Only errors of the runtime are logged: another value could quote the request. The stack has no strings in it.
 			cause, _ := v.(runtime.Error)
 			h.log.Error(cause, "Recovered from a panic", "route", x.route(), "stack", string(debug.Stack()))
-			accepted, p = nil, &problemInternal
+			p = &problemInternal
+		}
+		if p != nil {
+			x.accepted, reply = nil, p.reply(x.operation)
 		}
 	}()
-	return h.serve(x)
+	p = h.authenticate(x)
+	h.beginSpan(x)
+	if p == nil {
+		reply, p = h.serve(x)
+	}
+	return reply, p
 }
 
-// serve takes a request from its first line to its answer.
-func (h *handler) serve(x *exchange) (*acceptance, *problem) {
-	p := h.authenticate(x)
-	h.beginSpan(x)
-	if p != nil {
-		return nil, p
+// serve takes a request of an integration to its answer.
+func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
+	switch {
+	case x.integration.Spec.Suspend:
+		return reply, &problemSuspended
+	case x.integration.Spec.Verify != nil && x.operation.Path != "":
+		return reply, &problemUnsignedPath
 	}
 	request := h.requestOf(x)
 	if x.operation.Query != nil {
-		reply := x.operation.Query(request)
-		x.reply = &reply
-		return nil, nil
+		return x.operation.Query(request), nil
 	}
 	signature, p := h.checkRequest(x)
 	if p != nil {
-		return nil, p
+		return reply, p
 	}
-	memory := h.bodies.reserve(x)
+	memory := h.reserveBody(x)
 	if memory == nil {
-		return nil, &problemOverload
+		return reply, &problemOverload
 	}
-	defer memory.release()
-	body, p := h.bodies.read(x)
-	if p == nil {
-		memory.shrink(int64(len(body)))
-		p = signature.verify(x.integration.Spec.Verify, body)
+	defer memory.Release()
+	if request.Body, p = h.readBody(x); p != nil {
+		return reply, p
 	}
+	memory.Shrink(int64(len(request.Body)))
+	if p = signature.verify(x.integration.Spec.Verify, request.Body); p != nil {
+		return reply, p
+	}
+	decoded, p := h.decode(x, request)
 	if p != nil {
-		return nil, p
-	}
-	request.Body = body
-	decoded, p := h.decoder.decode(x, request)
-	if p != nil {
-		return nil, p
+		return reply, p
 	}
 	request.Body = nil // it may be collected while the alerts wait
-	memory.release()   // from here on the alerts count as waiting submissions
+	memory.Release()   // from here on the alerts count as waiting submissions
 	var receipt commit.Receipt
 	if alerts := decoded.kept(); !x.dryRun && len(alerts) > 0 {
-		if receipt, p = h.store.commit(x, alerts); p != nil {
-			return nil, p
+		if receipt, p = h.store(x, alerts); p != nil {
+			return reply, p
 		}
 	}
 	if len(decoded.invalid) > 0 {
-		return nil, decoded.invalidProblem()
+		return reply, decoded.invalidProblem()
 	}
-	accepted := newAcceptance(x, decoded, receipt)
-	if x.operation.Accepted != nil && !x.dryRun {
-		reply := x.operation.Accepted(request, accepted.storedBy(h.options.Now().Sub(x.start)))
-		x.reply = &reply
+	x.accepted = newAcceptance(x, decoded, receipt)
+	switch {
+	case x.dryRun:
+		return protocol.Reply{Status: http.StatusOK, Body: x.accepted}, nil
+	case x.operation.Accepted != nil:
+		return x.operation.Accepted(request, x.accepted.storedBy(h.options.Now().Sub(x.start))), nil
 	}
-	return accepted, nil
+	return protocol.Reply{Status: http.StatusAccepted, Body: x.accepted}, nil
 }
 
 // requestOf returns the request for its operation, without the body.
@@ -187,25 +184,32 @@ func (h *handler) requestOf(x *exchange) *protocol.Request {
 		Header: x.contentHeader(), Parameters: x.URL.Query(), Identifier: x.identifier,
 		Integration: x.integration.Name, Started: h.started,
 		Exists: func(incident string) bool {
-			return h.store.exists(x.Context(), types.NamespacedName{Namespace: x.integration.Namespace, Name: incident})
+			return h.exists(x.Context(), types.NamespacedName{Namespace: x.integration.Namespace, Name: incident})
 		},
 	}
 }
 
 // checkRequest checks, before the body is read, the headers, the query and whether alerts can be stored. It returns the headers
 // of the signature.
-func (h *handler) checkRequest(x *exchange) (*signature, *problem) {
-	if p := h.bodies.checkHeaders(x); p != nil {
+func (h *handler) checkRequest(x *exchange) (s *signature, p *problem) {
+	if p = h.checkBody(x); p != nil {
 		return nil, p
 	}
-	if p := x.parseParameters(); p != nil {
+	if p = x.parseParameters(); p != nil {
 		return nil, p
 	}
-	s, p := x.parseSignature()
-	if p == nil {
-		p = h.store.checkCapacity(x.sender())
+	if x.integration.Spec.Verify != nil {
+		if s, p = x.readSignature(); p != nil {
+			return nil, p
+		}
 	}
-	return s, p
+	switch {
+	case h.capacity.Refusal(x.integration.Namespace) == v1alpha1.ReasonQueueFull:
+		return nil, &problemNamespaceFull
+	case h.committer.CheckCapacity(x.sender()) != nil:
+		return nil, &problemOverload
+	}
+	return s, nil
 }
 
 // authenticate finds the integration of the request. A request for an unknown path, or with a method that the path does not
@@ -221,35 +225,26 @@ func (h *handler) authenticate(x *exchange) *problem {
 		}
 		return &problemUnsynced
 	}
-	integration, verdict := h.tokens.lookup(x.token, x.start)
-	if verdict == tokenValid {
+	integration, p := h.tokens.lookup(x.token, x.start)
+	if p == nil {
 		x.integration = integration
 	}
 	switch {
 	case x.allowed != nil:
 		return allowing(x.allowed)
-	case verdict == tokenExpired:
+	case p != nil && integration != nil:
 		h.reports.reportRejection(integration, "TokenExpired", "An expired token was used.")
-		return &problemToken
-	case verdict != tokenValid:
+	case p != nil:
 		h.tokens.search(x.token, x.start, func(lister *v1alpha1.WebhookIntegration, name string) {
 			h.reports.reportRejection(lister, "InvalidTokenTag",
 				fmt.Sprintf("The token %q does not have the tag of this integration and cannot be used. Create a new one.", name))
 		})
-		if verdict == tokenUntagged && x.token != "" {
-			return problemUntagged
-		}
-		return &problemToken
-	case integration.Spec.Suspend:
-		return &problemSuspended
-	case integration.Spec.Verify != nil && x.operation.Path != "":
-		return &problemUnsignedPath
 	}
-	return nil
+	return p
 }
 
 // logAnswer writes one line about the request. The route stands for the path, which has the token in it.
-func (h *handler) logAnswer(x *exchange, accepted *acceptance, p *problem, status int, took time.Duration) {
+func (h *handler) logAnswer(x *exchange, p *problem, status int, took time.Duration) {
 	if (p == nil || x.integration == nil) && !h.log.V(1).Enabled() && x.cause == nil {
 		return // gathering the values costs as much as reading a small payload
 	}
@@ -258,7 +253,8 @@ func (h *handler) logAnswer(x *exchange, accepted *acceptance, p *problem, statu
 		log = log.WithValues("namespace", x.integration.Namespace, "integration", x.integration.Name)
 	}
 	switch {
-	case accepted != nil && len(accepted.Alerts) > 0:
+	case x.accepted != nil && len(x.accepted.Alerts) > 0:
+		accepted := x.accepted
 		log.V(1).Info("Accepted a request", "event", accepted.Event, "alerts", len(accepted.Alerts),
 			"incident", accepted.Alerts[0].Incident, "warnings", len(accepted.Warnings))
 	case p == nil:
@@ -292,7 +288,7 @@ func (h *handler) beginSpan(x *exchange) {
 
 // endSpan ends the span of a request, if it has one. Of a failure it records only the problem's type: details may
 // quote the alert.
-func (x *exchange) endSpan(accepted *acceptance, p *problem, status int, took time.Duration) {
+func (x *exchange) endSpan(p *problem, status int, took time.Duration) {
 	if x.span == nil {
 		return
 	}
@@ -303,8 +299,9 @@ func (x *exchange) endSpan(accepted *acceptance, p *problem, status int, took ti
 	if status >= http.StatusInternalServerError {
 		x.span.SetStatus(codes.Error, "")
 	}
-	if accepted != nil {
-		x.span.SetAttributes(attribute.Int("tocsin.alert.count", len(accepted.Alerts)), attribute.Bool("tocsin.dry_run", x.dryRun))
+	if x.accepted != nil {
+		x.span.SetAttributes(
+			attribute.Int("tocsin.alert.count", len(x.accepted.Alerts)), attribute.Bool("tocsin.dry_run", x.dryRun))
 	}
 	x.span.End(trace.WithTimestamp(x.start.Add(took)))
 }

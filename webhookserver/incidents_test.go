@@ -16,8 +16,8 @@ import (
 
 // limitIncidents gives the cluster a limit and the namespace team-a an Incident.
 func (b *bench) limitIncidents(limit int, name string) {
-	b.capacity.Incidents = commit.NewIncidents(limit, fair.DefaultShare)
-	b.capacity.Incidents.Set(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}})
+	b.capacity = commit.NewCapacity(DefaultMaxPendingEvents, limit, fair.DefaultShare)
+	b.capacity.SetIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}}, false)
 }
 
 // blockIncidents has the API server reject new Incidents of the namespace team-a.
@@ -105,8 +105,8 @@ func TestAKeyedRequestIsStoredOnceInParts(t *testing.T) {
 					bench.limitIncidents(400, "another")
 				}
 				for key := range strings.FieldsSeq(storable) {
-					bench.capacity.Incidents.Set(&v1alpha1.Incident{
-						ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: v1alpha1.IncidentName("prometheus", key)}})
+					bench.capacity.SetIncident(&v1alpha1.Incident{
+						ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: v1alpha1.IncidentName("prometheus", key)}}, false)
 				}
 				response := bench.post(testPath, body, with("Idempotency-Key", "k"))
 				g.Expect(response.StatusCode).To(Equal(test.status[copied]), "copy %d", copied)

@@ -13,7 +13,7 @@ const (
 	DefaultMaxInFlightWrites = 8
 
 	// DefaultMaxPendingEvents, together with the bound of their size, keeps AlertEvents from filling etcd: an etcd that is
-	// out of space accepts no writes, so they could not be drained either. commit.PendingEvents has the rules.
+	// out of space accepts no writes, so they could not be drained either. commit.Capacity has the rules.
 	DefaultMaxPendingEvents = 20_000
 
 	// DefaultMaxIncidents keeps Incidents from filling the memory of the replicas. Each holds them all, in 7 KiB, and 12 KiB

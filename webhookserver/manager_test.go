@@ -108,7 +108,7 @@ func TestNoAlertIsAcceptedThatFindsNoPlace(t *testing.T) {
 		Spec:       v1alpha1.IncidentSpec{IntegrationName: "prometheus", DedupKey: "exists"},
 	})).To(Succeed())
 	g.Eventually(func() bool {
-		return c.capacity.Incidents.Has(c.namespace, v1alpha1.IncidentName("prometheus", "exists"))
+		return c.handler.capacity.HasIncident(c.namespace, v1alpha1.IncidentName("prometheus", "exists"))
 	}, "5s", "10ms").Should(BeTrue())
 
 	var senders sync.WaitGroup
@@ -332,14 +332,14 @@ func TestTokenAppearsNowhere(t *testing.T) {
 	try(canary, firing, http.StatusUnsupportedMediaType, with("Content-Encoding", "br"))
 	try(canary, firing, http.StatusAccepted, with("Idempotency-Key", "k"))
 	try(canary, "{}", http.StatusUnprocessableEntity, with("Idempotency-Key", "k"))
-	working := c.handler.store.committer
+	working := c.handler.committer
 	for _, err := range []error{commit.ErrOverloaded, commit.ErrUnavailable, commit.ErrOutcomeUnknown, &commit.InvalidError{Message: "no"}} {
-		c.handler.store.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) { return commit.Receipt{}, err })
+		c.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) { return commit.Receipt{}, err })
 		try(canary, firing, commitProblem(&exchange{integration: w, token: canary}, err).status)
 	}
-	c.handler.store.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) { panic(canary) })
+	c.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) { panic(canary) })
 	try(canary, firing, http.StatusInternalServerError)
-	c.handler.store.committer = working
+	c.handler.committer = working
 	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Suspend = true })
 	g.Eventually(func() int { return c.post(t, canary, firing) }, "2s", "10ms").Should(Equal(http.StatusForbidden))
 

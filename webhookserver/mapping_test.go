@@ -195,7 +195,6 @@ func TestAWrongClockEndsNoAlert(t *testing.T) {
 		b := newBench()
 		right := time.Now()
 		b.options.Now = func() time.Time { return time.Now().Add(lead) }
-		b.handler.store.now = b.options.Now
 		b.options.ClockLead = func() time.Duration { return lead }
 		w := integration("team-a", "prometheus")
 		w.Spec.Preset = "vmalert"

@@ -33,7 +33,7 @@ func TestWhatRanOutOfTimeIsNotAcknowledged(t *testing.T) {
 	b.tokens.set(w)
 	const resolve = `{"check":{"id":"disk","state":"resolved"}}`
 
-	b.decoder.timeout = 0
+	b.evaluation = 0
 	response := b.post(testPath, resolve)
 	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 	g.Expect(response.Header.Get("Retry-After")).NotTo(BeEmpty())
@@ -41,7 +41,7 @@ func TestWhatRanOutOfTimeIsNotAcknowledged(t *testing.T) {
 	g.Expect(b.store.Stored()).To(BeEmpty())
 	g.Expect(b.reports.reasons).To(ConsistOf("MappingTimeout"))
 
-	b.decoder.timeout = time.Minute
+	b.evaluation = time.Minute
 	g.Expect(b.post(testPath, resolve).StatusCode).To(Equal(http.StatusAccepted))
 	alert := b.store.Stored()[0].Spec.Alerts[0]
 	g.Expect(alert.DedupKey).To(Equal("disk"))

@@ -20,7 +20,7 @@ var problemReadOnly = problem{kind: "method-not-allowed", status: http.StatusMet
 // serveOpenAPI answers with the OpenAPI document. These requests are none of senders, and are not counted.
 func serveOpenAPI(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		problemReadOnly.writeTo(w, nil)
+		write(w, problemReadOnly.reply(nil))
 		return
 	}
 	w.Header().Set("Content-Type", "application/yaml") // RFC 9512

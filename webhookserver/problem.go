@@ -159,24 +159,26 @@ func (p *problem) ownerMessage() string {
 	}
 }
 
-// writeTo answers with the problem, in the form of the operation if it has one.
-func (p *problem) writeTo(w http.ResponseWriter, operation *protocol.Operation) {
-	header := w.Header()
+// Error implements error, so that a problem can pass through functions that return any error.
+func (p *problem) Error() string { return p.title }
+
+// reply returns the answer, in the form of the operation if it has one.
+func (p *problem) reply(operation *protocol.Operation) protocol.Reply {
+	reply := protocol.Reply{Status: p.status, Header: map[string]string{}, Body: p}
 	if p.retryAfter > 0 {
-		header.Set("Retry-After", strconv.Itoa(p.retryAfter))
+		reply.Header["Retry-After"] = strconv.Itoa(p.retryAfter)
 	}
 	if p.allow != "" {
-		header.Set("Allow", p.allow)
+		reply.Header["Allow"] = p.allow
 	}
 	if p.status == http.StatusUnauthorized {
-		header.Set("WWW-Authenticate", "Bearer") // RFC 9110, section 11.6.1
+		reply.Header["WWW-Authenticate"] = "Bearer" // RFC 9110, section 11.6.1
 	}
 	if p.status == http.StatusUnsupportedMediaType {
-		header.Set("Accept-Encoding", "gzip, identity") // RFC 9110, section 12.5.3
+		reply.Header["Accept-Encoding"] = "gzip, identity" // RFC 9110, section 12.5.3
 	}
 	if operation != nil && operation.Refused != nil {
-		writeJSON(w, p.status, jsonType, operation.Refused(protocol.Refusal{Status: p.status, Title: p.title, Detail: p.detail}))
-		return
+		reply.Body = operation.Refused(p.status, p.title, p.detail)
 	}
-	writeJSON(w, p.status, "application/problem+json", p)
+	return reply
 }

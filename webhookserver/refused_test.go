@@ -17,7 +17,7 @@ import (
 func TestRefusalsAreTold(t *testing.T) {
 	sender := types.NamespacedName{Namespace: "team-a", Name: "prometheus"}
 	unavailable := func(b *bench) {
-		b.handler.store.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
+		b.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
 			return commit.Receipt{}, commit.ErrUnavailable
 		})
 	}
@@ -57,8 +57,8 @@ func TestRefusalsAreTold(t *testing.T) {
 }
 
 func full(b *bench) {
-	b.capacity.Pending = commit.NewPendingEvents(1, 1)
-	b.capacity.Pending.Set(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}})
+	b.capacity = commit.NewCapacity(1, DefaultMaxIncidents, 1)
+	b.capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
 }
 
 func suspended(b *bench) {
@@ -68,13 +68,13 @@ func suspended(b *bench) {
 }
 
 func rejected(b *bench) {
-	b.handler.store.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
+	b.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
 		return commit.Receipt{}, &commit.InvalidError{Message: "no"}
 	})
 }
 
 func unknown(b *bench) {
-	b.handler.store.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
+	b.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) {
 		return commit.Receipt{}, commit.ErrOutcomeUnknown
 	})
 }

@@ -21,9 +21,8 @@ const eventsPath = "/api/v1/events/webhook"
 // exchange is one request and the facts gathered about it.
 type exchange struct {
 	*http.Request
-	writer http.ResponseWriter // for the limit of the body only; the answer is a return value
-	start  time.Time
-	lead   time.Duration // how far the clock of this process is ahead of the API server's
+	start time.Time
+	lead  time.Duration // how far the clock of this process is ahead of the API server's
 
 	operation   *protocol.Operation // of the path; nil for an unknown path
 	identifier  string              // in the path
@@ -31,11 +30,12 @@ type exchange struct {
 	token       string
 	integration *v1alpha1.WebhookIntegration // of a valid token
 	dryRun      bool
-	key         string          // idempotency key
-	reply       *protocol.Reply // the answer, if the operation has one of its own
-	read        bool            // the body has been read to its end
-	cause       error           // the error behind a problem, for the log
-	span        trace.Span      // nil without tracing
+	gzipped     bool
+	key         string      // idempotency key
+	accepted    *acceptance // once the request is accepted
+	read        bool        // the body has been read to its end
+	cause       error       // the error behind a problem, for the log
+	span        trace.Span  // nil without tracing
 }
 
 func (x *exchange) sender() types.NamespacedName {

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/connlimit"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
@@ -32,7 +31,6 @@ type Server struct {
 	handler   *handler
 	committer *commit.Committer
 	store     interface{ Close() }
-	capacity  *commit.Capacity
 	reports   *statusReporter
 	log       logr.Logger
 	listener  atomic.Pointer[net.Listener] // once it is open
@@ -45,7 +43,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	log := mgr.GetLogger().WithName("webhookserver")
 	tokens := newTokenIndex()
 	capacity := commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
-	capacity.Pending.Cached = options.Cached
+	capacity.Cached = options.Cached
 	synced, err := feed(mgr.GetCache(), tokens, capacity)
 	if err != nil {
 		return nil, err
@@ -59,41 +57,27 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	reports.apiTime = options.APITime
 	ready := func() bool { return synced() && options.Check() == nil }
 	return &Server{
-		options:   options,
-		handler:   newHandler(options, ready, tokens, capacity, committer, mgr.GetAPIReader(), reports, log),
-		capacity:  capacity,
-		committer: committer,
-		store:     store,
-		reports:   reports,
-		log:       log,
+		options: options, committer: committer, store: store, reports: reports, log: log,
+		handler: newHandler(options, ready, tokens, capacity, committer, mgr.GetAPIReader(), reports, log),
 	}, nil
 }
 
 // feed keeps tokens and capacity up to date with the cache. The result says whether they know every object that existed at the
 // start.
 func feed(objects cache.Cache, tokens *tokenIndex, capacity *commit.Capacity) (synced func() bool, err error) {
-	ctx, pending, incidents := context.Background(), capacity.Pending, capacity.Incidents
+	ctx := context.Background()
 	integrationsSynced, err1 := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
 		func(w *v1alpha1.WebhookIntegration, _ bool) {
 			tokens.set(w)
-			pending.SetIntegration(w)
+			capacity.SetIntegration(w)
 		},
 		func(w *v1alpha1.WebhookIntegration) {
 			tokens.remove(w)
-			pending.RemoveIntegration(w)
+			capacity.RemoveIntegration(w)
 			forgetIntegration(w.Namespace, w.Name)
 		})
-	eventsSynced, err2 := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{},
-		func(event *v1alpha1.AlertEvent, _ bool) {
-			pending.Set(event)
-			incidents.SetEvent(event)
-		},
-		func(event *v1alpha1.AlertEvent) {
-			pending.Remove(event)
-			incidents.RemoveEvent(event)
-		})
-	incidentsSynced, err3 := informers.Feed(ctx, objects, &v1alpha1.Incident{},
-		func(incident *v1alpha1.Incident, _ bool) { incidents.Set(incident) }, incidents.Remove)
+	eventsSynced, err2 := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{}, capacity.SetEvent, capacity.RemoveEvent)
+	incidentsSynced, err3 := informers.Feed(ctx, objects, &v1alpha1.Incident{}, capacity.SetIncident, capacity.RemoveIncident)
 	synced = func() bool { return integrationsSynced() && eventsSynced() && incidentsSynced() }
 	return synced, errors.Join(err1, err2, err3)
 }
@@ -105,17 +89,8 @@ func (s *Server) NeedLeaderElection() bool { return false }
 // than they are written. It is 0 on an idle server and while single requests are written.
 func (s *Server) IngestBacklog() int { return s.committer.Backlog() }
 
-// Refusal returns why requests of a namespace are refused: v1alpha1.ReasonQueueFull when all are,
-// v1alpha1.ReasonIncidentLimit when those are that need a new Incident, empty when none are.
-func (s *Server) Refusal(namespace string) string {
-	switch {
-	case s.capacity.Pending.IsFull(namespace):
-		return v1alpha1.ReasonQueueFull
-	case s.capacity.Incidents.IsFull(namespace):
-		return v1alpha1.ReasonIncidentLimit
-	}
-	return ""
-}
+// Refusal returns why requests of a namespace are refused, as commit.Capacity.Refusal does.
+func (s *Server) Refusal(namespace string) string { return s.handler.capacity.Refusal(namespace) }
 
 // ReadyCheck returns why the server is not ready, nil while requests are served and valid tokens are known.
 func (s *Server) ReadyCheck() error {
@@ -141,10 +116,10 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("opening the webhook server's address: %w", err)
 	}
 	if s.options.Metrics != nil {
-		if err := s.options.Metrics.Register(s.capacity); err != nil {
+		if err := s.options.Metrics.Register(s.handler.capacity); err != nil {
 			return errors.Join(fmt.Errorf("registering the metrics of the capacity: %w", err), listener.Close())
 		}
-		defer s.options.Metrics.Unregister(s.capacity)
+		defer s.options.Metrics.Unregister(s.handler.capacity)
 	}
 	// The reporter and the certificate watcher end when the server has, not when ctx does.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -221,7 +196,7 @@ func (s *Server) httpServer(tlsConfig *tls.Config) *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ConnState:         connlimit.New(maxConnections).StateChanged,
+		ConnState:         newConnectionLimiter(maxConnections).stateChanged,
 		ErrorLog:          stdlog.New(&errorLog{s.log}, "", 0),
 	}
 }

@@ -47,7 +47,6 @@ func newServer(b *bench, options Options) *Server {
 	return &Server{
 		options:   options.withDefaults(),
 		handler:   b.handler,
-		capacity:  b.capacity,
 		committer: b.group,
 		store:     nothingToClose{},
 		reports:   newReporter(nil, events.NewFakeRecorder(10), b.logs.logger()),

@@ -7,65 +7,40 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
-// alertStore stores alerts within the capacity of the server and of the cluster.
-type alertStore struct {
-	capacity  *commit.Capacity
-	committer committer
-	live      client.Reader // of the API server, not of a cache
-	now       func() time.Time
-}
-
-type committer interface {
-	CheckCapacity(integration types.NamespacedName) error
-	Commit(ctx context.Context, submission commit.Submission) (commit.Receipt, error)
-}
-
 // exists reports whether an Incident exists; false if the API server does not answer. What is not Resolved is known.
-func (s *alertStore) exists(ctx context.Context, incident types.NamespacedName) bool {
-	if s.capacity.Incidents.Has(incident.Namespace, incident.Name) {
+func (h *handler) exists(ctx context.Context, incident types.NamespacedName) bool {
+	if h.capacity.HasIncident(incident.Namespace, incident.Name) {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, commit.Timeout)
 	defer cancel()
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Incident"))
-	return s.live.Get(ctx, incident, found) == nil
+	return h.live.Get(ctx, incident, found) == nil
 }
 
-// checkCapacity refuses a request of the sender that could not be stored soon.
-func (s *alertStore) checkCapacity(sender types.NamespacedName) *problem {
-	switch {
-	case s.capacity.Pending.IsFull(sender.Namespace):
-		return &problemNamespaceFull
-	case s.committer.CheckCapacity(sender) != nil:
-		return &problemOverload
-	}
-	return nil
-}
-
-// commit stores the alerts of a request, or those that do not need an Incident for which there is no capacity. In the
+// store stores the alerts of a request, or those that do not need an Incident for which there is no capacity. In the
 // latter case it returns the problem that says so.
-func (s *alertStore) commit(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *problem) {
+func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *problem) {
 	if !commit.Fits(alerts) {
 		return commit.Receipt{}, &problemBatchTooLarge
 	}
-	storable, reserved := s.withinIncidentLimit(x.integration, alerts)
-	defer reserved.Release()
+	// Where new Incidents are refused, an alert that needs one would wait as an AlertEvent, without the sender's knowledge.
+	blocked := integrations.Blocked(x.integration) != ""
+	storable := h.capacity.Reserve(x.integration.Namespace, alerts, blocked)
 	if len(storable) == 0 {
 		return commit.Receipt{}, &problemIncidentLimit
 	}
-	receipt, p := s.storeParts(x, alerts, storable)
+	receipt, p := h.storeParts(x, alerts, storable)
 	if p != nil {
 		return commit.Receipt{}, p
 	}
@@ -83,71 +58,45 @@ func (s *alertStore) commit(x *exchange, alerts []v1alpha1.Alert) (commit.Receip
 // storeParts stores the alerts of a request that can be stored now, and returns all its alerts that are stored by then. When an
 // earlier copy of a request with an idempotency key was stored in part, because of the limit of Incidents, the first AlertEvent
 // of the key has that part. The rest goes to the next one. So each copy stores what no other has stored.
-func (s *alertStore) storeParts(x *exchange, request, storable []v1alpha1.Alert) (commit.Receipt, *problem) {
-	stored := map[string]v1alpha1.Alert{} // by id
-	first := ""
+func (h *handler) storeParts(x *exchange, request, storable []v1alpha1.Alert) (all commit.Receipt, p *problem) {
+	if x.key == "" {
+		return h.submit(x, storable, 0)
+	}
+	index := map[string]int{} // of the alerts by id, which is derived from the body
+	for i := range request {
+		index[request[i].ID] = i
+	}
+	stored := make([]*v1alpha1.Alert, len(request))
 	for part := 0; len(storable) > 0; part++ {
-		receipt, err := s.submit(x, storable, part)
-		if err != nil {
-			return commit.Receipt{}, commitProblem(x, err)
-		}
-		first = cmp.Or(first, receipt.EventName)
-		if x.key == "" {
-			return receipt, nil
+		receipt, p := h.submit(x, storable, part)
+		if p != nil {
+			return all, p
 		}
 		for i := range receipt.Alerts {
-			stored[receipt.Alerts[i].ID] = receipt.Alerts[i]
+			at, known := index[receipt.Alerts[i].ID]
+			if !known {
+				return all, &problemConflict
+			}
+			stored[at] = &receipt.Alerts[i]
 		}
-		if len(receipt.Alerts) == 0 || !hasAll(request, receipt.Alerts) {
-			return commit.Receipt{}, &problemConflict
+		if len(receipt.Alerts) == 0 {
+			return all, &problemConflict
 		}
-		storable = slices.DeleteFunc(slices.Clone(storable), func(alert v1alpha1.Alert) bool {
-			_, ok := stored[alert.ID]
-			return ok
-		})
+		all.EventName = cmp.Or(all.EventName, receipt.EventName)
+		storable = slices.DeleteFunc(slices.Clone(storable), func(alert v1alpha1.Alert) bool { return stored[index[alert.ID]] != nil })
 	}
-	receipt := commit.Receipt{EventName: first}
-	for i := range request {
-		if alert, ok := stored[request[i].ID]; ok {
-			receipt.Alerts = append(receipt.Alerts, alert)
-		}
-	}
-	return receipt, nil
-}
-
-// hasAll reports whether the alerts are of the request. The id of a keyed alert is derived from the request's body.
-func hasAll(request, alerts []v1alpha1.Alert) bool {
-	ids := map[string]bool{}
-	for i := range request {
-		ids[request[i].ID] = true
-	}
-	return !slices.ContainsFunc(alerts, func(alert v1alpha1.Alert) bool { return !ids[alert.ID] })
-}
-
-// withinIncidentLimit leaves out the alerts that need a new Incident when the namespace may have none: because of
-// the limit, or because the leader says that the API server rejects new ones. They would wait as an AlertEvent, without
-// the sender's knowledge. It keeps firing alerts of open Incidents, and all that do not fire. The new Incidents are
-// reserved for the alerts that it returns.
-func (s *alertStore) withinIncidentLimit(
-	integration *v1alpha1.WebhookIntegration, alerts []v1alpha1.Alert,
-) (storable []v1alpha1.Alert, reserved *commit.Reservation) {
-	incidents := s.capacity.Incidents
-	blocked := integrations.Blocked(integration) != ""
-	reserved = incidents.Reserve(integration.Namespace)
-	for i := range alerts {
-		name := alerts[i].IncidentName
-		if alerts[i].Status != v1alpha1.AlertFiring ||
-			blocked && incidents.Has(integration.Namespace, name) || !blocked && reserved.Add(name) {
-			storable = append(storable, alerts[i])
+	for _, alert := range stored {
+		if alert != nil {
+			all.Alerts = append(all.Alerts, *alert)
 		}
 	}
-	return storable, reserved
+	return all, nil
 }
 
 // submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number. The wait
 // does not end when the client hangs up: a request that has arrived whole is better stored, and many senders do not wait for
 // the answer.
-func (s *alertStore) submit(x *exchange, alerts []v1alpha1.Alert, part int) (commit.Receipt, error) {
+func (h *handler) submit(x *exchange, alerts []v1alpha1.Alert, part int) (commit.Receipt, *problem) {
 	submission := commit.Submission{
 		Integration: x.sender(),
 		Defaults:    x.integration.Spec.Defaults,
@@ -161,10 +110,14 @@ func (s *alertStore) submit(x *exchange, alerts []v1alpha1.Alert, part int) (com
 		}
 		submission.EventName = v1alpha1.KeyedEventName(x.integration.Name, key)
 	}
-	timeout := min(commit.Timeout, requestTimeout-s.now().Sub(x.start))
+	timeout := min(commit.Timeout, requestTimeout-h.options.Now().Sub(x.start))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.Context()), timeout)
 	defer cancel()
-	return s.committer.Commit(ctx, submission)
+	receipt, err := h.committer.Commit(ctx, submission)
+	if err != nil {
+		return receipt, commitProblem(x, err)
+	}
+	return receipt, nil
 }
 
 // errQuotedToken stands for an error of the API server that cannot be repeated.

@@ -103,12 +103,11 @@ func (b *logBuffer) String() string {
 // bench is a handler with everything around it in memory.
 type bench struct {
 	*handler
-	store    *memorystore.Store
-	live     client.Client // what the API server has
-	capacity *commit.Capacity
-	group    *commit.Committer
-	reports  *recordedReports
-	logs     *logBuffer
+	store   *memorystore.Store
+	live    client.Client // what the API server has
+	group   *commit.Committer
+	reports *recordedReports
+	logs    *logBuffer
 }
 
 func newBench() *bench {
@@ -118,9 +117,9 @@ func newBench() *bench {
 	b.live = fake.NewClientBuilder().WithScheme(scheme).Build()
 	b.group = commit.New(b.store, DefaultMaxInFlightWrites, nil)
 	options := Options{}.withDefaults()
-	b.capacity = commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
+	capacity := commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
 	ready := func() bool { return true }
-	b.handler = newHandler(options, ready, newTokenIndex(), b.capacity, b.group, b.live, b.reports, b.logs.logger())
+	b.handler = newHandler(options, ready, newTokenIndex(), capacity, b.group, b.live, b.reports, b.logs.logger())
 	b.tokens.set(integration("team-a", "prometheus"))
 	return b
 }

@@ -32,25 +32,16 @@ func newTokenIndex() *tokenIndex {
 	return &tokenIndex{byTag: map[string]*v1alpha1.WebhookIntegration{}}
 }
 
-// verdict is the result of looking up a token.
-type verdict int
-
-const (
-	tokenUnknown verdict = iota
-	tokenUntagged
-	tokenExpired
-	tokenValid
-)
-
-// lookup returns the integration that token belongs to, also when the token has expired. It makes the same comparisons
-// whether or not there is an integration with the tag, so how long it takes says nothing about integrations and tokens.
-func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookIntegration, verdict) {
+// lookup returns the integration that token belongs to, and the problem if it is not valid; the integration of an expired token
+// as well. It makes the same comparisons whether or not there is an integration with the tag, so how long it takes says nothing
+// about integrations and tokens.
+func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookIntegration, *problem) {
 	tag := tokens.TagOf(token)
 	switch {
-	case len(token) > maxTokenLength:
-		return nil, tokenUnknown
+	case token == "", len(token) > maxTokenLength:
+		return nil, &problemToken
 	case tag == "":
-		return nil, tokenUntagged
+		return nil, problemUntagged
 	}
 	x.mu.RLock()
 	integration := x.byTag[tag]
@@ -59,7 +50,7 @@ func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookInteg
 	if integration != nil {
 		own = integration.Spec.Tokens
 	}
-	hash, result := tokenHash(token), tokenUnknown
+	hash, known, valid := tokenHash(token), false, false
 	for i := range max(len(own), listedTokens) {
 		var listed [2 * sha256.Size]byte
 		if i < len(own) {
@@ -67,16 +58,17 @@ func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookInteg
 		}
 		if subtle.ConstantTimeCompare(hash[:], listed[:]) == 1 { // of two entries with this hash, the valid one counts
 			expires := own[i].ExpirationTime
-			if expires == nil || expires.IsZero() || now.Before(expires.Time) {
-				result = tokenValid
-			}
-			result = max(result, tokenExpired)
+			known = true
+			valid = valid || expires == nil || expires.IsZero() || now.Before(expires.Time)
 		}
 	}
-	if result == tokenUnknown {
-		return nil, tokenUnknown
+	switch {
+	case valid:
+		return integration, nil
+	case known:
+		return integration, &problemToken
 	}
-	return integration, result
+	return nil, &problemToken
 }
 
 // search calls report for each integration that lists the token although its tag is another one's, with the name of the token

@@ -20,8 +20,8 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // owner returns the namespace and the name of a token's integration, empty for none.
 func (x *tokenIndex) owner(token string) string {
-	w, v := x.lookup(token, noon)
-	if v != tokenValid {
+	w, p := x.lookup(token, noon)
+	if p != nil {
 		return ""
 	}
 	return w.Namespace + "/" + w.Name
@@ -62,11 +62,11 @@ func TestTokenIndex(t *testing.T) {
 func TestTokenExpiry(t *testing.T) {
 	for name, test := range map[string]struct {
 		expires time.Time
-		want    verdict
+		want    *problem
 	}{
-		"an hour before it expires": {noon.Add(time.Hour), tokenValid},
-		"the moment it expires":     {noon, tokenExpired},
-		"after it has expired":      {noon.Add(-time.Microsecond), tokenExpired},
+		"an hour before it expires": {noon.Add(time.Hour), nil},
+		"the moment it expires":     {noon, &problemToken},
+		"after it has expired":      {noon.Add(-time.Microsecond), &problemToken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -75,8 +75,9 @@ func TestTokenExpiry(t *testing.T) {
 			expires := v1alpha1.NewTimestamp(test.expires)
 			w.Spec.Tokens[0].ExpirationTime = &expires
 			x.set(w)
-			_, v := x.lookup(testenv.Token("a", "one"), noon)
-			g.Expect(v).To(Equal(test.want))
+			owner, p := x.lookup(testenv.Token("a", "one"), noon)
+			g.Expect(owner).NotTo(BeNil())
+			g.Expect(p).To(Equal(test.want))
 		})
 	}
 }

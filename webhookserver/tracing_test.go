@@ -28,7 +28,7 @@ func traced(b *bench, options ...sdktrace.TracerProviderOption) *tracetest.InMem
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(append(options, sdktrace.WithSyncer(exporter))...)
 	b.tracer, b.group = provider.Tracer("webhookserver"), commit.New(b.store, DefaultMaxInFlightWrites, provider)
-	b.handler.store.committer = b.group
+	b.handler.committer = b.group
 	return exporter
 }
 
@@ -130,7 +130,7 @@ func TestWhatIsNotTraced(t *testing.T) {
 		x := &exchange{Request: httptest.NewRequest(http.MethodPost, testPath, http.NoBody), integration: integration("a", "b")}
 		g.Expect(testing.AllocsPerRun(100, func() {
 			off.beginSpan(x)
-			x.endSpan(nil, nil, http.StatusAccepted, 0)
+			x.endSpan(nil, http.StatusAccepted, 0)
 		})).To(BeZero())
 	})
 }
@@ -181,7 +181,7 @@ func TestFailuresShowInSpans(t *testing.T) {
 	g.Expect(request.Attributes).To(ContainElement(attribute.String("error.type", "rejected")))
 
 	exporter.Reset()
-	b.handler.store.committer = refusing{}
+	b.handler.committer = refusing{}
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusServiceUnavailable))
 	request = spanNamed(t, exporter, requestSpan)
 	g.Expect(request.Status.Code).To(Equal(codes.Error))

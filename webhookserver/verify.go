@@ -23,25 +23,9 @@ type signature struct {
 	candidates    [][]byte // signatures with the version v1a; any may be valid, for a rotation of keys
 }
 
-// parseSignature reads the headers of a signature, if the integration requires one, and makes the signed id the idempotency
-// key: a copy of the request could name another one, and would be stored twice.
-func (x *exchange) parseSignature() (*signature, *problem) {
-	if x.integration.Spec.Verify == nil {
-		return nil, nil
-	}
-	if gzipped, _ := contentEncoding(x.Request); gzipped {
-		return nil, problemEncoding.withDetail("The integration requires signatures of the body as it is: send it uncompressed.")
-	}
-	s, p := readSignature(x.Header, x.received())
-	if p == nil {
-		x.key = "Webhook-Id: " + s.id
-	}
-	return s, p
-}
-
 // contentHeader returns the headers from which alerts may be read: all of them, or the signed ones if the integration requires
 // signatures. Others could give a signed body another meaning, such as those of CloudEvents in binary mode. The path does too, so
-// that authenticate allows only that of the integration itself.
+// that serve allows only that of the integration itself.
 func (x *exchange) contentHeader() http.Header {
 	if x.integration.Spec.Verify == nil {
 		return x.Header
@@ -49,11 +33,12 @@ func (x *exchange) contentHeader() http.Header {
 	return http.Header{"Webhook-Id": x.Header["Webhook-Id"], "Webhook-Timestamp": x.Header["Webhook-Timestamp"]}
 }
 
-// readSignature reads the headers of a signature, whose time must be close to now. Svix and the services built on it write
-// their name in place of "webhook".
-func readSignature(header http.Header, now time.Time) (*signature, *problem) {
+// readSignature reads the headers of a signature, whose time must be close to that of the request. It makes the signed id the
+// idempotency key: a copy of the request could name another one, and would be stored twice. Svix and the services built on it
+// write their name in place of "webhook".
+func (x *exchange) readSignature() (*signature, *problem) {
 	read := func(name string) string {
-		return strings.TrimSpace(cmp.Or(header.Get("Webhook-"+name), header.Get("Svix-"+name)))
+		return strings.TrimSpace(cmp.Or(x.Header.Get("Webhook-"+name), x.Header.Get("Svix-"+name)))
 	}
 	s := &signature{id: read("Id"), timestamp: read("Timestamp")}
 	list := read("Signature")
@@ -64,7 +49,7 @@ func readSignature(header http.Header, now time.Time) (*signature, *problem) {
 	if err != nil {
 		return nil, problemSignature.toOwner("webhook-timestamp is not a Unix time in seconds.")
 	}
-	if now.Sub(time.Unix(seconds, 0)).Abs() > maxSignatureAge {
+	if x.received().Sub(time.Unix(seconds, 0)).Abs() > maxSignatureAge {
 		return nil, problemSignature.toOwner("webhook-timestamp is more than 5 minutes from the cluster's clock.")
 	}
 	for candidate := range strings.FieldsSeq(list) {
@@ -79,6 +64,7 @@ func readSignature(header http.Header, now time.Time) (*signature, *problem) {
 	if len(s.candidates) == 0 {
 		return nil, problemSignature.toOwner("webhook-signature has no signature with the version v1a.")
 	}
+	x.key = "Webhook-Id: " + s.id
 	return s, nil
 }
 

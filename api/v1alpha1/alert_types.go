@@ -31,14 +31,12 @@ const (
 	AlertFiring       AlertStatus = "firing"
 	AlertResolved     AlertStatus = "resolved"
 	AlertAcknowledged AlertStatus = "acknowledged"
-	// AlertUnacknowledged withdraws an acknowledgement. Alerts created by hand and requests of Opsgenie's API have it: the word
-	// in a payload, for a problem that nobody has acknowledged, means that the alert is firing.
-	AlertUnacknowledged AlertStatus = "unacknowledged"
-	// AlertNoted adds a comment to the timeline, and content to an Open Incident, and changes no state. It is not a word
-	// of a payload: there, it means that the alert is firing.
-	AlertNoted AlertStatus = "noted"
-	// AlertSilenced requests a silence. Only users create it; no payload has it.
-	AlertSilenced AlertStatus = "silenced"
+
+	// Only alerts created by hand and requests of Opsgenie's API have these. As words of a payload, they mean that the alert is
+	// firing: nobody has acknowledged the problem.
+	AlertUnacknowledged AlertStatus = "unacknowledged" // withdraws an acknowledgement
+	AlertNoted          AlertStatus = "noted"          // adds a comment, and content to an Open Incident; changes no state
+	AlertSilenced       AlertStatus = "silenced"       // requests a silence; only users create it
 )
 
 // Limits of an alert's content in characters, equal to those of the schema.

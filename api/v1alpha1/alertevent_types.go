@@ -7,19 +7,19 @@ import (
 // MaxAlertsPerEvent is the maximum number of alerts in an AlertEvent.
 const MaxAlertsPerEvent = 500
 
-// TraceparentAnnotation holds the W3C traceparent of the write that stored an AlertEvent, if it is traced. The span of the
-// fold links to it.
-const TraceparentAnnotation = "tocsin.dev/traceparent"
-
-// SettledAnnotation is the mark of an AlertEvent that is settled for some of its Incidents, or for all, and that stays.
-// See internal/marks.
-const SettledAnnotation = "tocsin.dev/settled"
-
-// RetryAnnotation is "true" on an AlertEvent whose creation was tried before under the same name, without a response: it
-// may be a second copy.
-const RetryAnnotation = "tocsin.dev/retry"
-
 const (
+	// TraceparentAnnotation holds the W3C traceparent of the write that stored an AlertEvent, if it is traced. The span of the
+	// fold links to it.
+	TraceparentAnnotation = "tocsin.dev/traceparent"
+
+	// SettledAnnotation is the mark of an AlertEvent that is settled for some of its Incidents, or for all, and that stays.
+	// See internal/marks.
+	SettledAnnotation = "tocsin.dev/settled"
+
+	// RetryAnnotation is "true" on an AlertEvent whose creation was tried before under the same name, without a response: it
+	// may be a second copy.
+	RetryAnnotation = "tocsin.dev/retry"
+
 	// ExcludeFromBackupLabel excludes an object from Velero backups if it is "true". The operator sets it on AlertEvents:
 	// the alerts of a restored queue have already been folded.
 	ExcludeFromBackupLabel = "velero.io/exclude-from-backup"

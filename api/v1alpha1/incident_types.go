@@ -6,24 +6,20 @@ import (
 
 // Bounds of an Incident's lists.
 const (
-	// MaxTimeline is the maximum number of transitions in a timeline.
-	MaxTimeline = 20
-	// MaxLedger is the maximum number of AlertEvents in a ledger. Folding into an Incident pauses while its ledger is
-	// full.
-	MaxLedger = 128
-	// MaxUnarchivedEpisodes is the maximum number of ended episodes that an Incident keeps until they are archived.
-	MaxUnarchivedEpisodes = 16
+	MaxTimeline           = 20  // transitions in a timeline
+	MaxLedger             = 128 // AlertEvents in a ledger; folding into an Incident pauses while its ledger is full
+	MaxUnarchivedEpisodes = 16  // ended episodes that an Incident keeps until they are archived
 )
 
 // IncidentState is the state of an Incident.
 // +kubebuilder:validation:Enum=Open;Resolved
 type IncidentState string
 
-// StateField is the path of the state, by which Incidents can be selected.
-const StateField = "status.state"
-
-// ArchiveStateField is the path of the state of the archive, by which Incidents can be selected.
-const ArchiveStateField = "status.archive.state"
+// Paths by which Incidents can be selected.
+const (
+	StateField        = "status.state"
+	ArchiveStateField = "status.archive.state"
+)
 
 // The states of an Incident.
 const (

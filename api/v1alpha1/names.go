@@ -33,9 +33,7 @@ func KeyedEventName(integration, idempotencyKey string) string {
 }
 
 // IsKeyedEventName reports whether KeyedEventName returned the name.
-func IsKeyedEventName(name string) bool {
-	return strings.HasPrefix(name, keyedEventPrefix)
-}
+func IsKeyedEventName(name string) bool { return strings.HasPrefix(name, keyedEventPrefix) }
 
 // generatedEventName matches the UUIDs that name AlertEvents without an idempotency key.
 var generatedEventName = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
@@ -57,21 +55,15 @@ func (e *AlertEvent) IncidentNameFor(alert *Alert) string {
 // nameHashLength is the length of a nameHash.
 const nameHashLength = 26
 
-// nameHash returns the first 130 bits of the hash of the parts in letters and digits.
+// nameHash returns the first 130 bits of a hash in letters and digits. Each part is preceded by its length, so that different
+// lists never have the same input.
 func nameHash(parts ...string) string {
-	return nameEncoding.EncodeToString(hashParts(parts...))[:nameHashLength]
-}
-
-// hashParts hashes the parts, each preceded by its length, so that different lists never have the same input.
-func hashParts(parts ...string) []byte {
 	h := sha256.New()
-	var length [8]byte
 	for _, part := range parts {
-		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-		h.Write(length[:])
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		h.Write([]byte(part))
 	}
-	return h.Sum(nil)
+	return nameEncoding.EncodeToString(h.Sum(nil))[:nameHashLength]
 }
 
 // generatedKeyPrefix is the prefix of generated dedup keys.

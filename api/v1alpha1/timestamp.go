@@ -53,10 +53,8 @@ func (t Timestamp) MarshalJSON() ([]byte, error) {
 	if t.IsZero() {
 		return []byte("null"), nil
 	}
-	b := make([]byte, 0, len(timestampFormat)+2)
-	b = append(b, '"')
-	b = t.AppendFormat(b, timestampFormat)
-	return append(b, '"'), nil
+	quoted := append(make([]byte, 0, len(timestampFormat)+2), '"')
+	return append(t.AppendFormat(quoted, timestampFormat), '"'), nil
 }
 
 // UnmarshalJSON decodes any RFC 3339 time, and anything else as the zero time.

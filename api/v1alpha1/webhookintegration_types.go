@@ -32,14 +32,11 @@ type Token struct {
 // +kubebuilder:validation:Enum=Auto;Always;Never
 type ForwardPolicy string
 
+// The policies of forwarding.
 const (
-	// ForwardAuto forwards Incidents, except those of the presets alertmanager and vmalert: their alerts have been in an
-	// Alertmanager before.
-	ForwardAuto ForwardPolicy = "Auto"
-	// ForwardAlways forwards Incidents, whatever the preset.
-	ForwardAlways ForwardPolicy = "Always"
-	// ForwardNever forwards no Incident.
-	ForwardNever ForwardPolicy = "Never"
+	ForwardAuto   ForwardPolicy = "Auto"   // unless the preset is alertmanager or vmalert: they have been in an Alertmanager before
+	ForwardAlways ForwardPolicy = "Always" // whatever the preset
+	ForwardNever  ForwardPolicy = "Never"
 )
 
 // PublicKey verifies signatures of a sender.

@@ -8,31 +8,54 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"gocloud.dev/blob"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// Opener opens the bucket of the archive.
-type Opener func(context.Context) (*blob.Bucket, error)
+// Cached is what the cache of the archiver's manager has: the names of the Incidents that wait for the archive, and when they
+// were resolved.
+func Cached() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{&v1alpha1.Incident{}: {
+		Field:     fields.OneTermEqualSelector(v1alpha1.ArchiveStateField, string(v1alpha1.ArchiveWaiting)),
+		Transform: toName,
+	}}
+}
+
+// toName keeps the name of an Incident, and when it was resolved.
+func toName(object any) (any, error) {
+	incident, ok := object.(*v1alpha1.Incident)
+	if !ok {
+		return object, nil
+	}
+	return &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: incident.Namespace, Name: incident.Name, UID: incident.UID, ResourceVersion: incident.ResourceVersion,
+		},
+		Status: v1alpha1.IncidentStatus{ResolvedTime: incident.Status.ResolvedTime},
+	}, nil
+}
 
 // archiver archives episodes while its process holds the lease.
 type archiver struct {
-	open    Opener
 	cache   client.Reader // of the names of Incidents that wait
 	live    client.Client
 	log     logr.Logger
 	limiter flowcontrol.RateLimiter
 	now     func() time.Time
 
-	queue queue
-	store store
+	store    store
+	turns    map[client.ObjectKey]*turn // of the Incidents that wait
+	combined time.Time                  // when objects were last combined
 }
 
-// Add adds the archiving to a manager whose cache has what Selector selects. It runs while the manager leads.
+// Add adds the archiving to a manager whose cache has what Cached says. It runs while the manager leads.
 func Add(mgr ctrl.Manager, open Opener) error {
 	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
@@ -46,26 +69,21 @@ func Add(mgr ctrl.Manager, open Opener) error {
 
 func newArchiver(open Opener, names client.Reader, live client.Client, log logr.Logger) *archiver {
 	return &archiver{
-		open: open, cache: names, live: live, log: log, now: time.Now,
+		cache: names, live: live, log: log, now: time.Now,
 		limiter: flowcontrol.NewTokenBucketRateLimiter(readRate, readBurst),
-		store:   store{written: map[string]bool{}},
+		store:   store{open: open},
 	}
 }
 
 // Start implements manager.Runnable: it archives until ctx ends. A failure of the store never ends it.
 func (a *archiver) Start(ctx context.Context) error {
-	var others sync.WaitGroup // of a round, since each may take long
-	for _, repeat := range []func(context.Context){a.combine, a.report} {
-		others.Go(func() {
-			for ctx.Err() == nil {
-				repeat(ctx)
-				sleep(ctx, roundInterval)
-			}
-		})
-	}
+	var combining sync.WaitGroup // beside the rounds, since it may take long
+	combining.Go(func() { wait.UntilWithContext(ctx, a.combine, roundInterval) })
 	defer func() {
-		others.Wait()
-		a.store.close()
+		combining.Wait()
+		if bucket := a.store.bucket.Load(); bucket != nil {
+			_ = bucket.Close()
+		}
 		waitingIncidents.Set(0) // of another process from now on
 		oldestWaiting.Set(0)
 	}()
@@ -77,78 +95,69 @@ func (a *archiver) Start(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if (err == nil || operation == operationIncident) && a.store.takeAnswered() {
-			if a.store.recover() {
-				a.log.Info("Archive is available")
-			}
-			lastSuccess.SetToCurrentTime()
-		}
+		a.conclude(operation, err)
 		if err != nil {
-			a.fail(operation, err)
 			sleep(ctx, retry)
 			retry = min(2*retry, maxRetry)
-			continue
+		} else {
+			sleep(ctx, roundInterval-time.Since(began))
+			retry = minRetry
 		}
-		retry = minRetry
-		sleep(ctx, roundInterval-time.Since(began))
 	}
 	return nil
 }
 
 // sleep waits, at most until ctx ends.
-func sleep(ctx context.Context, wait time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(wait):
-	}
+func sleep(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
 }
 
-// fail reports a failure of a round.
-func (a *archiver) fail(operation string, err error) {
-	failuresTotal.WithLabelValues(operation).Inc()
+// conclude reports how a round went.
+func (a *archiver) conclude(operation string, err error) {
+	s := &a.store
+	if err != nil {
+		failuresTotal.WithLabelValues(operation).Inc()
+	}
 	switch {
-	case operation == operationIncident:
+	case err != nil && operation != operationIncident:
+		if !s.failing {
+			a.log.Error(err, "Archive is unavailable; Incidents that it lacks are kept until it is back", "operation", operation)
+		}
+		s.failing = true
+		return
+	case err != nil:
 		a.log.Error(err, "Incidents cannot be read or noted as archived")
-	case a.store.fail():
-		a.log.Error(err, "Archive is unavailable; Incidents that it lacks are kept until it is back", "operation", operation)
 	}
-}
-
-// report sets the gauges.
-func (a *archiver) report(ctx context.Context) {
-	if _, err := a.waiting(ctx); err != nil && ctx.Err() == nil {
-		a.log.Error(err, "Incidents cannot be counted")
+	if s.answered {
+		if s.failing {
+			a.log.Info("Archive is available")
+		}
+		s.failing, s.answered = false, false
+		lastSuccess.SetToCurrentTime()
 	}
-}
-
-// waiting returns the Incidents that wait, in turns by namespace.
-func (a *archiver) waiting(ctx context.Context) ([]client.ObjectKey, error) {
-	var names v1alpha1.IncidentList
-	if err := a.cache.List(ctx, &names, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing the Incidents that wait: %w", err)
-	}
-	return a.queue.update(names.Items, a.now()), nil
 }
 
 // round archives what waits at its beginning, and returns the operation that failed. What has no place in its batch waits for the
 // next one, or for the next round if this one has lasted long.
 func (a *archiver) round(ctx context.Context) (operation string, err error) {
-	bucket, err := a.store.reach(ctx, a.open)
-	if err != nil {
-		return operationRead, err
-	}
-	waiting, err := a.waiting(ctx)
+	waiting, err := a.waiting(ctx) // also sets the gauges while the store is away
 	if err != nil {
 		return operationIncident, err
 	}
+	bucket, err := a.store.reach(ctx)
+	if err != nil {
+		return operationRead, err
+	}
 	var failures []error
-	var later []client.ObjectKey
-	for began := time.Now(); len(waiting) > 0 && len(failures) < readFailures; {
+	for began := time.Now(); len(waiting) > 0 && len(failures) < readFailures && time.Since(began) < roundInterval; {
 		b := newBatch()
+		var later []*turn
 		for len(waiting) > 0 && !b.isFull() && len(failures) < readFailures {
-			switch hasPlace, err := a.read(ctx, waiting[0], b); {
+			switch hasPlace, err := a.read(ctx, waiting[0].ObjectKey, b); {
 			case err != nil:
-				a.queue.putOff(waiting[0])
+				waiting[0].failures++
 				failures = append(failures, err)
 			case !hasPlace:
 				later = append(later, waiting[0])
@@ -158,10 +167,10 @@ func (a *archiver) round(ctx context.Context) (operation string, err error) {
 		if err := a.write(ctx, bucket, b); err != nil {
 			return operationWrite, err
 		}
-		failures = append(failures, a.noteAll(ctx, b.notes)...)
-		if len(waiting) == 0 && time.Since(began) < roundInterval {
-			waiting, later = later, nil
+		if err := a.noteAll(ctx, b.notes); err != nil {
+			failures = append(failures, err)
 		}
+		waiting = append(waiting, later...)
 	}
 	return operationIncident, errors.Join(failures...)
 }

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 
 	"gocloud.dev/blob"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -21,26 +23,23 @@ import (
 
 // batch are records by day, and the notes to be written once they are stored.
 type batch struct {
-	records map[string][]records.Record
-	notes   []note
-	bytes   int // of the content
-	count   int // of the records
-	// days are those of each namespace, daysPerNamespace at most, and exhausted are the namespaces with more of them.
-	days      map[string]map[string]bool
-	exhausted map[string]bool
+	records   map[string][]records.Record
+	notes     []note
+	bytes     int                         // of the content
+	count     int                         // of the records
+	days      map[string]sets.Set[string] // of the records of each namespace, daysPerNamespace at most
+	exhausted sets.Set[string]            // the namespaces with more of them
 }
 
 // note says that an Incident's episodes are archived.
 type note struct {
 	incident metav1.ObjectMeta // as it was read
-	newest   fold.EpisodeVersion
+	newest   v1alpha1.UnarchivedEpisode
 	all      bool // that it had then
 }
 
 func newBatch() *batch {
-	return &batch{
-		records: map[string][]records.Record{}, days: map[string]map[string]bool{}, exhausted: map[string]bool{},
-	}
+	return &batch{records: map[string][]records.Record{}, days: map[string]sets.Set[string]{}, exhausted: sets.New[string]()}
 }
 
 func (b *batch) isFull() bool { return b.bytes >= batchBytes || b.count >= batchRecords }
@@ -48,15 +47,11 @@ func (b *batch) isFull() bool { return b.bytes >= batchBytes || b.count >= batch
 // add adds a record unless its namespace has records of too many other days already.
 func (b *batch) add(record *records.Record) bool {
 	day, days := record.Day(), b.days[record.Namespace]
-	if days == nil {
-		days = map[string]bool{}
-		b.days[record.Namespace] = days
-	}
-	if !days[day] && len(days) == daysPerNamespace {
-		b.exhausted[record.Namespace] = true
+	if !days.Has(day) && len(days) == daysPerNamespace {
+		b.exhausted.Insert(record.Namespace)
 		return false
 	}
-	days[day] = true
+	b.days[record.Namespace] = sets.New(day).Union(days)
 	b.records[day] = append(b.records[day], *record)
 	b.bytes += alertcontent.Size(&record.Alert)
 	b.count++
@@ -65,7 +60,7 @@ func (b *batch) add(record *records.Record) bool {
 
 // read adds the records of an Incident that are not archived, oldest first, as far as there is place for them.
 func (a *archiver) read(ctx context.Context, name client.ObjectKey, into *batch) (hasPlace bool, err error) {
-	if into.exhausted[name.Namespace] {
+	if into.exhausted.Has(name.Namespace) {
 		return false, nil
 	}
 	if err := a.limiter.Wait(ctx); err != nil {
@@ -88,14 +83,10 @@ func (a *archiver) read(ctx context.Context, name client.ObjectKey, into *batch)
 		failuresTotal.WithLabelValues(operationDecode).Add(float64(len(invalid)))
 		a.log.Error(errors.Join(invalid...), "Ended episodes cannot be archived", "namespace", name.Namespace, "incident", name.Name)
 	}
-	byNumber := make(map[int64]*records.Record, len(found))
-	for i := range found {
-		byNumber[found[i].Number] = &found[i]
-	}
 	done := note{incident: incident.ObjectMeta, all: true}
 	for _, episode := range fold.EndedEpisodes(&incident.Status) {
-		record := byNumber[episode.Number]
-		if record != nil && !fold.InArchive(&incident.Status, episode.Number, episode.Digest) && !into.add(record) {
+		at := slices.IndexFunc(found, func(r records.Record) bool { return r.Number == episode.Number })
+		if at >= 0 && !fold.InArchive(&incident.Status, episode.Number, episode.Digest) && !into.add(&found[at]) {
 			done.all = false
 			break
 		}
@@ -110,82 +101,62 @@ func (a *archiver) read(ctx context.Context, name client.ObjectKey, into *batch)
 // write stores the records of a batch.
 func (a *archiver) write(ctx context.Context, bucket *blob.Bucket, b *batch) error {
 	for day, ofDay := range b.records {
-		size, err := writeDay(ctx, bucket, day, ofDay)
+		writing, cancel := context.WithTimeout(ctx, writeTimeout)
+		_, size, err := records.Write(writing, bucket, day, ofDay)
+		cancel()
 		if err != nil {
 			return err
 		}
-		a.store.wrote(day)
+		a.store.answered = true
 		recordsTotal.Add(float64(len(ofDay)))
 		bytesTotal.Add(float64(size))
 	}
 	return nil
 }
 
-func writeDay(ctx context.Context, bucket *blob.Bucket, day string, ofDay []records.Record) (size int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	_, size, err = records.Write(ctx, bucket, day, ofDay)
-	return size, err
-}
-
-// noteAll writes notes. An Incident whose note fails waits further.
-func (a *archiver) noteAll(ctx context.Context, notes []note) []error {
-	var mu sync.Mutex
-	var failures []error
-	var writers sync.WaitGroup
-	free := make(chan struct{}, notesAtOnce)
+// noteAll writes notes, and returns the first error. An Incident whose note fails waits further.
+func (a *archiver) noteAll(ctx context.Context, notes []note) error {
+	var writers errgroup.Group
+	writers.SetLimit(notesAtOnce)
 	for _, next := range notes {
-		free <- struct{}{}
-		writers.Go(func() {
-			defer func() { <-free }()
-			if err := a.note(ctx, next); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failures = append(failures, err)
-			}
-		})
+		writers.Go(func() error { return a.note(ctx, next) })
 	}
-	writers.Wait()
-	return failures
+	return writers.Wait()
 }
 
 // note notes in an Incident what is archived: that it does not wait any more only if it has not changed since it was read.
 func (a *archiver) note(ctx context.Context, done note) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var err error
-	if done.all {
-		err = a.patch(ctx, &done, v1alpha1.ArchiveComplete)
-	}
-	if !done.all || apierrors.IsConflict(err) {
-		err = a.patch(ctx, &done, v1alpha1.ArchiveWaiting)
+	err := a.patch(ctx, &done)
+	if done.all && apierrors.IsConflict(err) {
+		done.all = false
+		err = a.patch(ctx, &done)
 	}
 	// It was deleted, or another one of its name is there, or it changes too fast.
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("noting that the Incident %s/%s is archived: %w", done.incident.Namespace, done.incident.Name, err)
-	}
-	return nil
+	return fmt.Errorf("noting that the Incident %s/%s is archived: %w", done.incident.Namespace, done.incident.Name, err)
 }
 
-func (a *archiver) patch(ctx context.Context, done *note, state v1alpha1.ArchiveState) error {
-	archive := map[string]any{"state": state}
+func (a *archiver) patch(ctx context.Context, done *note) error {
+	archive := map[string]any{"state": v1alpha1.ArchiveWaiting}
+	metadata, status := map[string]any{"uid": done.incident.UID}, map[string]any{"archive": archive}
 	if done.newest.Number > 0 {
 		archive["episode"], archive["digest"] = done.newest.Number, done.newest.Digest
 	}
-	metadata, status := map[string]any{"uid": done.incident.UID}, map[string]any{"archive": archive}
-	if state == v1alpha1.ArchiveComplete {
+	if done.all {
+		archive["state"], status["unarchivedEpisodes"] = v1alpha1.ArchiveComplete, nil
 		metadata["resourceVersion"] = done.incident.ResourceVersion
-		status["unarchivedEpisodes"] = nil
 	}
 	body, err := json.Marshal(map[string]any{"metadata": metadata, "status": status})
 	if err != nil {
 		return err
 	}
-	var incident metav1.PartialObjectMetadata
-	incident.Namespace, incident.Name = done.incident.Namespace, done.incident.Name
+	incident := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: done.incident.Namespace, Name: done.incident.Name,
+	}}
 	incident.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Incident"))
-	return a.live.Status().Patch(ctx, &incident, client.RawPatch(types.MergePatchType, body), client.FieldOwner("tocsin-archiver"))
+	return a.live.Status().Patch(ctx, incident, client.RawPatch(types.MergePatchType, body), client.FieldOwner("tocsin-archiver"))
 }

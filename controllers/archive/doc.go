@@ -25,6 +25,6 @@
 // # Bounds
 //
 // The cache has the names of Incidents that wait. They are read one by one at a limited rate, in turns by namespace, and
-// written in batches. Each round writes what waits at its beginning, and the next one begins ten seconds later at the
-// earliest. So neither memory nor the number of objects depends on how fast episodes end.
+// written in batches. A round writes what waits at its beginning, for ten seconds or a batch, and the next one begins ten seconds
+// after it at the earliest. So neither memory nor the number of objects depends on how fast episodes end.
 package archive

@@ -34,11 +34,9 @@ const (
 	minRetry = time.Second
 	maxRetry = 30 * time.Second
 
-	// combineInterval is how often days are looked through for small objects, combineDelay how long after its end a day
-	// counts as over, and combineDays how many past days are looked through.
+	// combineInterval is how often small objects are combined, and combineDelay how long after its end a day counts as over.
 	combineInterval = time.Hour
 	combineDelay    = time.Hour
-	combineDays     = 3
 
 	// combineFailures is after how many failed days the others wait for the next time: the store may be unavailable.
 	combineFailures = 3

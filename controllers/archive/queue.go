@@ -2,8 +2,9 @@ package archive
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,59 +13,42 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
-// queue orders the Incidents that wait. The zero value is ready to use.
-type queue struct {
-	mu    sync.Mutex
-	waits map[client.ObjectKey]wait
-}
-
-// wait is how long an Incident has waited, as far as this process knows, and how often it could not be read.
-type wait struct {
-	since    time.Time
+// turn is an Incident that waits, and decides when it has its turn.
+type turn struct {
+	client.ObjectKey
+	since    time.Time // as far as this process knows
 	resolved time.Time // zero if the Incident is open again
-	failures int
+	failures int       // how often it could not be read
 }
 
-// update takes in which Incidents wait, and returns them in the order of their turns: namespaces take turns, so that one with
-// very many does not hold up the others.
-func (q *queue) update(waiting []v1alpha1.Incident, now time.Time) []client.ObjectKey {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	known := q.waits
-	q.waits = make(map[client.ObjectKey]wait, len(waiting))
-	keys, oldest := make([]client.ObjectKey, len(waiting)), now
-	for i := range waiting {
-		key := client.ObjectKeyFromObject(&waiting[i])
-		own, ok := known[key]
-		if !ok {
-			own.since = now
-		}
-		own.resolved = time.Time{}
-		if resolved := waiting[i].Status.ResolvedTime; resolved != nil {
-			own.resolved = resolved.Time
-		}
-		if own.since.Before(oldest) {
-			oldest = own.since
-		}
-		q.waits[key] = own
-		keys[i] = key
+// waiting returns the Incidents that wait in the order of their turns, and sets the gauges. Namespaces take turns, so that one
+// with very many does not hold up the others. Within one, those that could not be read come last.
+func (a *archiver) waiting(ctx context.Context) ([]*turn, error) {
+	var names v1alpha1.IncidentList
+	if err := a.cache.List(ctx, &names, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the Incidents that wait: %w", err)
 	}
-	waitingIncidents.Set(float64(len(waiting)))
+	now := a.now()
+	known, oldest, turns := a.turns, now, make([]*turn, len(names.Items))
+	a.turns = make(map[client.ObjectKey]*turn, len(turns))
+	for i := range names.Items {
+		key := client.ObjectKeyFromObject(&names.Items[i])
+		t := cmp.Or(known[key], &turn{ObjectKey: key, since: now})
+		t.resolved = time.Time{}
+		if resolved := names.Items[i].Status.ResolvedTime; resolved != nil {
+			t.resolved = resolved.Time
+		}
+		if t.since.Before(oldest) {
+			oldest = t.since
+		}
+		a.turns[key], turns[i] = t, t
+	}
+	waitingIncidents.Set(float64(len(turns)))
 	oldestWaiting.Set(now.Sub(oldest).Seconds())
 	// Of a namespace, those of one day come together: a batch has few days of each.
-	slices.SortFunc(keys, func(a, b client.ObjectKey) int {
-		first, second := q.waits[a], q.waits[b]
-		return cmp.Or(cmp.Compare(first.failures, second.failures), first.since.Compare(second.since),
-			first.resolved.Compare(second.resolved), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	slices.SortFunc(turns, func(a, b *turn) int {
+		return cmp.Or(cmp.Compare(a.failures, b.failures), a.since.Compare(b.since), a.resolved.Compare(b.resolved),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return fair.InTurns(keys, func(key client.ObjectKey) string { return key.Namespace })
-}
-
-// putOff has an Incident that could not be read come after the others of its namespace.
-func (q *queue) putOff(key client.ObjectKey) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	own := q.waits[key]
-	own.failures++
-	q.waits[key] = own
+	return fair.InTurns(turns, func(t *turn) string { return t.Namespace }), nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"gocloud.dev/blob"
@@ -12,39 +12,29 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 )
 
+// Opener opens the bucket of the archive.
+type Opener func(context.Context) (*blob.Bucket, error)
+
 // store is the bucket, and what this process knows of it.
 type store struct {
-	mu       sync.Mutex
-	bucket   *blob.Bucket    // nil until it has answered
-	failing  bool            // it did not answer the last time
-	answered bool            // it has, since takeAnswered
-	written  map[string]bool // days of objects that were written and not combined since
-	combined time.Time       // when days were last combined
-}
+	open   Opener
+	bucket atomic.Pointer[blob.Bucket] // nil until it has answered
 
-func (s *store) opened() (bucket *blob.Bucket, failing bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bucket, s.failing
-}
-
-func (s *store) close() {
-	if bucket, _ := s.opened(); bucket != nil {
-		_ = bucket.Close()
-	}
+	failing  bool // it did not answer the last time
+	answered bool // it has, since the last round that succeeded
 }
 
 // reach opens the bucket unless it is open. It makes sure that the store answers, also after a failure: what was to be written
 // then may have been deleted by a user since.
-func (s *store) reach(ctx context.Context, open Opener) (*blob.Bucket, error) {
-	bucket, failing := s.opened()
-	if bucket != nil && !failing {
+func (s *store) reach(ctx context.Context) (*blob.Bucket, error) {
+	bucket := s.bucket.Load()
+	if bucket != nil && !s.failing {
 		return bucket, nil
 	}
 	opened := bucket
 	if opened == nil {
 		var err error
-		if opened, err = open(ctx); err != nil { // some drivers keep the context, to renew their credentials
+		if opened, err = s.open(ctx); err != nil { // some drivers keep the context, to renew their credentials
 			return nil, err
 		}
 	}
@@ -57,93 +47,37 @@ func (s *store) reach(ctx context.Context, open Opener) (*blob.Bucket, error) {
 		}
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.bucket, s.answered = opened, true
+	s.bucket.Store(opened)
+	s.answered = true
 	return opened, nil
 }
 
-// wrote notes that an object of a day was stored.
-func (s *store) wrote(day string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answered, s.written[day] = true, true
-}
-
-// takeAnswered reports whether the store has answered since the last call.
-func (s *store) takeAnswered() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	answered := s.answered
-	s.answered = false
-	return answered
-}
-
-// fail notes a failure and reports whether it is the first.
-func (s *store) fail() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first := !s.failing
-	s.failing = true
-	return first
-}
-
-// recover notes a success and reports whether a failure has ended.
-func (s *store) recover() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	failed := s.failing
-	s.failing = false
-	return failed
-}
-
-// combine combines the small objects of the last days, and of those that were written to, once in a while. It fails without
-// consequences: readers understand small objects as well.
+// combine combines the small objects of each day, once in a while. It fails without consequences: readers understand small
+// objects as well, and the next time finds them again.
 func (a *archiver) combine(ctx context.Context) {
-	bucket, _ := a.store.opened()
+	bucket := a.store.bucket.Load()
+	if bucket == nil || time.Since(a.combined) < combineInterval {
+		return
+	}
+	a.combined = time.Now()
 	failures := 0
-	for _, day := range a.store.daysToCombine(a.now()) {
-		if failures < combineFailures {
-			err := records.Combine(ctx, bucket, day.name, day.over)
-			if err == nil {
-				continue
-			}
-			if ctx.Err() != nil {
-				return
-			}
-			failures++
-			failuresTotal.WithLabelValues(operationCombine).Inc()
-			a.log.Error(err, "Objects of the archive cannot be combined", "day", day.name)
+	fail := func(err error, day string) {
+		failures++
+		failuresTotal.WithLabelValues(operationCombine).Inc()
+		a.log.Error(err, "Objects of the archive cannot be combined", "day", day)
+	}
+	days, err := records.DaysToCombine(ctx, bucket)
+	if err != nil && ctx.Err() == nil {
+		fail(err, "all")
+	}
+	for _, day := range days {
+		if failures == combineFailures {
+			return
 		}
-		a.store.mu.Lock()
-		a.store.written[day.name] = true // for the next time
-		a.store.mu.Unlock()
-	}
-}
-
-// archiveDay is a day of the archive. It is over when no episode of it can end any more.
-type archiveDay struct {
-	name string
-	over bool
-}
-
-// daysToCombine returns the days to look through; none if that was done lately.
-func (s *store) daysToCombine(now time.Time) []archiveDay {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bucket == nil || time.Since(s.combined) < combineInterval {
-		return nil
-	}
-	s.combined = time.Now()
-	for i := range combineDays + 1 {
-		s.written[records.Day(now.AddDate(0, 0, -i))] = true
-	}
-	days := make([]archiveDay, 0, len(s.written))
-	for name := range s.written {
-		day := archiveDay{name, name < records.Day(now.Add(-combineDelay))}
-		if days = append(days, day); day.over {
-			delete(s.written, name)
+		isOver := day < records.Day(a.now().Add(-combineDelay)) // no episode of the day can end any more
+		err := records.Combine(ctx, bucket, day, isOver)
+		if err != nil && ctx.Err() == nil {
+			fail(err, day)
 		}
 	}
-	return days
 }

@@ -1,7 +1,19 @@
 package fold
 
 import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -48,24 +60,19 @@ func DescribeEpisode(status *v1alpha1.IncidentStatus) (e EndedEpisode, ok bool) 
 		return e, false
 	}
 	e = EndedEpisode{
-		Number:       status.Episode.Number,
-		StartTime:    status.Episode.StartTime,
-		ResolvedTime: *status.ResolvedTime,
-		AlertCount:   status.Episode.AlertCount,
-		Severity:     status.Alert.Severity,
-		Alert:        status.Alert,
-		Timeline:     lastEpisode(status.Timeline),
-		Digest:       status.Ledger.Digest,
-	}
-	e.OpenedTime = e.StartTime
-	if isSet(status.OpenedTime) {
-		e.OpenedTime = *status.OpenedTime
-	}
-	if isSet(status.LastAlertTime) {
-		e.LastAlertTime = *status.LastAlertTime
+		Number:        status.Episode.Number,
+		StartTime:     status.Episode.StartTime,
+		OpenedTime:    valueOf(status.OpenedTime, &status.Episode.StartTime),
+		ResolvedTime:  *status.ResolvedTime,
+		LastAlertTime: valueOf(status.LastAlertTime),
+		AlertCount:    status.Episode.AlertCount,
+		Severity:      status.Alert.Severity,
+		Alert:         status.Alert,
+		Timeline:      lastEpisode(status.Timeline),
+		Digest:        status.Ledger.Digest,
 	}
 	e.describeSeverities()
-	if acknowledgement := AcknowledgementOf(status); acknowledgement != nil {
+	if acknowledgement := acknowledgementOf(status); acknowledgement != nil {
 		e.AcknowledgedTime, e.AcknowledgedBy = acknowledgement.Time, AcknowledgedBy(status)
 	}
 	if resolution := resolutionOf(status); resolution != nil {
@@ -87,17 +94,239 @@ func lastEpisode(timeline []v1alpha1.Transition) []v1alpha1.Transition {
 // describeSeverities finds the first and the highest severity as far as the timeline tells them.
 func (e *EndedEpisode) describeSeverities() {
 	e.InitialSeverity, e.HighestSeverity = e.Severity, e.Severity
-	seen := map[v1alpha1.Severity]bool{e.Severity: true}
-	for i, period := range SeverityPeriods(e.Timeline) {
-		if i == 0 {
-			e.InitialSeverity = period.Severity
-		}
-		seen[period.Severity] = true
+	periods := SeverityPeriods(e.Timeline)
+	if len(periods) > 0 {
+		e.InitialSeverity = periods[0].Severity
 	}
 	for _, severity := range v1alpha1.Severities() { // the highest first
-		if seen[severity] {
+		isTold := func(period SeverityPeriod) bool { return period.Severity == severity }
+		if severity == e.Severity || slices.ContainsFunc(periods, isTold) {
 			e.HighestSeverity = severity
 			return
 		}
 	}
+}
+
+// Authors whose names are not known.
+const (
+	byAlert = "an alert"
+	byUser  = "a user"
+)
+
+// SeverityPeriod is a continuous period in which an Incident was open with one severity.
+type SeverityPeriod struct {
+	Severity v1alpha1.Severity
+	From     time.Time
+	To       time.Time // zero if the period lasts
+}
+
+// SeverityPeriods returns the periods that a timeline tells, oldest first. A timeline keeps MaxTimeline transitions, so
+// older periods are missing, and so are those that a version without Transition.severity recorded.
+func SeverityPeriods(timeline []v1alpha1.Transition) []SeverityPeriod {
+	var periods []SeverityPeriod
+	for i := range timeline {
+		entry := &timeline[i]
+		switch entry.Type {
+		case v1alpha1.TransitionOpened, v1alpha1.TransitionReopened, v1alpha1.TransitionSeverityChanged,
+			v1alpha1.TransitionResolved:
+			if last := len(periods) - 1; last >= 0 && periods[last].To.IsZero() {
+				periods[last].To = entry.Time.Time
+			}
+			if entry.Severity != "" {
+				periods = append(periods, SeverityPeriod{Severity: entry.Severity, From: entry.Time.Time})
+			}
+		default: // the severity stays
+		}
+	}
+	return periods
+}
+
+// acknowledgementOf returns the acknowledgement of the current episode; nil if there is none. Of one that a version without
+// status.acknowledgement wrote, it has what the condition tells: the time, and whether a user acknowledged the episode.
+func acknowledgementOf(status *v1alpha1.IncidentStatus) *v1alpha1.Acknowledgement {
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged)
+	if status.Acknowledgement != nil || condition == nil || condition.Status != metav1.ConditionTrue {
+		return status.Acknowledgement
+	}
+	older := &v1alpha1.Acknowledgement{Time: v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)}
+	if condition.Reason == v1alpha1.ReasonAcknowledgedByUser {
+		older.By = byUser
+	}
+	return older
+}
+
+// resolutionOf returns how the last episode was resolved; nil if it was not. Of a Resolved Incident that a version without
+// status.resolution wrote, it has what the condition tells: the reason, and whether a user resolved the episode.
+func resolutionOf(status *v1alpha1.IncidentStatus) *v1alpha1.Resolution {
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionResolved)
+	if status.Resolution != nil || condition == nil || condition.Status != metav1.ConditionTrue {
+		return status.Resolution
+	}
+	older := &v1alpha1.Resolution{Reason: condition.Reason}
+	if condition.Reason == v1alpha1.ReasonResolvedByUser {
+		older.By = byUser
+	}
+	return older
+}
+
+// AcknowledgedBy returns who acknowledged the current episode: a user's name, "an alert", or empty if nobody did.
+func AcknowledgedBy(status *v1alpha1.IncidentStatus) string {
+	if acknowledgement := acknowledgementOf(status); acknowledgement != nil {
+		return cmp.Or(acknowledgement.By, byAlert)
+	}
+	return ""
+}
+
+// StaysAcknowledged reports whether the acknowledgement of an Incident covers it: the Incident is open, and not more severe
+// than it was then. An acknowledgement at an unknown severity covers nothing.
+func StaysAcknowledged(status *v1alpha1.IncidentStatus) bool {
+	then := status.Acknowledgement
+	if status.State != v1alpha1.IncidentOpen || then == nil || then.Severity == "" {
+		return false
+	}
+	severities := v1alpha1.Severities()
+	return slices.Index(severities, status.Alert.Severity) >= slices.Index(severities, then.Severity)
+}
+
+const (
+	// maxUnarchivedBytes bounds the packed episodes of an Incident together, so that it stays below 256 KiB.
+	maxUnarchivedBytes = 16 << 10
+
+	// maxEpisodeBytes bounds an unpacked episode, so that a small object made by hand cannot expand to gigabytes.
+	maxEpisodeBytes = 1 << 20
+)
+
+// EndedEpisodes returns the ended episodes that an Incident still describes, without their records. It needs no content of the
+// Incident.
+func EndedEpisodes(status *v1alpha1.IncidentStatus) []v1alpha1.UnarchivedEpisode {
+	episodes := slices.Clone(status.UnarchivedEpisodes)
+	for i := range episodes {
+		episodes[i].Packed = "" // it is large, and the archiver remembers some of the episodes
+	}
+	if status.State == v1alpha1.IncidentResolved && status.Episode != nil && isSet(status.ResolvedTime) {
+		episodes = append(episodes, v1alpha1.UnarchivedEpisode{
+			Number: status.Episode.Number, Digest: status.Ledger.Digest, ResolvedTime: *status.ResolvedTime,
+		})
+	}
+	return episodes
+}
+
+// IsArchived reports whether the archive has all ended episodes that an Incident still describes, as its archiver has noted.
+func IsArchived(status *v1alpha1.IncidentStatus) bool {
+	return !slices.ContainsFunc(EndedEpisodes(status), func(e v1alpha1.UnarchivedEpisode) bool {
+		return !InArchive(status, e.Number, e.Digest)
+	})
+}
+
+// InArchive reports whether the archive has an ended episode of an Incident, in the version with this digest.
+func InArchive(status *v1alpha1.IncidentStatus, number int64, digest string) bool {
+	noted := status.Archive
+	return noted != nil && (number < noted.Episode || number == noted.Episode && digest == noted.Digest)
+}
+
+// dropArchived removes the episodes that are archived from the status to be written. That alone is no reason to write it.
+func (f *folding) dropArchived() {
+	status := f.status
+	status.UnarchivedEpisodes = slices.DeleteFunc(status.UnarchivedEpisodes, func(e v1alpha1.UnarchivedEpisode) bool {
+		return !f.in.ArchiveRequired || InArchive(status, e.Number, e.Digest)
+	})
+	if len(status.UnarchivedEpisodes) == 0 {
+		status.UnarchivedEpisodes = nil
+	}
+}
+
+// awaitArchive says in the status whether an ended episode waits for the archiver, which looks for those that do.
+func (f *folding) awaitArchive() {
+	state := v1alpha1.ArchiveComplete
+	if f.in.ArchiveRequired && !IsArchived(f.status) {
+		state = v1alpha1.ArchiveWaiting
+	}
+	if f.status.Archive == nil {
+		if state == v1alpha1.ArchiveComplete {
+			return
+		}
+		f.status.Archive = &v1alpha1.ArchiveStatus{}
+	}
+	f.plan.Write = f.plan.Write || state == v1alpha1.ArchiveWaiting && f.status.Archive.State != state
+	f.status.Archive.State = state
+}
+
+// keepEpisode keeps the last episode, which the next one is about to replace, in the status until it is archived. If there
+// is no space for all of it, its content is left out. If there is none at all, the episode is counted in the one before.
+func (f *folding) keepEpisode() {
+	status := f.status
+	episode, ok := DescribeEpisode(status)
+	if !ok || !f.in.ArchiveRequired {
+		return
+	}
+	episode.Digest = f.ledger.digest.String()
+	if InArchive(status, episode.Number, episode.Digest) {
+		return
+	}
+	waiting := status.UnarchivedEpisodes
+	space := maxUnarchivedBytes
+	for i := range waiting {
+		space -= len(waiting[i].Packed)
+	}
+	if len(waiting) < v1alpha1.MaxUnarchivedEpisodes { // packing costs time
+		if packed, ok := episode.pack(space); ok {
+			status.UnarchivedEpisodes = append(status.UnarchivedEpisodes, v1alpha1.UnarchivedEpisode{
+				Number: episode.Number, ResolvedTime: episode.ResolvedTime, Digest: episode.Digest, Packed: packed,
+			})
+			return
+		}
+	}
+	f.plan.Omitted++
+	if len(waiting) == 0 {
+		return
+	}
+	last := &waiting[len(waiting)-1]
+	last.Digest = episode.Digest // another version, to be archived again
+	last.OmittedEpisodes++
+	last.OmittedAlerts += episode.AlertCount
+	last.OmittedResolvedTime = &episode.ResolvedTime
+}
+
+// pack encodes the episode in at most so many bytes, without its content if that is too large.
+func (e *EndedEpisode) pack(space int) (string, bool) {
+	packed := packEpisode(e)
+	if len(packed) > space {
+		e.ContentOmitted, e.Timeline = true, nil
+		e.Alert = v1alpha1.AlertContent{
+			Title: e.Alert.Title, Severity: e.Alert.Severity, Type: e.Alert.Type, Hostname: e.Alert.Hostname,
+		}
+		packed = packEpisode(e)
+	}
+	return packed, packed != "" && len(packed) <= space
+}
+
+// packEpisode returns the base64 of the gzip-compressed JSON; empty if the content is no valid JSON.
+func packEpisode(e *EndedEpisode) string {
+	var compressed bytes.Buffer
+	w := gzip.NewWriter(&compressed)
+	if err := errors.Join(json.NewEncoder(w).Encode(e), w.Close()); err != nil {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString(compressed.Bytes())
+}
+
+// UnpackEpisode returns the description of an episode that waits in a status.
+func UnpackEpisode(packed *v1alpha1.UnarchivedEpisode) (EndedEpisode, error) {
+	var e EndedEpisode
+	compressed, err := base64.StdEncoding.DecodeString(packed.Packed)
+	if err != nil {
+		return e, errors.New("the packed episode is not base64")
+	}
+	r, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return e, fmt.Errorf("decompressing the packed episode: %w", err)
+	}
+	if err := json.NewDecoder(io.LimitReader(r, maxEpisodeBytes)).Decode(&e); err != nil {
+		return e, errors.New("the packed episode is not JSON of an episode") // the decoder's error may quote a value
+	}
+	e.Number, e.ResolvedTime, e.Digest = packed.Number, packed.ResolvedTime, packed.Digest
+	if packed.OmittedEpisodes > 0 {
+		e.Omitted = &OmittedEpisodes{packed.OmittedEpisodes, packed.OmittedAlerts, valueOf(packed.OmittedResolvedTime)}
+	}
+	return e, nil
 }

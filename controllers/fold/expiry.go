@@ -1,7 +1,10 @@
 package fold
 
 import (
+	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -12,73 +15,110 @@ import (
 // A Resolved Incident's retention runs from its resolvedTime: alerts that come late do not prolong it. While its
 // integration is gone, the retention that it last had counts, and the default retention from the orphanedTime on.
 func Deadline(incident *v1alpha1.Incident, p Policy) (at time.Time, ok bool) {
-	status := &incident.Status
+	status, created := &incident.Status, v1alpha1.Timestamp{Time: incident.CreationTimestamp.Time}
 	switch status.State {
 	case v1alpha1.IncidentResolved:
-		since, known := firstTime(status.ResolvedTime, status.LastAlertTime, &v1alpha1.Timestamp{Time: incident.CreationTimestamp.Time})
+		since := valueOf(status.ResolvedTime, status.LastAlertTime, &created)
 		retention := p.Retention
 		if p.Absent {
-			retention = retentionOf(status)
+			retention = durationOr(status.Retention, DefaultRetention)
 		}
 		at = since.Add(max(0, retention))
 		if p.Absent && isSet(status.OrphanedTime) {
 			at = latest(at, status.OrphanedTime.Add(DefaultRetention))
 		}
-		return at, known
+		return at, !since.IsZero()
 	case v1alpha1.IncidentOpen:
-		at, _, ok = openDeadline(incident, p)
-		return at, ok
+		at, _ = openDeadline(incident, p)
+		return at, !at.IsZero()
 	default: // created and not yet written: an alert is on its way, or its writer never came back
-		created := incident.CreationTimestamp.Time
 		return created.Add(EmptyPatience), !created.IsZero()
 	}
 }
 
 // openDeadline is when an Open Incident resolves by itself: when its integration's autoResolveAfter has passed without an
-// alert, or when its lease ends.
-func openDeadline(incident *v1alpha1.Incident, p Policy) (at time.Time, expires, ok bool) {
+// alert, or when its lease expires. at is zero when that never happens.
+func openDeadline(incident *v1alpha1.Incident, p Policy) (at time.Time, expires bool) {
 	status := &incident.Status
-	since, known := lastHeard(status, incident.CreationTimestamp.Time)
-	if !known {
-		return time.Time{}, false, false
+	since := valueOf(status.LastAlertTime, status.OpenedTime, &v1alpha1.Timestamp{Time: incident.CreationTimestamp.Time})
+	if since.IsZero() {
+		return time.Time{}, false
 	}
 	if p.AutoResolveAfter > 0 {
-		at, ok = latest(since, p.QuietFrom).Add(p.AutoResolveAfter), true
+		at = latest(since.Time, p.QuietFrom).Add(p.AutoResolveAfter)
 	}
-	if end, leased := leaseEnd(status, since, p); leased && (!ok || end.Before(at)) {
-		return end, true, true
+	if status.Lease == nil || p.Absent { // the sender cannot renew the lease if there is no integration
+		return at, false
 	}
-	return at, false, ok
+	end := latest(since.Time, p.QuietFrom, p.AcceptingFrom).Add(boundLease(status.Lease.Duration))
+	if at.IsZero() || end.Before(at) {
+		return end, true
+	}
+	return at, false
 }
 
-// retentionOf is the retention that the Incident's integration last had.
-func retentionOf(status *v1alpha1.IncidentStatus) time.Duration {
-	if status.Retention == nil {
-		return DefaultRetention
+// leaseOf returns how long an Incident stays open after a firing alert that is not repeated; nil if its sender does not
+// say until when the alert is valid.
+//
+// The end of the lease is a time of the sender's clock, so it is never compared with the leader's. The lease is the shorter of
+// two durations: from startTime to the end, which is exact in the first message of an alert and grows with its age, and from the
+// receipt to the end, which is exact if the clocks agree. They may differ by MaxClockDifference, and no alert may end early. What
+// a larger difference does is in docs/lifecycle.md.
+func leaseOf(a receivedAlert) *metav1.Duration {
+	if !isSet(a.LeaseEndTime) {
+		return nil
 	}
-	return status.Retention.Duration
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
+	lease := min(a.LeaseEndTime.Sub(a.heard), maxLease) + MaxClockDifference
+	if isSet(a.StartTime) && a.LeaseEndTime.After(a.StartTime.Time) {
+		lease = min(lease, a.LeaseEndTime.Sub(a.StartTime.Time))
 	}
-	return a
+	return &metav1.Duration{Duration: boundLease(lease).Round(time.Second)}
 }
 
-// lastHeard is since when an Open Incident has been quiet.
-func lastHeard(status *v1alpha1.IncidentStatus, created time.Time) (time.Time, bool) {
-	return firstTime(status.LastAlertTime, status.OpenedTime, &v1alpha1.Timestamp{Time: created})
+// boundLease limits a lease: a tiny one would resolve and reopen its Incident with each repetition, and a huge one would
+// never end.
+func boundLease(lease time.Duration) time.Duration { return min(max(lease, minLease), maxLease) }
+
+// ReceivedTime is when an event was accepted. People may write any time into an AlertEvent of theirs, and a replica's
+// clock may be wrong: one that lies further ahead of the creation than clocks may differ counts as the creation.
+func ReceivedTime(event *v1alpha1.AlertEvent) time.Time {
+	received, created := event.Spec.ReceivedTime.UTC(), event.CreationTimestamp.UTC()
+	if received.IsZero() || !created.IsZero() && received.Sub(created) > MaxClockDifference {
+		return created
+	}
+	return received
 }
 
-// firstTime is the first of the times that is there.
-func firstTime(times ...*v1alpha1.Timestamp) (time.Time, bool) {
+// heardTime is since when an Incident has been silent after an event. It is the time of receipt, but not much before the
+// event was stored: the clock of a replica that lags behind must not make its alerts look like silence.
+func heardTime(event *v1alpha1.AlertEvent) time.Time {
+	received, created := ReceivedTime(event), event.CreationTimestamp.UTC()
+	if created.IsZero() {
+		return received
+	}
+	return latest(received, created.Add(-MaxClockDifference))
+}
+
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
+
+// valueOf returns the first of the times that is set; the zero time if none is.
+func valueOf(times ...*v1alpha1.Timestamp) v1alpha1.Timestamp {
 	for _, t := range times {
 		if isSet(t) {
-			return t.Time, true
+			return *t
 		}
 	}
-	return time.Time{}, false
+	return v1alpha1.Timestamp{}
 }
 
 func isSet(t *v1alpha1.Timestamp) bool { return t != nil && !t.IsZero() }
+
+func timestamp(t time.Time) *v1alpha1.Timestamp { return new(v1alpha1.NewTimestamp(t)) }
+
+// durationOr returns the duration, or another one if it is not set.
+func durationOr(d *metav1.Duration, otherwise time.Duration) time.Duration {
+	if d == nil {
+		return otherwise
+	}
+	return d.Duration
+}

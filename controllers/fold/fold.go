@@ -1,3 +1,13 @@
+// Package fold decides what alerts mean for their Incident.
+//
+// To fold alerts is to reduce all those of one integration and one dedup key, in commit order, into one Incident. Decide
+// does it: from the Incident as it was read, the AlertEvents and the time, it returns a Plan, which package controllers
+// carries out. The rules are those of docs/lifecycle.md: lifecycle.go has the states, late.go the alerts that come too
+// late, merge.go the content, ledger.go the memory of what was folded, expiry.go the deadlines. Preview shows the
+// Incidents that alerts would open.
+//
+// Nothing here does I/O or reads a clock: the same input gives the same plan. Package controllers tells why each alert
+// counts exactly once.
 package fold
 
 import (
@@ -41,15 +51,11 @@ type Input struct {
 	// read: the list has it, and no mark says that it is settled.
 	Exists func(uid string) bool
 
-	// Version returns an AlertEvent's place in commit order. Default: CommitVersion.
-	Version func(*v1alpha1.AlertEvent) string
-
-	Policy    Policy
-	Silencing Silencing
-	Now       time.Time
-
-	// ArchiveRequired says that ended episodes are kept until the archive has them.
-	ArchiveRequired bool
+	Version         func(*v1alpha1.AlertEvent) string // returns the place in commit order, see CommitVersion
+	Policy          Policy
+	Silencing       Silencing
+	Now             time.Time
+	ArchiveRequired bool // ended episodes are kept until the archive has them
 }
 
 // AlertResult is the result of folding one alert.
@@ -78,6 +84,37 @@ type Plan struct {
 // IsIdle reports whether nothing has to be done but to settle AlertEvents that the ledger has.
 func (p *Plan) IsIdle() bool { return p.Create == nil && !p.Write && len(p.Results) == 0 }
 
+// rejectedTitle is the title of an episode whose content is not kept.
+const rejectedTitle = "The content of the alerts is not kept"
+
+// WithoutContent returns the plan with a status that has nothing of the alerts' texts, because the API server rejects the whole
+// one, or there is no space for it: state, conditions, counts, times, severity and ledger. The content is the stored one of the
+// same episode, else a fixed title. The timeline tells the reason, once until another transition is recorded.
+func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, now time.Time) Plan {
+	bare := *p
+	bare.Status, bare.Transitions = *p.Status.DeepCopy(), nil
+	status := &bare.Status
+	severity, preset := status.Alert.Severity, status.Alert.Preset
+	status.Alert = v1alpha1.AlertContent{Title: rejectedTitle, Type: defaultType}
+	if stored.Episode != nil && status.Episode != nil && stored.Episode.Number == status.Episode.Number {
+		status.Alert = *stored.Alert.DeepCopy()
+	}
+	status.Alert.Severity, status.Alert.Preset = severity, preset
+	if status.Silence != nil {
+		status.Silence.Comment = ""
+	}
+	if status.Acknowledgement != nil {
+		status.Acknowledgement.Comment = ""
+	}
+	status.Timeline = slices.Clone(stored.Timeline)
+	for i := range p.Transitions {
+		entry := &p.Transitions[i]
+		bare.record(v1alpha1.Transition{Type: entry.Type, Time: entry.Time, Severity: entry.Severity})
+	}
+	bare.recordOnce(v1alpha1.Transition{Type: v1alpha1.TransitionContentRejected, Time: *timestamp(now), Message: reason})
+	return bare
+}
+
 // Decide folds AlertEvents into an Incident: those that are not settled yet, in commit order. It then resolves the Incident
 // if it has been silent for too long, and records whether it is silenced and how long it is to be kept.
 func Decide(in Input) Plan {
@@ -97,42 +134,28 @@ func Decide(in Input) Plan {
 
 // folding is one fold under way.
 type folding struct {
-	in        Input
-	spec      *v1alpha1.IncidentSpec // of the Incident; nil while there is none
-	life      lifecycle
+	in        Input                    // with an empty Incident if there is none
+	spec      v1alpha1.IncidentSpec    // of the Incident; empty while there is none
+	status    *v1alpha1.IncidentStatus // of the plan
+	sizeBound int                      // the content is not larger than this
 	ledger    *ledgerBook
 	opens     bool                   // there was nothing but a name so far
-	before    []v1alpha1.LedgerEntry // events that earlier folds found without an Incident, and that still exist
-	unmatched []v1alpha1.LedgerEntry // events whose alerts came before there was an Incident
+	unmatched []v1alpha1.LedgerEntry // events that exist, and whose alerts came before there was an Incident
 	plan      Plan
 }
 
 func openFold(in Input) *folding {
-	if in.Version == nil {
-		in.Version = CommitVersion
+	if in.Incident == nil {
+		in.Incident = &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Generation: 1}} // as the API server will make it
 	}
-	f := &folding{in: in, opens: true}
-	incident := in.Incident
-	if incident == nil {
-		incident = &v1alpha1.Incident{}
-		incident.Generation = 1 // as the API server will make it
-	} else {
-		f.spec = &incident.Spec
-		f.opens = incident.Status.State == ""
-	}
-	f.plan.Status = *incident.Status.DeepCopy()
-	f.life = lifecycle{
-		status:     &f.plan.Status,
-		generation: incident.Generation,
-		sizeBound:  alertcontent.Size(&incident.Status.Alert),
-		lateWindow: f.in.Policy.LateFiringWindow,
-	}
-	f.ledger = openLedger(incident.Status.Ledger, incident.ResourceVersion, in.Exists)
-	if f.opens {
-		f.before = f.settledBefore()
+	stored := &in.Incident.Status
+	f := &folding{in: in, spec: in.Incident.Spec, sizeBound: alertcontent.Size(&stored.Alert)}
+	f.plan.Status, f.status = *stored.DeepCopy(), &f.plan.Status
+	f.ledger = openLedger(stored.Ledger, in.Incident.ResourceVersion, in.Exists)
+	if f.opens = stored.State == ""; f.opens {
+		f.unmatched = f.settledBefore()
 	}
 	f.dropArchived()
-	f.life.reopening = f.keepEpisode
 	return f
 }
 
@@ -141,7 +164,7 @@ func openFold(in Input) *folding {
 func (f *folding) isFull() bool {
 	needed := 1
 	if f.opens && f.plan.Write {
-		needed += len(f.before) + len(f.unmatched)
+		needed += len(f.unmatched)
 	}
 	return f.ledger.space() < needed
 }
@@ -176,7 +199,7 @@ func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 	return false
 }
 
-// settledBefore returns the UIDs of the events that earlier folds found without an Incident and that still exist.
+// settledBefore returns the events that earlier folds found without an Incident and that still exist.
 func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
 	var entries []v1alpha1.LedgerEntry
 	for _, event := range f.in.Settled {
@@ -190,10 +213,11 @@ func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
 // foldEvent settles an event: all its alerts of this Incident, in their order.
 func (f *folding) foldEvent(event versionedEvent) {
 	arrived := receivedAlert{
-		received:  ReceivedTime(event.AlertEvent),
-		heard:     heardTime(event.AlertEvent),
-		defaults:  event.Spec.Defaults,
-		overtaken: f.ledger.isLate(event.version),
+		received:    ReceivedTime(event.AlertEvent),
+		heard:       heardTime(event.AlertEvent),
+		defaults:    event.Spec.Defaults,
+		integration: cmp.Or(event.Spec.IntegrationName, f.spec.IntegrationName),
+		overtaken:   f.ledger.isLate(event.version),
 	}
 	unmatched, enters := false, false
 	for i := range event.Spec.Alerts {
@@ -201,19 +225,18 @@ func (f *folding) foldEvent(event versionedEvent) {
 		if event.IncidentNameFor(arrived.Alert) != f.in.Name {
 			continue
 		}
-		result := f.foldAlert(event.AlertEvent, arrived)
+		result := f.foldAlert(arrived)
 		switch result {
 		case ResultInvalid:
 		case ResultNoMatch:
 			unmatched = true
 		default:
 			enters = true
-			f.ledger.count(AlertID(event.AlertEvent, i))
-			f.ledger.advance(event.version)
+			f.ledger.digest.Add(AlertID(event.AlertEvent, i))
 		}
 		f.plan.Results = append(f.plan.Results, AlertResult{
 			EventUID:    event.UID,
-			Integration: cmp.Or(event.Spec.IntegrationName, f.integration()),
+			Integration: arrived.integration,
 			Result:      result,
 			Received:    arrived.received,
 		})
@@ -221,6 +244,7 @@ func (f *folding) foldEvent(event versionedEvent) {
 	switch {
 	case enters:
 		f.ledger.add(entryOf(event.AlertEvent))
+		f.ledger.advance(event.version)
 		f.plan.Write = true
 	case unmatched:
 		f.unmatched = append(f.unmatched, entryOf(event.AlertEvent))
@@ -230,45 +254,40 @@ func (f *folding) foldEvent(event versionedEvent) {
 }
 
 // foldAlert settles one alert and returns its result.
-func (f *folding) foldAlert(event *v1alpha1.AlertEvent, a receivedAlert) string {
+func (f *folding) foldAlert(a receivedAlert) string {
 	switch {
-	case f.spec != nil:
-		if !belongs(event, a.Alert, f.spec) {
+	case f.spec.IntegrationName != "": // what the alert tells of the Incident must be right
+		if a.integration != f.spec.IntegrationName || a.DedupKey != "" && a.DedupKey != f.spec.DedupKey {
 			return ResultInvalid
 		}
-	case isReport(a.Status), event.Spec.IntegrationName == "", a.DedupKey == "":
+	case isReport(a.Status), a.integration == "", a.DedupKey == "":
 		return ResultNoMatch
-	case v1alpha1.IncidentName(event.Spec.IntegrationName, a.DedupKey) != f.in.Name:
+	case v1alpha1.IncidentName(a.integration, a.DedupKey) != f.in.Name:
 		return ResultInvalid
 	default:
-		f.plan.Create = &v1alpha1.IncidentSpec{IntegrationName: event.Spec.IntegrationName, DedupKey: a.DedupKey}
-		f.spec = f.plan.Create
+		f.plan.Create = &v1alpha1.IncidentSpec{IntegrationName: a.integration, DedupKey: a.DedupKey}
+		f.spec = *f.plan.Create
 	}
-	a.integration = f.spec.IntegrationName
-	return f.life.apply(a)
-}
-
-// belongs reports whether the integration and the key of an alert, if given, are those of the Incident.
-func belongs(event *v1alpha1.AlertEvent, alert *v1alpha1.Alert, spec *v1alpha1.IncidentSpec) bool {
-	integration := event.Spec.IntegrationName
-	return (integration == "" || integration == spec.IntegrationName) &&
-		(alert.DedupKey == "" || alert.DedupKey == spec.DedupKey)
+	return f.apply(a)
 }
 
 // autoResolve resolves an Open Incident whose deadline has come or whose lease has ended, unless alerts of it still wait.
 func (f *folding) autoResolve() {
-	if f.plan.LedgerFull || f.in.Waiting || f.in.Policy.Untrusted || f.plan.Status.State != v1alpha1.IncidentOpen {
+	if f.plan.LedgerFull || f.in.Waiting || f.in.Policy.Untrusted || f.status.State != v1alpha1.IncidentOpen {
 		return
 	}
-	at, expires, ok := openDeadline(f.written(), f.in.Policy)
-	if !ok || f.in.Now.Before(at) {
+	at, expires := openDeadline(f.written(), f.in.Policy)
+	if at.IsZero() || f.in.Now.Before(at) {
 		return
 	}
+	reason, message := v1alpha1.ReasonAutoResolved, messageAutoResolved
+	entry := v1alpha1.Transition{Type: v1alpha1.TransitionResolved, Time: *timestamp(f.in.Now)}
+	entry.Message = fmt.Sprintf("Resolved after %s without an alert", f.in.Policy.AutoResolveAfter)
 	if expires {
-		f.life.expire(f.in.Now)
-	} else {
-		f.life.autoResolve(f.in.Now, f.in.Policy.AutoResolveAfter)
+		reason, message = v1alpha1.ReasonExpired, messageExpired
+		entry.Message = fmt.Sprintf("Expired: the sender did not repeat the alert for %s", boundLease(f.status.Lease.Duration))
 	}
+	f.resolve(reason, message, entry)
 	f.plan.Write, f.plan.AutoResolved = true, true
 }
 
@@ -276,11 +295,11 @@ func (f *folding) autoResolve() {
 // and, if its time is up, when that was. The latter is written once, when the Incident would be deleted otherwise, so an
 // integration that goes costs no writes, however many Incidents it leaves behind.
 func (f *folding) keepRetention() {
-	status, p := &f.plan.Status, &f.in.Policy
+	status, p := f.status, &f.in.Policy
 	switch {
 	case status.State == "":
 	case !p.Absent:
-		if retentionOf(status) != p.Retention {
+		if durationOr(status.Retention, DefaultRetention) != p.Retention {
 			status.Retention = &metav1.Duration{Duration: p.Retention}
 			f.plan.Write = true
 		}
@@ -289,7 +308,7 @@ func (f *folding) keepRetention() {
 			f.plan.Write = true
 		}
 	case status.State == v1alpha1.IncidentResolved && !p.Untrusted && !isSet(status.OrphanedTime):
-		if at, ok := Deadline(f.written(), f.in.Policy); ok && !f.in.Now.Before(at) {
+		if at, ok := Deadline(f.written(), *p); ok && !f.in.Now.Before(at) {
 			status.OrphanedTime = timestamp(f.in.Now)
 			f.plan.Write = true
 		}
@@ -298,34 +317,21 @@ func (f *folding) keepRetention() {
 
 // written is the Incident as it is to be written.
 func (f *folding) written() *v1alpha1.Incident {
-	incident := &v1alpha1.Incident{Status: f.plan.Status}
-	if f.in.Incident != nil {
-		incident.CreationTimestamp = f.in.Incident.CreationTimestamp
-	}
-	return incident
+	return &v1alpha1.Incident{ObjectMeta: f.in.Incident.ObjectMeta, Status: *f.status}
 }
 
 // close completes the plan. It shares nothing with the input: openFold copies the status, and merging copies alerts.
 func (f *folding) close() Plan {
 	if f.opens && f.plan.Write {
 		// What came before the Incident is settled with it, and must not be found again as its own.
-		f.ledger.addBefore(slices.Concat(f.before, f.unmatched))
+		f.ledger.addBefore(f.unmatched)
 	}
-	f.plan.Status.Ledger = f.ledger.close()
+	f.status.Ledger = f.ledger.close()
 	f.awaitArchive()
 	if f.plan.Write {
-		f.plan.Status.ObservedGeneration = f.life.generation
+		f.status.ObservedGeneration = f.in.Incident.Generation
 	}
-	f.plan.Urgent = f.life.urgent
-	f.plan.Transitions = f.life.transitions
 	return f.plan
-}
-
-func (f *folding) integration() string {
-	if f.spec == nil {
-		return ""
-	}
-	return f.spec.IntegrationName
 }
 
 // AlertID tells an alert from every other one; the one made by hand gets its place as its id.

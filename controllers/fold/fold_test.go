@@ -85,6 +85,7 @@ func (b *foldBench) input(events ...*v1alpha1.AlertEvent) Input {
 		Name: testName, Incident: b.incident, Events: events, Policy: b.policy, Silencing: b.silenced, Now: b.now,
 		ArchiveRequired: b.archiveRequired,
 		Exists:          func(uid string) bool { return !b.gone[uid] },
+		Version:         CommitVersion,
 	}
 }
 

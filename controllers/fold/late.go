@@ -9,18 +9,17 @@ import (
 )
 
 // isLateDuplicate reports whether a firing repeats the episode that has ended: it was received within the window of the
-// resolve, and its startTime is not after that episode's start, or not after its end.
+// resolve, or before it by another replica's clock, and its startTime is not after that episode's start, or not after its end.
 //
-// After the window, the sender says that the trouble goes on: Prometheus keeps startTime when its alerts could not
-// reach Alertmanager for a while and were resolved there. A duplicate that reopens an Incident annoys; an outage
-// that stays hidden hurts.
+// After the window, the sender says that the trouble goes on: Prometheus keeps startTime when its alerts could not reach
+// Alertmanager for a while and were resolved there. A duplicate that reopens an Incident annoys; an outage that stays hidden
+// hurts. With a window of zero, the sender delivers in order.
 //
-// Only times up to the moment of the resolve are believed. Some senders write a predicted end into every
-// alert, and clocks go wrong; an end in the year 9999 must not hide every later outage. The very startTime
-// of the ended episode is late whatever it is. After an Incident resolved itself for silence, no alert has
-// said that the trouble was over, so whatever fires then reopens it.
+// Only times up to the resolve are believed: some senders write a predicted end into every alert, and an end in the year 9999
+// must not hide every later outage. The very startTime of the ended episode is late whatever it is. After an Incident resolved by
+// itself, no alert has said that the trouble was over, so whatever fires then reopens it.
 func isLateDuplicate(s *v1alpha1.IncidentStatus, a receivedAlert, window time.Duration) bool {
-	if !isSet(a.StartTime) || !isWithin(window, s.ResolvedTime, a.received) {
+	if !isSet(a.StartTime) || window <= 0 || !isSet(s.ResolvedTime) || a.received.Sub(s.ResolvedTime.Time) >= window {
 		return false
 	}
 	resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
@@ -30,18 +29,12 @@ func isLateDuplicate(s *v1alpha1.IncidentStatus, a receivedAlert, window time.Du
 	if isSet(s.Alert.StartTime) && a.StartTime.Equal(s.Alert.StartTime.Time) {
 		return true
 	}
-	if isSet(s.ResolvedTime) && a.StartTime.After(s.ResolvedTime.Time) {
+	if a.StartTime.After(s.ResolvedTime.Time) {
 		return false
 	}
 	notAfterStart := s.Episode != nil && !s.Episode.StartTime.IsZero() && !a.StartTime.After(s.Episode.StartTime.Time)
 	notAfterEnd := isSet(s.Alert.EndTime) && !a.StartTime.After(s.Alert.EndTime.Time)
 	return notAfterStart || notAfterEnd
-}
-
-// isWithin reports whether an alert was received within the window of the resolve. Replicas' clocks differ, so one that
-// follows the resolve may bear an earlier time. Nothing is within a window of zero: the sender delivers in order.
-func isWithin(window time.Duration, resolved *v1alpha1.Timestamp, received time.Time) bool {
-	return window > 0 && isSet(resolved) && received.Sub(resolved.Time) < window
 }
 
 // isStaleResolve reports whether a resolve of a sender is about an earlier episode than the current one: its endTime,

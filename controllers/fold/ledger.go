@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math/bits"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -17,7 +18,7 @@ import (
 // Incident, and those that the fold adds.
 type ledgerBook struct {
 	entries []v1alpha1.LedgerEntry
-	known   map[string]struct{} // UIDs of all entries, of the stored ones as well that are left out
+	known   map[string]bool // UIDs of all entries, of the stored ones as well that are left out
 	stamp   string
 	digest  Digest
 }
@@ -27,12 +28,12 @@ type ledgerBook struct {
 // ignored when it is above the Incident's own: then the Incident was made in another cluster, whose numbers mean nothing here.
 func openLedger(stored v1alpha1.Ledger, incidentVersion string, exists func(uid string) bool) *ledgerBook {
 	book := &ledgerBook{
-		known:  make(map[string]struct{}, len(stored.Events)),
+		known:  make(map[string]bool, len(stored.Events)),
 		stamp:  stored.ResourceVersion,
 		digest: ParseDigest(stored.Digest),
 	}
 	for _, entry := range stored.Events {
-		book.known[entry.UID] = struct{}{}
+		book.known[entry.UID] = true
 		if exists(entry.UID) {
 			book.entries = append(book.entries, entry)
 		}
@@ -44,10 +45,7 @@ func openLedger(stored v1alpha1.Ledger, incidentVersion string, exists func(uid 
 }
 
 // has reports whether the event is settled for this Incident.
-func (b *ledgerBook) has(uid string) bool {
-	_, ok := b.known[uid]
-	return ok
-}
+func (b *ledgerBook) has(uid string) bool { return b.known[uid] }
 
 // space is how many further events the ledger can have.
 func (b *ledgerBook) space() int { return max(0, v1alpha1.MaxLedger-len(b.entries)) }
@@ -55,18 +53,13 @@ func (b *ledgerBook) space() int { return max(0, v1alpha1.MaxLedger-len(b.entrie
 // add enters an event.
 func (b *ledgerBook) add(entry v1alpha1.LedgerEntry) {
 	b.entries = append(b.entries, entry)
-	b.known[entry.UID] = struct{}{}
+	b.known[entry.UID] = true
 }
 
 // addBefore enters events before all others, the newest for which there is space.
 func (b *ledgerBook) addBefore(events []v1alpha1.LedgerEntry) {
 	events = events[max(0, len(events)-b.space()):]
-	others := b.entries
-	b.entries = make([]v1alpha1.LedgerEntry, 0, len(events)+len(others))
-	for _, entry := range events {
-		b.add(entry)
-	}
-	b.entries = append(b.entries, others...)
+	b.entries = slices.Concat(events, b.entries)
 }
 
 // isLate reports whether an event of this resourceVersion is older than the newest folded one.
@@ -78,9 +71,6 @@ func (b *ledgerBook) advance(version string) {
 		b.stamp = version
 	}
 }
-
-// count adds the id of a folded alert to the digest.
-func (b *ledgerBook) count(alertID string) { b.digest.Add(alertID) }
 
 // close returns the ledger to store.
 func (b *ledgerBook) close() v1alpha1.Ledger {
@@ -114,15 +104,9 @@ type versionedEvent struct {
 	version string
 }
 
-// inCommitOrder orders events by resourceVersion. The other comparisons only make the order total for objects that were
-// never in an API server.
+// inCommitOrder orders events by resourceVersion as resourceversion.CompareResourceVersion does: of two numbers without leading
+// zeros, the longer one is greater. The order is total, also for objects that were never in an API server.
 func inCommitOrder(a, b versionedEvent) int {
-	switch {
-	case NewerVersion(a.version, b.version):
-		return 1
-	case NewerVersion(b.version, a.version):
-		return -1
-	}
 	return cmp.Or(
 		cmp.Compare(len(a.version), len(b.version)),
 		cmp.Compare(a.version, b.version),

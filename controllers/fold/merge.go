@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"strings"
@@ -33,9 +34,9 @@ const (
 // mergeContent folds a newer alert's content into that of an episode. Present fields replace, absent ones
 // stay; bags merge key by key; the earliest startTime stays. into and newer share nothing.
 func mergeContent(into, newer *v1alpha1.AlertContent) {
-	replace(&into.Title, newer.Title)
-	replace(&into.Description, newer.Description)
-	replace(&into.Severity, newer.Severity)
+	into.Title = cmp.Or(newer.Title, into.Title)
+	into.Description = cmp.Or(newer.Description, into.Description)
+	into.Severity = cmp.Or(newer.Severity, into.Severity)
 	mergeCircumstances(into, newer)
 }
 
@@ -59,11 +60,11 @@ func mergeResolve(into, newer *v1alpha1.AlertContent) {
 
 // mergeCircumstances folds everything but the title, the description and the severity.
 func mergeCircumstances(into, newer *v1alpha1.AlertContent) {
-	replace(&into.Type, newer.Type)
-	replace(&into.Link, newer.Link)
-	replace(&into.Hostname, newer.Hostname)
-	replace(&into.Region, newer.Region)
-	replace(&into.Preset, newer.Preset)
+	into.Type = cmp.Or(newer.Type, into.Type)
+	into.Link = cmp.Or(newer.Link, into.Link)
+	into.Hostname = cmp.Or(newer.Hostname, into.Hostname)
+	into.Region = cmp.Or(newer.Region, into.Region)
+	into.Preset = cmp.Or(newer.Preset, into.Preset)
 	mergeBag(&into.Labels, newer.Labels)
 	mergeBag(&into.Annotations, newer.Annotations)
 	mergeBag(&into.Values, newer.Values.DeepCopy())
@@ -73,12 +74,6 @@ func mergeCircumstances(into, newer *v1alpha1.AlertContent) {
 	}
 	if isSet(newer.EndTime) {
 		into.EndTime = newer.EndTime.DeepCopy()
-	}
-}
-
-func replace[S ~string](field *S, newer S) {
-	if newer != "" {
-		*field = newer
 	}
 }
 
@@ -95,25 +90,15 @@ func fillContent(content *v1alpha1.AlertContent, defaults *v1alpha1.AlertDefault
 	if defaults == nil {
 		defaults = &v1alpha1.AlertDefaults{}
 	}
-	fill(&content.Severity, defaults.Severity, defaultSeverity)
-	fill(&content.Type, defaults.Type, defaultType)
+	content.Severity = cmp.Or(content.Severity, defaults.Severity, defaultSeverity)
+	content.Type = cmp.Or(content.Type, defaults.Type, defaultType)
 	if content.Title == "" { // the first line of a description takes a while to find
-		fill(&content.Title, firstLine(content.Description), defaults.Title, defaultTitle+integration)
+		content.Title = cmp.Or(firstLine(content.Description), defaults.Title, defaultTitle+integration)
 	}
 	for key, value := range defaults.Labels {
 		if _, present := content.Labels[key]; !present {
 			mergeBag(&content.Labels, map[string]string{key: string(value)})
 		}
-	}
-}
-
-// fill gives an empty field the first of the values that is not empty.
-func fill[S ~string](field *S, values ...S) {
-	for _, value := range values {
-		if *field != "" {
-			return
-		}
-		*field = value
 	}
 }
 

@@ -9,6 +9,36 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
+// Limits of the fold.
+const (
+	// DefaultRetention is how long a Resolved Incident is kept when its integration does not say.
+	DefaultRetention = 168 * time.Hour
+
+	// defaultLateFiringWindow is how long after a resolve a firing may be a late duplicate, when neither the integration
+	// nor its preset says: longer than the replicas of a sender wait for each other (Alertmanager: 15 s each), shorter
+	// than any interval at which senders repeat.
+	defaultLateFiringWindow = 30 * time.Second
+
+	// MaxClockDifference is how far clocks may differ. A receivedTime that lies further ahead of the creation is not
+	// believed; a leader whose clock differs more from the API server's lets nothing end for its age.
+	MaxClockDifference = time.Minute
+
+	// maxClockLead is how far ahead of its receipt a startTime may lie. A local time taken for UTC is up to 14 hours ahead.
+	maxClockLead = 24 * time.Hour
+
+	// EmptyPatience is how long an Incident without a status is kept: its creator may be about to write it.
+	EmptyPatience = 10 * time.Minute
+
+	// minLease and maxLease bound how long an Incident stays open without a repetition of an alert whose sender says until
+	// when it is valid. Prometheus' default is four minutes.
+	minLease = time.Minute
+	maxLease = 24 * time.Hour
+
+	// GeneratedAutoResolve is after how much silence an Incident with a generated dedup key resolves when its
+	// integration does not say.
+	GeneratedAutoResolve = 24 * time.Hour
+)
+
 // Policy is the part of an integration's spec that applies to its Incidents, and the state of ingest.
 type Policy struct {
 	AutoResolveAfter time.Duration // 0: never
@@ -26,43 +56,30 @@ type Policy struct {
 	Untrusted     bool      // nothing may end for its age, see replica.IngestHealth
 }
 
-// PolicyOf returns the policy of an integration; nil stands for one that does not exist.
-func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(string) (time.Duration, bool)) Policy {
-	p := Policy{Retention: DefaultRetention, LateFiringWindow: defaultLateFiringWindow}
+// PolicyOf returns the policy of an integration; nil stands for one that does not exist. presetWindow returns the window for
+// late firings of a preset, if it has one.
+func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset string) (time.Duration, bool)) Policy {
 	if integration == nil {
-		p.Absent = true
-		return p
+		return Policy{Retention: DefaultRetention, LateFiringWindow: defaultLateFiringWindow, Absent: true}
 	}
-	p.LateFiringWindow = lateFiringWindow(integration, presetWindow)
-	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
-	if ready != nil && ready.Status == metav1.ConditionTrue {
+	spec := &integration.Spec
+	window, ok := presetWindow(spec.Preset)
+	if !ok {
+		window = defaultLateFiringWindow
+	}
+	p := Policy{
+		AutoResolveAfter: durationOr(spec.AutoResolveAfter, 0),
+		Retention:        durationOr(spec.Retention, DefaultRetention),
+		LateFiringWindow: durationOr(spec.LateFiringWindow, window),
+		Refusing:         spec.Suspend,
+		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
+	}
+	switch ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady); {
+	case ready == nil:
+	case ready.Status == metav1.ConditionTrue:
 		p.ReadySince = ready.LastTransitionTime.Time
-	}
-	// Without any token, alerts do not come by HTTP, and the condition does not matter.
-	p.Refusing = integration.Spec.Suspend ||
-		len(integration.Spec.Tokens) > 0 && ready != nil && ready.Status == metav1.ConditionFalse
-	if at := integration.Status.LastUnavailableTime; at != nil {
-		p.Unavailable = at.Time
-	}
-	if after := integration.Spec.AutoResolveAfter; after != nil {
-		p.AutoResolveAfter = after.Duration
-	}
-	if retention := integration.Spec.Retention; retention != nil {
-		p.Retention = retention.Duration
+	case ready.Status == metav1.ConditionFalse && len(spec.Tokens) > 0: // without any token, alerts do not come by HTTP
+		p.Refusing = true
 	}
 	return p
-}
-
-// lateFiringWindow is the integration's window for late firings: that of the spec, else that of its preset, else the
-// default.
-func lateFiringWindow(
-	integration *v1alpha1.WebhookIntegration, presetWindow func(preset string) (time.Duration, bool),
-) time.Duration {
-	if window := integration.Spec.LateFiringWindow; window != nil {
-		return window.Duration
-	}
-	if window, ok := presetWindow(integration.Spec.Preset); ok {
-		return window
-	}
-	return defaultLateFiringWindow
 }

@@ -32,11 +32,12 @@ func Preview(
 		}
 		seen[name] = true
 		folded := Decide(Input{
-			Name:   name,
-			Events: []*v1alpha1.AlertEvent{event},
-			Exists: func(string) bool { return true },
-			Policy: PolicyOf(integration, presetWindow),
-			Now:    now,
+			Name:    name,
+			Events:  []*v1alpha1.AlertEvent{event},
+			Exists:  func(string) bool { return true },
+			Version: CommitVersion,
+			Policy:  PolicyOf(integration, presetWindow),
+			Now:     now,
 		})
 		if folded.Create == nil {
 			continue

@@ -33,59 +33,50 @@ type Silencing struct {
 }
 
 // silence records the request of a user for a silence, or the end of it.
-func (l *lifecycle) silence(a receivedAlert) {
+func (f *folding) silence(a receivedAlert) {
 	if a.SilenceFor == nil || a.SilenceFor.Duration <= 0 {
-		if l.status.Silence == nil {
+		if f.status.Silence == nil {
 			return
 		}
-		l.status.Silence = nil
-		l.record(a.transition(v1alpha1.TransitionUnsilenced, "Silence ended"))
+		f.status.Silence = nil
+		f.plan.record(a.transition(v1alpha1.TransitionUnsilenced, "Silence ended"))
 	} else {
 		until := v1alpha1.NewTimestamp(a.received.Add(a.SilenceFor.Duration))
-		l.status.Silence = &v1alpha1.Silence{EndTime: until, By: a.by(), Comment: a.Comment}
-		l.record(a.transition(v1alpha1.TransitionSilenced, fmt.Sprint("Silenced for ", a.SilenceFor.Duration)))
+		f.status.Silence = &v1alpha1.Silence{EndTime: until, By: a.by(), Comment: a.Comment}
+		f.plan.record(a.transition(v1alpha1.TransitionSilenced, fmt.Sprint("Silenced for ", a.SilenceFor.Duration)))
 	}
-	l.urgent = true
+	f.plan.Urgent = true
 }
 
 // updateSilenced sets the condition Silenced, once a silence was requested or found. Nothing is known after a start of the
 // leader; the condition then stays as it is.
 func (f *folding) updateSilenced() {
-	status, s := &f.plan.Status, &f.in.Silencing
+	status, s := f.status, &f.in.Silencing
 	if status.State == "" {
 		return
 	}
 	requested := status.Silence != nil && status.Silence.EndTime.After(f.in.Now)
-	current := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSilenced)
-	value, reason, message := s.condition(current, requested)
-	if reason == "" {
+	wasSet := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSilenced) != nil
+	value, reason, message := metav1.ConditionFalse, "", ""
+	switch {
+	case s.Covering != nil:
+		value, reason, message = metav1.ConditionTrue, v1alpha1.ReasonSilenced, s.Covering.describe()
+	case requested && s.Disabled:
+		reason, message = v1alpha1.ReasonForwardingDisabled, messageForwardingDisabled
+	case requested && (s.Known || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced)):
+		reason, message = v1alpha1.ReasonSilenceRequested, messageSilenceRequested
+	case !requested && wasSet && (s.Known || s.Disabled):
+		reason, message = v1alpha1.ReasonNotSilenced, messageNotSilenced
+	default:
 		return
 	}
-	if current != nil && current.Status == value && current.Reason == reason && current.Message == message {
+	if !f.condition(v1alpha1.ConditionSilenced, value, f.in.Now, reason, message) {
 		return
 	}
 	if !requested {
 		status.Silence = nil
 	}
-	f.life.condition(v1alpha1.ConditionSilenced, value, f.in.Now, reason, message)
 	f.plan.Write = true
-}
-
-// condition returns what the condition Silenced has to be, without a reason if it stays as it is.
-func (s *Silencing) condition(
-	current *metav1.Condition, requested bool,
-) (value metav1.ConditionStatus, reason, message string) {
-	switch {
-	case s.Covering != nil:
-		return metav1.ConditionTrue, v1alpha1.ReasonSilenced, s.Covering.describe()
-	case requested && s.Disabled:
-		return metav1.ConditionFalse, v1alpha1.ReasonForwardingDisabled, messageForwardingDisabled
-	case requested && (s.Known || current == nil || current.Status == metav1.ConditionFalse):
-		return metav1.ConditionFalse, v1alpha1.ReasonSilenceRequested, messageSilenceRequested
-	case !requested && current != nil && (s.Known || s.Disabled):
-		return metav1.ConditionFalse, v1alpha1.ReasonNotSilenced, messageNotSilenced
-	}
-	return "", "", ""
 }
 
 // describe returns the author, the end and the comment of a silence, for the condition.

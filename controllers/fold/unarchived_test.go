@@ -74,8 +74,9 @@ func TestAReopenedIncidentKeepsItsEndedEpisodeUntilItIsArchived(t *testing.T) {
 	unpacked, err := UnpackEpisode(&kept[0])
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(unpacked).To(Equal(ended))
-	g.Expect(EndedEpisodes(b.status())).To(Equal([]EpisodeVersion{
-		{1, ended.Digest, minute(3)}, {2, b.status().Ledger.Digest, minute(5)},
+	g.Expect(EndedEpisodes(b.status())).To(Equal([]v1alpha1.UnarchivedEpisode{
+		{Number: 1, Digest: ended.Digest, ResolvedTime: *minuteStamp(3)},
+		{Number: 2, Digest: b.status().Ledger.Digest, ResolvedTime: *minuteStamp(5)},
 	}))
 
 	g.Expect(b.status().Archive).To(Equal(&v1alpha1.ArchiveStatus{State: v1alpha1.ArchiveWaiting}))

@@ -33,80 +33,115 @@ const noType = "webhook"
 // alert is a postable alert of Alertmanager's API v2
 // (https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml).
 type alert struct {
-	Labels       labelSet          `json:"labels"`
+	Labels       map[string]string `json:"labels"`
 	Annotations  map[string]string `json:"annotations,omitempty"`
 	StartsAt     time.Time         `json:"startsAt"`
 	EndsAt       time.Time         `json:"endsAt"`
 	GeneratorURL string            `json:"generatorURL,omitempty"`
 }
 
-// labelSet is the identity of an alert: the JSON object of its labels, in alphabetical order. Equal sets are equal strings.
-type labelSet string
-
-// MarshalJSON implements json.Marshaler.
-func (s labelSet) MarshalJSON() ([]byte, error) { return []byte(s), nil }
-
-// endedSet is a label set that fired, and fires no longer.
-type endedSet struct {
-	labels   labelSet
-	from, to time.Time
+// set is a label set that fires, or has fired. Labels and severity are the identity of the alert.
+type set struct {
+	labels   string // the JSON object of all labels but the severity, in alphabetical order: equal labels are equal strings
+	severity v1alpha1.Severity
+	from, to time.Time // to is zero while it fires
 }
 
-// wanted is what an Alertmanager has to know about one Incident.
-type wanted struct {
-	firing labelSet // empty: none
-	since  time.Time
-	ended  []endedSet
-	// held says that the integration does not exist. A set that fires is neither renewed nor ended, so nothing changes if
-	// the integration is created again within the lease; otherwise the set ends with it.
-	held bool
+func (s set) fires() bool { return s.to.IsZero() }
+
+func (s set) isSame(other set) bool { return s.labels == other.labels && s.severity == other.severity }
+
+// want returns the sets of an Incident that the target's Alertmanager has to know: the one that fires, if any, and those that
+// have ended lately, newest first. Both objects may be nil.
+func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, now time.Time) (sets []set) {
+	if incident == nil || incident.Status.State == "" || integration == nil || !t.forwards(incident, integration) {
+		return nil
+	}
+	status, since, labels := &incident.Status, startOf(incident, now), labelsOf(incident, integration, t.config)
+	add := func(severity v1alpha1.Severity, from, to time.Time) {
+		s := set{labels: labels, severity: severity, from: from, to: to}
+		if t.hasSeverity(severity) && !slices.ContainsFunc(sets, s.isSame) {
+			sets = append(sets, s)
+		}
+	}
+	if status.State == v1alpha1.IncidentOpen {
+		add(status.Alert.Severity, since, time.Time{})
+	}
+	for _, period := range slices.Backward(periodsOf(status)) {
+		from := since
+		if status.OpenedTime != nil && period.To.Before(status.OpenedTime.Time) { // of an earlier episode
+			from = period.From
+		}
+		if !period.To.IsZero() && now.Sub(period.To) < t.config.endedWindow() {
+			add(period.Severity, from, period.To)
+		}
+	}
+	return sets
 }
 
-// want returns what the target's Alertmanager has to know about an Incident. Both objects may be nil.
-func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, now time.Time) wanted {
-	switch {
-	case incident == nil || incident.Status.State == "":
-		return wanted{}
-	case integration == nil:
-		return wanted{held: incident.Status.State == v1alpha1.IncidentOpen}
-	case !t.forwards(incident, integration):
-		return wanted{}
-	}
-	w := wanted{since: startOf(incident, now)}
-	severity := incident.Status.Alert.Severity
-	if incident.Status.State == v1alpha1.IncidentOpen && t.hasSeverity(severity) {
-		w.firing = labelsOf(incident, integration, severity, t.config)
-	}
-	for _, period := range slices.Backward(endedPeriods(incident)) {
-		if now.Sub(period.To) >= t.config.endedWindow() || !t.hasSeverity(period.Severity) {
-			continue
-		}
-		set := endedSet{labels: labelsOf(incident, integration, period.Severity, t.config), from: w.since, to: period.To}
-		if opened := incident.Status.OpenedTime; opened != nil && period.To.Before(opened.Time) {
-			set.from = period.From // of an earlier episode
-		}
-		if set.labels != w.firing && !slices.ContainsFunc(w.ended, set.isSame) {
-			w.ended = append(w.ended, set)
-		}
-	}
-	return w
-}
-
-// endedPeriods returns the periods that have ended. The severity of a Resolved Incident counts only if the timeline tells
-// nothing.
-func endedPeriods(incident *v1alpha1.Incident) []fold.SeverityPeriod {
-	status := &incident.Status
+// periodsOf returns the periods of the timeline. The severity of a Resolved Incident counts only if that tells nothing.
+func periodsOf(status *v1alpha1.IncidentStatus) []fold.SeverityPeriod {
 	periods := fold.SeverityPeriods(status.Timeline)
 	if len(periods) == 0 && status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
-		return []fold.SeverityPeriod{{Severity: status.Alert.Severity, To: status.ResolvedTime.Time}}
+		periods = []fold.SeverityPeriod{{Severity: status.Alert.Severity, To: status.ResolvedTime.Time}}
 	}
-	return slices.DeleteFunc(periods, func(period fold.SeverityPeriod) bool { return period.To.IsZero() })
+	return periods
 }
 
-func (s endedSet) isSame(other endedSet) bool { return s.labels == other.labels }
+// memory is what one sender has posted: the sets that fire in its Alertmanager. A set that differs from the one that an
+// Incident has now is ended by it. The timeline tells a new leader the same about severities; the memory knows of
+// other labels, of Incidents that were deleted, and of those that are no longer forwarded.
+type memory map[incidentKey]*posted
 
-// endedWindow is how long ended alerts are posted again.
-func (c *Config) endedWindow() time.Duration { return max(minEndedWindow, c.Lease) }
+// posted are the sets of one Incident.
+type posted struct {
+	sets    []set       // the one that fires, and those that have ended and that the timeline may not tell, newest first
+	labels  string      // of all sets
+	changes []time.Time // when these changed lately
+}
+
+// update adds to the sets that are wanted those that this sender has to end, and remembers what is going to be posted.
+func (m memory) update(key incidentKey, sets []set, window time.Duration, now time.Time) []set {
+	p := m[key]
+	if p == nil {
+		p = &posted{}
+		m[key] = p
+	}
+	p.steady(sets, window, now)
+	var remembered []set
+	if len(sets) > 0 && sets[0].fires() {
+		remembered = append(remembered, sets[0])
+	}
+	for _, old := range p.sets {
+		if old.fires() {
+			old.to = now
+		}
+		if now.Sub(old.to) < window && !slices.ContainsFunc(sets, old.isSame) {
+			sets, remembered = append(sets, old), append(remembered, old)
+		}
+	}
+	p.sets = remembered[:min(len(remembered), 1+maxEndedSets)]
+	if len(p.sets)+len(p.changes) == 0 {
+		delete(m, key)
+	}
+	return sets
+}
+
+// steady changes the labels of sets to those of before if they have changed maxLabelChanges times lately. Only the severity still
+// changes: it has few values. Alertmanager keeps each set for half an hour, so a sender that changes the type with every alert
+// would fill it.
+func (p *posted) steady(sets []set, window time.Duration, now time.Time) {
+	p.changes = slices.DeleteFunc(p.changes, func(at time.Time) bool { return now.Sub(at) >= window })
+	switch {
+	case len(sets) == 0 || sets[0].labels == p.labels:
+	case len(p.changes) < maxLabelChanges:
+		p.labels, p.changes = sets[0].labels, append(p.changes, now)
+	default:
+		for i := range sets {
+			sets[i].labels = p.labels
+		}
+	}
+}
 
 // startOf returns when the current episode began, or when its first alert was received if that is earlier: a sender's clock
 // may be ahead, and Alertmanager rejects an alert that ends before it starts.
@@ -121,11 +156,9 @@ func startOf(incident *v1alpha1.Incident, now time.Time) time.Time {
 	return start
 }
 
-// labelsOf returns the labels of an Incident's alert while the Incident has a severity. A default label of the integration wins
-// over the sender's: alerts are routed by these labels, and no sender may choose the route of another team.
-func labelsOf(
-	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, severity v1alpha1.Severity, config *Config,
-) labelSet {
+// labelsOf returns the labels of an Incident's alerts, see set. A default label of the integration wins over the sender's: alerts
+// are routed by these labels, and no sender may choose the route of another team.
+func labelsOf(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, config *Config) string {
 	content := &incident.Status.Alert
 	labels := map[string]string{}
 	for _, name := range config.AlertLabels {
@@ -145,14 +178,8 @@ func labelsOf(
 	labels[labelNamespace] = incident.Namespace
 	labels[labelIntegration] = incident.Spec.IntegrationName
 	labels[labelIncident] = incident.Name
-	if severity != "" {
-		labels[labelSeverity] = string(severity)
-	}
-	encoded, err := json.Marshal(labels)
-	if err != nil {
-		return "" // strings always encode
-	}
-	return labelSet(encoded)
+	encoded, _ := json.Marshal(labels) // strings always encode
+	return string(encoded)
 }
 
 // shortLabel returns a text as one line, short enough for a label.
@@ -161,28 +188,33 @@ func shortLabel(text string) string {
 	return plaintext.OneLine(text, maxLabelChars, bytesPerChar*maxLabelChars)
 }
 
-// alertsOf returns the alerts to post for an Incident. incident is nil after it was deleted. The firing one comes first, so
-// that a group of alerts never looks resolved while a set replaces another. A set fires for a lease from the later time of
-// now, and has ended by the earlier one.
-func alertsOf(key incidentKey, incident *v1alpha1.Incident, w wanted, lease time.Duration, now moment) []alert {
-	if w.firing == "" && len(w.ended) == 0 {
-		return nil
-	}
-	alerts := make([]alert, 0, 1+len(w.ended))
+// alertsOf returns the alerts to post for the sets of an Incident, which is nil after it was deleted. The firing one comes first,
+// so that a group of alerts never looks resolved while a set replaces another.
+//
+// Alertmanager's clock, or that of a proxy that wrote the Date, is ahead of now (negative: behind). A set fires for a lease from
+// the later time, and has ended by the earlier one, so neither clock can make an Alertmanager take an open Incident for one that
+// has ended.
+func alertsOf(
+	key incidentKey, incident *v1alpha1.Incident, sets []set, lease time.Duration, now time.Time, ahead time.Duration,
+) []alert {
+	alerts := make([]alert, 0, len(sets))
 	annotations, link := annotationsOf(key, incident), ""
 	if incident != nil {
 		link = webLink(incident.Status.Alert.Link)
 	}
-	if w.firing != "" {
+	for _, set := range sets {
+		starts, ends := set.from, now.Add(max(0, ahead)).Add(lease)
+		if !set.fires() {
+			ends = earlier(set.to, now.Add(min(0, ahead)).Add(-clockMargin))
+			starts = earlier(starts, ends.Add(-time.Millisecond))
+		}
+		labels := map[string]string{}
+		_ = json.Unmarshal([]byte(set.labels), &labels) // labelsOf encoded them
+		if set.severity != "" {
+			labels[labelSeverity] = string(set.severity)
+		}
 		alerts = append(alerts, alert{
-			Labels: w.firing, Annotations: annotations, GeneratorURL: link, StartsAt: w.since.UTC(), EndsAt: now.latest.Add(lease).UTC(),
-		})
-	}
-	for _, set := range w.ended {
-		ends := earlier(set.to, now.earliest.Add(-clockMargin))
-		alerts = append(alerts, alert{
-			Labels: set.labels, Annotations: annotations, GeneratorURL: link,
-			StartsAt: earlier(set.from, ends.Add(-time.Millisecond)).UTC(), EndsAt: ends.UTC(),
+			Labels: labels, Annotations: annotations, GeneratorURL: link, StartsAt: starts.UTC(), EndsAt: ends.UTC(),
 		})
 	}
 	return alerts

@@ -28,24 +28,24 @@ type httpClient struct {
 }
 
 // newClient returns a client of the Alertmanager at an address of the target's host. The host stays in the URL, so
-// certificates and virtual hosts work. An empty address leaves the resolution to the connection or proxy.
+// certificates and virtual hosts work. If the address is the host itself, the connection or the proxy resolves it.
 func newClient(t *target, address string) (*httpClient, error) {
 	options := []promconfig.HTTPClientOption{promconfig.WithUserAgent("tocsin/" + buildinfo.Read().Version)}
-	if address != "" {
+	if host := hostPort(t.url); address != host {
 		dialer := &net.Dialer{Timeout: requestTimeout}
 		options = append(options, promconfig.WithDialContextFunc(
 			func(ctx context.Context, network, to string) (net.Conn, error) {
-				if to == hostPort(t.entry.URL) {
+				if to == host {
 					to = address
 				}
 				return dialer.DialContext(ctx, network, to)
 			}))
 	}
-	client, err := promconfig.NewClientFromConfig(t.entry.HTTP, clientName, options...)
+	client, err := promconfig.NewClientFromConfig(t.http, clientName, options...)
 	if err != nil {
 		return nil, fmt.Errorf("making the client: %w", err)
 	}
-	return &httpClient{http: client, base: t.entry.URL}, nil
+	return &httpClient{http: client, base: t.url}, nil
 }
 
 // hostPort returns the host and port of a URL; the port is that of the scheme by default.
@@ -57,34 +57,9 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// postAlerts posts a JSON list of alerts, and returns the time that the answer tells, see send.
-func (c *httpClient) postAlerts(ctx context.Context, body []byte) (told time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return c.send(ctx, http.MethodPost, "alerts", nil, body, func(answer io.Reader) error {
-		_, _ = io.CopyN(io.Discard, answer, maxAnswerBytes) // says nothing; read so that the connection is used again
-		return nil
-	})
-}
-
-// call calls the API v2. What it answers is not read.
-func (c *httpClient) call(ctx context.Context, method, path string, body any) error {
-	encoded, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encoding the request: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, partTimeout)
-	defer cancel()
-	_, err = c.send(ctx, method, path, nil, encoded, func(io.Reader) error { return nil })
-	return err
-}
-
-// list gets a list, and calls element with a function that decodes the next element of it. The list takes no memory, however long
-// it is.
-func (c *httpClient) list(ctx context.Context, path string, query url.Values, element func(decode func(any) error) error) error {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	_, err := c.send(ctx, http.MethodGet, path, query, nil, func(answer io.Reader) error {
+// list gets a list, and calls use with one element after another. The list takes no memory, however long it is.
+func list[T any](ctx context.Context, c *httpClient, path string, query url.Values, use func(*T)) error {
+	_, err := c.send(ctx, listTimeout, http.MethodGet, path, query, nil, func(answer io.Reader) error {
 		bounded := &boundedReader{from: io.LimitReader(answer, maxListBytes), left: maxElementBytes}
 		decoder := json.NewDecoder(bounded)
 		switch start, err := decoder.Token(); {
@@ -95,9 +70,11 @@ func (c *httpClient) list(ctx context.Context, path string, query url.Values, el
 		}
 		for decoder.More() {
 			bounded.left = maxElementBytes
-			if err := element(decoder.Decode); err != nil {
+			var element T
+			if err := decoder.Decode(&element); err != nil {
 				return err
 			}
+			use(&element)
 		}
 		_, err := decoder.Token() // the end; a list that was cut has none
 		return err
@@ -121,14 +98,20 @@ func (r *boundedReader) Read(into []byte) (n int, err error) {
 	return n, err
 }
 
-// send sends a request with a JSON body to a path of the API v2, and has the body of the answer read if it is a success. told
-// is the time in any answer, cut to seconds; zero if there is none.
+// send sends a request with a JSON body to a path of the API v2, and has the body of the answer read if it is a success, unless
+// read is nil. told is the time in any answer, cut to seconds; zero if there is none.
 func (c *httpClient) send(
-	ctx context.Context, method, path string, query url.Values, body []byte, read func(answer io.Reader) error,
+	ctx context.Context, timeout time.Duration, method, path string, query url.Values, body any, read func(answer io.Reader) error,
 ) (told time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return told, fmt.Errorf("encoding the request: %w", err)
+	}
 	target := c.base.JoinPath("api", "v2", path)
 	target.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(encoded))
 	if err != nil {
 		return told, fmt.Errorf("making the request: %w", err)
 	}
@@ -140,22 +123,19 @@ func (c *httpClient) send(
 	defer func() { _ = response.Body.Close() }()
 	told, _ = http.ParseTime(response.Header.Get("Date"))
 	code := response.StatusCode
-	if code/100 == 2 {
+	if code/100 == 2 && read != nil {
 		if err := read(response.Body); err != nil {
 			return told, fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
 		}
 		return told, nil
 	}
+	// Also that of a success, so that the connection is used again.
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
-	if err != nil {
+	switch {
+	case code/100 == 2:
+		return told, nil
+	case err != nil:
 		return told, fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
 	}
 	return told, fmt.Errorf("%s %s: Alertmanager answers %d: %s", method, path, code, plaintext.ShortMessage(string(answer)))
-}
-
-// close closes idle connections.
-func (c *httpClient) close() {
-	if c != nil {
-		c.http.CloseIdleConnections()
-	}
 }

@@ -13,17 +13,22 @@ import (
 
 // Messages of the condition Forwarded. They do not change while the reason applies.
 const (
-	messageForwardNever     = "spec.forward is Never."
-	messageFromAlertmanager = "The alerts come from Alertmanager or vmalert. Set spec.forward to Always to forward the Incidents."
-	messageNotSelected      = "The operator's configuration selects this integration for no Alertmanager."
-	messageInvalidConfig    = "The operator's Alertmanager configuration is invalid. The manager's log has the reason."
-	messageLastValidInUse   = " " + messageInvalidConfig + " Its last valid content is in use."
-	messageForwarding       = "Incidents are posted to "
-	messageSomeFailing      = "These do not accept them: "
-	messageAllFailing       = "No Alertmanager accepts the Incidents: "
-	messageLeftOut          = "These do not accept some of them: "
-	messageWrongClock       = "The clocks of these differ from the API server's: "
+	messageInvalidConfig  = "The operator's Alertmanager configuration is invalid. The manager's log has the reason."
+	messageLastValidInUse = " " + messageInvalidConfig + " Its last valid content is in use."
+	messageForwarding     = "Incidents are posted to "
+	messageSomeFailing    = "These do not accept them: "
+	messageAllFailing     = "No Alertmanager accepts the Incidents: "
+	messageLeftOut        = "These do not accept some of them: "
+	messageWrongClock     = "The clocks of these differ from the API server's: "
 )
+
+// notForwarded has the messages for the reasons of target.selects.
+var notForwarded = map[string]string{
+	v1alpha1.ReasonForwardNever: "spec.forward is Never.",
+	v1alpha1.ReasonFromAlertmanager: "The alerts come from Alertmanager or vmalert. " +
+		"Set spec.forward to Always to forward the Incidents.",
+	v1alpha1.ReasonNotSelected: "The operator's configuration selects this integration for no Alertmanager.",
+}
 
 // Condition returns the condition Forwarded of an integration. It is not ok while it cannot be decided: the condition then
 // stays as it is.
@@ -31,54 +36,30 @@ func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (conditi
 	condition = metav1.Condition{
 		Type: v1alpha1.ConditionForwarded, Status: metav1.ConditionFalse, ObservedGeneration: integration.Generation,
 	}
-	f.mu.Lock()
-	config, loaded, invalid := f.config, f.loaded, f.invalid
-	f.mu.Unlock()
-	t := f.term.Load()
+	t, file := f.term.Load(), f.file.Load()
 	switch {
-	case !loaded || t == nil:
+	case t == nil || !file.config.isValid() && file.err == nil:
 		return condition, false
-	case config == nil:
+	case !file.config.isValid():
 		condition.Reason, condition.Message = v1alpha1.ReasonInvalidConfig, messageInvalidConfig
 		return condition, true
 	}
-	targets := t.selecting(integration)
-	if len(targets.endpoints) == 0 {
-		condition.Reason = targets.reason
-		condition.Message = map[string]string{
-			v1alpha1.ReasonForwardNever:     messageForwardNever,
-			v1alpha1.ReasonFromAlertmanager: messageFromAlertmanager,
-			v1alpha1.ReasonNotSelected:      messageNotSelected,
-		}[targets.reason]
+	var selected []*endpoint
+	for _, e := range t.endpoints.all() {
+		if reason := e.target.Load().selects(integration); reason != "" {
+			condition.Reason, condition.Message = reason, notForwarded[reason]
+		} else {
+			selected = append(selected, e)
+		}
+	}
+	if len(selected) == 0 {
 		return condition, condition.Reason != ""
 	}
-	ok = describeHealth(&condition, targets.endpoints, incidentKey{integration.Namespace, integration.Name}, time.Now())
-	if invalid {
+	ok = describeHealth(&condition, selected, incidentKey{integration.Namespace, integration.Name}, time.Now())
+	if file.err != nil {
 		condition.Message += messageLastValidInUse
 	}
 	return condition, ok
-}
-
-// selection is which endpoints an integration is forwarded to. reason is why there are none.
-type selection struct {
-	endpoints []*endpoint
-	reason    string
-}
-
-func (t *term) selecting(integration *v1alpha1.WebhookIntegration) selection {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var s selection
-	for _, e := range t.endpoints {
-		target, _ := e.current()
-		if reason := target.selects(integration); reason != "" {
-			s.reason = reason
-			continue
-		}
-		s.endpoints = append(s.endpoints, e)
-	}
-	slices.SortFunc(s.endpoints, func(a, b *endpoint) int { return strings.Compare(a.name, b.name) })
-	return s
 }
 
 // describeHealth fills in the condition of an integration for the endpoints to which its Incidents are posted. It reports false
@@ -86,8 +67,10 @@ func (t *term) selecting(integration *v1alpha1.WebhookIntegration) selection {
 func describeHealth(condition *metav1.Condition, endpoints []*endpoint, integration incidentKey, now time.Time) bool {
 	var working, failing, refusing, wrong []string
 	for _, e := range endpoints {
-		_, senders := e.current()
-		healthy := 0
+		senders, healthy := e.senders.all(), 0
+		if len(senders) == 0 {
+			return false
+		}
 		for _, s := range senders {
 			ok, known := s.health(now)
 			if !known {
@@ -96,46 +79,41 @@ func describeHealth(condition *metav1.Condition, endpoints []*endpoint, integrat
 			if ok {
 				healthy++
 			}
-			if s.leavesOut(integration, now) {
+			if s.leavesOutOf(integration, now) {
 				refusing = append(refusing, e.name)
 			}
 			if isWrong(s.lead()) {
 				wrong = append(wrong, e.name)
 			}
 		}
+		if healthy > 0 {
+			working = append(working, e.name)
+		}
 		switch total := len(senders); {
-		case total == 0:
-			return false
-		case healthy == total:
-			working = append(working, e.name)
-		case healthy > 0:
-			working = append(working, e.name)
-			failing = append(failing, fmt.Sprintf("%s (%d of %d addresses)", e.name, total-healthy, total))
-		default:
+		case healthy == 0:
 			failing = append(failing, e.name)
+		case healthy < total:
+			failing = append(failing, fmt.Sprintf("%s (%d of %d addresses)", e.name, total-healthy, total))
 		}
 	}
+	failure := messageSomeFailing
 	condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonForwarding
 	switch {
 	case len(working) == 0:
+		failure = messageAllFailing
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonAllFailing
 	case len(failing)+len(refusing) > 0:
 		condition.Reason = v1alpha1.ReasonSomeFailing
 	}
 	var sentences []string
-	say := func(sentence string, names []string) {
-		if len(names) > 0 {
-			sentences = append(sentences, sentence+strings.Join(slices.Compact(names), ", ")+".")
+	for _, part := range []struct {
+		sentence string
+		names    []string
+	}{{messageForwarding, working}, {failure, failing}, {messageLeftOut, refusing}, {messageWrongClock, wrong}} {
+		if len(part.names) > 0 {
+			sentences = append(sentences, part.sentence+strings.Join(slices.Compact(part.names), ", ")+".")
 		}
 	}
-	say(messageForwarding, working)
-	if len(working) == 0 {
-		say(messageAllFailing, failing)
-	} else {
-		say(messageSomeFailing, failing)
-	}
-	say(messageLeftOut, refusing)
-	say(messageWrongClock, wrong)
 	condition.Message = strings.Join(sentences, " ")
 	return true
 }

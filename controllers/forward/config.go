@@ -19,38 +19,26 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// Config is the content of the file of --alertmanager-config.
+// Config is the content of the file of --alertmanager-config. It never changes.
 type Config struct {
-	Alertmanagers  []Alertmanager
-	ExternalLabels map[string]string
-	AlertLabels    []string // names of the labels of alerts that are forwarded
-	// SilenceAcknowledged has acknowledged Incidents silenced.
-	SilenceAcknowledged bool
-	Lease               time.Duration // a firing alert ends so long after it was posted, unless it is posted again
+	Alertmanagers       []target          `json:"alertmanagers"`
+	ExternalLabels      map[string]string `json:"external_labels"`
+	AlertLabels         []string          `json:"alert_labels"` // names of the labels of alerts that are forwarded
+	Lease               *metav1.Duration  `json:"lease"`        // a firing alert ends so long after it was last posted
+	SilenceAcknowledged bool              `json:"silence_acknowledged"`
 }
 
-// Alertmanager is one entry of the file: one Alertmanager, or all those behind one DNS name.
-type Alertmanager struct {
-	URL          *url.URL
-	HTTP         promconfig.HTTPClientConfig
-	Integrations labels.Selector
-	Severities   []v1alpha1.Severity // empty: all
-}
-
-// configFile is the schema of the file.
-type configFile struct {
-	Alertmanagers       []alertmanagerEntry `json:"alertmanagers"`
-	ExternalLabels      map[string]string   `json:"external_labels"`
-	AlertLabels         []string            `json:"alert_labels"`
-	Lease               *metav1.Duration    `json:"lease"`
-	SilenceAcknowledged bool                `json:"silence_acknowledged"`
-}
-
-type alertmanagerEntry struct {
+// target is one entry of the file: one Alertmanager, or all those behind one DNS name.
+type target struct {
 	URL                 string              `json:"url"`
 	HTTPConfig          json.RawMessage     `json:"http_config"`
 	IntegrationSelector string              `json:"integration_selector"`
-	Severities          []v1alpha1.Severity `json:"severities"`
+	Severities          []v1alpha1.Severity `json:"severities"` // empty: all
+
+	config       *Config
+	url          *url.URL
+	http         promconfig.HTTPClientConfig
+	integrations labels.Selector
 }
 
 // labelName is Prometheus' classic rule for label names; names with two leading underscores are reserved.
@@ -59,88 +47,83 @@ var labelName = regexp.MustCompile(`^([a-zA-Z]|_([a-zA-Z0-9]|$))[a-zA-Z0-9_]*$`)
 // parseConfig parses the file. Relative paths in http_config are relative to folder. It reads the files that http_config
 // names, so that a missing one is an error now instead of later.
 func parseConfig(data []byte, folder string) (*Config, error) {
-	var file configFile
-	if err := yaml.UnmarshalStrict(data, &file); err != nil {
+	config := &Config{}
+	if err := yaml.UnmarshalStrict(data, config); err != nil {
 		return nil, fmt.Errorf("parsing the file: %w", err)
 	}
-	config := &Config{ExternalLabels: file.ExternalLabels, AlertLabels: file.AlertLabels, Lease: defaultLease,
-		SilenceAcknowledged: file.SilenceAcknowledged}
+	if config.Lease == nil {
+		config.Lease = &metav1.Duration{Duration: defaultLease}
+	}
 	var errs []error
-	if file.Lease != nil {
-		config.Lease = file.Lease.Duration
+	if lease := config.Lease.Duration; lease < minLease || lease > maxLease {
+		errs = append(errs, fmt.Errorf("lease: %s is not between %s and %s", lease, minLease, maxLease))
 	}
-	if config.Lease < minLease || config.Lease > maxLease {
-		errs = append(errs, fmt.Errorf("lease: %s is not between %s and %s", config.Lease, minLease, maxLease))
-	}
-	if n := len(file.Alertmanagers); n == 0 || n > maxAlertmanagers {
+	if n := len(config.Alertmanagers); n == 0 || n > maxAlertmanagers {
 		errs = append(errs, fmt.Errorf("alertmanagers: need 1 to %d entries, got %d", maxAlertmanagers, n))
 	}
-	for i := range file.Alertmanagers {
-		entry, err := parseEntry(&file.Alertmanagers[i], folder)
-		if err != nil {
+	names := map[string]bool{}
+	for i := range config.Alertmanagers {
+		t := &config.Alertmanagers[i]
+		t.config = config
+		if err := t.parse(folder); err != nil {
 			errs = append(errs, fmt.Errorf("alertmanagers[%d]: %w", i, err))
 			continue
 		}
-		if slices.ContainsFunc(config.Alertmanagers, func(a Alertmanager) bool { return a.name() == entry.name() }) {
+		if names[t.name()] {
 			errs = append(errs, fmt.Errorf("alertmanagers[%d]: duplicate url", i))
 		}
-		config.Alertmanagers = append(config.Alertmanagers, entry)
+		names[t.name()] = true
 	}
-	errs = append(errs, checkLabels(config))
-	return config, errors.Join(errs...)
+	return config, errors.Join(append(errs, config.checkLabels())...)
 }
 
-// parseEntry parses an entry of alertmanagers. Its errors never contain the URL, which may have a password by mistake.
-func parseEntry(entry *alertmanagerEntry, folder string) (Alertmanager, error) {
-	am := Alertmanager{HTTP: promconfig.DefaultHTTPClientConfig, Severities: entry.Severities}
-	target, err := url.Parse(strings.TrimSuffix(entry.URL, "/"))
+// parse fills in what the fields of the file say. Its errors never contain the URL, which may have a password by mistake.
+func (t *target) parse(folder string) (err error) {
+	t.url, err = url.Parse(strings.TrimSuffix(t.URL, "/"))
 	switch {
-	case err != nil || target.Hostname() == "" || target.Scheme != "http" && target.Scheme != "https":
-		return am, errors.New("url: need a URL such as http://alertmanager.monitoring.svc:9093")
-	case target.User != nil || target.RawQuery != "" || target.Fragment != "":
-		return am, errors.New("url: user, query and fragment are not supported; set credentials in http_config")
+	case err != nil || t.url.Hostname() == "" || t.url.Scheme != "http" && t.url.Scheme != "https":
+		return errors.New("url: need a URL such as http://alertmanager.monitoring.svc:9093")
+	case t.url.User != nil || t.url.RawQuery != "" || t.url.Fragment != "":
+		return errors.New("url: user, query and fragment are not supported; set credentials in http_config")
 	}
-	am.URL = target
-	if len(entry.HTTPConfig) > 0 {
-		parsed, err := promconfig.LoadHTTPConfig(string(entry.HTTPConfig)) // JSON is YAML
+	t.http = promconfig.DefaultHTTPClientConfig
+	if len(t.HTTPConfig) > 0 {
+		parsed, err := promconfig.LoadHTTPConfig(string(t.HTTPConfig)) // JSON is YAML
 		if err != nil {
-			return am, fmt.Errorf("http_config: %w", err)
+			return fmt.Errorf("http_config: %w", err)
 		}
 		parsed.SetDirectory(folder)
-		am.HTTP = *parsed
+		t.http = *parsed
 	}
-	if _, err := promconfig.NewClientFromConfig(am.HTTP, clientName); err != nil {
-		return am, fmt.Errorf("http_config: %w", err)
+	if _, err := promconfig.NewClientFromConfig(t.http, clientName); err != nil {
+		return fmt.Errorf("http_config: %w", err)
 	}
-	if am.Integrations, err = labels.Parse(entry.IntegrationSelector); err != nil {
-		return am, fmt.Errorf("integration_selector: %w", err)
+	if t.integrations, err = labels.Parse(t.IntegrationSelector); err != nil {
+		return fmt.Errorf("integration_selector: %w", err)
 	}
-	for _, severity := range entry.Severities {
+	for _, severity := range t.Severities {
 		if !slices.Contains(v1alpha1.Severities(), severity) {
-			return am, fmt.Errorf("severities: %q is not one of critical, error, warning and info", severity)
+			return fmt.Errorf("severities: %q is not one of critical, error, warning and info", severity)
 		}
 	}
-	return am, nil
+	return nil
 }
 
-// name returns the name of an entry in metrics, logs and conditions: host, port and path of the URL.
-func (a *Alertmanager) name() string { return hostPort(a.URL) + a.URL.Path }
-
 // checkLabels returns the errors of external_labels and alert_labels.
-func checkLabels(config *Config) error {
+func (c *Config) checkLabels() error {
 	var errs []error
-	if len(config.ExternalLabels) > maxLabels || len(config.AlertLabels) > maxLabels {
+	if len(c.ExternalLabels) > maxLabels || len(c.AlertLabels) > maxLabels {
 		errs = append(errs, fmt.Errorf("external_labels, alert_labels: at most %d labels each", maxLabels))
 	}
-	for name, value := range config.ExternalLabels {
+	for name, value := range c.ExternalLabels {
 		errs = append(errs, checkLabelName("external_labels", name))
 		if value == "" || !utf8.ValidString(value) || utf8.RuneCountInString(value) > maxLabelChars {
 			errs = append(errs, fmt.Errorf("external_labels: the value of %s needs 1 to %d characters", name, maxLabelChars))
 		}
 	}
-	for _, name := range config.AlertLabels {
+	for _, name := range c.AlertLabels {
 		errs = append(errs, checkLabelName("alert_labels", name))
-		if _, external := config.ExternalLabels[name]; external {
+		if _, external := c.ExternalLabels[name]; external {
 			errs = append(errs, fmt.Errorf("alert_labels: %s is an external label", name))
 		}
 	}
@@ -155,4 +138,51 @@ func checkLabelName(field, name string) error {
 		return fmt.Errorf("%s: %s is a label by which Tocsin identifies an alert", field, name)
 	}
 	return nil
+}
+
+// isValid reports whether the configuration was read from a valid file.
+func (c *Config) isValid() bool { return len(c.Alertmanagers) > 0 }
+
+// sweepInterval is how often everything is posted: two posts of a lease may fail.
+func (c *Config) sweepInterval() time.Duration {
+	const postsPerLease = 3
+	return min(maxSweepInterval, c.Lease.Duration/postsPerLease)
+}
+
+// endedWindow is how long ended alerts are posted again.
+func (c *Config) endedWindow() time.Duration { return max(minEndedWindow, c.Lease.Duration) }
+
+// name returns the name of the Alertmanager in metrics, logs and conditions: host, port and path of the URL.
+func (t *target) name() string { return hostPort(t.url) + t.url.Path }
+
+// fromAlertmanager are the presets whose alerts have been in an Alertmanager, or are sent to one as well.
+var fromAlertmanager = []string{"alertmanager", "vmalert"}
+
+// selects returns the reason why the integration's Incidents are not forwarded, as one of the condition Forwarded; empty
+// if they are.
+func (t *target) selects(integration *v1alpha1.WebhookIntegration) string {
+	spec := &integration.Spec
+	switch {
+	case spec.Forward == v1alpha1.ForwardNever:
+		return v1alpha1.ReasonForwardNever
+	case spec.Forward != v1alpha1.ForwardAlways && slices.Contains(fromAlertmanager, spec.Preset):
+		return v1alpha1.ReasonFromAlertmanager
+	case !t.integrations.Matches(labels.Set(integration.Labels)):
+		return v1alpha1.ReasonNotSelected
+	default:
+		return ""
+	}
+}
+
+// forwards reports whether an Incident of the integration is forwarded. With the preset auto, the Incident tells which preset
+// read its alerts.
+func (t *target) forwards(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) bool {
+	if integration.Spec.Forward != v1alpha1.ForwardAlways && slices.Contains(fromAlertmanager, incident.Status.Alert.Preset) {
+		return false
+	}
+	return t.selects(integration) == ""
+}
+
+func (t *target) hasSeverity(severity v1alpha1.Severity) bool {
+	return len(t.Severities) == 0 || slices.Contains(t.Severities, severity)
 }

@@ -30,23 +30,23 @@ func TestConfig(t *testing.T) {
 	g := NewWithT(t)
 	config, err := parseConfig([]byte(fullConfig), "/etc/tocsin")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(config.Lease).To(Equal(10 * time.Minute))
+	g.Expect(config.Lease.Duration).To(Equal(10 * time.Minute))
 	g.Expect(config.ExternalLabels).To(Equal(map[string]string{"cluster": "prod-1"}))
 	g.Expect(config.AlertLabels).To(Equal([]string{"team", "mount"}))
-	first, second := config.Alertmanagers[0], config.Alertmanagers[1]
+	first, second := &config.Alertmanagers[0], &config.Alertmanagers[1]
 	g.Expect(first.name()).To(Equal("alertmanager-operated.monitoring.svc:9093/am"))
-	g.Expect(first.HTTP.Authorization.CredentialsFile).To(Equal("/etc/tocsin/token"), "relative to the file")
-	g.Expect(first.Integrations.String()).To(Equal("env=prod,team in (core,payments)"))
+	g.Expect(first.http.Authorization.CredentialsFile).To(Equal("/etc/tocsin/token"), "relative to the file")
+	g.Expect(first.integrations.String()).To(Equal("env=prod,team in (core,payments)"))
 	g.Expect(first.Severities).To(Equal([]v1alpha1.Severity{"critical", "error"}))
-	g.Expect(second.HTTP.FollowRedirects).To(BeTrue(), "the defaults of http_config")
-	g.Expect(second.Integrations.Empty()).To(BeTrue())
+	g.Expect(second.http.FollowRedirects).To(BeTrue(), "the defaults of http_config")
+	g.Expect(second.integrations.Empty()).To(BeTrue())
 
 	config, err = parseConfig([]byte("alertmanagers: [{url: 'http://am'}]"), "")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(config.Lease).To(Equal(15 * time.Minute))
-	g.Expect(hostPort(config.Alertmanagers[0].URL)).To(Equal("am:80"))
+	g.Expect(config.Lease.Duration).To(Equal(15 * time.Minute))
+	g.Expect(hostPort(config.Alertmanagers[0].url)).To(Equal("am:80"))
 	g.Expect(config.sweepInterval()).To(Equal(time.Minute))
-	config.Lease = time.Minute
+	config.Lease.Duration = time.Minute
 	g.Expect(config.sweepInterval()).To(Equal(20 * time.Second))
 }
 
@@ -89,25 +89,25 @@ func TestInvalidFileKeepsTheLastValidContent(t *testing.T) {
 	f := newForwarder(t, file)
 
 	f.load()
-	g.Expect(f.current()).To(BeNil())
-	g.Expect(f.loaded && f.invalid).To(BeTrue())
+	g.Expect(f.current().isValid()).To(BeFalse())
+	g.Expect(f.file.Load().err).To(HaveOccurred())
 	write(fullConfig)
 	f.load()
 	valid := f.current()
-	g.Expect(valid).NotTo(BeNil())
+	g.Expect(valid.isValid()).To(BeTrue())
 	f.load()
 	g.Expect(f.current()).To(BeIdenticalTo(valid), "an unchanged file changes nothing")
 	write("alertmanagers: no")
 	f.load()
-	g.Expect(f.invalid).To(BeTrue())
+	g.Expect(f.file.Load().err).To(HaveOccurred())
 	g.Expect(f.current()).To(BeIdenticalTo(valid))
 	g.Expect(os.Remove(file)).To(Succeed())
 	f.load()
 	g.Expect(f.current()).To(BeIdenticalTo(valid))
 	write(strings.Replace(fullConfig, "10m", "20m", 1))
 	f.load()
-	g.Expect(f.current().Lease).To(Equal(20 * time.Minute))
-	g.Expect(f.invalid).To(BeFalse())
+	g.Expect(f.current().Lease.Duration).To(Equal(20 * time.Minute))
+	g.Expect(f.file.Load().err).NotTo(HaveOccurred())
 }
 
 // The example in the documentation is a valid file.

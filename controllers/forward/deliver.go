@@ -1,91 +1,100 @@
 package forward
 
 import (
-	"bytes"
 	"context"
-	"slices"
+	"encoding/json"
+	"errors"
+	"net/http"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
-// leftOut is an Incident whose alerts Alertmanager, or a proxy in front of it, does not accept though it accepts requests. They
-// are posted alone, first after short delays and then at every sweep.
-type leftOut struct {
-	integration string
-	since       time.Time
-	delays      *wait.Backoff
-	waiting     bool // in the list alone of the sender
-}
+var (
+	errNoClient = errors.New("http_config cannot be used")
+	errNoClock  = errors.New("the API server's time is not known, or the lease has run out")
+)
 
 // deliver posts Incidents, or an empty list if there are none: all in one request, and then those that were left out before. It
 // fails if Alertmanager accepts nothing at all.
-func (s *sender) deliver(ctx context.Context, client *httpClient, items []item) error {
+func (s *sender) deliver(ctx context.Context, client *httpClient, items, alone []item) error {
 	deadline := time.Now().Add(isolationTime)
-	first := slices.IndexFunc(items, func(it item) bool { return it.alone })
-	if first < 0 {
-		first = len(items)
-	}
-	if together := items[:first]; first > 0 || len(items) == 0 {
-		err := s.post(ctx, client, together)
-		switch {
-		case err == nil:
-			s.accepted(together)
-		case len(together) == 0:
+	if len(items) > 0 || len(alone) == 0 {
+		if err := s.post(ctx, client, items, requestTimeout, deadline); err != nil {
 			return err
-		default:
-			if err := s.isolate(ctx, client, together, err, deadline); err != nil {
-				return err
-			}
 		}
 	}
-	for i := first; i < len(items); i++ {
+	for i := range alone {
 		if time.Now().After(deadline) {
-			s.putBack(items[i:])
+			s.putBack(alone[i:])
 			break
 		}
-		if err := s.postPart(ctx, client, items[i:i+1], requestTimeout, deadline); err != nil {
+		if err := s.post(ctx, client, alone[i:i+1], requestTimeout, deadline); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// isolate posts Incidents whose request failed in smaller requests, down to those that are the cause. What the failure looks
-// like does not matter, since a proxy may answer an alert that it dislikes with anything. The cause is in the alerts if
+// post posts Incidents in one request, or if that fails, in smaller ones, down to those that are the cause. What the failure
+// looks like does not matter, since a proxy may answer an alert that it dislikes with anything. The cause is in the alerts if
 // Alertmanager accepts an empty list; that does not count as a success, because alerts are what it has to accept. After the
 // deadline, all that are left may be the cause: they are posted alone later, so that the leases of others do not end.
-func (s *sender) isolate(ctx context.Context, client *httpClient, items []item, cause error, deadline time.Time) error {
-	if err := s.post(ctx, client, nil); err != nil {
+func (s *sender) post(ctx context.Context, client *httpClient, items []item, timeout time.Duration, deadline time.Time) error {
+	cause := s.request(ctx, client, items, timeout)
+	if cause == nil {
+		s.accepted(items)
+		return nil
+	}
+	if len(items) == 0 {
+		return cause
+	}
+	if err := s.request(ctx, client, nil, requestTimeout); err != nil {
 		return err
 	}
 	if len(items) == 1 || time.Now().After(deadline) {
 		for _, it := range items {
-			s.leaveOut(ctx, it, cause)
+			s.leaveOut(it, cause)
 		}
 		return nil
 	}
 	half := len(items) / 2
 	for _, part := range [][]item{items[:half], items[half:]} {
-		if err := s.postPart(ctx, client, part, partTimeout, deadline); err != nil {
+		// A part does not wait long for an answer: others wait for it.
+		if err := s.post(ctx, client, part, partTimeout, deadline); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// postPart posts a part of the Incidents. Those that were not posted alone yet do not wait long for an answer: others wait for
-// them.
-func (s *sender) postPart(
-	ctx context.Context, client *httpClient, part []item, timeout time.Duration, deadline time.Time,
-) error {
-	short, cancel := context.WithTimeout(ctx, timeout)
-	err := s.post(short, client, part)
-	cancel()
-	if err != nil {
-		return s.isolate(ctx, client, part, err, deadline)
+// request posts the alerts of Incidents in one request.
+func (s *sender) request(ctx context.Context, client *httpClient, items []item, timeout time.Duration) error {
+	alerts := []json.RawMessage{}
+	for _, it := range items {
+		alerts = append(alerts, it.alerts...)
 	}
-	s.accepted(part)
+	sent, ok := s.term.clock()
+	err := errNoClient
+	switch {
+	case !ok: // also a process that was frozen since it looked last
+		err = errNoClock
+	case client != nil:
+		var told time.Time
+		told, err = client.send(ctx, timeout, http.MethodPost, "alerts", nil, alerts, nil)
+		s.compareClocks(told, sent)
+	}
+	if err != nil {
+		alertsTotal.WithLabelValues(s.name, s.address, resultFailed).Add(float64(len(alerts)))
+		return err
+	}
+	alertsTotal.WithLabelValues(s.name, s.address, resultSent).Add(float64(len(alerts)))
+	now, _ := s.term.clock()
+	for _, it := range items {
+		if !it.received.IsZero() {
+			latency.Observe(max(0, now.Sub(it.received).Seconds()))
+		}
+	}
 	return nil
 }
 
@@ -101,20 +110,21 @@ func (s *sender) accepted(items []item) {
 	s.succeeded = now
 }
 
-// leaveOut notes that Alertmanager does not accept the alerts of an Incident.
-func (s *sender) leaveOut(ctx context.Context, it item, cause error) {
-	alertsTotal.WithLabelValues(s.name, s.address, resultRejected).Add(float64(it.alerts))
+// leaveOut notes that Alertmanager does not accept the alerts of an Incident. They are posted alone, first after short delays and
+// then at every sweep.
+func (s *sender) leaveOut(it item, cause error) {
+	alertsTotal.WithLabelValues(s.name, s.address, resultRejected).Add(float64(len(it.alerts)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.leftOut[it.key]
-	if l == nil {
-		l = &leftOut{integration: it.integration, since: time.Now(), delays: newBackoff()}
-		s.leftOut[it.key] = l
+	since, known := s.leftOut[it.key]
+	if !known {
+		since = time.Now()
+		s.leftOut[it.key] = since
 		s.log.Error(cause, "Alertmanager does not accept the alerts of an Incident",
 			"namespace", it.key.namespace, "incident", it.key.name)
 	}
-	if delay := l.delays.Step(); l.delays.Steps > 0 && ctx.Err() == nil {
-		time.AfterFunc(delay, func() { s.queue.add(it.key, it.received) })
+	if failing := time.Since(since); failing < maxSweepInterval { // each delay doubles that
+		time.AfterFunc(max(minBackoff, failing), func() { s.queue.add(it.key, it.received) })
 	}
 }
 
@@ -125,64 +135,59 @@ func (s *sender) include(key incidentKey) {
 	delete(s.leftOut, key)
 }
 
-// postpone has an Incident that was left out posted alone, and reports whether it was.
-func (s *sender) postpone(it item) bool {
+func (s *sender) leavesOut(key incidentKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.leftOut[it.key]
-	if l != nil && !l.waiting {
-		l.waiting = true
-		s.alone = append(s.alone, it)
-	}
-	return l != nil
+	return !s.leftOut[key].IsZero()
 }
 
-// nextAlone takes the next Incident to post alone.
-func (s *sender) nextAlone() (it item, ok bool) {
+// leavesOutOf reports whether Alertmanager has not accepted the alerts of some Incidents of an integration for failingAfter.
+func (s *sender) leavesOutOf(integration incidentKey, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.alone) == 0 {
-		return item{}, false
-	}
-	it, s.alone = s.alone[0], s.alone[1:]
-	if l := s.leftOut[it.key]; l != nil {
-		it.alone, l.waiting = true, false
-	}
-	return it, true
-}
-
-// leavesOut reports whether Alertmanager has not accepted the alerts of some Incidents of an integration for failingAfter.
-func (s *sender) leavesOut(integration incidentKey, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key, l := range s.leftOut {
-		if key.namespace == integration.namespace && l.integration == integration.name && now.Sub(l.since) >= failingAfter {
+	for key, since := range s.leftOut {
+		known, _, _ := s.term.index.get(key)
+		if integration == (incidentKey{key.namespace, known.integration}) && now.Sub(since) >= failingAfter {
 			return true
 		}
 	}
 	return false
 }
 
-// post posts the alerts of Incidents in one request.
-func (s *sender) post(ctx context.Context, client *httpClient, items []item) error {
-	bodies, alerts := make([][]byte, len(items)), 0
-	for i, it := range items {
-		bodies[i] = it.body
-		alerts += it.alerts
+// leadOf returns how far a clock is ahead that showed a time, cut to seconds, at some moment between sent and received. It
+// returns the smallest difference that is possible.
+func leadOf(told, sent, received time.Time) time.Duration {
+	switch {
+	case told.After(received):
+		return told.Sub(received)
+	case sent.Sub(told) > time.Second:
+		return told.Add(time.Second).Sub(sent)
+	default:
+		return 0
 	}
-	body := append(append([]byte{'['}, bytes.Join(bodies, []byte{','})...), ']')
-	err := errNoClient
-	if client != nil {
-		var told time.Time
-		sent, _ := s.clock()
-		told, err = client.postAlerts(ctx, body)
-		s.compareClocks(told, sent)
-	}
-	if err != nil {
-		alertsTotal.WithLabelValues(s.name, s.address, resultFailed).Add(float64(alerts))
-		return err
-	}
-	alertsTotal.WithLabelValues(s.name, s.address, resultSent).Add(float64(alerts))
-	s.observeLatency(items)
-	return nil
 }
+
+// compareClocks notes how far the Alertmanager's clock is ahead of the API server's, by the time that an answer told.
+func (s *sender) compareClocks(told, sent time.Time) {
+	received, ok := s.term.clock()
+	if told.IsZero() || !ok {
+		return
+	}
+	ahead := leadOf(told, sent, received)
+	before := time.Duration(s.ahead.Swap(int64(ahead)))
+	clockAhead.WithLabelValues(s.name, s.address).Set(ahead.Seconds())
+	switch wrong := isWrong(ahead); {
+	case wrong == isWrong(before):
+	case wrong:
+		s.log.Error(nil, "The clock of Alertmanager differs from the API server's; alerts fire by the later one",
+			"aheadSeconds", ahead.Seconds())
+	default:
+		s.log.Info("The clock of Alertmanager agrees with the API server's again")
+	}
+}
+
+// lead returns how far the Alertmanager's clock is ahead of the API server's.
+func (s *sender) lead() time.Duration { return time.Duration(s.ahead.Load()) }
+
+// isWrong reports whether clocks differ by more than clocks may.
+func isWrong(ahead time.Duration) bool { return ahead.Abs() > fold.MaxClockDifference }

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -116,11 +115,12 @@ func TestResolve(t *testing.T) {
 			g := NewWithT(t)
 			target := targetOf(&Config{})
 			if c.url != "" {
-				target.entry.URL = parsed(t, c.url)
+				target.url = parsed(t, c.url)
 			} else {
-				target.entry.URL = parsed(t, "http://am:9093")
+				target.url = parsed(t, "http://am:9093")
 			}
-			e := newEndpoint(target, newCluster(), realTime, c.dns, logr.Discard())
+			e := newEndpoint(newCluster().term, target)
+			e.term.resolver = c.dns
 			g.Expect(e.resolve(t.Context(), target, c.last)).To(Equal(c.want))
 		})
 	}
@@ -128,8 +128,9 @@ func TestResolve(t *testing.T) {
 	t.Run("behind a proxy, nothing is looked up", func(t *testing.T) {
 		g := NewWithT(t)
 		target, names := targetOf(&Config{}), &dns{}
-		target.entry.HTTP.ProxyURL.URL = parsed(t, "http://proxy:3128")
-		e := newEndpoint(target, newCluster(), realTime, names, logr.Discard())
+		target.http.ProxyURL.URL = parsed(t, "http://proxy:3128")
+		e := newEndpoint(newCluster().term, target)
+		e.term.resolver = names
 		g.Expect(e.resolve(t.Context(), target, nil)).To(Equal([]string{"alertmanager:9093"}))
 		g.Expect(names.lookups).To(BeZero())
 	})
@@ -162,29 +163,31 @@ func pods(t *testing.T, n int) (addresses []string, port string, alertmanagers [
 	return addresses, port, alertmanagers
 }
 
-// TestEveryPodOfAHeadlessServiceGetsEveryAlert resolves again by configuring the endpoint again, not after resolveInterval.
+// TestEveryPodOfAHeadlessServiceGetsEveryAlert resolves again by waking the endpoint, not after resolveInterval.
 func TestEveryPodOfAHeadlessServiceGetsEveryAlert(t *testing.T) {
 	g := NewWithT(t)
 	addresses, port, ams := pods(t, 3)
 	names, incidents := &dns{}, newCluster()
 	incidents.integrate(v1alpha1.WebhookIntegrationSpec{})
 	target := targetOf(&Config{})
-	target.entry.URL = parsed(t, "http://alertmanager-headless:"+port)
+	target.url = parsed(t, "http://alertmanager-headless:"+port)
 	names.set(nil, addresses[:2]...)
 
 	ctx, cancel := context.WithCancel(t.Context())
-	e := newEndpoint(target, incidents, realTime, names, logr.Discard())
+	incidents.term.resolver = names
+	e := newEndpoint(incidents.term, target)
+	incidents.term.endpoints.members["headless"] = e
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		e.run(ctx, func(incidentKey) {})
+		e.run(ctx)
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	alert := func(key string) {
 		alert := v1alpha1.Alert{DedupKey: key, Status: v1alpha1.AlertFiring}
 		typed(key)(&alert)
 		_, after := incidents.fold(alert)
-		e.notify(keyOf(after), time.Now())
+		incidents.term.notify(keyOf(after), time.Now())
 	}
 	has := func(want int, pods ...int) {
 		t.Helper()
@@ -194,11 +197,10 @@ func TestEveryPodOfAHeadlessServiceGetsEveryAlert(t *testing.T) {
 	}
 	lookAgain := func(senders ...int) {
 		t.Helper()
-		e.configure(target)
+		e.signal.give()
 		g.Eventually(func() []string {
-			_, current := e.current()
 			var at []string
-			for _, s := range current {
+			for _, s := range e.senders.all() {
 				at = append(at, s.address)
 			}
 			return at
@@ -225,7 +227,7 @@ func TestEveryPodOfAHeadlessServiceGetsEveryAlert(t *testing.T) {
 
 	names.set(errTimeout)
 	before := names.count()
-	e.configure(target)
+	e.signal.give()
 	g.Eventually(names.count, "10s", "2ms").Should(BeNumerically(">=", before+2), "both families were looked up")
 	alert("c")
 	has(3, 1, 2)

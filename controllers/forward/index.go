@@ -10,45 +10,55 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
-// index knows the Incidents that the forwarding has to look at again and again: those that are open or were resolved a short
-// while ago, and those that silences concern. Most Incidents are neither.
+// incidentKey names an Incident, or an integration.
+type incidentKey struct{ namespace, name string }
+
+func keyOf(incident *v1alpha1.Incident) incidentKey {
+	return incidentKey{incident.Namespace, incident.Name}
+}
+
+// index knows the integrations, and the Incidents that the forwarding has to look at again and again: those that are open or
+// were resolved a short while ago, and those that silences concern. Most Incidents are neither.
 type index struct {
-	mu        sync.Mutex
-	incidents map[incidentKey]indexed
+	mu           sync.Mutex
+	incidents    map[incidentKey]indexed
+	integrations map[incidentKey]*v1alpha1.WebhookIntegration // must not be modified
 }
 
 // indexed is an Incident in the index.
 type indexed struct {
-	version     string // its resourceVersion, or that of its end as the cache showed it
+	open        *v1alpha1.Incident // the object of the cache, which must not be modified; nil: it is Resolved or deleted
+	version     string             // its resourceVersion, or that of its end as the cache showed it
 	integration string
 	resolved    time.Time // zero while it is open
-	gone        bool      // the cache showed its end, and nothing has told what became of it
-	silences    bool      // it has, had or is to have a silence
+	silences    bool      // it is acknowledged, or has, had or is to have a silence
 }
 
-func newIndex() *index { return &index{incidents: map[incidentKey]indexed{}} }
+func newIndex() *index {
+	return &index{incidents: map[incidentKey]indexed{}, integrations: map[incidentKey]*v1alpha1.WebhookIntegration{}}
+}
 
-// set indexes an Incident as it is now, unless that is known, or a newer version, and reports whether it did.
-func (x *index) set(incident *v1alpha1.Incident, now time.Time) bool {
+// set indexes an Incident as it is now, unless that is known, or a newer version. It returns what was known.
+func (x *index) set(incident *v1alpha1.Incident, now time.Time) (before indexed, news bool) {
 	key, status := keyOf(incident), &incident.Status
 	entry := indexed{
 		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: concernsSilences(status),
 	}
 	if status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
 		entry.resolved = status.ResolvedTime.Time
+	} else {
+		entry.open = incident
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	known, ok := x.incidents[key]
-	if ok && (fold.NewerVersion(known.version, entry.version) || known.version == entry.version && !known.gone) {
-		return false
+	before, ok := x.incidents[key]
+	same := before.version == entry.version && before.resolved.Equal(entry.resolved)
+	if ok && (same || fold.NewerVersion(before.version, entry.version)) {
+		return before, false
 	}
-	if entry.isOver(now.Add(-maxLease)) && !entry.silences {
-		delete(x.incidents, key)
-	} else {
-		x.incidents[key] = entry
-	}
-	return true
+	x.incidents[key] = entry
+	x.tidy(key, now)
+	return before, true
 }
 
 // gone notes that the cache shows an Incident no longer: it is Resolved or deleted, in this version. It reports whether that is
@@ -60,44 +70,43 @@ func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
 	if ok && !fold.NewerVersion(incident.ResourceVersion, known.version) {
 		return false
 	}
-	known.version, known.integration, known.resolved, known.gone = incident.ResourceVersion, incident.Spec.IntegrationName, now, true
-	x.incidents[keyOf(incident)] = known
+	x.incidents[keyOf(incident)] = indexed{
+		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, resolved: now, silences: known.silences,
+	}
 	return true
 }
 
-// missing notes that there is no Incident of that name. Its alerts still have to end.
-func (x *index) missing(key incidentKey) {
+// missing notes that an Incident does not exist. What a sender has posted about it still ends, see memory.
+func (x *index) missing(key incidentKey, version string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if known, ok := x.incidents[key]; ok {
-		known.silences = false
-		x.incidents[key] = known
+	if x.incidents[key].version == version {
+		delete(x.incidents, key)
 	}
 }
 
-// version returns the version of an Incident; not ok if it is not indexed.
-func (x *index) version(key incidentKey) (version string, ok bool) {
+// get returns an Incident and its integration, nil if there is none; not ok if the Incident is not indexed.
+func (x *index) get(key incidentKey) (entry indexed, integration *v1alpha1.WebhookIntegration, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	entry, ok := x.incidents[key]
-	return entry.version, ok
+	entry, ok = x.incidents[key]
+	return entry, x.integrations[incidentKey{key.namespace, entry.integration}], ok
+}
+
+// replaceIntegration sets an integration, nil if it was deleted, and returns what it was.
+func (x *index) replaceIntegration(key incidentKey, integration *v1alpha1.WebhookIntegration) *v1alpha1.WebhookIntegration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before := x.integrations[key]
+	if x.integrations[key] = integration; integration == nil {
+		delete(x.integrations, key)
+	}
+	return before
 }
 
 // active returns the Incidents that are open or were resolved after a time, which is at most maxLease ago.
 func (x *index) active(since time.Time) []incidentKey {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	var keys []incidentKey
-	forgotten := time.Now().Add(-maxLease - time.Minute)
-	for key, entry := range x.incidents {
-		switch {
-		case !entry.isOver(since):
-			keys = append(keys, key)
-		case entry.isOver(forgotten) && !entry.silences:
-			delete(x.incidents, key)
-		}
-	}
-	return keys
+	return x.filter(func(_ incidentKey, entry indexed) bool { return !entry.isOver(since) })
 }
 
 // silenced returns the Incidents that silences concern.
@@ -106,9 +115,9 @@ func (x *index) silenced() []incidentKey {
 }
 
 // of returns the Incidents of an integration.
-func (x *index) of(namespace, integration string) []incidentKey {
+func (x *index) of(integration incidentKey) []incidentKey {
 	return x.filter(func(key incidentKey, entry indexed) bool {
-		return key.namespace == namespace && entry.integration == integration
+		return incidentKey{key.namespace, entry.integration} == integration
 	})
 }
 
@@ -116,12 +125,22 @@ func (x *index) filter(selects func(incidentKey, indexed) bool) []incidentKey {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var keys []incidentKey
+	now := time.Now()
 	for key, entry := range x.incidents {
 		if selects(key, entry) {
 			keys = append(keys, key)
+		} else {
+			x.tidy(key, now)
 		}
 	}
 	return keys
+}
+
+// tidy forgets an Incident that is not looked at any more.
+func (x *index) tidy(key incidentKey, now time.Time) {
+	if entry := x.incidents[key]; entry.isOver(now.Add(-maxLease)) && !entry.silences {
+		delete(x.incidents, key)
+	}
 }
 
 // isOver reports whether the Incident was resolved at a time or before.

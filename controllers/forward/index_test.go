@@ -58,8 +58,8 @@ func TestTheIndexHasOnlyWhatIsLookedAtAgain(t *testing.T) {
 	g.Expect(names(x.active(now.Add(-15 * time.Minute)))).To(ConsistOf("open", "acknowledged", "resolved"))
 	g.Expect(names(x.active(now.Add(-2 * time.Hour)))).To(ConsistOf("open", "acknowledged", "resolved", "resolved-earlier"))
 	g.Expect(names(x.silenced())).To(ConsistOf("acknowledged", "requested", "silenced"))
-	g.Expect(names(x.of(namespace, integration))).To(HaveLen(6))
-	g.Expect(x.of("other", integration)).To(BeEmpty())
+	g.Expect(names(x.of(incidentKey{namespace, integration}))).To(HaveLen(6))
+	g.Expect(x.of(incidentKey{"other", integration})).To(BeEmpty())
 
 	incident("open", v1alpha1.IncidentResolved, 48*time.Hour, nil)
 	g.Expect(names(x.active(now.Add(-15 * time.Minute)))).To(ConsistOf("acknowledged", "resolved"))
@@ -81,17 +81,21 @@ func TestTheIndexKnowsTheNewestVersion(t *testing.T) {
 	}
 	key := incidentKey{namespace, "a"}
 	x := newIndex()
-	g.Expect(x.set(version("9", time.Time{}), now)).To(BeTrue())
-	g.Expect(x.set(version("10", now.Add(-time.Second)), now)).To(BeTrue(), "the fold tells")
+	set := func(incident *v1alpha1.Incident) bool {
+		_, news := x.set(incident, now)
+		return news
+	}
+	g.Expect(set(version("9", time.Time{}))).To(BeTrue())
+	g.Expect(set(version("10", now.Add(-time.Second)))).To(BeTrue(), "the fold tells")
 	g.Expect(x.gone(version("10", time.Time{}), now)).To(BeFalse(), "it is known")
 	g.Expect(x.incidents[key].resolved).To(BeTemporally("~", now.Add(-time.Second), time.Millisecond))
 
-	g.Expect(x.set(version("11", time.Time{}), now)).To(BeTrue(), "it is open again")
-	g.Expect(x.set(version("10", now), now)).To(BeFalse(), "a sweep read it before")
+	g.Expect(set(version("11", time.Time{}))).To(BeTrue(), "it is open again")
+	g.Expect(set(version("10", now))).To(BeFalse(), "a sweep read it before")
 	g.Expect(x.incidents[key].resolved).To(BeZero())
 	g.Expect(x.gone(version("12", time.Time{}), now)).To(BeTrue(), "somebody else resolved or deleted it")
 	g.Expect(x.active(now.Add(-time.Minute))).To(ConsistOf(key), "its alert has to end")
-	g.Expect(x.set(version("12", now), now)).To(BeTrue())
+	g.Expect(set(version("12", now))).To(BeTrue())
 }
 
 // oneIncident is a reader of one Incident, which counts the reads. Nothing else exists.
@@ -117,8 +121,7 @@ func TestAnIncidentResolvedAWhileAgoIsReadOnce(t *testing.T) {
 	_, whole := c.fold(v1alpha1.Alert{DedupKey: "a", Status: v1alpha1.AlertResolved})
 	whole.ResourceVersion = "5"
 	live, none := &oneIncident{Incident: whole}, apierrors.NewNotFound(schema.GroupResource{}, "")
-	objects := &oneIncident{Incident: whole, err: none}
-	x := newTerm(New("", realTime, nil, logr.Discard()), objects, live, nil)
+	x := newTerm(New("", realTime, nil, logr.Discard()), nil, live, nil)
 	read := func() *v1alpha1.Incident {
 		incident, _, err := x.incident(t.Context(), keyOf(whole))
 		g.Expect(err).NotTo(HaveOccurred())
@@ -129,28 +132,28 @@ func TestAnIncidentResolvedAWhileAgoIsReadOnce(t *testing.T) {
 	x.resolved(whole)
 	g.Expect(read().Status.Alert.Title).To(Equal("Disk full"))
 	g.Expect(live.reads).To(BeZero(), "the fold told it")
-	objects.Incident, objects.err = whole.DeepCopy(), nil
-	objects.ResourceVersion, objects.Status.State = "4", v1alpha1.IncidentOpen
+	stale := whole.DeepCopy()
+	stale.ResourceVersion, stale.Status.State = "4", v1alpha1.IncidentOpen
+	x.incidentChanged(stale, false)
 	g.Expect(read().Status.State).To(Equal(v1alpha1.IncidentResolved), "the cache lags")
-	objects.err = none
 
 	ended := whole.DeepCopy()
 	ended.ResourceVersion = "17"
-	x.incidentChanged(ended, nil, false)
+	x.incidentGone(ended)
 	for range 3 {
 		g.Expect(read().Status.Timeline).NotTo(BeEmpty())
 	}
 	g.Expect(live.reads).To(Equal(1), "another version")
 
 	ended.ResourceVersion, live.err = "18", none
-	x.incidentChanged(ended, nil, false)
+	x.incidentGone(ended)
 	for range 3 {
 		g.Expect(read()).To(BeNil(), "it was deleted")
 	}
 	g.Expect(live.reads).To(Equal(2))
 
 	ended.ResourceVersion, live.err = "19", errors.New("no connection")
-	x.incidentChanged(ended, nil, false)
+	x.incidentGone(ended)
 	_, _, err := x.incident(t.Context(), keyOf(whole))
 	g.Expect(err).To(MatchError("no connection"))
 }

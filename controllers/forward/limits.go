@@ -103,7 +103,4 @@ const (
 	// are. One that is not kept is read again.
 	maxWholes = 4096
 	wholeTime = minEndedWindow + maxSweepInterval
-
-	// syncInterval is how often a new leader looks whether its cache is filled.
-	syncInterval = 50 * time.Millisecond
 )

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -39,15 +38,15 @@ func newWorld(t *rapid.T) *world {
 
 // lead replaces the leader: the new sender knows nothing.
 func (w *world) lead() {
-	clock := func() (time.Time, bool) { return w.time, true }
-	w.sender = newSender("alertmanager:9093", "model", w.cluster, clock, logr.Discard())
-	w.sender.configure(w.target, w.am.client())
+	w.cluster.clock = func() (time.Time, bool) { return w.time, true }
+	w.sender = newSender(w.cluster.term, "alertmanager:9093", "model")
+	w.sender.target, w.sender.client = w.target, w.am.client()
 	w.sweep()
 }
 
 func (w *world) sweep() {
 	w.swept = w.time
-	w.sender.queue.startSweep(w.sender.sweepKeys(w.time.Add(-w.target.config.endedWindow())))
+	w.sender.startSweep(w.target, w.time)
 	w.post()
 }
 
@@ -55,12 +54,12 @@ func (w *world) sweep() {
 func (w *world) post() {
 	_, client := w.sender.configured()
 	for {
-		items := w.sender.collect(w.Context(), w.target, w.time)
-		if len(items) == 0 {
+		items, alone := w.sender.collect(w.Context(), w.target, w.time)
+		if len(items)+len(alone) == 0 {
 			return
 		}
-		if err := w.sender.deliver(w.Context(), client, items); err != nil {
-			w.sender.putBack(items)
+		if err := w.sender.deliver(w.Context(), client, items, alone); err != nil {
+			w.sender.putBack(slices.Concat(items, alone))
 			return
 		}
 	}

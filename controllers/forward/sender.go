@@ -3,83 +3,110 @@ package forward
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
-
-// store is what a sender reads: the cache of the replica. The objects must not be modified.
-type store interface {
-	// incident returns an Incident and its integration, each nil if it does not exist. An Incident that was resolved long ago
-	// may be nil as well.
-	incident(ctx context.Context, key incidentKey) (*v1alpha1.Incident, *v1alpha1.WebhookIntegration, error)
-	// active returns the names of the Incidents that are open or were resolved after a time.
-	active(since time.Time) []incidentKey
-	// silenced returns the names of the Incidents that silences concern: they are acknowledged, or have had a silence.
-	silenced() []incidentKey
-	// installation tells this Tocsin from others that share an Alertmanager. It has no spaces.
-	installation(ctx context.Context) (string, error)
-	// complete reports whether active and silenced know the Resolved Incidents.
-	complete() bool
-}
-
-// clock returns the time by the API server's clock. It is not ok while that is unknown.
-type clock func() (now time.Time, ok bool)
 
 // sender posts alerts to one address of an Alertmanager. It depends on no other sender.
 type sender struct {
+	term          *term
 	name, address string // of the Alertmanager, for metrics and logs
-	store         store
-	clock         clock
 	log           logr.Logger
-	queue         *queue
-	memory        memory
+
+	queue  *queue        // the Incidents that changed
+	sweep  []incidentKey // those that the sweep has not reached
+	alone  *queue        // those of leftOut whose turn has come
+	memory memory
+
+	ahead atomic.Int64 // the nanoseconds that the Alertmanager's clock is ahead of the API server's
 
 	mu        sync.Mutex
 	target    *target
-	client    *httpClient
+	client    *httpClient // nil: http_config cannot be used
 	began     time.Time
-	succeeded time.Time     // when a request was last accepted; zero: never
-	failed    time.Time     // when Alertmanager last accepted nothing; zero: never
-	ahead     time.Duration // of the Alertmanager's clock before the API server's
-	leftOut   map[incidentKey]*leftOut
-	alone     []item // those of leftOut whose turn is to come
+	succeeded time.Time                 // when a request was last accepted; zero: never
+	failed    time.Time                 // when Alertmanager last accepted nothing; zero: never
+	leftOut   map[incidentKey]time.Time // since when it accepts requests, but not the alerts of these
+}
+
+// queue holds Incidents that a sender has to post. It keeps names only; the sender reads the Incident when its turn has come, so
+// it never posts an old state after a newer one.
+//
+// Namespaces take turns, so a storm in one of them delays the others by one Incident each.
+type queue struct {
+	signal signal // something was added
+
+	mu       sync.Mutex
+	turns    fair.Turns[incidentKey]
+	received map[incidentKey]time.Time // the alert that caused it; zero if that is not to be measured
+}
+
+func newQueue() *queue {
+	return &queue{signal: newSignal(), turns: fair.Turns[incidentKey]{PerKey: 1}, received: map[incidentKey]time.Time{}}
+}
+
+// add puts an Incident in the queue. If it is there already, the earlier time counts.
+func (q *queue) add(key incidentKey, received time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.turns.Add(key.namespace, key, false)
+	if q.received[key].IsZero() {
+		q.received[key] = received
+	}
+	q.signal.give()
+}
+
+// next takes the next Incident.
+func (q *queue) next() (key incidentKey, received time.Time, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key, ok = q.turns.Next()
+	q.turns.Done(key.namespace)
+	received = q.received[key]
+	delete(q.received, key)
+	return key, received, ok
 }
 
 // item is one Incident in a request.
 type item struct {
 	key      incidentKey
-	received time.Time // see waiting
-	body     []byte    // the JSON of its alerts, separated by commas
-	alerts   int
-	alone    bool // to be posted alone, see leftOut
-	// integration is that of the Incident; empty if it was deleted.
-	integration string
+	received time.Time // see queue
+	alerts   []json.RawMessage
+	size     int // of the alerts
 }
 
-func newSender(name, address string, store store, clock clock, log logr.Logger) *sender {
+func newSender(t *term, name, address string) *sender {
 	s := &sender{
-		name: name, address: address, store: store, clock: clock, queue: newQueue(), memory: memory{},
-		leftOut: map[incidentKey]*leftOut{},
-		log:     log.WithValues("alertmanager", name, "address", address), began: time.Now(),
+		term: t, name: name, address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
+		queue: newQueue(), alone: newQueue(), memory: memory{}, began: time.Now(), leftOut: map[incidentKey]time.Time{},
 	}
 	lastSuccess.WithLabelValues(name, address).Set(float64(s.began.Unix()))
 	return s
 }
 
-// configure sets the target and the client. A new target has everything posted at once.
-func (s *sender) configure(t *target, client *httpClient) {
+// configure sets the target, and makes a client unless there is one for it. A new target has everything posted at once.
+func (s *sender) configure(t *target) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.target == t && s.client != nil {
+		return
+	}
+	client, err := newClient(t, s.address)
+	if err != nil {
+		s.log.Error(err, "Alertmanager cannot be configured")
+	}
 	if s.client != nil {
-		s.client.close()
+		s.client.http.CloseIdleConnections()
 	}
 	s.target, s.client = t, client
 	s.queue.signal.give()
@@ -91,40 +118,46 @@ func (s *sender) configured() (*target, *httpClient) {
 	return s.target, s.client
 }
 
-// run posts until ctx ends.
+// run posts until ctx ends. The first request is empty, and its answer tells the time: by a clock that is much later, what is to
+// fire would end at once.
 func (s *sender) run(ctx context.Context) {
 	defer s.forgetMetrics()
 	var swept *target      // the target of the last sweep
 	var due time.Time      // when the next sweep begins
 	var lead time.Duration // that the last sweep took into account
 	quiet := true          // nothing was accepted since the last sweep began
-	failing, delays := s.greet(ctx), newBackoff()
+	greeted, failing, delays := false, false, newBackoff()
 	for ctx.Err() == nil {
 		t, client := s.configured()
-		now, ok := s.clock()
+		now, ok := s.term.clock()
 		if !ok {
 			sleep(ctx, minBackoff, nil)
 			continue
 		}
-		if (t != swept || !time.Now().Before(due)) && s.queue.startSweep(s.sweepKeys(now.Add(-t.config.endedWindow()))) {
-			swept, due, quiet, lead = t, time.Now().Add(t.config.sweepInterval()), true, s.lead()
+		var items, alone []item
+		if greeted {
+			if (t != swept || !time.Now().Before(due)) && s.startSweep(t, now) {
+				swept, due, quiet, lead = t, time.Now().Add(t.config.sweepInterval()), true, s.lead()
+			}
+			items, alone = s.collect(ctx, t, now)
+			if len(items)+len(alone) == 0 && !quiet {
+				sleep(ctx, time.Until(due), s.queue.signal)
+				continue
+			}
 		}
-		items := s.collect(ctx, t, now)
-		if len(items) == 0 && !quiet {
-			sleep(ctx, time.Until(due), s.queue.signal)
-			continue
-		}
-		if err := s.deliver(ctx, client, items); err != nil {
-			s.failedAt(ctx, time.Now())
-			s.putBack(items)
-			if !failing && ctx.Err() == nil {
+		if err := s.deliver(ctx, client, items, alone); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			s.putBack(slices.Concat(items, alone))
+			if s.setFailed(); !failing {
 				s.log.Error(err, "Alerts cannot be forwarded")
 			}
 			failing = true
 			sleep(ctx, delays.Step(), nil)
 			continue
 		}
-		quiet = false
+		quiet, greeted = !greeted, true
 		if isWrong(s.lead() - lead) {
 			due = earlier(due, time.Now().Add(minBackoff)) // what was posted may have ended at once
 		}
@@ -135,111 +168,86 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// greet posts empty lists until one is accepted, whose answer tells the time: by a clock that is much later, what is to fire
-// would end at once. It reports whether one has failed.
-func (s *sender) greet(ctx context.Context) (failing bool) {
-	for delays := newBackoff(); ctx.Err() == nil; {
-		_, client := s.configured()
-		if _, ok := s.clock(); !ok {
-			sleep(ctx, minBackoff, nil)
-			continue
-		}
-		err := s.deliver(ctx, client, nil)
-		if err == nil {
-			break
-		}
-		s.failedAt(ctx, time.Now())
-		if !failing && ctx.Err() == nil {
-			s.log.Error(err, "Alerts cannot be forwarded")
-		}
-		failing = true
-		sleep(ctx, delays.Step(), nil)
+// startSweep begins a sweep over the Incidents that are open or were resolved a short while ago, and those of which this sender
+// has posted alerts that it has to end, or has left some out. It reports false while the last one is under way.
+func (s *sender) startSweep(t *target, now time.Time) bool {
+	if len(s.sweep) > 0 {
+		return false
 	}
-	return failing
-}
-
-// sweepKeys returns the Incidents to look at in a sweep: those that are open or were resolved after a time, and those of which
-// this sender has posted alerts that it has to end, or has left some out.
-func (s *sender) sweepKeys(since time.Time) []incidentKey {
-	keys := s.store.active(since)
-	included := make(map[incidentKey]struct{}, len(keys))
-	for _, key := range keys {
-		included[key] = struct{}{}
+	keys := map[incidentKey]bool{}
+	for _, key := range s.term.index.active(now.Add(-t.config.endedWindow())) {
+		keys[key] = true
+	}
+	for key := range s.memory {
+		keys[key] = true
 	}
 	s.mu.Lock()
-	others := slices.Collect(maps.Keys(s.leftOut))
-	s.mu.Unlock()
-	for _, key := range slices.AppendSeq(others, maps.Keys(s.memory)) {
-		if _, ok := included[key]; !ok {
-			included[key] = struct{}{}
-			keys = append(keys, key)
-		}
+	defer s.mu.Unlock()
+	for key := range s.leftOut {
+		keys[key] = true
 	}
-	return keys
+	s.sweep = slices.Collect(maps.Keys(keys))
+	return true
 }
 
-// collect takes as many Incidents from the queue as fit in one request. It returns none if the queue has nothing to post.
-func (s *sender) collect(ctx context.Context, t *target, now time.Time) []item {
-	var items []item
+// collect takes as many Incidents as fit in one request, and those that are to be posted alone. It returns none if there is
+// nothing to post.
+func (s *sender) collect(ctx context.Context, t *target, now time.Time) (items, alone []item) {
 	size := 0
-	take := func(it item) {
-		if !it.alone && s.postpone(it) {
-			return
-		}
-		switch err := s.encode(ctx, t, now, &it); {
-		case err != nil:
-			s.log.Error(err, "Incident cannot be posted", "namespace", it.key.namespace, "incident", it.key.name)
-		case it.alerts > 0:
-			items, size = append(items, it), size+len(it.body)
-		default:
-			s.include(it.key)
+	take := func(key incidentKey, received time.Time) {
+		if s.leavesOut(key) {
+			s.alone.add(key, received)
+		} else if it := s.encode(ctx, t, now, key, received); len(it.alerts) > 0 {
+			items, size = append(items, it), size+it.size
 		}
 	}
 	fits := func(incidents, bytes int) bool { return len(items) < incidents && size < bytes && ctx.Err() == nil }
 	for fits(changedIncidents, changedBytes) {
-		key, received, ok := s.queue.nextChanged()
+		key, received, ok := s.queue.next()
 		if !ok {
 			break
 		}
-		take(item{key: key, received: received})
+		take(key, received)
 	}
-	for fits(batchIncidents, batchBytes) {
-		key, ok := s.queue.nextSwept()
-		if !ok {
-			break
-		}
-		take(item{key: key})
+	for fits(batchIncidents, batchBytes) && len(s.sweep) > 0 {
+		key := s.sweep[0]
+		s.sweep = s.sweep[1:]
+		take(key, time.Time{})
 	}
 	for range maxAlone {
-		it, ok := s.nextAlone()
+		key, received, ok := s.alone.next()
 		if !ok {
 			break
 		}
-		take(it)
+		if it := s.encode(ctx, t, now, key, received); len(it.alerts) > 0 {
+			alone = append(alone, it)
+		}
 	}
-	return items
+	return items, alone
 }
 
-// encode fills in the alerts of an item; none if there is nothing to post about its Incident.
-func (s *sender) encode(ctx context.Context, t *target, now time.Time, it *item) error {
-	incident, integration, err := s.store.incident(ctx, it.key)
-	if err != nil {
-		return err // the next sweep tries again
+// encode returns the alerts of an Incident; none if there is nothing to post about it.
+func (s *sender) encode(ctx context.Context, t *target, now time.Time, key incidentKey, received time.Time) item {
+	it := item{key: key, received: received}
+	incident, integration, err := s.term.incident(ctx, key)
+	if err != nil { // the next sweep tries again
+		s.log.Error(err, "Incident cannot be posted", "namespace", key.namespace, "incident", key.name)
+		return it
 	}
-	if incident != nil {
-		it.integration = incident.Spec.IntegrationName
+	var sets []set
+	// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
+	// again within the lease; otherwise the set ends with it.
+	if integration != nil || incident == nil || incident.Status.State != v1alpha1.IncidentOpen {
+		sets = s.memory.update(key, want(incident, integration, t, now), t.config.endedWindow(), now)
 	}
-	w := s.memory.update(it.key, want(incident, integration, t, now), t.config.endedWindow(), now)
-	alerts := alertsOf(it.key, incident, w, t.config.Lease, momentOf(now, s.lead()))
-	if len(alerts) == 0 {
-		return nil
+	if len(sets) == 0 {
+		s.include(key)
 	}
-	body, err := json.Marshal(alerts)
-	if err != nil {
-		return err
+	for _, alert := range alertsOf(key, incident, sets, t.config.Lease.Duration, now, s.lead()) {
+		encoded, _ := json.Marshal(alert) // strings and times always encode
+		it.alerts, it.size = append(it.alerts, encoded), it.size+len(encoded)
 	}
-	it.body, it.alerts = body[1:len(body)-1], len(alerts)
-	return nil
+	return it
 }
 
 // putBack puts Incidents whose request failed back in the queue.
@@ -249,29 +257,15 @@ func (s *sender) putBack(items []item) {
 	}
 }
 
-// errNoClient says that the HTTP client could not be made, for instance because a file of http_config is missing.
-var errNoClient = errors.New("http_config cannot be used")
-
-func (s *sender) observeLatency(items []item) {
-	now, _ := s.clock()
-	for _, it := range items {
-		if !it.received.IsZero() {
-			latency.Observe(max(0, now.Sub(it.received).Seconds()))
-		}
-	}
-}
-
-// failedAt notes that Alertmanager accepted nothing, unless that is because ctx has ended.
-func (s *sender) failedAt(ctx context.Context, now time.Time) {
+// setFailed notes that Alertmanager accepted nothing.
+func (s *sender) setFailed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() == nil {
-		s.failed = now
-	}
+	s.failed = time.Now()
 }
 
 // health tells whether the Alertmanager accepts alerts. It is not known until the first request has been accepted or requests
-// have failed for failingAfter. One that accepts only empty requests fails as well, see isolate.
+// have failed for failingAfter. One that accepts only empty requests fails as well, see post.
 func (s *sender) health(now time.Time) (healthy, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,11 +280,10 @@ func (s *sender) health(now time.Time) (healthy, known bool) {
 
 // forgetMetrics removes the series of an address that is no longer used, or of a leader whose term has ended.
 func (s *sender) forgetMetrics() {
-	lastSuccess.DeleteLabelValues(s.name, s.address)
-	clockAhead.DeleteLabelValues(s.name, s.address)
-	for _, result := range []string{resultSent, resultFailed, resultRejected} {
-		alertsTotal.DeleteLabelValues(s.name, s.address, result)
-	}
+	labels := prometheus.Labels{"alertmanager": s.name, "address": s.address}
+	lastSuccess.DeletePartialMatch(labels)
+	clockAhead.DeletePartialMatch(labels)
+	alertsTotal.DeletePartialMatch(labels)
 }
 
 func newBackoff() *wait.Backoff {
@@ -311,11 +304,10 @@ func (s signal) give() {
 
 // sleep waits for a time, for ctx, or for a signal.
 func sleep(ctx context.Context, d time.Duration, signal signal) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
 	case <-signal:
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,14 +23,13 @@ type rig struct {
 	*cluster
 	am     *alertmanager
 	target *target
-	clock  clock
 	sender *sender
 	stop   func()
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{T: t, WithT: NewWithT(t), cluster: newCluster(), am: newAlertmanager(), target: targetOf(&Config{}), clock: realTime}
+	r := &rig{T: t, WithT: NewWithT(t), cluster: newCluster(), am: newAlertmanager(), target: targetOf(&Config{})}
 	r.integrate(v1alpha1.WebhookIntegrationSpec{})
 	return r
 }
@@ -57,8 +55,8 @@ func (r *rig) lead() {
 }
 
 func (r *rig) newSender(am *alertmanager) *sender {
-	s := newSender("alertmanager:9093", r.Name(), r.cluster, func() (time.Time, bool) { return r.clock() }, logr.Discard())
-	s.configure(r.target, am.client())
+	s := newSender(r.term, "alertmanager:9093", r.Name())
+	s.target, s.client = r.target, am.client()
 	return s
 }
 
@@ -108,7 +106,7 @@ func TestFireChangeResolve(t *testing.T) {
 		r.wait(time.Hour)
 		r.Expect(r.am.requests-requests).To(BeNumerically("~", 60, 1), "one a minute")
 		for set, fired := range r.am.fired {
-			r.Expect(fired).To(HaveLen(1), string(set))
+			r.Expect(fired).To(HaveLen(1), set)
 		}
 	})
 }
@@ -140,7 +138,7 @@ func TestChangedLabelsEndTheOldSet(t *testing.T) {
 		r.wait(minEndedWindow + 2*maxSweepInterval)
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical team=99"))
 		for _, p := range r.sender.memory {
-			r.Expect(len(p.ended)).To(BeNumerically("<=", maxEndedSets))
+			r.Expect(len(p.sets)).To(BeNumerically("<=", 1+maxEndedSets))
 		}
 		r.alert("k", v1alpha1.AlertResolved)
 		r.wait(time.Hour)
@@ -215,14 +213,14 @@ func TestIntegrationThatIsReplaced(t *testing.T) {
 		r := newRig(t)
 		r.lead()
 		key := r.alert("k", v1alpha1.AlertFiring)
-		delete(r.integrations, incidentKey{"shop", "mon"})
+		r.disintegrate()
 		r.sender.queue.add(key, time.Time{})
 		r.wait(10 * time.Minute)
 		r.Expect(r.am.firing()).To(HaveLen(1))
 		r.integrate(v1alpha1.WebhookIntegrationSpec{})
 		r.wait(time.Hour)
 		r.Expect(r.am.firing()).To(HaveLen(1))
-		delete(r.integrations, incidentKey{"shop", "mon"})
+		r.disintegrate()
 		r.wait(15*time.Minute + time.Second)
 		r.Expect(r.am.firing()).To(BeEmpty(), "the lease ended")
 	})
@@ -258,7 +256,7 @@ func TestRestartedAlertmanagerLearnsEverything(t *testing.T) {
 		}
 		r.am.fail = func(string) int { return http.StatusServiceUnavailable }
 		r.wait(5 * time.Minute)
-		r.am.fail, r.am.alerts = nil, map[labelSet]stored{}
+		r.am.fail, r.am.alerts = nil, map[string]stored{}
 		r.wait(2 * maxBackoff)
 		r.Expect(r.am.firing()).To(HaveLen(600))
 	})
@@ -296,7 +294,7 @@ func TestRejectedAlertDelaysNoOther(t *testing.T) {
 				r.wait(time.Hour)
 				r.Expect(r.am.firing()).To(HaveLen(200 - c.bad))
 				for set, fired := range r.am.fired {
-					r.Expect(fired).To(HaveLen(1), string(set))
+					r.Expect(fired).To(HaveLen(1), set)
 				}
 				requests := r.am.requests
 				r.wait(time.Hour)
@@ -307,8 +305,8 @@ func TestRejectedAlertDelaysNoOther(t *testing.T) {
 
 				healthy, known := r.sender.health(time.Now())
 				r.Expect(healthy && known).To(BeTrue(), "others are accepted")
-				e := newEndpoint(r.target, r.cluster, r.clock, nil, logr.Discard())
-				e.senders["a"] = &running{sender: r.sender}
+				e := newEndpoint(r.term, r.target)
+				e.senders.members["a"] = r.sender
 				condition := metav1.Condition{}
 				r.Expect(describeHealth(&condition, []*endpoint{e}, incidentKey{namespace, integration}, time.Now())).To(BeTrue())
 				r.Expect(condition.Reason).To(Equal(v1alpha1.ReasonSomeFailing))
@@ -444,6 +442,28 @@ func TestWrongClock(t *testing.T) {
 	}
 }
 
+// A leader that was frozen may not know that another one leads.
+func TestNothingIsPostedAfterTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		holds := true
+		r.term.leads = func() bool { return holds }
+		r.lead()
+		items := []item{{key: r.alert("k", v1alpha1.AlertFiring)}}
+		r.wait(time.Minute)
+		holds = false
+		requests := r.am.requests
+		_, client := r.sender.configured()
+		r.Expect(r.sender.deliver(t.Context(), client, items, nil)).To(MatchError(errNoClock), "it was frozen just before it posts")
+		r.alert("new", v1alpha1.AlertFiring)
+		r.wait(time.Hour)
+		r.Expect(r.am.requests).To(Equal(requests))
+		holds = true
+		r.wait(time.Minute)
+		r.Expect(r.am.firing()).To(HaveLen(2))
+	})
+}
+
 // Alertmanager's clock is wrong; those of the API server and of the leader are right. A proxy that writes the Date may be the
 // one that is wrong.
 func TestWrongClockOfAlertmanager(t *testing.T) {
@@ -466,8 +486,8 @@ func TestWrongClockOfAlertmanager(t *testing.T) {
 				r.wait(time.Hour)
 				r.alert("new", v1alpha1.AlertFiring)
 				r.Expect(r.am.firing()).To(HaveLen(2), "at once")
-				e := newEndpoint(r.target, r.cluster, r.clock, nil, logr.Discard())
-				e.senders["a"] = &running{sender: r.sender}
+				e := newEndpoint(r.term, r.target)
+				e.senders.members["a"] = r.sender
 				var condition metav1.Condition
 				r.Expect(describeHealth(&condition, []*endpoint{e}, incidentKey{namespace, integration}, time.Now())).To(BeTrue())
 				r.Expect(condition.Message).To(Equal(messageForwarding + "alertmanager:9093. " + messageWrongClock + "alertmanager:9093."))
@@ -481,7 +501,7 @@ func TestWrongClockOfAlertmanager(t *testing.T) {
 				r.wait(time.Hour)
 				r.Expect(r.am.firing()).To(BeEmpty())
 				for set, fired := range r.am.fired {
-					r.Expect(fired).To(HaveLen(1), string(set))
+					r.Expect(fired).To(HaveLen(1), set)
 				}
 			})
 		})
@@ -498,7 +518,7 @@ func TestStormOfOneNamespace(t *testing.T) {
 	q.add(incidentKey{"quiet", "one"}, noon.Add(time.Minute))
 	var taken []incidentKey
 	for range 3 {
-		key, received, _ := q.nextChanged()
+		key, received, _ := q.next()
 		taken = append(taken, key)
 		if key.namespace == "quiet" {
 			g.Expect(received).To(Equal(noon), "the earlier change counts")
@@ -514,12 +534,12 @@ func TestStormDoesNotStopTheSweep(t *testing.T) {
 			r.alert(fmt.Sprint(i), v1alpha1.AlertFiring, typed(fmt.Sprint("Disk", i)))
 		}
 		s := r.newSender(r.am)
-		for _, key := range r.active(time.Time{}) {
+		for _, key := range r.term.index.active(time.Time{}) {
 			s.queue.add(key, time.Time{})
 		}
 		r.alert("last", v1alpha1.AlertFiring)
-		s.queue.startSweep(slices.Repeat([]incidentKey{{"shop", v1alpha1.IncidentName("mon", "last")}}, 100))
-		items := s.collect(t.Context(), r.target, time.Now())
+		s.sweep = slices.Repeat([]incidentKey{{"shop", v1alpha1.IncidentName("mon", "last")}}, 100)
+		items, _ := s.collect(t.Context(), r.target, time.Now())
 		r.Expect(items).To(HaveLen(batchIncidents))
 		swept := 0
 		for _, it := range items {

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,49 +10,50 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // pollSilences keeps the silences of Tocsin in the Alertmanagers of an endpoint, and reads which silences cover Incidents,
 // until ctx ends. Alertmanagers of one endpoint share their silences, so one that answers is enough.
-func (e *endpoint) pollSilences(ctx context.Context, changed func(incidentKey)) {
+func (e *endpoint) pollSilences(ctx context.Context) {
 	synced := silencesSynced.WithLabelValues(e.name)
 	synced.SetToCurrentTime()
 	defer silencesSynced.DeleteLabelValues(e.name)
 	failing := false
-	for ctx.Err() == nil {
-		sleep(ctx, silenceInterval, nil)
-		now, ok := e.clock()
-		t, senders := e.current()
-		if !e.store.complete() {
-			continue // a silence of an Incident that is not known yet would be taken for a stray one
+	sleep(ctx, silenceInterval, nil) // until there are senders
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if !e.term.swept.Load() {
+			return // a silence of an Incident that is not known yet would be taken for a stray one
 		}
 		err := errNoClient
-		for _, s := range senders {
-			_, client := s.configured()
+		for _, s := range e.senders.all() {
+			now, ok := e.term.clock()
+			t, client := s.configured()
 			if !ok || client == nil || ctx.Err() != nil {
 				continue
 			}
 			var answers bool
-			if answers, err = e.reconcileSilences(ctx, t, client, now, changed); answers {
+			if answers, err = e.reconcileSilences(ctx, t, client, now); answers {
 				break
 			}
 		}
 		if err == nil {
 			synced.SetToCurrentTime()
 		} else if !failing && ctx.Err() == nil {
-			e.log.Error(err, "Silences cannot be read or written", "alertmanager", e.name)
+			e.term.forwarder.log.Error(err, "Silences cannot be read or written", "alertmanager", e.name)
 		}
 		failing = err != nil
-	}
+	}, silenceInterval)
 }
 
 // reconcileSilences does it once, by way of one Alertmanager. It reports whether that answers.
 func (e *endpoint) reconcileSilences(
-	ctx context.Context, t *target, client *httpClient, now time.Time, changed func(incidentKey),
+	ctx context.Context, t *target, client *httpClient, now time.Time,
 ) (answers bool, err error) {
-	installation, err := e.store.installation(ctx)
+	installation, err := e.term.forwarder.installation(ctx)
 	if err != nil {
 		return false, fmt.Errorf("reading the identity of this installation: %w", err)
 	}
@@ -59,19 +61,14 @@ func (e *endpoint) reconcileSilences(
 	conditioned, unread := e.want(ctx, plan)
 	covers := &coverage{by: map[string][]incidentKey{}, longest: map[incidentKey]fold.Silence{}}
 	uncovered := e.readSilenced(ctx, t, client, now, covers)
-	if err := client.list(ctx, "silences", nil, func(decode func(any) error) error {
-		var s silence
-		if err := decode(&s); err != nil {
-			return err
-		}
-		plan.see(&s)
-		covers.see(&s)
-		return nil
+	if err := list(ctx, client, "silences", nil, func(s *silence) {
+		plan.see(s)
+		covers.see(s)
 	}); err != nil {
 		return false, errors.Join(unread, uncovered, err)
 	}
 	if uncovered == nil {
-		e.setCovered(covers.longest, conditioned, changed)
+		e.setCovered(covers.longest, conditioned)
 	}
 	return true, errors.Join(unread, uncovered, carryOut(ctx, client, plan.finish()))
 }
@@ -83,19 +80,11 @@ func (e *endpoint) readSilenced(ctx context.Context, t *target, client *httpClie
 	for name, value := range t.config.ExternalLabels {
 		query.Add("filter", fmt.Sprintf("%s=%q", name, value))
 	}
-	known := map[incidentKey]bool{}
-	for _, key := range e.store.active(now.Add(-t.config.endedWindow())) {
-		known[key] = true
-	}
-	return client.list(ctx, "alerts", query, func(decode func(any) error) error {
-		var a silencedAlert
-		if err := decode(&a); err != nil {
-			return err
+	return list(ctx, client, "alerts", query, func(a *silencedAlert) {
+		key := incidentKey{a.Labels[labelNamespace], a.Labels[labelIncident]}
+		if known, _, ok := e.term.index.get(key); ok && !known.isOver(now.Add(-t.config.endedWindow())) {
+			covers.add(key, a.Status.SilencedBy)
 		}
-		if known[incidentKey{a.Labels[labelNamespace], a.Labels[labelIncident]}] {
-			covers.add(&a)
-		}
-		return nil
 	})
 }
 
@@ -107,9 +96,9 @@ func carryOut(ctx context.Context, client *httpClient, calls []silenceCall) (fir
 		call := &calls[i]
 		var err error
 		if call.expire != "" {
-			err = client.call(ctx, http.MethodDelete, "silence/"+url.PathEscape(call.expire), nil)
+			_, err = client.send(ctx, partTimeout, http.MethodDelete, "silence/"+url.PathEscape(call.expire), nil, nil, nil)
 		} else {
-			err = client.call(ctx, http.MethodPost, "silences", call.set)
+			_, err = client.send(ctx, partTimeout, http.MethodPost, "silences", nil, call.set, nil)
 		}
 		if err == nil {
 			failures = 0
@@ -127,19 +116,16 @@ func carryOut(ctx context.Context, client *httpClient, calls []silenceCall) (fir
 
 // want adds the silences that Tocsin wants to a plan, and returns the Incidents with a condition about silences.
 func (e *endpoint) want(ctx context.Context, plan *silencePlan) (conditioned []incidentKey, first error) {
-	for _, key := range e.store.silenced() {
-		incident, integration, err := e.store.incident(ctx, key)
+	for _, key := range e.term.index.silenced() {
+		incident, integration, err := e.term.incident(ctx, key)
 		if err != nil {
 			plan.unknown[key] = true
-			if first == nil {
-				first = fmt.Errorf("reading the Incident %s/%s: %w", key.namespace, key.name, err)
-			}
-			continue
+			first = cmp.Or(first, fmt.Errorf("reading the Incident %s/%s: %w", key.namespace, key.name, err))
 		}
 		if incident == nil {
 			continue
 		}
-		plan.want(key, silencesOf(incident, integration, plan.target, plan.installation, plan.now))
+		plan.want(incident, integration)
 		if hasSilence(&incident.Status) {
 			conditioned = append(conditioned, key)
 		}
@@ -147,26 +133,20 @@ func (e *endpoint) want(ctx context.Context, plan *silencePlan) (conditioned []i
 	return conditioned, first
 }
 
-// setCovered remembers which silences cover Incidents, and calls changed for each Incident of which that is news. The first
-// time, everything is.
-func (e *endpoint) setCovered(covered map[incidentKey]fold.Silence, conditioned []incidentKey, changed func(incidentKey)) {
+// setCovered remembers which silences cover Incidents, and announces each Incident of which that is news. The first time,
+// everything is.
+func (e *endpoint) setCovered(covered map[incidentKey]fold.Silence, conditioned []incidentKey) {
 	e.mu.Lock()
 	before := e.covered
 	e.covered = covered
 	e.mu.Unlock()
-	if before == nil {
-		for _, key := range conditioned {
-			changed(key)
-		}
+	changed := e.term.forwarder.silenceChanged.Load()
+	if changed == nil {
+		return
 	}
-	for key, s := range covered {
-		if before[key] != s {
-			changed(key)
-		}
-	}
-	for key := range before {
-		if _, still := covered[key]; !still {
-			changed(key)
+	for key := range sets.KeySet(before).Union(sets.KeySet(covered)).Insert(conditioned...) {
+		if before == nil || before[key] != covered[key] {
+			(*changed)(types.NamespacedName{Namespace: key.namespace, Name: key.name})
 		}
 	}
 }
@@ -177,16 +157,14 @@ func (f *Forwarder) Silence(incident types.NamespacedName) (covering *fold.Silen
 	if t == nil {
 		return nil, false
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, e := range t.endpoints {
+	for _, e := range t.endpoints.all() {
 		e.mu.Lock()
 		known = known || e.covered != nil
 		s, ok := e.covered[incidentKey{incident.Namespace, incident.Name}]
+		e.mu.Unlock()
 		if ok && (covering == nil || s.Until.After(covering.Until)) {
 			covering = &s
 		}
-		e.mu.Unlock()
 	}
 	return covering, known
 }
@@ -196,11 +174,4 @@ func (f *Forwarder) WatchSilences(ctx context.Context, changed func(incident typ
 	f.silenceChanged.Store(&changed)
 	<-ctx.Done()
 	f.silenceChanged.CompareAndSwap(&changed, nil)
-}
-
-// announceSilence tells the watcher about an Incident whose silence changed.
-func (f *Forwarder) announceSilence(key incidentKey) {
-	if changed := f.silenceChanged.Load(); changed != nil {
-		(*changed)(types.NamespacedName{Namespace: key.namespace, Name: key.name})
-	}
 }

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -49,38 +50,28 @@ const (
 	kindRequested    = "requested"
 )
 
-func marker(kind string, key incidentKey, installation string) string {
-	return fmt.Sprintf("[tocsin %s %s/%s %s]", kind, key.namespace, key.name, installation)
+type marker struct {
+	kind         string
+	key          incidentKey
+	installation string
 }
 
-// silencesOf returns the silences that an Incident is to have, by their markers.
-func silencesOf(
-	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, installation string, now time.Time,
-) map[string]silence {
-	if integration == nil || !t.forwards(incident, integration) {
-		return nil
+// String implements fmt.Stringer.
+func (m marker) String() string {
+	return fmt.Sprintf("[tocsin %s %s/%s %s]", m.kind, m.key.namespace, m.key.name, m.installation)
+}
+
+// markerOf returns the marker at the end of a comment; not ok if Tocsin did not write the comment.
+func markerOf(comment string) (m marker, ok bool) {
+	text := comment[max(0, strings.LastIndexByte(comment, '[')):]
+	const parts = 4
+	words := strings.Split(strings.TrimSuffix(text, "]"), " ")
+	if len(words) != parts {
+		return marker{}, false
 	}
-	key, wanted := keyOf(incident), map[string]silence{}
-	add := func(kind, by, comment string, until time.Time) {
-		mark := marker(kind, key, installation)
-		if by == "" {
-			by = "tocsin"
-		}
-		if comment != "" {
-			comment += " "
-		}
-		wanted[mark] = silence{
-			Matchers: matchersOf(key, t.config), StartsAt: now.UTC(), EndsAt: until.UTC(), CreatedBy: by, Comment: comment + mark,
-		}
-	}
-	if request := incident.Status.Silence; request != nil && request.EndTime.After(now) {
-		add(kindRequested, plaintext.ShortMessage(request.By), plaintext.ShortMessage(request.Comment), request.EndTime.Time)
-	}
-	if t.config.SilenceAcknowledged && fold.StaysAcknowledged(&incident.Status) {
-		comment := incident.Status.Acknowledgement.Comment
-		add(kindAcknowledged, fold.AcknowledgedBy(&incident.Status), comment, now.Add(acknowledgedSilence))
-	}
-	return wanted
+	m = marker{kind: words[1], installation: words[3]}
+	m.key.namespace, m.key.name, _ = strings.Cut(words[2], "/")
+	return m, text == m.String()
 }
 
 // matchersOf returns the matchers of an Incident's silences, which cover its alerts whatever their severity.
@@ -99,30 +90,6 @@ func (s *silence) hasMatchers(wanted []matcher) bool {
 	})
 }
 
-// mark is what a marker says.
-type mark struct {
-	kind         string
-	key          incidentKey
-	installation string
-}
-
-// mark returns the marker of a silence that a Tocsin created.
-func (s *silence) mark() (text string, m mark, ok bool) {
-	at := strings.LastIndex(s.Comment, "[tocsin ")
-	if at < 0 {
-		return "", mark{}, false
-	}
-	text = s.Comment[at:]
-	const parts = 4
-	words := strings.Split(strings.TrimSuffix(text, "]"), " ")
-	if len(words) != parts {
-		return "", mark{}, false
-	}
-	m.kind, m.installation = words[1], words[3]
-	m.key.namespace, m.key.name, _ = strings.Cut(words[2], "/")
-	return text, m, text == marker(m.kind, m.key, m.installation)
-}
-
 func (s *silence) isOver() bool { return s.Status != nil && s.Status.State == "expired" }
 
 // silencePlan compares the silences that exist, one after another, with those that are wanted, by marker. It leaves alone those
@@ -131,11 +98,11 @@ type silencePlan struct {
 	target       *target
 	installation string
 	now          time.Time
-	wanted       map[string]silence
+	wanted       map[marker]silence
 	unknown      map[incidentKey]bool // the Incidents that cannot be read: their silences stay as they are
 
-	found map[string]bool // which of the wanted ones exist
-	begun map[string]int  // how many silences began lately, by marker
+	found map[marker]bool // which of the wanted ones exist
+	begun map[marker]int  // how many of them began lately
 	kept  map[string]int  // how many silences Alertmanager keeps of the namespaces that want any
 	calls []silenceCall
 }
@@ -149,20 +116,21 @@ type silenceCall struct {
 
 func newSilencePlan(t *target, installation string, now time.Time) *silencePlan {
 	return &silencePlan{
-		target: t, installation: installation, now: now, wanted: map[string]silence{}, unknown: map[incidentKey]bool{},
-		found: map[string]bool{}, begun: map[string]int{}, kept: map[string]int{},
+		target: t, installation: installation, now: now, wanted: map[marker]silence{}, unknown: map[incidentKey]bool{},
+		found: map[marker]bool{}, begun: map[marker]int{}, kept: map[string]int{},
 	}
 }
 
 // see plans what to do about a silence that exists.
 func (p *silencePlan) see(s *silence) {
-	mark, m, ok := s.mark()
-	if !ok || !p.owns(s, m) || p.unknown[m.key] {
+	mark, ok := markerOf(s.Comment)
+	if !ok || !p.owns(s, mark) || p.unknown[mark.key] {
 		return
 	}
+	namespace := mark.key.namespace
 	want, needed := p.wanted[mark]
-	if kept, wants := p.kept[m.key.namespace]; wants {
-		p.kept[m.key.namespace] = kept + 1
+	if _, wants := p.kept[namespace]; wants {
+		p.kept[namespace]++
 	}
 	if needed && p.now.Sub(s.StartsAt) < newSilencesWindow {
 		p.begun[mark]++
@@ -171,19 +139,19 @@ func (p *silencePlan) see(s *silence) {
 	case s.isOver():
 	case !needed || p.found[mark]:
 		if len(p.calls) < len(p.wanted)+maxUnwanted {
-			p.calls = append(p.calls, silenceCall{namespace: m.key.namespace, expire: s.ID})
+			p.calls = append(p.calls, silenceCall{namespace: namespace, expire: s.ID})
 		}
 	default:
 		p.found[mark] = true
-		if p.isOutdated(s, &want, m.kind) {
+		if p.isOutdated(s, &want, mark.kind) {
 			want.ID, want.StartsAt = s.ID, s.StartsAt
-			p.calls = append(p.calls, silenceCall{namespace: m.key.namespace, set: want})
+			p.calls = append(p.calls, silenceCall{namespace: namespace, set: want})
 		}
 	}
 }
 
 // owns reports whether this installation created the silence.
-func (p *silencePlan) owns(s *silence, m mark) bool {
+func (p *silencePlan) owns(s *silence, m marker) bool {
 	return m.installation == p.installation && len(s.ID) <= maxSilenceID && s.hasMatchers(matchersOf(m.key, p.target.config))
 }
 
@@ -196,11 +164,26 @@ func (p *silencePlan) isOutdated(s, want *silence, kind string) bool {
 	return outdated || s.Comment != want.Comment || s.CreatedBy != want.CreatedBy
 }
 
-// want adds silences that an Incident is to have.
-func (p *silencePlan) want(key incidentKey, silences map[string]silence) {
-	if len(silences) > 0 {
-		p.kept[key.namespace] += 0
-		maps.Copy(p.wanted, silences)
+// want adds the silences that an Incident is to have.
+func (p *silencePlan) want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) {
+	if integration == nil || !p.target.forwards(incident, integration) {
+		return
+	}
+	status, key := &incident.Status, keyOf(incident)
+	if request := status.Silence; request != nil && request.EndTime.After(p.now) {
+		p.add(kindRequested, key, plaintext.ShortMessage(request.By), plaintext.ShortMessage(request.Comment), request.EndTime.Time)
+	}
+	if p.target.config.SilenceAcknowledged && fold.StaysAcknowledged(status) {
+		p.add(kindAcknowledged, key, fold.AcknowledgedBy(status), status.Acknowledgement.Comment, p.now.Add(acknowledgedSilence))
+	}
+}
+
+func (p *silencePlan) add(kind string, key incidentKey, by, comment string, until time.Time) {
+	mark := marker{kind, key, p.installation}
+	p.kept[key.namespace] += 0
+	p.wanted[mark] = silence{
+		Matchers: matchersOf(key, p.target.config), StartsAt: p.now.UTC(), EndsAt: until.UTC(),
+		CreatedBy: cmp.Or(by, "tocsin"), Comment: strings.TrimPrefix(comment+" "+mark.String(), " "),
 	}
 }
 
@@ -208,7 +191,7 @@ func (p *silencePlan) want(key incidentKey, silences map[string]silence) {
 // that calls that fail each time do not keep others from being made.
 func (p *silencePlan) finish() []silenceCall {
 	for mark, want := range p.wanted {
-		namespace := want.Matchers[0].Value
+		namespace := mark.key.namespace
 		if p.found[mark] || p.begun[mark] >= maxNewSilences || p.kept[namespace] >= maxNamespaceSilences {
 			continue
 		}
@@ -225,10 +208,9 @@ type coverage struct {
 	longest map[incidentKey]fold.Silence
 }
 
-// add notes the silences of an alert.
-func (c *coverage) add(a *silencedAlert) {
-	key := incidentKey{a.Labels[labelNamespace], a.Labels[labelIncident]}
-	for _, id := range a.Status.SilencedBy[:min(len(a.Status.SilencedBy), maxSilencesOfAlert)] {
+// add notes the silences of an Incident's alert.
+func (c *coverage) add(key incidentKey, ids []string) {
+	for _, id := range ids[:min(len(ids), maxSilencesOfAlert)] {
 		if len(id) <= maxSilenceID && !slices.Contains(c.by[id], key) {
 			c.by[id] = append(c.by[id], key)
 		}
@@ -239,13 +221,13 @@ func (c *coverage) add(a *silencedAlert) {
 // Acknowledged tells of these.
 func (c *coverage) see(s *silence) {
 	incidents := c.by[s.ID]
-	mark, m, own := s.mark()
-	if len(incidents) == 0 || own && m.kind == kindAcknowledged {
+	mark, own := markerOf(s.Comment)
+	if len(incidents) == 0 || own && mark.kind == kindAcknowledged {
 		return
 	}
 	comment := s.Comment
 	if own {
-		comment = strings.TrimSpace(strings.TrimSuffix(comment, mark))
+		comment = strings.TrimSpace(strings.TrimSuffix(comment, mark.String()))
 	}
 	covering := fold.Silence{
 		By: plaintext.ShortMessage(s.CreatedBy), Comment: plaintext.ShortMessage(comment), Until: s.EndsAt.Truncate(time.Second).UTC(),

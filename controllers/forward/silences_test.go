@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8stypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -114,11 +114,9 @@ func newSilenceRig(t *testing.T) *silenceRig {
 	r.lead()
 	r.poll = func() {
 		t.Helper()
-		client := &httpClient{http: &http.Client{Transport: r.am}, base: r.target.entry.URL}
+		client := &httpClient{http: &http.Client{Transport: r.am}, base: r.target.url}
 		r.changed = nil
-		_, err := r.endpoint.reconcileSilences(t.Context(), r.target, client, r.time, func(key incidentKey) {
-			r.changed = append(r.changed, key)
-		})
+		_, err := r.endpoint.reconcileSilences(t.Context(), r.target, client, r.time)
 		r.Expect(err).To(r.outcome)
 	}
 	return r
@@ -126,7 +124,11 @@ func newSilenceRig(t *testing.T) *silenceRig {
 
 // lead starts anew, as a new leader does.
 func (r *silenceRig) lead() {
-	r.endpoint = newEndpoint(r.target, r.cluster, func() (time.Time, bool) { return r.time, true }, nil, logr.Discard())
+	r.endpoint = newEndpoint(r.term, r.target)
+	changed := func(name k8stypes.NamespacedName) {
+		r.changed = append(r.changed, incidentKey{name.Namespace, name.Name})
+	}
+	r.term.forwarder.silenceChanged.Store(&changed)
 }
 
 func (r *silenceRig) alert(status v1alpha1.AlertStatus, severity v1alpha1.Severity, by, comment string) incidentKey {
@@ -224,13 +226,15 @@ func TestRequestedSilence(t *testing.T) {
 	r := newSilenceRig(t)
 	key := r.alert("firing", "", "", "")
 	until := v1alpha1.NewTimestamp(r.time.Add(2 * time.Hour))
-	r.objects[key].Status.Silence = &v1alpha1.Silence{EndTime: until, By: "maria", Comment: "planned"}
+	r.edit(key, func(s *v1alpha1.IncidentStatus) {
+		s.Silence = &v1alpha1.Silence{EndTime: until, By: "maria", Comment: "planned"}
+	})
 	r.poll()
 	r.Expect(r.am.active()).To(ConsistOf("maria: planned [tocsin requested shop/" + key.name + " here]"))
 	r.poll()
 	r.Expect(r.am.writes).To(Equal(1))
 	r.Expect(r.am.silences[0].EndsAt).To(BeTemporally("==", until.Time))
-	r.objects[key].Status.Silence = nil
+	r.edit(key, func(s *v1alpha1.IncidentStatus) { s.Silence = nil })
 	r.poll()
 	r.Expect(r.am.active()).To(BeEmpty())
 }
@@ -239,13 +243,13 @@ func TestRequestedSilence(t *testing.T) {
 func TestForeignSilencesStay(t *testing.T) {
 	r := newSilenceRig(t)
 	key := r.alert("firing", "", "", "")
-	mark, no := marker(kindRequested, key, "here"), false
+	mark, no := marker{kindRequested, key, "here"}.String(), false
 	for _, s := range []silence{
 		{Comment: "mine", Matchers: matchersOf(key, r.target.config)},
 		{Comment: mark, Matchers: matchersOf(key, &Config{ExternalLabels: map[string]string{"cluster": "other"}})},
 		{Comment: mark, Matchers: []matcher{{Name: "namespace", Value: ".*", IsRegex: true}, {Name: "a", Value: "b"}, {Name: "c", Value: "d"}}},
 		{Comment: mark, Matchers: []matcher{{Name: "namespace", Value: "shop", IsEqual: &no}, {Name: "tocsin_incident", Value: key.name}, {Name: "cluster", Value: "prod-1"}}},
-		{Comment: marker(kindRequested, key, "elsewhere"), Matchers: matchersOf(key, r.target.config)},
+		{Comment: marker{kindRequested, key, "elsewhere"}.String(), Matchers: matchersOf(key, r.target.config)},
 		{Comment: "[tocsin requested " + key.namespace + "/" + key.name + "]", Matchers: matchersOf(key, r.target.config)},
 		{Comment: "[tocsin nonsense]", Matchers: matchersOf(key, r.target.config)},
 	} {
@@ -281,15 +285,14 @@ func TestTheSilencesOfANamespaceAreBounded(t *testing.T) {
 	plan := newSilencePlan(targetOf(&Config{}), "here", noon)
 	add := func(namespace string) silence {
 		key := incidentKey{namespace, "new"}
-		s := silence{Matchers: matchersOf(key, plan.target.config), Comment: marker(kindRequested, key, "here"), StartsAt: noon, EndsAt: noon.Add(time.Hour)}
-		plan.want(key, map[string]silence{s.Comment: s})
-		return s
+		plan.add(kindRequested, key, "maria", "", noon.Add(time.Hour))
+		return plan.wanted[marker{kindRequested, key, "here"}]
 	}
 	add("full")
 	wanted := add("other")
 	for i := range maxNamespaceSilences {
 		key := incidentKey{"full", fmt.Sprint(i)}
-		s := silence{ID: "x", Matchers: matchersOf(key, plan.target.config), Comment: marker(kindRequested, key, "here")}
+		s := silence{ID: "x", Matchers: matchersOf(key, plan.target.config), Comment: marker{kindRequested, key, "here"}.String()}
 		s.Status = &struct {
 			State string `json:"state"`
 		}{"expired"}
@@ -303,12 +306,10 @@ func TestNamespacesTakeTurnsAtSilences(t *testing.T) {
 	plan := newSilencePlan(targetOf(&Config{}), "here", noon)
 	for i := range 10_000 {
 		key := incidentKey{"storm", fmt.Sprint(i)}
-		s := silence{ID: fmt.Sprint(i), Matchers: matchersOf(key, plan.target.config), Comment: marker(kindRequested, key, "here")}
+		s := silence{ID: fmt.Sprint(i), Matchers: matchersOf(key, plan.target.config), Comment: marker{kindRequested, key, "here"}.String()}
 		plan.see(&s)
 	}
-	key := incidentKey{"calm", "x"}
-	s := silence{Matchers: matchersOf(key, plan.target.config), Comment: marker(kindRequested, key, "here")}
-	plan.want(key, map[string]silence{s.Comment: s})
+	plan.add(kindRequested, incidentKey{"calm", "x"}, "maria", "", noon.Add(time.Hour))
 	calls := plan.finish()
 	g.Expect(len(calls)).To(And(BeNumerically(">", maxSilenceCalls), BeNumerically("<=", maxUnwanted+2)))
 	g.Expect([]string{calls[0].namespace, calls[1].namespace}).To(ContainElement("calm"))
@@ -318,7 +319,9 @@ func TestNamespacesTakeTurnsAtSilences(t *testing.T) {
 func TestOneFailureDoesNotEndTheRound(t *testing.T) {
 	r := newSilenceRig(t)
 	request := func(key incidentKey) {
-		r.objects[key].Status.Silence = &v1alpha1.Silence{EndTime: v1alpha1.NewTimestamp(noon.Add(100 * time.Hour)), By: "maria"}
+		r.edit(key, func(s *v1alpha1.IncidentStatus) {
+			s.Silence = &v1alpha1.Silence{EndTime: v1alpha1.NewTimestamp(noon.Add(100 * time.Hour)), By: "maria"}
+		})
 	}
 	var keys []incidentKey
 	for i := range 10 {
@@ -332,6 +335,9 @@ func TestOneFailureDoesNotEndTheRound(t *testing.T) {
 	r.Expect(r.am.active()).To(HaveLen(9))
 	r.am.refuses = nil
 	r.unreadable = keys[1]
+	ended := r.objects[keys[1]].DeepCopy()
+	ended.ResourceVersion = "1000"
+	r.term.incidentGone(ended)
 	r.outcome = MatchError(ContainSubstring(keys[1].name))
 	r.poll()
 	r.Expect(r.am.active()).To(HaveLen(10), "nothing is known about it, so nothing changes")
@@ -345,7 +351,9 @@ func TestFailuresInARowEndTheRound(t *testing.T) {
 	r := newSilenceRig(t)
 	for i := range 100 {
 		_, after := r.fold(v1alpha1.Alert{DedupKey: fmt.Sprint(i), Status: v1alpha1.AlertFiring})
-		after.Status.Silence = &v1alpha1.Silence{EndTime: v1alpha1.NewTimestamp(noon.Add(time.Hour))}
+		r.edit(keyOf(after), func(s *v1alpha1.IncidentStatus) {
+			s.Silence = &v1alpha1.Silence{EndTime: v1alpha1.NewTimestamp(noon.Add(time.Hour))}
+		})
 	}
 	r.am.refuses = func(silence) bool { return true }
 	r.outcome = HaveOccurred()
@@ -393,11 +401,11 @@ func TestListsThatLieTakeNoMemory(t *testing.T) {
 				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body)}, nil
 			})
 			target := targetOf(&Config{})
-			client := &httpClient{http: &http.Client{Transport: stream}, base: target.entry.URL}
+			client := &httpClient{http: &http.Client{Transport: stream}, base: target.url}
 			plan, covers := newSilencePlan(target, "here", noon), &coverage{}
 			var before, now runtime.MemStats
 			largest, n := uint64(0), 0
-			err := client.list(t.Context(), "silences", nil, func(decode func(any) error) error {
+			err := list(t.Context(), client, "silences", nil, func(s *silence) {
 				if n == 0 {
 					runtime.GC()
 					runtime.ReadMemStats(&before)
@@ -407,11 +415,8 @@ func TestListsThatLieTakeNoMemory(t *testing.T) {
 					runtime.ReadMemStats(&now)
 					largest = max(largest, now.HeapAlloc)
 				}
-				var s silence
-				err := decode(&s)
-				plan.see(&s)
-				covers.see(&s)
-				return err
+				plan.see(s)
+				covers.see(s)
 			})
 			g.Expect(err).To(c.err)
 			g.Expect(largest).To(BeNumerically("<", before.HeapAlloc+4<<20))
@@ -451,7 +456,9 @@ func TestInstallationsLeaveEachOthersSilencesAlone(t *testing.T) {
 func TestCoveringSilencesAreAnnouncedWhenTheyChange(t *testing.T) {
 	r := newSilenceRig(t)
 	key := r.alert("firing", "", "", "")
-	r.objects[key].Status.Conditions = append(r.objects[key].Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionSilenced})
+	r.edit(key, func(s *v1alpha1.IncidentStatus) {
+		s.Conditions = append(s.Conditions, metav1.Condition{Type: v1alpha1.ConditionSilenced})
+	})
 	r.poll()
 	r.Expect(r.changed).To(ConsistOf(key), "a new leader checks what the last one wrote")
 	r.poll()
@@ -462,7 +469,7 @@ func TestCoveringSilencesAreAnnouncedWhenTheyChange(t *testing.T) {
 	r.am.silences = []silence{
 		{ID: "short", CreatedBy: "a", Comment: "x", EndsAt: noon.Add(time.Hour)},
 		{ID: "long", CreatedBy: "b", Comment: "y", EndsAt: noon.Add(2 * time.Hour)},
-		{ID: "own", CreatedBy: "c", Comment: marker(kindAcknowledged, key, "here"), EndsAt: noon.Add(3 * time.Hour)},
+		{ID: "own", CreatedBy: "c", Comment: marker{kindAcknowledged, key, "here"}.String(), EndsAt: noon.Add(3 * time.Hour)},
 	}
 	r.poll()
 	r.Expect(r.changed).To(ConsistOf(key))

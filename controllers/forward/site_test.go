@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,9 +17,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -37,29 +39,57 @@ func newForwarder(t *testing.T, file string) *Forwarder {
 // targetOf returns the target of a configuration's first entry.
 func targetOf(config *Config) *target {
 	if len(config.Alertmanagers) == 0 {
-		config.Alertmanagers = []Alertmanager{{
-			URL: &url.URL{Scheme: "http", Host: "alertmanager:9093"}, Integrations: labels.Everything(),
+		config.Alertmanagers = []target{{
+			config: config, url: &url.URL{Scheme: "http", Host: "alertmanager:9093"}, integrations: labels.Everything(),
 		}}
 	}
-	if config.Lease == 0 {
-		config.Lease = defaultLease
+	if config.Lease == nil {
+		config.Lease = &metav1.Duration{Duration: defaultLease}
 	}
-	return &target{config: config, entry: &config.Alertmanagers[0]}
+	return &config.Alertmanagers[0]
 }
 
-// cluster is a store of Incidents that the fold wrote.
+// cluster has the Incidents that the fold wrote, and a leader's term that knows them. It is the term's API server.
 type cluster struct {
-	now          func() time.Time
-	mu           sync.Mutex
-	objects      map[incidentKey]*v1alpha1.Incident
-	integrations map[incidentKey]*v1alpha1.WebhookIntegration
-	folded       int
-	unreadable   incidentKey
-	id           string // of the installation; empty: here
+	client.Reader
+	now     func() time.Time
+	clock   clock
+	mu      sync.Mutex
+	objects map[incidentKey]*v1alpha1.Incident
+	folded  int
+	id      string // of the installation
+	term    *term
+
+	unreadable incidentKey
 }
 
 func newCluster() *cluster {
-	return &cluster{now: time.Now, objects: map[incidentKey]*v1alpha1.Incident{}, integrations: map[incidentKey]*v1alpha1.WebhookIntegration{}}
+	c := &cluster{now: time.Now, clock: realTime, objects: map[incidentKey]*v1alpha1.Incident{}, id: "here"}
+	c.term = c.newTerm()
+	return c
+}
+
+// newTerm returns a term that knows nothing yet.
+func (c *cluster) newTerm() *term {
+	t := newTerm(New("", func() (time.Time, bool) { return c.clock() },
+		func(context.Context) (string, error) { return c.id, nil }, logr.Discard()), func() bool { return true }, c, nil)
+	t.swept.Store(true)
+	return t
+}
+
+// Get implements client.Reader.
+func (c *cluster) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if key.Name == c.unreadable.name && key.Name != "" {
+		return errors.New("unreadable")
+	}
+	stored := c.objects[incidentKey{key.Namespace, key.Name}]
+	if incident, ok := object.(*v1alpha1.Incident); ok && stored != nil {
+		stored.DeepCopyInto(incident)
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
 // namespace and integration are those of all Incidents.
@@ -67,21 +97,24 @@ const namespace, integration = "shop", "mon"
 
 // integrate creates or replaces the integration.
 func (c *cluster) integrate(spec v1alpha1.WebhookIntegrationSpec) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.integrations[incidentKey{namespace, integration}] = &v1alpha1.WebhookIntegration{
+	c.term.integrationChanged(&v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: integration}, Spec: spec,
-	}
+	}, false)
+}
+
+// disintegrate deletes the integration.
+func (c *cluster) disintegrate() {
+	c.term.integrationGone(&v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: integration}})
 }
 
 // fold folds an alert that is received now, and returns the Incident before and after it.
 func (c *cluster) fold(alert v1alpha1.Alert) (before, after *v1alpha1.Incident) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	name := v1alpha1.IncidentName(integration, alert.DedupKey)
 	key := incidentKey{namespace, name}
+	c.mu.Lock()
 	before = c.objects[key]
 	c.folded++
+	c.mu.Unlock()
 	id := fmt.Sprint("alert-", c.folded)
 	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: id, UID: types.UID(id), ResourceVersion: fmt.Sprint(c.folded), CreationTimestamp: metav1.NewTime(c.now()),
@@ -90,15 +123,36 @@ func (c *cluster) fold(alert v1alpha1.Alert) (before, after *v1alpha1.Incident) 
 		IntegrationName: integration, ReceivedTime: v1alpha1.NewTimestamp(c.now()), Alerts: []v1alpha1.Alert{alert},
 	}
 	after = c.decide(name, before, event)
-	c.objects[key] = after
+	c.store(after)
 	return before, after
+}
+
+// store stores an Incident, and lets the term know.
+func (c *cluster) store(incident *v1alpha1.Incident) {
+	c.mu.Lock()
+	c.objects[keyOf(incident)] = incident
+	c.mu.Unlock()
+	c.term.index.set(incident, c.now())
+}
+
+// edit changes the status of an Incident.
+func (c *cluster) edit(key incidentKey, change func(*v1alpha1.IncidentStatus)) {
+	edited := c.objects[key].DeepCopy()
+	change(&edited.Status)
+	c.folded++
+	edited.ResourceVersion = fmt.Sprint(c.folded)
+	c.store(edited)
 }
 
 // delete deletes an Incident.
 func (c *cluster) delete(key incidentKey) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	gone := c.objects[key].DeepCopy()
 	delete(c.objects, key)
+	c.folded++
+	gone.ResourceVersion = fmt.Sprint(c.folded)
+	c.mu.Unlock()
+	c.term.incidentGone(gone)
 }
 
 func (c *cluster) decide(name string, before *v1alpha1.Incident, event *v1alpha1.AlertEvent) *v1alpha1.Incident {
@@ -112,45 +166,6 @@ func (c *cluster) decide(name string, before *v1alpha1.Incident, event *v1alpha1
 	after.Status.Ledger = v1alpha1.Ledger{}
 	return after
 }
-
-// incident implements store.
-func (c *cluster) incident(
-	_ context.Context, key incidentKey,
-) (*v1alpha1.Incident, *v1alpha1.WebhookIntegration, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	incident := c.objects[key]
-	if key == c.unreadable && key.name != "" {
-		return nil, nil, errors.New("unreadable")
-	}
-	if incident == nil {
-		return nil, nil, nil
-	}
-	return incident, c.integrations[incidentKey{key.namespace, incident.Spec.IntegrationName}], nil
-}
-
-// indexed returns an index of the Incidents.
-func (c *cluster) indexed() *index {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	x := newIndex()
-	for _, incident := range c.objects {
-		x.set(incident, c.now())
-	}
-	return x
-}
-
-// active implements store.
-func (c *cluster) active(since time.Time) []incidentKey { return c.indexed().active(since) }
-
-// installation implements store.
-func (c *cluster) installation(context.Context) (string, error) { return cmp.Or(c.id, "here"), nil }
-
-// complete implements store.
-func (c *cluster) complete() bool { return true }
-
-// silenced implements store.
-func (c *cluster) silenced() []incidentKey { return c.indexed().silenced() }
 
 // stored is an alert as Alertmanager keeps it.
 type stored struct {
@@ -166,20 +181,20 @@ type alertmanager struct {
 	now      func() time.Time
 	date     func() time.Time // what its answers tell
 	mu       sync.Mutex
-	alerts   map[labelSet]stored
+	alerts   map[string]stored // by the JSON of their labels
 	requests int
-	posted   int                          // alerts
-	empty    int                          // requests without alerts
-	fail     func(body string) int        // the status to answer with instead; 0: none, hangs: no answer
-	hang     bool                         // requests are answered when their context ends
-	fired    map[labelSet][]time.Duration // by how long after the last end a set fired again
+	posted   int                        // alerts
+	empty    int                        // requests without alerts
+	fail     func(body string) int      // the status to answer with instead; 0: none, hangs: no answer
+	hang     bool                       // requests are answered when their context ends
+	fired    map[string][]time.Duration // by how long after the last end a set fired again
 }
 
 // hangs is a status that is none.
 const hangs = -1
 
 func newAlertmanager() *alertmanager {
-	return &alertmanager{now: time.Now, date: time.Now, alerts: map[labelSet]stored{}, fired: map[labelSet][]time.Duration{}}
+	return &alertmanager{now: time.Now, date: time.Now, alerts: map[string]stored{}, fired: map[string][]time.Duration{}}
 }
 
 // client returns a client of it.
@@ -249,7 +264,7 @@ func (a *alertmanager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (a *alertmanager) put(s stored) {
 	encoded, _ := json.Marshal(s.labels)
-	set, now := labelSet(encoded), a.now()
+	set, now := string(encoded), a.now()
 	old, known := a.alerts[set]
 	overlap := s.endsAt.After(old.startsAt) && s.endsAt.Before(old.endsAt) ||
 		s.startsAt.After(old.startsAt) && s.startsAt.Before(old.endsAt)

@@ -9,15 +9,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
-	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // carryOut carries a plan out, and returns the Incident as it is then. After errStale the next fold sees everything that
@@ -35,12 +34,8 @@ func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan)
 		}
 	}
 	if plan.AutoResolved { // a stored alert may end the quiet
-		missing, err := r.cacheLacks(ctx, c, nil)
-		if err != nil {
+		if err := r.requireShown(ctx, c, nil); err != nil {
 			return nil, err
-		}
-		if missing {
-			return nil, errUnseen
 		}
 	}
 	incident := c.incident
@@ -139,72 +134,45 @@ func (r *reconciler) write(
 // confirmAbsence makes sure that an alert which matches no Incident really has none: the quorum knows no
 // other Incident than the cache, and the cache lacks no older AlertEvent that may be the one to create it.
 func (r *reconciler) confirmAbsence(ctx context.Context, c *confirmed) error {
-	var incident v1alpha1.Incident
-	err := r.live.Get(ctx, c.key, &incident)
+	incident, err := readIncident(ctx, r.live, c.key)
 	switch {
-	case apierrors.IsNotFound(err):
-		if c.incident != nil {
-			return fmt.Errorf("%w: the Incident is gone", errStale)
-		}
 	case err != nil:
-		return fmt.Errorf("confirming that there is no Incident: %w", err)
-	case c.incident == nil || c.incident.ResourceVersion != incident.ResourceVersion:
+		return err
+	case incident == nil && c.incident != nil:
+		return fmt.Errorf("%w: the Incident is gone", errStale)
+	case incident != nil && (c.incident == nil || c.incident.ResourceVersion != incident.ResourceVersion):
 		return fmt.Errorf("%w: there is a newer Incident", errStale)
 	}
-	var newest *v1alpha1.AlertEvent
-	for _, event := range c.toFold {
-		if newest == nil || fold.NewerVersion(r.Memory.Version(event), r.Memory.Version(newest)) {
-			newest = event
-		}
-	}
 	// A cache that lists anew can show a newer object before an older one.
-	missing, err := r.cacheLacks(ctx, c, newest)
-	if err != nil {
-		return err
-	}
-	if missing {
-		return fmt.Errorf("%w: the cache lacks an older AlertEvent", errStale)
-	}
-	return nil
+	return r.requireShown(ctx, c, slices.MaxFunc(c.toFold, r.inCommitOrder))
 }
 
-// cacheLacks reports whether the quorum list has an AlertEvent in the namespace that the cache lacks and that is not settled
-// for the Incident: one that is older than newest or, without that one, any.
-func (r *reconciler) cacheLacks(ctx context.Context, c *confirmed, newest *v1alpha1.AlertEvent) (bool, error) {
-	var cached v1alpha1.AlertEventList
-	err := r.cache.List(ctx, &cached, client.InNamespace(c.key.Namespace), client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return false, fmt.Errorf("reading the AlertEvents: %w", err)
-	}
-	known := make(map[types.UID]struct{}, len(cached.Items))
-	for i := range cached.Items {
-		known[cached.Items[i].UID] = struct{}{}
-	}
+// requireShown fails with errUnseen if the quorum list has an AlertEvent in the namespace that the watch has not shown and that
+// is not settled for the Incident: one that is older than newest or, without that one, any. It does so too if the cache shows
+// another one to fold than when the fold was decided.
+func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1alpha1.AlertEvent) error {
 	for uid, event := range c.exists.events {
 		if event.key.Namespace != c.key.Namespace || event.mark.Settles(c.key.Name) || newest != nil && !r.isOlder(&event, newest) {
 			continue
 		}
-		if _, ok := known[uid]; !ok && !r.releases.Knows(replica.EventRef{NamespacedName: event.key, UID: uid}) {
-			return true, nil
+		if !r.Memory.HasShown(replica.EventRef{NamespacedName: event.key, UID: uid}, c.began) {
+			return errUnseen
 		}
 	}
-	return r.hasChanged(ctx, c)
-}
-
-// hasChanged reports whether the cache shows AlertEvents to fold that it did not show when the fold was decided.
-func (r *reconciler) hasChanged(ctx context.Context, c *confirmed) (bool, error) {
 	events, err := replica.EventsOf(ctx, r.cache, c.key)
 	if err != nil {
-		return false, err
+		return err
 	}
-	decided := make(map[types.UID]struct{}, len(c.toFold))
+	decided := sets.New[types.UID]()
 	for _, event := range c.toFold {
-		decided[event.UID] = struct{}{}
+		decided.Insert(event.UID)
 	}
-	return slices.ContainsFunc(r.classify(&c.facts, events).toFold, func(event *v1alpha1.AlertEvent) bool {
-		_, ok := decided[event.UID]
-		return !ok
-	}), nil
+	for _, event := range r.classify(&c.facts, events).toFold {
+		if !decided.Has(event.UID) {
+			return errUnseen
+		}
+	}
+	return nil
 }
 
 // isOlder reports whether a stored AlertEvent may come before another one in commit order. An update of its metadata has
@@ -214,24 +182,11 @@ func (r *reconciler) isOlder(stored *storedEvent, than *v1alpha1.AlertEvent) boo
 		stored.created.Time.Before(than.CreationTimestamp.Truncate(time.Second))
 }
 
-// discardRestored has the AlertEvents deleted that were restored from a backup.
-func (r *reconciler) discardRestored(ctx context.Context, o *facts) {
-	for _, event := range o.restored {
-		if r.releases.Discard(event) {
-			replica.CountFolded(fold.ResultRestored, len(event.Spec.Alerts))
-			log.FromContext(ctx).Info("Discarded AlertEvent restored from a backup", "alertevent", event.Name)
-		}
-	}
-}
-
 // settle passes the AlertEvents that the plan has settled to the release.
 func (r *reconciler) settle(o *facts, plan fold.Plan) {
-	settled := make(map[types.UID]struct{}, len(plan.Settled))
-	for _, uid := range plan.Settled {
-		settled[uid] = struct{}{}
-	}
+	settled := sets.New(plan.Settled...)
 	for _, event := range o.toFold {
-		if _, ok := settled[event.UID]; ok {
+		if settled.Has(event.UID) {
 			r.releases.Settle(event, o.key.Name)
 		}
 	}
@@ -251,10 +206,14 @@ func (r *reconciler) announce(ctx context.Context, incident *v1alpha1.Incident, 
 	}
 }
 
-// expire deletes a Resolved Incident whose retention is over, or one that never got a status.
-func (r *reconciler) expire(ctx context.Context, o *facts) (ctrl.Result, error) {
+// expire deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one that the
+// archive does not have after as long as it has waited so far: after an outage there may be very many, which the sweeps find.
+func (r *reconciler) expire(ctx context.Context, o *facts, due time.Time) (result ctrl.Result, err error) {
 	if r.ArchiveRequired && !fold.IsArchived(&o.incident.Status) {
-		return r.retryExpiry(o), nil
+		if waited := max(o.now.Sub(due), expiryRetry); waited < sweep.Interval {
+			result.RequeueAfter = waited
+		}
+		return result, nil
 	}
 	once := func() bool { return true }
 	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, once)
@@ -270,26 +229,16 @@ func (r *reconciler) expire(ctx context.Context, o *facts) (ctrl.Result, error) 
 	return ctrl.Result{}, nil
 }
 
-// retryExpiry looks at an expired Incident again that the archive does not have: after as long as it has waited so far. After an
-// outage of the archive there may be very many of them, which the sweeps find.
-func (r *reconciler) retryExpiry(o *facts) ctrl.Result {
-	at, ok := fold.Deadline(o.incident, o.policy)
-	if waited := max(o.now.Sub(at), expiryRetry); ok && waited < sweep.Interval {
-		return ctrl.Result{RequeueAfter: waited}
-	}
-	return ctrl.Result{}
-}
-
 // awaitDeletion has the alerts of an Incident wait that is being deleted: nothing is folded into it, and once it is gone, they
 // open it anew. Those that it has counted must not do so; its ledger tells them.
 func (r *reconciler) awaitDeletion(ctx context.Context, o *facts) (ctrl.Result, error) {
-	counted := map[types.UID]struct{}{}
+	counted := sets.New[types.UID]()
 	for _, entry := range o.incident.Status.Ledger.Events {
-		counted[types.UID(entry.UID)] = struct{}{}
+		counted.Insert(types.UID(entry.UID))
 	}
 	waiting := !o.hold.IsZero()
 	for _, event := range o.toFold {
-		if _, ok := counted[event.UID]; ok {
+		if counted.Has(event.UID) {
 			r.releases.Settle(event, o.key.Name)
 			r.releases.Mark(event, o.key.Name)
 		} else {
@@ -310,63 +259,4 @@ func (r *reconciler) waitBlocked(ctx context.Context, o *facts, cause *blockedEr
 		log.FromContext(ctx).Info("Alerts wait for their Incident", "reason", cause.reason, "cause", cause.cause.Error())
 	}
 	return ctrl.Result{RequeueAfter: wait}
-}
-
-// loadCondensed reads the AlertEvents to be folded anew of which the cache has no content. If they take too much memory, the
-// later ones wait. The caller calls end after the fold.
-func (r *reconciler) loadCondensed(ctx context.Context, c *confirmed) (end func(), err error) {
-	isReduced := func(event *v1alpha1.AlertEvent) bool { return !r.Memory.Cached.IsWhole(event) }
-	if !slices.ContainsFunc(c.toFold, isReduced) {
-		return func() {}, nil
-	}
-	if end, err = r.loads.begin(ctx); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			end()
-		}
-	}()
-	c.toFold = slices.SortedFunc(slices.Values(c.toFold), func(a, b *v1alpha1.AlertEvent) int {
-		if fold.NewerVersion(r.Memory.Version(b), r.Memory.Version(a)) {
-			return -1
-		}
-		return 1
-	})
-	left := int64(maxLoadedContent)
-	for i, event := range c.toFold {
-		if r.Memory.Cached.IsWhole(event) {
-			continue
-		}
-		if left <= 0 {
-			c.toFold, c.hold = c.toFold[:i], c.now.Add(writeInterval)
-			return end, nil
-		}
-		whole := r.loads.find(event.UID)
-		if whole == nil {
-			whole = &v1alpha1.AlertEvent{}
-			if err := r.readAgain(ctx, event, whole); err != nil {
-				return end, err
-			}
-			if err := packing.Unpack(&whole.Spec); err != nil {
-				return end, fmt.Errorf("reading the AlertEvent %s: %w", event.Name, err)
-			}
-			r.loads.keep(whole)
-		}
-		c.toFold[i] = whole
-		left -= packing.Memory(whole.Spec.Alerts)
-	}
-	return end, nil
-}
-
-// readAgain reads an AlertEvent, or its metadata, from the quorum. Another one of the same name does not count.
-func (r *reconciler) readAgain(ctx context.Context, event *v1alpha1.AlertEvent, into client.Object) error {
-	err := r.live.Get(ctx, client.ObjectKeyFromObject(event), into)
-	if apierrors.IsNotFound(err) || err == nil && into.GetUID() != event.UID {
-		return fmt.Errorf("%w: the AlertEvent %s is gone", errStale, event.Name)
-	}
-	if err != nil {
-		return fmt.Errorf("reading the AlertEvent %s: %w", event.Name, err)
-	}
-	return nil
 }

@@ -1,9 +1,7 @@
 package incident
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -46,13 +45,37 @@ func (e *blockedError) Error() string { return e.reason + ": " + e.cause.Error()
 
 func (e *blockedError) Unwrap() error { return e.cause }
 
-// isOfNamespace reports whether the reason concerns all new Incidents of the namespace.
-func (e *blockedError) isOfNamespace() bool {
-	switch e.reason {
-	case v1alpha1.ReasonIncidentRejected, v1alpha1.ReasonIncidentTerminating, v1alpha1.ReasonFoldFailed:
-		return false
+// These messages explain the reasons, in words that do not change while they apply. %s is the detail.
+const newOnesWait = " Alerts that need one wait, and posts of such alerts get 503."
+
+var (
+	namespaceMessages = map[string]string{
+		v1alpha1.ReasonQuotaExceeded:        "The ResourceQuota %s rejects new Incidents." + newOnesWait,
+		v1alpha1.ReasonForbidden:            "The operator may not create Incidents in this namespace." + newOnesWait,
+		v1alpha1.ReasonNamespaceTerminating: "The namespace is being deleted and takes no new Incidents.",
+		v1alpha1.ReasonIncidentLimit:        "The namespace has as many Incidents as it may have." + newOnesWait,
 	}
-	return true
+	incidentMessages = map[string]string{
+		v1alpha1.ReasonIncidentRejected:    "Incidents are rejected (%s): ",
+		v1alpha1.ReasonFoldFailed:          "The fold fails on the alerts of Incidents: ",
+		v1alpha1.ReasonIncidentTerminating: "Incidents are being deleted, and finalizers keep them: ",
+	}
+)
+
+// isOfNamespace reports whether the reason concerns all new Incidents of the namespace.
+func (e *blockedError) isOfNamespace() bool { return namespaceMessages[e.reason] != "" }
+
+// message explains the reason. The names are those of the Incidents that it concerns, sorted, if it is not of the namespace.
+func (e *blockedError) message(names []string) string {
+	message := strings.Replace(namespaceMessages[e.reason]+incidentMessages[e.reason], "%s", e.detail, 1)
+	if e.isOfNamespace() {
+		return message
+	}
+	message += strings.Join(names[:min(len(names), namedIncidents)], ", ")
+	if len(names) > namedIncidents {
+		message += " and others"
+	}
+	return message + "; their alerts wait, and those of other Incidents do not."
 }
 
 var (
@@ -105,288 +128,147 @@ func rejectionOf(err error) string {
 	return string(apierrors.ReasonForError(err))
 }
 
-// message explains the reason, in words that do not change while it applies. The names are those of the Incidents that it
-// concerns, sorted, for a reason that is not of the namespace.
-func (e *blockedError) message(names []string) string {
-	const wait = " Alerts that need one wait, and posts of such alerts get 503."
-	const others = "; their alerts wait, and those of other Incidents do not."
-	incidents := strings.Join(names[:min(len(names), namedIncidents)], ", ")
-	if len(names) > namedIncidents {
-		incidents += " and others"
-	}
-	switch e.reason {
-	case v1alpha1.ReasonQuotaExceeded:
-		return fmt.Sprintf("The ResourceQuota %s rejects new Incidents.", e.detail) + wait
-	case v1alpha1.ReasonForbidden:
-		return "The operator may not create Incidents in this namespace." + wait
-	case v1alpha1.ReasonNamespaceTerminating:
-		return "The namespace is being deleted and takes no new Incidents."
-	case v1alpha1.ReasonIncidentRejected:
-		return fmt.Sprintf("Incidents are rejected (%s): %s", e.detail, incidents) + others
-	case v1alpha1.ReasonFoldFailed:
-		return "The fold fails on the alerts of Incidents: " + incidents + others
-	case v1alpha1.ReasonIncidentTerminating:
-		return "Incidents are being deleted, and finalizers keep them: " + incidents + others
-	default:
-		return "The namespace has as many Incidents as it may have." + wait
-	}
-}
-
-// Blocked records the Incidents that cannot be written. Each of them waits by itself, with increasing delays, and
-// none else does. Where no Incident can be created, one of the namespace tries at a time: thousands of alerts with new keys
-// cost the API server no more than one, and delay no other fold. After the first success all of them try.
+// Blocked records the Incidents that cannot be written, and the namespaces in which none can be created. Each Incident waits by
+// itself, with increasing delays, and none else does. Of those that wait for their namespace, one tries at a time: thousands of
+// alerts with new keys cost the API server no more than one, and delay no other fold. After the first success all of them try.
 type Blocked struct {
 	clock   replica.Clock
 	started time.Time // when this process became the leader
 
-	mu         sync.Mutex
-	namespaces map[string]*blockedNamespace
-	incidents  map[string]map[string]*blockedIncident // by namespace and name, those that wait for a reason of their own
-	tried      map[string]struct{}                    // namespaces in which this leader has tried
-	changed    chan struct{}                          // has something when the reasons have changed
+	mu    sync.Mutex
+	waits map[string]map[string]*blockedWait // by namespace and name; without a name: of those to be created
+	tried sets.Set[string]                   // namespaces in which this leader has tried to create an Incident
 }
 
-// blockedIncident is the state of one that waits for a reason of its own.
-type blockedIncident struct {
+// ofNamespace is the name of the wait of those to be created.
+const ofNamespace = ""
+
+// blockedWait is why Incidents wait, and until when.
+type blockedWait struct {
 	cause    *blockedError
 	failures int
 	retryAt  time.Time
-}
-
-// blockedNamespace is the state of one of them.
-type blockedNamespace struct {
-	cause    *blockedError
-	failures int
-	retryAt  time.Time
-	probe    string              // the Incident that tries
-	waiting  map[string]struct{} // names of Incidents
+	trying   string           // name of the Incident that may try now
+	waiting  sets.Set[string] // names of Incidents
 }
 
 func newBlocked(clock replica.Clock) *Blocked {
 	return &Blocked{
-		clock: clock, started: clock.Now(),
-		namespaces: map[string]*blockedNamespace{}, incidents: map[string]map[string]*blockedIncident{},
-		tried: map[string]struct{}{}, changed: make(chan struct{}, 1),
+		clock: clock, started: clock.Now(), waits: map[string]map[string]*blockedWait{}, tried: sets.New[string](),
 	}
 }
 
-// waitToCreate returns how long the creation of an Incident waits. At zero it is to be tried, and no other of the
-// namespace is until the outcome is known or as much time has passed again.
-func (b *Blocked) waitToCreate(key types.NamespacedName, now time.Time) time.Duration {
+// delay returns how long an Incident waits for a reason of its own, or ofNamespace to be created. At zero it is to be tried, and
+// no other of the same wait is until the outcome is known or as much time has passed again.
+func (b *Blocked) delay(key types.NamespacedName, of string, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	found := b.namespaces[key.Namespace]
-	if found == nil {
+	wait := b.waits[key.Namespace][of]
+	if wait == nil {
 		return 0
 	}
-	found.waiting[key.Name] = struct{}{}
-	if wait := found.retryAt.Sub(now); wait > 0 {
-		return wait
+	wait.waiting.Insert(key.Name)
+	if wait.trying != key.Name {
+		if left := wait.retryAt.Sub(now); left > 0 {
+			return left
+		}
+		wait.trying, wait.retryAt = key.Name, now.Add(wait.pause())
 	}
-	found.probe = key.Name
-	found.retryAt = now.Add(blockedPause(found.failures))
 	return 0
 }
 
-// blockedPause is how long to wait after so many failures.
-func blockedPause(failures int) time.Duration {
-	return min(minBlockedRetry<<min(failures-1, 10), maxBlockedRetry)
+// pause is how long to wait after the failures so far.
+func (w *blockedWait) pause() time.Duration {
+	return min(minBlockedRetry<<min(w.failures-1, 10), maxBlockedRetry)
 }
 
 // block notes that an Incident could not be written, and returns how long to wait. first says that it, or its namespace, was
 // not blocked, or for another reason.
-func (b *Blocked) block(key types.NamespacedName, cause *blockedError, now time.Time) (wait time.Duration, first bool) {
+func (b *Blocked) block(key types.NamespacedName, cause *blockedError, now time.Time) (left time.Duration, first bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !cause.isOfNamespace() {
-		return b.blockOne(key, cause, now)
+	of, other := key.Name, ofNamespace
+	if cause.isOfNamespace() {
+		of, other = ofNamespace, key.Name
+		b.tried.Insert(key.Namespace)
 	}
-	b.leave(key)
-	b.tried[key.Namespace] = struct{}{}
-	found := b.namespaces[key.Namespace]
-	first = found == nil || found.cause.reason != cause.reason
-	if found == nil {
-		found = &blockedNamespace{probe: key.Name, waiting: map[string]struct{}{}}
-		b.namespaces[key.Namespace] = found
+	b.leave(key, other)
+	wait := b.waits[key.Namespace][of]
+	if wait == nil {
+		wait = &blockedWait{trying: key.Name, waiting: sets.New[string]()}
+		if b.waits[key.Namespace] == nil {
+			b.waits[key.Namespace] = map[string]*blockedWait{}
+		}
+		b.waits[key.Namespace][of] = wait
 	}
-	if first {
-		found.cause = cause
-		b.signal()
+	first = wait.cause == nil || wait.cause.reason != cause.reason
+	wait.cause = cause
+	wait.waiting.Insert(key.Name)
+	if of == key.Name || wait.trying == key.Name { // others of a namespace were under way when the first one failed
+		wait.trying = ""
+		wait.failures++
+		wait.retryAt = now.Add(wait.pause())
 	}
-	found.waiting[key.Name] = struct{}{}
-	if found.probe == key.Name { // others were under way when the first one failed
-		found.probe = ""
-		found.failures++
-		found.retryAt = now.Add(blockedPause(found.failures))
-	}
-	return max(staleRetry, found.retryAt.Sub(now)), first
-}
-
-// blockOne is block for a reason that concerns this Incident alone.
-func (b *Blocked) blockOne(
-	key types.NamespacedName, cause *blockedError, now time.Time,
-) (wait time.Duration, first bool) {
-	b.leaveNamespace(key)
-	names := b.incidents[key.Namespace]
-	if names == nil {
-		names = map[string]*blockedIncident{}
-		b.incidents[key.Namespace] = names
-	}
-	found := names[key.Name]
-	first = found == nil || found.cause.reason != cause.reason
-	if found == nil {
-		found = &blockedIncident{}
-		names[key.Name] = found
-	}
-	if first {
-		b.signal()
-	}
-	found.cause = cause
-	found.failures++
-	wait = blockedPause(found.failures)
-	found.retryAt = now.Add(wait)
-	return wait, first
-}
-
-// remaining returns how long an Incident waits that could not be written for a reason of its own.
-func (b *Blocked) remaining(key types.NamespacedName, now time.Time) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if found := b.incidents[key.Namespace][key.Name]; found != nil {
-		return max(0, found.retryAt.Sub(now))
-	}
-	return 0
+	return max(staleRetry, wait.retryAt.Sub(now)), first
 }
 
 // isWaiting reports whether alerts wait because the Incident cannot be written.
 func (b *Blocked) isWaiting(key types.NamespacedName) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.incidents[key.Namespace][key.Name] != nil || b.waitsInNamespace(key)
+	waits := b.waits[key.Namespace]
+	return waits[key.Name] != nil || waits[ofNamespace] != nil && waits[ofNamespace].waiting.Has(key.Name)
 }
 
-// waitsToBeCreated reports whether alerts wait because no Incident can be created in the namespace.
-func (b *Blocked) waitsToBeCreated(key types.NamespacedName) bool {
+// mayExist reports whether no Incident can be created in the namespace, and this one does not wait for that: it may exist.
+func (b *Blocked) mayExist(key types.NamespacedName) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.waitsInNamespace(key)
-}
-
-func (b *Blocked) waitsInNamespace(key types.NamespacedName) bool {
-	found := b.namespaces[key.Namespace]
-	if found == nil {
-		return false
-	}
-	_, waiting := found.waiting[key.Name]
-	return waiting
+	wait := b.waits[key.Namespace][ofNamespace]
+	return wait != nil && !wait.waiting.Has(key.Name)
 }
 
 // unblock notes that an Incident was created.
 func (b *Blocked) unblock(namespace string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tried[namespace] = struct{}{}
-	if b.namespaces[namespace] != nil {
-		delete(b.namespaces, namespace)
-		b.signal()
-	}
+	b.tried.Insert(namespace)
+	delete(b.waits[namespace], ofNamespace)
 }
 
 // forget notes that an Incident was written, or need not be any more.
 func (b *Blocked) forget(key types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.leave(key)
-	b.leaveNamespace(key)
+	b.leave(key, key.Name)
+	b.leave(key, ofNamespace)
 }
 
-// retryNow lets an Incident be written without a wait for a reason of its own.
-func (b *Blocked) retryNow(key types.NamespacedName) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leave(key)
-}
-
-// leave ends the wait of an Incident for a reason of its own.
-func (b *Blocked) leave(key types.NamespacedName) {
-	names := b.incidents[key.Namespace]
-	if names[key.Name] == nil {
+// leave takes an Incident out of a wait, which ends with the last one.
+func (b *Blocked) leave(key types.NamespacedName, of string) {
+	waits := b.waits[key.Namespace]
+	if waits[of] == nil {
 		return
 	}
-	delete(names, key.Name)
-	if len(names) == 0 {
-		delete(b.incidents, key.Namespace)
+	if waits[of].waiting.Delete(key.Name); waits[of].waiting.Len() == 0 {
+		delete(waits, of)
 	}
-	b.signal()
-}
-
-// leaveNamespace ends the wait of an Incident for its namespace.
-func (b *Blocked) leaveNamespace(key types.NamespacedName) {
-	found := b.namespaces[key.Namespace]
-	if found == nil {
-		return
-	}
-	delete(found.waiting, key.Name)
-	if len(found.waiting) == 0 {
-		delete(b.namespaces, key.Namespace)
-		b.signal()
+	if len(waits) == 0 {
+		delete(b.waits, key.Namespace)
 	}
 }
-
-func (b *Blocked) signal() {
-	select {
-	case b.changed <- struct{}{}:
-	default:
-	}
-}
-
-// cause returns why the namespace is blocked, nil when it is not.
-func (b *Blocked) cause(namespace string) *blockedError {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if found := b.namespaces[namespace]; found != nil {
-		return found.cause
-	}
-	return nil
-}
-
-// own returns why Incidents of an integration wait for reasons of their own, nil if none does: the first reason by name, and
-// the Incidents for which it is the same, sorted.
-func (b *Blocked) own(integration types.NamespacedName) (cause *blockedError, names []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for name, found := range b.incidents[integration.Namespace] {
-		if !v1alpha1.IsIncidentName(name, integration.Name) {
-			continue
-		}
-		order := -1
-		if cause != nil {
-			order = cmp.Or(cmp.Compare(found.cause.reason, cause.reason), cmp.Compare(found.cause.detail, cause.detail))
-		}
-		if order < 0 {
-			cause, names = found.cause, nil
-		}
-		if order <= 0 {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return cause, names
-}
-
-// Changed has something when a Condition may have changed.
-func (b *Blocked) Changed() <-chan struct{} { return b.changed }
 
 // Condition returns the condition AlertsFolded of an integration, as far as Incidents cannot be written. It is not ok as long as
-// the findings of this leader's predecessor apply.
+// the findings of this leader's predecessor apply: until this one has tried to create an Incident, or has had the time to.
 func (b *Blocked) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
-	cause := b.cause(integration.Namespace)
-	if cause == nil && integrations.Blocked(integration) != "" && !b.knows(integration.Namespace) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	cause, names := b.own(client.ObjectKeyFromObject(integration))
+	if wait := b.waits[integration.Namespace][ofNamespace]; wait != nil {
+		cause = wait.cause
+	} else if integrations.Blocked(integration) != "" && !b.tried.Has(integration.Namespace) &&
+		b.clock.Now().Sub(b.started) < blockedGrace {
 		return condition, false
-	}
-	var names []string
-	if cause == nil {
-		cause, names = b.own(client.ObjectKeyFromObject(integration))
 	}
 	condition = metav1.Condition{
 		Type: v1alpha1.ConditionAlertsFolded, Status: metav1.ConditionTrue, ObservedGeneration: integration.Generation,
@@ -398,11 +280,22 @@ func (b *Blocked) Condition(integration *v1alpha1.WebhookIntegration) (condition
 	return condition, true
 }
 
-// knows reports whether this leader has tried to create an Incident in the namespace, or has had the time to. Before,
-// the findings of its predecessor apply.
-func (b *Blocked) knows(namespace string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	_, tried := b.tried[namespace]
-	return tried || b.clock.Now().Sub(b.started) >= blockedGrace
+// own returns why Incidents of an integration wait for reasons of their own, nil if none does: the reason of the first one by
+// name, and all for which it is the same, sorted.
+func (b *Blocked) own(integration types.NamespacedName) (cause *blockedError, names []string) {
+	waits := b.waits[integration.Namespace]
+	for name := range waits {
+		if v1alpha1.IsIncidentName(name, integration.Name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	slices.Sort(names)
+	cause = waits[names[0]].cause
+	return cause, slices.DeleteFunc(names, func(name string) bool {
+		other := waits[name].cause
+		return other.reason != cause.reason || other.detail != cause.detail
+	})
 }

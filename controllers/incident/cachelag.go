@@ -3,12 +3,8 @@ package incident
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/controllers/replica"
@@ -26,167 +22,68 @@ const (
 )
 
 // lagDetector tells a leader whose watch of AlertEvents has stalled, and which therefore folds nothing, that another replica
-// should have the lease. It compares the quorum lists of one term with the AlertEvents that the watch has shown, and makes one of
-// all namespaces when nobody else does. Before it gives up, it restarts the watch.
+// should have the lease. It compares quorum lists of all namespaces with the AlertEvents that the watch has shown. Before it
+// gives up, it restarts the watch.
 type lagDetector struct {
-	watch      watchedEvents
-	clock      replica.Clock
-	namespaces []string
-	lists      *quorumLists
-	restart    func(listAnew bool) // the watch of AlertEvents
-
-	mu      sync.Mutex
-	lacking map[types.UID]lack
-	tried   time.Time // when the last list of all namespaces began, or ended
-	remedy  watchRemedy
-}
-
-// watchedEvents knows what the watch of AlertEvents has shown.
-type watchedEvents interface {
-	// HasShown reports whether the watch shows an AlertEvent, or has shown its deletion since then.
-	HasShown(event replica.EventRef, since time.Time) bool
-}
-
-// lack is an AlertEvent that lists have, and that the watch has never shown.
-type lack struct {
-	name  types.NamespacedName
-	since time.Time // when the first list ended that has it
-	last  time.Time // when the last one began
-}
-
-// watchRemedy is what was done about a watch that lacks AlertEvents.
-type watchRemedy int
-
-const (
-	none watchRemedy = iota
-	restarted
-	relisted
-)
-
-// newLagDetector makes a detector that tracks the quorum lists that it shares: those of all these namespaces, and of single
-// ones.
-func newLagDetector(
-	watch watchedEvents, clock replica.Clock, list func(namespaces ...string) lister, namespaces []string,
-	restart func(listAnew bool),
-) *lagDetector {
-	d := &lagDetector{watch: watch, clock: clock, namespaces: namespaces, restart: restart, lacking: map[types.UID]lack{}}
-	d.lists = newQuorumLists(func(namespaces ...string) lister { return d.track(list(namespaces...), namespaces) }, namespaces)
-	return d
-}
-
-// track returns a lister whose lists the detector sees.
-func (d *lagDetector) track(list lister, namespaces []string) lister {
-	return func(ctx context.Context, most int64) (*eventList, error) {
-		began := d.begin(namespaces)
-		events, err := list(ctx, most)
-		d.end(events, err, namespaces, began)
-		return events, err
-	}
-}
-
-// begin notes that a list of these namespaces begins, and returns when. It cannot have what the watch has shown as deleted.
-func (d *lagDetector) begin(namespaces []string) time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.note(namespaces, time.Now())
-	return d.clock.Now()
-}
-
-// note keeps when there was a list of all namespaces.
-func (d *lagDetector) note(namespaces []string, at time.Time) {
-	if slices.Equal(namespaces, d.namespaces) {
-		d.tried = at
-	}
-}
-
-// end notes which AlertEvents of a list of these namespaces the watch has not shown.
-func (d *lagDetector) end(events *eventList, err error, namespaces []string, began time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.note(namespaces, time.Now())
-	if err != nil {
-		return
-	}
-	before := maps.Clone(d.lacking)
-	maps.DeleteFunc(d.lacking, func(_ types.UID, lack lack) bool {
-		return slices.Contains(namespaces, lack.name.Namespace) || slices.Contains(namespaces, metav1.NamespaceAll)
-	})
-	for uid, event := range events.events {
-		if d.watch.HasShown(replica.EventRef{NamespacedName: event.key, UID: uid}, began) {
-			continue
-		}
-		since := time.Now()
-		if lack, known := before[uid]; known {
-			since = lack.since
-		}
-		d.lacking[uid] = lack{event.key, since, began}
-	}
-}
-
-// isDue reports whether to make a list.
-func (d *lagDetector) isDue() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	interval := idleListInterval
-	if len(d.lacking) > 0 {
-		interval = lagListInterval
-	}
-	return time.Since(d.tried) >= interval
-}
-
-// check restarts a watch that has stalled, and returns an error when that did not help.
-func (d *lagDetector) check() error {
-	lag, remedy := d.lag()
-	switch {
-	case lag >= lagLimit:
-		return fmt.Errorf("cannot fold: the watch of AlertEvents has not shown one for %s", lagLimit)
-	case lag >= lagRelistAfter && remedy != relisted:
-		d.setRemedy(relisted)
-		d.restart(true)
-	case lag >= lagRestartAfter && remedy == none:
-		d.setRemedy(restarted)
-		d.restart(false)
-	case lag == 0:
-		d.setRemedy(none)
-	}
-	return nil
-}
-
-// lag returns for how long an AlertEvent has been lacking at most, and what was done about it. It had been lacking until the last
-// list of its namespace began: what happened since is not known.
-func (d *lagDetector) lag() (lag time.Duration, remedy watchRemedy) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	maps.DeleteFunc(d.lacking, func(uid types.UID, lack lack) bool {
-		return d.watch.HasShown(replica.EventRef{NamespacedName: lack.name, UID: uid}, lack.last)
-	})
-	for _, lack := range d.lacking {
-		lag = max(lag, lack.last.Sub(lack.since))
-	}
-	return lag, d.remedy
-}
-
-func (d *lagDetector) setRemedy(remedy watchRemedy) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.remedy = remedy
+	hasShown func(event replica.EventRef, since time.Time) bool // that of replica.Memory
+	clock    replica.Clock
+	list     *quorumList         // of all namespaces; folds share it
+	restart  func(listAnew bool) // the watch of AlertEvents
 }
 
 // Start is a runnable of the term that fails when the watch of AlertEvents has stalled.
 func (d *lagDetector) Start(ctx context.Context) error {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
+	lacking := map[types.UID]time.Time{} // AlertEvents that the watch lacks, since the end of the first list that has them
+	remedied := time.Duration(0)         // the lag at which the watch was restarted
 	for {
+		began, asked := time.Now(), d.clock.Now()
+		if listed, err := d.list.join(ctx); err == nil { // the stuckDetector sees lists that fail
+			lacking = d.lackingOf(listed, lacking, asked)
+			switch lag := longest(lacking, began); {
+			case lag >= lagLimit:
+				return fmt.Errorf("cannot fold: the watch of AlertEvents has not shown one for %s", lagLimit)
+			case lag >= lagRelistAfter && remedied < lagRelistAfter:
+				remedied = lag
+				d.restart(true)
+			case lag >= lagRestartAfter && remedied < lagRestartAfter:
+				remedied = lag
+				d.restart(false)
+			case lag == 0:
+				remedied = 0
+			}
+		}
+		interval := idleListInterval
+		if len(lacking) > 0 {
+			interval = lagListInterval
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
-		}
-		if d.isDue() {
-			_, _ = d.lists.all.join(ctx) // end gets it; the stuckDetector sees lists that fail
-		}
-		if err := d.check(); err != nil {
-			return err
+		case <-time.After(interval):
 		}
 	}
+}
+
+// lackingOf returns the AlertEvents of a list, asked for at this time, that the watch has not shown, and since when.
+func (d *lagDetector) lackingOf(listed *eventList, before map[types.UID]time.Time, asked time.Time) map[types.UID]time.Time {
+	lacking := map[types.UID]time.Time{}
+	for uid, event := range listed.events {
+		if d.hasShown(replica.EventRef{NamespacedName: event.key, UID: uid}, asked) {
+			continue
+		}
+		since, known := before[uid]
+		if !known {
+			since = time.Now()
+		}
+		lacking[uid] = since
+	}
+	return lacking
+}
+
+// longest returns for how long an AlertEvent was lacking at most when the last list began: what happened since is not known.
+func longest(lacking map[types.UID]time.Time, began time.Time) (lag time.Duration) {
+	for _, since := range lacking {
+		lag = max(lag, began.Sub(since))
+	}
+	return lag
 }

@@ -36,10 +36,11 @@ func (r *reconciler) Delete(
 		return 0, err
 	}
 	for _, incident := range incidents {
+		isHeld := func(entry v1alpha1.LedgerEntry) bool { return listed.has(entry.UID, incident.Name) }
 		if !more() {
 			break
 		}
-		if ledgerHolds(incident, listed) {
+		if slices.ContainsFunc(incident.Status.Ledger.Events, isHeld) {
 			continue
 		}
 		removed, err := r.remove(ctx, incident)
@@ -68,7 +69,7 @@ func (r *reconciler) remove(ctx context.Context, read *v1alpha1.Incident) (bool,
 	case err != nil:
 		return false, fmt.Errorf("deleting the Incident %s: %w", read.Name, err)
 	}
-	r.resolved.Deleted(read)
+	r.resolved.Written(read, nil)
 	return true, nil
 }
 
@@ -96,7 +97,7 @@ func (r *reconciler) gone(ctx context.Context, shown *v1alpha1.Incident) bool {
 	incident := client.ObjectKeyFromObject(shown)
 	last, ok := r.writes.last(incident)
 	r.writes.forget(incident)
-	r.blocked.retryNow(incident)
+	r.blocked.forget(incident)
 	if ok && last.resolved && last.resourceVersion == shown.ResourceVersion {
 		return false // it was this process that resolved it
 	}
@@ -104,14 +105,4 @@ func (r *reconciler) gone(ctx context.Context, shown *v1alpha1.Incident) bool {
 		log.FromContext(ctx).Error(err, "AlertEvents of a deleted Incident not marked", "incident", incident)
 	}
 	return true
-}
-
-// ledgerHolds reports whether an AlertEvent in the Incident's ledger exists for it per the list.
-func ledgerHolds(incident *v1alpha1.Incident, listed *eventList) bool {
-	for _, entry := range incident.Status.Ledger.Events {
-		if listed.has(entry.UID, incident.Name) {
-			return true
-		}
-	}
-	return false
 }

@@ -241,7 +241,7 @@ func TestNoMatchIsConfirmedByTheQuorum(t *testing.T) {
 		s.cache.hidden[first.UID] = true
 		result, err := s.reconcile("disk")
 		s.Expect(err).NotTo(HaveOccurred())
-		s.Expect(result.RequeueAfter).To(Equal(staleRetry))
+		s.Expect(result.RequeueAfter).To(Equal(writeInterval))
 		s.release()
 		s.Expect(s.EventNames()).To(HaveLen(2))
 

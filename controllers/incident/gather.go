@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -34,22 +35,20 @@ type facts struct {
 	now      time.Time
 }
 
-// confirmed is facts in which the existing AlertEvents are those of a quorum list that began after the Incident
-// was read.
+// confirmed is facts in which the existing AlertEvents are those of a quorum list that began after the Incident was read.
 type confirmed struct{ facts }
 
 // alertEvents are the cached AlertEvents with alerts of one Incident that exist for it, by their treatment.
 type alertEvents struct {
-	toFold   []*v1alpha1.AlertEvent
-	settled  []*v1alpha1.AlertEvent // known to be folded, or to match nothing
-	restored []*v1alpha1.AlertEvent // from a backup: not to be folded
-	hold     time.Time              // others, later ones than toFold, wait until then; zero if none do
-	unseen   bool                   // some are not yet known to this replica's memory
+	toFold  []*v1alpha1.AlertEvent
+	settled []*v1alpha1.AlertEvent // known to be folded, or to match nothing
+	hold    time.Time              // others, later ones than toFold, wait until then; zero if none do
+	unseen  bool                   // some are not yet known to this replica's memory
 }
 
 // isEmpty reports whether no AlertEvent exists for the Incident.
 func (a *alertEvents) isEmpty() bool {
-	return len(a.toFold)+len(a.settled)+len(a.restored) == 0 && a.hold.IsZero()
+	return len(a.toFold)+len(a.settled) == 0 && a.hold.IsZero()
 }
 
 // gather reads the Incident and then its AlertEvents from the cache, which has no Resolved Incidents. It reads one that the
@@ -78,8 +77,10 @@ func (r *reconciler) gatherWith(
 		o.exists.add(event)
 	}
 	o.alertEvents = r.classify(o, events)
-	o.silenced = r.silencing(key)
-	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.cause(key.Namespace) != nil && !r.blocked.waitsToBeCreated(key)) {
+	if o.silenced.Disabled = r.Silences == nil; !o.silenced.Disabled {
+		o.silenced.Covering, o.silenced.Known = r.Silences.Silence(key)
+	}
+	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.mayExist(key)) {
 		return o, r.readUncached(ctx, o)
 	}
 	o.policy, err = r.readPolicy(ctx, r.cache, o)
@@ -138,7 +139,7 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 	}
 	c.alertEvents = r.classify(&c.facts, events)
 	if c.unseen {
-		return nil, errMemoryLags
+		return nil, fmt.Errorf("%w: the memory of AlertEvents lags behind the cache", errStale)
 	}
 	return c, nil
 }
@@ -146,33 +147,32 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 // classify sorts the Incident's AlertEvents by their treatment. It skips second copies: the replica that detected one deletes it.
 func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEvents {
 	var a alertEvents
-	held := "" // the oldest one that waits
+	var held *v1alpha1.AlertEvent // the oldest one that waits
 	for _, event := range events {
-		uid := string(event.UID)
 		isCopy, hold, known := r.Memory.Seen(event.UID)
 		switch {
-		case clustercache.IsRestored(event):
-			a.restored = append(a.restored, event)
-		case o.exists.isMarked(uid, o.key.Name):
-			r.releases.Settle(event, o.key.Name)
-		case !o.exists.has(uid, o.key.Name), isCopy:
+		case clustercache.IsRestored(event), isCopy, !o.exists.has(string(event.UID), o.key.Name):
 		case r.releases.IsSettled(event, o.key.Name):
 			a.settled = append(a.settled, event)
 		default:
 			a.unseen = a.unseen || !known
 			a.toFold = append(a.toFold, event)
 			// By the time before the list: if the process stood still since then, another replica may have deleted it.
-			if hold.After(o.began) && (held == "" || fold.NewerVersion(held, r.Memory.Version(event))) {
-				held, a.hold = r.Memory.Version(event), hold
+			if hold.After(o.began) && (held == nil || r.inCommitOrder(event, held) < 0) {
+				held, a.hold = event, hold
 			}
 		}
 	}
-	if held != "" {
-		a.toFold = slices.DeleteFunc(a.toFold, func(event *v1alpha1.AlertEvent) bool {
-			return !fold.NewerVersion(held, r.Memory.Version(event))
-		})
+	if held != nil {
+		a.toFold = slices.DeleteFunc(a.toFold, func(event *v1alpha1.AlertEvent) bool { return r.inCommitOrder(event, held) >= 0 })
 	}
 	return a
+}
+
+// inCommitOrder compares the places of two AlertEvents in commit order.
+func (r *reconciler) inCommitOrder(a, b *v1alpha1.AlertEvent) int {
+	order, _ := resourceversion.CompareResourceVersion(r.Memory.Version(a), r.Memory.Version(b)) // 0 for what is no version
+	return order
 }
 
 // readPolicy returns the policy of the Incident's integration, or of the one whose alerts may create it.
@@ -218,15 +218,6 @@ func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
 	return policy
 }
 
-// silencing returns what is known about the silences in Alertmanager that cover the Incident.
-func (r *reconciler) silencing(incident types.NamespacedName) fold.Silencing {
-	if r.Silences == nil {
-		return fold.Silencing{Disabled: true}
-	}
-	covering, known := r.Silences.Silence(incident)
-	return fold.Silencing{Known: known, Covering: covering}
-}
-
 // integration returns the integration that the Incident belongs to, without a name when nothing tells.
 func (o *facts) integration() types.NamespacedName {
 	key := types.NamespacedName{Namespace: o.key.Namespace}
@@ -243,8 +234,11 @@ func (o *facts) integration() types.NamespacedName {
 	return key
 }
 
-// decide folds the AlertEvents. A panic becomes an error, since the AlertEvents cause it.
+// decide folds the AlertEvents, unless the Incident is being deleted. A panic becomes an error, since the AlertEvents cause it.
 func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
+	if o.incident != nil && !o.incident.DeletionTimestamp.IsZero() {
+		return plan, errTerminating
+	}
 	defer func() {
 		if v := recover(); v != nil {
 			err = errUnfoldable // another value could quote the alert
@@ -261,7 +255,7 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 		Settled:   o.settled,
 		Waiting:   !o.hold.IsZero(),
 		Exists:    func(uid string) bool { return o.exists.has(uid, o.key.Name) },
-		Version:   r.Memory.Version,
+		Version:   func(event *v1alpha1.AlertEvent) string { return r.Memory.Version(event) },
 		Policy:    o.policy,
 		Silencing: o.silenced,
 		Now:       o.now,

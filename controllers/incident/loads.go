@@ -3,11 +3,13 @@ package incident
 import (
 	"context"
 	"fmt"
-	"sync"
+	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 const (
@@ -18,41 +20,58 @@ const (
 	keptLoads        = 4
 )
 
-// eventLoads reads AlertEvents again that the cache has without content, for few folds at a time: they may be large. It keeps the
-// latest ones, since each may have alerts of hundreds of Incidents.
-type eventLoads struct {
-	folds chan struct{} // those that may read at once
-
-	mu     sync.Mutex
-	latest []*v1alpha1.AlertEvent // newest first
-}
-
-func newEventLoads() *eventLoads { return &eventLoads{folds: make(chan struct{}, loadingFolds)} }
-
-// begin waits until a fold may read. It calls end when it is over.
-func (l *eventLoads) begin(ctx context.Context) (end func(), err error) {
+// loadCondensed reads the AlertEvents to be folded anew of which the cache has no content. If they take too much memory, the
+// later ones wait. The caller calls end after the fold.
+func (r *reconciler) loadCondensed(ctx context.Context, c *confirmed) (end func(), err error) {
+	isReduced := func(event *v1alpha1.AlertEvent) bool { return !r.Memory.Cached.IsWhole(event) }
+	if !slices.ContainsFunc(c.toFold, isReduced) {
+		return func() {}, nil
+	}
 	select {
-	case l.folds <- struct{}{}:
-		return func() { <-l.folds }, nil
+	case r.loading <- struct{}{}:
+		end = func() { <-r.loading }
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting to read AlertEvents: %w", ctx.Err())
 	}
-}
-
-// find returns one of the latest AlertEvents, nil if it is none of them. It must not be modified.
-func (l *eventLoads) find(uid types.UID) *v1alpha1.AlertEvent {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, event := range l.latest {
-		if event.UID == uid {
-			return event
+	c.toFold = slices.SortedFunc(slices.Values(c.toFold), r.inCommitOrder)
+	left := int64(maxLoadedContent)
+	for i, event := range c.toFold {
+		if !isReduced(event) {
+			continue
 		}
+		if left <= 0 {
+			c.toFold, c.hold = c.toFold[:i], c.now.Add(writeInterval)
+			break
+		}
+		whole, err := r.load(ctx, event)
+		if err != nil {
+			end()
+			return nil, err
+		}
+		c.toFold[i] = whole
+		left -= packing.Memory(whole.Spec.Alerts)
 	}
-	return nil
+	return end, nil
 }
 
-func (l *eventLoads) keep(event *v1alpha1.AlertEvent) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.latest = append([]*v1alpha1.AlertEvent{event}, l.latest[:min(len(l.latest), keptLoads-1)]...)
+// load reads an AlertEvent from the quorum. The latest ones are kept, since each may have alerts of hundreds of Incidents: they
+// must not be modified.
+func (r *reconciler) load(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
+	kept, _ := r.loaded.Get(event.UID)
+	if whole, ok := kept.(*v1alpha1.AlertEvent); ok {
+		return whole, nil
+	}
+	whole := &v1alpha1.AlertEvent{}
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(event), whole)
+	if apierrors.IsNotFound(err) || err == nil && whole.UID != event.UID {
+		return nil, fmt.Errorf("%w: the AlertEvent %s is gone", errStale, event.Name)
+	}
+	if err == nil {
+		err = packing.Unpack(&whole.Spec)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the AlertEvent %s: %w", event.Name, err)
+	}
+	r.loaded.Add(event.UID, whole)
+	return whole, nil
 }

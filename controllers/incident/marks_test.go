@@ -115,7 +115,7 @@ func TestKeyedEventsFillNoLedger(t *testing.T) {
 	s.fold("disk")
 	s.Expect(s.Incident("disk").Status.Ledger.Events).To(HaveLen(1))
 	s.ExpectCounted("disk", events...)
-	s.watchEvents()
+	s.watch()
 	s.pass(replica.KeyedLinger)
 	s.release()
 	s.Expect(s.EventNames()).To(BeEmpty(), "the marks tell another leader what to release")
@@ -277,14 +277,5 @@ func TestWhatMayComeBeforeAnEventInCommitOrder(t *testing.T) {
 			stored := &storedEvent{resourceVersion: test.version, created: metav1.NewTime(testEpoch.Add(test.created))}
 			NewWithT(t).Expect(r.isOlder(stored, event)).To(Equal(test.want))
 		})
-	}
-}
-
-// watchEvents has the leader hear of all AlertEvents in the cache.
-func (s *site) watchEvents() {
-	var list v1alpha1.AlertEventList
-	s.Expect(s.cache.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(Succeed())
-	for i := range list.Items {
-		s.releases.See(&list.Items[i])
 	}
 }

@@ -41,8 +41,7 @@ func RegisterMetrics(registry prometheus.Registerer) {
 	registry.MustRegister(foldDuration, foldLag, episodesOmitted)
 }
 
-// observeFold counts the alerts that one fold dealt with. The lag is that of the alerts that a status
-// counts now.
+// observeFold counts the alerts that one fold dealt with. The lag is that of the alerts that a status counts now.
 func observeFold(results []fold.AlertResult, now time.Time) {
 	for _, result := range results {
 		replica.CountFolded(result.Result, 1)

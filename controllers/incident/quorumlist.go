@@ -64,12 +64,6 @@ func (l *eventList) has(uid, incident string) bool {
 	return ok && !event.mark.Settles(incident)
 }
 
-// isMarked reports whether the event was there and marked as settled for the Incident.
-func (l *eventList) isMarked(uid, incident string) bool {
-	event, ok := l.events[types.UID(uid)]
-	return ok && event.mark.Settles(incident)
-}
-
 // lister makes one list, as the API server's quorum has it and not as a cache does. It fails with errHeavy if the list has more
 // than so many bytes.
 type lister func(ctx context.Context, most int64) (*eventList, error)
@@ -97,7 +91,7 @@ func newQuorumLists(list func(namespaces ...string) lister, namespaces []string)
 }
 
 func (l *quorumLists) of(namespaces ...string) *quorumList {
-	return &quorumList{list: l.list(namespaces...), light: l.light, heavy: l.heavy}
+	return &quorumList{list: l.list(namespaces...), light: l.light, heavy: l.heavy, turn: make(chan struct{}, 1)}
 }
 
 // join returns the AlertEvents of a namespace, and maybe those of others, of a list that began after the call.
@@ -131,20 +125,20 @@ func (l *quorumLists) listOf(namespace string) *quorumList {
 // joined, as the exactly-once argument requires: while one is under way, all newcomers wait
 // together for the next. So when idle a fold costs one small list, and under load all folds share them.
 type quorumList struct {
-	list lister
-
-	light, heavy chan struct{} // places for lists under way, also for heavy ones; nil: there is no bound
+	list         lister
+	light, heavy chan struct{} // as in quorumLists
 	isHeavy      atomic.Bool   // the last one had more than heavyList
 
-	mu        sync.Mutex
-	running   bool
-	next      *listing  // the list that has not begun, when a fold waits for it
-	restUntil time.Time // belongs to the one run that is running
+	turn      chan struct{} // holds something while a list is under way
+	restUntil time.Time     // belongs to the list whose turn it is
+
+	mu   sync.Mutex
+	next *listing // the list that has not begun, when a fold waits for it
 }
 
 // listing is one list and its waiters.
 type listing struct {
-	ctx     context.Context
+	ctx     context.Context // ends when the last waiter has left
 	cancel  context.CancelFunc
 	waiters int
 	done    chan struct{} // closed when events and err are set
@@ -154,7 +148,16 @@ type listing struct {
 
 // join returns the events of a list that began after the call.
 func (q *quorumList) join(ctx context.Context) (*eventList, error) {
-	l := q.enter()
+	q.mu.Lock()
+	if q.next == nil {
+		next := &listing{done: make(chan struct{})}
+		next.ctx, next.cancel = context.WithCancel(context.Background())
+		q.next = next
+		go q.make(next)
+	}
+	l := q.next
+	l.waiters++
+	q.mu.Unlock()
 	select {
 	case <-l.done:
 		return l.events, l.err
@@ -164,29 +167,11 @@ func (q *quorumList) join(ctx context.Context) (*eventList, error) {
 	}
 }
 
-// enter adds a waiter to the next list, and starts to make lists if none is under way.
-func (q *quorumList) enter() *listing {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.next == nil {
-		// It belongs to no waiter alone: it ends when the last of them has left.
-		ctx, cancel := context.WithCancel(context.Background())
-		q.next = &listing{ctx: ctx, cancel: cancel, done: make(chan struct{})}
-	}
-	q.next.waiters++
-	if !q.running {
-		q.running = true
-		go q.run()
-	}
-	return q.next
-}
-
 // leave takes a waiter off a list; without any the list is called off.
 func (q *quorumList) leave(l *listing) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l.waiters--
-	if l.waiters > 0 {
+	if l.waiters--; l.waiters > 0 {
 		return
 	}
 	l.cancel()
@@ -195,42 +180,46 @@ func (q *quorumList) leave(l *listing) {
 	}
 }
 
-// run makes lists as long as there are waiters. It pauses after each for as long as it took, so that
-// lists take at most half the time, and the longer they are, the more folds share one.
-func (q *quorumList) run() {
-	for more := true; more; more = q.goOn() {
-		<-time.After(time.Until(q.restUntil))
-		leave := q.enterPlace()
-		if l := q.take(); l != nil {
-			q.make(l)
-		}
-		leave()
+// make makes a list when the one before is over. It pauses between two for as long as the first one took, so that lists take at
+// most half the time, and the longer they are, the more folds share one. The time that a list may take begins after that.
+func (q *quorumList) make(l *listing) {
+	defer l.cancel()
+	select {
+	case q.turn <- struct{}{}:
+	case <-l.ctx.Done():
+		return
 	}
-}
-
-// enterPlace waits for a place, and returns what leaves it.
-func (q *quorumList) enterPlace() (leave func()) {
-	places := q.light
+	defer func() { <-q.turn }()
+	<-time.After(time.Until(q.restUntil))
+	places, most := q.light, int64(heavyList)
 	if q.isHeavy.Load() {
-		places = q.heavy
-	}
-	if places == nil {
-		return func() {}
+		places, most = q.heavy, math.MaxInt64
 	}
 	places <- struct{}{}
-	return func() { <-places }
+	defer func() { <-places }()
+	if q.begin(l) {
+		began := time.Now()
+		q.run(l, most)
+		q.restUntil = time.Now().Add(min(time.Since(began), maxListPause))
+	}
 }
 
-// make makes a list. The time that it may take begins here: it has waited for the list before it, for the pause after that, and
-// for a place. In a place of light ones, a list that turns out to be heavy is called off with errHeavy.
-func (q *quorumList) make(l *listing) {
+// begin has newcomers wait for another list from now on. It returns false if nobody waits for this one any more.
+func (q *quorumList) begin(l *listing) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.next != l {
+		return false
+	}
+	q.next = nil
+	return true
+}
+
+// run runs a list. One that turns out to have more bytes than it may have at its place is called off with errHeavy.
+func (q *quorumList) run(l *listing, most int64) {
+	defer close(l.done)
 	ctx, end := context.WithTimeout(l.ctx, listTimeout)
 	defer end()
-	most := int64(heavyList)
-	if q.isHeavy.Load() {
-		most = math.MaxInt64
-	}
-	began := time.Now()
 	l.events, l.err = q.list(ctx, most)
 	switch {
 	case errors.Is(l.err, errHeavy):
@@ -238,31 +227,10 @@ func (q *quorumList) make(l *listing) {
 	case l.err == nil:
 		q.isHeavy.Store(l.events.bytes > heavyList)
 	}
-	q.restUntil = time.Now().Add(min(time.Since(began), maxListPause))
-	l.cancel()
-	close(l.done)
 }
 
-// take begins the next list, nil without waiters.
-func (q *quorumList) take() *listing {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	l := q.next
-	q.next = nil
-	return l
-}
-
-// goOn ends the run when there are no waiters.
-func (q *quorumList) goOn() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.running = q.next != nil
-	return q.running
-}
-
-// listEvents lists the AlertEvents' metadata in the namespaces, one of which may be empty for all. The
-// reader must not be a cache. Without a resourceVersion the answer is as new as the quorum; later pages
-// of one list are as old as its first.
+// listEvents lists the AlertEvents' metadata in the namespaces, one of which may be empty for all. The reader must not be a
+// cache. Without a resourceVersion the answer is as new as the quorum; later pages of one list are as old as its first.
 func listEvents(reader client.Reader, namespaces ...string) lister {
 	var inPages pages.Reader
 	return func(ctx context.Context, most int64) (*eventList, error) {

@@ -38,11 +38,16 @@ func (s *slowLists) list(ctx context.Context, _ int64) (*eventList, error) {
 	return &eventList{events: map[types.UID]storedEvent{types.UID(fmt.Sprint(n)): {}}}, nil
 }
 
+// listOf returns a quorumList of all namespaces.
+func listOf(list lister) *quorumList {
+	return newQuorumLists(func(...string) lister { return list }, []string{metav1.NamespaceAll}).all
+}
+
 func TestAListIsSharedByThoseWhoCameBeforeItBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		lists := &slowLists{}
-		q := &quorumList{list: lists.list}
+		q := listOf(lists.list)
 		join := func(got chan<- *eventList) {
 			events, err := q.join(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
@@ -68,7 +73,7 @@ func TestAFailedListFailsAllItsWaitersAndNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		lists := &slowLists{fail: errors.New("out of order")}
-		q := &quorumList{list: lists.list}
+		q := listOf(lists.list)
 		failures := make(chan error, 3)
 		for range cap(failures) {
 			go func() {
@@ -89,7 +94,7 @@ func TestAWaiterThatLeavesTakesNothingFromTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		lists := &slowLists{}
-		q := &quorumList{list: lists.list}
+		q := listOf(lists.list)
 		leaving, leave := context.WithCancel(t.Context())
 		left, stayed := make(chan error, 1), make(chan error, 1)
 		go func() { _, err := q.join(leaving); left <- err }()
@@ -105,7 +110,7 @@ func TestAListThatNobodyWaitsForIsCalledOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		lists := &slowLists{}
-		q := &quorumList{list: lists.list}
+		q := listOf(lists.list)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		began := time.Now()
@@ -122,14 +127,14 @@ func TestTheTimeOfAListBeginsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		const took = listTimeout - 5*time.Second
-		q := &quorumList{list: func(ctx context.Context, _ int64) (*eventList, error) {
+		q := listOf(func(ctx context.Context, _ int64) (*eventList, error) {
 			select {
 			case <-time.After(took):
 				return &eventList{}, nil
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
-		}}
+		})
 		first := make(chan error, 1)
 		go func() { _, err := q.join(t.Context()); first <- err }()
 		synctest.Wait()

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -23,10 +24,8 @@ import (
 )
 
 const (
-	// foldConcurrency is how many Incidents are folded at a time. Nearly all of that time is spent
-	// waiting for a quorum list, which takes up to 100 ms on a busy API server whatever its size; this many
-	// folds share one.
-	// One namespace has four of five of them.
+	// foldConcurrency is how many Incidents are folded at a time, four of five for one namespace. Nearly all of that time is spent
+	// waiting for a quorum list, which takes up to 100 ms on a busy API server whatever its size; this many folds share one.
 	foldConcurrency = 160
 
 	// untrustedRetry is when to look again at an Incident with a deadline while nothing may end for its age.
@@ -35,8 +34,7 @@ const (
 	// staleRetry is when to look again after something turned out to be older than it seemed.
 	staleRetry = 50 * time.Millisecond
 
-	// pausedRetry is when to look again at an Incident whose ledger is full; the deletion of an AlertEvent
-	// brings it back sooner.
+	// pausedRetry is when to look again at an Incident whose ledger is full; the deletion of an AlertEvent brings it back sooner.
 	pausedRetry = 5 * time.Second
 
 	// expiryRetry is when to look again at an expired Incident that AlertEvents still hold on to.
@@ -51,20 +49,17 @@ const (
 // errStale says that a fold has read something older than the API server has now: it starts over.
 var errStale = errors.New("read something that has changed meanwhile")
 
-// errUnseen says that AlertEvents are stored which the cache does not show yet, and which the fold needs.
-var errUnseen = errors.New("the cache lacks an AlertEvent")
+// errUnseen says that AlertEvents are stored which the cache does not show yet. Thousands of folds may find that at once.
+var errUnseen = fmt.Errorf("%w: the cache lacks an AlertEvent", errStale)
 
-// errMemoryLags says that the cache shows AlertEvents before the memory has seen them.
-var errMemoryLags = fmt.Errorf("%w: the memory of AlertEvents lags behind the cache", errStale)
-
-// reconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one
-// or not.
+// reconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one or not.
 type reconciler struct {
 	Options
 	cache    client.Reader // with the index of package replica
 	live     client.Client // reads from the quorum
 	lists    *quorumLists
-	loads    *eventLoads
+	loading  chan struct{} // has something for each fold that reads AlertEvents again
+	loaded   *lru.Cache    // the latest of these, by UID
 	releases *release.Releaser
 	writes   *writeMemory
 	recorder events.EventRecorder
@@ -73,7 +68,6 @@ type reconciler struct {
 	resolved resolvedIncidents
 	notices  flowcontrol.RateLimiter // of Kubernetes Events
 	gate     *writeGate
-	tracing  *foldTracing
 
 	foldAlerts func(fold.Input) fold.Plan // fold.Decide outside of tests
 }
@@ -97,15 +91,14 @@ type openCounts interface {
 
 // resolvedIncidents takes care of the Incidents that the cache lacks.
 type resolvedIncidents interface {
-	// Written notes that a status was written over another one, and Deleted that an Incident was deleted.
+	// Written notes that a status was written over another one, or that an Incident was deleted: after is nil then.
 	Written(before, after *v1alpha1.Incident)
-	Deleted(incident *v1alpha1.Incident)
 
 	// IsFull reports whether a namespace may open no Incident that exists, since it has too many Resolved ones.
 	IsFull(namespace string) bool
 
-	// Revisit has the Resolved Incidents of an integration visited: their retention may be another one.
-	Revisit(integration types.NamespacedName)
+	// Revisit has the Resolved Incidents of a namespace visited: their retention may be another one.
+	Revisit(namespace string)
 }
 
 // Silences tells which silences in Alertmanager cover Incidents.
@@ -125,12 +118,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.discardRestored(ctx, o)
 	if wait := r.delayFold(o); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
-	}
-	if o.incident != nil && !o.incident.DeletionTimestamp.IsZero() {
-		return r.awaitDeletion(ctx, o)
 	}
 	plan, err := r.decide(o)
 	if err == nil && !plan.IsIdle() {
@@ -146,8 +135,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.finish(ctx, o, plan)
 }
 
-// foldConfirmed folds after a quorum list and carries the plan out. It returns its facts, with the Incident
-// as it is written.
+// foldConfirmed folds after a quorum list and carries the plan out. It returns its facts, with the Incident as it is written.
 //
 // An Incident that the cache lacks is Resolved, or there is none. If the alerts open one, spec is its spec, and it is
 // created before the list. A leader that stood still could otherwise fold AlertEvents once more whose Incident was deleted
@@ -165,10 +153,7 @@ func (r *reconciler) foldConfirmed(
 	if err != nil {
 		return seen, plan, err
 	}
-	if c.incident != nil && !c.incident.DeletionTimestamp.IsZero() {
-		return &c.facts, plan, errTerminating
-	}
-	ctx, end := r.tracing.begin(ctx, &c.facts)
+	ctx, end := beginSpan(ctx, r.TracerProvider, &c.facts)
 	defer func() { end(plan, err) }()
 	loaded, err := r.loadCondensed(ctx, c)
 	if err != nil {
@@ -196,9 +181,6 @@ func (r *reconciler) createOrRead(
 ) (_ *facts, created bool, err error) {
 	o := *seen
 	if spec != nil {
-		if seen.unseen {
-			return seen, false, errMemoryLags
-		}
 		if o.incident, err = r.create(ctx, seen, *spec); o.incident != nil {
 			return &o, true, nil
 		}
@@ -218,8 +200,7 @@ func (r *reconciler) createOrRead(
 // dropEmpty deletes an Incident that was created for AlertEvents which turn out to be gone, if no other one exists for it. Else
 // it goes when its time has come. It returns the Incident that is left.
 func (r *reconciler) dropEmpty(ctx context.Context, c *confirmed) (*v1alpha1.Incident, error) {
-	lacks, err := r.cacheLacks(ctx, c, nil)
-	if err != nil || lacks || !c.isEmpty() {
+	if err := r.requireShown(ctx, c, nil); err != nil || !c.isEmpty() {
 		return c.incident, err
 	}
 	if removed, err := r.remove(ctx, c.incident); err != nil || !removed {
@@ -237,25 +218,24 @@ func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ct
 		return r.waitBlocked(ctx, o, blocked), nil
 	case errors.Is(err, errTerminating):
 		return r.awaitDeletion(ctx, o)
-	case errors.Is(err, errStale):
-		log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
-		return ctrl.Result{RequeueAfter: staleRetry}, nil
-	case errors.Is(err, errUnseen):
-		log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
-		return ctrl.Result{RequeueAfter: writeInterval}, nil
-	default:
+	case !errors.Is(err, errStale):
 		return ctrl.Result{}, err
 	}
+	log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
+	if errors.Is(err, errUnseen) {
+		return ctrl.Result{RequeueAfter: writeInterval}, nil
+	}
+	return ctrl.Result{RequeueAfter: staleRetry}, nil
 }
 
-// delayFold returns how long to wait before anything is decided: until an Incident that could not be written is tried
-// again, until the cache shows the last write, and until a busy Incident may be written again if its alerts change no state.
-// delayWrite would find the last, for the price of a fold.
+// delayFold returns how long to wait before anything is decided: until an Incident that could not be written is tried again,
+// until the cache shows the last write and the memory what the cache shows, and until a busy Incident may be written again if its
+// alerts change no state. delayWrite would find the last, for the price of a fold.
 func (r *reconciler) delayFold(o *facts) time.Duration {
-	switch wait := r.blocked.remaining(o.key, o.now); {
+	switch wait := r.blocked.delay(o.key, o.key.Name, o.now); {
 	case wait > 0 && len(o.toFold) > 0:
 		return wait
-	case r.writes.behind(o.key, o.incident):
+	case o.unseen, r.writes.behind(o.key, o.incident):
 		return staleRetry // the watch brings it back sooner
 	case o.onlyRepeats() && !o.ledgerNearlyFull():
 		return r.writes.wait(o.key, o.now)
@@ -269,7 +249,7 @@ func (r *reconciler) delayFold(o *facts) time.Duration {
 func (r *reconciler) delayWrite(o *facts, plan fold.Plan) time.Duration {
 	switch {
 	case plan.Create != nil:
-		return r.blocked.waitToCreate(o.key, o.now)
+		return r.blocked.delay(o.key, ofNamespace, o.now)
 	case plan.Write && !plan.Urgent && !o.ledgerNearlyFull():
 		return r.writes.wait(o.key, o.now)
 	default:
@@ -317,7 +297,7 @@ func (r *reconciler) expireOrWait(ctx context.Context, o *facts, plan fold.Plan)
 	case at.After(o.now):
 		return ctrl.Result{RequeueAfter: at.Sub(o.now)}, nil
 	case plan.IsIdle() && o.incident.Status.State != v1alpha1.IncidentOpen:
-		return r.expire(ctx, o)
+		return r.expire(ctx, o, at)
 	default:
 		return ctrl.Result{RequeueAfter: writeInterval}, nil
 	}

@@ -102,7 +102,7 @@ func TestARestoredAlertEventIsDiscardedWhateverItsMarkSays(t *testing.T) {
 			},
 		}
 		s.Expect(s.Live.Create(s.Ctx, event, client.FieldOwner("velero-server"))).To(Succeed())
-		s.incidents.releases.See(event)
+		s.incidents.releases.See(s.Ctx, event)
 		s.fold("disk")
 		s.release()
 		s.Expect(s.EventNames()).To(BeEmpty(), names)

@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -58,12 +59,12 @@ type Options struct {
 func Add(
 	mgr ctrl.Manager, live client.Client, o Options, counts *replica.Counts, releaser *release.Releaser, sweeper *sweep.Sweeper,
 ) (*Blocked, error) {
-	lists := func(namespaces ...string) lister { return listEvents(live, namespaces...) }
-	lag := newLagDetector(o.Memory, o.Clock, lists, o.Namespaces, o.RestartWatch)
+	lists := newQuorumLists(func(namespaces ...string) lister { return listEvents(live, namespaces...) }, o.Namespaces)
+	lag := &lagDetector{hasShown: o.Memory.HasShown, clock: o.Clock, list: lists.all, restart: o.RestartWatch}
 	if err := mgr.Add(lag); err != nil {
 		return nil, fmt.Errorf("adding the detector of a watch that has stalled: %w", err)
 	}
-	r := newReconciler(mgr.GetCache(), live, lag.lists, o)
+	r := newReconciler(mgr.GetCache(), live, lists, o)
 	r.recorder, r.notices = mgr.GetEventRecorder("tocsin"), flowcontrol.NewTokenBucketRateLimiter(maxNoticeRate, maxNoticeBurst)
 	r.counts, r.releases, r.resolved = counts, releaser, sweeper
 	options := requests.Options(mgr, "incident", "incident", requests.NameOf)
@@ -72,8 +73,8 @@ func Add(
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("incident").
 		Watches(&v1alpha1.AlertEvent{}, r.foldEvents()).
+		Watches(&v1alpha1.Incident{}, r.foldIncidents()).
 		Watches(&v1alpha1.WebhookIntegration{}, r.foldPolicies()).
-		WatchesRawSource(watchIncidents(mgr.GetCache(), r.gone)).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue requests.Queue) error {
 			sweeper.Start(ctx, queue, r)
 			return nil
@@ -90,9 +91,9 @@ func Add(
 // newReconciler returns a reconciler. The caller sets the other fields.
 func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, o Options) *reconciler {
 	return &reconciler{
-		Options: o, cache: cache, live: live, lists: lists, loads: newEventLoads(), writes: newWriteMemory(o.Clock),
-		gate: newWriteGate(writeConcurrency, o.IngestBacklog), tracing: newFoldTracing(o.TracerProvider),
-		blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
+		Options: o, cache: cache, live: live, lists: lists, writes: newWriteMemory(o.Clock),
+		loading: make(chan struct{}, loadingFolds), loaded: lru.New(keptLoads),
+		gate: newWriteGate(writeConcurrency, o.IngestBacklog), blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
 	}
 }
 

@@ -102,16 +102,13 @@ func (always) QuietFrom(types.NamespacedName, time.Time, time.Time) (time.Time, 
 // noResolved takes no care of Resolved Incidents.
 type noResolved struct {
 	full      bool
-	revisited []types.NamespacedName
+	revisited []string
 }
 
 func (*noResolved) Written(_, _ *v1alpha1.Incident) {}
-func (*noResolved) Deleted(*v1alpha1.Incident)      {}
 func (r *noResolved) IsFull(string) bool            { return r.full }
 
-func (r *noResolved) Revisit(integration types.NamespacedName) {
-	r.revisited = append(r.revisited, integration)
-}
+func (r *noResolved) Revisit(namespace string) { r.revisited = append(r.revisited, namespace) }
 
 // listedCounts count the Incidents that exist and are not Resolved, and bound them.
 type listedCounts struct {
@@ -121,7 +118,7 @@ type listedCounts struct {
 
 func (c *listedCounts) usage(namespace string) (own replica.Usage) {
 	for _, incident := range c.open(namespace) {
-		own.Add(&incident, 1)
+		own = own.Plus(replica.UsageOf(&incident))
 	}
 	return own
 }
@@ -234,9 +231,13 @@ func (s *site) fold(dedupKey string) ctrl.Result {
 	return ctrl.Result{}
 }
 
-// watch has the folder's memory learn what its watch shows.
+// watch has the folder's memory learn what its watch shows, and the release what the marks say.
 func (s *site) watch() {
-	s.Expect(s.cache.List(s.Ctx, &v1alpha1.AlertEventList{}, client.InNamespace(s.Namespace))).To(gomega.Succeed())
+	var list v1alpha1.AlertEventList
+	s.Expect(s.cache.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
+	for i := range list.Items {
+		s.releases.See(s.Ctx, &list.Items[i])
+	}
 }
 
 // release deletes what is due, writes the marks that are wanted, and drops the records of what is gone.

@@ -16,26 +16,14 @@ import (
 // tracerName is the instrumentation scope of the folds' spans.
 const tracerName = "github.com/tocsin-dev/tocsin/controllers"
 
-// foldTracing makes the spans of folds. A nil one makes none and costs nothing.
-type foldTracing struct {
-	tracer trace.Tracer
-}
-
-// newFoldTracing returns nil when there is no provider.
-func newFoldTracing(provider trace.TracerProvider) *foldTracing {
+// beginSpan begins the span of a fold; without a provider there is none, and it costs nothing. It is the root of a trace and
+// linked to the writes of the AlertEvents that it folds: they have answered their requests before it began, and there may be
+// many. The result ends it.
+func beginSpan(ctx context.Context, provider trace.TracerProvider, o *facts) (context.Context, func(fold.Plan, error)) {
 	if provider == nil {
-		return nil
-	}
-	return &foldTracing{tracer: provider.Tracer(tracerName)}
-}
-
-// begin begins the span of a fold. It is the root of a trace and linked to the writes of the AlertEvents that it
-// folds: they have answered their requests before it began, and there may be many. The result ends it.
-func (t *foldTracing) begin(ctx context.Context, o *facts) (context.Context, func(fold.Plan, error)) {
-	if t == nil {
 		return ctx, func(fold.Plan, error) {}
 	}
-	ctx, span := t.tracer.Start(ctx, "fold Incident",
+	ctx, span := provider.Tracer(tracerName).Start(ctx, "fold Incident",
 		trace.WithNewRoot(),
 		trace.WithTimestamp(o.began),
 		trace.WithSpanKind(trace.SpanKindConsumer),

@@ -18,7 +18,7 @@ import (
 func TestAFoldIsLinkedToTheWritesOfItsAlerts(t *testing.T) {
 	s := newSite(t)
 	exporter := tracetest.NewInMemoryExporter()
-	s.incidents.tracing = newFoldTracing(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
+	s.incidents.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 	var events []*v1alpha1.AlertEvent
 	for _, traceparent := range []string{
 		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-1bf7651916cd43dd8448eb211c80319c-c8ad6b7169203331-01",
@@ -65,10 +65,9 @@ func TestAFoldIsLinkedToTheWritesOfItsAlerts(t *testing.T) {
 
 func TestWithoutTracingAFoldCostsNothingMore(t *testing.T) {
 	g := NewWithT(t)
-	var off *foldTracing
 	o := &facts{}
 	g.Expect(testing.AllocsPerRun(100, func() {
-		_, end := off.begin(t.Context(), o)
+		_, end := beginSpan(t.Context(), nil, o)
 		end(fold.Plan{}, nil)
 	})).To(BeZero())
 }

@@ -6,25 +6,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
-	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/marks"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
-
-// isSame reports whether an update changed neither the UID nor the generation of an object.
-func isSame(before, after client.Object) bool {
-	return before.GetUID() == after.GetUID() && before.GetGeneration() == after.GetGeneration()
-}
 
 // foldEvents enqueues the Incidents of an AlertEvent when it comes. When it goes, or gets a mark, it enqueues those that are open
 // again, since their ledgers have space. Other changes of its metadata mean nothing.
@@ -33,12 +25,11 @@ func isSame(before, after client.Object) bool {
 // senders have been told long ago that they are accepted.
 func (r *reconciler) foldEvents() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, initial bool, queue requests.Queue) {
-		if before != nil && after != nil && before.UID == after.UID {
-			r.foldMarked(before, after, queue)
-			return
+		if after != nil {
+			r.releases.See(ctx, after)
 		}
-		// The watch may show a deletion and a creation of the same name as one update.
-		if before != nil {
+		switch {
+		case after == nil:
 			r.releases.Forget(replica.RefOf(before))
 			for name := range replica.IncidentNames(before) {
 				key := types.NamespacedName{Namespace: before.Namespace, Name: name}
@@ -46,18 +37,17 @@ func (r *reconciler) foldEvents() handler.EventHandler {
 					requests.Add(queue, key, false)
 				}
 			}
-		}
-		if after == nil {
-			return
-		}
-		if err := r.Memory.Cached.Unreadable(after); err != nil {
-			r.reportUnreadable(ctx, after, err)
-		}
-		r.releases.See(after)
-		for name, firing := range replica.IncidentNames(after) {
-			key := types.NamespacedName{Namespace: after.Namespace, Name: name}
-			repeats := firing && !initial && r.isOpen(ctx, key)
-			requests.Add(queue, key, !repeats)
+		case before != nil:
+			r.foldMarked(before, after, queue)
+		default:
+			if err := r.Memory.Cached.Unreadable(after); err != nil {
+				r.reportUnreadable(ctx, after, err)
+			}
+			for name, firing := range replica.IncidentNames(after) {
+				key := types.NamespacedName{Namespace: after.Namespace, Name: name}
+				repeats := firing && !initial && r.isOpen(ctx, key)
+				requests.Add(queue, key, !repeats)
+			}
 		}
 	})
 }
@@ -67,7 +57,6 @@ func (r *reconciler) foldMarked(before, after *v1alpha1.AlertEvent, queue reques
 	if before.Annotations[v1alpha1.SettledAnnotation] == after.Annotations[v1alpha1.SettledAnnotation] {
 		return
 	}
-	r.releases.See(after)
 	if mark, ok := marks.Of(after); ok {
 		for name := range replica.IncidentNames(after) {
 			if mark.Settles(name) {
@@ -91,39 +80,28 @@ func (r *reconciler) isOpen(ctx context.Context, key types.NamespacedName) bool 
 	return err == nil && incident.Status.State == v1alpha1.IncidentOpen
 }
 
-// watchIncidents enqueues an Incident when it changes, and when the cache shows it no longer, unless gone says that there is
-// nothing to do.
-func watchIncidents(
-	objects cache.Informers, gone func(ctx context.Context, shown *v1alpha1.Incident) bool,
-) source.Func {
-	return func(ctx context.Context, queue requests.Queue) error {
-		_, err := informers.Feed(ctx, objects, &v1alpha1.Incident{},
-			func(incident *v1alpha1.Incident, _ bool) {
-				requests.Add(queue, client.ObjectKeyFromObject(incident), false)
-			},
-			func(shown *v1alpha1.Incident) {
-				if gone(ctx, shown) {
-					requests.Add(queue, client.ObjectKeyFromObject(shown), false)
-				}
-			})
-		return err
-	}
+// foldIncidents enqueues an Incident when it changes, and when the cache shows it no longer, unless there is nothing to do.
+func (r *reconciler) foldIncidents() handler.EventHandler {
+	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.Incident, _ bool, queue requests.Queue) {
+		if after != nil || r.gone(ctx, before) {
+			requests.Add(queue, client.ObjectKeyFromObject(cmp.Or(after, before)), false)
+		}
+	})
 }
 
-// foldPolicies enqueues the Incidents of a WebhookIntegration when it comes, goes or changes: their deadlines may be other
-// ones.
+// foldPolicies enqueues the Incidents of a WebhookIntegration when it comes, goes or changes: their deadlines may be other ones.
 func (r *reconciler) foldPolicies() handler.EventHandler {
 	return requests.OnChange(func(
 		_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requests.Queue,
 	) {
-		if initial || before != nil && after != nil && isSame(before, after) {
+		if initial || before != nil && after != nil && before.Generation == after.Generation {
 			return // at the start, the Incidents come by themselves
 		}
 		integration := client.ObjectKeyFromObject(cmp.Or(after, before))
 		for _, name := range r.counts.OfIntegration(integration.Namespace, integration.Name) {
 			requests.Add(queue, types.NamespacedName{Namespace: integration.Namespace, Name: name}, false)
 		}
-		r.resolved.Revisit(integration)
+		r.resolved.Revisit(integration.Namespace)
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
@@ -36,9 +37,8 @@ type Options struct {
 	// Unavailable returns the reason of the condition Ready for which posts to a namespace get 503, empty when they do not.
 	Unavailable func(namespace string) string
 
-	// Folded is the source of AlertsFolded, as far as Incidents cannot be written. Changed has something when it has changed.
-	Folded  ConditionSource
-	Changed <-chan struct{}
+	// Folded is the source of AlertsFolded, as far as Incidents cannot be written.
+	Folded ConditionSource
 
 	// Forwarded and Archived are the sources of these conditions. Nil: the integrations do not have them.
 	Forwarded, Archived ConditionSource
@@ -76,7 +76,10 @@ func Add(mgr ctrl.Manager, live client.StatusClient, options Options) error {
 		Named("webhookintegration").
 		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.AlertEvent{}, r.watchReceived()).
-		Watches(&v1alpha1.AlertEvent{}, r.stuck.watch()).
+		WatchesRawSource(source.Func(func(ctx context.Context, _ requests.Queue) error {
+			_, err := informers.Feed(ctx, mgr.GetCache(), &v1alpha1.AlertEvent{}, r.stuck.set, r.stuck.remove)
+			return err
+		})).
 		WatchesRawSource(source.Func(r.watchConditions)).
 		WithOptions(requests.Options(mgr, "integration", "integration", requests.NameOf)).
 		Complete(r)

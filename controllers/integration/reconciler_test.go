@@ -341,7 +341,7 @@ func TestTheConditionsOfOthersShow(t *testing.T) {
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(BeEmpty())
 
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("True Folding"))
-	s.stuck.set(s.IntegrationKey(), stuckEvent{testsite.Integration, clustercache.StuckTerminating})
+	s.stuck.events[s.IntegrationKey()] = stuckEvent{testsite.Integration, clustercache.StuckTerminating}
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + clustercache.StuckTerminating))
 	s.stuck.folded = &fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded, true}
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"))
@@ -354,21 +354,22 @@ func TestTheStuckAreShownOnTheirIntegration(t *testing.T) {
 	g := NewWithT(t)
 	stuck := &stuckEvents{events: map[types.NamespacedName]stuckEvent{}}
 	shop := types.NamespacedName{Namespace: "team", Name: "shop"}
-	one, two := types.NamespacedName{Namespace: "team", Name: "1"}, types.NamespacedName{Namespace: "team", Name: "2"}
-	set := func(name types.NamespacedName, now stuckEvent) bool {
-		_, changed := stuck.set(name, now)
-		return changed
+	event := func(namespace, name string) *v1alpha1.AlertEvent {
+		event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		event.Spec.IntegrationName, event.Spec.Alerts = "shop", make([]v1alpha1.Alert, 1)
+		return event
 	}
-	terminating, unreadable := stuckEvent{"shop", clustercache.StuckTerminating}, stuckEvent{"shop", clustercache.StuckUnreadable}
-	g.Expect(set(one, stuckEvent{"shop", ""})).To(BeFalse())
-	g.Expect(set(one, terminating)).To(BeTrue())
-	g.Expect(set(one, terminating)).To(BeFalse(), "nothing new")
-	g.Expect(set(two, unreadable)).To(BeTrue())
-	g.Expect(set(types.NamespacedName{Namespace: "other", Name: "3"}, stuckEvent{"shop", clustercache.StuckUnreadable})).To(BeTrue())
+	terminating, unreadable, elsewhere := event("team", "1"), event("team", "2"), event("other", "3")
+	stuck.set(terminating, false)
+	g.Expect(stuck.reasons(shop)).To(BeEmpty())
+	terminating.DeletionTimestamp = new(metav1.NewTime(testEpoch))
+	unreadable.Spec.Alerts, elsewhere.Spec.Alerts = nil, nil
+	for _, event := range []*v1alpha1.AlertEvent{terminating, unreadable, elsewhere} {
+		stuck.set(event, false)
+	}
 	g.Expect(stuck.reasons(shop)).To(Equal(map[string]bool{clustercache.StuckTerminating: true, clustercache.StuckUnreadable: true}))
-	before, changed := stuck.set(one, stuckEvent{})
-	g.Expect(changed).To(BeTrue())
-	g.Expect(before).To(Equal(terminating))
-	g.Expect(set(two, stuckEvent{})).To(BeTrue())
+	stuck.remove(terminating)
+	unreadable.Spec.Alerts = make([]v1alpha1.Alert, 1)
+	stuck.set(unreadable, false)
 	g.Expect(stuck.reasons(shop)).To(BeEmpty())
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -41,18 +41,22 @@ type stuckEvents struct {
 // stuckEvent is the integration of an AlertEvent, and why it is stuck.
 type stuckEvent struct{ integration, reason string }
 
-// set notes why an AlertEvent is stuck, if it is, and reports whether that is new. before is the earlier state.
-func (s *stuckEvents) set(name types.NamespacedName, now stuckEvent) (before stuckEvent, changed bool) {
+// set notes whether an AlertEvent is stuck, and why. The conditions are looked at soon anyway.
+func (s *stuckEvents) set(event *v1alpha1.AlertEvent, _ bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before = s.events[name]
-	if now.reason == "" {
-		now = stuckEvent{}
-		delete(s.events, name)
+	if reason := clustercache.Stuck(event); reason != "" {
+		s.events[client.ObjectKeyFromObject(event)] = stuckEvent{event.Spec.IntegrationName, reason}
 	} else {
-		s.events[name] = now
+		delete(s.events, client.ObjectKeyFromObject(event))
 	}
-	return before, before != now
+}
+
+// remove forgets an AlertEvent that is gone.
+func (s *stuckEvents) remove(event *v1alpha1.AlertEvent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.events, client.ObjectKeyFromObject(event))
 }
 
 // reasons returns why AlertEvents of the integration are stuck.
@@ -66,23 +70,6 @@ func (s *stuckEvents) reasons(integration types.NamespacedName) map[string]bool 
 		}
 	}
 	return reasons
-}
-
-// watch keeps the stuck AlertEvents, and enqueues the integrations for which they change.
-func (s *stuckEvents) watch() handler.EventHandler {
-	return requests.OnChange(func(_ context.Context, old, current *v1alpha1.AlertEvent, _ bool, queue requests.Queue) {
-		now := stuckEvent{}
-		if current != nil {
-			now = stuckEvent{current.Spec.IntegrationName, clustercache.Stuck(current)}
-		}
-		name := client.ObjectKeyFromObject(cmp.Or(current, old))
-		before, changed := s.set(name, now)
-		for _, integration := range []string{before.integration, now.integration} {
-			if changed && integration != "" {
-				queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: name.Namespace, Name: integration}})
-			}
-		}
-	})
 }
 
 // Condition returns the condition AlertsFolded of an integration: why stored alerts do not become part of Incidents, or that
@@ -118,22 +105,9 @@ func setUnavailable(ready *metav1.Condition, reason string) {
 	}
 }
 
-// watchConditions enqueues the integrations whose conditions are outdated, every few seconds and when Incidents begin or cease
-// to be written.
+// watchConditions enqueues the integrations whose conditions are outdated, every few seconds.
 func (r *reconciler) watchConditions(ctx context.Context, queue requests.Queue) error {
-	go func() {
-		ticker := time.NewTicker(conditionCheck)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-r.Changed:
-			case <-ticker.C:
-			}
-			r.checkConditions(ctx, queue)
-		}
-	}()
+	go wait.UntilWithContext(ctx, func(ctx context.Context) { r.checkConditions(ctx, queue) }, conditionCheck)
 	return nil
 }
 

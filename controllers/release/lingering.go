@@ -1,7 +1,7 @@
 package release
 
 import (
-	"container/list"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -9,15 +9,13 @@ import (
 )
 
 const (
-	// maxLingering and maxLingeringBytes bound the AlertEvents of one integration that stay for their idempotency keys;
-	// beyond them its oldest go early. So an integration with 100 keyed requests a minute has them all for ten
-	// minutes.
+	// maxLingering and maxLingeringBytes bound the AlertEvents of one integration that stay for their idempotency keys; beyond them
+	// its oldest go early. So an integration with 100 keyed requests a minute has them all for ten minutes.
 	maxLingering      = 1000
 	maxLingeringBytes = 16 << 20
 
-	// maxAllLingering and maxAllLingeringBytes bound those of all integrations, for they are part of the queue, are
-	// held by every replica's cache, and are in every quorum list. Beyond them the oldest go of the integration that
-	// has the most.
+	// maxAllLingering and maxAllLingeringBytes bound those of all integrations, for they are part of the queue, are held by every
+	// replica's cache, and are in every quorum list. Beyond them the oldest go of the integration that has the most.
 	maxAllLingering      = 5000
 	maxAllLingeringBytes = 64 << 20
 )
@@ -26,7 +24,7 @@ const (
 // them together have too many, those of the integration with the most are released first: no sender costs another one its memory.
 type lingering struct {
 	events, bytes fair.Budget[types.NamespacedName]
-	records       map[types.NamespacedName]*list.List // of *releaseRecord, by integration, oldest first
+	records       map[types.NamespacedName][]*releaseRecord // by integration, oldest first
 }
 
 func newLingering() lingering {
@@ -35,18 +33,13 @@ func newLingering() lingering {
 	}
 	return lingering{
 		events: limit(maxAllLingering, maxLingering), bytes: limit(maxAllLingeringBytes, maxLingeringBytes),
-		records: map[types.NamespacedName]*list.List{},
+		records: map[types.NamespacedName][]*releaseRecord{},
 	}
 }
 
 // add enters a record, and takes out and returns those that exceed a limit.
 func (l *lingering) add(record *releaseRecord) (early []*releaseRecord) {
-	records := l.records[record.integration]
-	if records == nil {
-		records = list.New()
-		l.records[record.integration] = records
-	}
-	record.linger = records.PushBack(record)
+	l.records[record.integration] = append(l.records[record.integration], record)
 	l.count(record, 1)
 	for {
 		from, exceeds := l.events.Excess(record.integration)
@@ -56,10 +49,7 @@ func (l *lingering) add(record *releaseRecord) (early []*releaseRecord) {
 		if !exceeds {
 			return early
 		}
-		oldest, ok := l.records[from].Front().Value.(*releaseRecord)
-		if !ok {
-			panic("a lingering record of another type") // only add puts them in
-		}
+		oldest := l.records[from][0]
 		l.remove(oldest)
 		early = append(early, oldest)
 	}
@@ -67,14 +57,13 @@ func (l *lingering) add(record *releaseRecord) (early []*releaseRecord) {
 
 // remove takes a record out, if it is in.
 func (l *lingering) remove(record *releaseRecord) {
-	if record.linger == nil {
+	records := l.records[record.integration]
+	at := slices.Index(records, record)
+	if at < 0 {
 		return
 	}
-	records := l.records[record.integration]
-	records.Remove(record.linger)
-	record.linger = nil
 	l.count(record, -1)
-	if records.Len() == 0 {
+	if l.records[record.integration] = slices.Delete(records, at, at+1); len(records) == 1 {
 		delete(l.records, record.integration)
 	}
 }

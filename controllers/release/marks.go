@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,34 +46,27 @@ func (r *releaseRecord) read(event *v1alpha1.AlertEvent) {
 }
 
 // wantedMark returns the mark to write, nil if there is none: that of an event that stays for its idempotency key, or the
-// Incidents for which an event is settled in part, when one of them needs the mark.
-func (r *releaseRecord) wantedMark() *marks.Mark {
-	if len(r.waiting) == 0 {
-		if r.isKeyed() && !r.marked.All {
-			return &marks.Mark{All: true}
-		}
+// Incidents for which an event is settled in part, when one of them needs the mark, or after MarkPatience: nothing may tell when
+// a user deletes one of them.
+func (r *releaseRecord) wantedMark(now time.Time) *marks.Mark {
+	isNews := func(name string) bool { return !r.marked.Settles(name) }
+	switch {
+	case len(r.waiting) == 0 && r.isKeyed() && !r.marked.All:
+		return &marks.Mark{All: true}
+	case len(r.waiting) > 0 && (r.markWanted || now.Sub(r.began) >= MarkPatience) && slices.ContainsFunc(r.settled, isNews):
+		return &marks.Mark{Incidents: slices.Clone(r.settled)}
+	default:
 		return nil
 	}
-	if r.markWanted {
-		for _, name := range r.settled {
-			if !r.marked.Settles(name) {
-				return &marks.Mark{Incidents: append([]string(nil), r.settled...)}
-			}
-		}
-	}
-	return nil
 }
 
 // Mark has an event marked that is settled for the Incident and stays for others.
 func (r *Releaser) Mark(event *v1alpha1.AlertEvent, incident string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	record := r.records[event.UID]
-	if record == nil {
-		return
-	}
-	if _, waits := record.waiting[incident]; !waits {
-		r.wantMark(record)
+	if record := r.records[event.UID]; record != nil && !record.waiting.Has(incident) {
+		record.markWanted = true
+		r.enqueueMark(record)
 	}
 }
 
@@ -81,25 +75,16 @@ func (r *Releaser) Mark(event *v1alpha1.AlertEvent, incident string) {
 func (r *Releaser) MarkWaiting(ledger []v1alpha1.LedgerEntry, isWaiting func(incident string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.clock.Now()
 	for _, entry := range ledger {
-		record := r.records[types.UID(entry.UID)]
-		if record == nil {
-			continue
-		}
-		wanted := now.Sub(record.began) >= MarkPatience
-		for name := range record.waiting {
-			wanted = wanted || isWaiting(name)
-		}
-		if wanted {
-			r.wantMark(record)
+		if record := r.records[types.UID(entry.UID)]; record != nil {
+			record.markWanted = record.markWanted || slices.ContainsFunc(record.waiting.UnsortedList(), isWaiting)
+			r.enqueueMark(record)
 		}
 	}
 }
 
-func (r *Releaser) wantMark(record *releaseRecord) {
-	record.markWanted = true
-	if record.wantedMark() != nil {
+func (r *Releaser) enqueueMark(record *releaseRecord) {
+	if record.wantedMark(r.clock.Now()) != nil {
 		r.enqueue(record.ref)
 	}
 }
@@ -118,7 +103,7 @@ func (r *Releaser) writeMark(ctx context.Context, ref replica.EventRef, wanted *
 	}
 	mark, marked := marks.Of(&stored)
 	if !marked {
-		mark.ResourceVersion = r.commitVersion(ref, stored.ResourceVersion)
+		mark.ResourceVersion = r.memory.Version(&stored)
 	}
 	mark = mark.With(wanted.Incidents)
 	mark.All = mark.All || wanted.All
@@ -143,20 +128,9 @@ func (r *Releaser) writeMark(ctx context.Context, ref replica.EventRef, wanted *
 	defer r.mu.Unlock()
 	if record := r.records[ref.UID]; record != nil {
 		record.marked, record.markWanted = mark, false
-		if !record.due.IsZero() && !record.due.After(r.clock.Now()) {
+		if record.isDue(r.clock.Now()) {
 			r.enqueue(ref)
 		}
 	}
 	return ctrl.Result{}, nil
-}
-
-// commitVersion returns the place in commit order of an event without a mark. A stored resourceVersion that is newer came of
-// an update of the metadata.
-func (r *Releaser) commitVersion(ref replica.EventRef, stored string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if record := r.records[ref.UID]; record != nil && record.version != "" {
-		return record.version
-	}
-	return stored
 }

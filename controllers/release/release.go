@@ -2,13 +2,13 @@
 package release
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
@@ -54,28 +55,23 @@ type Releaser struct {
 // releaseRecord is an event of which at least one alert is settled.
 type releaseRecord struct {
 	ref     replica.EventRef
-	version string          // its place in commit order
-	waiting map[string]bool // names of the Incidents whose alerts are not settled
-	settled []string        // names of the others
-	began   time.Time       // when the first of them was settled
-	due     time.Time       // when to delete it, once nothing is waiting
-	deleted bool            // and the watch has not shown it yet
-
-	discarded bool // its alerts are not folded
+	waiting sets.Set[string] // names of the Incidents whose alerts are not settled
+	settled []string         // names of the others
+	began   time.Time        // when the first of them was settled
+	due     time.Time        // when to delete it, once nothing is waiting
+	deleted bool             // and the watch has not shown it yet
 
 	marked     marks.Mark // as far as it is known
 	markWanted bool
 
 	integration types.NamespacedName
 	bytes       int // of its alerts
-	linger      *list.Element
 }
 
-func newReleaseRecord(event *v1alpha1.AlertEvent, version string, now time.Time) *releaseRecord {
+func newReleaseRecord(event *v1alpha1.AlertEvent, now time.Time) *releaseRecord {
 	record := &releaseRecord{
 		ref:         replica.RefOf(event),
-		version:     version,
-		waiting:     replica.IncidentNames(event),
+		waiting:     sets.KeySet(replica.IncidentNames(event)),
 		began:       now,
 		integration: types.NamespacedName{Namespace: event.Namespace, Name: event.Spec.IntegrationName},
 	}
@@ -88,11 +84,14 @@ func newReleaseRecord(event *v1alpha1.AlertEvent, version string, now time.Time)
 
 // settle notes that the alerts for one Incident are settled.
 func (r *releaseRecord) settle(incident string) {
-	if _, waits := r.waiting[incident]; waits {
-		delete(r.waiting, incident)
+	if r.waiting.Has(incident) {
+		r.waiting.Delete(incident)
 		r.settled = append(r.settled, incident)
 	}
 }
+
+// isDue reports whether the time has come to delete the event.
+func (r *releaseRecord) isDue(now time.Time) bool { return !r.due.IsZero() && !r.due.After(now) }
 
 // isKeyed reports whether the event stays for its idempotency key.
 func (r *releaseRecord) isKeyed() bool { return v1alpha1.IsKeyedEventName(r.ref.Name) }
@@ -123,14 +122,11 @@ func (r *Releaser) Add(mgr ctrl.Manager) error {
 	return nil
 }
 
-// start takes the controller's queue, enters the AlertEvents that were settled before, and begins to tidy.
+// start takes the controller's queue and begins to tidy, which enters the AlertEvents that were settled before.
 func (r *Releaser) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[replica.EventRef]) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queue = queue
-	for _, record := range r.records {
-		queue.Add(record.ref)
-	}
 	go wait.UntilWithContext(ctx, r.Tidy, tidyInterval)
 	return nil
 }
@@ -145,16 +141,21 @@ func (r *Releaser) Settle(event *v1alpha1.AlertEvent, incident string) {
 	}
 }
 
-// See notes what the mark of an event says. That of one from a backup is of another time: the fold discards such an event.
-func (r *Releaser) See(event *v1alpha1.AlertEvent) {
-	if _, marked := marks.Of(event); !marked || clustercache.IsRestored(event) {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if record := r.record(event); record != nil {
-		record.read(event)
-		r.schedule(record)
+// See notes what the mark of an event says. An event that was restored from a backup is discarded: its mark is of another time.
+func (r *Releaser) See(ctx context.Context, event *v1alpha1.AlertEvent) {
+	_, marked := marks.Of(event)
+	switch {
+	case clustercache.IsRestored(event):
+		if len(event.Spec.Alerts) > 0 { // else it cannot be decoded, and never was folded
+			r.discard(ctx, event)
+		}
+	case marked:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if record := r.record(event); record != nil {
+			record.read(event)
+			r.schedule(record)
+		}
 	}
 }
 
@@ -162,23 +163,24 @@ func (r *Releaser) See(event *v1alpha1.AlertEvent) {
 func (r *Releaser) record(event *v1alpha1.AlertEvent) *releaseRecord {
 	record := r.records[event.UID]
 	if record == nil && !r.memory.IsDeleted(replica.RefOf(event)) {
-		record = newReleaseRecord(event, r.memory.Version(event), r.clock.Now())
+		record = newReleaseRecord(event, r.clock.Now())
 		r.records[event.UID] = record
 	}
 	return record
 }
 
-// Discard has an event deleted, all its alerts unfolded, and reports whether that is news.
-func (r *Releaser) Discard(event *v1alpha1.AlertEvent) bool {
+// discard has an event deleted, all its alerts unfolded.
+func (r *Releaser) discard(ctx context.Context, event *v1alpha1.AlertEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.records[event.UID] != nil || r.memory.IsDeleted(replica.RefOf(event)) {
-		return false
+		return
 	}
-	record := &releaseRecord{ref: replica.RefOf(event), due: r.clock.Now(), discarded: true}
+	record := &releaseRecord{ref: replica.RefOf(event), due: r.clock.Now(), marked: marks.Mark{All: true}}
 	r.records[event.UID] = record
 	r.enqueue(record.ref)
-	return true
+	replica.CountFolded(fold.ResultRestored, len(event.Spec.Alerts))
+	log.FromContext(ctx).Info("Discarded AlertEvent restored from a backup", "namespace", event.Namespace, "alertevent", event.Name)
 }
 
 // schedule fixes when a record is due, once it waits for nothing more.
@@ -203,18 +205,7 @@ func (r *Releaser) IsSettled(event *v1alpha1.AlertEvent, incident string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	record := r.records[event.UID]
-	if record == nil {
-		return false
-	}
-	_, waiting := record.waiting[incident]
-	return !waiting
-}
-
-// Knows reports whether the event was deleted, or is settled in part, here.
-func (r *Releaser) Knows(ref replica.EventRef) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.records[ref.UID] != nil || r.memory.IsDeleted(ref)
+	return record != nil && !record.waiting.Has(incident)
 }
 
 // Forget notes that the cache saw the event's end.
@@ -260,18 +251,15 @@ func (r *Releaser) state(ref replica.EventRef) (due bool, mark *marks.Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	record := r.records[ref.UID]
-	switch {
-	case record == nil, record.deleted:
+	if record == nil || record.deleted {
 		return false, nil
-	case !record.due.IsZero() && !record.due.After(r.clock.Now()) && (record.discarded || record.wantedMark() == nil):
-		return true, nil
-	default:
-		return false, record.wantedMark()
 	}
+	mark = record.wantedMark(r.clock.Now())
+	return mark == nil && record.isDue(r.clock.Now()), mark
 }
 
-// Tidy drops the records of events that are gone, and has those deleted whose time has come. One look at all records now
-// and then costs less than a timer for each.
+// Tidy drops the records of events that are gone, and has those deleted or marked whose time has come. One look at all records
+// now and then costs less than a timer for each.
 func (r *Releaser) Tidy(ctx context.Context) {
 	for _, ref := range r.Refs() {
 		var event v1alpha1.AlertEvent
@@ -282,19 +270,7 @@ func (r *Releaser) Tidy(ctx context.Context) {
 			r.Forget(ref)
 		case due, mark != nil:
 			r.enqueue(ref)
-		default:
-			r.markSettledInPart(ref)
 		}
-	}
-}
-
-// markSettledInPart has an event marked that has been settled in part for long: nothing may tell when a user deletes one of the
-// Incidents that it is settled for.
-func (r *Releaser) markSettledInPart(ref replica.EventRef) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if record := r.records[ref.UID]; record != nil && len(record.waiting) > 0 && r.clock.Now().Sub(record.began) >= MarkPatience {
-		r.wantMark(record)
 	}
 }
 

@@ -65,13 +65,16 @@ func EventsOf(ctx context.Context, cache client.Reader, incident types.Namespace
 
 // NewClient makes a client beside the manager's: it reads from the quorum, and no rate limit on this side
 // holds it up; the number of folds at a time bounds it.
-func NewClient(mgr ctrl.Manager) (client.Client, error) {
+func NewClient(mgr ctrl.Manager) (client.WithWatch, error) {
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.QPS = -1
-	live, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	live, err := client.NewWithWatch(config, client.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		// What is written is made of typed structs, so the API server need not look for unknown fields.
+		FieldValidation: metav1.FieldValidationIgnore,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the fold: %w", err)
 	}
-	// What is written is made of typed structs, so the API server need not look for unknown fields.
-	return client.WithFieldValidation(live, metav1.FieldValidationIgnore), nil
+	return live, nil
 }

@@ -2,17 +2,12 @@ package replica
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
@@ -20,34 +15,25 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
-// Counts counts the AlertEvents and the Incidents in the cache, which has no Resolved ones, as the informers report them:
-// to copy all objects out of the cache for each scrape would cost far more. It remembers of each object how it was counted,
-// since an interrupted watch may report a deleted object in an older state than the one that was counted last.
+// Counts counts the Incidents in the cache, which has no Resolved ones, as the informer reports them: to copy all objects out of
+// the cache for each scrape would cost far more. It remembers of each how it was counted, since an interrupted watch may report a
+// deleted object in an older state than the one that was counted last.
 type Counts struct {
-	now    func() time.Time
-	synced func() bool // whether the informers have reported all objects
+	memory *Memory     // of AlertEvents
+	synced func() bool // whether the informer has reported all Incidents
 
 	mu        sync.Mutex
-	events    map[types.NamespacedName]countedEvent
 	incidents map[string]map[string]countedIncident // by namespace and name
 	counts    map[incidentGroup]int
 	open      Usages
 
 	resolved atomic.Pointer[func() (int64, bool)] // of the leader's term; nil on other replicas
+	registry prometheus.Registerer
 }
-
-// KeyedLinger is how long an AlertEvent with an idempotency key stays after it was folded, so that the API server knows the key.
-const KeyedLinger = 10 * time.Minute
 
 // maxOpenBytes is the limit of what the cache has of Incidents that are not Resolved. Beyond its share of it, the content of a
 // namespace's alerts is not kept.
 const maxOpenBytes = 256 << 20
-
-// countedEvent is an AlertEvent as it was counted.
-type countedEvent struct {
-	created time.Time
-	keyed   bool
-}
 
 // countedIncident is an Incident as it was counted.
 type countedIncident struct {
@@ -61,11 +47,9 @@ type incidentGroup struct {
 	severity v1alpha1.Severity
 }
 
-func newCounts(now func() time.Time, limit fair.Limit) *Counts {
+func newCounts(memory *Memory, limit fair.Limit) *Counts {
 	c := &Counts{
-		now:       now,
-		synced:    func() bool { return false },
-		events:    map[types.NamespacedName]countedEvent{},
+		memory:    memory,
 		incidents: map[string]map[string]countedIncident{},
 		counts:    map[incidentGroup]int{},
 		open:      NewUsages(limit, maxOpenBytes),
@@ -74,22 +58,6 @@ func newCounts(now func() time.Time, limit fair.Limit) *Counts {
 		c.counts[incidentGroup{v1alpha1.IncidentOpen, severity}] = 0
 	}
 	return c
-}
-
-// setEvent counts an AlertEvent as it is now.
-func (c *Counts) setEvent(event *v1alpha1.AlertEvent, _ bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.events[client.ObjectKeyFromObject(event)] = countedEvent{
-		created: event.CreationTimestamp.Time, keyed: v1alpha1.IsKeyedEventName(event.Name),
-	}
-}
-
-// removeEvent stops counting an AlertEvent.
-func (c *Counts) removeEvent(event *v1alpha1.AlertEvent) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.events, client.ObjectKeyFromObject(event))
 }
 
 // setIncident counts an Incident as it is now.
@@ -103,7 +71,7 @@ func (c *Counts) setIncident(incident *v1alpha1.Incident, _ bool) {
 		c.incidents[incident.Namespace] = names
 	}
 	group := incidentGroup{incident.Status.State, incident.Status.Alert.Severity}
-	names[incident.Name] = countedIncident{group, usageOf(incident)}
+	names[incident.Name] = countedIncident{group, UsageOf(incident)}
 	c.counts[group]++
 	c.open.Add(incident.Namespace, names[incident.Name].Usage)
 }
@@ -123,7 +91,7 @@ func (c *Counts) uncount(incident *v1alpha1.Incident) {
 	names := c.incidents[incident.Namespace]
 	if counted, known := names[incident.Name]; known {
 		c.counts[counted.incidentGroup]--
-		c.open.Add(incident.Namespace, Usage{-counted.Incidents, -counted.Bytes})
+		c.open.Add(incident.Namespace, counted.Times(-1))
 		delete(names, incident.Name)
 	}
 }
@@ -177,7 +145,7 @@ func (c *Counts) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. Until the cache is filled there is nothing to report.
 func (c *Counts) Collect(metrics chan<- prometheus.Metric) {
-	if !c.synced() {
+	if !c.synced() || !c.memory.synced() {
 		return
 	}
 	c.mu.Lock()
@@ -185,8 +153,9 @@ func (c *Counts) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	gauge(pendingDesc, float64(len(c.events)))
-	gauge(oldestAgeDesc, c.oldestAge().Seconds())
+	events, oldest := c.memory.pending()
+	gauge(pendingDesc, float64(events))
+	gauge(oldestAgeDesc, oldest.Seconds())
 	for group, count := range c.counts {
 		if group.state != "" {
 			gauge(incidentsDesc, float64(count), string(group.state), string(group.severity))
@@ -199,67 +168,64 @@ func (c *Counts) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// oldestAge returns the age of the oldest AlertEvent that waits to be folded.
-func (c *Counts) oldestAge() time.Duration {
-	now, oldest := c.now(), time.Duration(0)
-	for _, event := range c.events {
-		age := now.Sub(event.created)
-		if !event.keyed || age >= KeyedLinger+time.Minute { // before, it may be there for its idempotency key alone
-			oldest = max(oldest, age)
-		}
-	}
-	return oldest
-}
-
 // NewCounts counts the objects in the manager's cache, and registers the counts as metrics while the manager runs. The limit is
 // that of Incidents that are not Resolved: every replica caches them.
-func NewCounts(mgr ctrl.Manager, clock Clock, limit fair.Limit, registry prometheus.Registerer) (*Counts, error) {
-	counts := newCounts(clock.Now, limit)
-	ctx, objects := context.Background(), mgr.GetCache()
-	eventsSynced, err := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{}, counts.setEvent, counts.removeEvent)
-	if err != nil {
-		return nil, err
+func NewCounts(mgr ctrl.Manager, memory *Memory, limit fair.Limit, registry prometheus.Registerer) (c *Counts, err error) {
+	c = newCounts(memory, limit)
+	c.registry = registry
+	c.synced, err = informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.Incident{}, c.setIncident, c.removeIncident)
+	if err != nil || registry == nil {
+		return c, err
 	}
-	incidentsSynced, err := informers.Feed(ctx, objects, &v1alpha1.Incident{}, counts.setIncident, counts.removeIncident)
-	if err != nil {
-		return nil, err
-	}
-	counts.synced = func() bool { return eventsSynced() && incidentsSynced() }
-	if registry == nil {
-		return counts, nil
-	}
-	return counts, mgr.Add(registration{counts, registry})
+	return c, mgr.Add(c)
 }
-
-// registration registers metrics as long as their manager runs, on every replica. Of several managers in one process, the
-// one that started first has its metrics registered until it stops.
-type registration struct {
-	metrics  prometheus.Collector
-	registry prometheus.Registerer
-}
-
-var _ manager.LeaderElectionRunnable = registration{}
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (registration) NeedLeaderElection() bool { return false }
+func (*Counts) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable.
-func (r registration) Start(ctx context.Context) error {
-	for {
-		err := r.registry.Register(r.metrics)
-		if err == nil {
-			break
-		}
-		if !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
-			return fmt.Errorf("registering the metrics of the store: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(time.Second): // another manager in this process may end
-		}
+// Start implements manager.Runnable: the metrics are registered until ctx ends.
+func (c *Counts) Start(ctx context.Context) error {
+	if err := c.registry.Register(c); err != nil {
+		return fmt.Errorf("registering the metrics of the store: %w", err)
 	}
 	<-ctx.Done()
-	r.registry.Unregister(r.metrics)
+	c.registry.Unregister(c)
 	return nil
+}
+
+// Usage is a number of Incidents and about how many bytes they take.
+type Usage struct{ Incidents, Bytes int64 }
+
+// UsageOf is that of one Incident: about as many bytes as the API server stores of it, and as the cache takes.
+func UsageOf(incident *v1alpha1.Incident) Usage {
+	const others = 2 << 10
+	size := others + alertcontent.Size(&incident.Status.Alert)
+	for i := range incident.Status.UnarchivedEpisodes {
+		size += len(incident.Status.UnarchivedEpisodes[i].Packed)
+	}
+	return Usage{1, int64(size)}
+}
+
+// Plus returns the sum of two usages.
+func (u Usage) Plus(more Usage) Usage {
+	return Usage{u.Incidents + more.Incidents, u.Bytes + more.Bytes}
+}
+
+// Times returns a multiple of the usage.
+func (u Usage) Times(n int64) Usage { return Usage{n * u.Incidents, n * u.Bytes} }
+
+// Usages is the usage of each namespace, and its limits.
+type Usages struct{ Incidents, Bytes fair.Budget[string] }
+
+// NewUsages returns usages of nothing. A namespace has the same share of both limits.
+func NewUsages(incidents fair.Limit, bytes int64) Usages {
+	return Usages{
+		fair.Budget[string]{Limit: incidents}, fair.Budget[string]{Limit: fair.Limit{All: bytes, Share: incidents.Share}},
+	}
+}
+
+// Add notes that a namespace uses so much more, or less.
+func (u *Usages) Add(namespace string, more Usage) {
+	u.Incidents.Add(namespace, more.Incidents)
+	u.Bytes.Add(namespace, more.Bytes)
 }

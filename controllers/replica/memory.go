@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
@@ -35,6 +37,9 @@ const (
 	// RetryHold is how long a replica remembers names before it folds AlertEvents that may be second copies. Ingest tries
 	// for 5 s to store an alert.
 	RetryHold = 30 * time.Second
+
+	// KeyedLinger is how long an AlertEvent with an idempotency key stays after it was folded, so that the API server knows the key.
+	KeyedLinger = 10 * time.Minute
 
 	// lateStore is how long after its name was made an AlertEvent is stored late. An attempt ends after 2.5 s, and the time of
 	// the storing is in whole seconds.
@@ -66,6 +71,8 @@ type Memory struct {
 	live   client.Writer                                  // of second copies
 	copies workqueue.TypedRateLimitingInterface[EventRef] // second copies, to be deleted
 
+	synced func() bool // whether the watch has shown what there was at the start
+
 	mu             sync.Mutex
 	since          time.Time // no deletion was missed since then
 	seen           map[types.UID]seenEvent
@@ -79,6 +86,8 @@ type seenEvent struct {
 	hold    time.Time // a retry is not to be folded before
 	isCopy  bool
 	alerts  int
+	created time.Time
+	keyed   bool
 }
 
 // deletedEvent is the last AlertEvent of its name that was deleted.
@@ -92,6 +101,7 @@ type deletedEvent struct {
 func NewMemory(clock Clock) *Memory {
 	return &Memory{
 		clock:   clock,
+		synced:  func() bool { return false },
 		Cached:  clustercache.NewEvents(),
 		copies:  workqueue.NewTypedRateLimitingQueue(requests.Backoff[EventRef]()),
 		since:   clock.Now(),
@@ -113,43 +123,19 @@ func (m *Memory) Listed(kind runtime.Object) {
 }
 
 // Handler returns the handler by which the memory follows the watch.
-func (m *Memory) Handler() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) {
-			if event, ok := object.(*v1alpha1.AlertEvent); ok {
-				m.see(event)
-			}
-		},
-		UpdateFunc: func(old, object any) {
-			before, hadType := old.(*v1alpha1.AlertEvent)
-			after, hasType := object.(*v1alpha1.AlertEvent)
-			if !hadType || !hasType {
-				return
-			}
-			if before.UID != after.UID { // a list after a gap may show a deletion and a creation as one update
-				m.forget(before)
-			}
-			m.see(after)
-		},
-		DeleteFunc: func(object any) {
-			if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-				object = tombstone.Obj
-			}
-			if event, ok := object.(*v1alpha1.AlertEvent); ok {
-				m.forget(event)
-			}
-		},
-	}
-}
+func (m *Memory) Handler() toolscache.ResourceEventHandler { return informers.Handler(m.see, m.forget) }
 
 // see notes an AlertEvent that the watch shows, and has it deleted if it is a second copy.
-func (m *Memory) see(event *v1alpha1.AlertEvent) {
+func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, known := m.seen[event.UID]; known {
 		return
 	}
-	entry := seenEvent{version: event.ResourceVersion, isCopy: m.isSecondCopy(event), alerts: len(event.Spec.Alerts)}
+	entry := seenEvent{
+		version: event.ResourceVersion, isCopy: m.isSecondCopy(event), alerts: len(event.Spec.Alerts),
+		created: event.CreationTimestamp.Time, keyed: v1alpha1.IsKeyedEventName(event.Name),
+	}
 	if event.Annotations[v1alpha1.RetryAnnotation] != "" || isStoredLate(event) {
 		entry.hold = m.since.Add(RetryHold)
 	}
@@ -209,7 +195,7 @@ func (m *Memory) forget(event *v1alpha1.AlertEvent) {
 	now := m.clock.Now()
 	if full := len(m.deleted) >= maxDeletedNames; full || now.Sub(m.began) > replayWindow {
 		if full {
-			m.since = latest(m.since, m.began) // the names before are dropped
+			m.since = slices.MaxFunc([]time.Time{m.since, m.began}, time.Time.Compare) // the names before are dropped
 		}
 		m.older, m.deleted, m.began = m.deleted, map[types.NamespacedName]deletedEvent{}, now
 	}
@@ -221,19 +207,12 @@ func (m *Memory) forget(event *v1alpha1.AlertEvent) {
 	m.deleted[client.ObjectKeyFromObject(event)] = entry
 }
 
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// find returns what is known of an AlertEvent. ok is false if the memory has not seen it yet, or has seen its end.
-func (m *Memory) find(uid types.UID) (seen seenEvent, ok bool) {
+// find returns what the watch has shown of an AlertEvent that exists as far as it tells.
+func (m *Memory) find(uid types.UID) (seen seenEvent, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	seen, ok = m.seen[uid]
-	return seen, ok
+	seen, known = m.seen[uid]
+	return seen, known
 }
 
 // Seen returns whether an AlertEvent is a second copy, and until when it is not to be folded, if it may be one. known is false if
@@ -255,6 +234,20 @@ func (m *Memory) HasShown(event EventRef, since time.Time) bool {
 	return deleted && last.uid == event.UID && !last.at.Before(since)
 }
 
+// pending returns how many AlertEvents there are, and the age of the oldest one that waits to be folded.
+func (m *Memory) pending() (events int, oldest time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock.Now()
+	for _, event := range m.seen {
+		age := now.Sub(event.created)
+		if !event.keyed || age >= KeyedLinger+time.Minute { // before, it may be there for its idempotency key alone
+			oldest = max(oldest, age)
+		}
+	}
+	return len(m.seen), oldest
+}
+
 // Copies returns how many second copies wait to be deleted.
 func (m *Memory) Copies() int { return m.copies.Len() }
 
@@ -266,26 +259,23 @@ func (m *Memory) IsDeleted(ref EventRef) bool {
 	return ok && last.uid == ref.UID
 }
 
-// Version returns an AlertEvent's place in commit order: the resourceVersion of its mark, else the first one that the watch
-// has seen, else its own. An update of its metadata does not move it.
-func (m *Memory) Version(event *v1alpha1.AlertEvent) string {
-	if _, marked := marks.Of(event); marked {
-		return fold.CommitVersion(event)
+// Version returns the place in commit order of an AlertEvent, or its metadata: the resourceVersion of its mark, else the first
+// one that the watch has seen, else its own. An update of its metadata does not move it.
+func (m *Memory) Version(event metav1.Object) string {
+	if mark, marked := marks.Of(event); marked {
+		return mark.ResourceVersion
 	}
-	if seen, ok := m.find(event.UID); ok && fold.NewerVersion(event.ResourceVersion, seen.version) {
+	if seen, ok := m.find(event.GetUID()); ok && fold.NewerVersion(event.GetResourceVersion(), seen.version) {
 		return seen.version
 	}
-	return event.ResourceVersion
+	return event.GetResourceVersion()
 }
 
 // Follow has the memory follow the manager's cache, and second copies deleted.
-func (m *Memory) Follow(mgr ctrl.Manager) error {
-	informer, err := mgr.GetCache().GetInformer(context.Background(), &v1alpha1.AlertEvent{})
+func (m *Memory) Follow(mgr ctrl.Manager) (err error) {
+	m.synced, err = informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.AlertEvent{}, m.see, m.forget)
 	if err != nil {
-		return fmt.Errorf("getting the informer of AlertEvents: %w", err)
-	}
-	if _, err := informer.AddEventHandler(m.Handler()); err != nil {
-		return fmt.Errorf("listening to the informer of AlertEvents: %w", err)
+		return err
 	}
 	if m.live, err = NewClient(mgr); err != nil {
 		return err
@@ -315,19 +305,18 @@ func (m *Memory) DeleteCopy(ctx context.Context, live client.Writer) bool {
 		return false
 	}
 	defer m.copies.Done(ref)
-	seen, ok := m.find(ref.UID)
-	if !ok {
-		m.copies.Forget(ref)
-		return true
-	}
-	switch deleted, err := DeleteEvent(ctx, live, ref); {
-	case err != nil:
-		log.FromContext(ctx).Error(err, "Second copy of an AlertEvent not deleted", "namespace", ref.Namespace, "alertevent", ref.Name)
-		m.copies.AddRateLimited(ref)
-		return true
-	case deleted:
-		CountFolded(fold.ResultReplayed, seen.alerts)
-		log.FromContext(ctx).V(1).Info("Deleted second copy of an AlertEvent", "namespace", ref.Namespace, "alertevent", ref.Name)
+	logger := log.FromContext(ctx).WithValues("namespace", ref.Namespace, "alertevent", ref.Name)
+	if seen, ok := m.find(ref.UID); ok {
+		deleted, err := DeleteEvent(ctx, live, ref)
+		if err != nil {
+			logger.Error(err, "Second copy of an AlertEvent not deleted")
+			m.copies.AddRateLimited(ref)
+			return true
+		}
+		if deleted {
+			CountFolded(fold.ResultReplayed, seen.alerts)
+			logger.V(1).Info("Deleted second copy of an AlertEvent")
+		}
 	}
 	m.copies.Forget(ref)
 	return true

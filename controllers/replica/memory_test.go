@@ -50,7 +50,7 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			for _, name := range []string{serverMade, keyed, "by-hand"} {
 				event := namedEvent(name, 1)
 				event.Spec.Alerts[0].ID = "1"
-				m.see(event)
+				m.see(event, false)
 				if event.Name == keyed && !test.unfolded {
 					event.ResourceVersion, event.Annotations = "2", map[string]string{v1alpha1.SettledAnnotation: "1/*"}
 				}
@@ -59,7 +59,7 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			clock.SetTime(clock.Now().Add(test.after))
 			event := namedEvent(test.name, test.uid)
 			event.Spec.Alerts[0].ID = test.id
-			m.see(event)
+			m.see(event, false)
 			seen, ok := m.find(event.UID)
 			g.Expect(ok).To(BeTrue())
 			g.Expect(seen.isCopy).To(Equal(test.want))
@@ -74,7 +74,7 @@ func TestTheMemoryOfDeletedEventsIsBounded(t *testing.T) {
 	m := NewMemory(clock)
 	for i := range 3*maxDeletedNames + 10 {
 		event := namedEvent(fmt.Sprint("event-", i), i)
-		m.see(event)
+		m.see(event, false)
 		m.forget(event)
 		if i == maxDeletedNames {
 			clock.SetTime(clock.Now().Add(time.Second))
@@ -108,7 +108,7 @@ func TestWhatTheWatchHasShown(t *testing.T) {
 	m := NewMemory(clock)
 	event := namedEvent("by-hand", 1)
 	g.Expect(m.HasShown(RefOf(event), testEpoch)).To(BeFalse())
-	m.see(event)
+	m.see(event, false)
 	g.Expect(m.HasShown(RefOf(event), testEpoch)).To(BeTrue())
 	clock.SetTime(testEpoch.Add(time.Second))
 	m.forget(event)

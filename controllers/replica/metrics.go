@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsin-dev/tocsin/internal/fair"
@@ -41,7 +39,7 @@ func RegisterMetrics(registry prometheus.Registerer) {
 }
 
 // StoreMetrics describes the metrics that a replica registers with its registry while its manager runs.
-func StoreMetrics() prometheus.Collector { return newCounts(time.Now, fair.Limit{}) }
+func StoreMetrics() prometheus.Collector { return newCounts(nil, fair.Limit{}) }
 
 // CountFolded counts alerts that were taken from the queue, by the result.
 func CountFolded(result string, alerts int) {

@@ -74,8 +74,9 @@ func Add(queue Queue, key types.NamespacedName, urgent bool) {
 	ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
 }
 
-// OnChange returns a handler that calls changed when an object is created, updated or deleted. before is nil when the
-// object is created, after when it is deleted. initial says that the object was there when the watch began.
+// OnChange returns a handler that calls changed when an object is created, updated or deleted. before is nil when the object is
+// created, after when it is deleted. initial says that the object was there when the watch began. An update that shows another
+// object of the name is a deletion and a creation; one that shows the same version, as when an informer lists anew, is none.
 func OnChange[T client.Object](
 	changed func(ctx context.Context, before, after T, initial bool, queue Queue),
 ) handler.EventHandler {
@@ -91,7 +92,13 @@ func OnChange[T client.Object](
 			call(ctx, nil, e.Object, e.IsInInitialList, queue)
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue Queue) {
-			call(ctx, e.ObjectOld, e.ObjectNew, false, queue)
+			switch before, after := e.ObjectOld, e.ObjectNew; {
+			case before.GetUID() != after.GetUID():
+				call(ctx, before, nil, false, queue)
+				call(ctx, nil, after, false, queue)
+			case before.GetResourceVersion() != after.GetResourceVersion():
+				call(ctx, before, after, false, queue)
+			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue Queue) {
 			call(ctx, e.Object, nil, false, queue)

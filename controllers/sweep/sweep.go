@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,8 +31,8 @@ import (
 )
 
 const (
-	// Interval is how often all Resolved Incidents are visited, and retryInterval when to try again. Before other visits,
-	// there is a pause: what asks for them comes at once.
+	// Interval is how often all Resolved Incidents are visited, and retryInterval when to try again. Every pause, the Sweeper looks
+	// what else there is to do: what asks for visits comes at once.
 	Interval      = time.Hour
 	retryInterval = 10 * time.Second
 	pause         = time.Second
@@ -48,8 +49,10 @@ const (
 	headroomPart  = 20
 	evictionChunk = 100
 
-	// evictionRetry is the least time between two evictions in a namespace.
-	evictionRetry = 10 * time.Second
+	// evictionRetry is the least time between two evictions in a namespace, and fruitlessRetry that after one that found nothing to
+	// delete.
+	evictionRetry  = 10 * time.Second
+	fruitlessRetry = time.Minute
 
 	// maxResolvedBytes is the limit of what the API server stores of Resolved Incidents.
 	maxResolvedBytes = 512 << 20
@@ -107,27 +110,25 @@ type Sweeper struct {
 	mu     sync.Mutex
 	swept  bool // counts are known
 	counts replica.Usages
-	since  map[string]replica.Usage   // what has changed since a sweep began
-	behind map[string]bool            // namespaces with Incidents that have waited for the archive for archivePatience
-	looks  map[string]map[string]bool // integrations whose Incidents are to be visited, by namespace and name
-	wake   chan struct{}
+	since  map[string]replica.Usage // what has changed since a sweep began
+	behind map[string]bool          // namespaces with Incidents that have waited for the archive for archivePatience
+	looks  sets.Set[string]         // namespaces whose Incidents are to be visited
 }
 
 // New returns a Sweeper that has not started.
 func New(options Options) *Sweeper {
 	return &Sweeper{
 		Options: options, counts: replica.NewUsages(options.Limit, maxResolvedBytes), since: map[string]replica.Usage{},
-		looks: map[string]map[string]bool{}, wake: make(chan struct{}, 1),
+		looks: sets.New[string](),
 	}
 }
 
-// Written notes that a status was written over another one.
+// Written notes that a status was written over another one, or that this process deleted an Incident: after is nil then.
 func (s *Sweeper) Written(before, after *v1alpha1.Incident) {
-	was, is := before.Status.State == v1alpha1.IncidentResolved, after.Status.State == v1alpha1.IncidentResolved
-	if was {
+	if before.Status.State == v1alpha1.IncidentResolved {
 		s.count(before, -1)
 	}
-	if is {
+	if after != nil && after.Status.State == v1alpha1.IncidentResolved {
 		s.count(after, 1)
 		s.Follower.Resolved(after)
 	}
@@ -137,40 +138,16 @@ func (s *Sweeper) Written(before, after *v1alpha1.Incident) {
 func (s *Sweeper) count(incident *v1alpha1.Incident, sign int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var more replica.Usage
-	more.Add(incident, sign)
-	changed := s.since[incident.Namespace]
-	changed.Add(incident, sign)
-	s.since[incident.Namespace] = changed
+	more := replica.UsageOf(incident).Times(sign)
+	s.since[incident.Namespace] = s.since[incident.Namespace].Plus(more)
 	s.counts.Add(incident.Namespace, more)
-	if s.swept && s.over(incident.Namespace, 0) {
-		s.signal()
-	}
 }
 
-// Deleted notes that an Incident was deleted by this process.
-func (s *Sweeper) Deleted(incident *v1alpha1.Incident) {
-	if incident.Status.State == v1alpha1.IncidentResolved {
-		s.count(incident, -1)
-	}
-}
-
-// Revisit has the Resolved Incidents of an integration visited: their retention may be another one.
-func (s *Sweeper) Revisit(integration types.NamespacedName) {
+// Revisit has the Resolved Incidents of a namespace visited: their retention may be another one.
+func (s *Sweeper) Revisit(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.looks[integration.Namespace] == nil {
-		s.looks[integration.Namespace] = map[string]bool{}
-	}
-	s.looks[integration.Namespace][integration.Name] = true
-	s.signal()
-}
-
-func (s *Sweeper) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.looks.Insert(namespace)
 }
 
 // Start begins to sweep. The requests go to the queue of the folds.
@@ -190,8 +167,9 @@ func (s *Sweeper) number() (incidents int64, ok bool) {
 
 func (s *Sweeper) run(ctx context.Context) {
 	logger := log.FromContext(ctx).WithName("sweep")
-	evicted := map[string]time.Time{} // when Incidents of the namespace were last evicted
-	for due := time.Now(); ctx.Err() == nil; {
+	var due time.Time
+	next := map[string]time.Time{} // when Incidents of the namespace may be evicted again
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if !time.Now().Before(due) {
 			due = time.Now().Add(Interval)
 			switch behind, err := s.sweep(ctx); {
@@ -203,46 +181,34 @@ func (s *Sweeper) run(ctx context.Context) {
 				due = time.Now().Add(archivePatience)
 			}
 		}
-		for namespace, integrations := range s.takeLooks() {
-			if err := s.visitIntegrations(ctx, namespace, integrations); err != nil && ctx.Err() == nil {
-				logger.Error(err, "Resolved Incidents of integrations not visited", "namespace", namespace)
+		for namespace := range s.takeLooks() {
+			visit := func(incident *v1alpha1.Incident) { s.visit(ctx, incident) }
+			if err := s.each(ctx, namespace, visit); err != nil && ctx.Err() == nil {
+				logger.Error(err, "Resolved Incidents of a namespace not visited", "namespace", namespace)
 			}
 		}
 		for _, namespace := range s.overLimit() {
-			if time.Since(evicted[namespace]) < evictionRetry {
+			if time.Now().Before(next[namespace]) {
 				continue
 			}
-			evicted[namespace] = time.Now()
-			if err := s.evict(ctx, namespace); err != nil && ctx.Err() == nil {
+			evicted, err := s.evict(ctx, namespace)
+			if err != nil && ctx.Err() == nil {
 				logger.Error(err, "Resolved Incidents not evicted", "namespace", namespace)
 			}
+			next[namespace] = time.Now().Add(evictionRetry)
+			if evicted == 0 {
+				next[namespace] = time.Now().Add(fruitlessRetry)
+			}
 		}
-		s.wait(ctx, due)
-	}
+	}, pause)
 }
 
-// wait returns when a sweep is due, or a moment after a signal, so that signals that come together are one.
-func (s *Sweeper) wait(ctx context.Context, due time.Time) {
-	delay := pause
-	select {
-	case <-ctx.Done():
-		return
-	case <-time.After(time.Until(due)):
-		delay = 0
-	case <-s.wake:
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(delay):
-	}
-}
-
-// takeLooks returns the integrations to visit by namespace: to list the Incidents of one, the API server reads those of all.
-func (s *Sweeper) takeLooks() map[string]map[string]bool {
+// takeLooks returns the namespaces to visit.
+func (s *Sweeper) takeLooks() sets.Set[string] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	looks := s.looks
-	s.looks = map[string]map[string]bool{}
+	s.looks = sets.New[string]()
 	return looks
 }
 
@@ -267,9 +233,7 @@ func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
 	s.mu.Unlock()
 	for _, namespace := range s.Namespaces {
 		err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
-			var more replica.Usage
-			more.Add(incident, 1)
-			counts.Add(incident.Namespace, more)
+			counts.Add(incident.Namespace, replica.UsageOf(incident))
 			if s.isOverdue(incident) {
 				overdue++
 				late[incident.Namespace] = true
@@ -322,14 +286,6 @@ func (s *Sweeper) visit(ctx context.Context, incident *v1alpha1.Incident) {
 	}
 }
 
-func (s *Sweeper) visitIntegrations(ctx context.Context, namespace string, names map[string]bool) error {
-	return s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
-		if names[incident.Spec.IntegrationName] {
-			s.visit(ctx, incident)
-		}
-	})
-}
-
 // each calls visit for the Resolved Incidents of a namespace, an empty one for all. A page that fails is tried again: there may
 // be hundreds. After each, there is a pause for as long as it took: no alert waits for this.
 func (s *Sweeper) each(ctx context.Context, namespace string, visit func(*v1alpha1.Incident)) error {
@@ -363,58 +319,53 @@ func (s *Sweeper) each(ctx context.Context, namespace string, visit func(*v1alph
 	return nil
 }
 
-// evict deletes the oldest Resolved Incidents of a namespace until it has headroom.
-func (s *Sweeper) evict(ctx context.Context, namespace string) error {
-	type candidate struct {
-		name string
-		at   time.Time
-	}
+// candidate is a Resolved Incident that an eviction may delete, and when it was resolved.
+type candidate struct {
+	name string
+	at   time.Time
+}
+
+// evict deletes the oldest Resolved Incidents of a namespace until it has headroom, and returns how many.
+func (s *Sweeper) evict(ctx context.Context, namespace string) (evicted int, err error) {
 	var candidates []candidate
 	var own replica.Usage
-	err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
-		own.Add(incident, 1)
+	err = s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
+		own = own.Plus(replica.UsageOf(incident))
 		if s.mayGo(incident) {
 			ended, _ := fold.Deadline(incident, fold.Policy{})
 			candidates = append(candidates, candidate{incident.Name, ended})
 		}
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	s.mu.Lock()
 	s.counts.Incidents.Set(namespace, own.Incidents) // users may have deleted some
 	s.counts.Bytes.Set(namespace, own.Bytes)
 	s.mu.Unlock()
 	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })
-	evicted := 0
 	for chunk := range slices.Chunk(candidates, evictionChunk) {
-		if !s.isOver(namespace, headroomPart) {
+		if err != nil || !s.isOver(namespace, headroomPart) {
 			break
 		}
-		names := make([]string, len(chunk))
-		for i := range chunk {
-			names[i] = chunk[i].name
-		}
-		n, err := s.evictOnly(ctx, namespace, names)
-		if evicted += n; err != nil {
-			return err
-		}
+		var n int
+		n, err = s.evictOnly(ctx, namespace, chunk)
+		evicted += n
 	}
-	if evicted == 0 {
-		return nil
+	if evicted > 0 {
+		incidentsEvicted.Add(float64(evicted))
+		log.FromContext(ctx).Info("The namespace has more Resolved Incidents than its share, evicted the oldest ones",
+			"namespace", namespace, "incidents", evicted)
 	}
-	incidentsEvicted.Add(float64(evicted))
-	log.FromContext(ctx).Info("The namespace has more Resolved Incidents than its share, evicted the oldest ones",
-		"namespace", namespace, "incidents", evicted)
-	return nil
+	return evicted, err
 }
 
 // evictOnly deletes those of these Incidents that may be deleted, and returns how many.
-func (s *Sweeper) evictOnly(ctx context.Context, namespace string, names []string) (evicted int, err error) {
+func (s *Sweeper) evictOnly(ctx context.Context, namespace string, candidates []candidate) (evicted int, err error) {
 	var incidents []*v1alpha1.Incident
-	for _, name := range names {
+	for _, candidate := range candidates {
 		incident := &v1alpha1.Incident{}
-		err := s.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, incident)
+		err := s.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: candidate.name}, incident)
 		if client.IgnoreNotFound(err) != nil {
 			return 0, fmt.Errorf("reading the Incident: %w", err)
 		}

@@ -52,7 +52,7 @@ func (f folds) Delete(ctx context.Context, _ string, incidents []*v1alpha1.Incid
 			break
 		}
 		f.Expect(f.Site.Live.Delete(ctx, incident)).To(Succeed())
-		f.Deleted(incident)
+		f.Written(incident, nil)
 		deleted++
 	}
 	return deleted, nil
@@ -89,7 +89,8 @@ func (s *site) evictAll() {
 	_, err := s.sweep(s.Ctx)
 	s.Expect(err).NotTo(HaveOccurred())
 	for _, namespace := range s.overLimit() {
-		s.Expect(s.evict(s.Ctx, namespace)).To(Succeed())
+		_, err := s.evict(s.Ctx, namespace)
+		s.Expect(err).NotTo(HaveOccurred())
 	}
 }
 
@@ -111,7 +112,8 @@ func TestEvictionCountsWhatUsersDeleted(t *testing.T) {
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(s.overLimit()).To(ConsistOf(s.Namespace))
 	s.Expect(s.Site.Live.Delete(s.Ctx, s.Incident("b"))).To(Succeed())
-	s.Expect(s.evict(s.Ctx, s.Namespace)).To(Succeed())
+	_, err = s.evict(s.Ctx, s.Namespace)
+	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(s.IncidentNames()).To(ConsistOf(s.KeyOf("a").Name, s.KeyOf("c").Name))
 	s.evictAll()
 	s.Expect(s.IncidentNames()).To(HaveLen(2))

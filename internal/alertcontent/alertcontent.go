@@ -39,31 +39,32 @@ func Merge[M ~map[string]V, V any](older, newer M) M {
 
 // entry is one entry of a bag.
 type entry struct {
-	bag, key string
-	size     int
+	name   string // "bag.key"
+	size   int
+	remove func() // in place; a bag without entries becomes absent
 }
 
 // bag is one of the content's four bags.
 type bag struct {
 	name    string
 	len     int
-	clear   func()
 	entries func() []entry
-	remove  func(key string)
 	toText  func() // replaces all entries by one with their JSON
 }
 
 func bagOf[M ~map[string]V, V any](name string, in *M, size func(V) int, quoted func(text string) V) bag {
 	return bag{
 		name: name, len: len(*in),
-		clear: func() { *in = nil },
 		entries: func() (all []entry) {
 			for key, value := range *in {
-				all = append(all, entry{name, key, quotedLen(key) + size(value) + separators})
+				all = append(all, entry{name + "." + key, quotedLen(key) + size(value) + separators, func() {
+					if delete(*in, key); len(*in) == 0 {
+						*in = nil
+					}
+				}})
 			}
 			return all
 		},
-		remove: func(key string) { delete(*in, key) },
 		toText: func() {
 			encoded, err := json.Marshal(*in)
 			if err != nil {
@@ -77,22 +78,9 @@ func bagOf[M ~map[string]V, V any](name string, in *M, size func(V) int, quoted 
 // bags returns the content's bags.
 func bags(c *v1alpha1.AlertContent) []bag {
 	asIs := func(text string) string { return text }
-	quoted := func(text string) json.RawMessage {
-		raw, _ := json.Marshal(text) // no string fails to encode
-		return raw
-	}
 	return []bag{
-		bagOf("custom", &c.Custom, rawLen, quoted), bagOf("values", &c.Values, rawLen, quoted),
+		bagOf("custom", &c.Custom, rawLen, quote), bagOf("values", &c.Values, rawLen, quote),
 		bagOf("annotations", &c.Annotations, quotedLen, asIs), bagOf("labels", &c.Labels, quotedLen, asIs),
-	}
-}
-
-// DropEmpty makes the bags absent that have no entry.
-func DropEmpty(c *v1alpha1.AlertContent) {
-	for _, bag := range bags(c) {
-		if bag.len == 0 {
-			bag.clear()
-		}
 	}
 }
 
@@ -158,58 +146,44 @@ func TrimTo(c *v1alpha1.AlertContent, limit int) []string {
 	c.Labels, c.Annotations = maps.Clone(c.Labels), maps.Clone(c.Annotations)
 	c.Values, c.Custom = maps.Clone(c.Values), maps.Clone(c.Custom)
 	var entries []entry
-	remove := map[string]func(key string){}
 	for _, bag := range bags(c) {
-		entries, remove[bag.name] = append(entries, bag.entries()...), bag.remove
+		entries = append(entries, bag.entries()...)
 	}
 	slices.SortFunc(entries, func(a, b entry) int {
-		if a.size != b.size {
-			return b.size - a.size
-		}
-		return strings.Compare(a.bag+"."+a.key, b.bag+"."+b.key)
+		return cmp.Or(cmp.Compare(b.size, a.size), strings.Compare(a.name, b.name))
 	})
-	var dropped []string
+	var removed []string
 	for _, e := range entries {
 		if size <= limit {
 			break
 		}
-		remove[e.bag](e.key)
-		dropped = append(dropped, e.bag+"."+e.key)
+		e.remove()
+		removed = append(removed, e.name)
 		size -= e.size
 	}
-	slices.Sort(dropped)
-	return dropped
+	slices.Sort(removed)
+	return removed
 }
 
 const separators = 2 // colon, comma
 
-// quotedGrowth is the number of bytes that Go's encoder adds to an ASCII character of a string.
-var quotedGrowth = func() (growth [utf8.RuneSelf]int) {
-	for c := range growth {
-		switch {
-		case strings.ContainsRune("\"\\\n\r\t", rune(c)):
-			growth[c] = 1
-		case c < 0x20:
-			growth[c] = 5
-		default:
-			growth[c] = escapeGrowth(rune(c))
-		}
-	}
-	return growth
-}()
+func quote(text string) json.RawMessage {
+	raw, _ := json.Marshal(text) // no string fails to encode
+	return raw
+}
 
 // quotedLen returns the length of a Go string as JSON.
 func quotedLen(s string) int {
-	n := len(s) + 2
-	for i := 0; i < len(s); {
-		if s[i] < utf8.RuneSelf {
-			n += quotedGrowth[s[i]]
-			i++
-			continue
+	n := len(s) + len(`""`)
+	for _, r := range s {
+		switch {
+		case r == '"', r == '\\', r == '\n', r == '\r', r == '\t':
+			n++
+		case r < ' ':
+			n += 5
+		default:
+			n += escapeGrowth(r)
 		}
-		r, width := utf8.DecodeRuneInString(s[i:])
-		i += width
-		n += escapeGrowth(r)
 	}
 	return n
 }
@@ -252,10 +226,7 @@ func numberLen(s string) int {
 	if s[0] != '-' && (s[0] < '0' || s[0] > '9') {
 		return 0
 	}
-	if end := strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune("+-.0123456789Ee", r) }); end >= 0 {
-		return end
-	}
-	return len(s)
+	return len(s) - len(strings.TrimLeft(s, "+-.0123456789Ee"))
 }
 
 // escapeGrowth is the number of bytes that Go's encoder adds to an unescaped character.

@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -53,14 +54,6 @@ const (
 	leaseKeepAlive   = 30 * time.Second
 )
 
-// newScheme returns a scheme with the standard resources and Tocsin's.
-func newScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	return scheme
-}
-
 // newManager returns the manager that every replica runs from start to stop, with its clients, metrics and cache, and
 // the cache. It calls no API server. The controllers that fold run in leader terms (see newCampaign).
 func newManager(
@@ -70,15 +63,16 @@ func newManager(
 	if err != nil {
 		return nil, nil, err
 	}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	var objects cache.Cache
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:         newScheme(),
+		Scheme:         scheme,
 		Logger:         log,
 		MapperProvider: clustercache.RESTMapper,
 		Cache: cache.Options{
 			DefaultNamespaces: o.CacheNamespaces(),
-			// The manager reads no managed fields, and they are the larger part of a small object.
-			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.AlertEvent{}:         {Transform: memory.Cached.Condense},
 				&v1alpha1.Incident{}:           {Transform: clustercache.Condense, Field: clustercache.Selector()},
@@ -89,6 +83,7 @@ func newManager(
 			objects, err = informers.NewCache(config, options)
 			return clustercache.Unawaited{Cache: objects}, err
 		},
+		Controller:              ctrlconfig.Controller{SkipNameValidation: new(true)}, // every term has the same controllers
 		Metrics:                 serving,
 		HealthProbeBindAddress:  process.Off, // see internal/probes
 		PprofBindAddress:        o.PprofAddress,
@@ -105,15 +100,19 @@ func newCampaign(
 	if err != nil {
 		return nil, fmt.Errorf("preparing the leader election: %w", err)
 	}
-	lead, err := addForwarding(mgr, o, lock, &folding, serverTime)
-	if err != nil {
-		return nil, err
+	var forwarder *forward.Forwarder // of Incidents to Alertmanager; nil without
+	if o.alertmanagers != "" {
+		forwarder = forward.New(o.alertmanagers, serverTime, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
+		if err := mgr.Add(forwarder); err != nil {
+			return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
+		}
+		folding.Forwarding, folding.Silences, folding.Follower = forwarder, forwarder, forwarder
 	}
 	replica, err := controllers.NewReplica(mgr, folding)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
 	}
-	return &leader.Campaign{
+	campaign := &leader.Campaign{
 		Lock:          lock,
 		Name:          leaseName,
 		LeaseDuration: leaseDuration,
@@ -122,17 +121,20 @@ func newCampaign(
 		Prepare:       objects.WaitForCacheSync,
 		Backoff:       failedTermBackoff,
 		Log:           mgr.GetLogger().WithName("leader"),
-		Work: func(ctx context.Context) error {
-			term := leader.NewTerm(mgr, objects)
-			if err := replica.Lead(term); err != nil {
-				return fmt.Errorf("setting up the controllers: %w", err)
-			}
-			if err := lead(term); err != nil {
+	}
+	campaign.Work = func(ctx context.Context) error {
+		term := leader.NewTerm(mgr, objects)
+		if err := replica.Lead(term); err != nil {
+			return fmt.Errorf("setting up the controllers: %w", err)
+		}
+		if forwarder != nil {
+			if err := forwarder.Lead(term, campaign.Holds); err != nil {
 				return fmt.Errorf("setting up the forwarding of Incidents: %w", err)
 			}
-			return term.Run(ctx)
-		},
-	}, nil
+		}
+		return term.Run(ctx)
+	}
+	return campaign, nil
 }
 
 // newLock returns the lock of the leader election; nil without one.
@@ -140,30 +142,18 @@ func newLock(mgr ctrl.Manager, o Options) (resourcelock.Interface, error) {
 	if !o.LeaderElect {
 		return nil, nil
 	}
-	return leaderelection.NewResourceLock(leaseConfig(mgr.GetConfig()), mgr, leaderelection.Options{
+	config := rest.CopyConfig(mgr.GetConfig())
+	if config.Dial == nil {
+		// Clients with equal configurations share one HTTP/2 connection. A dialer of its own gives this client another one, so
+		// that a renewal never waits behind a flood of alerts.
+		config.Dial = (&net.Dialer{Timeout: leaseDialTimeout, KeepAlive: leaseKeepAlive}).DialContext
+	}
+	return leaderelection.NewResourceLock(config, mgr, leaderelection.Options{
 		LeaderElection:          true,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: o.LeaseNamespace,
 		RenewDeadline:           renewDeadline,
 	})
-}
-
-// addForwarding adds the forwarding of Incidents to Alertmanager, if it is configured, to the options of the controllers.
-// lead adds it to a leader's term.
-func addForwarding(
-	mgr ctrl.Manager, o Options, lock resourcelock.Interface, folding *controllers.Options,
-	serverTime func() (time.Time, bool),
-) (lead func(ctrl.Manager) error, err error) {
-	if o.alertmanagers == "" {
-		return func(ctrl.Manager) error { return nil }, nil
-	}
-	forwarder := forward.New(o.alertmanagers, serverTime, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
-	if err := mgr.Add(forwarder); err != nil {
-		return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
-	}
-	folding.Forwarding, folding.Silences = forwarder, forwarder
-	folding.Follower = forwarder
-	return forwarder.Lead, nil
 }
 
 // installation returns a function that returns what tells this Tocsin from others that share an Alertmanager: the UID of its
@@ -186,15 +176,4 @@ func installation(mgr ctrl.Manager, o Options, lock resourcelock.Interface) func
 		}
 		return string(lease.UID), nil
 	}
-}
-
-// leaseConfig returns the configuration of the client that renews the lease. Clients with equal configurations share
-// one HTTP/2 connection; a separate dialer gives this client its own, so that a renewal never waits behind a flood of
-// alerts.
-func leaseConfig(config *rest.Config) *rest.Config {
-	lease := rest.CopyConfig(config)
-	if lease.Dial == nil {
-		lease.Dial = (&net.Dialer{Timeout: leaseDialTimeout, KeepAlive: leaseKeepAlive}).DialContext
-	}
-	return lease
 }

@@ -1,8 +1,11 @@
+// Package app is the operator's program: its command line, and what runs in one process.
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net"
 
 	"github.com/go-logr/logr"
@@ -11,9 +14,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/controllers/forward"
 	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
@@ -26,6 +31,27 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
+
+// Execute runs the command line and returns the exit code.
+func Execute(args []string, stdout, stderr io.Writer) int {
+	var o Options
+	flags := newFlagSet(&o)
+	program := process.Program{
+		Name:     "manager",
+		Title:    "tocsin",
+		Usage:    "Tocsin turns alert webhooks into Incidents.",
+		Flags:    flags,
+		Options:  &o.Options,
+		Validate: func() error { return o.complete(flags) },
+		Run: func(ctx context.Context, config *rest.Config, log logr.Logger) error {
+			webhookserver.RegisterMetrics(metrics.Registry) // those that all replicas of a process share, which is one outside of tests
+			controllers.RegisterMetrics(metrics.Registry)
+			forward.RegisterMetrics(metrics.Registry)
+			return Run(ctx, o, Environment{Config: config, Log: log, Metrics: metrics.Registry})
+		},
+	}
+	return program.Execute(args, stdout, stderr)
+}
 
 // Environment is what a replica takes from the process that it runs in.
 type Environment struct {
@@ -81,7 +107,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
 	}
 	o.webhook.Check = checker.Verdict
-	if err := mgr.Add(&clustercache.StoreGuard{Reader: mgr.GetAPIReader(), Namespace: firstNamespace(o)}); err != nil {
+	if err := mgr.Add(clustercache.GuardStore(mgr.GetAPIReader(), cmp.Or(o.WatchNamespaces...))); err != nil {
 		return fmt.Errorf("adding the store guard: %w", err)
 	}
 	server, err := webhookserver.New(mgr, o.webhook)
@@ -137,12 +163,4 @@ func runAll(ctx context.Context, mgr ctrl.Manager, server *webhookserver.Server,
 		return serving.Wait()
 	})
 	return all.Wait()
-}
-
-// firstNamespace returns a namespace in which the manager has its permissions; empty when it watches all namespaces.
-func firstNamespace(o Options) string {
-	if len(o.WatchNamespaces) == 0 {
-		return ""
-	}
-	return o.WatchNamespaces[0]
 }

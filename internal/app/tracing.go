@@ -22,12 +22,6 @@ import (
 // flushTimeout bounds exporting the last spans at shutdown.
 const flushTimeout = 3 * time.Second
 
-// Environment variables that OpenTelemetry's exporters leave to the program.
-const (
-	protocolVariable       = "OTEL_EXPORTER_OTLP_PROTOCOL"
-	tracesProtocolVariable = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
-)
-
 // startTracing returns a provider that exports traces over OTLP. OpenTelemetry's environment variables set the endpoint,
 // the sampling and the service name (https://opentelemetry.io/docs/specs/otel/configuration/).
 func startTracing(ctx context.Context, log logr.Logger) (*trace.TracerProvider, error) {
@@ -46,16 +40,16 @@ func startTracing(ctx context.Context, log logr.Logger) (*trace.TracerProvider, 
 	return trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(attributes)), nil
 }
 
-// newExporter returns an exporter for the configured protocol.
+// newExporter returns an exporter for the protocol of the environment, which OpenTelemetry's exporters leave to the program.
 func newExporter(ctx context.Context) (trace.SpanExporter, error) {
-	protocol := cmp.Or(os.Getenv(tracesProtocolVariable), os.Getenv(protocolVariable), "grpc")
+	protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), "grpc")
 	switch protocol {
 	case "grpc":
 		return otlptracegrpc.New(ctx)
 	case "http/protobuf":
 		return otlptracehttp.New(ctx)
 	default:
-		return nil, fmt.Errorf("%s: unsupported protocol %q: use grpc or http/protobuf", protocolVariable, protocol)
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: unsupported protocol %q: use grpc or http/protobuf", protocol)
 	}
 }
 

@@ -10,11 +10,11 @@ import (
 
 func TestTracingWantsAProtocolThatThereIs(t *testing.T) {
 	g := NewWithT(t)
-	t.Setenv(protocolVariable, "http/json")
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
 	_, err := startTracing(context.Background(), logr.Discard())
 	g.Expect(err).To(MatchError(ContainSubstring("http/json")))
 	for _, protocol := range []string{"grpc", "http/protobuf"} {
-		t.Setenv(tracesProtocolVariable, protocol)
+		t.Setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", protocol)
 		provider, err := startTracing(context.Background(), logr.Discard())
 		g.Expect(err).NotTo(HaveOccurred())
 		stopTracing(provider, logr.Discard())

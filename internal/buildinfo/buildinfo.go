@@ -9,11 +9,7 @@ import (
 )
 
 // Set by the linker (see the Makefile).
-var (
-	version string
-	commit  string
-	date    string
-)
+var version, commit, date string
 
 // Info is the version of a binary; an unknown value is "unknown".
 type Info struct {
@@ -24,7 +20,7 @@ type Info struct {
 
 // Read returns the values set by the linker, else those recorded by the Go command.
 func Read() Info {
-	b := Info{Version: version, Commit: commit, Date: date}
+	b := Info{version, commit, date}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = cmp.Or(b.Version, info.Main.Version)
 		for _, setting := range info.Settings {
@@ -37,11 +33,7 @@ func Read() Info {
 		}
 	}
 	const unknown = "unknown"
-	return Info{
-		Version: cmp.Or(b.Version, unknown),
-		Commit:  cmp.Or(b.Commit, unknown),
-		Date:    cmp.Or(b.Date, unknown),
-	}
+	return Info{cmp.Or(b.Version, unknown), cmp.Or(b.Commit, unknown), cmp.Or(b.Date, unknown)}
 }
 
 // Line returns the output of a program's --version.

@@ -1,7 +1,7 @@
 // Package clustercache configures the manager's cache of the cluster's objects for outages of the API server.
 //
 // The manager starts without an API server (RESTMapper, Unawaited), its informers retry at a constant rate (Informers), and a
-// store that was restored from a backup ends the process (StoreGuard). The cache has the Incidents that are not Resolved
+// store that was restored from a backup ends the process (GuardStore). The cache has the Incidents that are not Resolved
 // (Selector).
 package clustercache
 
@@ -9,15 +9,21 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -51,6 +57,94 @@ type Unawaited struct{ cache.Cache }
 
 // WaitForCacheSync implements cache.Informers.
 func (Unawaited) WaitForCacheSync(context.Context) bool { return true }
+
+// Selector selects the Incidents that the cache has: all that are not Resolved. So memory and start depend on what is open, not
+// on history. To the cache, an Incident that is resolved looks as if it were deleted, and one that is reopened as if it were new.
+func Selector() fields.Selector {
+	return fields.OneTermNotEqualSelector(v1alpha1.StateField, string(v1alpha1.IncidentResolved))
+}
+
+// Informers makes the informers of a cache. They retry at a constant rate during an outage, list in pages that are bounded by
+// their bytes, and watch anew when a watch has stalled.
+type Informers struct {
+	// Log gets the errors of the informers.
+	Log logr.Logger
+
+	// Listed is called after an informer has read all objects of its kind anew: its watch had a gap, or is the first one.
+	// Nil: it is not.
+	Listed func(kind runtime.Object)
+
+	watches sync.Map // the open watches, each a *guardedWatch
+}
+
+// NewCache implements cache.NewCacheFunc.
+func (i *Informers) NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
+	options.NewInformer = i.newInformer
+	return cache.New(config, options)
+}
+
+func (i *Informers) newInformer(
+	source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+) toolscache.SharedIndexInformer {
+	withContext := toolscache.ToListerWatcherWithContext(source)
+	informer := &pagedInformer{}
+	informer.SharedIndexInformer = toolscache.NewSharedIndexInformer(listsFirst{&toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			if i.Listed != nil {
+				defer i.Listed(object)
+			}
+			return informer.list(ctx, options, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+				return retry(ctx, i.Log, func() (runtime.Object, error) { return withContext.ListWithContext(ctx, page) })
+			})
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return retry(ctx, i.Log, func() (watch.Interface, error) { return i.watch(ctx, object, withContext, options) })
+		},
+	}}, object, resync, indexers)
+	return informer
+}
+
+// listsFirst says that an informer lists before it watches. By default it has the watch send all objects first, which takes the
+// API server and this process twice as long.
+type listsFirst struct{ *toolscache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what client-go asks.
+func (listsFirst) IsWatchListSemanticsUnSupported() bool { return true }
+
+// pagedInformer transforms the objects of a list page by page, so that the process never has all of them whole.
+type pagedInformer struct {
+	toolscache.SharedIndexInformer
+	transform toolscache.TransformFunc
+	reader    pages.Reader
+}
+
+// SetTransform implements cache.SharedIndexInformer.
+func (p *pagedInformer) SetTransform(transform toolscache.TransformFunc) error {
+	p.transform = transform
+	return p.SharedIndexInformer.SetTransform(transform) // for what the watch shows; what was listed, it finds transformed
+}
+
+func (p *pagedInformer) list(
+	ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (runtime.Object, error),
+) (runtime.Object, error) {
+	options.ResourceVersion, options.ResourceVersionMatch = "", "" // with another one there are no pages
+	all := &internalversion.List{}
+	version, err := p.reader.Each(ctx, options, list, func(page runtime.Object, _ int64) error {
+		return meta.EachListItemWithAlloc(page, func(object runtime.Object) error {
+			if p.transform != nil {
+				transformed, err := p.transform(object)
+				if err != nil {
+					return err
+				}
+				object, _ = transformed.(runtime.Object)
+			}
+			all.Items = append(all.Items, object)
+			return nil
+		})
+	})
+	all.ResourceVersion = version
+	return all, err
+}
 
 // retry repeats a call until it succeeds or fails with a permanent error.
 func retry[T any](ctx context.Context, log logr.Logger, call func() (T, error)) (T, error) {

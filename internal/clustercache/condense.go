@@ -3,51 +3,256 @@ package clustercache
 import (
 	"maps"
 	"slices"
+	"strings"
+	"sync"
+	"time"
 	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/packing"
 )
-
-// Condense is the transform of the cache for Incidents and WebhookIntegrations: it makes them small. A second transform of the
-// same object changes nothing. Events has the one of AlertEvents.
-func Condense(object any) (any, error) {
-	switch object := object.(type) {
-	case *v1alpha1.Incident:
-		condenseIncident(object)
-	case *v1alpha1.WebhookIntegration:
-		condenseIntegration(object)
-	}
-	return object, nil
-}
-
-// condenseIncident reduces the size of a cached Incident: it removes the metadata that no decision depends on, of which users
-// may write much. A second call changes nothing.
-func condenseIncident(i *v1alpha1.Incident) {
-	i.ManagedFields, i.Annotations, i.Labels, i.Finalizers, i.OwnerReferences = nil, nil, nil, nil, nil
-	i.GenerateName = ""
-	i.Namespace = intern(i.Namespace)
-	i.Spec.IntegrationName = intern(i.Spec.IntegrationName)
-	alertcontent.LimitKeys(&i.Status.Alert) // an earlier version did not
-}
-
-// intern returns one copy of equal strings: thousands of Incidents have the same few.
-func intern[S ~string](s S) S { return unique.Make(s).Value() }
 
 // maxCachedLabels bounds the labels of a cached WebhookIntegration. The API server bounds each of them, but not their number.
 const maxCachedLabels = 64
 
-// condenseIntegration reduces the size of a cached WebhookIntegration: it removes the metadata that nothing reads. Of the
-// labels, by which the forwarding selects integrations, it keeps the first maxCachedLabels in the order of their names.
-//
-// Without it, a tenant could fill the memory of every replica with 1 MiB of annotations or labels on each integration.
-func condenseIntegration(w *v1alpha1.WebhookIntegration) {
-	w.ManagedFields, w.Annotations, w.Finalizers, w.OwnerReferences = nil, nil, nil, nil
-	if len(w.Labels) > maxCachedLabels {
-		kept := make(map[string]string, maxCachedLabels)
-		for _, name := range slices.Sorted(maps.Keys(w.Labels))[:maxCachedLabels] {
-			kept[name] = w.Labels[name]
+// Condense is the transform of the cache for Incidents and WebhookIntegrations: it removes the metadata that nothing reads, of
+// which a tenant could write 1 MiB on each object and so fill the memory of every replica. Of the labels of a WebhookIntegration,
+// by which the forwarding selects it, the first maxCachedLabels in the order of their names stay. A second call changes nothing.
+// Events has the transform of AlertEvents.
+func Condense(object any) (any, error) {
+	switch object := object.(type) {
+	case *v1alpha1.Incident:
+		object.ManagedFields, object.Annotations, object.Labels = nil, nil, nil
+		object.Finalizers, object.OwnerReferences, object.GenerateName = nil, nil, ""
+		object.Namespace = intern(object.Namespace)
+		object.Spec.IntegrationName = intern(object.Spec.IntegrationName)
+		alertcontent.LimitKeys(&object.Status.Alert) // an earlier version did not
+	case *v1alpha1.WebhookIntegration:
+		object.ManagedFields, object.Annotations, object.Finalizers, object.OwnerReferences = nil, nil, nil, nil
+		if len(object.Labels) > maxCachedLabels {
+			kept := make(map[string]string, maxCachedLabels)
+			for _, name := range slices.Sorted(maps.Keys(object.Labels))[:maxCachedLabels] {
+				kept[name] = object.Labels[name]
+			}
+			object.Labels = kept
 		}
-		w.Labels = kept
 	}
+	return object, nil
+}
+
+// intern returns one copy of equal strings: thousands of Incidents have the same few.
+func intern(s string) string { return unique.Make(s).Value() }
+
+// maxContent bounds the memory of the content of cached AlertEvents, and contentShare is the part of it that one namespace may
+// use: more than the 25,000 alerts take that 64 senders post in six seconds. Beyond it, folding them takes twice as long.
+const (
+	maxContent   = 128 << 20
+	contentShare = 0.5
+)
+
+// Reasons why an AlertEvent stays in the queue regardless of its Incidents.
+const (
+	StuckTerminating = "Terminating" // a finalizer prevents its deletion
+	StuckUnreadable  = "Unreadable"  // its packed alerts cannot be decoded
+)
+
+// Stuck returns the reason why a cached AlertEvent cannot be released; empty if it can.
+func Stuck(event *v1alpha1.AlertEvent) string {
+	switch {
+	case !event.DeletionTimestamp.IsZero():
+		return StuckTerminating
+	case len(event.Spec.Alerts) == 0:
+		return StuckUnreadable
+	}
+	return ""
+}
+
+// Events unpacks and condenses the AlertEvents of the cache, and keeps beside them what their copies do not tell.
+//
+// It bounds the memory that their content takes. The queue bounds what the endpoint stores, but not what people create, and
+// that stays while its Incidents cannot be written. Of an AlertEvent that is stuck or has no place, the cache has what identifies
+// its Incidents; the fold reads it again.
+type Events struct {
+	mu     sync.Mutex
+	events map[types.UID]cachedEvent
+	budget fair.Budget[string] // of the bytes of all content, by namespace
+}
+
+type cachedEvent struct {
+	alerts     []v1alpha1.Alert // as in the cache
+	unreadable error            // why packedAlerts cannot be unpacked
+	isWhole    bool             // the alerts have their content
+	memory     int64            // bytes that count towards the capacity
+	removed    int64            // bytes that the copy lacks
+}
+
+// NewEvents returns Events without any.
+func NewEvents() *Events {
+	return NewBoundedEvents(fair.Limit{All: maxContent, Share: contentShare})
+}
+
+// NewBoundedEvents returns Events with another bound of their content.
+func NewBoundedEvents(limit fair.Limit) *Events {
+	return &Events{events: map[types.UID]cachedEvent{}, budget: fair.Budget[string]{Limit: limit}}
+}
+
+// Condense is the transform of the cache. Of an AlertEvent it unpacks the alerts, and removes the metadata that nothing reads,
+// packedAlerts that cannot be unpacked, and the content that has no place. IsRestored returns the same as before.
+//
+// Without it, AlertEvents of one namespace would fill the memory of every replica. A second call changes nothing: client-go
+// transforms an object of a list twice.
+func (e *Events) Condense(object any) (any, error) {
+	event, ok := object.(*v1alpha1.AlertEvent)
+	if !ok {
+		return object, nil
+	}
+	removed := condenseMetadata(event)
+	entry, known := e.find(event.UID)
+	if !known {
+		packed := len(event.Spec.PackedAlerts)
+		entry = cachedEvent{isWhole: true, unreadable: packing.Unpack(&event.Spec)}
+		if entry.unreadable != nil {
+			removed += packed
+		}
+		entry.alerts = event.Spec.Alerts
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if newer, known := e.events[event.UID]; known {
+		entry = newer
+	}
+	entry.removed = max(entry.removed, int64(removed))
+	e.admit(event, &entry)
+	event.Spec.Alerts, event.Spec.PackedAlerts, event.Spec.PackedFirst = entry.alerts, "", nil
+	if !entry.isWhole {
+		event.Spec.Defaults = nil
+	}
+	return object, nil
+}
+
+// admit reduces the alerts of an AlertEvent that is stuck or has no place. What is reduced stays so until Forget.
+func (e *Events) admit(event *v1alpha1.AlertEvent, entry *cachedEvent) {
+	stuck := !event.DeletionTimestamp.IsZero() || entry.unreadable != nil
+	if _, known := e.events[event.UID]; !known {
+		stuck = stuck || !e.budget.Allows(event.Namespace)
+		if !stuck {
+			entry.memory = packing.Memory(entry.alerts)
+		}
+		e.budget.Add(event.Namespace, entry.memory)
+	}
+	if entry.isWhole && stuck {
+		entry.isWhole = false
+		alerts := make([]v1alpha1.Alert, len(entry.alerts)) // readers of the cache have the old ones
+		for i := range entry.alerts {
+			alert := &entry.alerts[i]
+			alerts[i] = v1alpha1.Alert{
+				ID: alert.ID, IncidentName: alert.IncidentName, DedupKey: alert.DedupKey, Status: alert.Status, By: alert.By,
+			}
+			removed := alertcontent.Size(&alert.AlertContent) - alertcontent.Size(&alerts[i].AlertContent)
+			entry.removed += int64(removed + len(alert.Comment))
+		}
+		entry.alerts = alerts
+	}
+	e.events[event.UID] = *entry
+}
+
+func (e *Events) find(uid types.UID) (entry cachedEvent, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	entry, known = e.events[uid]
+	return entry, known
+}
+
+// IsWhole reports whether the alerts of a cached AlertEvent have their content. If not, it must be read from the API server.
+func (e *Events) IsWhole(event *v1alpha1.AlertEvent) bool {
+	entry, _ := e.find(event.UID)
+	return entry.isWhole
+}
+
+// Unreadable returns the reason why the alerts of an AlertEvent cannot be unpacked; nil if they can.
+func (e *Events) Unreadable(event *v1alpha1.AlertEvent) error {
+	entry, _ := e.find(event.UID)
+	return entry.unreadable
+}
+
+// Removed returns how many bytes of a stored AlertEvent the cache lacks: of nil Events, none.
+func (e *Events) Removed(event *v1alpha1.AlertEvent) int64 {
+	if e == nil {
+		return 0
+	}
+	entry, _ := e.find(event.UID)
+	return entry.removed
+}
+
+// Forget forgets an AlertEvent that is gone.
+func (e *Events) Forget(event *v1alpha1.AlertEvent) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.budget.Add(event.Namespace, -e.events[event.UID].memory)
+	delete(e.events, event.UID)
+}
+
+// condenseMetadata removes unused annotations, labels and finalizers, and returns how many bytes these have. Of the managed
+// fields of an AlertEvent that was restored, one manager stays, by whose name alone IsRestored recognizes it.
+func condenseMetadata(event *v1alpha1.AlertEvent) (removed int) {
+	var managers []metav1.ManagedFieldsEntry
+	if len(event.ManagedFields) > 0 && IsRestored(event) {
+		managers = []metav1.ManagedFieldsEntry{{Manager: event.ManagedFields[0].Manager}}
+	}
+	event.ManagedFields = managers
+	keep := func(pairs map[string]string, isUsed func(key, value string) bool) (kept map[string]string) {
+		for key, value := range pairs {
+			if !isUsed(key, value) {
+				removed += len(key) + len(value)
+				continue
+			}
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[key] = value
+		}
+		return kept
+	}
+	event.Annotations = keep(event.Annotations, func(key, value string) bool {
+		return key == v1alpha1.TraceparentAnnotation || key == v1alpha1.RetryAnnotation ||
+			key == v1alpha1.SettledAnnotation && len(value) <= marks.MaxBytes
+	})
+	event.Labels = keep(event.Labels, func(key, _ string) bool {
+		return strings.HasPrefix(key, "tocsin.dev/") || key == v1alpha1.RestoreLabel
+	})
+	for _, finalizer := range event.Finalizers {
+		removed += len(finalizer)
+	}
+	event.Finalizers = nil
+	return removed
+}
+
+// restoredAfter is the maximum age of an alert when its AlertEvent is created. A write times out after seconds.
+const restoredAfter = time.Minute
+
+// IsRestored reports whether an AlertEvent was restored from a backup, so that its alerts have already been folded.
+// Velero labels restored objects. Other tools are detected by managedFields, in which the API server records when the
+// operator created the object. The API server's clock also sets creationTimestamp, so no replica's clock matters.
+func IsRestored(e *v1alpha1.AlertEvent) bool {
+	if _, ok := e.Labels[v1alpha1.RestoreLabel]; ok {
+		return true
+	}
+	generated := v1alpha1.IsKeyedEventName(e.Name) || v1alpha1.IsGeneratedEventName(e.Name)
+	if !generated || e.Spec.ReceivedTime.IsZero() || len(e.ManagedFields) == 0 ||
+		e.CreationTimestamp.Sub(e.Spec.ReceivedTime.Time) <= restoredAfter {
+		return false
+	}
+	for _, entry := range e.ManagedFields {
+		if entry.Manager == v1alpha1.FieldManager && entry.Time != nil &&
+			e.CreationTimestamp.Sub(entry.Time.Time).Abs() <= restoredAfter {
+			return false
+		}
+	}
+	return true
 }

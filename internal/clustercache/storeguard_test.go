@@ -38,7 +38,7 @@ func TestAStoreThatGoesBackEndsTheProcess(t *testing.T) {
 				g := NewWithT(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				guard := &StoreGuard{Reader: lister(func(list client.ObjectList) error {
+				guard := GuardStore(lister(func(list client.ObjectList) error {
 					if len(test.versions) == 0 {
 						cancel()
 						return context.Canceled
@@ -50,7 +50,7 @@ func TestAStoreThatGoesBackEndsTheProcess(t *testing.T) {
 						return errors.New("away")
 					}
 					return nil
-				})}
+				}), "")
 				err := guard.Start(ctx)
 				if test.failure == "" {
 					g.Expect(err).NotTo(HaveOccurred())
@@ -80,12 +80,12 @@ func TestTheVersionOfTheStoreGrows(t *testing.T) {
 	namespace := testenv.Namespace(t, c)
 	var versions []string
 	ctx, cancel := context.WithCancel(t.Context())
-	guard := &StoreGuard{Namespace: namespace, Reader: lister(func(list client.ObjectList) error {
+	guard := GuardStore(lister(func(list client.ObjectList) error {
 		cancel() // one read is enough
 		err := c.List(t.Context(), list, client.InNamespace(namespace), client.Limit(1))
 		versions = append(versions, list.GetResourceVersion())
 		return err
-	})}
+	}), namespace)
 	g.Expect(guard.Start(ctx)).To(Succeed())
 	testenv.Namespace(t, c) // any write
 	g.Expect(guard.Start(ctx)).To(Succeed())

@@ -37,6 +37,9 @@ func (l Limit) Allows(own, all int64, keys int) bool {
 type Budget[K comparable] struct {
 	Limit
 
+	// Capped says that a key counts towards the sum with at most its share: what it uses beyond is its own affair.
+	Capped bool
+
 	used map[K]int64
 	sum  int64
 }
@@ -47,13 +50,21 @@ func (b *Budget[K]) Add(key K, more int64) { b.Set(key, b.used[key]+more) }
 // Set notes how much a key uses.
 func (b *Budget[K]) Set(key K, used int64) {
 	used = max(0, used)
-	b.sum += used - b.used[key]
+	b.sum += b.counted(used) - b.counted(b.used[key])
 	if b.used == nil {
 		b.used = map[K]int64{}
 	}
 	if b.used[key] = used; used == 0 {
 		delete(b.used, key)
 	}
+}
+
+// counted returns the part of a key's use that counts towards the sum.
+func (b *Budget[K]) counted(used int64) int64 {
+	if b.Capped {
+		return min(used, b.Own())
+	}
+	return used
 }
 
 // Used returns how much a key uses.
@@ -64,6 +75,9 @@ func (b *Budget[K]) Keys() iter.Seq[K] { return maps.Keys(b.used) }
 
 // Sum returns how much all keys use.
 func (b *Budget[K]) Sum() int64 { return b.sum }
+
+// Fraction returns the part of the limit that is used.
+func (b *Budget[K]) Fraction() float64 { return float64(b.sum) / float64(b.All) }
 
 // Allows reports whether a key may use more.
 func (b *Budget[K]) Allows(key K) bool {

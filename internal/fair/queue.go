@@ -26,7 +26,9 @@ func NewQueue[T comparable](
 	keyOf func(T) string, workers int,
 ) func(string, workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
 	return func(name string, limiter workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
-		order := newOrder(keyOf, workers)
+		order := &order[T]{
+			keyOf: keyOf, turns: Turns[T]{PerKey: max(1, workers)}, urgent: map[T]bool{}, atWork: map[T]bool{},
+		}
 		queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Name: name, Queue: order})
 		delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{Name: name, Queue: queue})
 		return &Queue[T]{
@@ -89,11 +91,6 @@ type order[T comparable] struct {
 	turns  Turns[T]
 	urgent map[T]bool // items that wait or are to be added
 	atWork map[T]bool // items at work that were urgent
-	closed bool
-}
-
-func newOrder[T comparable](keyOf func(T) string, workers int) *order[T] {
-	return &order[T]{keyOf: keyOf, turns: Turns[T]{PerKey: max(1, workers)}, urgent: map[T]bool{}, atWork: map[T]bool{}}
 }
 
 // setUrgent makes an item urgent that waits or is added next.
@@ -128,9 +125,6 @@ func (o *order[T]) Push(item T) {
 func (o *order[T]) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed {
-		return 0
-	}
 	return o.turns.Available()
 }
 
@@ -150,7 +144,7 @@ func (o *order[T]) Pop() (item T) {
 func (o *order[T]) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.closed = true
+	o.turns.PerKey = 0
 }
 
 // done notes that a worker is through with an item.

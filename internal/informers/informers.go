@@ -28,7 +28,7 @@ func Feed[T client.Object](
 }
 
 // Handler returns the event handler with which Feed listens. When an informer lists anew, it shows every object as an update; the
-// handler skips those with the resourceVersion that they had.
+// handler skips those with the resourceVersion that they had. If another object has taken the name, the former is removed first.
 func Handler[T client.Object](set func(object T, initial bool), remove func(T)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, initial bool) {
@@ -37,8 +37,13 @@ func Handler[T client.Object](set func(object T, initial bool), remove func(T)) 
 			}
 		},
 		UpdateFunc: func(old, object any) {
+			before, known := old.(T)
 			typed, ok := object.(T)
-			if before, known := old.(T); ok && (!known || before.GetResourceVersion() != typed.GetResourceVersion()) {
+			replaced := ok && known && before.GetUID() != typed.GetUID()
+			if replaced {
+				remove(before)
+			}
+			if ok && (!known || replaced || before.GetResourceVersion() != typed.GetResourceVersion()) {
 				set(typed, false)
 			}
 		},

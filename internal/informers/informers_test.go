@@ -30,9 +30,12 @@ func TestHandlerPassesObjectsOfItsKind(t *testing.T) {
 	handler.OnAdd(pod("b"), false)
 	handler.OnUpdate(pod("c"), pod("c"))
 	handler.OnUpdate(pod("c"), changed)
+	other := pod("c")
+	other.UID, other.ResourceVersion = "other", "3"
+	handler.OnUpdate(changed, other)
 	handler.OnDelete(pod("d"))
 	handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "e", Obj: pod("e")})
 	handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "f"})
 	handler.OnAdd(&corev1.Node{}, false)
-	g.Expect(calls).To(Equal([]string{"set a true", "set b false", "set c false", "remove d", "remove e"}))
+	g.Expect(calls).To(Equal([]string{"set a true", "set b false", "set c false", "remove c", "set c false", "remove d", "remove e"}))
 }

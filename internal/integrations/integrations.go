@@ -4,6 +4,7 @@ package integrations
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -11,15 +12,13 @@ import (
 
 // Blocked returns the reason why no Incident can be created for the integration; empty if Incidents can be created.
 func Blocked(w *v1alpha1.WebhookIntegration) string {
-	for i := range w.Status.Conditions {
-		condition := &w.Status.Conditions[i]
-		if condition.Type != v1alpha1.ConditionAlertsFolded || condition.Status != metav1.ConditionFalse {
-			continue
-		}
-		switch condition.Reason {
-		case v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonForbidden, v1alpha1.ReasonNamespaceTerminating, v1alpha1.ReasonIncidentLimit:
-			return condition.Reason
-		}
+	condition := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionAlertsFolded)
+	if condition == nil || condition.Status != metav1.ConditionFalse {
+		return ""
+	}
+	switch condition.Reason {
+	case v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonForbidden, v1alpha1.ReasonNamespaceTerminating, v1alpha1.ReasonIncidentLimit:
+		return condition.Reason
 	}
 	return ""
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -36,25 +37,31 @@ type Campaign struct {
 
 	// working is held during a term: the next one never starts before the last one has ended.
 	working sync.Mutex
+
+	elector atomic.Pointer[leaderelection.LeaderElector] // the newest one
+}
+
+// Holds reports whether this replica has the lease, and the lease has not run out as last seen. A process that was frozen may
+// still be in its term while another replica leads.
+func (c *Campaign) Holds() bool {
+	elector := c.elector.Load()
+	return c.Lock == nil || elector != nil && elector.IsLeader() && elector.Check(0) == nil
 }
 
 // Start campaigns until ctx ends. It returns when the last term has ended and the lease is released.
 func (c *Campaign) Start(ctx context.Context) error {
 	for ctx.Err() == nil && c.Prepare(ctx) {
-		failure, err := c.compete(ctx)
-		if err != nil {
+		switch failure, err := c.compete(ctx); {
+		case err != nil:
 			return err
-		}
-		if failure == nil {
-			if ctx.Err() == nil {
-				c.Log.Info("Lost the lease, campaigning again")
+		case failure != nil:
+			c.Log.Error(failure, "Released the lease", "backoff", c.Backoff.String())
+			select {
+			case <-time.After(c.Backoff):
+			case <-ctx.Done():
 			}
-			continue
-		}
-		c.Log.Error(failure, "Released the lease", "backoff", c.Backoff.String())
-		select {
-		case <-time.After(c.Backoff):
-		case <-ctx.Done():
+		case ctx.Err() == nil:
+			c.Log.Info("Lost the lease, campaigning again")
 		}
 	}
 	return nil
@@ -91,6 +98,7 @@ func (c *Campaign) compete(ctx context.Context) (failure, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the leader elector: %w", err)
 	}
+	c.elector.Store(elector)
 	elector.Run(logr.NewContext(ctx, c.Log))
 	c.working.Lock()
 	defer c.working.Unlock()

@@ -88,6 +88,7 @@ func TestCampaign(t *testing.T) {
 	g.Eventually(first.working.Load, "5s", "10ms").Should(BeEquivalentTo(1))
 	second.run(t)
 	g.Consistently(second.working.Load, "500ms").Should(BeEquivalentTo(0))
+	g.Expect([]bool{first.Holds(), second.Holds()}).To(Equal([]bool{true, false}))
 
 	// Work that fails gives the lease up to another candidate.
 	first.fail <- errors.New("cannot fold")
@@ -117,6 +118,7 @@ func TestTermsFollowEachOtherWithoutALease(t *testing.T) {
 	c := newCandidate(t, "default", "only")
 	c.Lock, c.Backoff = nil, time.Millisecond
 	c.run(t)
+	g.Expect(c.Holds()).To(BeTrue())
 	c.fail <- errors.New("once")
 	c.fail <- nil
 	g.Eventually(c.terms.Load, "5s", "5ms").Should(BeEquivalentTo(3))

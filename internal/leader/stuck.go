@@ -9,8 +9,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 const (
@@ -26,9 +28,6 @@ const (
 // It counts as progress when the API server answers, an error about the one object included: that would be no different
 // on another replica.
 type stuckDetector struct {
-	after time.Duration
-	now   func() time.Time
-
 	mu    sync.Mutex
 	kinds map[string]*callState
 }
@@ -40,45 +39,38 @@ type callState struct {
 	latest  time.Time // end of the latest call
 }
 
-func newStuckDetector() *stuckDetector {
-	return &stuckDetector{after: stuckAfter, now: time.Now, kinds: map[string]*callState{}}
-}
-
-// track makes a call and notes how it went.
-func (d *stuckDetector) track(kind string, call func() error) error {
-	d.begin(kind)
+// track makes a call and notes how it went. Its kind is such as "list of *v1.PartialObjectMetadataList".
+func (d *stuckDetector) track(verb string, object any, call func() error) error {
+	kind := fmt.Sprintf("%s of %T", verb, object)
+	d.note(kind, func(state *callState, now time.Time) {
+		state.under++
+		if state.failing.IsZero() {
+			state.failing = now
+		}
+	})
 	err := call()
-	d.end(kind, isAnswer(err))
+	d.note(kind, func(state *callState, now time.Time) {
+		state.under--
+		state.latest = now
+		switch {
+		case !isAnswer(err):
+		case state.under > 0:
+			state.failing = now
+		default:
+			state.failing = time.Time{}
+		}
+	})
 	return err
 }
 
-func (d *stuckDetector) begin(kind string) {
+// note changes the state of a kind.
+func (d *stuckDetector) note(kind string, change func(state *callState, now time.Time)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	state := d.kinds[kind]
-	if state == nil {
-		state = &callState{}
-		d.kinds[kind] = state
+	if d.kinds[kind] == nil {
+		d.kinds[kind] = &callState{}
 	}
-	state.under++
-	if state.failing.IsZero() {
-		state.failing = d.now()
-	}
-}
-
-func (d *stuckDetector) end(kind string, answered bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	state := d.kinds[kind]
-	state.under--
-	state.latest = d.now()
-	switch {
-	case !answered:
-	case state.under > 0:
-		state.failing = state.latest
-	default:
-		state.failing = time.Time{}
-	}
+	change(d.kinds[kind], time.Now())
 }
 
 // check returns an error when calls of one kind have had no answer for too long. Failures that were not retried do
@@ -86,11 +78,11 @@ func (d *stuckDetector) end(kind string, answered bool) {
 func (d *stuckDetector) check() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := d.now()
+	now := time.Now()
 	for kind, state := range d.kinds {
-		tried := state.under > 0 || now.Sub(state.latest) < d.after
-		if !state.failing.IsZero() && tried && now.Sub(state.failing) >= d.after {
-			return fmt.Errorf("cannot fold: the API server has answered no %s for %s", kind, d.after)
+		tried := state.under > 0 || now.Sub(state.latest) < stuckAfter
+		if !state.failing.IsZero() && tried && now.Sub(state.failing) >= stuckAfter {
+			return fmt.Errorf("cannot fold: the API server has answered no %s for %s", kind, stuckAfter)
 		}
 	}
 	return nil
@@ -98,25 +90,18 @@ func (d *stuckDetector) check() error {
 
 // Start is a runnable of the term that fails as soon as the leader is stuck.
 func (d *stuckDetector) Start(ctx context.Context) error {
-	ticker := time.NewTicker(stuckCheck)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			if err := d.check(); err != nil {
-				return err
-			}
-		}
+	err := wait.PollUntilContextCancel(ctx, stuckCheck, false, func(context.Context) (bool, error) { return false, d.check() })
+	if ctx.Err() != nil {
+		return nil
 	}
+	return err
 }
 
 // isAnswer reports whether the API server has done the work or decided about the object. Timeouts, overload and server
 // errors are no answers.
 func isAnswer(err error) bool {
 	var status apierrors.APIStatus
-	if err == nil || !errors.As(err, &status) {
+	if !errors.As(err, &status) {
 		return err == nil
 	}
 	switch code := status.Status().Code; code {
@@ -128,50 +113,25 @@ func isAnswer(err error) bool {
 }
 
 // TrackCalls returns the client of a term. The term fails if the API server answers no calls of one kind.
-func TrackCalls(mgr ctrl.Manager, live client.Client) (client.Client, error) {
-	detector := newStuckDetector()
-	if err := mgr.Add(detector); err != nil {
+func TrackCalls(mgr ctrl.Manager, live client.WithWatch) (client.WithWatch, error) {
+	d := &stuckDetector{kinds: map[string]*callState{}}
+	if err := mgr.Add(d); err != nil {
 		return nil, fmt.Errorf("adding the detector of a stuck leader: %w", err)
 	}
-	return &trackedClient{Client: live, detector: detector}, nil
-}
-
-// trackedClient is a client whose calls a stuckDetector tracks.
-type trackedClient struct {
-	client.Client
-	detector *stuckDetector
-}
-
-// kindOf names a kind of calls, such as "list of *v1.PartialObjectMetadataList".
-func kindOf(verb string, object any) string { return fmt.Sprintf("%s of %T", verb, object) }
-
-// Get implements client.Reader.
-func (c *trackedClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-	return c.detector.track(kindOf("get", object), func() error { return c.Client.Get(ctx, key, object, opts...) })
-}
-
-// List implements client.Reader.
-func (c *trackedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.detector.track(kindOf("list", list), func() error { return c.Client.List(ctx, list, opts...) })
-}
-
-// Create implements client.Writer.
-func (c *trackedClient) Create(ctx context.Context, object client.Object, opts ...client.CreateOption) error {
-	return c.detector.track(kindOf("write", object), func() error { return c.Client.Create(ctx, object, opts...) })
-}
-
-// Status implements client.StatusClient.
-func (c *trackedClient) Status() client.SubResourceWriter {
-	return &trackedStatus{SubResourceWriter: c.Client.Status(), detector: c.detector}
-}
-
-// trackedStatus is the status client of an trackedClient.
-type trackedStatus struct {
-	client.SubResourceWriter
-	detector *stuckDetector
-}
-
-// Update implements client.SubResourceWriter.
-func (s *trackedStatus) Update(ctx context.Context, object client.Object, opts ...client.SubResourceUpdateOption) error {
-	return s.detector.track(kindOf("write", object), func() error { return s.SubResourceWriter.Update(ctx, object, opts...) })
+	return interceptor.NewClient(live, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			return d.track("get", object, func() error { return c.Get(ctx, key, object, opts...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return d.track("list", list, func() error { return c.List(ctx, list, opts...) })
+		},
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
+			return d.track("write", object, func() error { return c.Create(ctx, object, opts...) })
+		},
+		SubResourceUpdate: func(
+			ctx context.Context, c client.Client, status string, object client.Object, opts ...client.SubResourceUpdateOption,
+		) error {
+			return d.track("write", object, func() error { return c.SubResource(status).Update(ctx, object, opts...) })
+		},
+	}), nil
 }

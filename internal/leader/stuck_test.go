@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -21,10 +22,18 @@ func TestStuckDetector(t *testing.T) {
 		do    func(*stuckDetector)
 	}
 	answer := func(kind string, err error) func(*stuckDetector) {
-		return func(d *stuckDetector) { _ = d.track(kind, func() error { return err }) }
+		return func(d *stuckDetector) { _ = d.track(kind, nil, func() error { return err }) }
 	}
-	begin := func(d *stuckDetector) { d.begin(list) }
-	end := func(d *stuckDetector) { d.end(list, false) }
+	hang := func(lasting time.Duration) func(*stuckDetector) {
+		return func(d *stuckDetector) {
+			go func() {
+				_ = d.track(list, nil, func() error {
+					time.Sleep(lasting)
+					return away
+				})
+			}()
+		}
+	}
 	for sentence, test := range map[string]struct {
 		steps []step
 		stuck bool
@@ -33,8 +42,8 @@ func TestStuckDetector(t *testing.T) {
 		"a leader whose calls succeed is not":               {[]step{{0, answer(list, nil)}, {time.Hour, answer(list, nil)}}, false},
 		"one whose calls fail is":                           {[]step{{0, answer(list, away)}, {stuckAfter, answer(list, away)}}, true},
 		"one whose calls fail for less than that is not":    {[]step{{0, answer(list, away)}, {stuckAfter - 1, answer(list, away)}}, false},
-		"one whose call hangs is":                           {[]step{{0, begin}, {stuckAfter, func(*stuckDetector) {}}}, true},
-		"one whose calls hang and end without an answer is": {[]step{{0, begin}, {stuckAfter, end}}, true},
+		"one whose call hangs is":                           {[]step{{0, hang(time.Hour)}, {stuckAfter, func(*stuckDetector) {}}}, true},
+		"one whose calls hang and end without an answer is": {[]step{{0, hang(stuckAfter)}, {stuckAfter, func(*stuckDetector) {}}}, true},
 		"a success between failures counts": {[]step{
 			{0, answer(list, away)}, {stuckAfter / 2, answer(list, nil)}, {stuckAfter / 2, answer(list, away)}}, false},
 		"the success of other calls does not": {[]step{
@@ -48,19 +57,21 @@ func TestStuckDetector(t *testing.T) {
 		"failures that nobody tries again are no work": {[]step{{0, answer(list, away)}, {3 * stuckAfter, func(*stuckDetector) {}}}, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			g := NewWithT(t)
-			now := time.Now()
-			d := newStuckDetector()
-			d.now = func() time.Time { return now }
-			for _, step := range test.steps {
-				now = now.Add(step.after)
-				step.do(d)
-			}
-			if test.stuck {
-				g.Expect(d.check()).To(MatchError(ContainSubstring("cannot fold")))
-			} else {
-				g.Expect(d.check()).To(Succeed())
-			}
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				d := &stuckDetector{kinds: map[string]*callState{}}
+				for _, step := range test.steps {
+					time.Sleep(step.after)
+					step.do(d)
+					synctest.Wait()
+				}
+				if test.stuck {
+					g.Expect(d.check()).To(MatchError(ContainSubstring("cannot fold")))
+				} else {
+					g.Expect(d.check()).To(Succeed())
+				}
+				time.Sleep(time.Hour) // calls that hang end
+			})
 		})
 	}
 }
@@ -68,5 +79,5 @@ func TestStuckDetector(t *testing.T) {
 func TestStuckDetectorEndsWithTheTerm(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	NewWithT(t).Expect(newStuckDetector().Start(ctx)).To(Succeed())
+	NewWithT(t).Expect((&stuckDetector{}).Start(ctx)).To(Succeed())
 }

@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -25,7 +22,8 @@ type Term struct {
 	runnables []manager.Runnable
 }
 
-// NewTerm returns a term on a replica's manager. Controllers wait for objects, the manager's cache, to sync.
+// NewTerm returns a term on a replica's manager, which does not validate the names of controllers: every term uses the same ones.
+// Controllers wait for objects, the manager's cache, to sync.
 func NewTerm(mgr ctrl.Manager, objects cache.Cache) *Term {
 	return &Term{Manager: mgr, cache: &termCache{Cache: objects}}
 }
@@ -38,13 +36,6 @@ func (t *Term) Add(runnable manager.Runnable) error {
 
 // GetCache implements cluster.Cluster.
 func (t *Term) GetCache() cache.Cache { return t.cache }
-
-// GetControllerOptions implements manager.Manager. Every term uses the same controller names.
-func (t *Term) GetControllerOptions() config.Controller {
-	options := t.Manager.GetControllerOptions()
-	options.SkipNameValidation = new(true)
-	return options
-}
 
 // Run runs the runnables until ctx ends or one of them fails, and returns when all have ended.
 func (t *Term) Run(ctx context.Context) error {
@@ -74,51 +65,22 @@ type termCache struct {
 // errClosed is returned for an event handler that is added after the end of the term.
 var errClosed = errors.New("the term has ended")
 
-// add adds a handler, unless the term has ended.
-func (c *termCache) add(
-	informer cache.Informer, add func() (toolscache.ResourceEventHandlerRegistration, error),
-) (toolscache.ResourceEventHandlerRegistration, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, errClosed
-	}
-	registration, err := add()
-	if err == nil {
-		c.removes = append(c.removes, func() error { return informer.RemoveEventHandler(registration) })
-	}
-	return registration, err
-}
-
 // close removes all handlers.
-func (c *termCache) close() error {
+func (c *termCache) close() (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	var errs []error
 	for _, remove := range c.removes {
-		errs = append(errs, remove())
+		err = errors.Join(err, remove())
 	}
-	c.removes = nil
-	return errors.Join(errs...)
+	return err
 }
 
-// GetInformer implements cache.Informers.
+// GetInformer implements cache.Informers. Controllers get their informers by no other method.
 func (c *termCache) GetInformer(
 	ctx context.Context, object client.Object, opts ...cache.InformerGetOption,
 ) (cache.Informer, error) {
 	informer, err := c.Cache.GetInformer(ctx, object, opts...)
-	if err != nil {
-		return nil, err
-	}
-	return &termInformer{Informer: informer, cache: c}, nil
-}
-
-// GetInformerForKind implements cache.Informers.
-func (c *termCache) GetInformerForKind(
-	ctx context.Context, kind schema.GroupVersionKind, opts ...cache.InformerGetOption,
-) (cache.Informer, error) {
-	informer, err := c.Cache.GetInformerForKind(ctx, kind, opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -135,25 +97,21 @@ type termInformer struct {
 func (i *termInformer) AddEventHandler(
 	handler toolscache.ResourceEventHandler,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.cache.add(i.Informer, func() (toolscache.ResourceEventHandlerRegistration, error) {
-		return i.Informer.AddEventHandler(handler)
-	})
-}
-
-// AddEventHandlerWithResyncPeriod implements cache.Informer.
-func (i *termInformer) AddEventHandlerWithResyncPeriod(
-	handler toolscache.ResourceEventHandler, period time.Duration,
-) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.cache.add(i.Informer, func() (toolscache.ResourceEventHandlerRegistration, error) {
-		return i.Informer.AddEventHandlerWithResyncPeriod(handler, period)
-	})
+	return i.AddEventHandlerWithOptions(handler, toolscache.HandlerOptions{})
 }
 
 // AddEventHandlerWithOptions implements cache.Informer.
 func (i *termInformer) AddEventHandlerWithOptions(
 	handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.cache.add(i.Informer, func() (toolscache.ResourceEventHandlerRegistration, error) {
-		return i.Informer.AddEventHandlerWithOptions(handler, options)
-	})
+	i.cache.mu.Lock()
+	defer i.cache.mu.Unlock()
+	if i.cache.closed {
+		return nil, errClosed
+	}
+	registration, err := i.Informer.AddEventHandlerWithOptions(handler, options)
+	if err == nil {
+		i.cache.removes = append(i.cache.removes, func() error { return i.Informer.RemoveEventHandler(registration) })
+	}
+	return registration, err
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -26,14 +27,15 @@ func OfCgroup(root fs.FS) (limit int64, ok bool) {
 		// hierarchy:controllers:path, see cgroups(7). In a container the path may be the host's and not exist; the
 		// container's own group is the root then.
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) != 3 {
-			continue
-		}
-		folder, file := "sys/fs/cgroup", "memory.max"
+		var folder, file string
 		switch {
-		case hasController(fields[1], "memory"):
+		case len(fields) != 3:
+			continue
+		case fields[1] == "":
+			folder, file = "sys/fs/cgroup", "memory.max"
+		case slices.Contains(strings.Split(fields[1], ","), "memory"):
 			folder, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		case fields[1] != "":
+		default:
 			continue
 		}
 		for group := path.Clean("/" + fields[2]); ; group = path.Dir(group) {
@@ -46,15 +48,6 @@ func OfCgroup(root fs.FS) (limit int64, ok bool) {
 		}
 	}
 	return limit, ok
-}
-
-func hasController(list, controller string) bool {
-	for name := range strings.SplitSeq(list, ",") {
-		if name == controller {
-			return true
-		}
-	}
-	return false
 }
 
 // read reads the limit in a file; cgroup v2 writes "max" for none.

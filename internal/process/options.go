@@ -29,35 +29,13 @@ type Options struct {
 	EnableHTTP2     bool
 	LeaderElect     bool
 	LeaseNamespace  string
-	WatchNamespaces Namespaces
+	WatchNamespaces []string
 	MetricsAddress  string
 	MetricsSecure   bool
 	MetricsCertPath string
 
 	zap         zap.Options
 	showVersion bool
-}
-
-// Namespaces is a flag with comma-separated namespaces.
-type Namespaces []string
-
-// String implements flag.Value.
-func (n *Namespaces) String() string { return strings.Join(*n, ",") }
-
-// Set implements flag.Value.
-func (n *Namespaces) Set(value string) error {
-	*n = nil
-	if value == "" {
-		return nil
-	}
-	for name := range strings.SplitSeq(value, ",") {
-		name = strings.TrimSpace(name)
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			return fmt.Errorf("%q is not a valid namespace name: %s", name, problems[0])
-		}
-		*n = append(*n, name)
-	}
-	return nil
 }
 
 // Bind adds the flags. purpose is what needs the lease, such as "Fold".
@@ -77,7 +55,7 @@ func (o *Options) Bind(flags *flag.FlagSet, purpose string) {
 		purpose+" only while holding a lease. Required with more than one replica.")
 	flags.StringVar(&o.LeaseNamespace, "leader-election-namespace", "",
 		"Namespace of the lease. Default: the namespace of the process.")
-	flags.Var(&o.WatchNamespaces, "watch-namespaces", "Comma-separated namespaces to serve. Default: all.")
+	flags.Func("watch-namespaces", "Comma-separated namespaces to serve. Default: all.", o.setNamespaces)
 	flags.BoolVar(&o.showVersion, "version", false, "Print the version and exit.")
 	o.zap.BindFlags(flags)
 	for name, usage := range logUsage {
@@ -96,11 +74,14 @@ var logUsage = map[string]string{
 
 // Validate returns all errors of the options.
 func (o *Options) Validate() error {
+	lease := checkNamespace(cmp.Or(o.LeaseNamespace, "default"))
+	if lease != nil {
+		lease = fmt.Errorf("--leader-election-namespace: %w", lease)
+	}
 	return errors.Join(
 		CheckAddress("health-probe-bind-address", o.ProbeAddress, true),
 		CheckAddress("metrics-bind-address", o.MetricsAddress, true),
-		CheckAddress("pprof-bind-address", o.PprofAddress, true),
-		checkNamespace("leader-election-namespace", o.LeaseNamespace),
+		CheckAddress("pprof-bind-address", o.PprofAddress, true), lease,
 	)
 }
 
@@ -127,12 +108,25 @@ func CheckRange[T cmp.Ordered](name string, value, least, most T) error {
 	return nil
 }
 
-func checkNamespace(name, namespace string) error {
-	if namespace == "" {
+// setNamespaces parses --watch-namespaces.
+func (o *Options) setNamespaces(value string) error {
+	o.WatchNamespaces = nil
+	if value == "" {
 		return nil
 	}
-	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-		return fmt.Errorf("--%s: %q is not a valid namespace name: %s", name, namespace, problems[0])
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		if err := checkNamespace(name); err != nil {
+			return err
+		}
+		o.WatchNamespaces = append(o.WatchNamespaces, name)
+	}
+	return nil
+}
+
+func checkNamespace(name string) error {
+	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+		return fmt.Errorf("%q is not a valid namespace name: %s", name, problems[0])
 	}
 	return nil
 }
@@ -142,7 +136,7 @@ func (o *Options) CacheNamespaces() map[string]cache.Config {
 	if len(o.WatchNamespaces) == 0 {
 		return nil
 	}
-	namespaces := make(map[string]cache.Config, len(o.WatchNamespaces))
+	namespaces := map[string]cache.Config{}
 	for _, name := range o.WatchNamespaces {
 		namespaces[name] = cache.Config{}
 	}

@@ -24,12 +24,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/pages"
 )
 
-// Exit codes.
-const (
-	exitOK       = 0
-	exitFailure  = 1
-	exitBadFlags = 2
-)
+const exitOK, exitFailure, exitBadFlags = 0, 1, 2
 
 // Program is a process: what its command line looks like, and what it runs.
 type Program struct {

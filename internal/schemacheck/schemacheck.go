@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -49,23 +49,18 @@ type Checker struct {
 	wanted []definition
 	log    logr.Logger
 
-	mu      sync.Mutex
-	verdict error
+	verdict atomic.Pointer[error]
 }
 
 // definition is what the check needs of a CustomResourceDefinition.
 type definition struct {
-	Metadata metav1.ObjectMeta `json:"metadata"`
+	Metadata metav1.ObjectMeta
 	Spec     struct {
-		Names struct {
-			Kind string `json:"kind"`
-		} `json:"names"`
+		Names    struct{ Kind string }
 		Versions []struct {
-			Schema struct {
-				OpenAPIV3Schema map[string]any `json:"openAPIV3Schema"`
-			} `json:"schema"`
-		} `json:"versions"`
-	} `json:"spec"`
+			Schema struct{ OpenAPIV3Schema map[string]any }
+		}
+	}
 }
 
 // errUnchecked is the verdict before the first check.
@@ -73,7 +68,8 @@ var errUnchecked = errors.New("the CustomResourceDefinitions are not checked yet
 
 // New returns a checker.
 func New(config *rest.Config, log logr.Logger) (*Checker, error) {
-	c := &Checker{log: log, verdict: errUnchecked}
+	c := &Checker{log: log}
+	c.verdict.Store(&errUnchecked)
 	for _, text := range [][]byte{crd.AlertEvent, crd.Incident, crd.WebhookIntegration} {
 		var wanted definition
 		if err := yaml.Unmarshal(text, &wanted); err != nil {
@@ -92,11 +88,7 @@ func New(config *rest.Config, log logr.Logger) (*Checker, error) {
 }
 
 // Verdict returns the result of the last check: nil when all fields are known.
-func (c *Checker) Verdict() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.verdict
-}
+func (c *Checker) Verdict() error { return *c.verdict.Load() }
 
 // Start checks until ctx ends.
 func (c *Checker) Start(ctx context.Context) error {
@@ -114,22 +106,18 @@ func (c *Checker) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica checks.
-func (c *Checker) NeedLeaderElection() bool { return false }
-
 // Check checks once. The verdict remains if the API server is not available, or does not publish all kinds: one that has just
 // started denies everything, and publishes one kind after the other.
 func (c *Checker) Check(ctx context.Context) {
 	installed, err := c.installed(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	last := c.Verdict()
 	if err != nil {
-		if errors.Is(c.verdict, errUnchecked) && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
-			c.verdict = fmt.Errorf("%w: %w", errUnchecked, err)
+		if errors.Is(last, errUnchecked) && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+			c.verdict.Store(new(fmt.Errorf("%w: %w", errUnchecked, err)))
 		}
 		return
 	}
-	var problems []error
+	var verdict error
 	for i := range c.wanted {
 		wanted := &c.wanted[i]
 		schema := installed[component+wanted.Spec.Names.Kind]
@@ -137,48 +125,43 @@ func (c *Checker) Check(ctx context.Context) {
 			return
 		}
 		if paths := missing(schema, wanted.Spec.Versions[0].Schema.OpenAPIV3Schema, ""); len(paths) > 0 {
-			problems = append(problems, outdated(wanted.Metadata.Name, paths))
+			verdict = errors.Join(verdict, outdated(wanted.Metadata.Name, paths))
 		}
 	}
-	verdict := errors.Join(problems...)
-	if verdict != nil && (c.verdict == nil || c.verdict.Error() != verdict.Error()) {
+	if verdict != nil && (last == nil || last.Error() != verdict.Error()) {
 		c.log.Error(verdict, "Rejecting alerts: the API server would drop some of their fields")
 	}
-	c.verdict = verdict
+	c.verdict.Store(&verdict)
 }
 
 // installed returns the schemas that the API server publishes, by the names of their components.
-func (c *Checker) installed(ctx context.Context) (map[string]map[string]any, error) {
+func (c *Checker) installed(ctx context.Context) (map[string]any, error) {
 	text, err := c.client.Get().AbsPath(document).SetHeader("Accept", "application/json").MaxRetries(0).DoRaw(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var published struct {
-		Components struct {
-			Schemas map[string]map[string]any `json:"schemas"`
-		} `json:"components"`
+		Components struct{ Schemas map[string]any }
 	}
 	err = json.Unmarshal(text, &published)
 	return published.Components.Schemas, err
 }
 
 // missing returns the paths of the properties that an installed schema lacks, in order. path is that of the schema.
-func missing(installed, wanted map[string]any, path string) []string {
-	var paths []string
-	descend := func(installed, wanted any, path string) {
-		inner, _ := installed.(map[string]any)
-		if schema, ok := wanted.(map[string]any); ok {
-			paths = append(paths, missing(inner, schema, path)...)
-		}
+func missing(installed, wanted any, path string) []string {
+	schema, ok := wanted.(map[string]any)
+	if !ok {
+		return nil
 	}
-	descend(installed["items"], wanted["items"], path+"[]")
-	descend(installed["additionalProperties"], wanted["additionalProperties"], path+".*")
-	known, _ := installed["properties"].(map[string]any)
-	properties, _ := wanted["properties"].(map[string]any)
+	inner, _ := installed.(map[string]any)
+	paths := slices.Concat(missing(inner["items"], schema["items"], path+"[]"),
+		missing(inner["additionalProperties"], schema["additionalProperties"], path+".*"))
+	known, _ := inner["properties"].(map[string]any)
+	properties, _ := schema["properties"].(map[string]any)
 	for name, property := range properties {
 		at := strings.TrimPrefix(path+"."+name, ".")
-		if _, found := known[name]; found {
-			descend(known[name], property, at)
+		if found, ok := known[name]; ok {
+			paths = append(paths, missing(found, property, at)...)
 		} else {
 			paths = append(paths, at)
 		}

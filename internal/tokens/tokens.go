@@ -49,8 +49,7 @@ func Hash(token string) string {
 // Tag returns the tag of the tokens of an integration: the first 32 hexadecimal digits of the SHA-256 of
 // "namespace/name". Neither part can contain a slash, so the text is unique. A shell can compute it.
 func Tag(namespace, name string) string {
-	sum := sha256.Sum256([]byte(namespace + "/" + name))
-	return hex.EncodeToString(sum[:])[:tokenTagChars]
+	return Hash(namespace + "/" + name)[:tokenTagChars]
 }
 
 // TagOf returns the tag of a token, empty if it has none. A token is valid only for the integration with that tag.

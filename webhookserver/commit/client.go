@@ -9,8 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -28,15 +28,11 @@ type Client struct {
 // connection for each write under way: one that has died is dropped with the attempt that found out, and the next attempt
 // takes another. The Committer limits the number of writes under way, so there is no rate limit here, and its writers retry.
 func NewClient(config *rest.Config) (*Client, error) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("building the scheme of the ingest client: %w", err)
-	}
 	config = rest.CopyConfig(config)
 	config.APIPath = "/apis"
 	config.ContentConfig = rest.ContentConfig{
 		GroupVersion:         &v1alpha1.GroupVersion,
-		NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(),
+		NegotiatedSerializer: scheme.Codecs.WithoutConversion(), // for errors
 		ContentType:          runtime.ContentTypeJSON,
 	}
 	config.QPS = -1
@@ -91,14 +87,17 @@ func packed(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
 // Get implements Store. An AlertEvent that cannot be unpacked has no alerts.
 func (c *Client) Get(ctx context.Context, namespace, name string) (*v1alpha1.AlertEvent, error) {
 	event := &v1alpha1.AlertEvent{}
-	err := c.rest.Get().
+	body, err := c.rest.Get().
 		Namespace(namespace).
 		Resource("alertevents").
 		Name(name).
 		MaxRetries(0).
 		Timeout(timeoutOf(ctx)).
 		Do(ctx).
-		Into(event)
+		Raw()
+	if err == nil {
+		err = json.Unmarshal(body, event)
+	}
 	_ = packing.Unpack(&event.Spec)
 	return event, err
 }

@@ -30,38 +30,34 @@ import (
 // under way. However many integrations of a namespace are in a storm, they leave a writer and space to wait to the other
 // namespaces.
 type Committer struct {
-	writer *writer
+	store   Store
+	tracer  trace.Tracer // may be nil
+	writers int
+	space   *fair.Memory // of the submissions that wait
 
 	mu      sync.Mutex
 	closed  bool
 	free    int                             // writers; above 0 only while no queue waits that may have one
 	queues  map[types.NamespacedName]*queue // those with something waiting or being written
 	turns   fair.Turns[*queue]              // those with something waiting that may write
-	shares  shares
-	writing int        // submissions that are being written
-	idle    *sync.Cond // signalled whenever a writer becomes free
+	waiting int                             // submissions in all queues
+	writing int                             // submissions that are being written
+	idle    *sync.Cond                      // signalled whenever a submission leaves its queue or a writer becomes free
 }
 
 // queue holds the submissions of one integration that wait.
 type queue struct {
 	integration types.NamespacedName
-	share       *share // of its namespace
 	entries     []*entry
-	waiting     load
-	writes      int       // under way
-	begun       time.Time // the last of them
-	watched     bool      // a timer runs that starts a write beside a slow one
+	writes      int // under way
+	pending     int // reasons not to begin another one: writes that are not slow, and a gathering
 	gathering   gathering
-}
-
-// mayWrite says whether another write of the queue may begin.
-func (q *queue) mayWrite() bool {
-	return q.writes == 0 || time.Since(q.begun) >= slowWrite
 }
 
 type entry struct {
 	Submission
-	load     load
+	size     int // of the alerts
+	space    *fair.Reservation
 	ctx      context.Context
 	deadline time.Time
 	writing  bool        // guarded by the Committer's mutex
@@ -73,18 +69,28 @@ type result struct {
 	err     error
 }
 
+// batch holds the submissions of one queue that are written together.
+type batch struct {
+	queue   *queue
+	entries []*entry
+	alerts  int
+	bytes   int
+	slow    *time.Timer // fires when the write is slow
+}
+
 // New makes a Committer that writes to the store with so many writers. A nil provider makes no spans.
 func New(store Store, writers int, tracers trace.TracerProvider) *Committer {
 	c := &Committer{
-		writer: &writer{store: store},
-		free:   writers,
-		queues: map[types.NamespacedName]*queue{},
-		turns:  fair.Turns[*queue]{PerKey: writers - writers/4}, // a quarter is left to other namespaces
-		shares: shares{writers: writers, namespaces: map[string]*share{}},
+		store:   store,
+		writers: writers,
+		space:   fair.NewMemory(maxWaiting),
+		free:    writers,
+		queues:  map[types.NamespacedName]*queue{},
+		turns:   fair.Turns[*queue]{PerKey: writers - writers/4}, // a quarter is left to other namespaces
 	}
 	c.idle = sync.NewCond(&c.mu)
 	if tracers != nil {
-		c.writer.tracer = tracers.Tracer("github.com/tocsin-dev/tocsin/webhookserver/commit")
+		c.tracer = tracers.Tracer("github.com/tocsin-dev/tocsin/webhookserver/commit")
 	}
 	return c
 }
@@ -101,11 +107,7 @@ func (c *Committer) Commit(ctx context.Context, submission Submission) (Receipt,
 		deadline = time.Now().Add(Timeout)
 	}
 	e := &entry{
-		Submission: submission,
-		load:       load{requests: 1, alerts: len(submission.Alerts), bytes: Size(submission.Alerts)},
-		ctx:        ctx,
-		deadline:   deadline,
-		done:       make(chan result, 1),
+		Submission: submission, size: Size(submission.Alerts), ctx: ctx, deadline: deadline, done: make(chan result, 1),
 	}
 	if err := c.enqueue(e); err != nil {
 		return Receipt{}, err
@@ -122,7 +124,10 @@ func (c *Committer) Commit(ctx context.Context, submission Submission) (Receipt,
 func (c *Committer) CheckCapacity(integration types.NamespacedName) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.checkCapacity(integration, load{requests: 1, alerts: 1, bytes: 1})
+	if c.mayBegin(integration) || c.space.Allows(integration, minWeight) {
+		return nil
+	}
+	return ErrOverloaded
 }
 
 // Backlog returns how many submissions wait for a write, or have waited for the one that they now share. It is 0 on an
@@ -130,7 +135,13 @@ func (c *Committer) CheckCapacity(integration types.NamespacedName) error {
 func (c *Committer) Backlog() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.shares.waiting.requests + max(0, c.writing-(c.shares.writers-c.free))
+	return c.waiting + max(0, c.writing-(c.writers-c.free))
+}
+
+// mayBegin reports whether a submission of the integration would be written at once.
+func (c *Committer) mayBegin(integration types.NamespacedName) bool {
+	q := c.queues[integration]
+	return c.free > 0 && (q == nil || q.pending == 0) && c.turns.MayWork(integration.Namespace)
 }
 
 // enqueue gives the submission to a writer or puts it into its queue.
@@ -143,18 +154,23 @@ func (c *Committer) enqueue(e *entry) error {
 	if err := e.ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if err := c.checkCapacity(e.Integration, e.load); err != nil {
-		return err
+	if !c.mayBegin(e.Integration) {
+		e.space = c.space.Reserve(e.Integration, int64(max(e.size, minWeight*len(e.Alerts))), 0)
+		if e.space == nil {
+			return ErrOverloaded
+		}
 	}
 	q := c.queues[e.Integration]
 	if q == nil {
-		q = &queue{integration: e.Integration, share: c.shares.of(e.Integration.Namespace)}
-		q.share.queues++
+		q = &queue{integration: e.Integration}
 		c.queues[e.Integration] = q
 	}
 	q.entries = append(q.entries, e)
-	c.shares.addWaiting(q, e.load)
-	q.gathering.arrived(len(q.entries))
+	c.waiting++
+	if g := &q.gathering; g.timer != nil && len(q.entries) >= g.target && g.timer.Stop() {
+		g.timer = nil
+		q.pending--
+	}
 	c.startWriter(q)
 	return nil
 }
@@ -163,56 +179,43 @@ func (c *Committer) enqueue(e *entry) error {
 func (c *Committer) startWriter(q *queue) {
 	c.await(q)
 	if c.free > 0 {
-		if turn, batch := c.take(); batch != nil {
+		if b := c.take(); b != nil {
 			c.free--
-			go c.runWriter(turn, batch)
+			go c.runWriter(b)
 		}
 	}
 }
 
-// await has a queue wait for its turn if it may write, and otherwise until its write ends or is slow: a slow write does not hold
-// up the submissions behind it.
+// resume ends a reason not to begin another write of the queue.
+func (c *Committer) resume(q *queue) {
+	q.pending--
+	c.startWriter(q)
+	c.prune(q)
+}
+
+// await has a queue wait for its turn if it may write.
 func (c *Committer) await(q *queue) {
-	switch {
-	case len(q.entries) == 0:
-	case q.mayWrite():
+	if len(q.entries) > 0 && q.pending == 0 {
 		c.turns.Add(q.integration.Namespace, q, q.writes == 0)
-	case !q.watched:
-		q.watched = true
-		time.AfterFunc(slowWrite-time.Since(q.begun), func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			q.watched = false
-			c.startWriter(q)
-		})
 	}
 }
 
 // take begins the write of the queue whose turn it is. It returns nil when none waits that may write.
-func (c *Committer) take() (*queue, []*entry) {
+func (c *Committer) take() *batch {
 	for q, ok := c.turns.Next(); ok; q, ok = c.turns.Next() {
-		if batch := c.takeBatch(q); batch != nil {
+		if b := c.takeBatch(q); len(b.entries) > 0 {
 			q.writes++
-			q.begun = time.Now()
-			c.writing += len(batch)
-			c.await(q)
-			return q, batch
+			q.pending++
+			c.writing += len(b.entries)
+			b.slow = time.AfterFunc(slowWrite, func() { // a slow write does not hold up the submissions behind it
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.resume(q)
+			})
+			return b
 		}
 		c.turns.Done(q.integration.Namespace)
-	}
-	return nil, nil
-}
-
-// checkCapacity returns ErrOverloaded when the queue, its namespace or all of them together cannot take more.
-func (c *Committer) checkCapacity(integration types.NamespacedName, added load) error {
-	q := c.queues[integration]
-	if c.free > 0 && (q == nil || q.mayWrite()) && c.turns.MayWork(integration.Namespace) {
-		return nil
-	}
-	queueBound := load{alerts: maxQueueAlerts, bytes: maxQueueBytes}
-	if !c.shares.allowsWaiting(integration.Namespace, added) ||
-		q != nil && !q.waiting.plus(added).isWithin(queueBound, 1, 1) {
-		return ErrOverloaded
+		c.prune(q)
 	}
 	return nil
 }
@@ -232,33 +235,40 @@ func (c *Committer) giveUp(e *entry) (Receipt, error) {
 	}
 	q := c.queues[e.Integration]
 	q.entries = slices.DeleteFunc(q.entries, func(other *entry) bool { return other == e })
-	c.shares.addWaiting(q, e.load.negative())
+	c.leave(e)
 	if len(q.entries) == 0 {
 		c.turns.Remove(q.integration.Namespace, q)
 		c.prune(q)
 	}
-	return Receipt{}, fmt.Errorf("%w: %w before its turn came", ErrUnavailable, e.ctx.Err())
+	return Receipt{}, lateError(e.ctx.Err())
+}
+
+// leave notes that a submission waits no longer.
+func (c *Committer) leave(e *entry) {
+	c.waiting--
+	e.space.Release()
+	c.idle.Broadcast()
+}
+
+// lateError is the outcome of a submission whose request has ended while it waited.
+func lateError(err error) error {
+	return fmt.Errorf("%w: %w before its turn came", ErrUnavailable, err)
 }
 
 // prune forgets a queue that is empty and has no write under way.
 func (c *Committer) prune(q *queue) {
-	if len(q.entries) > 0 || q.writes > 0 || c.queues[q.integration] != q {
-		return
-	}
-	delete(c.queues, q.integration)
-	if q.share.queues--; q.share.queues == 0 {
-		delete(c.shares.namespaces, q.integration.Namespace)
+	if len(q.entries) == 0 && q.writes == 0 && q.pending == 0 {
+		delete(c.queues, q.integration)
 	}
 }
 
 // runWriter carries out one write after the other until nothing waits.
-func (c *Committer) runWriter(q *queue, batch []*entry) {
-	for batch != nil {
+func (c *Committer) runWriter(b *batch) {
+	for b != nil {
 		begun := time.Now()
-		c.writer.writeBatch(batch)
+		c.writeBatch(b.entries)
 		yield()
-		c.gather(q, len(batch), time.Since(begun))
-		q, batch = c.next(q)
+		b = c.next(b, time.Since(begun))
 	}
 }
 
@@ -270,60 +280,61 @@ func yield() {
 	}
 }
 
-// next ends a write of queue q and returns the writer's next batch and its queue, nil when nothing waits.
-func (c *Committer) next(q *queue) (*queue, []*entry) {
+// next ends a write and returns the writer's next batch, nil when nothing waits.
+func (c *Committer) next(written *batch, took time.Duration) *batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	q := written.queue
+	c.writing -= len(written.entries)
 	q.writes--
+	if written.slow.Stop() {
+		q.pending--
+	}
+	c.gather(q, len(written.entries), took)
 	c.turns.Done(q.integration.Namespace)
 	c.await(q)
-	turn, batch := c.take()
-	if batch == nil {
+	c.prune(q)
+	b := c.take()
+	if b == nil {
 		c.free++
 		c.idle.Broadcast()
 	}
-	c.prune(q)
-	return turn, batch
+	return b
 }
 
-// takeBatch removes from the head of the queue the submissions of one AlertEvent. It returns nil when everything that waited has
-// been given up meanwhile.
-func (c *Committer) takeBatch(q *queue) []*entry {
-	var batch []*entry
-	var size load
+// takeBatch removes from the head of the queue the submissions of one AlertEvent, and those that have been given up meanwhile.
+func (c *Committer) takeBatch(q *queue) *batch {
+	b := &batch{queue: q}
 	for len(q.entries) > 0 {
 		e := q.entries[0]
-		expired := !time.Now().Before(e.deadline) || e.ctx.Err() != nil
-		if !expired && len(batch) > 0 && !fits(batch[0], e, size) {
+		late := !time.Now().Before(e.deadline) || e.ctx.Err() != nil
+		if !late && !b.fits(e) {
 			break
 		}
 		q.entries[0] = nil
 		q.entries = q.entries[1:]
-		c.shares.addWaiting(q, e.load.negative())
-		if expired {
-			e.done <- result{err: fmt.Errorf("%w: %w before its turn came", ErrUnavailable, context.DeadlineExceeded)}
+		c.leave(e)
+		if late {
+			e.done <- result{err: lateError(context.DeadlineExceeded)}
 			continue
 		}
-		size = size.plus(e.load)
 		e.writing = true
-		batch = append(batch, e)
-		if e.EventName != "" {
-			break // a keyed submission has its AlertEvent to itself
-		}
+		b.entries, b.alerts, b.bytes = append(b.entries, e), b.alerts+len(e.Alerts), b.bytes+e.size
 	}
 	if len(q.entries) == 0 {
 		q.entries = nil
-		if len(batch) == 0 {
-			c.prune(q)
-		}
 	}
-	return batch
+	return b
 }
 
-// fits says whether e may go into the AlertEvent that first began and that has grown to size.
-func fits(first, e *entry, size load) bool {
-	return e.EventName == "" &&
-		size.plus(e.load).isWithin(load{alerts: maxBatchAlerts, bytes: maxBatchBytes}, 1, 1) &&
+// fits says whether e may go into the AlertEvent of the batch. A keyed submission has its AlertEvent to itself.
+func (b *batch) fits(e *entry) bool {
+	if len(b.entries) == 0 {
+		return true
+	}
+	first := b.entries[0]
+	return first.EventName == "" && e.EventName == "" &&
+		b.alerts+len(e.Alerts) <= maxBatchAlerts && b.bytes+e.size <= maxBatchBytes &&
 		(first.Defaults == e.Defaults || reflect.DeepEqual(first.Defaults, e.Defaults))
 }
 
@@ -338,9 +349,9 @@ func (c *Committer) Close(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	for c.free < c.shares.writers {
+	for c.free < c.writers || c.waiting > 0 {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("waiting for %d writes: %w", c.shares.writers-c.free, err)
+			return fmt.Errorf("waiting for %d writes: %w", c.writers-c.free, err)
 		}
 		c.idle.Wait()
 	}

@@ -2,178 +2,113 @@ package commit
 
 import (
 	"hash/maphash"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch
 
-// Incidents knows which Incidents are not Resolved, and which are absent although a firing alert of theirs is stored or being
-// stored, as far as the informers of this replica have heard. It says whether a namespace may have more. The latter count like
-// the former: an alert that is acknowledged and finds no place would wait in its AlertEvent, and nobody would see it.
+// presence says why an Incident counts: it is not Resolved, or it is absent although a firing alert of it is stored or being
+// stored. The latter counts like the former: an alert that is acknowledged and finds no place would wait in its AlertEvent, and
+// nobody would see it.
 //
-// It keeps hashes of the names, which are hashes already: 50,000 of them take about 2 MiB.
-type Incidents struct {
-	seed maphash.Seed
-
-	mu         sync.Mutex
-	namespaces map[string]map[uint64]presence
-	events     map[types.NamespacedName][]uint64 // AlertEvents, and the names that wait for them
-	budget     fair.Budget[string]               // of Incidents, each namespace with its share at most
-}
-
-// presence says why an Incident counts.
+// Capacity keeps hashes of the names of Incidents, which are hashes already: 50,000 of them take about 2 MiB.
 type presence struct {
 	exists  bool
 	waiting int // AlertEvents and reservations with firing alerts of it
 }
 
-// NewIncidents makes an index with a limit of Incidents, of which a namespace may have a share.
-func NewIncidents(limit int, share float64) *Incidents {
-	return &Incidents{
-		seed:       maphash.MakeSeed(),
-		namespaces: map[string]map[uint64]presence{},
-		events:     map[types.NamespacedName][]uint64{},
-		budget:     fair.Budget[string]{Limit: fair.Limit{All: int64(limit), Share: share}},
+func (p presence) count() int64 {
+	if p == (presence{}) {
+		return 0
 	}
+	return 1
 }
 
-// Set adds an Incident to the index.
-func (x *Incidents) Set(incident *v1alpha1.Incident) { x.setExists(incident, true) }
+// SetIncident counts an Incident.
+func (c *Capacity) SetIncident(incident *v1alpha1.Incident, _ bool) { c.setIncident(incident, true) }
 
-// Remove removes an Incident from the index.
-func (x *Incidents) Remove(incident *v1alpha1.Incident) { x.setExists(incident, false) }
+// RemoveIncident no longer counts an Incident, unless alerts wait for it.
+func (c *Capacity) RemoveIncident(incident *v1alpha1.Incident) { c.setIncident(incident, false) }
 
-func (x *Incidents) setExists(incident *v1alpha1.Incident, exists bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.change(incident.Namespace, []uint64{x.hash(incident.Name)}, func(p *presence) { p.exists = exists })
+func (c *Capacity) setIncident(incident *v1alpha1.Incident, exists bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changeIncident(incident.Namespace, c.hash(incident.Namespace, incident.Name), func(p *presence) { p.exists = exists })
 }
 
-// SetEvent has the Incidents of an AlertEvent's firing alerts count, but for those into which they are folded. One that is being
+// HasIncident says whether the Incident exists and is not Resolved.
+func (c *Capacity) HasIncident(namespace, name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.incidents[c.hash(namespace, name)].exists
+}
+
+// Reserve returns the alerts of a request that may be stored: those that do not fire, those whose Incident exists and, unless
+// new ones are blocked, those whose Incident counts already or for which the namespace may have another one. The Incidents count
+// until the write has ended, and the informer has shown the AlertEvent, whose alerts then count by themselves.
+func (c *Capacity) Reserve(namespace string, alerts []v1alpha1.Alert, blocked bool) (storable []v1alpha1.Alert) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var reserved []uint64
+	for i := range alerts {
+		incident := c.hash(namespace, alerts[i].IncidentName)
+		if known := c.incidents[incident]; alerts[i].Status == v1alpha1.AlertFiring && !known.exists {
+			if blocked || known.count() == 0 && !c.budget.Allows(namespace) {
+				continue
+			}
+			c.wait(namespace, []uint64{incident}, 1)
+			reserved = append(reserved, incident)
+		}
+		storable = append(storable, alerts[i])
+	}
+	if len(reserved) > 0 {
+		time.AfterFunc(Timeout+maxWatchDelay, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.wait(namespace, reserved, -1)
+		})
+	}
+	return storable
+}
+
+func (c *Capacity) hash(namespace, name string) uint64 {
+	return maphash.Comparable(c.seed, types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+// waitingFor returns the Incidents of an AlertEvent's firing alerts, but for those into which they are folded. One that is being
 // deleted is folded, or a user has given it up.
-func (x *Incidents) SetEvent(event *v1alpha1.AlertEvent) {
-	mark, _ := marks.Of(event)
-	var names []uint64
+func (c *Capacity) waitingFor(event *v1alpha1.AlertEvent) (waiting []uint64) {
 	if !event.DeletionTimestamp.IsZero() {
-		mark.All = true
+		return nil
 	}
+	mark, _ := marks.Of(event)
 	for i := range event.Spec.Alerts {
 		alert := &event.Spec.Alerts[i]
 		if name := event.IncidentNameFor(alert); alert.Status == v1alpha1.AlertFiring && !mark.Settles(name) {
-			names = append(names, x.hash(name))
+			waiting = append(waiting, c.hash(event.Namespace, name))
 		}
 	}
-	x.replaceEvent(event, names)
+	return waiting
 }
 
-// RemoveEvent forgets an AlertEvent.
-func (x *Incidents) RemoveEvent(event *v1alpha1.AlertEvent) { x.replaceEvent(event, nil) }
-
-func (x *Incidents) replaceEvent(event *v1alpha1.AlertEvent, names []uint64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	key := client.ObjectKeyFromObject(event)
-	x.change(key.Namespace, x.events[key], func(p *presence) { p.waiting-- })
-	x.change(key.Namespace, names, func(p *presence) { p.waiting++ })
-	if x.events[key] = names; len(names) == 0 {
-		delete(x.events, key)
+// wait changes how many AlertEvents and reservations each of the Incidents waits for.
+func (c *Capacity) wait(namespace string, incidents []uint64, more int) {
+	for _, incident := range incidents {
+		c.changeIncident(namespace, incident, func(p *presence) { p.waiting += more })
 	}
 }
 
-// Has says whether the Incident exists.
-func (x *Incidents) Has(namespace, name string) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.namespaces[namespace][x.hash(name)].exists
-}
-
-// IsFull says whether no Incident may be added to the namespace.
-func (x *Incidents) IsFull(namespace string) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return !x.budget.Allows(namespace)
-}
-
-// Reservation has Incidents count whose alerts are being stored.
-type Reservation struct {
-	index     *Incidents
-	namespace string
-	names     []uint64
-}
-
-// Reserve returns an empty reservation for a request to the namespace.
-func (x *Incidents) Reserve(namespace string) *Reservation {
-	return &Reservation{index: x, namespace: namespace}
-}
-
-// Add says whether a firing alert of the Incident may be stored: it exists, it counts already, or the namespace may have
-// another one.
-func (r *Reservation) Add(name string) bool {
-	x := r.index
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	hash := x.hash(name)
-	switch known, counts := x.namespaces[r.namespace][hash]; {
-	case known.exists:
-		return true
-	case !counts && !x.budget.Allows(r.namespace):
-		return false
+func (c *Capacity) changeIncident(namespace string, incident uint64, change func(*presence)) {
+	before := c.incidents[incident]
+	now := before
+	change(&now)
+	if c.incidents[incident] = now; now.count() == 0 {
+		delete(c.incidents, incident)
 	}
-	x.change(r.namespace, []uint64{hash}, func(p *presence) { p.waiting++ })
-	r.names = append(r.names, hash)
-	return true
-}
-
-// Release ends the reservation when the informer has shown the AlertEvent, whose alerts then count by themselves.
-func (r *Reservation) Release() {
-	if len(r.names) == 0 {
-		return
-	}
-	time.AfterFunc(maxWatchDelay, func() {
-		r.index.mu.Lock()
-		defer r.index.mu.Unlock()
-		r.index.change(r.namespace, r.names, func(p *presence) { p.waiting-- })
-	})
-}
-
-func (x *Incidents) hash(name string) uint64 { return maphash.String(x.seed, name) }
-
-func (x *Incidents) change(namespace string, names []uint64, change func(*presence)) {
-	own := x.namespaces[namespace]
-	if own == nil {
-		own = map[uint64]presence{}
-	}
-	for _, name := range names {
-		p := own[name]
-		if change(&p); p == (presence{}) {
-			delete(own, name)
-		} else {
-			own[name] = p
-		}
-	}
-	x.budget.Set(namespace, min(int64(len(own)), x.budget.Own()))
-	if len(own) == 0 {
-		delete(x.namespaces, namespace)
-	} else {
-		x.namespaces[namespace] = own
-	}
-}
-
-func (x *Incidents) report(set setGauge) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	set(incidentsRatio, float64(x.budget.Sum())/float64(x.budget.All))
-	for namespace, names := range x.namespaces {
-		if ratio := float64(len(names)) / float64(x.budget.Own()); ratio >= reportedRatio {
-			set(namespaceIncidentsRatio, ratio, namespace)
-		}
-	}
+	c.budget.Add(namespace, now.count()-before.count())
 }

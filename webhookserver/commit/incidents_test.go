@@ -26,59 +26,64 @@ func anIncident(name string) *v1alpha1.Incident {
 	return &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
 }
 
+// reserve reports whether a firing alert of the Incident may be stored.
+func reserve(x *Capacity, name string) bool {
+	alerts := []v1alpha1.Alert{{IncidentName: name, Status: v1alpha1.AlertFiring}}
+	return len(x.Reserve("a", alerts, false)) > 0
+}
+
 // TestIncidentsThatWaitCount has a namespace with a share of 3 Incidents.
 func TestIncidentsThatWaitCount(t *testing.T) {
 	for sentence, test := range map[string]struct {
-		happens func(x *Incidents)
+		happens func(x *Capacity)
 		count   int
 	}{
-		"no Incident":     {func(*Incidents) {}, 0},
-		"two that exist":  {func(x *Incidents) { x.Set(anIncident("one")); x.Set(anIncident("two")) }, 2},
-		"three that wait": {func(x *Incidents) { x.SetEvent(waitingEvent("a", "e", "one", "two", "three")) }, 3},
-		"one that waits in two AlertEvents": {func(x *Incidents) {
-			x.SetEvent(waitingEvent("a", "e", "one", "one"))
-			x.SetEvent(waitingEvent("a", "f", "one"))
+		"no Incident":     {func(*Capacity) {}, 0},
+		"two that exist":  {func(x *Capacity) { x.SetIncident(anIncident("one"), false); x.SetIncident(anIncident("two"), false) }, 2},
+		"three that wait": {func(x *Capacity) { x.SetEvent(waitingEvent("a", "e", "one", "two", "three"), false) }, 3},
+		"one that waits in two AlertEvents": {func(x *Capacity) {
+			x.SetEvent(waitingEvent("a", "e", "one", "one"), false)
+			x.SetEvent(waitingEvent("a", "f", "one"), false)
 		}, 1},
-		"one that exists and waits": {func(x *Incidents) {
-			x.SetEvent(waitingEvent("a", "e", "one"))
-			x.Set(anIncident("one"))
+		"one that exists and waits": {func(x *Capacity) {
+			x.SetEvent(waitingEvent("a", "e", "one"), false)
+			x.SetIncident(anIncident("one"), false)
 		}, 1},
-		"one that existed and waits": {func(x *Incidents) {
-			x.SetEvent(waitingEvent("a", "e", "one"))
-			x.Set(anIncident("one"))
-			x.Remove(anIncident("one"))
+		"one that existed and waits": {func(x *Capacity) {
+			x.SetEvent(waitingEvent("a", "e", "one"), false)
+			x.SetIncident(anIncident("one"), false)
+			x.RemoveIncident(anIncident("one"))
 		}, 1},
-		"one whose AlertEvents are gone": {func(x *Incidents) {
-			x.SetEvent(waitingEvent("a", "e", "one"))
-			x.SetEvent(waitingEvent("a", "e", "one"))
+		"one whose AlertEvents are gone": {func(x *Capacity) {
+			x.SetEvent(waitingEvent("a", "e", "one"), false)
+			x.SetEvent(waitingEvent("a", "e", "one"), false)
 			x.RemoveEvent(waitingEvent("a", "e", "one"))
 		}, 0},
-		"one whose AlertEvent is settled for another": {func(x *Incidents) {
+		"one whose AlertEvent is settled for another": {func(x *Capacity) {
 			event := waitingEvent("a", "e", "one", "two")
-			x.SetEvent(event)
+			x.SetEvent(event, false)
 			event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "9/one"}
-			x.SetEvent(event)
+			x.SetEvent(event, false)
 		}, 1},
-		"none whose AlertEvent is settled": {func(x *Incidents) {
+		"none whose AlertEvent is settled": {func(x *Capacity) {
 			event := waitingEvent("a", "e", "one", "two")
 			event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "9/*"}
-			x.SetEvent(event)
+			x.SetEvent(event, false)
 		}, 0},
-		"those of another namespace": {func(x *Incidents) {
-			x.SetEvent(waitingEvent("b", "e", "one", "two", "three"))
+		"those of another namespace": {func(x *Capacity) {
+			x.SetEvent(waitingEvent("b", "e", "one", "two", "three"), false)
 		}, 0},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
-				x := NewIncidents(12, 0.25)
+				x := NewCapacity(10_000, 12, 0.25)
 				test.happens(x)
-				g.Expect(x.IsFull("a")).To(Equal(test.count == 3))
-				reserved := x.Reserve("a")
+				g.Expect(x.Refusal("a") != "").To(Equal(test.count == 3))
 				for i := range 3 {
-					g.Expect(reserved.Add(fmt.Sprint("new-", i))).To(Equal(test.count+i < 3), "new-%d", i)
+					g.Expect(reserve(x, fmt.Sprint("new-", i))).To(Equal(test.count+i < 3), "new-%d", i)
 				}
-				g.Expect(reserved.Add("new-0")).To(Equal(test.count < 3), "a reserved one")
+				g.Expect(reserve(x, "new-0")).To(Equal(test.count < 3), "a reserved one")
 			})
 		})
 	}
@@ -88,34 +93,32 @@ func TestIncidentsThatWaitCount(t *testing.T) {
 func TestAReservationEndsWhenItsAlertsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		x := NewIncidents(4, 0.25)
-		written, refused := x.Reserve("a"), x.Reserve("a")
-		g.Expect(written.Add("one")).To(BeTrue())
-		g.Expect(refused.Add("two")).To(BeFalse())
-		refused.Release()
-		written.Release()
-		g.Expect(x.IsFull("a")).To(BeTrue())
+		x := NewCapacity(10_000, 4, 0.25)
+		g.Expect(reserve(x, "one")).To(BeTrue())
+		g.Expect(reserve(x, "two")).To(BeFalse())
+		time.Sleep(Timeout)
+		g.Expect(x.Refusal("a")).To(Equal(v1alpha1.ReasonIncidentLimit))
 		time.Sleep(maxWatchDelay)
 		synctest.Wait()
-		g.Expect(x.IsFull("a")).To(BeFalse())
-		g.Expect(x.namespaces).To(BeEmpty())
+		g.Expect(x.Refusal("a")).To(BeEmpty())
+		g.Expect(x.incidents).To(BeEmpty())
 	})
 }
 
 // TestAlertEventsByHandFillTheirNamespaceOnly has a tenant create AlertEvents for more Incidents than all may have.
 func TestAlertEventsByHandFillTheirNamespaceOnly(t *testing.T) {
 	g := NewWithT(t)
-	x := NewIncidents(12, 0.25)
+	x := NewCapacity(10_000, 12, 0.25)
 	for i := range 100 {
-		x.SetEvent(waitingEvent("bad", fmt.Sprint(i), fmt.Sprint("a", i), fmt.Sprint("b", i)))
+		x.SetEvent(waitingEvent("bad", fmt.Sprint(i), fmt.Sprint("a", i), fmt.Sprint("b", i)), false)
 	}
-	g.Expect(x.IsFull("bad")).To(BeTrue())
-	g.Expect(x.IsFull("good")).To(BeFalse())
-	g.Expect(gauges(x.report, incidentsRatio)[""]).To(Equal(0.25))
+	g.Expect(x.Refusal("bad")).To(Equal(v1alpha1.ReasonIncidentLimit))
+	g.Expect(x.Refusal("good")).To(BeEmpty())
+	g.Expect(gauges(x, incidentsRatio)[""]).To(Equal(0.25))
 	for i := range 100 {
 		x.RemoveEvent(waitingEvent("bad", fmt.Sprint(i)))
 	}
-	g.Expect(x.namespaces).To(BeEmpty())
+	g.Expect(x.incidents).To(BeEmpty())
 	g.Expect(x.events).To(BeEmpty())
 	g.Expect(x.budget.Sum()).To(BeZero())
 }

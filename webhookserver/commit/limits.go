@@ -24,19 +24,11 @@ const (
 	maxBatchAlerts = v1alpha1.MaxAlertsPerEvent
 	maxBatchBytes  = 512 << 10
 
-	// maxQueueAlerts and maxQueueBytes bound the submissions that wait in the queue of one integration. At
-	// several thousand alerts a second they can be written within Timeout.
-	maxQueueAlerts = 5_000
-	maxQueueBytes  = 8 << 20
-
-	// maxWaitingAlerts and maxWaitingBytes bound the submissions that wait in all queues. One namespace has at most half of it.
-	maxWaitingAlerts = 20_000
-	maxWaitingBytes  = 32 << 20
-
-	// calmParts is the part of that, one in so many, up to which a namespace may have submissions waiting when three
-	// quarters are taken. One request of MaxBytes fits into it, and 8 namespaces fit into the last quarter. A
-	// larger group is refused then, and comes again.
-	calmParts = 32
+	// maxWaiting bounds the submissions that wait in all queues, as fair.Memory divides it: half of it for a namespace, a quarter
+	// for an integration. An alert counts as at least minWeight bytes: at several thousand alerts a second, a queue can be
+	// written within Timeout.
+	maxWaiting = 32 << 20
+	minWeight  = maxWaiting / 20_000
 
 	slowWrite = 250 * time.Millisecond // how long a write may take before another one of its queue may begin
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,64 +50,46 @@ type notStoredError struct{ error }
 
 func (e *notStoredError) Unwrap() error { return e.error }
 
-// outcome says whether an attempt stored the AlertEvent.
-type outcome int
-
-const (
-	writeDone          outcome = iota
-	writeNotAllowed            // the object is invalid, or a policy or quota denies it
-	writeFailed                // not stored, another attempt may succeed
-	writeFailedForGood         // not stored, and no attempt within seconds can succeed
-	writeUncertain             // possibly stored
-)
-
-func outcomeOf(err error) outcome {
+// classify says what the error of an attempt means. If no attempt within seconds can succeed, it returns the error of the write:
+// the verdict of the API server, or ErrUnavailable. mayBeStored says that the attempt may have stored the AlertEvent anyway.
+func classify(err error) (final error, mayBeStored bool) {
 	var notStored *notStoredError
 	var dial *net.OpError
-	switch {
-	case err == nil:
-		return writeDone
-	case errors.As(err, &notStored), errors.As(err, &dial) && dial.Op == "dial", apierrors.IsTooManyRequests(err):
-		return writeFailed
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return writeFailedForGood
-	}
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return writeUncertain
+	switch {
+	case errors.As(err, &notStored), errors.As(err, &dial) && dial.Op == "dial", apierrors.IsTooManyRequests(err):
+		return nil, false
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err), false
+	case !errors.As(err, &status):
+		return nil, true
 	}
-	switch code := status.Status().Code; {
-	case verdictOf(err) != nil:
-		return writeNotAllowed
-	case code == http.StatusConflict:
-		return writeFailed // a ResourceQuota was counted by another request at the same time
-	case code >= 400 && code < 500 && code != http.StatusRequestTimeout:
-		return writeFailedForGood // no such namespace, no permission
-	default:
-		return writeUncertain
+	verdict, code := verdictOf(status.Status()), status.Status().Code
+	switch {
+	case verdict != nil:
+		return verdict, false
+	case code == http.StatusConflict: // a ResourceQuota was counted by another request at the same time
+		return nil, false
+	case code >= 400 && code < 500 && code != http.StatusRequestTimeout: // no such namespace, no permission
+		return fmt.Errorf("%w: %w", ErrUnavailable, err), false
 	}
+	return nil, true
 }
 
-// verdictOf returns the *DeniedError or *InvalidError that the API server's error stands for, nil for any other error.
+// verdictOf returns the *DeniedError or *InvalidError that an answer of the API server stands for, nil for any other answer.
 // Only the message tells them apart: policies and webhooks choose code and reason themselves.
-func verdictOf(err error) error {
-	var apiStatus apierrors.APIStatus
-	if !errors.As(err, &apiStatus) {
-		return nil
-	}
-	status := apiStatus.Status()
-	denied := func(reason string) error { return &DeniedError{Reason: reason, Message: printable(err.Error())} }
-	switch message := status.Message; {
+func verdictOf(status metav1.Status) error {
+	code, message := status.Code, status.Message
+	contains := func(text string) bool { return strings.Contains(message, text) }
+	switch {
 	case isSchemaError(status): // first, as it may quote the alert, and the alert may say anything
 		return invalidOf(status)
-	case strings.Contains(message, " denied request"), strings.Contains(message, " denied the request"):
-		return denied(ReasonPolicy)
-	case status.Code == http.StatusForbidden &&
-		(strings.Contains(message, "exceeded quota: ") || strings.Contains(message, "status unknown for quota: ")):
-		return denied(ReasonQuota)
-	case status.Code == http.StatusUnprocessableEntity, status.Code == http.StatusBadRequest:
-		return denied(ReasonPolicy)
-	case status.Code == http.StatusRequestEntityTooLarge:
+	case contains(" denied request"), contains(" denied the request"),
+		code == http.StatusUnprocessableEntity, code == http.StatusBadRequest:
+		return &DeniedError{Reason: ReasonPolicy, Message: printable(message)}
+	case code == http.StatusForbidden && (contains("exceeded quota: ") || contains("status unknown for quota: ")):
+		return &DeniedError{Reason: ReasonQuota, Message: printable(message)}
+	case code == http.StatusRequestEntityTooLarge:
 		return &InvalidError{Message: "too large for the API server"}
 	}
 	return nil
@@ -119,12 +102,9 @@ func isSchemaError(status metav1.Status) bool {
 		status.Details == nil || len(status.Details.Causes) == 0 {
 		return false
 	}
-	for _, cause := range status.Details.Causes {
-		if cause.Field == "" || !strings.HasPrefix(string(cause.Type), "FieldValue") {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Field == "" || !strings.HasPrefix(string(cause.Type), "FieldValue")
+	})
 }
 
 // invalidOf names the fields that the schema does not allow, but neither their values nor the AlertEvent.

@@ -30,7 +30,7 @@ func TestAPolicyThatRefusesEverythingIsNotAskedForEachAlert(t *testing.T) {
 	for i := range v1alpha1.MaxAlertsPerEvent {
 		batch = append(batch, &entry{Submission: submission("x", fmt.Sprint(i)), done: make(chan result, 1), deadline: time.Now().Add(time.Minute)})
 	}
-	New(store, 1, nil).writer.writeBatch(batch)
+	New(store, 1, nil).writeBatch(batch)
 	g.Expect(store.Calls()).To(BeNumerically("<=", 2*maxRefusedSplits+1))
 	for _, e := range batch {
 		var denied *DeniedError

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // stuckStore stores nothing until it is let go, and tells in which order namespaces came.
@@ -67,9 +68,9 @@ func TestAStormInOneNamespaceLeavesTheOthersAWriterAndAPlaceToWait(t *testing.T)
 		synctest.Wait()
 		g.Expect(<-calm).To(Succeed())
 		g.Expect(c.Close(context.Background())).To(Succeed())
-		g.Expect(c.shares.namespaces).To(BeEmpty())
 		g.Expect(c.queues).To(BeEmpty())
-		g.Expect(c.shares.waiting).To(Equal(load{}))
+		g.Expect(c.waiting).To(BeZero())
+		g.Expect(c.space).To(Equal(fair.NewMemory(maxWaiting)))
 	})
 }
 
@@ -77,14 +78,14 @@ func TestStormsInManyNamespacesLeaveACalmOneAPlaceToWait(t *testing.T) {
 	g := NewWithT(t)
 	c := New(nil, 8, nil)
 	c.free = 0
-	for i := range 6 {
-		q := &queue{share: c.shares.of(fmt.Sprint("storm-", i))}
-		for c.shares.allowsWaiting(fmt.Sprint("storm-", i), load{requests: 1, alerts: 500}) {
-			c.shares.addWaiting(q, load{requests: 1, alerts: 500})
+	waiting := 0
+	for storm := range 6 {
+		for i := 0; c.space.Reserve(types.NamespacedName{Namespace: fmt.Sprint("storm-", storm), Name: fmt.Sprint(i)}, 500*minWeight, 0) != nil; i++ {
+			waiting += 500 * minWeight
 		}
 	}
-	g.Expect(c.shares.waiting.alerts).To(BeNumerically(">=", maxWaitingAlerts*3/4))
-	g.Expect(c.shares.waiting.alerts).To(BeNumerically("<", maxWaitingAlerts))
+	g.Expect(waiting).To(BeNumerically(">=", maxWaiting*3/4))
+	g.Expect(waiting).To(BeNumerically("<", maxWaiting))
 	g.Expect(c.CheckCapacity(types.NamespacedName{Namespace: "calm", Name: "app"})).To(Succeed())
 	g.Expect(c.CheckCapacity(types.NamespacedName{Namespace: "storm-0", Name: "app"})).To(MatchError(ErrOverloaded))
 }

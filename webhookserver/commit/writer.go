@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -24,33 +23,28 @@ type Store interface {
 	Get(ctx context.Context, namespace, name string) (*v1alpha1.AlertEvent, error)
 }
 
-type writer struct {
-	store  Store
-	tracer trace.Tracer // may be nil
-}
-
 // writeBatch stores a batch and tells every entry of it its outcome.
-func (w *writer) writeBatch(batch []*entry) {
+func (c *Committer) writeBatch(batch []*entry) {
 	last := slices.MaxFunc(batch, func(a, b *entry) int { return a.deadline.Compare(b.deadline) })
 	// No request's context: a client that hangs up must not take its neighbours' alerts with it.
 	ctx, cancel := context.WithDeadline(context.Background(), last.deadline)
 	defer cancel()
 	splits := maxRefusedSplits
-	w.writeOrSplit(ctx, batch, &splits)
+	c.writeOrSplit(ctx, batch, &splits)
 }
 
 // writeOrSplit writes a batch as one AlertEvent. When the API server finds it invalid, or a policy refuses it, its halves
 // are written under names of their own, so that in the end only the submissions at fault are refused. A policy may refuse
 // them all, so its refusals split at most splits batches.
-func (w *writer) writeOrSplit(ctx context.Context, batch []*entry, splits *int) {
+func (c *Committer) writeOrSplit(ctx context.Context, batch []*entry, splits *int) {
 	event := newAlertEvent(batch)
-	end := startSpan(w.tracer, batch, event)
-	stored, err := w.createWithRetries(ctx, event)
+	end := startSpan(c.tracer, batch, event)
+	stored, err := c.createWithRetries(ctx, event)
 	end(err)
 	if len(batch) > 1 && mayStoreHalf(err, splits) {
 		half := len(batch) / 2
-		w.writeOrSplit(ctx, batch[:half], splits)
-		w.writeOrSplit(ctx, batch[half:], splits)
+		c.writeOrSplit(ctx, batch[:half], splits)
+		c.writeOrSplit(ctx, batch[half:], splits)
 		return
 	}
 	for _, e := range batch {
@@ -112,7 +106,7 @@ func newAlertEvent(batch []*entry) *v1alpha1.AlertEvent {
 // createWithRetries stores the event and returns nil, or the stored one when its name existed already. All attempts create the
 // same object under the same name, so it is stored once, however many of them reach the API server. A late attempt may store a
 // second copy after the first was folded and deleted; package controllers detects it. It returns when ctx ends at the latest.
-func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
+func (c *Committer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
 	writeAlerts.Observe(float64(len(event.Spec.Alerts)))
 	start := time.Now()
 	defer func() { writeDuration.Observe(time.Since(start).Seconds()) }()
@@ -120,21 +114,22 @@ func (w *writer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEve
 	// answer than success says what is stored: a batch that is rejected must not be split and written again.
 	var uncertain error
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		stored, err := w.attempt(ctx, event)
-		outcome := outcomeOf(err)
-		if outcome == writeUncertain {
+		stored, err := c.attempt(ctx, event)
+		if err == nil {
+			return stored, nil
+		}
+		final, mayBeStored := classify(err)
+		if mayBeStored {
 			uncertain = err
 			event = retryOf(event)
 		}
 		switch {
-		case outcome == writeDone:
-			return stored, nil
-		case outcome == writeNotAllowed && uncertain == nil:
-			return nil, verdictOf(err)
-		case outcome == writeNotAllowed, outcome == writeFailedForGood, !pause(ctx, backoff, err):
-			if uncertain != nil {
-				return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, uncertain)
-			}
+		case final == nil && pause(ctx, backoff, err):
+		case uncertain != nil:
+			return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, uncertain)
+		case final != nil:
+			return nil, final
+		default:
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
@@ -152,18 +147,18 @@ func retryOf(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
 }
 
 // attempt creates the event once. When an event of its name exists already, attempt returns that one.
-func (w *writer) attempt(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
+func (c *Committer) attempt(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &notStoredError{err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	err := w.store.Create(ctx, event)
+	err := c.store.Create(ctx, event)
 	if !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
 	keyed := v1alpha1.IsKeyedEventName(event.Name)
-	stored, err := w.store.Get(ctx, event.Namespace, event.Name)
+	stored, err := c.store.Get(ctx, event.Namespace, event.Name)
 	switch {
 	case apierrors.IsNotFound(err) && !keyed:
 		// Nobody else makes this name: an earlier attempt stored it, and by now it is folded and deleted.

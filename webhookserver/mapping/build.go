@@ -17,12 +17,12 @@ const sharedPrefix = "payload_"
 
 // builder reads one alert: it evaluates the expressions and puts together the object that the payload rules then normalise.
 type builder struct {
-	reader  *reader
-	element any // the alert as it was sent
-	out     Alert
+	reader    *reader
+	element   any  // the alert as it was sent
+	isPayload bool // the alert is the whole payload
+	out       Alert
 
-	values  [fieldCount]any // what the expressions gave
-	gave    expressions     // the expressions that gave something
+	values  [fieldCount]any // what the expressions gave; nil where one gave nothing
 	refused []string        // keys of fields whose expressions mention them and gave nothing
 	left    leftovers       // of the alert
 	around  leftovers       // of the payload around it
@@ -40,16 +40,13 @@ func (b *builder) evaluate() {
 			b.fail(i, e, err)
 			continue
 		}
-		looked := b.reader.vars.lookups
 		if isAbsent(value) {
 			b.refused = append(b.refused, e.ownKeys...)
 			continue
 		}
-		b.values[i] = b.reader.program.prefixed(e, value)
-		b.gave |= 1 << i
-		b.out.mapped |= 1 << i
-		b.left.settle(fields[i].object, value, b.element, looked.alert)
-		b.around.settle(fields[i].object, value, b.reader.vars.payload, looked.payload)
+		b.values[i], b.out.from[i] = b.reader.program.prefixed(e, value), e
+		b.left.settle(fields[i].object, value, b.element, b.reader.vars.looked)
+		b.around.settle(fields[i].object, value, b.reader.body, b.reader.vars.lookedAround)
 	}
 }
 
@@ -61,23 +58,22 @@ func (b *builder) fail(i int, e *expression, err error) {
 	if i == statusIndex {
 		instead = "the alert counts as firing"
 		b.values[i] = string(v1alpha1.AlertFiring)
-		b.gave |= 1 << i
 	}
 	b.out.warn(fields[i].key, "the mapping's expression failed (%s); %s", oneLine(err.Error()), instead)
 }
 
 // normalise assembles the object from the results of the expressions and from what they left of the alert and
 // of the payload around it, and normalises it.
-func (b *builder) normalise(first bool) Alert {
+func (b *builder) normalise() Alert {
 	if element, ok := b.element.(map[string]any); ok && !b.reader.program.Mapped() {
 		b.object = element // nothing to put in and nothing to leave out
 	} else {
-		b.assemble(first)
+		b.assemble()
 	}
 	var warnings []payload.Warning
 	b.out.Alert, warnings = payload.Normalise(b.object, b.reader.vars.received)
 	b.out.Warnings = append(b.out.Warnings, warnings...)
-	b.out.object, b.out.program = b.object, b.reader.program
+	b.out.object, b.out.Preset = b.object, b.reader.program.recognized
 	if b.isForwarded() {
 		b.out.Dropped, b.out.Forwarded = true, true
 		b.out.warn("labels", "the alert has the label %s: a Tocsin forwarded it, and it is dropped", v1alpha1.ForwardedLabel)
@@ -88,109 +84,37 @@ func (b *builder) normalise(first bool) Alert {
 // isForwarded reports whether a Tocsin forwarded the alert to an Alertmanager. It would open an Incident about an Incident,
 // which would be forwarded in turn. The label counts where the sender has it, even if the mapping leaves it out.
 func (b *builder) isForwarded() bool {
-	if _, ok := b.out.Labels[v1alpha1.ForwardedLabel]; ok {
-		return true
-	}
-	element, _ := b.element.(map[string]any)
-	labels, _ := element["labels"].(map[string]any)
-	_, ok := labels[v1alpha1.ForwardedLabel]
-	return ok
+	_, mapped := b.out.Labels[v1alpha1.ForwardedLabel]
+	_, sent := valueAt(b.element, []string{"labels", v1alpha1.ForwardedLabel})
+	return mapped || sent
 }
 
-func (b *builder) assemble(first bool) {
-	element, isObject := b.discarded(b.element).(map[string]any)
-	b.object = make(map[string]any, len(element)+fieldCount)
+func (b *builder) assemble() {
+	roots := []string{alertVariable}
+	if b.isPayload {
+		roots = append(roots, payloadVariable)
+	}
+	element, isObject := b.reader.program.withoutDiscards(b.element, roots...).(map[string]any)
+	b.object, b.custom = make(map[string]any, len(element)+fieldCount), map[string]any{}
 	b.startCustom()
-	for _, key := range sortedKeys(element) { // in order, since names can be taken
+	for _, key := range slices.Sorted(maps.Keys(element)) { // in order, since names can be taken
 		b.addKey(key, element[key])
 	}
 	isElement := func(given any) bool { return given != nil && isSame(given, b.element) }
 	if !isObject && !slices.ContainsFunc(b.values[:], isElement) { // no field is the element
-		if rest, less := b.left.prune(b.element); !less || rest != nil {
+		if rest, some := b.left.prune(b.element); some {
 			b.keep(alertVariable, rest)
 		}
 	}
-	if first || !b.reader.sharedOnce {
-		b.addShared()
-	}
-	b.addMapped()
-}
-
-// startCustom puts what the expression of custom gave into custom, before what is left of the payload.
-func (b *builder) startCustom() {
-	given := b.values[customIndex]
-	entries, isObject := given.(map[string]any)
-	if b.gave&(1<<customIndex) != 0 && !isObject {
-		b.out.warn(customKey, "the mapping gives no map for it; what it gives is kept in it as %s", customKey)
-		entries = map[string]any{customKey: given}
-	}
-	b.custom = maps.Clone(entries)
-}
-
-// discarded returns the alert without what the mapping discards of it, even if the expression fails: it may be a credential.
-func (b *builder) discarded(element any) any {
-	isPayload := isSame(b.element, b.reader.vars.payload)
-	for _, d := range b.reader.program.discards {
-		if d.isOf(alertVariable) || isPayload && d.isOf(payloadVariable) {
-			element = d.cutFrom(element)
-		}
-	}
-	return element
-}
-
-// addKey adds one entry of the alert as it was sent.
-func (b *builder) addKey(key string, value any) {
-	field, listed := fieldOfKey[key]
-	if listed && field != customIndex && b.gave&(1<<field) == 0 && !slices.Contains(b.refused, key) {
-		b.object[key] = value // for the payload rules, whatever else was made of it
-		return
-	}
-	rest, some := b.left.of(key, value)
-	switch {
-	case !some, b.reader.program.preset != "" && isEmpty(rest):
-	case !listed:
-		b.object[key] = rest // to custom, by the payload rules
-	case isAbsent(rest):
-	case field == customIndex:
-		b.addCustom(rest)
-	default:
-		b.keep(key, rest)
-	}
-}
-
-func (b *builder) addCustom(value any) {
-	entries, isObject := value.(map[string]any)
-	if !isObject {
-		b.keep(customKey, value)
-		return
-	}
-	for _, key := range sortedKeys(entries) {
-		b.keep(key, entries[key])
-	}
-}
-
-// keep adds an entry to custom, under another name if it has one of that name.
-func (b *builder) keep(key string, value any) {
-	if b.custom == nil {
-		b.custom = map[string]any{}
-	}
-	b.custom[payload.FreeName(b.custom, key)] = value
-}
-
-// addShared adds what is left of the payload around the alert.
-func (b *builder) addShared() {
-	for _, name := range sortedKeys(b.reader.shared) {
+	for _, name := range slices.Sorted(maps.Keys(b.reader.shared)) {
 		key := name
 		if _, taken := b.object[key]; taken {
 			key = sharedPrefix + key
 		}
 		b.object[payload.FreeName(b.object, key)] = b.reader.shared[name]
 	}
-}
-
-func (b *builder) addMapped() {
 	for i, value := range b.values[:customIndex] {
-		if b.gave&(1<<i) != 0 {
+		if value != nil {
 			b.object[fields[i].key] = value
 		}
 	}
@@ -199,41 +123,68 @@ func (b *builder) addMapped() {
 	}
 }
 
-// share finds what is left of the payload around the list of alerts: what all of them have in common. It is
-// left out if every alert holds it.
-func (r *reader) share(builders []builder) {
-	around, ok := r.vars.payload.(map[string]any)
-	if !ok || !r.fromList || len(builders) == 0 {
+// startCustom puts what the expression of custom gave into custom, before what is left of the payload.
+func (b *builder) startCustom() {
+	given := b.values[customIndex]
+	if entries, isObject := given.(map[string]any); isObject {
+		maps.Copy(b.custom, entries)
+	} else if given != nil {
+		b.out.warn(customKey, "the mapping gives no map for it; what it gives is kept in it as %s", customKey)
+		b.custom[customKey] = given
+	}
+}
+
+// addKey adds one entry of the alert as it was sent.
+func (b *builder) addKey(key string, value any) {
+	field, listed := fieldOfKey[key]
+	if listed && field != customIndex && b.values[field] == nil && !slices.Contains(b.refused, key) {
+		b.object[key] = value // for the payload rules, whatever else was made of it
 		return
+	}
+	rest, some := b.left.of(key, value)
+	entries, isObject := rest.(map[string]any)
+	switch {
+	case !some, b.reader.program.preset != "" && isEmpty(rest):
+	case !listed:
+		b.object[key] = rest // to custom, by the payload rules
+	case isAbsent(rest):
+	case field == customIndex && isObject:
+		for _, key := range slices.Sorted(maps.Keys(entries)) {
+			b.keep(key, entries[key])
+		}
+	default:
+		b.keep(key, rest)
+	}
+}
+
+// keep adds an entry to custom, under another name if it has one of that name.
+func (b *builder) keep(key string, value any) {
+	b.custom[payload.FreeName(b.custom, key)] = value
+}
+
+// share finds what is left of the payload around the list of alerts, which each of them gets: what no field of one of them
+// lacks is left out. It reports whether that is so large that only the first alert is to get it.
+func (r *reader) share(builders []*builder) (once bool) {
+	around, ok := r.body.(map[string]any)
+	if !ok || r.list == nil || len(builders) == 0 {
+		return false
 	}
 	all := make([]*leftovers, len(builders))
 	for i := range builders {
-		if isSame(builders[i].element, around) {
-			return // the payload is itself one of the alerts
+		if builders[i].isPayload {
+			return false
 		}
 		all[i] = &builders[i].around
 	}
-	left := common(all)
+	left := heldByAll(all)
 	left.hold(r.list)
 	for i := range builders {
 		left.hold(builders[i].element)
 	}
-	for _, d := range r.program.discards {
-		if d.isOf(payloadVariable) {
-			around, _ = d.cutFrom(around).(map[string]any)
-		}
-	}
-	size := r.addShared(left, around)
-	if len(builders) > 1 && (size > maxSharedBytes || size*len(builders) > maxSharedTotal) {
-		r.sharedOnce = true
-		r.warn("what the payload says beside its alerts is large; it is kept in custom of the first alert only")
-	}
-}
-
-// addShared shares what is left around the list of alerts, and returns about how many bytes that is.
-func (r *reader) addShared(left leftovers, around map[string]any) (size int) {
+	around, _ = r.program.withoutDiscards(around, payloadVariable).(map[string]any)
 	r.shared = map[string]any{}
-	for _, key := range sortedKeys(around) {
+	size := 0
+	for _, key := range slices.Sorted(maps.Keys(around)) {
 		rest, some := left.of(key, around[key])
 		if !some || isAbsent(rest) || r.program.preset != "" && isEmpty(rest) {
 			continue
@@ -244,7 +195,11 @@ func (r *reader) addShared(left leftovers, around map[string]any) (size int) {
 		r.shared[payload.FreeName(r.shared, key)] = rest
 		size += len(key) + weighNative(rest, maxSharedTotal)
 	}
-	return size
+	once = len(builders) > 1 && (size > maxSharedBytes || size*len(builders) > maxSharedTotal)
+	if once {
+		r.warn("what the payload says beside its alerts is large; it is kept in custom of the first alert only")
+	}
+	return once
 }
 
 // Source says where one field of an alert comes from.
@@ -267,22 +222,12 @@ func (a *Alert) Sources() []Source {
 			continue
 		}
 		source := Source{Field: f.key}
-		if e := a.program.expressions[i]; a.mapped&(1<<i) != 0 {
+		if e := a.from[i]; e != nil {
 			source.Expression, source.Preset = e.source, e.preset
-		} else {
-			source.Key = a.keyOf(f.key)
+		} else if at := slices.IndexFunc(payload.Names(f.key), func(name string) bool { return !isAbsent(a.object[name]) }); at >= 0 {
+			source.Key = payload.Names(f.key)[at]
 		}
 		sources = append(sources, source)
 	}
 	return sources
-}
-
-// keyOf returns the key that the payload rules read a field from; empty if it is what they say of a payload without one.
-func (a *Alert) keyOf(field string) string {
-	for _, name := range payload.Names(field) {
-		if value, ok := a.object[name]; ok && !isAbsent(value) {
-			return name
-		}
-	}
-	return ""
 }

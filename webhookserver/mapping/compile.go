@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -35,10 +36,9 @@ func (e *CompileError) Error() string {
 type Program struct {
 	expressions [expressionCount]*expression // those of the fields, then alerts and drop; nil without one
 	preset      string
-	recognized  string  // the preset, if auto has chosen it for a payload
-	discards    []*path // the arguments of discard
-	auto        bool    // each payload is read by the preset that recognizes it
-	broken      bool    // the integration's mapping does not compile; this program replaces it
+	recognized  string // the preset, if auto has chosen it for a payload
+	auto        bool   // each payload is read by the preset that recognizes it
+	broken      bool   // the integration's mapping does not compile; this program replaces it
 }
 
 // The places of the expressions that give no field.
@@ -67,33 +67,28 @@ type expression struct {
 // Compile compiles the mapping of an integration: that of the preset, if one is named, overridden field by
 // field by m, if there is one. The error joins a *CompileError for each mistake.
 func Compile(preset string, m *v1alpha1.Mapping) (*Program, error) {
-	if m == nil && preset != "" && preset != Auto {
-		return presetProgram(preset)
-	}
 	own, err := compileMapping("", m)
+	base := &Program{auto: preset == Auto}
 	if preset != "" && preset != Auto {
-		base, presetErr := presetProgram(preset)
-		if err = errors.Join(presetErr, err); err == nil {
-			return own.over(base), nil
+		var presetErr error
+		if base, presetErr = presetProgram(preset); m == nil {
+			return base, presetErr // shared
 		}
+		err = errors.Join(presetErr, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	own.auto = preset == Auto
-	return own, nil
+	return own.over(base), nil
 }
 
 // over returns the program that uses the expressions of p, and those of base for what p has none for.
 func (p *Program) over(base *Program) *Program {
 	merged := *p
-	merged.preset, merged.auto, merged.discards = base.preset, false, nil
+	merged.preset, merged.auto = base.preset, base.auto
 	for i, e := range base.expressions {
 		if merged.expressions[i] == nil {
 			merged.expressions[i] = e
-		}
-		if e := merged.expressions[i]; e != nil {
-			merged.discards = append(merged.discards, e.discards...)
 		}
 	}
 	return &merged
@@ -101,31 +96,35 @@ func (p *Program) over(base *Program) *Program {
 
 // compileMapping compiles the expressions of a mapping, those of a preset if it has a name.
 func compileMapping(preset string, m *v1alpha1.Mapping) (*Program, error) {
-	if m == nil {
-		return &Program{preset: preset}, nil
-	}
-	c := &compiler{env: loadedEnvironment(), preset: preset}
 	p := &Program{preset: preset}
-	p.expressions[alertsIndex] = c.expression("alerts", "spec.mapping.alerts", m.Alerts, listResult)
-	p.expressions[dropIndex] = c.expression("drop", "spec.mapping.drop", m.Drop, boolResult)
+	if m == nil {
+		return p, nil
+	}
+	var mistakes []error
+	compile := func(i int, name, field string, source v1alpha1.Expression, wanted resultKind) {
+		var err error
+		p.expressions[i], err = compileExpression(&expression{name: name, field: field, source: string(source), preset: preset}, wanted)
+		mistakes = append(mistakes, err)
+	}
+	compile(alertsIndex, "alerts", "spec.mapping.alerts", m.Alerts, listResult)
+	compile(dropIndex, "drop", "spec.mapping.drop", m.Drop, boolResult)
 	for i, f := range fields {
-		result := textResult
+		wanted := textResult
 		if f.object {
-			result = objectResult
+			wanted = objectResult
 		}
-		p.expressions[i] = c.expression(f.name, "spec.mapping.fields."+f.name, *f.expression(&m.Fields), result)
+		compile(i, f.name, "spec.mapping.fields."+f.name, *f.expression(&m.Fields), wanted)
 	}
-	if err := errors.Join(c.errors...); err != nil {
-		return nil, err
-	}
-	return (&Program{}).over(p), nil
+	return p, errors.Join(mistakes...)
 }
 
+// compiler compiles one expression.
 type compiler struct {
-	env          *environment
-	preset       string // of the mapping, if it is part of one
-	errors       []error
-	instructions int // of the regular expressions of the current expression
+	*environment
+
+	expression   *expression
+	mistakes     []error
+	instructions int // of its regular expressions
 }
 
 // resultKind says which kinds of values an expression may give. Those of an expression of type dyn show when it is evaluated.
@@ -142,66 +141,71 @@ var (
 		types.UintKind, types.DoubleKind, types.BoolKind, types.TimestampKind, types.DurationKind}}
 )
 
-// expression compiles an expression; the result is nil if it is empty or has a mistake.
-func (c *compiler) expression(name, field string, source v1alpha1.Expression, wanted resultKind) *expression {
-	if source == "" {
-		return nil
+// compileExpression compiles the source of an expression; the result is nil without one.
+func compileExpression(e *expression, wanted resultKind) (*expression, error) {
+	if e.source == "" {
+		return nil, nil
 	}
-	e := &expression{name: name, field: field, source: string(source), preset: c.preset}
-	if len([]rune(e.source)) > maxExpressionLength {
-		c.fail(e, 0, 0, fmt.Sprintf("it is longer than %d characters", maxExpressionLength))
-		return nil
+	c := &compiler{environment: loadedEnvironment(), expression: e}
+	c.compile(wanted)
+	if len(c.mistakes) > 0 {
+		return nil, errors.Join(c.mistakes...)
 	}
-	checked := c.check(e)
-	if checked == nil {
-		return nil
-	}
-	if !fits(checked.OutputType(), wanted.kinds) {
-		c.fail(e, 1, 1, fmt.Sprintf("it evaluates to %s, expected %s", checked.OutputType(), wanted.name))
-		return nil
-	}
-	mistakes := len(c.errors)
-	if c.checkConstants(e, checked.NativeRep()); len(c.errors) > mistakes {
-		return nil
-	}
-	c.inspect(e, checked.NativeRep().Expr())
-	c.instructions = 0
-	var err error
-	if e.program, err = c.env.Program(checked, cel.CustomDecoratorV2(c.metered)); err != nil {
-		c.failAt(e, checked.NativeRep(), checked.NativeRep().Expr().ID(), err)
-		return nil
-	}
-	e.nodes = int(ast.MaxID(checked.NativeRep()))
-	e.bytes = expressionBytes + len(e.source) + e.nodes*nodeBytes + c.instructions*instructionBytes
-	return e
+	return e, nil
 }
 
-// check parses an expression and checks its types; nil if it does not pass.
-func (c *compiler) check(e *expression) *cel.Ast {
-	parsed, issues := c.env.Parse(e.source)
+func (c *compiler) compile(wanted resultKind) {
+	e := c.expression
+	if len([]rune(e.source)) > maxExpressionLength {
+		c.fail(nil, fmt.Sprintf("it is longer than %d characters", maxExpressionLength))
+		return
+	}
+	parsed, issues := c.Parse(e.source)
 	if issues.Err() != nil {
 		first := issues.Errors()[0] // the others follow from it
-		c.fail(e, max(first.Location.Line(), 1), max(first.Location.Column(), 0)+1, reword(first.Message))
-		return nil
+		c.fail(first.Location, reword(first.Message))
+		return
 	}
 	addMeters(parsed.NativeRep())
-	checked, issues := c.env.Check(parsed)
-	if issues.Err() == nil {
-		return checked
+	checked, issues := c.Check(parsed)
+	if issues.Err() != nil {
+		for _, issue := range issues.Errors() {
+			c.fail(issue.Location, c.explain(issue, parsed.NativeRep()))
+		}
+		return
 	}
-	for _, issue := range issues.Errors() {
-		c.fail(e, max(issue.Location.Line(), 1), max(issue.Location.Column(), 0)+1, c.explain(issue, parsed.NativeRep()))
+	if !fits(checked.OutputType(), wanted.kinds) {
+		c.fail(common.NewLocation(1, 0), fmt.Sprintf("it evaluates to %s, expected %s", checked.OutputType(), wanted.name))
+		return
 	}
-	return nil
+	tree := checked.NativeRep()
+	if root := ast.NavigateAST(tree); c.checkConstants(tree, root) {
+		c.checkConstant(tree, root)
+	}
+	if len(c.mistakes) > 0 {
+		return
+	}
+	e.inspect(tree.Expr())
+	c.instructions = 0
+	var err error
+	if e.program, err = c.Program(checked, cel.CustomDecoratorV2(c.metered)); err != nil {
+		c.failAt(tree, tree.Expr().ID(), err)
+	}
+	e.nodes = int(ast.MaxID(tree))
+	e.bytes = expressionBytes + len(e.source) + e.nodes*nodeBytes + c.instructions*instructionBytes
 }
 
-func (c *compiler) fail(e *expression, line, column int, message string) {
-	c.errors = append(c.errors, &CompileError{Field: e.field, Line: line, Column: column, Message: oneLine(message)})
+// fail adds a CompileError about a place in an expression, or about all of it.
+func (c *compiler) fail(at common.Location, message string) {
+	mistake := &CompileError{Field: c.expression.field, Message: oneLine(message)}
+	if at != nil {
+		mistake.Line, mistake.Column = max(at.Line(), 1), max(at.Column(), 0)+1
+	}
+	c.mistakes = append(c.mistakes, mistake)
 }
 
-// inspect notes the own keys of an expression's field that it mentions, and what it discards: that is gone
-// even if the expression fails.
-func (c *compiler) inspect(of *expression, root ast.Expr) {
+// inspect notes the own keys of an expression's field that it mentions, and what it discards.
+func (of *expression) inspect(root ast.Expr) {
 	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
 		if p := pathOf(e); p != nil && p.root == alertVariable && len(p.steps) == 1 {
 			key := p.steps[0]
@@ -257,21 +261,14 @@ func (c *compiler) compilePattern(call *meteredCall) error {
 	if !isText {
 		return wrong("the regular expression must be a string")
 	}
-	parsed, err := syntax.Parse(string(source), syntax.Perl)
+	compiled, err := regexp.Compile(string(source))
 	if err != nil {
 		return wrong("the regular expression is not valid: " + err.Error())
 	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return err
-	}
-	instructions := len(program.Inst)
+	parsed := must(syntax.Parse(string(source), syntax.Perl)) // as regexp does
+	instructions := len(must(syntax.Compile(parsed.Simplify())).Inst)
 	if c.instructions += instructions; c.instructions > maxPatternInstructions {
 		return wrong("the regular expressions of the field are too long")
-	}
-	compiled, err := regexp.Compile(string(source))
-	if err != nil {
-		return err
 	}
 	call.work = func(args []ref.Val, _ int) int {
 		text, _ := args[0].(types.String)
@@ -325,9 +322,6 @@ const (
 	dedupKeyIndex = 4
 	customIndex   = fieldCount - 1
 )
-
-// expressions is a set of the expressions of the fields: bit i stands for fields[i].
-type expressions uint32
 
 // fieldOfKey finds the field that the payload rules read a key for.
 var fieldOfKey = func() map[string]int {

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -39,10 +41,8 @@ type environment struct {
 }
 
 // loadedEnvironment makes the environment once.
-var loadedEnvironment = sync.OnceValue(func() *environment { return must(newEnvironment()) })
-
-func newEnvironment() (*environment, error) {
-	env, err := cel.NewCustomEnv(slices.Concat([]cel.EnvOption{
+var loadedEnvironment = sync.OnceValue(func() *environment {
+	env := must(cel.NewCustomEnv(slices.Concat([]cel.EnvOption{
 		cel.EagerlyValidateDeclarations(true),
 		cel.DefaultUTCTimeZone(true),
 		cel.CrossTypeNumericComparisons(true),
@@ -60,37 +60,23 @@ func newEnvironment() (*environment, error) {
 		cel.Variable(alertVariable, cel.DynType),
 		cel.Variable(headersVariable, cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable(receivedVariable, cel.TimestampType),
-	}, ownFunctions(), meterFunctions())...)
-	if err != nil {
-		return nil, err
-	}
-	e := &environment{Env: env, bindings: map[string]*functions.Overload{}}
+	}, ownFunctions(), meterFunctions())...))
+	bindings := map[string]*functions.Overload{}
 	for _, function := range env.Functions() {
-		bindings, err := function.Bindings()
-		if err != nil {
-			return nil, err
-		}
-		for _, binding := range bindings {
-			e.bindings[binding.Operator] = binding
+		for _, binding := range must(function.Bindings()) {
+			bindings[binding.Operator] = binding
 		}
 	}
-	return e, nil
-}
+	return &environment{env, bindings}
+})
 
 // only adds the named functions of a library.
 func only(library cel.EnvOption, names ...string) cel.EnvOption {
-	return func(env *cel.Env) (*cel.Env, error) {
-		whole, err := cel.NewCustomEnv(library)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			if env, err = cel.FunctionDecls(whole.Functions()[name])(env); err != nil {
-				return nil, err
-			}
-		}
-		return env, nil
+	var named []*decls.FunctionDecl
+	for _, name := range names {
+		named = append(named, must(cel.NewCustomEnv(library)).Functions()[name])
 	}
+	return cel.FunctionDecls(named...)
 }
 
 // adapter makes values of CEL from what payload.ParseAny gives, without a copy.
@@ -125,72 +111,50 @@ func numberValue(literal string) ref.Val {
 	return types.Double(float)
 }
 
-// variables are the values of the variables of expressions.
+// variables are the values of the variables of one evaluation.
 type variables struct {
-	payload  any // as decoded
-	alert    any // as decoded
-	header   http.Header
-	received time.Time
-	meter    *meter
+	alert, payload ref.Val
+	header         http.Header
+	headers        map[string]string // those that expressions see, once an expression used them
+	received       time.Time
+	meter          *meter
 
-	// What CEL sees of them. The headers are there once an expression used them.
-	payloadValue, alertValue any
-	headers                  map[string]string
-
-	lookups lookups
+	// These are the top-level keys that the expression looked up, of the alert and of the payload around it.
+	looked, lookedAround map[string]bool
 }
 
-// setAlert makes an element of the payload the alert.
-func (v *variables) setAlert(alert any) {
-	v.alert, v.alertValue = alert, watch(alert, &v.lookups.alert)
-	v.payloadValue = v.alertValue
-	if !isSame(alert, v.payload) {
-		v.payloadValue = watch(v.payload, &v.lookups.payload)
+// set prepares the evaluation of an expression. If the payload is the alert, its keys are the alert's.
+func (v *variables) set(alert, body any) {
+	v.looked, v.lookedAround = map[string]bool{}, map[string]bool{}
+	v.alert = watch(alert, v.looked)
+	v.payload = v.alert
+	if !isSame(alert, body) {
+		v.payload = watch(body, v.lookedAround)
 	}
-}
-
-// lookups are the top-level keys of the alert and of the payload around it that an expression looked up. When
-// the payload is the alert, its keys are the alert's.
-type lookups struct{ alert, payload keySet }
-
-type keySet map[string]bool
-
-func (s *keySet) add(key string) {
-	if *s == nil {
-		*s = keySet{}
-	}
-	(*s)[key] = true
-}
-
-// forget empties the set. A map that was large would take long to clear each time.
-func (s *keySet) forget() {
-	if len(*s) > 64 {
-		*s = nil
-	}
-	clear(*s)
 }
 
 // watched is an object that notes the keys that expressions look up in it.
 type watched struct {
 	traits.Mapper
-	keys *keySet
+
+	looked map[string]bool
 }
 
 // Find looks up a key. Every way to name a key in an expression calls it; iterating over the object does not.
 func (w watched) Find(key ref.Val) (ref.Val, bool) {
 	if text, ok := key.(types.String); ok {
-		w.keys.add(string(text))
+		w.looked[string(text)] = true
 	}
 	return w.Mapper.Find(key)
 }
 
 // watch returns the value of CEL for a decoded value. If that is an object, look-ups in it are noted.
-func watch(value any, keys *keySet) any {
-	object, ok := value.(map[string]any)
-	if !ok {
-		return adapter{}.NativeToValue(value)
+func watch(value any, looked map[string]bool) ref.Val {
+	result := adapter{}.NativeToValue(value)
+	if object, ok := result.(traits.Mapper); ok {
+		return watched{object, looked}
 	}
-	return watched{Mapper: types.NewStringInterfaceMap(adapter{}, object), keys: keys}
+	return result
 }
 
 var _ interpreter.Activation = (*variables)(nil)
@@ -198,9 +162,9 @@ var _ interpreter.Activation = (*variables)(nil)
 func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case alertVariable:
-		return v.alertValue, true
+		return v.alert, true
 	case payloadVariable:
-		return v.payloadValue, true
+		return v.payload, true
 	case headersVariable:
 		if v.headers == nil {
 			v.headers = visibleHeaders(v.header)
@@ -233,7 +197,7 @@ var hiddenHeaders = map[string]bool{
 // visibleHeaders returns the headers of a request that expressions see: the first value of each, by the name in lower case.
 func visibleHeaders(header http.Header) map[string]string {
 	visible := make(map[string]string, min(len(header), maxHeaders))
-	for _, name := range sortedKeys(header) {
+	for _, name := range slices.Sorted(maps.Keys(header)) {
 		values := header[name]
 		name = strings.ToLower(name)
 		if hiddenHeaders[name] || len(values) == 0 || len(visible) == maxHeaders {

@@ -14,17 +14,15 @@ func HiddenHeaders() int { return len(hiddenHeaders) }
 // WorkOf is the most work that the expressions for one alert of a payload do.
 func WorkOf(p *Program, body any, received time.Time) int {
 	r := newReader(context.Background(), p, body, nil, received)
-	elements, err := r.elements(body)
+	elements, err := r.elements()
 	if err != nil {
 		return 0
 	}
 	most := 0
 	for _, element := range elements {
-		b := builder{reader: r, element: element}
-		r.begin(element, 1)
-		r.dropped(&b.out)
-		b.evaluate()
-		most = max(most, r.granted-r.meter.left)
+		r.extraLeft = maxExtraWork
+		r.evaluateAlert(element, 1)
+		most = max(most, maxAlertWork+maxExtraWork-r.meter.left)
 	}
 	return most
 }
@@ -52,7 +50,7 @@ const (
 // and in whatever payload.
 func (p *Program) Discards(place []any) bool {
 	at := steps(place)
-	return slices.ContainsFunc(p.discards, func(d *path) bool {
+	return slices.ContainsFunc(p.discards(), func(d *path) bool {
 		if d.conditional || len(d.steps) == 0 {
 			return false
 		}
@@ -68,7 +66,7 @@ func (p *Program) Discards(place []any) bool {
 // DiscardsValue reports whether the mapping discards a value there, because it is a constant that says nothing.
 func (p *Program) DiscardsValue(place []any, value any) bool {
 	at := steps(place)
-	return p.Discards(place) || slices.ContainsFunc(p.discards, func(d *path) bool {
+	return p.Discards(place) || slices.ContainsFunc(p.discards(), func(d *path) bool {
 		return d.conditional && slices.Equal(d.steps, at) && isSame(d.constant, value)
 	})
 }

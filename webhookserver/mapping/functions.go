@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,18 +29,20 @@ func ownFunctions() []cel.EnvOption {
 	return []cel.EnvOption{
 		function("parseJSON", parseJSON, dyn, text),
 		function("hash", hash, text, list),
-		function("timestampFromUnix", timestampFromUnix, cel.TimestampType, dyn),
 		function("merge", merge, anyMap, list),
-		function("discard", discard, anyMap, list),
-		function("discardDefault", discard, anyMap, dyn, dyn),
 		function("withoutPort", withoutPort, text, text),
 		function("urlHost", urlHost, text, text),
-		function("text", textOrEmpty, text, dyn),
-		function("present", present, cel.BoolType, dyn),
-		function("elements", elements, list, dyn),
 		function("pairs", pairs, anyMap, dyn, text, text),
 		function("mapFromList", mapFromList, anyMap, dyn, text, text),
-		cel.Function("firstNonEmpty", cel.Overload("firstNonEmpty", []*cel.Type{list}, dyn, cel.UnaryBinding(firstNonEmpty))),
+		// These do not look into the objects and lists that they are given, which may be large.
+		unary("text", func(value ref.Val) ref.Val { return types.String(textOrEmpty(value)) }, text, dyn),
+		unary("present", present, cel.BoolType, dyn),
+		unary("elements", elements, list, dyn),
+		unary("firstNonEmpty", firstNonEmpty, dyn, list),
+		unary("timestampFromUnix", timestampFromUnix, cel.TimestampType, dyn),
+		unary("discard", func(ref.Val) ref.Val { return nothing }, anyMap, list),
+		cel.Function("discardDefault", cel.Overload("discardDefault", []*cel.Type{dyn, dyn}, anyMap,
+			cel.BinaryBinding(func(_, _ ref.Val) ref.Val { return nothing }))),
 		// compilePattern implements find, and matches of the standard library.
 		cel.Function("find", cel.MemberOverload("find", []*cel.Type{text, text}, text)),
 	}
@@ -51,7 +54,7 @@ func function(name string, implementation func(args []any) (any, error), result 
 		natives := make([]any, len(values))
 		for i, value := range values {
 			var err error
-			if natives[i], err = convert(value, maxResult); err != nil {
+			if natives[i], _, err = convert(value, maxResult); err != nil {
 				return types.NewErr("%s: %v", name, err)
 			}
 			if _, isText := natives[i].(string); args[i] == cel.StringType && !isText {
@@ -64,11 +67,12 @@ func function(name string, implementation func(args []any) (any, error), result 
 		}
 		return adapter{}.NativeToValue(value)
 	}
-	binding := cel.FunctionBinding(call)
-	if len(args) == 1 {
-		binding = cel.UnaryBinding(func(value ref.Val) ref.Val { return call(value) })
-	}
-	return cel.Function(name, cel.Overload(name, args, result, binding))
+	return cel.Function(name, cel.Overload(name, args, result, cel.FunctionBinding(call)))
+}
+
+// unary declares a function of one argument that is implemented in terms of CEL's values.
+func unary(name string, implementation func(ref.Val) ref.Val, result, arg *cel.Type) cel.EnvOption {
+	return cel.Function(name, cel.Overload(name, []*cel.Type{arg}, result, cel.UnaryBinding(implementation)))
 }
 
 func parseJSON(args []any) (any, error) {
@@ -83,7 +87,7 @@ func firstNonEmpty(arg ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(arg)
 	}
-	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
+	for i := range sizeOf(list) {
 		value := unwrap(list.Get(i))
 		switch v := value.(type) {
 		case types.Null:
@@ -136,7 +140,7 @@ func hashValue(digest io.Writer, value any) {
 	switch v := value.(type) {
 	case map[string]any:
 		size(1<<63 | uint64(len(v)))
-		for _, key := range sortedKeys(v) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			hashValue(digest, key)
 			hashValue(digest, v[key])
 		}
@@ -146,7 +150,7 @@ func hashValue(digest io.Writer, value any) {
 			hashValue(digest, element)
 		}
 	default:
-		text, _ := textOf(value)
+		text, _ := payload.TextOf(value)
 		size(uint64(len(text)))
 		_, _ = io.WriteString(digest, text)
 	}
@@ -158,25 +162,14 @@ func elementsOf(value any) []any {
 	return list
 }
 
-// textOf returns the text of a scalar; that of null is empty. Maps and lists have none.
-func textOf(value any) (text string, scalar bool) {
-	switch value.(type) {
-	case nil:
-		return "", true
-	case map[string]any, []any:
-		return "", false
-	}
-	return fmt.Sprint(value), true
-}
-
 // timestampFromUnix reads Unix seconds, milliseconds, microseconds or nanoseconds, told apart by their size.
-func timestampFromUnix(args []any) (any, error) {
-	text, _ := textOf(args[0])
+func timestampFromUnix(value ref.Val) ref.Val {
+	text := textOrEmpty(value)
 	t, ok := payload.ParseUnix(text)
 	if !ok {
-		return nil, fmt.Errorf("%q is not a Unix time from 2000 to 2100", oneLine(text))
+		return types.NewErr("timestampFromUnix: %q is not a Unix time from 2000 to 2100", oneLine(text))
 	}
-	return types.Timestamp{Time: t.UTC().Truncate(time.Microsecond)}, nil
+	return types.Timestamp{Time: t.UTC().Truncate(time.Microsecond)}
 }
 
 // merge puts the entries of several maps into one; of equal keys the last one wins. Null counts as empty.
@@ -192,11 +185,9 @@ func merge(args []any) (any, error) {
 	return merged, nil
 }
 
-// discard returns an empty map. The compiler notes the paths in its list: what is there is left out of custom; with
-// discardDefault(path, constant) only if it is the constant.
-func discard([]any) (any, error) {
-	return map[string]any{}, nil
-}
+// nothing is what discard(paths) and discardDefault(path, constant) return. The compiler notes the paths: what is there is
+// left out of custom, in the second case only if it is the constant.
+var nothing = types.NewStringInterfaceMap(adapter{}, map[string]any{})
 
 // withoutPort returns the host of an address with a port: "db-1" of "db-1:9100", "::1" of "[::1]:9100". Any other
 // text stays as it is.
@@ -219,16 +210,22 @@ func urlHost(args []any) (any, error) {
 
 // textOrEmpty returns the text of a scalar, and an empty text for null, a missing optional value, a list or a map. It
 // makes an expression safe from what a sender writes in place of a text.
-func textOrEmpty(args []any) (any, error) {
-	text, _ := textOf(args[0])
-	return text, nil
+func textOrEmpty(value ref.Val) string {
+	scalar, _ := native(unwrap(value))
+	text, _ := payload.TextOf(scalar)
+	return text
 }
 
 // present reports whether a value is there and is not null.
-func present(args []any) (any, error) { return args[0] != nil, nil }
+func present(value ref.Val) ref.Val { return types.Bool(unwrap(value) != types.NullValue) }
 
 // elements returns a list, and an empty list for anything else.
-func elements(args []any) (any, error) { return append([]any{}, elementsOf(args[0])...), nil }
+func elements(value ref.Val) ref.Val {
+	if list, ok := unwrap(value).(traits.Lister); ok {
+		return list
+	}
+	return types.NewDynamicList(adapter{}, []any{})
+}
 
 // pairs reads a text like "env:prod,role:db": pairs(text, ",", ":"). Spaces around the parts go; a part
 // without the second separator gets an empty value. Anything but a text has no pairs.
@@ -256,7 +253,7 @@ func mapFromList(args []any) (any, error) {
 	for _, element := range elementsOf(args[0]) {
 		value, hasValue := partOf(element, valueName)
 		key, _ := partOf(element, keyName)
-		if text, _ := textOf(key); hasValue && text != "" {
+		if text, _ := payload.TextOf(key); hasValue && text != "" {
 			found.add(text, value)
 		}
 	}

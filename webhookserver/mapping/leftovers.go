@@ -12,16 +12,16 @@ import (
 //   - an object or list that is the value of a field or of an entry of a bag, wherever in the payload it was;
 //   - the scalar of a top-level key that the expression of a field looked up and gave unchanged, as the field
 //     or as an entry of a bag;
-//   - a top-level key that a bag has too, with the same value, and the object of a top-level key whose every entry
-//     the bag has.
+//   - a top-level key that a bag has too, with the same value, and the object of a top-level key that the
+//     expression looked up and whose every entry the bag has.
 type leftovers struct {
-	whole map[identity]bool
-	keys  keySet
+	whole  map[identity]bool
+	keys   map[string]bool
+	pruned int // how often prune left something out
 }
 
 // identity tells one object or list of the payload from all others, equal ones too.
 type identity struct {
-	kind    reflect.Kind
 	pointer uintptr
 	length  int
 }
@@ -31,7 +31,7 @@ func identityOf(value any) (id identity, ok bool) {
 	switch value.(type) {
 	case map[string]any, []any:
 		v := reflect.ValueOf(value)
-		return identity{kind: v.Kind(), pointer: v.Pointer(), length: v.Len()}, v.Len() > 0
+		return identity{pointer: v.Pointer(), length: v.Len()}, v.Len() > 0
 	}
 	return identity{}, false
 }
@@ -57,45 +57,36 @@ func isScalar(value any) bool {
 // hold notes that a field, or an entry of a bag, has the value.
 func (l *leftovers) hold(value any) {
 	if id, ok := identityOf(value); ok {
-		if l.whole == nil {
-			l.whole = map[identity]bool{}
-		}
 		l.whole[id] = true
 	}
 }
 
 // settle notes what of an object is in the result of a field's expression, which looked up the keys.
-func (l *leftovers) settle(bag bool, result, object any, looked keySet) {
-	l.hold(result)
+func (l *leftovers) settle(bag bool, result, object any, looked map[string]bool) {
 	source, _ := object.(map[string]any)
-	if entries, isObject := result.(map[string]any); bag && isObject {
-		l.settleBag(entries, source, looked)
-		return
-	}
-	for key := range looked {
-		if value, found := source[key]; found && isScalar(value) && isSame(value, result) {
-			l.keys.add(key)
-		}
-	}
-}
-
-// settleBag does what settle does, for the entries of a bag.
-func (l *leftovers) settleBag(entries, source map[string]any, looked keySet) {
 	scalars := map[any]bool{}
-	for key, entry := range entries {
-		l.hold(entry)
-		if isScalar(entry) {
-			scalars[entry] = true
+	note := func(value any) {
+		l.hold(value)
+		if isScalar(value) {
+			scalars[value] = true
 		}
+	}
+	note(result)
+	var entries map[string]any
+	if bag {
+		entries, _ = result.(map[string]any)
+	}
+	for key, entry := range entries {
+		note(entry)
 		if value, found := source[key]; found && isSame(entry, value) {
-			l.keys.add(key)
+			l.keys[key] = true
 		}
 	}
 	for key := range looked {
 		value, found := source[key]
 		parts, isObject := value.(map[string]any)
-		if found && isScalar(value) && scalars[value] || isObject && isWithin(parts, entries) {
-			l.keys.add(key)
+		if found && isScalar(value) && scalars[value] || isObject && entries != nil && isWithin(parts, entries) {
+			l.keys[key] = true
 		}
 	}
 }
@@ -118,70 +109,44 @@ func (l *leftovers) of(key string, value any) (rest any, some bool) {
 	if l.keys[key] {
 		return nil, false
 	}
-	rest, less := l.prune(value)
-	return rest, !less || rest != nil
+	return l.prune(value)
 }
 
-// prune returns a value without the objects and lists in it that are held whole, and whether that is less: nil
-// when nothing is left. The value is not changed.
-func (l *leftovers) prune(value any) (rest any, less bool) {
-	id, isContainer := identityOf(value)
-	if !isContainer || len(l.whole) == 0 {
-		return value, false
-	}
+// prune returns a value without the objects and lists in it that are held whole; some is false when nothing is left.
+// It does not change the value, and returns the value itself if all of it is left.
+func (l *leftovers) prune(value any) (rest any, some bool) {
+	id, _ := identityOf(value)
 	if l.whole[id] {
-		return nil, true
+		l.pruned++
+		return nil, false
 	}
+	before := l.pruned
 	switch v := value.(type) {
 	case map[string]any:
-		return l.pruneObject(v)
+		left := make(map[string]any, len(v))
+		for key, element := range v {
+			if rest, some := l.prune(element); some {
+				left[key] = rest
+			}
+		}
+		rest, some = left, len(left) > 0
 	case []any:
-		return l.pruneList(v)
+		left := make([]any, 0, len(v))
+		for _, element := range v {
+			if rest, some := l.prune(element); some {
+				left = append(left, rest)
+			}
+		}
+		rest, some = left, len(left) > 0
 	}
-	return value, false
+	if l.pruned == before {
+		return value, true
+	}
+	return rest, some
 }
 
-func (l *leftovers) pruneObject(object map[string]any) (any, bool) {
-	left := object
-	for key, element := range object {
-		rest, less := l.prune(element)
-		if !less {
-			continue
-		}
-		if isSame(left, object) {
-			left = maps.Clone(object)
-		}
-		if left[key] = rest; rest == nil {
-			delete(left, key)
-		}
-	}
-	if len(left) == 0 {
-		return nil, true
-	}
-	return left, !isSame(left, object)
-}
-
-func (l *leftovers) pruneList(list []any) (any, bool) {
-	left, changed := make([]any, 0, len(list)), false
-	for _, element := range list {
-		rest, less := l.prune(element)
-		if changed = changed || less; !less {
-			left = append(left, element)
-		} else if rest != nil {
-			left = append(left, rest)
-		}
-	}
-	switch {
-	case len(left) == 0:
-		return nil, true
-	case !changed:
-		return list, false
-	}
-	return left, true
-}
-
-// common returns what every one of several alerts holds.
-func common(all []*leftovers) leftovers {
+// heldByAll returns what every one of several alerts holds.
+func heldByAll(all []*leftovers) leftovers {
 	kept := leftovers{whole: maps.Clone(all[0].whole), keys: maps.Clone(all[0].keys)}
 	for _, other := range all[1:] {
 		maps.DeleteFunc(kept.whole, func(id identity, _ bool) bool { return !other.whole[id] })

@@ -72,8 +72,8 @@ func (c *compiler) explain(issue *cel.Error, parsed *ast.AST) string {
 // begin with the type of the first argument given, if there are any.
 func (c *compiler) signatures(function, given string) []string {
 	first, _, _ := strings.Cut(given, ",")
-	var all, similar []string
-	for _, overload := range c.env.Functions()[function].OverloadDecls() {
+	var all []string
+	for _, overload := range c.Functions()[function].OverloadDecls() {
 		var types []string
 		for _, t := range overload.ArgTypes() {
 			types = append(types, t.String())
@@ -82,67 +82,59 @@ func (c *compiler) signatures(function, given string) []string {
 		if overload.IsMemberFunction() {
 			receiver, types = types[0]+".", types[1:]
 		}
-		signature := receiver + "(" + strings.Join(types, ", ") + ")"
-		all = append(all, signature)
-		if strings.HasPrefix(signature, first+",") {
-			similar = append(similar, signature)
-		}
+		all = append(all, receiver+"("+strings.Join(types, ", ")+")")
 	}
-	if len(similar) > 0 {
+	isOther := func(signature string) bool { return !strings.HasPrefix(signature, first+",") }
+	if similar := slices.DeleteFunc(slices.Clone(all), isOther); len(similar) > 0 {
 		return similar
 	}
 	slices.Sort(all)
-	const most = 4
-	if len(all) > most {
+	if most := 4; len(all) > most {
 		all = append(all[:most:most], "other types")
 	}
 	return all
 }
 
-// checkConstants reports calls without variables that fail, since they fail whatever is sent.
-func (c *compiler) checkConstants(e *expression, checked *ast.AST) {
-	var isConstant func(x ast.NavigableExpr) bool
-	isConstant = func(x ast.NavigableExpr) bool {
-		constant := x.Kind() != ast.IdentKind && x.Kind() != ast.ComprehensionKind
-		var calls []ast.NavigableExpr
-		for _, child := range x.Children() {
-			switch {
-			case !isConstant(child):
-				constant = false
-			case child.Kind() == ast.CallKind || child.Kind() == ast.SelectKind:
-				calls = append(calls, child)
-			}
+// checkConstants reports the largest parts without variables that fail, since they fail whatever is sent. It returns whether
+// a part has no variables; then its caller checks it.
+func (c *compiler) checkConstants(checked *ast.AST, part ast.NavigableExpr) (constant bool) {
+	constant = part.Kind() != ast.IdentKind && part.Kind() != ast.ComprehensionKind
+	var parts []ast.NavigableExpr
+	for _, child := range part.Children() {
+		if c.checkConstants(checked, child) {
+			parts = append(parts, child)
+		} else {
+			constant = false
 		}
-		if !constant {
-			for _, call := range calls {
-				c.checkConstant(e, checked, call)
-			}
+	}
+	if !constant {
+		for _, child := range parts {
+			c.checkConstant(checked, child)
 		}
-		return constant
 	}
-	if root := ast.NavigateAST(checked); isConstant(root) {
-		c.checkConstant(e, checked, root)
-	}
+	return constant
 }
 
-func (c *compiler) checkConstant(e *expression, checked *ast.AST, call ast.Expr) {
-	part := ast.NewCheckedAST(ast.NewAST(call, checked.SourceInfo()), checked.TypeMap(), checked.ReferenceMap())
-	program, err := c.env.PlanProgram(part, cel.CustomDecoratorV2(c.metered))
+func (c *compiler) checkConstant(checked *ast.AST, expr ast.Expr) {
+	if expr.Kind() == ast.LiteralKind {
+		return
+	}
+	part := ast.NewCheckedAST(ast.NewAST(expr, checked.SourceInfo()), checked.TypeMap(), checked.ReferenceMap())
+	program, err := c.PlanProgram(part, cel.CustomDecoratorV2(c.metered))
 	if err == nil {
 		_, _, err = program.Eval(&variables{meter: &meter{left: maxFindWork}})
 	}
 	if err != nil {
-		c.failAt(e, checked, call.ID(), err)
+		c.failAt(checked, expr.ID(), err)
 	}
 }
 
 // failAt adds a CompileError about a part of an expression.
-func (c *compiler) failAt(e *expression, checked *ast.AST, id int64, err error) {
+func (c *compiler) failAt(checked *ast.AST, id int64, err error) {
 	if at, ok := errors.AsType[*positionError](err); ok {
 		id, err = at.id, at.error
 	}
-	place := checked.SourceInfo().GetStartLocation(id)
-	c.fail(e, max(place.Line(), 1), max(place.Column(), 0)+1, reword(err.Error()))
+	c.fail(checked.SourceInfo().GetStartLocation(id), reword(err.Error()))
 }
 
 // positionError is an error about a part of an expression.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -43,8 +44,10 @@ func (m *meter) spend(work int) error {
 	return nil
 }
 
+// meteredCall is a call that pays for its work before it does it.
 type meteredCall struct {
 	interpreter.InterpretableCall
+
 	args []interpreter.InterpretableV2
 	call functions.FunctionOp
 	work func(args []ref.Val, limit int) int
@@ -79,28 +82,23 @@ func (c *compiler) metered(node interpreter.InterpretableV2) (interpreter.Interp
 	if !isCall {
 		return node, nil // paid for as a node
 	}
-	m := &meteredCall{InterpretableCall: call, args: call.Args(), work: textWork}
-	if work, found := works[call.Function()]; found {
-		m.work = work
+	m := &meteredCall{InterpretableCall: call, args: call.Args(), work: works[call.Function()]}
+	if m.work == nil {
+		m.work = textWork
 	}
-	switch call.Function() {
-	case operators.Equals:
+	binding := cmp.Or(c.bindings[call.OverloadID()], c.bindings[call.Function()])
+	switch name := call.Function(); {
+	case name == operators.Equals:
 		m.call = func(args ...ref.Val) ref.Val { return types.Equal(args[0], args[1]) }
-	case operators.NotEquals:
+	case name == operators.NotEquals:
 		m.call = func(args ...ref.Val) ref.Val { return types.Bool(types.Equal(args[0], args[1]) != types.True) }
-	case "matches", "find":
+	case name == "matches", name == "find":
 		return m, c.compilePattern(m)
+	case binding == nil:
+		return nil, fmt.Errorf("the function %s is not implemented", name)
+	case binding.NonStrict:
+		return node, nil // it takes errors, and only tells whether a loop goes on
 	default:
-		binding := c.env.bindings[call.OverloadID()]
-		if binding == nil {
-			binding = c.env.bindings[call.Function()]
-		}
-		if binding == nil {
-			return nil, fmt.Errorf("the function %s is not implemented", call.Function())
-		}
-		if binding.NonStrict {
-			return node, nil // it takes errors, and only tells whether a loop goes on
-		}
 		m.call = operation(binding)
 	}
 	return m, nil
@@ -136,15 +134,11 @@ const (
 
 // meterFunctions declares the functions that the compiler puts into expressions.
 func meterFunctions() []cel.EnvOption {
-	key, list := cel.TypeParamType("K"), cel.ListType(cel.TypeParamType("V"))
-	object := cel.MapType(key, cel.TypeParamType("V"))
+	anyType := cel.TypeParamType("T")
 	return []cel.EnvOption{
-		cel.Function(rangeFunction,
-			cel.Overload("@range_list_int", []*cel.Type{list, cel.IntType}, list, cel.BinaryBinding(ordered)),
-			cel.Overload("@range_map_int", []*cel.Type{object, cel.IntType}, object, cel.BinaryBinding(ordered))),
-		cel.Function(keyFunction, cel.Overload("@key_any", []*cel.Type{key}, key, cel.UnaryBinding(checkKey))),
-		cel.Function(optionalKeyFunction,
-			cel.Overload("@optional_key_dyn", []*cel.Type{cel.DynType}, cel.DynType, cel.UnaryBinding(optionalKey))),
+		cel.Function(rangeFunction, cel.Overload(rangeFunction, []*cel.Type{anyType, cel.IntType}, anyType, cel.BinaryBinding(ordered))),
+		unary(keyFunction, checkKey, anyType, anyType),
+		unary(optionalKeyFunction, optionalKey, cel.DynType, cel.DynType),
 	}
 }
 
@@ -177,28 +171,28 @@ func addMeters(parsed *ast.AST) {
 		}
 		e.SetKindCase(factory.NewCall(e.ID(), function, append([]ast.Expr{inner}, more...)...))
 	}
+	wrapKey := func(key ast.Expr, function string) {
+		if key.Kind() != ast.LiteralKind {
+			wrap(key, function)
+		}
+	}
 	ast.PostOrderVisit(parsed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		switch e.Kind() {
 		case ast.ComprehensionKind:
+			loop := e.AsComprehension()
 			next++
-			nodes := countNodes(e.AsComprehension().LoopCondition()) + countNodes(e.AsComprehension().LoopStep())
-			wrap(e.AsComprehension().IterRange(), rangeFunction, factory.NewLiteral(next, types.Int(nodes)))
+			nodes := countNodes(loop.LoopCondition()) + countNodes(loop.LoopStep())
+			wrap(loop.IterRange(), rangeFunction, factory.NewLiteral(next, types.Int(nodes)))
 		case ast.CallKind:
-			call := e.AsCall()
-			if name := call.FunctionName(); name == operators.Index || name == operators.OptIndex {
-				function := keyFunction
-				if name == operators.OptIndex {
-					function = optionalKeyFunction
-				}
-				if key := call.Args()[1]; key.Kind() != ast.LiteralKind {
-					wrap(key, function)
-				}
+			switch call := e.AsCall(); call.FunctionName() {
+			case operators.Index:
+				wrapKey(call.Args()[1], keyFunction)
+			case operators.OptIndex:
+				wrapKey(call.Args()[1], optionalKeyFunction)
 			}
 		case ast.MapKind:
 			for _, entry := range e.AsMap().Entries() {
-				if key := entry.AsMapEntry().Key(); key.Kind() != ast.LiteralKind {
-					wrap(key, keyFunction)
-				}
+				wrapKey(entry.AsMapEntry().Key(), keyFunction)
 			}
 		}
 	}))
@@ -228,14 +222,14 @@ func (m orderedMap) Iterator() traits.Iterator { return m.keys.Iterator() }
 
 func keysInOrder(m traits.Mapper) traits.Lister {
 	if native, ok := m.Value().(map[string]any); ok {
-		return types.NewStringList(adapter{}, sortedKeys(native))
+		return types.NewStringList(adapter{}, slices.Sorted(maps.Keys(native)))
 	}
 	var keys []ref.Val
 	for all := m.Iterator(); all.HasNext() == types.True; {
 		keys = append(keys, all.Next())
 	}
 	slices.SortFunc(keys, func(a, b ref.Val) int { // 1 before "1"
-		return cmp.Or(strings.Compare(keyText(a), keyText(b)), strings.Compare(a.Type().TypeName(), b.Type().TypeName()))
+		return cmp.Or(strings.Compare(textOrEmpty(a), textOrEmpty(b)), strings.Compare(a.Type().TypeName(), b.Type().TypeName()))
 	})
 	return types.NewRefValList(adapter{}, keys)
 }
@@ -252,7 +246,6 @@ var works = map[string]func(args []ref.Val, limit int) int{
 	"hash":              containerWork,
 	"join":              joinWork,
 	"mapFromList":       containerWork,
-	"elements":          containerWork,
 	"merge":             containerWork,
 	"pairs":             containerWork,
 	"parseJSON":         parseWork,
@@ -262,16 +255,16 @@ var works = map[string]func(args []ref.Val, limit int) int{
 
 // textWork returns the work of reading all texts among the arguments.
 func textWork(args []ref.Val, _ int) int {
-	length := 0
+	work := callWork
 	for _, arg := range args {
 		switch v := arg.(type) {
 		case types.String:
-			length += len(v)
+			work += len(v) * byteWork
 		case types.Bytes:
-			length += len(v)
+			work += len(v) * byteWork
 		}
 	}
-	return callWork + length*byteWork
+	return work
 }
 
 // containerWork returns the work of reading all of the arguments, and of making as many values.
@@ -291,50 +284,50 @@ func equalWork(args []ref.Val, limit int) int {
 
 // addWork returns the work of joining two texts, or of reading the joined list of two.
 func addWork(args []ref.Val, limit int) int {
-	size := types.Int(0)
+	work := textWork(args, limit)
 	for _, arg := range args {
 		if _, isResult := arg.(traits.MutableLister); isResult {
 			continue // the result of a loop so far, to which this adds
 		}
 		if list, ok := arg.(traits.Lister); ok {
-			size += sizeOf(list)
-		}
-	}
-	return textWork(args, limit) + int(size)*elementWeight*byteWork
-}
-
-// rangeWork returns the work of a loop whose body has as many nodes as the second argument says.
-func rangeWork(args []ref.Val, limit int) int {
-	nodes, _ := args[1].(types.Int)
-	rounds, keys := types.Int(0), types.Int(0)
-	if sizer, ok := args[0].(traits.Sizer); ok {
-		rounds, _ = sizer.Size().(types.Int)
-	}
-	if _, isMap := args[0].(traits.Mapper); isMap {
-		keys = rounds
-	}
-	if rounds > types.Int(limit) {
-		return limit + 1
-	}
-	return callWork + int(rounds*(nodes+1)*nodeWork+keys*keyWork)
-}
-
-// blankWork returns the work of looking for an element that is not blank.
-func blankWork(args []ref.Val, _ int) int {
-	list, ok := args[0].(traits.Lister)
-	if !ok {
-		return callWork
-	}
-	work := callWork
-	for i, size := types.Int(0), sizeOf(list); i < size; i++ {
-		work += elementWeight
-		if text, isText := list.Get(i).(types.String); isText {
-			work += min(len(text), maxBlank)
+			work += int(sizeOf(list)) * elementWeight * byteWork
 		}
 	}
 	return work
 }
 
+// rangeWork returns the work of a loop whose body has as many nodes as the second argument says.
+func rangeWork(args []ref.Val, limit int) int {
+	sizer, ok := args[0].(traits.Sizer)
+	if !ok {
+		return callWork
+	}
+	nodes, _ := args[1].(types.Int)
+	rounds, each := sizeOf(sizer), (nodes+1)*nodeWork
+	if _, isMap := args[0].(traits.Mapper); isMap {
+		each += keyWork
+	}
+	if rounds > types.Int(limit) {
+		return limit + 1
+	}
+	return callWork + int(rounds*each)
+}
+
+// blankWork returns the work of looking for an element that is not blank.
+func blankWork(args []ref.Val, _ int) int {
+	work := callWork
+	if list, ok := args[0].(traits.Lister); ok {
+		for i := range sizeOf(list) {
+			work += elementWeight
+			if text, isText := list.Get(i).(types.String); isText {
+				work += min(len(text), maxBlank)
+			}
+		}
+	}
+	return work
+}
+
+// joinWork returns the work of list.join(separator).
 func joinWork(args []ref.Val, limit int) int {
 	work := containerWork(args[:1], limit)
 	if list, ok := args[0].(traits.Lister); ok && len(args) > 1 {

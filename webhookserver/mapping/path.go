@@ -58,8 +58,26 @@ func (p *path) down(step string) *path {
 	return p
 }
 
-// isOf reports whether the path leads into the alert, or into the payload.
-func (p *path) isOf(root string) bool { return len(p.steps) > 0 && p.root == root }
+// discards returns the paths that the mapping discards.
+func (p *Program) discards() (all []*path) {
+	for _, e := range p.expressions {
+		if e != nil {
+			all = append(all, e.discards...)
+		}
+	}
+	return all
+}
+
+// withoutDiscards returns a value without what the mapping discards of it, even if the expression fails: it may be a
+// credential. roots are the variables that have the value.
+func (p *Program) withoutDiscards(value any, roots ...string) any {
+	for _, d := range p.discards() {
+		if len(d.steps) > 0 && slices.Contains(roots, d.root) {
+			value = d.cutFrom(value)
+		}
+	}
+	return value
+}
 
 // cutFrom returns a value without what is at the path in it.
 func (p *path) cutFrom(value any) any {

@@ -44,9 +44,8 @@ type Alert struct {
 	Forwarded bool              // a Tocsin forwarded it to an Alertmanager, and it came back from there
 	Warnings  []payload.Warning // what was not taken as sent or as mapped
 
-	mapped  expressions // those that gave something
-	program *Program
-	object  map[string]any // what was normalised
+	from   [fieldCount]*expression // those that gave a field
+	object map[string]any          // what was normalised
 }
 
 // TooManyError says that a payload has more alerts than are read at a time.
@@ -70,106 +69,119 @@ func (a *Alert) Forget() { a.object = nil }
 // mapping too. Neither the payload nor the headers are changed.
 func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, received time.Time) (Result, error) {
 	r := newReader(ctx, p, body, headers, received)
-	if p.broken {
+	err := r.read()
+	switch {
+	case err == nil:
+		return r.result, nil
+	case ctx.Err() != nil:
+		err = ErrInterrupted
+	}
+	return Result{}, err
+}
+
+// reader reads one payload.
+type reader struct {
+	ctx     context.Context // ends the evaluation
+	program *Program
+	body    any // the payload
+	alert   any // the current one; nil while they are looked for
+	vars    variables
+	meter   meter
+	result  Result
+
+	extraLeft int // the work for alerts that need more than maxAlertWork
+
+	list   any            // what the expression alerts gave; nil if it did not find the alerts
+	shared map[string]any // what is left of the payload around that list
+}
+
+func newReader(ctx context.Context, p *Program, body any, headers http.Header, received time.Time) *reader {
+	r := &reader{ctx: ctx, program: p, body: body, meter: meter{left: maxFindWork}, extraLeft: maxExtraWork,
+		vars: variables{header: headers, received: received}}
+	r.vars.meter = &r.meter
+	return r
+}
+
+func (r *reader) read() error {
+	if r.program.broken {
 		r.warn("the mapping of the integration does not compile; the payload is read without it")
 	}
-	if p.auto {
+	if r.program.auto {
 		r.recognize()
 		r.meter.left = maxFindWork
 	}
+	r.result.Preset = r.program.preset
 	if Groups(r.program.preset) {
-		r.extraLeft += groupByteWork * weighNative(body, math.MaxInt/groupByteWork/2)
+		r.extraLeft += groupByteWork * weighNative(r.body, math.MaxInt/groupByteWork/2)
 	}
-	elements, err := r.elements(body)
+	elements, err := r.elements()
 	if err != nil {
-		return Result{}, r.orInterrupted(err)
+		return err
 	}
 	if len(elements) > MaxAlerts {
-		return Result{}, r.orInterrupted(&TooManyError{Count: len(elements)})
+		return &TooManyError{Count: len(elements)}
 	}
 	if len(elements) == 0 {
 		r.warn("the payload holds no alert; nothing is stored")
 	}
-	builders := make([]builder, len(elements))
+	builders := make([]*builder, len(elements))
 	for i, element := range elements {
-		b := &builders[i]
-		b.reader, b.element = r, element
-		r.begin(element, len(elements))
-		b.out.Dropped = r.dropped(&b.out)
-		b.evaluate()
-		r.end()
-		if ctx.Err() != nil {
-			break
+		builders[i] = r.evaluateAlert(element, len(elements))
+		if r.ctx.Err() != nil {
+			return ErrInterrupted
 		}
 	}
-	if err := r.orInterrupted(nil); err != nil {
-		return Result{}, err
+	once := r.share(builders)
+	r.result.Alerts = make([]Alert, 0, len(elements))
+	for _, b := range builders {
+		r.result.Alerts = append(r.result.Alerts, b.normalise())
+		if once {
+			r.shared = nil
+		}
 	}
-	r.share(builders)
-	result := Result{Preset: r.program.preset, Alerts: make([]Alert, 0, len(elements))}
-	for i := range builders {
-		alert := builders[i].normalise(i == 0)
-		alert.Preset = r.program.recognized
-		result.Alerts = append(result.Alerts, alert)
-	}
-	r.bound(&result)
-	result.Warnings, result.Failures = r.warnings, r.sortedFailures()
-	return result, nil
+	r.bound()
+	slices.SortFunc(r.result.Failures, worstFirst)
+	return nil
 }
 
-type reader struct {
-	ctx      context.Context // ends the evaluation
-	program  *Program
-	vars     variables
-	meter    meter
-	warnings []payload.Warning
-	failures []Failure
-
-	granted   int // the work that the current alert may do
-	extraLeft int // the work for alerts that need more than maxAlertWork
-
-	// shared is what is left of the payload around the list of alerts.
-	shared     map[string]any
-	sharedOnce bool // only the first alert gets it
-	fromList   bool // the alerts were found by the expression alerts
-	list       any  // what that gave
-}
-
-func newReader(ctx context.Context, p *Program, body any, headers http.Header, received time.Time) *reader {
-	r := &reader{ctx: ctx, program: p, meter: meter{left: maxFindWork}, extraLeft: maxExtraWork,
-		vars: variables{payload: body, header: headers, received: received}}
-	r.vars.meter = &r.meter
-	r.vars.setAlert(nil)
-	return r
+// evaluateAlert evaluates the expressions for an alert, one of several. How much work they may do does not depend on
+// what its neighbours need, unless several of them need very much.
+func (r *reader) evaluateAlert(element any, several int) *builder {
+	none := func() leftovers { return leftovers{whole: map[identity]bool{}, keys: map[string]bool{}} }
+	b := &builder{reader: r, element: element, isPayload: isSame(element, r.body), left: none(), around: none()}
+	r.alert = element
+	granted := maxAlertWork + min(r.extraLeft, maxExtraWork/min(several, maxExtraShares))
+	r.meter.left = granted
+	b.out.Dropped = r.dropped(&b.out)
+	b.evaluate()
+	r.extraLeft -= max(0, granted-r.meter.left-maxAlertWork)
+	return b
 }
 
 func (r *reader) warn(format string, args ...any) {
-	r.warnings = append(r.warnings, payload.Warning{Detail: fmt.Sprintf(format, args...)})
+	r.result.Warnings = append(r.result.Warnings, payload.Warning{Detail: fmt.Sprintf(format, args...)})
 }
 
 // elements returns the alerts in a payload, as they were sent.
-func (r *reader) elements(body any) ([]any, error) {
+func (r *reader) elements() ([]any, error) {
 	if e := r.program.expressions[alertsIndex]; e != nil {
 		value, err := r.evaluate(e)
-		r.list = value
+		switch found := value.(type) {
+		case []any:
+			r.list = found
+			return found, nil
+		case map[string]any:
+			r.list = found
+			return []any{found}, nil
+		}
 		if err != nil {
 			r.fail(e, err)
-		}
-		switch list := value.(type) {
-		case []any:
-			r.fromList = true
-			return list, nil
-		case map[string]any:
-			r.fromList = true
-			return []any{list}, nil
-		}
-		if err != nil {
 			r.warn("the mapping could not find the alerts (%s); the payload itself is read as one", oneLine(err.Error()))
 		} else {
 			r.warn("the mapping found no list of alerts; the payload itself is read as one")
 		}
 	}
-	switch v := body.(type) {
+	switch v := r.body.(type) {
 	case map[string]any:
 		return []any{v}, nil
 	case []any:
@@ -183,59 +195,26 @@ func (r *reader) elements(body any) ([]any, error) {
 	return nil, payload.ErrNotObject
 }
 
-// begin sets how much work the expressions of an alert, one of several, may do. That does not depend on what its
-// neighbours need, unless several of them need very much.
-func (r *reader) begin(element any, several int) {
-	r.vars.setAlert(element)
-	r.granted = maxAlertWork + min(r.extraLeft, maxExtraWork/min(several, maxExtraShares))
-	r.meter.left = r.granted
-}
-
-// end subtracts what an alert needed beyond maxAlertWork from what is left for such alerts.
-func (r *reader) end() {
-	r.extraLeft -= max(0, r.granted-r.meter.left-maxAlertWork)
-}
-
-// orInterrupted returns err, or ErrInterrupted if the time has run out.
-func (r *reader) orInterrupted(err error) error {
-	if r.ctx.Err() != nil {
-		return ErrInterrupted
-	}
-	return err
-}
-
 // fail counts the failure of an expression.
 func (r *reader) fail(e *expression, err error) {
-	for i := range r.failures {
-		if r.failures[i].Field == e.name {
-			r.failures[i].Count++
-			return
-		}
+	failures := &r.result.Failures
+	at := slices.IndexFunc(*failures, func(f Failure) bool { return f.Field == e.name })
+	if at < 0 {
+		at = len(*failures)
+		*failures = append(*failures, Failure{Field: e.name, Expression: e.source, Message: oneLine(err.Error())})
 	}
-	r.failures = append(r.failures, Failure{Field: e.name, Expression: e.source, Message: oneLine(err.Error()), Count: 1})
+	(*failures)[at].Count++
 }
 
-// failureOrder are the expressions whose failure changes what becomes of an incident, the worst first.
-var failureOrder = []string{"alerts", "dedupKey", "status", "drop"}
-
-// sortedFailures returns the failures in an order that does not depend on that of the alerts.
-func (r *reader) sortedFailures() []Failure {
-	rank := func(f Failure) int {
-		if at := slices.Index(failureOrder, f.Field); at >= 0 {
-			return at
-		}
-		return len(failureOrder)
-	}
-	slices.SortStableFunc(r.failures, func(a, b Failure) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Field, b.Field))
-	})
-	return r.failures
+// worstFirst compares failures by what they change: the last of these fields most, others least.
+func worstFirst(a, b Failure) int {
+	rank := func(f Failure) int { return slices.Index([]string{"drop", "status", "dedupKey", "alerts"}, f.Field) }
+	return cmp.Or(cmp.Compare(rank(b), rank(a)), strings.Compare(a.Field, b.Field))
 }
 
 // evaluate returns the value of an expression: nil when it gives nothing.
 func (r *reader) evaluate(e *expression) (any, error) {
-	r.vars.lookups.alert.forget()
-	r.vars.lookups.payload.forget()
+	r.vars.set(r.alert, r.body)
 	r.meter.exceeded = false
 	if err := r.meter.spend(e.nodes * nodeWork); err != nil {
 		return nil, err
@@ -247,15 +226,19 @@ func (r *reader) evaluate(e *expression) (any, error) {
 	if err != nil {
 		return nil, errors.New(reword(err.Error()))
 	}
-	if e == r.program.expressions[alertsIndex] {
-		// The alerts are parts of the payload, which may be larger than a field.
-		return convert(result, maxResult+weighNative(r.vars.payload, math.MaxInt/2))
+	isAlerts := e == r.program.expressions[alertsIndex]
+	limit := maxResult
+	if isAlerts { // which are parts of the payload, and that may be larger than a field
+		limit += weighNative(r.body, math.MaxInt/2)
 	}
-	value, err := convert(result, maxResult)
+	value, weight, err := convert(result, limit)
+	if err == nil && !isAlerts {
+		err = r.meter.spend(weight * resultWork)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return value, r.meter.spend(weighNative(value, r.meter.left/resultWork) * resultWork)
+	return value, nil
 }
 
 // dropped reports whether the mapping wants the alert dropped. Anything but a plain true keeps it.
@@ -282,38 +265,32 @@ func (a *Alert) warn(field, format string, args ...any) {
 
 // bound keeps all alerts together within maxContentTotal, or maxGroupTotal. Only a mapping that puts the same large thing into
 // many alerts comes near it.
-func (r *reader) bound(result *Result) {
+func (r *reader) bound() {
 	total := maxContentTotal
 	if Groups(r.program.preset) {
 		total = maxGroupTotal
 	}
-	allowed := total
-	for i := range result.Alerts {
-		allowed -= perAlert + len(`\u003c`)*len(result.Alerts[i].DedupKey) // the JSON of <
-	}
-	allowed = max(allowed, minContentTotal)
-	if len(result.Alerts)*alertcontent.MaxBytes <= allowed {
-		return // they are few, and each is within its bound
-	}
-	sizes, size := make([]int, len(result.Alerts)), 0
-	for i := range result.Alerts {
-		sizes[i] = alertcontent.Size(&result.Alerts[i].AlertContent)
+	alerts, allowed := r.result.Alerts, total
+	sizes, size := make([]int, len(alerts)), 0
+	for i := range alerts {
+		allowed -= perAlert + len(`\u003c`)*len(alerts[i].DedupKey) // the JSON of <
+		sizes[i] = alertcontent.Size(&alerts[i].AlertContent)
 		size += sizes[i]
 	}
-	if size <= allowed {
+	if allowed = max(allowed, minContentTotal); size <= allowed {
 		return
 	}
-	limit := share(sizes, allowed)
-	for i := range result.Alerts {
+	limit := fairLimit(sizes, allowed)
+	for i := range alerts {
 		if sizes[i] > limit {
-			result.Alerts[i].shrink(limit, total)
+			alerts[i].shrink(limit, total)
 		}
 	}
 }
 
-// share returns the most that each may have so that all together have no more than total: what is smaller
+// fairLimit returns the most that each may have so that all together have no more than total: what is smaller
 // leaves its rest to the others.
-func share(sizes []int, total int) int {
+func fairLimit(sizes []int, total int) int {
 	sorted := slices.Sorted(slices.Values(sizes))
 	for i, size := range sorted {
 		each := total / (len(sorted) - i)
@@ -335,7 +312,6 @@ func (a *Alert) shrink(limit, total int) {
 			*text = payload.CutBytes(*text, limit/16)
 		}
 	}
-	alertcontent.DropEmpty(&a.AlertContent)
 	switch {
 	case len(dropped) > 0:
 		a.warn("", "the alerts of the payload are larger than %d bytes as stored; dropped from this one: %s",

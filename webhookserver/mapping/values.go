@@ -50,19 +50,29 @@ func native(value ref.Val) (result any, ok bool) {
 			return string(v), true
 		}
 		return base64.StdEncoding.EncodeToString(v), true
+	case *types.Type:
+		return v.TypeName(), true
 	}
 	return nil, false
 }
 
 // convert makes what payload.ParseAny gives of a value of CEL, which may weigh as much as limit: map[string]any,
-// []any and scalars. What came from the payload is passed on without a copy.
-func convert(value ref.Val, limit int) (any, error) {
+// []any and scalars. What came from the payload is passed on without a copy. It returns what the result weighs.
+func convert(value ref.Val, limit int) (result any, weight int, err error) {
 	c := converter{left: limit}
-	return c.convert(value, 0)
+	result, err = c.convert(value, 0)
+	return result, limit - c.left, err
 }
 
 type converter struct {
 	left int // of the weight that the result may have
+}
+
+func (c *converter) spend(weight int) error {
+	if c.left -= weight; c.left < 0 {
+		return errTooLarge
+	}
+	return nil
 }
 
 func (c *converter) convert(value ref.Val, depth int) (any, error) {
@@ -73,26 +83,26 @@ func (c *converter) convert(value ref.Val, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, errTooDeep
 	}
+	if err := c.spend(elementWeight); err != nil {
+		return nil, err
+	}
 	switch v := value.(type) {
 	case *types.Err:
 		return nil, v
 	case traits.Mapper:
 		return c.convertMap(v, depth)
 	case traits.Lister:
-		return c.convertList(v, depth)
-	}
-	// Types have a text.
-	if text, ok := value.ConvertToType(types.StringType).(types.String); ok {
-		return string(text), c.spend(len(text) + elementWeight)
+		result := make([]any, 0, min(int(sizeOf(v)), 64))
+		for i := range sizeOf(v) {
+			element, err := c.convert(v.Get(i), depth+1)
+			if err != nil {
+				return nil, err
+			}
+			result = append(result, element)
+		}
+		return result, nil
 	}
 	return nil, errors.New("the result is a " + value.Type().TypeName() + ", which is no JSON")
-}
-
-func (c *converter) spend(weight int) error {
-	if c.left -= weight; c.left < 0 {
-		return errTooLarge
-	}
-	return nil
 }
 
 // convertMap goes through the keys in order: 1 and "1" become equal, and the last one wins.
@@ -104,24 +114,11 @@ func (c *converter) convertMap(m traits.Mapper, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		text := keyText(key)
+		text := textOrEmpty(key)
 		if err := c.spend(len(text)); err != nil {
 			return nil, err
 		}
 		result[text] = element
-	}
-	return result, nil
-}
-
-func (c *converter) convertList(list traits.Lister, depth int) (any, error) {
-	size := sizeOf(list)
-	result := make([]any, 0, min(int(size), 64))
-	for i := range size {
-		element, err := c.convert(list.Get(i), depth+1)
-		if err != nil {
-			return nil, err
-		}
-		result = append(result, element)
 	}
 	return result, nil
 }
@@ -138,12 +135,6 @@ func nativeOf(value ref.Val) (whole any, ok bool) {
 		return list, ok && !slices.ContainsFunc(list, func(element any) bool { _, made := element.(ref.Val); return made })
 	}
 	return native(value)
-}
-
-func keyText(key ref.Val) string {
-	scalar, _ := native(key)
-	text, _ := textOf(scalar)
-	return text
 }
 
 // elementWeight is what a value weighs beside its text.
@@ -167,7 +158,7 @@ func weigh(value ref.Val, limit int) int {
 			total += weigh(key, limit-total) + weigh(v.Get(key), limit-total)
 		}
 	case traits.Lister:
-		for i, size := types.Int(0), sizeOf(v); i < size && total <= limit; i++ {
+		for i := types.Int(0); i < sizeOf(v) && total <= limit; i++ {
 			total += weigh(v.Get(i), limit-total)
 		}
 	}
@@ -198,8 +189,8 @@ func weighNative(value any, limit int) int {
 	return total
 }
 
-func sizeOf(list traits.Lister) types.Int {
-	size, _ := list.Size().(types.Int)
+func sizeOf(value traits.Sizer) types.Int {
+	size, _ := value.Size().(types.Int)
 	return size
 }
 
@@ -227,15 +218,6 @@ const maxBlank = 4096
 // isBlank reports whether a text counts as absent.
 func isBlank(text string) bool {
 	return strings.TrimSpace(text[:min(len(text), maxBlank)]) == ""
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // oneLine makes a message fit for a log, a condition or a warning.

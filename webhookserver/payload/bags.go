@@ -11,9 +11,6 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
 
-// customField is the payload's own field for the custom bag.
-const customField = "custom"
-
 // bagOf encodes an object as a bag.
 func (n *normaliser) bagOf(field string, object map[string]any) v1alpha1.Bag {
 	bag := make(v1alpha1.Bag, len(object)+len(n.kept))
@@ -21,30 +18,27 @@ func (n *normaliser) bagOf(field string, object map[string]any) v1alpha1.Bag {
 	for key, value := range object {
 		bag[strings.ToValidUTF8(key, "\uFFFD")] = n.encode(field, key, value)
 	}
-	n.warnings.sortFrom(start)
+	n.warnings[start:].sort()
 	return bag
 }
 
 // textsOf returns the entries of an object as texts: a string as it is, any other value as its JSON, and no null.
 func (n *normaliser) textsOf(field string) map[string]string {
-	object := n.objectOf(field)
-	texts := make(map[string]string, len(object))
+	var texts map[string]string
 	e := encoder{asText: true}
-	for key, value := range object {
+	for key, value := range n.objectOf(field) {
 		if value == nil {
 			continue
 		}
 		text, isText := value.(string)
-		if isText {
-			text = strings.ToValidUTF8(text, "\uFFFD")
-		} else {
-			text = string(e.value(value))
+		if !isText {
+			text = string(e.append(nil, value))
+		}
+		if texts == nil {
+			texts = map[string]string{}
 		}
 		n.bagBytes += len(key) + len(text) + entryOverhead
-		texts[strings.ToValidUTF8(key, "\uFFFD")] = text
-	}
-	if len(texts) == 0 {
-		return nil
+		texts[strings.ToValidUTF8(key, "\uFFFD")] = strings.ToValidUTF8(text, "\uFFFD")
 	}
 	return texts
 }
@@ -67,7 +61,7 @@ func (n *normaliser) objectOf(field string) map[string]any {
 // own custom object, the top-level keys without a rule, and what the rules kept. A name that is wanted
 // twice stays with the entry of the custom object; the other value gets a number behind its name.
 func (n *normaliser) custom() v1alpha1.Bag {
-	explicit := n.objectOf(customField)
+	explicit := n.objectOf("custom")
 	for key, value := range n.object {
 		if !listed[key] {
 			n.keep(key, key, value)
@@ -77,9 +71,9 @@ func (n *normaliser) custom() v1alpha1.Bag {
 		return nil
 	}
 	start := len(n.warnings)
-	bag := n.bagOf(customField, explicit)
+	bag := n.bagOf("custom", explicit)
 	n.addKept(bag)
-	n.warnings.sortFrom(start)
+	n.warnings[start:].sort()
 	return bag
 }
 
@@ -120,20 +114,20 @@ func FreeName[V any](m map[string]V, name string) string {
 // key of the payload itself.
 func (n *normaliser) encode(bag, key string, value any) json.RawMessage {
 	e := &n.encoder
-	e.inexact, e.literal = 0, ""
-	raw := e.value(value)
+	e.inexact = nil
+	n.buffer = e.append(n.buffer[:0], value)
+	raw := bytes.Clone(n.buffer)
 	n.bagBytes += len(bag) + len(key) + len(raw) + entryOverhead
-	if e.inexact == 0 {
-		return raw
-	}
 	path := key
 	if bag != "" {
 		path = bag + "." + key
 	}
-	if e.inexact == 1 {
-		n.warnings.addf(path, "the number %s cannot be stored exactly; it is kept as a string", quote(e.literal))
-	} else {
-		n.warnings.addf(path, "%d numbers in it cannot be stored exactly; they are kept as strings", e.inexact)
+	switch len(e.inexact) {
+	case 0:
+	case 1:
+		n.warnings.addf(path, "the number %s cannot be stored exactly; it is kept as a string", quote(e.inexact[0]))
+	default:
+		n.warnings.addf(path, "%d numbers in it cannot be stored exactly; they are kept as strings", len(e.inexact))
 	}
 	return raw
 }
@@ -163,7 +157,7 @@ func (n *normaliser) trim() {
 		len(content.Hostname) + len(content.Region)
 	if escapedGrowth*(text+n.bagBytes) < alertcontent.MaxBytes/2 {
 		// As nearly always, and without counting what each character takes.
-		n.warnings = append(n.warnings, keysWarnings(alertcontent.LimitKeys(content))...)
+		n.warnings = append(n.warnings, LimitKeys(content)...)
 		return
 	}
 	dropped, replaced := alertcontent.Bound(content)
@@ -171,5 +165,4 @@ func (n *normaliser) trim() {
 	if len(dropped) > 0 {
 		n.warnings.addf("", "the alert is larger than %d bytes as stored; dropped: %s", alertcontent.MaxBytes, summary(dropped))
 	}
-	alertcontent.DropEmpty(content)
 }

@@ -3,7 +3,6 @@ package payload
 import (
 	"encoding/json"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,72 +12,51 @@ import (
 // <, > and & escaped), so that an alert has the same size and bytes before and after. It is several times
 // faster than json.Marshal, which has to find out each value's type and to check what it is given.
 type encoder struct {
-	buffer  []byte // holds all values written so far
-	inexact int    // numbers written as strings since the caller last set it to 0
-	literal string // the first of them
-	asText  bool   // the JSON is stored as a text, in which every number keeps its literal
+	asText  bool     // the JSON is stored as a text, in which every number keeps its literal
+	inexact []string // the numbers that it wrote as strings
 }
 
-// value writes one value and returns its bytes.
-func (e *encoder) value(v any) json.RawMessage {
-	if cap(e.buffer)-len(e.buffer) < 64 {
-		e.buffer = make([]byte, 0, max(1024, min(2*cap(e.buffer), 64<<10)))
-	}
-	start := len(e.buffer)
-	e.append(v)
-	return json.RawMessage(e.buffer[start:len(e.buffer):len(e.buffer)])
-}
-
-func (e *encoder) append(v any) {
-	switch v := v.(type) {
+func (e *encoder) append(dst []byte, value any) []byte {
+	switch v := value.(type) {
 	case bool:
-		e.buffer = strconv.AppendBool(e.buffer, v)
+		return strconv.AppendBool(dst, v)
 	case string:
-		e.buffer = appendString(e.buffer, v)
+		return appendString(dst, v)
 	case json.Number:
-		e.appendNumber(string(v))
+		return e.appendNumber(dst, string(v))
 	case map[string]any:
-		e.appendObject(v)
+		dst = append(dst, '{')
+		for i, key := range slices.Sorted(maps.Keys(v)) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(appendString(dst, key), ':')
+			dst = e.append(dst, v[key])
+		}
+		return append(dst, '}')
 	case []any:
-		e.buffer = append(e.buffer, '[')
+		dst = append(dst, '[')
 		for i, element := range v {
 			if i > 0 {
-				e.buffer = append(e.buffer, ',')
+				dst = append(dst, ',')
 			}
-			e.append(element)
+			dst = e.append(dst, element)
 		}
-		e.buffer = append(e.buffer, ']')
-	default:
-		e.buffer = append(e.buffer, "null"...)
+		return append(dst, ']')
 	}
+	return append(dst, "null"...)
 }
 
-func (e *encoder) appendObject(object map[string]any) {
-	e.buffer = append(e.buffer, '{')
-	for i, key := range slices.Sorted(maps.Keys(object)) {
-		if i > 0 {
-			e.buffer = append(e.buffer, ',')
-		}
-		e.buffer = appendString(e.buffer, key)
-		e.buffer = append(e.buffer, ':')
-		e.append(object[key])
+func (e *encoder) appendNumber(dst []byte, literal string) []byte {
+	stored, exact := storedNumber(literal)
+	switch {
+	case e.asText:
+		return append(dst, literal...)
+	case exact:
+		return append(dst, stored...)
 	}
-	e.buffer = append(e.buffer, '}')
-}
-
-func (e *encoder) appendNumber(literal string) {
-	if e.asText {
-		e.buffer = append(e.buffer, literal...)
-		return
-	}
-	var exact bool
-	if e.buffer, exact = appendNumber(e.buffer, literal); exact {
-		return
-	}
-	e.buffer = appendString(e.buffer, literal)
-	if e.inexact++; e.inexact == 1 {
-		e.literal = literal
-	}
+	e.inexact = append(e.inexact, literal)
+	return appendString(dst, literal)
 }
 
 // appendString writes a JSON string. Each byte that is not UTF-8 becomes U+FFFD.
@@ -97,51 +75,34 @@ func appendString(dst []byte, s string) []byte {
 // numberBytes are the bytes that a JSON number is made of.
 const numberBytes = "0123456789+-.eE"
 
-// appendNumber writes a JSON number as the API server would store it, if that keeps its value, and reports
-// whether it did. The API server reads a number without a point as int64 if it fits and anything else as
-// float64, which it writes with the fewest digits that read back as the same float64. So a number is kept
-// if it is one of these two; 9007199254740993.0, 18446744073709551615 and 1e400 are not.
-func appendNumber(dst []byte, literal string) ([]byte, bool) {
-	if !strings.ContainsAny(literal, ".eE") {
-		if whole, err := strconv.ParseInt(literal, 10, 64); err == nil {
-			return strconv.AppendInt(dst, whole, 10), true
-		}
+// storedNumber returns how the API server would store a JSON number, and whether that keeps its value. The API server
+// reads a number without a point as int64 if it fits and anything else as float64, which it writes with the fewest
+// digits that read back as the same float64. So a number is kept if it is one of these two; 9007199254740993.0,
+// 18446744073709551615 and 1e400 are not.
+func storedNumber(literal string) (stored string, exact bool) {
+	switch whole, err := strconv.ParseInt(literal, 10, 64); {
+	case err != nil: // not an int64
+	case whole == 0:
+		return "0", true // and not -0
+	default:
+		return literal, true
 	}
 	float, err := strconv.ParseFloat(literal, 64)
 	if err != nil || strings.Trim(literal, numberBytes) != "" { // ParseFloat reads NaN and 0x1p-2 too
-		return dst, false
+		return "", false
 	}
-	start := len(dst)
-	dst = appendFloat(dst, float)
-	written := string(dst[start:])
-	if written == literal || decimalOf(written) == decimalOf(literal) {
-		return dst, true
+	if float == 0 {
+		float = 0 // and not -0, which is read back as the integer 0
 	}
-	return dst[:start], false
+	encoded, err := json.Marshal(float)
+	stored = string(encoded)
+	return stored, err == nil && (stored == literal || decimalOf(stored) == decimalOf(literal))
 }
 
 // IsExact reports whether the API server would store a JSON number without changing its value.
 func IsExact(literal string) bool {
-	_, exact := appendNumber(nil, literal)
+	_, exact := storedNumber(literal)
 	return exact
-}
-
-// appendFloat writes a float64 as encoding/json does: with an exponent below 1e-6 and from 1e21 on.
-func appendFloat(dst []byte, float float64) []byte {
-	if float == 0 {
-		return append(dst, '0') // -0 too: it is read back as the integer 0
-	}
-	format := byte('f')
-	if size := math.Abs(float); size < 1e-6 || size >= 1e21 {
-		format = 'e'
-	}
-	start := len(dst)
-	dst = strconv.AppendFloat(dst, float, format, -1, 64)
-	if end := len(dst); format == 'e' && end-start >= 4 && string(dst[end-4:end-1]) == "e-0" {
-		dst[end-2] = dst[end-1] // e-09 is written e-9
-		dst = dst[:end-1]
-	}
-	return dst
 }
 
 // decimal is the exact value of a number, in the one way to write it: ±0.digits × 10^exponent, with digits

@@ -6,7 +6,6 @@ var (
 	ResolvedSynonyms = resolvedSynonyms
 	FiringSynonyms   = firingSynonyms
 	Rules            = rules
-	BagFields        = bagFields
 
 	Limits = map[string]int{
 		"`title`, `type`, `hostname`, `region`": maxLine,

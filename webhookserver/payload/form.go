@@ -17,7 +17,7 @@ var formFields = []string{"payload", "data"}
 // either becomes an object of its fields, the values of equal names a list. ok is false when the body is no form. A body that
 // is JSON already is never taken for a form, since curl and others label whatever they post as a form unless told otherwise.
 func FromForm(body []byte) (content []byte, ok bool) {
-	text := bytes.TrimLeft(bytes.TrimPrefix(body, []byte(byteOrderMark)), " \t\r\n")
+	text := bytes.TrimLeft(bytes.TrimPrefix(body, []byte(byteOrderMark)), jsonSpace)
 	if len(text) == 0 || text[0] == '{' || text[0] == '[' {
 		return nil, false
 	}

@@ -2,11 +2,10 @@ package payload
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -29,15 +28,17 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("malformed JSON at byte %d: %s", e.Offset, e.Detail)
 }
 
-// byteOrderMark is what some tools on Windows put before the JSON.
-const byteOrderMark = "\uFEFF"
+const (
+	byteOrderMark = "\uFEFF" // what some tools on Windows put before the JSON
+	jsonSpace     = " \t\r\n"
+)
 
 // ParseAny decodes a body that holds one JSON value of any kind: map[string]any, []any, string, json.Number, bool or nil.
 // Numbers are json.Number, so that they keep every digit; of duplicate keys the last one wins; a byte order mark is skipped.
 // The warnings are about what is not UTF-8, which becomes U+FFFD.
 func ParseAny(body []byte) (any, []Warning, error) {
 	text := bytes.TrimPrefix(body, []byte(byteOrderMark))
-	if len(bytes.Trim(text, " \t\r\n")) == 0 {
+	if len(bytes.Trim(text, jsonSpace)) == 0 {
 		return nil, nil, ErrEmpty
 	}
 	var found survey
@@ -67,7 +68,7 @@ func decode(text []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	err := decoder.Decode(&value)
-	if err == nil && len(bytes.Trim(text[decoder.InputOffset():], " \t\r\n")) == 0 {
+	if err == nil && len(bytes.Trim(text[decoder.InputOffset():], jsonSpace)) == 0 {
 		return value, nil
 	}
 	// Check it again in one piece: that tells the offset where a Decoder does not.
@@ -103,14 +104,14 @@ func (s *survey) scanString(text []byte, start int) int {
 
 // escapedUnit returns the value of the \uXXXX that text begins with, -1 if it begins with none.
 func escapedUnit(text []byte) rune {
-	var unit [2]byte
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1
 	}
-	if _, err := hex.Decode(unit[:], text[2:6]); err != nil {
+	unit, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	if err != nil {
 		return -1
 	}
-	return rune(binary.BigEndian.Uint16(unit[:]))
+	return rune(unit)
 }
 
 // What values take in memory, in bytes, measured with the programs of this repository; a test holds them
@@ -161,7 +162,10 @@ func (s *survey) scan(text []byte) {
 				s.footprint += listBytes + scalarBytes
 			}
 		case '}', ']':
-			s.close(text[i] == '}')
+			s.depth = max(s.depth-1, 0)
+			if text[i] == '}' {
+				s.footprint += objectFootprint(s.entries[s.depth+1])
+			}
 		case ':':
 			s.entries[s.depth]++
 		case ',':
@@ -174,19 +178,12 @@ func (s *survey) scan(text []byte) {
 	}
 }
 
-func (s *survey) close(isObject bool) {
-	if s.depth == 0 {
-		return
-	}
-	n := s.entries[s.depth]
-	s.depth--
+func objectFootprint(entries int64) int64 {
 	switch {
-	case !isObject:
-	case n > smallEntries:
-		s.footprint += objectBytes + n*entryBytes
-	case n > 0:
-		s.footprint += objectBytes + smallObject
-	default:
-		s.footprint += objectBytes
+	case entries > smallEntries:
+		return objectBytes + entries*entryBytes
+	case entries > 0:
+		return objectBytes + smallObject
 	}
+	return objectBytes
 }

@@ -26,7 +26,8 @@ type normaliser struct {
 	received time.Time
 	alert    v1alpha1.Alert
 	encoder  encoder
-	bagBytes int // at least what the encoded entries of the bags take
+	buffer   []byte // of the encoder
+	bagBytes int    // at least what the encoded entries of the bags take
 	kept     []kept
 	// guessedStart is true when the alert's StartTime is the time of receipt.
 	guessedStart bool
@@ -66,19 +67,20 @@ func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []War
 func (n *normaliser) apply(r *rule) {
 	given, winner := false, ""
 	for _, name := range r.names {
-		value, ok := n.object[name]
-		if !ok || value == nil {
-			continue
-		}
-		text, scalar := textOf(value)
+		value := n.object[name]
+		text, scalar := TextOf(value)
 		switch {
+		case value == nil:
 		case !scalar:
 			given = true
 			n.keep(r.names[0], name, value)
 			n.warnings.addf(name, "it is not a string; it is kept in custom as %s", r.names[0])
 		case isBlank(text):
-		case winner != "":
-			n.keepUnused(name, value, text, winner)
+		case winner != "": // kept, unless it says the same
+			if used, _ := TextOf(n.object[winner]); used != text {
+				n.keep(name, name, value)
+				n.warnings.addf(name, "%s is given too and used; this is kept in custom", winner)
+			}
 		default:
 			given = true
 			if r.read(n, name, value, text) {
@@ -89,15 +91,6 @@ func (n *normaliser) apply(r *rule) {
 	if given && winner == "" && r.fallback != nil {
 		r.fallback(n)
 	}
-}
-
-// keepUnused keeps the value of an alias that lost, unless it says the same.
-func (n *normaliser) keepUnused(name string, value any, text, winner string) {
-	if used, _ := textOf(n.object[winner]); used == text {
-		return
-	}
-	n.keep(name, name, value)
-	n.warnings.addf(name, "%s is given too and used; this is kept in custom", winner)
 }
 
 func (n *normaliser) keep(name, from string, value any) {

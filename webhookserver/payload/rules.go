@@ -40,19 +40,13 @@ var rules = []rule{
 	{names: []string{"lease_ends_at"}, read: readTime("", func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.LeaseEndTime })},
 }
 
-// bagFields are the fields that hold an object. The fourth bag, custom, takes everything else: see custom.
-var bagFields = []string{"labels", "annotations", "values"}
-
-// listed are the top-level keys that have a rule; every other one goes into the custom bag.
+// listed are the top-level keys that a field is read from; every other one goes into the custom bag.
 var listed = func() map[string]bool {
-	names := map[string]bool{customField: true}
+	names := map[string]bool{"labels": true, "annotations": true, "values": true, "custom": true}
 	for _, r := range rules {
 		for _, name := range r.names {
 			names[name] = true
 		}
-	}
-	for _, field := range bagFields {
-		names[field] = true
 	}
 	return names
 }()

@@ -12,9 +12,9 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
-// textOf returns the text of a scalar: a string, or the literal of a number or boolean as it was sent. Objects
-// and arrays have none.
-func textOf(value any) (text string, scalar bool) {
+// TextOf returns the text of a scalar: a string, or the literal of a number or boolean as it was sent. Objects, arrays
+// and null have none.
+func TextOf(value any) (text string, scalar bool) {
 	switch v := value.(type) {
 	case string:
 		return v, true
@@ -76,9 +76,9 @@ func (w *warnings) addf(field, format string, args ...any) {
 	*w = append(*w, Warning{Field: Shorten(plaintext.SanitizeLine(field), maxQuoted), Detail: fmt.Sprintf(format, args...)})
 }
 
-// sortFrom puts the warnings from position start on in order: those that came from walking a map.
-func (w warnings) sortFrom(start int) {
-	slices.SortStableFunc(w[start:], func(a, b Warning) int {
+// sort puts warnings in order that came from walking a map.
+func (w warnings) sort() {
+	slices.SortStableFunc(w, func(a, b Warning) int {
 		return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Detail, b.Detail))
 	})
 }
@@ -97,7 +97,7 @@ func quote(s string) string { return `"` + Shorten(plaintext.SanitizeLine(s), ma
 
 // summary lists names of the sender's making, the first few of them.
 func summary(names []string) string {
-	shown := make([]string, 0, maxNamesListed)
+	var shown []string
 	for _, name := range names[:min(len(names), maxNamesListed)] {
 		shown = append(shown, quote(name))
 	}

@@ -45,8 +45,7 @@ func readTime(otherwise string, place func(*v1alpha1.Alert) **v1alpha1.Timestamp
 			return false
 		}
 		if !t.IsZero() {
-			stamp := v1alpha1.NewTimestamp(t)
-			*place(&n.alert) = &stamp
+			*place(&n.alert) = new(v1alpha1.NewTimestamp(t))
 		}
 		return true
 	}
@@ -54,16 +53,14 @@ func readTime(otherwise string, place func(*v1alpha1.Alert) **v1alpha1.Timestamp
 
 // startsWhenReceived lets the trouble begin at the time of receipt.
 func startsWhenReceived(n *normaliser) {
-	stamp := v1alpha1.NewTimestamp(n.received)
-	n.alert.StartTime = &stamp
+	n.alert.StartTime = new(v1alpha1.NewTimestamp(n.received))
 	n.guessedStart = true
 }
 
 // endsWhenReceived lets the trouble end at the time of receipt, if the alert says that it has ended.
 func endsWhenReceived(n *normaliser) {
 	if n.alert.Status == v1alpha1.AlertResolved {
-		stamp := v1alpha1.NewTimestamp(n.received)
-		n.alert.EndTime = &stamp
+		n.alert.EndTime = new(v1alpha1.NewTimestamp(n.received))
 	}
 }
 
@@ -74,15 +71,14 @@ func (n *normaliser) settleTimes() {
 		n.alert.LeaseEndTime = nil
 	}
 	starts, ends := n.alert.StartTime, n.alert.EndTime
-	if starts == nil || ends == nil || !ends.Before(starts.Time) {
-		return
-	}
-	if n.guessedStart {
+	switch {
+	case starts == nil, ends == nil, !ends.Before(starts.Time):
+	case n.guessedStart:
 		n.alert.StartTime = nil
-		return
+	default:
+		n.alert.EndTime = nil
+		n.warnings.addf("ends_at", "it is before starts_at and was dropped")
 	}
-	n.alert.EndTime = nil
-	n.warnings.addf("ends_at", "it is before starts_at and was dropped")
 }
 
 // parseTime reads a time in one of timeLayouts or as a Unix time. The zero time of year 1, and a Unix time
@@ -124,10 +120,8 @@ func parseUnix(text string) (t time.Time, isNumber, ok bool) {
 	whole, err := strconv.ParseInt(text, 10, 64)
 	float := float64(whole)
 	if err != nil {
-		if strings.Trim(text, numberBytes) != "" {
-			return t, false, false
-		}
-		if float, err = strconv.ParseFloat(text, 64); err != nil || math.Abs(float) >= math.MaxInt64 {
+		float, err = strconv.ParseFloat(text, 64)
+		if err != nil || strings.Trim(text, numberBytes) != "" || math.Abs(float) >= math.MaxInt64 {
 			return t, false, false
 		}
 		whole = int64(float)

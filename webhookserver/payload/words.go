@@ -16,51 +16,34 @@ var severityWords = map[v1alpha1.Severity][]string{
 		"critical", "crit", "fatal", "disaster", "emergency", "emerg", "panic", "alert", "severe", "urgent",
 		"p0", "p1", "sev0", "sev1",
 	},
-	v1alpha1.SeverityError: {
-		"error", "err", "high", "major", "failure", "p2", "sev2",
-	},
-	v1alpha1.SeverityWarning: {
-		"warning", "warn", "medium", "moderate", "average", "minor", "p3", "sev3",
-	},
+	v1alpha1.SeverityError:   {"error", "err", "high", "major", "failure", "p2", "sev2"},
+	v1alpha1.SeverityWarning: {"warning", "warn", "medium", "moderate", "average", "minor", "p3", "sev3"},
 	v1alpha1.SeverityInfo: {
 		"info", "information", "informational", "notice", "low", "debug", "notclassified", "p4", "p5", "sev4", "sev5",
 	},
 }
 
-// severities finds the severity of a word.
-var severities = func() map[string]v1alpha1.Severity {
-	words := map[string]v1alpha1.Severity{}
-	for severity, synonyms := range severityWords {
-		for _, word := range synonyms {
-			words[word] = severity
-		}
-	}
-	return words
-}()
-
 // readSeverity reads how bad the alert is. A severity that is not known counts as absent, never as a reason
 // to reject: the alert matters more than its rank.
 func readSeverity(n *normaliser, name string, value any, text string) bool {
-	severity, known := severities[squeeze(text)]
-	if !known {
-		n.keep("severity", name, value)
-		n.warnings.addf(name, "%s is not a known severity; it is kept in custom", quote(text))
-		return false
+	word := squeeze(text)
+	for severity, words := range severityWords {
+		if slices.Contains(words, word) {
+			n.alert.Severity = severity
+			return true
+		}
 	}
-	n.alert.Severity = severity
-	return true
+	n.keep("severity", name, value)
+	n.warnings.addf(name, "%s is not a known severity; it is kept in custom", quote(text))
+	return false
 }
 
 // squeeze makes the spellings of a word equal: "Not classified", "not_classified", "SEV-1".
 func squeeze(word string) string {
-	return strings.Map(func(r rune) rune {
-		switch r {
-		case ' ', '-', '_':
-			return -1
-		}
-		return r
-	}, strings.ToLower(plaintext.SanitizeLine(word)))
+	return separators.Replace(strings.ToLower(plaintext.SanitizeLine(word)))
 }
+
+var separators = strings.NewReplacer(" ", "", "-", "", "_", "")
 
 // resolvedSynonyms resolve, with a warning. The list is short on purpose: a wrong resolve hides an outage,
 // a missed one only leaves an incident open.
@@ -76,13 +59,11 @@ var firingSynonyms = []string{
 // readStatus reads what the alert reports. It never gives up on a text: what is not known fires.
 func readStatus(n *normaliser, name string, value any, text string) bool {
 	word := strings.ToLower(plaintext.SanitizeLine(text))
+	n.alert.Status = v1alpha1.AlertFiring
 	switch {
 	case word == string(v1alpha1.AlertFiring), slices.Contains(firingSynonyms, word):
-		n.alert.Status = v1alpha1.AlertFiring
-	case word == string(v1alpha1.AlertAcknowledged):
-		n.alert.Status = v1alpha1.AlertAcknowledged
-	case word == string(v1alpha1.AlertResolved):
-		n.alert.Status = v1alpha1.AlertResolved
+	case word == string(v1alpha1.AlertAcknowledged), word == string(v1alpha1.AlertResolved):
+		n.alert.Status = v1alpha1.AlertStatus(word)
 	case slices.Contains(resolvedSynonyms, word):
 		n.alert.Status = v1alpha1.AlertResolved
 		n.warnings.addf(name, "%s is read as resolved", quote(text))

@@ -38,10 +38,8 @@ type event struct {
 func readCloudEvents(r *Request) (content Content, ok bool, err error) {
 	mediaType := mediaTypeOf(r.Header.Get("Content-Type"))
 	switch {
-	case mediaType == mediaTypeEvent:
-		content, err = readStructured(r)
-	case mediaType == mediaTypeBatch:
-		content, err = readBatch(r)
+	case mediaType == mediaTypeEvent, mediaType == mediaTypeBatch:
+		content, err = readJSON(r, mediaType == mediaTypeBatch)
 	case strings.HasPrefix(mediaType, mediaTypePrefix):
 		err = &InvalidError{Detail: "CloudEvents are read in the JSON format only."}
 	case r.Header.Get(eventHeaderPrefix+"Specversion") != "":
@@ -74,7 +72,11 @@ func readBinary(r *Request) (Content, error) {
 	e := event{attributes: map[string]any{}, header: r.Header}
 	for name, values := range r.Header {
 		if attribute, ok := strings.CutPrefix(name, eventHeaderPrefix); ok && len(values) > 0 {
-			e.attributes[strings.ToLower(attribute)] = unescapeHeader(values[0])
+			value := strings.TrimSpace(values[0])
+			if plain, err := url.PathUnescape(value); err == nil { // or it is not percent-encoded
+				value = plain
+			}
+			e.attributes[strings.ToLower(attribute)] = value
 		}
 	}
 	contentType := r.Header.Get("Content-Type")
@@ -88,32 +90,17 @@ func readBinary(r *Request) (Content, error) {
 	return contentOf([]event{e}, warnings), err
 }
 
-// unescapeHeader decodes the percent-encoding of a header's value. A value that is not properly encoded stays as it is.
-func unescapeHeader(value string) string {
-	value = strings.TrimSpace(value)
-	if plain, err := url.PathUnescape(value); err == nil {
-		return plain
-	}
-	return value
-}
-
-func readStructured(r *Request) (Content, error) {
+// readJSON reads an event or a list of them. In a list, an event that is not valid does not affect the others.
+func readJSON(r *Request, batch bool) (Content, error) {
 	value, warnings, err := r.Parse(r.Body)
 	if err != nil {
 		return Content{}, err
 	}
-	e, dataWarnings, err := readEvent(r, value)
-	return contentOf([]event{e}, append(warnings, dataWarnings...)), err
-}
-
-// readBatch reads a list of events. An event that is not valid does not affect the others.
-func readBatch(r *Request) (Content, error) {
-	value, warnings, err := r.Parse(r.Body)
-	if err != nil {
-		return Content{}, err
-	}
-	list, ok := value.([]any)
-	if !ok {
+	list, isList := value.([]any)
+	switch {
+	case !batch:
+		list = []any{value}
+	case !isList:
 		return Content{}, &InvalidError{Detail: "A batch of CloudEvents is a JSON array."}
 	}
 	var events []event
@@ -122,7 +109,7 @@ func readBatch(r *Request) (Content, error) {
 		e, dataWarnings, err := readEvent(r, element)
 		var notValid *InvalidError
 		switch {
-		case errors.As(err, &notValid):
+		case batch && errors.As(err, &notValid):
 			invalid = append(invalid, fmt.Sprintf("Event %d: %s", i+1, notValid.Detail))
 			continue
 		case err != nil:

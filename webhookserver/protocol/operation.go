@@ -38,7 +38,7 @@ type Operation struct {
 	// Accepted returns the answer to a request whose alerts are stored, and Refused the body of the answer to one that is
 	// refused. Nil: Tocsin's own answer, and problem details.
 	Accepted func(r *Request, stored Stored) Reply
-	Refused  func(refusal Refusal) any
+	Refused  func(status int, title, detail string) any
 }
 
 // Request is a request with a valid token.
@@ -94,12 +94,6 @@ type Stored struct {
 	DedupKey     string
 	IncidentName string
 	Took         time.Duration
-}
-
-// Refusal says why a request is refused.
-type Refusal struct {
-	Status        int
-	Title, Detail string
 }
 
 // Reply is an answer.

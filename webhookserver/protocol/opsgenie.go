@@ -179,8 +179,8 @@ func opsgenieWithoutEffect(why string) func(*Request) Reply {
 // minTook is the least time in seconds that an answer says it took: clients read 0 as absent.
 const minTook = 0.001
 
-func opsgenieRefused(refusal Refusal) any {
-	return opsgenieAnswer{Message: refusal.Title + ". " + refusal.Detail, Took: minTook, RequestID: "refused"}
+func opsgenieRefused(_ int, title, detail string) any {
+	return opsgenieAnswer{Message: title + ". " + detail, Took: minTook, RequestID: "refused"}
 }
 
 // opsgenieRequestStatus answers what became of a request: until the Incident exists, that the request is not processed,

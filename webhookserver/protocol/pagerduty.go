@@ -21,14 +21,14 @@ func pagerDutyAccepted(_ *Request, stored Stored) Reply {
 	}{"success", "Event processed", stored.DedupKey}}
 }
 
-func pagerDutyRefused(refusal Refusal) any {
+func pagerDutyRefused(code int, title, detail string) any {
 	status := "invalid event"
-	if refusal.Status != http.StatusBadRequest {
+	if code != http.StatusBadRequest {
 		status = "error"
 	}
 	return struct {
 		Status  string   `json:"status"`
 		Message string   `json:"message"`
 		Errors  []string `json:"errors"`
-	}{status, refusal.Title, []string{refusal.Detail}}
+	}{status, title, []string{detail}}
 }

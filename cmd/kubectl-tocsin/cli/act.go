@@ -24,25 +24,13 @@ import (
 )
 
 const (
-	// foldPoll is the interval of checks whether an AlertEvent has been folded.
 	foldPoll = 100 * time.Millisecond
 
-	maxByChars      = 256  // of spec.alerts[].by
-	maxCommentChars = 1024 // of spec.alerts[].comment
+	maxByChars = 256 // of spec.alerts[].by
 
-	commentUsage = "The same as --message; the comment of the silence in Alertmanager."
+	verbSilence = "Silence"
 )
 
-// actionNotes is the part of the help that these commands share.
-const actionNotes = `
-
-The timeline records your user name and the message. The command creates an AlertEvent, which the role "edit"
-permits. NAME may be any unambiguous prefix of a name.
-
-Instead of names, select open incidents by flags such as --severity or --integration, or by --all. The command
-lists them and asks for confirmation.`
-
-// actOptions are the options of "ack", "unack", "resolve", "silence" and "unsilence".
 type actOptions struct {
 	*plugin
 	status  v1alpha1.AlertStatus
@@ -57,108 +45,68 @@ type actOptions struct {
 }
 
 func (p *plugin) ackCommand() *cobra.Command {
-	o := &actOptions{plugin: p, status: v1alpha1.AlertAcknowledged, verb: "Acknowledge"}
-	return o.complete(&cobra.Command{
+	return p.actionCommand(v1alpha1.AlertAcknowledged, "Acknowledge", &cobra.Command{
 		Use:     "ack [NAME...]",
 		Aliases: []string{"acknowledge"},
 		Short:   "Acknowledge incidents: mark them as being handled",
-		Long:    `Acknowledge incidents: mark them as being handled. Acknowledged incidents stay open.` + actionNotes,
-		Example: `
-  # Acknowledge an incident
-  kubectl tocsin ack monitoring-qf4t --message "looking into it"
-
-  # Acknowledge all critical incidents
-  kubectl tocsin ack --severity critical`,
 	})
 }
 
 func (p *plugin) unackCommand() *cobra.Command {
-	o := &actOptions{plugin: p, status: v1alpha1.AlertUnacknowledged, verb: "Unacknowledge"}
-	return o.complete(&cobra.Command{
+	return p.actionCommand(v1alpha1.AlertUnacknowledged, "Unacknowledge", &cobra.Command{
 		Use:     "unack [NAME...]",
 		Aliases: []string{"unacknowledge"},
 		Short:   "Unacknowledge incidents: withdraw acknowledgements",
-		Long:    `Unacknowledge incidents: withdraw acknowledgements, for example before a hand-over.` + actionNotes,
-		Example: `
-  # Withdraw the acknowledgement of an incident
-  kubectl tocsin unack monitoring-qf4t --message "maria is on leave"
-
-  # Withdraw all acknowledgements in a namespace
-  kubectl tocsin unack --all`,
 	})
 }
 
 func (p *plugin) resolveCommand() *cobra.Command {
-	o := &actOptions{plugin: p, status: v1alpha1.AlertResolved, verb: "Resolve"}
-	return o.complete(&cobra.Command{
+	return p.actionCommand(v1alpha1.AlertResolved, "Resolve", &cobra.Command{
 		Use:   "resolve [NAME...]",
 		Short: "Resolve incidents",
-		Long: `Resolve incidents. The next firing alert reopens the incident, unless its start time falls within the resolved
-episode.` + actionNotes,
-		Example: `
-  # Resolve an incident
-  kubectl tocsin resolve monitoring-qf4t --message "replaced the disk"
-
-  # Resolve all incidents of an integration without confirmation
-  kubectl tocsin resolve --integration monitoring --yes`,
 	})
 }
 
 func (p *plugin) silenceCommand() *cobra.Command {
-	o := &actOptions{plugin: p, status: v1alpha1.AlertSilenced, verb: "Silence"}
-	command := o.complete(&cobra.Command{
+	return p.actionCommand(v1alpha1.AlertSilenced, verbSilence, &cobra.Command{
 		Use:   "silence [NAME...]",
 		Short: "Silence incidents in Alertmanager",
-		Long: `Silence incidents in Alertmanager: Tocsin creates a silence there, so that nobody is notified about the incident. The
-silence also applies if the incident is resolved and reopened. A silence is not an acknowledgement. It needs a Tocsin
-that forwards incidents to Alertmanager.` + actionNotes,
-		Example: `
-  # Silence an incident for two hours
-  kubectl tocsin silence monitoring-qf4t --for 2h --comment "replacing the disk"
-
-  # End the silence
-  kubectl tocsin silence monitoring-qf4t --for 0`,
 	})
-	durationVar(command.Flags(), &o.length, "for", "How long to silence, such as 90m, 12h or 7d; at most 30d. 0 ends the silence.")
-	_ = command.MarkFlagRequired("for")
-	command.Flags().StringVar(&o.message, "comment", "", commentUsage)
-	command.MarkFlagsMutuallyExclusive("message", "comment")
-	return command
 }
 
 func (p *plugin) unsilenceCommand() *cobra.Command {
-	o := &actOptions{plugin: p, status: v1alpha1.AlertSilenced, verb: "End the silence of"}
-	command := o.complete(&cobra.Command{
+	return p.actionCommand(v1alpha1.AlertSilenced, "End the silence of", &cobra.Command{
 		Use:   "unsilence [NAME...]",
 		Short: "End silences that were requested with \"silence\"",
-		Long: `End silences that were requested with "kubectl tocsin silence". Silences that were created in Alertmanager itself
-stay.` + actionNotes,
-		Example: `
-  # End the silence of an incident
-  kubectl tocsin unsilence monitoring-qf4t`,
 	})
-	command.Flags().StringVar(&o.message, "comment", "", commentUsage)
-	command.MarkFlagsMutuallyExclusive("message", "comment")
-	return command
 }
 
-func (o *actOptions) complete(command *cobra.Command) *cobra.Command {
-	command.ValidArgsFunction = o.completeIncidents
+// actionCommand completes a command that creates alerts of a status.
+func (p *plugin) actionCommand(status v1alpha1.AlertStatus, verb string, command *cobra.Command) *cobra.Command {
+	o := &actOptions{plugin: p, status: status, verb: verb, timeout: 10 * time.Second}
+	command.ValidArgsFunction = o.completeIncidents()
 	command.RunE = o.withCluster(o.run)
 	flags := command.Flags()
 	flags.StringVarP(&o.message, "message", "m", "", "Message to record in the timeline.")
 	flags.BoolVar(&o.wait, "wait", true, "Wait until the incident has changed.")
-	o.timeout = 10 * time.Second
 	flags.DurationVar(&o.timeout, "timeout", o.timeout, "How long to wait for each incident.")
 	o.filter.addFlags(o.plugin, command)
 	flags.BoolVar(&o.all, "all", false, "Select all open incidents of the namespace, or of all namespaces with -A.")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "Skip the confirmation.")
+	if status == v1alpha1.AlertSilenced {
+		flags.StringVar(&o.message, "comment", "", "The same as --message; the comment of the silence in Alertmanager.")
+		command.MarkFlagsMutuallyExclusive("message", "comment")
+	}
+	if verb == verbSilence {
+		durationVar(flags, &o.length, "for", "How long to silence, such as 90m, 12h or 7d; at most 30d. 0 ends the silence.")
+		_ = command.MarkFlagRequired("for")
+	}
 	return command
 }
 
 func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error {
-	if utf8.RuneCountInString(o.message) > maxCommentChars {
-		return fmt.Errorf("the message has more than %d characters", maxCommentChars)
+	if utf8.RuneCountInString(o.message) > v1alpha1.MaxCommentChars {
+		return fmt.Errorf("the message has more than %d characters", v1alpha1.MaxCommentChars)
 	}
 	filtered := o.all || o.filter.isSet()
 	switch {
@@ -198,15 +146,15 @@ func (o *actOptions) confirmed(ctx context.Context, c *cluster) ([]*v1alpha1.Inc
 	}
 	incidents = slices.DeleteFunc(incidents, func(i *v1alpha1.Incident) bool { return o.unneeded(i) != "" })
 	if len(incidents) == 0 {
-		_, err := fmt.Fprintln(o.ErrOut, "No open incident matches.")
-		return nil, err
+		o.notef("No open incident matches.")
+		return nil, nil
 	}
 	if o.yes {
 		return incidents, nil
 	}
 	for _, incident := range incidents {
-		_, _ = fmt.Fprintf(o.ErrOut, "%s/%s %s %s\n", incident.Namespace, incident.Name, incident.Status.Alert.Severity,
-			safe(incident.Status.Alert.Title))
+		alert := &incident.Status.Alert
+		o.notef("%s/%s %s %s", incident.Namespace, incident.Name, alert.Severity, safe(alert.Title))
 	}
 	_, _ = fmt.Fprintf(o.ErrOut, "%s %s? [y/N] ", o.verb, plural(len(incidents), "incident"))
 	answer, err := bufio.NewReader(o.In).ReadString('\n')
@@ -261,15 +209,13 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 		if o.unneeded(incident) != "" {
 			continue
 		}
+		alert := v1alpha1.Alert{Status: o.status, IncidentName: incident.Name, By: user, Comment: o.message}
+		if o.status == v1alpha1.AlertSilenced {
+			alert.SilenceFor = &metav1.Duration{Duration: o.length}
+		}
 		events[i] = &v1alpha1.AlertEvent{
 			ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, GenerateName: "kubectl-"},
-			Spec: v1alpha1.AlertEventSpec{
-				IntegrationName: incident.Spec.IntegrationName,
-				Alerts:          []v1alpha1.Alert{{Status: o.status, IncidentName: incident.Name, By: user, Comment: o.message}},
-			},
-		}
-		if o.status == v1alpha1.AlertSilenced {
-			events[i].Spec.Alerts[0].SilenceFor = &metav1.Duration{Duration: o.length}
+			Spec:       v1alpha1.AlertEventSpec{IntegrationName: incident.Spec.IntegrationName, Alerts: []v1alpha1.Alert{alert}},
 		}
 		if err := c.Create(ctx, events[i], fieldManager); err != nil {
 			return err
@@ -288,9 +234,7 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 			}
 			o.warnIfIneffective(ctx, c, incident)
 		}
-		if _, err := fmt.Fprintf(o.Out, "incident.tocsin.dev/%s %s\n", incident.Name, result); err != nil {
-			return err
-		}
+		o.screen.printf("incident.tocsin.dev/%s %s\n", incident.Name, result)
 	}
 	return nil
 }
@@ -341,6 +285,6 @@ func (o *actOptions) warnIfIneffective(ctx context.Context, c *cluster, incident
 	}
 	condition := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionSilenced)
 	if condition != nil && condition.Reason == v1alpha1.ReasonForwardingDisabled {
-		_, _ = fmt.Fprintf(o.ErrOut, "Warning: %s: %s\n", incident.Name, safe(condition.Message))
+		o.notef("Warning: %s: %s", incident.Name, safe(condition.Message))
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 const archiveVariable = "TOCSIN_ARCHIVE"
 
-// archiveOptions are the options of the commands that read finished episodes.
+// archiveOptions are the options of the commands that read finished episodes, and what they have read.
 type archiveOptions struct {
 	*plugin
 	url         string
@@ -26,6 +26,9 @@ type archiveOptions struct {
 	period      period
 	filter      filter
 	search      string
+
+	source  *history.Source
+	missing int // errors
 }
 
 func (o *archiveOptions) addFlags(command *cobra.Command) {
@@ -45,73 +48,72 @@ func (o *archiveOptions) addArchiveFlag(command *cobra.Command) {
 		"URL of the archive: s3://…, gs://…, azblob://… or file:///… Default: $"+archiveVariable+".")
 }
 
-// read calls each for the selected episodes, and returns the source that it has read, and how many errors it had: it prints
-// errors and notices as warnings. A problem with the cluster is a warning if there is an archive, since the history has to be
-// readable without the cluster.
-func (o *archiveOptions) read(
-	ctx context.Context, q history.Query, bar *progress, each func(*records.Record) error,
-) (source *history.Source, missing int, err error) {
-	if source, err = o.source(ctx); err != nil {
-		return nil, 0, err
+// read calls each for the selected episodes. It counts errors, and prints them and notices as warnings. A problem with the
+// cluster is a warning if there is an archive, since the history has to be readable without the cluster.
+func (o *archiveOptions) read(ctx context.Context, q history.Query, bar *progress, each func(*records.Record) error) error {
+	if err := o.open(ctx); err != nil {
+		return err
 	}
-	defer source.Close()
+	if o.source.Bucket != nil {
+		defer func() { _ = o.source.Bucket.Close() }()
+	}
 	defer bar.clear()
 	q.Filter, q.Progress = o.filter.Filter, bar.read
-	for record, err := range source.Episodes(ctx, q) {
+	for record, err := range o.source.Episodes(ctx, q) {
 		switch {
 		case ctx.Err() != nil:
 			bar.clear()
-			_, _ = fmt.Fprintln(o.ErrOut, "Interrupted before all episodes were read.")
-			return nil, 0, ctx.Err()
+			o.notef("Interrupted before all episodes were read.")
+			return ctx.Err()
 		case err != nil:
 			bar.clear()
-			_, _ = fmt.Fprintln(o.ErrOut, "Warning: "+safe(err.Error()))
+			o.notef("Warning: %s", safe(err.Error()))
 			if !errors.As(err, new(history.NoticeError)) {
-				missing++
+				o.missing++
 			}
 			continue
 		}
 		if err := each(record); err != nil {
-			return nil, 0, err
+			return err
 		}
 	}
-	return source, missing, nil
+	return nil
 }
 
-// source completes the filter, and opens the source that the flags select.
-func (o *archiveOptions) source(ctx context.Context) (*history.Source, error) {
+// open completes the filter, and opens the source that the flags select.
+func (o *archiveOptions) open(ctx context.Context) error {
 	err := o.filter.complete()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	o.filter.Words = strings.Fields(o.search)
 	if !o.filter.allNamespaces {
 		if o.filter.Namespace, _, err = o.config.ToRawKubeConfigLoader().Namespace(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	source := &history.Source{}
-	if source.Bucket, err = o.openBucket(ctx); err != nil {
-		return nil, err
+	bucket, err := o.openBucket(ctx)
+	if err != nil {
+		return err
 	}
+	o.source = &history.Source{Bucket: bucket}
 	if o.archiveOnly {
-		if source.Bucket == nil {
-			return nil, errors.New("--archive-only requires --archive or " + archiveVariable)
+		if bucket == nil {
+			return errors.New("--archive-only requires --archive or " + archiveVariable)
 		}
-		return source, nil
+		return nil
 	}
 	c, err := o.cluster()
 	switch {
 	case err == nil:
-		source.Cluster = c
-	case source.Bucket == nil:
-		return nil, err
+		o.source.Cluster = c
+	case bucket == nil:
+		return err
 	}
-	source.ClusterErr = err
-	return source, nil
+	o.source.ClusterErr = err
+	return nil
 }
 
-// openBucket opens the bucket of the archive; nil if none is set.
 func (o *archiveOptions) openBucket(ctx context.Context) (*blob.Bucket, error) {
 	url := cmp.Or(o.url, os.Getenv(archiveVariable))
 	if url == "" {
@@ -125,12 +127,12 @@ func (o *archiveOptions) openBucket(ctx context.Context) (*blob.Bucket, error) {
 }
 
 // finish prints what is missing, and returns the error for the exit code.
-func (o *archiveOptions) finish(source *history.Source, missing int) error {
-	if source.Bucket == nil {
-		_, _ = fmt.Fprintln(o.ErrOut, "Note: without --archive, only the incidents that still exist in the cluster are shown.")
+func (o *archiveOptions) finish() error {
+	if o.source.Bucket == nil {
+		o.notef("Note: without --archive, only the incidents that still exist in the cluster are shown.")
 	}
-	if missing > 0 {
-		_, _ = fmt.Fprintf(o.ErrOut, "Warning: incomplete: %s occurred.\n", plural(missing, "error"))
+	if o.missing > 0 {
+		o.notef("Warning: incomplete: %s occurred.", plural(o.missing, "error"))
 		return silentError{}
 	}
 	return nil

@@ -24,18 +24,7 @@ func (p *plugin) checkCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   checkName,
 		Short: "Check for open incidents, with an exit code for scripts",
-		Long: `Check for open incidents and list them. Exit codes:
-
-  0: no incident is open
-  1: at least one incident is open
-  2: could not be determined, or the namespace or an integration does not exist.`,
-		Example: `
-  # Continue a rollout only while no severe incident is open
-  kubectl tocsin check -n shop --severity critical,error && ./roll-out
-
-  # Check for unacknowledged incidents in all namespaces
-  kubectl tocsin check -A --unacknowledged --quiet`,
-		RunE: p.withCluster(o.run),
+		RunE:  p.withCluster(o.run),
 	}
 	o.filter.addFlags(p, command)
 	command.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "Print errors only.")

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
@@ -66,23 +67,25 @@ func (p *plugin) cluster() (*cluster, error) {
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	utilruntime.Must(corev1.AddToScheme(scheme))
-	utilruntime.Must(authenticationv1.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	utilruntime.Must(errors.Join(
+		corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
 	return scheme
 }
 
 // newMapper returns a static mapper of the kinds that the plugin uses, which saves discovery.
 func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"WebhookIntegration", "AlertEvent", "Incident"} {
-		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
+		v1alpha1.GroupVersion.WithKind("WebhookIntegration"):              meta.RESTScopeNamespace,
+		v1alpha1.GroupVersion.WithKind("AlertEvent"):                      meta.RESTScopeNamespace,
+		v1alpha1.GroupVersion.WithKind("Incident"):                        meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Service"):                     meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Pod"):                         meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Namespace"):                   meta.RESTScopeRoot,
+		authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"): meta.RESTScopeRoot,
+	} {
+		mapper.Add(kind, scope)
 	}
-	for _, kind := range []string{"Service", "Pod"} {
-		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	}
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
-	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
 	return mapper
 }
 
@@ -140,23 +143,23 @@ func (c *cluster) names(
 	ctx context.Context, list schema.GroupVersionKind, most int, options ...client.ListOption,
 ) ([]client.ObjectKey, error) {
 	var names []client.ObjectKey
-	for next := ""; ; {
-		objects := &metav1.PartialObjectMetadataList{}
-		objects.SetGroupVersionKind(list)
-		chunk := append([]client.ListOption{client.Limit(listChunk), client.Continue(next)}, options...)
-		if err := c.List(ctx, objects, chunk...); err != nil {
+	objects := &metav1.PartialObjectMetadataList{}
+	objects.SetGroupVersionKind(list)
+	for page, err := range live.Pages(ctx, c, objects, append(options, client.Limit(listChunk))...) {
+		if err != nil {
 			return nil, err
 		}
-		for i := range objects.Items {
-			names = append(names, client.ObjectKeyFromObject(&objects.Items[i]))
+		for i := range page.Items {
+			names = append(names, client.ObjectKeyFromObject(&page.Items[i]))
 		}
-		if next = objects.Continue; next == "" || most > 0 && len(names) > most {
-			return names, nil
+		if most > 0 && len(names) > most {
+			break
 		}
 	}
+	return names, nil
 }
 
-// missingError reports a namespace or an integration that does not exist. Commands exit with exitMissing.
+// missingError reports a namespace or an integration that does not exist. Commands exit with exitUnknown.
 type missingError struct{ error }
 
 func (e missingError) Unwrap() error { return e.error }
@@ -165,11 +168,21 @@ func (e missingError) Unwrap() error { return e.error }
 // mistyped name looks like one without incidents. A namespace or integration with an Incident in found exists. If the
 // user has no permission to verify, verify prints a warning.
 func (p *plugin) verify(ctx context.Context, c *cluster, f *filter, found []*v1alpha1.Incident) error {
+	verified := func(object string, err error) error {
+		switch {
+		case apierrors.IsForbidden(err):
+			p.notef("Warning: cannot verify that %s exists: permission denied", object)
+			return nil
+		case apierrors.IsNotFound(err):
+			return missingError{err}
+		}
+		return err
+	}
 	if !f.allNamespaces && len(found) == 0 {
 		namespace := metav1.PartialObjectMetadata{}
 		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 		err := c.Get(ctx, client.ObjectKey{Name: c.namespace}, &namespace)
-		if err := p.verified("namespace "+c.namespace, err); err != nil {
+		if err := verified("namespace "+c.namespace, err); err != nil {
 			return err
 		}
 	}
@@ -182,23 +195,11 @@ func (p *plugin) verify(ctx context.Context, c *cluster, f *filter, found []*v1a
 		if err == nil && len(names) == 0 {
 			err = apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("webhookintegrations").GroupResource(), name)
 		}
-		if err := p.verified("integration "+name, err); err != nil {
+		if err := verified("integration "+name, err); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// verified reports the result of reading an object that has to exist.
-func (p *plugin) verified(object string, err error) error {
-	switch {
-	case apierrors.IsForbidden(err):
-		_, err = fmt.Fprintf(p.ErrOut, "Warning: cannot verify that %s exists: permission denied\n", object)
-		return err
-	case apierrors.IsNotFound(err):
-		return missingError{err}
-	}
-	return err
 }
 
 // flagMessages replaces messages of cobra and pflag by sentences.
@@ -208,6 +209,7 @@ var flagMessages = []struct {
 }{
 	{regexp.MustCompile(`^if any flags in the group .* are set none of the others can be; \[(\S+) (.*)\] were all set$`),
 		"--$1 and --$2 cannot be used together"},
+	{regexp.MustCompile(`^invalid argument ".*" for "(?:-\w, )?(--[\w-]+)" flag: (must be .*)`), "$1 $2"},
 	{regexp.MustCompile(`^invalid argument (".*") for "(?:-\w, )?(--[\w-]+)" flag: (?:strconv\.\w+: parsing ".*": |time: )?`),
 		"invalid value $1 for $2: "},
 	{regexp.MustCompile(`^flag needs an argument: (?:'\w' in )?(-\S+)$`), "$1 needs a value"},

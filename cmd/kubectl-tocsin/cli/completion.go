@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,25 +16,22 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// completeTimeout bounds the requests of one completion.
 const completeTimeout = 3 * time.Second
 
-type completions = cobra.CompletionFunc
-
-func fixedCompletions(words ...string) completions {
-	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
-}
-
-func completeFlags(command *cobra.Command, flags map[string]completions) {
-	for name, words := range flags {
-		if err := command.RegisterFlagCompletionFunc(name, words); err != nil {
-			panic(err) // there is no such flag
-		}
+// flagCompletions returns the completions of flags by their names. A wordValue has its own.
+func (p *plugin) flagCompletions() map[string]cobra.CompletionFunc {
+	return map[string]cobra.CompletionFunc{
+		"context":     p.completeContexts,
+		"integration": p.completeIntegrations(),
+		"namespace":   p.completeNames(corev1.SchemeGroupVersion.WithKind("NamespaceList"), false),
+		"preset":      completePresets,
+		"severity":    cobra.FixedCompletions(wordValue{enumeration: severityWords}.words(), cobra.ShellCompDirectiveNoFileComp),
+		"status":      cobra.FixedCompletions([]string{"firing", "resolved", "acknowledged"}, cobra.ShellCompDirectiveNoFileComp),
 	}
 }
 
 // firstArgument completes the first argument and no others.
-func firstArgument(words completions) completions {
+func firstArgument(words cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(given) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -44,8 +40,8 @@ func firstArgument(words completions) completions {
 	}
 }
 
-// fromCluster returns completions that read the cluster. It completes nothing if that fails.
-func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]string, error)) completions {
+// fromCluster returns completions that read the cluster, given the arguments so far. It completes nothing if that fails.
+func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]string, error)) cobra.CompletionFunc {
 	return func(command *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 		c, err := p.cluster()
@@ -63,10 +59,10 @@ func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]s
 }
 
 // completeIncidents completes names of Incidents, described by their states and titles.
-func (p *plugin) completeIncidents(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (p *plugin) completeIncidents() cobra.CompletionFunc {
 	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) (words []string, err error) {
 		l := &listing{cluster: c, filter: &filter{}}
-		incidents, err := l.all(ctx, fields.Everything(), "")
+		incidents, _, err := l.list(ctx, nil, false)
 		slices.SortFunc(incidents, byUrgency)
 		for _, incident := range incidents {
 			if !slices.Contains(given, incident.Name) {
@@ -75,17 +71,16 @@ func (p *plugin) completeIncidents(command *cobra.Command, given []string, begun
 			}
 		}
 		return words, err
-	})(command, given, begun)
+	})
 }
 
 // completeTokens completes an integration, and then the names of its tokens.
 func (p *plugin) completeTokens(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(given) == 0 {
-		return p.completeIntegrations(command, given, begun)
+		return p.completeIntegrations()(command, given, begun)
 	}
-	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) ([]string, error) {
+	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) (words []string, err error) {
 		integration, err := c.integration(ctx, given[0])
-		var words []string
 		for _, token := range integration.Spec.Tokens {
 			if !slices.Contains(given[1:], token.Name) {
 				words = append(words, token.Name)
@@ -95,22 +90,17 @@ func (p *plugin) completeTokens(command *cobra.Command, given []string, begun st
 	})(command, given, begun)
 }
 
-func (p *plugin) completeIntegrations(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return p.completeNames(v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"), true)(command, given, begun)
+func (p *plugin) completeIntegrations() cobra.CompletionFunc {
+	return p.completeNames(v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"), true)
 }
 
-func (p *plugin) completeNamespaces(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return p.completeNames(corev1.SchemeGroupVersion.WithKind("NamespaceList"), false)(command, given, begun)
-}
-
-func (p *plugin) completeNames(list schema.GroupVersionKind, namespaced bool) completions {
-	return p.fromCluster(func(ctx context.Context, c *cluster, _ []string) ([]string, error) {
+func (p *plugin) completeNames(list schema.GroupVersionKind, namespaced bool) cobra.CompletionFunc {
+	return p.fromCluster(func(ctx context.Context, c *cluster, _ []string) (words []string, err error) {
 		namespace := ""
 		if namespaced {
 			namespace = c.namespace
 		}
 		names, err := c.names(ctx, list, 0, client.InNamespace(namespace))
-		words := make([]string, 0, len(names))
 		for _, name := range names {
 			words = append(words, name.Name)
 		}

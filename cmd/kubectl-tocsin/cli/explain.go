@@ -7,14 +7,25 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
 	"github.com/spf13/cobra"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
+	"github.com/tocsin-dev/tocsin/config/crd"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
@@ -37,22 +48,7 @@ func (p *plugin) explainCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain -f PAYLOAD",
 		Short: "Explain how a payload would be processed, without sending it",
-		Long: `Explain how a payload would be processed: print its alerts, the origin of each of their fields, and the incidents
-that they would open. The plugin processes the payload as a manager of the same version would. It sends and
-stores nothing. If an expression of a mapping fails, it exits with 1.
-
-The payload is read as an integration's: --integration reads one from the cluster, --manifest from a file, and
---preset uses one with this preset. Without these flags, no mapping is applied.`,
-		Example: `
-  # Read the payload as the integration "monitoring" does
-  kubectl tocsin explain -f payload.json -i monitoring
-
-  # Test a mapping before applying it
-  kubectl tocsin explain -f payload.json --manifest integration.yaml
-
-  # Test a preset
-  curl -s https://tool.example.com/last-webhook | kubectl tocsin explain -f - --preset grafana`,
-		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+		RunE:  func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
 	flags := command.Flags()
 	flags.StringVarP(&o.file, "filename", "f", "", "File with the payload; - reads standard input.")
@@ -60,23 +56,16 @@ The payload is read as an integration's: --integration reads one from the cluste
 	flags.StringVar(&o.manifest, "manifest", "", "File with a WebhookIntegration.")
 	flags.StringVar(&o.preset, "preset", "", "Name of a preset, or auto.")
 	addHeaderFlag(flags, &o.headers)
-	flags.StringVarP(&o.output, "output", "o", "", "Output format: json or yaml, as a dry run's response. Default: a description.")
+	wordVar(flags, &o.output, "output", "o", "json or yaml",
+		"Output format: json or yaml, as a dry run's response. Default: a description.")
 	flags.BoolVar(&o.strict, "strict", false, "Exit with 1 also if there are other warnings.")
 	command.MarkFlagsMutuallyExclusive("integration", "manifest", "preset")
-	completeFlags(command, map[string]completions{
-		"integration": p.completeIntegrations,
-		"preset":      completePresets,
-		"output":      fixedCompletions(outputJSON, outputYAML),
-	})
 	return command
 }
 
 func (o *explainOptions) run(ctx context.Context) error {
 	if o.file == "" {
 		return errors.New("--filename is required")
-	}
-	if err := checkResponseFormat(o.output); err != nil {
-		return err
 	}
 	header, err := parseHeaders(o.headers)
 	if err != nil {
@@ -109,7 +98,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 		return errors.Join(err, o.verdict(ctx, program, header, body, r))
 	}
 	(&explanation{screen: o.screen, response: r}).printAll()
-	return errors.Join(o.screen.err, o.verdict(ctx, program, header, body, r))
+	return o.verdict(ctx, program, header, body, r)
 }
 
 // verdict returns an error for expressions that fail on the payload and, with --strict, for other warnings.
@@ -163,7 +152,6 @@ func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegrati
 	return integration, err
 }
 
-// event returns the AlertEvent that would be stored.
 func (r *response) event(integration *v1alpha1.WebhookIntegration) *v1alpha1.AlertEvent {
 	event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{
 		IntegrationName: integration.Name, Defaults: integration.Spec.Defaults,
@@ -191,7 +179,6 @@ func withIncidents(text []byte, incidents []v1alpha1.Incident) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// explanation prints how a payload would be processed.
 type explanation struct {
 	*screen
 	response *response
@@ -208,7 +195,6 @@ func (e *explanation) printAll() {
 	e.response.printWarnings(e.screen)
 }
 
-// alert prints the effect of an alert, and its fields.
 func (e *explanation) alert(i int) {
 	alert := &e.response.Alerts[i]
 	if alert.Dropped {
@@ -227,25 +213,20 @@ func (e *explanation) alert(i int) {
 	}
 	fields := alertFields(alert.Alert)
 	for _, source := range alert.Sources {
-		add(source.Field, live.Text(fields[source.Field]), origin(source))
+		add(source.Field, valueText(fields[source.Field]), origin(source))
 	}
 	for _, field := range e.defaults(alert) {
 		add(field[0], field[1], "default")
 	}
 	for _, row := range rows {
-		if e.isTerminal() && 2+widths[0]+2+widths[1]+2+runewidth.StringWidth(row[2]) > e.width {
-			e.inTwoLines(row, widths[0])
-			continue
+		field := "  " + runewidth.FillRight(row[0], widths[0]) + "  "
+		value := runewidth.FillRight(row[1], widths[1]) + "  "
+		if indent := len(field); e.isTerminal() && runewidth.StringWidth(field+value+row[2]) > e.width {
+			value = cut(row[1], max(1, e.width-indent)) + "\n" + strings.Repeat(" ", indent+2)
+			row[2] = cut(row[2], max(1, e.width-indent-2))
 		}
-		e.printf("  %s  %s  %s\n", pad(row[0], widths[0]), pad(row[1], widths[1]), e.styled(dim, row[2]))
+		e.printf("%s%s%s\n", field, value, e.styled(dim, row[2]))
 	}
-}
-
-// inTwoLines prints a field on two lines, for a terminal that is too narrow for one.
-func (e *explanation) inTwoLines(row [3]string, width int) {
-	indent := 2 + width + 2
-	e.printf("  %s  %s\n", pad(row[0], width), cut(row[1], max(1, e.width-indent)))
-	e.printf("%s%s\n", strings.Repeat(" ", indent+2), e.styled(dim, cut(row[2], max(1, e.width-indent-2))))
 }
 
 func effect(alert *alertResponse) string {
@@ -309,4 +290,77 @@ func alertFields(alert *v1alpha1.Alert) map[string]json.RawMessage {
 	}
 	fields["dedup_key"], fields["starts_at"], fields["ends_at"] = fields["dedupKey"], fields["startTime"], fields["endTime"]
 	return fields
+}
+
+// Limits of the API server for the CEL rules of a schema, from k8s.io/apiserver/pkg/apis/cel.
+const (
+	celCallLimit = 1_000_000
+	celBudget    = 10_000_000
+)
+
+// readManifest reads a WebhookIntegration from a file. It returns an error where the API server would reject the object or,
+// with kubectl's strict field validation, would drop a field of it.
+func readManifest(ctx context.Context, name string) (*v1alpha1.WebhookIntegration, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err = yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	object := map[string]any{}
+	if err := utiljson.Unmarshal(text, &object); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	const kind = "WebhookIntegration"
+	if object["kind"] != kind || object["apiVersion"] != v1alpha1.GroupVersion.String() {
+		return nil, fmt.Errorf("%s contains %v %v, not a %s of %s", name, object["apiVersion"], object["kind"], kind,
+			v1alpha1.GroupVersion)
+	}
+	mistakes, err := validateIntegration(ctx, object)
+	if err != nil {
+		return nil, fmt.Errorf("reading the CustomResourceDefinition: %w", err)
+	}
+	if len(mistakes) > 0 {
+		return nil, fmt.Errorf("%s is not a valid %s: %s", name, kind, strings.Join(mistakes, "; "))
+	}
+	integration := &v1alpha1.WebhookIntegration{}
+	return integration, runtime.DefaultUnstructuredConverter.FromUnstructured(object, integration)
+}
+
+// validateIntegration validates a WebhookIntegration by the schema of its CustomResourceDefinition, including CEL rules and
+// list types, and returns what is wrong with it.
+func validateIntegration(ctx context.Context, object map[string]any) (mistakes []string, err error) {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(crd.WebhookIntegration, definition); err != nil {
+		return nil, err
+	}
+	properties := &apiextensions.JSONSchemaProps{}
+	err = apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		definition.Spec.Versions[0].Schema.OpenAPIV3Schema, properties, nil)
+	if err != nil {
+		return nil, err
+	}
+	structural, err := schema.NewStructural(properties)
+	if err != nil {
+		return nil, err
+	}
+	validator, _, err := validation.NewSchemaValidator(properties)
+	if err != nil {
+		return nil, err
+	}
+	unknown := pruning.PruneWithOptions(object, structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	for _, path := range unknown {
+		mistakes = append(mistakes, fmt.Sprintf("unknown field %q", path))
+	}
+	wrong := validation.ValidateCustomResource(nil, object, validator)
+	wrong = append(wrong, listtype.ValidateListSetsAndMaps(nil, structural, object)...)
+	if len(wrong) == 0 { // as in the API server, rules see only objects with valid types
+		wrong, _ = cel.NewValidator(structural, true, celCallLimit).Validate(ctx, nil, structural, object, nil, celBudget)
+	}
+	for _, mistake := range wrong {
+		mistakes = append(mistakes, mistake.Error())
+	}
+	return mistakes, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,13 +39,69 @@ func (d days) Set(text string) error {
 	return nil
 }
 
+// wordValue is the value of a flag: one word of an enumeration or, if list is set, several of them. It ignores their case.
+type wordValue struct {
+	enumeration string // such as "json or yaml"
+	word        *string
+	list        *[]string
+}
+
+// wordVar adds a flag for a word. The value is its default.
+func wordVar(flags *pflag.FlagSet, value *string, name, short, enumeration, usage string) {
+	flags.VarP(wordValue{enumeration: enumeration, word: value}, name, short, usage)
+}
+
+// words returns the words of the enumeration.
+func (v wordValue) words() []string {
+	return strings.FieldsFunc(strings.NewReplacer("one of ", "", " and ", " ", " or ", " ").Replace(v.enumeration),
+		func(r rune) bool { return r == ' ' || r == ',' })
+}
+
+// Set implements pflag.Value.
+func (v wordValue) Set(text string) error {
+	given := []string{text}
+	switch {
+	case text == "":
+		return nil // as without the flag
+	case v.list != nil:
+		given = strings.Split(text, ",")
+	}
+	words := v.words()
+	for _, word := range given {
+		at := slices.IndexFunc(words, func(known string) bool { return strings.EqualFold(known, word) })
+		switch {
+		case at < 0:
+			return fmt.Errorf("must be %s, not %q", v.enumeration, word)
+		case v.list != nil:
+			*v.list = append(*v.list, words[at])
+		default:
+			*v.word = words[at]
+		}
+	}
+	return nil
+}
+
+// String implements pflag.Value.
+func (v wordValue) String() string {
+	if v.word != nil {
+		return *v.word
+	}
+	return ""
+}
+
+func (v wordValue) Type() string {
+	if v.list != nil {
+		return "strings"
+	}
+	return "string"
+}
+
 // period is the flags for a time range.
 type period struct {
 	since    time.Duration
 	from, to string
 }
 
-// addFlags adds the flags. usual is the value of --since if none is set.
 func (p *period) addFlags(command *cobra.Command, usual time.Duration) {
 	p.since = usual
 	flags := command.Flags()

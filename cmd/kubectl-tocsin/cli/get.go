@@ -29,29 +29,10 @@ type getOptions struct {
 func (p *plugin) getCommand() *cobra.Command {
 	o := &getOptions{plugin: p, output: newOutputFlag()}
 	command := &cobra.Command{
-		Use:     "get [NAME...]",
-		Aliases: []string{"list", "ls"},
-		Short:   "List incidents, the most urgent first",
-		Long: `List incidents, ordered by state, severity, acknowledgement and age: open, severe, unacknowledged and new
-incidents come first.
-
-NAME may be any unambiguous prefix of a name.`,
-		Example: `
-  # List the open incidents of all namespaces
-  kubectl tocsin get -A --state Open
-
-  # List critical incidents that are not acknowledged
-  kubectl tocsin get --severity critical --unacknowledged
-
-  # Print incidents with an alert label in YAML
-  kubectl tocsin get -l team=storage -o yaml
-
-  # Choose the columns
-  kubectl tocsin get -o custom-columns=TITLE:.status.alert.title,HOST:.status.alert.hostname
-
-  # Watch incidents: a live table on a terminal, one line per change in a pipe
-  kubectl tocsin get -w`,
-		ValidArgsFunction: p.completeIncidents,
+		Use:               "get [NAME...]",
+		Aliases:           []string{"list", "ls"},
+		Short:             "List incidents, the most urgent first",
+		ValidArgsFunction: p.completeIncidents(),
 		RunE:              p.withCluster(o.run),
 	}
 	o.addTableFlags(command)
@@ -67,17 +48,7 @@ func (p *plugin) watchCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "watch",
 		Short: "Watch incidents in a live table",
-		Long: `Watch incidents, the same as "get --watch".
-
-On a terminal, it is a live table; q or Ctrl-C quits. In a pipe, it prints one line per incident and one per
-change, and reports connection errors on stderr.`,
-		Example: `
-  # Watch the open incidents of all namespaces
-  kubectl tocsin watch -A --state Open
-
-  # Process changes of critical incidents in a script
-  kubectl tocsin watch -A --severity critical | while read -r line; do …; done`,
-		RunE: p.withCluster(o.run),
+		RunE:  p.withCluster(o.run),
 	}
 	o.addTableFlags(command)
 	command.Flags().StringVarP(o.output.OutputFormat, "output", "o", "", "Output format: wide, for more columns.")
@@ -86,7 +57,8 @@ change, and reports connection errors on stderr.`,
 
 func (o *getOptions) addTableFlags(command *cobra.Command) {
 	o.filter.addFlags(o.plugin, command)
-	o.filter.addStateFlag(command)
+	command.Flags().Var(wordValue{enumeration: "Open or Resolved", list: &o.filter.states}, "state",
+		"Select incidents in one of these states: Open, Resolved. Default: all.")
 	command.Flags().BoolVar(&o.output.noHeaders, "no-headers", false, "Do not print column titles.")
 }
 
@@ -141,7 +113,7 @@ func (o *getOptions) printNamed(ctx context.Context, c *cluster, names []string)
 			return err
 		case err != nil:
 			notFound = silentError{}
-			_, _ = fmt.Fprintln(o.ErrOut, errorMessage(err))
+			o.notef("%s", errorMessage(err))
 		case o.filter.matches(incident):
 			found = append(found, incident)
 		}
@@ -212,8 +184,8 @@ func (o *getOptions) printTable(
 		if !o.filter.allNamespaces {
 			where = " in namespace " + c.namespace
 		}
-		_, err := fmt.Fprintf(o.ErrOut, "No incidents found%s.\n", where)
-		return err
+		o.notef("No incidents found%s.", where)
+		return nil
 	}
 	if table.isTerminal() {
 		namespaces := map[string]bool{}

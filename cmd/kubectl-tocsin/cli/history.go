@@ -39,38 +39,14 @@ func (p *plugin) historyCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "history",
 		Short: "List finished episodes of incidents, also of deleted incidents",
-		Long: `List the finished episodes of incidents, those that ended last first. An episode is one continuous period in which
-an incident is open.
-
-The episodes come from the archive and from the incidents in the cluster; each is listed once. Without an archive,
-the episodes of deleted incidents are missing. The command needs read access to the archive, with credentials from
-the environment as the tools of its provider use them. -n and -A select among the episodes; who may read an archive
-may read those of all namespaces.
-
-The severity of an episode is its highest one. If parts cannot be read, the command prints warnings and the rest, and
-exits with 1.`,
-		Example: `
-  # List the episodes of the last 7 days in all namespaces
-  export TOCSIN_ARCHIVE=s3://incidents?region=eu-central-1
-  kubectl tocsin history -A
-
-  # List critical episodes of a host in May
-  kubectl tocsin history -A --from 2026-05-01 --to 2026-05-31 --severity critical --host db-1
-
-  # Find episodes by words and by an alert label
-  kubectl tocsin history --since 90d --search "disk full" -l team=storage
-
-  # Export a year as CSV, or as one JSON document per line
-  kubectl tocsin history -A --since 365d -o csv >history.csv
-  kubectl tocsin history -A --since 365d -o json >history.ndjson`,
-		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+		RunE:  func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
 	o.addFlags(command)
 	o.period.addFlags(command, historySince)
 	flags := command.Flags()
-	flags.StringVarP(&o.output, "output", "o", "", "Output format: wide, json (one document per line) or csv. Default: a table.")
+	wordVar(flags, &o.output, "output", "o", "wide, json or csv",
+		"Output format: wide, json (one document per line) or csv. Default: a table.")
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "Do not print column titles.")
-	completeFlags(command, map[string]completions{"output": fixedCompletions(outputWide, outputJSON, outputCSV)})
 	return command
 }
 
@@ -79,13 +55,9 @@ func (o *historyOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	printer, err := o.printer()
-	if err != nil {
-		return err
-	}
-	bar, found := o.newProgress(), 0
+	printer, bar, found := o.printer(), o.newProgress(), 0
 	query := history.Query{From: from, To: to, Brief: o.output != outputJSON}
-	source, missing, err := o.read(ctx, query, bar, func(record *records.Record) error {
+	err = o.read(ctx, query, bar, func(record *records.Record) error {
 		bar.clear()
 		if found == 0 && !o.noHeaders {
 			printer.header()
@@ -97,9 +69,9 @@ func (o *historyOptions) run(ctx context.Context) error {
 		return err
 	}
 	if found == 0 {
-		_, _ = fmt.Fprintln(o.ErrOut, "No episodes found.")
+		o.notef("No episodes found.")
 	}
-	return o.finish(source, missing)
+	return o.finish()
 }
 
 type episodePrinter struct {
@@ -107,16 +79,10 @@ type episodePrinter struct {
 	episode func(*records.Record) error
 }
 
-func (o *historyOptions) printer() (episodePrinter, error) {
+func (o *historyOptions) printer() episodePrinter {
 	switch o.output {
-	case "", outputWide:
-		table := o.newTable()
-		return episodePrinter{table.printHeader, func(r *records.Record) error {
-			table.printRows(r)
-			return table.err
-		}}, nil
 	case outputJSON:
-		return episodePrinter{func() {}, o.printJSON}, nil
+		return episodePrinter{func() {}, o.printJSON}
 	case outputCSV:
 		lines := csv.NewWriter(o.Out)
 		write := func(cells []string) error {
@@ -127,9 +93,13 @@ func (o *historyOptions) printer() (episodePrinter, error) {
 		return episodePrinter{
 			func() { _ = write(csvHeader) }, // printing the first episode returns the error
 			func(r *records.Record) error { return write(csvCells(r)) },
-		}, nil
+		}
 	}
-	return episodePrinter{}, fmt.Errorf("--output must be %s, %s or %s, not %q", outputWide, outputJSON, outputCSV, o.output)
+	table := o.newTable()
+	return episodePrinter{table.printHeader, func(r *records.Record) error {
+		table.printRows(r)
+		return table.err
+	}}
 }
 
 // newTable returns a table whose columns have typical widths, since rows are printed before all are known.
@@ -142,10 +112,10 @@ func (o *historyOptions) newTable() *table[*records.Record] {
 	}
 	t.add("ENDED", len(minute), func(r *records.Record) string { return r.ResolvedTime.Local().Format(minute) })
 	t.add("OPEN", countWidth, humanOpenFor)
-	t.columns = append(t.columns, column[*records.Record]{"SEVERITY", len("critical"), func(r *records.Record) cell {
+	t.addCells("SEVERITY", len("critical"), func(r *records.Record) cell {
 		severity := history.Severity(r)
 		return cell{safe(string(severity)), severityStyles[severity]}
-	}})
+	})
 	if t.wide {
 		t.add("ACK", nameWidth, func(r *records.Record) string { return r.AcknowledgedBy })
 	} else {

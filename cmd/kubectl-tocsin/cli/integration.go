@@ -20,11 +20,6 @@ func (p *plugin) integrationCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:   "integration",
 		Short: "Create integrations, which authorize senders",
-		Long: `Create integrations, which authorize senders.
-
-An integration is a WebhookIntegration resource. Use kubectl get, describe, edit and delete to manage it.`,
-		Example: `
-  kubectl tocsin integration create monitoring --preset alertmanager`,
 	}, p.integrationCreateCommand())
 }
 
@@ -52,62 +47,41 @@ type integrationCreateOptions struct {
 }
 
 func (p *plugin) integrationCreateCommand() *cobra.Command {
-	o := &integrationCreateOptions{tokenCreateOptions: tokenCreateOptions{plugin: p}, output: newOutputFlag()}
+	o := &integrationCreateOptions{
+		tokenCreateOptions: tokenCreateOptions{plugin: p}, dryRun: dryRunNone, output: newOutputFlag(),
+	}
 	command := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an integration with a token and print the webhook URL",
-		Long: `Create an integration with its first token, and print the webhook URL that contains the token.
-
-The URL is printed once: the cluster stores only the token's SHA-256 hash.`,
-		Example: `
-  # Create an integration for any tool that can post JSON
-  kubectl tocsin integration create backups
-
-  # Create an integration for Alertmanager
-  kubectl tocsin integration create monitoring --preset alertmanager
-
-  # Resolve incidents after a day without alerts; delete resolved incidents after a week
-  kubectl tocsin integration create cron --auto-resolve-after 1d --retention 7d
-
-  # Print a manifest without a token
-  kubectl tocsin integration create monitoring --no-token --dry-run=client -o yaml`,
-		Args: oneName("integration"),
-		RunE: p.withCluster(o.run),
+		Args:  oneName("integration"),
+		RunE:  p.withCluster(o.run),
 	}
 	o.command = command
 	flags := command.Flags()
 	flags.StringVar(&o.preset, "preset", "", "Preset for a tool's payloads, such as alertmanager, or auto. Default: none.")
-	flags.StringVar(&o.severity, "default-severity", "", "Severity of alerts without one. Default: warning.")
+	wordVar(flags, &o.severity, "default-severity", "", severityWords, "Severity of alerts without one. Default: warning.")
 	flags.StringToStringVar(&o.labels, "default-label", nil, "Labels to add to all alerts as `KEY=VALUE`, such as team=storage.")
 	durationVar(flags, &o.autoResolveAfter, "auto-resolve-after",
 		"Resolve incidents after this time without alerts, such as 12h or 7d. Default: never.")
 	durationVar(flags, &o.retention, "retention", "Delete resolved incidents after this time, such as 30d. Default: 7d.")
 	flags.StringVar(&o.name, "token-name", "", "Name of the token. Default: the current date, such as 2026-05-04.")
 	flags.BoolVar(&o.noToken, "no-token", false, "Create no token.")
-	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, "Must be none, client (send no request) or server (do not store it).")
+	wordVar(flags, &o.dryRun, "dry-run", "", "none, client or server",
+		"Must be none, client (send no request) or server (do not store it).")
 	o.addFlags(command)
 	o.output.addFlag(command, "Output format: json, yaml, name, jsonpath=…, go-template=… The URL is printed on stderr then.")
-	completeFlags(command, map[string]completions{
-		"preset":           completePresets,
-		"default-severity": fixedCompletions(severityNames...),
-		"dry-run":          fixedCompletions(dryRunNone, dryRunClient, dryRunServer),
-	})
 	return command
 }
 
 func (o *integrationCreateOptions) run(ctx context.Context, c *cluster, names []string) error {
-	endpoint, err := resolveEndpoint(o.endpoint)
-	if err != nil {
-		return err
-	}
 	if err := o.validate(); err != nil {
 		return err
 	}
 	integration := o.integration(c.namespace, names[0])
 	var token newToken
 	if !o.noToken {
-		token, err = o.generate(c.namespace, integration.Name, nil)
-		if err != nil {
+		var err error
+		if token, err = o.generate(c.namespace, integration.Name, nil); err != nil {
 			return err
 		}
 		integration.Spec.Tokens = []v1alpha1.Token{token.Token}
@@ -125,30 +99,20 @@ func (o *integrationCreateOptions) run(ctx context.Context, c *cluster, names []
 		if err := o.output.write(integration, o.Out); err != nil {
 			return err
 		}
-		o.Out = o.ErrOut
+		o.screen.out = o.ErrOut
 	} else if !o.quiet {
-		_, err := fmt.Fprintf(o.ErrOut, "webhookintegration.tocsin.dev/%s created%s\n", integration.Name, dryRunNotes[o.dryRun])
-		if err != nil {
-			return err
-		}
+		o.notef("webhookintegration.tocsin.dev/%s created%s", integration.Name, dryRunNotes[o.dryRun])
 	}
-	if o.noToken || o.dryRun != dryRunNone {
-		return nil
+	if !o.noToken && o.dryRun == dryRunNone {
+		o.print(token)
 	}
-	return o.print(token, endpoint)
+	return nil
 }
 
 // validate returns errors that the API server would not return, or would explain less clearly.
 func (o *integrationCreateOptions) validate() error {
 	if names := mapping.PresetNames(); o.preset != "" && !slices.Contains(names, o.preset) {
 		return fmt.Errorf("preset %q does not exist; available presets: %s", o.preset, strings.Join(names, ", "))
-	}
-	o.severity = strings.ToLower(o.severity)
-	if o.severity != "" && !slices.Contains(severityNames, o.severity) {
-		return fmt.Errorf("--default-severity must be one of critical, error, warning and info, not %q", o.severity)
-	}
-	if _, known := dryRunNotes[o.dryRun]; !known {
-		return fmt.Errorf("--dry-run must be none, client or server, not %q", o.dryRun)
 	}
 	if !o.noToken && o.dryRun != dryRunNone {
 		return errors.New("a dry run creates no token: add --no-token")

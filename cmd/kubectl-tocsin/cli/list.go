@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,12 +17,10 @@ import (
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
-var (
-	// severities lists all severities, the most severe first.
-	severities    = v1alpha1.Severities()
-	severityNames = []string{"critical", "error", "warning", "info"}
-	stateNames    = []string{string(v1alpha1.IncidentOpen), string(v1alpha1.IncidentResolved)}
-)
+// severities lists all severities, the most severe first.
+var severities = v1alpha1.Severities()
+
+const severityWords = "one of critical, error, warning and info"
 
 type filter struct {
 	history.Filter
@@ -33,24 +29,16 @@ type filter struct {
 	labels        []string // of Filter.Labels
 }
 
-// addFlags adds the flags of the filter except --state.
+// addFlags adds the flags of the filter except --state, which only "get" and "watch" have.
 func (f *filter) addFlags(p *plugin, command *cobra.Command) {
 	flags := command.Flags()
 	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "Select incidents of all namespaces.")
-	flags.StringSliceVar(&f.Severities, "severity", nil, "Select incidents with one of these severities, such as critical,error.")
+	flags.Var(wordValue{enumeration: severityWords, list: &f.Severities}, "severity",
+		"Select incidents with one of these severities, such as critical,error.")
 	flags.StringSliceVarP(&f.Integrations, "integration", "i", nil, "Select incidents of one of these integrations.")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil,
 		"Select incidents by an alert label, such as team=storage or team!=web. If repeated, all must match.")
 	flags.BoolVar(&f.Unacknowledged, "unacknowledged", false, "Select incidents that are not acknowledged.")
-	completeFlags(command, map[string]completions{
-		"severity":    fixedCompletions(severityNames...),
-		"integration": p.completeIntegrations,
-	})
-}
-
-func (f *filter) addStateFlag(command *cobra.Command) {
-	command.Flags().StringSliceVar(&f.states, "state", nil, "Select incidents in one of these states: Open, Resolved. Default: all.")
-	completeFlags(command, map[string]completions{"state": fixedCompletions(stateNames...)})
 }
 
 // isSet reports whether a flag other than --all-namespaces and --state is set.
@@ -58,21 +46,8 @@ func (f *filter) isSet() bool {
 	return f.Unacknowledged || len(f.Severities)+len(f.Integrations)+len(f.labels) > 0
 }
 
-// complete validates and normalizes the flags.
+// complete parses the flags.
 func (f *filter) complete() error {
-	for i, state := range f.states {
-		at := slices.IndexFunc(stateNames, func(s string) bool { return strings.EqualFold(s, state) })
-		if at < 0 {
-			return fmt.Errorf("--state must be Open or Resolved, not %q", state)
-		}
-		f.states[i] = stateNames[at]
-	}
-	for i, severity := range f.Severities {
-		f.Severities[i] = strings.ToLower(severity)
-		if !slices.Contains(severityNames, f.Severities[i]) {
-			return fmt.Errorf("--severity must be one of critical, error, warning and info, not %q", severity)
-		}
-	}
 	for _, label := range f.labels {
 		selector, err := fields.ParseSelector(label)
 		if err != nil {
@@ -111,7 +86,7 @@ func byUrgency(a, b *v1alpha1.Incident) int {
 		compareBool(severityRank(a) < 0, severityRank(b) < 0), // an unknown severity comes last
 		cmp.Compare(severityRank(a), severityRank(b)),
 		compareBool(isAcknowledged(a), isAcknowledged(b)),
-		lastAlertTime(b).Compare(lastAlertTime(a)),
+		cmp.Or(b.Status.LastAlertTime, never).Compare(cmp.Or(a.Status.LastAlertTime, never).Time),
 		cmp.Compare(a.Namespace, b.Namespace),
 		cmp.Compare(a.Name, b.Name),
 	)
@@ -122,14 +97,8 @@ func severityRank(incident *v1alpha1.Incident) int {
 	return slices.Index(severities, incident.Status.Alert.Severity)
 }
 
-func lastAlertTime(incident *v1alpha1.Incident) time.Time {
-	if at := incident.Status.LastAlertTime; at != nil {
-		return at.Time
-	}
-	return time.Time{}
-}
+var never = &v1alpha1.Timestamp{}
 
-// compareBool orders false before true.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -149,7 +118,7 @@ const stateField = "status.state"
 func (p *plugin) incidents(ctx context.Context, c *cluster, f *filter, shows *progress) ([]*v1alpha1.Incident, error) {
 	defer shows.clear()
 	l := &listing{cluster: c, filter: f, progress: shows}
-	all, err := l.all(ctx, l.selector().AsSelector(), "")
+	all, _, err := l.list(ctx, l.selected(), false)
 	if err != nil {
 		return nil, err
 	}
@@ -174,78 +143,62 @@ type listing struct {
 	seen     map[types.UID]bool // already listed
 }
 
-// selector returns the fields by which the API server selects: those for which the filter has one value.
-func (l *listing) selector() fields.Set {
-	selector := fields.Set{}
+// selected returns the fields by which the API server selects: those for which the filter has one value.
+func (l *listing) selected() fields.Set {
+	selected := fields.Set{}
 	for field, values := range map[string][]string{
 		stateField:              l.filter.states,
 		"status.alert.severity": l.filter.Severities,
 		"spec.integrationName":  l.filter.Integrations,
 	} {
 		if len(values) == 1 {
-			selector[field] = values[0]
+			selected[field] = values[0]
 		}
 	}
-	return selector
+	return selected
 }
 
-// chunk lists the next chunk of the selected Incidents, and returns those that match.
-func (l *listing) chunk(
-	ctx context.Context, selector fields.Selector, next string,
-) (matching []*v1alpha1.Incident, following string, err error) {
-	list := &v1alpha1.IncidentList{}
-	err = l.cluster.List(ctx, list, &client.ListOptions{
-		Namespace: l.filter.namespace(l.cluster), Limit: listChunk, Continue: next, FieldSelector: selector,
-	})
-	if err != nil {
-		return nil, "", fmt.Errorf("listing incidents: %w", err)
-	}
-	l.progress.list(len(list.Items))
-	for i := range list.Items {
-		incident := &list.Items[i]
-		if l.seen[incident.UID] || !l.filter.matches(incident) {
-			continue
-		}
-		if l.prune {
-			copied := *incident // else one that matches keeps the whole chunk in memory
-			pruneForTable(&copied)
-			incident = &copied
-		}
-		matching = append(matching, incident)
-	}
-	return matching, list.Continue, nil
-}
-
-// all lists the remaining chunks.
-func (l *listing) all(ctx context.Context, selector fields.Selector, next string) ([]*v1alpha1.Incident, error) {
-	var all []*v1alpha1.Incident
-	for {
-		incidents, following, err := l.chunk(ctx, selector, next)
+// list lists the Incidents that have the selected fields and match. If firstChunk is set and there are more than one request
+// lists, it stops there; complete is false then.
+func (l *listing) list(
+	ctx context.Context, selected fields.Set, firstChunk bool,
+) (matching []*v1alpha1.Incident, complete bool, err error) {
+	for page, err := range live.Pages(ctx, l.cluster, &v1alpha1.IncidentList{}, client.InNamespace(l.filter.namespace(l.cluster)),
+		client.Limit(listChunk), client.MatchingFields(selected)) {
 		if err != nil {
-			return nil, err
+			return nil, false, fmt.Errorf("listing incidents: %w", err)
 		}
-		all = append(all, incidents...)
-		if next = following; next == "" {
-			return all, nil
+		l.progress.list(len(page.Items))
+		for i := range page.Items {
+			incident := &page.Items[i]
+			if l.seen[incident.UID] || !l.filter.matches(incident) {
+				continue
+			}
+			if l.prune {
+				copied := *incident // else one that matches keeps the whole chunk in memory
+				pruneForTable(&copied)
+				incident = &copied
+			}
+			matching = append(matching, incident)
+		}
+		if firstChunk && page.Continue != "" {
+			return matching, false, nil
 		}
 	}
+	return matching, true, nil
 }
 
 // first returns the Incidents to show first: all that match if one request lists them or the filter selects by state,
 // otherwise the open ones.
 func (l *listing) first(ctx context.Context) (incidents []*v1alpha1.Incident, complete bool, err error) {
-	selector := l.selector()
-	incidents, next, err := l.chunk(ctx, selector.AsSelector(), "")
-	if err != nil || next == "" {
-		return incidents, true, err
-	}
-	if selector[stateField] != "" {
-		others, err := l.all(ctx, selector.AsSelector(), next)
-		return append(incidents, others...), true, err
+	selected := l.selected()
+	incidents, complete, err = l.list(ctx, selected, selected[stateField] == "")
+	if err != nil || complete {
+		return incidents, complete, err
 	}
 	l.progress.reset()
-	selector[stateField] = string(v1alpha1.IncidentOpen)
-	incidents, err = l.all(ctx, selector.AsSelector(), "")
+	selected[stateField] = string(v1alpha1.IncidentOpen)
+	incidents, _, err = l.list(ctx, selected, false)
 	return incidents, false, err
 }
 
@@ -257,13 +210,12 @@ func (l *listing) rest(ctx context.Context, first []*v1alpha1.Incident) ([]*v1al
 	for _, incident := range first {
 		l.seen[incident.UID] = true
 	}
-	return l.all(ctx, l.selector().AsSelector(), "")
+	incidents, _, err := l.list(ctx, l.selected(), false)
+	return incidents, err
 }
 
 // pruneForTable removes the fields of an Incident that no table and no filter needs.
 func pruneForTable(incident *v1alpha1.Incident) {
-	incident.ManagedFields, incident.Annotations = nil, nil
-	alert := &incident.Status.Alert
-	alert.Description, alert.Annotations, alert.Values, alert.Custom = "", nil, nil, nil
-	incident.Status.Timeline, incident.Status.Ledger = nil, v1alpha1.Ledger{}
+	live.Prune(incident)
+	incident.Annotations, incident.Status.Timeline = nil, nil
 }

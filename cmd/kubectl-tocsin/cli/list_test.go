@@ -81,9 +81,7 @@ func newListServer(count int) *listServer {
 func printed(g *WithT, s *listServer) (states []string, stderr string) {
 	out, errOut := &bytes.Buffer{}, &bytes.Buffer{}
 	p := &plugin{IOStreams: genericiooptions.IOStreams{Out: out, ErrOut: errOut}, now: time.Now}
-	var err error
-	p.screen, err = newScreen(out, colorNever)
-	g.Expect(err).NotTo(HaveOccurred())
+	p.screen = newScreen(out, colorNever)
 	o := &getOptions{plugin: p, output: newOutputFlag(), filter: filter{allNamespaces: true}}
 	o.output.noHeaders = true
 	g.Expect(o.printAll(context.Background(), &cluster{WithWatch: s})).To(Succeed())

@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -74,48 +73,36 @@ func (p fieldPath) values(object runtime.Object) (values []any, err error) {
 
 // writeColumns prints an object, or the items of a list, in columns such as NAME:.metadata.name,TITLE:.status.alert.title, as
 // kubectl does. Its printer is in k8s.io/kubectl, which is a large dependency for one function.
-func writeColumns(specification string, object runtime.Object, headers bool, out io.Writer) error {
-	var titles []string
-	var paths []fieldPath
+func writeColumns(specification string, object runtime.Object, headers bool, out io.Writer) (err error) {
+	const minimum = 3
+	t := &table[runtime.Object]{screen: &screen{out: out}, noHeaders: !headers}
 	for column := range strings.SplitSeq(specification, ",") {
 		title, expression, found := strings.Cut(column, ":")
-		path, err := parsePath(expression)
-		if !found || title == "" || err != nil {
+		path, pathErr := parsePath(expression)
+		if !found || title == "" || pathErr != nil {
 			return fmt.Errorf("custom column %q does not have the form TITLE:.path.to.field", column)
 		}
-		titles, paths = append(titles, title), append(paths, path)
-	}
-	const minimum, tab, padding = 6, 4, columnGap
-	table := tabwriter.NewWriter(out, minimum, tab, padding, ' ', 0)
-	if headers {
-		_, _ = fmt.Fprintln(table, strings.Join(titles, "\t"))
-	}
-	printRow := func(item runtime.Object) error {
-		cells := make([]string, len(paths))
-		for i, path := range paths {
-			values, err := path.values(item)
-			if err != nil {
-				return fmt.Errorf("custom column %s: %w", titles[i], err)
+		t.add(title, minimum, func(item runtime.Object) string {
+			values, valueErr := path.values(item)
+			if valueErr != nil {
+				err = fmt.Errorf("custom column %s: %w", title, valueErr)
 			}
-			cells[i] = "<none>"
-			for n, value := range values {
-				if n == 0 {
-					cells[i] = safe(fmt.Sprint(value))
-				} else {
-					cells[i] += "," + safe(fmt.Sprint(value))
-				}
+			var texts []string
+			for _, value := range values {
+				texts = append(texts, fmt.Sprint(value))
 			}
-		}
-		_, err := fmt.Fprintln(table, strings.Join(cells, "\t"))
-		return err
+			return cmp.Or(strings.Join(texts, ","), "<none>")
+		})
 	}
-	var err error
+	items := []runtime.Object{object}
 	if meta.IsListType(object) {
-		err = meta.EachListItem(object, printRow)
-	} else {
-		err = printRow(object)
+		if items, err = meta.ExtractList(object); err != nil {
+			return err
+		}
 	}
-	return cmp.Or(err, table.Flush())
+	t.reserve()
+	t.print(items)
+	return cmp.Or(err, t.err)
 }
 
 // sortBy sorts Incidents by a JSONPath expression such as .status.alertCount, as kubectl get --sort-by does. Incidents

@@ -52,23 +52,17 @@ type screen struct {
 }
 
 // newScreen returns a screen with the capabilities of out and the value of --color.
-func newScreen(out io.Writer, color string) (*screen, error) {
+func newScreen(out io.Writer, color string) *screen {
 	s := &screen{out: out}
 	file, isFile := out.(*os.File)
 	if isFile && term.IsTerminal(int(file.Fd())) {
 		s.measure()
 		s.colors = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" // https://no-color.org
 	}
-	switch color {
-	case colorAuto:
-	case colorAlways:
-		s.colors = true
-	case colorNever:
-		s.colors = false
-	default:
-		return nil, fmt.Errorf("--color must be %s, %s or %s", colorAuto, colorAlways, colorNever)
+	if color != colorAuto {
+		s.colors = color == colorAlways
 	}
-	return s, nil
+	return s
 }
 
 func (s *screen) isTerminal() bool { return s.width > 0 }
@@ -111,14 +105,8 @@ func safeLines(text string) []string {
 	return lines
 }
 
-// cut truncates a text to a number of cells.
 func cut(text string, cells int) string {
 	return runewidth.Truncate(text, cells, "…")
-}
-
-// pad extends a text to a number of cells.
-func pad(text string, cells int) string {
-	return text + strings.Repeat(" ", max(0, cells-runewidth.StringWidth(text)))
 }
 
 // wrap breaks a text at spaces so that it fits the terminal. The text begins after indent cells, and so does each further line.
@@ -126,23 +114,20 @@ func (s *screen) wrap(text string, indent int) string {
 	if !s.isTerminal() {
 		return text
 	}
-	var wrapped strings.Builder
-	used := indent
+	var lines []string
+	line := ""
 	for i, word := range strings.Split(text, " ") {
-		width := runewidth.StringWidth(word)
 		switch {
 		case i == 0:
-		case used+1+width > s.width:
-			wrapped.WriteString("\n" + strings.Repeat(" ", indent))
-			used = indent
+			line = word
+		case indent+runewidth.StringWidth(line)+1+runewidth.StringWidth(word) > s.width:
+			lines = append(lines, line)
+			line = word
 		default:
-			wrapped.WriteByte(' ')
-			used++
+			line += " " + word
 		}
-		wrapped.WriteString(word)
-		used += width
 	}
-	return wrapped.String()
+	return strings.Join(append(lines, line), "\n"+strings.Repeat(" ", indent))
 }
 
 func plural(n int, noun string) string {
@@ -154,8 +139,7 @@ func plural(n int, noun string) string {
 
 const (
 	// progressDelay is how long a read takes before its progress is shown.
-	progressDelay = time.Second
-	// progressInterval is the minimum interval of updates.
+	progressDelay    = time.Second
 	progressInterval = 100 * time.Millisecond
 	progressWidth    = 30
 
@@ -201,7 +185,6 @@ func (p *progress) read(of records.Progress) {
 		part*100, float64(of.BytesTotal)/mebibyte, of.Objects, of.ObjectsTotal)
 }
 
-// update writes the line, if it is time.
 func (p *progress) update(format string, args ...any) {
 	if p.out == nil || p.now().Before(p.next) {
 		return

@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	outputText     = "text"
 	outputMarkdown = "markdown"
 	outputHTML     = "html"
 
@@ -33,34 +32,17 @@ type reportOptions struct {
 }
 
 func (p *plugin) reportCommand() *cobra.Command {
-	o := &reportOptions{archiveOptions: archiveOptions{plugin: p}}
+	o := &reportOptions{archiveOptions: archiveOptions{plugin: p}, output: "text"}
 	command := &cobra.Command{
 		Use:   "report",
 		Short: "Report statistics of finished episodes of incidents",
-		Long: `Report statistics of the finished episodes of incidents: episodes per day and severity, the time to acknowledge and
-to resolve, the noisiest keys and integrations, and flapping keys.
-
-The episodes are those that "kubectl tocsin history" lists with the same flags. The days are those of the local time
-zone. -o html writes one page without scripts and external resources.`,
-		Example: `
-  # Report the last 30 days in all namespaces
-  kubectl tocsin report -A --since 30d
-
-  # Write a page about the critical episodes of May
-  kubectl tocsin report -A --from 2026-05-01 --to 2026-05-31 --severity critical -o html >report.html
-
-  # Write Markdown for a wiki
-  kubectl tocsin report -A --since 7d -o markdown`,
-		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+		RunE:  func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
 	o.addFlags(command)
 	o.period.addFlags(command, reportSince)
 	flags := command.Flags()
-	flags.StringVarP(&o.output, "output", "o", outputText, "Output format: text, markdown, html or json.")
+	wordVar(flags, &o.output, "output", "o", "text, markdown, html or json", "Output format: text, markdown, html or json.")
 	flags.IntVar(&o.top, "top", reportTop, "Number of keys and integrations in each list.")
-	completeFlags(command, map[string]completions{
-		"output": fixedCompletions(outputText, outputMarkdown, outputHTML, outputJSON),
-	})
 	return command
 }
 
@@ -72,32 +54,30 @@ func (o *reportOptions) run(ctx context.Context) error {
 	if o.top < 1 {
 		return fmt.Errorf("--top must be at least 1, not %d", o.top)
 	}
-	bars := map[string]int{outputText: textBars, outputMarkdown: textBars, outputHTML: pageBars, outputJSON: pageBars}[o.output]
-	if bars == 0 {
-		return fmt.Errorf("--output must be %s, %s, %s or %s, not %q", outputText, outputMarkdown, outputHTML, outputJSON, o.output)
+	bars := textBars
+	if o.output == outputHTML || o.output == outputJSON {
+		bars = pageBars
 	}
 	open := 0
 	query := history.Query{From: from, To: to, WithoutContent: true, Open: func() { open++ }}
 	builder := report.NewBuilder(from, to, time.Local)
-	source, missing, err := o.read(ctx, query, o.newProgress(), func(record *records.Record) error {
+	err = o.read(ctx, query, o.newProgress(), func(record *records.Record) error {
 		builder.Add(record)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	for range missing {
-		builder.Warn()
-	}
+	builder.Warn(o.missing)
 	result := builder.Report(o.top, bars)
 	result.Scope = o.scope()
-	if source.Cluster != nil {
+	if o.source.Cluster != nil {
 		result.Open = &open
 	}
 	if err := o.write(result); err != nil {
 		return err
 	}
-	return o.finish(source, missing)
+	return o.finish()
 }
 
 func (o *reportOptions) write(result *report.Report) error {

@@ -89,7 +89,6 @@ func (r *response) printWarnings(s *screen) {
 // alertIndex is the part of a warning's field that identifies one of several alerts.
 var alertIndex = regexp.MustCompile(`^\[\d+\]\.`)
 
-// readInput reads a file, or standard input for "-".
 func (p *plugin) readInput(name string) ([]byte, error) {
 	if name == "-" {
 		return io.ReadAll(p.In)
@@ -101,7 +100,6 @@ func addHeaderFlag(flags *pflag.FlagSet, headers *[]string) {
 	flags.StringArrayVarP(headers, "header", "H", nil, `Request header, such as "X-GitHub-Event: push".`)
 }
 
-// parseHeaders parses headers such as "X-GitHub-Event: push".
 func parseHeaders(lines []string) (http.Header, error) {
 	header := http.Header{}
 	for _, line := range lines {
@@ -114,7 +112,6 @@ func parseHeaders(lines []string) (http.Header, error) {
 	return header, nil
 }
 
-// dropReason explains why an alert is dropped.
 const dropReason = "the mapping's drop expression matched, or the alert has the label " + v1alpha1.ForwardedLabel
 
 const (
@@ -122,15 +119,6 @@ const (
 	outputYAML = "yaml"
 )
 
-func checkResponseFormat(format string) error {
-	switch format {
-	case "", outputJSON, outputYAML:
-		return nil
-	}
-	return fmt.Errorf("--output must be json or yaml, not %q", format)
-}
-
-// writeResponse prints a JSON object in one of the formats.
 func writeResponse(out io.Writer, format string, object []byte) error {
 	var text []byte
 	var err error

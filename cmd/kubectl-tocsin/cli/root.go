@@ -1,13 +1,14 @@
 // Package cli implements the commands of the kubectl plugin.
 //
-// Each command is a file with a struct of options, a constructor that binds them to flags, and a run method. Commands
-// talk to the API server as the kubeconfig's user and do nothing that the user could not do with kubectl alone. They
-// print for people unless -o selects another format; all text that a sender may have written is sanitized for the
-// terminal first (print.go).
+// Each command is a file with a struct of options, a constructor that binds them to flags, and a run method; its help is in
+// help.tmpl. Commands talk to the API server as the kubeconfig's user and do nothing that the user could not do with kubectl
+// alone. They print for people unless -o selects another format, on a screen that remembers the first error of a write; all
+// text that a sender may have written is sanitized for the terminal first (print.go).
 package cli
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,11 +18,13 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"text/template"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
@@ -34,8 +37,7 @@ import (
 const (
 	exitOK      = 0
 	exitFailure = 1
-	exitCheck   = 2 // "check" failed
-	exitMissing = 2 // a namespace or an integration does not exist
+	exitUnknown = 2 // "check" failed, or a namespace or an integration does not exist
 )
 
 // completer is the program name under which kubectl runs the plugin for completions.
@@ -47,27 +49,23 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal terminates the process
 
-	root := newPlugin(genericiooptions.IOStreams{In: stdin, Out: stdout, ErrOut: stderr}).command()
+	p := newPlugin(genericiooptions.IOStreams{In: stdin, Out: stdout, ErrOut: stderr})
+	root := p.command()
 	rest := args[1:]
 	if strings.TrimSuffix(filepath.Base(args[0]), ".exe") == completer {
 		rest = append([]string{cobra.ShellCompRequestCmd}, rest...)
 	}
 	root.SetArgs(rest)
 	command, err := root.ExecuteContextC(ctx)
-	var silent silentError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &silent), ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case errors.As(err, new(silentError)), ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitFailure
 	}
-	_, _ = io.WriteString(stderr, errorMessage(err)+"\n")
-	var missing missingError
-	switch {
-	case errors.As(err, &missing):
-		return exitMissing
-	case command.Name() == checkName:
-		return exitCheck
+	p.notef("%s", errorMessage(err))
+	if errors.As(err, new(missingError)) || command.Name() == checkName {
+		return exitUnknown
 	}
 	return exitFailure
 }
@@ -95,39 +93,29 @@ func newPlugin(streams genericiooptions.IOStreams) *plugin {
 	}
 }
 
+// notef prints a line on stderr.
+func (p *plugin) notef(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.ErrOut, format+"\n", args...)
+}
+
 func (p *plugin) command() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "kubectl-tocsin",
-		Short: "View and manage incidents, and authorize senders of alerts",
-		Long: `View and manage incidents, and authorize senders of alerts.
-
-Tocsin turns any alert webhook into an Incident resource. All commands use the Kubernetes API with your
-kubeconfig and your permissions.`,
-		Example: `
-  # List incidents in all namespaces, the most urgent first; -w keeps watching
-  kubectl tocsin get -A
-  kubectl tocsin get -A -w
-
-  # Authorize a sender: prints the webhook URL once
-  kubectl tocsin integration create monitoring --preset alertmanager
-
-  # Acknowledge an incident, then resolve it
-  kubectl tocsin ack monitoring-qf4t --message "looking into it"
-  kubectl tocsin resolve monitoring-qf4t`,
+		Use:               "kubectl-tocsin",
+		Short:             "View and manage incidents, and authorize senders of alerts",
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tocsin"},
 		Version:           buildinfo.Read().Version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		PersistentPreRunE: func(command *cobra.Command, _ []string) (err error) {
+		PersistentPreRun: func(command *cobra.Command, _ []string) {
 			// Commands report errors themselves; the client's log is on with -v only.
 			if level := command.Flags().Lookup("v"); level != nil && level.Value.String() == "0" {
 				klog.SetLogger(logr.Discard())
 			}
 			log.SetLogger(klog.Background()) // without a logger, controller-runtime warns after 30 seconds
-			p.screen, err = newScreen(p.Out, p.color)
-			return err
+			p.screen = newScreen(p.Out, p.color)
 		},
+		PersistentPostRunE: func(*cobra.Command, []string) error { return p.screen.err },
 	}
 	root.SetVersionTemplate(buildinfo.Line("kubectl-tocsin") + "\n")
 	root.SetIn(p.In)
@@ -140,7 +128,7 @@ kubeconfig and your permissions.`,
 	addGroup(root, "Sender Commands:", p.integrationCommand(), p.tokenCommand(), p.sendCommand(), p.explainCommand())
 	root.AddCommand(p.optionsCommand(), p.versionCommand())
 	p.addGlobalFlags(root)
-	adjust(root)
+	adjust(root, p.flagCompletions())
 	return root
 }
 
@@ -156,7 +144,7 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 func (p *plugin) addGlobalFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	p.config.AddFlags(flags)
-	flags.StringVar(&p.color, "color", p.color,
+	wordVar(flags, &p.color, "color", "", "auto, always or never",
 		"When to use colors: auto (on a terminal, unless NO_COLOR is set), always or never.")
 	verbosity := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(verbosity)
@@ -164,16 +152,16 @@ func (p *plugin) addGlobalFlags(root *cobra.Command) {
 		v.Usage = "Log level verbosity; 6 logs requests to the API server."
 		flags.AddGoFlag(v)
 	}
-	completeFlags(root, map[string]completions{
-		"namespace": p.completeNamespaces,
-		"context":   p.completeContexts,
-		"color":     fixedCompletions(colorAuto, colorAlways, colorNever),
-	})
 }
 
-// adjust rewords the help of flags that cobra and cli-runtime add. Commands without completions of arguments take none,
-// unless they set Args.
-func adjust(command *cobra.Command) {
+// adjust gives a command its help, rewords that of flags that cobra and cli-runtime add, and completes flags. Commands without
+// completions of arguments take none, unless they set Args.
+func adjust(command *cobra.Command, byName map[string]cobra.CompletionFunc) {
+	var text strings.Builder
+	utilruntime.Must(help.ExecuteTemplate(&text, command.CommandPath(), map[string]string{
+		"serviceEndpoint": serviceEndpoint, "testKey": testKey,
+	}))
+	command.Long, command.Example, _ = strings.Cut(text.String(), "\n\nExamples:")
 	if command.Runnable() && command.ValidArgsFunction == nil {
 		command.ValidArgsFunction = cobra.NoFileCompletions
 		if command.Args == nil {
@@ -191,13 +179,20 @@ func adjust(command *cobra.Command) {
 			found.Usage = usage
 		}
 	}
-	command.Flags().VisitAll(func(f *pflag.Flag) {
+	command.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Value.Type() == "stringToString" {
 			f.DefValue = "" // not "[]"
 		}
+		words := byName[f.Name]
+		if value, ok := f.Value.(wordValue); ok {
+			words = cobra.FixedCompletions(value.words(), cobra.ShellCompDirectiveNoFileComp)
+		}
+		if words != nil {
+			utilruntime.Must(command.RegisterFlagCompletionFunc(f.Name, words))
+		}
 	})
 	for _, child := range command.Commands() {
-		adjust(child)
+		adjust(child, byName)
 	}
 }
 
@@ -215,10 +210,8 @@ func (p *plugin) optionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "Print the list of flags inherited by all commands",
-		Long:  `Print the list of flags inherited by all commands.`,
-		RunE: func(command *cobra.Command, _ []string) error {
+		Run: func(command *cobra.Command, _ []string) {
 			p.screen.printf("The following options can be passed to any command:\n\n%s", command.InheritedFlags().FlagUsagesWrapped(width))
-			return p.screen.err
 		},
 	}
 }
@@ -227,13 +220,7 @@ func (p *plugin) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the plugin",
-		Long:  `Print the version of the plugin, and the commit and date of its build.`,
-		Example: `
-  kubectl tocsin version`,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(p.Out, buildinfo.Line("kubectl-tocsin"))
-			return err
-		},
+		Run:   func(*cobra.Command, []string) { p.screen.printf("%s\n", buildinfo.Line("kubectl-tocsin")) },
 	}
 }
 
@@ -255,30 +242,15 @@ func oneName(kind string) cobra.PositionalArgs {
 	}
 }
 
+// helpText has the long help and the examples of each command, as a template with its path.
+//
+//go:embed help.tmpl
+var helpText string
+
+var help = template.Must(template.New("help").Parse(helpText))
+
 // usageTemplate is cobra's without the global flags, which would bury the command's own. "kubectl tocsin options" lists
 // them.
-var usageTemplate = `Usage:{{if not .HasAvailableSubCommands}}
-  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
-  {{.CommandPath}} COMMAND{{end}}{{if gt (len .Aliases) 0}}
-
-Aliases:
-  {{.NameAndAliases}}{{end}}{{if .HasExample}}
-
-Examples:{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{if eq (len .Groups) 0}}
-
-Commands:{{range $cmds}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{else}}{{range $group := .Groups}}
-
-{{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) .IsAvailableCommand)}}
-  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}
-
-Other Commands:{{range $cmds}}{{if (and (eq .GroupID "") (or .IsAvailableCommand (eq .Name "help")))}}
-  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}{{if .HasParent}}
-
-Flags:
-{{.LocalNonPersistentFlags.FlagUsagesWrapped 110 | trimTrailingWhitespaces}}{{end}}{{end}}
-
-{{if .HasAvailableSubCommands}}Use "{{.CommandPath}} COMMAND --help" for more information about a command{{if not .HasParent}},
-"{{.CommandPath}} options" for a list of global flags{{end}}.
-{{else if .HasParent}}Use "{{.Root.CommandPath}} options" for a list of global flags.
-{{end}}`
+//
+//go:embed usage.tmpl
+var usageTemplate string

@@ -74,49 +74,8 @@ func (p *plugin) sendCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "send",
 		Short: "Send an alert to the webhook endpoint",
-		Long: `Send an alert to the webhook endpoint as a sender would: a test alert, an alert described by flags, or the
-payload in a file.
-
-The destination is a webhook URL as printed by "token create" (--url), or an integration (--integration). For an
-integration, the command creates a temporary token and revokes it afterwards, which requires permission to patch
-the integration.
-
-A Service of the cluster, such as ` + serviceEndpoint + `, is reached by port forwarding. This
-requires permission to get services, list pods and create pods/portforward in the Service's namespace. If Tocsin
-runs in another namespace, set --endpoint. Other plain http:// URLs are rejected because the request contains the
-token: use https:// or --allow-plain-http.
-
-Test alerts have the dedup key "` + testKey + `" unless --dedup-key is set, so several test alerts
-update one incident and "--status resolved" resolves it.`,
-		Example: `
-  # Send a test alert to an integration
-  kubectl tocsin send -i monitoring
-
-  # Send a test alert the same way as senders outside the cluster
-  kubectl tocsin send -i monitoring --endpoint https://alerts.example.com
-
-  # Send an alert to a webhook URL
-  kubectl tocsin send --url "$url" --title "Disk full" --severity critical --dedup-key disk-db-1
-
-  # Resolve it
-  kubectl tocsin send --url "$url" --status resolved --dedup-key disk-db-1
-
-  # Send a tool's payload
-  kubectl tocsin send --url "$url" -f payload.json`,
-		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+		RunE:  func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
-	o.addFlags(command)
-	command.MarkFlagsMutuallyExclusive("url", "integration")
-	completeFlags(command, map[string]completions{
-		"integration": p.completeIntegrations,
-		"severity":    fixedCompletions(severityNames...),
-		"status":      fixedCompletions("firing", "resolved", "acknowledged"),
-		"output":      fixedCompletions(outputJSON, outputYAML),
-	})
-	return command
-}
-
-func (o *sendOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&o.url, "url", "", "Webhook URL with the token. Default: $"+urlVariable+".")
 	flags.StringVarP(&o.integration, "integration", "i", "", "Integration to send to with a temporary token.")
@@ -130,14 +89,13 @@ func (o *sendOptions) addFlags(command *cobra.Command) {
 	addHeaderFlag(flags, &o.headers)
 	flags.BoolVar(&o.dryRun, "dry-run", false, "Print what the endpoint would store, without storing it.")
 	flags.BoolVar(&o.allowPlain, "allow-plain-http", false, "Send the token unencrypted to http:// URLs of other hosts.")
-	flags.StringVarP(&o.output, "output", "o", "", "Output format of the response: json or yaml. Default: a summary.")
+	wordVar(flags, &o.output, "output", "o", "json or yaml", "Output format of the response: json or yaml. Default: a summary.")
 	command.MarkFlagsMutuallyExclusive("filename", "label")
+	command.MarkFlagsMutuallyExclusive("url", "integration")
+	return command
 }
 
 func (o *sendOptions) run(ctx context.Context) error {
-	if err := checkResponseFormat(o.output); err != nil {
-		return err
-	}
 	header, err := parseHeaders(o.headers)
 	if err != nil {
 		return err
@@ -158,7 +116,7 @@ func (o *sendOptions) run(ctx context.Context) error {
 		return writeResponse(o.Out, o.output, text)
 	}
 	o.print(ctx, r)
-	return o.screen.err
+	return nil
 }
 
 // send posts to the URL, or to the integration with a temporary token. It returns the status code and the body.
@@ -239,15 +197,13 @@ func (o *sendOptions) post(ctx context.Context, target string, header http.Heade
 func (o *sendOptions) postWithTemporaryToken(
 	ctx context.Context, header http.Header, body []byte,
 ) (code int, text []byte, err error) {
-	endpoint, err := resolveEndpoint(o.endpoint)
-	if err != nil {
-		return 0, nil, err
-	}
 	c, err := o.cluster()
 	if err != nil {
 		return 0, nil, err
 	}
-	creator := &tokenCreateOptions{plugin: o.plugin, name: "send-" + rand.String(6), expiresIn: tokenLifetime}
+	creator := &tokenCreateOptions{
+		plugin: o.plugin, endpoint: o.endpoint, name: "send-" + rand.String(6), expiresIn: tokenLifetime,
+	}
 	token, err := creator.create(ctx, c, o.integration)
 	if err != nil {
 		return 0, nil, err
@@ -260,17 +216,15 @@ func (o *sendOptions) postWithTemporaryToken(
 			err = errors.Join(err, fmt.Errorf("revoking the token %s: %w", token.Name, revokeErr))
 		}
 	}()
-	ticker := time.NewTicker(tokenPoll)
-	defer ticker.Stop()
 	for deadline := o.now().Add(tokenDelay); ; {
-		code, text, err = o.post(ctx, endpoint+webhookPath+"/"+token.secret, header, body)
+		code, text, err = o.post(ctx, token.url, header, body)
 		if err != nil || code != http.StatusUnauthorized || o.now().After(deadline) {
 			return code, text, err
 		}
 		select {
 		case <-ctx.Done():
 			return 0, nil, ctx.Err()
-		case <-ticker.C:
+		case <-time.After(tokenPoll):
 		}
 	}
 }

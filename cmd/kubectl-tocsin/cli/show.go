@@ -29,19 +29,10 @@ type showOptions struct {
 func (p *plugin) showCommand() *cobra.Command {
 	o := &showOptions{plugin: p, output: newOutputFlag()}
 	command := &cobra.Command{
-		Use:   "show NAME",
-		Short: "Show the details of an incident",
-		Long: `Show the details of an incident: its state, all fields of its alerts, and its timeline.
-
-NAME may be any unambiguous prefix of a name.`,
-		Example: `
-  # Show an incident
-  kubectl tocsin show monitoring-qf4temcyqfg5jyf6hfops4jsuk
-
-  # Show an incident by a prefix of its name
-  kubectl tocsin show monitoring-qf4t`,
+		Use:               "show NAME",
+		Short:             "Show the details of an incident",
 		Args:              oneName("incident"),
-		ValidArgsFunction: firstArgument(p.completeIncidents),
+		ValidArgsFunction: firstArgument(p.completeIncidents()),
 		RunE:              p.withCluster(o.run),
 	}
 	o.output.addFlag(command, "Output format: json, yaml, name, jsonpath=…, go-template=… Default: a description.")
@@ -63,7 +54,7 @@ func (o *showOptions) run(ctx context.Context, c *cluster, names []string) error
 		d.integration = v1alpha1.WebhookIntegration{}
 	}
 	d.incident(incident)
-	return o.screen.err
+	return nil
 }
 
 // description prints the details of an Incident.
@@ -116,7 +107,7 @@ func (d *description) incident(incident *v1alpha1.Incident) {
 
 func (d *description) field(name, value string) {
 	if value != "" {
-		d.printf("%s%s\n", pad(name+":", labelWidth), d.wrap(value, labelWidth))
+		d.printf("%s%s\n", runewidth.FillRight(name+":", labelWidth), d.wrap(value, labelWidth))
 	}
 }
 
@@ -125,16 +116,15 @@ func (d *description) section(title string) { d.printf("\n%s\n", d.styled(bold, 
 // state describes the state and since when the Incident has it.
 func (d *description) state(incident *v1alpha1.Incident) string {
 	status := &incident.Status
-	switch status.State {
-	case "":
+	if status.State == "" {
 		return "not folded yet"
-	case v1alpha1.IncidentOpen:
+	}
+	if status.State == v1alpha1.IncidentOpen {
 		text := d.styled(bold, "Open") + " since " + d.time(status.OpenedTime)
 		if status.Episode != nil && status.Episode.Number > 1 {
 			text += fmt.Sprintf(", for the %s time", ordinal(status.Episode.Number))
 		}
 		return text
-	case v1alpha1.IncidentResolved:
 	}
 	text := d.styled(green, "Resolved") + " since " + d.time(status.ResolvedTime)
 	if status.OpenedTime != nil && status.ResolvedTime != nil {
@@ -225,7 +215,7 @@ func bag[V any](d *description, title string, bag map[string]V, linesOf func(V) 
 	}
 	for _, name := range slices.Sorted(maps.Keys(bag)) {
 		lines := linesOf(bag[name])
-		d.printf("  %s  %s\n", pad(safe(name), width), lines[0])
+		d.printf("  %s  %s\n", runewidth.FillRight(safe(name), width), lines[0])
 		for _, line := range lines[1:] {
 			d.printf("  %s  %s\n", strings.Repeat(" ", width), line)
 		}
@@ -234,19 +224,24 @@ func bag[V any](d *description, title string, bag map[string]V, linesOf func(V) 
 
 // valueLines returns the lines of a JSON value. Long objects and lists are indented.
 func valueLines(value json.RawMessage) []string {
-	var s string
-	if json.Unmarshal(value, &s) == nil {
-		return safeLines(s)
-	}
 	const long = 60
+	text := valueText(value)
 	var indented bytes.Buffer
-	if len(value) > long && json.Indent(&indented, value, "", "  ") == nil {
-		return safeLines(indented.String())
+	if text == string(value) && len(value) > long && json.Indent(&indented, value, "", "  ") == nil {
+		text = indented.String()
 	}
-	return []string{safe(string(value))}
+	return safeLines(text)
 }
 
-// timeline prints the transitions, the oldest first.
+// valueText returns a JSON value for people: a string without quotes, any other value as it is.
+func valueText(value json.RawMessage) string {
+	var s string
+	if json.Unmarshal(value, &s) == nil {
+		return s
+	}
+	return string(value)
+}
+
 func (d *description) timeline(transitions []v1alpha1.Transition) {
 	if len(transitions) == 0 {
 		return
@@ -254,7 +249,8 @@ func (d *description) timeline(transitions []v1alpha1.Transition) {
 	d.section("Timeline")
 	for i := range transitions {
 		at := &transitions[i].Time
-		prefix := fmt.Sprintf("  %s  %s  ", at.Local().Format(time.DateTime), pad(ago(at, d.now)+" ago", len("365d ago")))
+		age := runewidth.FillRight(ago(at, d.now)+" ago", len("365d ago"))
+		prefix := fmt.Sprintf("  %s  %s  ", at.Local().Format(time.DateTime), age)
 		text := cmp.Or(safe(transitions[i].Message), string(transitions[i].Type))
 		if comment := safe(transitions[i].Comment); comment != "" {
 			text += ": " + comment

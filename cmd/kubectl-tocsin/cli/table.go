@@ -43,43 +43,40 @@ type column[T any] struct {
 	title   string
 	typical int // width, for rows that are printed before all are known
 	cell    func(T) cell
+	width   int
+	hidden  bool // does not fit the terminal
 }
 
 // table prints one T per line.
 type table[T any] struct {
 	*screen
 	columns   []column[T]
-	widths    []int
-	hidden    []bool // does not fit the terminal
 	noHeaders bool
 	wide      bool // wider than the terminal
 }
 
+// add adds a column of texts, and addCells one of sanitized texts with styles. They are as wide as their titles.
 func (t *table[T]) add(title string, typical int, text func(T) string) {
-	t.columns = append(t.columns, column[T]{title, typical, func(item T) cell { return cell{text: safe(text(item))} }})
+	t.addCells(title, typical, func(item T) cell { return cell{text: safe(text(item))} })
 }
 
-// reset makes the columns as wide as their titles.
-func (t *table[T]) reset() {
-	t.widths, t.hidden = make([]int, len(t.columns)), make([]bool, len(t.columns))
-	for n, c := range t.columns {
-		t.widths[n] = len(c.title)
-	}
+func (t *table[T]) addCells(title string, typical int, cells func(T) cell) {
+	t.columns = append(t.columns, column[T]{title: title, typical: typical, cell: cells, width: len(title)})
 }
 
 // reserve widens the columns to typical contents.
 func (t *table[T]) reserve() {
-	t.reset()
 	for n, c := range t.columns {
-		t.widths[n] = max(t.widths[n], c.typical)
+		t.columns[n].width = max(c.width, c.typical)
 	}
 }
 
 // fit widens the columns to the contents of these items.
 func (t *table[T]) fit(items []T) {
-	for _, item := range items {
-		for n, c := range t.columns {
-			t.widths[n] = max(t.widths[n], runewidth.StringWidth(c.cell(item).text))
+	for n := range t.columns {
+		c := &t.columns[n]
+		for _, item := range items {
+			c.width = max(c.width, runewidth.StringWidth(c.cell(item).text))
 		}
 	}
 	if t.isTerminal() && !t.wide {
@@ -92,9 +89,9 @@ func (t *table[T]) squeeze() {
 	last := len(t.columns) - 1
 	available := func() int {
 		left := t.width
-		for n := range t.columns[:last] {
-			if !t.hidden[n] {
-				left -= t.widths[n] + columnGap
+		for _, c := range t.columns[:last] {
+			if !c.hidden {
+				left -= c.width + columnGap
 			}
 		}
 		return left
@@ -103,15 +100,15 @@ func (t *table[T]) squeeze() {
 		return slices.IndexFunc(t.columns, func(c column[T]) bool { return c.title == title })
 	}
 	for _, title := range optionalColumns {
-		if available() >= min(titleWidth, t.widths[last]) {
+		if available() >= min(titleWidth, t.columns[last].width) {
 			return
 		}
 		if at := index(title); at >= 0 {
-			t.hidden[at] = true
+			t.columns[at].hidden = true
 		}
 	}
 	if at, missing := index("NAME"), minTitleWidth-available(); at >= 0 && missing > 0 {
-		t.widths[at] = max(minTitleWidth, t.widths[at]-missing)
+		t.columns[at].width = max(minTitleWidth, t.columns[at].width-missing)
 	}
 }
 
@@ -128,13 +125,13 @@ func (t *table[T]) line(of func(column[T]) cell) string {
 	var line strings.Builder
 	left := t.width
 	for n, c := range t.columns {
-		if t.hidden[n] || t.isTerminal() && left <= 0 {
+		if c.hidden || t.isTerminal() && left <= 0 {
 			continue
 		}
 		one := of(c)
 		text := cmp.Or(one.text, "-")
 		if n < len(t.columns)-1 {
-			text = pad(cut(text, t.widths[n]), t.widths[n]+columnGap)
+			text = runewidth.FillRight(cut(text, c.width), c.width+columnGap)
 		}
 		if t.isTerminal() {
 			text = cut(text, left)
@@ -179,9 +176,8 @@ func (o *getOptions) newTable() *incidentTable {
 		t.add("NAMESPACE", 16, func(i *v1alpha1.Incident) string { return i.Namespace })
 	}
 	t.add("NAME", 40, func(i *v1alpha1.Incident) string { return cmp.Or(t.short[client.ObjectKeyFromObject(i)], i.Name) })
-	t.columns = append(t.columns,
-		column[*v1alpha1.Incident]{"STATE", len("Resolved"), stateCell},
-		column[*v1alpha1.Incident]{"SEVERITY", len("critical"), severityCell})
+	t.addCells("STATE", len("Resolved"), stateCell)
+	t.addCells("SEVERITY", len("critical"), severityCell)
 	t.add("ACK", 0, acknowledgedBy)
 	t.add("COUNT", 0, func(i *v1alpha1.Incident) string { return strconv.FormatInt(i.Status.AlertCount, 10) })
 	t.add("OPENED", 0, func(i *v1alpha1.Incident) string { return ago(i.Status.OpenedTime, o.now()) })
@@ -201,7 +197,6 @@ func (o *getOptions) newTable() *incidentTable {
 			return content
 		}
 	}
-	t.reset()
 	return t
 }
 

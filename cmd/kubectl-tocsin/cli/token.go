@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,20 +22,6 @@ func (p *plugin) tokenCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:   "token",
 		Short: "Create, list and revoke tokens of an integration",
-		Long: `Create, list and revoke tokens of an integration.
-
-A token authorizes a sender to post alerts. The cluster stores only its SHA-256 hash, so the token is printed
-once, when it is created. To rotate a token, create a second one, reconfigure the sender, and revoke the first
-one. Both are valid in the meantime.`,
-		Example: `
-  # Create a token
-  kubectl tocsin token create monitoring --name 2026-06
-
-  # List the tokens of an integration
-  kubectl tocsin token list monitoring
-
-  # Revoke a token
-  kubectl tocsin token revoke monitoring 2026-05`,
 	}, p.tokenCreateCommand(), p.tokenListCommand(), p.tokenRevokeCommand())
 }
 
@@ -49,24 +36,10 @@ type tokenCreateOptions struct {
 func (p *plugin) tokenCreateCommand() *cobra.Command {
 	o := &tokenCreateOptions{plugin: p}
 	command := &cobra.Command{
-		Use:   "create INTEGRATION",
-		Short: "Create a token and print the webhook URL",
-		Long: `Create a token for an integration and print the webhook URL that contains it.
-
-The URL is printed once: the cluster stores only the token's SHA-256 hash. The token is valid for this
-integration only. Secret scanners can detect it by its format: "tocsin_", a tag of the integration, and 49
-letters and digits that include a checksum.`,
-		Example: `
-  # Create a token that is named after the current date and does not expire
-  kubectl tocsin token create monitoring
-
-  # Create a token that is valid for one hour, in a script
-  url=$(kubectl tocsin token create monitoring --expires-in 1h --quiet)
-
-  # Print the URL for senders outside the cluster
-  kubectl tocsin token create monitoring --endpoint https://alerts.example.com`,
+		Use:               "create INTEGRATION",
+		Short:             "Create a token and print the webhook URL",
 		Args:              oneName("integration"),
-		ValidArgsFunction: firstArgument(p.completeIntegrations),
+		ValidArgsFunction: firstArgument(p.completeIntegrations()),
 		RunE:              p.withCluster(o.run),
 	}
 	flags := command.Flags()
@@ -84,25 +57,20 @@ func (o *tokenCreateOptions) addFlags(command *cobra.Command) {
 }
 
 func (o *tokenCreateOptions) run(ctx context.Context, c *cluster, names []string) error {
-	endpoint, err := resolveEndpoint(o.endpoint)
-	if err != nil {
-		return err
-	}
 	token, err := o.create(ctx, c, names[0])
-	if err != nil {
-		return err
+	if err == nil {
+		o.print(token)
 	}
-	return o.print(token, endpoint)
+	return err
 }
 
-// newToken is a token that has just been created, with its secret.
+// newToken is a token that has just been created, with the URL that contains it.
 type newToken struct {
 	v1alpha1.Token
-	secret      string
+	url         string
 	integration string
 }
 
-// create adds a token to an integration.
 func (o *tokenCreateOptions) create(ctx context.Context, c *cluster, integration string) (newToken, error) {
 	var token newToken
 	err := c.editTokens(ctx, integration, func(tokens []v1alpha1.Token) (_ []v1alpha1.Token, err error) {
@@ -114,8 +82,13 @@ func (o *tokenCreateOptions) create(ctx context.Context, c *cluster, integration
 
 // generate returns a new token whose name is not among the existing tokens.
 func (o *tokenCreateOptions) generate(namespace, integration string, existing []v1alpha1.Token) (newToken, error) {
-	token := newToken{secret: tokens.New(namespace, integration), integration: integration}
-	token.SHA256 = tokens.Hash(token.secret)
+	endpoint, err := resolveEndpoint(o.endpoint)
+	if err != nil {
+		return newToken{}, err
+	}
+	secret := tokens.New(namespace, integration)
+	token := newToken{url: endpoint + webhookPath + "/" + secret, integration: integration}
+	token.SHA256 = tokens.Hash(secret)
 	if o.expiresIn > 0 {
 		expires := v1alpha1.NewTimestamp(o.now().Add(o.expiresIn))
 		token.ExpirationTime = &expires
@@ -123,36 +96,28 @@ func (o *tokenCreateOptions) generate(namespace, integration string, existing []
 	taken := func(name string) bool {
 		return slices.ContainsFunc(existing, func(t v1alpha1.Token) bool { return t.Name == name })
 	}
-	if o.name != "" {
-		token.Name = o.name
-		if taken(o.name) {
+	date := o.now().Format(time.DateOnly)
+	token.Name = cmp.Or(o.name, date)
+	for number := 2; taken(token.Name); number++ {
+		if o.name != "" {
 			return token, fmt.Errorf("token %q already exists: revoke it first or choose another name", o.name)
 		}
-		return token, nil
-	}
-	date := o.now().Format(time.DateOnly)
-	token.Name = date
-	for number := 2; taken(token.Name); number++ {
 		token.Name = fmt.Sprintf("%s-%d", date, number)
 	}
 	return token, nil
 }
 
 // print prints the URL on stdout, and an explanation on stderr.
-func (o *tokenCreateOptions) print(token newToken, endpoint string) error {
+func (o *tokenCreateOptions) print(token newToken) {
 	if !o.quiet {
 		expiry := "does not expire"
 		if token.ExpirationTime != nil {
 			expiry = "expires at " + token.ExpirationTime.Local().Format(localTime)
 		}
-		_, err := fmt.Fprintf(o.ErrOut, "Created token %q of integration %q, which %s. The webhook URL is shown only once:\n",
+		o.notef("Created token %q of integration %q, which %s. The webhook URL is shown only once:",
 			token.Name, token.integration, expiry)
-		if err != nil {
-			return err
-		}
 	}
-	_, err := fmt.Fprintln(o.Out, endpoint+webhookPath+"/"+token.secret)
-	return err
+	o.screen.printf("%s\n", token.url)
 }
 
 // editTokens updates the tokens of an integration. It retries conflicts with other writers.
@@ -173,14 +138,11 @@ func (c *cluster) editTokens(ctx context.Context, name string, edit func([]v1alp
 
 func (p *plugin) tokenListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "list INTEGRATION",
-		Aliases: []string{"ls"},
-		Short:   "List the tokens of an integration",
-		Long:    `List the tokens of an integration with their expiry and the first digits of their SHA-256 hashes.`,
-		Example: `
-  kubectl tocsin token list monitoring`,
+		Use:               "list INTEGRATION",
+		Aliases:           []string{"ls"},
+		Short:             "List the tokens of an integration",
 		Args:              oneName("integration"),
-		ValidArgsFunction: firstArgument(p.completeIntegrations),
+		ValidArgsFunction: firstArgument(p.completeIntegrations()),
 		RunE:              p.withCluster(p.listTokens),
 	}
 }
@@ -191,20 +153,18 @@ func (p *plugin) listTokens(ctx context.Context, c *cluster, names []string) err
 		return err
 	}
 	if len(integration.Spec.Tokens) == 0 {
-		_, err := fmt.Fprintf(p.ErrOut, "No tokens found in integration %q.\n", integration.Name)
-		return err
+		p.notef("No tokens found in integration %q.", integration.Name)
+		return nil
 	}
 	const hashChars = 12
 	t := &table[v1alpha1.Token]{screen: p.screen}
 	t.add("NAME", 0, func(token v1alpha1.Token) string { return token.Name })
-	t.columns = append(t.columns, column[v1alpha1.Token]{title: "EXPIRES", cell: p.expiry})
+	t.addCells("EXPIRES", 0, p.expiry)
 	t.add("SHA256", 0, func(token v1alpha1.Token) string { return token.SHA256[:hashChars] + "…" })
-	t.reset()
 	t.print(integration.Spec.Tokens)
-	return t.err
+	return nil
 }
 
-// expiry describes when a token expires or expired.
 func (p *plugin) expiry(token v1alpha1.Token) cell {
 	switch at, now := token.ExpirationTime, p.now(); {
 	case at == nil || at.IsZero():
@@ -226,14 +186,6 @@ func (p *plugin) tokenRevokeCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "revoke INTEGRATION [NAME...]",
 		Short: "Revoke tokens of an integration",
-		Long: `Revoke tokens of an integration: remove their hashes. Tocsin rejects the tokens within two seconds. Incidents do
-not change.`,
-		Example: `
-  # Revoke a token
-  kubectl tocsin token revoke monitoring 2026-05-04
-
-  # Revoke all expired tokens
-  kubectl tocsin token revoke monitoring --expired`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("requires an integration name")
@@ -257,13 +209,13 @@ func (o *tokenRevokeOptions) run(ctx context.Context, c *cluster, args []string)
 	case err != nil:
 		return err
 	case len(revoked) == 0:
-		_, err = fmt.Fprintln(o.Out, "No token has expired.")
+		o.screen.printf("No token has expired.\n")
 	case len(revoked) == 1:
-		_, err = fmt.Fprintf(o.Out, "Revoked token %q of integration %q.\n", revoked[0], integration)
+		o.screen.printf("Revoked token %q of integration %q.\n", revoked[0], integration)
 	default:
-		_, err = fmt.Fprintf(o.Out, "Revoked tokens \"%s\" of integration %q.\n", strings.Join(revoked, `", "`), integration)
+		o.screen.printf("Revoked tokens \"%s\" of integration %q.\n", strings.Join(revoked, `", "`), integration)
 	}
-	return err
+	return nil
 }
 
 // revoke removes the tokens with these names, and expired ones if --expired is set, and returns the names of all.

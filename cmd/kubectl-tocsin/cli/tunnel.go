@@ -28,28 +28,16 @@ const (
 	// that do not respond.
 	lookupTimeout = 3 * time.Second
 
-	// connectTimeout bounds connecting to a pod.
 	connectTimeout = 10 * time.Second
 )
 
-// serviceAddress is the name of a Service and one of its ports.
-type serviceAddress struct {
-	namespace, name string
-	port            int
-}
-
-// parseService parses host:port as the address of a Service: NAME.NAMESPACE.svc, optionally with the cluster's domain.
-func parseService(hostPort string) (service serviceAddress, ok bool) {
-	host, port, err := net.SplitHostPort(hostPort)
-	if err != nil {
-		return service, false
-	}
+// parseService parses the host name of a Service: NAME.NAMESPACE.svc, optionally with the cluster's domain.
+func parseService(host string) (service client.ObjectKey, ok bool) {
 	labels := strings.Split(host, ".")
-	number, err := strconv.Atoi(port)
-	if err != nil || len(labels) < 3 || labels[2] != "svc" || slices.Contains(labels[:2], "") {
+	if len(labels) < 3 || labels[2] != "svc" || slices.Contains(labels[:2], "") {
 		return service, false
 	}
-	return serviceAddress{namespace: labels[1], name: labels[0], port: number}, true
+	return client.ObjectKey{Namespace: labels[1], Name: labels[0]}, true
 }
 
 // errClearText rejects a URL that would send the token unencrypted over the network.
@@ -64,7 +52,7 @@ func (p *plugin) newClient(target *url.URL, allowPlain bool) *http.Client {
 	}
 	if direct {
 		transport.Proxy = func(request *http.Request) (*url.URL, error) {
-			if _, ok := parseService(net.JoinHostPort(request.URL.Hostname(), "0")); ok {
+			if _, ok := parseService(request.URL.Hostname()); ok {
 				return nil, nil
 			}
 			return http.ProxyFromEnvironment(request)
@@ -81,38 +69,38 @@ func (p *plugin) newClient(target *url.URL, allowPlain bool) *http.Client {
 // rejects addresses of other machines; if it is, names of Services that can be resolved here are like all others.
 func (p *plugin) dialer(direct bool) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		dialer := &net.Dialer{}
-		service, isService := parseService(address)
-		if isService {
-			if !direct {
-				return p.dialService(ctx, service)
-			}
-			dialer.Timeout = lookupTimeout
-		}
-		host, _, err := net.SplitHostPort(address)
+		host, port, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, fmt.Errorf("parsing the address: %w", err)
+		}
+		dialer := &net.Dialer{}
+		service, isService := parseService(host)
+		if isService {
+			if !direct {
+				return p.dialService(ctx, service, port)
+			}
+			dialer.Timeout = lookupTimeout
 		}
 		if ip := net.ParseIP(host); !direct && host != "localhost" && !ip.IsLoopback() {
 			return nil, errClearText
 		}
 		connection, err := dialer.DialContext(ctx, network, address)
 		if _, unknown := errors.AsType[*net.DNSError](err); unknown && isService {
-			return p.dialService(ctx, service)
+			return p.dialService(ctx, service, port)
 		}
 		return connection, err
 	}
 }
 
 // dialService connects to a pod of a Service as "kubectl port-forward" does.
-func (p *plugin) dialService(ctx context.Context, service serviceAddress) (net.Conn, error) {
+func (p *plugin) dialService(ctx context.Context, service client.ObjectKey, servicePort string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	c, err := p.cluster()
 	if err != nil {
 		return nil, err
 	}
-	pod, port, err := c.backend(ctx, service)
+	pod, port, err := c.backend(ctx, service, servicePort)
 	if err != nil {
 		return nil, err
 	}
@@ -128,21 +116,21 @@ func (p *plugin) dialService(ctx context.Context, service serviceAddress) (net.C
 }
 
 // backend returns a ready pod of a Service, and the port of the pod.
-func (c *cluster) backend(ctx context.Context, address serviceAddress) (*corev1.Pod, int, error) {
+func (c *cluster) backend(ctx context.Context, key client.ObjectKey, port string) (*corev1.Pod, int, error) {
 	service := &corev1.Service{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: address.namespace, Name: address.name}, service); err != nil {
+	if err := c.Get(ctx, key, service); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, 0, fmt.Errorf("there is no Service %s in namespace %s; set --endpoint or $%s to the address of Tocsin",
-				address.name, address.namespace, endpointVariable)
+				key.Name, key.Namespace, endpointVariable)
 		}
 		return nil, 0, fmt.Errorf("reading the Service: %w", err)
 	}
-	at := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == address.port })
+	at := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return fmt.Sprint(p.Port) == port })
 	if at < 0 {
-		return nil, 0, fmt.Errorf("the Service %s/%s has no port %d", address.namespace, address.name, address.port)
+		return nil, 0, fmt.Errorf("the Service %s has no port %s", key, port)
 	}
 	var pods corev1.PodList
-	err := c.List(ctx, &pods, client.InNamespace(address.namespace), client.MatchingLabels(service.Spec.Selector))
+	err := c.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels(service.Spec.Selector))
 	if err != nil {
 		return nil, 0, fmt.Errorf("listing pods: %w", err)
 	}
@@ -152,7 +140,7 @@ func (c *cluster) backend(ctx context.Context, address serviceAddress) (*corev1.
 			return pod, port, nil
 		}
 	}
-	return nil, 0, fmt.Errorf("no pod of the Service %s/%s is ready", address.namespace, address.name)
+	return nil, 0, fmt.Errorf("no pod of the Service %s is ready", key)
 }
 
 func isReady(pod *corev1.Pod) bool {
@@ -195,11 +183,10 @@ func dialPod(config *rest.Config, pod *corev1.Pod, port int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	streams, _, err := webSocket.Dial(portforward.PortForwardProtocolV1Name)
-	if err != nil {
-		dialer := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: roundTripper}, http.MethodPost, address)
-		streams, _, err = dialer.Dial(portforward.PortForwardProtocolV1Name)
-	}
+	dialer := portforward.NewFallbackDialerForStreaming(webSocket,
+		spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: roundTripper}, http.MethodPost, address),
+		func(error) bool { return true })
+	streams, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 	if err != nil {
 		return nil, err
 	}

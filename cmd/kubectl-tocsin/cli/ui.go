@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -22,22 +21,7 @@ func (p *plugin) uiCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "ui",
 		Short: "Show incidents in the browser",
-		Long: `Show incidents in the browser: a live list with search, the details and timeline of each incident, and a chart of
-the number of open incidents. Two more views show the finished episodes: their history and a report. With an archive,
-they include those of deleted incidents.
-
-The command serves the page on 127.0.0.1 with your kubeconfig and your permissions, and serves data only to
-clients with the key in the printed URL. The page is read-only. Press Ctrl-C to stop.`,
-		Example: `
-  # Show the incidents of the namespace
-  kubectl tocsin ui
-
-  # Show the incidents of all namespaces on a fixed port
-  kubectl tocsin ui -A --port 8090
-
-  # Show also the history in an archive
-  kubectl tocsin ui -A --archive s3://incidents?region=eu-central-1`,
-		RunE: p.withCluster(o.run),
+		RunE:  p.withCluster(o.run),
 	}
 	o.command = command
 	o.addArchiveFlag(command)
@@ -64,9 +48,8 @@ func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
 		return err
 	}
 	const hint = "Open this URL in a browser on this machine. It contains a key. Press Ctrl-C to stop."
-	_, err = fmt.Fprintf(o.Out, "%s\n%s\n", server.URL(), hint)
-	if err != nil {
-		return err
+	if o.screen.printf("%s\n%s\n", server.URL(), hint); o.screen.err != nil {
+		return o.screen.err
 	}
 	return server.Run(ctx)
 }

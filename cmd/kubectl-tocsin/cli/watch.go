@@ -57,18 +57,16 @@ func (o *getOptions) follow(ctx context.Context, c *cluster) error {
 	return o.printLines(ctx, feed, changes)
 }
 
+const upToDate = "The watch is up to date again."
+
 // outage tracks the error of a feed from tick to tick.
 type outage struct {
 	denials  int
-	reported string
+	reported string // upToDate at first
 }
 
 // note counts a feed's error, and prints it when it changes or ends. It returns an error if the command should fail.
 func (t *outage) note(problem error, to io.Writer) error {
-	text := ""
-	if problem != nil {
-		text = live.Sentence(problem)
-	}
 	if live.Denied(problem) {
 		if t.denials++; t.denials >= denialTicks {
 			return fmt.Errorf("watching incidents: %w", problem)
@@ -76,13 +74,12 @@ func (t *outage) note(problem error, to io.Writer) error {
 		return nil
 	}
 	t.denials = 0
+	text := upToDate
+	if problem != nil {
+		text = fmt.Sprintf("error: watching incidents: %s; retrying", live.Sentence(problem))
+	}
 	if text != t.reported {
 		t.reported = text
-		if text == "" {
-			text = "The watch is up to date again."
-		} else {
-			text = fmt.Sprintf("error: watching incidents: %s; retrying", text)
-		}
 		_, _ = fmt.Fprintln(to, text)
 	}
 	return nil
@@ -97,7 +94,7 @@ func (o *getOptions) printLines(ctx context.Context, feed *live.Feed, changes <-
 	shown := map[types.UID]string{}
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	failures := &outage{}
+	failures := &outage{reported: upToDate}
 	for table.err == nil {
 		select {
 		case <-ctx.Done():
@@ -108,19 +105,16 @@ func (o *getOptions) printLines(ctx context.Context, feed *live.Feed, changes <-
 			}
 		case change := <-changes:
 			incident := change.Incident
-			_, was := shown[incident.UID]
-			if change.Deleted || !was && !o.filter.matches(incident) {
-				delete(shown, incident.UID)
-				continue
-			}
+			matches := !change.Deleted && o.filter.matches(incident)
 			// The status also changes in fields that the table does not show, such as the ledger.
 			digest := fmt.Sprint(incident.Status.State, incident.Status.Alert.Severity, isAcknowledged(incident), isSilenced(incident),
 				incident.Status.AlertCount, incident.Status.Alert.Title)
-			if shown[incident.UID] != digest {
+			if last, was := shown[incident.UID]; !change.Deleted && (matches || was) && digest != last {
 				table.printRows(incident)
-				shown[incident.UID] = digest
 			}
-			if !o.filter.matches(incident) {
+			if matches {
+				shown[incident.UID] = digest
+			} else {
 				delete(shown, incident.UID)
 			}
 		}
@@ -128,7 +122,6 @@ func (o *getOptions) printLines(ctx context.Context, feed *live.Feed, changes <-
 	return table.err
 }
 
-// drawTable draws a live table on the terminal.
 func (o *getOptions) drawTable(ctx context.Context, feed *live.Feed, changes <-chan live.Change) error {
 	const (
 		enter = "\x1b[?1049h\x1b[?25l" // the alternate screen, without a cursor
@@ -143,7 +136,7 @@ func (o *getOptions) drawTable(ctx context.Context, feed *live.Feed, changes <-c
 	defer ticker.Stop()
 	settled := time.NewTimer(settle)
 	defer settled.Stop()
-	failures := &outage{}
+	failures := &outage{reported: upToDate}
 	for s.err == nil {
 		select {
 		case <-ctx.Done():

@@ -10,12 +10,17 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"gocloud.dev/blob"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
@@ -36,13 +41,6 @@ type Source struct {
 	ClusterErr error
 	// Bucket is that of the archive; nil to read the cluster only.
 	Bucket *blob.Bucket
-}
-
-// Close closes the bucket.
-func (s *Source) Close() {
-	if s.Bucket != nil {
-		_ = s.Bucket.Close()
-	}
 }
 
 // Query selects episodes.
@@ -74,7 +72,14 @@ func (s *Source) Episodes(ctx context.Context, q Query) iter.Seq2[*records.Recor
 		if s.ClusterErr != nil && !yield(nil, fmt.Errorf("reading the cluster: %w", s.ClusterErr)) {
 			return
 		}
-		m := merger{Query: &q, yield: yield, known: map[records.Key]bool{}}
+		m := merger{Query: &q, known: map[records.Key]bool{}}
+		m.yield = func(record *records.Record, err error) bool {
+			if ctx.Err() != nil {
+				yield(nil, ctx.Err())
+				return false
+			}
+			return yield(record, err)
+		}
 		if s.Cluster != nil && !m.readCluster(ctx, s.Cluster) || s.Bucket != nil && !m.readArchive(ctx, s.Bucket) {
 			return
 		}
@@ -96,28 +101,20 @@ type merger struct {
 	noticed  bool // a newer schema
 }
 
-// readCluster reads the episodes of all Incidents.
 func (m *merger) readCluster(ctx context.Context, c client.Reader) bool {
 	defer func() { slices.SortStableFunc(m.cluster, newestFirst) }()
-	for next := ""; ; {
-		list := &v1alpha1.IncidentList{}
-		err := c.List(ctx, list, client.InNamespace(m.Filter.Namespace), client.Limit(listChunk), client.Continue(next))
-		switch {
-		case ctx.Err() != nil:
-			m.yield(nil, ctx.Err())
-			return false
-		case err != nil:
+	pages := live.Pages(ctx, c, &v1alpha1.IncidentList{}, client.InNamespace(m.Filter.Namespace), client.Limit(listChunk))
+	for page, err := range pages {
+		if err != nil {
 			return m.yield(nil, fmt.Errorf("listing the incidents of the cluster: %w", err))
 		}
-		for i := range list.Items {
-			if !m.readIncident(&list.Items[i]) {
+		for i := range page.Items {
+			if !m.readIncident(&page.Items[i]) {
 				return false
 			}
 		}
-		if next = list.Continue; next == "" {
-			return true
-		}
 	}
+	return true
 }
 
 func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
@@ -133,11 +130,10 @@ func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
 	for i := range episodes {
 		one := &episodes[i]
 		m.known[one.Key()] = true
-		if one.ResolvedTime.Before(m.From) || !one.ResolvedTime.Before(m.To) || !m.Filter.Matches(one) {
-			continue
+		if !one.ResolvedTime.Before(m.From) && one.ResolvedTime.Before(m.To) && m.Filter.Matches(one) {
+			m.shorten(one)
+			m.cluster = append(m.cluster, one)
 		}
-		m.shorten(one)
-		m.cluster = append(m.cluster, one)
 	}
 	return true
 }
@@ -154,15 +150,14 @@ func (q *Query) shorten(r *records.Record) {
 
 // readArchive reads the archive, and yields the episodes of a day when the next one begins.
 func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket) bool {
+	// These look at fields that a record without content does not have.
+	needsContent := len(m.Filter.Hosts)+len(m.Filter.Labels)+len(m.Filter.Words) > 0
 	query := records.Query{
-		From: m.From, To: m.To, NewestFirst: true, WithoutContent: m.WithoutContent && !m.Filter.NeedsContent(), Progress: m.Progress,
+		From: m.From, To: m.To, NewestFirst: true, WithoutContent: m.WithoutContent && !needsContent, Progress: m.Progress,
 	}
 	day := ""
 	for record, err := range records.All(ctx, bucket, query) {
 		switch {
-		case ctx.Err() != nil:
-			m.yield(nil, ctx.Err())
-			return false
 		case err != nil:
 			if !m.yield(nil, err) {
 				return false
@@ -171,8 +166,8 @@ func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket) bool {
 		case m.known[record.Key()] || !m.Filter.Matches(&record):
 			continue
 		}
-		isFull := len(m.run) >= maxRun || m.runBytes > maxRunBytes
-		if !m.notice(&record) || (record.Day() != day || isFull) && !m.flush(record.Day()) {
+		ends := len(m.run) > 0 && record.Day() != day || len(m.run) >= maxRun || m.runBytes > maxRunBytes
+		if !m.notice(&record) || ends && !m.flush(day) {
 			return false
 		}
 		m.shorten(&record)
@@ -180,10 +175,7 @@ func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket) bool {
 		m.run = append(m.run, &record)
 		m.runBytes += size(&record)
 	}
-	if ctx.Err() != nil {
-		m.yield(nil, ctx.Err())
-	}
-	return ctx.Err() == nil
+	return true
 }
 
 // notice yields a NoticeError about the first record of a newer version.
@@ -197,25 +189,16 @@ func (m *merger) notice(record *records.Record) bool {
 		record.SchemaVersion, records.SchemaVersion)))
 }
 
-// flush yields the run and the episodes of the cluster that are newer than its oldest one or than the end of day, the day
-// that comes next. All are yielded if day is empty.
+// flush yields the run, whose day it is given, and the episodes of the cluster from that day on; all if day is empty.
 func (m *merger) flush(day string) bool {
-	slices.SortStableFunc(m.run, newestFirst)
-	for _, record := range m.run {
-		isNewer := func(r *records.Record) bool { return r.ResolvedTime.After(record.ResolvedTime.Time) }
-		if !m.yieldCluster(isNewer) || !m.yield(record, nil) {
-			return false
-		}
+	end := slices.IndexFunc(m.cluster, func(r *records.Record) bool { return r.Day() < day })
+	if end < 0 {
+		end = len(m.cluster)
 	}
-	m.run, m.runBytes = nil, 0
-	return m.yieldCluster(func(r *records.Record) bool { return r.Day() > day })
-}
-
-// yieldCluster yields the first episodes of the cluster, those of which isNext is true.
-func (m *merger) yieldCluster(isNext func(*records.Record) bool) bool {
-	for len(m.cluster) > 0 && isNext(m.cluster[0]) {
-		record := m.cluster[0]
-		m.cluster = m.cluster[1:]
+	run := append(m.run, m.cluster[:end]...)
+	m.run, m.runBytes, m.cluster = nil, 0, m.cluster[end:]
+	slices.SortStableFunc(run, newestFirst)
+	for _, record := range run {
 		if !m.yield(record, nil) {
 			return false
 		}
@@ -230,10 +213,65 @@ func newestFirst(a, b *records.Record) int {
 // size estimates the memory of a record, in bytes.
 func size(r *records.Record) int {
 	const fixed, perEntry, perTransition = 1500, 128, 150 // a map takes more memory than short texts in it
-	n := fixed
-	n += alertcontent.Size(&r.Alert) + perEntry*alertcontent.Keys(&r.Alert)
+	n := fixed + alertcontent.Size(&r.Alert) + perEntry*alertcontent.Keys(&r.Alert)
 	for i := range r.Timeline {
 		n += perTransition + len(r.Timeline[i].Message) + len(r.Timeline[i].By) + len(r.Timeline[i].Comment)
 	}
 	return n
 }
+
+// Filter selects episodes. An empty field selects all.
+type Filter struct {
+	Namespace    string
+	Integrations []string
+	// Severities selects by the highest severity of the episode.
+	Severities []string
+	Hosts      []string
+	// Labels select by the labels of the alert; all must match.
+	Labels []fields.Selector
+	// Words must all be contained in the title or another field that the user sees, regardless of case.
+	Words          []string
+	Unacknowledged bool
+}
+
+// Matches reports whether the filter selects an episode.
+func (f *Filter) Matches(r *records.Record) bool {
+	in := func(values []string, value string) bool { return len(values) == 0 || slices.Contains(values, value) }
+	return (f.Namespace == "" || f.Namespace == r.Namespace) && in(f.Integrations, r.Integration) &&
+		in(f.Severities, string(Severity(r))) && in(f.Hosts, r.Alert.Hostname) &&
+		(!f.Unacknowledged || r.AcknowledgedTime.IsZero()) &&
+		!slices.ContainsFunc(f.Labels, func(s fields.Selector) bool { return !s.Matches(fields.Set(r.Alert.Labels)) }) &&
+		f.matchesText(r)
+}
+
+// MatchesIncident reports whether the filter selects an Incident as it is now.
+func (f *Filter) MatchesIncident(incident *v1alpha1.Incident) bool {
+	status := &incident.Status
+	r := &records.Record{
+		Namespace: incident.Namespace, Integration: incident.Spec.IntegrationName, Incident: incident.Name,
+		DedupKey: incident.Spec.DedupKey,
+	}
+	r.Alert, r.Severity = status.Alert, status.Alert.Severity
+	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged); condition != nil &&
+		condition.Status == metav1.ConditionTrue {
+		r.AcknowledgedTime = v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
+	}
+	return f.Matches(r)
+}
+
+func (f *Filter) matchesText(r *records.Record) bool {
+	if len(f.Words) == 0 {
+		return true
+	}
+	texts := []string{
+		r.Alert.Title, r.Namespace, r.Incident, r.Integration, r.Alert.Hostname, r.DedupKey, string(Severity(r)), r.Alert.Description,
+	}
+	for name, value := range r.Alert.Labels {
+		texts = append(texts, name+"="+value)
+	}
+	all := strings.ToLower(strings.Join(texts, "\n"))
+	return !slices.ContainsFunc(f.Words, func(word string) bool { return !strings.Contains(all, strings.ToLower(word)) })
+}
+
+// Severity returns the highest severity of an episode.
+func Severity(r *records.Record) v1alpha1.Severity { return cmp.Or(r.HighestSeverity, r.Severity) }

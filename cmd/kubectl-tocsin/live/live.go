@@ -1,4 +1,4 @@
-// Package live follows the Incidents of a namespace or of the whole cluster by a watch.
+// Package live lists the Incidents of a namespace or of the whole cluster, and follows them by a watch.
 //
 // A watch is silent while nothing changes, and also while the API server hangs. A Feed therefore also lists one
 // Incident's metadata every few seconds: its data is up to date as long as that succeeds and the watch is established.
@@ -7,10 +7,9 @@ package live
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"iter"
 	"net"
 	"net/url"
 	"slices"
@@ -21,12 +20,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
@@ -56,12 +55,9 @@ type Feed struct {
 	onChange  func(Change)
 	prune     func(*v1alpha1.Incident)
 
-	changing sync.Mutex // onChange is called
-
-	mu          sync.Mutex
-	preliminary map[types.NamespacedName]*v1alpha1.Incident // open Incidents, until the initial list is complete
-	problems    [requests]error
-	confirmed   time.Time
+	mu        sync.Mutex
+	problems  [requests]error
+	confirmed time.Time
 	// reachable is closed when a probe succeeds again; nil while the API server responds.
 	reachable chan struct{}
 }
@@ -76,27 +72,22 @@ const (
 	requests
 )
 
-// Follow returns a Feed for a namespace; empty for all. It calls onChange for every existing Incident and for every
-// change, one call at a time; onChange must not block for long. It calls onChange for open Incidents first, and may do so
-// again when it comes to them among all. prune, if not nil, removes fields of an Incident before the Feed stores it.
+// Follow returns a Feed for a namespace; empty for all. It calls onChange for every existing Incident, open ones first, and
+// for every change, one call at a time; onChange must not block for long. Before the Feed stores an Incident, it calls Prune
+// and, if not nil, prune.
 func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident), onChange func(Change)) (*Feed, error) {
-	f := &Feed{
-		client: c, namespace: namespace, onChange: onChange, confirmed: time.Now(),
-		preliminary: map[types.NamespacedName]*v1alpha1.Incident{},
-	}
+	f := &Feed{client: c, namespace: namespace, onChange: onChange, confirmed: time.Now()}
 	f.prune = func(incident *v1alpha1.Incident) {
-		incident.ManagedFields = nil
+		Prune(incident)
 		if prune != nil {
 			prune(incident)
 		}
 	}
 	source := cache.ToListWatcherWithWatchListSemantics(f.source(), c)
 	f.informer = cache.NewSharedIndexInformer(source, &v1alpha1.Incident{}, 0, cache.Indexers{})
-	_, err := f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { f.notify(object, false) },
-		UpdateFunc: func(_, object any) { f.notify(object, false) },
-		DeleteFunc: func(object any) { f.notify(object, true) },
-	})
+	_, err := f.informer.AddEventHandler(informers.Handler(
+		func(incident *v1alpha1.Incident, _ bool) { onChange(Change{Incident: incident}) },
+		func(incident *v1alpha1.Incident) { onChange(Change{Incident: incident, Deleted: true}) }))
 	err = errors.Join(err,
 		f.informer.SetTransform(func(object any) (any, error) {
 			if incident, ok := object.(*v1alpha1.Incident); ok {
@@ -110,6 +101,14 @@ func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident)
 		return nil, fmt.Errorf("setting up the watch: %w", err)
 	}
 	return f, nil
+}
+
+// Prune removes the fields of an Incident that no list, filter or chart of Incidents needs.
+func Prune(incident *v1alpha1.Incident) {
+	incident.ManagedFields = nil
+	incident.Status.Ledger = v1alpha1.Ledger{}
+	alert := &incident.Status.Alert
+	alert.Description, alert.Annotations, alert.Values, alert.Custom = "", nil, nil, nil
 }
 
 // source returns a ListWatch that records errors.
@@ -133,7 +132,6 @@ func (f *Feed) source() *cache.ListWatch {
 	}
 }
 
-// note records the result of a request.
 func (f *Feed) note(ctx context.Context, kind request, err error) {
 	if ctx.Err() != nil {
 		return // shutting down
@@ -161,74 +159,46 @@ func (f *Feed) awaitReachable(ctx context.Context) {
 	}
 }
 
-func (f *Feed) notify(object any, deleted bool) {
-	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = tombstone.Obj
-	}
-	if incident, ok := object.(*v1alpha1.Incident); ok {
-		f.changing.Lock()
-		defer f.changing.Unlock()
-		f.onChange(Change{Incident: incident, Deleted: deleted})
-	}
-}
-
 // Run follows the Incidents until ctx ends.
 func (f *Feed) Run(ctx context.Context) {
 	var tasks sync.WaitGroup
+	defer tasks.Wait()
 	tasks.Go(func() { f.probe(ctx) })
-	tasks.Go(func() {
-		f.listOpen(ctx)
-		if cache.WaitForCacheSync(ctx.Done(), f.informer.HasSynced) {
-			f.endPreliminary()
-		}
-	})
+	f.listOpen(ctx)
 	f.informer.RunWithContext(ctx)
-	tasks.Wait()
 }
 
-// listOpen lists open Incidents while the informer lists all: these may be many. An error is not one of the Feed, which
-// reports those of the informer.
+// listOpen stores open Incidents before the informer lists all, which may be many. The informer then reports what differs:
+// also those that were deleted meanwhile. An error is not one of the Feed, which reports those of the informer.
 func (f *Feed) listOpen(ctx context.Context) {
-	for next, listed := "", 0; listed < maxPreliminary; {
-		incidents := &v1alpha1.IncidentList{}
-		err := f.client.List(ctx, incidents, client.InNamespace(f.namespace), client.Limit(preliminaryChunk), client.Continue(next),
-			client.MatchingFields{"status.state": string(v1alpha1.IncidentOpen)})
-		if err != nil || !f.showPreliminary(incidents.Items) || incidents.Continue == "" {
+	listed := 0
+	for page, err := range Pages(ctx, f.client, &v1alpha1.IncidentList{}, client.InNamespace(f.namespace),
+		client.Limit(preliminaryChunk), client.MatchingFields{"status.state": string(v1alpha1.IncidentOpen)}) {
+		if err != nil {
 			return
 		}
-		listed += len(incidents.Items)
-		next = incidents.Continue
-	}
-}
-
-// showPreliminary adds open Incidents unless the initial list is complete, which it reports by false: they may be outdated by
-// then.
-func (f *Feed) showPreliminary(incidents []v1alpha1.Incident) bool {
-	f.changing.Lock()
-	defer f.changing.Unlock()
-	for i := range incidents {
-		incident := &incidents[i]
-		f.prune(incident)
-		key := client.ObjectKeyFromObject(incident)
-		f.mu.Lock()
-		f.preliminary[key] = incident
-		f.mu.Unlock()
-		if _, known, _ := f.informer.GetStore().GetByKey(key.String()); !known { // else the informer has told of it, or will
+		for i := range page.Items {
+			incident := &page.Items[i]
+			f.prune(incident)
+			_ = f.informer.GetStore().Add(incident) // it has a key
 			f.onChange(Change{Incident: incident})
 		}
+		if listed += len(page.Items); listed >= maxPreliminary {
+			return
+		}
 	}
-	return !f.informer.HasSynced()
 }
 
-// endPreliminary removes the preliminary Incidents, and reports those that were deleted before the informer listed them.
-func (f *Feed) endPreliminary() {
-	f.mu.Lock()
-	preliminary := f.preliminary
-	f.preliminary = nil
-	f.mu.Unlock()
-	for key, incident := range preliminary {
-		if _, known, _ := f.informer.GetStore().GetByKey(key.String()); !known {
-			f.notify(incident, true)
+// Pages lists objects of the kind of empty, in pages of the Limit in options. An error ends the sequence.
+func Pages[L client.ObjectList](ctx context.Context, c client.Reader, empty L, options ...client.ListOption) iter.Seq2[L, error] {
+	return func(yield func(L, error) bool) {
+		for next := ""; ; {
+			page, _ := empty.DeepCopyObject().(L)
+			err := c.List(ctx, page, append(slices.Clip(options), client.Continue(next))...)
+			next = page.GetContinue()
+			if !yield(page, err) || err != nil || next == "" {
+				return
+			}
 		}
 	}
 }
@@ -240,7 +210,7 @@ func (f *Feed) probe(ctx context.Context) {
 	for {
 		err := Check(ctx, f.client, f.namespace)
 		f.note(ctx, probe, err)
-		f.probed(err)
+		f.probed(err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown)
 		select {
 		case <-ctx.Done():
 			return
@@ -249,14 +219,14 @@ func (f *Feed) probe(ctx context.Context) {
 	}
 }
 
-// probed records the result of a probe.
-func (f *Feed) probed(err error) {
+// probed records whether the API server has responded to a probe.
+func (f *Feed) probed(responds bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch answered := err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown; {
-	case !answered && f.reachable == nil:
+	switch {
+	case !responds && f.reachable == nil:
 		f.reachable = make(chan struct{})
-	case answered && f.reachable != nil:
+	case responds && f.reachable != nil:
 		close(f.reachable)
 		f.reachable = nil
 	}
@@ -278,14 +248,9 @@ func Check(ctx context.Context, c client.Client, namespace string) error {
 // Synced reports whether the initial list is complete.
 func (f *Feed) Synced() bool { return f.informer.HasSynced() }
 
-// Incidents returns all Incidents, or open ones until the initial list is complete, in no particular order. They must not be
-// modified.
+// Incidents returns all Incidents, or at least open ones until the initial list is complete, in no particular order. They must
+// not be modified.
 func (f *Feed) Incidents() []*v1alpha1.Incident {
-	if !f.Synced() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return slices.Collect(maps.Values(f.preliminary))
-	}
 	objects := f.informer.GetStore().List()
 	incidents := make([]*v1alpha1.Incident, len(objects))
 	for i, object := range objects {
@@ -328,12 +293,3 @@ func Sentence(err error) string {
 
 // Denied reports whether the user lacks permission.
 func Denied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
-
-// Text returns a JSON value for people: a string without quotes, any other value as it is.
-func Text(value json.RawMessage) string {
-	var s string
-	if json.Unmarshal(value, &s) == nil {
-		return s
-	}
-	return string(value)
-}

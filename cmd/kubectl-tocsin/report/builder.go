@@ -6,7 +6,6 @@
 package report
 
 import (
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -34,9 +33,9 @@ type perSeverity [5]int64
 type Builder struct {
 	from, to     time.Time
 	zone         *time.Location
-	days         map[int32]*perSeverity
-	acknowledge  [len(perSeverity{})][]int64 // durations in milliseconds
-	resolve      [len(perSeverity{})][]int64
+	days         map[int32]perSeverity
+	acknowledge  [len(perSeverity{})][]time.Duration
+	resolve      [len(perSeverity{})][]time.Duration
 	implausible  int64
 	omitted      int64
 	errors       int64
@@ -47,33 +46,29 @@ type Builder struct {
 // NewBuilder returns a Builder of a report on the episodes that ended from from to to. The days are those of zone.
 func NewBuilder(from, to time.Time, zone *time.Location) *Builder {
 	return &Builder{
-		from: from.In(zone), to: to.In(zone), zone: zone, days: map[int32]*perSeverity{},
+		from: from.In(zone), to: to.In(zone), zone: zone, days: map[int32]perSeverity{},
 		keys: newTable(maxKeys), integrations: newTable(maxKeys),
 	}
 }
 
 // Add accumulates an episode. It ignores those that ended outside of the period.
 func (b *Builder) Add(r *records.Record) {
-	opened, acknowledged, resolved := r.OpenedTime.Time, r.AcknowledgedTime.Time, r.ResolvedTime.Time
+	resolved := r.ResolvedTime.Time
 	if resolved.Before(b.from) || !resolved.Before(b.to) {
 		return
 	}
 	severity, day := column(history.Severity(r)), dayOf(resolved.In(b.zone))
 	counts := b.days[day]
-	if counts == nil {
-		counts = &perSeverity{}
-		b.days[day] = counts
-	}
 	counts[severity]++
-	var open time.Duration
-	if ms, ok := between(opened, resolved); ok {
-		b.resolve[severity] = append(b.resolve[severity], ms)
-		open = time.Duration(ms) * time.Millisecond
+	b.days[day] = counts
+	open, ok := between(r.OpenedTime.Time, resolved)
+	if ok {
+		b.resolve[severity] = append(b.resolve[severity], open)
 	} else {
 		b.implausible++
 	}
-	if ms, ok := between(opened, acknowledged); ok {
-		b.acknowledge[severity] = append(b.acknowledge[severity], ms)
+	if wait, ok := between(r.OpenedTime.Time, r.AcknowledgedTime.Time); ok {
+		b.acknowledge[severity] = append(b.acknowledge[severity], wait)
 	}
 	b.keys.add(id{r.Namespace, r.Integration, r.DedupKey}, r, day, open)
 	b.integrations.add(id{r.Namespace, r.Integration, ""}, r, day, open)
@@ -82,16 +77,17 @@ func (b *Builder) Add(r *records.Record) {
 	}
 }
 
-// Warn records that episodes are missing because of an error, which the report mentions.
-func (b *Builder) Warn() { b.errors++ }
+// Warn records that episodes are missing because of errors, which the report mentions.
+func (b *Builder) Warn(errors int) { b.errors += int64(errors) }
 
-// between returns the milliseconds from one time to another. It reports false for times that cannot be: one is unknown, or
-// they are in the wrong order.
-func between(from, to time.Time) (ms int64, ok bool) {
+// between returns the duration from one time to another, in milliseconds. It reports false for times that cannot be: one is
+// unknown, or they are in the wrong order.
+func between(from, to time.Time) (d time.Duration, ok bool) {
 	if from.IsZero() || to.IsZero() || to.Before(from) {
 		return 0, false
 	}
-	return min(to.UnixMilli()-from.UnixMilli(), math.MaxInt64/int64(time.Millisecond)), true
+	const unit = time.Millisecond
+	return to.Truncate(unit).Sub(from.Truncate(unit)).Truncate(unit), true
 }
 
 // dayOf returns the number of days from 1970-01-01 to the date of t in its zone.

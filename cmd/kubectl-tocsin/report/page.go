@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -32,7 +33,16 @@ type Section struct {
 	Bars []float64 `json:"bars,omitempty"`
 }
 
-// add adds a row.
+// section returns a Section without rows. The name of a column of numbers begins with #.
+func section(title, note string, columns ...string) Section {
+	s := Section{Title: title, Note: note}
+	for _, name := range columns {
+		trimmed := strings.TrimPrefix(name, "#")
+		s.Columns = append(s.Columns, Column{Name: trimmed, Number: trimmed != name})
+	}
+	return s
+}
+
 func (s *Section) add(cells ...any) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {
@@ -47,9 +57,6 @@ type Column struct {
 	// Number aligns the column to the right.
 	Number bool `json:"number,omitempty"`
 }
-
-func text(name string) Column   { return Column{Name: name} }
-func number(name string) Column { return Column{Name: name, Number: true} }
 
 // Page returns the report for people.
 func (r *Report) Page() *Page {
@@ -80,14 +87,9 @@ func (r *Report) Page() *Page {
 }
 
 func (r *Report) severitySection() Section {
-	s := Section{
-		Title: "Severities",
-		Note:  "Median and 90th percentile of the times to acknowledge and to resolve, and the number of episodes that have them.",
-		Columns: []Column{
-			text("SEVERITY"), number("EPISODES"), number("PER DAY"), number("ACK P50"), number("P90"), number("OF"),
-			number("RESOLVE P50"), number("P90"), number("OF"),
-		},
-	}
+	s := section("Severities",
+		"Median and 90th percentile of the times to acknowledge and to resolve, and the number of episodes that have them.",
+		"SEVERITY", "#EPISODES", "#PER DAY", "#ACK P50", "#P90", "#OF", "#RESOLVE P50", "#P90", "#OF")
 	for _, row := range r.Severities {
 		s.add(row.Severity, row.Episodes, fmt.Sprintf("%.1f", row.PerDay), row.Acknowledge.human(row.Acknowledge.Median),
 			row.Acknowledge.human(row.Acknowledge.P90), row.Acknowledge.Count, row.Resolve.human(row.Resolve.Median),
@@ -104,25 +106,32 @@ func (q Quantiles) human(d time.Duration) string {
 }
 
 func (r *Report) daySection() Section {
-	s := Section{Title: "Episodes per day", Columns: []Column{text("DATE"), number("ALL")}}
+	title := "Episodes per day"
 	if r.DaysPerBar > 1 {
-		s.Title = fmt.Sprintf("Episodes per %d days", r.DaysPerBar)
+		title = fmt.Sprintf("Episodes per %d days", r.DaysPerBar)
 	}
-	most := int64(1)
-	for _, bar := range r.Bars {
-		most = max(most, bar.Total)
-	}
+	columns := []string{"DATE", "#ALL"}
 	severities := r.usedSeverities()
 	for _, severity := range severities {
-		s.Columns = append(s.Columns, number(string(severity)))
+		columns = append(columns, "#"+string(severity))
 	}
+	s := section(title, "", columns...)
 	for _, bar := range r.Bars {
 		cells := []any{bar.Date, bar.Total}
 		for i := range severities {
 			cells = append(cells, bar.Counts[i])
 		}
 		s.add(cells...)
-		s.Bars = append(s.Bars, float64(bar.Total)/float64(most))
+		s.Bars = append(s.Bars, float64(bar.Total))
+	}
+	return s.scaled()
+}
+
+// scaled returns the section with bars relative to the longest one.
+func (s Section) scaled() Section {
+	longest := max(1, slices.Max(s.Bars))
+	for i := range s.Bars {
+		s.Bars[i] /= longest
 	}
 	return s
 }
@@ -137,28 +146,16 @@ func (r *Report) usedSeverities() []v1alpha1.Severity {
 }
 
 func (r *Report) durationSection() Section {
-	s := Section{
-		Title:   "Time to acknowledge and to resolve",
-		Columns: []Column{text("TIME"), number("ACKNOWLEDGED"), number("RESOLVED")},
-	}
-	most := 1
-	for _, bin := range r.Histogram {
-		most = max(most, bin.Resolve)
-	}
+	s := section("Time to acknowledge and to resolve", "", "TIME", "#ACKNOWLEDGED", "#RESOLVED")
 	for _, bin := range r.Histogram {
 		s.add(bin.Label, bin.Acknowledge, bin.Resolve)
-		s.Bars = append(s.Bars, float64(bin.Resolve)/float64(most))
+		s.Bars = append(s.Bars, float64(bin.Resolve))
 	}
-	return s
+	return s.scaled()
 }
 
 func (r *Report) keySection() Section {
-	s := Section{
-		Title: "Noisiest keys",
-		Columns: []Column{
-			number("EPISODES"), number("ALERTS"), number("OPEN"), text("INTEGRATION"), text("KEY"), text("TITLE"),
-		},
-	}
+	s := section("Noisiest keys", "", "#EPISODES", "#ALERTS", "#OPEN", "INTEGRATION", "KEY", "TITLE")
 	if r.Missed > 0 {
 		s.Note = fmt.Sprintf("There were too many keys to count all: counts may be too low by up to %d.", r.Missed)
 	}
@@ -169,10 +166,7 @@ func (r *Report) keySection() Section {
 }
 
 func (r *Report) integrationSection() Section {
-	s := Section{
-		Title:   "Noisiest integrations",
-		Columns: []Column{number("EPISODES"), number("ALERTS"), number("OPEN"), text("INTEGRATION")},
-	}
+	s := section("Noisiest integrations", "", "#EPISODES", "#ALERTS", "#OPEN", "INTEGRATION")
 	for _, k := range r.Integrations {
 		s.add(k.Episodes, k.Alerts, duration.HumanDuration(k.Open), k.integration())
 	}
@@ -180,13 +174,8 @@ func (r *Report) integrationSection() Section {
 }
 
 func (r *Report) flappingSection() Section {
-	s := Section{
-		Title: "Flapping keys",
-		Note:  fmt.Sprintf("Keys with %d or more episodes in one day, and the day with the most.", flapping),
-		Columns: []Column{
-			number("MOST"), text("DAY"), number("EPISODES"), number("DAYS"), text("INTEGRATION"), text("KEY"), text("TITLE"),
-		},
-	}
+	s := section("Flapping keys", fmt.Sprintf("Keys with %d or more episodes in one day, and the day with the most.", flapping),
+		"#MOST", "DAY", "#EPISODES", "#DAYS", "INTEGRATION", "KEY", "TITLE")
 	for _, k := range r.Flapping {
 		s.add(k.PeakEpisodes, k.PeakDay, k.Episodes, k.Days, k.integration(), safe(k.Key), safe(k.Title))
 	}

@@ -2,8 +2,11 @@ package report
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // flapping is the number of episodes in one day from which on a key counts as flapping.
@@ -157,62 +160,43 @@ func (b *Builder) fillBars(r *Report, bars int) {
 
 // fillDurations fills the quantiles of Severities, and Histogram.
 func (b *Builder) fillDurations(r *Report) {
-	var acknowledge, resolve []int64
-	for i := range severities {
-		acknowledge, resolve = append(acknowledge, b.acknowledge[i]...), append(resolve, b.resolve[i]...)
-		at := slices.IndexFunc(r.Severities, func(row Row) bool { return row.Severity == string(severities[i]) })
-		if at >= 0 {
-			r.Severities[at].Acknowledge, r.Severities[at].Resolve = quantiles(b.acknowledge[i]), quantiles(b.resolve[i])
+	acknowledge, resolve := slices.Concat(b.acknowledge[:]...), slices.Concat(b.resolve[:]...)
+	for i := range r.Severities {
+		row := &r.Severities[i]
+		if at := slices.Index(severities, v1alpha1.Severity(row.Severity)); at >= 0 {
+			row.Acknowledge, row.Resolve = quantiles(b.acknowledge[at]), quantiles(b.resolve[at])
+		} else { // the row for all
+			row.Acknowledge, row.Resolve = quantiles(acknowledge), quantiles(resolve)
 		}
-		b.acknowledge[i], b.resolve[i] = nil, nil
 	}
-	all := &r.Severities[len(r.Severities)-1]
-	all.Acknowledge, all.Resolve = quantiles(acknowledge), quantiles(resolve)
-	for i := range len(bins) + 1 {
-		label := "under " + bins[0].label
-		switch {
-		case i == len(bins):
-			label = bins[i-1].label + " or more"
-		case i > 0:
-			label = bins[i-1].label + " to " + bins[i].label
+	from := time.Duration(0)
+	for _, bin := range bins {
+		inside := func(sorted []time.Duration) int {
+			first, _ := slices.BinarySearch(sorted, from)
+			end, _ := slices.BinarySearch(sorted, bin.end)
+			return end - first
 		}
-		r.Histogram = append(r.Histogram, Bin{label, inBin(acknowledge, i), inBin(resolve, i)})
+		r.Histogram = append(r.Histogram, Bin{bin.label, inside(acknowledge), inside(resolve)})
+		from = bin.end
 	}
 }
 
-// bins are the upper ends of the intervals of Histogram.
+// bins are the intervals of Histogram, each from the end of the one before it.
 var bins = []struct {
 	end   time.Duration
 	label string
 }{
-	{time.Minute, "1m"}, {5 * time.Minute, "5m"}, {15 * time.Minute, "15m"}, {time.Hour, "1h"}, {4 * time.Hour, "4h"},
-	{24 * time.Hour, "1d"},
+	{time.Minute, "under 1m"}, {5 * time.Minute, "1m to 5m"}, {15 * time.Minute, "5m to 15m"}, {time.Hour, "15m to 1h"},
+	{4 * time.Hour, "1h to 4h"}, {24 * time.Hour, "4h to 1d"}, {math.MaxInt64, "1d or more"},
 }
 
-// inBin returns how many of sorted milliseconds are in an interval of bins.
-func inBin(sorted []int64, bin int) int {
-	below := func(i int) int {
-		switch {
-		case i < 0:
-			return 0
-		case i == len(bins):
-			return len(sorted)
-		}
-		at, _ := slices.BinarySearch(sorted, bins[i].end.Milliseconds())
-		return at
-	}
-	return below(bin) - below(bin-1)
-}
-
-// quantiles sorts milliseconds and returns their quantiles.
-func quantiles(ms []int64) Quantiles {
-	if len(ms) == 0 {
+// quantiles sorts durations and returns their quantiles.
+func quantiles(all []time.Duration) Quantiles {
+	if len(all) == 0 {
 		return Quantiles{}
 	}
-	slices.Sort(ms)
-	rank := func(percent int) time.Duration {
-		return time.Duration(ms[(len(ms)*percent+99)/100-1]) * time.Millisecond
-	}
+	slices.Sort(all)
+	rank := func(percent int) time.Duration { return all[(len(all)*percent+99)/100-1] }
 	const median, p90 = 50, 90
-	return Quantiles{Count: len(ms), Median: rank(median), P90: rank(p90)}
+	return Quantiles{Count: len(all), Median: rank(median), P90: rank(p90)}
 }

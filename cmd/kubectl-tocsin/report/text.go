@@ -4,10 +4,11 @@ import (
 	"bufio"
 	_ "embed"
 	"fmt"
-	"html/template"
+	htmltemplate "html/template"
 	"io"
 	"regexp"
 	"strings"
+	"text/template"
 
 	"github.com/mattn/go-runewidth"
 )
@@ -16,6 +17,8 @@ const (
 	// minColumn is the width down to which columns of text are cut, in cells of the terminal.
 	minColumn = 8
 	textGap   = 2
+
+	markdownBar = 20 // the width of the longest bar
 )
 
 // WriteText writes the page for a terminal with a number of columns. bold highlights the titles.
@@ -44,8 +47,7 @@ func (s *Section) writeText(w io.Writer, width int, bold func(string) string) {
 		return
 	}
 	widths := s.widths(width)
-	header := make([]string, 0, len(s.Columns))
-	used := 0
+	header, used := []string{}, 0
 	for i, column := range s.Columns {
 		header = append(header, strings.ToUpper(column.Name))
 		used += widths[i] + textGap
@@ -87,20 +89,15 @@ func (s *Section) widths(width int) []int {
 }
 
 func (s *Section) textLine(cells []string, widths []int) string {
-	var line strings.Builder
+	filled := make([]string, len(cells))
 	for i, cell := range cells {
-		cell = runewidth.Truncate(cell, widths[i], "…")
+		fill := runewidth.FillRight
 		if s.Columns[i].Number {
-			cell = runewidth.FillLeft(cell, widths[i])
-		} else {
-			cell = runewidth.FillRight(cell, widths[i])
+			fill = runewidth.FillLeft
 		}
-		if i > 0 {
-			line.WriteString(strings.Repeat(" ", textGap))
-		}
-		line.WriteString(cell)
+		filled[i] = fill(runewidth.Truncate(cell, widths[i], "…"), widths[i])
 	}
-	return strings.TrimRight(line.String(), " ")
+	return strings.TrimRight(strings.Join(filled, strings.Repeat(" ", textGap)), " ")
 }
 
 // wrap breaks a line at spaces, and a word that is too long anywhere.
@@ -131,48 +128,26 @@ func bar(part float64, width int) string {
 	return text
 }
 
+var (
+	//go:embed report.html
+	htmlText string
+	//go:embed report.md.tmpl
+	markdownText string
+
+	// htmlTemplate escapes by context: text of senders stays text. The page's policy permits nothing but its own style.
+	htmlTemplate = htmltemplate.Must(htmltemplate.New("html").Parse(htmlText))
+
+	markdownTemplate = template.Must(template.New("markdown").Funcs(template.FuncMap{
+		"markdown": markdown,
+		"bar":      func(part float64) string { return bar(part, markdownBar) },
+	}).Parse(markdownText))
+)
+
+// WriteHTML writes one self-contained page, without scripts and without external resources.
+func (p *Page) WriteHTML(out io.Writer) error { return htmlTemplate.Execute(out, p) }
+
 // WriteMarkdown writes the page in Markdown (CommonMark with tables).
-func (p *Page) WriteMarkdown(out io.Writer) error {
-	const barWidth = 20
-	w := bufio.NewWriter(out)
-	_, _ = fmt.Fprintf(w, "# %s\n", markdown(p.Title))
-	for _, line := range p.Lead {
-		_, _ = fmt.Fprintf(w, "\n%s\n", markdown(line))
-	}
-	for _, warning := range p.Warnings {
-		_, _ = fmt.Fprintf(w, "\n**Warning:** %s\n", markdown(warning))
-	}
-	for _, s := range p.Sections {
-		_, _ = fmt.Fprintf(w, "\n## %s\n\n", s.Title)
-		if s.Note != "" {
-			_, _ = fmt.Fprintf(w, "%s\n\n", s.Note)
-		}
-		if len(s.Rows) == 0 {
-			_, _ = fmt.Fprintln(w, "None.")
-			continue
-		}
-		var names, rules []string
-		for _, column := range s.Columns {
-			names = append(names, column.Name)
-			rules = append(rules, map[bool]string{true: "--:", false: "---"}[column.Number])
-		}
-		if s.Bars != nil {
-			names, rules = append(names, ""), append(rules, "---")
-		}
-		_, _ = fmt.Fprintf(w, "| %s |\n|%s|\n", strings.Join(names, " | "), strings.Join(rules, "|"))
-		for i, row := range s.Rows {
-			var cells []string
-			for _, cell := range row {
-				cells = append(cells, markdown(cell))
-			}
-			if s.Bars != nil {
-				cells = append(cells, bar(s.Bars[i], barWidth))
-			}
-			_, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
-		}
-	}
-	return w.Flush()
-}
+func (p *Page) WriteMarkdown(out io.Writer) error { return markdownTemplate.Execute(out, p) }
 
 // markdown escapes text: no punctuation of it is markup, neither for Markdown nor for the HTML in it. Addresses do not become
 // links, and names do not notify users, since a word joiner (U+2060) separates their parts.
@@ -185,12 +160,3 @@ var (
 	harmlessMarkdown    = strings.NewReplacer(
 		"://", ":\u2060//", "www.", "www\u2060.", "@", "@\u2060", "<", "&lt;", ">", "&gt;", "&", "&amp;")
 )
-
-//go:embed report.html
-var pageText string
-
-// pageTemplate escapes by context: text of senders stays text. The page's policy permits nothing but its own style.
-var pageTemplate = template.Must(template.New("report").Parse(pageText))
-
-// WriteHTML writes one self-contained page, without scripts and without external resources.
-func (p *Page) WriteHTML(out io.Writer) error { return pageTemplate.Execute(out, p) }

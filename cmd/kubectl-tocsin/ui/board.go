@@ -2,7 +2,6 @@ package ui
 
 import (
 	"net/http"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -60,40 +59,15 @@ type row struct {
 	Gone         bool                `json:"gone,omitempty"` // the Incident was deleted
 }
 
-// bell wakes all who wait for a change.
-type bell struct {
-	mu   sync.Mutex
-	rung chan struct{}
-}
-
-// next returns a channel that is closed at the next change.
-func (b *bell) next() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.rung == nil {
-		b.rung = make(chan struct{})
-	}
-	return b.rung
-}
-
-func (b *bell) ring() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.rung != nil {
-		close(b.rung)
-		b.rung = nil
-	}
-}
-
 // stream sends all rows, and then changed rows, as lines of JSON until the browser disconnects.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	answer := newLines(w)
-	ticker := time.NewTicker(heartbeat)
+	ticker := time.NewTicker(settle)
 	defer ticker.Stop()
 	var sent map[types.NamespacedName]string
 	for {
-		changed := s.changed.next()
-		// Read Synced before the Incidents: if it is true, they are complete.
+		// Read the number of changes and Synced before the Incidents: if Synced is true, they are complete.
+		changes := s.changes.Load()
 		m := message{
 			Whole: sent == nil, Synced: s.feed.Synced(), Scope: s.Namespace, Command: s.Command, Age: s.feed.Age().Seconds(),
 		}
@@ -104,12 +78,12 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		if !answer.send(m) {
 			return
 		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-ticker.C:
-		case <-changed:
-			<-time.After(settle)
+		for last, quiet := time.Now(), true; quiet; quiet = s.changes.Load() == changes && time.Since(last) < heartbeat {
+			select {
+			case <-r.Context().Done():
+				return
+			case <-ticker.C:
+			}
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// intervals is the number of intervals in the time span of the chart.
 const intervals = 48
 
 // count is the maximum number of Incidents that were open at the same time in an interval, by their last severity.
@@ -74,27 +73,26 @@ func countOpen(incidents []*v1alpha1.Incident, now time.Time, span time.Duration
 func turnsOf(incidents []*v1alpha1.Incident, now time.Time) []turn {
 	var turns []turn
 	for _, incident := range incidents {
-		for _, episode := range episodes(incident, now) {
-			severity := incident.Status.Alert.Severity
-			turns = append(turns, turn{episode.from, 1, severity}, turn{episode.to, -1, severity})
-		}
+		severity := incident.Status.Alert.Severity
+		episodes(incident, now, func(from, to time.Time) {
+			turns = append(turns, turn{from, 1, severity}, turn{to, -1, severity})
+		})
 	}
 	slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.change, b.change)) })
 	return turns
 }
 
-// stretch is the half-open time span [from, to).
-type stretch struct{ from, to time.Time }
-
-// episodes returns the time spans in which an Incident was open according to its timeline, in order and without overlap.
-func episodes(incident *v1alpha1.Incident, now time.Time) []stretch {
-	var found []stretch
-	add := func(from, to time.Time) {
-		if len(found) > 0 && from.Before(found[len(found)-1].to) {
-			from = found[len(found)-1].to
+// episodes calls add for each time span [from, to) in which an Incident was open according to its timeline, in order and without
+// overlap.
+func episodes(incident *v1alpha1.Incident, now time.Time, add func(from, to time.Time)) {
+	var end time.Time // of the last span
+	span := func(from, to time.Time) {
+		if from.Before(end) {
+			from = end
 		}
 		if from.Before(to) {
-			found = append(found, stretch{from, to})
+			add(from, to)
+			end = to
 		}
 	}
 	var open *time.Time
@@ -106,17 +104,16 @@ func episodes(incident *v1alpha1.Incident, now time.Time) []stretch {
 		}
 		if transition.Type == v1alpha1.TransitionResolved && open != nil {
 			known = true
-			add(*open, transition.Time.Time)
+			span(*open, transition.Time.Time)
 			open = nil
 		}
 	}
 	status := &incident.Status
 	switch {
 	case status.State == v1alpha1.IncidentOpen && status.OpenedTime != nil:
-		add(status.OpenedTime.Time, now.Add(time.Nanosecond)) // including now
+		span(status.OpenedTime.Time, now.Add(time.Nanosecond)) // including now
 	case !known && open == nil && status.OpenedTime != nil && status.ResolvedTime != nil:
 		// The timeline no longer has the start of the last episode.
-		add(status.OpenedTime.Time, status.ResolvedTime.Time)
+		span(status.OpenedTime.Time, status.ResolvedTime.Time)
 	}
-	return found
 }

@@ -23,8 +23,7 @@ const (
 	maxEpisodes  = 500
 	episodeChunk = 50
 	// maxDescription bounds the description of an episode.
-	maxDescription = 2000
-	// progressInterval is the minimum interval of messages about the progress.
+	maxDescription   = 2000
 	progressInterval = 200 * time.Millisecond
 	// maxProblems bounds the messages about problems.
 	maxProblems = 20
@@ -161,7 +160,7 @@ func (s *Server) report(stream *pastStream, r *http.Request, q history.Query) *p
 			return nil
 		}
 		if !errors.As(err, new(history.NoticeError)) {
-			builder.Warn()
+			builder.Warn(1)
 		}
 	}
 	result := builder.Report(reportTop, reportBars)

@@ -27,6 +27,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gocloud.dev/blob"
@@ -58,7 +59,7 @@ type Server struct {
 	port     int
 	listener net.Listener
 	feed     *live.Feed
-	changed  bell // rings when the Incidents of the feed change
+	changes  atomic.Int64 // of the feed's Incidents
 	now      func() time.Time
 }
 
@@ -85,18 +86,11 @@ func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error)
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.port = address.Port
 	}
-	s.feed, err = live.Follow(c, s.Namespace, prune, func(live.Change) { s.changed.ring() })
+	s.feed, err = live.Follow(c, s.Namespace, nil, func(live.Change) { s.changes.Add(1) })
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return s, nil
-}
-
-// prune removes fields that the list, the search and the chart do not need.
-func prune(incident *v1alpha1.Incident) {
-	alert := &incident.Status.Alert
-	alert.Description, alert.Annotations, alert.Values, alert.Custom = "", nil, nil, nil
-	incident.Status.Ledger = v1alpha1.Ledger{}
 }
 
 // URL returns the URL of the page with the key.

@@ -15,17 +15,6 @@ import (
 	_ "gocloud.dev/blob/s3blob"    // s3://
 )
 
-// Schemes of the URL of an archive.
-const (
-	schemeS3    = "s3"
-	schemeGS    = "gs"
-	schemeAzure = "azblob"
-	schemeFile  = "file"
-)
-
-// s3Validation is the parameter for the validation of checksums in S3's responses.
-const s3Validation = "response_checksum_validation"
-
 // Check returns an error if the text is not a URL of an archive, such as s3://bucket?region=eu-central-1&prefix=tocsin/,
 // gs://bucket, azblob://container or file:///var/lib/archive. It calls no server.
 func Check(text string) error {
@@ -48,35 +37,30 @@ func parse(text string) (*url.URL, error) {
 		return nil, errors.New("the URL must not have a fragment")
 	}
 	switch u.Scheme {
-	case schemeS3, schemeGS, schemeAzure:
+	case "s3", "gs", "azblob":
 		if u.Host == "" || strings.Trim(u.Path, "/") != "" {
 			return nil, fmt.Errorf("want %s://BUCKET, and ?prefix=FOLDER/ for a folder in it", u.Scheme)
 		}
-	case schemeFile:
+		// Otherwise the SDK logs a warning of each object without a checksum; gzip has one.
+		const validation = "response_checksum_validation"
+		if u.Scheme == "s3" && !query.Has(validation) {
+			query.Set(validation, "when_required")
+		}
+	case "file":
 		if u.Host != "" || !strings.HasPrefix(u.Path, "/") || u.Path == "/" {
 			return nil, errors.New("want file:///FOLDER")
 		}
-	default:
-		return nil, errors.New("want a URL that begins with s3://, gs://, azblob:// or file:///")
-	}
-	if prefix := query.Get("prefix"); prefix != "" && !strings.HasSuffix(prefix, "/") {
-		return nil, errors.New("the prefix must end in a slash")
-	}
-	setDefaults(u.Scheme, query)
-	u.RawQuery = query.Encode()
-	return u, nil
-}
-
-// setDefaults sets the parameters of drivers that have other defaults.
-func setDefaults(scheme string, query url.Values) {
-	switch {
-	case scheme == schemeFile:
 		// Temporary files beside the objects: a rename from another volume fails, and the root file system is read-only.
 		query.Set("no_tmp_dir", "true")
 		query.Set("metadata", "skip")
-	case scheme == schemeS3 && !query.Has(s3Validation):
-		query.Set(s3Validation, "when_required") // or the SDK logs a warning of each object without a checksum; gzip has one
+	default:
+		return nil, errors.New("want a URL that begins with s3://, gs://, azblob:// or file:///")
 	}
+	if !strings.HasSuffix("/"+query.Get("prefix"), "/") { // none is fine
+		return nil, errors.New("the prefix must end in a slash")
+	}
+	u.RawQuery = query.Encode()
+	return u, nil
 }
 
 // Open opens the bucket of a URL that Check accepts. Credentials come from the environment, or from the files and metadata

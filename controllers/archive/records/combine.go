@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -36,7 +37,7 @@ const (
 // always has the same records, and nobody deletes an object whose records are not in another one that was just verified.
 func Combine(ctx context.Context, bucket *blob.Bucket, day string, over bool) error {
 	for {
-		objects, err := listDay(ctx, bucket, day)
+		objects, err := list(ctx, bucket, day)
 		if err != nil {
 			return err
 		}
@@ -52,6 +53,19 @@ func Combine(ctx context.Context, bucket *blob.Bucket, day string, over bool) er
 			return err
 		}
 	}
+}
+
+// DaysToCombine returns the days that have several small objects.
+func DaysToCombine(ctx context.Context, bucket *blob.Bucket) ([]string, error) {
+	objects, err := list(ctx, bucket, "")
+	small := map[string]int{}
+	for _, object := range objects {
+		if object.Size < smallBytes {
+			small[dayOf(object.Key)]++
+		}
+	}
+	maps.DeleteFunc(small, func(_ string, n int) bool { return n < 2 })
+	return slices.Sorted(maps.Keys(small)), err
 }
 
 // groups returns groups of objects to be combined, of similar sizes, so that few bytes are combined often.
@@ -102,14 +116,14 @@ func writeCombined(ctx context.Context, bucket *blob.Bucket, key string, objects
 		return 0, fmt.Errorf("writing %s: %w", key, err)
 	}
 	lines := newEncoder(object)
-	reader := reader{ctx: ctx, bucket: bucket}
-	reader.readDay(objects, func(record Record, failure error) bool {
+	pass := pass{reader: &reader{ctx: ctx, bucket: bucket}, yield: func(record Record, failure error) bool {
 		if err = failure; err == nil {
 			count++
 			err = lines.Encode(&record)
 		}
 		return err == nil
-	})
+	}}
+	pass.read(objects)
 	if err = cmp.Or(err, lines.Close()); err != nil {
 		abort() // or Close would store what was written so far
 		_ = object.Close()
@@ -123,17 +137,15 @@ func writeCombined(ctx context.Context, bucket *blob.Bucket, key string, objects
 
 // verify reads an object back and counts its records.
 func verify(ctx context.Context, bucket *blob.Bucket, key string, want int) error {
-	found := 0
-	reader := reader{ctx: ctx, bucket: bucket}
-	err := decode(reader.open(&blob.ListObject{Key: key}, nil), true, func(Record) error {
+	reader, found := reader{ctx: ctx, bucket: bucket}, 0
+	for _, err := range reader.lines(&source{ListObject: &blob.ListObject{Key: key}}) {
+		if err != nil {
+			return fmt.Errorf("verifying %s: %w", key, err)
+		}
 		found++
-		return nil
-	})
-	if err == nil && found != want {
-		err = fmt.Errorf("%d records instead of %d", found, want)
 	}
-	if err != nil {
-		return fmt.Errorf("verifying %s: %w", key, err)
+	if found != want {
+		return fmt.Errorf("verifying %s: %d records instead of %d", key, found, want)
 	}
 	return nil
 }

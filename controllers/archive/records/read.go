@@ -3,7 +3,6 @@ package records
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -13,7 +12,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"gocloud.dev/blob"
@@ -58,59 +56,36 @@ func (p *Progress) expect(objects []*blob.ListObject, n int) {
 // 150 bytes for each record of a day that has several objects.
 func All(ctx context.Context, bucket *blob.Bucket, query Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		days, err := listDays(ctx, bucket, query)
+		objects, err := list(ctx, bucket, "")
 		if err != nil {
 			yield(Record{}, err)
 			return
 		}
-		reader := reader{ctx: ctx, bucket: bucket, query: query}
-		for _, day := range days {
-			reader.progress.expect(day, 1)
+		reader, days := reader{ctx: ctx, bucket: bucket, query: query}, map[string][]*blob.ListObject{}
+		for _, object := range objects {
+			if day := dayOf(object.Key); query.needs(day) {
+				days[day] = append(days[day], object)
+				reader.progress.expect([]*blob.ListObject{object}, 1)
+			}
 		}
-		for _, day := range days {
-			if !reader.readListed(day, yield) {
+		names := slices.Sorted(maps.Keys(days))
+		if query.NewestFirst {
+			slices.Reverse(names)
+		}
+		for _, day := range names {
+			if !reader.readListed(day, days[day], yield) {
 				return
 			}
 		}
 	}
 }
 
-// listDays lists the objects that a query needs, by day and in the query's order.
-func listDays(ctx context.Context, bucket *blob.Bucket, query Query) ([][]*blob.ListObject, error) {
-	objects, err := list(ctx, bucket, dayPrefix)
-	if err != nil {
-		return nil, err
-	}
-	days := map[string][]*blob.ListObject{}
-	for _, object := range objects {
-		if day := dayOf(object.Key); query.needs(day) {
-			days[day] = append(days[day], object)
-		}
-	}
-	names := slices.Sorted(maps.Keys(days))
-	if query.NewestFirst {
-		slices.Reverse(names)
-	}
-	ordered := make([][]*blob.ListObject, len(names))
-	for i, name := range names {
-		ordered[i] = days[name]
-	}
-	return ordered, nil
-}
-
-// listDay lists the objects of a day, sorted by key.
-func listDay(ctx context.Context, bucket *blob.Bucket, day string) ([]*blob.ListObject, error) {
-	return list(ctx, bucket, dayPrefix+day+"/")
-}
-
-// list lists the archive's objects with a prefix, sorted by key.
-func list(ctx context.Context, bucket *blob.Bucket, prefix string) ([]*blob.ListObject, error) {
-	var found []*blob.ListObject
-	objects := bucket.List(&blob.ListOptions{Prefix: prefix})
+// list lists the archive's objects of a day, or of all days, sorted by key.
+func list(ctx context.Context, bucket *blob.Bucket, day string) (found []*blob.ListObject, err error) {
+	objects := bucket.List(&blob.ListOptions{Prefix: dayPrefix + day})
 	for {
 		object, err := objects.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			slices.SortFunc(found, func(a, b *blob.ListObject) int { return strings.Compare(a.Key, b.Key) })
 			return found, nil
 		}
 		if err != nil {
@@ -142,111 +117,129 @@ type reader struct {
 // maxRelists bounds how often a day is listed again.
 const maxRelists = 3
 
-// readListed yields the records of a day's objects. A leader may combine some of them after they were listed: then it lists
+// readListed yields the records of a day's objects. The archiver may combine some of them after they were listed: then it lists
 // the day again. It returns false when the consumer wants no more.
-func (r *reader) readListed(objects []*blob.ListObject, yield func(Record, error) bool) bool {
-	for range maxRelists {
-		before := r.progress
-		more, vanished := r.tryDay(objects, true, yield)
-		if !vanished {
-			return more
+func (r *reader) readListed(day string, objects []*blob.ListObject, yield func(Record, error) bool) bool {
+	for retries := maxRelists; ; retries-- {
+		before, pass := r.progress, pass{reader: r, yield: yield, retry: retries > 0}
+		pass.read(objects)
+		if !pass.vanished {
+			return !pass.ended
 		}
 		r.progress = before
 		r.progress.expect(objects, -1)
 		var err error
-		if objects, err = listDay(r.ctx, r.bucket, dayOf(objects[0].Key)); err != nil {
+		if objects, err = list(r.ctx, r.bucket, day); err != nil {
 			return yield(Record{}, err)
 		}
 		r.progress.expect(objects, 1)
-		if len(objects) == 0 {
-			return true
-		}
 	}
-	return r.readDay(objects, yield)
 }
 
-// readDay yields the records of a day's objects. It returns false when the consumer wants no more.
-func (r *reader) readDay(objects []*blob.ListObject, yield func(Record, error) bool) bool {
-	more, _ := r.tryDay(objects, false, yield)
-	return more
+// pass yields the newest versions of the records of a day's objects.
+type pass struct {
+	*reader
+	yield    func(Record, error) bool
+	retry    bool     // an object that has vanished before anything was yielded ends the pass, and is not reported
+	vanished bool     // that happened
+	ended    bool     // that happened, or the consumer wants no more
+	newest   versions // nil: a single object has no repeats
 }
 
-// tryDay is readDay. If retry is set and an object has vanished before anything of the day was yielded, it says so instead.
-func (r *reader) tryDay(objects []*blob.ListObject, retry bool, yield func(Record, error) bool) (more, vanished bool) {
-	report := func(object *blob.ListObject, err error) (more bool) {
-		if err == nil || errors.Is(err, errStop) {
-			return err == nil
-		}
-		if vanished = retry && gcerrors.Code(err) == gcerrors.NotFound; vanished {
-			return false
-		}
-		retry = false
-		return yield(Record{}, fmt.Errorf("reading %s: %w", object.Key, err))
-	}
-	held := make([][]byte, len(objects))
-	newest, ok := r.findNewest(objects, held, report)
-	if !ok {
-		return false, vanished
-	}
-	for i, object := range objects {
-		err := decode(r.open(object, held[i]), r.query.WithoutContent, func(record Record) error {
-			if newest != nil && !newest.take(&record) || !r.query.selects(record.ResolvedTime.Time) {
-				return nil
-			}
-			if !yield(record, nil) {
-				return errStop
-			}
-			return nil
-		})
-		held[i] = nil
-		if newest == nil { // the first pass has not counted and reported it
-			r.advance(object)
-			if !report(object, err) {
-				return false, vanished
-			}
-		}
-		if errors.Is(err, errStop) {
-			return false, false
-		}
-	}
-	return true, false
+// source is an object that is read twice.
+type source struct {
+	*blob.ListObject
+	held   []byte // the content; nil: it is read again
+	failed bool   // the first time
 }
 
-// errStop ends the reading of an object.
-var errStop = errors.New("stop")
+func (p *pass) read(objects []*blob.ListObject) {
+	sources := p.findNewest(objects)
+	for i := range sources {
+		if p.ended {
+			return
+		}
+		p.yieldNewest(&sources[i])
+		sources[i].held = nil
+		if p.newest == nil {
+			p.advance(sources[i].ListObject)
+		}
+	}
+}
 
 // findNewest reads which versions of the records are the newest, if a day has several objects. It holds their content, as
 // far as there is space.
-func (r *reader) findNewest(
-	objects []*blob.ListObject, held [][]byte, report func(*blob.ListObject, error) bool,
-) (newest versions, ok bool) {
-	if len(objects) < 2 {
-		return nil, true
-	}
-	newest = versions{}
-	size := 0
+func (p *pass) findNewest(objects []*blob.ListObject) []source {
+	sources, size := make([]source, len(objects)), int64(0)
 	for i, object := range objects {
-		content := r.open(object, nil)
-		if size+int(object.Size) <= maxHeldBytes {
-			data, err := readAll(content)
-			content = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), err }
-			held[i] = data
-			size += len(data)
+		sources[i].ListObject = object
+	}
+	if len(objects) < 2 {
+		return sources
+	}
+	p.newest = versions{}
+	for i := range sources {
+		s := &sources[i]
+		if err := p.note(s, size+s.Size <= maxHeldBytes); err != nil {
+			s.failed = true
+			p.report(s, err)
 		}
-		err := decodeLines(content, func(line []byte) error {
-			var record header
-			if err := json.Unmarshal(line, &record); err != nil {
-				return err
-			}
-			newest.note(&record)
-			return nil
-		})
-		r.advance(object)
-		if !report(object, err) {
-			return nil, false
+		size += int64(len(s.held))
+		if p.advance(s.ListObject); p.ended {
+			break
 		}
 	}
-	return newest, true
+	return sources
+}
+
+// note notes which versions of records an object has.
+func (p *pass) note(s *source, hold bool) (err error) {
+	if hold {
+		if s.held, err = p.bucket.ReadAll(p.ctx, s.Key); err != nil {
+			return err
+		}
+	}
+	for line, err := range p.lines(s) {
+		var record header
+		if err == nil {
+			err = json.Unmarshal(line, &record)
+		}
+		if err != nil {
+			return err
+		}
+		p.newest.note(record)
+	}
+	return nil
+}
+
+// yieldNewest yields those records of an object that are the newest versions.
+func (p *pass) yieldNewest(s *source) {
+	for line, err := range p.lines(s) {
+		var record Record
+		if err == nil {
+			record, err = p.decode(line)
+		}
+		switch {
+		case err != nil:
+			if !s.failed {
+				p.report(s, err)
+			}
+			return
+		case p.newest != nil && !p.newest.take(record.header()) || !p.query.selects(record.ResolvedTime.Time):
+			continue
+		}
+		if p.retry = false; !p.yield(record, nil) {
+			p.ended = true
+			return
+		}
+	}
+}
+
+// report yields the error of an object.
+func (p *pass) report(s *source, err error) {
+	p.vanished = p.retry && gcerrors.Code(err) == gcerrors.NotFound
+	p.ended = p.vanished || !p.yield(Record{}, fmt.Errorf("reading %s: %w", s.Key, err))
+	p.retry = false
 }
 
 func (r *reader) advance(object *blob.ListObject) {
@@ -257,83 +250,55 @@ func (r *reader) advance(object *blob.ListObject) {
 	}
 }
 
-// opener opens an object.
-type opener func() (io.ReadCloser, error)
-
-// open returns an opener of an object, or of its content if that is held.
-func (r *reader) open(object *blob.ListObject, held []byte) opener {
-	return func() (io.ReadCloser, error) {
-		if held != nil {
-			return io.NopCloser(bytes.NewReader(held)), nil
+// lines returns the lines of an object. An error is the last element.
+func (r *reader) lines(s *source) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		var content io.Reader = bytes.NewReader(s.held)
+		if s.held == nil {
+			opened, err := r.bucket.NewReader(r.ctx, s.Key, nil)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			defer func() { _ = opened.Close() }()
+			content = opened
 		}
-		return r.bucket.NewReader(r.ctx, object.Key, nil)
-	}
-}
-
-func readAll(open opener) ([]byte, error) {
-	content, err := open()
-	if err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(content)
-	return data, errors.Join(err, content.Close())
-}
-
-// decode calls use for each record of an object until it returns an error.
-func decode(open opener, withoutContent bool, use func(Record) error) error {
-	return decodeLines(open, func(line []byte) error {
-		var record Record
-		var err error
-		if withoutContent {
-			record, err = decodeWithoutContent(line)
-		} else {
-			err = json.Unmarshal(line, &record)
-		}
+		text, err := gzip.NewReader(content)
 		if err != nil {
-			return fmt.Errorf("decoding a record: %w", err)
+			yield(nil, err)
+			return
 		}
-		return use(record)
-	})
-}
-
-// decodeWithoutContent skips the content except the title: fields of the same names that are closer to the top hide it.
-func decodeWithoutContent(line []byte) (Record, error) {
-	var record struct {
-		*Record
-		Alert    struct{ Title string } `json:"alert"`
-		Timeline skipped                `json:"timeline"`
-	}
-	record.Record = &Record{}
-	err := json.Unmarshal(line, &record)
-	record.Record.Alert.Title = record.Alert.Title
-	return *record.Record, err
-}
-
-// skipped is a JSON value that is not decoded.
-type skipped struct{}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (*skipped) UnmarshalJSON([]byte) error { return nil }
-
-// decodeLines calls use for each line of an object until it returns an error.
-func decodeLines(open opener, use func([]byte) error) (err error) {
-	content, err := open()
-	if err != nil {
-		return err
-	}
-	defer func() { err = cmp.Or(err, content.Close()) }()
-	text, err := gzip.NewReader(content)
-	if err != nil {
-		return err
-	}
-	lines := bufio.NewScanner(text)
-	lines.Buffer(make([]byte, 0, 64<<10), maxLineBytes)
-	for lines.Scan() {
-		if err := use(lines.Bytes()); err != nil {
-			return err
+		lines := bufio.NewScanner(text)
+		lines.Buffer(make([]byte, 0, 64<<10), maxLineBytes)
+		for lines.Scan() {
+			if !yield(lines.Bytes(), nil) {
+				return
+			}
+		}
+		if err := lines.Err(); err != nil {
+			yield(nil, err)
 		}
 	}
-	return lines.Err()
+}
+
+// decode decodes a record, with the content that the query wants.
+func (r *reader) decode(line []byte) (record Record, err error) {
+	if r.query.WithoutContent {
+		var hidden struct { // the fields that are closer to the top
+			*Record
+			Alert    struct{ Title string } `json:"alert"`
+			Timeline json.RawMessage        `json:"timeline"`
+		}
+		hidden.Record = &record
+		err = json.Unmarshal(line, &hidden)
+		record.Alert.Title = hidden.Alert.Title
+	} else {
+		err = json.Unmarshal(line, &record)
+	}
+	if err != nil {
+		err = fmt.Errorf("decoding a record: %w", err)
+	}
+	return record, err
 }
 
 // header is the part of a record that decides between versions.
@@ -344,37 +309,31 @@ type header struct {
 	AlertCount      int64  `json:"alertCount"`
 }
 
+func (r *Record) header() header { return header{r.UID, r.Number, r.ResourceVersion, r.AlertCount} }
+
+func (h header) isNewerThan(other header) bool {
+	return fold.NewerVersion(h.ResourceVersion, other.ResourceVersion) ||
+		h.ResourceVersion == other.ResourceVersion && h.AlertCount > other.AlertCount
+}
+
 // versions are the newest known versions of records.
-type versions map[Key]version
-
-type version struct {
-	resourceVersion string
-	alertCount      int64
-	taken           bool
-}
-
-func (v version) isNewerThan(other version) bool {
-	if fold.NewerVersion(v.resourceVersion, other.resourceVersion) {
-		return true
-	}
-	return v.resourceVersion == other.resourceVersion && v.alertCount > other.alertCount
-}
+type versions map[Key]header
 
 // note enters a version of a record.
-func (v versions) note(record *header) {
-	key, found := Key{record.UID, record.Number}, version{resourceVersion: record.ResourceVersion, alertCount: record.AlertCount}
-	if known, ok := v[key]; !ok || found.isNewerThan(known) {
-		v[key] = found
+func (v versions) note(h header) {
+	key := Key{h.UID, h.Number}
+	if known, ok := v[key]; !ok || h.isNewerThan(known) {
+		v[key] = h
 	}
 }
 
 // take reports whether a record is the newest version, the first time.
-func (v versions) take(record *Record) bool {
-	known, ok := v[record.Key()]
-	if !ok || known.taken || known.resourceVersion != record.ResourceVersion || known.alertCount != record.AlertCount {
+func (v versions) take(h header) bool {
+	key := Key{h.UID, h.Number}
+	known, ok := v[key]
+	if !ok || known != h {
 		return false
 	}
-	known.taken = true
-	v[record.Key()] = known
+	delete(v, key)
 	return true
 }

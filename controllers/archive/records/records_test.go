@@ -1,9 +1,13 @@
 package records_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,4 +134,34 @@ func TestAllStopsWithItsConsumer(t *testing.T) {
 		break
 	}
 	NewWithT(t).Expect(found).To(Equal(1))
+}
+
+// Objects that are not held in memory are read twice, and may vanish in between.
+func TestAnObjectThatVanishesBetweenTwoReadsIsReported(t *testing.T) {
+	g, bucket := NewWithT(t), openMemory(t)
+	put := func(key string, level int, stored ...records.Record) {
+		var object bytes.Buffer
+		compressed, _ := gzip.NewWriterLevel(&object, level)
+		for i := range stored {
+			g.Expect(json.NewEncoder(compressed).Encode(&stored[i])).To(Succeed())
+		}
+		g.Expect(compressed.Close()).To(Succeed())
+		g.Expect(bucket.WriteAll(t.Context(), key, object.Bytes(), nil)).To(Succeed())
+	}
+	large := record("large", 1, 1, "1", noon)
+	large.Alert.Description = strings.Repeat("x", 2<<20)
+	const key = "v1/day=2026-11-22/1.ndjson.gz"
+	put("v1/day=2026-11-22/0.ndjson.gz", gzip.BestSpeed, record("small", 1, 1, "1", noon))
+	put(key, gzip.NoCompression, slices.Repeat([]records.Record{large}, 17)...)
+	read := 0
+	query := records.Query{Progress: func(p records.Progress) {
+		if read++; read == 2 {
+			g.Expect(bucket.Delete(t.Context(), key)).To(Succeed())
+		}
+	}}
+	var errs []error
+	for _, err := range records.All(t.Context(), bucket, query) {
+		errs = append(errs, err)
+	}
+	g.Expect(errs).To(ConsistOf(BeNil(), MatchError(ContainSubstring(key))))
 }

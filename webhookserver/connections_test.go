@@ -1,0 +1,93 @@
+package webhookserver
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// serveLimited has a handler served with a limit of connections, at the returned address.
+func serveLimited(t *testing.T, limit int, handler http.Handler) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	server := &http.Server{Handler: handler, ConnState: newConnectionLimiter(limit).stateChanged, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return listener.Addr().String()
+}
+
+// dial opens a connection from an address of this machine.
+func dial(t *testing.T, from, to string) net.Conn {
+	t.Helper()
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 5 * time.Second}
+	conn, err := dialer.DialContext(t.Context(), "tcp", to)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// ask sends a request and returns the status of the answer, or the error.
+func ask(conn net.Conn) (int, error) {
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		return 0, err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0, err
+	}
+	_ = response.Body.Close()
+	return response.StatusCode, nil
+}
+
+// TestIdleConnectionsShutNobodyOut opens many more connections than there may be and goes on serving another address.
+func TestIdleConnectionsShutNobodyOut(t *testing.T) {
+	g := NewWithT(t)
+	const limit = 16
+	address := serveLimited(t, limit, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	kept := dial(t, "127.0.0.1", address)
+	g.Expect(ask(kept)).To(Equal(http.StatusOK))
+	for i := range 4 * limit {
+		idle := dial(t, "127.0.0.2", address)
+		if i%2 == 0 {
+			_, _ = fmt.Fprint(idle, "POST / HTTP/1.1\r\nX-Slow: ") // headers that never end
+		}
+		g.Expect(ask(kept)).To(Equal(http.StatusOK), "the connection of another address stays open")
+		g.Expect(ask(dial(t, "127.0.0.3", address))).To(Equal(http.StatusOK), "and a new one is served")
+	}
+}
+
+// TestBusyConnectionsAreNotClosed fills a server with requests that are being answered.
+func TestBusyConnectionsAreNotClosed(t *testing.T) {
+	g := NewWithT(t)
+	const limit = 4
+	entered, goOn := make(chan bool, limit), make(chan bool)
+	address := serveLimited(t, limit, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		entered <- true
+		<-goOn
+	}))
+	answers := make(chan int, limit)
+	for range limit {
+		conn := dial(t, "127.0.0.1", address)
+		go func() {
+			code, _ := ask(conn)
+			answers <- code
+		}()
+	}
+	for range limit {
+		<-entered
+	}
+	_, err := ask(dial(t, "127.0.0.2", address))
+	g.Expect(err).To(HaveOccurred(), "one too many is closed")
+	close(goOn)
+	for range limit {
+		g.Expect(<-answers).To(Equal(http.StatusOK))
+	}
+}

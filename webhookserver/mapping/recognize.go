@@ -1,0 +1,103 @@
+package mapping
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+)
+
+// Recognition tells the payloads of a preset from those of all others.
+type Recognition struct {
+	// Has are paths that exist in the payload, and Lacks are paths that do not. A dot separates keys; a number is a place in
+	// a list: "alerts.0.labels".
+	Has   []string `json:"has"`
+	Lacks []string `json:"lacks,omitempty"`
+
+	// Shares are fields of Tocsin's own format that the tool's payloads may have too, of those that mark it.
+	Shares []string `json:"shares,omitempty"`
+
+	// Where is true of the payload. It is evaluated only if the paths are as they should be.
+	Where v1alpha1.Expression `json:"where,omitempty"`
+}
+
+// ownMarks are the fields by which a payload is in Tocsin's own format, unless the rule of a preset has or shares them.
+var ownMarks = []string{"title", "dedup_key", "starts_at", "ends_at"}
+
+type recognizer struct {
+	Recognition
+
+	preset string
+	where  *expression
+}
+
+// recognizers compiles the recognitions of all presets once.
+var recognizers = sync.OnceValue(func() []recognizer {
+	var all []recognizer
+	for _, p := range loadedPresets() {
+		for _, rule := range p.Recognition {
+			for _, field := range ownMarks {
+				if !slices.Contains(rule.Has, field) && !slices.Contains(rule.Shares, field) {
+					rule.Lacks = append(rule.Lacks, field, "0."+field) // the payload may be a list
+				}
+			}
+			e := &expression{name: "where", field: "recognition.where", source: string(rule.Where), preset: p.Name}
+			all = append(all, recognizer{rule, p.Name, must(compileExpression(e, boolResult))})
+		}
+	}
+	return all
+})
+
+// matches reports whether the payload is as the paths say. It takes a look-up for each step, however large the payload is.
+func (rec *recognizer) matches(body any) bool {
+	exists := func(path string) bool { // it may be null
+		_, found := valueAt(body, strings.Split(path, "."))
+		return found
+	}
+	lacking := func(path string) bool { return !exists(path) }
+	return !slices.ContainsFunc(rec.Has, lacking) && !slices.ContainsFunc(rec.Lacks, exists)
+}
+
+// recognize makes the reader use the one preset that recognizes the payload. If none does, or several do, the payload
+// rules read it. A condition that fails, or for which no work is left, does not hold.
+func (r *reader) recognize() {
+	var names []string
+	r.meter.left = maxRecognitionWork
+	for _, rec := range recognizers() {
+		if slices.Contains(names, rec.preset) || !rec.matches(r.body) {
+			continue
+		}
+		if rec.where != nil {
+			if value, err := r.evaluate(rec.where); err != nil || value != true {
+				continue
+			}
+		}
+		names = append(names, rec.preset)
+	}
+	switch len(names) {
+	case 0:
+		r.warn("no preset recognizes the payload; it is read by the payload rules")
+	case 1:
+		r.program = r.program.over(must(presetProgram(names[0])))
+		r.program.recognized = names[0]
+	default:
+		r.warn("more than one preset recognizes the payload (%s); it is read by the payload rules", strings.Join(names, ", "))
+	}
+}
+
+// prefixed returns the value that an expression gave, with the name of the recognized preset before it if it is the key that the
+// preset gives: tools that share an integration must not resolve each other's alerts. A sender that repeats a key from an answer
+// has put the prefix there already.
+func (p *Program) prefixed(e *expression, value any) any {
+	if p.recognized == "" || e.preset == "" || e.name != fields[dedupKeyIndex].name {
+		return value
+	}
+	text, scalar := payload.TextOf(value)
+	prefix := p.recognized + "/"
+	if !scalar || strings.HasPrefix(text, prefix) {
+		return value
+	}
+	return prefix + text
+}
