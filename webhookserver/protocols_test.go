@@ -310,7 +310,7 @@ func TestWrongTypesInBodiesOfTools(t *testing.T) {
 				recorder := httptest.NewRecorder() // the OpenAPI document has the types that are meant
 				b.handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, testPath+path, strings.NewReader(body)))
 				g.Expect(recorder.Code).To(BeElementOf(http.StatusAccepted, http.StatusBadRequest), "%s %s", path, body)
-				if strings.HasPrefix(body, "{") && !strings.HasSuffix(path, "/notes") {
+				if strings.HasPrefix(body, "{") && !strings.HasSuffix(path, "/notes") && path != "/v2/enqueue" {
 					g.Expect(recorder.Code).To(Equal(http.StatusAccepted), "%s %s", path, body)
 				}
 			}
@@ -558,7 +558,7 @@ func TestPathsOfTools(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
-			request := httptest.NewRequest(test.verb, test.path, strings.NewReader(`{"dedup_key": "k"}`))
+			request := httptest.NewRequest(test.verb, test.path, strings.NewReader(`{"dedup_key": "k", "payload": {}}`))
 			bearer(request)
 			recorder := httptest.NewRecorder()
 			b.ServeHTTP(recorder, request)
@@ -573,7 +573,7 @@ func TestDryRunOfTheRequestsOfTools(t *testing.T) {
 	for _, path := range []string{"/v2/enqueue", "/v2/alerts", "/v2/alerts/a/close", "/api/v2/alerts"} {
 		g := NewWithT(t)
 		b := newBench()
-		response := b.post(testPath+path+"?dryRun=true", `{"message": "Disk full", "alias": "a", "dedup_key": "a"}`)
+		response := b.post(testPath+path+"?dryRun=true", `{"message": "Disk full", "alias": "a", "dedup_key": "a", "payload": {}}`)
 		g.Expect(response.StatusCode).To(Equal(http.StatusOK))
 		answer := decode[acceptance](g, response)
 		g.Expect(answer.Status).To(Equal("dryRun"))
