@@ -53,7 +53,6 @@ func (h *handler) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 		return nil, p
 	}
 	decoded := &decodedAlerts{Result: result, invalid: content.Invalid}
-	decoded.Warnings = allWarnings(content.Warnings, &result)
 	identity := request.Body
 	if x.key == "" && content.Key != "" {
 		x.key, identity = content.Key, content.Identity
@@ -62,6 +61,7 @@ func (h *handler) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 		x.key = x.operationKey()
 	}
 	identify(decoded.Alerts, x.integration.Name, x.key, identity)
+	decoded.Warnings = allWarnings(content.Warnings, &decoded.Result)
 	for i := range decoded.Alerts {
 		if !x.dryRun { // whose answer has the sources
 			decoded.Alerts[i].Forget()

@@ -43,7 +43,7 @@ func TestAListOfObjectsIsABatch(t *testing.T) {
 		g.Expect(answer.Alerts[i].DedupKey).To(Equal(alerts[i].DedupKey))
 		g.Expect(answer.Alerts[i].Incident).To(Equal("team-a/" + alerts[i].IncidentName))
 	}
-	g.Expect(answer.Warnings).To(ConsistOf(HaveField("Field", "[1].severity")))
+	g.Expect(answer.Warnings).To(ConsistOf(HaveField("Field", "[1].severity"), HaveField("Field", "[1].dedup_key")))
 }
 
 func TestAPresetReadsAPayloadOfManyAlerts(t *testing.T) {
