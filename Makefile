@@ -257,6 +257,7 @@ generate: manifests dist bundle bin/gen/metricsdoc ## Generate everything that i
 
 .PHONY: manifests
 manifests: $(TOOLS)/controller-gen ## Generate the CRDs and the manager's ClusterRole
+	hack/gen/presets.sh
 	$(TOOLS)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	$(TOOLS)/controller-gen rbac:roleName=tocsin-manager paths=./controllers/... paths=./webhookserver/... \
 		output:rbac:dir=config/rbac

@@ -15,10 +15,12 @@ import (
 )
 
 // bodyLimit returns the most bytes of a body of the request's integration. Tools that send groups of alerts, such as
-// Alertmanager, give a group up for good when it is refused as too large.
+// Alertmanager, give a group up for good when it is refused as too large. An integration that does not name a preset has the
+// limit of Tocsin's own format, whatever its payloads are recognized as.
 func (h *handler) bodyLimit(x *exchange) int64 {
 	limit := h.options.MaxBodyBytes
-	if mapping.Groups(presetOf(x, true)) {
+	preset := presetOf(x, true)
+	if (preset != mapping.Auto || x.integration.Spec.Preset != "") && mapping.Groups(preset) {
 		limit = max(limit, min(groupFactor*limit, maxGroupBody))
 	}
 	return limit

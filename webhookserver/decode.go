@@ -53,7 +53,6 @@ func (h *handler) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 		return nil, p
 	}
 	decoded := &decodedAlerts{Result: result, invalid: content.Invalid}
-	decoded.Warnings = allWarnings(content.Warnings, &result)
 	identity := request.Body
 	if x.key == "" && content.Key != "" {
 		x.key, identity = content.Key, content.Identity
@@ -62,6 +61,7 @@ func (h *handler) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 		x.key = x.operationKey()
 	}
 	identify(decoded.Alerts, x.integration.Name, x.key, identity)
+	decoded.Warnings = allWarnings(content.Warnings, &decoded.Result)
 	for i := range decoded.Alerts {
 		if !x.dryRun { // whose answer has the sources
 			decoded.Alerts[i].Forget()
@@ -180,7 +180,7 @@ func fill(alert *mapping.Alert, from *v1alpha1.Alert) {
 // integration was written for another format, unless its preset is that of the operation.
 func mappingOwner(x *exchange, list bool) *v1alpha1.WebhookIntegration {
 	preset := presetOf(x, list)
-	if preset == x.integration.Spec.Preset {
+	if preset == mapping.PresetOf(&x.integration.Spec) {
 		return x.integration
 	}
 	return &v1alpha1.WebhookIntegration{Spec: v1alpha1.WebhookIntegrationSpec{Preset: preset}}
@@ -189,11 +189,11 @@ func mappingOwner(x *exchange, list bool) *v1alpha1.WebhookIntegration {
 // presetOf returns the preset that reads the payloads: that of the operation, else that of the integration. list says that
 // the payloads are lists, or may be.
 func presetOf(x *exchange, list bool) string {
-	spec, preset := &x.integration.Spec, x.operation.Preset
-	if list && spec.Preset == "" && spec.Mapping == nil {
+	own, preset := mapping.PresetOf(&x.integration.Spec), x.operation.Preset
+	if list && x.integration.Spec.Mapping == nil && (own == "" || own == mapping.Auto) {
 		preset = cmp.Or(preset, x.operation.ListPreset)
 	}
-	return cmp.Or(preset, spec.Preset)
+	return cmp.Or(preset, own)
 }
 
 func decodeProblem(err error) *problem {

@@ -94,7 +94,9 @@ func TestKeysOfRoutesAreTheirOwn(t *testing.T) {
 	put := func(r *http.Request) { r.Method = http.MethodPut }
 	requests := []func() *http.Response{
 		func() *http.Response { return b.post(testPath, firing, key) },
-		func() *http.Response { return b.post(testPath+"/v2/enqueue", firing, key) },
+		func() *http.Response {
+			return b.post(testPath+"/v2/enqueue", `{"payload": {"summary": "Disk full"}}`, key)
+		},
 		func() *http.Response { return b.post(testPath+"/v2/alerts/disk-1/close", firing, key) },
 		func() *http.Response { return b.post(testPath+"/v2/alerts/disk-2/close", firing, key) },
 		func() *http.Response { return b.post(testPath+"/v2/alerts/disk-1/tags", firing, key) },

@@ -125,7 +125,7 @@ func TestKubectlPrintsTheColumns(t *testing.T) {
 	g.Expect(rows[1][:4]).To(Equal([]string{"prometheus", "False", "Suspended", "False"}))
 	wide = table(run("get", "whi", "-n", namespace, "-o", "wide"))
 	g.Expect(wide[0][7:]).To(Equal([]string{"PRESET", "MAPPING-REASON"}))
-	g.Expect(wide[1][7:]).To(Equal([]string{"prometheus-alertmanager", "EvaluationFailed"}))
+	g.Expect(wide[1][7:]).To(Equal([]string{"google-cloud-monitoring", "EvaluationFailed"}))
 	g.Expect(run("describe", "whi", "-n", namespace, nameOf(integration))).To(And(
 		ContainSubstring("Suspended"), ContainSubstring("EvaluationFailed")), "one condition does not hide the other")
 }

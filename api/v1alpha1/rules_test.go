@@ -53,6 +53,10 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		"a token in the clear": {
 			`{"tokens":[{"name":"a","sha256":"` + hash + `","token":"secret"}]}`, `unknown field "spec.tokens[0].token"`},
 		"a field that does not exist":     {`{"suspended":true}`, `unknown field "spec.suspended"`},
+		"a preset":                        {`{"preset":"alertmanager"}`, ""},
+		"the preset auto":                 {`{"preset":"auto"}`, ""},
+		"the preset none":                 {`{"preset":"none"}`, ""},
+		"a mistyped preset":               {`{"preset":"alertmanger"}`, `Unsupported value: "alertmanger"`},
 		"autoResolveAfter 1m":             {`{"autoResolveAfter":"1m"}`, ""},
 		"lateFiringWindow 0s":             {`{"lateFiringWindow":"0s"}`, ""},
 		"lateFiringWindow 24h":            {`{"lateFiringWindow":"24h"}`, ""},

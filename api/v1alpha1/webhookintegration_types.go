@@ -91,10 +91,11 @@ type WebhookIntegrationSpec struct {
 	// +optional
 	Defaults *AlertDefaults `json:"defaults,omitempty"`
 
-	// preset is the name of a mapping that ships with the operator for a tool's payloads, or auto: the preset that
-	// recognizes a payload, so that one integration serves several tools. Default: none; the payload rules apply.
+	// preset is the name of a mapping that ships with the operator for a tool's payloads; auto, for the preset that
+	// recognizes a payload; or none, for the payload rules alone. Default: auto, or none if there is a mapping.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9-]+$`
+	// +kubebuilder:validation:Enum=auto;none;alertmanager;apprise;argocd;aws-eventbridge;azure-devops;azure-monitor;better-stack;bitbucket;buildkite;checkmk;circleci;cloudflare;datadog;dynatrace;elastalert;elastic-watcher;falcosidekick;flux;gatus;gitea;github;gitlab;google-cloud-monitoring;grafana;grafana-legacy;grafana-oncall;graylog;harbor;healthchecks;honeycomb;icinga;incident-io;jenkins;kapacitor;kubewatch;librenms;netdata;newrelic;opsgenie;opsgenie-api;pagerduty;pagerduty-webhooks;pingdom;policy-reporter;proxmox;robusta;rollbar;sentry;site24x7;sns-cloudwatch;sonarqube;sonarr;splunk;statuscake;statuspage;thousandeyes;trivy-operator;uptime-kuma;uptimerobot;vmalert;wazuh;zabbix
 	// +optional
 	Preset string `json:"preset,omitempty"`
 

@@ -20,7 +20,7 @@ func TestAnOutageThatGoesOnReopensItsIncident(t *testing.T) {
 			spec.LateFiringWindow = &metav1.Duration{Duration: window}
 		}
 	}
-	preset := func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Preset = "in-order" }
+	preset := func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Preset = "flux" }
 	none := func(*v1alpha1.WebhookIntegrationSpec) {}
 	both := func(s *v1alpha1.WebhookIntegrationSpec) {
 		preset(s)
@@ -42,7 +42,7 @@ func TestAnOutageThatGoesOnReopensItsIncident(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)
-			s.incidents.PresetLateFiringWindow = func(preset string) (time.Duration, bool) { return 0, preset == "in-order" }
+			s.incidents.PresetLateFiringWindow = func(preset string) (time.Duration, bool) { return 0, preset == "flux" }
 			if c.integration != nil {
 				s.Integrate(c.integration)
 			}

@@ -246,7 +246,7 @@ func mappingValidity(
 		valid.Status, valid.Reason = metav1.ConditionTrue, v1alpha1.ReasonMappingValid
 		valid.Message = "The mapping compiles, and its expressions do not fail."
 		if integration.Spec.Preset == "" && integration.Spec.Mapping == nil {
-			valid.Message = "There is no mapping; alerts are read by the payload rules."
+			valid.Message = "There is no mapping; alerts are read by the preset that recognizes them, or else by the payload rules."
 		}
 	}
 	return valid, next

@@ -74,6 +74,9 @@ func (b *builder) normalise() Alert {
 	b.out.Alert, warnings = payload.Normalise(b.object, b.reader.vars.received)
 	b.out.Warnings = append(b.out.Warnings, warnings...)
 	b.out.object, b.out.Preset = b.object, b.reader.program.recognized
+	if b.out.Dropped && b.out.Preset != "" { // nobody has chosen it
+		b.out.warn("", "the preset %s, which recognizes the payload, drops the alert", b.out.Preset)
+	}
 	if b.isForwarded() {
 		b.out.Dropped, b.out.Forwarded = true, true
 		b.out.warn("labels", "the alert has the label %s: a Tocsin forwarded it, and it is dropped", v1alpha1.ForwardedLabel)

@@ -45,8 +45,14 @@ type cacheShare struct {
 	used      lru.List   // of *cached, the one used last in front
 }
 
-// unusable reads by the payload rules alone, in place of a mapping that does not compile.
-var unusable = &Program{broken: true}
+var (
+	// unusable reads by the payload rules alone, in place of a mapping that does not compile.
+	unusable = &Program{broken: true}
+
+	// unknownPreset reads as without a preset, in place of one that this version does not have: during an upgrade, replicas know
+	// different presets, and no alert is refused because of it.
+	unknownPreset = &Program{broken: true, auto: true}
+)
 
 // Program returns the compiled mapping of an integration. It is never nil: without a mapping, and with one that
 // does not compile, it reads payloads by the payload rules alone, in the latter case with a warning. The
@@ -54,9 +60,9 @@ var unusable = &Program{broken: true}
 func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, error) {
 	spec := &integration.Spec
 	if spec.Mapping == nil {
-		program, err := Compile(spec.Preset, nil) // a preset is compiled once
+		program, err := Compile(PresetOf(spec), nil) // a preset is compiled once
 		if err != nil {
-			program = unusable
+			program = unknownPreset
 		}
 		return program, err
 	}
@@ -71,7 +77,7 @@ func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, err
 		return entry.program, entry.err
 	}
 	entry := &cached{key: key}
-	if entry.program, entry.err = Compile(spec.Preset, spec.Mapping); entry.err != nil {
+	if entry.program, entry.err = Compile(PresetOf(spec), spec.Mapping); entry.err != nil {
 		entry.program = unusable
 		entry.bytes = len(entry.err.Error())
 	}

@@ -64,7 +64,7 @@ type expression struct {
 	discards []*path // the arguments of discard in it
 }
 
-// Compile compiles the mapping of an integration: that of the preset, if one is named, overridden field by
+// Compile compiles the mapping of an integration: that of the preset, if one reads its payloads, overridden field by
 // field by m, if there is one. The error joins a *CompileError for each mistake.
 func Compile(preset string, m *v1alpha1.Mapping) (*Program, error) {
 	own, err := compileMapping("", m)

@@ -99,8 +99,8 @@ func TestPresetsAreCopies(t *testing.T) {
 	presets, err := mapping.Presets()
 	g.Expect(err).NotTo(HaveOccurred())
 	names := mapping.PresetNames()
-	g.Expect(names).To(HaveLen(len(presets) + 1))
-	g.Expect(names[len(names)-1]).To(Equal(mapping.Auto))
+	g.Expect(names).To(HaveLen(len(presets) + 2))
+	g.Expect(names[len(presets):]).To(Equal([]string{mapping.Auto, mapping.None}))
 	presets[0].Mapping.Fields.Title = "changed"
 	again, err := mapping.Presets()
 	g.Expect(err).NotTo(HaveOccurred())

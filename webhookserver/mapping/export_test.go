@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -31,6 +32,12 @@ func Recognize(p *Program, body any, received time.Time) int {
 	r := newReader(context.Background(), p, body, nil, received)
 	r.recognize()
 	return maxRecognitionWork - r.meter.left
+}
+
+// HasPath reports whether a payload has a path of a recognition.
+func HasPath(body any, path string) bool {
+	_, found := valueAt(body, strings.Split(path, "."))
+	return found
 }
 
 // The limits of work.

@@ -19,8 +19,23 @@ import (
 //go:embed all:presets
 var presetFiles embed.FS
 
-// Auto is the name that stands for the preset that recognizes a payload.
-const Auto = "auto"
+// Names that are no presets.
+const (
+	Auto = "auto" // the preset that recognizes a payload
+	None = "none" // the payload rules alone
+)
+
+// PresetOf returns the preset that reads the payloads of an integration. One that names none has Auto, unless it has a mapping,
+// which says how all payloads are read. It is empty where no preset reads them.
+func PresetOf(spec *v1alpha1.WebhookIntegrationSpec) string {
+	switch {
+	case spec.Preset == None:
+		return ""
+	case spec.Preset == "" && spec.Mapping == nil:
+		return Auto
+	}
+	return spec.Preset
+}
 
 // Preset is a mapping that ships with Tocsin, for the payloads of one tool.
 type Preset struct {
@@ -105,13 +120,13 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// PresetNames returns the values of spec.preset: the names of all presets in alphabetical order, then Auto.
+// PresetNames returns the values of spec.preset: the names of all presets in alphabetical order, then Auto and None.
 func PresetNames() []string {
 	var names []string
 	for _, p := range loadedPresets() {
 		names = append(names, p.Name)
 	}
-	return append(names, Auto)
+	return append(names, Auto, None)
 }
 
 // Groups reports whether the tool of a preset sends groups of alerts; for Auto it may be one that does.

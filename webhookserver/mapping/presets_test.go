@@ -14,8 +14,10 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tocsin-dev/tocsin/config/crd"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -30,6 +32,22 @@ func TestPresets(t *testing.T) {
 	for _, preset := range presets {
 		t.Run(preset.Name, func(t *testing.T) { testPreset(t, preset) })
 	}
+}
+
+// TestTheAPIServerKnowsThePresets compares spec.preset's enum with the presets.
+func TestTheAPIServerKnowsThePresets(t *testing.T) {
+	g := NewWithT(t)
+	definition := map[string]any{}
+	g.Expect(yaml.Unmarshal(crd.WebhookIntegration, &definition)).To(Succeed())
+	var enum []string
+	for _, version := range definition["spec"].(map[string]any)["versions"].([]any) {
+		values, found, err := unstructured.NestedStringSlice(version.(map[string]any),
+			"schema", "openAPIV3Schema", "properties", "spec", "properties", "preset", "enum")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(found).To(BeTrue())
+		enum = append(enum, values...)
+	}
+	g.Expect(enum).To(ConsistOf(mapping.PresetNames()), "run make generate")
 }
 
 func testPreset(t *testing.T, preset mapping.Preset) {

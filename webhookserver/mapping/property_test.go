@@ -98,7 +98,7 @@ func violation(alert *mapping.Alert) error {
 		}
 	}
 	switch alert.Status {
-	case v1alpha1.AlertFiring, v1alpha1.AlertResolved, v1alpha1.AlertAcknowledged:
+	case v1alpha1.AlertFiring, v1alpha1.AlertResolved, v1alpha1.AlertAcknowledged, v1alpha1.AlertUnacknowledged:
 	default:
 		return fmt.Errorf("status %q", alert.Status)
 	}

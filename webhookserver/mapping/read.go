@@ -103,7 +103,10 @@ func newReader(ctx context.Context, p *Program, body any, headers http.Header, r
 }
 
 func (r *reader) read() error {
-	if r.program.broken {
+	switch {
+	case r.program.broken && r.program.auto:
+		r.warn("this version has no preset of the name that the integration gives; the payload is read without it")
+	case r.program.broken:
 		r.warn("the mapping of the integration does not compile; the payload is read without it")
 	}
 	if r.program.auto {

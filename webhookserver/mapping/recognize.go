@@ -16,15 +16,20 @@ type Recognition struct {
 	Has   []string `json:"has"`
 	Lacks []string `json:"lacks,omitempty"`
 
+	// Shares are fields of Tocsin's own format that the tool's payloads may have too, of those that mark it.
+	Shares []string `json:"shares,omitempty"`
+
 	// Where is true of the payload. It is evaluated only if the paths are as they should be.
 	Where v1alpha1.Expression `json:"where,omitempty"`
 }
 
-type recognizer struct {
-	Recognition
+// ownMarks are the fields by which a payload is in Tocsin's own format, unless the rule of a preset has or shares them.
+var ownMarks = []string{"title", "dedup_key", "starts_at", "ends_at"}
 
-	preset string
-	where  *expression
+type recognizer struct {
+	preset     string
+	has, lacks [][]string // the steps of each path
+	where      *expression
 }
 
 // recognizers compiles the recognitions of all presets once.
@@ -32,29 +37,44 @@ var recognizers = sync.OnceValue(func() []recognizer {
 	var all []recognizer
 	for _, p := range loadedPresets() {
 		for _, rule := range p.Recognition {
+			for _, field := range ownMarks {
+				if !slices.Contains(rule.Has, field) && !slices.Contains(rule.Shares, field) {
+					rule.Lacks = append(rule.Lacks, field, "0."+field) // the payload may be a list
+				}
+			}
 			e := &expression{name: "where", field: "recognition.where", source: string(rule.Where), preset: p.Name}
-			all = append(all, recognizer{rule, p.Name, must(compileExpression(e, boolResult))})
+			all = append(all, recognizer{p.Name, split(rule.Has), split(rule.Lacks), must(compileExpression(e, boolResult))})
 		}
 	}
 	return all
 })
 
-// matches reports whether the payload is as the paths say. It takes a look-up for each step, however large the payload is.
-func (rec *recognizer) matches(body any) bool {
-	exists := func(path string) bool { // it may be null
-		_, found := valueAt(body, strings.Split(path, "."))
-		return found
+func split(paths []string) [][]string {
+	steps := make([][]string, len(paths))
+	for i, path := range paths {
+		steps[i] = strings.Split(path, ".")
 	}
-	lacking := func(path string) bool { return !exists(path) }
-	return !slices.ContainsFunc(rec.Has, lacking) && !slices.ContainsFunc(rec.Lacks, exists)
+	return steps
 }
 
-// recognize makes the reader use the one preset that recognizes the payload. If none does, or several do, the payload
-// rules read it. A condition that fails, or for which no work is left, does not hold.
+// matches reports whether the payload is as the paths say. It takes a look-up for each step, however large the payload is.
+func (rec *recognizer) matches(body any) bool {
+	exists := func(path []string) bool { // it may be null
+		_, found := valueAt(body, path)
+		return found
+	}
+	lacking := func(path []string) bool { return !exists(path) }
+	return !slices.ContainsFunc(rec.has, lacking) && !slices.ContainsFunc(rec.lacks, exists)
+}
+
+// recognize makes the reader use the one preset that recognizes the payload. If none does, as with Tocsin's own format, or
+// several do, the payload rules read it. A condition that fails, or for which no work is left, does not hold.
 func (r *reader) recognize() {
 	var names []string
 	r.meter.left = maxRecognitionWork
-	for _, rec := range recognizers() {
+	all := recognizers()
+	for i := range all {
+		rec := &all[i]
 		if slices.Contains(names, rec.preset) || !rec.matches(r.body) {
 			continue
 		}
@@ -65,11 +85,13 @@ func (r *reader) recognize() {
 		}
 		names = append(names, rec.preset)
 	}
+	program := *r.program
+	program.auto = false
+	r.program = &program
 	switch len(names) {
 	case 0:
-		r.warn("no preset recognizes the payload; it is read by the payload rules")
 	case 1:
-		r.program = r.program.over(must(presetProgram(names[0])))
+		r.program = program.over(must(presetProgram(names[0])))
 		r.program.recognized = names[0]
 	default:
 		r.warn("more than one preset recognizes the payload (%s); it is read by the payload rules", strings.Join(names, ", "))

@@ -128,10 +128,11 @@ func TestStatusesInTheDocumentation(t *testing.T) {
 		}
 	}
 	g.Expect(documented).To(Equal(map[string][]string{
-		"resolved no":     {"resolved"},
-		"resolved yes":    payload.ResolvedSynonyms,
-		"acknowledged no": {"acknowledged"},
-		"firing no":       slices.Concat([]string{"firing"}, payload.FiringSynonyms),
+		"resolved no":       {"resolved"},
+		"resolved yes":      payload.ResolvedSynonyms,
+		"acknowledged no":   {"acknowledged"},
+		"unacknowledged no": {payload.Unacknowledge},
+		"firing no":         slices.Concat([]string{"firing"}, payload.FiringSynonyms),
 	}))
 }
 

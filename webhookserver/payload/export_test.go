@@ -5,6 +5,7 @@ var (
 	SeverityWords    = severityWords
 	ResolvedSynonyms = resolvedSynonyms
 	FiringSynonyms   = firingSynonyms
+	Unacknowledge    = unacknowledge
 	Rules            = rules
 
 	Limits = map[string]int{

@@ -75,7 +75,7 @@ func isPrintable(s, allowed string) bool {
 
 func enumViolation(alert *v1alpha1.Alert) error {
 	switch alert.Status {
-	case "firing", "resolved", "acknowledged":
+	case "firing", "resolved", "acknowledged", "unacknowledged":
 	default:
 		return fmt.Errorf("status %q", alert.Status)
 	}

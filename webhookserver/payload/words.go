@@ -56,6 +56,9 @@ var firingSynonyms = []string{
 	"down", "alarm", "alert", "failed", "failing", "failure", "critical", "error", "warning", "warn",
 }
 
+// unacknowledge withdraws an acknowledgement. Unlike unacknowledged, it tells what to do and describes no alert.
+const unacknowledge = "unacknowledge"
+
 // readStatus reads what the alert reports. It never gives up on a text: what is not known fires.
 func readStatus(n *normaliser, name string, value any, text string) bool {
 	word := strings.ToLower(plaintext.SanitizeLine(text))
@@ -64,6 +67,8 @@ func readStatus(n *normaliser, name string, value any, text string) bool {
 	case word == string(v1alpha1.AlertFiring), slices.Contains(firingSynonyms, word):
 	case word == string(v1alpha1.AlertAcknowledged), word == string(v1alpha1.AlertResolved):
 		n.alert.Status = v1alpha1.AlertStatus(word)
+	case word == unacknowledge:
+		n.alert.Status = v1alpha1.AlertUnacknowledged
 	case slices.Contains(resolvedSynonyms, word):
 		n.alert.Status = v1alpha1.AlertResolved
 		n.warnings.addf(name, "%s is read as resolved", quote(text))

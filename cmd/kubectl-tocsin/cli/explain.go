@@ -77,7 +77,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	program, err := mapping.Compile(integration.Spec.Preset, integration.Spec.Mapping)
+	program, err := mapping.Compile(mapping.PresetOf(&integration.Spec), integration.Spec.Mapping)
 	if err != nil {
 		return fmt.Errorf("the mapping does not compile: %w", err)
 	}
