@@ -127,6 +127,7 @@ func Decide(in Input) Plan {
 		f.foldEvent(event)
 	}
 	f.autoResolve()
+	f.endSilence()
 	f.updateSilenced()
 	f.keepRetention()
 	return f.close()

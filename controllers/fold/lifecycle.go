@@ -55,8 +55,7 @@ func (f *folding) step(a receivedAlert) string {
 	case a.overtaken:
 		return ResultLate
 	case a.Status == v1alpha1.AlertSilenced:
-		f.silence(a)
-		return ResultSilenced
+		return f.silence(a)
 	case f.status.State != v1alpha1.IncidentResolved:
 		return f.stepOpen(a)
 	case isReport(a.Status), isLateDuplicate(f.status, a, f.in.Policy.LateFiringWindow):
@@ -166,7 +165,7 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	s.State = v1alpha1.IncidentOpen
 	s.Episode = &v1alpha1.Episode{Number: number}
 	s.OpenedTime = timestamp(a.received)
-	s.ResolvedTime, s.Resolution, s.Acknowledgement = nil, nil, nil
+	s.ResolvedTime, s.Resolution, s.Acknowledgement, s.Silence = nil, nil, nil, nil
 	s.Alert = v1alpha1.AlertContent{}
 	s.Lease = leaseOf(a)
 	f.sizeBound = maxTitleBytes // a title may be made from the description
@@ -210,7 +209,7 @@ func (f *folding) resolve(reason, message string, entry v1alpha1.Transition) {
 	f.status.State = v1alpha1.IncidentResolved
 	f.status.ResolvedTime = &entry.Time
 	f.status.Resolution = &v1alpha1.Resolution{Reason: reason, By: entry.By}
-	f.status.Lease = nil
+	f.status.Lease, f.status.Silence = nil, nil
 	f.condition(v1alpha1.ConditionResolved, metav1.ConditionTrue, entry.Time.Time, reason, message)
 	f.plan.record(entry)
 	f.plan.Urgent = true
