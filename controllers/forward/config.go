@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -49,7 +50,7 @@ var labelName = regexp.MustCompile(`^([a-zA-Z]|_([a-zA-Z0-9]|$))[a-zA-Z0-9_]*$`)
 func parseConfig(data []byte, folder string) (*Config, error) {
 	config := &Config{}
 	if err := yaml.UnmarshalStrict(data, config); err != nil {
-		return nil, fmt.Errorf("parsing the file: %w", err)
+		return nil, explain(err)
 	}
 	if config.Lease == nil {
 		config.Lease = &metav1.Duration{Duration: defaultLease}
@@ -90,13 +91,13 @@ func (t *target) parse(folder string) (err error) {
 	if len(t.HTTPConfig) > 0 {
 		parsed, err := promconfig.LoadHTTPConfig(string(t.HTTPConfig)) // JSON is YAML
 		if err != nil {
-			return fmt.Errorf("http_config: %w", err)
+			return explainHTTPConfig(err)
 		}
 		parsed.SetDirectory(folder)
 		t.http = *parsed
 	}
 	if _, err := promconfig.NewClientFromConfig(t.http, clientName); err != nil {
-		return fmt.Errorf("http_config: %w", err)
+		return explainHTTPConfig(err)
 	}
 	if t.integrations, err = labels.Parse(t.IntegrationSelector); err != nil {
 		return fmt.Errorf("integration_selector: %w", err)
@@ -115,7 +116,8 @@ func (c *Config) checkLabels() error {
 	if len(c.ExternalLabels) > maxLabels || len(c.AlertLabels) > maxLabels {
 		errs = append(errs, fmt.Errorf("external_labels, alert_labels: at most %d labels each", maxLabels))
 	}
-	for name, value := range c.ExternalLabels {
+	for _, name := range slices.Sorted(maps.Keys(c.ExternalLabels)) { // the errors are in a condition
+		value := c.ExternalLabels[name]
 		errs = append(errs, checkLabelName("external_labels", name))
 		if value == "" || !utf8.ValidString(value) || utf8.RuneCountInString(value) > maxLabelChars {
 			errs = append(errs, fmt.Errorf("external_labels: the value of %s needs 1 to %d characters", name, maxLabelChars))
