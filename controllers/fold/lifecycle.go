@@ -22,6 +22,9 @@ const (
 	messageNotAcknowledged = "Nobody has acknowledged the incident."
 )
 
+// maxEpisodeTitle is that of the schema. A character takes up to six bytes in JSON.
+const maxEpisodeTitle, bytesPerChar = 256, 6
+
 // receivedAlert is an alert with the data of its event.
 type receivedAlert struct {
 	*v1alpha1.Alert
@@ -173,6 +176,9 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	f.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received,
 		v1alpha1.ReasonNotAcknowledged, messageNotAcknowledged)
 	f.merge(a)
+	if s.Alert.Title != defaultTitle+a.integration {
+		s.Episode.Title = plaintext.OneLine(s.Alert.Title, maxEpisodeTitle, bytesPerChar*maxEpisodeTitle)
+	}
 	f.plan.record(v1alpha1.Transition{
 		Type: transition, Time: *timestamp(a.received), Severity: s.Alert.Severity,
 		Message: fmt.Sprintf("%s with severity %s: %s", transition, s.Alert.Severity, s.Alert.Title),

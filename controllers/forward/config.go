@@ -24,8 +24,9 @@ import (
 type Config struct {
 	Alertmanagers       []target          `json:"alertmanagers"`
 	ExternalLabels      map[string]string `json:"external_labels"`
-	AlertLabels         []string          `json:"alert_labels"` // names of the labels of alerts that are forwarded
-	Lease               *metav1.Duration  `json:"lease"`        // a firing alert ends so long after it was last posted
+	AlertLabels         []string          `json:"alert_labels"`      // names of the labels of alerts that are forwarded
+	AlertAnnotations    []string          `json:"alert_annotations"` // names of the annotations of alerts that are forwarded
+	Lease               *metav1.Duration  `json:"lease"`             // a firing alert ends so long after it was last posted
 	SilenceAcknowledged bool              `json:"silence_acknowledged"`
 }
 
@@ -54,6 +55,9 @@ func parseConfig(data []byte, folder string) (*Config, error) {
 	}
 	if config.Lease == nil {
 		config.Lease = &metav1.Duration{Duration: defaultLease}
+	}
+	if config.AlertAnnotations == nil {
+		config.AlertAnnotations = []string{"runbook_url", "dashboard_url"}
 	}
 	var errs []error
 	if lease := config.Lease.Duration; lease < minLease || lease > maxLease {
@@ -110,11 +114,19 @@ func (t *target) parse(folder string) (err error) {
 	return nil
 }
 
-// checkLabels returns the errors of external_labels and alert_labels.
+// checkLabels returns the errors of external_labels, alert_labels and alert_annotations.
 func (c *Config) checkLabels() error {
 	var errs []error
-	if len(c.ExternalLabels) > maxLabels || len(c.AlertLabels) > maxLabels {
-		errs = append(errs, fmt.Errorf("external_labels, alert_labels: at most %d labels each", maxLabels))
+	if max(len(c.ExternalLabels), len(c.AlertLabels), len(c.AlertAnnotations)) > maxLabels {
+		errs = append(errs, fmt.Errorf("external_labels, alert_labels, alert_annotations: at most %d names each", maxLabels))
+	}
+	for _, name := range c.AlertAnnotations {
+		switch {
+		case !labelName.MatchString(name):
+			errs = append(errs, fmt.Errorf("alert_annotations: %q is not the name of an annotation", name))
+		case slices.Contains(ownAnnotations, name):
+			errs = append(errs, fmt.Errorf("alert_annotations: Tocsin writes the annotation %s itself", name))
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.ExternalLabels)) { // the errors are in a condition
 		value := c.ExternalLabels[name]

@@ -65,6 +65,8 @@ func TestInvalidConfig(t *testing.T) {
 		"a list for a string":                 {"alertmanagers: [{url: [secret]}]", "alertmanagers.url: need a string, got a list"},
 		"a string for a list of strings":      {am + "alert_labels: team", "alert_labels: need a list, got a string"},
 		"a string for a truth value":          {am + "silence_acknowledged: 'on'", "silence_acknowledged: need true or false, got a string"},
+		"an annotation of Tocsin's":           {am + "alert_annotations: [summary]", "alert_annotations: Tocsin writes the annotation summary itself"},
+		"no name of an annotation":            {am + "alert_annotations: [a-b]", `alert_annotations: "a-b" is not the name of an annotation`},
 		"a list for the file":                 {"[]", "the file: need a mapping, got a list"},
 		"a lease of another unit":             {am + "lease: 1 week", "lease: unknown unit"},
 		"a missing CA":                        {"alertmanagers: [{url: 'http://am', http_config: {tls_config: {ca_file: none}}}]", "none: no such file"},

@@ -245,7 +245,7 @@ func (s *sender) encode(ctx context.Context, t *target, now time.Time, key incid
 	if len(sets) == 0 {
 		s.include(key)
 	}
-	for _, alert := range alertsOf(key, incident, sets, t.config.Lease.Duration, now, s.lead()) {
+	for _, alert := range alertsOf(key, incident, sets, t.config, now, s.lead()) {
 		encoded, _ := json.Marshal(alert) // strings and times always encode
 		it.alerts, it.size = append(it.alerts, encoded), it.size+len(encoded)
 	}
