@@ -202,7 +202,7 @@ test-alertmanager: control-plane build $(ALERTMANAGER) ## Let real, clustered Al
 	$(SUITE) -timeout=40m ./alertmanager -alertmanager=$(abspath $(ALERTMANAGER)) $(ALERTMANAGER_FLAGS)
 
 .PHONY: test-alertmanager-short
-test-alertmanager-short: control-plane build $(ALERTMANAGER) ## The life cycle of a notification, in about 20 seconds
+test-alertmanager-short: control-plane build $(ALERTMANAGER) ## The life cycle of a notification, and the steps of the guide, in about a minute
 	$(SUITE) -short ./alertmanager -alertmanager=$(abspath $(ALERTMANAGER))
 
 .PHONY: test-archive

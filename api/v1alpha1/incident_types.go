@@ -63,6 +63,12 @@ type Episode struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
 	// +required
 	AlertCount int64 `json:"alertCount"`
+
+	// title is the beginning of the title with which the episode began. It does not change while the Incident is open. Absent in
+	// episodes that an earlier version began.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Title string `json:"title,omitempty"`
 }
 
 // UnarchivedEpisode is an ended episode of an Incident that is open again. It may not be in the archive yet.
@@ -339,7 +345,7 @@ type IncidentStatus struct {
 	// +optional
 	Lease *metav1.Duration `json:"lease,omitempty"`
 
-	// silence is the newest requested silence. It outlives the episode. Absent if there is none, or if a user has ended it.
+	// silence is the newest requested silence of the episode. Absent if there is none, or if somebody has ended it.
 	// +optional
 	Silence *Silence `json:"silence,omitempty,omitzero"`
 

@@ -95,9 +95,12 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, no
 	bare.Status, bare.Transitions = *p.Status.DeepCopy(), nil
 	status := &bare.Status
 	severity, preset := status.Alert.Severity, status.Alert.Preset
+	if status.Episode != nil {
+		status.Episode.Title = ""
+	}
 	status.Alert = v1alpha1.AlertContent{Title: rejectedTitle, Type: defaultType}
 	if stored.Episode != nil && status.Episode != nil && stored.Episode.Number == status.Episode.Number {
-		status.Alert = *stored.Alert.DeepCopy()
+		status.Alert, status.Episode.Title = *stored.Alert.DeepCopy(), stored.Episode.Title
 	}
 	status.Alert.Severity, status.Alert.Preset = severity, preset
 	if status.Silence != nil {
@@ -127,6 +130,7 @@ func Decide(in Input) Plan {
 		f.foldEvent(event)
 	}
 	f.autoResolve()
+	f.endSilence()
 	f.updateSilenced()
 	f.keepRetention()
 	return f.close()

@@ -22,6 +22,9 @@ const (
 	messageNotAcknowledged = "Nobody has acknowledged the incident."
 )
 
+// maxEpisodeTitle is that of the schema. A character takes up to six bytes in JSON.
+const maxEpisodeTitle, bytesPerChar = 256, 6
+
 // receivedAlert is an alert with the data of its event.
 type receivedAlert struct {
 	*v1alpha1.Alert
@@ -55,8 +58,7 @@ func (f *folding) step(a receivedAlert) string {
 	case a.overtaken:
 		return ResultLate
 	case a.Status == v1alpha1.AlertSilenced:
-		f.silence(a)
-		return ResultSilenced
+		return f.silence(a)
 	case f.status.State != v1alpha1.IncidentResolved:
 		return f.stepOpen(a)
 	case isReport(a.Status), isLateDuplicate(f.status, a, f.in.Policy.LateFiringWindow):
@@ -166,7 +168,7 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	s.State = v1alpha1.IncidentOpen
 	s.Episode = &v1alpha1.Episode{Number: number}
 	s.OpenedTime = timestamp(a.received)
-	s.ResolvedTime, s.Resolution, s.Acknowledgement = nil, nil, nil
+	s.ResolvedTime, s.Resolution, s.Acknowledgement, s.Silence = nil, nil, nil, nil
 	s.Alert = v1alpha1.AlertContent{}
 	s.Lease = leaseOf(a)
 	f.sizeBound = maxTitleBytes // a title may be made from the description
@@ -174,6 +176,9 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	f.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received,
 		v1alpha1.ReasonNotAcknowledged, messageNotAcknowledged)
 	f.merge(a)
+	if s.Alert.Title != defaultTitle+a.integration {
+		s.Episode.Title = plaintext.OneLine(s.Alert.Title, maxEpisodeTitle, bytesPerChar*maxEpisodeTitle)
+	}
 	f.plan.record(v1alpha1.Transition{
 		Type: transition, Time: *timestamp(a.received), Severity: s.Alert.Severity,
 		Message: fmt.Sprintf("%s with severity %s: %s", transition, s.Alert.Severity, s.Alert.Title),
@@ -210,7 +215,7 @@ func (f *folding) resolve(reason, message string, entry v1alpha1.Transition) {
 	f.status.State = v1alpha1.IncidentResolved
 	f.status.ResolvedTime = &entry.Time
 	f.status.Resolution = &v1alpha1.Resolution{Reason: reason, By: entry.By}
-	f.status.Lease = nil
+	f.status.Lease, f.status.Silence = nil, nil
 	f.condition(v1alpha1.ConditionResolved, metav1.ConditionTrue, entry.Time.Time, reason, message)
 	f.plan.record(entry)
 	f.plan.Urgent = true

@@ -383,3 +383,29 @@ func TestForeignStatus(t *testing.T) {
 		}
 	}
 }
+
+func TestTheTitleOfAnEpisode(t *testing.T) {
+	titled := func(title string) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: title})
+	}
+	g := NewWithT(t)
+	bench := newBench()
+	bench.policy.LateFiringWindow = 0
+	title := func() string { return bench.status().Episode.Title }
+	bench.fold(eventOf(1, titled("Disk 91% full")), eventOf(2, titled("Disk 92% full")))
+	g.Expect(title()).To(Equal("Disk 91% full"), "it does not change")
+	stored := bench.status().DeepCopy()
+	plan := bench.fold(eventOf(3, titled("Disk 93% full")))
+	bare := plan.WithoutContent(stored, "rejected", minute(3))
+	g.Expect(bare.Status.Episode.Title).To(Equal("Disk 91% full"), "which the API server accepted")
+
+	bench.fold(eventOf(4, resolvingAlert()))
+	plan = bench.fold(eventOf(5, titled(strings.Repeat("é", 300))))
+	g.Expect(title()).To(Equal(strings.Repeat("é", 255) + "…"))
+	bare = plan.WithoutContent(stored, "rejected", minute(5))
+	g.Expect(bare.Status.Episode.Title).To(BeEmpty(), "it may be the cause")
+
+	bench.fold(eventOf(6, resolvingAlert()))
+	bench.fold(eventOf(7, titled("")))
+	g.Expect(title()).To(BeEmpty(), "a title that Tocsin makes names nothing")
+}

@@ -30,22 +30,45 @@ type Silencing struct {
 	Disabled bool     // Incidents are not forwarded
 	Known    bool     // the silences were read
 	Covering *Silence // the one that covers the Incident; nil if none does
+
+	// Ended is the endTime of the request whose silence somebody has ended in the Alertmanager EndedIn; zero if nobody has.
+	Ended   time.Time
+	EndedIn string
 }
 
-// silence records the request of a user for a silence, or the end of it.
-func (f *folding) silence(a receivedAlert) {
-	if a.SilenceFor == nil || a.SilenceFor.Duration <= 0 {
+// silence records the request of a user for a silence, or the end of it. A request lasts no longer than the episode: a silence that
+// outlives it would keep the receiver from hearing that the Incident is resolved.
+func (f *folding) silence(a receivedAlert) string {
+	switch {
+	case f.status.State == v1alpha1.IncidentResolved:
+		return ResultLate
+	case a.SilenceFor == nil || a.SilenceFor.Duration <= 0:
 		if f.status.Silence == nil {
-			return
+			return ResultSilenced
 		}
 		f.status.Silence = nil
 		f.plan.record(a.transition(v1alpha1.TransitionUnsilenced, "Silence ended"))
-	} else {
+	default:
 		until := v1alpha1.NewTimestamp(a.received.Add(a.SilenceFor.Duration))
 		f.status.Silence = &v1alpha1.Silence{EndTime: until, By: a.by(), Comment: a.Comment}
 		f.plan.record(a.transition(v1alpha1.TransitionSilenced, fmt.Sprint("Silenced for ", a.SilenceFor.Duration)))
 	}
 	f.plan.Urgent = true
+	return ResultSilenced
+}
+
+// endSilence ends the request for a silence that somebody has ended in Alertmanager, which does not tell who did.
+func (f *folding) endSilence() {
+	request, ended := f.status.Silence, f.in.Silencing.Ended
+	if request == nil || ended.IsZero() || !request.EndTime.Equal(ended) {
+		return
+	}
+	f.status.Silence = nil
+	f.plan.record(v1alpha1.Transition{
+		Type: v1alpha1.TransitionUnsilenced, Time: *timestamp(f.in.Now),
+		Message: fmt.Sprintf("Silence ended in Alertmanager %s, which does not tell who ended it", f.in.Silencing.EndedIn),
+	})
+	f.plan.Write, f.plan.Urgent = true, true
 }
 
 // updateSilenced sets the condition Silenced, once a silence was requested or found. Nothing is known after a start of the

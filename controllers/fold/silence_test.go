@@ -42,24 +42,57 @@ func TestARequestForASilence(t *testing.T) {
 		g.Expect(bench.status().AlertCount).To(Equal(before.AlertCount))
 		g.Expect(bench.status().LastAlertTime).To(Equal(before.LastAlertTime))
 	})
-	t.Run("outlives the resolve and the next episode", func(t *testing.T) {
+	t.Run("ends with the episode", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := openIncident()
 		bench.policy.LateFiringWindow = 0
 		bench.fold(eventOf(2, silencingAlert("2h")))
 		bench.fold(eventOf(3, resolvingAlert()))
-		g.Expect(bench.status().Silence).To(Equal(requested))
+		g.Expect(bench.status().Silence).To(BeNil())
+		bench.status().Silence = requested // which an earlier version kept
 		bench.fold(eventOf(4, firingAlert()))
 		g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentOpen))
-		g.Expect(bench.status().Silence).To(Equal(requested))
+		g.Expect(bench.status().Silence).To(BeNil())
 	})
-	t.Run("of a resolved Incident is recorded too", func(t *testing.T) {
+	t.Run("ends with an episode that resolves by itself", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := openIncident()
+		bench.policy.AutoResolveAfter = time.Minute
+		bench.fold(eventOf(2, silencingAlert("2h")))
+		bench.now = minute(60)
+		bench.fold()
+		g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentResolved))
+		g.Expect(bench.status().Silence).To(BeNil())
+	})
+	t.Run("of a Resolved Incident comes too late", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := openIncident()
 		bench.fold(eventOf(2, resolvingAlert()))
-		g.Expect(resultsOf(bench.fold(eventOf(3, silencingAlert("2h"))))).To(Equal([]string{ResultSilenced}))
-		g.Expect(bench.status().Silence).NotTo(BeNil())
+		p := bench.fold(eventOf(3, silencingAlert("2h")))
+		g.Expect(resultsOf(p)).To(Equal([]string{ResultLate}))
+		g.Expect(p.Transitions).To(BeEmpty())
+		g.Expect(bench.status().Silence).To(BeNil())
 		g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentResolved))
+	})
+	t.Run("ends when somebody ends its silence in Alertmanager", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := openIncident()
+		bench.fold(eventOf(2, silencingAlert("2h")))
+		bench.now = minute(10)
+		bench.silenced = Silencing{Known: true, Ended: minute(90), EndedIn: "am:9093"}
+		g.Expect(bench.fold().Transitions).To(BeEmpty(), "that was the silence of an earlier request")
+		bench.silenced.Ended = requested.EndTime.Time
+		p := bench.fold()
+		g.Expect([]bool{p.Write, p.Urgent}).To(HaveEach(true))
+		g.Expect(p.Transitions).To(Equal([]v1alpha1.Transition{{
+			Type: v1alpha1.TransitionUnsilenced, Time: *minuteStamp(10),
+			Message: "Silence ended in Alertmanager am:9093, which does not tell who ended it",
+		}}))
+		g.Expect(bench.status().Silence).To(BeNil())
+		g.Expect(meta.FindStatusCondition(bench.status().Conditions, v1alpha1.ConditionSilenced).Reason).To(Equal(v1alpha1.ReasonNotSilenced))
+		g.Expect(bench.fold().Write).To(BeFalse(), "it is recorded once")
+		bench.fold(eventOf(3, silencingAlert("3h")))
+		g.Expect(bench.status().Silence).NotTo(BeNil(), "a new request is another one")
 	})
 	t.Run("with 0s ends the silence", func(t *testing.T) {
 		g := NewWithT(t)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -24,6 +25,9 @@ const (
 	labelIncident    = v1alpha1.ForwardedLabel
 	labelSeverity    = "severity"
 )
+
+// ownAnnotations are the annotations that Tocsin writes, see annotationsOf.
+var ownAnnotations = []string{"summary", "description", "host", "count", "acknowledged_by", "command"}
 
 var identityLabels = []string{labelAlertname, labelNamespace, labelIntegration, labelIncident, labelSeverity}
 
@@ -171,15 +175,26 @@ func labelsOf(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegrat
 		}
 	}
 	maps.Copy(labels, config.ExternalLabels)
-	labels[labelAlertname] = incident.Spec.IntegrationName
-	if kind := shortLabel(content.Type); kind != "" && kind != noType {
-		labels[labelAlertname] = kind
-	}
+	labels[labelAlertname] = alertName(incident)
 	labels[labelNamespace] = incident.Namespace
 	labels[labelIntegration] = incident.Spec.IntegrationName
 	labels[labelIncident] = incident.Name
 	encoded, _ := json.Marshal(labels) // strings always encode
 	return string(encoded)
+}
+
+// alertName returns the name of an Incident's alerts: its type, or the words without digits of the title with which the episode
+// began. Such a name is the same for the next host, percentage or number, and the title of the episode never changes. An episode that
+// an earlier version began has none, so an upgrade renames no alert that fires.
+func alertName(incident *v1alpha1.Incident) string {
+	if kind := shortLabel(incident.Status.Alert.Type); kind != "" && kind != noType {
+		return kind
+	}
+	var words []string
+	if episode := incident.Status.Episode; episode != nil {
+		words = slices.DeleteFunc(strings.Fields(episode.Title), func(word string) bool { return strings.ContainsFunc(word, unicode.IsDigit) })
+	}
+	return cmp.Or(shortLabel(strings.Join(words, " ")), incident.Spec.IntegrationName)
 }
 
 // shortLabel returns a text as one line, short enough for a label.
@@ -195,15 +210,15 @@ func shortLabel(text string) string {
 // the later time, and has ended by the earlier one, so neither clock can make an Alertmanager take an open Incident for one that
 // has ended.
 func alertsOf(
-	key incidentKey, incident *v1alpha1.Incident, sets []set, lease time.Duration, now time.Time, ahead time.Duration,
+	key incidentKey, incident *v1alpha1.Incident, sets []set, config *Config, now time.Time, ahead time.Duration,
 ) []alert {
 	alerts := make([]alert, 0, len(sets))
-	annotations, link := annotationsOf(key, incident), ""
+	annotations, link := annotationsOf(key, incident, config), ""
 	if incident != nil {
 		link = webLink(incident.Status.Alert.Link)
 	}
 	for _, set := range sets {
-		starts, ends := set.from, now.Add(max(0, ahead)).Add(lease)
+		starts, ends := set.from, now.Add(max(0, ahead)).Add(config.Lease.Duration)
 		if !set.fires() {
 			ends = earlier(set.to, now.Add(min(0, ahead)).Add(-clockMargin))
 			starts = earlier(starts, ends.Add(-time.Millisecond))
@@ -228,7 +243,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // annotationsOf returns the annotations of an Incident's alerts.
-func annotationsOf(key incidentKey, incident *v1alpha1.Incident) map[string]string {
+func annotationsOf(key incidentKey, incident *v1alpha1.Incident, config *Config) map[string]string {
 	if incident == nil {
 		return map[string]string{"summary": "The Incident " + key.name + " was deleted."}
 	}
@@ -236,10 +251,19 @@ func annotationsOf(key incidentKey, incident *v1alpha1.Incident) map[string]stri
 	annotations := map[string]string{"command": "kubectl tocsin show " + key.name + " --namespace " + key.namespace}
 	for name, text := range map[string]string{
 		"summary":         plaintext.SanitizeLine(status.Alert.Title),
-		"description":     shortDescription(plaintext.SanitizeText(status.Alert.Description)),
+		"description":     annotationText(status.Alert.Description),
 		"host":            shortLabel(status.Alert.Hostname),
 		"acknowledged_by": fold.AcknowledgedBy(status),
 	} {
+		if text != "" {
+			annotations[name] = text
+		}
+	}
+	for _, name := range config.AlertAnnotations {
+		text := annotationText(status.Alert.Annotations[name])
+		if strings.HasSuffix(name, "_url") { // which receivers show as a link
+			text = webLink(text)
+		}
 		if text != "" {
 			annotations[name] = text
 		}
@@ -248,6 +272,11 @@ func annotationsOf(key incidentKey, incident *v1alpha1.Incident) map[string]stri
 		annotations["count"] = strconv.FormatInt(status.Episode.AlertCount, 10)
 	}
 	return annotations
+}
+
+// annotationText returns a text of a sender for an annotation.
+func annotationText(text string) string {
+	return shortDescription(strings.TrimSpace(plaintext.SanitizeText(text)))
 }
 
 // shortDescription returns at most maxDescriptionChars of a text, with an ellipsis where it was cut.

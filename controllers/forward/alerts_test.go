@@ -44,7 +44,7 @@ func postedAt(t *testing.T, incident *v1alpha1.Incident, config *Config, minutes
 	now := at(minutes).Time
 	target := targetOf(config)
 	sets := want(incident, &v1alpha1.WebhookIntegration{}, target, now)
-	encoded, err := json.Marshal(alertsOf(keyOf(incident), incident, sets, target.config.Lease.Duration, now, 0))
+	encoded, err := json.Marshal(alertsOf(keyOf(incident), incident, sets, target.config, now, 0))
 	var decoded []map[string]any
 	g := NewWithT(t)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -98,6 +98,61 @@ func TestLabelsOfAlerts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The name of an alert is that of the next host's, and stays the same while it fires.
+func TestTheTitleNamesTheAlert(t *testing.T) {
+	for title, want := range map[string]string{
+		"Backup failed": "Backup failed", "Disk 91% full on db-1": "Disk full on", "42 + 17": "+", "2026-03-01": "mon", "": "mon",
+		"a\n\tb": "a b", "Диск ٣ полон": "Диск полон",
+	} {
+		incident := openIncident()
+		incident.Status.Episode.Title = title
+		NewWithT(t).Expect(alertName(incident)).To(Equal(want), title)
+	}
+	g := NewWithT(t)
+	c := newCluster()
+	alert := func(title, kind string) string {
+		alert := v1alpha1.Alert{DedupKey: "k", Status: v1alpha1.AlertFiring}
+		alert.Title, alert.Type = title, kind
+		_, after := c.fold(alert)
+		return alertName(after)
+	}
+	g.Expect(alert("Disk 91% full", "")).To(Equal("Disk full"))
+	g.Expect(alert("Disk 92% full, help", "")).To(Equal("Disk full"))
+	g.Expect(alert("", "DiskFull")).To(Equal("DiskFull"))
+	c.edit(incidentKey{namespace, v1alpha1.IncidentName(integration, "k")}, func(s *v1alpha1.IncidentStatus) { s.Episode.Title = "" })
+	g.Expect(alert("Disk 93% full", "webhook")).To(Equal("mon"), "an earlier version began the episode, and named the alert so")
+}
+
+func TestAnnotationsOfTheSender(t *testing.T) {
+	config, err := parseConfig([]byte("alertmanagers: [{url: 'http://am:9093'}]\nalert_annotations: [runbook_url, impact, dashboard_url, other]"), "")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	sent := v1alpha1.Texts{
+		"runbook_url": " https://example.com/r ", "dashboard_url": "javascript:alert(1)", "impact": strings.Repeat("é", 3000),
+		"secret": "x", "summary": "not the title",
+	}
+	check := func(g *WithT, incident *v1alpha1.Incident) {
+		annotations, _ := postedAt(t, incident, config, 1)[0]["annotations"].(map[string]any)
+		g.Expect(annotations).To(And(
+			HaveKeyWithValue("runbook_url", "https://example.com/r"), HaveKeyWithValue("impact", strings.Repeat("é", 2047)+"…"),
+			HaveKeyWithValue("summary", "Disk full"), Not(HaveKey("dashboard_url")), Not(HaveKey("secret")), Not(HaveKey("other"))))
+	}
+	incident := openIncident()
+	incident.Status.Alert.Annotations = sent
+	check(NewWithT(t), incident)
+
+	// The end of an Incident has them as well.
+	c := newCluster()
+	c.term.forwarder.file.Store(&file{config: config})
+	check(NewWithT(t), c.term.keepWhole(wholeKey{}, incident))
+
+	defaults, err := parseConfig([]byte("alertmanagers: [{url: 'http://am:9093'}]"), "")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(defaults.AlertAnnotations).To(Equal([]string{"runbook_url", "dashboard_url"}))
+	none, err := parseConfig([]byte("alertmanagers: [{url: 'http://am:9093'}]\nalert_annotations: []"), "")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(none.AlertAnnotations).To(BeEmpty())
 }
 
 func TestLinksAndTexts(t *testing.T) {

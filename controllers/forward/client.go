@@ -137,5 +137,5 @@ func (c *httpClient) send(
 	case err != nil:
 		return told, fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
 	}
-	return told, fmt.Errorf("%s %s: Alertmanager answers %d: %s", method, path, code, plaintext.ShortMessage(string(answer)))
+	return told, &answerError{code, method + " " + path, plaintext.ShortMessage(string(answer))}
 }

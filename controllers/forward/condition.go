@@ -7,14 +7,15 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // Messages of the condition Forwarded. They do not change while the reason applies.
 const (
-	messageInvalidConfig  = "The operator's Alertmanager configuration is invalid. The manager's log has the reason."
-	messageLastValidInUse = " " + messageInvalidConfig + " Its last valid content is in use."
+	messageInvalidConfig  = "The operator's Alertmanager configuration is invalid: "
+	messageLastValidInUse = " Its last valid content is in use."
 	messageForwarding     = "Incidents are posted to "
 	messageSomeFailing    = "These do not accept them: "
 	messageAllFailing     = "No Alertmanager accepts the Incidents: "
@@ -41,7 +42,7 @@ func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (conditi
 	case t == nil || !file.config.isValid() && file.err == nil:
 		return condition, false
 	case !file.config.isValid():
-		condition.Reason, condition.Message = v1alpha1.ReasonInvalidConfig, messageInvalidConfig
+		condition.Reason, condition.Message = v1alpha1.ReasonInvalidConfig, messageInvalidConfig+oneLine(file.err)+"."
 		return condition, true
 	}
 	var selected []*endpoint
@@ -57,7 +58,7 @@ func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (conditi
 	}
 	ok = describeHealth(&condition, selected, incidentKey{integration.Namespace, integration.Name}, time.Now())
 	if file.err != nil {
-		condition.Message += messageLastValidInUse
+		condition.Message += " " + messageInvalidConfig + oneLine(file.err) + "." + messageLastValidInUse
 	}
 	return condition, ok
 }
@@ -68,6 +69,7 @@ func describeHealth(condition *metav1.Condition, endpoints []*endpoint, integrat
 	var working, failing, refusing, wrong []string
 	for _, e := range endpoints {
 		senders, healthy := e.senders.all(), 0
+		failures, rejections := sets.New[string](), sets.New[string]()
 		if len(senders) == 0 {
 			return false
 		}
@@ -76,11 +78,14 @@ func describeHealth(condition *metav1.Condition, endpoints []*endpoint, integrat
 			if !known {
 				return false
 			}
+			failure, rejection := s.causes()
 			if ok {
 				healthy++
+			} else {
+				failures.Insert(failure)
 			}
 			if s.leavesOutOf(integration, now) {
-				refusing = append(refusing, e.name)
+				rejections.Insert(rejection)
 			}
 			if isWrong(s.lead()) {
 				wrong = append(wrong, e.name)
@@ -89,11 +94,14 @@ func describeHealth(condition *metav1.Condition, endpoints []*endpoint, integrat
 		if healthy > 0 {
 			working = append(working, e.name)
 		}
-		switch total := len(senders); {
+		if len(rejections) > 0 {
+			refusing = append(refusing, fmt.Sprintf("%s (%s)", e.name, strings.Join(sets.List(rejections), ", ")))
+		}
+		switch causes, total := strings.Join(sets.List(failures), ", "), len(senders); {
 		case healthy == 0:
-			failing = append(failing, e.name)
+			failing = append(failing, fmt.Sprintf("%s (%s)", e.name, causes))
 		case healthy < total:
-			failing = append(failing, fmt.Sprintf("%s (%d of %d addresses)", e.name, total-healthy, total))
+			failing = append(failing, fmt.Sprintf("%s (%d of %d addresses: %s)", e.name, total-healthy, total, causes))
 		}
 	}
 	failure := messageSomeFailing

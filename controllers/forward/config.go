@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -23,8 +24,9 @@ import (
 type Config struct {
 	Alertmanagers       []target          `json:"alertmanagers"`
 	ExternalLabels      map[string]string `json:"external_labels"`
-	AlertLabels         []string          `json:"alert_labels"` // names of the labels of alerts that are forwarded
-	Lease               *metav1.Duration  `json:"lease"`        // a firing alert ends so long after it was last posted
+	AlertLabels         []string          `json:"alert_labels"`      // names of the labels of alerts that are forwarded
+	AlertAnnotations    []string          `json:"alert_annotations"` // names of the annotations of alerts that are forwarded
+	Lease               *metav1.Duration  `json:"lease"`             // a firing alert ends so long after it was last posted
 	SilenceAcknowledged bool              `json:"silence_acknowledged"`
 }
 
@@ -49,10 +51,13 @@ var labelName = regexp.MustCompile(`^([a-zA-Z]|_([a-zA-Z0-9]|$))[a-zA-Z0-9_]*$`)
 func parseConfig(data []byte, folder string) (*Config, error) {
 	config := &Config{}
 	if err := yaml.UnmarshalStrict(data, config); err != nil {
-		return nil, fmt.Errorf("parsing the file: %w", err)
+		return nil, explain(err)
 	}
 	if config.Lease == nil {
 		config.Lease = &metav1.Duration{Duration: defaultLease}
+	}
+	if config.AlertAnnotations == nil {
+		config.AlertAnnotations = []string{"runbook_url", "dashboard_url"}
 	}
 	var errs []error
 	if lease := config.Lease.Duration; lease < minLease || lease > maxLease {
@@ -90,13 +95,13 @@ func (t *target) parse(folder string) (err error) {
 	if len(t.HTTPConfig) > 0 {
 		parsed, err := promconfig.LoadHTTPConfig(string(t.HTTPConfig)) // JSON is YAML
 		if err != nil {
-			return fmt.Errorf("http_config: %w", err)
+			return explainHTTPConfig(err)
 		}
 		parsed.SetDirectory(folder)
 		t.http = *parsed
 	}
 	if _, err := promconfig.NewClientFromConfig(t.http, clientName); err != nil {
-		return fmt.Errorf("http_config: %w", err)
+		return explainHTTPConfig(err)
 	}
 	if t.integrations, err = labels.Parse(t.IntegrationSelector); err != nil {
 		return fmt.Errorf("integration_selector: %w", err)
@@ -109,13 +114,22 @@ func (t *target) parse(folder string) (err error) {
 	return nil
 }
 
-// checkLabels returns the errors of external_labels and alert_labels.
+// checkLabels returns the errors of external_labels, alert_labels and alert_annotations.
 func (c *Config) checkLabels() error {
 	var errs []error
-	if len(c.ExternalLabels) > maxLabels || len(c.AlertLabels) > maxLabels {
-		errs = append(errs, fmt.Errorf("external_labels, alert_labels: at most %d labels each", maxLabels))
+	if max(len(c.ExternalLabels), len(c.AlertLabels), len(c.AlertAnnotations)) > maxLabels {
+		errs = append(errs, fmt.Errorf("external_labels, alert_labels, alert_annotations: at most %d names each", maxLabels))
 	}
-	for name, value := range c.ExternalLabels {
+	for _, name := range c.AlertAnnotations {
+		switch {
+		case !labelName.MatchString(name):
+			errs = append(errs, fmt.Errorf("alert_annotations: %q is not the name of an annotation", name))
+		case slices.Contains(ownAnnotations, name):
+			errs = append(errs, fmt.Errorf("alert_annotations: Tocsin writes the annotation %s itself", name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.ExternalLabels)) { // the errors are in a condition
+		value := c.ExternalLabels[name]
 		errs = append(errs, checkLabelName("external_labels", name))
 		if value == "" || !utf8.ValidString(value) || utf8.RuneCountInString(value) > maxLabelChars {
 			errs = append(errs, fmt.Errorf("external_labels: the value of %s needs 1 to %d characters", name, maxLabelChars))

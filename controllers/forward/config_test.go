@@ -54,9 +54,21 @@ func TestInvalidConfig(t *testing.T) {
 	const am = "alertmanagers: [{url: 'http://am:9093'}]\n"
 	for name, c := range map[string]struct{ file, want string }{
 		"an empty file":                       {"", "alertmanagers: need 1 to 16 entries, got 0"},
-		"no YAML":                             {"alertmanagers: [", "parsing the file"},
-		"an unknown field":                    {am + "leese: 1m", `unknown field "leese"`},
-		"an unknown field of http_config":     {"alertmanagers: [{url: 'http://am', http_config: {bearer: x}}]", "http_config: "},
+		"no YAML":                             {"alertmanagers: [", "the file: yaml: line 1: "},
+		"an unknown field":                    {am + "leese: 1m", `the file: unknown field "leese"`},
+		"an unknown field of http_config":     {"alertmanagers: [{url: 'http://am', http_config: {bearer: secret}}]", `http_config: unknown field "bearer"`},
+		"a list in http_config":               {"alertmanagers: [{url: 'http://am', http_config: {basic_auth: {password: [secret]}}}]", "http_config: a field cannot have a value of the YAML type seq"},
+		"a string in http_config":             {"alertmanagers: [{url: 'http://am', http_config: {basic_auth: secret}}]", "http_config: a field cannot have a value of the YAML type str"},
+		"a proxy with a password":             {"alertmanagers: [{url: 'http://am', http_config: {proxy_url: 'http://u:secret@['}}]", "http_config: invalid URL: "},
+		"a string for the list":               {"alertmanagers: am", "alertmanagers: need a list, got a string"},
+		"a list for a mapping":                {am + "external_labels: [a]", "external_labels: need a mapping, got a list"},
+		"a list for a string":                 {"alertmanagers: [{url: [secret]}]", "alertmanagers.url: need a string, got a list"},
+		"a string for a list of strings":      {am + "alert_labels: team", "alert_labels: need a list, got a string"},
+		"a string for a truth value":          {am + "silence_acknowledged: 'on'", "silence_acknowledged: need true or false, got a string"},
+		"an annotation of Tocsin's":           {am + "alert_annotations: [summary]", "alert_annotations: Tocsin writes the annotation summary itself"},
+		"no name of an annotation":            {am + "alert_annotations: [a-b]", `alert_annotations: "a-b" is not the name of an annotation`},
+		"a list for the file":                 {"[]", "the file: need a mapping, got a list"},
+		"a lease of another unit":             {am + "lease: 1 week", "lease: unknown unit"},
 		"a missing CA":                        {"alertmanagers: [{url: 'http://am', http_config: {tls_config: {ca_file: none}}}]", "none: no such file"},
 		"a URL without a host":                {"alertmanagers: [{url: 'am:9093'}]", "alertmanagers[0]: url: need a URL"},
 		"another scheme":                      {"alertmanagers: [{url: 'ftp://am'}]", "url: need a URL"},
@@ -65,7 +77,7 @@ func TestInvalidConfig(t *testing.T) {
 		"a selector that cannot be parsed":    {"alertmanagers: [{url: 'http://am', integration_selector: '='}]", "integration_selector: "},
 		"an unknown severity":                 {"alertmanagers: [{url: 'http://am', severities: [page]}]", `severities: "page" is not one of`},
 		"a lease that is too short":           {am + "lease: 59s", "lease: 59s is not between 1m0s and 24h0m0s"},
-		"a lease without a unit":              {am + "lease: 15", "parsing the file"},
+		"a lease without a unit":              {am + "lease: 15", "lease: need a duration such as 15m, got a number"},
 		"an external label of Tocsin's":       {am + "external_labels: {tocsin_incident: x}", "external_labels: tocsin_incident is a label by which"},
 		"an external label without a value":   {am + "external_labels: {a: ''}", "the value of a needs 1 to 256 characters"},
 		"a reserved label":                    {am + "alert_labels: [__name__]", `alert_labels: "__name__" is not a label name`},
@@ -77,7 +89,8 @@ func TestInvalidConfig(t *testing.T) {
 			g := NewWithT(t)
 			_, err := parseConfig([]byte(c.file), t.TempDir())
 			g.Expect(err).To(MatchError(ContainSubstring(c.want)))
-			g.Expect(err.Error()).NotTo(ContainSubstring("secret"))
+			g.Expect(err.Error()).NotTo(Or(ContainSubstring("secret"), ContainSubstring("v1."), ContainSubstring("struct"), ContainSubstring("Go "),
+				ContainSubstring("config.")), "no values, which may be secrets, and no types of Go")
 		})
 	}
 }
@@ -122,4 +135,21 @@ func TestDocumentedConfig(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.Alertmanagers).To(HaveLen(1))
 	g.Expect(config.AlertLabels).To(Equal([]string{"team"}))
+}
+
+// An installation whose file is invalid at the start forwards nothing, and every integration says so.
+func TestTheConditionHasTheErrorOfTheFile(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster()
+	f := c.term.forwarder
+	f.path = filepath.Join(t.TempDir(), "alertmanager.yaml")
+	f.term.Store(c.term)
+	g.Expect(os.WriteFile(f.path, []byte("lease: 1s\nexternal_labels: {b: '', a: ''}"), 0o600)).To(Succeed())
+	f.load()
+	condition, ok := f.Condition(&v1alpha1.WebhookIntegration{})
+	g.Expect(ok).To(BeTrue())
+	g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonInvalidConfig))
+	g.Expect(condition.Message).To(Equal("The operator's Alertmanager configuration is invalid: " +
+		"lease: 1s is not between 1m0s and 24h0m0s; alertmanagers: need 1 to 16 entries, got 0; " +
+		"external_labels: the value of a needs 1 to 256 characters; external_labels: the value of b needs 1 to 256 characters."))
 }

@@ -116,6 +116,7 @@ func (s *sender) leaveOut(it item, cause error) {
 	alertsTotal.WithLabelValues(s.name, s.address, resultRejected).Add(float64(len(it.alerts)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.rejection.see(cause, time.Now())
 	since, known := s.leftOut[it.key]
 	if !known {
 		since = time.Now()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -30,6 +31,7 @@ type endpoint struct {
 
 	mu      sync.Mutex
 	covered map[incidentKey]fold.Silence // the silences of Incidents; nil: not read yet
+	ended   map[incidentKey]time.Time    // the endTime of requests whose silence somebody has ended
 }
 
 func newEndpoint(term *term, t *target) *endpoint {

@@ -36,6 +36,8 @@ type sender struct {
 	began     time.Time
 	succeeded time.Time                 // when a request was last accepted; zero: never
 	failed    time.Time                 // when Alertmanager last accepted nothing; zero: never
+	failure   cause                     // of that
+	rejection cause                     // of the newest in leftOut
 	leftOut   map[incidentKey]time.Time // since when it accepts requests, but not the alerts of these
 }
 
@@ -150,7 +152,7 @@ func (s *sender) run(ctx context.Context) {
 				return
 			}
 			s.putBack(slices.Concat(items, alone))
-			if s.setFailed(); !failing {
+			if s.setFailed(err); !failing {
 				s.log.Error(err, "Alerts cannot be forwarded")
 			}
 			failing = true
@@ -243,7 +245,7 @@ func (s *sender) encode(ctx context.Context, t *target, now time.Time, key incid
 	if len(sets) == 0 {
 		s.include(key)
 	}
-	for _, alert := range alertsOf(key, incident, sets, t.config.Lease.Duration, now, s.lead()) {
+	for _, alert := range alertsOf(key, incident, sets, t.config, now, s.lead()) {
 		encoded, _ := json.Marshal(alert) // strings and times always encode
 		it.alerts, it.size = append(it.alerts, encoded), it.size+len(encoded)
 	}
@@ -258,10 +260,22 @@ func (s *sender) putBack(items []item) {
 }
 
 // setFailed notes that Alertmanager accepted nothing.
-func (s *sender) setFailed() {
+func (s *sender) setFailed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = time.Now()
+	s.failure.see(err, s.failed)
+}
+
+// causes returns why Alertmanager accepts nothing, and why it does not accept the alerts of some Incidents.
+func (s *sender) causes() (failure, rejection string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	failure, rejection = s.failure.text, s.rejection.text
+	if !s.failed.After(s.succeeded) {
+		failure = rejection // it accepts empty requests
+	}
+	return failure, rejection
 }
 
 // health tells whether the Alertmanager accepts alerts. It is not known until the first request has been accepted or requests

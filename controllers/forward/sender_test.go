@@ -310,8 +310,12 @@ func TestRejectedAlertDelaysNoOther(t *testing.T) {
 				condition := metav1.Condition{}
 				r.Expect(describeHealth(&condition, []*endpoint{e}, incidentKey{namespace, integration}, time.Now())).To(BeTrue())
 				r.Expect(condition.Reason).To(Equal(v1alpha1.ReasonSomeFailing))
+				cause := fmt.Sprint("HTTP ", c.code, " ", http.StatusText(c.code))
+				if c.code == hangs {
+					cause = "no answer in time"
+				}
 				r.Expect(condition.Message).To(Equal(
-					messageForwarding + "alertmanager:9093. " + messageLeftOut + "alertmanager:9093."))
+					messageForwarding + "alertmanager:9093. " + messageLeftOut + "alertmanager:9093 (" + cause + ")."))
 
 				r.am.fail = nil
 				r.wait(2 * time.Minute)

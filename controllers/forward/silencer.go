@@ -68,9 +68,11 @@ func (e *endpoint) reconcileSilences(
 		return false, errors.Join(unread, uncovered, err)
 	}
 	if uncovered == nil {
-		e.setCovered(covers.longest, conditioned)
+		e.setCovered(covers.longest, plan.endedRequests(), conditioned)
 	}
-	return true, errors.Join(unread, uncovered, carryOut(ctx, client, plan.finish()))
+	// An alert that ended under a silence was not notified about: Alertmanager has to hear of its end again.
+	unsilenced := func(key incidentKey) { e.term.notify(key, time.Time{}) }
+	return true, errors.Join(unread, uncovered, carryOut(ctx, client, plan.finish(), unsilenced))
 }
 
 // readSilenced reads which Incidents are silenced. Those that Tocsin does not have are none of its own.
@@ -89,8 +91,8 @@ func (e *endpoint) readSilenced(ctx context.Context, t *target, client *httpClie
 }
 
 // carryOut makes as many calls as a round may have. A call that fails does not keep the others from being made, unless nothing
-// succeeds any more. It returns the first error.
-func carryOut(ctx context.Context, client *httpClient, calls []silenceCall) (first error) {
+// succeeds any more. It calls ended for each silence that it has ended, and returns the first error.
+func carryOut(ctx context.Context, client *httpClient, calls []silenceCall, ended func(incidentKey)) (first error) {
 	failures := 0
 	for i := range calls[:min(len(calls), maxSilenceCalls)] {
 		call := &calls[i]
@@ -101,11 +103,14 @@ func carryOut(ctx context.Context, client *httpClient, calls []silenceCall) (fir
 			_, err = client.send(ctx, partTimeout, http.MethodPost, "silences", nil, call.set, nil)
 		}
 		if err == nil {
+			if call.expire != "" {
+				ended(call.key)
+			}
 			failures = 0
 			continue
 		}
 		if first == nil {
-			first = fmt.Errorf("a silence of the namespace %s: %w", call.namespace, err)
+			first = fmt.Errorf("a silence of the namespace %s: %w", call.key.namespace, err)
 		}
 		if failures++; failures >= maxSilenceFailures {
 			break
@@ -133,40 +138,44 @@ func (e *endpoint) want(ctx context.Context, plan *silencePlan) (conditioned []i
 	return conditioned, first
 }
 
-// setCovered remembers which silences cover Incidents, and announces each Incident of which that is news. The first time,
-// everything is.
-func (e *endpoint) setCovered(covered map[incidentKey]fold.Silence, conditioned []incidentKey) {
+// setCovered remembers which silences cover Incidents and which requests have ended, and announces each Incident of which that is
+// news. The first time, everything is.
+func (e *endpoint) setCovered(covered map[incidentKey]fold.Silence, ended map[incidentKey]time.Time, conditioned []incidentKey) {
 	e.mu.Lock()
-	before := e.covered
-	e.covered = covered
+	before, endedBefore := e.covered, e.ended
+	e.covered, e.ended = covered, ended
 	e.mu.Unlock()
 	changed := e.term.forwarder.silenceChanged.Load()
 	if changed == nil {
 		return
 	}
 	for key := range sets.KeySet(before).Union(sets.KeySet(covered)).Insert(conditioned...) {
-		if before == nil || before[key] != covered[key] {
+		if before == nil || before[key] != covered[key] || !endedBefore[key].Equal(ended[key]) {
 			(*changed)(types.NamespacedName{Namespace: key.namespace, Name: key.name})
 		}
 	}
 }
 
-// Silence implements controllers.Silences.
-func (f *Forwarder) Silence(incident types.NamespacedName) (covering *fold.Silence, known bool) {
-	t := f.term.Load()
+// Silencing implements controllers.Silences.
+func (f *Forwarder) Silencing(incident types.NamespacedName) (silencing fold.Silencing) {
+	t, key := f.term.Load(), incidentKey{incident.Namespace, incident.Name}
 	if t == nil {
-		return nil, false
+		return silencing
 	}
 	for _, e := range t.endpoints.all() {
 		e.mu.Lock()
-		known = known || e.covered != nil
-		s, ok := e.covered[incidentKey{incident.Namespace, incident.Name}]
+		silencing.Known = silencing.Known || e.covered != nil
+		s, ok := e.covered[key]
+		ended := e.ended[key]
 		e.mu.Unlock()
-		if ok && (covering == nil || s.Until.After(covering.Until)) {
-			covering = &s
+		if ok && (silencing.Covering == nil || s.Until.After(silencing.Covering.Until)) {
+			silencing.Covering = &s
+		}
+		if ended.After(silencing.Ended) {
+			silencing.Ended, silencing.EndedIn = ended, e.name
 		}
 	}
-	return covering, known
+	return silencing
 }
 
 // WatchSilences implements controllers.Silences.

@@ -57,21 +57,29 @@ type marker struct {
 }
 
 // String implements fmt.Stringer.
-func (m marker) String() string {
-	return fmt.Sprintf("[tocsin %s %s/%s %s]", m.kind, m.key.namespace, m.key.name, m.installation)
+func (m marker) String() string { return m.of("") }
+
+// of returns the marker of the silence for one request, which tells it from those for earlier requests.
+func (m marker) of(request string) string {
+	return fmt.Sprintf("[tocsin %s %s/%s %s]", m.kind, m.key.namespace, m.key.name, strings.TrimSpace(request+" "+m.installation))
 }
 
-// markerOf returns the marker at the end of a comment; not ok if Tocsin did not write the comment.
-func markerOf(comment string) (m marker, ok bool) {
-	text := comment[max(0, strings.LastIndexByte(comment, '[')):]
-	const parts = 4
-	words := strings.Split(strings.TrimSuffix(text, "]"), " ")
-	if len(words) != parts {
-		return marker{}, false
+// markerOf returns the marker at the end of a comment, and what precedes it; not ok if Tocsin did not write the comment.
+func markerOf(comment string) (m marker, before string, ok bool) {
+	at := max(0, strings.LastIndexByte(comment, '['))
+	const parts, withRequest = 4, 5
+	words := strings.Split(strings.TrimSuffix(comment[at:], "]"), " ")
+	request := ""
+	switch len(words) {
+	case parts:
+	case withRequest:
+		request = words[3]
+	default:
+		return marker{}, "", false
 	}
-	m = marker{kind: words[1], installation: words[3]}
+	m = marker{kind: words[1], installation: words[len(words)-1]}
 	m.key.namespace, m.key.name, _ = strings.Cut(words[2], "/")
-	return m, text == m.String()
+	return m, strings.TrimSpace(comment[:at]), comment[at:] == m.of(request)
 }
 
 // matchersOf returns the matchers of an Incident's silences, which cover its alerts whatever their severity.
@@ -102,6 +110,7 @@ type silencePlan struct {
 	unknown      map[incidentKey]bool // the Incidents that cannot be read: their silences stay as they are
 
 	found map[marker]bool // which of the wanted ones exist
+	ended map[marker]bool // which of the wanted ones somebody has ended in Alertmanager
 	begun map[marker]int  // how many of them began lately
 	kept  map[string]int  // how many silences Alertmanager keeps of the namespaces that want any
 	calls []silenceCall
@@ -109,21 +118,21 @@ type silencePlan struct {
 
 // silenceCall creates a silence, updates one, or ends one.
 type silenceCall struct {
-	namespace string
-	set       silence
-	expire    string // the ID, if it is to end
+	key    incidentKey
+	set    silence
+	expire string // the ID, if it is to end
 }
 
 func newSilencePlan(t *target, installation string, now time.Time) *silencePlan {
 	return &silencePlan{
 		target: t, installation: installation, now: now, wanted: map[marker]silence{}, unknown: map[incidentKey]bool{},
-		found: map[marker]bool{}, begun: map[marker]int{}, kept: map[string]int{},
+		found: map[marker]bool{}, ended: map[marker]bool{}, begun: map[marker]int{}, kept: map[string]int{},
 	}
 }
 
 // see plans what to do about a silence that exists.
 func (p *silencePlan) see(s *silence) {
-	mark, ok := markerOf(s.Comment)
+	mark, _, ok := markerOf(s.Comment)
 	if !ok || !p.owns(s, mark) || p.unknown[mark.key] {
 		return
 	}
@@ -137,15 +146,19 @@ func (p *silencePlan) see(s *silence) {
 	}
 	switch {
 	case s.isOver():
+		// Tocsin ends no silence that it wants, and the comment names the request. Its end that has come leaves endsAt as it is.
+		if needed && mark.kind == kindRequested && s.Comment == want.Comment && want.EndsAt.Sub(s.EndsAt) > time.Second {
+			p.ended[mark] = true
+		}
 	case !needed || p.found[mark]:
 		if len(p.calls) < len(p.wanted)+maxUnwanted {
-			p.calls = append(p.calls, silenceCall{namespace: namespace, expire: s.ID})
+			p.calls = append(p.calls, silenceCall{key: mark.key, expire: s.ID})
 		}
 	default:
 		p.found[mark] = true
 		if p.isOutdated(s, &want, mark.kind) {
 			want.ID, want.StartsAt = s.ID, s.StartsAt
-			p.calls = append(p.calls, silenceCall{namespace: namespace, set: want})
+			p.calls = append(p.calls, silenceCall{key: mark.key, set: want})
 		}
 	}
 }
@@ -180,10 +193,14 @@ func (p *silencePlan) want(incident *v1alpha1.Incident, integration *v1alpha1.We
 
 func (p *silencePlan) add(kind string, key incidentKey, by, comment string, until time.Time) {
 	mark := marker{kind, key, p.installation}
+	text := mark.String()
+	if kind == kindRequested {
+		text = mark.of(until.UTC().Format(time.RFC3339Nano))
+	}
 	p.kept[key.namespace] += 0
 	p.wanted[mark] = silence{
 		Matchers: matchersOf(key, p.target.config), StartsAt: p.now.UTC(), EndsAt: until.UTC(),
-		CreatedBy: cmp.Or(by, "tocsin"), Comment: strings.TrimPrefix(comment+" "+mark.String(), " "),
+		CreatedBy: cmp.Or(by, "tocsin"), Comment: strings.TrimPrefix(comment+" "+text, " "),
 	}
 }
 
@@ -192,14 +209,25 @@ func (p *silencePlan) add(kind string, key incidentKey, by, comment string, unti
 func (p *silencePlan) finish() []silenceCall {
 	for mark, want := range p.wanted {
 		namespace := mark.key.namespace
-		if p.found[mark] || p.begun[mark] >= maxNewSilences || p.kept[namespace] >= maxNamespaceSilences {
+		if p.found[mark] || p.ended[mark] || p.begun[mark] >= maxNewSilences || p.kept[namespace] >= maxNamespaceSilences {
 			continue
 		}
 		p.kept[namespace]++
-		p.calls = append(p.calls, silenceCall{namespace: namespace, set: want})
+		p.calls = append(p.calls, silenceCall{key: mark.key, set: want})
 	}
 	rand.Shuffle(len(p.calls), func(i, j int) { p.calls[i], p.calls[j] = p.calls[j], p.calls[i] })
-	return fair.InTurns(p.calls, func(call silenceCall) string { return call.namespace })
+	return fair.InTurns(p.calls, func(call silenceCall) string { return call.key.namespace })
+}
+
+// endedRequests returns the endTime of each request whose silence somebody has ended in Alertmanager.
+func (p *silencePlan) endedRequests() map[incidentKey]time.Time {
+	ended := map[incidentKey]time.Time{}
+	for mark := range p.ended {
+		if !p.found[mark] { // else Tocsin has ended a second one
+			ended[mark.key] = p.wanted[mark].EndsAt
+		}
+	}
+	return ended
 }
 
 // coverage is which silences cover Incidents.
@@ -221,13 +249,13 @@ func (c *coverage) add(key incidentKey, ids []string) {
 // Acknowledged tells of these.
 func (c *coverage) see(s *silence) {
 	incidents := c.by[s.ID]
-	mark, own := markerOf(s.Comment)
+	mark, before, own := markerOf(s.Comment)
 	if len(incidents) == 0 || own && mark.kind == kindAcknowledged {
 		return
 	}
 	comment := s.Comment
 	if own {
-		comment = strings.TrimSpace(strings.TrimSuffix(comment, mark.String()))
+		comment = before
 	}
 	covering := fold.Silence{
 		By: plaintext.ShortMessage(s.CreatedBy), Comment: plaintext.ShortMessage(comment), Until: s.EndsAt.Truncate(time.Second).UTC(),

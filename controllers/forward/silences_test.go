@@ -74,6 +74,7 @@ func (a *silencing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				a.silences[i].Status = &struct {
 					State string `json:"state"`
 				}{"expired"}
+				a.silences[i].EndsAt = a.silences[i].StartsAt.Add(time.Second) // the moment of the call, which is soon enough
 			}
 		}
 	default:
@@ -230,13 +231,107 @@ func TestRequestedSilence(t *testing.T) {
 		s.Silence = &v1alpha1.Silence{EndTime: until, By: "maria", Comment: "planned"}
 	})
 	r.poll()
-	r.Expect(r.am.active()).To(ConsistOf("maria: planned [tocsin requested shop/" + key.name + " here]"))
+	r.Expect(r.am.active()).To(ConsistOf("maria: planned [tocsin requested shop/" + key.name + " 2026-05-04T14:01:00Z here]"))
 	r.poll()
 	r.Expect(r.am.writes).To(Equal(1))
 	r.Expect(r.am.silences[0].EndsAt).To(BeTemporally("==", until.Time))
 	r.edit(key, func(s *v1alpha1.IncidentStatus) { s.Silence = nil })
 	r.poll()
 	r.Expect(r.am.active()).To(BeEmpty())
+}
+
+// An alert that ends under a silence is not notified about, so its end is posted again once the silence has ended.
+func TestResolveEndsARequestedSilence(t *testing.T) {
+	r := newSilenceRig(t)
+	s := newSender(r.term, "am", "am")
+	r.term.endpoints.members["am"] = r.endpoint
+	r.endpoint.senders.members["am"] = s
+	key := r.alert("firing", "", "", "")
+	r.request(key, time.Hour)
+	r.poll()
+	r.Expect(r.am.active()).To(HaveLen(1))
+	r.alert("resolved", "", "", "")
+	r.poll()
+	r.Expect(r.am.active()).To(BeEmpty())
+	posted, _, ok := s.queue.next()
+	r.Expect(ok).To(BeTrue())
+	r.Expect(posted).To(Equal(key))
+}
+
+func TestASilenceThatSomebodyEndsIsNotMadeAgain(t *testing.T) {
+	r := newSilenceRig(t)
+	key := r.alert("firing", "", "", "")
+	r.term.endpoints.members["am"] = r.endpoint
+	r.term.forwarder.term.Store(r.term)
+	ended := func() time.Time {
+		return r.term.forwarder.Silencing(k8stypes.NamespacedName{Namespace: key.namespace, Name: key.name}).Ended
+	}
+	first := r.request(key, time.Hour)
+	r.poll()
+	r.Expect(ended()).To(BeZero())
+	expire(t, r.am, "id-0")
+	r.poll()
+	r.Expect(r.changed).To(ConsistOf(key))
+	r.Expect(ended()).To(BeTemporally("==", first))
+	r.lead() // a new leader knows it as well
+	r.term.endpoints.members["am"] = r.endpoint
+	r.poll()
+	r.Expect(ended()).To(BeTemporally("==", first))
+	r.Expect(r.am.active()).To(BeEmpty())
+	r.poll()
+	r.Expect(r.changed).To(BeEmpty(), "it is no news any more")
+
+	second := r.request(key, 3*time.Hour)
+	r.poll()
+	r.Expect(r.am.active()).To(HaveLen(1), "a new request has a silence of its own")
+	r.Expect(ended()).To(BeZero())
+	third := r.request(key, 2*time.Hour)
+	r.poll()
+	r.Expect(r.am.silences).To(HaveLen(2), "it is changed, not replaced")
+	r.Expect(r.am.silences[1].Comment).To(And(ContainSubstring(third.Format(time.RFC3339Nano)), Not(ContainSubstring(second.Format(time.RFC3339Nano)))))
+	expire(t, r.am, "id-1")
+	r.poll()
+	r.Expect(ended()).To(BeTemporally("==", third))
+}
+
+// A silence whose time is up by a clock of Alertmanager that is ahead was ended by nobody.
+func TestASilenceThatRanOutWasEndedByNobody(t *testing.T) {
+	r := newSilenceRig(t)
+	key := r.alert("firing", "", "", "")
+	r.request(key, time.Hour)
+	r.poll()
+	r.am.silences[0].Status = &struct {
+		State string `json:"state"`
+	}{"expired"}
+	r.poll()
+	r.Expect(r.endpoint.ended).To(BeEmpty())
+}
+
+// A version before this one wrote markers without the request.
+func TestTheSilenceOfAnEarlierVersionIsUpdated(t *testing.T) {
+	r := newSilenceRig(t)
+	key := r.alert("firing", "", "", "")
+	until := r.request(key, time.Hour)
+	old := marker{kindRequested, key, "here"}.String()
+	r.am.silences = []silence{{
+		ID: "id", CreatedBy: "maria", Comment: old, StartsAt: noon, EndsAt: until, Matchers: matchersOf(key, r.target.config),
+	}}
+	r.poll()
+	r.Expect(r.am.silences).To(HaveLen(1))
+	r.Expect(r.am.active()).To(ConsistOf(HaveSuffix(until.Format(time.RFC3339Nano) + " here]")))
+}
+
+// request has a silence requested for an Incident, and returns its end.
+func (r *silenceRig) request(key incidentKey, length time.Duration) time.Time {
+	until := v1alpha1.NewTimestamp(r.time.Add(length))
+	r.edit(key, func(s *v1alpha1.IncidentStatus) { s.Silence = &v1alpha1.Silence{EndTime: until, By: "maria"} })
+	return until.Time
+}
+
+// expire ends a silence as somebody does in Alertmanager.
+func expire(t *testing.T, am *silencing, id string) {
+	t.Helper()
+	am.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodDelete, "/api/v2/silence/"+id, nil))
 }
 
 // Silences of people, of other clusters, and such as only look like Tocsin's are left alone.
@@ -298,7 +393,7 @@ func TestTheSilencesOfANamespaceAreBounded(t *testing.T) {
 		}{"expired"}
 		plan.see(&s)
 	}
-	g.Expect(plan.finish()).To(ConsistOf(silenceCall{namespace: "other", set: wanted}))
+	g.Expect(plan.finish()).To(ConsistOf(silenceCall{key: incidentKey{"other", "new"}, set: wanted}))
 }
 
 func TestNamespacesTakeTurnsAtSilences(t *testing.T) {
@@ -312,7 +407,7 @@ func TestNamespacesTakeTurnsAtSilences(t *testing.T) {
 	plan.add(kindRequested, incidentKey{"calm", "x"}, "maria", "", noon.Add(time.Hour))
 	calls := plan.finish()
 	g.Expect(len(calls)).To(And(BeNumerically(">", maxSilenceCalls), BeNumerically("<=", maxUnwanted+2)))
-	g.Expect([]string{calls[0].namespace, calls[1].namespace}).To(ContainElement("calm"))
+	g.Expect([]string{calls[0].key.namespace, calls[1].key.namespace}).To(ContainElement("calm"))
 }
 
 // A call that fails each time, and an Incident that cannot be read, concern no other.

@@ -201,7 +201,13 @@ func (t *term) whole(ctx context.Context, known wholeKey) (*v1alpha1.Incident, e
 func (t *term) keepWhole(key wholeKey, incident *v1alpha1.Incident) *v1alpha1.Incident {
 	kept := *incident
 	alert := &kept.Status.Alert
-	alert.Annotations, alert.Values, alert.Custom, kept.Status.UnarchivedEpisodes = nil, nil, nil, nil
+	annotations := v1alpha1.Texts{}
+	for _, name := range t.forwarder.current().AlertAnnotations {
+		if text, ok := alert.Annotations[name]; ok {
+			annotations[name] = annotationText(text)
+		}
+	}
+	alert.Annotations, alert.Values, alert.Custom, kept.Status.UnarchivedEpisodes = annotations, nil, nil, nil
 	alert.Description = shortDescription(alert.Description)
 	kept.ManagedFields, kept.Annotations, kept.Status.Ledger = nil, nil, v1alpha1.Ledger{}
 	t.wholes.Add(key, &kept, wholeTime)

@@ -77,8 +77,9 @@ func (r *reconciler) gatherWith(
 		o.exists.add(event)
 	}
 	o.alertEvents = r.classify(o, events)
-	if o.silenced.Disabled = r.Silences == nil; !o.silenced.Disabled {
-		o.silenced.Covering, o.silenced.Known = r.Silences.Silence(key)
+	o.silenced.Disabled = r.Silences == nil
+	if r.Silences != nil {
+		o.silenced = r.Silences.Silencing(key)
 	}
 	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.mayExist(key)) {
 		return o, r.readUncached(ctx, o)

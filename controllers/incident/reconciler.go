@@ -103,9 +103,9 @@ type resolvedIncidents interface {
 
 // Silences tells which silences in Alertmanager cover Incidents.
 type Silences interface {
-	// Silence returns the silence that covers an Incident, nil if none does. It is not known before the silences were
+	// Silencing returns what is known about the silences of an Incident. It is not known before the silences were
 	// read in this term, nor for an Incident that is not forwarded.
-	Silence(incident types.NamespacedName) (covering *fold.Silence, known bool)
+	Silencing(incident types.NamespacedName) fold.Silencing
 
 	// WatchSilences calls changed for each Incident whose silence changed, until ctx ends.
 	WatchSilences(ctx context.Context, changed func(incident types.NamespacedName))

@@ -17,10 +17,11 @@ const maxShutdownDelay = 15 * time.Second
 type Options struct {
 	process.Options
 
-	webhook         webhookserver.Options
-	tracing         bool
-	alertmanagers   string
-	archiveRequired bool
+	webhook            webhookserver.Options
+	tracing            bool
+	alertmanagers      string
+	checkAlertmanagers string
+	archiveRequired    bool
 }
 
 // newFlagSet returns a flag set that fills the options.
@@ -53,6 +54,8 @@ func newFlagSet(o *Options) *flag.FlagSet {
 
 	flags.StringVar(&o.alertmanagers, "alertmanager-config", "",
 		"File with the Alertmanagers to forward Incidents to, reloaded when it changes. If empty, Incidents are not forwarded.")
+	flags.StringVar(&o.checkAlertmanagers, "check-alertmanager-config", "",
+		"Check a file for --alertmanager-config and the files that it names, and exit: with 0 if it is valid, with 1 if it is not.")
 	flags.BoolVar(&o.archiveRequired, "archive-required", false,
 		"Delete an Incident only after the archiver has noted in its status that the archive has its ended episodes.")
 	flags.BoolVar(&o.tracing, "tracing", false,

@@ -43,6 +43,12 @@ func Execute(args []string, stdout, stderr io.Writer) int {
 		Flags:    flags,
 		Options:  &o.Options,
 		Validate: func() error { return o.complete(flags) },
+		Check: func() (report string, err error) {
+			if o.checkAlertmanagers == "" {
+				return "", nil
+			}
+			return forward.Check(o.checkAlertmanagers)
+		},
 		Run: func(ctx context.Context, config *rest.Config, log logr.Logger) error {
 			webhookserver.RegisterMetrics(metrics.Registry) // those that all replicas of a process share, which is one outside of tests
 			controllers.RegisterMetrics(metrics.Registry)

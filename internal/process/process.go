@@ -38,6 +38,9 @@ type Program struct {
 	// Validate returns all errors of the parsed flags.
 	Validate func() error
 
+	// Check does what the flags ask for instead of running, and returns what to print; empty if they ask for nothing. Optional.
+	Check func() (report string, err error)
+
 	// Run runs until ctx ends.
 	Run func(ctx context.Context, config *rest.Config, log logr.Logger) error
 }
@@ -64,6 +67,16 @@ func (p *Program) Execute(args []string, stdout, stderr io.Writer) int {
 	case o.showVersion:
 		_, _ = fmt.Fprintln(stdout, buildinfo.Line(p.Title))
 		return exitOK
+	}
+	if p.Check != nil {
+		switch report, err := p.Check(); {
+		case err != nil:
+			_, _ = fmt.Fprintln(stderr, err)
+			return exitFailure
+		case report != "":
+			_, _ = fmt.Fprintln(stdout, report)
+			return exitOK
+		}
 	}
 	logger := zap.New(zap.UseFlagOptions(&o.zap), zap.WriteTo(stderr))
 	ctrl.SetLogger(logger)

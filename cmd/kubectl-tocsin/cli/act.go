@@ -190,7 +190,7 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 // unneeded describes why an Incident needs no action; empty if it needs one.
 func (o *actOptions) unneeded(incident *v1alpha1.Incident) string {
 	switch {
-	case o.status == v1alpha1.AlertResolved && incident.Status.State == v1alpha1.IncidentResolved:
+	case (o.status == v1alpha1.AlertResolved || o.length > 0) && incident.Status.State == v1alpha1.IncidentResolved:
 		return "already resolved"
 	case o.status == v1alpha1.AlertAcknowledged && fold.StaysAcknowledged(&incident.Status) && o.message == "":
 		return "already acknowledged"

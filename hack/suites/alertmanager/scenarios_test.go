@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,9 +26,11 @@ var scenarios = []struct {
 	run   func(r *rig)
 }{
 	{"the configurations of the guide", false, guide},
+	{"the steps of the guide, from an alert to the end of its page under a silence", true, walkthrough},
 	{"an alert fires, repeats, changes its severity and is resolved", true, lifecycle},
 	{"an acknowledgement notifies nobody", false, acknowledge},
 	{"a silence that was requested from Tocsin", false, silenceFromTocsin},
+	{"a silence that was requested from Tocsin and ended in Alertmanager", false, silenceEndedInAlertmanager},
 	{"a silence that was created in Alertmanager", false, silenceFromAlertmanager},
 	{"an Incident that is reopened within 15 minutes", true, reopen},
 	{"the leader is killed", false, killLeader},
@@ -114,13 +118,35 @@ func silenceFromTocsin(r *rig) {
 	}
 	silence(time.Hour)
 	r.becomes("silence", v1alpha1.ConditionSilenced, v1alpha1.ReasonSilenced)
-	// What happens now is nobody's business; the last state is what counts when the silence ends.
-	r.post("silence", "critical", resolved)
 	r.post("silence", "critical", firing)
 	r.unchanged(quietTime)
 	silence(0)
 	r.becomes("silence", v1alpha1.ConditionSilenced, v1alpha1.ReasonNotSilenced)
 	r.ends("silence", "critical")
+}
+
+func silenceEndedInAlertmanager(r *rig) {
+	const key = "expired"
+	r.begins(key, "critical")
+	r.act(key, v1alpha1.Alert{Status: v1alpha1.AlertSilenced, SilenceFor: &metav1.Duration{Duration: time.Hour}})
+	r.becomes(key, v1alpha1.ConditionSilenced, v1alpha1.ReasonSilenced)
+	url := "http://" + r.addresses[0] + "/api/v2/silence"
+	list, err := testenv.Call(r.Context, http.MethodGet, url+"s", "")
+	r.Must(err)
+	var silences []struct{ ID, Comment string }
+	r.Must(json.Unmarshal([]byte(list), &silences))
+	silences = slices.DeleteFunc(silences, func(s struct{ ID, Comment string }) bool { return !strings.Contains(s.Comment, name(key)) })
+	for _, s := range silences {
+		_, err := testenv.Call(r.Context, http.MethodDelete, url+"/"+s.ID, "")
+		r.Must(err)
+	}
+	r.becomes(key, v1alpha1.ConditionSilenced, v1alpha1.ReasonNotSilenced)
+	incident, err := r.incident(r.Context, key)
+	r.Must(err)
+	if timeline := incident.Status.Timeline; timeline[len(timeline)-1].Type != v1alpha1.TransitionUnsilenced || incident.Status.Silence != nil {
+		r.T.Fatalf("the request did not end: %+v", timeline)
+	}
+	r.ends(key, "critical")
 }
 
 func silenceFromAlertmanager(r *rig) {
