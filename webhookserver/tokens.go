@@ -71,6 +71,13 @@ func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookInteg
 	return nil, &problemToken
 }
 
+// tagged returns the integration whose tag the token has, whether or not the token is valid; nil if there is none.
+func (x *tokenIndex) tagged(token string) *v1alpha1.WebhookIntegration {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.byTag[tokens.TagOf(token)]
+}
+
 // search calls report for each integration that lists the token although its tag is another one's, with the name of the token
 // there. It looks at every integration, so it searches at most once per searchInterval.
 func (x *tokenIndex) search(token string, now time.Time, report func(lister *v1alpha1.WebhookIntegration, name string)) {
