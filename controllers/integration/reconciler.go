@@ -17,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
@@ -76,11 +75,11 @@ func Add(mgr ctrl.Manager, live client.StatusClient, options Options) error {
 		Named("webhookintegration").
 		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.AlertEvent{}, r.watchReceived()).
-		WatchesRawSource(source.Func(func(ctx context.Context, _ requests.Queue) error {
+		WatchesRawSource(requests.Source("stuck AlertEvents", func(ctx context.Context, _ requests.Queue) error {
 			_, err := informers.Feed(ctx, mgr.GetCache(), &v1alpha1.AlertEvent{}, r.stuck.set, r.stuck.remove)
 			return err
 		})).
-		WatchesRawSource(source.Func(r.watchConditions)).
+		WatchesRawSource(requests.Source("conditions", r.watchConditions)).
 		WithOptions(requests.Options(mgr, "integration", "integration", requests.NameOf)).
 		Complete(r)
 	if err != nil {
