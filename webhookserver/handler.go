@@ -61,6 +61,7 @@ type reporter interface {
 	reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string)
 	reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure)
 	reportUnavailable(integration types.NamespacedName)
+	reportUse(integration *v1alpha1.WebhookIntegration, token *v1alpha1.Token)
 }
 
 func newHandler(
@@ -232,9 +233,10 @@ func (h *handler) authenticate(x *exchange) *problem {
 		}
 		return &problemUnsynced
 	}
-	integration, p := h.tokens.lookup(x.token, x.start)
+	integration, used, p := h.tokens.lookup(x.token, x.start)
 	if p == nil {
 		x.integration = integration
+		h.reports.reportUse(integration, used)
 	}
 	switch {
 	case x.allowed != nil:

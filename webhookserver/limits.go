@@ -97,6 +97,7 @@ const (
 
 	reportInterval      = time.Minute     // the least between two reports of the same kind for one integration
 	reportTimeout       = 5 * time.Second // of the write of one report
+	useInterval         = time.Hour       // the least between two reports of the use of one token
 	maxReportQueue      = 128             // reports that wait to be written; further ones are dropped
 	maxReportMemory     = 10_000          // integrations whose last reports are remembered, for reportMemory
 	reportMemory        = 24 * time.Hour

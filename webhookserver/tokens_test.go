@@ -20,7 +20,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // owner returns the namespace and the name of a token's integration, empty for none.
 func (x *tokenIndex) owner(token string) string {
-	w, p := x.lookup(token, noon)
+	w, _, p := x.lookup(token, noon)
 	if p != nil {
 		return ""
 	}
@@ -75,7 +75,7 @@ func TestTokenExpiry(t *testing.T) {
 			expires := v1alpha1.NewTimestamp(test.expires)
 			w.Spec.Tokens[0].ExpirationTime = &expires
 			x.set(w)
-			owner, p := x.lookup(testenv.Token("a", "one"), noon)
+			owner, _, p := x.lookup(testenv.Token("a", "one"), noon)
 			g.Expect(owner).NotTo(BeNil())
 			g.Expect(p).To(Equal(test.want))
 		})

@@ -189,6 +189,23 @@ type MappingFailure struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
+// TokenUse is the last use of a token.
+type TokenUse struct {
+	// name is the name of the token in spec.tokens.
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Name string `json:"name"`
+
+	// sha256 is the hash of the token. If it is not that of the token in spec.tokens, the use was of an earlier token of this name.
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	SHA256 string `json:"sha256"`
+
+	// lastUsedTime is the approximate time of the last request with the token, whether or not the request was accepted.
+	// +required
+	LastUsedTime Timestamp `json:"lastUsedTime,omitempty,omitzero"`
+}
+
 // WebhookIntegrationStatus is the observed state of an integration.
 type WebhookIntegrationStatus struct {
 	// conditions has the types Ready (requests with a token of this integration are accepted), MappingValid (the
@@ -210,6 +227,13 @@ type WebhookIntegrationStatus struct {
 	// lastReceivedTime is the time at which the newest alert was accepted. It is updated at most once a minute.
 	// +optional
 	LastReceivedTime *Timestamp `json:"lastReceivedTime,omitempty,omitzero"`
+
+	// tokens lists the tokens that have been used. Each one is updated at most once an hour.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Tokens []TokenUse `json:"tokens,omitempty"`
 
 	// lastRejection is the newest rejected request. It is updated at most once a minute.
 	// +optional
