@@ -30,7 +30,7 @@ import (
 
 // Options are where the conditions come from.
 type Options struct {
-	// CheckMapping returns the error of an integration's mapping, in a line that does not change.
+	// CheckMapping returns the error of an integration's mapping, with a line for each mistake, in words that do not change.
 	CheckMapping func(*v1alpha1.WebhookIntegration) error
 
 	// Unavailable returns the reason of the condition Ready for which posts to a namespace get 503, empty when they do not.
