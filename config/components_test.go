@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -54,6 +55,27 @@ func TestEveryComponentIsTested(t *testing.T) {
 	g.Expect(folders).To(HaveLen(len(components)))
 	for _, component := range components {
 		g.Expect(filepath.Join("components", component.name)).To(BeADirectory())
+	}
+}
+
+// TestEveryComponentHasAValueOfTheChart compares the table in docs/components.md with the chart's values.
+func TestEveryComponentHasAValueOfTheChart(t *testing.T) {
+	g := NewWithT(t)
+	page, err := os.ReadFile(filepath.Join("..", "docs", "components.md"))
+	g.Expect(err).NotTo(HaveOccurred())
+	text, err := os.ReadFile(filepath.Join(chart(), "values.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var values map[string]any
+	g.Expect(yaml.Unmarshal(text, &values)).To(Succeed())
+	for _, component := range components {
+		row := regexp.MustCompile(`(?m)^\| \[` + component.name + `\]\(#.*\| ([^|]+) \|$`).FindStringSubmatch(string(page))
+		g.Expect(row).NotTo(BeNil(), component.name)
+		for name := range strings.SplitSeq(row[1], ", ") {
+			path := strings.Split(strings.Trim(name, "`"), ".")
+			_, found, err := unstructured.NestedFieldNoCopy(values, path...)
+			g.Expect(err).NotTo(HaveOccurred(), name)
+			g.Expect(found).To(BeTrue(), name)
+		}
 	}
 }
 

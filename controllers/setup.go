@@ -18,7 +18,7 @@ import (
 type Options struct {
 	incident.Options
 
-	// CheckMapping returns the error of an integration's mapping, in a line that does not change.
+	// CheckMapping returns the error of an integration's mapping, with a line for each mistake, in words that do not change.
 	CheckMapping func(*v1alpha1.WebhookIntegration) error
 
 	// Limit is how many Incidents there may be that are not Resolved, and how many Resolved ones are kept.

@@ -3,9 +3,11 @@ package webhookserver
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +21,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
@@ -41,6 +45,9 @@ type handler struct {
 
 	evaluation time.Duration // the most that the expressions of a mapping may take for one request
 	stopping   atomic.Bool   // every answer is the last one of its connection
+
+	unauthorized       atomic.Int64 // when a request with an invalid token was last logged, in nanoseconds
+	unauthorizedHidden atomic.Int64 // such requests since then
 }
 
 // committer stores alerts, as commit.Committer does.
@@ -54,6 +61,7 @@ type reporter interface {
 	reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string)
 	reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure)
 	reportUnavailable(integration types.NamespacedName)
+	reportUse(integration *v1alpha1.WebhookIntegration, token *v1alpha1.Token)
 }
 
 func newHandler(
@@ -230,9 +238,10 @@ func (h *handler) authenticate(x *exchange) *problem {
 		}
 		return &problemUnsynced
 	}
-	integration, p := h.tokens.lookup(x.token, x.start)
+	integration, used, p := h.tokens.lookup(x.token, x.start)
 	if p == nil {
 		x.integration = integration
+		h.reports.reportUse(integration, used)
 	}
 	switch {
 	case x.allowed != nil:
@@ -250,6 +259,9 @@ func (h *handler) authenticate(x *exchange) *problem {
 
 // logAnswer writes one line about the request. The route stands for the path, which has the token in it.
 func (h *handler) logAnswer(x *exchange, p *problem, status int, took time.Duration) {
+	if status == http.StatusUnauthorized && x.integration == nil {
+		h.logUnauthorized(x)
+	}
 	if (p == nil || x.integration == nil) && !h.log.V(1).Enabled() && x.cause == nil {
 		return // gathering the values costs as much as reading a small payload
 	}
@@ -270,6 +282,27 @@ func (h *handler) logAnswer(x *exchange, p *problem, status int, took time.Durat
 	default: // anybody can cause these
 		log.V(1).Info("Refused a request", "problem", p.kind)
 	}
+}
+
+// logUnauthorized tells, at most once per unauthorizedInterval, where a request with an invalid token came from, and whose tag the
+// token has. The user agent is any text, and may quote the token.
+func (h *handler) logUnauthorized(x *exchange) {
+	now, last := x.start.UnixNano(), h.unauthorized.Load()
+	if time.Duration(now-last).Abs() < unauthorizedInterval || !h.unauthorized.CompareAndSwap(last, now) {
+		h.unauthorizedHidden.Add(1)
+		return
+	}
+	host, _, _ := net.SplitHostPort(x.RemoteAddr)
+	agent := plaintext.OneLine(x.UserAgent(), maxLoggedAgent, maxLoggedAgent)
+	if strings.Contains(agent, tokens.Prefix) ||
+		len(x.token) >= quotedTokenPrefix && strings.Contains(agent, x.token[:quotedTokenPrefix]) {
+		agent = "(quotes the token)"
+	}
+	log := h.log.WithValues("address", host, "userAgent", agent, "othersSinceLastLine", h.unauthorizedHidden.Swap(0))
+	if owner := h.tokens.tagged(x.token); owner != nil {
+		log = log.WithValues("namespace", owner.Namespace, "tagOfIntegration", owner.Name)
+	}
+	log.Info("Refused a request without a valid token")
 }
 
 // beginSpan begins the span of a request with a valid token, in the trace of the sender if it sent one. Others have none:

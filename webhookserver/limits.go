@@ -53,8 +53,9 @@ const (
 	maxGroupBody = 2 << 20
 
 	maxTokenLength          = 256 // bytes; keeps hashing cheap and off the heap
-	quotedTokenPrefix       = 8   // bytes of a token that a message of the API server must not quote
+	quotedTokenPrefix       = 8   // bytes of a token that neither a message of the API server nor a user agent may quote
 	maxIdempotencyKeyLength = 256 // bytes
+	maxLoggedAgent          = 128 // characters and bytes of a user agent in the log
 	maxWarnings             = 100 // in one answer
 	maxInvalid              = 10  // parts of a request that an answer lists as not valid
 
@@ -91,8 +92,12 @@ const (
 
 // Limits of the reports of refusals and failures.
 const (
+	// unauthorizedInterval is the least between two log lines about requests without a valid token: anybody can cause them.
+	unauthorizedInterval = time.Minute
+
 	reportInterval      = time.Minute     // the least between two reports of the same kind for one integration
 	reportTimeout       = 5 * time.Second // of the write of one report
+	useInterval         = time.Hour       // the least between two reports of the use of one token
 	maxReportQueue      = 128             // reports that wait to be written; further ones are dropped
 	maxReportMemory     = 10_000          // integrations whose last reports are remembered, for reportMemory
 	reportMemory        = 24 * time.Hour

@@ -195,7 +195,7 @@ func TestAlertsAreStoredInTheCluster(t *testing.T) {
 		spec.Defaults = &v1alpha1.AlertDefaults{Title: "From the integration"}
 	})
 	g.Eventually(func() *v1alpha1.AlertDefaults {
-		found, _ := c.handler.tokens.lookup(token, time.Now())
+		found, _, _ := c.handler.tokens.lookup(token, time.Now())
 		return found.Spec.Defaults
 	}, "5s", "10ms").ShouldNot(BeNil())
 
@@ -342,6 +342,11 @@ func TestTokenAppearsNowhere(t *testing.T) {
 	c.handler.committer = working
 	c.amend(t, w, func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Suspend = true })
 	g.Eventually(func() int { return c.post(t, canary, firing) }, "2s", "10ms").Should(Equal(http.StatusForbidden))
+
+	g.Eventually(func() []v1alpha1.TokenUse {
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(w), w)).To(Succeed())
+		return w.Status.Tokens
+	}, "10s", "10ms").Should(ConsistOf(HaveField("Name", w.Spec.Tokens[0].Name)), "the use of the token")
 
 	found := c.gather(t, registry)
 	found["answers"] = answers.String()

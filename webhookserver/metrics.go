@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
@@ -48,6 +49,12 @@ var (
 		Help: "Requests that were read by the payload rules alone because the integration's mapping does not compile.",
 	}, []string{"namespace", "integration"})
 
+	tokenExpirations = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tocsin_webhook_token_expiration_timestamp_seconds",
+		Help: "When a token of an integration expires or has expired, in seconds since 1970, reported alike by every replica. " +
+			"Tokens that do not expire have no series.",
+	}, []string{"namespace", "integration", "token"})
+
 	mappingFailures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_webhook_mapping_failures_total",
 		Help: "Expressions of mappings that failed on an alert, which was read without them, by integration and by the target of " +
@@ -58,7 +65,7 @@ var (
 // RegisterMetrics registers the metrics of the webhook server.
 func RegisterMetrics(registry prometheus.Registerer) {
 	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, refusedTotal, returnedAlerts, unusableMappings,
-		mappingFailures)
+		mappingFailures, tokenExpirations)
 	commit.RegisterMetrics(registry)
 }
 
@@ -71,6 +78,26 @@ func observeRequest(code int, x *exchange, took time.Duration) {
 	}
 	requestsTotal.WithLabelValues(strconv.Itoa(code), x.route(), namespace, name).Inc()
 	requestDuration.WithLabelValues(strconv.Itoa(code/100) + "xx").Observe(took.Seconds())
+}
+
+// observeExpirations shows when the tokens of an integration expire. before is nil for a new one. Series that stay are never
+// absent, or a scrape would make an alert start anew.
+func observeExpirations(before, after *v1alpha1.WebhookIntegration) {
+	stay := sets.New[string]()
+	for i := range after.Spec.Tokens {
+		if token := &after.Spec.Tokens[i]; token.ExpirationTime != nil && !token.ExpirationTime.IsZero() {
+			stay.Insert(token.Name)
+			tokenExpirations.WithLabelValues(after.Namespace, after.Name, token.Name).Set(float64(token.ExpirationTime.Unix()))
+		}
+	}
+	if before == nil {
+		return
+	}
+	for i := range before.Spec.Tokens {
+		if name := before.Spec.Tokens[i].Name; !stay.Has(name) {
+			tokenExpirations.DeleteLabelValues(after.Namespace, after.Name, name)
+		}
+	}
 }
 
 // observeMapping counts alerts that a Tocsin had forwarded, and expressions that failed.
@@ -88,9 +115,10 @@ func observeMapping(integration *v1alpha1.WebhookIntegration, result *mapping.Re
 // forgetIntegration drops the series of an integration that was deleted.
 func forgetIntegration(namespace, name string) {
 	labels := prometheus.Labels{"namespace": namespace, "integration": name}
-	for _, counter := range []*prometheus.CounterVec{
-		requestsTotal, alertsTotal, refusedTotal, returnedAlerts, unusableMappings, mappingFailures,
+	for _, metric := range []*prometheus.MetricVec{
+		requestsTotal.MetricVec, alertsTotal.MetricVec, refusedTotal.MetricVec, returnedAlerts.MetricVec, unusableMappings.MetricVec,
+		mappingFailures.MetricVec, tokenExpirations.MetricVec,
 	} {
-		counter.DeletePartialMatch(labels)
+		metric.DeletePartialMatch(labels)
 	}
 }

@@ -45,6 +45,8 @@ var (
 		reason: "UnsignedPath"}
 	problemDryRun = problem{kind: "invalid-parameter", status: http.StatusBadRequest, title: "A query parameter is not valid",
 		detail: "dryRun is neither true nor false.", reason: "InvalidParameter"}
+	problemParameter = problemDryRun.withDetail("A parameter's name resembles dryRun. Write dryRun=true to store nothing, " +
+		"or remove the parameter. Nothing was stored.")
 	problemKey = problem{kind: "invalid-idempotency-key", status: http.StatusBadRequest, title: "The idempotency key is too long",
 		detail: "Idempotency-Key may have at most " + strconv.Itoa(maxIdempotencyKeyLength) + " bytes.",
 		reason: "InvalidIdempotencyKey"}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -102,6 +103,85 @@ func TestA5xxAnswerIsReportedUntilItIsWritten(t *testing.T) {
 	g.Expect(r.unavailable).To(HaveLen(maxReportMemory))
 	r.writeUnavailable(t.Context())
 	g.Expect(r.unavailable).To(HaveLen(maxReportMemory - maxUnavailableReports))
+}
+
+func TestTheUseOfATokenIsReportedOnceAnHour(t *testing.T) {
+	g := NewWithT(t)
+	now := noon
+	r := newReporter(nil, nil, logr.Discard())
+	r.apiTime = func() time.Time { return now }
+	w := integration("team-a", "one", "first", "second")
+	first, second := &w.Spec.Tokens[0], &w.Spec.Tokens[1]
+	reported := func(token *v1alpha1.Token) bool {
+		before := len(r.uses)
+		r.reportUse(w, token)
+		return len(r.uses) > before
+	}
+	g.Expect([]bool{reported(first), reported(second), reported(first)}).To(Equal([]bool{true, true, false}))
+	now = now.Add(useInterval)
+	g.Expect(reported(first)).To(BeTrue())
+
+	t.Log("a report by another replica counts as well, but not one of an earlier token with the name, nor one of the future")
+	w = integration("team-b", "two", "first")
+	first = &w.Spec.Tokens[0]
+	w.Status.Tokens = []v1alpha1.TokenUse{
+		{Name: first.Name, SHA256: first.SHA256, LastUsedTime: v1alpha1.NewTimestamp(now.Add(-useInterval + time.Second))}}
+	g.Expect(reported(first)).To(BeFalse())
+	w.Status.Tokens[0].LastUsedTime = v1alpha1.NewTimestamp(now.Add(2 * useInterval))
+	g.Expect(reported(first)).To(BeTrue())
+	w = integration("team-c", "three", "first")
+	w.Status.Tokens = []v1alpha1.TokenUse{{Name: first.Name, SHA256: "another", LastUsedTime: v1alpha1.NewTimestamp(now)}}
+	g.Expect(reported(&w.Spec.Tokens[0])).To(BeTrue())
+
+	t.Log("it never blocks, and what is dropped is reported at the next use")
+	for i := range 2 * maxReportQueue {
+		r.reportUse(integration("team-d", fmt.Sprint(i), "first"), first)
+	}
+	g.Expect(r.uses).To(HaveLen(maxReportQueue))
+	last := integration("team-d", fmt.Sprint(2*maxReportQueue-1), "first")
+	<-r.uses
+	r.reportUse(last, first)
+	g.Expect(r.uses).To(HaveLen(maxReportQueue))
+}
+
+func TestReplicasDoNotOverwriteTheUsesOfEachOther(t *testing.T) {
+	g := NewWithT(t)
+	w := integration("team-a", "one", "first", "second")
+	w.Spec.Tokens = append(w.Spec.Tokens, v1alpha1.Token{Name: "replaced", SHA256: "new"})
+	use := func(i int, at time.Time) v1alpha1.TokenUse {
+		return v1alpha1.TokenUse{Name: w.Spec.Tokens[i].Name, SHA256: w.Spec.Tokens[i].SHA256, LastUsedTime: v1alpha1.NewTimestamp(at)}
+	}
+	w.Status.Tokens = []v1alpha1.TokenUse{{Name: "revoked", SHA256: "x", LastUsedTime: v1alpha1.NewTimestamp(noon)},
+		{Name: "replaced", SHA256: "old", LastUsedTime: v1alpha1.NewTimestamp(noon)}, use(0, noon)}
+	w.Status.ObservedGeneration = 7
+	key := client.ObjectKeyFromObject(w)
+	store := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithStatusSubresource(w).WithObjects(w).Build()
+	other := newReporter(store, nil, logr.Discard())
+	reads := 0
+	raced := interceptor.NewClient(store, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey,
+		object client.Object, options ...client.GetOption) error {
+		err := c.Get(ctx, key, object, options...)
+		if reads++; reads == 1 { // the other replica writes between the read and the write of this one
+			use := use(0, noon.Add(2*time.Hour))
+			g.Expect(other.writeUse(ctx, key, &use)).To(Succeed())
+		}
+		return err
+	}})
+	second := use(1, noon.Add(time.Hour))
+	g.Expect(newReporter(raced, nil, logr.Discard()).writeUse(t.Context(), key, &second)).To(Succeed())
+	g.Expect(reads).To(Equal(2))
+
+	got := &v1alpha1.WebhookIntegration{}
+	g.Expect(store.Get(t.Context(), key, got)).To(Succeed())
+	times := map[string]time.Time{}
+	for _, use := range got.Status.Tokens {
+		times[use.Name] = use.LastUsedTime.UTC()
+	}
+	g.Expect(times).To(Equal(map[string]time.Time{"a": noon.Add(2 * time.Hour).UTC(), "b": noon.Add(time.Hour).UTC()}),
+		"both uses, and none of tokens that are not listed any more")
+	g.Expect(got.Status.ObservedGeneration).To(BeEquivalentTo(7))
+	gone := types.NamespacedName{Namespace: "team-a", Name: "gone"}
+	g.Expect(other.writeUse(t.Context(), gone, &second)).To(Succeed())
 }
 
 func TestRejectionIsWrittenToStatusAndAsEvent(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -25,7 +26,7 @@ import (
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// statusReporter shows rejected requests and failed expressions in the status of their integration, each at most once a
+// statusReporter shows when tokens were used, and rejected requests and failed expressions in the status of their integration, each at most once a
 // minute, and rejections as a Kubernetes Event as well. Every replica reports its own requests; through the status in the
 // cache they share the minute. It also reports requests that were answered 5xx: the leader measures no quiet meanwhile,
 // whichever replica answered.
@@ -38,6 +39,7 @@ type statusReporter struct {
 	apiTime  func() time.Time
 	log      logr.Logger
 	queue    chan report
+	uses     chan report // apart, since every token is used first after an upgrade: rejections do not wait behind these
 
 	mu          sync.Mutex
 	reported    *cache.LRUExpireCache          // a *reportState by integration
@@ -48,6 +50,7 @@ type report struct {
 	integration *v1alpha1.WebhookIntegration // from the cache, never modified
 	rejection   *v1alpha1.Rejection
 	failure     *v1alpha1.MappingFailure
+	use         *v1alpha1.TokenUse
 }
 
 // reportState holds the last reports of an integration by this replica.
@@ -57,6 +60,7 @@ type reportState struct {
 	failures int64 // since failed
 
 	unavailable time.Time
+	used        map[string]time.Time // by the hash of the token
 }
 
 func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger) *statusReporter {
@@ -67,6 +71,7 @@ func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger
 		apiTime:     time.Now,
 		log:         log,
 		queue:       make(chan report, maxReportQueue),
+		uses:        make(chan report, maxReportQueue),
 		reported:    cache.NewLRUExpireCache(maxReportMemory),
 		unavailable: sets.New[types.NamespacedName](),
 	}
@@ -138,6 +143,31 @@ func (r *statusReporter) reportUnavailable(integration types.NamespacedName) {
 	}
 }
 
+// reportUse implements reporter. A use that the cache shows needs no lock. When too many reports wait, the next use is reported.
+func (r *statusReporter) reportUse(integration *v1alpha1.WebhookIntegration, token *v1alpha1.Token) {
+	now := r.apiTime()
+	for i := range integration.Status.Tokens {
+		if use := &integration.Status.Tokens[i]; use.SHA256 == token.SHA256 && now.Sub(use.LastUsedTime.Time).Abs() < useInterval {
+			return
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	state := r.state(client.ObjectKeyFromObject(integration))
+	if now.Sub(state.used[token.SHA256]).Abs() < useInterval {
+		return
+	}
+	select {
+	case r.uses <- report{integration: integration, use: &v1alpha1.TokenUse{
+		Name: token.Name, SHA256: token.SHA256, LastUsedTime: v1alpha1.NewTimestamp(now)}}:
+		if len(state.used) >= listedTokens || state.used == nil { // tokens that are not listed any more
+			state.used = map[string]time.Time{}
+		}
+		state.used[token.SHA256] = now
+	default:
+	}
+}
+
 func (r *statusReporter) run(ctx context.Context) {
 	ticker := time.NewTicker(unavailablePause)
 	defer ticker.Stop()
@@ -151,12 +181,47 @@ func (r *statusReporter) run(ctx context.Context) {
 		case <-ticker.C:
 			r.writeUnavailable(ctx)
 		case report := <-r.queue:
-			if err := r.write(ctx, report); err != nil && ctx.Err() == nil {
-				r.log.Error(err, "Could not report to an integration",
-					"namespace", report.integration.Namespace, "integration", report.integration.Name)
-			}
+			r.logged(ctx, report, r.write(ctx, report))
+		case report := <-r.uses:
+			r.logged(ctx, report, r.writeUse(ctx, client.ObjectKeyFromObject(report.integration), report.use))
 		}
 	}
+}
+
+func (r *statusReporter) logged(ctx context.Context, report report, err error) {
+	if err != nil && ctx.Err() == nil {
+		r.log.Error(err, "Could not report to an integration",
+			"namespace", report.integration.Namespace, "integration", report.integration.Name)
+	}
+}
+
+// writeUse writes the use of a token beside those of the other listed tokens. A patch replaces the whole list, so it carries the
+// resourceVersion that the list was read with: of two replicas, the second one reads again.
+func (r *statusReporter) writeUse(ctx context.Context, key types.NamespacedName, use *v1alpha1.TokenUse) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		integration := &v1alpha1.WebhookIntegration{}
+		if err := r.client.Get(ctx, key, integration); err != nil {
+			return err
+		}
+		var uses []v1alpha1.TokenUse
+		for i := range integration.Spec.Tokens {
+			listed := &integration.Spec.Tokens[i]
+			if listed.Name == use.Name && listed.SHA256 == use.SHA256 {
+				uses = append(uses, *use)
+				continue
+			}
+			for _, other := range integration.Status.Tokens {
+				if other.Name == listed.Name && other.SHA256 == listed.SHA256 {
+					uses = append(uses, other)
+				}
+			}
+		}
+		return r.patch(ctx, key, integration.ResourceVersion, map[string]any{"tokens": uses})
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the use of a token: %w", err)
+	}
+	return nil
 }
 
 // writeUnavailable reports 5xx answers, of at most maxUnavailableReports integrations. The time is that of the report: it is
@@ -171,7 +236,7 @@ func (r *statusReporter) writeUnavailable(ctx context.Context) {
 	}
 	r.mu.Unlock()
 	for _, integration := range due {
-		err := r.patch(ctx, integration, map[string]any{"lastUnavailableTime": v1alpha1.NewTimestamp(r.apiTime())})
+		err := r.patch(ctx, integration, "", map[string]any{"lastUnavailableTime": v1alpha1.NewTimestamp(r.apiTime())})
 		if client.IgnoreNotFound(err) != nil {
 			r.log.V(1).Info("Could not report 5xx answers to an integration; trying again",
 				"namespace", integration.Namespace, "integration", integration.Name, "reason", err.Error())
@@ -191,7 +256,7 @@ func (r *statusReporter) write(ctx context.Context, report report) error {
 	if report.failure != nil {
 		status = map[string]any{"lastMappingFailure": report.failure}
 	}
-	err := r.patch(ctx, client.ObjectKeyFromObject(report.integration), status)
+	err := r.patch(ctx, client.ObjectKeyFromObject(report.integration), "", status)
 	if apierrors.IsNotFound(err) {
 		return nil // deleted meanwhile
 	}
@@ -205,11 +270,17 @@ func (r *statusReporter) write(ctx context.Context, report report) error {
 	return nil
 }
 
-// patch sets fields of an integration's status.
-func (r *statusReporter) patch(ctx context.Context, integration types.NamespacedName, status map[string]any) error {
+// patch sets fields of an integration's status, unless it is not the version any more that is given.
+func (r *statusReporter) patch(
+	ctx context.Context, integration types.NamespacedName, version string, status map[string]any,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	patch, err := json.Marshal(map[string]any{"status": status})
+	fields := map[string]any{"status": status}
+	if version != "" {
+		fields["metadata"] = map[string]any{"resourceVersion": version}
+	}
+	patch, err := json.Marshal(fields)
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}

@@ -18,6 +18,9 @@ import (
 // in the Authorization header.
 const eventsPath = "/api/v1/events/webhook"
 
+// dryRunParameter is the only parameter of a query. Its case is of no account.
+const dryRunParameter = "dryRun"
+
 // exchange is one request and the facts gathered about it.
 type exchange struct {
 	*http.Request
@@ -93,14 +96,53 @@ func headerToken(header http.Header) string {
 	return strings.TrimSpace(token)
 }
 
-// parseParameters reads the query and the idempotency key.
+// parseParameters reads the query and the idempotency key. It refuses a misspelled dryRun, or the alert of a test would be
+// stored; all other names are the sender's own. It splits the query itself: url.Values lacks the parts that do not parse.
 func (x *exchange) parseParameters() (p *problem) {
-	if values, given := x.URL.Query()["dryRun"]; given {
-		var err error
-		if x.dryRun, err = strconv.ParseBool(values[len(values)-1]); err != nil {
-			return &problemDryRun
+	given := false
+	for part := range strings.FieldsFuncSeq(x.URL.RawQuery, func(r rune) bool { return strings.ContainsRune("&;?", r) }) {
+		name, value, _ := strings.Cut(part, "=")
+		if unescaped, err := url.QueryUnescape(name); err == nil {
+			name = unescaped
+		}
+		switch {
+		case strings.EqualFold(name, dryRunParameter):
+			text, _ := url.QueryUnescape(value)
+			dryRun, err := strconv.ParseBool(text)
+			if err != nil || given && dryRun != x.dryRun {
+				return &problemDryRun
+			}
+			given, x.dryRun = true, dryRun
+		case resemblesDryRun(name):
+			return problemParameter
 		}
 	}
 	x.key, p = idempotencyKey(x.Header)
 	return p
+}
+
+// resemblesDryRun says whether a name looks like a misspelling of dryRun: dry-run, dryrn, dyrRun or dry, but not run.
+func resemblesDryRun(name string) bool {
+	name = strings.Map(func(r rune) rune {
+		if r < 'a' || r > 'z' {
+			return -1
+		}
+		return r
+	}, strings.ToLower(name))
+	word := strings.ToLower(dryRunParameter)
+	return name == "dry" || strings.Contains(name, word) || strings.HasPrefix(name, "d") && withinEdits(name, word, 2)
+}
+
+// withinEdits says whether a becomes b if at most so many characters are inserted, removed or replaced.
+func withinEdits(a, b string, edits int) bool {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	switch {
+	case a == "" || b == "":
+		return len(a)+len(b) <= edits
+	case edits == 0:
+		return false
+	}
+	return withinEdits(a[1:], b, edits-1) || withinEdits(a, b[1:], edits-1) || withinEdits(a[1:], b[1:], edits-1)
 }

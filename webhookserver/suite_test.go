@@ -80,6 +80,8 @@ func (r *recordedReports) reportUnavailable(integration types.NamespacedName) {
 	r.unavailable = append(r.unavailable, integration)
 }
 
+func (*recordedReports) reportUse(*v1alpha1.WebhookIntegration, *v1alpha1.Token) {}
+
 // logBuffer takes all logs, whatever their level.
 type logBuffer struct {
 	mu   sync.Mutex

@@ -32,16 +32,16 @@ func newTokenIndex() *tokenIndex {
 	return &tokenIndex{byTag: map[string]*v1alpha1.WebhookIntegration{}}
 }
 
-// lookup returns the integration that token belongs to, and the problem if it is not valid; the integration of an expired token
-// as well. It makes the same comparisons whether or not there is an integration with the tag, so how long it takes says nothing
+// lookup returns the integration that token belongs to, the valid token there, and the problem if it is not valid; the
+// integration of an expired token as well. It makes the same comparisons whether or not there is an integration with the tag, so how long it takes says nothing
 // about integrations and tokens.
-func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookIntegration, *problem) {
+func (x *tokenIndex) lookup(token string, now time.Time) (owner *v1alpha1.WebhookIntegration, used *v1alpha1.Token, p *problem) {
 	tag := tokens.TagOf(token)
 	switch {
 	case token == "", len(token) > maxTokenLength:
-		return nil, &problemToken
+		return nil, nil, &problemToken
 	case tag == "":
-		return nil, &problemUntagged
+		return nil, nil, &problemUntagged
 	}
 	x.mu.RLock()
 	integration := x.byTag[tag]
@@ -50,7 +50,7 @@ func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookInteg
 	if integration != nil {
 		own = integration.Spec.Tokens
 	}
-	hash, known, valid := tokenHash(token), false, false
+	hash, known := tokenHash(token), false
 	for i := range max(len(own), listedTokens) {
 		var listed [2 * sha256.Size]byte
 		if i < len(own) {
@@ -59,16 +59,25 @@ func (x *tokenIndex) lookup(token string, now time.Time) (*v1alpha1.WebhookInteg
 		if subtle.ConstantTimeCompare(hash[:], listed[:]) == 1 { // of two entries with this hash, the valid one counts
 			expires := own[i].ExpirationTime
 			known = true
-			valid = valid || expires == nil || expires.IsZero() || now.Before(expires.Time)
+			if expires == nil || expires.IsZero() || now.Before(expires.Time) {
+				used = &own[i]
+			}
 		}
 	}
 	switch {
-	case valid:
-		return integration, nil
+	case used != nil:
+		return integration, used, nil
 	case known:
-		return integration, &problemToken
+		return integration, nil, &problemToken
 	}
-	return nil, &problemToken
+	return nil, nil, &problemToken
+}
+
+// tagged returns the integration whose tag the token has, whether or not the token is valid; nil if there is none.
+func (x *tokenIndex) tagged(token string) *v1alpha1.WebhookIntegration {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.byTag[tokens.TagOf(token)]
 }
 
 // search calls report for each integration that lists the token although its tag is another one's, with the name of the token
@@ -109,7 +118,9 @@ func (x *tokenIndex) set(integration *v1alpha1.WebhookIntegration) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.byTag[tokens.Tag(integration.Namespace, integration.Name)] = integration
+	tag := tokens.Tag(integration.Namespace, integration.Name)
+	observeExpirations(x.byTag[tag], integration)
+	x.byTag[tag] = integration
 }
 
 func (x *tokenIndex) remove(integration *v1alpha1.WebhookIntegration) {

@@ -20,7 +20,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // owner returns the namespace and the name of a token's integration, empty for none.
 func (x *tokenIndex) owner(token string) string {
-	w, p := x.lookup(token, noon)
+	w, _, p := x.lookup(token, noon)
 	if p != nil {
 		return ""
 	}
@@ -75,7 +75,7 @@ func TestTokenExpiry(t *testing.T) {
 			expires := v1alpha1.NewTimestamp(test.expires)
 			w.Spec.Tokens[0].ExpirationTime = &expires
 			x.set(w)
-			owner, p := x.lookup(testenv.Token("a", "one"), noon)
+			owner, _, p := x.lookup(testenv.Token("a", "one"), noon)
 			g.Expect(owner).NotTo(BeNil())
 			g.Expect(p).To(Equal(test.want))
 		})
@@ -214,7 +214,7 @@ func BenchmarkTokenLookup(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_, _ = x.lookup(token, noon)
+				_, _, _ = x.lookup(token, noon)
 			}
 		})
 	}
@@ -224,4 +224,43 @@ func BenchmarkTokenLookup(b *testing.B) {
 			x.search("no-"+valid, noon, func(*v1alpha1.WebhookIntegration, string) {})
 		}
 	})
+}
+
+// Anybody can send invalid tokens: one line a minute tells an administrator where they come from, and nothing secret.
+func TestTheLogOfInvalidTokens(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	now := noon
+	b.options.Now = func() time.Time { return now }
+	revoked := testToken + "revoked"
+	post := func(token, agent string) {
+		g.Expect(b.post(eventsPath+"/"+token, firing, with("User-Agent", agent)).StatusCode).To(Equal(http.StatusUnauthorized))
+	}
+	lines := func() (found []string) {
+		for line := range strings.Lines(b.logs.String()) {
+			if strings.Contains(line, "without a valid token") {
+				g.Expect(line).To(ContainSubstring(`"level":0`))
+				found = append(found, line)
+			}
+		}
+		return found
+	}
+	post("mistyped-token", "curl/8\x1b[31m \u202e"+strings.Repeat("é", 300))
+	post("mistyped-token", "within the minute")
+	post(revoked, "within the minute")
+	g.Expect(lines()).To(HaveLen(1))
+	g.Expect(lines()[0]).To(And(ContainSubstring(`"address":"192.0.2.1"`), ContainSubstring(`"userAgent":"curl/8[31m é`)))
+	g.Expect(len(lines()[0])).To(BeNumerically("<", 400))
+
+	now = now.Add(unauthorizedInterval)
+	post(revoked, "Grafana "+revoked)
+	now = now.Add(unauthorizedInterval)
+	post("mistyped-token", "mistyped\x01-token") // which reads as the token once the control character is gone
+	now = now.Add(-24 * time.Hour)
+	post("", "after the clock was put back")
+	g.Expect(lines()).To(HaveLen(4))
+	g.Expect(lines()[1]).To(And(ContainSubstring(`"othersSinceLastLine":2`), ContainSubstring(`"tagOfIntegration":"prometheus"`),
+		ContainSubstring(`"namespace":"team-a"`)))
+	g.Expect(lines()[3]).To(ContainSubstring("after the clock was put back"))
+	g.Expect(b.logs.String()).NotTo(Or(ContainSubstring(revoked), ContainSubstring("mistyped-token")))
 }

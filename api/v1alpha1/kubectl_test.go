@@ -121,11 +121,13 @@ func TestKubectlPrintsTheColumns(t *testing.T) {
 	_, err = patchStatus(namespace, "WebhookIntegration", nameOf(integration), string(must(json.Marshal(integration["status"]))))
 	g.Expect(err).NotTo(HaveOccurred())
 	rows = table(run("get", "whi", "-n", namespace))
-	g.Expect(rows[0]).To(Equal([]string{"NAME", "READY", "REASON", "MAPPING-VALID", "FORWARDED", "LAST-RECEIVED", "LAST-REJECTION", "AGE"}))
+	g.Expect(rows[0]).To(Equal([]string{
+		"NAME", "READY", "REASON", "MAPPING-VALID", "FORWARDED", "LAST-RECEIVED", "LAST-REJECTION", "REJECTED", "AGE",
+	}))
 	g.Expect(rows[1][:4]).To(Equal([]string{"prometheus", "False", "Suspended", "False"}))
 	wide = table(run("get", "whi", "-n", namespace, "-o", "wide"))
-	g.Expect(wide[0][8:]).To(Equal([]string{"PRESET", "MAPPING-REASON", "FORWARDED-REASON"}))
-	g.Expect(wide[1][7:9]).To(Equal([]string{"google-cloud-monitoring", "EvaluationFailed"}))
+	g.Expect(wide[0][9:]).To(Equal([]string{"PRESET", "MAPPING-REASON", "FORWARDED-REASON"}))
+	g.Expect(wide[1][8:10]).To(Equal([]string{"google-cloud-monitoring", "EvaluationFailed"}))
 	g.Expect(run("describe", "whi", "-n", namespace, nameOf(integration))).To(And(
 		ContainSubstring("Suspended"), ContainSubstring("EvaluationFailed")), "one condition does not hide the other")
 }

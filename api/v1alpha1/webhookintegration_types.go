@@ -190,6 +190,23 @@ type MappingFailure struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
+// TokenUse is the last use of a token.
+type TokenUse struct {
+	// name is the name of the token in spec.tokens.
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Name string `json:"name"`
+
+	// sha256 is the hash of the token. If it is not that of the token in spec.tokens, the use was of an earlier token of this name.
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	SHA256 string `json:"sha256"`
+
+	// lastUsedTime is the approximate time of the last request with the token, whether or not the request was accepted.
+	// +required
+	LastUsedTime Timestamp `json:"lastUsedTime,omitempty,omitzero"`
+}
+
 // WebhookIntegrationStatus is the observed state of an integration.
 type WebhookIntegrationStatus struct {
 	// conditions has the types Ready (requests with a token of this integration are accepted), MappingValid (the
@@ -211,6 +228,13 @@ type WebhookIntegrationStatus struct {
 	// lastReceivedTime is the time at which the newest alert was accepted. It is updated at most once a minute.
 	// +optional
 	LastReceivedTime *Timestamp `json:"lastReceivedTime,omitempty,omitzero"`
+
+	// tokens lists the tokens that have been used. Each one is updated at most once an hour.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Tokens []TokenUse `json:"tokens,omitempty"`
 
 	// lastRejection is the newest rejected request. It is updated at most once a minute.
 	// +optional
@@ -239,6 +263,7 @@ type WebhookIntegrationStatus struct {
 // +kubebuilder:printcolumn:name="Forwarded",type=string,JSONPath=`.status.conditions[?(@.type=="Forwarded")].status`
 // +kubebuilder:printcolumn:name="Last-Received",type=date,JSONPath=`.status.lastReceivedTime`
 // +kubebuilder:printcolumn:name="Last-Rejection",type=string,JSONPath=`.status.lastRejection.reason`
+// +kubebuilder:printcolumn:name="Rejected",type=date,JSONPath=`.status.lastRejection.time`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Preset",type=string,JSONPath=`.spec.preset`,priority=1
 // +kubebuilder:printcolumn:name="Mapping-Reason",type=string,JSONPath=`.status.conditions[?(@.type=="MappingValid")].reason`,priority=1

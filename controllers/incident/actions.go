@@ -17,6 +17,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // carryOut carries a plan out, and returns the Incident as it is then. After errStale the next fold sees everything that
@@ -192,16 +193,22 @@ func (r *reconciler) settle(o *facts, plan fold.Plan) {
 	}
 }
 
-// announce reports the transitions, now that they are written.
+// announce reports the transitions, now that they are written. In a storm most of them are in the timelines only.
 func (r *reconciler) announce(ctx context.Context, incident *v1alpha1.Incident, plan fold.Plan) {
 	logger := log.FromContext(ctx).WithValues("integration", incident.Spec.IntegrationName)
 	episodesOmitted.Add(float64(plan.Omitted))
 	for i := range plan.Transitions {
 		transition := &plan.Transitions[i]
+		line := logger
+		if transition.Type == v1alpha1.TransitionOpened || transition.Type == v1alpha1.TransitionReopened {
+			line = line.WithValues("title", plaintext.OneLine(incident.Status.Alert.Title, maxLoggedTitle, maxLoggedTitle))
+		}
 		if r.notices.TryAccept() {
 			emit(r.recorder, incident, transition)
+		} else {
+			line = line.V(1)
 		}
-		logger.Info("Incident changed", "transition", transition.Type, "state", incident.Status.State,
+		line.Info("Incident changed", "transition", transition.Type, "state", incident.Status.State,
 			"severity", incident.Status.Alert.Severity, "alerts", incident.Status.AlertCount)
 	}
 }

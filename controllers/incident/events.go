@@ -10,13 +10,16 @@ import (
 )
 
 const (
-	// maxNoticeRate and maxNoticeBurst bound the Kubernetes Events on Incidents, a second and at once. Each is a
-	// write of its own; a storm that opens thousands of Incidents would make half as many more of them.
+	// maxNoticeRate and maxNoticeBurst bound the Kubernetes Events on Incidents and their log lines, a second and at once. Each
+	// Event is a write of its own; a storm that opens thousands of Incidents would make half as many more of them.
 	maxNoticeRate  = 2
 	maxNoticeBurst = 100
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// maxLoggedTitle is how many characters, and bytes, of a title the log has.
+const maxLoggedTitle = 128
 
 // maxNote is how many bytes the note of a Kubernetes Event may have.
 const maxNote = 1024

@@ -1,12 +1,17 @@
 package incident
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 func TestKubernetesEventsAreWarningsUnlessTheIncidentIsForInformation(t *testing.T) {
@@ -20,6 +25,37 @@ func TestKubernetesEventsAreWarningsUnlessTheIncidentIsForInformation(t *testing
 			incident.Status.Alert.Severity = severity
 			emit(recorder, incident, &v1alpha1.Transition{Type: v1alpha1.TransitionOpened, Message: "Disk full"})
 			NewWithT(t).Expect(<-recorder.Events).To(Equal(want))
+		})
+	}
+}
+
+func TestTheLogOfAnOpenedIncident(t *testing.T) {
+	const opened, resolved = v1alpha1.TransitionOpened, v1alpha1.TransitionResolved
+	title := "Disk\u202e full\n" + strings.Repeat("é", 200)
+	for sentence, test := range map[string]struct {
+		transition v1alpha1.TransitionType
+		notices    flowcontrol.RateLimiter
+		want       string // how the value of title begins
+		lines      int
+	}{
+		"has its title, in a short and printable line": {opened, flowcontrol.NewFakeAlwaysRateLimiter(), "Disk full é", 1},
+		"is absent in a storm":                         {opened, flowcontrol.NewFakeNeverRateLimiter(), "", 0},
+		"has no title of another transition":           {resolved, flowcontrol.NewFakeAlwaysRateLimiter(), "", 1},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			var lines []string
+			logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+			r := &reconciler{recorder: events.NewFakeRecorder(1), notices: test.notices}
+			incident := &v1alpha1.Incident{}
+			incident.Status.Alert.Title = title
+			r.announce(log.IntoContext(t.Context(), logger), incident,
+				fold.Plan{Transitions: []v1alpha1.Transition{{Type: test.transition}}})
+			g.Expect(lines).To(HaveLen(test.lines))
+			line := strings.Join(lines, "")
+			g.Expect(strings.Contains(line, `"title"=`)).To(Equal(test.want != ""))
+			g.Expect(line).To(ContainSubstring(test.want))
+			g.Expect(len(line)).To(BeNumerically("<", 300))
 		})
 	}
 }

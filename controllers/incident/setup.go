@@ -11,7 +11,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -75,11 +74,11 @@ func Add(
 		Watches(&v1alpha1.AlertEvent{}, r.foldEvents()).
 		Watches(&v1alpha1.Incident{}, r.foldIncidents()).
 		Watches(&v1alpha1.WebhookIntegration{}, r.foldPolicies()).
-		WatchesRawSource(source.Func(func(ctx context.Context, queue requests.Queue) error {
+		WatchesRawSource(requests.Source("sweeps", func(ctx context.Context, queue requests.Queue) error {
 			sweeper.Start(ctx, queue, r)
 			return nil
 		})).
-		WatchesRawSource(source.Func(r.watchSilences)).
+		WatchesRawSource(requests.Source("silences", r.watchSilences)).
 		WithOptions(options).
 		Complete(r)
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
@@ -31,7 +30,7 @@ import (
 
 // Options are where the conditions come from.
 type Options struct {
-	// CheckMapping returns the error of an integration's mapping, in a line that does not change.
+	// CheckMapping returns the error of an integration's mapping, with a line for each mistake, in words that do not change.
 	CheckMapping func(*v1alpha1.WebhookIntegration) error
 
 	// Unavailable returns the reason of the condition Ready for which posts to a namespace get 503, empty when they do not.
@@ -76,11 +75,11 @@ func Add(mgr ctrl.Manager, live client.StatusClient, options Options) error {
 		Named("webhookintegration").
 		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.AlertEvent{}, r.watchReceived()).
-		WatchesRawSource(source.Func(func(ctx context.Context, _ requests.Queue) error {
+		WatchesRawSource(requests.Source("stuck AlertEvents", func(ctx context.Context, _ requests.Queue) error {
 			_, err := informers.Feed(ctx, mgr.GetCache(), &v1alpha1.AlertEvent{}, r.stuck.set, r.stuck.remove)
 			return err
 		})).
-		WatchesRawSource(source.Func(r.watchConditions)).
+		WatchesRawSource(requests.Source("conditions", r.watchConditions)).
 		WithOptions(requests.Options(mgr, "integration", "integration", requests.NameOf)).
 		Complete(r)
 	if err != nil {

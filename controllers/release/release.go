@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -114,7 +113,7 @@ func (r *Releaser) Add(mgr ctrl.Manager) error {
 		requests.NamespaceWorkers(concurrency))
 	c, err := controller.NewTyped("release", mgr, options)
 	if err == nil {
-		err = c.Watch(source.TypedFunc[replica.EventRef](r.start))
+		err = c.Watch(requests.Source("settled AlertEvents", r.start))
 	}
 	if err != nil {
 		return fmt.Errorf("adding the release of AlertEvents: %w", err)

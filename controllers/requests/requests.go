@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 const (
@@ -28,6 +29,20 @@ const (
 
 // Queue is the queue of a controller.
 type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Source returns a source of requests that the log of the controller calls by its name.
+func Source[request comparable](name string, start source.TypedFunc[request]) source.TypedSource[request] {
+	return namedSource[request]{start, name}
+}
+
+type namedSource[request comparable] struct {
+	source.TypedFunc[request]
+
+	name string
+}
+
+// String implements fmt.Stringer. That of source.TypedFunc returns an address.
+func (s namedSource[request]) String() string { return s.name }
 
 // Options returns the options of a controller with this name. Its logs name the object of a request, of this kind.
 func Options[request comparable](

@@ -68,7 +68,7 @@ var logUsage = map[string]string{
 	"zap-devel":            "Use development logging: text, debug messages, and stack traces from level warn.",
 	"zap-encoder":          "Log format: json or console (text). Default: json; console with --zap-devel.",
 	"zap-log-level":        "Minimum level to log: debug, info, error, panic or a number (higher is more verbose). Default: info.",
-	"zap-stacktrace-level": "Minimum level to log with a stack trace: info, error or panic. Default: error.",
+	"zap-stacktrace-level": "Minimum level to log with a stack trace: info, error or panic. Default: panic; warn with --zap-devel.",
 	"zap-time-encoding":    "Time format in logs: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano. Default: rfc3339.",
 }
 

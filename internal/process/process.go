@@ -78,6 +78,10 @@ func (p *Program) Execute(args []string, stdout, stderr io.Writer) int {
 			return exitOK
 		}
 	}
+	if o.zap.StacktraceLevel == nil && !o.zap.Development {
+		// Errors name the operation that failed; the stacks of the libraries around it would hide that. Panics log their own.
+		_ = p.Flags.Set("zap-stacktrace-level", "panic")
+	}
 	logger := zap.New(zap.UseFlagOptions(&o.zap), zap.WriteTo(stderr))
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)

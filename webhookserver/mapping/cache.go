@@ -86,7 +86,7 @@ func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, err
 	return entry.program, entry.err
 }
 
-// Check returns in one line what is wrong with an integration's mapping. It does not compile again what was
+// Check returns what is wrong with an integration's mapping, each mistake in a line. It does not compile again what was
 // compiled once, even if the program was forgotten meanwhile.
 func (c *Cache) Check(integration *v1alpha1.WebhookIntegration) (err error) {
 	c.mu.Lock()
@@ -98,7 +98,7 @@ func (c *Cache) Check(integration *v1alpha1.WebhookIntegration) (err error) {
 		_, err = c.Program(integration)
 	}
 	if err != nil {
-		return errors.New(plaintext.SanitizeLine(err.Error()))
+		return errors.New(plaintext.SanitizeText(err.Error()))
 	}
 	return nil
 }

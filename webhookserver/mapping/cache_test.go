@@ -130,6 +130,13 @@ func TestPresetsThatDoNotExistAreForgottenToo(t *testing.T) {
 	g.Expect(len(c.entries)).To(BeNumerically("<=", maxCacheBytes/emptyProgramBytes))
 }
 
+func TestEachMistakeIsALine(t *testing.T) {
+	var c Cache
+	w := &v1alpha1.WebhookIntegration{}
+	w.Spec.Mapping = &v1alpha1.Mapping{Drop: "foo(1)", Fields: v1alpha1.MappingFields{Title: "alrt.title"}}
+	NewWithT(t).Expect(c.Check(w)).To(MatchError(MatchRegexp(`^spec\.mapping\.\S+: .+\nspec\.mapping\.\S+: .+$`)))
+}
+
 // BenchmarkCompileLargest compiles the largest mapping.
 func BenchmarkCompileLargest(b *testing.B) {
 	m := inNamespace("large", 0, true).Spec.Mapping

@@ -52,7 +52,7 @@ func (c *compiler) explain(issue *cel.Error, parsed *ast.AST) string {
 			function = function || e.ID() == issue.ExprID && e.Kind() == ast.CallKind
 		}))
 		if function {
-			return fmt.Sprintf("there is no function %q with these arguments", match[1])
+			return fmt.Sprintf("there is no function %q with these arguments", match[1]) + c.similar(match[1])
 		}
 		return fmt.Sprintf("there is no variable %q; there are %s, %s, %s and %s",
 			match[1], alertVariable, payloadVariable, headersVariable, receivedVariable)
@@ -67,6 +67,25 @@ func (c *compiler) explain(issue *cel.Error, parsed *ast.AST) string {
 	}
 	return what + " does not accept " + match[2] + ", expected " + strings.Join(c.signatures(match[1], match[2]), " or ")
 }
+
+// similar names the functions whose names begin as this one does, without a "to": upperAscii for toUpper.
+func (c *compiler) similar(function string) string {
+	stem := strings.TrimPrefix(strings.ToLower(function), "to")
+	var names []string
+	for name := range c.Functions() {
+		if len(stem) >= minSimilar && name != function && strings.HasPrefix(strings.ToLower(name), stem) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return "; there is " + strings.Join(names, ", ")
+}
+
+// minSimilar is how many letters of a name tell that functions which begin with them may be meant.
+const minSimilar = 3
 
 // signatures returns the argument types that a function accepts, such as "(int, int)" or "string.(string)": those that
 // begin with the type of the first argument given, if there are any.

@@ -20,6 +20,8 @@ func TestMistakesAreSentences(t *testing.T) {
 	for expression, expected := range map[string]string{
 		`alrt.title`:                         `column 1: there is no variable "alrt"; there are alert, payload, headers and received`,
 		`alert.title.nofunc()`:               `column 19: there is no function "nofunc" with these arguments`,
+		`alert.title.toUpper()`:              `column 20: there is no function "toUpper" with these arguments; there is upperAscii`,
+		`toString(alert.n)`:                  `column 9: there is no function "toString" with these arguments; there is string`,
 		`foo(1)`:                             `column 4: there is no function "foo" with these arguments`,
 		`"a" + 1`:                            `column 5: the operator + does not accept (string, int), expected (string, string)`,
 		`!"a"`:                               `column 1: the operator ! does not accept (string), expected (bool)`,

@@ -21,8 +21,8 @@ import (
 func (p *plugin) tokenCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:   "token",
-		Short: "Create, list and revoke tokens of an integration",
-	}, p.tokenCreateCommand(), p.tokenListCommand(), p.tokenRevokeCommand())
+		Short: "Create, list, rotate and revoke tokens of an integration",
+	}, p.tokenCreateCommand(), p.tokenListCommand(), p.tokenRotateCommand(), p.tokenRevokeCommand())
 }
 
 type tokenCreateOptions struct {
@@ -62,6 +62,58 @@ func (o *tokenCreateOptions) run(ctx context.Context, c *cluster, names []string
 		o.print(token)
 	}
 	return err
+}
+
+func (p *plugin) tokenRotateCommand() *cobra.Command {
+	o := &tokenCreateOptions{plugin: p}
+	command := &cobra.Command{
+		Use:   "rotate INTEGRATION [NAME]",
+		Short: "Create a token that replaces another one",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) > 2 {
+				return errors.New("requires an integration name, and the name of a token if there are several")
+			}
+			return nil
+		},
+		ValidArgsFunction: p.completeTokens,
+		RunE:              p.withCluster(o.rotate),
+	}
+	command.Flags().StringVar(&o.name, "name", "", "Name of the new token. Default: the current date, such as 2026-05-04.")
+	o.addFlags(command)
+	return command
+}
+
+// rotate creates a token. The old one stays valid until somebody revokes it, since the sender still has it.
+func (o *tokenCreateOptions) rotate(ctx context.Context, c *cluster, args []string) error {
+	integration, err := c.integration(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, token := range integration.Spec.Tokens {
+		if len(args) == 1 || args[1] == token.Name {
+			names = append(names, token.Name)
+		}
+	}
+	switch {
+	case len(names) == 0 && len(args) == 1:
+		return fmt.Errorf("integration %q has no token", integration.Name)
+	case len(names) == 0:
+		return fmt.Errorf("integration %q has no token %q", integration.Name, args[1])
+	case len(names) > 1:
+		return fmt.Errorf("integration %q has several tokens: specify one of %s", integration.Name, strings.Join(names, ", "))
+	}
+	token, err := o.create(ctx, c, integration.Name)
+	if err != nil {
+		return err
+	}
+	o.print(token)
+	if o.quiet {
+		return nil
+	}
+	o.notef("Give the sender this URL. When \"kubectl tocsin token list %[1]s -n %[3]s\" shows that %[2]q is no longer used, "+
+		"revoke it:\nkubectl tocsin token revoke %[1]s %[2]s -n %[3]s", integration.Name, names[0], c.namespace)
+	return nil
 }
 
 // newToken is a token that has just been created, with the URL that contains it.
@@ -160,6 +212,7 @@ func (p *plugin) listTokens(ctx context.Context, c *cluster, names []string) err
 	t := &table[v1alpha1.Token]{screen: p.screen}
 	t.add("NAME", 0, func(token v1alpha1.Token) string { return token.Name })
 	t.addCells("EXPIRES", 0, p.expiry)
+	t.add("LAST-USED", 0, func(token v1alpha1.Token) string { return p.lastUse(integration.Status.Tokens, &token) })
 	t.add("SHA256", 0, func(token v1alpha1.Token) string { return token.SHA256[:hashChars] + "…" })
 	t.print(integration.Spec.Tokens)
 	return nil
@@ -174,6 +227,16 @@ func (p *plugin) expiry(token v1alpha1.Token) cell {
 	default:
 		return cell{"expired " + duration.HumanDuration(now.Sub(at.Time)), red}
 	}
+}
+
+// lastUse is the age of a token's last use, which the operator updates at most once an hour.
+func (p *plugin) lastUse(uses []v1alpha1.TokenUse, token *v1alpha1.Token) string {
+	for i := range uses {
+		if use := &uses[i]; use.Name == token.Name && use.SHA256 == token.SHA256 {
+			return duration.HumanDuration(max(0, p.now().Sub(use.LastUsedTime.Time))) + " ago"
+		}
+	}
+	return "never"
 }
 
 type tokenRevokeOptions struct {

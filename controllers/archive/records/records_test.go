@@ -91,7 +91,7 @@ func TestAllReadsOnlyTheDaysOfTheQuery(t *testing.T) {
 	var progress []records.Progress
 	query := records.Query{
 		From: noon.AddDate(0, 0, 1), To: noon.AddDate(0, 0, 3), NewestFirst: true, WithoutContent: true,
-		Progress: func(records.Progress) { progress = append(progress, p) },
+		Progress: func(p records.Progress) { progress = append(progress, p) },
 	}
 	found := collect(t, records.All(t.Context(), bucket, query))
 	g.Expect(slices.Collect(func(yield func(string) bool) {
@@ -154,7 +154,7 @@ func TestAnObjectThatVanishesBetweenTwoReadsIsReported(t *testing.T) {
 	put("v1/day=2026-11-22/0.ndjson.gz", gzip.BestSpeed, record("small", 1, 1, "1", noon))
 	put(key, gzip.NoCompression, slices.Repeat([]records.Record{large}, 17)...)
 	read := 0
-	query := records.Query{Progress: func(p records.Progress) {
+	query := records.Query{Progress: func(records.Progress) {
 		if read++; read == 2 {
 			g.Expect(bucket.Delete(t.Context(), key)).To(Succeed())
 		}

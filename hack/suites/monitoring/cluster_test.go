@@ -78,6 +78,9 @@ func (r *rig) createIntegrations() {
 		switch name {
 		case unmapped:
 			integration.Spec.Mapping = &v1alpha1.Mapping{Drop: "this is no expression"}
+		case loaded: // its token expires, but not within the test
+			expires := v1alpha1.NewTimestamp(time.Now().Add(24 * time.Hour))
+			integration.Spec.Tokens[0].ExpirationTime = &expires
 		case failing:
 			integration.Spec.Mapping = &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{Title: "alert.check.name"}}
 		}
