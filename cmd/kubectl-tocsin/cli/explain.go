@@ -145,6 +145,9 @@ func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegrati
 			return nil, err
 		}
 	case o.preset != "":
+		if err := checkPreset(o.preset); err != nil {
+			return nil, err
+		}
 		integration.Spec.Preset = o.preset
 	}
 	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace() // "default" without a kubeconfig

@@ -111,8 +111,8 @@ func (o *integrationCreateOptions) run(ctx context.Context, c *cluster, names []
 
 // validate returns errors that the API server would not return, or would explain less clearly.
 func (o *integrationCreateOptions) validate() error {
-	if names := mapping.PresetNames(); o.preset != "" && !slices.Contains(names, o.preset) {
-		return fmt.Errorf("preset %q does not exist; available presets: %s", o.preset, strings.Join(names, ", "))
+	if err := checkPreset(o.preset); err != nil {
+		return err
 	}
 	if !o.noToken && o.dryRun != dryRunNone {
 		return errors.New("a dry run creates no token: add --no-token")
@@ -144,4 +144,49 @@ func (o *integrationCreateOptions) integration(namespace, name string) *v1alpha1
 		spec.Retention = &metav1.Duration{Duration: o.retention}
 	}
 	return integration
+}
+
+// checkPreset returns an error for a preset that does not exist, with the name that was probably meant.
+func checkPreset(name string) error {
+	names := mapping.PresetNames()
+	if name == "" || slices.Contains(names, name) {
+		return nil
+	}
+	if similar := nearest(name, names); similar != "" {
+		return fmt.Errorf("preset %q does not exist; did you mean %q?", name, similar)
+	}
+	return fmt.Errorf("preset %q does not exist; available presets: %s", name, strings.Join(names, ", "))
+}
+
+// nearest returns the word with the fewest edits to a mistyped one, regardless of case; empty if more than a third of its
+// characters would change, since that is no typing error.
+func nearest(mistyped string, words []string) string {
+	best, fewest := "", len(mistyped)/3+1
+	for _, word := range words {
+		if n := edits(strings.ToLower(mistyped), strings.ToLower(word)); n < fewest {
+			best, fewest = word, n
+		}
+	}
+	return best
+}
+
+// edits returns the number of insertions, deletions and substitutions of bytes that make b of a (Levenshtein's distance).
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			substituted := diagonal
+			if a[i] != b[j] {
+				substituted++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substituted, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
 }

@@ -129,6 +129,10 @@ func (p *plugin) command() *cobra.Command {
 	root.AddCommand(p.optionsCommand(), p.versionCommand())
 	p.addGlobalFlags(root)
 	adjust(root, p.flagCompletions())
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		parent(completion)
+	}
 	return root
 }
 
