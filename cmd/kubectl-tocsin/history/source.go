@@ -16,7 +16,6 @@ import (
 	"gocloud.dev/blob"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -228,7 +227,7 @@ type Filter struct {
 	Severities []string
 	Hosts      []string
 	// Labels select by the labels of the alert; all must match.
-	Labels []fields.Selector
+	Labels []LabelSelector
 	// Words must all be contained in the title or another field that the user sees, regardless of case.
 	Words          []string
 	Unacknowledged bool
@@ -240,7 +239,7 @@ func (f *Filter) Matches(r *records.Record) bool {
 	return (f.Namespace == "" || f.Namespace == r.Namespace) && in(f.Integrations, r.Integration) &&
 		in(f.Severities, string(Severity(r))) && in(f.Hosts, r.Alert.Hostname) &&
 		(!f.Unacknowledged || r.AcknowledgedTime.IsZero()) &&
-		!slices.ContainsFunc(f.Labels, func(s fields.Selector) bool { return !s.Matches(fields.Set(r.Alert.Labels)) }) &&
+		!slices.ContainsFunc(f.Labels, func(matches LabelSelector) bool { return !matches(r.Alert.Labels) }) &&
 		f.matchesText(r)
 }
 

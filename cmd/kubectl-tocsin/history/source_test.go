@@ -14,7 +14,6 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/memblob"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -153,8 +152,10 @@ func TestEpisodesAgainstAModel(t *testing.T) {
 }
 
 func TestFilter(t *testing.T) {
-	labels := func(text string) []fields.Selector {
-		return []fields.Selector{fields.ParseSelectorOrDie(text)}
+	labels := func(text string) []LabelSelector {
+		selector, err := ParseLabels(text)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		return []LabelSelector{selector}
 	}
 	record := recordOf(resolved("shop", "disk", begin))
 	record.HighestSeverity, record.Severity, record.Alert.Hostname = "critical", "warning", "db-1"
