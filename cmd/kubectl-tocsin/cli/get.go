@@ -182,7 +182,7 @@ func (o *getOptions) printTable(
 	if len(incidents) == 0 {
 		where := ""
 		if !o.filter.allNamespaces {
-			where = " in namespace " + c.namespace
+			where = " in namespace " + c.namespace + "; -A lists those of all namespaces"
 		}
 		o.notef("No incidents found%s.", where)
 		return nil

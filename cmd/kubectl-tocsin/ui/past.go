@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
