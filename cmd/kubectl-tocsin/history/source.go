@@ -55,6 +55,9 @@ type Query struct {
 	Progress func(records.Progress)
 	// Open is called for each open Incident in the cluster that the filter selects; may be nil.
 	Open func()
+	// Earlier is called for each Incident in the cluster that the filter selects, with the number of its ended episodes that the
+	// cluster does not describe, of whatever time; may be nil.
+	Earlier func(episodes int64)
 }
 
 // NoticeError is an error that does not make the result incomplete.
@@ -126,6 +129,9 @@ func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
 			return false
 		}
 	}
+	if m.Earlier != nil && m.Filter.MatchesIncident(incident) {
+		m.Earlier(undescribed(incident, episodes))
+	}
 	for i := range episodes {
 		one := &episodes[i]
 		m.known[one.Key()] = true
@@ -135,6 +141,24 @@ func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
 		}
 	}
 	return true
+}
+
+// undescribed returns how many episodes of an Incident ended that none of these records describes or counts.
+func undescribed(incident *v1alpha1.Incident, episodes []records.Record) int64 {
+	if incident.Status.Episode == nil {
+		return 0
+	}
+	ended := incident.Status.Episode.Number
+	if incident.Status.State == v1alpha1.IncidentOpen {
+		ended--
+	}
+	for i := range episodes {
+		ended--
+		if omitted := episodes[i].Omitted; omitted != nil {
+			ended -= omitted.Episodes
+		}
+	}
+	return max(0, ended)
 }
 
 // shorten leaves out of a record what the query does not need.
