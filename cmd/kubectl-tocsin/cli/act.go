@@ -71,6 +71,15 @@ func (p *plugin) resolveCommand() *cobra.Command {
 	})
 }
 
+func (p *plugin) noteCommand() *cobra.Command {
+	command := p.actionCommand(v1alpha1.AlertNoted, "Add the note to", &cobra.Command{
+		Use:   "note NAME...",
+		Short: "Add a note to the timeline of incidents",
+	})
+	_ = command.MarkFlagRequired("message")
+	return command
+}
+
 func (p *plugin) silenceCommand() *cobra.Command {
 	return p.actionCommand(v1alpha1.AlertSilenced, verbSilence, &cobra.Command{
 		Use:   "silence [NAME...]",

@@ -66,6 +66,14 @@ func (f *filter) namespace(c *cluster) string {
 	return c.namespace
 }
 
+// place completes a sentence about an empty list.
+func (f *filter) place(c *cluster) string {
+	if f.allNamespaces {
+		return ""
+	}
+	return " in namespace " + c.namespace + "; -A lists those of all namespaces"
+}
+
 func (f *filter) matches(incident *v1alpha1.Incident) bool {
 	return (len(f.states) == 0 || slices.Contains(f.states, string(incident.Status.State))) && f.MatchesIncident(incident)
 }

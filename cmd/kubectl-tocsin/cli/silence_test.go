@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,7 +91,7 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 		"a silence that ends earlier is not the requested one": {
 			server: actServer{forwarded: forwarding, request: requestOf("maria"),
 				silenced: []metav1.Condition{silencedBy("alex", silenceEnd.Add(-time.Hour))}},
-			length: 2 * time.Hour, problem: "the silence is requested, but not in effect yet: alex silenced", created: 1,
+			length: 2 * time.Hour, problem: "timed out after 200ms; the silence is requested, but not in effect yet: alex silenced", created: 1,
 		},
 		"a silence that does not come is a timeout": {
 			server: actServer{forwarded: forwarding, request: requestOf("maria"), silenced: []metav1.Condition{requested}},
@@ -122,7 +123,7 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 		},
 		"an end that does not come is a timeout": {
 			server:  actServer{request: requestOf("maria"), silenced: []metav1.Condition{silencedBy("maria", silenceEnd)}},
-			problem: "the end of the silence is stored, but Alertmanager still has it: maria", created: 1,
+			problem: "timed out after 200ms; the end of the silence is stored, but Alertmanager still has it: maria", created: 1,
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -130,7 +131,10 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 			var out bytes.Buffer
 			p := newPlugin(genericiooptions.NewTestIOStreamsDiscard())
 			p.screen = &screen{out: &out}
-			o := &actOptions{plugin: p, status: v1alpha1.AlertSilenced, length: test.length, wait: true, timeout: 200 * time.Millisecond}
+			o := &actOptions{plugin: p, status: v1alpha1.AlertSilenced, length: test.length, wait: true, timeout: time.Minute}
+			if strings.Contains(test.problem, "timed out") {
+				o.timeout = 200 * time.Millisecond
+			}
 			c := &cluster{WithWatch: &test.server, namespace: "shop"}
 			incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "disk"}}
 			incident.Spec.IntegrationName = "mon"
