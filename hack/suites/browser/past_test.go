@@ -79,7 +79,7 @@ func TestHistoryAndReport(t *testing.T) {
 	b.Eventually(b.past).Should(Equal("Disk full"))
 	b.choose("past-label", "team=web")
 	b.Eventually(func() string { return b.text("#past-status") }).Should(Equal("No episodes found."))
-	b.choose("past-label", "team")
+	b.choose("past-label", "team in (")
 	b.Eventually(func() string { return b.text("#past-problems") }).Should(ContainSubstring("label"))
 	b.choose("past-label", "")
 	b.choose("past-severity", "")
