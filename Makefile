@@ -11,6 +11,8 @@ VERSION ?= $(shell git describe --tags --exact-match --match='v*' 2>/dev/null ||
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE ?= $(shell git log -1 --format=%cI 2>/dev/null)
 BUILDINFO := github.com/tocsin-dev/tocsin/internal/buildinfo
+# The client of Google Cloud Storage without gRPC's xDS, which its JSON API does not need: 17 MB of the plugin.
+SMALL_TAGS := disable_grpc_modules
 LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COMMIT) -X $(BUILDINFO).date=$(DATE)
 
 # Every program and test that runs on this machine is built with the same flags, the defaults, so that a package is compiled
@@ -106,7 +108,7 @@ archiver: ## Build the archiver into bin/archiver
 
 .PHONY: plugin
 plugin: ## Build the kubectl plugin into bin/kubectl-tocsin
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/kubectl-tocsin ./cmd/kubectl-tocsin
+	CGO_ENABLED=0 go build -trimpath -tags $(SMALL_TAGS) -ldflags '$(LDFLAGS)' -o bin/kubectl-tocsin ./cmd/kubectl-tocsin
 	ln -sf kubectl-tocsin bin/kubectl_complete-tocsin
 
 .PHONY: install-plugin

@@ -49,6 +49,9 @@ var (
 	images   = []product{manager, archiver} // those that have one
 )
 
+// smallTags are the build tags that leave out what no product uses: see the Makefile.
+const smallTags = "disable_grpc_modules"
+
 // archiveName returns the name of the product's archive.
 func (p product) archiveName(version string, on platform) string {
 	extension := ".tar.gz"
@@ -164,8 +167,8 @@ func (b *builder) programs(ctx context.Context, folder string, on platform) erro
 		return err
 	}
 	// Without what the Go command knows of the repository: it depends on how deep the clone is.
-	command := exec.CommandContext(ctx, "go", "build", "-C", b.root, "-trimpath", "-buildvcs=false", "-ldflags", b.ldflags,
-		"-o", folder+string(filepath.Separator))
+	command := exec.CommandContext(ctx, "go", "build", "-C", b.root, "-trimpath", "-buildvcs=false", "-tags", smallTags,
+		"-ldflags", b.ldflags, "-o", folder+string(filepath.Separator))
 	for _, p := range products {
 		command.Args = append(command.Args, p.pkg)
 	}

@@ -11,10 +11,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +25,10 @@ import (
 
 const (
 	foldPoll = 100 * time.Millisecond
+
+	// silenceTimeout bounds the wait for a silence. The forwarder reads and writes silences every 10 seconds, and sees its own
+	// writes in the next round.
+	silenceTimeout = 30 * time.Second
 
 	maxByChars = 256 // of spec.alerts[].by
 
@@ -67,6 +71,15 @@ func (p *plugin) resolveCommand() *cobra.Command {
 	})
 }
 
+func (p *plugin) noteCommand() *cobra.Command {
+	command := p.actionCommand(v1alpha1.AlertNoted, "Add the note to", &cobra.Command{
+		Use:   "note NAME...",
+		Short: "Add a note to the timeline of incidents",
+	})
+	_ = command.MarkFlagRequired("message")
+	return command
+}
+
 func (p *plugin) silenceCommand() *cobra.Command {
 	return p.actionCommand(v1alpha1.AlertSilenced, verbSilence, &cobra.Command{
 		Use:   "silence [NAME...]",
@@ -88,8 +101,11 @@ func (p *plugin) actionCommand(status v1alpha1.AlertStatus, verb string, command
 	command.RunE = o.withCluster(o.run)
 	flags := command.Flags()
 	flags.StringVarP(&o.message, "message", "m", "", "Message to record in the timeline.")
-	flags.BoolVar(&o.wait, "wait", true, "Wait until the incident has changed.")
-	flags.DurationVar(&o.timeout, "timeout", o.timeout, "How long to wait for each incident.")
+	flags.BoolVar(&o.wait, "wait", true, "Wait until the command has had its effect.")
+	if status == v1alpha1.AlertSilenced {
+		o.timeout = silenceTimeout
+	}
+	durationVar(flags, &o.timeout, "timeout", "How long to wait for each incident.")
 	o.filter.addFlags(o.plugin, command)
 	flags.BoolVar(&o.all, "all", false, "Select all open incidents of the namespace, or of all namespaces with -A.")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "Skip the confirmation.")
@@ -111,7 +127,8 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 	filtered := o.all || o.filter.isSet()
 	switch {
 	case o.length > v1alpha1.MaxSilence:
-		return fmt.Errorf("a silence has at most %s", v1alpha1.MaxSilence)
+		most := v1alpha1.MaxSilence
+		return fmt.Errorf("a silence has at most %s", days{(*model.Duration)(&most)})
 	case len(names) > 0 && (filtered || o.filter.allNamespaces):
 		return errors.New("specify either incident names or a filter, not both")
 	case len(names) == 0 && !filtered:
@@ -131,6 +148,9 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 		incidents, err = o.named(ctx, c, names)
 	}
 	if err != nil {
+		return err
+	}
+	if err := o.checkForwarding(ctx, c, incidents); err != nil {
 		return err
 	}
 	return o.apply(ctx, c, incidents, user)
@@ -157,8 +177,12 @@ func (o *actOptions) confirmed(ctx context.Context, c *cluster) ([]*v1alpha1.Inc
 		o.notef("%s/%s %s %s", incident.Namespace, incident.Name, alert.Severity, safe(alert.Title))
 	}
 	_, _ = fmt.Fprintf(o.ErrOut, "%s %s? [y/N] ", o.verb, plural(len(incidents), "incident"))
-	answer, err := bufio.NewReader(o.In).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
+	answer, err := readLine(ctx, o.In)
+	switch {
+	case ctx.Err() != nil:
+		o.notef("\nInterrupted, nothing was changed.")
+		return nil, ctx.Err()
+	case err != nil:
 		return nil, err
 	}
 	switch strings.ToLower(strings.TrimSpace(answer)) {
@@ -166,6 +190,29 @@ func (o *actOptions) confirmed(ctx context.Context, c *cluster) ([]*v1alpha1.Inc
 		return incidents, nil
 	}
 	return nil, errors.New("not confirmed, nothing was changed; use --yes to skip the confirmation")
+}
+
+// readLine reads a line, or what there is before the end of the input. It returns when ctx ends although a read cannot be
+// cancelled; its goroutine then stays until the input has a line or the process ends.
+func readLine(ctx context.Context, in io.Reader) (string, error) {
+	type result struct {
+		line string
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() {
+		line, err := bufio.NewReader(in).ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		read <- result{line, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case r := <-read:
+		return r.line, r.err
+	}
 }
 
 // named returns the Incidents with these names. It finds all before the command changes any, so that a mistyped name
@@ -197,29 +244,26 @@ func (o *actOptions) unneeded(incident *v1alpha1.Incident) string {
 	case o.status == v1alpha1.AlertUnacknowledged && !isAcknowledged(incident):
 		return "not acknowledged"
 	case o.status == v1alpha1.AlertSilenced && o.length == 0 && incident.Status.Silence == nil:
-		return "not silenced"
+		return notRequested(incident)
 	}
 	return ""
 }
 
-// apply creates an AlertEvent for each Incident, and then waits for all of them.
+// apply creates an AlertEvent for each Incident, and then waits for all of them. If it ends early, it prints which AlertEvents
+// it has created, since these take effect nevertheless.
 func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident, user string) error {
 	events := make([]*v1alpha1.AlertEvent, len(incidents))
+	var submitted []string
 	for i, incident := range incidents {
 		if o.unneeded(incident) != "" {
 			continue
 		}
-		alert := v1alpha1.Alert{Status: o.status, IncidentName: incident.Name, By: user, Comment: o.message}
-		if o.status == v1alpha1.AlertSilenced {
-			alert.SilenceFor = &metav1.Duration{Duration: o.length}
-		}
-		events[i] = &v1alpha1.AlertEvent{
-			ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, GenerateName: "kubectl-"},
-			Spec:       v1alpha1.AlertEventSpec{IntegrationName: incident.Spec.IntegrationName, Alerts: []v1alpha1.Alert{alert}},
-		}
-		if err := c.Create(ctx, events[i], fieldManager); err != nil {
+		event := o.event(incident, user)
+		if err := c.Create(ctx, event, fieldManager); err != nil {
+			o.noteSubmitted(submitted)
 			return err
 		}
+		events[i], submitted = event, append(submitted, incident.Name)
 	}
 	for i, incident := range incidents {
 		result := o.result()
@@ -229,27 +273,70 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 		case !o.wait:
 			result = "will be " + result
 		default:
-			if err := o.await(ctx, c, events[i]); err != nil {
+			var err error
+			if result, err = o.outcome(ctx, c, events[i], incident); err != nil {
+				if ctx.Err() != nil {
+					o.noteSubmitted(submitted)
+				}
 				return err
 			}
-			o.warnIfIneffective(ctx, c, incident)
+			submitted = submitted[1:]
 		}
 		o.screen.printf("incident.tocsin.dev/%s %s\n", incident.Name, result)
 	}
 	return nil
 }
 
+// event returns the AlertEvent that does to an Incident what the command is for.
+func (o *actOptions) event(incident *v1alpha1.Incident, user string) *v1alpha1.AlertEvent {
+	alert := v1alpha1.Alert{Status: o.status, IncidentName: incident.Name, By: user, Comment: o.message}
+	if o.status == v1alpha1.AlertSilenced {
+		alert.SilenceFor = &metav1.Duration{Duration: o.length}
+	}
+	return &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, GenerateName: "kubectl-"},
+		Spec:       v1alpha1.AlertEventSpec{IntegrationName: incident.Spec.IntegrationName, Alerts: []v1alpha1.Alert{alert}},
+	}
+}
+
+// noteSubmitted prints for which Incidents AlertEvents were created whose effect was not awaited.
+func (o *actOptions) noteSubmitted(names []string) {
+	if len(names) > 0 {
+		o.notef("Submitted, but not awaited: %s will be %s.", strings.Join(names, ", "), o.result())
+	}
+}
+
+// outcome waits for the effect of an AlertEvent, and describes it.
+func (o *actOptions) outcome(
+	ctx context.Context, c *cluster, event *v1alpha1.AlertEvent, incident *v1alpha1.Incident,
+) (string, error) {
+	deadline, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	if err := o.await(deadline, c, event); err != nil {
+		return "", err
+	}
+	if o.status == v1alpha1.AlertSilenced {
+		return o.awaitSilence(deadline, c, incident)
+	}
+	return o.result(), nil
+}
+
 // await waits until an AlertEvent has been folded and therefore deleted.
 func (o *actOptions) await(ctx context.Context, c *cluster, event *v1alpha1.AlertEvent) error {
-	err := wait.PollUntilContextTimeout(ctx, foldPoll, o.timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, foldPoll, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(event), &v1alpha1.AlertEvent{})
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
-	if errors.Is(err, context.DeadlineExceeded) {
+	if isTimeout(ctx, err) {
 		return fmt.Errorf("timed out after %s; AlertEvent %s is stored and takes effect when Tocsin processes it",
 			o.timeout, event.Name)
 	}
 	return err
+}
+
+// isTimeout reports whether a call failed because the deadline of its context passed.
+func isTimeout(ctx context.Context, err error) bool {
+	return err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
 // user returns the user name that the API server authenticates, which differs from the one in the kubeconfig.
@@ -270,21 +357,6 @@ func (o *actOptions) result() string {
 	case o.length == 0:
 		return "unsilenced"
 	default:
-		return "silenced for " + o.length.Round(time.Second).String()
-	}
-}
-
-// warnIfIneffective warns if the silence that was requested has no effect because Incidents are not forwarded.
-func (o *actOptions) warnIfIneffective(ctx context.Context, c *cluster, incident *v1alpha1.Incident) {
-	if o.status != v1alpha1.AlertSilenced || o.length == 0 {
-		return
-	}
-	var now v1alpha1.Incident
-	if c.Get(ctx, client.ObjectKeyFromObject(incident), &now) != nil {
-		return
-	}
-	condition := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionSilenced)
-	if condition != nil && condition.Reason == v1alpha1.ReasonForwardingDisabled {
-		o.notef("Warning: %s: %s", incident.Name, safe(condition.Message))
+		return "silenced for " + days{(*model.Duration)(&o.length)}.String()
 	}
 }

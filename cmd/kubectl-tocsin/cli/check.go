@@ -17,6 +17,7 @@ type checkOptions struct {
 	*plugin
 	filter filter
 	quiet  bool
+	output string
 }
 
 func (p *plugin) checkCommand() *cobra.Command {
@@ -28,6 +29,8 @@ func (p *plugin) checkCommand() *cobra.Command {
 	}
 	o.filter.addFlags(p, command)
 	command.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "Print errors only.")
+	wordVar(command.Flags(), &o.output, "output", "o", "json or yaml", "Output format: json or yaml. Default: a list for people.")
+	command.MarkFlagsMutuallyExclusive("quiet", "output")
 	return command
 }
 
@@ -41,7 +44,12 @@ func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
 		return err
 	}
 	s := o.screen
-	if !o.quiet {
+	switch {
+	case o.output != "":
+		if err := writeObject(o.Out, o.output, objects(open, false)); err != nil {
+			return err
+		}
+	case !o.quiet:
 		s.printf("%s\n", tally(open))
 		for _, incident := range open {
 			look := severityStyles[incident.Status.Alert.Severity]

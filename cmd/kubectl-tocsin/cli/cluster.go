@@ -107,35 +107,54 @@ func (c *cluster) incident(ctx context.Context, name string) (*v1alpha1.Incident
 	if name == "" || namespace == "" || strings.Contains(name, "/") {
 		return nil, errors.New("specify an incident as NAME or NAMESPACE/NAME")
 	}
+	return c.incidentIn(ctx, namespace, name)
+}
+
+// incidentIn returns the Incident of a namespace with a name, an unambiguous prefix of it, or an abbreviation of a table.
+func (c *cluster) incidentIn(ctx context.Context, namespace, name string) (*v1alpha1.Incident, error) {
 	incident := &v1alpha1.Incident{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, incident)
-	if !apierrors.IsNotFound(err) {
+	if err == nil || !apierrors.IsNotFound(err) && !strings.Contains(name, ellipsis) {
 		return incident, err
 	}
 	all, listErr := c.names(ctx, v1alpha1.GroupVersion.WithKind("IncidentList"), 0, client.InNamespace(namespace))
 	var names []string
 	for _, one := range all {
-		if strings.HasPrefix(one.Name, name) {
+		if abbreviates(name, one.Name) {
 			names = append(names, one.Name)
 		}
 	}
 	switch {
 	case listErr != nil, len(names) == 0:
-		return nil, err
+		return nil, inNamespace(err, namespace)
 	case len(names) > 1:
 		const most = 5
 		list := strings.Join(names[:min(len(names), most)], ", ")
 		if len(names) > most {
 			list += " …"
 		}
-		return nil, fmt.Errorf("%q is a prefix of %d incidents: %s", name, len(names), list)
+		return nil, fmt.Errorf("%q stands for %d incidents: %s", name, len(names), list)
 	}
 	return incident, c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names[0]}, incident)
 }
 
+// abbreviates reports whether a short name stands for a name: as its prefix, or with an ellipsis for any part of it.
+func abbreviates(short, name string) bool {
+	begin, end, found := strings.Cut(short, ellipsis)
+	return strings.HasPrefix(name, begin) && (!found || strings.Contains(name[len(begin):], end))
+}
+
+// inNamespace adds to the error about an object that does not exist where it was looked for.
+func inNamespace(err error, namespace string) error {
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w in namespace %s", err, namespace)
+	}
+	return err
+}
+
 func (c *cluster) integration(ctx context.Context, name string) (*v1alpha1.WebhookIntegration, error) {
 	integration := &v1alpha1.WebhookIntegration{}
-	return integration, c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, integration)
+	return integration, inNamespace(c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, integration), c.namespace)
 }
 
 // names lists the names of a kind's objects, and at most one chunk more than most; 0 for all.
@@ -194,6 +213,9 @@ func (p *plugin) verify(ctx context.Context, c *cluster, f *filter, found []*v1a
 			client.InNamespace(f.namespace(c)), client.MatchingFields{metav1.ObjectNameField: name})
 		if err == nil && len(names) == 0 {
 			err = apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("webhookintegrations").GroupResource(), name)
+			if !f.allNamespaces {
+				err = inNamespace(err, c.namespace)
+			}
 		}
 		if err := verified("integration "+name, err); err != nil {
 			return err

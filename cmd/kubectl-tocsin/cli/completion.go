@@ -25,8 +25,6 @@ func (p *plugin) flagCompletions() map[string]cobra.CompletionFunc {
 		"integration": p.completeIntegrations(),
 		"namespace":   p.completeNames(corev1.SchemeGroupVersion.WithKind("NamespaceList"), false),
 		"preset":      completePresets,
-		"severity":    cobra.FixedCompletions(wordValue{enumeration: severityWords}.words(), cobra.ShellCompDirectiveNoFileComp),
-		"status":      cobra.FixedCompletions([]string{"firing", "resolved", "acknowledged"}, cobra.ShellCompDirectiveNoFileComp),
 	}
 }
 

@@ -147,6 +147,9 @@ func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegrati
 			return nil, err
 		}
 	case o.preset != "":
+		if err := checkPreset(o.preset); err != nil {
+			return nil, err
+		}
 		integration.Spec.Preset = o.preset
 	case o.presetFile != "":
 		if err := usePresetFile(integration, o.presetFile); err != nil {

@@ -180,11 +180,7 @@ func (o *getOptions) printTable(
 	ctx context.Context, c *cluster, table *incidentTable, incidents []*v1alpha1.Incident,
 ) error {
 	if len(incidents) == 0 {
-		where := ""
-		if !o.filter.allNamespaces {
-			where = " in namespace " + c.namespace
-		}
-		o.notef("No incidents found%s.", where)
+		o.notef("No incidents found%s.", o.filter.place(c))
 		return nil
 	}
 	if table.isTerminal() {

@@ -5,22 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
 func (p *plugin) integrationCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:   "integration",
-		Short: "Create integrations, which authorize senders",
-	}, p.integrationCreateCommand())
+		Short: "Create and list integrations, which authorize senders",
+	}, p.integrationCreateCommand(), p.integrationListCommand())
 }
 
 // Values of --dry-run, as in kubectl, and what they add to the output.
@@ -111,8 +114,8 @@ func (o *integrationCreateOptions) run(ctx context.Context, c *cluster, names []
 
 // validate returns errors that the API server would not return, or would explain less clearly.
 func (o *integrationCreateOptions) validate() error {
-	if names := mapping.PresetNames(); o.preset != "" && !slices.Contains(names, o.preset) {
-		return fmt.Errorf("preset %q does not exist; available presets: %s", o.preset, strings.Join(names, ", "))
+	if err := checkPreset(o.preset); err != nil {
+		return err
 	}
 	if !o.noToken && o.dryRun != dryRunNone {
 		return errors.New("a dry run creates no token: add --no-token")
@@ -144,4 +147,124 @@ func (o *integrationCreateOptions) integration(namespace, name string) *v1alpha1
 		spec.Retention = &metav1.Duration{Duration: o.retention}
 	}
 	return integration
+}
+
+type integrationListOptions struct {
+	*plugin
+	allNamespaces bool
+	output        outputFlag
+}
+
+func (p *plugin) integrationListCommand() *cobra.Command {
+	o := &integrationListOptions{plugin: p, output: newOutputFlag()}
+	command := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List integrations",
+		RunE:    p.withCluster(o.run),
+	}
+	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List integrations of all namespaces.")
+	command.Flags().BoolVar(&o.output.noHeaders, "no-headers", false, "Do not print column titles.")
+	o.output.addFlag(command, "Output format: json, yaml, name, custom-columns=…, jsonpath=…, go-template=… Default: a table.")
+	return command
+}
+
+func (o *integrationListOptions) run(ctx context.Context, c *cluster, _ []string) error {
+	f := filter{allNamespaces: o.allNamespaces}
+	list := &v1alpha1.WebhookIntegrationList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"))
+	for page, err := range live.Pages(ctx, c, &v1alpha1.WebhookIntegrationList{}, client.InNamespace(f.namespace(c)),
+		client.Limit(listChunk)) {
+		if err != nil {
+			return fmt.Errorf("listing integrations: %w", err)
+		}
+		list.Items = append(list.Items, page.Items...)
+	}
+	for i := range list.Items {
+		list.Items[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WebhookIntegration"))
+	}
+	if o.output.isSet() {
+		return o.output.write(list, o.Out)
+	}
+	if len(list.Items) == 0 {
+		if err := o.verify(ctx, c, &f, nil); err != nil {
+			return err
+		}
+		o.notef("No integrations found%s.", f.place(c))
+		return nil
+	}
+	t := o.newTable()
+	t.print(list.Items)
+	return t.err
+}
+
+func (o *integrationListOptions) newTable() *table[v1alpha1.WebhookIntegration] {
+	t := &table[v1alpha1.WebhookIntegration]{screen: o.screen, noHeaders: o.output.noHeaders}
+	if o.allNamespaces {
+		t.add("NAMESPACE", 0, func(i v1alpha1.WebhookIntegration) string { return i.Namespace })
+	}
+	condition := func(kind string) func(v1alpha1.WebhookIntegration) cell {
+		return func(i v1alpha1.WebhookIntegration) cell {
+			found := meta.FindStatusCondition(i.Status.Conditions, kind)
+			switch {
+			case found == nil:
+				return cell{}
+			case found.Status == metav1.ConditionTrue:
+				return cell{text: string(found.Status)}
+			}
+			return cell{safe(found.Reason), yellow}
+		}
+	}
+	t.add("NAME", 0, func(i v1alpha1.WebhookIntegration) string { return i.Name })
+	t.addCells("READY", 0, condition(v1alpha1.ConditionReady))
+	t.addCells("FORWARDED", 0, condition(v1alpha1.ConditionForwarded))
+	t.add("TOKENS", 0, func(i v1alpha1.WebhookIntegration) string { return strconv.Itoa(len(i.Spec.Tokens)) })
+	t.add("LAST-RECEIVED", 0, func(i v1alpha1.WebhookIntegration) string { return ago(i.Status.LastReceivedTime, o.now()) })
+	t.add("PRESET", 0, func(i v1alpha1.WebhookIntegration) string { return i.Spec.Preset })
+	return t
+}
+
+// checkPreset returns an error for a preset that does not exist, with the name that was probably meant.
+func checkPreset(name string) error {
+	names := mapping.PresetNames()
+	if name == "" || slices.Contains(names, name) {
+		return nil
+	}
+	if similar := nearest(name, names); similar != "" {
+		return fmt.Errorf("preset %q does not exist; did you mean %q?", name, similar)
+	}
+	return fmt.Errorf("preset %q does not exist; available presets: %s", name, strings.Join(names, ", "))
+}
+
+// nearest returns the word with the fewest edits to a mistyped one, regardless of case; empty if more than a third of its
+// characters would change, since that is no typing error.
+func nearest(mistyped string, words []string) string {
+	best, fewest := "", len(mistyped)/3+1
+	for _, word := range words {
+		if n := edits(strings.ToLower(mistyped), strings.ToLower(word)); n < fewest {
+			best, fewest = word, n
+		}
+	}
+	return best
+}
+
+// edits returns the number of insertions, deletions and substitutions of bytes that make b of a (Levenshtein's distance).
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			substituted := diagonal
+			if a[i] != b[j] {
+				substituted++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substituted, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
 }

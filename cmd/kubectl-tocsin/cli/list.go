@@ -37,7 +37,7 @@ func (f *filter) addFlags(p *plugin, command *cobra.Command) {
 		"Select incidents with one of these severities, such as critical,error.")
 	flags.StringSliceVarP(&f.Integrations, "integration", "i", nil, "Select incidents of one of these integrations.")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil,
-		"Select incidents by an alert label, such as team=storage or team!=web. If repeated, all must match.")
+		"Select incidents by alert labels, such as team=storage, team!=web, team or 'team in (a,b)'. If repeated, all must match.")
 	flags.BoolVar(&f.Unacknowledged, "unacknowledged", false, "Select incidents that are not acknowledged.")
 }
 
@@ -49,7 +49,7 @@ func (f *filter) isSet() bool {
 // complete parses the flags.
 func (f *filter) complete() error {
 	for _, label := range f.labels {
-		selector, err := fields.ParseSelector(label)
+		selector, err := history.ParseLabels(label)
 		if err != nil {
 			return fmt.Errorf("--label %q: %w", label, err)
 		}
@@ -64,6 +64,14 @@ func (f *filter) namespace(c *cluster) string {
 		return ""
 	}
 	return c.namespace
+}
+
+// place completes a sentence about an empty list.
+func (f *filter) place(c *cluster) string {
+	if f.allNamespaces {
+		return ""
+	}
+	return " in namespace " + c.namespace + "; -A lists those of all namespaces"
 }
 
 func (f *filter) matches(incident *v1alpha1.Incident) bool {

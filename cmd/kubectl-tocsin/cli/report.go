@@ -58,8 +58,9 @@ func (o *reportOptions) run(ctx context.Context) error {
 	if o.output == outputHTML || o.output == outputJSON {
 		bars = pageBars
 	}
-	open := 0
-	query := history.Query{From: from, To: to, WithoutContent: true, Open: func() { open++ }}
+	open, earlier := 0, int64(0)
+	query := history.Query{From: from, To: to, WithoutContent: true, Open: func() { open++ },
+		Earlier: func(episodes int64) { earlier += episodes }}
 	builder := report.NewBuilder(from, to, time.Local)
 	err = o.read(ctx, query, o.newProgress(), func(record *records.Record) error {
 		builder.Add(record)
@@ -73,6 +74,9 @@ func (o *reportOptions) run(ctx context.Context) error {
 	result.Scope = o.scope()
 	if o.source.Cluster != nil {
 		result.Open = &open
+	}
+	if o.source.Bucket == nil {
+		result.Earlier = earlier
 	}
 	if err := o.write(result); err != nil {
 		return err

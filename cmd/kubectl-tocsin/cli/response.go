@@ -119,6 +119,15 @@ const (
 	outputYAML = "yaml"
 )
 
+// writeObject writes a value as JSON or YAML.
+func writeObject(out io.Writer, format string, object any) error {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	return writeResponse(out, format, text)
+}
+
 func writeResponse(out io.Writer, format string, object []byte) error {
 	var text []byte
 	var err error

@@ -123,12 +123,16 @@ func (p *plugin) command() *cobra.Command {
 	root.SetErr(p.ErrOut)
 	root.SetUsageTemplate(usageTemplate)
 	addGroup(root, "Incident Commands:", p.getCommand(), p.watchCommand(), p.showCommand(), p.checkCommand(),
-		p.ackCommand(), p.unackCommand(), p.silenceCommand(), p.unsilenceCommand(),
+		p.ackCommand(), p.unackCommand(), p.noteCommand(), p.silenceCommand(), p.unsilenceCommand(),
 		p.resolveCommand(), p.historyCommand(), p.reportCommand(), p.uiCommand())
 	addGroup(root, "Sender Commands:", p.integrationCommand(), p.tokenCommand(), p.sendCommand(), p.explainCommand())
 	root.AddCommand(p.optionsCommand(), p.versionCommand())
 	p.addGlobalFlags(root)
 	adjust(root, p.flagCompletions())
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		parent(completion)
+	}
 	return root
 }
 

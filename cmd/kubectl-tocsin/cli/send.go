@@ -56,17 +56,18 @@ type sendOptions struct {
 	labels map[string]string
 }
 
-// alertFlags are the fields of an alert that have a flag.
-var alertFlags = []struct{ name, usage string }{
-	{"title", "Title of the alert."},
-	{"description", "Description of the alert."},
-	{"severity", "Severity of the alert: critical, error, warning or info."},
-	{"status", "Status of the alert: firing, resolved or acknowledged."},
-	{"dedup-key", "Dedup key of the alert."},
-	{"type", "Type of the alert."},
-	{"link", "Link of the alert."},
-	{"hostname", "Hostname of the alert."},
-	{"region", "Region of the alert."},
+// alertFlags are the fields of an alert that have a flag. The endpoint is lenient, because tools cannot be changed; a flag
+// with words is strict, so that a mistyped status does not fire an alert.
+var alertFlags = []struct{ name, usage, words string }{
+	{name: "title", usage: "Title of the alert."},
+	{name: "description", usage: "Description of the alert."},
+	{"severity", "Severity of the alert: critical, error, warning or info.", severityWords},
+	{"status", "Status of the alert: firing, resolved or acknowledged.", "firing, resolved or acknowledged"},
+	{name: "dedup-key", usage: "Dedup key of the alert."},
+	{name: "type", usage: "Type of the alert."},
+	{name: "link", usage: "Link of the alert."},
+	{name: "hostname", usage: "Hostname of the alert."},
+	{name: "region", usage: "Region of the alert."},
 }
 
 func (p *plugin) sendCommand() *cobra.Command {
@@ -82,7 +83,12 @@ func (p *plugin) sendCommand() *cobra.Command {
 	addEndpointFlag(flags, &o.endpoint)
 	flags.StringVarP(&o.file, "filename", "f", "", "File with the payload to send; - reads standard input.")
 	for _, field := range alertFlags {
-		o.fields[field.name] = flags.String(field.name, "", field.usage)
+		o.fields[field.name] = new(string)
+		if field.words != "" {
+			wordVar(flags, o.fields[field.name], field.name, "", field.words, field.usage)
+		} else {
+			flags.StringVar(o.fields[field.name], field.name, "", field.usage)
+		}
 		command.MarkFlagsMutuallyExclusive("filename", field.name)
 	}
 	flags.StringToStringVarP(&o.labels, "label", "l", nil, "Labels of the alert as `KEY=VALUE`, such as team=storage.")

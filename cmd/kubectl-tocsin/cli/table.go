@@ -18,9 +18,17 @@ import (
 const (
 	columnGap = 3 // as in kubectl
 
-	// Columns are hidden until the titles have titleWidth cells. Then names are cut until titles have minTitleWidth.
-	titleWidth    = 24
-	minTitleWidth = 10
+	// A narrow terminal hides LAST-SEEN and COUNT and abbreviates names to shortNameWidth until the titles have titleWidth
+	// cells. It hides the other columns until the titles have narrowTitleWidth, and then abbreviates names further until the
+	// titles have minTitleWidth: who is at it and since when matters more than the name of the integration.
+	titleWidth       = 24
+	narrowTitleWidth = 16
+	minTitleWidth    = 10
+	shortNameWidth   = 12
+	minNameWidth     = 10
+
+	ellipsis  = "…"
+	nameTitle = "NAME"
 
 	// maxShortened is the number of Incidents among which names are shortened at most.
 	maxShortened = 5000
@@ -30,8 +38,11 @@ const (
 	minHashChars = 4
 )
 
-// optionalColumns are hidden on a narrow terminal, in this order.
-var optionalColumns = []string{"LAST-SEEN", "COUNT", "OPENED", "ACK", "STATE"}
+// A narrow terminal hides lesserColumns before it abbreviates names, and optionalColumns afterwards, each in this order.
+var (
+	lesserColumns   = []string{"LAST-SEEN", "COUNT"}
+	optionalColumns = []string{"OPENED", "ACK", "STATE"}
+)
 
 // cell is a sanitized text with a style.
 type cell struct {
@@ -84,32 +95,56 @@ func (t *table[T]) fit(items []T) {
 	}
 }
 
-// squeeze hides columns and then cuts names until the last column, the titles, fits on the terminal.
+// squeeze hides columns and abbreviates names until the last column, the titles, fits on the terminal.
 func (t *table[T]) squeeze() {
+	t.hide(lesserColumns, titleWidth)
+	t.abbreviateNames(shortNameWidth, titleWidth)
+	t.hide(optionalColumns, narrowTitleWidth)
+	t.abbreviateNames(minNameWidth, minTitleWidth)
+}
+
+// missing returns how many cells the last column lacks for its contents, or for this width if that is less.
+func (t *table[T]) missing(width int) int {
 	last := len(t.columns) - 1
-	available := func() int {
-		left := t.width
-		for _, c := range t.columns[:last] {
-			if !c.hidden {
-				left -= c.width + columnGap
-			}
+	missing := min(width, t.columns[last].width) - t.width
+	for _, c := range t.columns[:last] {
+		if !c.hidden {
+			missing += c.width + columnGap
 		}
-		return left
 	}
-	index := func(title string) int {
-		return slices.IndexFunc(t.columns, func(c column[T]) bool { return c.title == title })
-	}
-	for _, title := range optionalColumns {
-		if available() >= min(titleWidth, t.columns[last].width) {
+	return missing
+}
+
+// hide hides columns until the last one is as wide.
+func (t *table[T]) hide(titles []string, width int) {
+	for _, title := range titles {
+		if t.missing(width) <= 0 {
 			return
 		}
-		if at := index(title); at >= 0 {
+		if at := t.index(title); at >= 0 {
 			t.columns[at].hidden = true
 		}
 	}
-	if at, missing := index("NAME"), minTitleWidth-available(); at >= 0 && missing > 0 {
-		t.columns[at].width = max(minTitleWidth, t.columns[at].width-missing)
+}
+
+// abbreviateNames makes the names narrower until the last column is as wide.
+func (t *table[T]) abbreviateNames(narrowest, width int) {
+	if at, missing := t.index(nameTitle), t.missing(width); at >= 0 && missing > 0 {
+		t.columns[at].width = max(min(narrowest, t.columns[at].width), t.columns[at].width-missing)
 	}
+}
+
+func (t *table[T]) index(title string) int {
+	return slices.IndexFunc(t.columns, func(c column[T]) bool { return c.title == title })
+}
+
+// abbreviate cuts the middle of a name, since its end identifies it.
+func abbreviate(name string, cells int) string {
+	if runewidth.StringWidth(name) <= cells {
+		return name
+	}
+	end := min(minHashChars+1, cells-1)
+	return runewidth.Truncate(name, cells-1-end, "") + ellipsis + name[len(name)-end:]
 }
 
 func (t *table[T]) header() string {
@@ -131,6 +166,9 @@ func (t *table[T]) line(of func(column[T]) cell) string {
 		one := of(c)
 		text := cmp.Or(one.text, "-")
 		if n < len(t.columns)-1 {
+			if c.title == nameTitle {
+				text = abbreviate(text, c.width)
+			}
 			text = runewidth.FillRight(cut(text, c.width), c.width+columnGap)
 		}
 		if t.isTerminal() {
@@ -175,7 +213,7 @@ func (o *getOptions) newTable() *incidentTable {
 	if o.filter.allNamespaces {
 		t.add("NAMESPACE", 16, func(i *v1alpha1.Incident) string { return i.Namespace })
 	}
-	t.add("NAME", 40, func(i *v1alpha1.Incident) string { return cmp.Or(t.short[client.ObjectKeyFromObject(i)], i.Name) })
+	t.add(nameTitle, 40, func(i *v1alpha1.Incident) string { return cmp.Or(t.short[client.ObjectKeyFromObject(i)], i.Name) })
 	t.addCells("STATE", len("Resolved"), stateCell)
 	t.addCells("SEVERITY", len("critical"), severityCell)
 	t.add("ACK", 0, acknowledgedBy)

@@ -188,31 +188,43 @@ func (c *cluster) editTokens(ctx context.Context, name string, edit func([]v1alp
 	})
 }
 
+type tokenListOptions struct {
+	*plugin
+	output string
+}
+
 func (p *plugin) tokenListCommand() *cobra.Command {
-	return &cobra.Command{
+	o := &tokenListOptions{plugin: p}
+	command := &cobra.Command{
 		Use:               "list INTEGRATION",
 		Aliases:           []string{"ls"},
 		Short:             "List the tokens of an integration",
 		Args:              oneName("integration"),
 		ValidArgsFunction: firstArgument(p.completeIntegrations()),
-		RunE:              p.withCluster(p.listTokens),
+		RunE:              p.withCluster(o.run),
 	}
+	wordVar(command.Flags(), &o.output, "output", "o", "json or yaml",
+		"Output format: json or yaml, a list as in spec.tokens. Default: a table.")
+	return command
 }
 
-func (p *plugin) listTokens(ctx context.Context, c *cluster, names []string) error {
+func (o *tokenListOptions) run(ctx context.Context, c *cluster, names []string) error {
 	integration, err := c.integration(ctx, names[0])
 	if err != nil {
 		return err
 	}
+	if o.output != "" {
+		return writeObject(o.Out, o.output, append([]v1alpha1.Token{}, integration.Spec.Tokens...))
+	}
 	if len(integration.Spec.Tokens) == 0 {
-		p.notef("No tokens found in integration %q.", integration.Name)
+		o.notef("No tokens found in integration %q.", integration.Name)
 		return nil
 	}
 	const hashChars = 12
-	t := &table[v1alpha1.Token]{screen: p.screen}
+	t := &table[v1alpha1.Token]{screen: o.screen}
 	t.add("NAME", 0, func(token v1alpha1.Token) string { return token.Name })
-	t.addCells("EXPIRES", 0, p.expiry)
-	t.add("LAST-USED", 0, func(token v1alpha1.Token) string { return p.lastUse(integration.Status.Tokens, &token) })
+	t.addCells("EXPIRES", 0, o.expiry)
+	t.add("LAST-USED", 0, func(token v1alpha1.Token) string { return o.lastUse(integration.Status.Tokens, &token) })
 	t.add("SHA256", 0, func(token v1alpha1.Token) string { return token.SHA256[:hashChars] + "…" })
 	t.print(integration.Spec.Tokens)
 	return nil

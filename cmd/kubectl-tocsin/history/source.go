@@ -16,7 +16,6 @@ import (
 	"gocloud.dev/blob"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -56,6 +55,9 @@ type Query struct {
 	Progress func(records.Progress)
 	// Open is called for each open Incident in the cluster that the filter selects; may be nil.
 	Open func()
+	// Earlier is called for each Incident in the cluster that the filter selects, with the number of its ended episodes that the
+	// cluster does not describe, of whatever time; may be nil.
+	Earlier func(episodes int64)
 }
 
 // NoticeError is an error that does not make the result incomplete.
@@ -127,6 +129,9 @@ func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
 			return false
 		}
 	}
+	if m.Earlier != nil && m.Filter.MatchesIncident(incident) {
+		m.Earlier(undescribed(incident, episodes))
+	}
 	for i := range episodes {
 		one := &episodes[i]
 		m.known[one.Key()] = true
@@ -136,6 +141,24 @@ func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
 		}
 	}
 	return true
+}
+
+// undescribed returns how many episodes of an Incident ended that none of these records describes or counts.
+func undescribed(incident *v1alpha1.Incident, episodes []records.Record) int64 {
+	if incident.Status.Episode == nil {
+		return 0
+	}
+	ended := incident.Status.Episode.Number
+	if incident.Status.State == v1alpha1.IncidentOpen {
+		ended--
+	}
+	for i := range episodes {
+		ended--
+		if omitted := episodes[i].Omitted; omitted != nil {
+			ended -= omitted.Episodes
+		}
+	}
+	return max(0, ended)
 }
 
 // shorten leaves out of a record what the query does not need.
@@ -228,7 +251,7 @@ type Filter struct {
 	Severities []string
 	Hosts      []string
 	// Labels select by the labels of the alert; all must match.
-	Labels []fields.Selector
+	Labels []LabelSelector
 	// Words must all be contained in the title or another field that the user sees, regardless of case.
 	Words          []string
 	Unacknowledged bool
@@ -240,7 +263,7 @@ func (f *Filter) Matches(r *records.Record) bool {
 	return (f.Namespace == "" || f.Namespace == r.Namespace) && in(f.Integrations, r.Integration) &&
 		in(f.Severities, string(Severity(r))) && in(f.Hosts, r.Alert.Hostname) &&
 		(!f.Unacknowledged || r.AcknowledgedTime.IsZero()) &&
-		!slices.ContainsFunc(f.Labels, func(s fields.Selector) bool { return !s.Matches(fields.Set(r.Alert.Labels)) }) &&
+		!slices.ContainsFunc(f.Labels, func(matches LabelSelector) bool { return !matches(r.Alert.Labels) }) &&
 		f.matchesText(r)
 }
 

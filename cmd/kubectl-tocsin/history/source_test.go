@@ -14,13 +14,13 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/memblob"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 var begin = time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC)
@@ -153,8 +153,10 @@ func TestEpisodesAgainstAModel(t *testing.T) {
 }
 
 func TestFilter(t *testing.T) {
-	labels := func(text string) []fields.Selector {
-		return []fields.Selector{fields.ParseSelectorOrDie(text)}
+	labels := func(text string) []LabelSelector {
+		selector, err := ParseLabels(text)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		return []LabelSelector{selector}
 	}
 	record := recordOf(resolved("shop", "disk", begin))
 	record.HighestSeverity, record.Severity, record.Alert.Hostname = "critical", "warning", "db-1"
@@ -269,6 +271,29 @@ func TestManyLargeRecordsTakeBoundedMemory(t *testing.T) {
 			}
 			g.Expect(found).To(Equal(count))
 			g.Expect(most).To(BeNumerically("<", test.limit))
+		})
+	}
+}
+
+func TestUndescribedEpisodesAreCounted(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		state    v1alpha1.IncidentState
+		number   int64
+		episodes []records.Record
+		want     int64
+	}{
+		"the seventh episode is resolved and described": {v1alpha1.IncidentResolved, 7, make([]records.Record, 1), 6},
+		"the seventh episode is open":                   {v1alpha1.IncidentOpen, 7, nil, 6},
+		"the first episode is open":                     {v1alpha1.IncidentOpen, 1, nil, 0},
+		"others wait for the archive":                   {v1alpha1.IncidentOpen, 4, make([]records.Record, 3), 0},
+		"one counts those without a record": {v1alpha1.IncidentOpen, 9, []records.Record{{
+			EndedEpisode: fold.EndedEpisode{Omitted: &fold.OmittedEpisodes{Episodes: 5}}}}, 2},
+		"there are more records than episodes": {v1alpha1.IncidentOpen, 1, make([]records.Record, 3), 0},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			incident := &v1alpha1.Incident{}
+			incident.Status.State, incident.Status.Episode = test.state, &v1alpha1.Episode{Number: test.number}
+			NewWithT(t).Expect(undescribed(incident, test.episodes)).To(Equal(test.want))
 		})
 	}
 }

@@ -63,7 +63,7 @@ func (r *Report) Page() *Page {
 	const minute = "2006-01-02 15:04"
 	p := &Page{
 		Title: fmt.Sprintf("Incidents from %s to %s %s", r.From.Format(minute), r.To.Format(minute), r.Zone),
-		Lead:  []string{count(r.Episodes, "episode") + " ended in this period."},
+		Lead:  []string{count(r.Episodes, "episode") + " ended in this period" + r.earlier() + "."},
 		Sections: []Section{
 			r.severitySection(), r.keySection(), r.flappingSection(), r.integrationSection(), r.durationSection(), r.daySection(),
 		},
@@ -103,6 +103,14 @@ func (q Quantiles) human(d time.Duration) string {
 		return "-"
 	}
 	return duration.HumanDuration(d)
+}
+
+// earlier tells how incomplete the number of episodes is.
+func (r *Report) earlier() string {
+	if r.Earlier == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; up to %d more would be known with an archive", r.Earlier)
 }
 
 func (r *Report) daySection() Section {

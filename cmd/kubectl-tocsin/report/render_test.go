@@ -146,6 +146,16 @@ func TestPageHasBothSchemes(t *testing.T) {
 	page := render(g, example().Page(), "html")
 	g.Expect(page).To(ContainSubstring("prefers-color-scheme: dark"))
 	g.Expect(strings.Count(page, "<meter value=\"1\"")).To(Equal(2), "the longest bar of a table")
-	g.Expect(strings.Count(page, "<table>")).To(Equal(6))
+	g.Expect(strings.Count(page, "<table ")).To(Equal(6))
 	g.Expect(page).To(ContainSubstring(fmt.Sprintf("<title>%s</title>", example().Page().Title)))
+}
+
+func TestEarlierEpisodesAreToldInTheSameLine(t *testing.T) {
+	g := NewWithT(t)
+	r := example()
+	r.Earlier = 6
+	for _, format := range []string{"text", "markdown", "html"} {
+		g.Expect(render(g, r.Page(), format)).To(
+			ContainSubstring("8 episodes ended in this period; up to 6 more would be known with an archive."), format)
+	}
 }

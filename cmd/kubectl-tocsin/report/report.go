@@ -28,6 +28,9 @@ type Report struct {
 	Implausible int64 `json:"implausible"`
 	// Omitted is the number of episodes that ended in quick succession and have no record, so the other figures lack them.
 	Omitted int64 `json:"omitted"`
+	// Earlier is the number of episodes that ended, in the period or before, and that only an archive could describe; 0 if
+	// an archive was read.
+	Earlier int64 `json:"earlier"`
 	// Severities has a row for each severity that occurs, the most severe first, and one for all.
 	Severities []Row `json:"severities"`
 	// DaysPerBar is the number of days of each element of Bars; the last one may have fewer.

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
-
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
@@ -68,11 +66,11 @@ func (s *Server) pastQuery(values url.Values) (history.Query, error) {
 		}
 	}
 	if label := values.Get("label"); label != "" {
-		selector, err := fields.ParseSelector(label)
+		selector, err := history.ParseLabels(label)
 		if err != nil {
 			return q, fmt.Errorf("label: %w", err)
 		}
-		q.Filter.Labels = []fields.Selector{selector}
+		q.Filter.Labels = []history.LabelSelector{selector}
 	}
 	return q, nil
 }

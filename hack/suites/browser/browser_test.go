@@ -206,7 +206,8 @@ func TestPage(t *testing.T) {
 	b.do(chromedp.Click(fmt.Sprintf("a[data-id=%q]", c.namespace+"/"+disk.Name)))
 	b.Eventually(func() string { return b.text("#incident") }).Should(And(
 		ContainSubstring("Disk 97 % full"), ContainSubstring("/var is at 97 %."), ContainSubstring("maria acknowledged the incident."),
-		ContainSubstring("Acknowledged by maria: looking into it"), ContainSubstring(`"flags": [`), ContainSubstring(disk.Name)))
+		ContainSubstring("Acknowledged by maria: looking into it"), ContainSubstring(`"flags": [`), ContainSubstring(disk.Name),
+		ContainSubstring("Only the component admission-policy verifies them.")))
 	b.Expect(b.eval(`document.querySelector('#incident a[href="https://grafana.example.com/d/disk"]').rel`)).To(ContainSubstring("noopener"))
 	b.Expect(b.eval(`!!document.querySelector('#incident a[href="https://runbooks.example.com/disk"]')`)).To(Equal("true"))
 	b.Expect(b.eval(`getComputedStyle(document.getElementById("list")).display`)).To(Equal("none"))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func TestHistoryAndReport(t *testing.T) {
 	b.Eventually(b.past).Should(Equal("Disk full"))
 	b.choose("past-label", "team=web")
 	b.Eventually(func() string { return b.text("#past-status") }).Should(Equal("No episodes found."))
-	b.choose("past-label", "team")
+	b.choose("past-label", "team in (")
 	b.Eventually(func() string { return b.text("#past-problems") }).Should(ContainSubstring("label"))
 	b.choose("past-label", "")
 	b.choose("past-severity", "")
@@ -107,12 +108,31 @@ func TestHistoryAndReport(t *testing.T) {
 	b.Eventually(func() string { return b.eval(`document.getElementById("past").hidden`) }).Should(Equal("true"))
 }
 
+// stacked has the texts of the cells that are broken into lines of fewer than eight letters, or that stick out of the page.
+const stacked = `[...document.querySelectorAll("td, th")].filter((cell) => {
+	const text = cell.textContent.trim(), range = document.createRange();
+	range.selectNodeContents(cell);
+	const boxes = [...range.getClientRects()].filter((box) => box.width > 0);
+	const lines = new Set(boxes.map((box) => Math.round(box.top)));
+	return lines.size > 1 && text.length / lines.size < 8 || boxes.some((box) => box.right > innerWidth);
+}).map((cell) => cell.textContent).join("|")`
+
+// unnamed has the texts of the cells that have the name of their column neither above nor before them.
+const unnamed = `[...document.querySelectorAll("tbody td:not(.bar)")].filter((cell) => {
+	const heading = cell.closest("table").tHead.rows[0].cells[cell.cellIndex], name = heading.textContent;
+	const above = heading.getClientRects()[0], box = cell.getBoundingClientRect();
+	const isAbove = above && above.bottom <= box.top + 1 && above.left < box.right && box.left < above.right;
+	const before = getComputedStyle(cell, "::before").content;
+	return name && !isAbove && before !== JSON.stringify(name);
+}).map((cell) => cell.textContent).join("|")`
+
 // TestReportPage opens the page that "kubectl tocsin report -o html" writes, as a file.
 func TestReportPage(t *testing.T) {
 	b := openTab(t)
 	now := time.Now()
 	builder := report.NewBuilder(now.AddDate(0, 0, -7), now, time.UTC)
-	for i, title := range []string{hostileTitle, "Disk full", "Queue stalls"} {
+	long := "production/eu-central-1/" + strings.Repeat("very-long-key-", 12)
+	for i, title := range []string{hostileTitle, "Disk full", "Queue stalls", long} {
 		record := archived("shop", title, v1alpha1.Severities()[i], 10+i)
 		builder.Add(&record)
 	}
@@ -124,16 +144,19 @@ func TestReportPage(t *testing.T) {
 	for _, scheme := range []string{"light", "dark"} {
 		b.media(scheme)
 		b.do(chromedp.Navigate("file://" + path))
-		b.Expect(b.text("main")).To(And(ContainSubstring("3 episodes ended"), ContainSubstring(hostileTitle)))
+		b.Expect(b.text("main")).To(And(ContainSubstring("4 episodes ended"), ContainSubstring(hostileTitle)))
 		b.Expect(b.eval(contrast+" >= 4.5")).To(Equal("true"), "%s: %s", scheme, b.eval(contrast))
 		b.Expect(b.eval(`performance.getEntriesByType("resource").length`)).To(Equal("0"), "it loads nothing")
 		b.Expect(b.eval("String(window.hacked)")).To(Equal("undefined"))
 		b.Expect(b.eval(`document.querySelectorAll("img, script").length`)).To(Equal("0"))
-		for _, width := range []int64{1200, 390} {
+		for _, width := range []int64{1200, 420, 390} {
 			b.do(chromedp.EmulateViewport(width, 800))
 			b.Expect(b.eval("document.documentElement.scrollWidth <= innerWidth")).To(Equal("true"), "%d", width)
+			b.Expect(b.eval(`document.querySelectorAll("tbody td").length > 20`)).To(Equal("true"))
+			b.Expect(b.eval(stacked)).To(BeEmpty(), "at %d: cells with few letters a line", width)
+			b.Expect(b.eval(unnamed)).To(BeEmpty(), "at %d: cells without the name of their column", width)
+			b.picture(fmt.Sprintf("report-%s-%d.png", scheme, width))
 		}
-		b.picture(fmt.Sprintf("report-%s.png", scheme))
 	}
 	b.noTrouble()
 }

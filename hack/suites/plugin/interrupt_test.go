@@ -100,3 +100,15 @@ func TestALongReadShowsNoProgressElsewhere(t *testing.T) {
 	g.Expect(command.Wait()).NotTo(Succeed())
 	g.Expect(string(problems.Contents())).To(Equal(interrupted + "\n"))
 }
+
+func TestAnInterruptAtTheQuestionChangesNothing(t *testing.T) {
+	g := NewWithT(t)
+	b := newBoard(t)
+	b.open(t, "disk", "critical", time.Minute, "Disk full")
+	term := atTerminal(t, b.namespace, nil, 100, 12, "ack", "--all")
+	screen := func() string { return strings.Join(term.lines(), "\n") }
+	g.Eventually(screen, awaitTimeout).Should(HaveSuffix("Acknowledge 1 incident? [y/N]"))
+	g.Expect(term.press("\x03")).To(Succeed())
+	g.Expect(term.wait()).To(Equal(1))
+	g.Expect(screen()).To(HaveSuffix("Interrupted, nothing was changed."))
+}

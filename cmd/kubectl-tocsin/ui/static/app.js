@@ -408,6 +408,8 @@ function page(incident) {
     el("h3", {}, "Timeline"),
     el("ol", { class: "timeline" }, ...[...(status.timeline || [])].reverse().map((entry) => el("li", {},
       el("time", { datetime: entry.time }, new Date(entry.time).toLocaleString()), el("span", {}, past.entryText(entry))))),
+    (status.timeline || []).some((entry) => entry.by) ? el("p", {}, el("small", {},
+      "The names of users are as written in AlertEvents. Only the component admission-policy verifies them.")) : undefined,
     ...["labels", "annotations", "values", "custom"].flatMap((bag) => bagOf(bag, alert[bag])),
     el("h3", {}, "All fields"),
     el("pre", {}, JSON.stringify(alert, null, 2)),

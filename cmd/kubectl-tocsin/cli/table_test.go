@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// tableAt prints an acknowledged Incident of an integration with a long name on a terminal.
+func tableAt(width int) []string {
+	now := time.Now()
+	opened := v1alpha1.NewTimestamp(now.Add(-2 * time.Hour))
+	incident := &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "production-monitoring-eu-qf4temcyqfg5jyf6hfops4jsuk"},
+	}
+	incident.Status = v1alpha1.IncidentStatus{
+		State: v1alpha1.IncidentOpen, OpenedTime: &opened, LastAlertTime: &opened, AlertCount: 7,
+		Alert:           v1alpha1.AlertContent{Title: "The disk of db-1 is 97 % full", Severity: v1alpha1.SeverityCritical},
+		Acknowledgement: &v1alpha1.Acknowledgement{By: "maria"},
+		Conditions:      []metav1.Condition{{Type: v1alpha1.ConditionAcknowledged, Status: metav1.ConditionTrue}},
+	}
+	p := newPlugin(genericiooptions.NewTestIOStreamsDiscard())
+	var out bytes.Buffer
+	p.screen = &screen{out: &out, width: width, height: 24}
+	o := &getOptions{plugin: p, output: newOutputFlag()}
+	t := o.newTable()
+	t.shorten([]types.NamespacedName{{Namespace: incident.Namespace, Name: incident.Name}})
+	t.print([]*v1alpha1.Incident{incident})
+	return strings.Split(strings.TrimSpace(out.String()), "\n")
+}
+
+func TestANarrowTableAbbreviatesNamesBeforeItHidesWhoAndSinceWhen(t *testing.T) {
+	for width, columns := range map[int][]string{
+		200: {"NAME", "STATE", "SEVERITY", "ACK", "COUNT", "OPENED", "LAST-SEEN", "TITLE"},
+		80:  {"NAME", "STATE", "SEVERITY", "ACK", "OPENED", "TITLE"},
+		50:  {"NAME", "STATE", "SEVERITY", "TITLE"},
+	} {
+		g := NewWithT(t)
+		lines := tableAt(width)
+		g.Expect(strings.Fields(lines[0])).To(Equal(columns), "%d columns", width)
+		for _, line := range lines {
+			g.Expect(runewidth.StringWidth(line)).To(BeNumerically("<=", width))
+		}
+		name := strings.Fields(lines[1])[0]
+		g.Expect(abbreviates(name, "production-monitoring-eu-qf4temcyqfg5jyf6hfops4jsuk")).To(BeTrue(), name)
+		g.Expect(abbreviates(name, "production-monitoring-eu-abcdemcyqfg5jyf6hfops4jsuk")).To(BeFalse(), name)
+	}
+	NewWithT(t).Expect(tableAt(80)[1]).To(MatchRegexp(`^produ\S*…-qf4t +Open +critical +maria +120m +The disk`))
+}
+
+func TestAbbreviates(t *testing.T) {
+	g := NewWithT(t)
+	const name = "monitoring-qf4temcyqfg5jyf6hfops4jsuk"
+	for _, short := range []string{"mon", "monitoring-qf4t", "mo…-qf4t", "…qf4t", name} {
+		g.Expect(abbreviates(short, name)).To(BeTrue(), short)
+	}
+	for _, short := range []string{"non", "mo…-qf4x", "qf4t", "monitoring-qf4t…monitoring"} {
+		g.Expect(abbreviates(short, name)).To(BeFalse(), short)
+	}
+}
