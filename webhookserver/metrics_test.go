@@ -12,6 +12,7 @@ import (
 
 func TestTheExpirationsOfTokensShow(t *testing.T) {
 	g := NewWithT(t)
+	tokenExpirations.Reset() // of the series of other tests
 	index := newTokenIndex()
 	shows := func(series ...string) {
 		t.Helper()
