@@ -106,7 +106,7 @@ func (p *plugin) actionCommand(status v1alpha1.AlertStatus, verb string, command
 		o.timeout = silenceTimeout
 	}
 	durationVar(flags, &o.timeout, "timeout", "How long to wait for each incident.")
-	o.filter.addFlags(o.plugin, command)
+	o.filter.addFlags(command)
 	flags.BoolVar(&o.all, "all", false, "Select all open incidents of the namespace, or of all namespaces with -A.")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "Skip the confirmation.")
 	if status == v1alpha1.AlertSilenced {

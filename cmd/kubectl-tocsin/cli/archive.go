@@ -33,7 +33,7 @@ type archiveOptions struct {
 
 func (o *archiveOptions) addFlags(command *cobra.Command) {
 	o.addArchiveFlag(command)
-	o.filter.addFlags(o.plugin, command)
+	o.filter.addFlags(command)
 	flags := command.Flags()
 	flags.BoolVar(&o.archiveOnly, "archive-only", false, "Do not read the incidents of the cluster.")
 	flags.StringSliceVar(&o.filter.Hosts, "host", nil, "Select episodes of one of these hosts.")

@@ -27,7 +27,7 @@ func (p *plugin) checkCommand() *cobra.Command {
 		Short: "Check for open incidents, with an exit code for scripts",
 		RunE:  p.withCluster(o.run),
 	}
-	o.filter.addFlags(p, command)
+	o.filter.addFlags(command)
 	command.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "Print errors only.")
 	wordVar(command.Flags(), &o.output, "output", "o", "json or yaml", "Output format: json or yaml. Default: a list for people.")
 	command.MarkFlagsMutuallyExclusive("quiet", "output")

@@ -56,7 +56,7 @@ func (p *plugin) watchCommand() *cobra.Command {
 }
 
 func (o *getOptions) addTableFlags(command *cobra.Command) {
-	o.filter.addFlags(o.plugin, command)
+	o.filter.addFlags(command)
 	command.Flags().Var(wordValue{enumeration: "Open or Resolved", list: &o.filter.states}, "state",
 		"Select incidents in one of these states: Open, Resolved. Default: all.")
 	command.Flags().BoolVar(&o.output.noHeaders, "no-headers", false, "Do not print column titles.")

@@ -30,7 +30,7 @@ type filter struct {
 }
 
 // addFlags adds the flags of the filter except --state, which only "get" and "watch" have.
-func (f *filter) addFlags(p *plugin, command *cobra.Command) {
+func (f *filter) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "Select incidents of all namespaces.")
 	flags.Var(wordValue{enumeration: severityWords, list: &f.Severities}, "severity",
