@@ -28,7 +28,7 @@ func BenchmarkHandler(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			bench := newBench()
 			bench.log = logr.Discard()
-			bench.handler.committer = committerFunc(func(_ context.Context, s commit.Submission) (commit.Receipt, error) {
+			bench.committer = committerFunc(func(_ context.Context, s commit.Submission) (commit.Receipt, error) {
 				return commit.Receipt{EventName: "event", Alerts: s.Alerts}, nil
 			})
 			b.ReportAllocs()

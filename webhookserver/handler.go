@@ -284,8 +284,8 @@ func (h *handler) logAnswer(x *exchange, p *problem, status int, took time.Durat
 	}
 }
 
-// logUnauthorized tells, at most once per unauthorizedInterval, where a request with an invalid token came from, and whose tag the
-// token has. The user agent is any text, and may quote the token.
+// logUnauthorized tells, at most once per unauthorizedInterval, where a request with an invalid token came from, and whose tag
+// the token has. The user agent is any text, and may quote the token.
 func (h *handler) logUnauthorized(x *exchange) {
 	now, last := x.start.UnixNano(), h.unauthorized.Load()
 	if time.Duration(now-last).Abs() < unauthorizedInterval || !h.unauthorized.CompareAndSwap(last, now) {

@@ -45,8 +45,9 @@ var (
 		reason: "UnsignedPath"}
 	problemDryRun = problem{kind: "invalid-parameter", status: http.StatusBadRequest, title: "A query parameter is not valid",
 		detail: "dryRun is neither true nor false.", reason: "InvalidParameter"}
-	problemParameter = problemDryRun.withDetail("A parameter's name resembles dryRun. Write dryRun=true to store nothing, " +
-		"or remove the parameter. Nothing was stored.")
+	problemParameter = problem{kind: problemDryRun.kind, status: problemDryRun.status, title: problemDryRun.title,
+		detail: "A parameter's name resembles dryRun. Write dryRun=true to store nothing, or remove the parameter. Nothing was stored.",
+		reason: problemDryRun.reason}
 	problemKey = problem{kind: "invalid-idempotency-key", status: http.StatusBadRequest, title: "The idempotency key is too long",
 		detail: "Idempotency-Key may have at most " + strconv.Itoa(maxIdempotencyKeyLength) + " bytes.",
 		reason: "InvalidIdempotencyKey"}

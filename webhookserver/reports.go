@@ -26,10 +26,10 @@ import (
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// statusReporter shows when tokens were used, and rejected requests and failed expressions in the status of their integration, each at most once a
-// minute, and rejections as a Kubernetes Event as well. Every replica reports its own requests; through the status in the
-// cache they share the minute. It also reports requests that were answered 5xx: the leader measures no quiet meanwhile,
-// whichever replica answered.
+// statusReporter shows rejected requests and failed expressions in the status of their integration, each at most once a minute,
+// and rejections as a Kubernetes Event as well. Every replica reports its own requests; through the status in the cache they
+// share the minute. It also reports the uses of tokens, and requests that were answered 5xx: the leader measures no quiet
+// meanwhile, whichever replica answered.
 // The messages come from the list of problems, and for a refusal by a policy from that policy. The former contain nothing
 // of a request, and neither contains the token.
 type statusReporter struct {

@@ -33,8 +33,8 @@ func newTokenIndex() *tokenIndex {
 }
 
 // lookup returns the integration that token belongs to, the valid token there, and the problem if it is not valid; the
-// integration of an expired token as well. It makes the same comparisons whether or not there is an integration with the tag, so how long it takes says nothing
-// about integrations and tokens.
+// integration of an expired token as well. It makes the same comparisons whether or not there is an integration with the tag, so
+// how long it takes says nothing about integrations and tokens.
 func (x *tokenIndex) lookup(token string, now time.Time) (owner *v1alpha1.WebhookIntegration, used *v1alpha1.Token, p *problem) {
 	tag := tokens.TagOf(token)
 	switch {

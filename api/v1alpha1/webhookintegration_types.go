@@ -195,12 +195,12 @@ type TokenUse struct {
 	// name is the name of the token in spec.tokens.
 	// +kubebuilder:validation:MaxLength=63
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 
 	// sha256 is the hash of the token. If it is not that of the token in spec.tokens, the use was of an earlier token of this name.
 	// +kubebuilder:validation:MaxLength=64
 	// +required
-	SHA256 string `json:"sha256"`
+	SHA256 string `json:"sha256,omitempty"`
 
 	// lastUsedTime is the approximate time of the last request with the token, whether or not the request was accepted.
 	// +required

@@ -36,8 +36,8 @@ type Silencing struct {
 	EndedIn string
 }
 
-// silence records the request of a user for a silence, or the end of it. A request lasts no longer than the episode: a silence that
-// outlives it would keep the receiver from hearing that the Incident is resolved.
+// silence records the request of a user for a silence, or the end of it. A request lasts no longer than the episode: a silence
+// that outlives it would keep the receiver from hearing that the Incident is resolved.
 func (f *folding) silence(a receivedAlert) string {
 	switch {
 	case f.status.State == v1alpha1.IncidentResolved:

@@ -184,15 +184,16 @@ func labelsOf(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegrat
 }
 
 // alertName returns the name of an Incident's alerts: its type, or the words without digits of the title with which the episode
-// began. Such a name is the same for the next host, percentage or number, and the title of the episode never changes. An episode that
-// an earlier version began has none, so an upgrade renames no alert that fires.
+// began. Such a name is the same for the next host, percentage or number, and the title of the episode never changes. An episode
+// that an earlier version began has none, so an upgrade renames no alert that fires.
 func alertName(incident *v1alpha1.Incident) string {
 	if kind := shortLabel(incident.Status.Alert.Type); kind != "" && kind != noType {
 		return kind
 	}
 	var words []string
 	if episode := incident.Status.Episode; episode != nil {
-		words = slices.DeleteFunc(strings.Fields(episode.Title), func(word string) bool { return strings.ContainsFunc(word, unicode.IsDigit) })
+		hasDigit := func(word string) bool { return strings.ContainsFunc(word, unicode.IsDigit) }
+		words = slices.DeleteFunc(strings.Fields(episode.Title), hasDigit)
 	}
 	return cmp.Or(shortLabel(strings.Join(words, " ")), incident.Spec.IntegrationName)
 }

@@ -63,6 +63,17 @@ func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (conditi
 	return condition, ok
 }
 
+// listed returns causes as a list in their order.
+func listed(causes sets.Set[string]) string { return strings.Join(sets.List(causes), ", ") }
+
+// describeFailing says which of an endpoint's addresses fail, and why.
+func describeFailing(name string, healthy, total int, causes string) string {
+	if healthy == 0 {
+		return fmt.Sprintf("%s (%s)", name, causes)
+	}
+	return fmt.Sprintf("%s (%d of %d addresses: %s)", name, total-healthy, total, causes)
+}
+
 // describeHealth fills in the condition of an integration for the endpoints to which its Incidents are posted. It reports false
 // while the health of one is unknown.
 func describeHealth(condition *metav1.Condition, endpoints []*endpoint, integration incidentKey, now time.Time) bool {
@@ -95,13 +106,10 @@ func describeHealth(condition *metav1.Condition, endpoints []*endpoint, integrat
 			working = append(working, e.name)
 		}
 		if len(rejections) > 0 {
-			refusing = append(refusing, fmt.Sprintf("%s (%s)", e.name, strings.Join(sets.List(rejections), ", ")))
+			refusing = append(refusing, fmt.Sprintf("%s (%s)", e.name, listed(rejections)))
 		}
-		switch causes, total := strings.Join(sets.List(failures), ", "), len(senders); {
-		case healthy == 0:
-			failing = append(failing, fmt.Sprintf("%s (%s)", e.name, causes))
-		case healthy < total:
-			failing = append(failing, fmt.Sprintf("%s (%d of %d addresses: %s)", e.name, total-healthy, total, causes))
+		if healthy < len(senders) {
+			failing = append(failing, describeFailing(e.name, healthy, len(senders), listed(failures)))
 		}
 	}
 	failure := messageSomeFailing

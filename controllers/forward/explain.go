@@ -45,7 +45,8 @@ func oneLine(err error) string {
 
 // yamlNames are the names of Go's kinds for people who write YAML.
 var yamlNames = map[reflect.Kind]string{
-	reflect.Slice: "a list", reflect.Map: "a mapping", reflect.Struct: "a mapping", reflect.String: "a string", reflect.Bool: "true or false",
+	reflect.Slice: "a list", reflect.Map: "a mapping", reflect.Struct: "a mapping", reflect.String: "a string",
+	reflect.Bool: "true or false",
 }
 
 // fieldLease is the only duration of the file.
@@ -53,8 +54,7 @@ const fieldLease = "lease"
 
 // explain returns an error of the decoder in the words of the file.
 func explain(err error) error {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		needed := yamlNames[wrong.Type.Kind()]
 		if wrong.Field == fieldLease { // which decodes itself
 			needed = "a duration such as 15m"
@@ -85,7 +85,10 @@ var httpConfigErrors = []struct {
 }{
 	{regexp.MustCompile(`yaml: unmarshal errors:\s*`), ""},
 	{regexp.MustCompile(`(?:line \d+: )?field (\S+) not found in type \S+`), `unknown field "$1"`},
-	{regexp.MustCompile("(?:line \\d+: )?cannot unmarshal !!(\\w+)(?: `[^`]*`)? into \\S+"), "a field cannot have a value of the YAML type $1"},
+	{
+		regexp.MustCompile("(?:line \\d+: )?cannot unmarshal !!(\\w+)(?: `[^`]*`)? into \\S+"),
+		"a field cannot have a value of the YAML type $1",
+	},
 	{regexp.MustCompile(`parse "(?:[^"\\]|\\.)*": `), "invalid URL: "},
 }
 

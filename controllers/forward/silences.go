@@ -146,8 +146,7 @@ func (p *silencePlan) see(s *silence) {
 	}
 	switch {
 	case s.isOver():
-		// Tocsin ends no silence that it wants, and the comment names the request. Its end that has come leaves endsAt as it is.
-		if needed && mark.kind == kindRequested && s.Comment == want.Comment && want.EndsAt.Sub(s.EndsAt) > time.Second {
+		if needed && mark.kind == kindRequested && wasEnded(s, &want) {
 			p.ended[mark] = true
 		}
 	case !needed || p.found[mark]:
@@ -161,6 +160,12 @@ func (p *silencePlan) see(s *silence) {
 			p.calls = append(p.calls, silenceCall{key: mark.key, set: want})
 		}
 	}
+}
+
+// wasEnded reports whether somebody ended a requested silence before its time. Tocsin ends no silence that it wants, and the
+// comment names the request. An end that has come by itself leaves endsAt as it is.
+func wasEnded(s, want *silence) bool {
+	return s.Comment == want.Comment && want.EndsAt.Sub(s.EndsAt) > time.Second
 }
 
 // owns reports whether this installation created the silence.

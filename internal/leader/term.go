@@ -111,7 +111,7 @@ func (i *termInformer) AddEventHandlerWithOptions(
 	}
 	registration, err := i.Informer.AddEventHandlerWithOptions(handler, options)
 	if err == nil {
-		i.cache.removes = append(i.cache.removes, func() error { return i.Informer.RemoveEventHandler(registration) })
+		i.cache.removes = append(i.cache.removes, func() error { return i.RemoveEventHandler(registration) })
 	}
 	return registration, err
 }

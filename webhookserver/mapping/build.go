@@ -165,16 +165,8 @@ func (b *builder) keep(key string, value any) {
 	b.custom[payload.FreeName(b.custom, key)] = value
 }
 
-// share finds what is left of the payload around the list of alerts, which each of them gets: what no field of one of them
-// lacks is left out. It reports whether that is so large that only the first alert is to get it.
-func (r *reader) share(builders []*builder) (once bool) {
-	around, ok := r.body.(map[string]any)
-	if !ok || r.list == nil || len(builders) == 0 {
-		return false
-	}
-	if slices.ContainsFunc(builders, func(b *builder) bool { return b.isPayload }) {
-		return false
-	}
+// heldAround returns what the payload around the list need not keep: what all alerts have a field of, and the alerts themselves.
+func (r *reader) heldAround(builders []*builder) leftovers {
 	all := make([]*leftovers, len(builders))
 	for i := range builders {
 		all[i] = &builders[i].around
@@ -184,6 +176,18 @@ func (r *reader) share(builders []*builder) (once bool) {
 	for i := range builders {
 		left.hold(builders[i].element)
 	}
+	return left
+}
+
+// share finds what is left of the payload around the list of alerts, which each of them gets: what no field of one of them
+// lacks is left out. It reports whether that is so large that only the first alert is to get it.
+func (r *reader) share(builders []*builder) (once bool) {
+	around, ok := r.body.(map[string]any)
+	isPayload := func(b *builder) bool { return b.isPayload }
+	if !ok || r.list == nil || len(builders) == 0 || slices.ContainsFunc(builders, isPayload) {
+		return false
+	}
+	left := r.heldAround(builders)
 	around, _ = r.program.withoutDiscards(around, payloadVariable).(map[string]any)
 	r.shared = map[string]any{}
 	size := 0

@@ -17,8 +17,8 @@ func pagerDutyOperations() []Operation {
 	}}
 }
 
-// readPagerDutyEvent refuses what PagerDuty refuses, because client libraries rely on it. A trigger whose payload lacks a required
-// field is accepted all the same: the alert matters more.
+// readPagerDutyEvent refuses what PagerDuty refuses, because client libraries rely on it. A trigger whose payload lacks a
+// required field is accepted all the same: the alert matters more.
 func readPagerDutyEvent(r *Request) (Content, error) {
 	content, err := readPayload(r)
 	if err != nil {

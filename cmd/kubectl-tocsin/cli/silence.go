@@ -100,7 +100,7 @@ func (o *actOptions) silenceSettled(condition *metav1.Condition, request, before
 		return false
 	}
 	until, ok := silencedUntil(condition)
-	return !ok || !until.Before(request.EndTime.Time.Truncate(time.Second))
+	return !ok || !until.Before(request.EndTime.Truncate(time.Second))
 }
 
 // describes reports whether the condition Silenced is about a silence that was requested by an AlertEvent.

@@ -69,8 +69,8 @@ func notSilenced(reason, message string) metav1.Condition {
 	return metav1.Condition{Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-func requestOf(user string) *v1alpha1.Silence {
-	return &v1alpha1.Silence{By: user, EndTime: v1alpha1.NewTimestamp(silenceEnd)}
+func requestOfMaria() *v1alpha1.Silence {
+	return &v1alpha1.Silence{By: "maria", EndTime: v1alpha1.NewTimestamp(silenceEnd)}
 }
 
 func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
@@ -84,17 +84,17 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 		created int
 	}{
 		"a silence is reported when Alertmanager has it": {
-			server: actServer{forwarded: forwarding, request: requestOf("maria"),
+			server: actServer{forwarded: forwarding, request: requestOfMaria(),
 				silenced: []metav1.Condition{requested, requested, silencedBy("maria", silenceEnd)}},
 			length: 2 * time.Hour, says: "incident.tocsin.dev/disk silenced for 2h\n", created: 1,
 		},
 		"a silence that ends earlier is not the requested one": {
-			server: actServer{forwarded: forwarding, request: requestOf("maria"),
+			server: actServer{forwarded: forwarding, request: requestOfMaria(),
 				silenced: []metav1.Condition{silencedBy("alex", silenceEnd.Add(-time.Hour))}},
 			length: 2 * time.Hour, problem: "timed out after 200ms; the silence is requested, but not in effect yet: alex silenced", created: 1,
 		},
 		"a silence that does not come is a timeout": {
-			server: actServer{forwarded: forwarding, request: requestOf("maria"), silenced: []metav1.Condition{requested}},
+			server: actServer{forwarded: forwarding, request: requestOfMaria(), silenced: []metav1.Condition{requested}},
 			length: 2 * time.Hour, problem: "disk: timed out after 200ms; the silence is requested, but not in effect yet: A silence was",
 			created: 1,
 		},
@@ -107,12 +107,12 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 			length: 2 * time.Hour, problem: "are not forwarded to an Alertmanager: spec.forward is Never.",
 		},
 		"an end is reported when the silence is gone": {
-			server: actServer{request: requestOf("maria"),
+			server: actServer{request: requestOfMaria(),
 				silenced: []metav1.Condition{silencedBy("maria", silenceEnd), notSilenced(v1alpha1.ReasonNotSilenced, "No silence.")}},
 			says: "incident.tocsin.dev/disk unsilenced\n", created: 1,
 		},
 		"another silence is named after the end of the requested one": {
-			server: actServer{request: requestOf("maria"),
+			server: actServer{request: requestOfMaria(),
 				silenced: []metav1.Condition{silencedBy("maria", silenceEnd), silencedBy("alex", silenceEnd)}},
 			says:    "incident.tocsin.dev/disk unsilenced, but another silence covers it: alex silenced the incident in Alertmanager until 2026-05-04T12:00:00Z.\n",
 			created: 1,
@@ -122,7 +122,7 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 			says:   "incident.tocsin.dev/disk has no requested silence, but is silenced: alex silenced the incident in Alertmanager until 2026-05-04T12:00:00Z.\n",
 		},
 		"an end that does not come is a timeout": {
-			server:  actServer{request: requestOf("maria"), silenced: []metav1.Condition{silencedBy("maria", silenceEnd)}},
+			server:  actServer{request: requestOfMaria(), silenced: []metav1.Condition{silencedBy("maria", silenceEnd)}},
 			problem: "timed out after 200ms; the end of the silence is stored, but Alertmanager still has it: maria", created: 1,
 		},
 	} {
