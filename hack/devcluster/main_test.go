@@ -5,10 +5,9 @@ import (
 	"context"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,18 +23,14 @@ func TestRun(t *testing.T) {
 		g := NewWithT(t)
 		t.Setenv("KUBECONFIG", "")
 		port := freePort(t)
-		forwarded := make(chan string, 100)
-		alertmanager := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
-			body, _ := io.ReadAll(request.Body)
-			forwarded <- string(body)
-		}))
-		defer alertmanager.Close()
 		file := filepath.Join(t.TempDir(), "alertmanagers.yaml")
-		g.Expect(os.WriteFile(file, []byte("alertmanagers: [{url: '"+alertmanager.URL+"'}]"), 0o600)).To(Succeed())
+		g.Expect(os.WriteFile(file, []byte("alertmanagers: [{url: 'http://127.0.0.1:9'}]"), 0o600)).To(Succeed())
 		var out bytes.Buffer
 		o := options{manager: manager, folder: t.TempDir(), port: port, once: true, alertmanagers: file}
 		g.Expect(run(t.Context(), o, &out)).To(Succeed(), out.String())
-		g.Eventually(forwarded).Should(Receive(ContainSubstring("Disk 97 % full")))
+		log, err := os.ReadFile(filepath.Join(o.folder, strconv.Itoa(port), "manager.log"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(log)).To(ContainSubstring("Loaded Alertmanager configuration"))
 		g.Expect(out.String()).To(ContainSubstring("The Incident is Resolved"))
 		g.Expect(out.String()).To(MatchRegexp(`(?m)^export KUBECONFIG=/\S+\nexport TOCSIN_ENDPOINT=http://127.0.0.1:\d+$`))
 		g.Expect(out.String()).To(MatchRegexp(`(?m)^\S*kubectl get incidents -w$`))

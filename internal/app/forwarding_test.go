@@ -45,7 +45,7 @@ func TestForwarding(t *testing.T) {
 	g.Eventually(func() int { return postTo(t, address, token) }, "30s", "50ms").Should(Equal(http.StatusAccepted))
 	name := v1alpha1.IncidentName("test", "x")
 	g.Eventually(first.firing, "5s", "10ms").Should(ConsistOf(map[string]string{
-		"alertname": "test", "namespace": namespace, "integration": "test", "severity": "warning", "tocsin_incident": name,
+		"alertname": "x", "namespace": namespace, "integration": "test", "severity": "warning", "tocsin_incident": name,
 	}))
 
 	t.Log("an invalid file changes nothing; a valid one is used, and the old label set ends")

@@ -66,7 +66,9 @@ func keyName(key int) string { return fmt.Sprint("key-", key) }
 const reportTime = 3 * time.Second
 
 // unavailableReport is the call by which a replica tells the others that it could not store an alert.
-var unavailableReport = &apiserver.Call{Verb: "patch", Resource: "webhookintegrations." + v1alpha1.GroupVersion.Group, Subresource: "status"}
+var unavailableReport = &apiserver.Call{
+	Verb: "patch", Resource: "webhookintegrations." + v1alpha1.GroupVersion.Group, Subresource: "status",
+}
 
 // forbiddenTitle is in the alerts that policies deny.
 const forbiddenTitle = "forbidden"
