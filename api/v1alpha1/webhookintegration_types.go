@@ -193,11 +193,13 @@ type MappingFailure struct {
 // TokenUse is the last use of a token.
 type TokenUse struct {
 	// name is the name of the token in spec.tokens.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +required
 	Name string `json:"name,omitempty"`
 
 	// sha256 is the hash of the token. If it is not that of the token in spec.tokens, the use was of an earlier token of this name.
+	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	SHA256 string `json:"sha256,omitempty"`
