@@ -36,6 +36,7 @@ func (h *History) checkLiveness(at Moment, f *Findings) {
 
 // checkLeft finds what is wrong with an AlertEvent that is still there.
 func (h *History) checkLeft(e *event, at Moment, f *Findings) {
+	h.checkForgotten(e)
 	if unsettled := e.unsettled(); len(unsettled) > 0 {
 		if !h.showsWaiting(e) {
 			f.Add("E: AlertEvent %s waits for %s, and no condition shows why", e, strings.Join(unsettled, ", "))

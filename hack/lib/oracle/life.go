@@ -163,7 +163,7 @@ const maxUndecided = 10
 func (h *History) fold(l *life, added []*event) (*modelIncident, []*event) {
 	var must, may, further []*event
 	for _, e := range added {
-		e.forgotten = e.forgotten || h.isForgotten(e.copyOf)
+		h.checkForgotten(e)
 		switch {
 		case e.settled[l.key.name] == folded && !e.again[l.key.name] || e.mustNotCount(l.key.name):
 		case e.mayCount(l.key.name) && len(may) < maxUndecided:
@@ -195,9 +195,11 @@ func (h *History) fold(l *life, added []*event) (*modelIncident, []*event) {
 	return nil, nil
 }
 
-// isForgotten says whether no replica can know a second copy of this AlertEvent.
-func (h *History) isForgotten(first *event) bool {
-	return first != nil && first.isGone() && h.options.Remembers != nil && !h.options.Remembers(first.ended)
+// checkForgotten notes whether an AlertEvent is a second copy that no replica can know any more.
+func (h *History) checkForgotten(e *event) {
+	if first := e.copyOf; first != nil && first.isGone() && h.options.Remembers != nil && !h.options.Remembers(first.ended) {
+		e.forgotten = true
+	}
 }
 
 // replay has the model take the alerts of AlertEvents, and returns those that matched.

@@ -250,14 +250,27 @@ func TestSecondCopies(t *testing.T) {
 		s.store("again", Commit{Name: "a"}, s.events["a"].alerts...)
 	}
 	remembers := func(does bool) Options { return Options{Remembers: func(time.Time) bool { return does }} }
+	waits := func(s *script) {
+		s.Commit(Commit{
+			Resource: "webhookintegrations", Namespace: ns, Name: integration, Created: true,
+			Object: encode(map[string]any{"status": map[string]any{"conditions": []map[string]any{{"type": "AlertsFolded", "status": "False"}}}}),
+		})
+		s.sent("a", an("resolved", "k"))
+		s.events["a"].name = "a"
+		s.release("a")
+		s.sent("b", an("firing", "k"))
+		s.store("again", Commit{Name: "a"}, s.events["a"].alerts...)
+	}
 	counts := func(s *script) {
 		copied(s, true)
 		s.fold("k", []string{"again"})
 		s.release("again")
 	}
 	tellAll(t, map[string]story{
-		"a second copy counts, and no replica remembers the first": {options: remembers(false), tell: counts},
-		"a second copy counts, and a replica remembers the first":  {options: remembers(true), found: "A: ", tell: counts},
+		"a second copy counts, and no replica remembers the first":                                         {options: remembers(false), tell: counts},
+		"a second copy counts, and a replica remembers the first":                                          {options: remembers(true), found: "A: ", tell: counts},
+		"a second copy waits with alerts that are to open an Incident, and no replica remembers the first": {options: remembers(false), tell: waits},
+		"a second copy waits with alerts that are to open an Incident, and a replica remembers the first":  {options: remembers(true), found: "C: ", tell: waits},
 		"a second copy is deleted": {tell: func(s *script) {
 			copied(s, true)
 			s.release("again")
