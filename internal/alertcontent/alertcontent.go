@@ -2,6 +2,7 @@
 package alertcontent
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"maps"
@@ -195,38 +196,31 @@ func rawLen(raw json.RawMessage) int {
 		longest = 25 // the longest float64: -0.0000012345678901234567
 		exact   = 17 // a shorter number without an exponent does not change
 	)
-	s := string(raw)
-	n := len(s)
+	n := len(raw)
 	quoted := false
-	for i := 0; i < len(s); {
-		if !quoted { // searching strings for numbers would take quadratic time
-			if number := numberLen(s[i:]); number > 0 {
-				if number >= exact || strings.ContainsAny(s[i:i+number], "eE") {
-					n += max(0, longest-number)
-				}
-				i += number
-				continue
-			}
-		}
-		r, width := utf8.DecodeRuneInString(s[i:])
-		i += width
-		n += escapeGrowth(r)
-		switch {
-		case r == '"':
+	for i := 0; i < len(raw); {
+		switch c := raw[i]; {
+		case c == '"':
 			quoted = !quoted
-		case r == '\\' && quoted:
-			i++ // an escaped quote does not end the string
+			i++
+		case c == '\\' && quoted:
+			i += 2 // an escaped quote does not end the string
+		case !quoted && (c == '-' || '0' <= c && c <= '9'):
+			number := raw[i : len(raw)-len(bytes.TrimLeft(raw[i:], "+-.0123456789Ee"))]
+			if len(number) >= exact || bytes.ContainsAny(number, "eE") {
+				n += max(0, longest-len(number))
+			}
+			i += len(number)
+		case c < utf8.RuneSelf:
+			n += escapeGrowth(rune(c))
+			i++
+		default:
+			r, width := utf8.DecodeRune(raw[i:])
+			n += escapeGrowth(r)
+			i += width
 		}
 	}
 	return n
-}
-
-// numberLen returns the length of the JSON number at the start of s.
-func numberLen(s string) int {
-	if s[0] != '-' && (s[0] < '0' || s[0] > '9') {
-		return 0
-	}
-	return len(s) - len(strings.TrimLeft(s, "+-.0123456789Ee"))
 }
 
 // escapeGrowth is the number of bytes that Go's encoder adds to an unescaped character.

@@ -115,8 +115,9 @@ func FreeName[V any](m map[string]V, name string) string {
 func (n *normaliser) encode(bag, key string, value any) json.RawMessage {
 	e := &n.encoder
 	e.inexact = nil
-	n.buffer = e.append(n.buffer[:0], value)
-	raw := bytes.Clone(n.buffer)
+	start := len(n.buffer)
+	n.buffer = e.append(n.buffer, value)
+	raw := slices.Clip(n.buffer[start:])
 	n.bagBytes += len(bag) + len(key) + len(raw) + entryOverhead
 	path := key
 	if bag != "" {
