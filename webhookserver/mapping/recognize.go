@@ -32,9 +32,15 @@ type recognizer struct {
 	where      *expression
 }
 
-// recognizers compiles the recognitions of all presets once.
-var recognizers = sync.OnceValue(func() []recognizer {
-	var all []recognizer
+// recognizers are the recognitions of all presets, and their places by the first step of their first path.
+type recognizers struct {
+	all    []recognizer
+	places map[string][]int
+}
+
+// compiledRecognizers compiles them once.
+var compiledRecognizers = sync.OnceValue(func() *recognizers {
+	rs := &recognizers{places: map[string][]int{}}
 	for _, p := range loadedPresets() {
 		for _, rule := range p.Recognition {
 			for _, field := range ownMarks {
@@ -43,11 +49,29 @@ var recognizers = sync.OnceValue(func() []recognizer {
 				}
 			}
 			e := &expression{name: "where", field: "recognition.where", source: string(rule.Where), preset: p.Name}
-			all = append(all, recognizer{p.Name, split(rule.Has), split(rule.Lacks), must(compileExpression(e, boolResult))})
+			rec := recognizer{p.Name, split(rule.Has), split(rule.Lacks), must(compileExpression(e, boolResult))}
+			first := rec.has[0][0]
+			rs.places[first] = append(rs.places[first], len(rs.all))
+			rs.all = append(rs.all, rec)
 		}
 	}
-	return all
+	return rs
 })
+
+// candidates returns the places of those that may match a payload, in their order: few of the hundred and more.
+func (rs *recognizers) candidates(body any) []int {
+	var places []int
+	switch body := body.(type) {
+	case []any:
+		return rs.places["0"]
+	case map[string]any:
+		for key := range body {
+			places = append(places, rs.places[key]...)
+		}
+	}
+	slices.Sort(places)
+	return places
+}
 
 func split(paths []string) [][]string {
 	steps := make([][]string, len(paths))
@@ -72,9 +96,9 @@ func (rec *recognizer) matches(body any) bool {
 func (r *reader) recognize() {
 	var names []string
 	r.meter.left = maxRecognitionWork
-	all := recognizers()
-	for i := range all {
-		rec := &all[i]
+	rs := compiledRecognizers()
+	for _, i := range rs.candidates(r.body) {
+		rec := &rs.all[i]
 		if slices.Contains(names, rec.preset) || !rec.matches(r.body) {
 			continue
 		}
@@ -85,13 +109,10 @@ func (r *reader) recognize() {
 		}
 		names = append(names, rec.preset)
 	}
-	program := *r.program
-	program.auto = false
-	r.program = &program
 	switch len(names) {
 	case 0:
 	case 1:
-		r.program = program.over(must(presetProgram(names[0])))
+		r.program = r.program.over(must(presetProgram(names[0])))
 		r.program.recognized = names[0]
 	default:
 		r.warn("more than one preset recognizes the payload (%s); it is read by the payload rules", strings.Join(names, ", "))
