@@ -31,6 +31,8 @@ type acceptedAlert struct {
 	Dropped  bool                 `json:"dropped,omitempty"` // the mapping's drop expression matched, or a Tocsin forwarded it
 	Alert    *v1alpha1.Alert      `json:"alert,omitempty"`   // only for dryRun
 	Sources  []mapping.Source     `json:"sources,omitempty"` // only for dryRun
+
+	DroppedBy string `json:"dropped_by,omitempty"` // the drop expression that matched
 }
 
 // newAcceptance lists the alerts of a request. Those in the receipt are listed as they were stored, which for a repeated
@@ -46,7 +48,7 @@ func newAcceptance(x *exchange, decoded *decodedAlerts, receipt commit.Receipt) 
 	stored := receipt.Alerts
 	for i := range decoded.Alerts {
 		if decoded.Alerts[i].Dropped {
-			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true})
+			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true, DroppedBy: decoded.Alerts[i].DroppedBy})
 			continue
 		}
 		alert := &decoded.Alerts[i].Alert

@@ -76,7 +76,7 @@ func TestDroppedAlertsAreAcceptedAndNotStored(t *testing.T) {
 	alerts, answer, code := answerTo(t, "", drop, testPath, `[{"title":"noise"},{"title":"signal"}]`)
 	g.Expect(code).To(Equal(http.StatusAccepted))
 	g.Expect(alerts).To(ConsistOf(HaveField("Title", "signal")))
-	g.Expect(answer.Alerts[0]).To(Equal(acceptedAlert{Dropped: true}))
+	g.Expect(answer.Alerts[0]).To(Equal(acceptedAlert{Dropped: true, DroppedBy: `alert.title == "noise"`}))
 	g.Expect(answer.Alerts[1].ID).To(Equal(alerts[0].ID))
 
 	alerts, answer, code = answerTo(t, "", drop, testPath, `{"title":"noise"}`)

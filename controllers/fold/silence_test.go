@@ -36,7 +36,7 @@ func TestARequestForASilence(t *testing.T) {
 		g.Expect(p.Urgent).To(BeTrue())
 		g.Expect(bench.status().Silence).To(Equal(requested))
 		g.Expect(p.Transitions).To(Equal([]v1alpha1.Transition{{
-			Type: v1alpha1.TransitionSilenced, Time: *minuteStamp(2), Message: "Silenced for 2h0m0s by maria", By: "maria", Comment: "maintenance",
+			Type: v1alpha1.TransitionSilenced, Time: *minuteStamp(2), Message: "Silenced for 2h by maria", By: "maria", Comment: "maintenance",
 		}}))
 		g.Expect(bench.status().Alert).To(Equal(before.Alert))
 		g.Expect(bench.status().AlertCount).To(Equal(before.AlertCount))
@@ -171,5 +171,15 @@ func TestTheConditionSilenced(t *testing.T) {
 			bench.now = bench.now.Add(time.Second)
 			g.Expect(bench.fold().Write).To(BeFalse(), "it is written once")
 		})
+	}
+}
+
+func TestADurationInTheTimelineHasNoZeroUnits(t *testing.T) {
+	for text, expected := range map[string]string{
+		"2h": "2h", "90m": "1h30m", "10m": "10m", "10h": "10h", "720h": "720h", "1h0m5s": "1h0m5s", "30s": "30s", "1500ms": "1.5s",
+	} {
+		d, err := time.ParseDuration(text)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(short(d)).To(Equal(expected))
 	}
 }

@@ -41,6 +41,7 @@ type Alert struct {
 	v1alpha1.Alert
 
 	Dropped   bool              // accepted but not to be stored: the mapping wants it so, or it is Forwarded
+	DroppedBy string            // the drop expression that matched, shortened; empty if none did
 	Forwarded bool              // a Tocsin forwarded it to an Alertmanager, and it came back from there
 	Warnings  []payload.Warning // what was not taken as sent or as mapped
 
@@ -258,6 +259,9 @@ func (r *reader) dropped(out *Alert) bool {
 	if err != nil {
 		r.fail(e, err)
 		out.warn("", "the mapping could not tell whether to drop the alert (%s); it is kept", oneLine(err.Error()))
+	}
+	if drop {
+		out.DroppedBy = oneLine(e.source)
 	}
 	return drop
 }

@@ -207,7 +207,7 @@ func (e *explanation) printAll() {
 func (e *explanation) alert(i int) {
 	alert := &e.response.Alerts[i]
 	if alert.Dropped {
-		e.printf("\n%s\n", e.styled(bold, fmt.Sprintf("Alert %d would be dropped: %s.", i+1, dropReason)))
+		e.printf("\n%s\n", e.styled(bold, fmt.Sprintf("Alert %d would be dropped: %s", i+1, alert.dropReason())))
 		return
 	}
 	e.printf("\n%s\n", e.styled(bold, e.wrap(effect(alert), 0)))

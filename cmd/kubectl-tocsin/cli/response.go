@@ -41,6 +41,16 @@ type alertResponse struct {
 	Dropped  bool                 `json:"dropped"`
 	Alert    *v1alpha1.Alert      `json:"alert"`
 	Sources  []mapping.Source     `json:"sources"`
+
+	DroppedBy string `json:"dropped_by"`
+}
+
+// dropReason says why the alert is not stored.
+func (a *alertResponse) dropReason() string {
+	if a.DroppedBy == "" {
+		return "it has the label " + v1alpha1.ForwardedLabel
+	}
+	return "the drop expression matched: " + safe(a.DroppedBy)
 }
 
 // parseResponse parses a response body. A rejection is an error, and so is a response that is not Tocsin's.
@@ -111,8 +121,6 @@ func parseHeaders(lines []string) (http.Header, error) {
 	}
 	return header, nil
 }
-
-const dropReason = "the mapping's drop expression matched, or the alert has the label " + v1alpha1.ForwardedLabel
 
 const (
 	outputJSON = "json"

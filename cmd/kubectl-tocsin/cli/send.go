@@ -246,7 +246,7 @@ func (o *sendOptions) print(ctx context.Context, r *response) {
 	for i := range r.Alerts {
 		alert := &r.Alerts[i]
 		if alert.Dropped {
-			s.printf("%s and dropped: %s\n", result, dropReason)
+			s.printf("%s and dropped: %s\n", result, alert.dropReason())
 			continue
 		}
 		first, second := result+": "+o.outcome(ctx, alert)+",", "dedup key "+safe(alert.DedupKey)
