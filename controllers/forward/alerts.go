@@ -14,6 +14,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
@@ -55,10 +56,28 @@ func (s set) fires() bool { return s.to.IsZero() }
 
 func (s set) isSame(other set) bool { return s.labels == other.labels && s.severity == other.severity }
 
+// mutedBy returns the record of the maintenance by which an Incident is muted, nil if it is not. An open Incident is muted only while
+// the windows say so, too: it must be forwarded at their end even if its status cannot be written. All objects may be nil.
+func mutedBy(incident *v1alpha1.Incident, windows *maintenance.Plan, now time.Time) *v1alpha1.Mute {
+	if incident == nil || incident.Status.Mute == nil {
+		return nil
+	}
+	if _, muted := windows.Mutes(&incident.Status.Alert, now); !muted && incident.Status.State == v1alpha1.IncidentOpen {
+		return nil
+	}
+	return incident.Status.Mute
+}
+
 // want returns the sets of an Incident that the target's Alertmanager has to know: the one that fires, if any, and those that
-// have ended lately, newest first. Both objects may be nil.
-func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, now time.Time) (sets []set) {
-	if incident == nil || incident.Status.State == "" || integration == nil || !t.forwards(incident, integration) {
+// have ended lately, newest first. While the Incident is muted, the set fires on with which it was forwarded before. All objects
+// may be nil.
+func want(
+	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, mute *v1alpha1.Mute, t *target, now time.Time,
+) (sets []set) {
+	switch {
+	case incident == nil, incident.Status.State == "", integration == nil, !t.forwards(incident, integration):
+		return nil
+	case mute != nil && mute.ForwardedSeverity == "":
 		return nil
 	}
 	status, since, labels := &incident.Status, startOf(incident, now), labelsOf(incident, integration, t.config)
@@ -68,8 +87,13 @@ func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration,
 			sets = append(sets, s)
 		}
 	}
-	if status.State == v1alpha1.IncidentOpen {
+	switch ended := status.ResolvedTime; {
+	case status.State == v1alpha1.IncidentOpen && mute == nil:
 		add(status.Alert.Severity, since, time.Time{})
+	case status.State == v1alpha1.IncidentOpen:
+		add(mute.ForwardedSeverity, since, time.Time{})
+	case mute != nil && ended != nil && now.Sub(ended.Time) < t.config.endedWindow():
+		add(mute.ForwardedSeverity, since, ended.Time)
 	}
 	for _, period := range slices.Backward(periodsOf(status)) {
 		from := since
@@ -104,14 +128,15 @@ type posted struct {
 	changes []time.Time // when these changed lately
 }
 
-// update adds to the sets that are wanted those that this sender has to end, and remembers what is going to be posted.
-func (m memory) update(key incidentKey, sets []set, window time.Duration, now time.Time) []set {
+// update adds to the sets that are wanted those that this sender has to end, and remembers what is going to be posted. The labels of
+// a muted Incident stay as they are.
+func (m memory) update(key incidentKey, sets []set, muted bool, window time.Duration, now time.Time) []set {
 	p := m[key]
 	if p == nil {
 		p = &posted{}
 		m[key] = p
 	}
-	p.steady(sets, window, now)
+	p.steady(sets, muted, window, now)
 	var remembered []set
 	if len(sets) > 0 && sets[0].fires() {
 		remembered = append(remembered, sets[0])
@@ -131,14 +156,14 @@ func (m memory) update(key incidentKey, sets []set, window time.Duration, now ti
 	return sets
 }
 
-// steady changes the labels of sets to those of before if they have changed maxLabelChanges times lately. Only the severity still
-// changes: it has few values. Alertmanager keeps each set for half an hour, so a sender that changes the type with every alert
-// would fill it.
-func (p *posted) steady(sets []set, window time.Duration, now time.Time) {
+// steady changes the labels of sets to those of before if the Incident is muted, or if they have changed maxLabelChanges times
+// lately. Only the severity still changes: it has few values. Alertmanager keeps each set for half an hour, so a sender that changes
+// the type with every alert would fill it.
+func (p *posted) steady(sets []set, muted bool, window time.Duration, now time.Time) {
 	p.changes = slices.DeleteFunc(p.changes, func(at time.Time) bool { return now.Sub(at) >= window })
 	switch {
 	case len(sets) == 0 || sets[0].labels == p.labels:
-	case len(p.changes) < maxLabelChanges:
+	case p.labels == "", !muted && len(p.changes) < maxLabelChanges:
 		p.labels, p.changes = sets[0].labels, append(p.changes, now)
 	default:
 		for i := range sets {

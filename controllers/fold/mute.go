@@ -1,0 +1,58 @@
+package fold
+
+import (
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// updateMute mutes the Incident while a maintenance window is open. The record is written together with what the alerts have
+// changed, so the forwarding never sees an episode that began in a window without it.
+//
+// An Incident that was open and not muted is forwarded with the severity that was read, and stays so. One that is resolved keeps
+// the record: what was not forwarded has no end to forward.
+func (f *folding) updateMute() {
+	read, status := &f.in.Incident.Status, f.status
+	isOpen, wasOpen := status.State == v1alpha1.IncidentOpen, read.State == v1alpha1.IncidentOpen
+	if !isOpen && !wasOpen && episodeOf(read) == episodeOf(status) {
+		return
+	}
+	last, muted := f.in.Policy.Maintenance.Mutes(&status.Alert, f.in.Policy.APITime)
+	var mute *v1alpha1.Mute
+	switch {
+	case isOpen && !muted:
+	case wasOpen && read.Mute != nil:
+		mute = &v1alpha1.Mute{StartTime: read.Mute.StartTime, ForwardedSeverity: read.Mute.ForwardedSeverity}
+	case wasOpen && isOpen:
+		mute = &v1alpha1.Mute{StartTime: *timestamp(f.in.Policy.APITime), ForwardedSeverity: read.Alert.Severity}
+	case !wasOpen && muted:
+		mute = &v1alpha1.Mute{StartTime: *timestamp(f.in.Policy.APITime)}
+	}
+	if mute != nil && isOpen {
+		mute.Window = last.Window
+		if !last.Until.IsZero() {
+			mute.EndTime = timestamp(last.Until)
+		}
+	}
+	if sameMute(read.Mute, mute) {
+		return
+	}
+	status.Mute = mute
+	f.plan.Write = true
+	f.plan.Urgent = f.plan.Urgent || (read.Mute == nil) != (mute == nil)
+}
+
+// episodeOf returns the number of the episode, 0 if there is none.
+func episodeOf(status *v1alpha1.IncidentStatus) int64 {
+	if status.Episode == nil {
+		return 0
+	}
+	return status.Episode.Number
+}
+
+// sameMute reports whether two records are the same.
+func sameMute(a, b *v1alpha1.Mute) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Window == b.Window && valueOf(a.EndTime).Equal(valueOf(b.EndTime).Time) && a.StartTime.Equal(b.StartTime.Time) &&
+		a.ForwardedSeverity == b.ForwardedSeverity
+}
