@@ -145,8 +145,14 @@ func (m memory) update(key incidentKey, sets []set, muted bool, window time.Dura
 		if old.fires() {
 			old.to = now
 		}
-		if now.Sub(old.to) < window && !slices.ContainsFunc(sets, old.isSame) {
+		if now.Sub(old.to) >= window {
+			continue
+		}
+		switch at := slices.IndexFunc(sets, old.isSame); {
+		case at < 0:
 			sets, remembered = append(sets, old), append(remembered, old)
+		case !sets[at].fires() && old.to.Sub(sets[at].to) > maxSweepInterval: // it fired on while the Incident was muted
+			remembered = append(remembered, old)
 		}
 	}
 	p.sets = remembered[:min(len(remembered), 1+maxEndedSets)]
