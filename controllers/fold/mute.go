@@ -36,8 +36,7 @@ func (f *folding) updateMute() {
 		return
 	}
 	status.Mute = mute
-	f.plan.Write = true
-	f.plan.Urgent = f.plan.Urgent || (read.Mute == nil) != (mute == nil)
+	f.plan.Write = true // not urgent: a user may change the windows all the time
 }
 
 // episodeOf returns the number of the episode, 0 if there is none.
