@@ -56,8 +56,8 @@ func (s set) fires() bool { return s.to.IsZero() }
 
 func (s set) isSame(other set) bool { return s.labels == other.labels && s.severity == other.severity }
 
-// mutedBy returns the record of the maintenance by which an Incident is muted, nil if it is not. An open Incident is muted only while
-// the windows say so, too: it must be forwarded at their end even if its status cannot be written. All objects may be nil.
+// mutedBy returns the record of the maintenance by which an Incident is muted, nil if it is not. An open Incident is muted only
+// while the windows say so, too: it must be forwarded at their end even if its status cannot be written. All objects may be nil.
 func mutedBy(incident *v1alpha1.Incident, windows *maintenance.Plan, now time.Time) *v1alpha1.Mute {
 	if incident == nil || incident.Status.Mute == nil {
 		return nil
@@ -128,8 +128,8 @@ type posted struct {
 	changes []time.Time // when these changed lately
 }
 
-// update adds to the sets that are wanted those that this sender has to end, and remembers what is going to be posted. The labels of
-// a muted Incident stay as they are.
+// update adds to the sets that are wanted those that this sender has to end, and remembers what is going to be posted. The labels
+// of a muted Incident stay as they are.
 func (m memory) update(key incidentKey, sets []set, muted bool, window time.Duration, now time.Time) []set {
 	p := m[key]
 	if p == nil {
@@ -163,8 +163,8 @@ func (m memory) update(key incidentKey, sets []set, muted bool, window time.Dura
 }
 
 // steady changes the labels of sets to those of before if the Incident is muted, or if they have changed maxLabelChanges times
-// lately. Only the severity still changes: it has few values. Alertmanager keeps each set for half an hour, so a sender that changes
-// the type with every alert would fill it.
+// lately. Only the severity still changes: it has few values. Alertmanager keeps each set for half an hour, so a sender that
+// changes the type with every alert would fill it.
 func (p *posted) steady(sets []set, muted bool, window time.Duration, now time.Time) {
 	p.changes = slices.DeleteFunc(p.changes, func(at time.Time) bool { return now.Sub(at) >= window })
 	switch {

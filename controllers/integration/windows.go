@@ -34,7 +34,8 @@ func (w *windows) Condition(integration *v1alpha1.WebhookIntegration) (condition
 		condition.Reason = v1alpha1.ReasonWindowOpen
 	}
 	for _, opening := range open {
-		sentences = append(sentences, fmt.Sprintf("The window %s is open until %s.", opening.Window, opening.Until.UTC().Format(time.RFC3339)))
+		until := opening.Until.UTC().Format(time.RFC3339)
+		sentences = append(sentences, fmt.Sprintf("The window %s is open until %s.", opening.Window, until))
 	}
 	if len(open) == 0 {
 		sentences = append(sentences, "No window is open.")

@@ -30,6 +30,8 @@ const (
 	clockMargin = time.Minute
 )
 
+type windowList = []v1alpha1.MaintenanceWindow
+
 func (p *plugin) maintenanceCommand() *cobra.Command {
 	return parent(&cobra.Command{
 		Use:   "maintenance",
@@ -61,7 +63,8 @@ func (p *plugin) maintenanceStartCommand() *cobra.Command {
 	flags.StringVar(&o.comment, "comment", "", "Reason for the window.")
 	flags.StringVar(&o.name, "name", "", "Name of the window. Default: the current date, such as 2026-05-04.")
 	flags.Var(wordValue{enumeration: severityWords, list: &o.severities}, "severity", "Severities to mute. Default: all.")
-	flags.StringToStringVarP(&o.labels, "label", "l", nil, "Mute incidents with these labels only, as `KEY=VALUE`, such as team=storage.")
+	flags.StringToStringVarP(&o.labels, "label", "l", nil,
+		"Mute incidents with these labels only, as `KEY=VALUE`, such as team=storage.")
 	wordVar(flags, &o.dryRun, "dry-run", "", "none, client or server",
 		"Must be none, client (send no request) or server (do not store it).")
 	return command
@@ -72,7 +75,7 @@ func (o *maintenanceStartOptions) run(ctx context.Context, c *cluster, names []s
 		return errors.New("specify the length of the window with --for, such as 2h; at most 30d")
 	}
 	window := o.window()
-	err := c.editWindows(ctx, names[0], o.dryRun, func(windows []v1alpha1.MaintenanceWindow) ([]v1alpha1.MaintenanceWindow, error) {
+	err := c.editWindows(ctx, names[0], o.dryRun, func(windows windowList) (windowList, error) {
 		if len(windows) >= maxWindows {
 			windows = slices.DeleteFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return isOver(&w, o.now()) })
 		}
@@ -131,7 +134,7 @@ func isOver(w *v1alpha1.MaintenanceWindow, now time.Time) bool {
 
 // editWindows updates the maintenance windows of an integration. It retries conflicts with other writers.
 func (c *cluster) editWindows(
-	ctx context.Context, name, dryRun string, edit func([]v1alpha1.MaintenanceWindow) ([]v1alpha1.MaintenanceWindow, error),
+	ctx context.Context, name, dryRun string, edit func(windowList) (windowList, error),
 ) error {
 	options := []client.PatchOption{fieldManager}
 	if dryRun == dryRunServer {
@@ -176,24 +179,23 @@ func (p *plugin) maintenanceEndCommand() *cobra.Command {
 
 func (o *maintenanceEndOptions) run(ctx context.Context, c *cluster, args []string) error {
 	var ended []string
-	err := c.editWindows(ctx, args[0], o.dryRun, func(windows []v1alpha1.MaintenanceWindow) (_ []v1alpha1.MaintenanceWindow, err error) {
-		if ended, err = o.selected(args[0], args[1:], windows); err != nil {
+	err := c.editWindows(ctx, args[0], o.dryRun, func(all windowList) (_ windowList, err error) {
+		if ended, err = o.selected(args[0], args[1:], all); err != nil {
 			return nil, err
 		}
-		return slices.DeleteFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return slices.Contains(ended, w.Name) }), nil
+		return slices.DeleteFunc(all, func(w v1alpha1.MaintenanceWindow) bool { return slices.Contains(ended, w.Name) }), nil
 	})
 	if err != nil {
 		return err
 	}
-	o.screen.printf("Ended maintenance window \"%s\" of integration %q%s.\n", strings.Join(ended, `", "`), args[0], dryRunNotes[o.dryRun])
+	o.screen.printf("Ended maintenance window \"%s\" of integration %q%s.\n",
+		strings.Join(ended, `", "`), args[0], dryRunNotes[o.dryRun])
 	return nil
 }
 
 // selected returns the windows with these names, or else the only one that is open. To end a recurring one would end all its
 // openings to come, which is left to an editor of the integration.
-func (o *maintenanceEndOptions) selected(
-	integration string, names []string, windows []v1alpha1.MaintenanceWindow,
-) (selected []string, err error) {
+func (o *maintenanceEndOptions) selected(integration string, names []string, windows windowList) (selected []string, err error) {
 	var open []string
 	for _, opening := range maintenance.New(windows).Open(o.now()) {
 		open = append(open, opening.Window)
@@ -203,7 +205,8 @@ func (o *maintenanceEndOptions) selected(
 	case len(open) == 0:
 		return nil, fmt.Errorf("no maintenance window of integration %q is open", integration)
 	case len(open) > 1:
-		return nil, fmt.Errorf("integration %q has several open maintenance windows: specify one of %s", integration, strings.Join(open, ", "))
+		return nil, fmt.Errorf("integration %q has several open maintenance windows: specify one of %s",
+			integration, strings.Join(open, ", "))
 	default:
 		names = open
 	}
