@@ -62,10 +62,13 @@ func mutedBy(incident *v1alpha1.Incident, windows *maintenance.Plan, now time.Ti
 	if incident == nil || incident.Status.Mute == nil {
 		return nil
 	}
-	if _, muted := windows.Mutes(&incident.Status.Alert, now); !muted && incident.Status.State == v1alpha1.IncidentOpen {
+	mute := incident.Status.Mute
+	_, muted := windows.Mutes(&incident.Status.Alert, now)
+	isOver := mute.EndTime != nil && !now.Before(mute.EndTime.Time) // also if another window is open, of which the record is not
+	if incident.Status.State == v1alpha1.IncidentOpen && (!muted || isOver) {
 		return nil
 	}
-	return incident.Status.Mute
+	return mute
 }
 
 // want returns the sets of an Incident that the target's Alertmanager has to know: the one that fires, if any, and those that

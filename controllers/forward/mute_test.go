@@ -92,6 +92,9 @@ func TestAWindowEndsAlsoIfNoStatusCanBeWritten(t *testing.T) {
 		r.Expect(r.am.firing()).To(BeEmpty())
 		r.wait(maxSweepInterval + time.Second)
 		r.Expect(r.am.firing()).To(HaveLen(1))
+		r.integrate(v1alpha1.WebhookIntegrationSpec{Maintenance: []v1alpha1.MaintenanceWindow{within(0, time.Hour)}})
+		r.wait(30 * time.Minute)
+		r.Expect(r.am.firing()).To(HaveLen(1), "nor does the next window end what is forwarded")
 	})
 }
 

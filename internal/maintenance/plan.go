@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	_ "time/tzdata" // the names of time zones must not depend on the image
 
@@ -19,7 +20,11 @@ import (
 
 const (
 	// maxLinks bounds the openings that follow each other without a break, and are looked at to find when the last one ends.
-	maxLinks = 32
+	maxLinks = 16
+
+	// maxKnown bounds the openings of a recurring window that are computed ahead: rare ones take a search through years, and every
+	// fold asks for them.
+	maxKnown = 32
 
 	// maxOverlaps bounds how often in a row a recurring window may open again before it ends. One that does so for ever would
 	// mute for ever.
@@ -29,7 +34,7 @@ const (
 	maxPlans = 1024
 )
 
-// Plan has the windows of an integration. It is never modified. Nil has none.
+// Plan has the windows of an integration, which never change. It may be used by many goroutines. Nil has none.
 type Plan struct {
 	windows []window
 	err     error
@@ -39,6 +44,14 @@ type Plan struct {
 type window struct {
 	*v1alpha1.MaintenanceWindow
 	schedule cron.Schedule // nil: it is open once
+	known    *atomic.Pointer[known]
+}
+
+// known are the first openings that a recurring window has after a time, or at it. Other ones begin at the time until, or later;
+// zero: there are none.
+type known struct {
+	after, until time.Time
+	openings     []time.Time
 }
 
 // Opening is one opening of a window.
@@ -72,7 +85,7 @@ var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cr
 
 // compile returns a window that can be evaluated. It checks what the schema cannot, and what reaches a client without a schema.
 func compile(spec *v1alpha1.MaintenanceWindow) (w window, err error) {
-	w.MaintenanceWindow = spec
+	w.MaintenanceWindow, w.known = spec, &atomic.Pointer[known]{}
 	switch {
 	case spec.Schedule == "" && (spec.StartTime == nil || spec.EndTime == nil || !spec.EndTime.After(spec.StartTime.Time)):
 		return w, errors.New("needs an endTime after its startTime, or a schedule")
@@ -116,11 +129,43 @@ func (w *window) end(at time.Time) (end time.Time) {
 		}
 		return end
 	}
-	opens := w.schedule.Next(at.Add(-w.Duration.Duration))
+	opens := w.opening(at.Add(-w.Duration.Duration))
 	if !opens.IsZero() && !opens.After(at) {
 		end = opens.Add(w.Duration.Duration)
 	}
 	return end
+}
+
+// opening returns when a recurring window opens next after a time; zero if it does not.
+func (w *window) opening(after time.Time) time.Time {
+	k := w.known.Load()
+	if k == nil || after.Before(k.after) || !k.until.IsZero() && !after.Before(k.until) {
+		return w.schedule.Next(after)
+	}
+	for _, opens := range k.openings {
+		if opens.After(after) {
+			return opens
+		}
+	}
+	return k.until
+}
+
+// learn computes the openings ahead of a time, unless they are known.
+func (w *window) learn(at time.Time) {
+	if w.schedule == nil {
+		return
+	}
+	after := at.Add(-w.Duration.Duration)
+	if k := w.known.Load(); k != nil && !after.Before(k.after) && (k.until.IsZero() || at.Before(k.until)) {
+		return
+	}
+	k := &known{after: after}
+	next := w.schedule.Next(after)
+	for ; !next.IsZero() && len(k.openings) < maxKnown; next = w.schedule.Next(next) {
+		k.openings = append(k.openings, next)
+	}
+	k.until = next
+	w.known.Store(k)
 }
 
 // next returns when the window opens or ends next after a time; zero if it does not.
@@ -130,7 +175,7 @@ func (w *window) next(at time.Time) (next time.Time) {
 	}
 	switch {
 	case w.schedule != nil:
-		return w.schedule.Next(at)
+		return w.opening(at)
 	case at.Before(w.StartTime.Time):
 		return w.StartTime.Time
 	}
@@ -160,6 +205,7 @@ func (p *Plan) Mutes(content *v1alpha1.AlertContent, at time.Time) (last Opening
 	if p == nil {
 		return last, false
 	}
+	p.learn(at)
 	var first Opening
 	for range maxLinks {
 		var link Opening
@@ -180,11 +226,19 @@ func (p *Plan) Mutes(content *v1alpha1.AlertContent, at time.Time) (last Opening
 	return first, true
 }
 
+// learn computes the openings ahead of a time, unless they are known.
+func (p *Plan) learn(at time.Time) {
+	for i := range p.windows {
+		p.windows[i].learn(at)
+	}
+}
+
 // Open returns the openings at a time, in the order of the spec, each until its own end.
 func (p *Plan) Open(at time.Time) (open []Opening) {
 	if p == nil {
 		return nil
 	}
+	p.learn(at)
 	for i := range p.windows {
 		w := &p.windows[i]
 		if end := w.end(at); !end.IsZero() {
@@ -199,6 +253,7 @@ func (p *Plan) Next(at time.Time) (next time.Time) {
 	if p == nil {
 		return next
 	}
+	p.learn(at)
 	for i := range p.windows {
 		if change := p.windows[i].next(at); !change.IsZero() && (next.IsZero() || change.Before(next)) {
 			next = change
