@@ -95,8 +95,8 @@ type Mute struct {
 	ForwardedSeverity Severity `json:"forwardedSeverity,omitempty"`
 }
 
-// ConditionMaintenanceValid tells whether all maintenance windows of a WebhookIntegration can be evaluated, and which are open. It
-// is absent without windows.
+// ConditionMaintenanceValid tells whether all maintenance windows of a WebhookIntegration can be evaluated, and which are open.
+// It is absent without windows.
 const ConditionMaintenanceValid = "MaintenanceValid"
 
 // Reasons of a WebhookIntegration's MaintenanceValid condition.

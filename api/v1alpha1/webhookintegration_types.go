@@ -221,7 +221,8 @@ type TokenUse struct {
 type WebhookIntegrationStatus struct {
 	// conditions has the types Ready (requests with a token of this integration are accepted), MappingValid (the
 	// mapping compiles and can be evaluated), AlertsFolded (the stored alerts of the namespace are folded into
-	// Incidents), MaintenanceValid (the maintenance windows can be evaluated; absent without windows) and, if the operator forwards Incidents, Forwarded (they are posted to Alertmanager).
+	// Incidents), MaintenanceValid (the maintenance windows can be evaluated; absent without windows) and, if the operator
+	// forwards Incidents, Forwarded (they are posted to Alertmanager).
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.observedGeneration) || type(c.observedGeneration) == int)",message="observedGeneration must be an integer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"

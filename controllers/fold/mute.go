@@ -16,16 +16,7 @@ func (f *folding) updateMute() {
 		return
 	}
 	last, muted := f.in.Policy.Maintenance.Mutes(&status.Alert, f.in.Policy.APITime)
-	var mute *v1alpha1.Mute
-	switch {
-	case isOpen && !muted:
-	case wasOpen && read.Mute != nil:
-		mute = &v1alpha1.Mute{StartTime: read.Mute.StartTime, ForwardedSeverity: read.Mute.ForwardedSeverity}
-	case wasOpen && isOpen:
-		mute = &v1alpha1.Mute{StartTime: *timestamp(f.in.Policy.APITime), ForwardedSeverity: read.Alert.Severity}
-	case !wasOpen && muted:
-		mute = &v1alpha1.Mute{StartTime: *timestamp(f.in.Policy.APITime)}
-	}
+	mute := f.muteOf(wasOpen, isOpen, muted)
 	if mute != nil && isOpen {
 		mute.Window = last.Window
 		if !last.Until.IsZero() {
@@ -37,6 +28,23 @@ func (f *folding) updateMute() {
 	}
 	status.Mute = mute
 	f.plan.Write = true // not urgent: a user may change the windows all the time
+}
+
+// muteOf returns the record without the window, nil if the Incident is not muted. muted says that a window is open.
+func (f *folding) muteOf(wasOpen, isOpen, muted bool) *v1alpha1.Mute {
+	read, now := &f.in.Incident.Status, f.in.Policy.APITime
+	switch {
+	case isOpen && !muted:
+		return nil
+	case wasOpen && read.Mute != nil:
+		return &v1alpha1.Mute{StartTime: read.Mute.StartTime, ForwardedSeverity: read.Mute.ForwardedSeverity}
+	case wasOpen && isOpen:
+		return &v1alpha1.Mute{StartTime: *timestamp(now), ForwardedSeverity: read.Alert.Severity}
+	case !wasOpen && muted:
+		return &v1alpha1.Mute{StartTime: *timestamp(now)}
+	default:
+		return nil
+	}
 }
 
 // episodeOf returns the number of the episode, 0 if there is none.

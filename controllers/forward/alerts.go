@@ -77,11 +77,15 @@ func mutedBy(incident *v1alpha1.Incident, windows *maintenance.Plan, now time.Ti
 func want(
 	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, mute *v1alpha1.Mute, t *target, now time.Time,
 ) (sets []set) {
-	switch {
-	case incident == nil, incident.Status.State == "", integration == nil, !t.forwards(incident, integration):
+	if incident == nil || incident.Status.State == "" || integration == nil || !t.forwards(incident, integration) {
 		return nil
-	case mute != nil && mute.ForwardedSeverity == "":
-		return nil
+	}
+	severity := incident.Status.Alert.Severity
+	if mute != nil {
+		severity = mute.ForwardedSeverity
+		if severity == "" {
+			return nil
+		}
 	}
 	status, since, labels := &incident.Status, startOf(incident, now), labelsOf(incident, integration, t.config)
 	add := func(severity v1alpha1.Severity, from, to time.Time) {
@@ -90,15 +94,10 @@ func want(
 			sets = append(sets, s)
 		}
 	}
-	switch ended := status.ResolvedTime; {
-	case status.State == v1alpha1.IncidentOpen && mute == nil:
-		add(status.Alert.Severity, since, time.Time{})
-	case status.State == v1alpha1.IncidentOpen:
-		add(mute.ForwardedSeverity, since, time.Time{})
-	case mute != nil && ended != nil && now.Sub(ended.Time) < t.config.endedWindow():
-		add(mute.ForwardedSeverity, since, ended.Time)
+	if status.State == v1alpha1.IncidentOpen {
+		add(severity, since, time.Time{})
 	}
-	for _, period := range slices.Backward(periodsOf(status)) {
+	for _, period := range slices.Backward(periodsOf(status, mute)) {
 		from := since
 		if status.OpenedTime != nil && period.To.Before(status.OpenedTime.Time) { // of an earlier episode
 			from = period.From
@@ -110,10 +109,16 @@ func want(
 	return sets
 }
 
-// periodsOf returns the periods of the timeline. The severity of a Resolved Incident counts only if that tells nothing.
-func periodsOf(status *v1alpha1.IncidentStatus) []fold.SeverityPeriod {
+// periodsOf returns the periods of the timeline. The severity of a Resolved Incident counts only if that tells nothing, and the one
+// with which it was forwarded while it was muted until it was resolved.
+func periodsOf(status *v1alpha1.IncidentStatus, mute *v1alpha1.Mute) []fold.SeverityPeriod {
 	periods := fold.SeverityPeriods(status.Timeline)
-	if len(periods) == 0 && status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
+	if status.State != v1alpha1.IncidentResolved || status.ResolvedTime == nil {
+		return periods
+	}
+	if mute != nil {
+		periods = append(periods, fold.SeverityPeriod{Severity: mute.ForwardedSeverity, To: status.ResolvedTime.Time})
+	} else if len(periods) == 0 {
 		periods = []fold.SeverityPeriod{{Severity: status.Alert.Severity, To: status.ResolvedTime.Time}}
 	}
 	return periods

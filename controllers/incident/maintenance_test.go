@@ -28,8 +28,8 @@ func TestIncidentsAreMutedByTheTimeOfTheAPIServer(t *testing.T) {
 		spec.Maintenance = []v1alpha1.MaintenanceWindow{hourWindow(1, 3)}
 	})
 	const ahead = 2 * time.Hour
-	at := func(hours time.Duration) {
-		s.Clock.SetTime(testEpoch.Add(hours*time.Hour + ahead))
+	at := func(hours int) {
+		s.Clock.SetTime(testEpoch.Add(time.Duration(hours)*time.Hour + ahead))
 		s.answer(l, ahead)
 	}
 	at(0)

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -17,7 +16,7 @@ func TestTheConditionOfMaintenanceWindows(t *testing.T) {
 	hour := func(n int) *v1alpha1.Timestamp {
 		return new(v1alpha1.NewTimestamp(testEpoch.Add(time.Duration(n) * time.Hour)))
 	}
-	integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {})
+	integration := s.Integrate(func(*v1alpha1.WebhookIntegrationSpec) {})
 	s.Expect(s.shown(v1alpha1.ConditionMaintenanceValid)).To(BeEmpty(), "it has no windows")
 
 	maintain := func(windows ...v1alpha1.MaintenanceWindow) {
@@ -55,6 +54,6 @@ func TestTheConditionOfMaintenanceWindows(t *testing.T) {
 
 func integrationOf(s *site) *v1alpha1.WebhookIntegration {
 	var integration v1alpha1.WebhookIntegration
-	s.Expect(s.Live.Get(s.Ctx, types.NamespacedName(s.IntegrationKey()), &integration)).To(Succeed())
+	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), &integration)).To(Succeed())
 	return &integration
 }

@@ -93,18 +93,9 @@ func compile(spec *v1alpha1.MaintenanceWindow) (w window, err error) {
 		return w, nil
 	case spec.Duration == nil || spec.Duration.Duration <= 0:
 		return w, errors.New("the schedule needs a duration")
-	case strings.Contains(spec.Schedule, "="), strings.HasPrefix(spec.Schedule, "@every"):
-		return w, fmt.Errorf("schedule %q is not a cron expression", spec.Schedule)
 	}
-	zone, err := time.LoadLocation(spec.TimeZone)
-	if err != nil || spec.TimeZone == "Local" {
-		return w, fmt.Errorf("timeZone %q is not in the IANA database", spec.TimeZone)
-	}
-	if w.schedule, err = parser.Parse(spec.Schedule); err != nil {
-		return w, fmt.Errorf("schedule %q is not a cron expression: %w", spec.Schedule, err)
-	}
-	if s, ok := w.schedule.(*cron.SpecSchedule); ok {
-		s.Location = zone
+	if w.schedule, err = parse(spec.Schedule, spec.TimeZone); err != nil {
+		return w, err
 	}
 	opens := w.schedule.Next(time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)) // a leap year
 	if opens.IsZero() {
@@ -119,6 +110,25 @@ func compile(spec *v1alpha1.MaintenanceWindow) (w window, err error) {
 	}
 	return w, fmt.Errorf("the window never closes: it is open for %s, and schedule %q opens it again before that has passed",
 		spec.Duration.Duration, spec.Schedule)
+}
+
+// parse returns a schedule in a time zone.
+func parse(expression, zone string) (cron.Schedule, error) {
+	location, err := time.LoadLocation(zone)
+	if err != nil || zone == "Local" {
+		return nil, fmt.Errorf("timeZone %q is not in the IANA database", zone)
+	}
+	if strings.Contains(expression, "=") || strings.HasPrefix(expression, "@every") {
+		return nil, fmt.Errorf("schedule %q is not a cron expression", expression)
+	}
+	schedule, err := parser.Parse(expression)
+	if err != nil {
+		return nil, fmt.Errorf("schedule %q is not a cron expression: %w", expression, err)
+	}
+	if s, ok := schedule.(*cron.SpecSchedule); ok {
+		s.Location = location
+	}
+	return schedule, nil
 }
 
 // end returns when the oldest opening at a time ends; zero if the window is not open then.
