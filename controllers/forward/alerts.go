@@ -109,8 +109,8 @@ func want(
 	return sets
 }
 
-// periodsOf returns the periods of the timeline. The severity of a Resolved Incident counts only if that tells nothing, and the one
-// with which it was forwarded while it was muted until it was resolved.
+// periodsOf returns the periods of the timeline. The severity of a Resolved Incident counts only if that tells nothing, and the
+// one with which it was forwarded while it was muted until it was resolved.
 func periodsOf(status *v1alpha1.IncidentStatus, mute *v1alpha1.Mute) []fold.SeverityPeriod {
 	periods := fold.SeverityPeriods(status.Timeline)
 	if status.State != v1alpha1.IncidentResolved || status.ResolvedTime == nil {
