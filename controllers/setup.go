@@ -91,7 +91,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	}
 	status := integration.Options{
 		CheckMapping: r.options.CheckMapping, Unavailable: r.options.Unavailable, Folded: blocked,
-		Forwarded: r.options.Forwarding, Now: r.options.Clock.Now,
+		Forwarded: r.options.Forwarding, Now: r.options.Clock.Now, APITime: r.options.Health.APITime,
 	}
 	if r.options.ArchiveRequired {
 		status.Archived = sweeper

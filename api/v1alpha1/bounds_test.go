@@ -107,7 +107,10 @@ func variants(path string, schema *apiextensionsv1.JSONSchemaProps, value any, s
 
 // isAlternative says whether a full object lacks a field because it has the other of two.
 func isAlternative(o object, field string) bool {
-	other := map[string]string{"alerts": "packedAlerts", "packedAlerts": "alerts", "packedFirst": "alerts"}[field]
+	other := map[string]string{
+		"alerts": "packedAlerts", "packedAlerts": "alerts", "packedFirst": "alerts",
+		"schedule": "startTime", "duration": "startTime", "timeZone": "startTime",
+	}[field]
 	_, ok := o[other]
 	return ok
 }

@@ -77,6 +77,7 @@ const ConditionForwarded = "Forwarded"
 // Reasons of a WebhookIntegration's Forwarded condition.
 const (
 	ReasonForwarding       = "Forwarding"               // every Alertmanager accepts the Incidents
+	ReasonMaintenance      = "Maintenance"              // so it is, but a maintenance window is open, and new Incidents may be muted
 	ReasonSomeFailing      = "SomeAlertmanagersFailing" // at least one accepts the Incidents, at least one does not accept all
 	ReasonAllFailing       = "AlertmanagersFailing"     // no Alertmanager accepts the Incidents
 	ReasonInvalidConfig    = "InvalidConfig"            // the operator has no valid configuration of Alertmanagers

@@ -10,9 +10,11 @@ import (
 
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 var yamlBlock = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
@@ -46,6 +48,21 @@ func TestTheExamplesInTheDocsAreAccepted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The windows in docs/maintenance.md can be stored, and evaluated.
+func TestTheExampleOfMaintenanceIsAccepted(t *testing.T) {
+	g := NewWithT(t)
+	namespace := testenv.Namespace(t, apiClient)
+	for _, example := range yamlBlock.FindAllStringSubmatch(specPage(t, "../../maintenance.md"), -1) {
+		_, err := post(namespace, parse(t, example[1]))
+		g.Expect(err).NotTo(HaveOccurred(), example[1])
+	}
+	var list v1alpha1.WebhookIntegrationList
+	g.Expect(apiClient.List(t.Context(), &list, client.InNamespace(namespace))).To(Succeed())
+	g.Expect(list.Items).To(HaveLen(1))
+	g.Expect(list.Items[0].Spec.Maintenance).To(HaveLen(2))
+	g.Expect(maintenance.New(list.Items[0].Spec.Maintenance).Err()).NotTo(HaveOccurred())
 }
 
 func TestTheDocsNameEveryField(t *testing.T) {

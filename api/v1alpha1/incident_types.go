@@ -349,6 +349,11 @@ type IncidentStatus struct {
 	// +optional
 	Silence *Silence `json:"silence,omitempty,omitzero"`
 
+	// mute says that a maintenance window of the integration keeps the Incident from being forwarded, or kept it from being
+	// forwarded when it was resolved. Written by the operator.
+	// +optional
+	Mute *Mute `json:"mute,omitempty,omitzero"`
+
 	// retention is a copy of the integration's retention, which applies after the integration has been deleted. Written
 	// by the operator. Default: 168h.
 	// +kubebuilder:validation:Type=string
@@ -399,12 +404,14 @@ type IncidentStatus struct {
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Severity",type=string,JSONPath=`.status.alert.severity`
 // +kubebuilder:printcolumn:name="Ack",type=string,JSONPath=`.status.conditions[?(@.type=="Acknowledged")].status`
+// +kubebuilder:printcolumn:name="Muted",type=string,JSONPath=`.status.mute.window`
 // +kubebuilder:printcolumn:name="Count",type=integer,JSONPath=`.status.alertCount`
 // +kubebuilder:printcolumn:name="Last-Seen",type=date,JSONPath=`.status.lastAlertTime`
 // +kubebuilder:printcolumn:name="Title",type=string,JSONPath=`.status.alert.title`
 // +kubebuilder:printcolumn:name="Integration",type=string,JSONPath=`.spec.integrationName`,priority=1
 // +kubebuilder:printcolumn:name="Dedup-Key",type=string,JSONPath=`.spec.dedupKey`,priority=1
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.alert.hostname`,priority=1
+// +kubebuilder:printcolumn:name="Muted-Until",type=string,JSONPath=`.status.mute.endTime`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,priority=1
 type Incident struct {
 	metav1.TypeMeta `json:",inline"`

@@ -39,6 +39,8 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		retention   = "must be a duration from 0s to 87600h, such as 168h"
 		lateFiring  = "must be a duration from 0s to 24h, such as 30s"
 	)
+	const oneForm = "a window has startTime and endTime, or schedule and duration"
+	window := func(fields string) string { return `{"maintenance":[{"name":"w",` + fields + `}]}` }
 	checkAdmission(t, "WebhookIntegration", map[string]admission{
 		"the least": {`{}`, ""},
 		"one token": {`{"tokens":[{"name":"a","sha256":"` + hash + `"}]}`, ""},
@@ -74,6 +76,30 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		"retention in days":               {`{"retention":"7d"}`, retention},
 		"retention over ten years":        {`{"retention":"87601h"}`, retention},
 		"retention that overflows":        {`{"retention":"2562048h"}`, retention},
+		"a window that is open once":      {window(`"startTime":"2026-05-09T20:00:00Z","endTime":"2026-05-09T23:00:00+02:00"`), ""},
+		"a window of 31 days":             {window(`"startTime":"2026-05-01T00:00:00Z","endTime":"2026-06-01T00:00:00Z"`), ""},
+		"a window that recurs":            {window(`"schedule":"30 2 1-7 JAN,feb Mon-Fri","duration":"168h","timeZone":"America/Port-au-Prince"`), ""},
+		"a window with a descriptor":      {window(`"schedule":"@daily","duration":"1m"`), ""},
+		"a window with a match":           {window(`"schedule":"@daily","duration":"1h","match":{"severities":["info"],"labels":{"a":"b"}}`), ""},
+		"two windows of one name": {
+			`{"maintenance":[{"name":"w","schedule":"@daily","duration":"1h"},{"name":"w","schedule":"@daily","duration":"1h"}]}`,
+			"Duplicate value"},
+		"a window without a time":          {window(`"comment":"soon"`), oneForm},
+		"a window without an end":          {window(`"startTime":"2026-05-09T20:00:00Z"`), oneForm},
+		"a window of both kinds":           {window(`"startTime":"2026-05-09T20:00:00Z","endTime":"2026-05-09T23:00:00Z","schedule":"@daily"`), oneForm},
+		"a window once with a duration":    {window(`"startTime":"2026-05-09T20:00:00Z","endTime":"2026-05-09T23:00:00Z","duration":"1h"`), oneForm},
+		"a window once in a time zone":     {window(`"startTime":"2026-05-09T20:00:00Z","endTime":"2026-05-09T23:00:00Z","timeZone":"UTC"`), oneForm},
+		"a schedule without a duration":    {window(`"schedule":"@daily"`), oneForm},
+		"a window that ends at its start":  {window(`"startTime":"2026-05-09T20:00:00Z","endTime":"2026-05-09T22:00:00+02:00"`), "endTime must be after startTime"},
+		"a window of more than 31 days":    {window(`"startTime":"2026-05-01T00:00:00Z","endTime":"2026-06-01T00:00:01Z"`), "at most 744h"},
+		"a schedule with seconds":          {window(`"schedule":"0 0 2 * * *","duration":"1h"`), "should match"},
+		"a schedule that is an interval":   {window(`"schedule":"@every 1h","duration":"1h"`), "should match"},
+		"a schedule with a time zone":      {window(`"schedule":"TZ=UTC 2 * * *","duration":"1h"`), "should match"},
+		"a duration of less than a minute": {window(`"schedule":"@daily","duration":"59s"`), "must be a duration from 1m to 168h"},
+		"a duration of more than a week":   {window(`"schedule":"@daily","duration":"168h1s"`), "must be a duration from 1m to 168h"},
+		"a time zone with a path":          {window(`"schedule":"@daily","duration":"1h","timeZone":"../UTC"`), "should match"},
+		"a window for a label without a name": {
+			window(`"schedule":"@daily","duration":"1h","match":{"labels":{"":"b"}}`), "a label's name has 1 to 128 characters"},
 		"an unknown default severity": {
 			`{"defaults":{"severity":"fatal"}}`, `supported values: "critical", "error", "warning", "info"`},
 		"a default label without a name": {`{"defaults":{"labels":{"":"x"}}}`, "a label's name has 1 to 128 characters"},

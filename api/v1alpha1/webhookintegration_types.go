@@ -109,6 +109,14 @@ type WebhookIntegrationSpec struct {
 	// +optional
 	Forward ForwardPolicy `json:"forward,omitempty"`
 
+	// maintenance are the windows of planned work. While one is open, alerts are accepted and folded, and the Incidents that
+	// match it are not forwarded to Alertmanager. Those that are open when it ends are forwarded then.
+	// +kubebuilder:validation:MaxItems=20
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Maintenance []MaintenanceWindow `json:"maintenance,omitempty"`
+
 	// lateFiringWindow is the time after a resolve in which a firing alert is a late duplicate if its startTime falls
 	// within the resolved episode: it is counted, and the Incident stays resolved. After this time, such an alert
 	// reopens the Incident. A duration such as 1m30s, from 0s (no alert is late) to 24h. Default: that of the preset,
@@ -213,7 +221,8 @@ type TokenUse struct {
 type WebhookIntegrationStatus struct {
 	// conditions has the types Ready (requests with a token of this integration are accepted), MappingValid (the
 	// mapping compiles and can be evaluated), AlertsFolded (the stored alerts of the namespace are folded into
-	// Incidents) and, if the operator forwards Incidents, Forwarded (they are posted to Alertmanager).
+	// Incidents), MaintenanceValid (the maintenance windows can be evaluated; absent without windows) and, if the operator
+	// forwards Incidents, Forwarded (they are posted to Alertmanager).
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.observedGeneration) || type(c.observedGeneration) == int)",message="observedGeneration must be an integer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
@@ -270,6 +279,7 @@ type WebhookIntegrationStatus struct {
 // +kubebuilder:printcolumn:name="Preset",type=string,JSONPath=`.spec.preset`,priority=1
 // +kubebuilder:printcolumn:name="Mapping-Reason",type=string,JSONPath=`.status.conditions[?(@.type=="MappingValid")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Forwarded-Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Forwarded")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Maintenance",type=string,JSONPath=`.status.conditions[?(@.type=="MaintenanceValid")].reason`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name may have at most 63 characters"
 type WebhookIntegration struct {
 	metav1.TypeMeta `json:",inline"`

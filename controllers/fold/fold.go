@@ -119,7 +119,7 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, no
 }
 
 // Decide folds AlertEvents into an Incident: those that are not settled yet, in commit order. It then resolves the Incident
-// if it has been silent for too long, and records whether it is silenced and how long it is to be kept.
+// if it has been silent for too long, and records whether it is silenced or muted, and how long it is to be kept.
 func Decide(in Input) Plan {
 	f := openFold(in)
 	for _, event := range f.pending() {
@@ -132,6 +132,7 @@ func Decide(in Input) Plan {
 	f.autoResolve()
 	f.endSilence()
 	f.updateSilenced()
+	f.updateMute()
 	f.keepRetention()
 	return f.close()
 }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 // Limits of the fold.
@@ -54,6 +55,9 @@ type Policy struct {
 	QuietFrom     time.Time // quiet is measured from then on at the earliest
 	AcceptingFrom time.Time // as QuietFrom, for leases: their senders can renew them from then on
 	Untrusted     bool      // nothing may end for its age, see replica.IngestHealth
+
+	Maintenance *maintenance.Plan // nil: there are no windows
+	APITime     time.Time         // by which windows open and end: now by the API server's clock
 }
 
 // PolicyOf returns the policy of an integration; nil stands for one that does not exist. presetWindow returns the window for

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
@@ -55,11 +56,36 @@ func (s set) fires() bool { return s.to.IsZero() }
 
 func (s set) isSame(other set) bool { return s.labels == other.labels && s.severity == other.severity }
 
+// mutedBy returns the record of the maintenance by which an Incident is muted, nil if it is not. An open Incident is muted only
+// while the windows say so, too: it must be forwarded at their end even if its status cannot be written. All objects may be nil.
+func mutedBy(incident *v1alpha1.Incident, windows *maintenance.Plan, now time.Time) *v1alpha1.Mute {
+	if incident == nil || incident.Status.Mute == nil {
+		return nil
+	}
+	mute := incident.Status.Mute
+	_, muted := windows.Mutes(&incident.Status.Alert, now)
+	isOver := mute.EndTime != nil && !now.Before(mute.EndTime.Time) // also if another window is open, of which the record is not
+	if incident.Status.State == v1alpha1.IncidentOpen && (!muted || isOver) {
+		return nil
+	}
+	return mute
+}
+
 // want returns the sets of an Incident that the target's Alertmanager has to know: the one that fires, if any, and those that
-// have ended lately, newest first. Both objects may be nil.
-func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, t *target, now time.Time) (sets []set) {
+// have ended lately, newest first. While the Incident is muted, the set fires on with which it was forwarded before. All objects
+// may be nil.
+func want(
+	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, mute *v1alpha1.Mute, t *target, now time.Time,
+) (sets []set) {
 	if incident == nil || incident.Status.State == "" || integration == nil || !t.forwards(incident, integration) {
 		return nil
+	}
+	severity := incident.Status.Alert.Severity
+	if mute != nil {
+		severity = mute.ForwardedSeverity
+		if severity == "" {
+			return nil
+		}
 	}
 	status, since, labels := &incident.Status, startOf(incident, now), labelsOf(incident, integration, t.config)
 	add := func(severity v1alpha1.Severity, from, to time.Time) {
@@ -69,9 +95,9 @@ func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration,
 		}
 	}
 	if status.State == v1alpha1.IncidentOpen {
-		add(status.Alert.Severity, since, time.Time{})
+		add(severity, since, time.Time{})
 	}
-	for _, period := range slices.Backward(periodsOf(status)) {
+	for _, period := range slices.Backward(periodsOf(status, mute)) {
 		from := since
 		if status.OpenedTime != nil && period.To.Before(status.OpenedTime.Time) { // of an earlier episode
 			from = period.From
@@ -83,10 +109,16 @@ func want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration,
 	return sets
 }
 
-// periodsOf returns the periods of the timeline. The severity of a Resolved Incident counts only if that tells nothing.
-func periodsOf(status *v1alpha1.IncidentStatus) []fold.SeverityPeriod {
+// periodsOf returns the periods of the timeline. The severity of a Resolved Incident counts only if that tells nothing, and the
+// one with which it was forwarded while it was muted until it was resolved.
+func periodsOf(status *v1alpha1.IncidentStatus, mute *v1alpha1.Mute) []fold.SeverityPeriod {
 	periods := fold.SeverityPeriods(status.Timeline)
-	if len(periods) == 0 && status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
+	if status.State != v1alpha1.IncidentResolved || status.ResolvedTime == nil {
+		return periods
+	}
+	if mute != nil {
+		periods = append(periods, fold.SeverityPeriod{Severity: mute.ForwardedSeverity, To: status.ResolvedTime.Time})
+	} else if len(periods) == 0 {
 		periods = []fold.SeverityPeriod{{Severity: status.Alert.Severity, To: status.ResolvedTime.Time}}
 	}
 	return periods
@@ -104,14 +136,15 @@ type posted struct {
 	changes []time.Time // when these changed lately
 }
 
-// update adds to the sets that are wanted those that this sender has to end, and remembers what is going to be posted.
-func (m memory) update(key incidentKey, sets []set, window time.Duration, now time.Time) []set {
+// update adds to the sets that are wanted those that this sender has to end, and remembers what is going to be posted. The labels
+// of a muted Incident stay as they are.
+func (m memory) update(key incidentKey, sets []set, muted bool, window time.Duration, now time.Time) []set {
 	p := m[key]
 	if p == nil {
 		p = &posted{}
 		m[key] = p
 	}
-	p.steady(sets, window, now)
+	p.steady(sets, muted, window, now)
 	var remembered []set
 	if len(sets) > 0 && sets[0].fires() {
 		remembered = append(remembered, sets[0])
@@ -120,8 +153,14 @@ func (m memory) update(key incidentKey, sets []set, window time.Duration, now ti
 		if old.fires() {
 			old.to = now
 		}
-		if now.Sub(old.to) < window && !slices.ContainsFunc(sets, old.isSame) {
+		if now.Sub(old.to) >= window {
+			continue
+		}
+		switch at := slices.IndexFunc(sets, old.isSame); {
+		case at < 0:
 			sets, remembered = append(sets, old), append(remembered, old)
+		case !sets[at].fires() && old.to.Sub(sets[at].to) > maxSweepInterval: // it fired on while the Incident was muted
+			remembered = append(remembered, old)
 		}
 	}
 	p.sets = remembered[:min(len(remembered), 1+maxEndedSets)]
@@ -131,14 +170,14 @@ func (m memory) update(key incidentKey, sets []set, window time.Duration, now ti
 	return sets
 }
 
-// steady changes the labels of sets to those of before if they have changed maxLabelChanges times lately. Only the severity still
-// changes: it has few values. Alertmanager keeps each set for half an hour, so a sender that changes the type with every alert
-// would fill it.
-func (p *posted) steady(sets []set, window time.Duration, now time.Time) {
+// steady changes the labels of sets to those of before if the Incident is muted, or if they have changed maxLabelChanges times
+// lately. Only the severity still changes: it has few values. Alertmanager keeps each set for half an hour, so a sender that
+// changes the type with every alert would fill it.
+func (p *posted) steady(sets []set, muted bool, window time.Duration, now time.Time) {
 	p.changes = slices.DeleteFunc(p.changes, func(at time.Time) bool { return now.Sub(at) >= window })
 	switch {
 	case len(sets) == 0 || sets[0].labels == p.labels:
-	case len(p.changes) < maxLabelChanges:
+	case p.labels == "", !muted && len(p.changes) < maxLabelChanges:
 		p.labels, p.changes = sets[0].labels, append(p.changes, now)
 	default:
 		for i := range sets {

@@ -43,7 +43,7 @@ func postedAt(t *testing.T, incident *v1alpha1.Incident, config *Config, minutes
 	t.Helper()
 	now := at(minutes).Time
 	target := targetOf(config)
-	sets := want(incident, &v1alpha1.WebhookIntegration{}, target, now)
+	sets := want(incident, &v1alpha1.WebhookIntegration{}, nil, target, now)
 	encoded, err := json.Marshal(alertsOf(keyOf(incident), incident, sets, target.config, now, 0))
 	var decoded []map[string]any
 	g := NewWithT(t)
@@ -253,7 +253,7 @@ func TestTimesOfAlerts(t *testing.T) {
 
 // firing returns the labels of the set that fires at noon; empty if none does.
 func firing(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, target *target) string {
-	if sets := want(incident, integration, target, noon); len(sets) > 0 && sets[0].fires() {
+	if sets := want(incident, integration, nil, target, noon); len(sets) > 0 && sets[0].fires() {
 		return sets[0].labels
 	}
 	return ""

@@ -20,6 +20,7 @@ const (
 	messageSomeFailing    = "These do not accept them: "
 	messageAllFailing     = "No Alertmanager accepts the Incidents: "
 	messageLeftOut        = "These do not accept some of them: "
+	messageMaintenance    = "These maintenance windows are open, and new Incidents that match them are not posted: "
 	messageWrongClock     = "The clocks of these differ from the API server's: "
 )
 
@@ -57,10 +58,28 @@ func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (conditi
 		return condition, condition.Reason != ""
 	}
 	ok = describeHealth(&condition, selected, incidentKey{integration.Namespace, integration.Name}, time.Now())
+	t.describeMaintenance(&condition, integration)
 	if file.err != nil {
 		condition.Message += " " + messageInvalidConfig + oneLine(file.err) + "." + messageLastValidInUse
 	}
 	return condition, ok
+}
+
+// describeMaintenance adds the open maintenance windows to the condition of an integration.
+func (t *term) describeMaintenance(condition *metav1.Condition, integration *v1alpha1.WebhookIntegration) {
+	now, ok := t.forwarder.clock()
+	open := t.forwarder.plans.Of(integration).Open(now)
+	if !ok || len(open) == 0 {
+		return
+	}
+	names := sets.New[string]()
+	for _, opening := range open {
+		names.Insert(opening.Window)
+	}
+	if condition.Reason == v1alpha1.ReasonForwarding {
+		condition.Reason = v1alpha1.ReasonMaintenance
+	}
+	condition.Message += " " + messageMaintenance + listed(names) + "."
 }
 
 // listed returns causes as a list in their order.

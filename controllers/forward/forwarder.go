@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 // Forwarder forwards Incidents while its replica leads. There is one for each process.
@@ -24,6 +25,7 @@ type Forwarder struct {
 	clock        clock
 	installation func(context.Context) (string, error)
 	log          logr.Logger
+	plans        *maintenance.Cache
 
 	file           atomic.Pointer[file]
 	term           atomic.Pointer[term]                       // the newest term of this replica
@@ -41,7 +43,7 @@ type file struct {
 // leases are computed: a leader's own clock may be wrong. It is not ok while that time is unknown. installation returns what
 // tells this Tocsin from all others, without spaces: they may share an Alertmanager, and none may end the silences of another.
 func New(path string, clock clock, installation func(context.Context) (string, error), log logr.Logger) *Forwarder {
-	f := &Forwarder{path: path, clock: clock, installation: installation, log: log}
+	f := &Forwarder{path: path, clock: clock, installation: installation, log: log, plans: maintenance.NewCache()}
 	f.file.Store(&file{config: &Config{Lease: &metav1.Duration{Duration: defaultLease}}})
 	return f
 }

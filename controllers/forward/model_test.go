@@ -22,12 +22,15 @@ type world struct {
 	sender  *sender
 	down    time.Time // since when the Alertmanager has rejected every request; zero: it does not
 	swept   time.Time
+	// shown is the set of each Incident that is to fire: its own, or the one that fired when it was muted.
+	shown map[incidentKey]string
 	// begun is how often each Incident began to have a set: the model's limit of how often it may fire.
 	begun map[incidentKey]map[string]int
 }
 
 func newWorld(t *rapid.T) *world {
 	w := &world{T: t, time: noon, cluster: newCluster(), am: newAlertmanager(), begun: map[incidentKey]map[string]int{}}
+	w.shown = map[incidentKey]string{}
 	w.cluster.now = func() time.Time { return w.time }
 	w.am.now = w.cluster.now
 	w.target = targetOf(&Config{})
@@ -69,6 +72,7 @@ func (w *world) post() {
 func (w *world) pass(d time.Duration) {
 	for end := w.time.Add(d); w.time.Before(end); {
 		w.time = w.time.Add(min(end.Sub(w.time), w.swept.Add(maxSweepInterval).Sub(w.time)))
+		w.refold()
 		if !w.time.Before(w.swept.Add(maxSweepInterval)) {
 			w.sweep()
 		}
@@ -106,12 +110,58 @@ func (w *world) alert(types bool) {
 	if received, changed := transition(before, after, nil); changed {
 		w.sender.queue.add(key, received)
 	}
-	if set := setOf(after); set != "" && set != setOf(before) {
+	w.follow(before, after)
+}
+
+// follow notes which set of an Incident is to fire after a change.
+func (w *world) follow(before, after *v1alpha1.Incident) {
+	key, set := keyOf(after), setOf(after)
+	_, muted := w.cluster.windows.Mutes(&after.Status.Alert, w.time)
+	switch {
+	case !muted || set == "":
+	case setOf(before) != "":
+		set = w.shown[key]
+	default:
+		set = ""
+	}
+	if set != "" && set != w.shown[key] {
 		if w.begun[key] == nil {
 			w.begun[key] = map[string]int{}
 		}
 		w.begun[key][set]++
 	}
+	w.shown[key] = set
+}
+
+// refold folds the Incidents of which other windows are open now.
+func (w *world) refold() {
+	for _, before := range w.cluster.refold() {
+		after := w.cluster.objects[keyOf(before)]
+		if received, changed := transition(before, after, nil); changed {
+			w.sender.queue.add(keyOf(after), received)
+		}
+		w.follow(before, after)
+	}
+}
+
+// window replaces the maintenance windows of the integration.
+func (w *world) window(windows ...v1alpha1.MaintenanceWindow) {
+	w.cluster.integrate(v1alpha1.WebhookIntegrationSpec{Maintenance: windows})
+	w.refold()
+}
+
+// drawWindow draws a window that is open now or soon.
+func (w *world) drawWindow(t *rapid.T) v1alpha1.MaintenanceWindow {
+	start := w.time.Add(time.Duration(rapid.IntRange(-10, 10).Draw(t, "start")) * time.Minute)
+	length := time.Duration(rapid.IntRange(1, 60).Draw(t, "minutes")) * time.Minute
+	window := v1alpha1.MaintenanceWindow{
+		Name: rapid.SampledFrom([]string{"w", "x"}).Draw(t, "name"), StartTime: &v1alpha1.Timestamp{Time: start},
+		EndTime: &v1alpha1.Timestamp{Time: start.Add(length)},
+	}
+	if rapid.Bool().Draw(t, "match") {
+		window.Match = &v1alpha1.MaintenanceMatch{Severities: []v1alpha1.Severity{"warning", "info"}}
+	}
+	return window
 }
 
 // check checks that no Open Incident is without a firing alert, unless it never had one or the Alertmanager was away.
@@ -121,8 +171,11 @@ func (w *world) check() {
 	}
 	firing := w.firing()
 	for key, incident := range w.cluster.objects {
-		if incident.Status.State == v1alpha1.IncidentOpen && len(firing[key]) == 0 && w.sender.queue.turns.IsEmpty() {
+		if w.shown[key] != "" && len(firing[key]) == 0 && w.sender.queue.turns.IsEmpty() {
 			w.Fatalf("%s is open, and nothing fires", key.name)
+		}
+		if incident.Status.State == v1alpha1.IncidentOpen && w.shown[key] == "" && incident.Status.Mute == nil {
+			w.Fatalf("%s is open and not muted, and nothing is to fire", key.name)
 		}
 	}
 }
@@ -147,9 +200,9 @@ func (w *world) settled() {
 	w.post()
 	w.time = w.time.Add(clockMargin)
 	firing := w.firing()
-	for key, incident := range w.cluster.objects {
+	for key := range w.cluster.objects {
 		var want []string
-		if set := setOf(incident); set != "" {
+		if set := w.shown[key]; set != "" {
 			want = []string{set}
 		}
 		if !slices.Equal(firing[key], want) {
@@ -167,7 +220,8 @@ func (w *world) settled() {
 }
 
 // Property: whatever alerts come, and whichever leaders and outages, the Alertmanager ends up with exactly the set of each
-// open Incident; no set fires more often than it began; and no open Incident is without an alert.
+// open Incident, or the one that fired when it was muted; no set fires more often than it began; and no open Incident that is not
+// muted is without an alert.
 func TestAlertmanagerFollowsTheIncidents(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
@@ -177,6 +231,9 @@ func TestAlertmanagerFollowsTheIncidents(t *testing.T) {
 			"":      func(*rapid.T) { w.settled() },
 			"alert": func(*rapid.T) { w.alert(!leaders) },
 			"post":  func(*rapid.T) { w.post() },
+			"windows": func(t *rapid.T) {
+				w.window([]v1alpha1.MaintenanceWindow{w.drawWindow(t), w.drawWindow(t)}[:rapid.IntRange(0, 2).Draw(t, "windows")]...)
+			},
 			"pass": func(t *rapid.T) {
 				w.post()
 				w.pass(time.Duration(rapid.IntRange(1, 20*60).Draw(t, "seconds")) * time.Second)

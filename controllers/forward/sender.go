@@ -240,7 +240,8 @@ func (s *sender) encode(ctx context.Context, t *target, now time.Time, key incid
 	// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
 	// again within the lease; otherwise the set ends with it.
 	if integration != nil || incident == nil || incident.Status.State != v1alpha1.IncidentOpen {
-		sets = s.memory.update(key, want(incident, integration, t, now), t.config.endedWindow(), now)
+		mute := mutedBy(incident, s.term.forwarder.plans.Of(integration), now)
+		sets = s.memory.update(key, want(incident, integration, mute, t, now), mute != nil, t.config.endedWindow(), now)
 	}
 	if len(sets) == 0 {
 		s.include(key)

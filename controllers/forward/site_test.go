@@ -26,6 +26,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 // realTime is the clock of a replica whose clock is right.
@@ -59,6 +60,7 @@ type cluster struct {
 	folded  int
 	id      string // of the installation
 	term    *term
+	windows *maintenance.Plan // of the integration
 
 	unreadable incidentKey
 }
@@ -97,9 +99,35 @@ const namespace, integration = "shop", "mon"
 
 // integrate creates or replaces the integration.
 func (c *cluster) integrate(spec v1alpha1.WebhookIntegrationSpec) {
-	c.term.integrationChanged(&v1alpha1.WebhookIntegration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: integration}, Spec: spec,
-	}, false)
+	c.mu.Lock()
+	c.folded++
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: integration, Generation: int64(c.folded)}
+	c.windows = maintenance.New(spec.Maintenance)
+	c.mu.Unlock()
+	c.term.integrationChanged(&v1alpha1.WebhookIntegration{ObjectMeta: meta, Spec: spec}, false)
+}
+
+// refold folds every Incident without an alert, and returns those that changed, each as it was before.
+func (c *cluster) refold() (before []*v1alpha1.Incident) {
+	c.mu.Lock()
+	objects := maps.Clone(c.objects)
+	c.mu.Unlock()
+	for key, incident := range objects {
+		plan := fold.Decide(c.input(key.name, incident))
+		if plan.Write {
+			before = append(before, incident)
+			c.edit(key, func(status *v1alpha1.IncidentStatus) { *status = plan.Status })
+		}
+	}
+	return before
+}
+
+// input returns the input of a fold now.
+func (c *cluster) input(name string, before *v1alpha1.Incident, events ...*v1alpha1.AlertEvent) fold.Input {
+	return fold.Input{
+		Name: name, Incident: before, Events: events, Exists: func(string) bool { return true }, Version: fold.CommitVersion,
+		Policy: fold.Policy{Retention: time.Hour, Maintenance: c.windows, APITime: c.now()}, Now: c.now(),
+	}
 }
 
 // disintegrate deletes the integration.
@@ -156,10 +184,7 @@ func (c *cluster) delete(key incidentKey) {
 }
 
 func (c *cluster) decide(name string, before *v1alpha1.Incident, event *v1alpha1.AlertEvent) *v1alpha1.Incident {
-	plan := fold.Decide(fold.Input{
-		Name: name, Incident: before, Events: []*v1alpha1.AlertEvent{event}, Exists: func(string) bool { return true },
-		Version: fold.CommitVersion, Policy: fold.Policy{Retention: time.Hour}, Now: c.now(),
-	})
+	plan := fold.Decide(c.input(name, before, event))
 	after := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: event.Namespace, Name: name}, Status: plan.Status}
 	after.Spec = v1alpha1.IncidentSpec{IntegrationName: event.Spec.IntegrationName, DedupKey: event.Spec.Alerts[0].DedupKey}
 	after.ResourceVersion = event.ResourceVersion

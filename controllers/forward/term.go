@@ -146,7 +146,8 @@ func transition(before, after *v1alpha1.Incident, labels []string) (received tim
 			return newest.Time.Time, true
 		}
 	}
-	changed = was.State != is.State || was.Alert.Severity != is.Alert.Severity || was.Alert.Type != is.Alert.Type ||
+	changed = was.State != is.State || (was.Mute == nil) != (is.Mute == nil) ||
+		was.Alert.Severity != is.Alert.Severity || was.Alert.Type != is.Alert.Type ||
 		slices.ContainsFunc(labels, func(name string) bool { return was.Alert.Labels[name] != is.Alert.Labels[name] })
 	return time.Time{}, changed
 }

@@ -185,6 +185,7 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 		switch {
 		case err == nil:
 			policy = fold.PolicyOf(&integration, r.PresetLateFiringWindow)
+			policy.Maintenance = r.plans.Of(&integration)
 		case !apierrors.IsNotFound(err):
 			return policy, fmt.Errorf("reading the WebhookIntegration: %w", err)
 		}
@@ -208,10 +209,10 @@ func (r *reconciler) confirmPolicy(ctx context.Context, c *confirmed) (fold.Poli
 	return r.readPolicy(ctx, r.live, &c.facts)
 }
 
-// withQuiet returns the policy with the current start of the integration's quiet.
+// withQuiet returns the policy with the current start of the integration's quiet, and the current time of its windows.
 func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
 	from, ok := r.Health.QuietFrom(o.integration(), policy.Unavailable, o.now)
-	policy.QuietFrom, policy.Untrusted = from, !ok
+	policy.QuietFrom, policy.Untrusted, policy.APITime = from, !ok, r.Health.APITime()
 	policy.AcceptingFrom = policy.ReadySince.Add(replica.Grace)
 	if policy.Refusing {
 		policy.AcceptingFrom = o.now

@@ -21,6 +21,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/release"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 const (
@@ -67,6 +68,7 @@ type reconciler struct {
 	counts   openCounts
 	resolved resolvedIncidents
 	notices  flowcontrol.RateLimiter // of Kubernetes Events
+	plans    *maintenance.Cache
 	gate     *writeGate
 
 	foldAlerts func(fold.Input) fold.Plan // fold.Decide outside of tests
@@ -77,6 +79,9 @@ type ingestHealth interface {
 	// QuietFrom returns when the quiet of the integration's Incidents begins at the earliest. It is not ok while nothing may end
 	// for its age.
 	QuietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
+
+	// APITime returns the time by the API server's clock, or by the own one until that is known.
+	APITime() time.Time
 }
 
 // openCounts counts the Incidents that are not Resolved.

@@ -19,6 +19,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 // Options are the settings of the folds.
@@ -79,6 +80,9 @@ func Add(
 			return nil
 		})).
 		WatchesRawSource(requests.Source("silences", r.watchSilences)).
+		WatchesRawSource(requests.Source("maintenance", func(ctx context.Context, queue requests.Queue) error {
+			return r.watchMaintenance(ctx, mgr.GetCache(), queue)
+		})).
 		WithOptions(options).
 		Complete(r)
 	if err != nil {
@@ -93,6 +97,7 @@ func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, 
 		Options: o, cache: cache, live: live, lists: lists, writes: newWriteMemory(o.Clock),
 		loading: make(chan struct{}, loadingFolds), loaded: lru.New(keptLoads),
 		gate: newWriteGate(writeConcurrency, o.IngestBacklog), blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
+		plans: maintenance.NewCache(),
 	}
 }
 

@@ -99,6 +99,8 @@ func (always) QuietFrom(types.NamespacedName, time.Time, time.Time) (time.Time, 
 	return time.Time{}, true
 }
 
+func (always) APITime() time.Time { return time.Now() }
+
 // noResolved takes no care of Resolved Incidents.
 type noResolved struct {
 	full      bool

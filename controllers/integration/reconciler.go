@@ -22,6 +22,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
@@ -43,6 +44,9 @@ type Options struct {
 	Forwarded, Archived ConditionSource
 
 	Now func() time.Time
+
+	// APITime returns the time by the API server's clock, by which maintenance windows open and end.
+	APITime func() time.Time
 }
 
 // ConditionSource decides a condition of integrations.
@@ -61,11 +65,14 @@ type reconciler struct {
 	received *receivedTimes
 	recorder events.EventRecorder
 	stuck    *stuckEvents
+	windows  *windows
 }
 
 func newReconciler(cache client.Reader, live client.StatusClient, recorder events.EventRecorder, options Options) *reconciler {
 	stuck := &stuckEvents{folded: options.Folded, events: map[types.NamespacedName]stuckEvent{}}
-	return &reconciler{options, cache, live, newReceivedTimes(), recorder, stuck}
+	return &reconciler{
+		options, cache, live, newReceivedTimes(), recorder, stuck, &windows{maintenance.NewCache(), options.APITime},
+	}
 }
 
 // Add adds the controller to the manager of a leader's term.
@@ -121,16 +128,31 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if changed && mapping.Status == metav1.ConditionFalse {
 		r.recorder.Eventf(&integration, nil, corev1.EventTypeWarning, mapping.Reason, "Check", "%s", mapping.Message)
 	}
+	r.reportInvalidWindow(&integration, updated)
 	return ctrl.Result{RequeueAfter: soonest(wait, now, next, settles)}, nil
+}
+
+// reportInvalidWindow reports that windows have become invalid.
+func (r *reconciler) reportInvalidWindow(read, updated *v1alpha1.WebhookIntegration) {
+	before := meta.FindStatusCondition(read.Status.Conditions, v1alpha1.ConditionMaintenanceValid)
+	now := meta.FindStatusCondition(updated.Status.Conditions, v1alpha1.ConditionMaintenanceValid)
+	if now != nil && now.Status == metav1.ConditionFalse && (before == nil || before.Status != now.Status) {
+		r.recorder.Eventf(read, nil, corev1.EventTypeWarning, now.Reason, "Check", "%s", now.Message)
+	}
 }
 
 // setOutside sets those conditions of an integration that others decide, and reports whether one was outdated.
 func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, conditions *[]metav1.Condition) (outdated bool) {
+	var windows ConditionSource
+	if len(integration.Spec.Maintenance) > 0 {
+		windows = r.windows
+	}
 	for _, outside := range []struct {
 		kind   string
 		source ConditionSource // nil: there is none
 	}{
 		{v1alpha1.ConditionAlertsFolded, r.stuck}, {v1alpha1.ConditionForwarded, r.Forwarded}, {v1alpha1.ConditionArchived, r.Archived},
+		{v1alpha1.ConditionMaintenanceValid, windows},
 	} {
 		if outside.source == nil {
 			outdated = meta.RemoveStatusCondition(conditions, outside.kind) || outdated

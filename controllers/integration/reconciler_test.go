@@ -124,6 +124,7 @@ func (s *site) restart() {
 		Unavailable:  func(string) string { return "" },
 		Folded:       &fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionTrue, v1alpha1.ReasonFolding, true},
 		Now:          s.Clock.Now,
+		APITime:      s.Clock.Now,
 	})
 }
 

@@ -25,6 +25,7 @@ type Counts struct {
 	mu        sync.Mutex
 	incidents map[string]map[string]countedIncident // by namespace and name
 	counts    map[incidentGroup]int
+	muted     int // by maintenance windows
 	open      Usages
 
 	resolved atomic.Pointer[func() (int64, bool)] // of the leader's term; nil on other replicas
@@ -39,6 +40,8 @@ const maxOpenBytes = 256 << 20
 type countedIncident struct {
 	incidentGroup
 	Usage
+
+	muted bool
 }
 
 // incidentGroup is the group in which an Incident is counted; the state is empty until its status is written.
@@ -71,8 +74,11 @@ func (c *Counts) setIncident(incident *v1alpha1.Incident, _ bool) {
 		c.incidents[incident.Namespace] = names
 	}
 	group := incidentGroup{incident.Status.State, incident.Status.Alert.Severity}
-	names[incident.Name] = countedIncident{group, UsageOf(incident)}
+	names[incident.Name] = countedIncident{group, UsageOf(incident), incident.Status.Mute != nil}
 	c.counts[group]++
+	if incident.Status.Mute != nil {
+		c.muted++
+	}
 	c.open.Add(incident.Namespace, names[incident.Name].Usage)
 }
 
@@ -91,6 +97,9 @@ func (c *Counts) uncount(incident *v1alpha1.Incident) {
 	names := c.incidents[incident.Namespace]
 	if counted, known := names[incident.Name]; known {
 		c.counts[counted.incidentGroup]--
+		if counted.muted {
+			c.muted--
+		}
 		c.open.Add(incident.Namespace, counted.Times(-1))
 		delete(names, incident.Name)
 	}
@@ -138,7 +147,7 @@ func (c *Counts) PublishResolved(ctx context.Context, number func() (incidents i
 
 // Describe implements prometheus.Collector.
 func (c *Counts) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{pendingDesc, oldestAgeDesc, incidentsDesc} {
+	for _, desc := range []*prometheus.Desc{pendingDesc, oldestAgeDesc, incidentsDesc, mutedDesc} {
 		descs <- desc
 	}
 }
@@ -156,6 +165,7 @@ func (c *Counts) Collect(metrics chan<- prometheus.Metric) {
 	events, oldest := c.memory.pending()
 	gauge(pendingDesc, float64(events))
 	gauge(oldestAgeDesc, oldest.Seconds())
+	gauge(mutedDesc, float64(c.muted))
 	for group, count := range c.counts {
 		if group.state != "" {
 			gauge(incidentsDesc, float64(count), string(group.state), string(group.severity))

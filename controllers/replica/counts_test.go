@@ -42,6 +42,9 @@ func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
 				ended := v1alpha1.NewTimestamp(now.Add(-time.Duration(rapid.IntRange(0, 300).Draw(t, "age")) * time.Second))
 				incident.Status.ResolvedTime = &ended
 				incident.Status.Alert.Severity = rapid.SampledFrom([]v1alpha1.Severity{"critical", "info", "odd"}).Draw(t, "severity")
+				if rapid.Bool().Draw(t, "muted") {
+					incident.Status.Mute = &v1alpha1.Mute{}
+				}
 				tell(incidentInformer, incidents, name, incident, rapid.IntRange(0, 2).Draw(t, "what"), isTombstone)
 				continue
 			}
@@ -87,9 +90,14 @@ func compareCounts(
 	for group := range counts.counts {
 		groups[group] = 0
 	}
+	muted := 0
 	for _, incident := range incidents {
+		if incident.Status.Mute != nil {
+			muted++
+		}
 		groups[incidentGroup{incident.Status.State, incident.Status.Alert.Severity}]++
 	}
+	g.Expect(counts.muted).To(Equal(muted))
 	g.Expect(counts.counts).To(Equal(groups))
 	g.Expect(counts.open.Incidents.Used("")).To(BeEquivalentTo(len(incidents)))
 	g.Expect(counts.open.Incidents.Sum()).To(BeEquivalentTo(len(incidents)))

@@ -31,6 +31,8 @@ var (
 		"Incidents in the cluster, by state. Those that are not Resolved also by severity, reported alike by every replica; the "+
 			"number of the Resolved ones by the leading replica, as its newest sweep and its own writes tell it.",
 		[]string{"state", "severity"}, nil)
+	mutedDesc = prometheus.NewDesc("tocsin_incidents_muted",
+		"Incidents that are open and that a maintenance window keeps from being forwarded, reported alike by every replica.", nil, nil)
 )
 
 // RegisterMetrics registers the metrics of a process, all but those of StoreMetrics.

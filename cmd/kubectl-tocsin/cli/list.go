@@ -86,6 +86,11 @@ func isSilenced(incident *v1alpha1.Incident) bool {
 	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionSilenced)
 }
 
+// isMuted reports whether a maintenance window keeps an Incident from being forwarded.
+func isMuted(incident *v1alpha1.Incident) bool {
+	return incident.Status.Mute != nil && incident.Status.State == v1alpha1.IncidentOpen
+}
+
 // byUrgency orders Incidents by state, severity, acknowledgement and age: open, severe, unacknowledged and new ones
 // first.
 func byUrgency(a, b *v1alpha1.Incident) int {

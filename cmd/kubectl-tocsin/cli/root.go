@@ -125,7 +125,8 @@ func (p *plugin) command() *cobra.Command {
 	addGroup(root, "Incident Commands:", p.getCommand(), p.watchCommand(), p.showCommand(), p.checkCommand(),
 		p.ackCommand(), p.unackCommand(), p.noteCommand(), p.silenceCommand(), p.unsilenceCommand(),
 		p.resolveCommand(), p.historyCommand(), p.reportCommand(), p.uiCommand())
-	addGroup(root, "Sender Commands:", p.integrationCommand(), p.tokenCommand(), p.sendCommand(), p.explainCommand())
+	addGroup(root, "Sender Commands:", p.integrationCommand(), p.tokenCommand(), p.maintenanceCommand(),
+		p.sendCommand(), p.explainCommand())
 	root.AddCommand(p.optionsCommand(), p.versionCommand())
 	p.addGlobalFlags(root)
 	adjust(root, p.flagCompletions())

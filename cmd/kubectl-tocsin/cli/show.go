@@ -114,6 +114,7 @@ func (d *description) incident(incident *v1alpha1.Incident) {
 	d.field("Severity", d.styled(severityCell(incident).look, string(alert.Severity)))
 	d.field("Acknowledged", d.acknowledged(status))
 	d.field("Silenced", d.silenced(incident))
+	d.field("Muted", d.muted(incident))
 	d.field("Forwarded", d.forwarded(status))
 	if status.Episode != nil {
 		d.field("Began", d.time(&status.Episode.StartTime))
@@ -222,6 +223,22 @@ func (d *description) silenced(incident *v1alpha1.Incident) string {
 		text += fmt.Sprintf(" Requested until %s by %s.", request.EndTime.Local().Format(localTime), by)
 	}
 	return text
+}
+
+// muted describes the maintenance window that mutes the Incident.
+func (d *description) muted(incident *v1alpha1.Incident) string {
+	mute := incident.Status.Mute
+	if !isMuted(incident) {
+		return ""
+	}
+	text := fmt.Sprintf("yes, by the maintenance window %s", safe(mute.Window))
+	if mute.EndTime != nil {
+		text += " until " + mute.EndTime.Local().Format(localTime)
+	}
+	if mute.ForwardedSeverity != "" {
+		text += fmt.Sprintf(". It stays forwarded as %s", mute.ForwardedSeverity)
+	}
+	return text + "."
 }
 
 func (d *description) count(status *v1alpha1.IncidentStatus) string {

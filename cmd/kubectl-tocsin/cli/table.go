@@ -299,6 +299,9 @@ func stateCell(incident *v1alpha1.Incident) cell {
 	if isSilenced(incident) {
 		state += ",Silenced"
 	}
+	if isMuted(incident) {
+		state += ",Muted"
+	}
 	return cell{state, look}
 }
 

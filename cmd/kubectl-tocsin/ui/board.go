@@ -47,6 +47,7 @@ type row struct {
 	Severity     string              `json:"severity"`
 	Acknowledged bool                `json:"acknowledged"`
 	Silenced     bool                `json:"silenced,omitempty"`
+	Muted        bool                `json:"muted,omitempty"` // by a maintenance window
 	Count        int64               `json:"count"`
 	Opened       *v1alpha1.Timestamp `json:"opened,omitempty"`
 	Resolved     *v1alpha1.Timestamp `json:"resolved,omitempty"`
@@ -118,6 +119,7 @@ func makeRow(incident *v1alpha1.Incident) row {
 		Severity:     string(status.Alert.Severity),
 		Acknowledged: meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionAcknowledged),
 		Silenced:     meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced),
+		Muted:        status.Mute != nil && status.State == v1alpha1.IncidentOpen,
 		Count:        status.AlertCount,
 		Opened:       status.OpenedTime,
 		Resolved:     status.ResolvedTime,

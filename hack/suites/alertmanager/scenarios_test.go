@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
@@ -32,6 +34,7 @@ var scenarios = []struct {
 	{"a silence that was requested from Tocsin", false, silenceFromTocsin},
 	{"a silence that was requested from Tocsin and ended in Alertmanager", false, silenceEndedInAlertmanager},
 	{"a silence that was created in Alertmanager", false, silenceFromAlertmanager},
+	{"a maintenance window, in which the leader is killed", true, maintenanceWindow},
 	{"an Incident that is reopened within 15 minutes", true, reopen},
 	{"the leader is killed", false, killLeader},
 	{"a zombie leader: it stands still, another takes over, it goes on", false, zombieLeader},
@@ -123,6 +126,74 @@ func silenceFromTocsin(r *rig) {
 	silence(0)
 	r.becomes("silence", v1alpha1.ConditionSilenced, v1alpha1.ReasonNotSilenced)
 	r.ends("silence", "critical")
+}
+
+// maintain replaces the maintenance windows of the integration.
+func (r *rig) maintain(windows ...v1alpha1.MaintenanceWindow) {
+	r.Must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		integration := &v1alpha1.WebhookIntegration{}
+		if err := r.Client.Get(r.Context, client.ObjectKey{Namespace: namespace, Name: namespace}, integration); err != nil {
+			return err
+		}
+		integration.Spec.Maintenance = windows
+		return r.Client.Update(r.Context, integration)
+	}))
+}
+
+// muted waits until an Incident is muted, or not, with a severity that stays forwarded.
+func (r *rig) muted(key string, want bool, forwarded v1alpha1.Severity) {
+	r.T.Helper()
+	r.Await(testenv.WaitTimeout, func(ctx context.Context) error {
+		incident, err := r.incident(ctx, key)
+		if err != nil {
+			return err
+		}
+		if mute := incident.Status.Mute; (mute != nil) != want || want && mute.ForwardedSeverity != forwarded {
+			return fmt.Errorf("%s: mute is %+v", key, mute)
+		}
+		return nil
+	})
+}
+
+func maintenanceWindow(r *rig) {
+	const before, within, brief, over = "before-window", "within-window", "brief-window", "over-window"
+	length := 45 * time.Second // of the window: a killed leader's lease lasts for 15 s
+	if testing.Short() {
+		length = 10 * time.Second
+	}
+	r.begins(before, "warning")
+	r.begins(over, "error")
+	end := time.Now().Add(length)
+	r.maintain(v1alpha1.MaintenanceWindow{
+		Name: "db", StartTime: new(v1alpha1.NewTimestamp(time.Now().Add(-time.Minute))), EndTime: new(v1alpha1.NewTimestamp(end)),
+	})
+	r.muted(before, true, v1alpha1.SeverityWarning)
+	for _, held := range []subject{{name(within), "critical"}, {name(before), "critical"}, {name(brief), "error"}} {
+		r.story[held] = []string{} // nothing yet
+	}
+	r.post(within, "critical", firing)
+	r.post(before, "critical", firing)
+	r.post(brief, "error", firing)
+	r.post(brief, "error", resolved)
+	r.ends(over, "error")
+	r.muted(within, true, "")
+	if m := r.managers[r.Leader(r.managers)]; !testing.Short() {
+		r.receiver.fault()
+		m.Kill()
+		r.Start(m.Process)
+		r.Leader(r.managers)
+	}
+	r.unchanged(time.Until(end) - 2*time.Second - 3*peerTimeout)
+	r.Pause(time.Until(end))
+
+	r.tell(before, "critical", firing)
+	r.tell(before, "warning", resolved)
+	r.tell(within, "critical", firing)
+	r.told()
+	r.muted(within, false, "")
+	r.ends(within, "critical")
+	r.ends(before, "critical")
+	r.maintain()
 }
 
 func silenceEndedInAlertmanager(r *rig) {

@@ -67,6 +67,8 @@ var bugs = []bug{
 	{name: "refused-probe-tells-no-time", test: "./controllers/replica TestTheProbe"},
 	{name: "one-rejected-stops-all", test: "./controllers/forward TestRejectedAlertDelaysNoOther"},
 	{name: "silences-of-others", test: "./controllers/forward TestInstallationsLeaveEachOthersSilencesAlone"},
+	{name: "maintenance-forgets-forwarded", test: "./controllers/forward TestAWindowHoldsBackWhatIsNew"},
+	{name: "muted-until-written", test: "./controllers/forward TestAWindowEndsAlsoIfNoStatusCanBeWritten"},
 	{name: "pages-by-number", test: "./internal/pages TestEach"},
 	{name: "heavy-lists-shared", test: "./controllers/incident TestNobodyWaitsForTheListOfAnotherNamespace"},
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -25,6 +26,7 @@ const shareTime = 5 * time.Second
 type judge struct {
 	mu      sync.Mutex
 	history *oracle.History
+	mutes   *mutes
 	say     func(format string, args ...any)
 }
 
@@ -41,7 +43,10 @@ func newJudge(story *Story, remembers func(time.Time) bool) *judge {
 			options.ClockError = 2 * fold.MaxClockDifference
 		}
 	}
-	return &judge{history: oracle.NewHistory(options)}
+	mutes := &mutes{
+		incidents: map[types.NamespacedName]*v1alpha1.Incident{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
+	}
+	return &judge{history: oracle.NewHistory(options), mutes: mutes}
 }
 
 // mayWait says whether alerts of an Incident may wait after all faults ended.
@@ -77,18 +82,20 @@ func (j *judge) commit(c apiserver.Commit) {
 		j.say("- %s by %s: %s", c.Type, c.Client, object)
 	}
 	j.history.Commit(fact)
+	j.mutes.commit(resource, types.NamespacedName{Namespace: namespace, Name: name}, fact.Object, !fact.ByUser)
 }
 
 // findings are those of the commits.
 func (j *judge) findings() oracle.Findings {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.history.Findings()
+	return append(j.history.Findings(), j.mutes.found...)
 }
 
 // check judges the whole run.
 func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Findings {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.history.Check(records, oracle.Moment{FaultsEnded: faultsEnded, Now: time.Now()})
+	found := j.history.Check(records, oracle.Moment{FaultsEnded: faultsEnded, Now: time.Now()})
+	return append(found, j.mutes.check(time.Now())...)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // Watcher is told what happens in a run. Its functions are optional.
@@ -16,6 +18,8 @@ type Watcher struct {
 	Say   func(line string) // operations, answers and the log of the replicas
 	Trace func(call string) // every phase of every call
 	Done  func(Tally)
+
+	Written func(*v1alpha1.Incident) // every write of an Incident by a replica
 }
 
 // Tally counts what happened in a run.
@@ -46,7 +50,7 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 	if err != nil {
 		return []string{"the simulation failed: " + err.Error()}
 	}
-	w.network.trace = watcher.Trace
+	w.network.trace, w.judge.mutes.written = watcher.Trace, watcher.Written
 	if watcher.Say != nil {
 		w.judge.say = w.note
 		w.says = func(format string, args ...any) { watcher.Say(fmt.Sprintf(format, args...)) }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -17,6 +18,8 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 var (
@@ -48,6 +51,36 @@ func TestCalm(t *testing.T) {
 	g.Expect(found).To(BeEmpty())
 	g.Expect(tally.Posts).To(Equal(52))
 	g.Expect(tally.Acknowledged).To(Equal(52))
+}
+
+// TestMaintenance plays a story in which Incidents are open before, during and after a window, and the leader dies in it.
+func TestMaintenance(t *testing.T) {
+	g := NewWithT(t)
+	fire := func(key int, severity string) operation {
+		return post{tenant: 0, to: 1, times: 1, alerts: []alert{{key: key, status: "firing", severity: severity}}}
+	}
+	story := &Story{
+		Settings: Settings{Replicas: 2, Elect: true, Writes: 8},
+		Operations: []operation{
+			fire(1, "warning"), wait{3 * time.Second}, maintain{0, time.Second, time.Minute}, wait{3 * time.Second},
+			fire(1, "critical"), fire(2, "error"), kill{0}, wait{time.Minute}, fire(3, "error"), wait{5 * time.Second},
+		},
+	}
+	seen := map[string]bool{}
+	found := Run(t, 1, story, Watcher{Written: func(incident *v1alpha1.Incident) {
+		status := &incident.Status
+		text := fmt.Sprint(incident.Spec.DedupKey, " ", status.State, " ", status.Alert.Severity)
+		if status.Mute != nil {
+			text += fmt.Sprintf(" muted %q", status.Mute.ForwardedSeverity)
+		}
+		seen[text] = status.State != ""
+	}})
+	g.Expect(found).To(BeEmpty())
+	maps.DeleteFunc(seen, func(_ string, hasState bool) bool { return !hasState })
+	g.Expect(slices.Sorted(maps.Keys(seen))).To(Equal([]string{
+		"key-1 Open critical", `key-1 Open critical muted "warning"`, "key-1 Open warning", `key-1 Open warning muted "warning"`,
+		"key-2 Open error", `key-2 Open error muted ""`, "key-3 Open error",
+	}))
 }
 
 // TestClock sets the wall clock, and no other.

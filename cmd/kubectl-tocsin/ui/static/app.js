@@ -221,8 +221,9 @@ function headline(open) {
 }
 
 function tableRow(row, fresh) {
-  const state = row.state === "Open" && row.silenced ? [row.acknowledged ? "Acknowledged, silenced" : "Silenced"]
-    : row.state === "Open" && row.acknowledged ? ["Acknowledged"]
+  const marks = row.state !== "Open" ? []
+    : [row.acknowledged && "Acknowledged", row.silenced && "Silenced", row.muted && "Muted"].filter(Boolean);
+  const state = marks.length ? [marks[0], ...marks.slice(1).map((mark) => ", " + mark.toLowerCase())]
     : row.resolved && row.state === "Resolved" ? ["Resolved ", when(row.resolved), " ago"] : [row.state];
   return el("tr", { class: row.state.toLowerCase() + (fresh ? " fresh" : "") },
     el("td", { class: "severity " + (row.state === "Open" ? row.severity : "") }, row.severity),
@@ -390,6 +391,8 @@ function page(incident) {
     ["Acknowledged", acknowledged?.status === "True"
       ? el("span", {}, when(acknowledged.lastTransitionTime), " ago: ", acknowledged.message) : "no"],
     ["Silenced", condition("Silenced")?.message],
+    ["Muted", status.mute?.window && `by the maintenance window ${status.mute.window}`
+      + (status.mute.endTime ? ` until ${new Date(status.mute.endTime).toLocaleString()}` : "")],
     ["Last alert", status.lastAlertTime && el("span", {}, when(status.lastAlertTime), " ago")],
     ["Alerts", status.alertCount],
     ["Link", alert.link && linkTo(alert.link)],

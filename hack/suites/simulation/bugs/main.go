@@ -27,6 +27,7 @@ var elsewhere = map[string]string{
 	"forwarded-alerts-return":    "nothing is forwarded",
 	"high-water-mark":            "its watches keep the order of commits, as those of one API server do",
 	"lease-ignored":              "no alert has a lease",
+	"muted-until-written":        "nothing is forwarded",
 	"old-severity-fires":         "nothing is forwarded",
 	"queues-across-namespaces":   "a decision of the intake: the fault suite's",
 	"retries-not-awaited":        "a race of a fold with a deletion, which TestASecondCopyCountsOnce plays",

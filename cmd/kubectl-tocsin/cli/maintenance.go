@@ -1,0 +1,374 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
+)
+
+const (
+	// maxWindows is the limit of spec.maintenance, and maxWindow that of one window.
+	maxWindows = 20
+	maxWindow  = 744 * time.Hour
+
+	// clockMargin is how long before now a window starts, so that it is open at once if the API server's clock is behind.
+	clockMargin = time.Minute
+)
+
+type windowList = []v1alpha1.MaintenanceWindow
+
+func (p *plugin) maintenanceCommand() *cobra.Command {
+	return parent(&cobra.Command{
+		Use:   "maintenance",
+		Short: "Start, end and list maintenance windows of integrations",
+	}, p.maintenanceStartCommand(), p.maintenanceEndCommand(), p.maintenanceListCommand())
+}
+
+type maintenanceStartOptions struct {
+	*plugin
+	name       string
+	length     time.Duration
+	comment    string
+	severities []string
+	labels     map[string]string
+	dryRun     string
+}
+
+func (p *plugin) maintenanceStartCommand() *cobra.Command {
+	o := &maintenanceStartOptions{plugin: p, dryRun: dryRunNone}
+	command := &cobra.Command{
+		Use:               "start INTEGRATION",
+		Short:             "Forward no new incidents of an integration for some time",
+		Args:              oneName("integration"),
+		ValidArgsFunction: firstArgument(p.completeIntegrations()),
+		RunE:              p.withCluster(o.run),
+	}
+	flags := command.Flags()
+	durationVar(flags, &o.length, "for", "Length of the window, such as 90m or 2d. Required.")
+	flags.StringVar(&o.comment, "comment", "", "Reason for the window.")
+	flags.StringVar(&o.name, "name", "", "Name of the window. Default: the current date, such as 2026-05-04.")
+	flags.Var(wordValue{enumeration: severityWords, list: &o.severities}, "severity", "Severities to mute. Default: all.")
+	flags.StringToStringVarP(&o.labels, "label", "l", nil,
+		"Mute incidents with these labels only, as `KEY=VALUE`, such as team=storage.")
+	wordVar(flags, &o.dryRun, "dry-run", "", "none, client or server",
+		"Must be none, client (send no request) or server (do not store it).")
+	return command
+}
+
+func (o *maintenanceStartOptions) run(ctx context.Context, c *cluster, names []string) error {
+	if o.length <= 0 || o.length > maxWindow-clockMargin {
+		return errors.New("specify the length of the window with --for, such as 2h; at most 30d")
+	}
+	window := o.window()
+	err := c.editWindows(ctx, names[0], o.dryRun, func(windows windowList) (windowList, error) {
+		if len(windows) >= maxWindows {
+			windows = slices.DeleteFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return isOver(&w, o.now()) })
+		}
+		if len(windows) >= maxWindows {
+			return nil, fmt.Errorf("integration %q has %d maintenance windows, which is the limit: remove one", names[0], len(windows))
+		}
+		taken := func(name string) bool {
+			return slices.ContainsFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return w.Name == name })
+		}
+		if o.name != "" && taken(o.name) {
+			return nil, fmt.Errorf("integration %q has a maintenance window %q: choose another name", names[0], o.name)
+		}
+		date := o.now().Format(time.DateOnly)
+		window.Name = cmp.Or(o.name, date)
+		for number := 2; taken(window.Name); number++ {
+			window.Name = fmt.Sprintf("%s-%d", date, number)
+		}
+		return append(windows, window), nil
+	})
+	if err != nil {
+		return err
+	}
+	o.screen.printf("Maintenance window %q of integration %q is open until %s%s.\n",
+		window.Name, names[0], window.EndTime.Local().Format(localTime), dryRunNotes[o.dryRun])
+	return nil
+}
+
+// window returns the window that the flags describe, without a name.
+func (o *maintenanceStartOptions) window() v1alpha1.MaintenanceWindow {
+	window := v1alpha1.MaintenanceWindow{
+		StartTime: new(v1alpha1.NewTimestamp(o.now().Add(-clockMargin))), EndTime: new(v1alpha1.NewTimestamp(o.now().Add(o.length))),
+		Comment: o.comment,
+	}
+	if len(o.severities)+len(o.labels) == 0 {
+		return window
+	}
+	window.Match = &v1alpha1.MaintenanceMatch{}
+	for _, severity := range o.severities {
+		if !slices.Contains(window.Match.Severities, v1alpha1.Severity(severity)) {
+			window.Match.Severities = append(window.Match.Severities, v1alpha1.Severity(severity))
+		}
+	}
+	for name, value := range o.labels {
+		if window.Match.Labels == nil {
+			window.Match.Labels = map[string]v1alpha1.LabelValue{}
+		}
+		window.Match.Labels[name] = v1alpha1.LabelValue(value)
+	}
+	return window
+}
+
+// isOver reports whether a window will not be open any more.
+func isOver(w *v1alpha1.MaintenanceWindow, now time.Time) bool {
+	return w.Schedule == "" && w.EndTime != nil && !now.Before(w.EndTime.Time)
+}
+
+// editWindows updates the maintenance windows of an integration. It retries conflicts with other writers.
+func (c *cluster) editWindows(
+	ctx context.Context, name, dryRun string, edit func(windowList) (windowList, error),
+) error {
+	options := []client.PatchOption{fieldManager}
+	if dryRun == dryRunServer {
+		options = append(options, client.DryRunAll)
+	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		integration, err := c.integration(ctx, name)
+		if err != nil {
+			return err
+		}
+		before := client.MergeFromWithOptions(integration.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		if integration.Spec.Maintenance, err = edit(integration.Spec.Maintenance); err != nil || dryRun == dryRunClient {
+			return err
+		}
+		return c.Patch(ctx, integration, before, options...)
+	})
+}
+
+type maintenanceEndOptions struct {
+	*plugin
+	dryRun string
+}
+
+func (p *plugin) maintenanceEndCommand() *cobra.Command {
+	o := &maintenanceEndOptions{plugin: p, dryRun: dryRunNone}
+	command := &cobra.Command{
+		Use:   "end INTEGRATION [NAME...]",
+		Short: "End maintenance windows of an integration",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("requires an integration name")
+			}
+			return nil
+		},
+		ValidArgsFunction: p.completeWindows,
+		RunE:              p.withCluster(o.run),
+	}
+	wordVar(command.Flags(), &o.dryRun, "dry-run", "", "none, client or server",
+		"Must be none, client (send no request) or server (do not store it).")
+	return command
+}
+
+func (o *maintenanceEndOptions) run(ctx context.Context, c *cluster, args []string) error {
+	var ended []string
+	err := c.editWindows(ctx, args[0], o.dryRun, func(all windowList) (_ windowList, err error) {
+		if ended, err = o.selected(args[0], args[1:], all); err != nil {
+			return nil, err
+		}
+		return slices.DeleteFunc(all, func(w v1alpha1.MaintenanceWindow) bool { return slices.Contains(ended, w.Name) }), nil
+	})
+	if err != nil {
+		return err
+	}
+	o.screen.printf("Ended maintenance window \"%s\" of integration %q%s.\n",
+		strings.Join(ended, `", "`), args[0], dryRunNotes[o.dryRun])
+	return nil
+}
+
+// selected returns the windows with these names, or else the only one that is open. To end a recurring one would end all its
+// openings to come, which is left to an editor of the integration.
+func (o *maintenanceEndOptions) selected(integration string, names []string, windows windowList) (selected []string, err error) {
+	var open []string
+	for _, opening := range maintenance.New(windows).Open(o.now()) {
+		open = append(open, opening.Window)
+	}
+	switch {
+	case len(names) > 0:
+	case len(open) == 0:
+		return nil, fmt.Errorf("no maintenance window of integration %q is open", integration)
+	case len(open) > 1:
+		return nil, fmt.Errorf("integration %q has several open maintenance windows: specify one of %s",
+			integration, strings.Join(open, ", "))
+	default:
+		names = open
+	}
+	for _, name := range names {
+		at := slices.IndexFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return w.Name == name })
+		switch {
+		case at < 0:
+			return nil, fmt.Errorf("integration %q has no maintenance window %q; nothing was ended", integration, name)
+		case windows[at].Schedule != "":
+			return nil, fmt.Errorf("maintenance window %q recurs; to end it for ever, remove it with "+
+				"\"kubectl edit webhookintegration %s\"", name, integration)
+		}
+	}
+	return names, nil
+}
+
+// completeWindows completes an integration, and then the names of its windows that are open once.
+func (p *plugin) completeWindows(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(given) == 0 {
+		return p.completeIntegrations()(command, given, begun)
+	}
+	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) (words []string, err error) {
+		integration, err := c.integration(ctx, given[0])
+		if err != nil {
+			return nil, err
+		}
+		for i := range integration.Spec.Maintenance {
+			if w := &integration.Spec.Maintenance[i]; w.Schedule == "" && !slices.Contains(given[1:], w.Name) {
+				words = append(words, w.Name)
+			}
+		}
+		return words, nil
+	})(command, given, begun)
+}
+
+type maintenanceListOptions struct {
+	*plugin
+	allNamespaces bool
+}
+
+func (p *plugin) maintenanceListCommand() *cobra.Command {
+	o := &maintenanceListOptions{plugin: p}
+	command := &cobra.Command{
+		Use:     "list [INTEGRATION]",
+		Aliases: []string{"ls"},
+		Short:   "List maintenance windows",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return errors.New("requires at most one integration name")
+			}
+			return nil
+		},
+		ValidArgsFunction: firstArgument(p.completeIntegrations()),
+		RunE:              p.withCluster(o.run),
+	}
+	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List windows in all namespaces.")
+	return command
+}
+
+// listedWindow is a window of an integration.
+type listedWindow struct {
+	metav1.ObjectMeta // of the integration
+	*v1alpha1.MaintenanceWindow
+}
+
+func (o *maintenanceListOptions) run(ctx context.Context, c *cluster, names []string) error {
+	windows, err := o.windows(ctx, c, names)
+	if err != nil {
+		return err
+	}
+	if len(windows) == 0 {
+		o.notef("No maintenance windows found.")
+		return nil
+	}
+	t := &table[listedWindow]{screen: o.screen}
+	if o.allNamespaces {
+		t.add("NAMESPACE", 0, func(w listedWindow) string { return w.Namespace })
+	}
+	t.add("INTEGRATION", 0, func(w listedWindow) string { return w.ObjectMeta.Name })
+	t.add("NAME", 0, func(w listedWindow) string { return w.MaintenanceWindow.Name })
+	t.addCells("STATE", 0, o.state)
+	t.add("TIMES", 0, times)
+	t.add("MUTES", 0, mutes)
+	t.add("COMMENT", 0, func(w listedWindow) string { return safe(w.Comment) })
+	t.print(windows)
+	return t.err
+}
+
+// windows returns the windows of one integration, or of all.
+func (o *maintenanceListOptions) windows(ctx context.Context, c *cluster, names []string) (windows []listedWindow, err error) {
+	add := func(integration *v1alpha1.WebhookIntegration) {
+		for i := range integration.Spec.Maintenance {
+			windows = append(windows, listedWindow{integration.ObjectMeta, &integration.Spec.Maintenance[i]})
+		}
+	}
+	if len(names) > 0 {
+		if o.allNamespaces {
+			return nil, errors.New("an integration has one namespace: omit --all-namespaces")
+		}
+		integration, err := c.integration(ctx, names[0])
+		if err == nil {
+			add(integration)
+		}
+		return windows, err
+	}
+	f := filter{allNamespaces: o.allNamespaces}
+	for page, err := range live.Pages(ctx, c, &v1alpha1.WebhookIntegrationList{}, client.InNamespace(f.namespace(c)),
+		client.Limit(listChunk)) {
+		if err != nil {
+			return nil, fmt.Errorf("listing integrations: %w", err)
+		}
+		for i := range page.Items {
+			add(&page.Items[i])
+		}
+	}
+	if len(windows) == 0 {
+		return nil, o.verify(ctx, c, &f, nil)
+	}
+	return windows, nil
+}
+
+// state describes whether a window is open, and until or from when.
+func (o *maintenanceListOptions) state(w listedWindow) cell {
+	plan, now := maintenance.New([]v1alpha1.MaintenanceWindow{*w.MaintenanceWindow}), o.now()
+	switch open, next := plan.Open(now), plan.Next(now); {
+	case plan.Err() != nil:
+		return cell{"Invalid", red}
+	case len(open) > 0:
+		return cell{"Open for " + duration.HumanDuration(open[0].Until.Sub(now)), yellow}
+	case next.IsZero():
+		return cell{text: "Over"}
+	default:
+		return cell{text: "Opens in " + duration.HumanDuration(next.Sub(now))}
+	}
+}
+
+// times describes when a window is open.
+func times(w listedWindow) string {
+	if w.Schedule == "" {
+		if w.StartTime == nil || w.EndTime == nil {
+			return "-"
+		}
+		return w.StartTime.Local().Format(localTime) + " to " + w.EndTime.Local().Format(localTime)
+	}
+	text := safe(w.Schedule) + " " + cmp.Or(safe(w.TimeZone), "UTC")
+	if w.Duration != nil {
+		text += " for " + duration.HumanDuration(w.Duration.Duration)
+	}
+	return text
+}
+
+// mutes describes the Incidents that a window mutes.
+func mutes(w listedWindow) string {
+	if w.Match == nil {
+		return "all"
+	}
+	var parts []string
+	for _, severity := range w.Match.Severities {
+		parts = append(parts, string(severity))
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Match.Labels)) {
+		parts = append(parts, safe(name)+"="+safe(string(w.Match.Labels[name])))
+	}
+	return cmp.Or(strings.Join(parts, ","), "all")
+}

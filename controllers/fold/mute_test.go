@@ -1,0 +1,146 @@
+package fold
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
+)
+
+// at folds at a minute, by both clocks.
+func (b *foldBench) at(n int, events ...*v1alpha1.AlertEvent) *Plan {
+	b.now, b.policy.APITime = minute(n), minute(n)
+	return new(b.fold(events...))
+}
+
+// windowOf returns a window between two minutes.
+func windowOf(name string, from, to int, severities ...v1alpha1.Severity) v1alpha1.MaintenanceWindow {
+	window := v1alpha1.MaintenanceWindow{Name: name, StartTime: minuteStamp(from), EndTime: minuteStamp(to)}
+	if len(severities) > 0 {
+		window.Match = &v1alpha1.MaintenanceMatch{Severities: severities}
+	}
+	return window
+}
+
+func (b *foldBench) maintain(windows ...v1alpha1.MaintenanceWindow) {
+	b.policy.Maintenance = maintenance.New(windows)
+}
+
+func TestAnIncidentIsMuted(t *testing.T) {
+	start := func(t *testing.T, windows ...v1alpha1.MaintenanceWindow) (*WithT, *foldBench) {
+		t.Helper()
+		bench := newBench()
+		bench.policy.LateFiringWindow = 0
+		bench.maintain(windows...)
+		return NewWithT(t), bench
+	}
+	critical := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Severity: "critical"})
+
+	t.Run("from its first write on if a window is open, until that ends", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.at(12, eventOf(12, firingAlert()))
+		g.Expect(bench.status().Mute).To(Equal(&v1alpha1.Mute{StartTime: *minuteStamp(12), Window: "db", EndTime: minuteStamp(20)}))
+		g.Expect(bench.at(19).IsIdle()).To(BeTrue(), "nothing is written in between")
+		p := bench.at(20)
+		g.Expect(p.Write).To(BeTrue())
+		g.Expect(p.Urgent).To(BeFalse(), "changes of the windows write an Incident once a second at most")
+		g.Expect(bench.status().Mute).To(BeNil())
+		g.Expect(bench.at(21).IsIdle()).To(BeTrue())
+	})
+	t.Run("when a window opens, and keeps the severity with which it was forwarded", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.at(1, eventOf(1, firingAlert()))
+		g.Expect(bench.status().Mute).To(BeNil())
+		g.Expect(bench.at(10).Write).To(BeTrue())
+		want := &v1alpha1.Mute{StartTime: *minuteStamp(10), Window: "db", EndTime: minuteStamp(20), ForwardedSeverity: "warning"}
+		g.Expect(bench.status().Mute).To(Equal(want))
+		bench.at(11, eventOf(11, critical))
+		g.Expect(bench.status().Alert.Severity).To(Equal(v1alpha1.SeverityCritical))
+		g.Expect(bench.status().Mute).To(Equal(want))
+	})
+	t.Run("by the alert that raises its severity, if that comes first", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.at(1, eventOf(1, firingAlert()))
+		bench.at(11, eventOf(11, critical))
+		g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(v1alpha1.SeverityWarning))
+	})
+	t.Run("and what was forwarded has an end, and what was not has none", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.at(1, eventOf(1, firingAlert()))
+		bench.at(10)
+		bench.at(11, eventOf(11, resolvingAlert()))
+		g.Expect(bench.status().Mute).To(Equal(&v1alpha1.Mute{StartTime: *minuteStamp(10), ForwardedSeverity: "warning"}))
+		bench.at(12, eventOf(12, firingAlert()))
+		g.Expect(bench.status().Mute).To(Equal(&v1alpha1.Mute{StartTime: *minuteStamp(12), Window: "db", EndTime: minuteStamp(20)}))
+		bench.at(13, eventOf(13, resolvingAlert()))
+		g.Expect(bench.status().Mute).To(Equal(&v1alpha1.Mute{StartTime: *minuteStamp(12)}))
+		g.Expect(bench.at(30).IsIdle()).To(BeTrue(), "the end of a window writes no Resolved Incident")
+		bench.at(31, eventOf(31, firingAlert()))
+		g.Expect(bench.status().Mute).To(BeNil())
+	})
+	t.Run("if it opens and is resolved in one fold", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.at(11, eventOf(11, firingAlert(), resolvingAlert()))
+		g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentResolved))
+		g.Expect(bench.status().Mute).To(Equal(&v1alpha1.Mute{StartTime: *minuteStamp(11)}))
+		bench.at(21, eventOf(21, firingAlert(), resolvingAlert()))
+		g.Expect(bench.status().Mute).To(BeNil(), "of the next episode")
+	})
+	t.Run("not by its end", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.at(1, eventOf(1, firingAlert()))
+		bench.at(11, eventOf(11, resolvingAlert()))
+		g.Expect(bench.status().Mute).To(BeNil())
+	})
+	t.Run("only while its severity matches", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20, "warning", "info"))
+		bench.at(11, eventOf(11, firingAlert()))
+		g.Expect(bench.status().Mute).NotTo(BeNil())
+		bench.at(12, eventOf(12, critical))
+		g.Expect(bench.status().Mute).To(BeNil())
+		bench.at(13, eventOf(13, alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Severity: "info"})))
+		g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(v1alpha1.SeverityCritical))
+	})
+	t.Run("until the window is deleted", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.at(11, eventOf(11, firingAlert()))
+		bench.policy.Maintenance = nil
+		g.Expect(bench.at(12).Write).To(BeTrue())
+		g.Expect(bench.status().Mute).To(BeNil())
+	})
+	t.Run("until another time if the window is changed", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.at(11, eventOf(11, firingAlert()))
+		bench.maintain(windowOf("db", 10, 20), windowOf("next", 15, 40))
+		bench.at(12)
+		g.Expect(bench.status().Mute).To(Equal(&v1alpha1.Mute{StartTime: *minuteStamp(11), Window: "next", EndTime: minuteStamp(40)}))
+		g.Expect(bench.at(25).IsIdle()).To(BeTrue(), "one window follows another without a break")
+	})
+	t.Run("by the API server's clock", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.now, bench.policy.APITime = minute(300), minute(11)
+		bench.fold(eventOf(11, firingAlert()))
+		g.Expect(bench.status().Mute.StartTime.Time).To(Equal(minute(11)))
+		bench.now, bench.policy.APITime = minute(15), minute(30)
+		bench.fold()
+		g.Expect(bench.status().Mute).To(BeNil())
+	})
+	t.Run("also if the content of its alerts is rejected", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.now, bench.policy.APITime = minute(11), minute(11)
+		p := Decide(bench.input(eventOf(11, firingAlert())))
+		bare := p.WithoutContent(&v1alpha1.IncidentStatus{}, "too large", bench.now)
+		g.Expect(bare.Status.Mute.EndTime.Time).To(Equal(minute(20)))
+	})
+	t.Run("and resolves by itself all the same", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.policy.AutoResolveAfter = time.Minute
+		bench.at(11, eventOf(11, firingAlert()))
+		bench.at(13)
+		g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentResolved))
+		g.Expect(bench.status().Mute).To(Equal(&v1alpha1.Mute{StartTime: *minuteStamp(11)}))
+	})
+}

@@ -1,0 +1,117 @@
+package forward
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// within returns a window between two moments after now.
+func within(from, to time.Duration) v1alpha1.MaintenanceWindow {
+	at := func(d time.Duration) *v1alpha1.Timestamp { return new(v1alpha1.NewTimestamp(time.Now().Add(d))) }
+	return v1alpha1.MaintenanceWindow{Name: "db", StartTime: at(from), EndTime: at(to)}
+}
+
+// maintain replaces the windows of the integration and folds, as the leader does when they open and end.
+func (r *rig) maintain(windows ...v1alpha1.MaintenanceWindow) {
+	r.integrate(v1alpha1.WebhookIntegrationSpec{Maintenance: windows})
+	r.foldAgain()
+}
+
+func (r *rig) foldAgain() {
+	for _, before := range r.refold() {
+		after := r.objects[keyOf(before)]
+		if received, changed := transition(before, after, nil); changed {
+			r.sender.queue.add(keyOf(after), received)
+		}
+	}
+	synctest.Wait()
+}
+
+func TestAWindowHoldsBackWhatIsNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		r.alert("old", v1alpha1.AlertFiring, typed("Old"))
+		r.maintain(within(0, 2*time.Hour))
+		r.alert("old", v1alpha1.AlertFiring, typed("Older"), func(a *v1alpha1.Alert) { a.Severity = "critical" })
+		r.alert("new", v1alpha1.AlertFiring, typed("New"))
+		r.alert("brief", v1alpha1.AlertFiring, typed("Brief"))
+		r.alert("brief", v1alpha1.AlertResolved)
+		for range 2 {
+			r.wait(time.Hour - time.Second)
+			r.Expect(r.am.firing()).To(Equal([]string{"alertname=Old severity=warning"}), "it is kept alive, as it was")
+			r.Expect(r.am.sets(false)).To(HaveLen(1), "nothing else was ever posted")
+			r.alert("old", v1alpha1.AlertFiring, typed("Old")) // a new leader does not know earlier types
+			r.lead()
+		}
+		r.wait(2 * time.Second)
+		r.foldAgain()
+		r.Expect(r.am.firing()).To(Equal([]string{"alertname=New severity=warning", "alertname=Old severity=critical"}), "at once")
+		r.wait(time.Hour)
+		for set, fired := range r.am.fired {
+			r.Expect(fired).To(HaveLen(1), set)
+		}
+		r.Expect(r.am.sets(false)).To(HaveLen(3))
+	})
+}
+
+func TestTheEndOfWhatWasForwardedIsForwarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		r.alert("old", v1alpha1.AlertFiring)
+		r.maintain(within(0, 2*time.Hour))
+		r.alert("old", v1alpha1.AlertFiring, func(a *v1alpha1.Alert) { a.Severity = "critical" })
+		r.wait(time.Hour)
+		r.lead() // which knows nothing but the status
+		r.alert("old", v1alpha1.AlertResolved)
+		r.wait(2 * clockMargin)
+		r.Expect(r.am.firing()).To(BeEmpty())
+		r.alert("old", v1alpha1.AlertFiring)
+		r.wait(30 * time.Minute)
+		r.Expect(r.am.firing()).To(BeEmpty(), "a new episode is new")
+		r.maintain()
+		r.Expect(r.am.firing()).To(Equal([]string{"alertname=mon severity=warning"}), "until the window is deleted")
+	})
+}
+
+// The API server may accept no write when a window ends.
+func TestAWindowEndsAlsoIfNoStatusCanBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		r.maintain(within(0, time.Hour))
+		r.alert("new", v1alpha1.AlertFiring)
+		r.wait(time.Hour - time.Second)
+		r.Expect(r.am.firing()).To(BeEmpty())
+		r.wait(maxSweepInterval + time.Second)
+		r.Expect(r.am.firing()).To(HaveLen(1))
+		r.integrate(v1alpha1.WebhookIntegrationSpec{Maintenance: []v1alpha1.MaintenanceWindow{within(0, time.Hour)}})
+		r.wait(30 * time.Minute)
+		r.Expect(r.am.firing()).To(HaveLen(1), "nor does the next window end what is forwarded")
+	})
+}
+
+func TestTheConditionNamesOpenWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		whi := &v1alpha1.WebhookIntegration{}
+		whi.Spec.Maintenance = []v1alpha1.MaintenanceWindow{within(time.Minute, time.Hour)}
+		condition := metav1.Condition{Reason: v1alpha1.ReasonForwarding, Message: "Fine."}
+		r.term.describeMaintenance(&condition, whi)
+		r.Expect(condition.Message).To(Equal("Fine."))
+		r.wait(time.Minute)
+		r.term.describeMaintenance(&condition, whi)
+		r.Expect(condition.Reason).To(Equal(v1alpha1.ReasonMaintenance))
+		r.Expect(condition.Message).To(Equal("Fine. " + messageMaintenance + "db."))
+		condition.Reason = v1alpha1.ReasonAllFailing
+		r.term.describeMaintenance(&condition, whi)
+		r.Expect(condition.Reason).To(Equal(v1alpha1.ReasonAllFailing), "that is worse")
+	})
+}

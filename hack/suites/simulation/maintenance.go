@@ -1,0 +1,134 @@
+package simulation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+)
+
+// maintain replaces the maintenance windows of a tenant's integration by one that opens after a while, or by none.
+type maintain struct {
+	tenant   int
+	after, d time.Duration // d is 0: there are no windows
+}
+
+func (o maintain) String() string {
+	if o.d == 0 {
+		return fmt.Sprintf("delete the maintenance windows of %s", tenantName(o.tenant))
+	}
+	return fmt.Sprintf("a maintenance window of %s, in %s for %s", tenantName(o.tenant), o.after, o.d)
+}
+
+func (o maintain) do(w *world) {
+	var windows []v1alpha1.MaintenanceWindow
+	if o.d > 0 {
+		start := time.Now().Add(o.after)
+		windows = []v1alpha1.MaintenanceWindow{{
+			Name: "window", StartTime: new(v1alpha1.NewTimestamp(start)), EndTime: new(v1alpha1.NewTimestamp(start.Add(o.d))),
+		}}
+	}
+	var list v1alpha1.WebhookIntegrationList
+	_ = w.users.List(context.Background(), &list, client.InNamespace(tenantName(o.tenant)))
+	for i := range list.Items {
+		w.patch(&list.Items[i], func(client.Object) { list.Items[i].Spec.Maintenance = windows })
+	}
+}
+
+// mutes judges what is written about maintenance windows: nothing that was forwarded may be taken for new, nothing that is new for
+// forwarded, and no Incident may stay muted.
+type mutes struct {
+	incidents    map[types.NamespacedName]*v1alpha1.Incident
+	integrations map[types.NamespacedName]*v1alpha1.WebhookIntegration
+	found        oracle.Findings
+	written      func(*v1alpha1.Incident) // nil: nobody watches
+}
+
+// commit notes a write. ours says that a replica wrote it.
+func (m *mutes) commit(resource string, key types.NamespacedName, object []byte, ours bool) {
+	switch resource {
+	case "webhookintegrations":
+		m.integrations[key] = decode[v1alpha1.WebhookIntegration](object)
+	case "incidents":
+		before, after := m.incidents[key], decode[v1alpha1.Incident](object)
+		m.incidents[key] = after
+		if before != nil && after != nil && before.UID != after.UID {
+			before = nil
+		}
+		if after != nil && ours {
+			m.judge(key, before, after)
+			if m.written != nil {
+				m.written(after)
+			}
+		}
+	}
+}
+
+// decode returns an object, nil if it was deleted.
+func decode[T any](object []byte) *T {
+	if object == nil {
+		return nil
+	}
+	decoded := new(T)
+	if err := json.Unmarshal(object, decoded); err != nil {
+		panic(err)
+	}
+	return decoded
+}
+
+func (m *mutes) judge(key types.NamespacedName, before, after *v1alpha1.Incident) {
+	was, is := &v1alpha1.IncidentStatus{}, &after.Status
+	if before != nil {
+		was = &before.Status
+	}
+	wasOpen, isOpen := was.State == v1alpha1.IncidentOpen, is.State == v1alpha1.IncidentOpen
+	switch {
+	case wasOpen && !isOpen && (was.Mute == nil) != (is.Mute == nil):
+		m.found.Add("M: %s is resolved, was muted: %v, and is: %v", key, was.Mute, is.Mute)
+	case is.Mute == nil:
+	case wasOpen && was.Mute == nil && is.Mute.ForwardedSeverity != was.Alert.Severity:
+		m.found.Add("M: %s was forwarded with severity %s, and is muted with %q", key, was.Alert.Severity, is.Mute.ForwardedSeverity)
+	case wasOpen && was.Mute != nil && is.Mute.ForwardedSeverity != was.Mute.ForwardedSeverity:
+		m.found.Add("M: %s was muted with %q, and is with %q", key, was.Mute.ForwardedSeverity, is.Mute.ForwardedSeverity)
+	case !wasOpen && isOpen && is.Mute.ForwardedSeverity != "":
+		m.found.Add("M: %s has opened, and is muted as if it had been forwarded", key)
+	}
+}
+
+// slowest is how long after a window has opened or ended the last Incident may be written, when nothing is wrong.
+const slowest = 10 * time.Second
+
+// check judges the last state: Incidents are muted if their integration has an open window.
+func (m *mutes) check(now time.Time) oracle.Findings {
+	for key, incident := range m.incidents {
+		if incident == nil || incident.Status.State != v1alpha1.IncidentOpen || !incident.DeletionTimestamp.IsZero() {
+			continue
+		}
+		open, settled := isOpen(m.integrations[types.NamespacedName{Namespace: key.Namespace, Name: incident.Spec.IntegrationName}], now)
+		if settled && open != (incident.Status.Mute != nil) {
+			m.found.Add("M: %s is open, a window: %v, and it is muted: %v", key, open, incident.Status.Mute)
+		}
+	}
+	return m.found
+}
+
+// isOpen reports whether an integration has an open window, and whether that has been so for some time.
+func isOpen(integration *v1alpha1.WebhookIntegration, now time.Time) (open, settled bool) {
+	if integration == nil {
+		return false, true
+	}
+	settled = true
+	for _, window := range integration.Spec.Maintenance {
+		open = open || !now.Before(window.StartTime.Time) && now.Before(window.EndTime.Time)
+		for _, change := range []*v1alpha1.Timestamp{window.StartTime, window.EndTime} {
+			settled = settled && (now.Before(change.Time) || now.Sub(change.Time) > slowest)
+		}
+	}
+	return open, settled
+}

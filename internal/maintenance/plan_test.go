@@ -1,0 +1,221 @@
+package maintenance
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+func at(text string) time.Time {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func once(name, start, end string) v1alpha1.MaintenanceWindow {
+	return v1alpha1.MaintenanceWindow{
+		Name: name, StartTime: &v1alpha1.Timestamp{Time: at(start)}, EndTime: &v1alpha1.Timestamp{Time: at(end)},
+	}
+}
+
+func recurring(name, schedule, zone string, duration time.Duration) v1alpha1.MaintenanceWindow {
+	return v1alpha1.MaintenanceWindow{
+		Name: name, Schedule: schedule, TimeZone: zone, Duration: &metav1.Duration{Duration: duration},
+	}
+}
+
+type windows = []v1alpha1.MaintenanceWindow
+
+func TestWhetherAnIncidentIsMuted(t *testing.T) {
+	warnings := once("warnings", "2026-03-01T10:00:00Z", "2026-03-01T12:00:00Z")
+	warnings.Match = &v1alpha1.MaintenanceMatch{Severities: []v1alpha1.Severity{"warning", "info"}}
+	database := once("database", "2026-03-01T10:00:00Z", "2026-03-01T12:00:00Z")
+	database.Match = &v1alpha1.MaintenanceMatch{Labels: map[string]v1alpha1.LabelValue{"app": "db", "empty": ""}}
+	empty := once("empty", "2026-03-01T10:00:00Z", "2026-03-01T12:00:00Z")
+	empty.Match = &v1alpha1.MaintenanceMatch{}
+	night := recurring("night", "0 22 * * *", "", 8*time.Hour)
+	berlin := recurring("berlin", "30 2 * * *", "Europe/Berlin", 30*time.Minute)
+	for name, test := range map[string]struct {
+		windows windows
+		content v1alpha1.AlertContent
+		at      string
+		window  string // empty: it is not muted
+		until   string // empty: no end is known
+	}{
+		"there is no window":              {at: "2026-03-01T11:00:00Z"},
+		"before the start":                {windows: windows{empty}, at: "2026-03-01T09:59:59Z"},
+		"from the start on":               {windows: windows{empty}, at: "2026-03-01T10:00:00Z", window: "empty", until: "2026-03-01T12:00:00Z"},
+		"not at the end":                  {windows: windows{empty}, at: "2026-03-01T12:00:00Z"},
+		"another severity":                {windows: windows{warnings}, content: v1alpha1.AlertContent{Severity: "critical"}, at: "2026-03-01T11:00:00Z"},
+		"the severity":                    {windows: windows{warnings}, content: v1alpha1.AlertContent{Severity: "info"}, at: "2026-03-01T11:00:00Z", window: "warnings", until: "2026-03-01T12:00:00Z"},
+		"without the labels":              {windows: windows{database}, at: "2026-03-01T11:00:00Z"},
+		"one label is missing":            {windows: windows{database}, content: v1alpha1.AlertContent{Labels: v1alpha1.Texts{"app": "db"}}, at: "2026-03-01T11:00:00Z"},
+		"one label is different":          {windows: windows{database}, content: v1alpha1.AlertContent{Labels: v1alpha1.Texts{"app": "web", "empty": ""}}, at: "2026-03-01T11:00:00Z"},
+		"all labels":                      {windows: windows{database}, content: v1alpha1.AlertContent{Labels: v1alpha1.Texts{"app": "db", "empty": "", "x": "y"}}, at: "2026-03-01T11:00:00Z", window: "database", until: "2026-03-01T12:00:00Z"},
+		"a night, before":                 {windows: windows{night}, at: "2026-03-01T21:59:59Z"},
+		"a night, at its start":           {windows: windows{night}, at: "2026-03-01T22:00:00Z", window: "night", until: "2026-03-02T06:00:00Z"},
+		"a night, after midnight":         {windows: windows{night}, at: "2026-03-02T05:59:59Z", window: "night", until: "2026-03-02T06:00:00Z"},
+		"a night, at its end":             {windows: windows{night}, at: "2026-03-02T06:00:00Z"},
+		"winter time in another zone":     {windows: windows{berlin}, at: "2026-03-01T01:45:00Z", window: "berlin", until: "2026-03-01T02:00:00Z"},
+		"summer time in another zone":     {windows: windows{berlin}, at: "2026-06-01T00:45:00Z", window: "berlin", until: "2026-06-01T01:00:00Z"},
+		"an hour that summer time skips":  {windows: windows{berlin}, at: "2026-03-29T01:15:00Z"},
+		"an hour that comes twice, first": {windows: windows{berlin}, at: "2026-10-25T00:45:00Z", window: "berlin", until: "2026-10-25T01:00:00Z"},
+		"an hour that comes twice, again": {windows: windows{berlin}, at: "2026-10-25T01:45:00Z", window: "berlin", until: "2026-10-25T02:00:00Z"},
+		"a window that lasts through the change to summer time": {
+			windows: windows{recurring("w", "0 1 * * *", "Europe/Berlin", 2*time.Hour)}, at: "2026-03-29T01:59:00Z",
+			window: "w", until: "2026-03-29T02:00:00Z"},
+		"windows that overlap": {
+			windows: windows{empty, once("longer", "2026-03-01T11:00:00Z", "2026-03-01T14:00:00Z")},
+			at:      "2026-03-01T10:30:00Z", window: "longer", until: "2026-03-01T14:00:00Z"},
+		"one within another": {
+			windows: windows{once("long", "2026-03-01T09:00:00Z", "2026-03-01T14:00:00Z"), empty},
+			at:      "2026-03-01T11:00:00Z", window: "long", until: "2026-03-01T14:00:00Z"},
+		"one right after another": {
+			windows: windows{empty, once("next", "2026-03-01T12:00:00Z", "2026-03-01T13:00:00Z")},
+			at:      "2026-03-01T10:30:00Z", window: "next", until: "2026-03-01T13:00:00Z"},
+		"the next one mutes others": {
+			windows: windows{empty, {Name: "next", StartTime: &v1alpha1.Timestamp{Time: at("2026-03-01T12:00:00Z")},
+				EndTime: &v1alpha1.Timestamp{Time: at("2026-03-01T13:00:00Z")}, Match: database.Match}},
+			at: "2026-03-01T10:30:00Z", window: "empty", until: "2026-03-01T12:00:00Z"},
+		"windows that take turns without an end": {
+			windows: windows{recurring("day", "0 6 * * *", "", 12*time.Hour), recurring("night", "0 18 * * *", "", 12*time.Hour)},
+			at:      "2026-03-01T11:00:00Z", window: "day"},
+		"an invalid window beside a valid one": {
+			windows: windows{recurring("wrong", "0 25 * * *", "", time.Hour), empty},
+			at:      "2026-03-01T11:00:00Z", window: "empty", until: "2026-03-01T12:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			opening, muted := New(test.windows).Mutes(&test.content, at(test.at))
+			g.Expect(muted).To(Equal(test.window != ""))
+			g.Expect(opening.Window).To(Equal(test.window))
+			if test.until == "" {
+				g.Expect(opening.Until.IsZero()).To(BeTrue())
+			} else {
+				g.Expect(opening.Until.UTC()).To(Equal(at(test.until)))
+			}
+		})
+	}
+}
+
+func TestInvalidWindows(t *testing.T) {
+	for name, test := range map[string]struct {
+		window v1alpha1.MaintenanceWindow
+		err    string // empty: it is valid
+	}{
+		"a name for a schedule":          {recurring("w", "@daily", "", time.Hour), ""},
+		"names of days":                  {recurring("w", "0 2 * JAN-MAR Mon-Fri", "America/New_York", time.Hour), ""},
+		"a leap day":                     {recurring("w", "0 0 29 2 *", "", time.Hour), ""},
+		"an interval":                    {recurring("w", "@every 5m", "", time.Hour), `schedule "@every 5m" is not a cron expression`},
+		"a time zone in the schedule":    {recurring("w", "TZ=UTC 0 2 * * *", "", time.Hour), "is not a cron expression"},
+		"a time zone and nothing else":   {recurring("w", "TZ=", "", time.Hour), "is not a cron expression"},
+		"a minute that does not exist":   {recurring("w", "60 2 * * *", "", time.Hour), `w: schedule "60 2 * * *" is not a cron expression`},
+		"seconds":                        {recurring("w", "0 0 2 * * *", "", time.Hour), "is not a cron expression"},
+		"a day that does not exist":      {recurring("w", "0 0 30 2 *", "", time.Hour), "names no day that exists"},
+		"an unknown time zone":           {recurring("w", "0 2 * * *", "Europe/Atlantis", time.Hour), `timeZone "Europe/Atlantis" is not in the IANA database`},
+		"the time zone of the process":   {recurring("w", "0 2 * * *", "Local", time.Hour), `timeZone "Local" is not in the IANA database`},
+		"a path":                         {recurring("w", "0 2 * * *", "../../etc/passwd", time.Hour), "is not in the IANA database"},
+		"longer than its period":         {recurring("w", "0 2 * * *", "", 25*time.Hour), "the window never closes: it is open for 25h0m0s"},
+		"as long as its period":          {recurring("w", "0 2 * * *", "", 24*time.Hour), "never closes"},
+		"sometimes longer":               {recurring("w", "0 2 1,2 * *", "", 25*time.Hour), ""},
+		"no duration":                    {v1alpha1.MaintenanceWindow{Name: "w", Schedule: "@daily"}, "the schedule needs a duration"},
+		"neither a schedule nor an end":  {v1alpha1.MaintenanceWindow{Name: "w"}, "needs an endTime after its startTime, or a schedule"},
+		"an end that is not after start": {once("w", "2026-03-01T10:00:00Z", "2026-03-01T10:00:00Z"), "needs an endTime after its startTime"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p := New(windows{test.window})
+			if test.err == "" {
+				g.Expect(p.Err()).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(p.Err()).To(MatchError(ContainSubstring(test.err)))
+			g.Expect(p.Open(at("2026-03-01T02:30:00Z"))).To(BeEmpty())
+		})
+	}
+}
+
+// Property: a plan mutes in the union of its openings, its end is the first moment at which it mutes no longer, and nothing changes
+// before Next.
+func TestAPlanIsTheUnionOfItsWindows(t *testing.T) {
+	zones := []string{"", "Europe/Berlin", "America/St_Johns", "America/Sao_Paulo", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu"}
+	schedules := []string{
+		"0 2 * * *", "30 2 * * 0", "*/20 1-4 * * *", "0 0 1 * *", "0 0 * * 1", "59 23 31 12 *", "15 3 29 2 *", "@hourly", "@weekly",
+		"0 0 13 * FRI",
+	}
+	begin := at("2025-12-01T00:00:00Z")
+	rapid.Check(t, func(t *rapid.T) {
+		var list windows
+		minutes := func(most int, label string) time.Duration {
+			return time.Duration(rapid.IntRange(1, most).Draw(t, label)) * time.Minute
+		}
+		for range rapid.IntRange(1, 4).Draw(t, "windows") {
+			if rapid.Bool().Draw(t, "recurring") {
+				list = append(list, recurring("w", rapid.SampledFrom(schedules).Draw(t, "schedule"),
+					rapid.SampledFrom(zones).Draw(t, "zone"), minutes(50*60, "duration")))
+			} else {
+				start := begin.Add(minutes(500*24*60, "start"))
+				list = append(list, v1alpha1.MaintenanceWindow{
+					Name: "w", StartTime: &v1alpha1.Timestamp{Time: start}, EndTime: &v1alpha1.Timestamp{Time: start.Add(minutes(31*24*60, "lasts"))},
+				})
+			}
+		}
+		p, now := New(list), begin.Add(minutes(500*24*60, "now")).Add(time.Duration(rapid.IntRange(-1, 1).Draw(t, "ns")))
+		muted := func(at time.Time) bool {
+			_, muted := p.Mutes(&v1alpha1.AlertContent{}, at)
+			return muted
+		}
+		if rapid.Bool().Draw(t, "earlier") { // what was computed ahead changes nothing
+			p.Next(now.Add(-minutes(40*24*60, "before")))
+		}
+		if rapid.Bool().Draw(t, "later") {
+			p.Next(now.Add(minutes(40*24*60, "after")))
+		}
+		opening, is := p.Mutes(&v1alpha1.AlertContent{}, now)
+		if is != (len(p.Open(now)) > 0) {
+			t.Fatalf("muted: %v, open: %v", is, p.Open(now))
+		}
+		if is && !opening.Until.IsZero() && (muted(opening.Until) || !muted(opening.Until.Add(-1)) || !opening.Until.After(now)) {
+			t.Fatalf("muted until %s, at %s", opening.Until, now)
+		}
+		next := p.Next(now)
+		if next.IsZero() {
+			return
+		}
+		if !next.After(now) {
+			t.Fatalf("the next change after %s is %s", now, next)
+		}
+		between := now.Add(time.Duration(rapid.Int64Range(0, int64(next.Sub(now))-1).Draw(t, "between")))
+		if muted(between) != is {
+			t.Fatalf("muted at %s: %v, and at %s: %v", now, is, between, !is)
+		}
+	})
+}
+
+func BenchmarkMutes(b *testing.B) {
+	var list windows
+	for range 20 {
+		list = append(list, recurring("w", "0 0 29 2 *", "Europe/Berlin", 168*time.Hour))
+	}
+	p, content, now := New(list), &v1alpha1.AlertContent{}, at("2024-03-01T00:00:00Z")
+	for b.Loop() {
+		p.Mutes(content, now)
+	}
+}
+
+func BenchmarkNew(b *testing.B) {
+	var list windows
+	for range 20 {
+		list = append(list, recurring("w", "* * * * *", "Europe/Berlin", 168*time.Hour))
+	}
+	for b.Loop() {
+		New(list)
+	}
+}
