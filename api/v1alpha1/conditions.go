@@ -60,12 +60,13 @@ const (
 )
 
 // ConditionMappingValid tells whether the preset and the mapping of a WebhookIntegration compile, and their expressions
-// did not fail on received alerts. It is True without a preset and a mapping.
+// did not fail on received alerts. It is True without a preset and a mapping, and if alerts have no dedup key.
 const ConditionMappingValid = "MappingValid"
 
 // Reasons of a WebhookIntegration's MappingValid condition.
 const (
 	ReasonMappingValid     = "Valid"            // the mapping compiles and has not failed within MappingFailureMemory
+	ReasonKeylessAlerts    = "KeylessAlerts"    // as Valid, but firing alerts come without a dedup key: nothing can resolve them
 	ReasonInvalidMapping   = "InvalidMapping"   // the mapping does not compile; requests are accepted by the payload rules
 	ReasonEvaluationFailed = "EvaluationFailed" // an expression failed on a received alert; see status.lastMappingFailure
 )

@@ -240,6 +240,11 @@ type WebhookIntegrationStatus struct {
 	// +optional
 	LastReceivedTime *Timestamp `json:"lastReceivedTime,omitempty,omitzero"`
 
+	// lastKeylessTime is the time at which a firing alert without a dedup key was accepted. It is updated at most once an
+	// hour, and removed when the spec changes.
+	// +optional
+	LastKeylessTime *Timestamp `json:"lastKeylessTime,omitempty,omitzero"`
+
 	// tokens lists the tokens that have been used. Each one is updated at most once an hour.
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map

@@ -948,6 +948,10 @@ func (in *WebhookIntegrationStatus) DeepCopyInto(out *WebhookIntegrationStatus) 
 		in, out := &in.LastReceivedTime, &out.LastReceivedTime
 		*out = (*in).DeepCopy()
 	}
+	if in.LastKeylessTime != nil {
+		in, out := &in.LastKeylessTime, &out.LastKeylessTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Tokens != nil {
 		in, out := &in.Tokens, &out.Tokens
 		*out = make([]TokenUse, len(*in))

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,8 +15,16 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 )
 
-// receivedInterval is the least time between two writes of an integration's lastReceivedTime.
-const receivedInterval = time.Minute
+const (
+	// receivedInterval is the least time between two writes of an integration's lastReceivedTime.
+	receivedInterval = time.Minute
+
+	// keylessInterval is the same for lastKeylessTime.
+	keylessInterval = time.Hour
+
+	// keylessMemory is how long the condition tells of alerts without a dedup key after the last one.
+	keylessMemory = 24 * time.Hour
+)
 
 // receivedTimes gathers when alerts were received, by integration, and spreads the writes of it: one a
 // minute and integration, the last one carrying the newest time.
@@ -26,6 +35,7 @@ type receivedTimes struct {
 
 type receivedEntry struct {
 	newest  time.Time
+	keyless time.Time // of the newest firing alert without a dedup key, zero once it was taken
 	written time.Time // when the status was last written with it
 	queued  bool      // whether due is going to be called
 }
@@ -34,14 +44,17 @@ func newReceivedTimes() *receivedTimes {
 	return &receivedTimes{entries: map[types.NamespacedName]*receivedEntry{}}
 }
 
-// note records the time of an alert, and reports whether due has to be called because of it.
-func (m *receivedTimes) note(key types.NamespacedName, received time.Time) bool {
+// note records the time of alerts, and reports whether due has to be called because of it.
+func (m *receivedTimes) note(key types.NamespacedName, received time.Time, keyless bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	entry := m.entries[key]
 	if entry == nil {
 		entry = &receivedEntry{}
 		m.entries[key] = entry
+	}
+	if keyless && received.After(entry.keyless) {
+		entry.keyless = received
 	}
 	if !received.After(entry.newest) {
 		return false
@@ -82,6 +95,16 @@ func (m *receivedTimes) due(
 	return &newest, 0
 }
 
+// takeKeyless returns when the newest firing alert without a dedup key was received, zero if none was since the last call.
+func (m *receivedTimes) takeKeyless(key types.NamespacedName) (received time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if entry := m.entries[key]; entry != nil {
+		received, entry.keyless = entry.keyless, time.Time{}
+	}
+	return received
+}
+
 // wrote notes that the status was written.
 func (m *receivedTimes) wrote(key types.NamespacedName, now time.Time) {
 	m.mu.Lock()
@@ -106,6 +129,13 @@ func receivedBy(event *v1alpha1.AlertEvent, now time.Time) time.Time {
 	return now
 }
 
+// hasKeyless reports whether one of an event's firing alerts came without a dedup key.
+func hasKeyless(event *v1alpha1.AlertEvent) bool {
+	return slices.ContainsFunc(event.Spec.Alerts, func(alert v1alpha1.Alert) bool {
+		return alert.Status == v1alpha1.AlertFiring && v1alpha1.IsGeneratedKey(alert.DedupKey)
+	})
+}
+
 // watchReceived notes when alerts of an integration were received, and enqueues the integration when that is to be written.
 func (r *reconciler) watchReceived() handler.EventHandler {
 	return requests.OnChange(func(_ context.Context, before, after *v1alpha1.AlertEvent, _ bool, queue requests.Queue) {
@@ -113,7 +143,7 @@ func (r *reconciler) watchReceived() handler.EventHandler {
 			return
 		}
 		key := types.NamespacedName{Namespace: after.Namespace, Name: after.Spec.IntegrationName}
-		if r.received.note(key, receivedBy(after, r.Now())) {
+		if r.received.note(key, receivedBy(after, r.Now()), hasKeyless(after)) {
 			queue.Add(reconcile.Request{NamespacedName: key})
 		}
 	})

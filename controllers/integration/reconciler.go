@@ -109,8 +109,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	ready, next := readiness(&integration, now)
 	received, wait := r.received.due(req.NamespacedName, integration.Status.LastReceivedTime, now)
 
-	mapping, settles := mappingValidity(&integration, r.CheckMapping(&integration), now)
 	updated := integration.DeepCopy()
+	r.setKeyless(updated)
+	mapping, settles := mappingValidity(updated, r.CheckMapping(&integration), now)
 	r.setOutside(updated, &updated.Status.Conditions)
 	setUnavailable(&ready, cmp.Or(r.Unavailable(integration.Namespace), integrations.Blocked(updated)))
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
@@ -138,6 +139,19 @@ func (r *reconciler) reportInvalidWindow(read, updated *v1alpha1.WebhookIntegrat
 	now := meta.FindStatusCondition(updated.Status.Conditions, v1alpha1.ConditionMaintenanceValid)
 	if now != nil && now.Status == metav1.ConditionFalse && (before == nil || before.Status != now.Status) {
 		r.recorder.Eventf(read, nil, corev1.EventTypeWarning, now.Reason, "Check", "%s", now.Message)
+	}
+}
+
+// setKeyless brings lastKeylessTime up to date. What came before the spec changed says nothing about the new one.
+func (r *reconciler) setKeyless(integration *v1alpha1.WebhookIntegration) {
+	status := &integration.Status
+	keyless := v1alpha1.NewTimestamp(r.received.takeKeyless(client.ObjectKeyFromObject(integration)))
+	switch {
+	case status.ObservedGeneration != integration.Generation:
+		status.LastKeylessTime = nil
+	case keyless.IsZero():
+	case status.LastKeylessTime == nil, keyless.Sub(status.LastKeylessTime.Time) >= keylessInterval:
+		status.LastKeylessTime = &keyless
 	}
 }
 
@@ -253,7 +267,7 @@ func mappingValidity(
 	integration *v1alpha1.WebhookIntegration, invalid error, now time.Time,
 ) (valid metav1.Condition, next time.Time) {
 	valid = falseCondition(v1alpha1.ConditionMappingValid, integration, now)
-	failure := integrations.CurrentMappingFailure(integration, now)
+	failure, keyless := integrations.CurrentMappingFailure(integration, now), integration.Status.LastKeylessTime
 	switch {
 	case invalid != nil:
 		valid.Reason = v1alpha1.ReasonInvalidMapping
@@ -263,6 +277,11 @@ func mappingValidity(
 		valid.Message = fmt.Sprintf("The expression of %s failed on an alert, which was read without it: %s",
 			failure.Field, failure.Expression)
 		next = failure.Time.Add(integrations.MappingFailureMemory)
+	case keyless != nil && now.Before(keyless.Add(keylessMemory)):
+		valid.Status, valid.Reason = metav1.ConditionTrue, v1alpha1.ReasonKeylessAlerts
+		valid.Message = "Firing alerts come without a dedup key: each opens an Incident that no recovery resolves. " +
+			"Send dedup_key, or set spec.mapping.dedupKey."
+		next = keyless.Add(keylessMemory)
 	default:
 		valid.Status, valid.Reason = metav1.ConditionTrue, v1alpha1.ReasonMappingValid
 		valid.Message = "The mapping compiles, and its expressions do not fail."

@@ -182,7 +182,7 @@ func TestLastReceivedTimeIsWrittenOnceAMinute(t *testing.T) {
 	receive := func(after time.Duration) (v1alpha1.Timestamp, bool) {
 		s.Clock.SetTime(s.Clock.Now().Add(after))
 		now := v1alpha1.NewTimestamp(s.Clock.Now())
-		return now, s.received.note(key, now.Time)
+		return now, s.received.note(key, now.Time, false)
 	}
 	stored := func() v1alpha1.Timestamp { return *s.IntegrationStatus().LastReceivedTime }
 
@@ -205,11 +205,66 @@ func TestLastReceivedTimeIsWrittenOnceAMinute(t *testing.T) {
 
 	// A new leader keeps the minute of the old one, and does not go back in time.
 	s.restart()
-	s.received.note(key, first.Time)
+	s.received.note(key, first.Time, false)
 	s.Expect(s.reconcileIntegration().RequeueAfter).To(BeZero())
 	s.Expect(stored()).To(Equal(third))
 	fourth, _ := receive(5 * time.Second)
 	s.Expect(s.reconcileIntegration().RequeueAfter).To(Equal(time.Minute - fourth.Sub(third.Time)))
+}
+
+func TestAlertsWithoutAKeyShow(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(nil)
+	s.reconcileIntegration()
+	valid := func() *metav1.Condition {
+		return meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionMappingValid)
+	}
+	receive := func(after time.Duration) v1alpha1.Timestamp {
+		s.Clock.SetTime(s.Clock.Now().Add(after))
+		s.received.note(s.IntegrationKey(), s.Clock.Now(), true)
+		s.reconcileIntegration()
+		return v1alpha1.NewTimestamp(s.Clock.Now())
+	}
+	s.Expect(valid().Reason).To(Equal(v1alpha1.ReasonMappingValid))
+
+	first := receive(time.Minute)
+	s.Expect(valid().Reason).To(Equal(v1alpha1.ReasonKeylessAlerts))
+	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue), "alerts are read as they should be")
+	receive(59 * time.Minute)
+	s.Expect(*s.IntegrationStatus().LastKeylessTime).To(Equal(first), "one write an hour")
+	last := receive(time.Minute)
+	s.Expect(*s.IntegrationStatus().LastKeylessTime).To(Equal(last))
+
+	s.restart()
+	s.Clock.SetTime(last.Add(keylessMemory - time.Second))
+	s.Expect(s.reconcileIntegration().RequeueAfter).To(Equal(time.Second))
+	s.Clock.SetTime(last.Add(keylessMemory))
+	s.reconcileIntegration()
+	s.Expect(valid().Reason).To(Equal(v1alpha1.ReasonMappingValid), "for a day there was none")
+
+	receive(time.Minute)
+	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
+	integration.Status.ObservedGeneration-- // as after a change of the spec
+	s.Expect(s.Live.Status().Update(s.Ctx, integration)).To(Succeed())
+	s.reconcileIntegration()
+	s.Expect(valid().Reason).To(Equal(v1alpha1.ReasonMappingValid), "the spec has changed")
+	s.Expect(s.IntegrationStatus().LastKeylessTime).To(BeNil())
+}
+
+func TestOnlyFiringAlertsNeedAKey(t *testing.T) {
+	generated := v1alpha1.GeneratedKey("0192f3c4-7d5e-7a10-8c3b-6d1f2a3b4c5d")
+	for _, test := range []struct {
+		status  v1alpha1.AlertStatus
+		key     string
+		keyless bool
+	}{
+		{v1alpha1.AlertFiring, generated, true}, {v1alpha1.AlertFiring, "disk", false}, {v1alpha1.AlertResolved, generated, false},
+	} {
+		event := &v1alpha1.AlertEvent{}
+		event.Spec.Alerts = make([]v1alpha1.Alert, 2)
+		event.Spec.Alerts[1].Status, event.Spec.Alerts[1].DedupKey = test.status, test.key
+		NewWithT(t).Expect(hasKeyless(event)).To(Equal(test.keyless), "%v", test)
+	}
 }
 
 func TestTheStatusLeavesTheLastRejectionAlone(t *testing.T) {
@@ -230,7 +285,7 @@ func TestTheStatusLeavesTheLastRejectionAlone(t *testing.T) {
 
 func TestAnIntegrationThatIsGoneIsForgotten(t *testing.T) {
 	s := newSite(t)
-	s.received.note(s.IntegrationKey(), s.Clock.Now())
+	s.received.note(s.IntegrationKey(), s.Clock.Now(), false)
 	s.reconcileIntegration()
 	s.Expect(s.received.entries).To(BeEmpty())
 }
