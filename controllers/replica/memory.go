@@ -190,6 +190,7 @@ func idsOf(event *v1alpha1.AlertEvent) fold.Digest {
 func (m *Memory) forget(event *v1alpha1.AlertEvent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	isCopy := m.seen[event.UID].isCopy
 	delete(m.seen, event.UID)
 	m.Cached.Forget(event)
 	now := m.clock.Now()
@@ -200,8 +201,9 @@ func (m *Memory) forget(event *v1alpha1.AlertEvent) {
 		m.older, m.deleted, m.began = m.deleted, map[types.NamespacedName]deletedEvent{}, now
 	}
 	entry := deletedEvent{uid: event.UID, at: now}
-	// A keyed one that is not marked was deleted by a user before it was folded: its key may come again.
-	if mark, _ := marks.Of(event); mark.All {
+	// A keyed one that is not marked was deleted by a user before it was folded, and its key may come again; unless it was a
+	// second copy itself, and a third one may come.
+	if mark, _ := marks.Of(event); mark.All || isCopy {
 		entry.ids = idsOf(event)
 	}
 	m.deleted[client.ObjectKeyFromObject(event)] = entry

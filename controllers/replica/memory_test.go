@@ -32,16 +32,15 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 
 		unfolded bool // the first one was not marked
 	}{
-		"the same name with another UID":                        {name: serverMade, uid: 2, want: true},
-		"the same name and UID, as after a restore":             {name: serverMade, uid: 1},
-		"after two minutes the name is forgotten":               {name: serverMade, uid: 2, after: replayWindow + 1},
-		"the name of an idempotency key, with the same alerts":  {name: keyed, uid: 2, id: "1", want: true},
-		"the name of an idempotency key, with other alerts":     {name: keyed, uid: 2, id: "2"},
-		"a key whose event a user deleted before its fold":      {name: keyed, uid: 2, id: "1", unfolded: true},
-		"a name given by a person may come again":               {name: "by-hand", uid: 2},
-		"another name is another event, whatever else is same":  {name: "01a1fc76-5bd7-792d-a695-2a362506dd6f", uid: 1},
-		"a name is remembered while very many others are, too":  {name: serverMade, uid: 2, after: replayWindow - 1, want: true},
-		"the second copy is deleted, and a third one is no new": {name: serverMade, uid: 3, want: true},
+		"the same name with another UID":                       {name: serverMade, uid: 2, want: true},
+		"the same name and UID, as after a restore":            {name: serverMade, uid: 1},
+		"after two minutes the name is forgotten":              {name: serverMade, uid: 2, after: replayWindow + 1},
+		"the name of an idempotency key, with the same alerts": {name: keyed, uid: 2, id: "1", want: true},
+		"the name of an idempotency key, with other alerts":    {name: keyed, uid: 2, id: "2"},
+		"a key whose event a user deleted before its fold":     {name: keyed, uid: 2, id: "1", unfolded: true},
+		"a name given by a person may come again":              {name: "by-hand", uid: 2},
+		"another name is another event, whatever else is same": {name: "01a1fc76-5bd7-792d-a695-2a362506dd6f", uid: 1},
+		"a name is remembered while very many others are, too": {name: serverMade, uid: 2, after: replayWindow - 1, want: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
@@ -65,6 +64,26 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			g.Expect(seen.isCopy).To(Equal(test.want))
 			g.Expect(m.copies.Len() > 0).To(Equal(test.want))
 		})
+	}
+}
+
+func TestAThirdCopyIsNoNewEvent(t *testing.T) {
+	for _, name := range []string{"01a1fc76-5bd7-792d-a695-2a362506dd6e", v1alpha1.KeyedEventName("shop", "x")} {
+		g := NewWithT(t)
+		m := NewMemory(clocktesting.NewFakePassiveClock(testEpoch))
+		first := namedEvent(name, 1)
+		first.Spec.Alerts[0].ID = "1"
+		first.ResourceVersion, first.Annotations = "2", map[string]string{v1alpha1.SettledAnnotation: "1/*"}
+		m.see(first, false)
+		m.forget(first)
+		for uid := 2; uid <= 3; uid++ {
+			copied := namedEvent(name, uid)
+			copied.Spec.Alerts[0].ID = "1"
+			m.see(copied, false)
+			isCopy, _, known := m.Seen(copied.UID)
+			g.Expect(known && isCopy).To(BeTrue(), "copy %d of %s", uid, name)
+			m.forget(copied)
+		}
 	}
 }
 
