@@ -238,7 +238,8 @@ const restoredAfter = time.Minute
 
 // IsRestored reports whether an AlertEvent was restored from a backup, so that its alerts have already been folded.
 // Velero labels restored objects. Other tools are detected by managedFields, in which the API server records when the
-// operator created the object. The API server's clock also sets creationTimestamp, so no replica's clock matters.
+// operator created the object. The API server's clock also sets creationTimestamp. Only a replica whose clock is ahead may hide a
+// restore, by a time of receipt that seems recent.
 func IsRestored(e *v1alpha1.AlertEvent) bool {
 	if _, ok := e.Labels[v1alpha1.RestoreLabel]; ok {
 		return true

@@ -67,7 +67,7 @@ func (j *judge) commit(c apiserver.Commit) {
 		Resource: resource, Namespace: namespace, Name: name, At: time.Now(),
 		Created: c.Type == watch.Added, Deleted: c.Type == watch.Deleted,
 		ByUser:   !strings.HasPrefix(c.Client, "replica-"),
-		Restored: c.Client == backupTool && c.Type == watch.Added,
+		Restored: c.Client == backupTool && c.Type == watch.Added && !seemsNew(c.Object),
 	}
 	object, err := json.Marshal(c.Object)
 	if err != nil {
@@ -83,6 +83,21 @@ func (j *judge) commit(c apiserver.Commit) {
 	}
 	j.history.Commit(fact)
 	j.mutes.commit(resource, types.NamespacedName{Namespace: namespace, Name: name}, fact.Object, !fact.ByUser)
+}
+
+// seemsNew says whether a restored AlertEvent cannot be told from a new one: it has no label of the backup tool, and a clock that
+// was wrong gave it a time of receipt within the last minute.
+func seemsNew(object map[string]any) bool {
+	data, err := json.Marshal(object)
+	if err != nil {
+		panic(err)
+	}
+	var event v1alpha1.AlertEvent
+	if err := json.Unmarshal(data, &event); err != nil {
+		panic(err)
+	}
+	return event.Labels[v1alpha1.RestoreLabel] == "" &&
+		event.CreationTimestamp.Sub(event.Spec.ReceivedTime.Time) <= time.Minute
 }
 
 // findings are those of the commits.
