@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"gocloud.dev/blob"
 	_ "gocloud.dev/blob/azureblob" // azblob://
 	_ "gocloud.dev/blob/fileblob"  // file://
@@ -73,6 +74,11 @@ func Open(ctx context.Context, text string) (*blob.Bucket, error) {
 	bucket, err := blob.OpenBucket(ctx, u.String())
 	if err != nil {
 		return nil, fmt.Errorf("opening the archive: %w", err)
+	}
+	// Without one, each request fails, and the SDK's error does not tell what to do.
+	if client := (*s3.Client)(nil); bucket.As(&client) && client.Options().Region == "" {
+		return nil, errors.Join(errors.New("opening the archive: no region: add ?region=REGION to the URL, or set AWS_REGION"),
+			bucket.Close())
 	}
 	return bucket, nil
 }

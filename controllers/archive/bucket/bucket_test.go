@@ -25,6 +25,20 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestABucketOfS3NeedsARegion(t *testing.T) {
+	for _, name := range []string{"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("AWS_CONFIG_FILE", "/nonexistent")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+	g := NewWithT(t)
+	_, err := bucket.Open(t.Context(), "s3://nope")
+	g.Expect(err).To(MatchError(ContainSubstring("add ?region=REGION")))
+	opened, err := bucket.Open(t.Context(), "s3://nope?region=eu-central-1")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(opened.Close()).To(Succeed())
+}
+
 func TestAFolderNeedsNoOtherVolumeAndHasNothingButObjects(t *testing.T) {
 	g := NewWithT(t)
 	folder := t.TempDir()
