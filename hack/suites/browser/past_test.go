@@ -99,17 +99,22 @@ func TestHistoryAndReport(t *testing.T) {
 	b.Expect(b.eval(`document.querySelectorAll("#report meter").length >= 4`)).To(Equal("true"))
 	b.Expect(b.eval(`document.querySelectorAll("#report img, #report script").length`)).To(Equal("0"))
 	b.Expect(b.eval("String(window.hacked)")).To(Equal("undefined"))
-	for _, width := range []int64{1200, 390} {
+	for _, width := range []int64{1200, 420, 390} {
 		b.do(chromedp.EmulateViewport(width, 800))
 		b.Expect(b.eval("document.documentElement.scrollWidth <= innerWidth")).To(Equal("true"), "nothing sticks out at %d", width)
+		b.Expect(b.eval(stacked)).To(BeEmpty(), "at %d: cells with few letters a line", width)
+		b.Expect(b.eval(unnamed)).To(BeEmpty(), "at %d: cells without the name of their column", width)
 	}
+	b.do(chromedp.Click("#to-history"))
+	b.Eventually(func() string { return b.text("#past-status") }).Should(Equal("4 episodes"))
+	b.Expect(b.eval(stacked)).To(BeEmpty(), "the history: cells with few letters a line")
 	b.do(chromedp.EmulateViewport(1200, 900), chromedp.Click(`nav a[href="#/"]`))
 	b.Eventually(b.titles).Should(ContainSubstring("Disk 97 %"))
 	b.Eventually(func() string { return b.eval(`document.getElementById("past").hidden`) }).Should(Equal("true"))
 }
 
 // stacked has the texts of the cells that are broken into lines of fewer than eight letters, or that stick out of the page.
-const stacked = `[...document.querySelectorAll("td, th")].filter((cell) => {
+const stacked = `[...document.querySelectorAll("td, th")].filter((cell) => cell.offsetParent && cell.parentElement.parentElement.clientWidth > 1).filter((cell) => {
 	const text = cell.textContent.trim(), range = document.createRange();
 	range.selectNodeContents(cell);
 	const boxes = [...range.getClientRects()].filter((box) => box.width > 0);
@@ -118,7 +123,7 @@ const stacked = `[...document.querySelectorAll("td, th")].filter((cell) => {
 }).map((cell) => cell.textContent).join("|")`
 
 // unnamed has the texts of the cells that have the name of their column neither above nor before them.
-const unnamed = `[...document.querySelectorAll("tbody td:not(.bar)")].filter((cell) => {
+const unnamed = `[...document.querySelectorAll("tbody td:not(.bar)")].filter((cell) => cell.offsetParent).filter((cell) => {
 	const heading = cell.closest("table").tHead.rows[0].cells[cell.cellIndex], name = heading.textContent;
 	const above = heading.getClientRects()[0], box = cell.getBoundingClientRect();
 	const isAbove = above && above.bottom <= box.top + 1 && above.left < box.right && box.left < above.right;

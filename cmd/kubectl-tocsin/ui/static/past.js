@@ -140,10 +140,11 @@ function reportNodes(page) {
 function section(one) {
   const { el } = tools;
   const place = (i) => one.columns[i].number ? { class: "number" } : {};
+  const named = (i) => ({ ...place(i), "data-name": one.columns[i].name });
   const table = el("table", {},
     el("thead", {}, el("tr", {}, ...one.columns.map((column, i) => el("th", { scope: "col", ...place(i) }, column.name)),
       one.bars ? el("td") : undefined)),
-    el("tbody", {}, ...(one.rows || []).map((row, n) => el("tr", {}, ...row.map((cell, i) => el("td", place(i), cell)),
+    el("tbody", {}, ...(one.rows || []).map((row, n) => el("tr", {}, ...row.map((cell, i) => el("td", named(i), cell)),
       one.bars ? el("td", { class: "bar" }, el("meter", { value: one.bars[n], "aria-hidden": "true" })) : undefined))));
   return el("section", {}, el("h3", {}, one.title), one.note ? el("p", {}, one.note) : undefined,
     one.rows ? el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": one.title }, table) : el("p", {}, "None."));
