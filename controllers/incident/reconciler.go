@@ -142,7 +142,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // foldConfirmed folds after a quorum list and carries the plan out. It returns its facts, with the Incident as it is written.
 //
-// An Incident that the cache lacks is Resolved, or there is none. If the alerts open one, as first decides, it is
+// An Incident that the cache lacks is Resolved, or there is none. If the alerts open one, by the plan first, it is
 // created before the list. A leader that stood still could otherwise fold AlertEvents once more whose Incident was deleted
 // meanwhile: nothing would fail its create. If the create finds one there, or if the alerts open none, it is read.
 func (r *reconciler) foldConfirmed(

@@ -104,7 +104,7 @@ func TestObjectLabels(t *testing.T) {
 		}
 	}})
 	g.Expect(found).To(BeEmpty())
-	g.Expect(seen).To(Equal([]string{"0 1", "1 1", "2 1", "3 1", "3 4", "4 4"}), "the numbers of alerts, and of the one that it is labelled by")
+	g.Expect(seen).To(Equal([]string{"0 1", "1 1", "2 1", "3 1", "3 4", "4 4"}), "how many alerts, and which one gave the label")
 }
 
 // TestClock sets the wall clock, and no other.
