@@ -12,7 +12,8 @@ import (
 const labelMarks = "-_."
 
 // labelObject plans the labels of the Incident object for an episode that begins. They are those of its first alert: the same
-// however many alerts are folded at once, and the same again after a crash. An Incident without its integration keeps what it has.
+// however many alerts are folded at once, and the same again after a crash. While its integration is deleted, an Incident keeps
+// the labels that it has.
 func (f *folding) labelObject() {
 	if f.in.Policy.Absent {
 		return

@@ -32,8 +32,8 @@ func (r *reconciler) createLabelled(ctx context.Context, incident *v1alpha1.Inci
 }
 
 // label sets the labels of an episode that begins, and returns the Incident as it is then; nil labels change nothing. It comes
-// before the status: after a crash in between, the next fold begins the episode again and finds the labels. The patch succeeds only
-// on the Incident that was read, so the status may be written over its result. If it fails, the fold goes on without.
+// before the status: after a crash in between, the next fold begins the episode again and finds the labels. The patch succeeds
+// only on the Incident that was read, so the status may be written over its result. If it fails, the fold goes on without it.
 func (r *reconciler) label(
 	ctx context.Context, read *v1alpha1.Incident, labels map[string]string,
 ) *v1alpha1.Incident {
