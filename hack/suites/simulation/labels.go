@@ -9,8 +9,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// judgeLabels judges a write of an Incident by a replica: the labels of other people stay, and an update that changes labels counts
-// no alert.
+// judgeLabels judges a write of an Incident by a replica: the labels of other people stay, and an update that changes labels
+// counts no alert.
 func (m *mutes) judgeLabels(key types.NamespacedName, before, after *v1alpha1.Incident) {
 	if before == nil {
 		return
