@@ -126,7 +126,7 @@ var chartValues = map[string]struct {
 	"page.image.tag":        {`"v9"`, "page.enabled=true,image.tag=v8", map[string]string{thePage: "image: tocsin-page:v9"}},
 	"page.image.digest":     {`"` + digest + `"`, "page.enabled=true", map[string]string{thePage: "image: tocsin-page@" + digest}},
 	"page.resources":        {`{"limits":{"memory":"7Gi"}}`, "page.enabled=true", map[string]string{thePage: "memory: 7Gi"}},
-	"archive.resources":                  {`{"limits":{"memory":"7Gi"}}`, archiveURL, map[string]string{theArchiver: "memory: 7Gi"}},
+	"archive.resources":     {`{"limits":{"memory":"7Gi"}}`, archiveURL, map[string]string{theArchiver: "memory: 7Gi"}},
 
 	"test.image": {`"example.com/busybox"`, "", map[string]string{theTest: "image: example.com/busybox"}},
 }

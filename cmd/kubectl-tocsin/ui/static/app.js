@@ -172,9 +172,11 @@ function ago(time) {
   return Math.floor(seconds) + " s";
 }
 
-// absolute is a time with its zone.
-const absolute = (time) => new Date(time).toLocaleString([], { dateStyle: "medium", timeStyle: "long" });
-const brief = (time) => new Date(time).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+// absolute and brief are times with their zone. Making a format takes longer than a row, so there is one of each.
+const absoluteFormat = new Intl.DateTimeFormat([], { dateStyle: "medium", timeStyle: "long" });
+const briefFormat = new Intl.DateTimeFormat([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+const absolute = (time) => absoluteFormat.format(new Date(time));
+const brief = (time) => briefFormat.format(new Date(time));
 const when = (time) => el("time", { datetime: time, title: time && absolute(time) }, ago(time));
 const since = (time) => el("span", {}, when(time), " ago, " + absolute(time));
 // moment is both for a cell of the table.
@@ -335,7 +337,23 @@ function headline(open) {
   document.title = open.length ? `(${open.length}) Tocsin` : "Tocsin";
 }
 
+let made = new WeakMap(); // the table rows by the rows, which are replaced when they change; emptied when the ages change
+
+// tableRow returns the table row of a row, which is made once: a change of one incident does not make 2,000 anew.
 function tableRow(row, fresh) {
+  const before = made.get(row);
+  if (before) {
+    before.classList.remove("fresh");
+    before.querySelector("td.title a").setAttribute("href", addressOf(row));
+    before.querySelector("input").checked = selected.has(idOf(row));
+    return before;
+  }
+  const tr = makeTableRow(row, fresh);
+  made.set(row, tr);
+  return tr;
+}
+
+function makeTableRow(row, fresh) {
   const acknowledged = row.by ? "✓ Acknowledged by " + row.by : "✓ Acknowledged";
   const state = row.state === "Open" && row.silenced ? [row.acknowledged ? acknowledged + ", silenced" : "Silenced"]
     : row.state === "Open" && row.acknowledged ? [acknowledged]
@@ -676,7 +694,11 @@ $("hours").addEventListener("change", () => {
 });
 new ResizeObserver(() => { if (drawn) chart(drawn); }).observe($("chart"));
 setInterval(sayAge, 1000);
-setInterval(() => { draw(); countLater(); }, 30000);
+setInterval(() => {
+  made = new WeakMap();
+  draw();
+  countLater();
+}, 30000);
 takeKey();
 past.setUp({ el, request });
 actions.setUp({ el, request, rowOf: (id) => rows.get(id) });
