@@ -120,11 +120,12 @@ type statusError struct {
 func (e statusError) Unwrap() error { return e.error }
 
 var (
-	errNoToken = errors.New("no token reached the page: sign in again, or have the proxy pass Authorization: Bearer, or paste a token")
-	errToken   = errors.New("the header Authorization must be there once, as: Bearer TOKEN")
-	errReject  = errors.New("the API server rejects the token: it has expired, or is of another cluster")
-	errHeader  = errors.New("the header " + pageHeader + " is missing: a proxy has removed it, or another site has sent the request")
-	errTooMany = errors.New("there are more incidents than the page holds for one user: choose a namespace")
+	errNoToken     = errors.New("no token reached the page: sign in again, or have the proxy pass Authorization: Bearer, or paste a token")
+	errToken       = errors.New("the header Authorization must be there once, as: Bearer TOKEN")
+	errReject      = errors.New("the API server rejects the token: it has expired, or is of another cluster")
+	errHeader      = errors.New("the header " + pageHeader + " is missing: a proxy has removed it, or another site has sent the request")
+	errImpersonate = errors.New("headers of impersonation are not accepted: have the proxy pass the token of the user")
+	errTooMany     = errors.New("there are more incidents than the page holds for one user: choose a namespace")
 
 	// bearer is the syntax of a token (RFC 6750, 2.1).
 	bearer = regexp.MustCompile(`^(?i:bearer) +([A-Za-z0-9._~+/-]+=*)$`)
@@ -135,7 +136,7 @@ func tokenOf(r *http.Request) (string, error) {
 	for name := range r.Header {
 		// A proxy that authenticates as itself and impersonates would give every user its own rights.
 		if strings.HasPrefix(name, "Impersonate-") {
-			return "", statusError{http.StatusBadRequest, errors.New("headers of impersonation are not accepted: have the proxy pass the token of the user")}
+			return "", statusError{http.StatusBadRequest, errImpersonate}
 		}
 	}
 	values := r.Header.Values("Authorization")

@@ -308,7 +308,7 @@ function draw(fresh = new Set()) {
   const active = document.activeElement, focused = active?.dataset?.id ?? active?.dataset?.group;
   const group = groupOf(found), top = found.slice(0, shownRows);
   $("rows").replaceChildren(...group ? groupRows(top, group, fresh) : top.map((row) => tableRow(row, fresh.has(idOf(row)))));
-  if (focused !== undefined && !active.isConnected)
+  if (focused !== undefined && document.activeElement !== active)
     [...$("rows").querySelectorAll(active.tagName)].find((one) => (one.dataset.id ?? one.dataset.group) === focused)?.focus({ preventScroll: true });
   sayTargets();
   document.body.classList.toggle("one-namespace", scope !== "");
