@@ -1,5 +1,5 @@
-// Package action does to Incidents what a user asks for: it creates AlertEvents, which Tocsin folds. The commands of the plugin and
-// the page use it.
+// Package action does to Incidents what a user asks for: it creates AlertEvents, which Tocsin folds. The commands of the plugin
+// and the page use it.
 package action
 
 import (
@@ -56,8 +56,8 @@ func (a Action) Event(incident *v1alpha1.Incident, user string) *v1alpha1.AlertE
 	}
 }
 
-// User returns the user name that the API server authenticates, which differs from the one in the kubeconfig. It has at most as many
-// characters as spec.alerts[].by may have.
+// User returns the user name that the API server authenticates, which differs from the one in the kubeconfig. It has at most as
+// many characters as spec.alerts[].by may have.
 func User(ctx context.Context, c client.Client) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {

@@ -10,7 +10,8 @@
 //   - The page loads nothing from other origins and runs only its own script, which creates nodes and sets their
 //     text: senders' text is never parsed as HTML. Content-Security-Policy and Trusted Types enforce this.
 //
-// In a cluster it serves many users (Options.Connect) and has no credentials: each request to the API server bears the token of the
+// In a cluster it serves many users (Options.Connect) and has no credentials: each request to the API server bears the
+// token of the
 // request that caused it, and nothing else, so RBAC decides what each user sees and does. See users.go.
 package ui
 
@@ -243,7 +244,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // actionsPath is the only path to which can be posted.
 const actionsPath = "/api/actions"
 
-// guard rejects requests for other hosts, and other methods than GET, HEAD and, for actions, POST. It sets security headers. A page
+// guard rejects requests for other hosts, and other methods than GET, HEAD and, for actions, POST. It sets security
+// headers. A page
 // for many users has any host: with pasted tokens there is nothing that a browser would send by itself to a host that was made to
 // point here, and a proxy gives its cookie to its own host only.
 func (s *Server) guard(next http.Handler) http.Handler {
