@@ -43,7 +43,7 @@ type product struct {
 var (
 	manager  = product{".", "tocsin", "manager", "tocsin-manager", "tocsin"}
 	archiver = product{"./cmd/tocsin-archiver", "tocsin-archiver", "archiver", "tocsin-archiver", "tocsin-archiver"}
-	plugin   = product{"./cmd/kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "tocsin-page"} // its image is the page's
+	plugin   = product{"./cmd/kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "tocsin-page"} // the page
 
 	products = []product{manager, archiver, plugin}
 	images   = []product{manager, archiver, plugin} // those that have one

@@ -56,7 +56,8 @@ func newFlagSet(o *Options) *flag.FlagSet {
 
 	flags.StringVar(&o.alertmanagers, "alertmanager-config", "",
 		"File with the Alertmanagers to forward Incidents to, reloaded when it changes. If empty, Incidents are not forwarded.")
-	flags.Func("page-url", "`URL` of the page, such as https://incidents.example.com: forwarded alerts get the address of their Incident.",
+	flags.Func("page-url",
+		"`URL` of the page, such as https://incidents.example.com: forwarded alerts get the address of their Incident.",
 		func(text string) (err error) {
 			o.pageURL, err = parsePageURL(text)
 			return err

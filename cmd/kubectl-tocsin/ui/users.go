@@ -44,11 +44,13 @@ const (
 	bytesPerObject = 1500
 )
 
-// pageHeader is a header that the page's script sets. A form or a link of another site cannot, and a script of one would have to ask
+// pageHeader is a header that the page's script sets. A form or a link of another site cannot, and a script of one would
+// have to ask
 // the server first, which permits no other origin.
 const pageHeader = "X-Tocsin-Page"
 
-// Connector returns a function that makes a client for the API server of config. The client bears the token and no other credential:
+// Connector returns a function that makes a client for the API server of config. The client bears the token and no other
+// credential:
 // those of config are dropped, also those that impersonate.
 func Connector(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper) func(token string) (client.WithWatch, error) {
 	anonymous := rest.AnonymousClientConfig(config)
@@ -120,10 +122,10 @@ type statusError struct {
 func (e statusError) Unwrap() error { return e.error }
 
 var (
-	errNoToken     = errors.New("no token reached the page: sign in again, or have the proxy pass Authorization: Bearer, or paste a token")
+	errNoToken     = errors.New("no token reached the page: sign in, have the proxy pass Authorization: Bearer, or paste a token")
 	errToken       = errors.New("the header Authorization must be there once, as: Bearer TOKEN")
 	errReject      = errors.New("the API server rejects the token: it has expired, or is of another cluster")
-	errHeader      = errors.New("the header " + pageHeader + " is missing: a proxy has removed it, or another site has sent the request")
+	errHeader      = errors.New("the header " + pageHeader + " is missing: a proxy removed it, or another site sent the request")
 	errImpersonate = errors.New("headers of impersonation are not accepted: have the proxy pass the token of the user")
 	errTooMany     = errors.New("there are more incidents than the page holds for one user: choose a namespace")
 
