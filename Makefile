@@ -24,7 +24,7 @@ GO_TEST := GOGC=off GOMEMLIMIT=1GiB go test -vet=off -exec 'env -u GOGC -u GOMEM
 # Where install-plugin puts the kubectl plugin; it has to be on the PATH.
 BINDIR ?= /usr/local/bin
 
-# The image that dist/install.yaml names and "make image" makes; of which program (manager or archiver) and base, for which
+# The image that dist/install.yaml names and "make image" makes; of which program (manager, archiver or page) and base, for which
 # platforms, and with what (buildah or podman).
 PROGRAM ?= manager
 IMG ?= tocsin$(filter-out -manager,-$(PROGRAM)):dev

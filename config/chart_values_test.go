@@ -18,6 +18,7 @@ import (
 const (
 	theDeployment = "Deployment tocsin"
 	theArchiver   = "Deployment tocsin-archiver"
+	thePage       = "Deployment tocsin-page"
 	theTest       = "Pod tocsin-test" // of "helm test"
 	digest        = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	certManager   = "tls.enabled=true"
@@ -117,7 +118,15 @@ var chartValues = map[string]struct {
 	"archive.extraVolumes":               {`[{"name":"ca","secret":{"secretName":"ca"}}]`, archiveURL, map[string]string{theArchiver: "volumes:\n      - name: ca\n        secret:\n          secretName: ca"}},
 	"archive.extraVolumeMounts":          {`[{"name":"ca","mountPath":"/ca"}]`, archiveURL, map[string]string{theArchiver: "volumeMounts:\n        - mountPath: /ca\n          name: ca"}},
 	"archive.extraEgress":                {`[{"ports":[{"port":9000}]}]`, "networkPolicy.enabled=true," + archiveURL, map[string]string{"NetworkPolicy tocsin-archiver": "port: 9000"}},
-	"archive.resources":                  {`{"limits":{"memory":"7Gi"}}`, archiveURL, map[string]string{theArchiver: "memory: 7Gi"}},
+	"page.enabled": {`true`, "", map[string]string{
+		thePage: "image: tocsin-page:dev", "ServiceAccount tocsin-page": "automountServiceAccountToken: false", "Service tocsin-page": "", "NetworkPolicy tocsin-page": "",
+	}},
+	"page.clusterName":      {`"prod-1"`, "page.enabled=true", map[string]string{thePage: "- --cluster-name=prod-1"}},
+	"page.image.repository": {`"example.com/p"`, "page.enabled=true", map[string]string{thePage: "image: example.com/p:dev"}},
+	"page.image.tag":        {`"v9"`, "page.enabled=true,image.tag=v8", map[string]string{thePage: "image: tocsin-page:v9"}},
+	"page.image.digest":     {`"` + digest + `"`, "page.enabled=true", map[string]string{thePage: "image: tocsin-page@" + digest}},
+	"page.resources":        {`{"limits":{"memory":"7Gi"}}`, "page.enabled=true", map[string]string{thePage: "memory: 7Gi"}},
+	"archive.resources":     {`{"limits":{"memory":"7Gi"}}`, archiveURL, map[string]string{theArchiver: "memory: 7Gi"}},
 
 	"test.image": {`"example.com/busybox"`, "", map[string]string{theTest: "image: example.com/busybox"}},
 }

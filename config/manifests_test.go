@@ -215,7 +215,7 @@ func granted(rules []rbacv1.PolicyRule) []string {
 func (c *cluster) testOperatorRules(t *testing.T) {
 	NewWithT(t).Expect(granted(c.ourRules(t)["tocsin-manager"])).To(ConsistOf(
 		"create alertevents", "get alertevents", "list alertevents", "watch alertevents", "delete alertevents", "patch alertevents",
-		"create incidents", "get incidents", "list incidents", "watch incidents", "delete incidents",
+		"create incidents", "get incidents", "list incidents", "watch incidents", "delete incidents", "patch incidents",
 		"update incidents/status",
 		"get webhookintegrations", "list webhookintegrations", "watch webhookintegrations", "patch webhookintegrations/status",
 		"create events", "patch events",

@@ -52,6 +52,13 @@
 // When the watch shows an Incident no longer, it is Resolved or deleted; unless this process resolved it, it is read. The leader
 // visits all Resolved Incidents at the start of its term and every hour (package sweep).
 //
+// # Labels
+//
+// Labels of alerts may become labels of the Incident object (incident/labels.go). Those of a new Incident come with its
+// creation. When one is reopened, they are patched before the status, on condition of the UID and the resourceVersion that were
+// read, and the status is written over the result: as if both were one write. If the patch fails, the status is written
+// without it.
+//
 // # Marks
 //
 // Marks are for events that stay (release/marks.go): those with an idempotency key, which stay for ten minutes, are marked for

@@ -15,6 +15,9 @@ const (
 // +kubebuilder:validation:Enum=Open;Resolved
 type IncidentState string
 
+// AlertLabelPrefix begins the keys of an Incident's labels that spec.objectLabels of its integration selects.
+const AlertLabelPrefix = "alert.tocsin.dev/"
+
 // Paths by which Incidents can be selected.
 const (
 	StateField        = "status.state"

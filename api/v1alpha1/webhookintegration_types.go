@@ -117,6 +117,18 @@ type WebhookIntegrationSpec struct {
 	// +optional
 	Maintenance []MaintenanceWindow `json:"maintenance,omitempty"`
 
+	// objectLabels are the names of alert labels that become labels of the Incident object, alert.tocsin.dev/<name>, so that
+	// kubectl get incidents -l selects by them. They are set when an episode begins, from the labels that its first alert has
+	// with the defaults. In a value, each character other than letters, digits, -, _ and . becomes _; it has at most 63
+	// characters, and begins and ends with a letter or a digit.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	// +listType=set
+	// +optional
+	ObjectLabels []string `json:"objectLabels,omitempty"`
+
 	// lateFiringWindow is the time after a resolve in which a firing alert is a late duplicate if its startTime falls
 	// within the resolved episode: it is counted, and the Incident stays resolved. After this time, such an alert
 	// reopens the Incident. A duration such as 1m30s, from 0s (no alert is late) to 24h. Default: that of the preset,

@@ -907,6 +907,11 @@ func (in *WebhookIntegrationSpec) DeepCopyInto(out *WebhookIntegrationSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.ObjectLabels != nil {
+		in, out := &in.ObjectLabels, &out.ObjectLabels
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.LateFiringWindow != nil {
 		in, out := &in.LateFiringWindow, &out.LateFiringWindow
 		*out = new(v1.Duration)

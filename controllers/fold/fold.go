@@ -72,6 +72,7 @@ type Plan struct {
 	Status       v1alpha1.IncidentStatus // to write
 	Write        bool                    // Status differs from the stored one in more than a pruned ledger
 	Urgent       bool                    // a first write or a change of state: not to be delayed
+	ObjectLabels map[string]string       // of an episode that begins, with AlertLabelPrefix; nil: none begins
 	Transitions  []v1alpha1.Transition   // in order
 	Results      []AlertResult           // one for each alert that was folded now, or found without an Incident or invalid
 	Settled      []types.UID             // events with no alert left for this Incident once the plan is carried out

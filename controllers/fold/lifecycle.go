@@ -176,6 +176,7 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	f.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received,
 		v1alpha1.ReasonNotAcknowledged, messageNotAcknowledged)
 	f.merge(a)
+	f.labelObject()
 	if s.Alert.Title != defaultTitle+a.integration {
 		s.Episode.Title = plaintext.OneLine(s.Alert.Title, maxEpisodeTitle, bytesPerChar*maxEpisodeTitle)
 	}

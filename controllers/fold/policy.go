@@ -45,6 +45,7 @@ type Policy struct {
 	AutoResolveAfter time.Duration // 0: never
 	Retention        time.Duration
 	LateFiringWindow time.Duration // 0: no firing is late
+	ObjectLabels     []string      // names of the alert labels that become labels of the Incident object
 	Absent           bool          // there is no such integration
 
 	Refusing   bool      // the integration accepts no alerts
@@ -75,6 +76,7 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 		AutoResolveAfter: durationOr(spec.AutoResolveAfter, 0),
 		Retention:        durationOr(spec.Retention, DefaultRetention),
 		LateFiringWindow: durationOr(spec.LateFiringWindow, window),
+		ObjectLabels:     spec.ObjectLabels,
 		Refusing:         spec.Suspend,
 		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
 	}

@@ -257,6 +257,14 @@ func alertsOf(
 	if incident != nil {
 		link = webLink(incident.Status.Alert.Link)
 	}
+	// A receiver leads back to the Incident, and from there to the sender's link.
+	if config.pageURL != nil {
+		if link != "" && incident != nil {
+			annotations["source_url"] = link
+		}
+		link = config.pageURL.JoinPath("incidents", key.namespace, key.name).String()
+		annotations["incident_url"] = link
+	}
 	for _, set := range sets {
 		starts, ends := set.from, now.Add(max(0, ahead)).Add(config.Lease.Duration)
 		if !set.fires() {

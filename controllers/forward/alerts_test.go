@@ -2,6 +2,7 @@ package forward
 
 import (
 	"encoding/json"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,17 @@ func TestAlertOfAnOpenIncident(t *testing.T) {
 		},
 		"startsAt": "2026-05-04T11:59:00Z", "endsAt": "2026-05-04T12:25:00Z", "generatorURL": "https://example.com/d?x=1",
 	}}))
+}
+
+func TestAlertLeadsToThePage(t *testing.T) {
+	g := NewWithT(t)
+	page, err := url.Parse("https://incidents.example.com/tocsin/")
+	g.Expect(err).NotTo(HaveOccurred())
+	posted := postedAt(t, openIncident(), &Config{AlertAnnotations: []string{"incident_url"}, pageURL: page}, 10)
+	g.Expect(posted).To(HaveLen(1))
+	g.Expect(posted[0]["generatorURL"]).To(Equal("https://incidents.example.com/tocsin/incidents/shop/mon-abc"))
+	g.Expect(posted[0]["annotations"]).To(HaveKeyWithValue("incident_url", "https://incidents.example.com/tocsin/incidents/shop/mon-abc"))
+	g.Expect(posted[0]["annotations"]).To(HaveKeyWithValue("source_url", "https://example.com/d?x=1"))
 }
 
 func TestLabelsOfAlerts(t *testing.T) {

@@ -28,6 +28,8 @@ type Config struct {
 	AlertAnnotations    []string          `json:"alert_annotations"` // names of the annotations of alerts that are forwarded
 	Lease               *metav1.Duration  `json:"lease"`             // a firing alert ends so long after it was last posted
 	SilenceAcknowledged bool              `json:"silence_acknowledged"`
+
+	pageURL *url.URL // of --page-url; nil if there is no page
 }
 
 // target is one entry of the file: one Alertmanager, or all those behind one DNS name.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -21,6 +22,9 @@ import (
 
 // Forwarder forwards Incidents while its replica leads. There is one for each process.
 type Forwarder struct {
+	// PageURL is the address of the page, for links to Incidents; nil if there is none.
+	PageURL *url.URL
+
 	path         string
 	clock        clock
 	installation func(context.Context) (string, error)
@@ -78,6 +82,7 @@ func (f *Forwarder) load() {
 		configValid.WithLabelValues().Set(0)
 		return
 	}
+	config.pageURL = f.PageURL
 	f.log.Info("Loaded Alertmanager configuration", "file", f.path, "alertmanagers", len(config.Alertmanagers))
 	f.file.Store(&file{data: data, config: config})
 	configValid.WithLabelValues().Set(1)

@@ -41,7 +41,7 @@ func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan)
 	}
 	incident := c.incident
 	if plan.Write {
-		if incident, err = r.writePlan(ctx, incident, &plan); err != nil {
+		if incident, err = r.writePlan(ctx, r.label(ctx, incident, plan.ObjectLabels), &plan); err != nil {
 			return nil, err
 		}
 		r.announce(ctx, incident, plan)
@@ -54,19 +54,19 @@ func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan)
 
 // create creates the Incident, its status still empty. It returns nil if there is one already: a Resolved one, or one that the
 // cache does not show yet.
-func (r *reconciler) create(ctx context.Context, o *facts, spec v1alpha1.IncidentSpec) (*v1alpha1.Incident, error) {
+func (r *reconciler) create(ctx context.Context, o *facts, plan *fold.Plan) (*v1alpha1.Incident, error) {
 	leave, err := r.gate.enter(ctx, o.key.Namespace, true)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	incident := &v1alpha1.Incident{
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.key.Namespace, Name: o.key.Name},
-		Spec:       spec,
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.key.Namespace, Name: o.key.Name, Labels: plan.ObjectLabels},
+		Spec:       *plan.Create,
 	}
 	err = errIncidentLimit
 	if r.counts.Allows(o.key.Namespace) && !r.resolved.IsFull(o.key.Namespace) {
-		err = r.live.Create(ctx, incident)
+		err = r.createLabelled(ctx, incident)
 	}
 	if apierrors.IsAlreadyExists(err) {
 		return nil, nil

@@ -43,7 +43,7 @@ const (
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch
-// +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=tocsin.dev,resources=incidents/status,verbs=update
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=get;list;watch
 
@@ -131,7 +131,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if wait := r.delayWrite(o, plan); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
-		o, plan, err = r.foldConfirmed(ctx, o, plan.Create)
+		o, plan, err = r.foldConfirmed(ctx, o, &plan)
 	}
 	if err != nil {
 		return r.handleFailure(ctx, o, err)
@@ -142,15 +142,15 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // foldConfirmed folds after a quorum list and carries the plan out. It returns its facts, with the Incident as it is written.
 //
-// An Incident that the cache lacks is Resolved, or there is none. If the alerts open one, spec is its spec, and it is
+// An Incident that the cache lacks is Resolved, or there is none. If the alerts open one, by the plan first, it is
 // created before the list. A leader that stood still could otherwise fold AlertEvents once more whose Incident was deleted
 // meanwhile: nothing would fail its create. If the create finds one there, or if the alerts open none, it is read.
 func (r *reconciler) foldConfirmed(
-	ctx context.Context, seen *facts, spec *v1alpha1.IncidentSpec,
+	ctx context.Context, seen *facts, first *fold.Plan,
 ) (_ *facts, plan fold.Plan, err error) {
 	created := false
 	if seen.incident == nil {
-		if seen, created, err = r.createOrRead(ctx, seen, spec); err != nil {
+		if seen, created, err = r.createOrRead(ctx, seen, first); err != nil {
 			return seen, plan, err
 		}
 	}
@@ -182,11 +182,11 @@ func (r *reconciler) foldConfirmed(
 // createOrRead returns the facts with the Incident that the cache lacks, if there is one: a new one if it is to be
 // opened, or the one that exists. That one is found also where none can be created.
 func (r *reconciler) createOrRead(
-	ctx context.Context, seen *facts, spec *v1alpha1.IncidentSpec,
+	ctx context.Context, seen *facts, first *fold.Plan,
 ) (_ *facts, created bool, err error) {
 	o := *seen
-	if spec != nil {
-		if o.incident, err = r.create(ctx, seen, *spec); o.incident != nil {
+	if first.Create != nil {
+		if o.incident, err = r.create(ctx, seen, first); o.incident != nil {
 			return &o, true, nil
 		}
 		if blocked := (*blockedError)(nil); err != nil && !errors.As(err, &blocked) {

@@ -157,8 +157,10 @@ type faults struct {
 	beforeCreate, beforeStatus, afterStatus, onDelete func() error
 	statusWrites                                      int
 
-	refuseStatus             func(*v1alpha1.Incident) error // by what is written
-	beforePatch, afterCreate func() error
+	refuseStatus                         func(*v1alpha1.Incident) error // by what is written
+	refuseCreate                         func(client.Object) error
+	beforePatch, afterPatch, afterCreate func() error
+	patches                              int
 }
 
 var errCrash = errors.New("the process is killed here")
@@ -176,6 +178,11 @@ func (f *faults) funcs() interceptor.Funcs {
 			if err := f.call(f.beforeCreate); err != nil {
 				return err
 			}
+			if f.refuseCreate != nil {
+				if err := f.refuseCreate(object); err != nil {
+					return err
+				}
+			}
 			if err := c.Create(ctx, object, opts...); err != nil {
 				return err
 			}
@@ -185,7 +192,13 @@ func (f *faults) funcs() interceptor.Funcs {
 			if err := f.call(f.beforePatch); err != nil {
 				return err
 			}
-			return c.Patch(ctx, object, patch, opts...)
+			if err := c.Patch(ctx, object, patch, opts...); err != nil {
+				return err
+			}
+			if _, ok := object.(*v1alpha1.Incident); ok {
+				f.patches++
+			}
+			return f.call(f.afterPatch)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
 			if err := f.call(f.onDelete); err != nil {

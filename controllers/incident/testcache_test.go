@@ -13,6 +13,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
 
 // testCache reads from the API server what a cache would have, and lags behind where a test says so.
@@ -71,7 +72,8 @@ func (c *testCache) Get(ctx context.Context, key client.ObjectKey, object client
 		*incident = v1alpha1.Incident{}
 		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("incidents").GroupResource(), key.Name)
 	}
-	return nil
+	_, err := clustercache.Condense(incident)
+	return err
 }
 
 // List filters by the indexes of setup.go.

@@ -43,10 +43,10 @@ type product struct {
 var (
 	manager  = product{".", "tocsin", "manager", "tocsin-manager", "tocsin"}
 	archiver = product{"./cmd/tocsin-archiver", "tocsin-archiver", "archiver", "tocsin-archiver", "tocsin-archiver"}
-	plugin   = product{"./cmd/kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", ""}
+	plugin   = product{"./cmd/kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "tocsin-page"} // the page
 
 	products = []product{manager, archiver, plugin}
-	images   = []product{manager, archiver} // those that have one
+	images   = []product{manager, archiver, plugin} // those that have one
 )
 
 // smallTags are the build tags that leave out what no product uses: see the Makefile.

@@ -132,6 +132,7 @@ func TestReleaseIsReproducibleAndVerified(t *testing.T) {
 	g.Expect(verifier{first, testVersion, "abc", &said}.verify(t.Context())).To(Succeed())
 	g.Expect(said.String()).To(And(ContainSubstring("the image tocsin runs: it v1.2.3"),
 		ContainSubstring("the image tocsin-archiver runs: it v1.2.3"),
+		ContainSubstring("the image tocsin-page runs: it v1.2.3"),
 		ContainSubstring("kubectl-tocsin_v1.2.3_linux_"+runtime.GOARCH+" runs: it v1.2.3")))
 
 	install, err := os.ReadFile(filepath.Join(first, "install.yaml"))

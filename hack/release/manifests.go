@@ -61,6 +61,8 @@ func (b *builder) chart() error {
 		{chartPath, regexp.MustCompile(`(?m)^    - image: tocsin:dev$`), "    - image: " + repository + ":" + tag(b.version)},
 		{chartPath, regexp.MustCompile(`(?m)^    - image: tocsin-archiver:dev$`),
 			"    - image: " + b.locations.imageRepository(archiver) + ":" + tag(b.version)},
+		{chartPath, regexp.MustCompile(`(?m)^    - image: tocsin-page:dev$`),
+			"    - image: " + b.locations.imageRepository(plugin) + ":" + tag(b.version)},
 		{"tocsin/values.yaml", regexp.MustCompile(`(?m)^  repository: tocsin$`), "  repository: " + repository},
 		{"tocsin/values.schema.json", regexp.MustCompile(`(?m)^( *"default": )"tocsin"(,?)$`), `${1}"` + repository + `"${2}`},
 		{"tocsin/README.md", regexp.MustCompile("(?m)^(\\| `image.repository` \\| )`\"tocsin\"`"), "${1}`\"" + repository + "\"`"},

@@ -33,6 +33,7 @@ while read -r reference; do
   "$cosign" sign --yes "${flags[@]}" "$reference"
   kind=image
   [[ $reference != */tocsin-archiver@* ]] || kind=archiver
+  [[ $reference != */tocsin-page@* ]] || kind=page
   [[ $reference != */tocsin-bundle@* ]] || kind=bundle
   [[ $reference != */charts/* ]] || kind=chart
   # For the steps of the workflow that attest where they come from.

@@ -154,7 +154,7 @@ func (v verifier) definitions(entries []entry) error {
 }
 
 // chart checks that the chart has the release's version, and that its values and the annotation for Artifact Hub name the
-// image of install.yaml. The annotation names the archiver's too.
+// image of install.yaml. The annotation names those of the archiver and the page, too.
 func (v verifier) chart() error {
 	image, err := v.installedImage()
 	if err != nil {
@@ -189,9 +189,9 @@ func (v verifier) chart() error {
 		return fmt.Errorf("its values name the image %s instead of %s", set, image)
 	}
 	repository, _ := strings.CutSuffix(image, ":"+chart.AppVersion)
-	archivers := repository + "-archiver:" + chart.AppVersion
-	if len(named) != 2 || named[0].Image != image || named[1].Image != archivers {
-		return fmt.Errorf("the annotation artifacthub.io/images names %v instead of %s and %s", named, image, archivers)
+	archivers, pages := repository+"-archiver:"+chart.AppVersion, repository+"-page:"+chart.AppVersion
+	if len(named) != 3 || named[0].Image != image || named[1].Image != archivers || named[2].Image != pages {
+		return fmt.Errorf("the annotation artifacthub.io/images names %v instead of %s, %s and %s", named, image, archivers, pages)
 	}
 	v.say("the chart, with the image %s", image)
 	return nil

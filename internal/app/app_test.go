@@ -66,6 +66,7 @@ func TestCommandLine(t *testing.T) {
 		"a manager needs a write slot":              {"--max-in-flight-writes=0", 2, "", "--max-in-flight-writes"},
 		"a shutdown delay beyond the grace is one":  {"--shutdown-delay=1m", 2, "", "--shutdown-delay"},
 		"a namespace has a valid name":              {"--watch-namespaces=a,B", 2, "", `"B"`},
+		"the page has a URL of the web":             {"--page-url=javascript:alert(1)", 2, "", "must be an http or https URL"},
 		"a forwarding file is checked":              {"--check-alertmanager-config=testdata/alertmanager.yaml", 0, "valid. alertmanagers: am:9093", ""},
 		"an invalid forwarding file is told":        {"--check-alertmanager-config=app_test.go", 1, "", "the file: yaml: line "},
 		"a missing forwarding file is told":         {"--check-alertmanager-config=nowhere", 1, "", "nowhere: no such file"},

@@ -103,6 +103,7 @@ func newCampaign(
 	var forwarder *forward.Forwarder // of Incidents to Alertmanager; nil without
 	if o.alertmanagers != "" {
 		forwarder = forward.New(o.alertmanagers, serverTime, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
+		forwarder.PageURL = o.pageURL
 		if err := mgr.Add(forwarder); err != nil {
 			return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
 		}

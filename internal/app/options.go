@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"flag"
+	"net/url"
 	"time"
 
 	"github.com/tocsin-dev/tocsin/internal/fair"
@@ -20,6 +21,7 @@ type Options struct {
 	webhook            webhookserver.Options
 	tracing            bool
 	alertmanagers      string
+	pageURL            *url.URL
 	checkAlertmanagers string
 	archiveRequired    bool
 }
@@ -54,6 +56,12 @@ func newFlagSet(o *Options) *flag.FlagSet {
 
 	flags.StringVar(&o.alertmanagers, "alertmanager-config", "",
 		"File with the Alertmanagers to forward Incidents to, reloaded when it changes. If empty, Incidents are not forwarded.")
+	flags.Func("page-url",
+		"`URL` of the page, such as https://incidents.example.com: forwarded alerts get the address of their Incident.",
+		func(text string) (err error) {
+			o.pageURL, err = parsePageURL(text)
+			return err
+		})
 	flags.StringVar(&o.checkAlertmanagers, "check-alertmanager-config", "",
 		"Check a file for --alertmanager-config and the files that it names, and exit: with 0 if it is valid, with 1 if it is not.")
 	flags.BoolVar(&o.archiveRequired, "archive-required", false,
@@ -69,6 +77,19 @@ func ParseFlags(args []string) (Options, error) {
 	flags := newFlagSet(&o)
 	err := process.Parse(flags, args, func() error { return o.complete(flags) })
 	return o, err
+}
+
+// parsePageURL parses the URL of the page; nil if it is empty.
+func parsePageURL(text string) (*url.URL, error) {
+	if text == "" {
+		return nil, nil
+	}
+	address, err := url.Parse(text)
+	if err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" ||
+		address.User != nil || address.RawQuery != "" || address.Fragment != "" {
+		return nil, errors.New("must be an http or https URL without user, query and fragment")
+	}
+	return address, nil
 }
 
 // complete sets what depends on other flags, and returns all errors of the options.

@@ -13,14 +13,12 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
 )
 
 const (
@@ -29,8 +27,6 @@ const (
 	// silenceTimeout bounds the wait for a silence. The forwarder reads and writes silences every 10 seconds, and sees its own
 	// writes in the next round.
 	silenceTimeout = 30 * time.Second
-
-	maxByChars = 256 // of spec.alerts[].by
 
 	verbSilence = "Silence"
 )
@@ -137,7 +133,7 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 	if err := o.filter.complete(); err != nil {
 		return err
 	}
-	user, err := c.user(ctx)
+	user, err := action.User(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -236,17 +232,14 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 
 // unneeded describes why an Incident needs no action; empty if it needs one.
 func (o *actOptions) unneeded(incident *v1alpha1.Incident) string {
-	switch {
-	case (o.status == v1alpha1.AlertResolved || o.length > 0) && incident.Status.State == v1alpha1.IncidentResolved:
-		return "already resolved"
-	case o.status == v1alpha1.AlertAcknowledged && fold.StaysAcknowledged(&incident.Status) && o.message == "":
-		return "already acknowledged"
-	case o.status == v1alpha1.AlertUnacknowledged && !isAcknowledged(incident):
-		return "not acknowledged"
-	case o.status == v1alpha1.AlertSilenced && o.length == 0 && incident.Status.Silence == nil:
+	if o.status == v1alpha1.AlertSilenced && o.length == 0 && incident.Status.Silence == nil {
 		return notRequested(incident)
 	}
-	return ""
+	return o.action().Unneeded(incident)
+}
+
+func (o *actOptions) action() action.Action {
+	return action.Action{Status: o.status, Message: o.message, Length: o.length}
 }
 
 // apply creates an AlertEvent for each Incident, and then waits for all of them. If it ends early, it prints which AlertEvents
@@ -258,7 +251,7 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 		if o.unneeded(incident) != "" {
 			continue
 		}
-		event := o.event(incident, user)
+		event := o.action().Event(incident, user)
 		if err := c.Create(ctx, event, fieldManager); err != nil {
 			o.noteSubmitted(submitted)
 			return err
@@ -285,18 +278,6 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 		o.screen.printf("incident.tocsin.dev/%s %s\n", incident.Name, result)
 	}
 	return nil
-}
-
-// event returns the AlertEvent that does to an Incident what the command is for.
-func (o *actOptions) event(incident *v1alpha1.Incident, user string) *v1alpha1.AlertEvent {
-	alert := v1alpha1.Alert{Status: o.status, IncidentName: incident.Name, By: user, Comment: o.message}
-	if o.status == v1alpha1.AlertSilenced {
-		alert.SilenceFor = &metav1.Duration{Duration: o.length}
-	}
-	return &v1alpha1.AlertEvent{
-		ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, GenerateName: "kubectl-"},
-		Spec:       v1alpha1.AlertEventSpec{IntegrationName: incident.Spec.IntegrationName, Alerts: []v1alpha1.Alert{alert}},
-	}
 }
 
 // noteSubmitted prints for which Incidents AlertEvents were created whose effect was not awaited.
@@ -337,16 +318,6 @@ func (o *actOptions) await(ctx context.Context, c *cluster, event *v1alpha1.Aler
 // isTimeout reports whether a call failed because the deadline of its context passed.
 func isTimeout(ctx context.Context, err error) bool {
 	return err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
-}
-
-// user returns the user name that the API server authenticates, which differs from the one in the kubeconfig.
-func (c *cluster) user(ctx context.Context) (string, error) {
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := c.Create(ctx, review); err != nil {
-		return "", fmt.Errorf("reading your user name from the API server: %w", err)
-	}
-	name := []rune(review.Status.UserInfo.Username)
-	return string(name[:min(len(name), maxByChars)]), nil
 }
 
 // result describes what the command has done to an Incident.

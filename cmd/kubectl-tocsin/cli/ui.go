@@ -8,12 +8,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
+	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 )
 
 type uiOptions struct {
 	archiveOptions
-	port    int
-	command *cobra.Command
+	port        int
+	inCluster   bool
+	bindAddress string
+	clusterName string
+	command     *cobra.Command
 }
 
 func (p *plugin) uiCommand() *cobra.Command {
@@ -21,12 +25,25 @@ func (p *plugin) uiCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "ui",
 		Short: "Show incidents in the browser",
-		RunE:  p.withCluster(o.run),
+	}
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if o.inCluster {
+			return o.runInCluster(command.Context())
+		}
+		return p.withCluster(o.run)(command, args)
 	}
 	o.command = command
 	o.addArchiveFlag(command)
 	command.Flags().BoolVarP(&o.filter.allNamespaces, "all-namespaces", "A", false, "Show incidents of all namespaces.")
 	command.Flags().IntVar(&o.port, "port", 0, "Port on 127.0.0.1. Default: a free port.")
+	command.Flags().BoolVar(&o.inCluster, "in-cluster", false,
+		"Serve many users, without credentials: each request bears the token of its user.")
+	command.Flags().StringVar(&o.bindAddress, "bind-address", ":8080", "Address of the page with --in-cluster.")
+	command.Flags().StringVar(&o.clusterName, "cluster-name", "", "Name of the cluster, for the header of the page.")
+	// The archive has one set of credentials for all users, and would show each of them every namespace.
+	command.MarkFlagsMutuallyExclusive("in-cluster", "archive")
+	command.MarkFlagsMutuallyExclusive("in-cluster", "port")
+	command.MarkFlagsMutuallyExclusive("in-cluster", "all-namespaces")
 	return command
 }
 
@@ -43,12 +60,32 @@ func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	}
 	server, err := ui.Listen(ctx, c, ui.Options{
 		Namespace: o.filter.namespace(c), Port: o.port, Command: o.sameCluster(), Archive: archive,
+		ClusterName: o.clusterName,
 	})
 	if err != nil {
 		return err
 	}
 	const hint = "Open this URL in a browser on this machine. It contains a key. Press Ctrl-C to stop."
 	if o.screen.printf("%s\n%s\n", server.URL(), hint); o.screen.err != nil {
+		return o.screen.err
+	}
+	return server.Run(ctx)
+}
+
+// runInCluster serves many users. Of the configuration it uses only how the API server is reached, none of the credentials.
+func (o *uiOptions) runInCluster(ctx context.Context) error {
+	config, err := o.config.ToRESTConfig()
+	if err != nil {
+		return err
+	}
+	config.UserAgent = "tocsin-page/" + buildinfo.Read().Version
+	server, err := ui.Listen(ctx, nil, ui.Options{
+		Connect: ui.Connector(config, newScheme(), newMapper()), BindAddress: o.bindAddress, ClusterName: o.clusterName,
+	})
+	if err != nil {
+		return err
+	}
+	if o.screen.printf("Serving on %s.\n", o.bindAddress); o.screen.err != nil {
 		return o.screen.err
 	}
 	return server.Run(ctx)

@@ -38,6 +38,10 @@ type message struct {
 	Scope string `json:"scope"`
 	// Command is the beginning of a command line for the same cluster.
 	Command string `json:"command"`
+	// Cluster is the name of the cluster.
+	Cluster string `json:"cluster,omitempty"`
+	// Code is the code of the problem that ends the stream, such as 401; 0 while it goes on.
+	Code int `json:"code,omitempty"`
 }
 
 type row struct {
@@ -46,6 +50,7 @@ type row struct {
 	State        string              `json:"state"`
 	Severity     string              `json:"severity"`
 	Acknowledged bool                `json:"acknowledged"`
+	By           string              `json:"by,omitempty"` // who acknowledged it
 	Silenced     bool                `json:"silenced,omitempty"`
 	Muted        bool                `json:"muted,omitempty"` // by a maintenance window
 	Count        int64               `json:"count"`
@@ -62,24 +67,40 @@ type row struct {
 
 // stream sends all rows, and then changed rows, as lines of JSON until the browser disconnects.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	who := s.callerOf(r)
+	watched, leave, err := s.join(r.Context(), who)
+	if err != nil {
+		s.writeProblem(w, err)
+		return
+	}
+	defer leave()
 	answer := newLines(w)
 	ticker := time.NewTicker(settle)
 	defer ticker.Stop()
 	var sent map[types.NamespacedName]string
 	for {
 		// Read the number of changes and Synced before the Incidents: if Synced is true, they are complete.
-		changes := s.changes.Load()
+		changes := watched.changes.Load()
 		m := message{
-			Whole: sent == nil, Synced: s.feed.Synced(), Scope: s.Namespace, Command: s.Command, Age: s.feed.Age().Seconds(),
+			Whole: sent == nil, Synced: watched.feed.Synced(), Scope: who.namespace, Command: s.Command, Cluster: s.ClusterName,
+			Age: watched.feed.Age().Seconds(),
 		}
-		m.Rows, sent = changedRows(s.feed.Incidents(), sent)
-		if problem := s.feed.Problem(); problem != nil {
+		if s.users != nil {
+			if problem := s.users.problem(watched); problem != nil {
+				m.Whole = true // without rows
+				m.Code, m.Problem = problemOf(problem)
+				answer.send(m)
+				return
+			}
+		}
+		m.Rows, sent = changedRows(watched.feed.Incidents(), sent)
+		if problem := watched.feed.Problem(); problem != nil {
 			m.Problem = live.Sentence(problem)
 		}
 		if !answer.send(m) {
 			return
 		}
-		for last, quiet := time.Now(), true; quiet; quiet = s.changes.Load() == changes && time.Since(last) < heartbeat {
+		for last, quiet := time.Now(), true; quiet; quiet = watched.changes.Load() == changes && time.Since(last) < heartbeat {
 			select {
 			case <-r.Context().Done():
 				return
@@ -129,6 +150,9 @@ func makeRow(incident *v1alpha1.Incident) row {
 		Integration:  incident.Spec.IntegrationName,
 		Key:          incident.Spec.DedupKey,
 		Labels:       map[string]string{},
+	}
+	if made.Acknowledged && status.Acknowledgement != nil {
+		made.By = status.Acknowledgement.By
 	}
 	for name, value := range status.Alert.Labels {
 		if len(made.Labels) < maxRowLabels {

@@ -45,7 +45,7 @@ type pastMessage struct {
 }
 
 // pastQuery reads the period and the filters from the query of a URL.
-func (s *Server) pastQuery(values url.Values) (history.Query, error) {
+func (s *Server) pastQuery(values url.Values, namespace string) (history.Query, error) {
 	const maxDays = 3660
 	days, err := strconv.Atoi(values.Get("days"))
 	if err != nil || days < 1 || days > maxDays {
@@ -53,9 +53,9 @@ func (s *Server) pastQuery(values url.Values) (history.Query, error) {
 	}
 	to := s.now()
 	q := history.Query{From: to.AddDate(0, 0, -days), To: to, Filter: history.Filter{
-		Namespace: s.Namespace, Words: strings.Fields(values.Get("search")), Unacknowledged: values.Get("unacknowledged") != "",
+		Namespace: namespace, Words: strings.Fields(values.Get("search")), Unacknowledged: values.Get("unacknowledged") != "",
 	}}
-	if s.Namespace == "" {
+	if namespace == "" {
 		q.Filter.Namespace = values.Get("namespace")
 	}
 	for name, list := range map[string]*[]string{
@@ -97,7 +97,7 @@ func (p *pastStream) problem(err error) bool {
 // past returns a handler of finished episodes, which answers with lines of JSON.
 func (s *Server) past(answer func(*pastStream, *http.Request, history.Query) *pastMessage) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		q, err := s.pastQuery(r.URL.Query())
+		q, err := s.pastQuery(r.URL.Query(), s.callerOf(r).namespace)
 		if err != nil {
 			writeError(w, http.StatusBadRequest, err)
 			return
@@ -113,7 +113,7 @@ func (s *Server) past(answer func(*pastStream, *http.Request, history.Query) *pa
 
 // history sends the newest finished episodes.
 func (s *Server) history(stream *pastStream, r *http.Request, q history.Query) *pastMessage {
-	source := &history.Source{Cluster: s.client, Bucket: s.Archive}
+	source := &history.Source{Cluster: s.callerOf(r).client, Bucket: s.Archive}
 	var chunk []*records.Record
 	found := 0
 	for record, err := range source.Episodes(r.Context(), q) {
@@ -147,7 +147,7 @@ func (s *Server) report(stream *pastStream, r *http.Request, q history.Query) *p
 	q.WithoutContent = true
 	open := 0
 	q.Open = func() { open++ }
-	source := &history.Source{Cluster: s.client, Bucket: s.Archive}
+	source := &history.Source{Cluster: s.callerOf(r).client, Bucket: s.Archive}
 	builder := report.NewBuilder(q.From, q.To, time.Local)
 	for record, err := range source.Episodes(r.Context(), q) {
 		if err == nil {

@@ -1,6 +1,6 @@
 // Package ui serves a web page with the Incidents to the user's browser.
 //
-// It listens on 127.0.0.1 only, shows what the user's kubeconfig may read, and changes nothing. Other users of the
+// On a user's machine it listens on 127.0.0.1 only, and shows and does what the user's kubeconfig may. Other users of the
 // machine and web pages in the browser can also reach the port, so:
 //
 //   - The server returns data only to clients with the key: 128 random bits in the fragment of the printed URL. A
@@ -9,6 +9,10 @@
 //   - The server rejects requests for other hosts, which prevents DNS rebinding.
 //   - The page loads nothing from other origins and runs only its own script, which creates nodes and sets their
 //     text: senders' text is never parsed as HTML. Content-Security-Policy and Trusted Types enforce this.
+//
+// In a cluster it serves many users (Options.Connect) and has no credentials: each request to the API server bears the
+// token of the
+// request that caused it, and nothing else, so RBAC decides what each user sees and does. See users.go.
 package ui
 
 import (
@@ -23,15 +27,14 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"gocloud.dev/blob"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -58,8 +61,8 @@ type Server struct {
 	key      string
 	port     int
 	listener net.Listener
-	feed     *live.Feed
-	changes  atomic.Int64 // of the feed's Incidents
+	*watch          // of the only user; nil if there are many
+	users    *users // nil if there is one
 	now      func() time.Time
 }
 
@@ -73,11 +76,23 @@ type Options struct {
 	Command string
 	// Archive has the finished episodes; nil if there is none.
 	Archive *blob.Bucket
+	// ClusterName is shown in the header.
+	ClusterName string
+
+	// Connect makes a page for many users: the server has no credentials, and each request bears the token of its user, for which
+	// Connect returns the client. See Connector.
+	Connect func(token string) (client.WithWatch, error)
+	// BindAddress is the address of a page for many users.
+	BindAddress string
 }
 
-// Listen opens the port and returns a server.
+// Listen opens the port and returns a server. The client is for a page of one user, and nil with Connect.
 func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port)))
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port))
+	if o.Connect != nil {
+		address = o.BindAddress
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +101,11 @@ func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error)
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.port = address.Port
 	}
+	if o.Connect != nil {
+		s.users = &users{requests: make(chan struct{}, maxRequests), watches: map[watchKey]*watch{}}
+		return s, nil
+	}
+	s.watch = &watch{}
 	s.feed, err = live.Follow(c, s.Namespace, nil, func(live.Change) { s.changes.Add(1) })
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
@@ -111,7 +131,13 @@ func (s *Server) Run(ctx context.Context) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return ctx }, // ends the streams
 	}
-	tasks.Go(func() { s.feed.Run(ctx) })
+	if s.users == nil {
+		tasks.Go(func() { s.feed.Run(ctx) })
+	} else {
+		s.users.ctx = ctx
+		defer s.users.tasks.Wait()
+		defer cancel()
+	}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -127,14 +153,27 @@ func (s *Server) Handler() http.Handler {
 	}
 	data := http.NewServeMux()
 	data.HandleFunc("GET /api/stream", s.stream)
-	data.HandleFunc("GET /api/counts", s.counts)
-	data.HandleFunc("GET /api/history", s.past(s.history))
-	data.HandleFunc("GET /api/report", s.past(s.report))
-	data.HandleFunc("GET /api/incidents/{namespace}/{name}", s.incident)
+	data.HandleFunc("GET /api/counts", s.limited(s.counts))
+	data.HandleFunc("GET /api/history", s.limited(s.past(s.history)))
+	data.HandleFunc("GET /api/report", s.limited(s.past(s.report)))
+	data.HandleFunc("GET /api/incidents/{namespace}/{name}", s.limited(s.incident))
+	data.HandleFunc("POST "+actionsPath, s.limited(s.act))
 	mux := http.NewServeMux()
-	mux.Handle("/api/", s.withKey(data))
+	if s.users != nil {
+		mux.Handle("/api/", s.withToken(data))
+	} else {
+		mux.Handle("/api/", s.withKey(data))
+	}
+	mux.HandleFunc("GET /incidents/{namespace}/{name}", toIncident)
 	mux.Handle("/", http.FileServerFS(files))
 	return s.guard(mux)
+}
+
+// toIncident leads from the address of an Incident to the page. The name is in the path, since a fragment would get lost while a
+// proxy has the user sign in; the Location is relative, since a proxy may have removed a prefix of the path.
+func toIncident(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Location", "../../#/"+url.PathEscape(r.PathValue("namespace"))+"/"+url.PathEscape(r.PathValue("name")))
+	w.WriteHeader(http.StatusFound)
 }
 
 // incident returns an Incident without its ledger and managed fields.
@@ -142,15 +181,9 @@ func (s *Server) incident(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
 	incident := &v1alpha1.Incident{}
-	err := s.client.Get(ctx, client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}, incident)
-	if err != nil {
-		code := http.StatusBadGateway
-		if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code != 0 {
-			code = int(status.Status().Code)
-		} else if errors.Is(err, context.DeadlineExceeded) {
-			code = http.StatusGatewayTimeout
-		}
-		writeError(w, code, errors.New(live.Sentence(err)))
+	key := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	if err := s.callerOf(r).client.Get(ctx, key, incident); err != nil {
+		s.writeProblem(w, err)
 		return
 	}
 	incident.ManagedFields = nil
@@ -166,7 +199,13 @@ func (s *Server) counts(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, fmt.Errorf("hours must be a number from 1 to %d", maxHours))
 		return
 	}
-	writeJSON(w, http.StatusOK, countOpen(s.feed.Incidents(), s.now(), time.Duration(hours)*time.Hour))
+	watched, leave, err := s.join(r.Context(), s.callerOf(r))
+	if err != nil {
+		s.writeProblem(w, err)
+		return
+	}
+	defer leave()
+	writeJSON(w, http.StatusOK, countOpen(watched.feed.Incidents(), s.now(), time.Duration(hours)*time.Hour))
 }
 
 func writeError(w http.ResponseWriter, code int, err error) {
@@ -187,6 +226,7 @@ type lines struct {
 
 func newLines(w http.ResponseWriter) lines {
 	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy would keep lines back
 	return lines{http.NewResponseController(w), json.NewEncoder(w)}
 }
 
@@ -201,7 +241,13 @@ func (l lines) send(value any) bool {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// guard rejects requests for other hosts and other methods than GET and HEAD, and sets security headers.
+// actionsPath is the only path to which can be posted.
+const actionsPath = "/api/actions"
+
+// guard rejects requests for other hosts, and other methods than GET, HEAD and, for actions, POST. It sets security
+// headers. A page
+// for many users has any host: with pasted tokens there is nothing that a browser would send by itself to a host that was made to
+// point here, and a proxy gives its cookie to its own host only.
 func (s *Server) guard(next http.Handler) http.Handler {
 	hosts := []string{fmt.Sprintf("127.0.0.1:%d", s.port), fmt.Sprintf("localhost:%d", s.port)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -214,11 +260,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Cache-Control", "no-store")
 		switch {
-		case !slices.Contains(hosts, r.Host):
+		case s.users == nil && !slices.Contains(hosts, r.Host):
 			writeError(w, http.StatusMisdirectedRequest, fmt.Errorf("the host must be %s", strings.Join(hosts, " or ")))
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		case r.Method != http.MethodGet && r.Method != http.MethodHead && (r.Method != http.MethodPost || r.URL.Path != actionsPath):
 			header.Set("Allow", "GET, HEAD")
-			writeError(w, http.StatusMethodNotAllowed, errors.New("the page is read-only"))
+			writeError(w, http.StatusMethodNotAllowed, errors.New("only actions can be posted"))
 		default:
 			next.ServeHTTP(w, r)
 		}

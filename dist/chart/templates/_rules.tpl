@@ -99,22 +99,13 @@
   - tocsin.dev
   resources:
   - alertevents
-  verbs:
-  - create
-  - delete
-  - get
-  - list
-  - patch
-  - watch
-- apiGroups:
-  - tocsin.dev
-  resources:
   - incidents
   verbs:
   - create
   - delete
   - get
   - list
+  - patch
   - watch
 - apiGroups:
   - tocsin.dev

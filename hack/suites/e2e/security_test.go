@@ -24,6 +24,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -135,6 +136,9 @@ func (s *suite) testAllowed(t *testing.T) {
 			another := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.IncidentName("x", "y")}}
 			another.Spec = v1alpha1.IncidentSpec{IntegrationName: "x", DedupKey: "y"}
 			return dry.Create(ctx, another)
+		},
+		"label incidents": func(ctx context.Context) error {
+			return dry.Patch(ctx, incident.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)))
 		},
 		"delete incidents": func(ctx context.Context) error { return dry.Delete(ctx, incident.DeepCopy()) },
 		"keep the lease": func(ctx context.Context) error {

@@ -69,6 +69,8 @@ var bugs = []bug{
 	{name: "silences-of-others", test: "./controllers/forward TestInstallationsLeaveEachOthersSilencesAlone"},
 	{name: "maintenance-forgets-forwarded", test: "./controllers/forward TestAWindowHoldsBackWhatIsNew"},
 	{name: "muted-until-written", test: "./controllers/forward TestAWindowEndsAlsoIfNoStatusCanBeWritten"},
+	{name: "labels-unlocked", test: "./controllers/incident TestLabelsAreSetOnlyOnTheIncidentThatWasRead"},
+	{name: "labels-of-others", test: "./controllers/incident TestIncidentsAreSelectedByLabelsOfTheirAlerts"},
 	{name: "pages-by-number", test: "./internal/pages TestEach"},
 	{name: "heavy-lists-shared", test: "./controllers/incident TestNobodyWaitsForTheListOfAnotherNamespace"},
 }

@@ -156,9 +156,9 @@ func (r *run) expectCount(ctx context.Context, namespace, key string, want int64
 var grants = map[string]string{
 	"events.k8s.io/events":                      "create patch",
 	"tocsin.dev/alertevents":                    "create delete get list patch watch",
-	"tocsin.dev/incidents":                      "create delete get list watch",
+	"tocsin.dev/incidents":                      "create delete get list patch watch",
 	"tocsin.dev/incidents/status":               "update",
-	"tocsin.dev/webhookintegrations":            "list watch",
+	"tocsin.dev/webhookintegrations":            "get list watch",
 	"tocsin.dev/webhookintegrations/status":     "patch",
 	"authentication.k8s.io/tokenreviews":        "create",
 	"authorization.k8s.io/subjectaccessreviews": "create",

@@ -127,6 +127,7 @@ func (d *drawer) burst(t *rapid.T) operation {
 var targets = []target{
 	{"create", "alertevents"}, {"update", "incidents/status"}, {"delete", "alertevents"}, {"create", "incidents"},
 	{"get", "alertevents"}, {"list", "alertevents"}, {"get", "incidents"}, {"patch", "alertevents"}, {"update", "alertevents"},
+	{"patch", "incidents"},
 	{"", "alertevents"}, {"", "incidents"}, {"", "leases"}, {"patch", "webhookintegrations/status"}, {"delete", "incidents"},
 	{"", ""},
 }

@@ -63,6 +63,7 @@ func (m *mutes) commit(resource string, key types.NamespacedName, object []byte,
 		}
 		if after != nil && ours {
 			m.judge(key, before, after)
+			m.judgeLabels(key, before, after)
 			if m.written != nil {
 				m.written(after)
 			}

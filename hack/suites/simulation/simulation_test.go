@@ -83,6 +83,30 @@ func TestMaintenance(t *testing.T) {
 	}))
 }
 
+// TestObjectLabels plays a story in which an Incident is reopened by another leader, after a user has labelled it.
+func TestObjectLabels(t *testing.T) {
+	g := NewWithT(t)
+	say := func(status string) operation {
+		return post{tenant: 0, to: 1, times: 1, alerts: []alert{{key: 1, status: status, severity: "error"}}}
+	}
+	story := &Story{
+		Settings: Settings{Replicas: 2, Elect: true, Writes: 8},
+		Operations: []operation{
+			say("firing"), wait{2 * time.Second}, say("firing"), wait{2 * time.Second}, say("resolved"), wait{time.Second},
+			edit{resource: "incidents"}, kill{0}, wait{time.Minute}, say("firing"), wait{2 * time.Second},
+		},
+	}
+	var seen []string
+	found := Run(t, 1, story, Watcher{Written: func(incident *v1alpha1.Incident) {
+		seen = append(seen, fmt.Sprint(incident.Status.AlertCount, " ", incident.Labels["alert.tocsin.dev/seq"]))
+		if incident.Status.AlertCount == 4 {
+			g.Expect(incident.Labels).To(HaveKey("example.com/edited"))
+		}
+	}})
+	g.Expect(found).To(BeEmpty())
+	g.Expect(seen).To(Equal([]string{"0 1", "1 1", "2 1", "3 1", "3 4", "4 4"}), "how many alerts, and which one gave the label")
+}
+
 // TestClock sets the wall clock, and no other.
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

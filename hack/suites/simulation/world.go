@@ -20,6 +20,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
@@ -147,6 +148,8 @@ func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
 		Spec: v1alpha1.WebhookIntegrationSpec{
 			Tokens:  testenv.Tokens(t.namespace, integrationName),
 			Mapping: &v1alpha1.Mapping{Alerts: "payload.alerts"},
+
+			ObjectLabels: []string{oracle.SeqLabel}, // they differ from episode to episode
 		},
 	}
 	if w.story.AutoResolve {

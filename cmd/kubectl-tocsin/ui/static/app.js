@@ -1,9 +1,11 @@
-// The page of kubectl tocsin ui. What senders wrote gets into it by textContent and attributes only.
+// The page of kubectl tocsin ui, of one user's machine or of a cluster. What senders wrote gets into it by textContent and attributes only.
 
+import * as actions from "./actions.js";
 import * as past from "./past.js";
 
 const severities = ["critical", "error", "warning", "info"];
-const shownRows = 500;
+// shownRows bounds the rows of the table. From manyRows on, they are grouped; a group of more than largeGroup begins closed.
+const shownRows = 2000, manyRows = 100, largeGroup = 20;
 const $ = (id) => document.getElementById(id);
 
 // silence is for how long nothing may come from kubectl tocsin ui, which sends something every two seconds.
@@ -27,14 +29,32 @@ function el(name, attributes = {}, ...children) {
   return made;
 }
 
-async function request(path, signal) {
-  const response = await fetch(path, { signal, headers: { Authorization: "Bearer " + localStorage.getItem("key") } });
+// In a cluster the user's token is added by a proxy, or pasted. It is kept in this variable only, as long as the tab is open.
+let token = "", inCluster = false;
+let wanted = ""; // the namespace that is listed, in a cluster; empty for all
+
+async function request(path, { signal, method, body } = {}) {
+  const key = inCluster ? token : localStorage.getItem("key") || token;
+  const headers = { "X-Tocsin-Page": "1" };
+  if (key) headers.Authorization = "Bearer " + key;
+  if (body) headers["Content-Type"] = "application/json";
+  if (wanted) path += (path.includes("?") ? "&" : "?") + "scope=" + encodeURIComponent(wanted);
+  const response = await fetch(path, { signal, method, body, headers });
   if (response.ok) return response;
-  let text = response.statusText;
+  let text = response.statusText || "error " + response.status;
   try { text = (await response.json()).error; } catch { /* the status has to do */ }
+  if (/realm="cluster"/.test(response.headers.get("WWW-Authenticate"))) inCluster = true;
   const error = new Error(text);
   error.status = response.status;
   throw error;
+}
+
+// askToken asks for a token, or for the namespace that the user may list.
+function askFor(status, problem) {
+  const what = status === 401 && inCluster ? "sign-in" : status === 403 || status === 507 ? "choose-scope" : "";
+  for (const id of ["sign-in", "choose-scope"]) $(id).hidden = id !== what;
+  setText($("access-problem"), what ? problem + "." : "");
+  if (what === "sign-in") token = "";
 }
 
 // ---- what is known
@@ -77,7 +97,7 @@ async function follow(signal) {
     };
     try {
       hear();
-      const response = await request("api/stream", AbortSignal.any([signal, silent.signal]));
+      const response = await request("api/stream", { signal: AbortSignal.any([signal, silent.signal]) });
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let text = "";
       for (;;) {
@@ -86,14 +106,20 @@ async function follow(signal) {
         hear();
         const lines = (text + value).split("\n");
         text = lines.pop();
-        for (const line of lines) take(JSON.parse(line));
+        for (const message of lines.map((line) => JSON.parse(line))) {
+          take(message);
+          if (message.code) throw Object.assign(new Error(message.problem), { status: message.code });
+        }
         wait = 500;
+        askFor();
       }
       say("kubectl tocsin ui has ended.");
     } catch (error) {
       if (signal.aborted) return;
       say(error.status ? error.message + "." : "kubectl tocsin ui does not answer.");
-      if (error.status === 401) return;
+      if ([401, 403].includes(error.status)) take({ whole: true, scope, command, synced: false, problem: error.message });
+      askFor(error.status, error.message);
+      if (error.status === 401 || !$("choose-scope").hidden) return;
     } finally {
       clearTimeout(watchdog);
     }
@@ -114,6 +140,7 @@ function take(message) {
   synced = message.synced;
   scope = message.scope;
   command = message.command;
+  setText($("cluster"), message.cluster ? "cluster " + message.cluster : "");
   confirmed = synced ? Date.now() - message.age * 1000 : 0;
   say(message.problem && message.problem + ".");
   if (first || message.whole || fresh.size) {
@@ -145,11 +172,30 @@ function ago(time) {
   return Math.floor(seconds) + " s";
 }
 
-const when = (time) => el("time", { datetime: time, title: time && new Date(time).toLocaleString() }, ago(time));
+// absolute and brief are times with their zone. Making a format takes longer than a row, so there is one of each.
+const absoluteFormat = new Intl.DateTimeFormat([], { dateStyle: "medium", timeStyle: "long" });
+const briefFormat = new Intl.DateTimeFormat([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+const absolute = (time) => absoluteFormat.format(new Date(time));
+const brief = (time) => briefFormat.format(new Date(time));
+const when = (time) => el("time", { datetime: time, title: time && absolute(time) }, ago(time));
+const since = (time) => el("span", {}, when(time), " ago, " + absolute(time));
+// moment is both for a cell of the table.
+const moment = (time) => time ? [when(time), el("small", {}, brief(time))] : ["–"];
+
+// mark is a severity as a shape, which the style gives its colour, and a word.
+const mark = (severity) => el("span", { class: "mark " + (severities.includes(severity) ? severity : "") }, severity || "–");
+
+const selected = new Set(); // the ids of rows
+// targets are the incidents that an action is for: the one that is shown, the selected ones, or the one that has the focus.
+function targets() {
+  if (shown) return [shown];
+  const found = [...selected].filter((id) => rows.has(id));
+  return found.length ? found : [document.activeElement?.dataset?.id].filter((id) => rows.has(id));
+}
 
 // ---- the filters, which are in the address as well
 
-const filters = ["search", "state", "severity", "namespace", "unacknowledged", "hours"];
+const filters = ["search", "state", "severity", "namespace", "unacknowledged", "hours", "group", "sort"];
 const valueOf = (id) => $(id).type === "checkbox" ? ($(id).checked ? "yes" : "") : $(id).value;
 
 function setValue(id, value) {
@@ -170,11 +216,13 @@ usual.hours = "24";
 function query() {
   const values = new URLSearchParams();
   for (const id of filters) if (valueOf(id) !== usual[id]) values.set(id, valueOf(id) || "all");
+  if (wanted) values.set("scope", wanted);
   return values.size ? "?" + values : "";
 }
 
 function readQuery(text) {
   const values = new URLSearchParams(text);
+  wanted = values.get("scope") ?? wanted;
   for (const id of filters) {
     const value = values.get(id) ?? usual[id];
     setValue(id, value === "all" && id !== "search" ? "" : value);
@@ -191,24 +239,93 @@ function offerNamespaces() {
   $("namespace").value = now;
 }
 
+// The orders of the headers. Without one, the order is that of kubectl tocsin get.
+const orders = {
+  severity: (a, b) => rank(severities, a.severity) - rank(severities, b.severity),
+  title: (a, b) => (a.title || "").localeCompare(b.title || ""),
+  state: (a, b) => a.state.localeCompare(b.state) || a.acknowledged - b.acknowledged,
+  count: (a, b) => b.count - a.count,
+  opened: (a, b) => Date.parse(b.opened || 0) - Date.parse(a.opened || 0),
+  last: (a, b) => Date.parse(b.last || 0) - Date.parse(a.last || 0),
+  namespace: (a, b) => a.namespace.localeCompare(b.namespace),
+  integration: (a, b) => a.integration.localeCompare(b.integration),
+};
+
+function ordered(list) {
+  const [, down, by] = /^(-?)(\w*)$/.exec($("sort").value) || [];
+  const order = Object.hasOwn(orders, by) ? orders[by] : undefined;
+  for (const button of document.querySelectorAll("th button[data-sort]")) {
+    const mine = order && button.dataset.sort === by;
+    if (mine) button.parentNode.setAttribute("aria-sort", down ? "descending" : "ascending"); else button.parentNode.removeAttribute("aria-sort");
+  }
+  return list.sort((a, b) => (order ? (down ? -1 : 1) * order(a, b) : 0) || byUrgency(a, b));
+}
+
+// groupOf returns the function of the group of a row; undefined without groups. Many rows are grouped by their titles without numbers,
+// so that a storm of one kind is one line.
+function groupOf(found) {
+  const by = $("group").value || (found.length > manyRows ? "kind" : "none");
+  if (by === "none") return undefined;
+  if (by === "kind") return (row) => (row.title || "(no title)").replace(/\d+/g, "#");
+  if (by.startsWith("label:")) return (row) => row.labels?.[by.slice(6)] ?? "(no label " + by.slice(6) + ")";
+  return (row) => row[by] || "–";
+}
+
+const toggled = new Map(); // by the group: whether it is open
+
+// groupRows returns the rows of the groups in the order of their first rows. A large group is closed until somebody opens it.
+function groupRows(found, group, fresh) {
+  const groups = Map.groupBy(found, group);
+  return [...groups].flatMap(([name, list]) => {
+    const open = toggled.get(name) ?? list.length <= largeGroup;
+    const button = el("button", { type: "button", "aria-expanded": String(open), "data-group": name }, (open ? "▾ " : "▸ ") + name);
+    button.addEventListener("click", () => { toggled.set(name, !open); draw(); });
+    const counts = severities.map((severity) => [severity, list.filter((row) => row.severity === severity).length]).filter(([, n]) => n);
+    const unseen = list.filter((row) => row.state === "Open" && !row.acknowledged).length;
+    return [el("tr", { class: "group" }, el("th", { colspan: "9", scope: "rowgroup" }, button, ` ${list.length}: `,
+      ...counts.flatMap(([severity, n]) => [`${n} `, mark(severity), " "]), unseen ? `, ${unseen} unacknowledged` : "")),
+    ...(open ? list : []).map((row) => tableRow(row, fresh.has(idOf(row))))];
+  });
+}
+
+function offerGroups() {
+  const names = new Set([...rows.values()].flatMap((row) => Object.keys(row.labels || {})));
+  const offered = new Set([...$("group").options].map((one) => one.value));
+  for (const name of [...names].sort().slice(0, 50)) if (!offered.has("label:" + name)) $("group").append(new Option("label " + name, "label:" + name));
+}
+
 function draw(fresh = new Set()) {
   offerNamespaces();
+  offerGroups();
   const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const state = $("state").value, severity = $("severity").value, namespace = $("namespace").value;
   const unacknowledged = $("unacknowledged").checked;
   const all = [...rows.values()];
   const among = all.filter((row) => !state || row.state === state);
-  const found = among.filter((row) => (!severity || row.severity === severity) && (!namespace || row.namespace === namespace) &&
-    !(unacknowledged && row.acknowledged) && words.every((word) => row.text.includes(word))).sort(byUrgency);
-  const focused = document.activeElement?.dataset?.id;
-  $("rows").replaceChildren(...found.slice(0, shownRows).map((row) => tableRow(row, fresh.has(idOf(row)))));
-  if (focused) $("rows").querySelector(`a[data-id="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  const found = ordered(among.filter((row) => (!severity || row.severity === severity) && (!namespace || row.namespace === namespace) &&
+    !(unacknowledged && row.acknowledged) && words.every((word) => row.text.includes(word))));
+  filtered = found.map(idOf);
+  const active = document.activeElement, focused = active?.dataset?.id ?? active?.dataset?.group;
+  const group = groupOf(found), top = found.slice(0, shownRows);
+  $("rows").replaceChildren(...group ? groupRows(top, group, fresh) : top.map((row) => tableRow(row, fresh.has(idOf(row)))));
+  if (focused !== undefined && document.activeElement !== active)
+    [...$("rows").querySelectorAll(active.tagName)].find((one) => (one.dataset.id ?? one.dataset.group) === focused)?.focus({ preventScroll: true });
+  sayTargets();
   document.body.classList.toggle("one-namespace", scope !== "");
   setText($("scope"), scope ? "namespace " + scope : "all namespaces");
   setText($("matches"), found.length < among.length ? `${found.length} of ${among.length} match` : "");
   setText($("rest"), found.length > shownRows ? `and ${found.length - shownRows} more: search to find them`
     : found.length === 0 && synced ? "Nothing found." : "");
   if (synced) headline(all.filter((row) => row.state === "Open"));
+}
+
+let filtered = []; // the ids of all rows that the filters show
+
+function sayTargets() {
+  for (const id of selected) if (!rows.has(id)) selected.delete(id);
+  setText($("selected"), selected.size ? `${selected.size} selected` : "");
+  $("select-all").checked = filtered.length > 0 && filtered.every((id) => selected.has(id));
+  $("action-bar").hidden = selected.size === 0;
 }
 
 function headline(open) {
@@ -220,20 +337,57 @@ function headline(open) {
   document.title = open.length ? `(${open.length}) Tocsin` : "Tocsin";
 }
 
+let made = new WeakMap(); // the table rows by the rows, which are replaced when they change; emptied when the ages change
+
+// tableRow returns the table row of a row, which is made once: a change of one incident does not make 2,000 anew.
 function tableRow(row, fresh) {
+  const before = made.get(row);
+  if (before) {
+    before.classList.remove("fresh");
+    before.querySelector("td.title a").setAttribute("href", addressOf(row));
+    before.querySelector("input").checked = selected.has(idOf(row));
+    return before;
+  }
+  const tr = makeTableRow(row, fresh);
+  made.set(row, tr);
+  return tr;
+}
+
+function makeTableRow(row, fresh) {
+  const acknowledged = row.by ? "✓ Acknowledged by " + row.by : "✓ Acknowledged";
   const marks = row.state !== "Open" ? []
-    : [row.acknowledged && "Acknowledged", row.silenced && "Silenced", row.muted && "Muted"].filter(Boolean);
+    : [row.acknowledged && acknowledged, row.silenced && "Silenced", row.muted && "Muted"].filter(Boolean);
   const state = marks.length ? [marks[0], ...marks.slice(1).map((mark) => ", " + mark.toLowerCase())]
     : row.resolved && row.state === "Resolved" ? ["Resolved ", when(row.resolved), " ago"] : [row.state];
-  return el("tr", { class: row.state.toLowerCase() + (fresh ? " fresh" : "") },
-    el("td", { class: "severity " + (row.state === "Open" ? row.severity : "") }, row.severity),
-    el("td", { class: "title" }, el("a", { href: addressOf(row), "data-id": idOf(row) }, row.title || "(no title)")),
+  const box = el("input", { type: "checkbox", "data-id": idOf(row), "aria-label": "Select " + (row.title || row.name) });
+  box.checked = selected.has(idOf(row));
+  return el("tr", { class: row.state.toLowerCase() + (row.acknowledged && row.state === "Open" ? " acknowledged" : "") + (fresh ? " fresh" : "") },
+    el("td", { class: "select" }, box),
+    el("td", { class: "severity" }, mark(row.severity)),
+    el("td", { class: "title" }, el("a", { href: addressOf(row), "data-id": idOf(row) }, row.title || "(no title)"), chips(row)),
     el("td", { class: "state" + (row.state === "Resolved" ? " good" : "") }, ...state),
     el("td", { class: "number" }, String(row.count)),
-    el("td", { class: "when opened" }, when(row.opened)),
-    el("td", { class: "when" }, when(row.last)),
+    el("td", { class: "when opened" }, ...moment(row.opened)),
+    el("td", { class: "when" }, ...moment(row.last)),
     el("td", { class: "namespace" }, row.namespace),
     el("td", { class: "integration" }, row.integration));
+}
+
+const shownChips = 4;
+
+// chips are the labels of a row; a click searches for one.
+function chips(row) {
+  const labels = Object.entries(row.labels || {}).sort();
+  if (labels.length === 0) return undefined;
+  return el("div", { class: "chips" }, ...labels.slice(0, shownChips).map(([name, value]) => {
+    const text = name + "=" + value;
+    const chip = el("button", { type: "button", tabindex: "-1", title: "Search for " + text }, text);
+    chip.addEventListener("click", () => {
+      $("search").value = text.toLowerCase();
+      refilter();
+    });
+    return chip;
+  }), labels.length > shownChips ? `+${labels.length - shownChips}` : undefined);
 }
 
 // ---- counts over time
@@ -324,7 +478,7 @@ async function show(id) {
   const [namespace, name] = id.split("/");
   try {
     const path = `api/incidents/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
-    const incident = await (await request(path, AbortSignal.timeout(answerTimeout))).json();
+    const incident = await (await request(path, { signal: AbortSignal.timeout(answerTimeout) })).json();
     if (shown === id) display("", ...page(incident));
   } catch (error) {
     if (shown !== id) return;
@@ -358,11 +512,17 @@ function linked(text) {
   return [...parts, text.slice(from)];
 }
 
-// commands are those that handle an incident, to be copied into a shell: the page itself changes nothing.
+// buttons do an action to the incident that is shown.
+const buttons = () => el("p", { class: "actions" }, ...Object.entries(actions.actions).map(([name, one]) => {
+  const button = el("button", { type: "button", id: "do-" + name, "data-action": name }, one.done[0].toUpperCase() + one.done.slice(1));
+  return button;
+}));
+
+// commands are those that handle an incident, to be copied into a shell.
 function commands(incident, acknowledged) {
   if (incident.status?.state !== "Open") return [];
   const where = ` -n ${incident.metadata.namespace} ${incident.metadata.name}`;
-  return [el("h3", {}, "Handle"), ...(acknowledged ? ["resolve"] : ["ack", "resolve"]).map((verb) => {
+  return [...(acknowledged ? ["resolve"] : ["ack", "resolve"]).map((verb) => {
     const code = el("code", {}, `${command} ${verb}${where}`);
     const button = el("button", { type: "button", id: "copy-" + verb, "aria-label": `Copy the command to ${verb}` }, "Copy");
     button.addEventListener("click", async () => {
@@ -383,17 +543,17 @@ function page(incident) {
   const acknowledged = condition("Acknowledged");
   const facts = [
     ["State", status.state + (status.episode?.number > 1 ? `, episode ${status.episode.number}` : "")],
-    ["Severity", el("span", { class: "severity " + alert.severity }, alert.severity || "")],
-    ["Began", status.episode?.startTime && el("span", {}, when(status.episode.startTime), " ago")],
-    ["Opened", status.openedTime && el("span", {}, when(status.openedTime), " ago")],
-    ["Resolved", status.resolvedTime && el("span", {}, when(status.resolvedTime), " ago")],
+    ["Severity", mark(alert.severity)],
+    ["Began", status.episode?.startTime && since(status.episode.startTime)],
+    ["Opened", status.openedTime && since(status.openedTime)],
+    ["Resolved", status.resolvedTime && since(status.resolvedTime)],
     ["Why", status.state === "Resolved" ? condition("Resolved")?.message : undefined],
     ["Acknowledged", acknowledged?.status === "True"
       ? el("span", {}, when(acknowledged.lastTransitionTime), " ago: ", acknowledged.message) : "no"],
     ["Silenced", condition("Silenced")?.message],
     ["Muted", status.mute?.window && `by the maintenance window ${status.mute.window}`
       + (status.mute.endTime ? ` until ${new Date(status.mute.endTime).toLocaleString()}` : "")],
-    ["Last alert", status.lastAlertTime && el("span", {}, when(status.lastAlertTime), " ago")],
+    ["Last alert", status.lastAlertTime && since(status.lastAlertTime)],
     ["Alerts", status.alertCount],
     ["Link", alert.link && linkTo(alert.link)],
     ["Host", alert.hostname], ["Region", alert.region], ["Type", alert.type],
@@ -405,12 +565,14 @@ function page(incident) {
     back(),
     heading(alert.title),
     alert.description ? el("pre", {}, ...linked(alert.description)) : undefined,
+    el("h3", {}, "Handle"),
+    buttons(),
     ...commands(incident, acknowledged?.status === "True"),
     el("h3", {}, "Facts"),
     el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value instanceof Node ? value : String(value))])),
     el("h3", {}, "Timeline"),
     el("ol", { class: "timeline" }, ...[...(status.timeline || [])].reverse().map((entry) => el("li", {},
-      el("time", { datetime: entry.time }, new Date(entry.time).toLocaleString()), el("span", {}, past.entryText(entry))))),
+      el("time", { datetime: entry.time }, absolute(entry.time)), el("span", {}, past.entryText(entry))))),
     (status.timeline || []).some((entry) => entry.by) ? el("p", {}, el("small", {},
       "The names of users are as written in AlertEvents. Only the component admission-policy verifies them.")) : undefined,
     ...["labels", "annotations", "values", "custom"].flatMap((bag) => bagOf(bag, alert[bag])),
@@ -457,7 +619,14 @@ function route() {
 // The arrow keys are left to the browser, which scrolls.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const typing = event.target.matches("input, select, summary") || !$("past").hidden;
+  if ($("action").open) return; // the dialog has its own keys
+  const typing = event.target.matches("input:not([type=checkbox]), select, summary") || !$("past").hidden;
+  const chosen = typing ? undefined : Object.entries(actions.actions).find(([, one]) => one.key === event.key);
+  if (chosen && targets().length) {
+    event.preventDefault();
+    actions.ask(chosen[0], targets());
+    return;
+  }
   if (event.key === "Escape") {
     if (shown) location.hash = "#/" + query();
     else if (typing) event.target.blur();
@@ -466,14 +635,23 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "/") {
     event.preventDefault();
     $("search").focus();
+  } else if (event.key === "x" || event.key === "X") {
+    const ids = event.key === "X" ? filtered : [event.target.dataset?.id].filter((id) => rows.has(id));
+    select(ids, !ids.every((id) => selected.has(id)));
   } else if (event.key === "j") move(event, 1);
   else if (event.key === "k") move(event, -1);
 });
 
+function select(ids, on) {
+  for (const id of ids) if (on) selected.add(id); else selected.delete(id);
+  for (const box of $("rows").querySelectorAll("input")) box.checked = selected.has(box.dataset.id);
+  sayTargets();
+}
+
 function move(event, by) {
   const links = [...$("rows").querySelectorAll("a")];
   if (links.length === 0) return;
-  const at = links.indexOf(document.activeElement);
+  const at = links.findIndex((one) => one.dataset.id === document.activeElement?.dataset?.id);
   event.preventDefault();
   links[at < 0 ? (by > 0 ? 0 : links.length - 1) : Math.min(links.length - 1, Math.max(0, at + by))].focus();
 }
@@ -490,14 +668,42 @@ addEventListener("hashchange", () => {
 });
 $("filters").addEventListener("submit", (event) => event.preventDefault());
 $("filters").addEventListener("input", refilter);
+document.addEventListener("click", (event) => {
+  const action = event.target.dataset?.action, sort = event.target.dataset?.sort;
+  if (action) actions.ask(action, targets());
+  if (sort) {
+    const now = $("sort").value;
+    $("sort").value = now === sort ? "-" + sort : now === "-" + sort ? "" : sort;
+    refilter();
+  }
+});
+$("rows").addEventListener("change", (event) => select([event.target.dataset.id], event.target.checked));
+$("select-all").addEventListener("change", (event) => select(filtered, event.target.checked));
+$("sign-in").addEventListener("submit", (event) => {
+  event.preventDefault();
+  token = $("token").value.trim();
+  $("token").value = ""; // it is kept in one place
+  begin();
+});
+$("choose-scope").addEventListener("submit", (event) => {
+  event.preventDefault();
+  wanted = $("scope-name").value.trim();
+  history.replaceState(null, "", "#/" + query());
+  begin();
+});
 $("hours").addEventListener("change", () => {
   refilter();
   countLater();
 });
 new ResizeObserver(() => { if (drawn) chart(drawn); }).observe($("chart"));
 setInterval(sayAge, 1000);
-setInterval(() => { draw(); countLater(); }, 30000);
+setInterval(() => {
+  made = new WeakMap();
+  draw();
+  countLater();
+}, 30000);
 takeKey();
 past.setUp({ el, request });
+actions.setUp({ el, request, rowOf: (id) => rows.get(id) });
 route();
 begin();

@@ -57,7 +57,7 @@ async function load() {
   $("report").replaceChildren();
   say("Reading …");
   try {
-    const response = await tools.request("api/" + view + "?" + values, signal);
+    const response = await tools.request("api/" + view + "?" + values, { signal });
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "", done = false;
     for (;;) {

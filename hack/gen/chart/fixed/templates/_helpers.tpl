@@ -16,6 +16,19 @@ app.kubernetes.io/component: archiver
 app.kubernetes.io/name: tocsin
 {{- end }}
 
+{{/* The labels that select the pods of the page. */}}
+{{- define "tocsin.pageLabels" -}}
+app.kubernetes.io/component: page
+app.kubernetes.io/name: tocsin
+{{- end }}
+
+{{- define "tocsin.pageImage" -}}
+{{- with .Values.page.image -}}
+{{ .repository | default (print $.Values.image.repository "-page") }}
+{{- if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Values.image.tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
 {{- define "tocsin.image" -}}
 {{- with .Values.image -}}
 {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}

@@ -1,0 +1,68 @@
+// Package action does to Incidents what a user asks for: it creates AlertEvents, which Tocsin folds. The commands of the plugin
+// and the page use it.
+package action
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+)
+
+// FieldManager is the field manager of the objects that the plugin and the page create.
+const FieldManager = client.FieldOwner("kubectl-tocsin")
+
+const maxByChars = 256 // of spec.alerts[].by
+
+// Action is what a user does to Incidents.
+type Action struct {
+	Status  v1alpha1.AlertStatus
+	Message string
+	Length  time.Duration // of a silence; 0 ends it
+}
+
+// Unneeded describes why an Incident needs no action; empty if it needs one.
+func (a Action) Unneeded(incident *v1alpha1.Incident) string {
+	conditions := incident.Status.Conditions
+	switch {
+	case (a.Status == v1alpha1.AlertResolved || a.Length > 0) && incident.Status.State == v1alpha1.IncidentResolved:
+		return "already resolved"
+	case a.Status == v1alpha1.AlertAcknowledged && fold.StaysAcknowledged(&incident.Status) && a.Message == "":
+		return "already acknowledged"
+	case a.Status == v1alpha1.AlertUnacknowledged && !meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionAcknowledged):
+		return "not acknowledged"
+	case a.Status == v1alpha1.AlertSilenced && a.Length == 0 && incident.Status.Silence == nil:
+		return "not silenced"
+	}
+	return ""
+}
+
+// Event returns the AlertEvent that does the action to an Incident, in the name of a user.
+func (a Action) Event(incident *v1alpha1.Incident, user string) *v1alpha1.AlertEvent {
+	alert := v1alpha1.Alert{Status: a.Status, IncidentName: incident.Name, By: user, Comment: a.Message}
+	if a.Status == v1alpha1.AlertSilenced {
+		alert.SilenceFor = &metav1.Duration{Duration: a.Length}
+	}
+	return &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, GenerateName: "kubectl-"},
+		Spec:       v1alpha1.AlertEventSpec{IntegrationName: incident.Spec.IntegrationName, Alerts: []v1alpha1.Alert{alert}},
+	}
+}
+
+// User returns the user name that the API server authenticates, which differs from the one in the kubeconfig. It has at most as
+// many characters as spec.alerts[].by may have.
+func User(ctx context.Context, c client.Client) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, review); err != nil {
+		return "", fmt.Errorf("reading your user name from the API server: %w", err)
+	}
+	name := []rune(review.Status.UserInfo.Username)
+	return string(name[:min(len(name), maxByChars)]), nil
+}

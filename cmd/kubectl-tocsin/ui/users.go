@@ -1,0 +1,417 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
+)
+
+// The limits of a page with many users. Together they bound its memory: maxWatches times maxWatchBytes are 512 MiB, of which the
+// limit of the component's Deployment leaves room for as much again. A user gets an eighth of it. These constants have no flags:
+// whoever has more users runs more replicas.
+const (
+	maxWatches        = 32
+	maxWatchesPerUser = 4
+	// maxWatchBytes bounds the Incidents of one watch: about 8,000, without their descriptions and bags.
+	maxWatchBytes = 16 << 20
+	// maxStreams is the number of tabs that follow one watch.
+	maxStreams = 32
+	// maxRequests is the number of requests to the API server at a time, without the watches.
+	maxRequests = 64
+	// linger is how long a watch is kept that no tab follows: a page is reloaded meanwhile.
+	linger = 30 * time.Second
+	// bytesPerObject is what an Incident takes beside its texts.
+	bytesPerObject = 1500
+)
+
+// pageHeader is a header that the page's script sets. A form or a link of another site cannot, and a script of one would
+// have to ask
+// the server first, which permits no other origin.
+const pageHeader = "X-Tocsin-Page"
+
+// Connector returns a function that makes a client for the API server of config. The client bears the token and no other
+// credential:
+// those of config are dropped, also those that impersonate.
+func Connector(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper) func(token string) (client.WithWatch, error) {
+	anonymous := rest.AnonymousClientConfig(config)
+	anonymous.QPS = -1 // the API server limits requests itself
+	return func(token string) (client.WithWatch, error) {
+		own := rest.CopyConfig(anonymous)
+		own.BearerToken = token
+		return client.NewWithWatch(own, client.Options{Scheme: scheme, Mapper: mapper})
+	}
+}
+
+// watch is what the tabs of a user share.
+type watch struct {
+	feed    *live.Feed
+	changes atomic.Int64 // of the feed's Incidents
+
+	// The rest is for a page with many users, and guarded by users.mu or mu.
+	key     watchKey
+	user    string
+	cancel  context.CancelFunc
+	streams int
+	idle    *time.Timer
+
+	mu    sync.Mutex
+	sizes map[types.NamespacedName]int
+	bytes int
+	ended error
+}
+
+// watchKey identifies a watch. Two tokens of a user may have different rights, so each has its own watch.
+type watchKey struct {
+	token     [sha256.Size]byte
+	namespace string
+}
+
+// caller is who sent a request. Its client bears nothing but its credentials.
+type caller struct {
+	client    client.WithWatch
+	namespace string // of the Incidents that the page lists; empty for all
+	key       watchKey
+}
+
+type callerKey struct{}
+
+// callerOf returns who sent a request. On a page of one user it is that user.
+func (s *Server) callerOf(r *http.Request) *caller {
+	if c, ok := r.Context().Value(callerKey{}).(*caller); ok {
+		return c
+	}
+	return &caller{client: s.client, namespace: s.Namespace}
+}
+
+// users holds the watches of all users.
+type users struct {
+	ctx      context.Context // of the server; watches outlive the request that starts them
+	tasks    sync.WaitGroup
+	requests chan struct{}
+
+	mu      sync.Mutex
+	watches map[watchKey]*watch
+}
+
+// statusError is an error with the code of its response.
+type statusError struct {
+	code int
+	error
+}
+
+func (e statusError) Unwrap() error { return e.error }
+
+var (
+	errNoToken     = errors.New("no token reached the page: sign in, have the proxy pass Authorization: Bearer, or paste a token")
+	errToken       = errors.New("the header Authorization must be there once, as: Bearer TOKEN")
+	errReject      = errors.New("the API server rejects the token: it has expired, or is of another cluster")
+	errHeader      = errors.New("the header " + pageHeader + " is missing: a proxy removed it, or another site sent the request")
+	errImpersonate = errors.New("headers of impersonation are not accepted: have the proxy pass the token of the user")
+	errTooMany     = errors.New("there are more incidents than the page holds for one user: choose a namespace")
+
+	// bearer is the syntax of a token (RFC 6750, 2.1).
+	bearer = regexp.MustCompile(`^(?i:bearer) +([A-Za-z0-9._~+/-]+=*)$`)
+)
+
+// tokenOf returns the token of a request.
+func tokenOf(r *http.Request) (string, error) {
+	for name := range r.Header {
+		// A proxy that authenticates as itself and impersonates would give every user its own rights.
+		if strings.HasPrefix(name, "Impersonate-") {
+			return "", statusError{http.StatusBadRequest, errImpersonate}
+		}
+	}
+	values := r.Header.Values("Authorization")
+	if len(values) == 0 {
+		return "", statusError{http.StatusUnauthorized, errNoToken}
+	}
+	match := bearer.FindStringSubmatch(values[0])
+	if len(values) > 1 || match == nil {
+		return "", statusError{http.StatusUnauthorized, errToken}
+	}
+	return match[1], nil
+}
+
+// sameSite returns an error if another site may have sent a request.
+func sameSite(r *http.Request) error {
+	site := r.Header.Get("Sec-Fetch-Site")
+	switch {
+	case r.Header.Get(pageHeader) == "":
+		return errHeader
+	case site != "" && site != "same-origin":
+		return errors.New("another site has sent the request")
+	}
+	return http.NewCrossOriginProtection().Check(r)
+}
+
+// withToken gives a request the client of its token.
+func (s *Server) withToken(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, err := tokenOf(r)
+		if err != nil {
+			s.writeProblem(w, err)
+			return
+		}
+		if err := sameSite(r); err != nil {
+			writeError(w, http.StatusForbidden, err)
+			return
+		}
+		scope := r.URL.Query().Get("scope")
+		if scope != "" && len(validation.IsDNS1123Label(scope)) > 0 {
+			writeError(w, http.StatusBadRequest, errors.New("the scope is not the name of a namespace"))
+			return
+		}
+		c, err := s.Connect(token)
+		if err != nil {
+			s.writeProblem(w, err)
+			return
+		}
+		who := &caller{client: c, namespace: scope, key: watchKey{sha256.Sum256([]byte(token)), scope}}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
+	})
+}
+
+// limited bounds the number of requests to the API server at a time.
+func (s *Server) limited(next http.HandlerFunc) http.HandlerFunc {
+	if s.users == nil {
+		return next
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case s.users.requests <- struct{}{}:
+			defer func() { <-s.users.requests }()
+			next(w, r)
+		default:
+			w.Header().Set("Retry-After", "1")
+			writeError(w, http.StatusServiceUnavailable, errors.New("the page has too many requests"))
+		}
+	}
+}
+
+// join returns the watch of a caller, which leave gives back.
+func (s *Server) join(ctx context.Context, c *caller) (w *watch, leave func(), err error) {
+	u := s.users
+	if u == nil {
+		return s.watch, func() {}, nil
+	}
+	if w, err := u.find(c.key); w != nil || err != nil {
+		return w, func() { u.leave(w) }, err
+	}
+	// Nobody starts a watch without a valid token that may list.
+	ctx, cancel := context.WithTimeout(ctx, 2*readTimeout)
+	defer cancel()
+	user, err := action.User(ctx, c.client)
+	if err == nil {
+		err = live.Check(ctx, c.client, c.namespace)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err = u.start(c, user)
+	return w, func() { u.leave(w) }, err
+}
+
+// find returns the watch of a key for one more tab; nil if there is none.
+func (u *users) find(key watchKey) (*watch, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.found(key)
+}
+
+func (u *users) found(key watchKey) (*watch, error) {
+	w := u.watches[key]
+	if w == nil {
+		return nil, nil
+	}
+	if w.streams >= maxStreams {
+		return nil, statusError{http.StatusTooManyRequests, fmt.Errorf("the page is open in %d tabs already", maxStreams)}
+	}
+	w.idle.Stop()
+	w.streams++
+	return w, nil
+}
+
+// start starts a watch, unless another request has just done so.
+func (u *users) start(c *caller, user string) (*watch, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if w, err := u.found(c.key); w != nil || err != nil {
+		return w, err
+	}
+	if err := u.makeRoom(user); err != nil {
+		return nil, err
+	}
+	w := &watch{key: c.key, user: user, streams: 1, sizes: map[types.NamespacedName]int{}}
+	feed, err := live.Follow(c.client, c.namespace, nil, func(change live.Change) { w.changed(u, change) })
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(u.ctx)
+	w.feed, w.cancel = feed, cancel
+	w.idle = time.AfterFunc(linger, func() { u.expire(w) })
+	w.idle.Stop()
+	u.watches[c.key] = w
+	u.tasks.Go(func() { feed.Run(ctx) })
+	return w, nil
+}
+
+// makeRoom ends a watch that no tab follows if there are too many: of the user, or else of all.
+func (u *users) makeRoom(user string) error {
+	own, idleOwn, idle := 0, (*watch)(nil), (*watch)(nil)
+	for _, w := range u.watches {
+		if w.user == user {
+			own++
+		}
+		if w.streams == 0 {
+			idle = w
+			if w.user == user {
+				idleOwn = w
+			}
+		}
+	}
+	switch {
+	case own >= maxWatchesPerUser && idleOwn == nil:
+		return statusError{http.StatusTooManyRequests, fmt.Errorf(
+			"you follow %d namespaces or sessions already: close a tab", maxWatchesPerUser)}
+	case own >= maxWatchesPerUser:
+		u.drop(idleOwn)
+	case len(u.watches) >= maxWatches && idle == nil:
+		return statusError{http.StatusServiceUnavailable, errors.New("the page has too many users")}
+	case len(u.watches) >= maxWatches:
+		u.drop(idle)
+	}
+	return nil
+}
+
+func (u *users) leave(w *watch) {
+	if w == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if w.streams--; w.streams == 0 {
+		w.idle.Reset(linger)
+	}
+}
+
+func (u *users) expire(w *watch) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if w.streams == 0 {
+		u.drop(w)
+	}
+}
+
+// drop ends a watch. The caller holds mu.
+func (u *users) drop(w *watch) {
+	w.idle.Stop()
+	w.cancel()
+	if u.watches[w.key] == w {
+		delete(u.watches, w.key)
+	}
+}
+
+// end ends a watch because of an error, which its tabs get.
+func (u *users) end(w *watch, err error) {
+	w.mu.Lock()
+	w.ended = cmp.Or(w.ended, err)
+	w.mu.Unlock()
+	w.changes.Add(1)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.drop(w)
+}
+
+// problem returns why the watch has ended; nil while it runs. A user who may not list any more gets no more rows.
+func (u *users) problem(w *watch) error {
+	w.mu.Lock()
+	err := w.ended
+	w.mu.Unlock()
+	if denied := w.feed.Problem(); err == nil && live.Denied(denied) {
+		err = denied
+		u.end(w, err)
+	}
+	return err
+}
+
+// changed counts the memory of a watch.
+func (w *watch) changed(u *users, change live.Change) {
+	w.changes.Add(1)
+	key, size := client.ObjectKeyFromObject(change.Incident), 0
+	if !change.Deleted {
+		size = sizeOf(change.Incident)
+	}
+	w.mu.Lock()
+	w.bytes += size - w.sizes[key]
+	w.sizes[key] = size
+	if change.Deleted {
+		delete(w.sizes, key)
+	}
+	tooMany := w.bytes > maxWatchBytes && w.ended == nil
+	w.mu.Unlock()
+	if tooMany {
+		u.end(w, statusError{http.StatusInsufficientStorage, errTooMany})
+	}
+}
+
+// sizeOf estimates the memory of an Incident.
+func sizeOf(incident *v1alpha1.Incident) int {
+	alert := &incident.Status.Alert
+	size := bytesPerObject + len(alert.Title) + len(alert.Hostname) + len(alert.Link) + len(incident.Spec.DedupKey)
+	for name, value := range alert.Labels {
+		size += len(name) + len(value)
+	}
+	for i := range incident.Status.Timeline {
+		entry := &incident.Status.Timeline[i]
+		size += 100 + len(entry.Message) + len(entry.By) + len(entry.Comment)
+	}
+	return size
+}
+
+// writeProblem answers with an error of the API server or of the page.
+func (s *Server) writeProblem(w http.ResponseWriter, err error) {
+	code, text := problemOf(err)
+	if code == http.StatusUnauthorized && s.users != nil { // the page asks for a token
+		w.Header().Set("WWW-Authenticate", `Bearer realm="cluster"`)
+	}
+	writeJSON(w, code, map[string]string{"error": text})
+}
+
+// problemOf returns the code and the sentence of an error.
+func problemOf(err error) (code int, text string) {
+	var own statusError
+	var status apierrors.APIStatus
+	switch {
+	case errors.As(err, &own):
+		return own.code, own.Error()
+	case apierrors.IsUnauthorized(err):
+		return http.StatusUnauthorized, errReject.Error()
+	case errors.As(err, &status) && status.Status().Code != 0:
+		code = int(status.Status().Code)
+	case errors.Is(err, context.DeadlineExceeded):
+		code = http.StatusGatewayTimeout
+	default:
+		code = http.StatusBadGateway
+	}
+	return code, live.Sentence(err)
+}

@@ -1,0 +1,348 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// recorder is an API server that knows some tokens, and records the headers of all requests.
+type recorder struct {
+	*httptest.Server
+	mu       sync.Mutex
+	headers  []http.Header
+	watches  int
+	created  []v1alpha1.AlertEvent
+	expired  bool
+	mayWrite bool
+}
+
+func newRecorder(t *testing.T) *recorder {
+	t.Helper()
+	r := &recorder{}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	t.Cleanup(r.CloseClientConnections)
+	return r
+}
+
+func (r *recorder) expire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expired = true
+}
+
+func status(w http.ResponseWriter, code int32, reason metav1.StatusReason, message string) {
+	w.WriteHeader(int(code))
+	_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: code, Reason: reason, Message: message})
+}
+
+// ServeHTTP implements http.Handler.
+func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	r.mu.Lock()
+	r.headers = append(r.headers, q.Header.Clone())
+	expired := r.expired
+	r.mu.Unlock()
+	token := strings.TrimPrefix(q.Header.Get("Authorization"), "Bearer ")
+	items := []v1alpha1.Incident{*incidentNamed("shop", "a")}
+	switch {
+	case expired || token != "maria" && token != "nobody":
+		status(w, 401, metav1.StatusReasonUnauthorized, "Unauthorized")
+	case strings.HasSuffix(q.URL.Path, "/selfsubjectreviews"):
+		_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{
+			TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectReview", APIVersion: "authentication.k8s.io/v1"},
+			Status:   authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: token}},
+		})
+	case token == "nobody":
+		status(w, 403, metav1.StatusReasonForbidden, "incidents.tocsin.dev is forbidden: User nobody cannot list")
+	case q.URL.Query().Get("sendInitialEvents") != "":
+		status(w, 422, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden")
+	case q.URL.Query().Get("watch") != "":
+		r.mu.Lock()
+		r.watches++
+		r.mu.Unlock()
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-q.Context().Done()
+	case q.Method == http.MethodPost:
+		r.create(w, q)
+	case strings.HasSuffix(q.URL.Path, "/incidents"):
+		_ = json.NewEncoder(w).Encode(v1alpha1.IncidentList{
+			TypeMeta: metav1.TypeMeta{Kind: "IncidentList", APIVersion: "tocsin.dev/v1alpha1"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: items})
+	default:
+		items[0].TypeMeta = metav1.TypeMeta{Kind: "Incident", APIVersion: "tocsin.dev/v1alpha1"}
+		_ = json.NewEncoder(w).Encode(items[0])
+	}
+}
+
+func (r *recorder) create(w http.ResponseWriter, q *http.Request) {
+	if !r.mayWrite {
+		status(w, 403, metav1.StatusReasonForbidden, "alertevents.tocsin.dev is forbidden")
+		return
+	}
+	var event v1alpha1.AlertEvent
+	_ = json.NewDecoder(q.Body).Decode(&event)
+	r.mu.Lock()
+	r.created = append(r.created, event)
+	r.mu.Unlock()
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(event)
+}
+
+// startShared starts a page for many users, whose own configuration is full of credentials.
+func startShared(t *testing.T, r *recorder) *Server {
+	t.Helper()
+	g := NewWithT(t)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Incident", "AlertEvent"} {
+		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
+	scheme := runtime.NewScheme()
+	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(authenticationv1.AddToScheme(scheme)).To(Succeed())
+	s, err := Listen(t.Context(), nil, Options{BindAddress: "127.0.0.1:0", ClusterName: "prod-1", Connect: Connector(&rest.Config{
+		Host: r.URL, BearerToken: "own-token", Username: "own", Password: "own-password",
+		Impersonate: rest.ImpersonationConfig{UserName: "admin", Groups: []string{"system:masters"}},
+	}, scheme, mapper)})
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		NewWithT(t).Expect(<-done).To(Succeed())
+	})
+	return s
+}
+
+// ask sends a request as the page does, with the token maria.
+func (s *Server) ask(t *testing.T, method, path string, body io.Reader, change func(http.Header)) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.listener.Addr().String()+"/"+path, body)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Authorization", "Bearer maria")
+	request.Header.Set(pageHeader, "1")
+	request.Header.Set("Sec-Fetch-Site", "same-origin")
+	if change != nil {
+		change(request.Header)
+	}
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Do(request)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}
+
+const acknowledge = `{"action":"ack","comment":"mine","incidents":[{"namespace":"shop","name":"a"}]}`
+
+// No request to the API server bears anything but the token of the request that caused it, whatever that request has beside it.
+func TestNoRequestBearsAnythingButTheUsersToken(t *testing.T) {
+	g := NewWithT(t)
+	r := newRecorder(t)
+	r.mayWrite = true
+	s := startShared(t, r)
+	extra := func(h http.Header) {
+		h.Set("X-Remote-User", "admin")
+		h.Set("X-Forwarded-User", "admin")
+		h.Set("X-Forwarded-Access-Token", "other")
+		h.Set("Cookie", "session=secret")
+	}
+	stream := bufio.NewScanner(s.ask(t, http.MethodGet, "api/stream", nil, extra).Body)
+	g.Expect(stream.Scan()).To(BeTrue())
+	for _, path := range []string{"api/incidents/shop/a", "api/counts?hours=1", "api/history?days=1", "api/report?days=1"} {
+		response := s.ask(t, http.MethodGet, path, nil, extra)
+		g.Expect(response.StatusCode).To(Equal(200), path)
+		_, err := io.ReadAll(response.Body)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	response := s.ask(t, http.MethodPost, "api/actions", strings.NewReader(acknowledge), extra)
+	body, err := io.ReadAll(response.Body)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(body)).To(MatchJSON(`{"namespace":"shop","name":"a","result":"requested"}`))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g.Expect(len(r.headers)).To(BeNumerically(">=", 8))
+	for _, header := range r.headers {
+		g.Expect(header["Authorization"]).To(Equal([]string{"Bearer maria"}))
+		for name := range header {
+			g.Expect(name).To(BeElementOf("Authorization", "Accept", "Accept-Encoding", "User-Agent", "Content-Type", "Content-Length"), "%v", header)
+		}
+	}
+	g.Expect(r.created).To(HaveLen(1))
+	g.Expect(r.created[0].Spec.Alerts[0].By).To(Equal("maria"))
+	g.Expect(r.created[0].Spec.Alerts[0].IncidentName).To(Equal("a"))
+	g.Expect(r.created[0].Spec.Alerts[0].Comment).To(Equal("mine"))
+}
+
+func TestWhatIsRejectedInACluster(t *testing.T) {
+	r := newRecorder(t)
+	s := startShared(t, r)
+	set := func(name string, values ...string) func(http.Header) {
+		return func(h http.Header) { h[name] = values }
+	}
+	for sentence, test := range map[string]struct {
+		method, path, body string
+		change             func(http.Header)
+		code               int
+		text               string
+	}{
+		"the page is there for everybody":           {"GET", "", "", set("Authorization"), 200, "<title>Tocsin"},
+		"a valid token may read":                    {"GET", "api/incidents/shop/a", "", nil, 200, "Title of a"},
+		"a proxy that strips the token":             {"GET", "api/stream", "", func(h http.Header) { h.Del("Authorization") }, 401, "no token reached the page"},
+		"a proxy that authenticates in another way": {"GET", "api/stream", "", set("Authorization", "Basic bWFyaWE6eA=="), 401, "as: Bearer TOKEN"},
+		"two tokens":                {"GET", "api/stream", "", set("Authorization", "Bearer maria", "Bearer nobody"), 401, "must be there once"},
+		"a token of another syntax": {"GET", "api/stream", "", set("Authorization", "Bearer a b"), 401, "as: Bearer TOKEN"},
+		"an expired token, or one of another cluster": {"GET", "api/stream", "", set("Authorization", "Bearer other"), 401, "has expired, or is of another cluster"},
+		"also for one incident":                       {"GET", "api/incidents/shop/a", "", set("Authorization", "Bearer other"), 401, "has expired"},
+		"a user without rights":                       {"GET", "api/stream", "", set("Authorization", "Bearer nobody"), 403, "cannot list"},
+		"a token in the address is none":              {"GET", "api/stream?token=maria", "", func(h http.Header) { h.Del("Authorization") }, 401, "no token"},
+		"impersonation":                               {"GET", "api/stream", "", set("Impersonate-User", "admin"), 400, "impersonation"},
+		"impersonation by extra fields":               {"GET", "api/stream", "", set("Impersonate-Extra-Scopes", "x"), 400, "impersonation"},
+		"a request without the header of the page":    {"GET", "api/stream", "", func(h http.Header) { h.Del(pageHeader) }, 403, "X-Tocsin-Page is missing"},
+		"a request of another site":                   {"POST", "api/actions", acknowledge, set("Sec-Fetch-Site", "cross-site"), 403, "another site"},
+		"a request of a sister domain":                {"POST", "api/actions", acknowledge, set("Sec-Fetch-Site", "same-site"), 403, "another site"},
+		"another origin, from a browser without fetch metadata": {"POST", "api/actions", acknowledge, func(h http.Header) {
+			h.Del("Sec-Fetch-Site")
+			h.Set("Origin", "https://evil.example")
+		}, 403, "cross-origin"},
+		"a scope that is no namespace":        {"GET", "api/stream?scope=a/b", "", nil, 400, "namespace"},
+		"an action that the user may not do":  {"POST", "api/actions", acknowledge, nil, 200, `"error":"alertevents.tocsin.dev is forbidden"`},
+		"an unknown action":                   {"POST", "api/actions", `{"action":"delete","incidents":[{}]}`, nil, 400, "must be ack"},
+		"an unknown field":                    {"POST", "api/actions", `{"action":"ack","by":"admin"}`, nil, 400, "not an action"},
+		"a note without a text":               {"POST", "api/actions", `{"action":"note","incidents":[{}]}`, nil, 400, "needs a text"},
+		"a silence without an end":            {"POST", "api/actions", `{"action":"silence","for":"9999d","incidents":[{}]}`, nil, 400, "at most 30d"},
+		"no incidents":                        {"POST", "api/actions", `{"action":"ack"}`, nil, 400, "1 to 500"},
+		"a body that is too long":             {"POST", "api/actions", `{"comment":"` + strings.Repeat("x", maxActionBytes) + `"}`, nil, 413, "too long"},
+		"other paths cannot be posted to":     {"POST", "api/stream", "", nil, 405, "only actions"},
+		"the address of an incident leads on": {"GET", "incidents/shop/a", "", set("Authorization"), 302, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			response := s.ask(t, test.method, test.path, strings.NewReader(test.body), test.change)
+			body, err := io.ReadAll(response.Body)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(response.StatusCode).To(Equal(test.code), string(body))
+			g.Expect(string(body)).To(ContainSubstring(test.text))
+			g.Expect(response.Header.Get("Content-Security-Policy")).To(ContainSubstring("frame-ancestors 'none'"))
+			g.Expect(response.Header.Get("Referrer-Policy")).To(Equal("no-referrer"))
+			if test.code == 302 {
+				g.Expect(response.Header.Get("Location")).To(Equal("../../#/shop/a"))
+			}
+		})
+	}
+	g := NewWithT(t)
+	g.Expect(r.created).To(BeEmpty())
+	for _, header := range r.headers {
+		for name := range header {
+			g.Expect(name).NotTo(HavePrefix("Impersonate"))
+		}
+	}
+}
+
+// A body that never ends is given up after bodyTimeout.
+func TestABodyThatNeverEnds(t *testing.T) {
+	g := NewWithT(t)
+	s := startShared(t, newRecorder(t))
+	connection, err := net.Dial("tcp", s.listener.Addr().String())
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	_, err = io.WriteString(connection, "POST /api/actions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer maria\r\nX-Tocsin-Page: 1\r\nContent-Length: 1000\r\n\r\n{")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(connection.SetReadDeadline(time.Now().Add(2 * bodyTimeout))).To(Succeed())
+	line, err := bufio.NewReader(connection).ReadString('\n')
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(line).To(ContainSubstring("400"))
+}
+
+// The tabs of a user share one watch; when the token expires, they get no more rows, and the watch ends.
+func TestTabsShareAWatchUntilTheTokenExpires(t *testing.T) {
+	g := NewWithT(t)
+	r := newRecorder(t)
+	s := startShared(t, r)
+	var tabs []*bufio.Scanner
+	for range 3 {
+		tab := bufio.NewScanner(s.ask(t, http.MethodGet, "api/stream", nil, nil).Body)
+		g.Expect(tab.Scan()).To(BeTrue())
+		tabs = append(tabs, tab)
+	}
+	watches := func() int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.watches
+	}
+	g.Eventually(watches, "10s", "10ms").Should(Equal(1))
+	g.Expect(s.users.watches).To(HaveLen(1))
+	r.expire()
+	for _, tab := range tabs {
+		var last message
+		for tab.Scan() {
+			last = message{}
+			g.Expect(json.Unmarshal(tab.Bytes(), &last)).To(Succeed())
+		}
+		g.Expect(last.Code).To(Equal(401))
+		g.Expect(last.Whole).To(BeTrue())
+		g.Expect(last.Rows).To(BeEmpty())
+		g.Expect(last.Problem).To(Equal(errReject.Error()))
+	}
+	g.Expect(watches()).To(Equal(1))
+	s.users.mu.Lock()
+	defer s.users.mu.Unlock()
+	g.Expect(s.users.watches).To(BeEmpty())
+}
+
+func TestWatchesAreBounded(t *testing.T) {
+	g := NewWithT(t)
+	u := &users{ctx: t.Context(), watches: map[watchKey]*watch{}}
+	add := func(user, namespace string) (*watch, error) {
+		key := watchKey{namespace: user + "/" + namespace}
+		return u.start(&caller{client: newFake(), namespace: namespace, key: key}, user)
+	}
+	var last *watch
+	for i := range maxWatchesPerUser {
+		w, err := add("maria", strings.Repeat("n", i+1))
+		g.Expect(err).NotTo(HaveOccurred())
+		last = w
+	}
+	_, err := add("maria", "more")
+	g.Expect(err).To(MatchError(ContainSubstring("already")))
+	u.leave(last)
+	_, err = add("maria", "more")
+	g.Expect(err).NotTo(HaveOccurred(), "a watch that no tab follows makes room")
+	g.Expect(u.watches).To(HaveLen(maxWatchesPerUser))
+	for i := maxWatchesPerUser; i < maxWatches; i++ {
+		_, err := add(strings.Repeat("u", i), "n")
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	_, err = add("one-more", "n")
+	g.Expect(err).To(MatchError("the page has too many users"))
+
+	// The Incidents of a watch are bounded, too.
+	w, many := u.watches[watchKey{namespace: "maria/more"}], newFake()
+	incident := incidentNamed("more", "a")
+	incident.Status.Alert.Title = strings.Repeat("x", maxWatchBytes)
+	g.Expect(many.Create(t.Context(), incident)).To(Succeed())
+	u.drop(w)
+	w, err = u.start(&caller{client: many, namespace: "more", key: w.key}, "maria")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(func() error { return u.problem(w) }, "10s", "10ms").Should(MatchError(errTooMany))
+	g.Expect(u.watches).NotTo(HaveKey(w.key))
+}
