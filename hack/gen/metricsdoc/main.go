@@ -27,12 +27,11 @@ const introduction = `<!-- Written by hack/gen/metricsdoc; "make generate" write
 # Metrics
 
 The manager and the archiver serve their metrics in the Prometheus format at ` + "`/metrics`" + ` of
-` + "`--metrics-bind-address`" + `: by default over HTTPS on port 8443, for those who may ` + "`get`" + ` the path
-` + "`/metrics`" + ` of the cluster. The ClusterRole ` + "`tocsin-metrics-reader`" + ` allows just that; bind it to the
-service account of Prometheus.
+` + "`--metrics-bind-address`" + `: by default over HTTPS on port 8443, for clients that may ` + "`get`" + ` the path
+` + "`/metrics`" + ` of the cluster. Bind the ClusterRole ` + "`tocsin-metrics-reader`" + ` to the service account of Prometheus.
 
-Besides these there are those of controller-runtime, the Go runtime and the process. For metrics of each Incident and
-WebhookIntegration, use [kube-state-metrics](kube-state-metrics.md).
+controller-runtime, the Go runtime and the process have metrics too. For metrics of each Incident and WebhookIntegration, use
+[kube-state-metrics](kube-state-metrics.md).
 `
 
 func main() {
@@ -132,11 +131,14 @@ func (r *registry) write(w io.Writer) error {
 	page := strings.Builder{}
 	page.WriteString(introduction)
 	for _, m := range r.metrics {
-		labels := "none"
+		about := "Type: " + m.kind + "."
 		if len(m.labels) > 0 {
-			labels = "`" + strings.Join(m.labels, "`, `") + "`"
+			about += " Labels: `" + strings.Join(m.labels, "`, `") + "`."
 		}
-		fmt.Fprintf(&page, "\n## %s\n\nType: %s. Labels: %s. Process: %s.\n\n%s\n", m.name, m.kind, labels, m.process, m.help)
+		if m.process != "manager" {
+			about += " Process: " + m.process + "."
+		}
+		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n%s\n", m.name, about, m.help)
 	}
 	_, err := io.WriteString(w, page.String())
 	return err

@@ -27,7 +27,7 @@ var promqlBlock = regexp.MustCompile("(?s)```promql\n(.*?)```")
 
 // metricHeading and metricLabels find the metrics in docs/metrics.md, which is written from the registry.
 var (
-	metricHeading = regexp.MustCompile(`(?m)^## (\S+)\n\nType: (\w+)\. Labels: (.*)\.$`)
+	metricHeading = regexp.MustCompile(`(?m)^## (\S+)\n\nType: (\w+)\.(?: Labels: (.*?)\.)?(?: Process: \w+\.)?$`)
 	metricLabel   = regexp.MustCompile("`(\\w+)`")
 )
 
