@@ -172,7 +172,7 @@ func newBeating(t *testing.T) *beating {
 	w.Spec.Heartbeats = []v1alpha1.Heartbeat{beatEvery("beat", 3*time.Minute, nil), beatEvery("other", time.Hour, nil)}
 	s.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(w).WithStatusSubresource(w).Build()
 	for i := range s.replicas {
-		s.replicas[i] = newSignalReporter(s.client, logr.Discard())
+		s.replicas[i] = newSignalReporter(s.client, s.client, logr.Discard())
 		s.replicas[i].now = func() time.Time { return s.now }
 	}
 	return s

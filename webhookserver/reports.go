@@ -75,7 +75,7 @@ func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger
 		uses:        make(chan report, maxReportQueue),
 		reported:    cache.NewLRUExpireCache(maxReportMemory),
 		unavailable: sets.New[types.NamespacedName](),
-		signals:     newSignalReporter(c, log),
+		signals:     newSignalReporter(c, c, log),
 	}
 }
 

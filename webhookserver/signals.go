@@ -20,6 +20,7 @@ import (
 // missed. A signal of a heartbeat with an open Incident is written at once: it resolves the Incident.
 type signalReporter struct {
 	client client.Client
+	live   client.Reader                     // of the API server, not of a cache
 	now    func() time.Time                  // by the API server's clock
 	isOpen func(namespace, name string) bool // whether an Incident exists that is not Resolved
 	log    logr.Logger
@@ -37,9 +38,9 @@ type pendingSignals struct {
 // heardTimes are when a heartbeat was last heard, and when it last reported a failure.
 type heardTimes struct{ heard, failed time.Time }
 
-func newSignalReporter(c client.Client, log logr.Logger) *signalReporter {
+func newSignalReporter(c client.Client, live client.Reader, log logr.Logger) *signalReporter {
 	return &signalReporter{
-		client: c, now: time.Now, isOpen: func(string, string) bool { return false }, log: log,
+		client: c, live: live, now: time.Now, isOpen: func(string, string) bool { return false }, log: log,
 		pending: map[types.NamespacedName]*pendingSignals{},
 	}
 }
@@ -133,11 +134,13 @@ func (r *signalReporter) write(ctx context.Context, key types.NamespacedName, al
 	r.mu.Unlock()
 	next := r.now().Add(signalRecheck)
 	wrote := false
+	var reader client.Reader = r.client
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		integration := &v1alpha1.WebhookIntegration{}
-		if err := r.client.Get(ctx, key, integration); err != nil {
+		if err := reader.Get(ctx, key, integration); err != nil {
 			return err
 		}
+		reader = r.live // the next time: the cache is old
 		updated, newer := merge(integration, beats, r.now())
 		isDue := all
 		for _, name := range newer {

@@ -26,7 +26,7 @@ type facts struct {
 	integration *v1alpha1.WebhookIntegration
 	now         time.Time
 	listening   time.Time // since when signals could be delivered without a break
-	judging     bool      // false: a silence says nothing now
+	judging     bool      // false: a silence says nothing now, and the time may be wrong
 
 	// open returns the open Incident of a heartbeat, nil if there is none.
 	open func(name string) *v1alpha1.Incident
@@ -67,7 +67,7 @@ func decide(f *facts) *plan {
 		if s.ObservedTime == nil {
 			s.ObservedTime, p.changed = new(v1alpha1.NewTimestamp(f.now)), true
 		}
-		if s.LastSignalTime != nil && s.LastSignalTime.Sub(f.now) > fold.MaxClockDifference { // a replica had a wrong clock
+		if f.judging && s.LastSignalTime != nil && s.LastSignalTime.Sub(f.now) > fold.MaxClockDifference { // a replica had a wrong clock
 			s.LastSignalTime, p.changed = new(v1alpha1.NewTimestamp(f.now)), true
 		}
 		p.judge(f, h, &s)
@@ -96,7 +96,7 @@ func (p *plan) judge(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatu
 		s.MissedTime, s.MissedAfterTime, p.changed = nil, nil, true
 	case s.MissedTime != nil && heard:
 		p.resolve(f, s, "heard", "The heartbeat is heard again.")
-	case s.MissedTime != nil && !isLate:
+	case s.MissedTime != nil && !isLate && f.judging:
 		p.resolve(f, s, "respecified", "The heartbeat is not missed by its present interval.")
 	case s.MissedTime != nil: // whoever resolves the Incident has seen it
 	case isLate && !f.judging:

@@ -43,6 +43,7 @@ type world struct {
 	tenants  []*tenant
 	replicas []*replica
 	senders  *senders
+	pings    *pings
 	judge    *judge
 	backups  client.Client // of the backup tool
 	chores   sync.WaitGroup
@@ -96,7 +97,7 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 	}
 	w := &world{story: story, began: time.Now(), network: newNetwork(seed), healed: make(chan struct{})}
 	w.judge = newJudge(story, w.remembers)
-	w.senders = &senders{world: w}
+	w.senders, w.pings = &senders{world: w}, w.judge.pings
 	w.server, err = apiserver.New(apiserver.Options{Definitions: defined, WatchTimeout: 5 * time.Minute, UID: uids(seed)})
 	if err != nil {
 		return nil, err
@@ -147,6 +148,8 @@ func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
 		Spec: v1alpha1.WebhookIntegrationSpec{
 			Tokens:  testenv.Tokens(t.namespace, integrationName),
 			Mapping: &v1alpha1.Mapping{Alerts: "payload.alerts"},
+
+			Heartbeats: heartbeats(),
 		},
 	}
 	if w.story.AutoResolve {
