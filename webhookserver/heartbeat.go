@@ -82,6 +82,9 @@ func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 		return reply, p
 	}
 	name, exit, _ := strings.Cut(strings.TrimSuffix(x.identifier, "/"), "/")
+	if strings.Contains(exit, "/") {
+		return reply, &problemNotFound
+	}
 	beat, p := findPing(x.integration, name)
 	if p != nil {
 		return reply, p
