@@ -62,6 +62,7 @@ type reporter interface {
 	reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure)
 	reportUnavailable(integration types.NamespacedName)
 	reportUse(integration *v1alpha1.WebhookIntegration, token *v1alpha1.Token)
+	reportSignals(integration *v1alpha1.WebhookIntegration, signals []signal)
 }
 
 func newHandler(
@@ -145,6 +146,9 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 	if x.operation.Query != nil {
 		return x.operation.Query(request), nil
 	}
+	if x.operation.Heartbeat {
+		return h.ping(x)
+	}
 	signature, p := h.checkRequest(x)
 	if p != nil {
 		return reply, p
@@ -177,6 +181,9 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 		return reply, decoded.invalidProblem()
 	}
 	x.accepted = newAcceptance(x, decoded, receipt)
+	if !x.dryRun {
+		h.hear(x, decoded)
+	}
 	return h.accept(x, request), nil
 }
 
