@@ -141,13 +141,12 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 		return reply, &problemSuspended
 	case x.integration.Spec.Verify != nil && x.operation.Path != "":
 		return reply, &problemUnsignedPath
+	case x.operation.Heartbeat:
+		return h.ping(x)
 	}
 	request := h.requestOf(x)
 	if x.operation.Query != nil {
 		return x.operation.Query(request), nil
-	}
-	if x.operation.Heartbeat {
-		return h.ping(x)
 	}
 	signature, p := h.checkRequest(x)
 	if p != nil {
@@ -181,9 +180,7 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 		return reply, decoded.invalidProblem()
 	}
 	x.accepted = newAcceptance(x, decoded, receipt)
-	if !x.dryRun {
-		h.hear(x, decoded)
-	}
+	h.hear(x, decoded)
 	return h.accept(x, request), nil
 }
 

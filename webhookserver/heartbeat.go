@@ -63,6 +63,9 @@ func isSignal(h *v1alpha1.Heartbeat, alert *mapping.Alert) bool {
 
 // hear notes the signals in a request that was accepted.
 func (h *handler) hear(x *exchange, decoded *decodedAlerts) {
+	if x.dryRun {
+		return
+	}
 	var signals []signal
 	for i := range x.integration.Spec.Heartbeats {
 		beat := &x.integration.Spec.Heartbeats[i]
@@ -130,7 +133,8 @@ func findPing(integration *v1alpha1.WebhookIntegration, name string) (*v1alpha1.
 	if len(names) == 0 {
 		return nil, problemHeartbeat.withDetail("The integration has no heartbeat with match.ping.")
 	}
-	return nil, problemHeartbeat.withDetail("The integration has these heartbeats with match.ping: " + strings.Join(names, ", ") + ".")
+	return nil, problemHeartbeat.withDetail(
+		"The integration has these heartbeats with match.ping: " + strings.Join(names, ", ") + ".")
 }
 
 // storeFailure stores the alert that a heartbeat has failed.

@@ -100,7 +100,7 @@ const (
 	signalRecheck = 20 * time.Second // until a signal that is not due is looked at again: the interval may have changed
 	signalWriters = 8                // writes at a time
 
-	maxSignalLead        = time.Minute // that the stored time of a signal may be ahead of the API server's clock; a later one is wrong
+	maxSignalLead        = time.Minute // of the stored time of a signal before the API server's clock; a later one is wrong
 	maxHeartbeatStatuses = 40          // of an integration, equal to that of the schema
 
 	reportInterval      = time.Minute     // the least between two reports of the same kind for one integration

@@ -2,6 +2,7 @@ package webhookserver
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,9 +16,9 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// signalReporter writes the signals of heartbeats to the status of their integration: each heartbeat at most once in a third of its
-// interval, and the last signal always within that time. So the leader, whichever replica it is, has it well before the heartbeat is
-// missed. A signal of a heartbeat with an open Incident is written at once: it resolves the Incident.
+// signalReporter writes the signals of heartbeats to the status of their integration: each heartbeat at most once in a third of
+// its interval, and the last signal always within that time. So the leader, whichever replica it is, has it well before the
+// heartbeat is missed. A signal of a heartbeat with an open Incident is written at once: it resolves the Incident.
 type signalReporter struct {
 	client client.Client
 	live   client.Reader                     // of the API server, not of a cache
@@ -75,7 +76,8 @@ func (r *signalReporter) dueTime(integration *v1alpha1.WebhookIntegration, heart
 	at := slices.IndexFunc(integration.Spec.Heartbeats, func(h v1alpha1.Heartbeat) bool { return h.Name == heartbeat })
 	known := v1alpha1.FindHeartbeat(integration.Status.Heartbeats, heartbeat)
 	incident := v1alpha1.IncidentName(integration.Name, v1alpha1.HeartbeatKey(heartbeat))
-	if at < 0 || known == nil || known.LastSignalTime == nil || known.MissedTime != nil || r.isOpen(integration.Namespace, incident) {
+	if at < 0 || known == nil || known.LastSignalTime == nil || known.MissedTime != nil ||
+		r.isOpen(integration.Namespace, incident) {
 		return time.Time{}
 	}
 	return known.LastSignalTime.Add(integration.Spec.Heartbeats[at].Every() / 3)
@@ -127,10 +129,7 @@ func (r *signalReporter) flush(ctx context.Context, all bool) {
 func (r *signalReporter) write(ctx context.Context, key types.NamespacedName, all bool) error {
 	r.mu.Lock()
 	p := r.pending[key]
-	beats := make(map[string]heardTimes, len(p.beats))
-	for name, times := range p.beats {
-		beats[name] = times
-	}
+	beats := maps.Clone(p.beats)
 	r.mu.Unlock()
 	next := r.now().Add(signalRecheck)
 	wrote := false
@@ -179,8 +178,8 @@ func (r *signalReporter) write(ctx context.Context, key types.NamespacedName, al
 	return err
 }
 
-// merge returns the status of an integration's heartbeats with signals that were heard, and those whose signal is newer than what it
-// has. The signals of heartbeats that are not defined any more are ignored. A time in the future is that of a wrong clock.
+// merge returns the status of an integration's heartbeats with signals that were heard, and those whose signal is newer than
+// what it has. The signals of heartbeats that are not defined any more are ignored. A time in the future is that of a wrong clock.
 func merge(
 	integration *v1alpha1.WebhookIntegration, beats map[string]heardTimes, now time.Time,
 ) (updated []v1alpha1.HeartbeatStatus, newer []string) {

@@ -18,7 +18,7 @@ type HeartbeatMatch struct {
 
 	// ping says that requests to the path heartbeat/ and the name, after the address of the integration, are the signals.
 	// +optional
-	Ping bool `json:"ping,omitempty"`
+	Ping bool `json:"ping,omitempty"` //nolint:kubeapilinter // there is no third way
 }
 
 // Heartbeat is a signal that a sender is expected to send again and again. If it does not come, an Incident opens.
@@ -58,7 +58,7 @@ type Heartbeat struct {
 
 	// required says that the heartbeat is missed also if its first signal does not come. Default: false, it waits for the first one.
 	// +optional
-	Required bool `json:"required,omitempty"`
+	Required bool `json:"required,omitempty"` //nolint:kubeapilinter // there is no third way
 
 	// match tells which requests are signals. Default: every request of the integration that is accepted.
 	// +optional

@@ -67,7 +67,7 @@ func decide(f *facts) *plan {
 		if s.ObservedTime == nil {
 			s.ObservedTime, p.changed = new(v1alpha1.NewTimestamp(f.now)), true
 		}
-		if f.judging && s.LastSignalTime != nil && s.LastSignalTime.Sub(f.now) > fold.MaxClockDifference { // a replica had a wrong clock
+		if last := s.LastSignalTime; f.judging && last != nil && last.Sub(f.now) > fold.MaxClockDifference { // of a wrong clock
 			s.LastSignalTime, p.changed = new(v1alpha1.NewTimestamp(f.now)), true
 		}
 		p.judge(f, h, &s)
@@ -89,22 +89,18 @@ func decide(f *facts) *plan {
 // judge decides about one heartbeat, and brings its status up to date.
 func (p *plan) judge(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) {
 	due, expected := dueTime(h, s)
-	heard := s.LastSignalTime != nil && (s.MissedAfterTime == nil || s.LastSignalTime.After(s.MissedAfterTime.Time))
 	isLate := expected && !f.now.Before(due)
 	switch {
-	case s.MissedTime != nil && heard && hasFailed(s): // its Incident is about the failure now
-		s.MissedTime, s.MissedAfterTime, p.changed = nil, nil, true
-	case s.MissedTime != nil && heard:
-		p.resolve(f, s, "heard", "The heartbeat is heard again.")
-	case s.MissedTime != nil && !isLate && f.judging:
-		p.resolve(f, s, "respecified", "The heartbeat is not missed by its present interval.")
-	case s.MissedTime != nil: // whoever resolves the Incident has seen it
+	case s.MissedTime != nil:
+		p.judgeMissed(f, s, isLate)
 	case isLate && !f.judging:
 		p.at(f.now.Add(recheck))
-	case isLate && !f.now.Before(deadline(due, h.Period(), f.listening)):
-		p.miss(f, h, s)
 	case isLate:
-		p.at(deadline(due, h.Period(), f.listening))
+		if at := deadline(due, h.Period(), f.listening); f.now.Before(at) {
+			p.at(at)
+		} else {
+			p.miss(f, h, s)
+		}
 	case f.posted.Has(h.Name) && !hasFailed(s):
 		p.resolve(f, s, "heard", "The heartbeat is heard again.")
 	default:
@@ -112,6 +108,20 @@ func (p *plan) judge(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatu
 			p.at(due)
 		}
 		p.recover(f, s)
+	}
+}
+
+// judgeMissed decides about a heartbeat that is missed. Nothing is to be done until it is heard: whoever resolves its Incident by
+// hand has seen it.
+func (p *plan) judgeMissed(f *facts, s *v1alpha1.HeartbeatStatus, isLate bool) {
+	heard := s.LastSignalTime != nil && (s.MissedAfterTime == nil || s.LastSignalTime.After(s.MissedAfterTime.Time))
+	switch {
+	case heard && hasFailed(s): // its Incident is about the failure now
+		s.MissedTime, s.MissedAfterTime, p.changed = nil, nil, true
+	case heard:
+		p.resolve(f, s, "heard", "The heartbeat is heard again.")
+	case !isLate && f.judging:
+		p.resolve(f, s, "respecified", "The heartbeat is not missed by its present interval.")
 	}
 }
 
@@ -128,7 +138,7 @@ func (p *plan) recover(f *facts, s *v1alpha1.HeartbeatStatus) {
 
 // hasFailed reports whether the last signal was a failure.
 func hasFailed(s *v1alpha1.HeartbeatStatus) bool {
-	return s.FailedTime != nil && !s.LastSignalTime.After(s.FailedTime.Time)
+	return s.FailedTime != nil && s.LastSignalTime != nil && !s.LastSignalTime.After(s.FailedTime.Time)
 }
 
 // dueTime is when a heartbeat is late. It is not expected while it waits for its first signal.
@@ -169,7 +179,8 @@ func (p *plan) at(t time.Time) {
 // miss opens the Incident of a heartbeat. The generation is part of the name: a heartbeat that is missed by one interval, and not
 // by another, may be missed by the first one again.
 func (p *plan) miss(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) {
-	expectation := "One is expected every " + shortDuration(h.Every()) + ", and may be late by " + shortDuration(h.Period()-h.Every()) + "."
+	expectation := fmt.Sprintf("One is expected every %s, and may be late by %s.",
+		shortDuration(h.Every()), shortDuration(h.Period()-h.Every()))
 	silence := "No signal has come since the heartbeat was defined, at " + rfc3339(s.ObservedTime) + ". "
 	if s.LastSignalTime != nil {
 		silence = "The last signal came at " + rfc3339(s.LastSignalTime) + ". "

@@ -2,8 +2,8 @@
 // heartbeat is heard again. It does so by AlertEvents, like every sender. Package webhookserver hears the signals.
 //
 // What is known is in the status of the integration. The leader stores the AlertEvent first and then writes the status, on
-// condition that it still is what the decision was made of. So after a crash, the next leader decides the same; its AlertEvent has
-// the same name, and the API server stores only one of them.
+// condition that it still is what the decision was made of. So after a crash, the next leader decides the same; its AlertEvent
+// has the same name, and the API server stores only one of them.
 package heartbeat
 
 import (
@@ -98,11 +98,10 @@ func watchIncidents() handler.EventHandler {
 // integration from the quorum and decides again: another replica may have heard the heartbeat, or refused it with 503.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	integration := &v1alpha1.WebhookIntegration{}
-	err := r.cache.Get(ctx, request.NamespacedName, integration)
-	if client.IgnoreNotFound(err) != nil {
+	switch err := r.cache.Get(ctx, request.NamespacedName, integration); {
+	case client.IgnoreNotFound(err) != nil:
 		return ctrl.Result{}, fmt.Errorf("reading the WebhookIntegration: %w", err)
-	}
-	if err != nil || !integration.DeletionTimestamp.IsZero() {
+	case apierrors.IsNotFound(err), !integration.DeletionTimestamp.IsZero():
 		r.series.set(request.NamespacedName, nil)
 		return ctrl.Result{}, nil
 	}
@@ -110,7 +109,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	posted := sets.New[string]()
 	decided, now := r.decide(ctx, integration, posted)
 	if !decided.isIdle() {
-		err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			if err := r.live.Get(ctx, request.NamespacedName, integration); err != nil {
 				return err
 			}
