@@ -194,7 +194,9 @@ func (p *plan) miss(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus
 			Description: silence + expectation,
 			Severity:    cmp.Or(h.Severity, v1alpha1.SeverityCritical),
 			Type:        AlertType,
-			StartTime:   since,
+			// Not the time of the last signal: this silence may have begun before the end of an Incident that was resolved, and would
+			// be taken for a late alert of it.
+			StartTime: new(v1alpha1.NewTimestamp(f.now)),
 		},
 	}, "missed", h.Name, rfc3339(since), fmt.Sprint(f.integration.Generation))
 	p.missed = append(p.missed, h.Name)

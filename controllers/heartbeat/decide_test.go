@@ -1,14 +1,17 @@
 package heartbeat
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // epoch is when the tests begin.
@@ -18,6 +21,7 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 type stage struct {
 	facts
 	incident *v1alpha1.Incident
+	stored   []*v1alpha1.AlertEvent
 }
 
 func newStage() *stage {
@@ -46,6 +50,7 @@ func (s *stage) at(after time.Duration) (posted []v1alpha1.AlertStatus) {
 	s.integration.Status.Heartbeats = p.heartbeats
 	for _, notice := range p.alerts {
 		posted = append(posted, notice.alert.Status)
+		s.store(notice.alert)
 		switch notice.alert.Status {
 		case v1alpha1.AlertFiring:
 			s.incident = &v1alpha1.Incident{Status: v1alpha1.IncidentStatus{LastAlertTime: new(v1alpha1.NewTimestamp(s.now))}}
@@ -54,6 +59,66 @@ func (s *stage) at(after time.Duration) (posted []v1alpha1.AlertStatus) {
 		}
 	}
 	return posted
+}
+
+// store keeps an alert as an AlertEvent.
+func (s *stage) store(alert v1alpha1.Alert) {
+	n := len(s.stored)
+	event := &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprint("event-", n), UID: types.UID(fmt.Sprint(n)), ResourceVersion: fmt.Sprint(100 + n),
+			CreationTimestamp: metav1.NewTime(s.now),
+		},
+		Spec: v1alpha1.AlertEventSpec{
+			IntegrationName: s.integration.Name, ReceivedTime: v1alpha1.NewTimestamp(s.now), Alerts: []v1alpha1.Alert{alert},
+		},
+	}
+	event.Spec.Alerts[0].ID = event.Name
+	s.stored = append(s.stored, event)
+}
+
+// folded returns the state of the Incident after each of the stored AlertEvents, as the fold has it.
+func (s *stage) folded() (states []v1alpha1.IncidentState) {
+	name := v1alpha1.IncidentName(s.integration.Name, v1alpha1.HeartbeatKey("beat"))
+	incident := (*v1alpha1.Incident)(nil)
+	for i, event := range s.stored {
+		event.Spec.Alerts[0].IncidentName = name
+		plan := fold.Decide(fold.Input{
+			Name: name, Incident: incident, Events: s.stored[i : i+1], Version: fold.CommitVersion, Now: event.Spec.ReceivedTime.Time,
+			Exists: func(string) bool { return true }, Policy: fold.Policy{Retention: time.Hour, LateFiringWindow: 24 * time.Hour},
+		})
+		if plan.Create != nil {
+			incident = &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *plan.Create}
+		}
+		if plan.Write {
+			incident.Status = plan.Status
+		}
+		states = append(states, incident.Status.State)
+	}
+	return states
+}
+
+// A silence may begin before the end of the Incident of the last one: it is no late alert of that.
+func TestEachMissOpensTheIncident(t *testing.T) {
+	const open, resolved = v1alpha1.IncidentOpen, v1alpha1.IncidentResolved
+	g, s := NewWithT(t), newStage()
+	s.hear(0)
+	g.Expect(s.at(6 * time.Minute)).To(fires)
+	s.heartbeat().Interval, s.integration.Generation = &metav1.Duration{Duration: 5*time.Minute + 10*time.Second}, 2
+	g.Expect(s.at(6*time.Minute + 2*time.Second)).To(resolves)
+	g.Expect(s.at(6*time.Minute + 12*time.Second)).To(fires)
+	g.Expect(s.folded()).To(Equal([]v1alpha1.IncidentState{open, resolved, open}))
+
+	// A failure, which a user resolves, and then the silence.
+	s = newStage()
+	s.hear(time.Minute)
+	s.status().FailedTime = s.status().LastSignalTime
+	s.now = epoch.Add(time.Minute)
+	s.store(v1alpha1.Alert{DedupKey: v1alpha1.HeartbeatKey("beat"), Status: v1alpha1.AlertFiring})
+	s.now = epoch.Add(2 * time.Minute)
+	s.store(v1alpha1.Alert{DedupKey: v1alpha1.HeartbeatKey("beat"), Status: v1alpha1.AlertResolved})
+	g.Expect(s.at(7 * time.Minute)).To(fires)
+	g.Expect(s.folded()).To(Equal([]v1alpha1.IncidentState{open, resolved, open}))
 }
 
 var (
