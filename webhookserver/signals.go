@@ -179,7 +179,7 @@ func (r *signalReporter) write(ctx context.Context, key types.NamespacedName, al
 }
 
 // merge returns the status of an integration's heartbeats with signals that were heard, and those whose signal is newer than
-// what it has. The signals of heartbeats that are not defined any more are ignored. A time in the future is that of a wrong clock.
+// what it has. The signals of heartbeats that are not defined any more are ignored. A time in the future is of a wrong clock.
 func merge(
 	integration *v1alpha1.WebhookIntegration, beats map[string]heardTimes, now time.Time,
 ) (updated []v1alpha1.HeartbeatStatus, newer []string) {
