@@ -71,6 +71,8 @@ var bugs = []bug{
 	{name: "muted-until-written", test: "./controllers/forward TestAWindowEndsAlsoIfNoStatusCanBeWritten"},
 	{name: "labels-unlocked", test: "./controllers/incident TestLabelsAreSetOnlyOnTheIncidentThatWasRead"},
 	{name: "labels-of-others", test: "./controllers/incident TestIncidentsAreSelectedByLabelsOfTheirAlerts"},
+	{name: "downtime-is-a-miss", test: "./controllers/heartbeat TestASilenceWhileNobodyListensIsNotTheSenders"},
+	{name: "a-miss-is-late", test: "./controllers/heartbeat TestEachMissOpensTheIncident"},
 	{name: "pages-by-number", test: "./internal/pages TestEach"},
 	{name: "heavy-lists-shared", test: "./controllers/incident TestNobodyWaitsForTheListOfAnotherNamespace"},
 }
