@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -25,8 +24,8 @@ func (c *cluster) checkPage(t *testing.T, namespace string) {
 	}
 	pod, manager := deployment.Spec.Template.Spec, c.deployment(t, namespace).Spec.Template.Spec
 	g.Expect(pod.ServiceAccountName).To(Equal("tocsin-page"))
-	g.Expect(pod.AutomountServiceAccountToken).To(Equal(ptr.To(false)))
-	g.Expect(account.AutomountServiceAccountToken).To(Equal(ptr.To(false)))
+	g.Expect(pod.AutomountServiceAccountToken).To(Equal(new(false)))
+	g.Expect(account.AutomountServiceAccountToken).To(Equal(new(false)))
 	g.Expect(c.rulesOf(t, namespace, "tocsin-page")).To(BeEmpty())
 	g.Expect(pod.Volumes).To(ConsistOf(HaveField("ConfigMap.Name", "kube-root-ca.crt")), "neither a token nor a Secret")
 	g.Expect(pod.Containers[0].EnvFrom).To(BeEmpty())
