@@ -5,6 +5,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/heartbeat"
 	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/integration"
 	"github.com/tocsin-dev/tocsin/controllers/release"
@@ -96,11 +97,15 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	if r.options.ArchiveRequired {
 		status.Archived = sweeper
 	}
+	if err := heartbeat.Add(mgr, live, r.options.Health, r.options.Clock); err != nil {
+		return err
+	}
 	return integration.Add(mgr, live, status)
 }
 
 // RegisterMetrics registers the metrics of the controllers, all but those of replica.StoreMetrics.
 func RegisterMetrics(registry prometheus.Registerer) {
+	heartbeat.RegisterMetrics(registry)
 	incident.RegisterMetrics(registry)
 	replica.RegisterMetrics(registry)
 	sweep.RegisterMetrics(registry)

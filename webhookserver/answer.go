@@ -28,11 +28,12 @@ type acceptedAlert struct {
 	DedupKey string               `json:"dedup_key,omitempty"`
 	Incident string               `json:"incident,omitempty"` // namespace/name
 	Status   v1alpha1.AlertStatus `json:"status,omitempty"`
-	Dropped  bool                 `json:"dropped,omitempty"` // the mapping's drop expression matched, or a Tocsin forwarded it
+	Dropped  bool                 `json:"dropped,omitempty"` // not stored: see the reasons below, or a Tocsin forwarded it
 	Alert    *v1alpha1.Alert      `json:"alert,omitempty"`   // only for dryRun
 	Sources  []mapping.Source     `json:"sources,omitempty"` // only for dryRun
 
 	DroppedBy string `json:"dropped_by,omitempty"` // the drop expression that matched
+	Heartbeat string `json:"heartbeat,omitempty"`  // of which it is a signal; such an alert opens no Incident
 }
 
 // newAcceptance lists the alerts of a request. Those in the receipt are listed as they were stored, which for a repeated
@@ -52,6 +53,10 @@ func newAcceptance(x *exchange, decoded *decodedAlerts, receipt commit.Receipt) 
 			continue
 		}
 		alert := &decoded.Alerts[i].Alert
+		if name := decoded.heartbeat(i); name != "" {
+			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true, DedupKey: alert.DedupKey, Heartbeat: name})
+			continue
+		}
 		if len(stored) > 0 {
 			alert, stored = &stored[0], stored[1:]
 		}

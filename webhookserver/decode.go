@@ -21,12 +21,13 @@ import (
 type decodedAlerts struct {
 	mapping.Result
 	invalid []string // parts of the request that are not valid
+	beats   []string // the heartbeats of which the alerts are signals; empty for the others, nil if none is
 }
 
 func (d *decodedAlerts) kept() []v1alpha1.Alert {
 	alerts := make([]v1alpha1.Alert, 0, len(d.Alerts))
 	for i := range d.Alerts {
-		if !d.Alerts[i].Dropped {
+		if !d.Alerts[i].Dropped && d.heartbeat(i) == "" {
 			alerts = append(alerts, d.Alerts[i].Alert)
 		}
 	}
@@ -61,6 +62,7 @@ func (h *handler) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 		x.key = x.operationKey()
 	}
 	identify(decoded.Alerts, x.integration.Name, x.key, identity)
+	decoded.findSignals(x.integration)
 	decoded.Warnings = allWarnings(content.Warnings, &decoded.Result)
 	for i := range decoded.Alerts {
 		if !x.dryRun { // whose answer has the sources

@@ -62,6 +62,7 @@ type reporter interface {
 	reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure)
 	reportUnavailable(integration types.NamespacedName)
 	reportUse(integration *v1alpha1.WebhookIntegration, token *v1alpha1.Token)
+	reportSignals(integration *v1alpha1.WebhookIntegration, signals []signal)
 }
 
 func newHandler(
@@ -140,6 +141,8 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 		return reply, &problemSuspended
 	case x.integration.Spec.Verify != nil && x.operation.Path != "":
 		return reply, &problemUnsignedPath
+	case x.operation.Heartbeat:
+		return h.ping(x)
 	}
 	request := h.requestOf(x)
 	if x.operation.Query != nil {
@@ -177,6 +180,7 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 		return reply, decoded.invalidProblem()
 	}
 	x.accepted = newAcceptance(x, decoded, receipt)
+	h.hear(x, decoded)
 	return h.accept(x, request), nil
 }
 

@@ -95,6 +95,14 @@ const (
 	// unauthorizedInterval is the least between two log lines about requests without a valid token: anybody can cause them.
 	unauthorizedInterval = time.Minute
 
+	// Signals of heartbeats. Each heartbeat is written at most every third of its interval, which is 20 s or more.
+	signalPause   = time.Second      // between two rounds of writes
+	signalRecheck = 20 * time.Second // until a signal that is not due is looked at again: the interval may have changed
+	signalWriters = 8                // writes at a time
+
+	maxSignalLead        = time.Minute // of the stored time of a signal before the API server's clock; a later one is wrong
+	maxHeartbeatStatuses = 40          // of an integration, equal to that of the schema
+
 	reportInterval      = time.Minute     // the least between two reports of the same kind for one integration
 	reportTimeout       = 5 * time.Second // of the write of one report
 	useInterval         = time.Hour       // the least between two reports of the use of one token

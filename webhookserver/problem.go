@@ -51,6 +51,11 @@ var (
 	problemKey = problem{kind: "invalid-idempotency-key", status: http.StatusBadRequest, title: "The idempotency key is too long",
 		detail: "Idempotency-Key may have at most " + strconv.Itoa(maxIdempotencyKeyLength) + " bytes.",
 		reason: "InvalidIdempotencyKey"}
+	problemHeartbeat = problem{kind: "unknown-heartbeat", status: http.StatusNotFound, title: "There is no such heartbeat",
+		reason: "UnknownHeartbeat"}
+	problemOutcome = problem{kind: problemDryRun.kind, status: problemDryRun.status, title: problemDryRun.title,
+		detail: "The outcome is neither ok nor failed, nor an exit code from 0 to 255. Nothing was stored.",
+		reason: problemDryRun.reason}
 	problemEncoding = problem{kind: "unsupported-encoding", status: http.StatusUnsupportedMediaType,
 		title: "The content encoding is not supported", detail: "Send the body uncompressed or compressed with gzip.",
 		reason: "UnsupportedEncoding"}

@@ -44,6 +44,7 @@ type statusReporter struct {
 	mu          sync.Mutex
 	reported    *cache.LRUExpireCache          // a *reportState by integration
 	unavailable sets.Set[types.NamespacedName] // integrations with 5xx answers that are not reported yet
+	signals     *signalReporter
 }
 
 type report struct {
@@ -74,6 +75,7 @@ func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger
 		uses:        make(chan report, maxReportQueue),
 		reported:    cache.NewLRUExpireCache(maxReportMemory),
 		unavailable: sets.New[types.NamespacedName](),
+		signals:     newSignalReporter(c, c, log),
 	}
 }
 
@@ -169,6 +171,12 @@ func (r *statusReporter) reportUse(integration *v1alpha1.WebhookIntegration, tok
 }
 
 func (r *statusReporter) run(ctx context.Context) {
+	heard := make(chan struct{})
+	go func() {
+		defer close(heard)
+		r.signals.run(ctx)
+	}()
+	defer func() { <-heard }()
 	ticker := time.NewTicker(unavailablePause)
 	defer ticker.Stop()
 	for {
@@ -186,6 +194,11 @@ func (r *statusReporter) run(ctx context.Context) {
 			r.logged(ctx, report, r.writeUse(ctx, client.ObjectKeyFromObject(report.integration), report.use))
 		}
 	}
+}
+
+// reportSignals implements reporter.
+func (r *statusReporter) reportSignals(integration *v1alpha1.WebhookIntegration, signals []signal) {
+	r.signals.note(integration, signals)
 }
 
 func (r *statusReporter) logged(ctx context.Context, report report, err error) {
@@ -274,6 +287,12 @@ func (r *statusReporter) write(ctx context.Context, report report) error {
 func (r *statusReporter) patch(
 	ctx context.Context, integration types.NamespacedName, version string, status map[string]any,
 ) error {
+	return patchStatus(ctx, r.client, integration, version, status)
+}
+
+func patchStatus(
+	ctx context.Context, c client.Client, integration types.NamespacedName, version string, status map[string]any,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	fields := map[string]any{"status": status}
@@ -286,5 +305,5 @@ func (r *statusReporter) patch(
 	}
 	target := &v1alpha1.WebhookIntegration{}
 	target.Namespace, target.Name = integration.Namespace, integration.Name
-	return r.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	return c.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 }

@@ -55,6 +55,8 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	committer := commit.New(store, options.MaxInFlightWrites, options.TracerProvider)
 	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
 	reports.apiTime = options.APITime
+	reports.signals.live = mgr.GetAPIReader()
+	reports.signals.now, reports.signals.isOpen = options.APITime, capacity.HasIncident
 	ready := func() bool { return synced() && options.Check() == nil }
 	return &Server{
 		options: options, committer: committer, store: store, reports: reports, log: log,

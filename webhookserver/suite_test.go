@@ -59,6 +59,7 @@ type recordedReports struct {
 	reasons     []string
 	texts       []string
 	unavailable []types.NamespacedName
+	signals     []signal
 }
 
 func (r *recordedReports) reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string) {
@@ -78,6 +79,12 @@ func (r *recordedReports) reportUnavailable(integration types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unavailable = append(r.unavailable, integration)
+}
+
+func (r *recordedReports) reportSignals(_ *v1alpha1.WebhookIntegration, signals []signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.signals = append(r.signals, signals...)
 }
 
 func (*recordedReports) reportUse(*v1alpha1.WebhookIntegration, *v1alpha1.Token) {}

@@ -110,6 +110,7 @@ func isAlternative(o object, field string) bool {
 	other := map[string]string{
 		"alerts": "packedAlerts", "packedAlerts": "alerts", "packedFirst": "alerts",
 		"schedule": "startTime", "duration": "startTime", "timeZone": "startTime",
+		"ping": "dedupKey",
 	}[field]
 	_, ok := o[other]
 	return ok

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -63,6 +64,22 @@ func TestTheExampleOfMaintenanceIsAccepted(t *testing.T) {
 	g.Expect(list.Items).To(HaveLen(1))
 	g.Expect(list.Items[0].Spec.Maintenance).To(HaveLen(2))
 	g.Expect(maintenance.New(list.Items[0].Spec.Maintenance).Err()).NotTo(HaveOccurred())
+}
+
+// The heartbeat in docs/heartbeats.md can be defined.
+func TestTheExampleOfHeartbeatsIsAccepted(t *testing.T) {
+	g := NewWithT(t)
+	namespace := testenv.Namespace(t, apiClient)
+	for _, example := range yamlBlock.FindAllStringSubmatch(specPage(t, "../../heartbeats.md"), -1) {
+		if o := parse(t, example[1]); o["kind"] == "WebhookIntegration" {
+			_, err := post(namespace, o)
+			g.Expect(err).NotTo(HaveOccurred(), example[1])
+		}
+	}
+	var list v1alpha1.WebhookIntegrationList
+	g.Expect(apiClient.List(t.Context(), &list, client.InNamespace(namespace))).To(Succeed())
+	g.Expect(list.Items).To(HaveLen(1))
+	g.Expect(list.Items[0].Spec.Heartbeats[0].Period()).To(Equal(26 * time.Hour))
 }
 
 func TestTheDocsNameEveryField(t *testing.T) {

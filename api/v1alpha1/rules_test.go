@@ -41,6 +41,7 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 	)
 	const oneForm = "a window has startTime and endTime, or schedule and duration"
 	window := func(fields string) string { return `{"maintenance":[{"name":"w",` + fields + `}]}` }
+	beat := func(fields string) string { return `{"heartbeats":[{"name":"b"` + fields + `}]}` }
 	checkAdmission(t, "WebhookIntegration", map[string]admission{
 		"the least": {`{}`, ""},
 		"one token": {`{"tokens":[{"name":"a","sha256":"` + hash + `"}]}`, ""},
@@ -107,6 +108,18 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		"a time zone with a path":          {window(`"schedule":"@daily","duration":"1h","timeZone":"../UTC"`), "should match"},
 		"a window for a label without a name": {
 			window(`"schedule":"@daily","duration":"1h","match":{"labels":{"":"b"}}`), "a label's name has 1 to 128 characters"},
+		"a heartbeat of any request":        {beat(`,"interval":"1m"`), ""},
+		"a heartbeat of 30 days":            {beat(`,"interval":"720h","grace":"10s","required":true`), ""},
+		"a heartbeat of an alert":           {beat(`,"interval":"5m","match":{"dedupKey":"x"}`), ""},
+		"a heartbeat of an alert, no ping":  {beat(`,"interval":"5m","match":{"dedupKey":"x","ping":false}`), ""},
+		"a heartbeat of pings":              {beat(`,"interval":"5m","match":{"ping":true}`), ""},
+		"a heartbeat of both":               {beat(`,"interval":"5m","match":{"ping":true,"dedupKey":"x"}`), "either dedupKey or ping"},
+		"a heartbeat of nothing":            {beat(`,"interval":"5m","match":{"ping":false}`), "either dedupKey or ping"},
+		"a heartbeat without an interval":   {beat(``), "Required value"},
+		"a heartbeat of less than a minute": {beat(`,"interval":"59s"`), "must be a duration from 1m to 720h"},
+		"a heartbeat of over 30 days":       {beat(`,"interval":"721h"`), "must be a duration from 1m to 720h"},
+		"a heartbeat without grace":         {beat(`,"interval":"1m","grace":"0s"`), "must be a duration from 10s to 720h"},
+		"two heartbeats of one name":        {`{"heartbeats":[{"name":"b","interval":"1m"},{"name":"b","interval":"2m"}]}`, "Duplicate value"},
 		"an unknown default severity": {
 			`{"defaults":{"severity":"fatal"}}`, `supported values: "critical", "error", "warning", "info"`},
 		"a default label without a name": {`{"defaults":{"labels":{"":"x"}}}`, "a label's name has 1 to 128 characters"},

@@ -129,6 +129,14 @@ type WebhookIntegrationSpec struct {
 	// +optional
 	ObjectLabels []string `json:"objectLabels,omitempty"`
 
+	// heartbeats are signals that the sender is expected to send again and again. If one does not come, an Incident opens; when it
+	// comes again, the Incident resolves.
+	// +kubebuilder:validation:MaxItems=20
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Heartbeats []Heartbeat `json:"heartbeats,omitempty"`
+
 	// lateFiringWindow is the time after a resolve in which a firing alert is a late duplicate if its startTime falls
 	// within the resolved episode: it is counted, and the Incident stays resolved. After this time, such an alert
 	// reopens the Incident. A duration such as 1m30s, from 0s (no alert is late) to 24h. Default: that of the preset,
@@ -233,8 +241,9 @@ type TokenUse struct {
 type WebhookIntegrationStatus struct {
 	// conditions has the types Ready (requests with a token of this integration are accepted), MappingValid (the
 	// mapping compiles and can be evaluated), AlertsFolded (the stored alerts of the namespace are folded into
-	// Incidents), MaintenanceValid (the maintenance windows can be evaluated; absent without windows) and, if the operator
-	// forwards Incidents, Forwarded (they are posted to Alertmanager).
+	// Incidents), MaintenanceValid (the maintenance windows can be evaluated; absent without windows), HeartbeatsHeard (no
+	// heartbeat is missed; absent without heartbeats) and, if the operator forwards Incidents, Forwarded (they are posted to
+	// Alertmanager).
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.observedGeneration) || type(c.observedGeneration) == int)",message="observedGeneration must be an integer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
@@ -263,6 +272,13 @@ type WebhookIntegrationStatus struct {
 	// +listMapKey=name
 	// +optional
 	Tokens []TokenUse `json:"tokens,omitempty"`
+
+	// heartbeats lists the heartbeats of the spec, and removed ones whose Incident is about to resolve.
+	// +kubebuilder:validation:MaxItems=40
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Heartbeats []HeartbeatStatus `json:"heartbeats,omitempty"`
 
 	// lastRejection is the newest rejected request. It is updated at most once a minute.
 	// +optional
@@ -297,6 +313,7 @@ type WebhookIntegrationStatus struct {
 // +kubebuilder:printcolumn:name="Mapping-Reason",type=string,JSONPath=`.status.conditions[?(@.type=="MappingValid")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Forwarded-Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Forwarded")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Maintenance",type=string,JSONPath=`.status.conditions[?(@.type=="MaintenanceValid")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Heartbeats",type=string,JSONPath=`.status.conditions[?(@.type=="HeartbeatsHeard")].reason`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name may have at most 63 characters"
 type WebhookIntegration struct {
 	metav1.TypeMeta `json:",inline"`

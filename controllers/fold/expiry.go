@@ -44,13 +44,16 @@ func openDeadline(incident *v1alpha1.Incident, p Policy) (at time.Time, expires 
 	if since.IsZero() {
 		return time.Time{}, false
 	}
+	if p.Silent { // the sender may be dead
+		return time.Time{}, false
+	}
 	if p.AutoResolveAfter > 0 {
-		at = latest(since.Time, p.QuietFrom).Add(p.AutoResolveAfter)
+		at = latest(since.Time, p.QuietFrom, p.HeardSince).Add(p.AutoResolveAfter)
 	}
 	if status.Lease == nil || p.Absent { // the sender cannot renew the lease if there is no integration
 		return at, false
 	}
-	end := latest(since.Time, p.QuietFrom, p.AcceptingFrom).Add(boundLease(status.Lease.Duration))
+	end := latest(since.Time, p.QuietFrom, p.HeardSince, p.AcceptingFrom).Add(boundLease(status.Lease.Duration))
 	if at.IsZero() || end.Before(at) {
 		return end, true
 	}

@@ -55,6 +55,22 @@ func TestDeadline(t *testing.T) {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
 			policy: Policy{AutoResolveAfter: time.Hour, QuietFrom: minute(4)}, want: minute(65),
 		},
+		"Open, and a heartbeat of the sender is missed: never": {
+			status: v1alpha1.IncidentStatus{
+				State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5), Lease: &metav1.Duration{Duration: time.Hour},
+			},
+			policy: Policy{AutoResolveAfter: time.Hour, Silent: true},
+		},
+		"Open, and the sender was silent: autoResolveAfter from when it was heard again": {
+			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
+			policy: Policy{AutoResolveAfter: time.Hour, HeardSince: minute(30)}, want: minute(90),
+		},
+		"Open with a lease, and the sender was silent: the lease from when it was heard again": {
+			status: v1alpha1.IncidentStatus{
+				State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5), Lease: &metav1.Duration{Duration: time.Hour},
+			},
+			policy: Policy{HeardSince: minute(30)}, want: minute(90),
+		},
 		"Resolved, the integration gone: the retention that it had": {
 			status: v1alpha1.IncidentStatus{
 				State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(5), Retention: &metav1.Duration{Duration: time.Hour},
@@ -162,4 +178,28 @@ func TestAutoResolve(t *testing.T) {
 		p := bench.fold(eventOf(63, still))
 		g.Expect(resultsOf(p)).To(Equal([]string{ResultReopened}))
 	})
+}
+
+func TestAnIntegrationIsSilent(t *testing.T) {
+	g := NewWithT(t)
+	noWindow := func(string) (time.Duration, bool) { return 0, false }
+	integration := &v1alpha1.WebhookIntegration{}
+	g.Expect(PolicyOf(integration, noWindow).Silent).To(BeFalse())
+	g.Expect(PolicyOf(integration, noWindow).HeardSince).To(BeZero())
+
+	heartbeats := []v1alpha1.HeartbeatStatus{{Name: "a"}, {Name: "b", MissedTime: minuteStamp(1)}}
+	integration.Status.Heartbeats = heartbeats
+	g.Expect(PolicyOf(integration, noWindow).Silent).To(BeTrue())
+	integration.Status.Heartbeats = heartbeats[:1]
+	g.Expect(PolicyOf(integration, noWindow).Silent).To(BeFalse())
+
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionHeartbeatsHeard, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(minute(2)),
+	}
+	meta.SetStatusCondition(&integration.Status.Conditions, condition)
+	g.Expect(PolicyOf(integration, noWindow).Silent).To(BeTrue(), "the condition is written later")
+	condition.Status, condition.LastTransitionTime = metav1.ConditionTrue, metav1.NewTime(minute(3))
+	meta.SetStatusCondition(&integration.Status.Conditions, condition)
+	g.Expect(PolicyOf(integration, noWindow).Silent).To(BeFalse())
+	g.Expect(PolicyOf(integration, noWindow).HeardSince).To(Equal(minute(3)))
 }

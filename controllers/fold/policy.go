@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,6 +52,9 @@ type Policy struct {
 	Refusing   bool      // the integration accepts no alerts
 	ReadySince time.Time // it has accepted alerts since then, as far as its conditions tell
 
+	Silent     bool      // a heartbeat of the integration is missed: its Incidents do not end for want of alerts
+	HeardSince time.Time // all heartbeats have been heard since then, zero if there are none
+
 	Unavailable time.Time // when a replica last reported an answer of 5xx, by the API server's clock
 
 	QuietFrom     time.Time // quiet is measured from then on at the earliest
@@ -80,6 +84,10 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 		Refusing:         spec.Suspend,
 		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
 	}
+	p.Silent = IsSilent(integration)
+	if heard := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionHeartbeatsHeard); heard != nil {
+		p.HeardSince = heard.LastTransitionTime.Time
+	}
 	switch ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady); {
 	case ready == nil:
 	case ready.Status == metav1.ConditionTrue:
@@ -88,4 +96,11 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 		p.Refusing = true
 	}
 	return p
+}
+
+// IsSilent reports whether a heartbeat of the integration is missed, by the status or the condition: the one is written after the
+// other.
+func IsSilent(integration *v1alpha1.WebhookIntegration) bool {
+	return meta.IsStatusConditionFalse(integration.Status.Conditions, v1alpha1.ConditionHeartbeatsHeard) ||
+		slices.ContainsFunc(integration.Status.Heartbeats, func(h v1alpha1.HeartbeatStatus) bool { return h.MissedTime != nil })
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/marks"
@@ -94,7 +95,8 @@ func (r *reconciler) foldPolicies() handler.EventHandler {
 	return requests.OnChange(func(
 		_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requests.Queue,
 	) {
-		if initial || before != nil && after != nil && before.Generation == after.Generation {
+		if initial || before != nil && after != nil && before.Generation == after.Generation &&
+			fold.IsSilent(before) == fold.IsSilent(after) {
 			return // at the start, the Incidents come by themselves
 		}
 		integration := client.ObjectKeyFromObject(cmp.Or(after, before))

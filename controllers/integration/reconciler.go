@@ -161,12 +161,16 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 	if len(integration.Spec.Maintenance) > 0 {
 		windows = r.windows
 	}
+	var heartbeats ConditionSource
+	if len(integration.Spec.Heartbeats) > 0 {
+		heartbeats = heartbeatsHeard{}
+	}
 	for _, outside := range []struct {
 		kind   string
 		source ConditionSource // nil: there is none
 	}{
 		{v1alpha1.ConditionAlertsFolded, r.stuck}, {v1alpha1.ConditionForwarded, r.Forwarded}, {v1alpha1.ConditionArchived, r.Archived},
-		{v1alpha1.ConditionMaintenanceValid, windows},
+		{v1alpha1.ConditionMaintenanceValid, windows}, {v1alpha1.ConditionHeartbeatsHeard, heartbeats},
 	} {
 		if outside.source == nil {
 			outdated = meta.RemoveStatusCondition(conditions, outside.kind) || outdated

@@ -32,8 +32,11 @@ type Operation struct {
 	// Read returns the payloads of a request. Its errors are those of Request.Parse and *InvalidError.
 	Read func(r *Request) (Content, error)
 
-	// Query answers a request that stores nothing; its body is not read. Nil: the operation has Read.
+	// Query answers a request that stores nothing; its body is not read. Nil: the operation has Read, or is a Heartbeat.
 	Query func(r *Request) Reply
+
+	// Heartbeat says that a request is a signal of the heartbeat that the identifier names; its body is not read.
+	Heartbeat bool
 
 	// Accepted returns the answer to a request whose alerts are stored, and Refused the body of the answer to one that is
 	// refused. Nil: Tocsin's own answer, and problem details.
@@ -109,6 +112,9 @@ func Operations() []Operation {
 		[]Operation{
 			{Methods: []string{http.MethodPost}, Read: readEvents},
 			{Methods: []string{http.MethodOptions}, Query: allowEvents},
+			{
+				Path: "/heartbeat/{identifier}", Methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, Heartbeat: true,
+			},
 		},
 		alertmanagerOperations(), pagerDutyOperations(), opsgenieOperations())
 }

@@ -184,7 +184,7 @@ func (d *drawer) process(t *rapid.T) operation {
 func (d *drawer) user(t *rapid.T) operation {
 	tenant := d.tenant(t)
 	resource := rapid.SampledFrom([]string{"incidents", "incidents", "alertevents", "webhookintegrations"}).Draw(t, "resource")
-	switch rapid.SampledFrom([]string{"delete", "label", "hold", "suspend", "lease", "window", "window"}).Draw(t, "user") {
+	switch rapid.SampledFrom([]string{"delete", "label", "hold", "suspend", "lease", "window", "window", "silence"}).Draw(t, "user") {
 	case "delete":
 		return remove{tenant, resource, d.which(t)}
 	case "label":
@@ -193,6 +193,8 @@ func (d *drawer) user(t *rapid.T) operation {
 		return hold{tenant, resource, d.which(t), d.short(t)}
 	case "suspend":
 		return suspend{tenant, d.short(t)}
+	case "silence":
+		return silence{tenant, silenceFor}
 	case "window":
 		return maintain{
 			tenant, duration(t, "after", -time.Second, 0, 5*time.Second), duration(t, "window", 20*time.Second, 0, 3*time.Minute, time.Hour),

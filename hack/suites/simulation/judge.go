@@ -1,7 +1,9 @@
 package simulation
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +29,8 @@ type judge struct {
 	mu      sync.Mutex
 	history *oracle.History
 	mutes   *mutes
+	pings   *pings
+	mayWait bool // for an Incident of a heartbeat
 	say     func(format string, args ...any)
 }
 
@@ -46,7 +50,7 @@ func newJudge(story *Story, remembers func(time.Time) bool) *judge {
 	mutes := &mutes{
 		incidents: map[types.NamespacedName]*v1alpha1.Incident{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
 	}
-	return &judge{history: oracle.NewHistory(options), mutes: mutes}
+	return &judge{history: oracle.NewHistory(options), mutes: mutes, pings: newPings(), mayWait: story.MaxIncidents > 0}
 }
 
 // mayWait says whether alerts of an Incident may wait after all faults ended.
@@ -76,13 +80,20 @@ func (j *judge) commit(c apiserver.Commit) {
 	if !fact.Deleted {
 		fact.Object = object
 	}
+	byReplica := !fact.ByUser
+	if resource == "alertevents" && fact.Created && bytes.Contains(object, []byte(`"dedupKey":"heartbeat/`)) {
+		fact.ByUser = true // no sender has sent it
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.say != nil {
 		j.say("- %s by %s: %s", c.Type, c.Client, object)
 	}
 	j.history.Commit(fact)
-	j.mutes.commit(resource, types.NamespacedName{Namespace: namespace, Name: name}, fact.Object, !fact.ByUser)
+	if byReplica && (resource != "alertevents" || fact.Created) {
+		j.pings.commit(&c, resource, types.NamespacedName{Namespace: namespace, Name: name}, fact.Object)
+	}
+	j.mutes.commit(resource, types.NamespacedName{Namespace: namespace, Name: name}, fact.Object, byReplica)
 }
 
 // seemsNew says whether a restored AlertEvent cannot be told from a new one: it has no label of the backup tool, and a clock that
@@ -104,7 +115,7 @@ func seemsNew(object map[string]any) bool {
 func (j *judge) findings() oracle.Findings {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return append(j.history.Findings(), j.mutes.found...)
+	return slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found)
 }
 
 // check judges the whole run.
@@ -112,5 +123,5 @@ func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Fi
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	found := j.history.Check(records, oracle.Moment{FaultsEnded: faultsEnded, Now: time.Now()})
-	return append(found, j.mutes.check(time.Now())...)
+	return slices.Concat(found, j.mutes.check(time.Now()), j.pings.check(time.Now(), j.mayWait))
 }

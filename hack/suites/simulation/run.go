@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,8 @@ type Watcher struct {
 	Trace func(call string) // every phase of every call
 	Done  func(Tally)
 
-	Written func(*v1alpha1.Incident) // every write of an Incident by a replica
+	Written func(*v1alpha1.Incident)                    // every write of an Incident by a replica
+	Missed  func(namespace string, since time.Duration) // a heartbeat is missed so long after its last ping
 }
 
 // Tally counts what happened in a run.
@@ -51,6 +53,7 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 		return []string{"the simulation failed: " + err.Error()}
 	}
 	w.network.trace, w.judge.mutes.written = watcher.Trace, watcher.Written
+	w.pings.missed = watcher.Missed
 	if watcher.Say != nil {
 		w.judge.say = w.note
 		w.says = func(format string, args ...any) { watcher.Say(fmt.Sprintf(format, args...)) }
@@ -65,7 +68,14 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 		time.Sleep(odd)
 	}
 	time.Sleep(startTime)
+	stop := make(chan struct{})
+	var pinging sync.WaitGroup
+	for _, t := range w.tenants {
+		pinging.Go(func() { w.sendPings(t, stop) })
+	}
 	findings := w.perform()
+	close(stop)
+	pinging.Wait()
 	if err := w.stop(); err != nil {
 		findings = append(findings, "F: "+err.Error())
 	}

@@ -107,6 +107,34 @@ func TestObjectLabels(t *testing.T) {
 	g.Expect(seen).To(Equal([]string{"0 1", "1 1", "2 1", "3 1", "3 4", "4 4"}), "how many alerts, and which one gave the label")
 }
 
+// TestHeartbeats has a sender fall silent, and the leader be killed meanwhile. The other sender goes on.
+func TestHeartbeats(t *testing.T) {
+	g := NewWithT(t)
+	story := &Story{
+		Settings: Settings{Replicas: 2, Elect: true, Writes: 8},
+		Operations: []operation{
+			wait{2 * time.Minute}, silence{0, silenceFor}, wait{30 * time.Second}, kill{0}, wait{3 * time.Minute}, start{0}, wait{2 * time.Minute},
+		},
+	}
+	var states []string
+	var missed []time.Duration
+	found := Run(t, 1, story, Watcher{
+		Written: func(incident *v1alpha1.Incident) {
+			if state := string(incident.Status.State); state != "" {
+				states = append(states, incident.Namespace+" "+incident.Spec.DedupKey+" "+state)
+			}
+		},
+		Missed: func(namespace string, since time.Duration) {
+			g.Expect(namespace).To(Equal(tenantName(0)))
+			missed = append(missed, since)
+		},
+	})
+	g.Expect(found).To(BeEmpty())
+	g.Expect(slices.Compact(states)).To(Equal([]string{"tenant-a heartbeat/pinged Open", "tenant-a heartbeat/pinged Resolved"}))
+	g.Expect(missed).To(ConsistOf(And(
+		BeNumerically(">=", beatInterval*6/5), BeNumerically("<", beatInterval*6/5+30*time.Second))))
+}
+
 // TestClock sets the wall clock, and no other.
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

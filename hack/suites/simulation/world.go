@@ -44,6 +44,7 @@ type world struct {
 	tenants  []*tenant
 	replicas []*replica
 	senders  *senders
+	pings    *pings
 	judge    *judge
 	backups  client.Client // of the backup tool
 	chores   sync.WaitGroup
@@ -97,7 +98,7 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 	}
 	w := &world{story: story, began: time.Now(), network: newNetwork(seed), healed: make(chan struct{})}
 	w.judge = newJudge(story, w.remembers)
-	w.senders = &senders{world: w}
+	w.senders, w.pings = &senders{world: w}, w.judge.pings
 	w.server, err = apiserver.New(apiserver.Options{Definitions: defined, WatchTimeout: 5 * time.Minute, UID: uids(seed)})
 	if err != nil {
 		return nil, err
@@ -150,6 +151,7 @@ func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
 			Mapping: &v1alpha1.Mapping{Alerts: "payload.alerts"},
 
 			ObjectLabels: []string{oracle.SeqLabel}, // they differ from episode to episode
+			Heartbeats:   heartbeats(),
 		},
 	}
 	if w.story.AutoResolve {

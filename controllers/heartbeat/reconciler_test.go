@@ -1,0 +1,184 @@
+package heartbeat
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+)
+
+func TestMain(m *testing.M) { testsite.Main(m) }
+
+// fixedHealth is one that a test sets.
+type fixedHealth struct {
+	now, from time.Time
+	broken    bool
+}
+
+func (h *fixedHealth) QuietFrom(_ types.NamespacedName, unavailable, _ time.Time) (time.Time, bool) {
+	if unavailable.After(h.from) {
+		return unavailable, !h.broken
+	}
+	return h.from, !h.broken
+}
+
+func (h *fixedHealth) APITime() time.Time { return h.now }
+
+// site is one with a leader that works on the API server without a manager.
+type site struct {
+	*testsite.Site
+	*reconciler
+	health *fixedHealth
+	events *events.FakeRecorder
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{Site: testsite.New(t), health: &fixedHealth{}, events: &events.FakeRecorder{Events: make(chan string, 100)}}
+	s.health.now, s.health.from = s.Clock.Now(), s.Clock.Now().Add(-time.Hour)
+	s.lead(s.Live)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Heartbeats = []v1alpha1.Heartbeat{{
+			Name: "beat", Interval: &metav1.Duration{Duration: 5 * time.Minute}, Title: "The backup is missing", Severity: v1alpha1.SeverityError,
+		}}
+	})
+	return s
+}
+
+// lead begins the term of a leader with this client.
+func (s *site) lead(live client.Client) {
+	s.reconciler = &reconciler{
+		cache: s.Live, live: live, health: s.health, clock: s.Clock, recorder: s.events, series: newSeries(),
+	}
+}
+
+// look has the leader look at the heartbeats after a while, and returns how many AlertEvents there are.
+func (s *site) look(after time.Duration) int {
+	s.pass(after)
+	_, err := s.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
+	s.Expect(err).NotTo(HaveOccurred())
+	return len(s.EventNames())
+}
+
+func (s *site) pass(d time.Duration) {
+	s.health.now = s.health.now.Add(d)
+	s.Clock.SetTime(s.health.now)
+}
+
+func (s *site) hear() {
+	integration := &v1alpha1.WebhookIntegration{}
+	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
+	integration.Status.Heartbeats[0].LastSignalTime = new(v1alpha1.NewTimestamp(s.health.now))
+	s.Expect(s.Live.Status().Update(s.Ctx, integration)).To(Succeed())
+}
+
+func (s *site) heartbeat() v1alpha1.HeartbeatStatus { return s.IntegrationStatus().Heartbeats[0] }
+
+func TestTheLeaderStoresWhatItFinds(t *testing.T) {
+	s := newSite(t)
+	s.Expect(s.look(0)).To(BeZero())
+	s.Expect(s.heartbeat().ObservedTime).NotTo(BeNil())
+	s.hear()
+	s.Expect(s.look(6*time.Minute - time.Second)).To(BeZero())
+	s.Expect(s.look(time.Second)).To(Equal(1))
+	s.Expect(s.heartbeat().MissedTime.Time).To(BeTemporally("~", s.health.now, time.Microsecond))
+	s.Expect(s.events.Events).To(Receive(ContainSubstring("Warning HeartbeatMissed Not heard in time: beat")))
+	event := &v1alpha1.AlertEvent{}
+	s.Expect(s.Live.Get(s.Ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.EventNames()[0]}, event)).To(Succeed())
+	alert := event.Spec.Alerts[0]
+	s.Expect(alert.Title).To(Equal("The backup is missing"))
+	s.Expect(alert.Severity).To(Equal(v1alpha1.SeverityError))
+	s.Expect(event.IncidentNameFor(&alert)).To(Equal(v1alpha1.IncidentName(testsite.Integration, "heartbeat/beat")))
+	s.Expect(s.look(time.Hour)).To(Equal(1), "once")
+	s.hear()
+	s.Expect(s.look(0)).To(Equal(2))
+	s.Expect(s.heartbeat().MissedTime).To(BeNil())
+}
+
+func TestAnotherReplicaRefusedASignal(t *testing.T) {
+	s := newSite(t)
+	s.look(0)
+	s.hear()
+	s.pass(6 * time.Minute)
+	integration := &v1alpha1.WebhookIntegration{}
+	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
+	integration.Status.LastUnavailableTime = new(v1alpha1.NewTimestamp(s.health.now.Add(-time.Minute)))
+	s.Expect(s.Live.Status().Update(s.Ctx, integration)).To(Succeed())
+	s.Expect(s.look(0)).To(BeZero())
+	s.Expect(s.look(5 * time.Minute)).To(Equal(1))
+}
+
+func TestNothingIsMissedWhileTheLeaderCannotTell(t *testing.T) {
+	s := newSite(t)
+	s.look(0)
+	s.hear()
+	s.health.broken = true
+	s.Expect(s.look(time.Hour)).To(BeZero())
+	s.health.broken = false
+	s.Expect(s.look(0)).To(Equal(1))
+}
+
+// A leader ends between the two writes, at either of them.
+func TestALeaderThatEndsIsFollowed(t *testing.T) {
+	for _, write := range []string{"the AlertEvent", "the status"} {
+		t.Run(write, func(t *testing.T) {
+			s := newSite(t)
+			s.look(0)
+			s.hear()
+			s.pass(6 * time.Minute)
+			gone := errors.New("the leader has ended")
+			s.lead(interceptor.NewClient(s.Live, interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+					if write == "the AlertEvent" {
+						return gone
+					}
+					return c.Create(ctx, object, options...)
+				},
+				SubResourcePatch: func(
+					context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption,
+				) error {
+					return gone
+				},
+			}))
+			_, err := s.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
+			s.Expect(err).To(MatchError(ContainSubstring(gone.Error())))
+			s.lead(s.Live)
+			s.Expect(s.look(time.Second)).To(Equal(1), "one alert of both")
+			s.Expect(s.heartbeat().MissedTime).NotTo(BeNil())
+		})
+	}
+}
+
+// A signal comes while the leader says that it is missed.
+func TestASignalComesMeanwhile(t *testing.T) {
+	s := newSite(t)
+	s.look(0)
+	s.hear()
+	s.pass(6 * time.Minute)
+	once := true
+	s.lead(interceptor.NewClient(s.Live, interceptor.Funcs{
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, kind string, object client.Object, patch client.Patch,
+			options ...client.SubResourcePatchOption,
+		) error {
+			if once {
+				once = false
+				s.hear()
+			}
+			return c.SubResource(kind).Patch(ctx, object, patch, options...)
+		},
+	}))
+	s.Expect(s.look(0)).To(Equal(2), "the Incident opens and resolves")
+	s.Expect(s.heartbeat().MissedTime).To(BeNil())
+}

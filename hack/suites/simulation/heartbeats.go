@@ -1,0 +1,179 @@
+package simulation
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+const (
+	// heartbeatName is that of every tenant's heartbeat, which expects a ping every beatInterval.
+	heartbeatName = "pinged"
+	beatInterval  = time.Minute
+
+	pingEvery  = 15 * time.Second
+	pingAgain  = 2 * time.Second // after one that was not acknowledged
+	silenceFor = 3 * time.Minute
+)
+
+// heartbeats are those of a tenant's integration.
+func heartbeats() []v1alpha1.Heartbeat {
+	return []v1alpha1.Heartbeat{{
+		Name: heartbeatName, Interval: &metav1.Duration{Duration: beatInterval}, Match: &v1alpha1.HeartbeatMatch{Ping: true},
+	}}
+}
+
+// silence keeps a tenant's sender from pinging for a while.
+type silence struct {
+	tenant int
+	d      time.Duration
+}
+
+func (o silence) String() string {
+	return fmt.Sprintf("no pings of %s for %s", tenantName(o.tenant), o.d)
+}
+
+func (o silence) do(w *world) { w.pings.silence(tenantName(o.tenant), time.Now().Add(o.d)) }
+
+// ping is one that was acknowledged.
+type ping struct {
+	at   time.Time
+	by   *process
+	kept bool // nothing kept the process from writing it
+}
+
+// pings are those of all tenants, and judges what is made of them.
+type pings struct {
+	mu     sync.Mutex
+	silent map[string]time.Time // until when, by namespace
+	acked  map[string][]*ping
+	found  oracle.Findings
+	open   map[string]bool // namespaces with an open Incident of the heartbeat
+	missed func(namespace string, since time.Duration)
+}
+
+func newPings() *pings {
+	return &pings{silent: map[string]time.Time{}, acked: map[string][]*ping{}, open: map[string]bool{}}
+}
+
+func (p *pings) silence(namespace string, until time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent[namespace] = until
+}
+
+func (p *pings) isSilent(namespace string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Now().Before(p.silent[namespace])
+}
+
+// send pings the heartbeat of a tenant until stop is closed.
+func (w *world) sendPings(t *tenant, stop <-chan struct{}) {
+	for n := 0; ; n++ {
+		pause := pingEvery
+		if !w.pings.isSilent(t.namespace) && !w.ping(t, n) {
+			pause = pingAgain
+		}
+		select {
+		case <-stop:
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// ping pings one of the replicas, and reports whether it was acknowledged.
+func (w *world) ping(t *tenant, to int) bool {
+	p, began := w.route(to), time.Now()
+	if p == nil {
+		return false
+	}
+	q, err := http.NewRequest(http.MethodGet, "http://replica/api/v1/events/webhook/heartbeat/"+heartbeatName, http.NoBody)
+	if err != nil {
+		panic(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+testenv.Token(t.namespace, integrationName))
+	response, err := p.client.Do(q)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = response.Body.Close() }()
+	if _, err = io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
+		return false
+	}
+	made := &ping{at: began, by: p}
+	w.pings.mu.Lock()
+	w.pings.acked[t.namespace] = append(w.pings.acked[t.namespace], made)
+	w.pings.mu.Unlock()
+	w.senders.busy.Go(func() {
+		time.Sleep(reportTime)
+		w.pings.mu.Lock()
+		defer w.pings.mu.Unlock()
+		made.kept = !p.wasFrozen(began) && !p.isDead() && !p.disturbs(unavailableReport)
+	})
+	return true
+}
+
+// commit judges a write of a replica.
+func (p *pings) commit(c *apiserver.Commit, resource string, key types.NamespacedName, object []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch resource {
+	case "incidents":
+		incident := decode[v1alpha1.Incident](object)
+		if key.Name == v1alpha1.IncidentName(integrationName, v1alpha1.HeartbeatKey(heartbeatName)) {
+			p.open[key.Namespace] = incident != nil && incident.Status.State == v1alpha1.IncidentOpen
+		}
+	case "alertevents":
+		event := decode[v1alpha1.AlertEvent](object)
+		if c.Client == backupTool || event == nil || c.Object == nil || len(event.Spec.Alerts) != 1 {
+			return
+		}
+		alert := &event.Spec.Alerts[0]
+		if alert.DedupKey == v1alpha1.HeartbeatKey(heartbeatName) && alert.Status == v1alpha1.AlertFiring {
+			p.judge(key.Namespace, time.Now())
+		}
+	}
+}
+
+// judge judges that a heartbeat is said to be missed.
+func (p *pings) judge(namespace string, now time.Time) {
+	var last *ping
+	for _, ping := range p.acked[namespace] {
+		if ping.kept {
+			last = ping
+		}
+	}
+	switch {
+	case last == nil:
+		p.found.Add("H: the heartbeat of %s is missed before it was heard", namespace)
+	case now.Sub(last.at) < beatInterval:
+		p.found.Add("H: the heartbeat of %s is missed, and a ping was acknowledged %s ago", namespace, now.Sub(last.at))
+	case p.missed != nil:
+		p.missed(namespace, now.Sub(last.at))
+	}
+}
+
+// check judges the last state: what is pinged has no open Incident.
+func (p *pings) check(now time.Time, mayWait bool) oracle.Findings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for namespace, open := range p.open {
+		acked := p.acked[namespace]
+		if open && !mayWait && len(acked) > 0 && acked[len(acked)-1].kept && now.Sub(acked[len(acked)-1].at) < 2*pingEvery {
+			p.found.Add("H: the heartbeat of %s is pinged, and its Incident is open", namespace)
+		}
+	}
+	return p.found
+}

@@ -1,0 +1,289 @@
+package webhookserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// newBeatingBench has an integration with heartbeats of every kind.
+func newBeatingBench() *bench {
+	b := newBench()
+	w := integration("team-a", "prometheus")
+	w.Spec.Heartbeats = []v1alpha1.Heartbeat{
+		beatEvery("any", time.Minute, nil),
+		beatEvery("watchdog", time.Minute, &v1alpha1.HeartbeatMatch{DedupKey: "wd"}),
+		beatEvery("backup", time.Hour, &v1alpha1.HeartbeatMatch{Ping: true}),
+		beatEvery("sync", time.Hour, &v1alpha1.HeartbeatMatch{Ping: true}),
+	}
+	b.tokens.set(w)
+	return b
+}
+
+func beatEvery(name string, interval time.Duration, match *v1alpha1.HeartbeatMatch) v1alpha1.Heartbeat {
+	return v1alpha1.Heartbeat{Name: name, Interval: &metav1.Duration{Duration: interval}, Match: match}
+}
+
+// heard are the heartbeats that the bench has reported, failures with an exclamation mark.
+func (b *bench) heard() string {
+	var names []string
+	for _, signal := range b.reports.signals {
+		name := signal.heartbeat
+		if signal.failed {
+			name += "!"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
+}
+
+func by(method string) func(*http.Request) { return func(r *http.Request) { r.Method = method } }
+
+func TestPings(t *testing.T) {
+	for _, test := range []struct {
+		method, path string
+		status       int
+		heard        string
+		stored       int
+	}{
+		{http.MethodGet, "backup", 200, "backup any", 0},
+		{http.MethodHead, "backup", 200, "backup any", 0},
+		{http.MethodPost, "sync/", 200, "sync any", 0},
+		{http.MethodGet, "backup/0", 200, "backup any", 0},
+		{http.MethodGet, "backup?status=ok&msg=OK&ping=12", 200, "backup any", 0},
+		{http.MethodGet, "backup/1", 202, "backup! any", 1},
+		{http.MethodGet, "backup/255", 202, "backup! any", 1},
+		{http.MethodPost, "backup?status=failed", 202, "backup! any", 1},
+		{http.MethodGet, "backup?status=down", 202, "backup! any", 1},
+		{http.MethodGet, "backup/0?status=failed", 202, "backup! any", 1},
+		{http.MethodGet, "backup/1?dryRun=true", 200, "", 0},
+		{http.MethodGet, "backup?dryRun=1", 200, "", 0},
+		{http.MethodGet, "backup/256", 400, "", 0},
+		{http.MethodGet, "backup/-1", 400, "", 0},
+		{http.MethodGet, "backup/x", 400, "", 0},
+		{http.MethodGet, "backup/1/2", 404, "", 0},
+		{http.MethodGet, "backup?status=maybe", 400, "", 0},
+		{http.MethodGet, "backup?dry-run=1", 400, "", 0},
+		{http.MethodGet, "backups", 404, "", 0},
+		{http.MethodGet, "watchdog", 404, "", 0},
+		{http.MethodGet, "any", 404, "", 0},
+		{http.MethodPut, "backup", 405, "", 0},
+	} {
+		t.Run(test.method+" "+test.path, func(t *testing.T) {
+			g, b := NewWithT(t), newBeatingBench()
+			response := b.post(testPath+"/heartbeat/"+test.path, "", by(test.method))
+			g.Expect(response.StatusCode).To(Equal(test.status))
+			g.Expect(b.heard()).To(Equal(test.heard))
+			g.Expect(b.store.Stored()).To(HaveLen(test.stored))
+		})
+	}
+}
+
+func TestAFailedPingIsAnAlert(t *testing.T) {
+	g, b := NewWithT(t), newBeatingBench()
+	now := time.Now().Add(-20 * time.Second) // the clock of the process is ahead of it
+	b.options.APITime = func() time.Time { return now }
+	g.Expect(b.post(testPath+"/heartbeat/backup/3", "").StatusCode).To(Equal(http.StatusAccepted))
+	event := b.store.Stored()[0]
+	alert := event.Spec.Alerts[0]
+	g.Expect(alert.DedupKey).To(Equal("heartbeat/backup"))
+	g.Expect(alert.Status).To(Equal(v1alpha1.AlertFiring))
+	g.Expect(alert.Title).To(Equal("The heartbeat backup has failed"))
+	g.Expect(alert.Description).To(Equal("The sender reported a failure, with the exit code 3."))
+	g.Expect(alert.Severity).To(Equal(v1alpha1.SeverityCritical))
+	g.Expect(event.Spec.ReceivedTime.Time).To(BeTemporally("~", b.reports.signals[0].time, time.Microsecond))
+
+	for range 2 {
+		b.post(testPath+"/heartbeat/backup/3", "", with("Idempotency-Key", "run-17"))
+	}
+	g.Expect(b.store.Stored()).To(HaveLen(2), "a repeated ping is the same alert")
+}
+
+func TestAnUnknownHeartbeatListsTheOthers(t *testing.T) {
+	g, b := NewWithT(t), newBeatingBench()
+	answer := decode[problemBody](g, b.post(testPath+"/heartbeat/back-up", "", by(http.MethodGet)))
+	g.Expect(answer.kind()).To(Equal("unknown-heartbeat"))
+	g.Expect(answer.Detail).To(Equal("The integration has these heartbeats with match.ping: backup, sync."))
+	g.Expect(b.reports.reasons).To(Equal([]string{"UnknownHeartbeat"}))
+	g.Expect(b.post(eventsPath+"/tocsin_0_0/heartbeat/backup", "").StatusCode).To(Equal(http.StatusUnauthorized))
+	g.Expect(b.post(eventsPath+"/heartbeat/backup", "", with("Authorization", "Bearer "+testToken)).StatusCode).To(Equal(http.StatusOK))
+}
+
+func TestAlertsAreSignals(t *testing.T) {
+	for sentence, test := range map[string]struct{ body, heard, answer string }{
+		"any request":            {`{"title":"a","dedup_key":"k"}`, "any", `"status":"firing"`},
+		"the watchdog":           {`{"title":"Watchdog","dedup_key":"wd"}`, "any watchdog", `{"dedup_key":"wd","dropped":true,"heartbeat":"watchdog"}`},
+		"the watchdog, resolved": {`{"title":"Watchdog","dedup_key":"wd","status":"resolved"}`, "any", `"status":"resolved"`},
+		"nothing that is valid":  {`{`, "", `malformed-json`},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, b := NewWithT(t), newBeatingBench()
+			body := textOf(g, b.post(testPath, test.body))
+			g.Expect(body).To(ContainSubstring(test.answer))
+			g.Expect(b.heard()).To(Equal(test.heard))
+			stored := 0
+			if strings.Contains(test.answer, `"status"`) {
+				stored = 1
+			}
+			g.Expect(b.store.Stored()).To(HaveLen(stored))
+		})
+	}
+	g, b := NewWithT(t), newBeatingBench()
+	b.post(testPath+"?dryRun=true", firing)
+	g.Expect(b.heard()).To(BeEmpty())
+}
+
+func textOf(g *WithT, response *http.Response) string {
+	var text strings.Builder
+	g.Expect(response.Write(&text)).To(Succeed())
+	return text.String()
+}
+
+// beating is an integration in a store, and two replicas that hear its heartbeat.
+type beating struct {
+	*WithT
+	t        *testing.T
+	client   client.Client
+	now      time.Time
+	replicas [2]*signalReporter
+}
+
+func newBeating(t *testing.T) *beating {
+	t.Helper()
+	s := &beating{WithT: NewWithT(t), t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	w := integration("team-a", "prometheus")
+	w.Spec.Heartbeats = []v1alpha1.Heartbeat{beatEvery("beat", 3*time.Minute, nil), beatEvery("other", time.Hour, nil)}
+	s.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(w).WithStatusSubresource(w).Build()
+	for i := range s.replicas {
+		s.replicas[i] = newSignalReporter(s.client, s.client, logr.Discard())
+		s.replicas[i].now = func() time.Time { return s.now }
+	}
+	return s
+}
+
+func (s *beating) get() *v1alpha1.WebhookIntegration {
+	w := &v1alpha1.WebhookIntegration{}
+	s.Expect(s.client.Get(s.t.Context(), client.ObjectKey{Namespace: "team-a", Name: "prometheus"}, w)).To(Succeed())
+	return w
+}
+
+// hear has a replica hear the heartbeat, and both write what is due. It returns when it was last heard by the status.
+func (s *beating) hear(replica int, after time.Duration) time.Duration {
+	s.now = s.now.Add(after)
+	w := s.get()
+	s.replicas[replica].note(w, []signal{{heartbeat: "beat", time: s.now}})
+	return s.flush(0)
+}
+
+// flush has both replicas write what is due after a while. It returns how long ago the heartbeat was heard by the status.
+func (s *beating) flush(after time.Duration) time.Duration {
+	s.now = s.now.Add(after)
+	for _, r := range s.replicas {
+		r.flush(s.t.Context(), false)
+	}
+	status := v1alpha1.FindHeartbeat(s.get().Status.Heartbeats, "beat")
+	s.Expect(status).NotTo(BeNil())
+	return s.now.Sub(status.LastSignalTime.Time)
+}
+
+func TestSignalsAreWrittenEveryThirdOfTheInterval(t *testing.T) {
+	s := newBeating(t)
+	s.Expect(s.hear(0, 0)).To(BeZero(), "the first one at once")
+	s.Expect(s.hear(0, 10*time.Second)).To(Equal(10 * time.Second))
+	s.Expect(s.hear(1, 10*time.Second)).To(Equal(20 * time.Second))
+	s.Expect(s.flush(39 * time.Second)).To(Equal(59 * time.Second))
+	s.Expect(s.flush(time.Second)).To(Equal(50*time.Second), "the last one of each replica is written without another")
+	s.Expect(s.flush(9 * time.Second)).To(Equal(59 * time.Second))
+	s.Expect(s.flush(time.Second)).To(Equal(50 * time.Second))
+	s.Expect(s.replicas[0].pending).To(BeEmpty(), "it has nothing newer")
+	s.Expect(s.replicas[1].pending).To(BeEmpty())
+	s.Expect(s.hear(0, time.Minute)).To(BeZero())
+	version := s.get().ResourceVersion
+	s.hear(1, time.Second)
+	s.Expect(s.get().ResourceVersion).To(Equal(version))
+	s.replicas[1].flush(t.Context(), true)
+	s.Expect(s.flush(0)).To(BeZero(), "as at the end of the process")
+}
+
+func TestASignalThatEndsAnIncidentIsWrittenAtOnce(t *testing.T) {
+	s := newBeating(t)
+	s.hear(0, 0)
+	open := true
+	s.replicas[0].isOpen = func(namespace, name string) bool {
+		return open && namespace == "team-a" && name == v1alpha1.IncidentName("prometheus", "heartbeat/beat")
+	}
+	s.Expect(s.hear(0, time.Second)).To(BeZero())
+	open = false
+	s.Expect(s.hear(0, time.Second)).To(Equal(time.Second))
+
+	w := s.get()
+	w.Status.Heartbeats[0].MissedTime = w.Status.Heartbeats[0].LastSignalTime
+	s.Expect(s.client.Status().Update(t.Context(), w)).To(Succeed())
+	s.Expect(s.hear(0, time.Second)).To(BeZero())
+	s.Expect(s.get().Status.Heartbeats[0].MissedTime).NotTo(BeNil(), "only the leader ends that")
+}
+
+func TestSignalsWaitForTheAPIServer(t *testing.T) {
+	s := newBeating(t)
+	s.hear(0, 0)
+	working := s.client
+	r := s.replicas[0]
+	r.client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(
+		context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption,
+	) error {
+		return errors.New("away")
+	}})
+	s.Expect(s.hear(0, 10*time.Minute)).To(Equal(10 * time.Minute))
+	r.client = working
+	s.Expect(s.flush(time.Second)).To(Equal(time.Second))
+	s.Expect(r.pending).To(BeEmpty())
+
+	s.Expect(s.client.Delete(t.Context(), s.get())).To(Succeed())
+	r.note(integration("team-a", "prometheus"), []signal{{heartbeat: "beat", time: s.now}})
+	r.flush(t.Context(), false)
+	s.Expect(r.pending).To(BeEmpty(), "the integration is gone")
+}
+
+func TestTheIntervalOfAPendingSignalChanges(t *testing.T) {
+	s := newBeating(t)
+	s.hear(0, 0)
+	w := s.get()
+	w.Spec.Heartbeats[0].Interval = &metav1.Duration{Duration: 720 * time.Hour}
+	s.replicas[0].note(w, []signal{{heartbeat: "beat", time: s.now.Add(time.Second)}})
+	s.Expect(s.flush(time.Hour)).To(Equal(time.Hour - time.Second))
+}
+
+func TestMergedSignals(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := func(s int) *v1alpha1.Timestamp {
+		return new(v1alpha1.NewTimestamp(now.Add(time.Duration(s) * time.Second)))
+	}
+	w := integration("team-a", "prometheus")
+	w.Spec.Heartbeats = []v1alpha1.Heartbeat{beatEvery("old", time.Minute, nil), beatEvery("future", time.Minute, nil), beatEvery("new", time.Minute, nil)}
+	w.Status.Heartbeats = []v1alpha1.HeartbeatStatus{
+		{Name: "removed", MissedTime: at(-5)}, {Name: "old", LastSignalTime: at(-1)}, {Name: "future", LastSignalTime: at(1000)},
+	}
+	heard := heardTimes{heard: now.Add(-2 * time.Second)}
+	updated, newer := merge(w, map[string]heardTimes{"old": heard, "future": heard, "new": heard, "unknown": heard}, now)
+	NewWithT(t).Expect(newer).To(ConsistOf("future", "new"))
+	NewWithT(t).Expect(updated).To(Equal([]v1alpha1.HeartbeatStatus{
+		{Name: "removed", MissedTime: at(-5)}, {Name: "old", LastSignalTime: at(-1)},
+		{Name: "future", LastSignalTime: at(-2)}, {Name: "new", LastSignalTime: at(-2)},
+	}))
+}
