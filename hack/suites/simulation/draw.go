@@ -184,7 +184,8 @@ func (d *drawer) process(t *rapid.T) operation {
 func (d *drawer) user(t *rapid.T) operation {
 	tenant := d.tenant(t)
 	resource := rapid.SampledFrom([]string{"incidents", "incidents", "alertevents", "webhookintegrations"}).Draw(t, "resource")
-	switch rapid.SampledFrom([]string{"delete", "label", "hold", "suspend", "lease", "window", "window", "silence"}).Draw(t, "user") {
+	kinds := []string{"delete", "label", "hold", "suspend", "lease", "window", "window", "silence"}
+	switch rapid.SampledFrom(kinds).Draw(t, "user") {
 	case "delete":
 		return remove{tenant, resource, d.which(t)}
 	case "label":
@@ -197,7 +198,8 @@ func (d *drawer) user(t *rapid.T) operation {
 		return silence{tenant, silenceFor}
 	case "window":
 		return maintain{
-			tenant, duration(t, "after", -time.Second, 0, 5*time.Second), duration(t, "window", 20*time.Second, 0, 3*time.Minute, time.Hour),
+			tenant, duration(t, "after", -time.Second, 0, 5*time.Second),
+			duration(t, "window", 20*time.Second, 0, 3*time.Minute, time.Hour),
 		}
 	default:
 		return removeLease{}

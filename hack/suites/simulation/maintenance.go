@@ -41,8 +41,8 @@ func (o maintain) do(w *world) {
 	}
 }
 
-// mutes judges what is written about maintenance windows: nothing that was forwarded may be taken for new, nothing that is new for
-// forwarded, and no Incident may stay muted.
+// mutes judges what is written about maintenance windows: nothing that was forwarded may be taken for new, nothing that is new
+// for forwarded, and no Incident may stay muted.
 type mutes struct {
 	incidents    map[types.NamespacedName]*v1alpha1.Incident
 	integrations map[types.NamespacedName]*v1alpha1.WebhookIntegration
@@ -111,7 +111,8 @@ func (m *mutes) check(now time.Time) oracle.Findings {
 		if incident == nil || incident.Status.State != v1alpha1.IncidentOpen || !incident.DeletionTimestamp.IsZero() {
 			continue
 		}
-		open, settled := isOpen(m.integrations[types.NamespacedName{Namespace: key.Namespace, Name: incident.Spec.IntegrationName}], now)
+		integration := m.integrations[types.NamespacedName{Namespace: key.Namespace, Name: incident.Spec.IntegrationName}]
+		open, settled := isOpen(integration, now)
 		if settled && open != (incident.Status.Mute != nil) {
 			m.found.Add("M: %s is open, a window: %v, and it is muted: %v", key, open, incident.Status.Mute)
 		}
