@@ -3,7 +3,6 @@ package fold
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -52,22 +51,10 @@ func (f *folding) silence(a receivedAlert) string {
 	default:
 		until := v1alpha1.NewTimestamp(a.received.Add(a.SilenceFor.Duration))
 		f.status.Silence = &v1alpha1.Silence{EndTime: until, By: a.by(), Comment: a.Comment}
-		f.plan.record(a.transition(v1alpha1.TransitionSilenced, "Silenced for "+short(a.SilenceFor.Duration)))
+		f.plan.record(a.transition(v1alpha1.TransitionSilenced, "Silenced for "+plaintext.Duration(a.SilenceFor.Duration)))
 	}
 	f.plan.Urgent = true
 	return ResultSilenced
-}
-
-// short returns a duration as people write it: 2h, not 2h0m0s.
-func short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 // endSilence ends the request for a silence that somebody has ended in Alertmanager, which does not tell who did.

@@ -173,13 +173,3 @@ func TestTheConditionSilenced(t *testing.T) {
 		})
 	}
 }
-
-func TestADurationInTheTimelineHasNoZeroUnits(t *testing.T) {
-	for text, expected := range map[string]string{
-		"2h": "2h", "90m": "1h30m", "10m": "10m", "10h": "10h", "720h": "720h", "1h0m5s": "1h0m5s", "30s": "30s", "1500ms": "1.5s",
-	} {
-		d, err := time.ParseDuration(text)
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		NewWithT(t).Expect(short(d)).To(Equal(expected))
-	}
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 const (
@@ -180,7 +181,7 @@ func (p *plan) at(t time.Time) {
 // by another, may be missed by the first one again.
 func (p *plan) miss(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) {
 	expectation := fmt.Sprintf("One is expected every %s, and may be late by %s.",
-		shortDuration(h.Every()), shortDuration(h.Period()-h.Every()))
+		duration(h.Every()), duration(h.Period()-h.Every()))
 	silence := "No signal has come since the heartbeat was defined, at " + rfc3339(s.ObservedTime) + ". "
 	if s.LastSignalTime != nil {
 		silence = "The last signal came at " + rfc3339(s.LastSignalTime) + ". "
@@ -228,13 +229,5 @@ func rfc3339(t *v1alpha1.Timestamp) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// shortDuration writes 1h30m, not 1h30m0s.
-func shortDuration(d time.Duration) string {
-	text := d.Round(time.Second).String()
-	for _, tail := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(text, tail) {
-			text = text[:len(text)-2]
-		}
-	}
-	return text
-}
+// duration writes whole seconds: a fifth of an interval may have more digits than anybody wants to read.
+func duration(d time.Duration) string { return plaintext.Duration(d.Round(time.Second)) }

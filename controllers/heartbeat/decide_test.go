@@ -280,6 +280,6 @@ func TestShortDurations(t *testing.T) {
 		time.Minute: "1m", 90 * time.Second: "1m30s", time.Hour: "1h", 90 * time.Minute: "1h30m", 10 * time.Second: "10s", 10 * time.Hour: "10h",
 		20 * time.Minute: "20m",
 	} {
-		g.Expect(shortDuration(d)).To(Equal(text))
+		g.Expect(duration(d)).To(Equal(text))
 	}
 }

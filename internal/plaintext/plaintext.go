@@ -1,8 +1,9 @@
-// Package plaintext makes texts of others safe to print, and short lines of them.
+// Package plaintext makes texts of others safe to print, and short lines of them and of durations.
 package plaintext
 
 import (
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -99,4 +100,15 @@ func encodedCost(r rune) int {
 	default:
 		return utf8.RuneLen(r)
 	}
+}
+
+// Duration returns a duration as people write it: 2h, not 2h0m0s.
+func Duration(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
 }

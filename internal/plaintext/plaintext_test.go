@@ -3,6 +3,7 @@ package plaintext_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -24,5 +25,15 @@ func TestOneLine(t *testing.T) {
 		"\u202e" + "xxx":         "xxx",
 	} {
 		NewWithT(t).Expect(plaintext.OneLine(text, 8, 21)).To(Equal(want), "of %q", text)
+	}
+}
+
+func TestADurationHasNoZeroUnits(t *testing.T) {
+	for text, expected := range map[string]string{
+		"2h": "2h", "90m": "1h30m", "10m": "10m", "10h": "10h", "720h": "720h", "1h0m5s": "1h0m5s", "30s": "30s", "1500ms": "1.5s",
+	} {
+		d, err := time.ParseDuration(text)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(plaintext.Duration(d)).To(Equal(expected))
 	}
 }
