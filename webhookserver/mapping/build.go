@@ -65,7 +65,7 @@ func (b *builder) fail(i int, e *expression, err error) {
 // normalise assembles the object from the results of the expressions and from what they left of the alert and
 // of the payload around it, and normalises it.
 func (b *builder) normalise() Alert {
-	if element, ok := b.element.(map[string]any); ok && !b.reader.program.Mapped() {
+	if element, ok := b.element.(map[string]any); ok && !b.reader.program.hasExpressions() {
 		b.object = element // nothing to put in and nothing to leave out
 	} else {
 		b.assemble()

@@ -57,8 +57,10 @@ func (e *TooManyError) Error() string {
 }
 
 // Mapped reports whether the program has expressions, or may get those of a preset.
-func (p *Program) Mapped() bool {
-	return p.auto || slices.ContainsFunc(p.expressions[:], func(e *expression) bool { return e != nil })
+func (p *Program) Mapped() bool { return p.auto || p.hasExpressions() }
+
+func (p *Program) hasExpressions() bool {
+	return slices.ContainsFunc(p.expressions[:], func(e *expression) bool { return e != nil })
 }
 
 // Forget drops what the alert refers to of the payload. Without it there are no Sources.

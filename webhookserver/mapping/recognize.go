@@ -109,13 +109,10 @@ func (r *reader) recognize() {
 		}
 		names = append(names, rec.preset)
 	}
-	program := *r.program
-	program.auto = false // it has no more expressions than it shows
-	r.program = &program
 	switch len(names) {
 	case 0:
 	case 1:
-		r.program = program.over(must(presetProgram(names[0])))
+		r.program = r.program.over(must(presetProgram(names[0])))
 		r.program.recognized = names[0]
 	default:
 		r.warn("more than one preset recognizes the payload (%s); it is read by the payload rules", strings.Join(names, ", "))
