@@ -171,12 +171,9 @@ func (r *statusReporter) reportUse(integration *v1alpha1.WebhookIntegration, tok
 }
 
 func (r *statusReporter) run(ctx context.Context) {
-	heard := make(chan struct{})
-	go func() {
-		defer close(heard)
-		r.signals.run(ctx)
-	}()
-	defer func() { <-heard }()
+	var signals sync.WaitGroup
+	signals.Go(func() { r.signals.run(ctx) })
+	defer signals.Wait()
 	ticker := time.NewTicker(unavailablePause)
 	defer ticker.Stop()
 	for {
@@ -229,7 +226,7 @@ func (r *statusReporter) writeUse(ctx context.Context, key types.NamespacedName,
 				}
 			}
 		}
-		return r.patch(ctx, key, integration.ResourceVersion, map[string]any{"tokens": uses})
+		return patchStatus(ctx, r.client, key, integration.ResourceVersion, map[string]any{"tokens": uses})
 	})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the use of a token: %w", err)
@@ -249,7 +246,7 @@ func (r *statusReporter) writeUnavailable(ctx context.Context) {
 	}
 	r.mu.Unlock()
 	for _, integration := range due {
-		err := r.patch(ctx, integration, "", map[string]any{"lastUnavailableTime": v1alpha1.NewTimestamp(r.apiTime())})
+		err := patchStatus(ctx, r.client, integration, "", map[string]any{"lastUnavailableTime": v1alpha1.NewTimestamp(r.apiTime())})
 		if client.IgnoreNotFound(err) != nil {
 			r.log.V(1).Info("Could not report 5xx answers to an integration; trying again",
 				"namespace", integration.Namespace, "integration", integration.Name, "reason", err.Error())
@@ -269,7 +266,7 @@ func (r *statusReporter) write(ctx context.Context, report report) error {
 	if report.failure != nil {
 		status = map[string]any{"lastMappingFailure": report.failure}
 	}
-	err := r.patch(ctx, client.ObjectKeyFromObject(report.integration), "", status)
+	err := patchStatus(ctx, r.client, client.ObjectKeyFromObject(report.integration), "", status)
 	if apierrors.IsNotFound(err) {
 		return nil // deleted meanwhile
 	}
@@ -283,13 +280,7 @@ func (r *statusReporter) write(ctx context.Context, report report) error {
 	return nil
 }
 
-// patch sets fields of an integration's status, unless it is not the version any more that is given.
-func (r *statusReporter) patch(
-	ctx context.Context, integration types.NamespacedName, version string, status map[string]any,
-) error {
-	return patchStatus(ctx, r.client, integration, version, status)
-}
-
+// patchStatus sets fields of an integration's status, unless it is not the version any more that is given.
 func patchStatus(
 	ctx context.Context, c client.Client, integration types.NamespacedName, version string, status map[string]any,
 ) error {

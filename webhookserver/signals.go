@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -85,19 +86,10 @@ func (r *signalReporter) dueTime(integration *v1alpha1.WebhookIntegration, heart
 
 // run writes what is due until ctx ends, and then everything.
 func (r *signalReporter) run(ctx context.Context) {
-	ticker := time.NewTicker(signalPause)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
-			defer cancel()
-			r.flush(last, true)
-			return
-		case <-ticker.C:
-			r.flush(ctx, false)
-		}
-	}
+	wait.UntilWithContext(ctx, func(ctx context.Context) { r.flush(ctx, false) }, signalPause)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
+	defer cancel()
+	r.flush(last, true)
 }
 
 // flush writes the signals that are due, or all. What cannot be written stays for the next round.
