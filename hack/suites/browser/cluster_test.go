@@ -177,7 +177,7 @@ func TestAStorm(t *testing.T) {
 	b.do(chromedp.Navigate(s.URL()))
 	b.Eventually(func() string { return b.text("tr.group") }).Should(ContainSubstring("Node # is unreachable 2000: 2000 error"))
 	b.Expect(b.eval(`document.querySelectorAll("#rows tr").length`)).To(Equal("1"), "a large group is closed")
-	// The shortest of three, since this machine does other things, too.
+	// The shortest of three: other programs may run beside the test.
 	shortest := b.eval(`Math.min(...[1, 2, 3].map(() => {
 		const group = document.getElementById("group");
 		const choose = (value) => { group.value = value; group.dispatchEvent(new Event("input", {bubbles: true})); };
