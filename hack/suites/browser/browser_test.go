@@ -40,7 +40,7 @@ type cluster struct {
 	g         *WithT
 }
 
-func newCluster(t *testing.T) *cluster {
+func newCluster(t testing.TB) *cluster {
 	t.Helper()
 	g := NewWithT(t)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: testenv.Scheme()})
@@ -128,12 +128,12 @@ func (c *cluster) fill() (disk *v1alpha1.Incident) {
 	return disk
 }
 
-func serve(t *testing.T, c *cluster) (s *ui.Server, stop func()) {
+func serve(t testing.TB, c *cluster) (s *ui.Server, stop func()) {
 	t.Helper()
 	return serveWith(t, c, ui.Options{Namespace: c.namespace})
 }
 
-func serveWith(t *testing.T, c *cluster, options ui.Options) (s *ui.Server, stop func()) {
+func serveWith(t testing.TB, c *cluster, options ui.Options) (s *ui.Server, stop func()) {
 	t.Helper()
 	s, err := ui.Listen(t.Context(), c, options)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
