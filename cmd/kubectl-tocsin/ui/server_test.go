@@ -16,6 +16,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -48,7 +49,15 @@ type fakeClient struct{ client.WithWatch }
 func (fakeClient) IsWatchListSemanticsUnSupported() bool { return true }
 
 func newFake(objects ...client.Object) fakeClient {
-	return fakeClient{fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(objects...).Build()}
+	create := func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+		if review, ok := object.(*authenticationv1.SelfSubjectReview); ok {
+			review.Status.UserInfo.Username = "maria"
+			return nil
+		}
+		return c.Create(ctx, object, options...)
+	}
+	return fakeClient{fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(objects...).
+		WithInterceptorFuncs(interceptor.Funcs{Create: create}).Build()}
 }
 
 // start starts a server whose cluster has the given Incidents.
@@ -161,6 +170,23 @@ func TestIncident(t *testing.T) {
 	g.Expect(json.Unmarshal(body, &incident)).To(Succeed())
 	g.Expect(incident.Status.Alert.Custom).To(HaveKey("secret"), "the page of one incident has everything of it")
 	g.Expect(incident.Status.Ledger).To(BeZero(), "but what is the operator's own")
+}
+
+func TestOpenIncidentsForPrograms(t *testing.T) {
+	g := NewWithT(t)
+	mild, resolved := incidentNamed("bank", "b"), incidentNamed("shop", "r")
+	mild.Status.Alert.Severity = v1alpha1.SeverityInfo
+	resolved.Status.State = v1alpha1.IncidentResolved
+	s, _ := start(t, "", mild, incidentNamed("shop", "a"), resolved)
+	response := s.get(t, "api/incidents", nil)
+	g.Expect(response.Header.Get("Content-Type")).To(Equal("application/json"))
+	var rows []openIncident
+	g.Expect(json.NewDecoder(response.Body).Decode(&rows)).To(Succeed())
+	g.Expect(rows).To(HaveLen(2))
+	g.Expect(rows[0].Path).To(Equal("incidents/shop/a"))
+	g.Expect(rows[0].Title).To(Equal("Title of a"))
+	g.Expect(rows[1].Path).To(Equal("incidents/bank/b"), "the most urgent first")
+	g.Expect(s.get(t, rows[0].Path, nil).StatusCode).To(Equal(http.StatusOK), "the path leads to the page")
 }
 
 func TestStream(t *testing.T) {
