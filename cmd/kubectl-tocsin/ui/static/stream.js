@@ -54,8 +54,8 @@ async function follow(signal) {
       hear();
       const response = await request("api/stream", { signal: AbortSignal.any([signal, silent.signal]) });
       for await (const message of messages(response, hear)) {
-        take(message);
         if (message.code) throw Object.assign(new Error(message.problem), { status: message.code });
+        take(message);
         wait = 500;
         askFor();
       }
@@ -63,7 +63,7 @@ async function follow(signal) {
     } catch (error) {
       if (signal.aborted) return;
       say(error.status ? error.message + "." : server() + " does not answer.");
-      if ([401, 403].includes(error.status)) {
+      if ([401, 403, 507].includes(error.status)) { // as askFor
         take({ ...known, whole: true, synced: false, problem: error.message });
         denied();
       }
