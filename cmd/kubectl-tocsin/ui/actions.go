@@ -160,7 +160,8 @@ func (s *Server) request(
 // actOn does an action to one Incident, and returns it as it was before, and what was done. It remembers in forwarding which
 // integrations are not forwarded.
 func actOn(
-	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string, forwarding map[client.ObjectKey]error,
+	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string,
+	forwarding map[client.ObjectKey]error,
 ) (*v1alpha1.Incident, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
