@@ -132,7 +132,7 @@ func (c *cluster) fill() (disk *v1alpha1.Incident) {
 
 func serve(t testing.TB, c *cluster) (s *ui.Server, stop func()) {
 	t.Helper()
-	return serveWith(t, c, ui.Options{Namespace: c.namespace})
+	return serveWith(t, c, ui.Options{Namespace: c.namespace, ClusterName: "prod-1"})
 }
 
 func serveWith(t testing.TB, c *cluster, options ui.Options) (s *ui.Server, stop func()) {
@@ -220,6 +220,7 @@ func TestPage(t *testing.T) {
 		ContainSubstring("Disk 97 % full"), ContainSubstring("/var is at 97 %."), ContainSubstring("maria acknowledged the incident."),
 		ContainSubstring("Acknowledged by maria: looking into it"), ContainSubstring(`"flags": [`), ContainSubstring(disk.Name),
 		ContainSubstring("Only the component admission-policy verifies them.")))
+	b.Expect(b.text("#incident dl")).To(MatchRegexp(`Opened\s+\w+ \d+, \d{4}, \d\d:\d\d:\d\d UTC \(4\d min ago\)`), "as kubectl tocsin show has it")
 	b.Expect(b.eval(`document.querySelector('#incident a[href="https://grafana.example.com/d/disk"]').rel`)).To(ContainSubstring("noopener"))
 	b.Expect(b.eval(`!!document.querySelector('#incident a[href="https://runbooks.example.com/disk"]')`)).To(Equal("true"))
 	b.Expect(b.eval(`getComputedStyle(document.getElementById("list")).display`)).To(Equal("none"))

@@ -12,7 +12,8 @@ export function ago(time) {
 
 // Making a format takes longer than a row, so there is one of each.
 const absoluteFormat = new Intl.DateTimeFormat([], { dateStyle: "medium", timeStyle: "long", hourCycle: "h23" });
-const briefFormat = new Intl.DateTimeFormat([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" });
+const briefFormat = new Intl.DateTimeFormat([],
+  { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" });
 
 export const absolute = (time) => absoluteFormat.format(new Date(time));
 export const zone = () => briefFormat.formatToParts(new Date()).find((part) => part.type === "timeZoneName").value;
