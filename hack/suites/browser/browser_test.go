@@ -228,6 +228,12 @@ func TestPage(t *testing.T) {
 	b.Eventually(func() string { return b.text("#incident") }).Should(ContainSubstring("Resolved by maria: replaced the disk"))
 	b.do(chromedp.NavigateBack())
 	b.Eventually(b.titles).Should(Equal("95 % of the requests take longer than 2 s"))
+
+	// A row that comes back has the age of today.
+	b.eval(`window.now = Date.now; Date.now = () => window.now() + 24 * 3600000; 0`)
+	b.choose("severity", "info")
+	b.choose("severity", "critical")
+	b.Expect(b.text("#rows td.opened time")).To(Equal("24 h"))
 	b.noTrouble()
 }
 

@@ -4,7 +4,7 @@ import { $, el, setText } from "./dom.js";
 import { addressOf, groupOf, matching, offer, ordered, query } from "./filters.js";
 import { counted, mark } from "./severity.js";
 import { idOf, known, rows } from "./stream.js";
-import { relative, short } from "./times.js";
+import { refresh, relative, short } from "./times.js";
 
 // shownRows bounds the rows of the table. A group of more than largeGroup begins closed.
 const shownRows = 2000, largeGroup = 20;
@@ -111,6 +111,7 @@ function tableRow(row, fresh, filter) {
     made.set(row, makeTableRow(row, fresh, filter));
     return made.get(row);
   }
+  if (!before.isConnected) refresh(before);
   before.classList.remove("fresh");
   const link = before.querySelector("td.title a"), address = addressOf(row, filter);
   if (link.getAttribute("href") !== address) link.setAttribute("href", address);

@@ -27,7 +27,7 @@ export const full = (time) => el("span", {}, el("time", { datetime: time }, abso
 // short is a time for a cell of a table.
 export const short = (time) => time ? [relative(time), el("small", {}, briefFormat.format(new Date(time)))] : ["–"];
 
-// refresh writes the ages anew.
-export function refresh() {
-  for (const one of document.querySelectorAll("time.age")) setText(one, ago(one.dateTime));
+// refresh writes the ages in a node anew.
+export function refresh(node) {
+  for (const one of node.querySelectorAll("time.age")) setText(one, ago(one.dateTime));
 }
