@@ -42,15 +42,15 @@ type cluster struct {
 	g         *WithT
 }
 
-func newCluster(t testing.TB) *cluster {
-	t.Helper()
-	g := NewWithT(t)
+func newCluster(tb testing.TB) *cluster {
+	tb.Helper()
+	g := NewWithT(tb)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: testenv.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	// A name for pictures, so a new one only when it is taken.
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-	if c.Create(t.Context(), namespace) != nil {
-		return &cluster{c, testenv.Namespace(t, c), g}
+	if c.Create(tb.Context(), namespace) != nil {
+		return &cluster{c, testenv.Namespace(tb, c), g}
 	}
 	return &cluster{c, namespace.Name, g}
 }
@@ -130,23 +130,23 @@ func (c *cluster) fill() (disk *v1alpha1.Incident) {
 	return disk
 }
 
-func serve(t testing.TB, c *cluster) (s *ui.Server, stop func()) {
-	t.Helper()
-	return serveWith(t, c, ui.Options{Namespace: c.namespace, ClusterName: "prod-1"})
+func serve(tb testing.TB, c *cluster) (s *ui.Server, stop func()) {
+	tb.Helper()
+	return serveWith(tb, c, ui.Options{Namespace: c.namespace, ClusterName: "prod-1"})
 }
 
-func serveWith(t testing.TB, c *cluster, options ui.Options) (s *ui.Server, stop func()) {
-	t.Helper()
-	s, err := ui.Listen(t.Context(), c, options)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+func serveWith(tb testing.TB, c *cluster, options ui.Options) (s *ui.Server, stop func()) {
+	tb.Helper()
+	s, err := ui.Listen(tb.Context(), c, options)
+	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		NewWithT(t).Expect(<-done).To(Succeed())
+		NewWithT(tb).Expect(<-done).To(Succeed())
 	})
-	t.Cleanup(stop)
+	tb.Cleanup(stop)
 	return s, stop
 }
 
