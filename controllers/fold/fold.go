@@ -104,8 +104,10 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, no
 		status.Alert, status.Episode.Title = *stored.Alert.DeepCopy(), stored.Episode.Title
 	}
 	status.Alert.Severity, status.Alert.Preset = severity, preset
-	if status.Silence != nil {
-		status.Silence.Comment = ""
+	for _, silence := range []*v1alpha1.Silence{status.Silence, status.SilencedBy} {
+		if silence != nil {
+			silence.Comment = ""
+		}
 	}
 	if status.Acknowledgement != nil {
 		status.Acknowledgement.Comment = ""

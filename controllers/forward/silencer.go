@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
@@ -59,7 +60,7 @@ func (e *endpoint) reconcileSilences(
 	}
 	plan := newSilencePlan(t, installation, now)
 	conditioned, unread := e.want(ctx, plan)
-	covers := &coverage{by: map[string][]incidentKey{}, longest: map[incidentKey]fold.Silence{}}
+	covers := &coverage{by: map[string][]incidentKey{}, longest: map[incidentKey]v1alpha1.Silence{}}
 	uncovered := e.readSilenced(ctx, t, client, now, covers)
 	if err := list(ctx, client, "silences", nil, func(s *silence) {
 		plan.see(s)
@@ -140,7 +141,7 @@ func (e *endpoint) want(ctx context.Context, plan *silencePlan) (conditioned []i
 
 // setCovered remembers which silences cover Incidents and which requests have ended, and announces each Incident of which that is
 // news. The first time, everything is.
-func (e *endpoint) setCovered(covered map[incidentKey]fold.Silence, ended map[incidentKey]time.Time, conditioned []incidentKey) {
+func (e *endpoint) setCovered(covered map[incidentKey]v1alpha1.Silence, ended map[incidentKey]time.Time, conditioned []incidentKey) {
 	e.mu.Lock()
 	before, endedBefore := e.covered, e.ended
 	e.covered, e.ended = covered, ended
@@ -168,7 +169,7 @@ func (f *Forwarder) Silencing(incident types.NamespacedName) (silencing fold.Sil
 		s, ok := e.covered[key]
 		ended := e.ended[key]
 		e.mu.Unlock()
-		if ok && (silencing.Covering == nil || s.Until.After(silencing.Covering.Until)) {
+		if ok && (silencing.Covering == nil || s.EndTime.After(silencing.Covering.EndTime.Time)) {
 			silencing.Covering = &s
 		}
 		if ended.After(silencing.Ended) {

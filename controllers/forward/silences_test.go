@@ -19,7 +19,6 @@ import (
 	k8stypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // silencing is the part of Alertmanager that has silences.
@@ -474,7 +473,7 @@ func TestAnyNumberOfSilencedAlertsIsRead(t *testing.T) {
 	r.am.silences = []silence{{ID: "id", CreatedBy: "maria", Comment: "x", EndsAt: noon.Add(time.Hour)}}
 	r.poll()
 	r.Expect(r.endpoint.covered).To(HaveLen(1))
-	r.Expect(r.endpoint.covered).To(HaveKeyWithValue(key, fold.Silence{By: "maria", Comment: "x", Until: noon.Add(time.Hour)}))
+	r.Expect(r.endpoint.covered).To(HaveKeyWithValue(key, v1alpha1.Silence{By: "maria", Comment: "x", EndTime: v1alpha1.NewTimestamp(noon.Add(time.Hour))}))
 }
 
 // An Alertmanager that lies takes time, and no memory.
@@ -568,7 +567,7 @@ func TestCoveringSilencesAreAnnouncedWhenTheyChange(t *testing.T) {
 	}
 	r.poll()
 	r.Expect(r.changed).To(ConsistOf(key))
-	r.Expect(r.endpoint.covered).To(HaveKeyWithValue(key, fold.Silence{By: "b", Comment: "y", Until: noon.Add(2 * time.Hour)}))
+	r.Expect(r.endpoint.covered).To(HaveKeyWithValue(key, v1alpha1.Silence{By: "b", Comment: "y", EndTime: v1alpha1.NewTimestamp(noon.Add(2 * time.Hour))}))
 	r.poll()
 	r.Expect(r.changed).To(BeEmpty(), "no write for a poll without news")
 	r.am.covered = nil
