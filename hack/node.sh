@@ -182,9 +182,16 @@ start_containerd() {
   wait_for 30 containerd ctr version
 }
 
+# kubelet_works starts the kubelet again if it has ended, as systemd would: it ends if containerd answers, but is not ready.
+kubelet_works() {
+  pid_of kubelet ||
+    start kubelet "$programs/kubelet" --config "$state/kubelet.yaml" --kubeconfig "$state/system:node:node-1.kubeconfig" \
+      --hostname-override node-1 --node-ip "$node_address" --root-dir "$state/kubelet" --cert-dir "$state/kubelet-pki"
+  nsenter --net="/run/netns/$network" busybox wget -q -O /dev/null http://127.0.0.1:10248/healthz
+}
+
 start_kubelet() {
-  start kubelet "$programs/kubelet" --config "$state/kubelet.yaml" --kubeconfig "$state/system:node:node-1.kubeconfig" \
-    --hostname-override node-1 --node-ip "$node_address" --root-dir "$state/kubelet" --cert-dir "$state/kubelet-pki"
+  wait_for 60 "the kubelet" kubelet_works
   start kube-proxy "$programs/kube-proxy" --config "$state/kube-proxy.yaml"
 }
 
