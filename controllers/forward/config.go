@@ -159,8 +159,8 @@ func checkLabelName(field, name string) error {
 // isValid reports whether the configuration was read from a valid file.
 func (c *Config) isValid() bool { return len(c.Alertmanagers) > 0 }
 
-// sweepInterval is how often everything is posted: two posts of a lease may fail.
-func (c *Config) sweepInterval() time.Duration {
+// roundInterval is how often everything is posted: two posts of a lease may fail.
+func (c *Config) roundInterval() time.Duration {
 	const postsPerLease = 3
 	return min(maxSweepInterval, c.Lease.Duration/postsPerLease)
 }

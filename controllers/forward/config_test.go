@@ -45,9 +45,9 @@ func TestConfig(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.Lease.Duration).To(Equal(15 * time.Minute))
 	g.Expect(hostPort(config.Alertmanagers[0].url)).To(Equal("am:80"))
-	g.Expect(config.sweepInterval()).To(Equal(time.Minute))
+	g.Expect(config.roundInterval()).To(Equal(time.Minute))
 	config.Lease.Duration = time.Minute
-	g.Expect(config.sweepInterval()).To(Equal(20 * time.Second))
+	g.Expect(config.roundInterval()).To(Equal(20 * time.Second))
 }
 
 func TestInvalidConfig(t *testing.T) {

@@ -49,7 +49,7 @@ func (w *world) lead() {
 
 func (w *world) sweep() {
 	w.swept = w.time
-	w.sender.startSweep(w.target, w.time)
+	w.sender.startRound(w.target, w.time)
 	w.post()
 }
 

@@ -24,7 +24,7 @@ type sender struct {
 	log           logr.Logger
 
 	queue  *queue        // the Incidents that changed
-	sweep  []incidentKey // those that the sweep has not reached
+	round  []incidentKey // those that the round has not reached
 	alone  *queue        // those of leftOut whose turn has come
 	memory memory
 
@@ -124,10 +124,10 @@ func (s *sender) configured() (*target, *httpClient) {
 // fire would end at once.
 func (s *sender) run(ctx context.Context) {
 	defer s.forgetMetrics()
-	var swept *target      // the target of the last sweep
-	var due time.Time      // when the next sweep begins
-	var lead time.Duration // that the last sweep took into account
-	quiet := true          // nothing was accepted since the last sweep began
+	var last *target        // the target of the last round
+	var due time.Time       // when the next round begins
+	var ahead time.Duration // that the last round took into account
+	quiet := true           // nothing was accepted since the last round began
 	greeted, failing, delays := false, false, newBackoff()
 	for ctx.Err() == nil {
 		t, client := s.configured()
@@ -138,8 +138,8 @@ func (s *sender) run(ctx context.Context) {
 		}
 		var items, alone []item
 		if greeted {
-			if (t != swept || !time.Now().Before(due)) && s.startSweep(t, now) {
-				swept, due, quiet, lead = t, time.Now().Add(t.config.sweepInterval()), true, s.lead()
+			if (t != last || !time.Now().Before(due)) && s.startRound(t, now) {
+				last, due, quiet, ahead = t, time.Now().Add(t.config.roundInterval()), true, s.clockAhead()
 			}
 			items, alone = s.collect(ctx, t, now)
 			if len(items)+len(alone) == 0 && !quiet {
@@ -160,7 +160,7 @@ func (s *sender) run(ctx context.Context) {
 			continue
 		}
 		quiet, greeted = !greeted, true
-		if isWrong(s.lead() - lead) {
+		if isWrong(s.clockAhead() - ahead) {
 			due = earlier(due, time.Now().Add(minBackoff)) // what was posted may have ended at once
 		}
 		if failing {
@@ -170,10 +170,10 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// startSweep begins a sweep over the Incidents that are open or were resolved a short while ago, and those of which this sender
+// startRound begins a round over the Incidents that are open or were resolved a short while ago, and those of which this sender
 // has posted alerts that it has to end, or has left some out. It reports false while the last one is under way.
-func (s *sender) startSweep(t *target, now time.Time) bool {
-	if len(s.sweep) > 0 {
+func (s *sender) startRound(t *target, now time.Time) bool {
+	if len(s.round) > 0 {
 		return false
 	}
 	keys := map[incidentKey]bool{}
@@ -188,7 +188,7 @@ func (s *sender) startSweep(t *target, now time.Time) bool {
 	for key := range s.leftOut {
 		keys[key] = true
 	}
-	s.sweep = slices.Collect(maps.Keys(keys))
+	s.round = slices.Collect(maps.Keys(keys))
 	return true
 }
 
@@ -211,9 +211,9 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) (items, 
 		}
 		take(key, received)
 	}
-	for fits(batchIncidents, batchBytes) && len(s.sweep) > 0 {
-		key := s.sweep[0]
-		s.sweep = s.sweep[1:]
+	for fits(batchIncidents, batchBytes) && len(s.round) > 0 {
+		key := s.round[0]
+		s.round = s.round[1:]
 		take(key, time.Time{})
 	}
 	for range maxAlone {
@@ -232,7 +232,7 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) (items, 
 func (s *sender) encode(ctx context.Context, t *target, now time.Time, key incidentKey, received time.Time) item {
 	it := item{key: key, received: received}
 	incident, integration, err := s.term.incident(ctx, key)
-	if err != nil { // the next sweep tries again
+	if err != nil { // the next round tries again
 		s.log.Error(err, "Incident cannot be posted", "namespace", key.namespace, "incident", key.name)
 		return it
 	}
@@ -246,7 +246,7 @@ func (s *sender) encode(ctx context.Context, t *target, now time.Time, key incid
 	if len(sets) == 0 {
 		s.include(key)
 	}
-	for _, alert := range alertsOf(key, incident, sets, t.config, now, s.lead()) {
+	for _, alert := range alertsOf(key, incident, sets, t.config, now, s.clockAhead()) {
 		encoded, _ := json.Marshal(alert) // strings and times always encode
 		it.alerts, it.size = append(it.alerts, encoded), it.size+len(encoded)
 	}

@@ -542,7 +542,7 @@ func TestStormDoesNotStopTheSweep(t *testing.T) {
 			s.queue.add(key, time.Time{})
 		}
 		r.alert("last", v1alpha1.AlertFiring)
-		s.sweep = slices.Repeat([]incidentKey{{"shop", v1alpha1.IncidentName("mon", "last")}}, 100)
+		s.round = slices.Repeat([]incidentKey{{"shop", v1alpha1.IncidentName("mon", "last")}}, 100)
 		items, _ := s.collect(t.Context(), r.target, time.Now())
 		r.Expect(items).To(HaveLen(batchIncidents))
 		swept := 0

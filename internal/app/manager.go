@@ -109,7 +109,7 @@ func newCampaign(
 		}
 		folding.Forwarding, folding.Silences, folding.Follower = forwarder, forwarder, forwarder
 	}
-	replica, err := controllers.NewReplica(mgr, folding)
+	own, err := controllers.NewReplica(mgr, folding)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
 	}
@@ -125,7 +125,7 @@ func newCampaign(
 	}
 	campaign.Work = func(ctx context.Context) error {
 		term := leader.NewTerm(mgr, objects)
-		if err := replica.Lead(term); err != nil {
+		if err := own.Lead(term); err != nil {
 			return fmt.Errorf("setting up the controllers: %w", err)
 		}
 		if forwarder != nil {

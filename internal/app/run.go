@@ -94,7 +94,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err != nil {
 		return err
 	}
-	o.webhook.Refused, o.webhook.ClockLead, o.webhook.Metrics = health.Missed, health.ClockLead, environment.Metrics
+	o.webhook.Refused, o.webhook.ClockAhead, o.webhook.Metrics = health.Missed, health.ClockAhead, environment.Metrics
 	o.webhook.APITime = health.APITime
 	folding := foldingOptions(o, environment, memory, health, informers)
 	if o.tracing {
