@@ -104,7 +104,6 @@ func TestPagesShowWhatTheirPresetReads(t *testing.T) {
 			page := readPage(t, name)
 			g.Expect(page).To(ContainSubstring("`preset: " + name + "`"))
 			g.Expect(page).To(ContainSubstring("https://tocsin.example.com/api/v1/events/webhook/TOKEN"))
-			g.Expect(page).To(ContainSubstring("## Retries and timeout"))
 
 			shown := map[string]any{}
 			g.Expect(yaml.Unmarshal([]byte(labelled(t, page, "alert")), &shown)).To(Succeed())
