@@ -92,7 +92,7 @@ func TestEveryPresetHasAPage(t *testing.T) {
 		name := preset.Name
 		row := regexp.MustCompile(`(?m)^\| \[[^]|]+\]\(` + name + `\.md\) \| .+ \|$`).FindString(index)
 		columns := strings.Split(strings.Trim(row, "| "), " | ")
-		g.Expect(columns).To(And(HaveLen(8), Not(ContainElement(""))), "the row of %s in the table of README.md", name)
+		g.Expect(columns).To(And(HaveLen(7), Not(ContainElement(""))), "the row of %s in the table of README.md", name)
 		g.Expect(columns[1]).To(HaveSuffix("](" + preset.Documentation + ")"))
 	}
 }
