@@ -31,6 +31,8 @@ var (
 // the Incident of the heartbeat and resolves it.
 func runJobs(t *testing.T, kubeconfig, folder, url string) {
 	g := NewWithT(t)
+	// AlertEvents of heartbeats are kept for ten minutes, and docs/uninstall.md waits until there are none.
+	defer runIn(t, kubeconfig, folder, "kubectl -n shop delete alertevents --all")
 	content, err := os.ReadFile(filepath.Join(testenv.Root(), heartbeatsPage))
 	g.Expect(err).NotTo(HaveOccurred())
 	example := func(pattern *regexp.Regexp) string {
