@@ -1,6 +1,7 @@
 // The page of kubectl tocsin ui, of one user's machine or of a cluster. What senders wrote gets into it by textContent and attributes only.
 
 import * as actions from "./actions.js";
+import * as heartbeats from "./heartbeats.js";
 import * as past from "./past.js";
 
 const severities = ["critical", "error", "warning", "info"];
@@ -143,6 +144,7 @@ function take(message) {
   setText($("cluster"), message.cluster ? "cluster " + message.cluster : "");
   confirmed = synced ? Date.now() - message.age * 1000 : 0;
   say(message.problem && message.problem + ".");
+  if (!synced) heartbeats.clear(); else if (first || message.whole) heartbeats.list();
   if (first || message.whole || fresh.size) {
     draw(fresh);
     countLater();
@@ -704,6 +706,7 @@ setInterval(() => {
 }, 30000);
 takeKey();
 past.setUp({ el, request });
+heartbeats.setUp({ el, request, moment, ago, brief });
 actions.setUp({ el, request, rowOf: (id) => rows.get(id) });
 route();
 begin();
