@@ -96,7 +96,7 @@ func (t *target) parse(folder string) (err error) {
 	case t.url.User != nil || t.url.RawQuery != "" || t.url.Fragment != "":
 		return errors.New("url: user, query and fragment are not supported; set credentials in http_config")
 	case tocsinToken.MatchString(t.url.Path): // which metrics and conditions show
-		return errors.New("url: the path has a token of Tocsin; set it in http_config.authorization, and leave it out of the path")
+		return errors.New("url: the path has a token of Tocsin; set it in the authorization of http_config")
 	}
 	t.http = promconfig.DefaultHTTPClientConfig
 	if len(t.HTTPConfig) > 0 {
