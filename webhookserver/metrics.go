@@ -40,8 +40,8 @@ var (
 
 	returnedAlerts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_webhook_returned_alerts_total",
-		Help: "Alerts that were dropped because a Tocsin had forwarded them (they have the label tocsin_incident) to an " +
-			"integration that is not federated, or more Tocsins than may, by integration.",
+		Help: "Alerts that were dropped because a Tocsin had forwarded them (they have the label tocsin_incident) and the " +
+			"integration is not federated, or because more than three Tocsins had, by integration.",
 	}, []string{"namespace", "integration"})
 
 	unusableMappings = prometheus.NewCounterVec(prometheus.CounterOpts{
