@@ -226,8 +226,8 @@ func labelsOf(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegrat
 	return string(encoded)
 }
 
-// hopsOf returns the hops of an Incident's alerts, none for the first one. The webhook server has set the label on every alert of a
-// federated integration; if it is not a number, or was lost with the content, the next Tocsin has to drop the alerts.
+// hopsOf returns the hops of an Incident's alerts, 0 for one of this Tocsin's own. The webhook server has set the label on every
+// alert of a federated integration; if it is not a number, or was lost with the content, the next Tocsin has to drop the alerts.
 func hopsOf(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) int {
 	if !integration.Spec.Federate {
 		return 0

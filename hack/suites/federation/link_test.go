@@ -71,15 +71,17 @@ func (l *link) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	switch l.keep(conn) {
 	case cut:
-		return
 	case stuck:
 		_, _ = io.Copy(io.Discard, conn)
-		return
+	case up:
+		if there := l.dial(); there != nil {
+			l.pass(conn, there)
+		}
 	}
-	there := l.dial()
-	if there == nil {
-		return
-	}
+}
+
+// pass passes on what comes, in both directions.
+func (l *link) pass(conn, there net.Conn) {
 	defer func() { _ = there.Close() }()
 	if l.keep(there) != up {
 		return

@@ -39,6 +39,9 @@ const (
 	// missTime is how long it takes until the hub misses the leaf. It looks at what it heard up to a third of an interval ago.
 	missTime = beatEvery + beatGrace + 30*time.Second
 
+	// afterMiss is how long an outage goes on after that: longer than a lease together.
+	afterMiss = hubLease - 30*time.Second
+
 	// backTime is how long it takes after an outage until the hub has everything: what ended before, and is posted, included.
 	backTime = 90 * time.Second
 )

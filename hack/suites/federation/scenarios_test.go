@@ -222,7 +222,6 @@ func outage(r *rig) {
 		r.post(key, "error", "firing")
 	}
 	r.shows(testenv.WaitTimeout, "ends error Open", "stays error Open")
-	r.stays(hubLease+30*time.Second, "ends error Open", "stays error Open")
 	r.link.set(stuck)
 	r.shows(missTime, silent+"Open", "ends error Open", "stays error Open")
 	r.post("begins", "error", "firing")
@@ -230,13 +229,29 @@ func outage(r *rig) {
 	r.leaf.failOver()
 	r.hub.failOver()
 	r.post("ends", "error", "resolved")
-	r.stays(hubLease+time.Minute, silent+"Open", "ends error Open", "stays error Open")
+	r.stays(afterMiss, silent+"Open", "ends error Open", "stays error Open")
 	r.link.set(up)
 	r.shows(backTime, silent+"Resolved ResolvedByAlert", "begins error Open", "ends error Resolved ResolvedByAlert", "stays error Open")
 	r.annotated("stays", "acknowledged_by", "maria")
 	r.stays(hubLease+30*time.Second,
 		silent+"Resolved ResolvedByAlert", "begins error Open", "ends error Resolved ResolvedByAlert", "stays error Open")
+	r.asksForSilences()
 	r.end("begins", "stays")
+}
+
+// asksForSilences makes sure that the requests of the leaf about silences, which the hub does not have, are failures for neither.
+func (r *rig) asksForSilences() {
+	leader := r.leaf.managers[r.leaf.Leader(r.leaf.managers)]
+	synced, n, err := testenv.Metric(r.leaf.Context, leader.MetricsURL, `tocsin_forward_silences_last_success_timestamp_seconds{.*}`)
+	r.leaf.Must(err)
+	if age := time.Since(time.Unix(int64(synced), 0)); n != 1 || age > time.Minute {
+		r.leaf.T.Errorf("the leaf has read the silences of %d hubs, %s ago", n, age)
+	}
+	integration := &v1alpha1.WebhookIntegration{}
+	r.hub.Must(r.hub.Client.Get(r.hub.Context, client.ObjectKey{Namespace: clusters, Name: "leaf-1"}, integration))
+	if rejection := integration.Status.LastRejection; rejection != nil {
+		r.hub.T.Errorf("the hub has rejected a request: %+v", rejection)
+	}
 }
 
 func leafDown(r *rig) {
@@ -246,12 +261,12 @@ func leafDown(r *rig) {
 		m.Kill()
 	}
 	r.shows(missTime, silent+"Open", "stays error Open")
-	r.stays(hubLease+time.Minute, silent+"Open", "stays error Open")
+	r.stays(afterMiss, silent+"Open", "stays error Open")
 	for _, m := range r.leaf.managers {
 		r.leaf.Start(m.Process)
 	}
 	r.shows(backTime, silent+"Resolved ResolvedByAlert", "stays error Open")
-	r.stays(hubLease+30*time.Second, silent+"Resolved ResolvedByAlert", "stays error Open")
+	r.stays(30*time.Second, silent+"Resolved ResolvedByAlert", "stays error Open")
 	r.end("stays")
 }
 
@@ -263,12 +278,12 @@ func hubDown(r *rig) {
 		m.Kill()
 	}
 	r.post("ends", "error", "resolved")
-	r.leaf.Pause(hubLease + time.Minute)
+	r.leaf.Pause(hubLease + 30*time.Second)
 	for _, m := range r.hub.managers {
 		r.hub.Start(m.Process)
 	}
 	r.shows(backTime, "ends error Resolved ResolvedByAlert", "stays error Open")
-	r.stays(hubLease+30*time.Second, "ends error Resolved ResolvedByAlert", "stays error Open")
+	r.stays(30*time.Second, "ends error Resolved ResolvedByAlert", "stays error Open")
 	r.end("stays")
 }
 

@@ -142,12 +142,12 @@ func (s *site) failOver() {
 	}
 }
 
-// post sends an alert to any replica.
-func (s *site) post(integration, key, status string) {
+// post sends an alert to any replica, for the integration of the site's own senders.
+func (s *site) post(key, status string) {
 	q, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://replica/api/v1/events/webhook",
 		strings.NewReader(fmt.Sprintf(`{"dedup_key":%q,"title":%q,"status":%q,"severity":"error"}`, key, key, status)))
 	s.Expect(err).NotTo(HaveOccurred())
-	q.Header.Set("Authorization", "Bearer "+testenv.Token(siteNamespace, integration))
+	q.Header.Set("Authorization", "Bearer "+testenv.Token(siteNamespace, integrationName))
 	response, err := s.route(0).client.Do(q)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(response.Body.Close()).To(Succeed())
@@ -202,7 +202,7 @@ func federation(t *testing.T, play func(leaf, hub *site)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		leaf, hub := newSite(t, "leaf"), newSite(t, "hub")
-		leaf.integrate("app", v1alpha1.WebhookIntegrationSpec{})
+		leaf.integrate(integrationName, v1alpha1.WebhookIntegrationSpec{})
 		hub.takesIn("leaf")
 		leaf.forwards(t, hub)
 		defer func() {
@@ -226,26 +226,26 @@ func TestALinkIsDownForLongerThanALease(t *testing.T) {
 	federation(t, func(leaf, hub *site) {
 		hub.stays(2 * (beatEvery + beatGrace)) // a leaf that has nothing to tell is heard
 
-		leaf.post("app", "stays", "firing")
-		leaf.post("app", "ends", "firing")
+		leaf.post("stays", "firing")
+		leaf.post("ends", "firing")
 		time.Sleep(5 * time.Second)
 		hub.Expect(hub.incidents()["stays"].Status.Alert.Labels).To(And(
 			HaveKeyWithValue("cluster", "leaf"), HaveKeyWithValue("integration", "app"), HaveKeyWithValue("tocsin_hops", "1")))
 		hub.stays(2*hubLease, "ends Open", "stays Open")
 
-		leaf.post("app", "lasts", "firing")
+		leaf.post("lasts", "firing")
 		time.Sleep(time.Second)
 		leaf.setCut(true)
 		time.Sleep(beatEvery + beatGrace + 30*time.Second)
 		down := []string{missed + "Open", "ends Open", "lasts Open", "stays Open"}
 		hub.stays(time.Minute, down...)
-		leaf.post("app", "ends", "resolved")
-		leaf.post("app", "begins", "firing")
+		leaf.post("ends", "resolved")
+		leaf.post("begins", "firing")
 		leaf.act(leaf.incidents()["stays"].Name, v1alpha1.Alert{Status: v1alpha1.AlertAcknowledged})
 		leaf.failOver()
 		hub.failOver()
 		hub.stays(endsPosted-6*time.Minute, down...)
-		leaf.post("app", "lasts", "resolved")
+		leaf.post("lasts", "resolved")
 		hub.stays(time.Minute, down...)
 
 		leaf.setCut(false)
@@ -260,7 +260,7 @@ func TestALinkIsDownForLongerThanALease(t *testing.T) {
 		leaf.act(leaf.incidents()["stays"].Name, v1alpha1.Alert{Status: v1alpha1.AlertUnacknowledged})
 		time.Sleep(5 * time.Second)
 		hub.Expect(hub.incidents()["stays"].Status.Alert.Annotations).To(HaveKeyWithValue("acknowledged_by", ""))
-		leaf.post("app", "stays", "resolved")
+		leaf.post("stays", "resolved")
 		time.Sleep(5 * time.Second)
 		hub.Expect(hub.states()).To(ContainElement("stays Resolved ResolvedByAlert"))
 		hub.Expect(hub.incidents()["stays"].Status.Episode.Number).To(BeEquivalentTo(1))
@@ -270,8 +270,8 @@ func TestALinkIsDownForLongerThanALease(t *testing.T) {
 // A whole Tocsin is down for longer than a lease: first the leaf, then the hub.
 func TestATocsinIsDownForLongerThanALease(t *testing.T) {
 	federation(t, func(leaf, hub *site) {
-		leaf.post("app", "stays", "firing")
-		leaf.post("app", "ends", "firing")
+		leaf.post("stays", "firing")
+		leaf.post("ends", "firing")
 		time.Sleep(5 * time.Second)
 		for _, r := range leaf.replicas {
 			r.kill()
@@ -286,7 +286,7 @@ func TestATocsinIsDownForLongerThanALease(t *testing.T) {
 		for _, r := range hub.replicas {
 			r.kill()
 		}
-		leaf.post("app", "ends", "resolved")
+		leaf.post("ends", "resolved")
 		time.Sleep(endsPosted + time.Minute)
 		hub.start()
 		time.Sleep(time.Minute)
@@ -326,13 +326,13 @@ func loop(t *testing.T, shut func(leaf, hub *site), onLeaf, onHub []string) {
 		leaf.start()
 		hub.start()
 		time.Sleep(time.Minute)
-		leaf.post("app", "k", "firing")
+		leaf.post("k", "firing")
 		for range 6 {
 			time.Sleep(time.Minute)
 			leaf.Expect(leaf.hops(v1alpha1.IncidentOpen)).To(Equal(onLeaf))
 			hub.Expect(hub.hops(v1alpha1.IncidentOpen)).To(Equal(onHub))
 		}
-		leaf.post("app", "k", "resolved")
+		leaf.post("k", "resolved")
 		time.Sleep(time.Minute)
 		leaf.Expect(leaf.hops(v1alpha1.IncidentResolved)).To(Equal(onLeaf))
 		hub.Expect(hub.hops(v1alpha1.IncidentResolved)).To(Equal(onHub))
