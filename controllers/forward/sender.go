@@ -103,7 +103,7 @@ func (s *sender) configure(t *target) {
 	if s.target == t && s.client != nil {
 		return
 	}
-	client, err := newClient(t, s.address)
+	client, err := newClient(t, s.address, s.term.forwarder.Dial)
 	if err != nil {
 		s.log.Error(err, "Alertmanager cannot be configured")
 	}

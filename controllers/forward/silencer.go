@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -65,7 +66,9 @@ func (e *endpoint) reconcileSilences(
 	if err := list(ctx, client, "silences", nil, func(s *silence) {
 		plan.see(s)
 		covers.see(s)
-	}); err != nil {
+	}); isTocsins(err) {
+		return true, unread
+	} else if err != nil {
 		return false, errors.Join(unread, uncovered, err)
 	}
 	if uncovered == nil {
@@ -74,6 +77,12 @@ func (e *endpoint) reconcileSilences(
 	// An alert that ended under a silence was not notified about: Alertmanager has to hear of its end again.
 	unsilenced := func(key incidentKey) { e.term.notify(key, time.Time{}) }
 	return true, errors.Join(unread, uncovered, carryOut(ctx, client, plan.finish(), unsilenced))
+}
+
+// isTocsins reports whether the answer to a request about silences is that of a Tocsin, which has none.
+func isTocsins(err error) bool {
+	var answer *answerError
+	return errors.As(err, &answer) && answer.code == http.StatusNotFound && strings.Contains(answer.answer, "tag:tocsin.dev,")
 }
 
 // readSilenced reads which Incidents are silenced. Those that Tocsin does not have are none of its own.

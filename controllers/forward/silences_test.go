@@ -455,6 +455,27 @@ func TestFailuresInARowEndTheRound(t *testing.T) {
 	r.Expect(r.am.writes).To(Equal(maxSilenceFailures))
 }
 
+// A Tocsin has no silences, and that is no failure. Another 404 is.
+func TestATocsinHasNoSilences(t *testing.T) {
+	r := newSilenceRig(t)
+	_, after := r.fold(v1alpha1.Alert{DedupKey: "k", Status: v1alpha1.AlertFiring})
+	r.edit(keyOf(after), func(s *v1alpha1.IncidentStatus) {
+		s.Silence = &v1alpha1.Silence{EndTime: v1alpha1.NewTimestamp(noon.Add(time.Hour))}
+	})
+	body := `{"type":"tag:tocsin.dev,2026:not-found","title":"Not found","status":404}`
+	r.am.answer = func(to io.Writer, path string) bool {
+		w, ok := to.(http.ResponseWriter)
+		if ok && path == "silences" {
+			http.Error(w, body, http.StatusNotFound)
+		}
+		return path == "silences"
+	}
+	r.poll()
+	r.Expect(r.am.writes).To(BeZero())
+	body, r.outcome = "404 page not found", MatchError(ContainSubstring("404"))
+	r.poll()
+}
+
 // Thousands of silenced alerts make an answer of 40 MB.
 func TestAnyNumberOfSilencedAlertsIsRead(t *testing.T) {
 	r := newSilenceRig(t)

@@ -94,7 +94,8 @@ func newManager(
 
 // newCampaign returns the campaign that runs the folding controllers, and the forwarding, if any, on one replica at a time.
 func newCampaign(
-	mgr ctrl.Manager, objects cache.Cache, o Options, folding controllers.Options, serverTime func() (time.Time, bool),
+	mgr ctrl.Manager, objects cache.Cache, o Options, environment Environment, folding controllers.Options,
+	serverTime func() (time.Time, bool),
 ) (*leader.Campaign, error) {
 	lock, err := newLock(mgr, o)
 	if err != nil {
@@ -104,6 +105,9 @@ func newCampaign(
 	if o.alertmanagers != "" {
 		forwarder = forward.New(o.alertmanagers, serverTime, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
 		forwarder.PageURL = o.pageURL
+		if environment.Dial != nil {
+			forwarder.Dial = environment.Dial
+		}
 		if err := mgr.Add(forwarder); err != nil {
 			return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
 		}

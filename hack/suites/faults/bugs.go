@@ -56,6 +56,8 @@ var bugs = []bug{
 	{name: "retries-not-awaited", test: "./controllers/incident TestASecondCopyCountsOnce"},
 	{name: "lease-ignored", test: "./controllers/fold TestExpiry"},
 	{name: "forwarded-alerts-return", test: "./webhookserver TestForwardedAlertsAreDropped"},
+	{name: "hops-unbounded", test: "./webhookserver TestHopsAreBounded"},
+	{name: "federated-lease-as-sent", test: "./webhookserver TestLeasesOfFederatedAlertsOutlastTheHeartbeat"},
 	{name: "old-severity-fires", test: "./controllers/forward TestFireChangeResolve"},
 	{name: "acknowledgement-covers-all", test: "./controllers/forward TestAnAcknowledgementSilencesNoHigherSeverity"},
 	{name: "delete-before-archive", test: "./controllers/incident TestAnIncidentIsDeletedOnlyAfterItIsArchived"},
