@@ -142,8 +142,17 @@ test-all: $(TOOLS)/helm test ## Run them with those of the chart, the plugin, th
 	for module in $(OUR_MODULES); do (cd $$module && $(GO_TEST) -count=1 $(TEST_FLAGS) ./...) || exit; done
 
 .PHONY: test-browser
-test-browser: control-plane ## Test the page of "kubectl tocsin ui" in a headless Chromium, which has to be installed
+test-browser: control-plane hack/suites/browser/node_modules ## Test the page of "kubectl tocsin ui" in a headless Chromium, which has to be installed
 	go test -C hack/suites -count=1 -tags browser $(TEST_FLAGS) ./browser
+
+.PHONY: bench-browser
+bench-browser: control-plane ## Measure the page with 2,000 open incidents in a headless Chromium
+	go test -C hack/suites -count=1 -tags browser -run '^$$' -bench . -benchtime 5x ./browser
+
+# What checks the page for accessibility, from npm.
+hack/suites/browser/node_modules: hack/suites/browser/package-lock.json
+	npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund
+	touch $@
 
 .PHONY: walkthrough
 walkthrough: control-plane ## Write docs/walkthrough.md from what the commands in it print

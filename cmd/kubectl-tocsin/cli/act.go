@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -230,6 +232,22 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 	return incidents, nil
 }
 
+// checkForwarding returns an error if Incidents that are to be silenced are not forwarded, before the command requests anything.
+func (o *actOptions) checkForwarding(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident) error {
+	checked := map[client.ObjectKey]bool{}
+	for _, incident := range incidents {
+		integration := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
+		if o.length == 0 || checked[integration] {
+			continue
+		}
+		checked[integration] = true
+		if err := action.CheckForwarding(ctx, c, incident); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // unneeded describes why an Incident needs no action; empty if it needs one.
 func (o *actOptions) unneeded(incident *v1alpha1.Incident) string {
 	if o.status == v1alpha1.AlertSilenced && o.length == 0 && incident.Status.Silence == nil {
@@ -300,6 +318,32 @@ func (o *actOptions) outcome(
 		return o.awaitSilence(deadline, c, incident)
 	}
 	return o.result(), nil
+}
+
+// awaitSilence waits until Alertmanager has the silence that was requested, or not any more the one that was ended.
+func (o *actOptions) awaitSilence(ctx context.Context, c *cluster, before *v1alpha1.Incident) (string, error) {
+	condition, err := o.action().AwaitSilence(ctx, before, func(ctx context.Context) (*v1alpha1.Incident, error) {
+		now := &v1alpha1.Incident{}
+		return now, c.Get(ctx, client.ObjectKeyFromObject(before), now)
+	})
+	switch {
+	case isTimeout(ctx, err):
+		return "", fmt.Errorf("%s: timed out after %s; %w", before.Name, o.timeout, err)
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", before.Name, err)
+	case o.length == 0 && condition != nil && condition.Status == metav1.ConditionTrue:
+		return o.result() + ", but another silence covers it: " + safe(condition.Message), nil
+	}
+	return o.result(), nil
+}
+
+// notRequested describes an Incident without a requested silence: nothing to end, but others may silence it.
+func notRequested(incident *v1alpha1.Incident) string {
+	if isSilenced(incident) {
+		condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionSilenced)
+		return "has no requested silence, but is silenced: " + safe(condition.Message)
+	}
+	return "not silenced"
 }
 
 // await waits until an AlertEvent has been folded and therefore deleted.

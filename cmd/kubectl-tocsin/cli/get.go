@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
 // outputWide is the value of -o that adds columns to the table.
@@ -118,7 +119,7 @@ func (o *getOptions) printNamed(ctx context.Context, c *cluster, names []string)
 			found = append(found, incident)
 		}
 	}
-	slices.SortFunc(found, byUrgency)
+	slices.SortFunc(found, live.ByUrgency)
 	if len(found) == 0 && notFound != nil && !o.printsObjects() {
 		return notFound
 	}
@@ -151,7 +152,7 @@ func (o *getOptions) printAll(ctx context.Context, c *cluster) error {
 	if err := o.verify(ctx, c, &o.filter, incidents); err != nil {
 		return err
 	}
-	slices.SortFunc(incidents, byUrgency)
+	slices.SortFunc(incidents, live.ByUrgency)
 	shows.clear()
 	if complete || len(incidents) > 0 {
 		if err := o.printTable(ctx, c, table, incidents); err != nil {
@@ -165,7 +166,7 @@ func (o *getOptions) printAll(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(others, byUrgency)
+	slices.SortFunc(others, live.ByUrgency)
 	shows.clear()
 	if len(incidents) == 0 {
 		return o.printTable(ctx, c, table, others)

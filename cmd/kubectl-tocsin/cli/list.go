@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -91,27 +90,6 @@ func isMuted(incident *v1alpha1.Incident) bool {
 	return incident.Status.Mute != nil && incident.Status.State == v1alpha1.IncidentOpen
 }
 
-// byUrgency orders Incidents by state, severity, acknowledgement and age: open, severe, unacknowledged and new ones
-// first.
-func byUrgency(a, b *v1alpha1.Incident) int {
-	return cmp.Or(
-		compareBool(a.Status.State == v1alpha1.IncidentResolved, b.Status.State == v1alpha1.IncidentResolved),
-		compareBool(severityRank(a) < 0, severityRank(b) < 0), // an unknown severity comes last
-		cmp.Compare(severityRank(a), severityRank(b)),
-		compareBool(isAcknowledged(a), isAcknowledged(b)),
-		cmp.Or(b.Status.LastAlertTime, never).Compare(cmp.Or(a.Status.LastAlertTime, never).Time),
-		cmp.Compare(a.Namespace, b.Namespace),
-		cmp.Compare(a.Name, b.Name),
-	)
-}
-
-// severityRank returns 0 for the most severe, and -1 for none.
-func severityRank(incident *v1alpha1.Incident) int {
-	return slices.Index(severities, incident.Status.Alert.Severity)
-}
-
-var never = &v1alpha1.Timestamp{}
-
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -135,7 +113,7 @@ func (p *plugin) incidents(ctx context.Context, c *cluster, f *filter, shows *pr
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, byUrgency)
+	slices.SortFunc(all, live.ByUrgency)
 	return all, p.verify(ctx, c, f, all)
 }
 

@@ -176,7 +176,7 @@ func (o *getOptions) frame(feed *live.Feed) string {
 			}
 		}
 	}
-	slices.SortFunc(incidents, byUrgency)
+	slices.SortFunc(incidents, live.ByUrgency)
 	title := fmt.Sprintf("%d open, %d total", open, len(incidents))
 	if !feed.Synced() {
 		title = fmt.Sprintf("%d open, listing all …", open)

@@ -259,6 +259,13 @@ func (f *Feed) Incidents() []*v1alpha1.Incident {
 	return incidents
 }
 
+// Incident returns an Incident, nil if it is not known. It must not be modified.
+func (f *Feed) Incident(key client.ObjectKey) *v1alpha1.Incident {
+	object, _, _ := f.informer.GetStore().GetByKey(key.String()) // a store in memory has no errors
+	incident, _ := object.(*v1alpha1.Incident)
+	return incident
+}
+
 // Problem returns the reason why the Incidents may be out of date; nil if they are up to date.
 func (f *Feed) Problem() error {
 	f.mu.Lock()

@@ -6,14 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 const (
@@ -22,6 +26,9 @@ const (
 	maxActionIncidents = 500
 	// bodyTimeout bounds the time in which a body is read.
 	bodyTimeout = 10 * time.Second
+	// silenceTimeout bounds the wait for silences, as in the plugin: the forwarder reads and writes silences every 10 seconds, and
+	// sees its own writes in the next round.
+	silenceTimeout = 30 * time.Second
 )
 
 // actionStatus has the status of the alerts that each action creates.
@@ -42,7 +49,13 @@ type incidentAddress struct {
 	Name      string `json:"name"`
 }
 
-// actionResult is the line of the answer about one Incident.
+// Results of an action; others say why an Incident needs none.
+const (
+	resultRequested = "requested"
+	resultDone      = "done"
+)
+
+// actionResult is a line of the answer about one Incident. The last one counts.
 type actionResult struct {
 	incidentAddress
 	Result string `json:"result,omitempty"`
@@ -72,7 +85,7 @@ func (q *actionRequest) action() (a action.Action, err error) {
 	return a, nil
 }
 
-// act does an action to Incidents, and answers with a line for each. The API server decides what the user may do.
+// act does an action to Incidents, and answers with lines about each. The API server decides what the user may do.
 func (s *Server) act(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // not all writers support it
@@ -94,40 +107,133 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, err)
 		return
 	}
-	c := s.callerOf(r).client
-	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-	defer cancel()
-	user, err := action.User(ctx, c)
-	if err != nil {
-		s.writeProblem(w, err)
-		return
-	}
-	answer := newLines(w)
-	for _, address := range q.Incidents {
-		result := actionResult{incidentAddress: address}
-		if result.Result, err = actOn(r.Context(), c, a, address, user); err != nil {
-			_, result.Error = problemOf(err)
-		}
-		if !answer.send(result) {
-			return
-		}
+	answer := &answer{lines: newLines(w)}
+	if requested := s.request(w, r, a, q.Incidents, answer); a.Status == v1alpha1.AlertSilenced && len(requested) > 0 {
+		s.awaitSilences(r, a, requested, answer)
 	}
 }
 
-// actOn does an action to one Incident, and describes what it did.
-func actOn(ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string) (string, error) {
+// answer sends lines about Incidents, also from several goroutines.
+type answer struct {
+	mu sync.Mutex
+	lines
+}
+
+// say reports whether the browser still listens.
+func (a *answer) say(address incidentAddress, result string, err error) bool {
+	line := actionResult{incidentAddress: address, Result: result}
+	if err != nil {
+		_, line.Error = problemOf(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.send(line)
+}
+
+// request requests an action for Incidents, and returns those for which it did, as they were before.
+func (s *Server) request(
+	w http.ResponseWriter, r *http.Request, a action.Action, addresses []incidentAddress, answer *answer,
+) (requested []*v1alpha1.Incident) {
+	s.limited(func(http.ResponseWriter, *http.Request) {
+		c := s.callerOf(r).client
+		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+		defer cancel()
+		user, err := action.User(ctx, c)
+		if err != nil {
+			s.writeProblem(w, err)
+			return
+		}
+		forwarding := map[client.ObjectKey]error{}
+		for _, address := range addresses {
+			incident, result, err := actOn(r.Context(), c, a, address, user, forwarding)
+			if result == resultRequested && err == nil {
+				requested = append(requested, incident)
+			}
+			if !answer.say(address, result, err) {
+				return
+			}
+		}
+	})(w, r)
+	return requested
+}
+
+// actOn does an action to one Incident, and returns it as it was before, and what was done. It remembers in forwarding which
+// integrations are not forwarded.
+func actOn(
+	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string, forwarding map[client.ObjectKey]error,
+) (*v1alpha1.Incident, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	incident := &v1alpha1.Incident{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: address.Namespace, Name: address.Name}, incident); err != nil {
-		return "", err
+		return nil, "", err
 	}
 	needsOpen := a.Status == v1alpha1.AlertAcknowledged || a.Status == v1alpha1.AlertUnacknowledged
 	if needsOpen && incident.Status.State == v1alpha1.IncidentResolved {
-		return "already resolved", nil
+		return incident, "already resolved", nil
 	}
 	if unneeded := a.Unneeded(incident); unneeded != "" {
-		return unneeded, nil
+		return incident, unneeded, nil
 	}
-	return "requested", c.Create(ctx, a.Event(incident, user), action.FieldManager)
+	if a.Length > 0 {
+		integration := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
+		err, checked := forwarding[integration]
+		if !checked {
+			err = action.CheckForwarding(ctx, c, incident)
+			forwarding[integration] = err
+		}
+		if err != nil {
+			return incident, "", err
+		}
+	}
+	return incident, resultRequested, c.Create(ctx, a.Event(incident, user), action.FieldManager)
+}
+
+// awaitSilences waits until Alertmanager has the silences that were requested, or not any more those that were ended. It reads
+// the Incidents from the watch of the user, who is not told the effect without one.
+func (s *Server) awaitSilences(r *http.Request, a action.Action, requested []*v1alpha1.Incident, answer *answer) {
+	watched, leave, err := s.join(r.Context(), s.callerOf(r))
+	if err != nil {
+		return
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(r.Context(), silenceTimeout)
+	defer cancel()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	for _, before := range requested {
+		tasks.Go(func() {
+			err := awaitSilence(ctx, a, before, watched.feed)
+			if r.Context().Err() == nil {
+				answer.say(incidentAddress{before.Namespace, before.Name}, resultDone, err)
+			}
+		})
+	}
+}
+
+// awaitSilence waits until the request was folded, which changes the status, and then for its effect.
+func awaitSilence(ctx context.Context, a action.Action, before *v1alpha1.Incident, feed *live.Feed) error {
+	folded := false
+	condition, err := a.AwaitSilence(ctx, before, func(context.Context) (*v1alpha1.Incident, error) {
+		now := feed.Incident(client.ObjectKeyFromObject(before))
+		if now == nil {
+			return nil, errors.New("the incident was deleted")
+		}
+		folded = folded || !sameRequest(now.Status.Silence, before.Status.Silence)
+		switch {
+		case folded:
+			return now, nil
+		case a.Length > 0:
+			return &v1alpha1.Incident{}, nil // an earlier silence is not the requested one
+		}
+		return before, nil
+	})
+	if err == nil && a.Length == 0 && condition != nil && condition.Status == metav1.ConditionTrue {
+		err = fmt.Errorf("another silence covers it: %s", plaintext.SanitizeLine(condition.Message))
+	}
+	return err
+}
+
+func sameRequest(a, b *v1alpha1.Silence) bool {
+	return a == b || a != nil && b != nil && a.EndTime.Equal(b.EndTime.Time) && a.By == b.By
 }

@@ -1,11 +1,14 @@
 package ui
 
 import (
+	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -165,4 +168,47 @@ func makeRow(incident *v1alpha1.Incident) row {
 func firstChars(text string, most int) string {
 	chars := []rune(text)
 	return string(chars[:min(len(chars), most)])
+}
+
+// openIncident is an Incident as programs such as Grafana read it.
+type openIncident struct {
+	row
+	// Path leads to the Incident, from the address of the page.
+	Path string `json:"path"`
+}
+
+// incidents returns the open Incidents, the most urgent first, to programs such as Grafana.
+func (s *Server) incidents(w http.ResponseWriter, r *http.Request) {
+	watched, leave, err := s.join(r.Context(), s.callerOf(r))
+	if err != nil {
+		s.writeProblem(w, err)
+		return
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(r.Context(), 2*readTimeout)
+	defer cancel()
+	err = wait.PollUntilContextCancel(ctx, settle, true, func(context.Context) (bool, error) {
+		if s.users != nil {
+			if err := s.users.problem(watched); err != nil {
+				return false, err
+			}
+		}
+		return watched.feed.Synced(), nil
+	})
+	if problem := watched.feed.Problem(); err == nil && problem != nil {
+		err = problem // a program does not see how old the rows are
+	}
+	if err != nil {
+		s.writeProblem(w, err)
+		return
+	}
+	open := slices.DeleteFunc(watched.feed.Incidents(), func(incident *v1alpha1.Incident) bool {
+		return incident.Status.State != v1alpha1.IncidentOpen
+	})
+	slices.SortFunc(open, live.ByUrgency)
+	rows := make([]openIncident, len(open))
+	for i, incident := range open {
+		rows[i] = openIncident{makeRow(incident), incidentPath + incident.Namespace + "/" + incident.Name}
+	}
+	writeJSON(w, http.StatusOK, rows)
 }

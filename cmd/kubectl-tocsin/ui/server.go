@@ -157,18 +157,22 @@ func (s *Server) Handler() http.Handler {
 	data.HandleFunc("GET /api/heartbeats", s.limited(s.heartbeats))
 	data.HandleFunc("GET /api/history", s.limited(s.past(s.history)))
 	data.HandleFunc("GET /api/report", s.limited(s.past(s.report)))
+	data.HandleFunc("GET /api/incidents", s.limited(s.incidents))
 	data.HandleFunc("GET /api/incidents/{namespace}/{name}", s.limited(s.incident))
-	data.HandleFunc("POST "+actionsPath, s.limited(s.act))
+	data.HandleFunc("POST "+actionsPath, s.act)
 	mux := http.NewServeMux()
 	if s.users != nil {
 		mux.Handle("/api/", s.withToken(data))
 	} else {
 		mux.Handle("/api/", s.withKey(data))
 	}
-	mux.HandleFunc("GET /incidents/{namespace}/{name}", toIncident)
+	mux.HandleFunc("GET /"+incidentPath+"{namespace}/{name}", toIncident)
 	mux.Handle("/", http.FileServerFS(files))
 	return s.guard(mux)
 }
+
+// incidentPath is the beginning of the paths of Incidents.
+const incidentPath = "incidents/"
 
 // toIncident leads from the address of an Incident to the page. The name is in the path, since a fragment would get lost while a
 // proxy has the user sign in; the Location is relative, since a proxy may have removed a prefix of the path.

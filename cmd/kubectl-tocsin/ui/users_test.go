@@ -2,12 +2,15 @@ package ui
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -112,7 +116,7 @@ func startShared(t *testing.T, r *recorder) *Server {
 	t.Helper()
 	g := NewWithT(t)
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"Incident", "AlertEvent"} {
+	for _, kind := range []string{"Incident", "AlertEvent", "WebhookIntegration"} {
 		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
@@ -168,7 +172,7 @@ func TestNoRequestBearsAnythingButTheUsersToken(t *testing.T) {
 	}
 	stream := bufio.NewScanner(s.ask(t, http.MethodGet, "api/stream", nil, extra).Body)
 	g.Expect(stream.Scan()).To(BeTrue())
-	for _, path := range []string{"api/incidents/shop/a", "api/counts?hours=1", "api/history?days=1", "api/report?days=1"} {
+	for _, path := range []string{"api/incidents", "api/incidents/shop/a", "api/counts?hours=1", "api/history?days=1", "api/report?days=1"} {
 		response := s.ask(t, http.MethodGet, path, nil, extra)
 		g.Expect(response.StatusCode).To(Equal(200), path)
 		_, err := io.ReadAll(response.Body)
@@ -178,9 +182,12 @@ func TestNoRequestBearsAnythingButTheUsersToken(t *testing.T) {
 	body, err := io.ReadAll(response.Body)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(body)).To(MatchJSON(`{"namespace":"shop","name":"a","result":"requested"}`))
+	silence := `{"action":"silence","for":"1h","incidents":[{"namespace":"shop","name":"a"}]}`
+	_, err = bufio.NewReader(s.ask(t, http.MethodPost, "api/actions", strings.NewReader(silence), extra).Body).ReadString('\n')
+	g.Expect(err).NotTo(HaveOccurred())
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g.Expect(len(r.headers)).To(BeNumerically(">=", 8))
+	g.Expect(len(r.headers)).To(BeNumerically(">=", 10))
 	for _, header := range r.headers {
 		g.Expect(header["Authorization"]).To(Equal([]string{"Bearer maria"}))
 		for name := range header {
@@ -217,6 +224,8 @@ func TestWhatIsRejectedInACluster(t *testing.T) {
 		"a token in the address is none":              {"GET", "api/stream?token=maria", "", func(h http.Header) { h.Del("Authorization") }, 401, "no token"},
 		"impersonation":                               {"GET", "api/stream", "", set("Impersonate-User", "admin"), 400, "impersonation"},
 		"impersonation by extra fields":               {"GET", "api/stream", "", set("Impersonate-Extra-Scopes", "x"), 400, "impersonation"},
+		"the list for programs with an expired token": {"GET", "api/incidents", "", set("Authorization", "Bearer other"), 401, "has expired"},
+		"the list for programs of another site":       {"GET", "api/incidents", "", set("Sec-Fetch-Site", "cross-site"), 403, "another site"},
 		"a request without the header of the page":    {"GET", "api/stream", "", func(h http.Header) { h.Del(pageHeader) }, 403, "X-Tocsin-Page is missing"},
 		"a request of another site":                   {"POST", "api/actions", acknowledge, set("Sec-Fetch-Site", "cross-site"), 403, "another site"},
 		"a request of a sister domain":                {"POST", "api/actions", acknowledge, set("Sec-Fetch-Site", "same-site"), 403, "another site"},
@@ -256,6 +265,32 @@ func TestWhatIsRejectedInACluster(t *testing.T) {
 			g.Expect(name).NotTo(HavePrefix("Impersonate"))
 		}
 	}
+}
+
+// No response and no log has the token of a request, whatever is wrong with it.
+func TestTheTokenIsNeverRepeated(t *testing.T) {
+	g := NewWithT(t)
+	const secret = "eyJhbGciOiJSUzI1NiJ9.secret-of-maria.sig"
+	var logged bytes.Buffer
+	log.SetOutput(&logged)
+	klog.LogToStderr(false)
+	klog.SetOutput(&logged)
+	t.Cleanup(func() {
+		log.SetOutput(os.Stderr)
+		klog.LogToStderr(true)
+	})
+	r := newRecorder(t)
+	s := startShared(t, r)
+	for _, authorization := range []string{"Bearer " + secret, "Basic " + secret, "Bearer " + secret + " x", secret} {
+		for method, path := range map[string]string{"GET": "api/stream", "POST": "api/actions", "DELETE": "api/incidents/shop/a", "HEAD": "incidents/shop/a"} {
+			response := s.ask(t, method, path, strings.NewReader(acknowledge), func(h http.Header) { h.Set("Authorization", authorization) })
+			g.Expect(response.Header.Write(&logged)).To(Succeed())
+			_, err := io.Copy(&logged, response.Body)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	r.CloseClientConnections()
+	g.Expect(logged.String()).To(And(ContainSubstring("has expired"), Not(ContainSubstring("secret-of-maria"))))
 }
 
 // A body that never ends is given up after bodyTimeout.

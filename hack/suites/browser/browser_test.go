@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
@@ -40,7 +42,7 @@ type cluster struct {
 	g         *WithT
 }
 
-func newCluster(t *testing.T) *cluster {
+func newCluster(t testing.TB) *cluster {
 	t.Helper()
 	g := NewWithT(t)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: testenv.Scheme()})
@@ -128,12 +130,12 @@ func (c *cluster) fill() (disk *v1alpha1.Incident) {
 	return disk
 }
 
-func serve(t *testing.T, c *cluster) (s *ui.Server, stop func()) {
+func serve(t testing.TB, c *cluster) (s *ui.Server, stop func()) {
 	t.Helper()
 	return serveWith(t, c, ui.Options{Namespace: c.namespace})
 }
 
-func serveWith(t *testing.T, c *cluster, options ui.Options) (s *ui.Server, stop func()) {
+func serveWith(t testing.TB, c *cluster, options ui.Options) (s *ui.Server, stop func()) {
 	t.Helper()
 	s, err := ui.Listen(t.Context(), c, options)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -198,6 +200,16 @@ func TestPage(t *testing.T) {
 	b.choose("search", "")
 	b.choose("state", "Resolved")
 	b.Eventually(b.titles).Should(Equal("Backup of db-2 failed"))
+	// The order is that of the plugin.
+	b.choose("state", "")
+	var all v1alpha1.IncidentList
+	b.Expect(c.List(t.Context(), &all, client.InNamespace(c.namespace))).To(Succeed())
+	slices.SortFunc(all.Items, func(x, y v1alpha1.Incident) int { return live.ByUrgency(&x, &y) })
+	order := make([]string, len(all.Items))
+	for i := range all.Items {
+		order[i] = all.Items[i].Status.Alert.Title
+	}
+	b.Eventually(b.titles).Should(Equal(strings.Join(order, "|")))
 	b.choose("state", "Open")
 	b.choose("severity", "critical")
 	b.Eventually(b.titles).Should(Equal("95 % of the requests take longer than 2 s|Disk 97 % full"))
@@ -221,7 +233,7 @@ func TestPage(t *testing.T) {
 func TestKeyboard(t *testing.T) {
 	c := newCluster(t)
 	for i, title := range []string{"First", "Second", "Third"} {
-		c.put(title, i, v1alpha1.AlertContent{Title: title, Severity: v1alpha1.SeverityError})
+		c.put(title, i, v1alpha1.AlertContent{Title: title, Severity: v1alpha1.SeverityError, Labels: map[string]string{"place": title}})
 	}
 	s, _ := serve(t, c)
 	b := openTab(t)
@@ -242,6 +254,15 @@ func TestKeyboard(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.Eventually(func() string { return b.eval("document.activeElement.tagName") }).Should(Equal("A"), "back where it was")
 	b.Expect(focused()).To(Equal("Second"))
+	// The labels of an incident are a step aside.
+	b.do(chromedp.KeyEvent(kb.ArrowRight))
+	b.Expect(focused()).To(Equal("place=Second"))
+	b.do(chromedp.KeyEvent(kb.ArrowLeft))
+	b.Expect(focused()).To(Equal("Second"))
+	b.do(chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.Enter))
+	b.Eventually(b.titles).Should(Equal("Second"))
+	b.Expect(b.eval(`document.getElementById("search").value`)).To(Equal("place=second"))
+	b.choose("search", "")
 	b.press("/")
 	b.press("j")
 	b.Expect(b.eval("document.activeElement.value")).To(Equal("j"), "a letter in the search is a letter")

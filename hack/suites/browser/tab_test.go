@@ -31,7 +31,7 @@ const (
 )
 
 // chromium finds the browser. Without it nothing here is tested, so that is a failure.
-func chromium(t *testing.T) string {
+func chromium(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -50,7 +50,7 @@ type tab struct {
 	troubles []string
 }
 
-func openTab(t *testing.T) *tab {
+func openTab(t testing.TB) *tab {
 	t.Helper()
 	allocator, cancelAllocator := chromedp.NewExecAllocator(context.Background(),
 		chromedp.ExecPath(chromium(t)), chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoSandbox,

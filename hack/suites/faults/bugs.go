@@ -77,6 +77,7 @@ var bugs = []bug{
 	{name: "a-miss-is-late", test: "./controllers/heartbeat TestEachMissOpensTheIncident"},
 	{name: "pages-by-number", test: "./internal/pages TestEach"},
 	{name: "heavy-lists-shared", test: "./controllers/incident TestNobodyWaitsForTheListOfAnotherNamespace"},
+	{name: "page-has-credentials", test: "./cmd/kubectl-tocsin/ui TestNoRequestBearsAnythingButTheUsersToken"},
 }
 
 // runBugs runs a manager with each bug, and reports whether all were caught.

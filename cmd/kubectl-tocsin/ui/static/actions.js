@@ -1,6 +1,9 @@
-// Actions on incidents: the dialog that asks for a comment, the requests, and what the API server answered for each incident.
+// Actions on incidents: the dialog that asks for a comment, the requests, and what became of them.
 
-const $ = (id) => document.getElementById(id);
+import { $, el } from "./dom.js";
+import { request, server } from "./access.js";
+import { messages, rows } from "./stream.js";
+
 const atOnce = 200; // incidents of one request; the server takes 500
 
 export const actions = {
@@ -12,60 +15,73 @@ export const actions = {
   resolve: { key: "r", verb: "Resolve", done: "resolve" },
 };
 
-let tools, pending;
+const usualLength = "2h"; // of a silence
 
-// setUp takes functions of app.js: request, el, and rowOf, which returns the row of an id.
-export function setUp(given) {
-  tools = given;
+let pending, rejected; // what the dialog asks about, and what was not done because the token had expired
+
+export function setUp() {
   $("action-form").addEventListener("submit", (event) => {
     event.preventDefault();
     $("action").close();
-    run(pending);
+    run({ ...pending, text: $("action-text").value, length: $("action-for").value });
   });
   $("action-cancel").addEventListener("click", () => $("action").close());
 }
 
 // ask opens the dialog for an action on incidents, which are given by their ids.
-export function ask(name, ids) {
+export function ask(name, ids, { text = "", length = usualLength } = {}) {
   if (ids.length === 0) return;
   const one = actions[name];
   pending = { name, ids: [...ids] };
-  const title = ids.length === 1 ? tools.rowOf(ids[0])?.title || ids[0] : `${ids.length} incidents`;
-  $("action-title").textContent = `${one.verb}: ${title}`;
-  $("action-text").value = "";
+  $("action-title").textContent = `${one.verb}: ${ids.length === 1 ? titleOf(ids[0]) : `${ids.length} incidents`}`;
+  $("action-text").value = text;
   $("action-text").required = Boolean(one.needsText);
+  $("action-for").value = length;
   $("action-length").hidden = !one.hasLength;
   $("action").showModal();
   $(one.hasLength ? "action-for" : "action-text").focus();
 }
 
-async function run({ name, ids }) {
-  const problems = [];
-  let requested = 0, other = 0;
-  const say = (text) => { $("action-status").textContent = text; };
-  $("action-problems").replaceChildren();
-  say("Sending …");
+// resume asks again for an action that was not done because the token had expired. Somebody else may have signed in meanwhile.
+export function resume() {
+  const { name, ids, ...rest } = rejected ?? {};
+  rejected = undefined;
+  if (name) ask(name, ids, rest);
+}
+
+const titleOf = (id) => rows.get(id)?.title || id;
+
+async function run(action) {
+  const { name, ids, text, length } = action;
+  const results = new Map(); // the last line of the answer about each incident
   for (let from = 0; from < ids.length; from += atOnce) {
     const part = ids.slice(from, from + atOnce);
-    const answered = new Set();
+    show(name, results, "Sending …");
     try {
-      const response = await tools.request("api/actions", { method: "POST", body: JSON.stringify({
-        action: name, comment: $("action-text").value, for: name === "silence" ? $("action-for").value : "",
+      const response = await request("api/actions", { method: "POST", body: JSON.stringify({
+        action: name, comment: text, for: name === "silence" ? length : "",
         incidents: part.map((id) => ({ namespace: id.split("/")[0], name: id.split("/")[1] })),
       }) });
-      for (const line of (await response.text()).split("\n").filter(Boolean)) {
-        const one = JSON.parse(line), id = one.namespace + "/" + one.name;
-        answered.add(id);
-        if (one.error) problems.push([id, one.error]);
-        else if (one.result === "requested") requested++;
-        else other++;
+      for await (const line of messages(response)) {
+        results.set(line.namespace + "/" + line.name, line);
+        show(name, results, "…");
       }
-      for (const id of part) if (!answered.has(id)) problems.push([id, "the connection was lost: not known whether it was done"]);
+      for (const id of part) if (!results.has(id)) results.set(id, { error: "the connection was lost: not known whether it was done" });
     } catch (error) {
-      problems.push([part.length === 1 ? part[0] : `${part.length} incidents`, error.status ? error.message : "the page's server does not answer"]);
+      for (const id of part) if (!results.has(id)) results.set(id, { error: error.status ? error.message : server() + " does not answer" });
+      if (error.status === 401) rejected = { ...action, ids: ids.slice(from) };
+      if (error.status === 401) break;
     }
   }
-  say([requested && `${actions[name].done}: ${requested} requested`, other && `${other} needed nothing`,
-    problems.length && `${problems.length} failed`].filter(Boolean).join(", "));
-  $("action-problems").replaceChildren(...problems.map(([id, text]) => tools.el("li", {}, `${tools.rowOf(id)?.title || id} (${id}): ${text}`)));
+  show(name, results, "");
+}
+
+// show says what is known of an action.
+function show(name, results, more) {
+  const all = [...results.values()], count = (result) => all.filter((one) => one.result === result).length;
+  const requested = count("requested"), done = count("done"), problems = [...results].filter(([, one]) => one.error);
+  const other = all.length - requested - done - problems.length;
+  $("action-status").textContent = [(requested || done) && `${actions[name].done}: ` + [requested && `${requested} requested`, done && `${done} done`]
+    .filter(Boolean).join(", "), other && `${other} needed nothing`, problems.length && `${problems.length} failed`, more].filter(Boolean).join(", ");
+  $("action-problems").replaceChildren(...problems.map(([id, one]) => el("li", {}, `${titleOf(id)} (${id}): ${one.error}`)));
 }

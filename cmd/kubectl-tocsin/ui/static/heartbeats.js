@@ -1,15 +1,13 @@
 // The heartbeats, below the incidents. They are asked for again and again, since the stream does not tell of them.
 
-const $ = (id) => document.getElementById(id);
+import { $, el } from "./dom.js";
+import { request } from "./access.js";
+import { ago, brief, short } from "./times.js";
+
 const every = 30000, answerTimeout = 8000;
 const looks = { Heard: "good", Missed: "bad", Failed: "bad" };
 
-let tools, turn = 0, again;
-
-// setUp takes functions of app.js: request, el, and those that write times.
-export function setUp(given) {
-  tools = given;
-}
+let turn = 0, again;
 
 // clear shows none any more, until list is called.
 export function clear() {
@@ -23,7 +21,7 @@ export async function list() {
   const mine = ++turn;
   clearTimeout(again);
   try {
-    const answer = await tools.request("api/heartbeats", { signal: AbortSignal.timeout(answerTimeout) });
+    const answer = await request("api/heartbeats", { signal: AbortSignal.timeout(answerTimeout) });
     const found = await answer.json();
     if (mine === turn) show(found);
   } catch (error) {
@@ -41,11 +39,10 @@ function show({ total, tally, heartbeats }) {
 }
 
 function row(one) {
-  const { el, moment } = tools;
   return el("tr", {},
     el("td", {}, el("span", { class: looks[one.state] }, one.state)),
     el("td", {}, one.name),
-    el("td", { class: "when" }, ...moment(one.last)),
+    el("td", { class: "when" }, ...short(one.last)),
     el("td", { class: "due" }, ...due(one.due)),
     el("td", { class: "namespace" }, one.namespace),
     el("td", { class: "integration" }, one.integration));
@@ -53,6 +50,6 @@ function row(one) {
 
 function due(time) {
   if (!time) return ["–"];
-  const { el, ago, brief } = tools, wait = Date.parse(time) - Date.now();
+  const wait = Date.parse(time) - Date.now();
   return [wait > 0 ? "in " + ago(Date.now() - wait) : ago(time) + " ago", el("small", {}, brief(time))];
 }

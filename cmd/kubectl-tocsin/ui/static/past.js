@@ -1,18 +1,20 @@
-// The views of finished episodes: their history and a report. As in app.js, what senders wrote gets into the page by
-// textContent and attributes only.
+// The views of finished episodes: their history and a report.
 
-const $ = (id) => document.getElementById(id);
+import { $, el } from "./dom.js";
+import { request, server } from "./access.js";
+import { mark } from "./severity.js";
+import { messages } from "./stream.js";
+import { absolute } from "./times.js";
+
 const filters = ["days", "past-search", "past-severity", "past-integration", "past-host", "past-label"];
 const parameter = (id) => id.replace("past-", "");
 
-let tools, view = "", running = new AbortController(), later;
+let view = "", running = new AbortController(), later;
 
 // entryText returns what to show of an entry of a timeline.
 export const entryText = (entry) => (entry.message || entry.type) + (entry.comment ? ": " + entry.comment : "");
 
-// setUp takes the functions of app.js that both need.
-export function setUp(given) {
-  tools = given;
+export function setUp() {
   $("past-filters").addEventListener("submit", (event) => event.preventDefault());
   $("past-filters").addEventListener("input", () => {
     history.replaceState(null, "", "#/" + view + query());
@@ -46,7 +48,9 @@ export function show(name, filter) {
   load();
 }
 
-async function load() {
+// load reads the view that is shown, anew.
+export async function load() {
+  if (!view) return;
   running.abort();
   running = new AbortController();
   const { signal } = running;
@@ -57,26 +61,18 @@ async function load() {
   $("report").replaceChildren();
   say("Reading …");
   try {
-    const response = await tools.request("api/" + view + "?" + values, { signal });
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let text = "", done = false;
-    for (;;) {
-      const part = await reader.read();
-      if (part.done) break;
-      const lines = (text + part.value).split("\n");
-      text = lines.pop();
-      for (const line of lines) done = take(JSON.parse(line)) || done;
-    }
+    let done = false;
+    for await (const message of messages(await request("api/" + view + "?" + values, { signal }))) done = take(message) || done;
     if (!done) throw new Error("the connection was lost");
   } catch (error) {
     if (signal.aborted) return;
-    problem("Cannot read the history: " + (error.message || "kubectl tocsin ui does not answer") + ".");
+    problem("Cannot read the history: " + (error instanceof TypeError ? server() + " does not answer" : error.message) + ".");
     say("");
   }
 }
 
 const say = (text) => { $("past-status").textContent = text; };
-const problem = (text) => $("past-problems").append(tools.el("p", {}, text));
+const problem = (text) => $("past-problems").append(el("p", {}, text));
 
 // take shows a message, and reports whether it is the last one.
 function take(message) {
@@ -95,7 +91,7 @@ function take(message) {
   return true;
 }
 
-const time = (at) => tools.el("time", { datetime: at }, at ? new Date(at).toLocaleString() : "–");
+const time = (at) => el("time", { datetime: at }, at ? absolute(at) : "–");
 
 function duration(from, to) {
   const seconds = (Date.parse(to) - Date.parse(from)) / 1000;
@@ -106,21 +102,19 @@ function duration(from, to) {
 }
 
 function episodeRow(one) {
-  const { el } = tools;
   const alert = one.alert || {}, severity = one.highestSeverity || one.severity || "";
   const facts = [["Incident", one.namespace + "/" + one.incident + ", episode " + one.episode], ["Dedup key", one.dedupKey], ["Host", alert.hostname],
     ["Acknowledged by", one.acknowledgedBy], ["Resolved by", one.resolvedBy]].filter(([, value]) => value);
-  const known = ["critical", "error", "warning", "info"].includes(severity);
   return el("tr", {},
-    el("td", { class: "severity " + (known ? severity : "") }, severity),
+    el("td", { class: "severity" }, mark(severity)),
     el("td", { class: "title" }, el("details", {}, el("summary", {}, alert.title || "(no title)"),
       alert.description ? el("pre", {}, alert.description) : undefined,
       el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
       el("ol", { class: "timeline" }, ...(one.timeline || []).map((entry) =>
         el("li", {}, time(entry.time), el("span", {}, entryText(entry))))))),
-    el("td", { class: "when" }, time(one.resolvedTime)),
-    el("td", { class: "when" }, duration(one.openedTime, one.resolvedTime)),
-    el("td", {}, one.acknowledgedTime ? "yes" : "no"),
+    el("td", { class: "when", "data-name": "ended" }, time(one.resolvedTime)),
+    el("td", { class: "when", "data-name": "open for" }, duration(one.openedTime, one.resolvedTime)),
+    el("td", { "data-name": "acknowledged" }, one.acknowledgedTime ? "yes" : "no"),
     el("td", { class: "number" }, String(one.alertCount)),
     el("td", { class: "namespace" }, one.namespace),
     el("td", { class: "integration" }, one.integration));
@@ -128,7 +122,6 @@ function episodeRow(one) {
 
 // reportNodes draws the tables that the server computed.
 function reportNodes(page) {
-  const { el } = tools;
   return [
     el("h2", {}, page.title),
     ...page.lead.map((line) => el("p", {}, line)),
@@ -138,7 +131,6 @@ function reportNodes(page) {
 }
 
 function section(one) {
-  const { el } = tools;
   const place = (i) => one.columns[i].number ? { class: "number" } : {};
   const named = (i) => ({ ...place(i), "data-name": one.columns[i].name });
   const table = el("table", {},

@@ -1,0 +1,98 @@
+package action
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
+)
+
+// poll is how often the effect of an action is looked for.
+const poll = 100 * time.Millisecond
+
+// notForwarding are the reasons of the condition Forwarded for which no Incident of the integration reaches an Alertmanager, so
+// that a silence there has nothing to silence.
+var notForwarding = map[string]bool{
+	v1alpha1.ReasonForwardNever: true, v1alpha1.ReasonFromAlertmanager: true, v1alpha1.ReasonNotSelected: true,
+	v1alpha1.ReasonForwardingDisabled: true,
+}
+
+// CheckForwarding returns an error if the Incidents of an integration cannot be silenced, because they are not forwarded. If the
+// integration cannot be read, the condition of the Incident tells it afterwards.
+func CheckForwarding(ctx context.Context, c client.Reader, incident *v1alpha1.Incident) error {
+	key := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
+	integration := &v1alpha1.WebhookIntegration{}
+	if c.Get(ctx, key, integration) != nil {
+		return nil //nolint:nilerr // see above
+	}
+	forwarded := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionForwarded)
+	switch {
+	case forwarded == nil:
+		return fmt.Errorf("%s cannot be silenced: Tocsin does not forward incidents of integration %q to an Alertmanager: "+
+			"the integration has no condition %s", incident.Name, key.Name, v1alpha1.ConditionForwarded)
+	case forwarded.Status != metav1.ConditionTrue && notForwarding[forwarded.Reason]:
+		return fmt.Errorf("%s cannot be silenced: incidents of integration %q are not forwarded to an Alertmanager: %s",
+			incident.Name, key.Name, plaintext.SanitizeLine(forwarded.Message))
+	}
+	return nil
+}
+
+// AwaitSilence waits until Alertmanager has the silence that was requested, or until the one that the request ended is gone. It calls
+// get for the Incident as it is now. It returns the condition Silenced, or an error that says what is so when ctx ends.
+func (a Action) AwaitSilence(
+	ctx context.Context, before *v1alpha1.Incident, get func(context.Context) (*v1alpha1.Incident, error),
+) (*metav1.Condition, error) {
+	var condition *metav1.Condition
+	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+		now, err := get(ctx)
+		if err != nil {
+			return false, err
+		}
+		condition = meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionSilenced)
+		return a.silenceSettled(condition, &now.Status, before.Status.Silence), nil
+	})
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		message := "the condition Silenced is absent"
+		if condition != nil {
+			message = plaintext.SanitizeLine(condition.Message)
+		}
+		if a.Length == 0 {
+			return nil, fmt.Errorf("the end of the silence is stored, but Alertmanager still has it: %s", message)
+		}
+		return nil, fmt.Errorf("the silence is requested, but not in effect yet: %s", message)
+	case err != nil:
+		return nil, err
+	case condition != nil && condition.Reason == v1alpha1.ReasonForwardingDisabled:
+		return nil, errors.New(plaintext.SanitizeLine(condition.Message))
+	}
+	return condition, nil
+}
+
+// silenceSettled reports whether the condition Silenced tells of what the action requested: of a silence that ends when the
+// requested one does, or later; or after unsilence, of none or another one than was requested before.
+func (a Action) silenceSettled(condition *metav1.Condition, now *v1alpha1.IncidentStatus, before *v1alpha1.Silence) bool {
+	switch {
+	case a.Length == 0:
+		return now.SilencedBy == nil || !isRequested(now.SilencedBy, before)
+	case condition != nil && condition.Reason == v1alpha1.ReasonForwardingDisabled:
+		return true
+	}
+	return now.SilencedBy != nil && now.Silence != nil &&
+		!now.SilencedBy.EndTime.Before(now.Silence.EndTime.Truncate(time.Second))
+}
+
+// isRequested reports whether a silence in Alertmanager is the one that was requested by an AlertEvent.
+func isRequested(silence, request *v1alpha1.Silence) bool {
+	return request != nil && silence.EndTime.Sub(request.EndTime.Time).Abs() <= time.Second &&
+		silence.By == cmp.Or(plaintext.ShortName(request.By), "tocsin")
+}

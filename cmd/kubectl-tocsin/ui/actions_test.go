@@ -1,0 +1,93 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
+)
+
+// integrationOf is the integration of incidentNamed, with a condition Forwarded.
+func integrationOf(namespace string, status metav1.ConditionStatus, reason, message string) *v1alpha1.WebhookIntegration {
+	return &v1alpha1.WebhookIntegration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mon"},
+		Status: v1alpha1.WebhookIntegrationStatus{Conditions: []metav1.Condition{
+			{Type: v1alpha1.ConditionForwarded, Status: status, Reason: reason, Message: message}}},
+	}
+}
+
+// silence requests a silence for Incident a, and returns a function that returns the next line of the answer.
+func silence(t *testing.T, s *Server) (next func() actionResult) {
+	t.Helper()
+	g := NewWithT(t)
+	body := `{"action":"silence","for":"2h","incidents":[{"namespace":"shop","name":"a"}]}`
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.base()+"api/actions", strings.NewReader(body))
+	g.Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Authorization", "Bearer "+s.key)
+	response, err := http.DefaultClient.Do(request)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = response.Body.Close() })
+	g.Expect(response.StatusCode).To(Equal(http.StatusOK))
+	lines := bufio.NewScanner(response.Body)
+	return func() (line actionResult) {
+		t.Helper()
+		g.Expect(lines.Scan()).To(BeTrue())
+		g.Expect(json.Unmarshal(lines.Bytes(), &line)).To(Succeed())
+		return line
+	}
+}
+
+func TestASilenceIsDoneWhenAlertmanagerHasIt(t *testing.T) {
+	g := NewWithT(t)
+	incident := incidentNamed("shop", "a")
+	s, c := start(t, "", incident, integrationOf("shop", metav1.ConditionTrue, v1alpha1.ReasonForwarding, ""))
+	next := silence(t, s)
+	g.Expect(next().Result).To(Equal(resultRequested))
+	var events v1alpha1.AlertEventList
+	g.Expect(c.List(t.Context(), &events)).To(Succeed())
+	g.Expect(events.Items).To(HaveLen(1))
+	g.Expect(events.Items[0].Spec.Alerts[0].SilenceFor.Duration).To(Equal(2 * time.Hour))
+
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(incident), incident)).To(Succeed())
+	until := time.Now().Add(2 * time.Hour).Truncate(time.Second).UTC()
+	incident.Status.Silence = &v1alpha1.Silence{By: "maria", EndTime: v1alpha1.NewTimestamp(until)}
+	incident.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSilenced,
+		Message: "maria silenced the incident in Alertmanager until " + until.Format(time.RFC3339) + "."}}
+	g.Expect(c.Update(t.Context(), incident)).To(Succeed())
+	g.Expect(next().Result).To(Equal(resultDone))
+}
+
+func TestNothingIsSilencedThatIsNotForwarded(t *testing.T) {
+	g := NewWithT(t)
+	s, c := start(t, "", incidentNamed("shop", "a"),
+		integrationOf("shop", metav1.ConditionFalse, v1alpha1.ReasonForwardNever, "spec.forward is Never."))
+	g.Expect(silence(t, s)().Error).To(ContainSubstring("not forwarded to an Alertmanager: spec.forward is Never."))
+	var events v1alpha1.AlertEventList
+	g.Expect(c.List(t.Context(), &events)).To(Succeed())
+	g.Expect(events.Items).To(BeEmpty())
+}
+
+// A silence that was there before is not the requested one, which is not in effect before it was folded.
+func TestAnEarlierSilenceIsNotTheRequestedOne(t *testing.T) {
+	g := NewWithT(t)
+	incident := incidentNamed("shop", "a")
+	until := time.Now().Add(9 * time.Hour).Truncate(time.Second).UTC()
+	incident.Status.Silence = &v1alpha1.Silence{By: "alex", EndTime: v1alpha1.NewTimestamp(until)}
+	incident.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSilenced,
+		Message: "alex silenced the incident in Alertmanager until " + until.Format(time.RFC3339) + "."}}
+	s, _ := start(t, "", incident)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	err := awaitSilence(ctx, action.Action{Status: v1alpha1.AlertSilenced, Length: time.Hour}, incident, s.feed)
+	g.Expect(err).To(MatchError(ContainSubstring("not in effect yet")))
+}

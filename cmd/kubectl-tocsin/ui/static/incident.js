@@ -1,0 +1,137 @@
+// One incident: its details, and how to handle it.
+
+import { $, el, linked, linkTo, setText } from "./dom.js";
+import { actions } from "./actions.js";
+import { query } from "./filters.js";
+import { mark } from "./severity.js";
+import { known, rows } from "./stream.js";
+import { absolute, full } from "./times.js";
+import { request, server } from "./access.js";
+import { entryText } from "./past.js";
+
+const answerTimeout = 8000, retryAfter = 3000;
+
+let shown = "", again; // the id, and the timer of the next try
+
+export const shownId = () => shown;
+
+function display(problem, ...content) {
+  setText($("incident-problem"), problem);
+  if (content.length === 0) return; // what was shown stays
+  const focused = document.activeElement?.id;
+  $("incident-content").replaceChildren(...content.filter(Boolean));
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+}
+
+const heading = (title) => el("h2", { id: "title", tabindex: "-1" }, title || "(no title)");
+const back = () => el("p", {}, el("a", { href: "#/" + query() }, "← All incidents"));
+
+// show shows an incident, or leaves it if the id is empty.
+export function show(id) {
+  clearTimeout(again);
+  shown = id;
+  $("incident").hidden = id === "";
+  if (!id) {
+    $("incident-content").replaceChildren();
+    return;
+  }
+  display("", back(), heading(rows.get(id)?.title || id), el("p", {}, "Loading …"));
+  document.getElementById("title").focus();
+  load();
+}
+
+// load reads the incident that is shown, anew.
+export async function load() {
+  clearTimeout(again);
+  const id = shown, [namespace, name] = id.split("/");
+  if (!id) return;
+  try {
+    const path = `api/incidents/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+    const incident = await (await request(path, { signal: AbortSignal.timeout(answerTimeout) })).json();
+    if (shown === id) display("", ...page(incident));
+  } catch (error) {
+    if (shown !== id) return;
+    if (error.status === 404) return display("This incident does not exist, or not any more.");
+    // Who may not see it any more sees nothing of it.
+    const content = [401, 403].includes(error.status) ? [back(), heading(id)] : [];
+    const problem = "Cannot load the incident: " + (error.status ? error.message : server() + " does not answer") + ".";
+    if (error.status === 401) return display(problem, ...content); // after the sign-in it is loaded
+    display(problem + " Trying again …", ...content);
+    again = setTimeout(load, retryAfter);
+  }
+}
+
+// buttons do an action to the incident that is shown.
+const buttons = () => el("p", { class: "actions" }, ...Object.entries(actions).map(([name, one]) =>
+  el("button", { type: "button", id: "do-" + name, "data-action": name }, one.done[0].toUpperCase() + one.done.slice(1))));
+
+// commands are those that handle an incident, to be copied into a shell.
+function commands(incident, acknowledged) {
+  if (incident.status?.state !== "Open") return [];
+  const where = ` -n ${incident.metadata.namespace} ${incident.metadata.name}`;
+  return [...(acknowledged ? ["resolve"] : ["ack", "resolve"]).map((verb) => {
+    const code = el("code", {}, `${known.command} ${verb}${where}`);
+    const button = el("button", { type: "button", id: "copy-" + verb, "aria-label": `Copy the command to ${verb}` }, "Copy");
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(code); // for Ctrl-C
+      }
+    });
+    return el("p", { class: "command" }, code, button);
+  })];
+}
+
+function page(incident) {
+  const status = incident.status || {}, alert = status.alert || {};
+  const condition = (type) => (status.conditions || []).find((one) => one.type === type);
+  const acknowledged = condition("Acknowledged");
+  const facts = [
+    ["State", status.state + (status.episode?.number > 1 ? `, episode ${status.episode.number}` : "")],
+    ["Severity", mark(alert.severity)],
+    ["Began", status.episode?.startTime && full(status.episode.startTime)],
+    ["Opened", status.openedTime && full(status.openedTime)],
+    ["Resolved", status.resolvedTime && full(status.resolvedTime)],
+    ["Why", status.state === "Resolved" ? condition("Resolved")?.message : undefined],
+    ["Acknowledged", acknowledged?.status === "True" ? el("span", {}, full(acknowledged.lastTransitionTime), ": ", acknowledged.message) : "no"],
+    ["Silenced", condition("Silenced")?.message],
+    ["Muted", status.mute?.window && `by the maintenance window ${status.mute.window}`
+      + (status.mute.endTime ? ` until ${absolute(status.mute.endTime)}` : "")],
+    ["Last alert", status.lastAlertTime && full(status.lastAlertTime)],
+    ["Alerts", status.alertCount],
+    ["Link", alert.link && linkTo(alert.link)],
+    ["Host", alert.hostname], ["Region", alert.region], ["Type", alert.type],
+    ["Incident", incident.metadata.namespace + "/" + incident.metadata.name],
+    ["Integration", incident.spec.integrationName],
+    ["Dedup key", incident.spec.dedupKey],
+  ].filter(([, value]) => value !== undefined && value !== "");
+  return [
+    back(),
+    heading(alert.title),
+    alert.description ? el("pre", {}, ...linked(alert.description)) : undefined,
+    el("h3", {}, "Handle"),
+    buttons(),
+    ...commands(incident, acknowledged?.status === "True"),
+    el("h3", {}, "Facts"),
+    el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value instanceof Node ? value : String(value))])),
+    el("h3", {}, "Timeline"),
+    el("ol", { class: "timeline" }, ...[...(status.timeline || [])].reverse().map((entry) => el("li", {},
+      el("time", { datetime: entry.time }, absolute(entry.time)), el("span", {}, entryText(entry))))),
+    (status.timeline || []).some((entry) => entry.by) ? el("p", {}, el("small", {},
+      "The names of users are as written in AlertEvents. Only the component admission-policy verifies them.")) : undefined,
+    ...["labels", "annotations", "values", "custom"].flatMap((bag) => bagOf(bag, alert[bag])),
+    el("h3", {}, "All fields"),
+    el("pre", {}, JSON.stringify(alert, null, 2)),
+  ].filter(Boolean);
+}
+
+function bagOf(name, bag) {
+  if (!bag || Object.keys(bag).length === 0) return [];
+  return [
+    el("h3", {}, name[0].toUpperCase() + name.slice(1)),
+    el("dl", {}, ...Object.keys(bag).sort().flatMap((key) => [el("dt", {}, key),
+      el("dd", {}, typeof bag[key] === "string" ? el("span", {}, ...linked(bag[key])) : JSON.stringify(bag[key]))])),
+  ];
+}

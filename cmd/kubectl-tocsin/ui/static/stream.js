@@ -1,0 +1,110 @@
+// The stream of rows: what is known of the incidents, and how old it is.
+
+import { $, setText } from "./dom.js";
+import { ago } from "./times.js";
+import { askFor, request, server } from "./access.js";
+
+// silence is for how long nothing may come from the page's server, which sends something every two seconds.
+const silence = 12000;
+
+export const rows = new Map(); // by namespace/name
+export const idOf = (row) => row.namespace + "/" + row.name;
+
+// known is what the last message said: the namespace of the rows, whether they are complete, and the beginning of a command line.
+export const known = { scope: "", synced: false, command: "kubectl tocsin", cluster: "" };
+
+let confirmed = 0; // when the API server last confirmed that the rows are up to date
+let following = new AbortController();
+let changed = () => {}, denied = () => {};
+
+// setUp takes the functions that are called when rows have changed, with their ids or with true if all were replaced; and when the
+// API server denies them.
+export function setUp(whenChanged, whenDenied) {
+  changed = whenChanged;
+  denied = whenDenied;
+  setInterval(sayAge, 1000);
+}
+
+function say(problem) {
+  setText($("connection"), problem ? "Out of date: " + problem : "live");
+  $("connection").className = problem ? "bad" : "good";
+  sayAge();
+}
+
+function sayAge() {
+  setText($("updated"), confirmed ? `updated ${ago(confirmed)} ago` : "");
+}
+
+// begin follows the stream, from its beginning.
+export function begin() {
+  following.abort();
+  following = new AbortController();
+  follow(following.signal);
+}
+
+async function follow(signal) {
+  for (let wait = 500; !signal.aborted; wait = Math.min(wait * 2, 4000)) {
+    const silent = new AbortController();
+    let watchdog;
+    const hear = () => {
+      clearTimeout(watchdog);
+      watchdog = setTimeout(() => silent.abort(), silence);
+    };
+    try {
+      hear();
+      const response = await request("api/stream", { signal: AbortSignal.any([signal, silent.signal]) });
+      for await (const message of messages(response, hear)) {
+        if (message.code) throw Object.assign(new Error(message.problem), { status: message.code });
+        take(message);
+        wait = 500;
+        askFor();
+      }
+      say(server() + " has ended.");
+    } catch (error) {
+      if (signal.aborted) return;
+      say(error.status ? error.message + "." : server() + " does not answer.");
+      if ([401, 403, 507].includes(error.status)) { // as askFor
+        take({ ...known, whole: true, synced: false, problem: error.message });
+        denied();
+      }
+      if (askFor(error.status, error.message) || error.status === 401) return;
+    } finally {
+      clearTimeout(watchdog);
+    }
+    await new Promise((resolve) => setTimeout(resolve, wait));
+  }
+}
+
+// messages yields the lines of a response as they come.
+export async function* messages(response, hear = () => {}) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    hear();
+    const lines = (text + value).split("\n");
+    text = lines.pop();
+    for (const line of lines) yield JSON.parse(line);
+  }
+}
+
+function take(message) {
+  if (message.whole) rows.clear();
+  const fresh = new Set();
+  for (const row of message.rows || []) {
+    row.text = [row.title, row.namespace, row.name, row.integration, row.host, row.key, row.state, row.severity,
+      ...Object.entries(row.labels || {}).map(([name, value]) => name + "=" + value)].join("\n").toLowerCase();
+    if (row.gone) rows.delete(idOf(row)); else rows.set(idOf(row), row);
+    if (!message.whole) fresh.add(idOf(row));
+  }
+  const first = !known.synced && message.synced;
+  known.synced = message.synced;
+  known.scope = message.scope;
+  known.command = message.command;
+  known.cluster = message.cluster;
+  setText($("cluster"), "cluster " + (known.cluster || location.hostname));
+  confirmed = known.synced ? Date.now() - message.age * 1000 : 0;
+  say(message.problem && message.problem + ".");
+  if (first || message.whole || fresh.size) changed(fresh, Boolean(message.whole));
+}

@@ -1,0 +1,138 @@
+//go:build browser
+
+package browser
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/performance"
+	"github.com/chromedp/chromedp"
+	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+const stormSize = 2000
+
+func (c *cluster) storm() {
+	for i := range stormSize {
+		c.put(fmt.Sprintf("storm-%d", i), 5, v1alpha1.AlertContent{Title: fmt.Sprintf("Node %d is unreachable", i),
+			Severity: v1alpha1.SeverityError, Labels: map[string]string{"zone": string(rune('a' + i%3))}})
+	}
+}
+
+// count returns the number of nodes that a selector selects.
+func (b *tab) count(selector string) string {
+	return b.eval(fmt.Sprintf("document.querySelectorAll(%q).length", selector))
+}
+
+// A storm of 2,000 incidents is grouped; all rows can be shown, the visible ones at once, and stay live.
+func TestAStorm(t *testing.T) {
+	c := newCluster(t)
+	c.storm()
+	s, _ := serve(t, c)
+	b := openTab(t)
+	b.do(chromedp.Navigate(s.URL()))
+	b.Eventually(func() string { return b.text("tr.group") }).Should(ContainSubstring("Node # is unreachable 2000: 2000 error"))
+	b.Expect(b.count("#rows tr")).To(Equal("1"), "a large group is closed")
+
+	// The keyboard reaches the group: it opens and closes it, and selects all in it.
+	b.press("j")
+	b.press("x")
+	b.Expect(b.text("#selected")).To(Equal("2000 selected"))
+	b.press("x")
+	b.do(chromedp.KeyEvent("\r"))
+	b.Eventually(func() string { return b.count("#rows tr") }).Should(Equal("2001"))
+	b.Expect(b.eval("document.activeElement.textContent")).To(Equal("▾ Node # is unreachable"))
+	b.do(chromedp.KeyEvent("\r"))
+	b.Eventually(func() string { return b.count("#rows tr") }).Should(Equal("1"))
+
+	// Without groups, the screen is full of rows before the browser does anything else; the other rows follow.
+	b.Expect(b.eval(`(() => {
+		const group = document.getElementById("group");
+		group.value = "none";
+		group.dispatchEvent(new Event("input", {bubbles: true}));
+		const made = document.querySelectorAll("#rows tr").length;
+		return made < 2000 && Boolean(document.elementFromPoint(400, innerHeight - 5).closest("#rows tr"));
+	})()`)).To(Equal("true"))
+	b.Eventually(func() string { return b.count("#rows tr") }).Should(Equal(strconv.Itoa(stormSize)))
+	b.eval(`scrollTo(0, document.body.scrollHeight); window.last = document.querySelector("#rows tr:last-child"); 0`)
+	late := c.put("late", 0, v1alpha1.AlertContent{Title: "Late", Severity: v1alpha1.SeverityCritical})
+	b.Eventually(b.titles).Should(HavePrefix("Late|"))
+	b.Expect(b.eval(`window.last.isConnected && window.last === document.querySelector("#rows tr:last-child")`)).To(Equal("false"),
+		"2,000 rows are shown, and the last one made place")
+	c.resolve(late, 0)
+	b.Eventually(b.titles).Should(HavePrefix("Node "))
+	b.Eventually(func() string { return b.count("#rows tr") }).Should(Equal(strconv.Itoa(stormSize)))
+
+	b.choose("group", "label:zone")
+	b.Eventually(func() string {
+		return b.eval(`[...document.querySelectorAll("tr.group button")].map((g) => g.textContent).sort().join()`)
+	}).Should(Equal("▸ a,▸ b,▸ c"))
+	b.choose("group", "none")
+	b.do(chromedp.Click(`button[data-sort="title"]`))
+	b.Eventually(b.titles).Should(HavePrefix("Node 0 is unreachable|Node 1 is"))
+	b.Expect(b.eval(`document.querySelector('[aria-sort]').textContent`)).To(Equal("Title"))
+	b.noTrouble()
+}
+
+// cpu returns the CPU time in ms that the page has taken so far, which does not depend on what else the machine does.
+func (b *tab) cpu() float64 {
+	found, err := chromedp.Call(b.ctx, performance.GetMetrics, cdp.Empty{})
+	b.Expect(err).NotTo(HaveOccurred())
+	for _, metric := range found.Metrics {
+		if metric.Name == "TaskDuration" {
+			return 1000 * metric.Value
+		}
+	}
+	return 0
+}
+
+// BenchmarkStorm measures, in a browser with 2,000 open incidents: the time from a click until the rows of the screen are laid out, and
+// the CPU time for all rows and, when all are shown, for the change of one incident.
+func BenchmarkStorm(bench *testing.B) {
+	c := newCluster(bench)
+	c.storm()
+	s, _ := serve(bench, c)
+	b := openTab(bench)
+	_, err := chromedp.Call(b.ctx, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.do(chromedp.Navigate(s.URL()))
+	b.Eventually(func() string { return b.text("tr.group") }).Should(ContainSubstring("2000"))
+	var screen, all, change float64
+	rounds := 0
+	for bench.Loop() {
+		rounds++
+		b.choose("group", "")
+		b.Eventually(func() string { return b.count("#rows tr") }).Should(Equal("1"))
+		begun := b.cpu()
+		took, err := strconv.ParseFloat(b.eval(`(() => {
+			const group = document.getElementById("group"), begun = performance.now();
+			group.value = "none";
+			group.dispatchEvent(new Event("input", {bubbles: true}));
+			document.body.offsetHeight;
+			return performance.now() - begun; })()`), 64)
+		b.Expect(err).NotTo(HaveOccurred())
+		screen += took
+		b.Eventually(func() string {
+			return b.eval(`document.body.offsetHeight && document.querySelectorAll("#rows tr").length`)
+		}).Should(
+			Equal(strconv.Itoa(stormSize)))
+		all += b.cpu() - begun
+
+		title := "Late " + strconv.Itoa(rounds)
+		begun = b.cpu()
+		late := c.put(title, 0, v1alpha1.AlertContent{Title: title, Severity: v1alpha1.SeverityCritical})
+		b.Eventually(func() string { return b.text("#rows tr .title a") }).Should(Equal(title))
+		change += b.cpu() - begun
+		c.resolve(late, 0)
+		b.Eventually(func() string { return b.text("#rows tr .title a") }).ShouldNot(Equal(title))
+	}
+	bench.ReportMetric(0, "ns/op")
+	bench.ReportMetric(screen/float64(rounds), "ms/screen")
+	bench.ReportMetric(all/float64(rounds), "cpu-ms/all-rows")
+	bench.ReportMetric(change/float64(rounds), "cpu-ms/change")
+}
