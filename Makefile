@@ -232,7 +232,7 @@ test-federation: control-plane build ## Let a Tocsin forward to another one, and
 	$(SUITE) -timeout=40m ./federation $(FEDERATION_FLAGS)
 
 .PHONY: test-federation-short
-test-federation-short: control-plane build ## The same without outages, in about 15 seconds
+test-federation-short: control-plane build ## The same without outages, in about 20 seconds
 	$(SUITE) -short ./federation
 
 .PHONY: test-monitoring

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,8 +64,8 @@ type rig struct {
 // startRig starts everything as docs/federation.md describes, with shorter times.
 func startRig(t *testing.T, replicas int) *rig {
 	t.Helper()
-	manager := testenv.Program("manager")
-	r := &rig{leaf: &cluster{Rig: testenv.NewRig(t, manager)}, hub: &cluster{Rig: testenv.NewRig(t, manager)}}
+	r := &rig{}
+	r.leaf, r.hub = startClusters(t)
 	integration, forwarding := readGuide(r.leaf)
 	r.token = r.leaf.Integrate(shop, v1alpha1.WebhookIntegrationSpec{})
 	integration.Spec.Heartbeats[0].Interval = &metav1.Duration{Duration: beatEvery}
@@ -94,6 +95,33 @@ func startRig(t *testing.T, replicas int) *rig {
 		c.Leader(c.managers)
 	}
 	return r
+}
+
+// startClusters starts both control planes at the same time.
+func startClusters(t *testing.T) (leaf, hub *cluster) {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "tocsin-hub-") //nolint:usetesting // it has to stay if the test fails
+	if err != nil {
+		t.Fatal(err)
+	}
+	var started *testenv.Cluster
+	var starting sync.WaitGroup
+	starting.Go(func() { started, err = testenv.StartCluster(folder) })
+	t.Cleanup(func() {
+		starting.Wait()
+		if err := started.Stop(); err != nil {
+			t.Error("stopping the hub's control plane:", err)
+		}
+		if t.Failed() {
+			t.Log("The logs of the hub are in", folder)
+		} else if err := os.RemoveAll(folder); err != nil {
+			t.Error(err)
+		}
+	})
+	leaf = &cluster{Rig: testenv.NewRig(t, testenv.Program("manager"))}
+	starting.Wait()
+	leaf.Must(err)
+	return leaf, &cluster{Rig: &testenv.Rig{Cluster: started, T: t, Context: leaf.Context, Folder: folder}}
 }
 
 // guideBlock is an example of docs/federation.md, which may be indented.

@@ -257,6 +257,12 @@ func TestALinkIsDownForLongerThanALease(t *testing.T) {
 		hub.stays(2*hubLease, missed+"Resolved ResolvedByAlert", "begins Open", "ends Resolved Expired",
 			"lasts Resolved ResolvedByAlert", "stays Open")
 
+		hub.act(hub.incidents()["begins"].Name, v1alpha1.Alert{Status: v1alpha1.AlertResolved})
+		time.Sleep(5 * time.Second)
+		hub.Expect(hub.states()).To(ContainElement("begins Resolved ResolvedByUser"))
+		time.Sleep(2 * time.Minute)
+		hub.Expect(hub.states()).To(ContainElement("begins Open"), "it is open on the leaf")
+
 		leaf.act(leaf.incidents()["stays"].Name, v1alpha1.Alert{Status: v1alpha1.AlertUnacknowledged})
 		time.Sleep(5 * time.Second)
 		hub.Expect(hub.incidents()["stays"].Status.Alert.Annotations).To(HaveKeyWithValue("acknowledged_by", ""))
