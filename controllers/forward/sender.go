@@ -28,6 +28,8 @@ type sender struct {
 	alone  *queue        // those of leftOut whose turn has come
 	memory memory
 
+	recalled map[forwardedSet]map[string]string // the labels of the sets of an earlier leader; nil until they are needed, see recall
+
 	ahead atomic.Int64 // the nanoseconds that the Alertmanager's clock is ahead of the API server's
 
 	mu        sync.Mutex
@@ -141,7 +143,7 @@ func (s *sender) run(ctx context.Context) {
 			if (t != last || !time.Now().Before(due)) && s.startRound(t, now) {
 				last, due, quiet, ahead = t, time.Now().Add(t.config.roundInterval()), true, s.clockAhead()
 			}
-			items, alone = s.collect(ctx, t, now)
+			items, alone = s.collect(ctx, t, client, now)
 			if len(items)+len(alone) == 0 && !quiet {
 				sleep(ctx, time.Until(due), s.queue.signal)
 				continue
@@ -194,12 +196,12 @@ func (s *sender) startRound(t *target, now time.Time) bool {
 
 // collect takes as many Incidents as fit in one request, and those that are to be posted alone. It returns none if there is
 // nothing to post.
-func (s *sender) collect(ctx context.Context, t *target, now time.Time) (items, alone []item) {
+func (s *sender) collect(ctx context.Context, t *target, client *httpClient, now time.Time) (items, alone []item) {
 	size := 0
 	take := func(key incidentKey, received time.Time) {
 		if s.leavesOut(key) {
 			s.alone.add(key, received)
-		} else if it := s.encode(ctx, t, now, key, received); len(it.alerts) > 0 {
+		} else if it := s.encode(ctx, t, client, now, key, received); len(it.alerts) > 0 {
 			items, size = append(items, it), size+it.size
 		}
 	}
@@ -221,7 +223,7 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) (items, 
 		if !ok {
 			break
 		}
-		if it := s.encode(ctx, t, now, key, received); len(it.alerts) > 0 {
+		if it := s.encode(ctx, t, client, now, key, received); len(it.alerts) > 0 {
 			alone = append(alone, it)
 		}
 	}
@@ -229,7 +231,9 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) (items, 
 }
 
 // encode returns the alerts of an Incident; none if there is nothing to post about it.
-func (s *sender) encode(ctx context.Context, t *target, now time.Time, key incidentKey, received time.Time) item {
+func (s *sender) encode(
+	ctx context.Context, t *target, client *httpClient, now time.Time, key incidentKey, received time.Time,
+) item {
 	it := item{key: key, received: received}
 	incident, integration, err := s.term.incident(ctx, key)
 	if err != nil { // the next round tries again
@@ -241,7 +245,9 @@ func (s *sender) encode(ctx context.Context, t *target, now time.Time, key incid
 	// again within the lease; otherwise the set ends with it.
 	if integration != nil || incident == nil || incident.Status.State != v1alpha1.IncidentOpen {
 		mute := mutedBy(incident, s.term.forwarder.plans.Of(integration), now)
-		sets = s.memory.update(key, want(incident, integration, mute, t, now), mute != nil, t.config.endedWindow(), now)
+		wanted := want(incident, integration, mute, t, now)
+		s.recall(ctx, client, key, mute, wanted, t.config)
+		sets = s.memory.update(key, wanted, mute != nil, t.config.endedWindow(), now)
 	}
 	if len(sets) == 0 {
 		s.include(key)

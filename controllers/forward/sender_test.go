@@ -543,7 +543,7 @@ func TestStormDoesNotStopTheSweep(t *testing.T) {
 		}
 		r.alert("last", v1alpha1.AlertFiring)
 		s.round = slices.Repeat([]incidentKey{{"shop", v1alpha1.IncidentName("mon", "last")}}, 100)
-		items, _ := s.collect(t.Context(), r.target, time.Now())
+		items, _ := s.collect(t.Context(), r.target, nil, time.Now())
 		r.Expect(items).To(HaveLen(batchIncidents))
 		swept := 0
 		for _, it := range items {

@@ -71,6 +71,7 @@ var bugs = []bug{
 	{name: "silences-of-others", test: "./controllers/forward TestInstallationsLeaveEachOthersSilencesAlone"},
 	{name: "maintenance-forgets-forwarded", test: "./controllers/forward TestAWindowHoldsBackWhatIsNew"},
 	{name: "muted-until-written", test: "./controllers/forward TestAWindowEndsAlsoIfNoStatusCanBeWritten"},
+	{name: "labels-change-while-muted", test: "./controllers/forward TestANewLeaderLearnsTheLabelsOfMutedIncidents"},
 	{name: "labels-unlocked", test: "./controllers/incident TestLabelsAreSetOnlyOnTheIncidentThatWasRead"},
 	{name: "labels-of-others", test: "./controllers/incident TestIncidentsAreSelectedByLabelsOfTheirAlerts"},
 	{name: "downtime-is-a-miss", test: "./controllers/heartbeat TestASilenceWhileNobodyListensIsNotTheSenders"},
