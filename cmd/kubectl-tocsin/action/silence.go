@@ -46,8 +46,8 @@ func CheckForwarding(ctx context.Context, c client.Reader, incident *v1alpha1.In
 	return nil
 }
 
-// AwaitSilence waits until Alertmanager has the silence that was requested, or until the one that the request ended is gone. It calls
-// get for the Incident as it is now. It returns the condition Silenced, or an error that says what is so when ctx ends.
+// AwaitSilence waits until Alertmanager has the silence that was requested, or until the one that the request ended is gone.
+// It calls get for the Incident as it is now. It returns the condition Silenced, or an error that says what is so when ctx ends.
 func (a Action) AwaitSilence(
 	ctx context.Context, before *v1alpha1.Incident, get func(context.Context) (*v1alpha1.Incident, error),
 ) (*metav1.Condition, error) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"strings"
@@ -39,7 +40,8 @@ func (p *plugin) uiCommand() *cobra.Command {
 	command.Flags().BoolVar(&o.inCluster, "in-cluster", false,
 		"Serve many users, without credentials: each request bears the token of its user.")
 	command.Flags().StringVar(&o.bindAddress, "bind-address", ":8080", "Address of the page with --in-cluster.")
-	command.Flags().StringVar(&o.clusterName, "cluster-name", "", "Name of the cluster, for the header of the page.")
+	command.Flags().StringVar(&o.clusterName, "cluster-name", "", "Name of the cluster, for the header of the page. "+
+		"Default: its name in the kubeconfig, or with --in-cluster the host of the page.")
 	// The archive has one set of credentials for all users, and would show each of them every namespace.
 	command.MarkFlagsMutuallyExclusive("in-cluster", "archive")
 	command.MarkFlagsMutuallyExclusive("in-cluster", "port")
@@ -60,7 +62,7 @@ func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	}
 	server, err := ui.Listen(ctx, c, ui.Options{
 		Namespace: o.filter.namespace(c), Port: o.port, Command: o.sameCluster(), Archive: archive,
-		ClusterName: o.clusterName,
+		ClusterName: cmp.Or(o.clusterName, o.nameInKubeconfig()),
 	})
 	if err != nil {
 		return err
@@ -89,6 +91,19 @@ func (o *uiOptions) runInCluster(ctx context.Context) error {
 		return o.screen.err
 	}
 	return server.Run(ctx)
+}
+
+// nameInKubeconfig returns the name of the cluster of the context; empty if there is none.
+func (o *uiOptions) nameInKubeconfig() string {
+	raw, err := o.config.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return ""
+	}
+	name := *o.config.ClusterName
+	if used := raw.Contexts[cmp.Or(*o.config.Context, raw.CurrentContext)]; used != nil {
+		name = cmp.Or(name, used.Cluster)
+	}
+	return name
 }
 
 // sameCluster returns the beginning of a command line for the same cluster and user. It omits flags with secrets.

@@ -160,7 +160,8 @@ func (s *Server) request(
 // actOn does an action to one Incident, and returns it as it was before, and what was done. It remembers in forwarding which
 // integrations are not forwarded.
 func actOn(
-	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string, forwarding map[client.ObjectKey]error,
+	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string,
+	forwarding map[client.ObjectKey]error,
 ) (*v1alpha1.Incident, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -215,13 +216,14 @@ func (s *Server) awaitSilences(r *http.Request, a action.Action, requested []*v1
 func awaitSilence(ctx context.Context, a action.Action, before *v1alpha1.Incident, feed *live.Feed) error {
 	folded := false
 	condition, err := a.AwaitSilence(ctx, before, func(context.Context) (*v1alpha1.Incident, error) {
+		synced := feed.Synced() // a new token has a new watch, which may not have listed all
 		now := feed.Incident(client.ObjectKeyFromObject(before))
-		if now == nil {
-			return nil, errors.New("the incident was deleted")
+		if now == nil && synced {
+			return nil, errors.New("the incident is not in the list any more")
 		}
-		folded = folded || !sameRequest(now.Status.Silence, before.Status.Silence)
+		folded = folded || now != nil && !sameRequest(now.Status.Silence, before.Status.Silence)
 		switch {
-		case folded:
+		case folded && now != nil:
 			return now, nil
 		case a.Length > 0:
 			return &v1alpha1.Incident{}, nil // an earlier silence is not the requested one

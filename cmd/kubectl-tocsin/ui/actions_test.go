@@ -15,6 +15,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
 // integrationOf is the integration of incidentNamed, with a condition Forwarded.
@@ -86,8 +87,15 @@ func TestAnEarlierSilenceIsNotTheRequestedOne(t *testing.T) {
 	incident.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSilenced,
 		Message: "alex silenced the incident in Alertmanager until " + until.Format(time.RFC3339) + "."}}
 	s, _ := start(t, "", incident)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	err := awaitSilence(ctx, action.Action{Status: v1alpha1.AlertSilenced, Length: time.Hour}, incident, s.feed)
-	g.Expect(err).To(MatchError(ContainSubstring("not in effect yet")))
+	await := func(feed *live.Feed) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		return awaitSilence(ctx, action.Action{Status: v1alpha1.AlertSilenced, Length: time.Hour}, incident, feed)
+	}
+	g.Expect(await(s.feed)).To(MatchError(ContainSubstring("not in effect yet")))
+
+	// Nor is an incident deleted that a watch has not listed yet.
+	young, err := live.Follow(newFake(), "", nil, func(live.Change) {})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(await(young)).To(MatchError(ContainSubstring("not in effect yet")))
 }

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -187,6 +189,42 @@ func TestOpenIncidentsForPrograms(t *testing.T) {
 	g.Expect(rows[0].Title).To(Equal("Title of a"))
 	g.Expect(rows[1].Path).To(Equal("incidents/bank/b"), "the most urgent first")
 	g.Expect(s.get(t, rows[0].Path, nil).StatusCode).To(Equal(http.StatusOK), "the path leads to the page")
+}
+
+// The dashboard reads what the page serves: its address, and fields with values of the types that the columns have.
+func TestTheDashboardOfTheOpenIncidents(t *testing.T) {
+	g := NewWithT(t)
+	content, err := os.ReadFile(filepath.Join(testenv.Root(), "config", "components", "page", "grafana.json"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var dashboard struct {
+		Panels []struct {
+			Targets []struct {
+				URL        string
+				URLOptions struct{ Params []struct{ Key string } } `json:"url_options"`
+				Columns    []struct{ Selector, Type string }
+			}
+		}
+	}
+	g.Expect(json.Unmarshal(content, &dashboard)).To(Succeed())
+	incident := incidentNamed("shop", "a")
+	incident.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAcknowledged, Status: metav1.ConditionTrue}}
+	incident.Status.Acknowledgement = &v1alpha1.Acknowledgement{By: "maria"}
+	s, _ := start(t, "", incident)
+	target := dashboard.Panels[0].Targets[0]
+	g.Expect(target.URLOptions.Params).To(HaveLen(1))
+	g.Expect(target.URLOptions.Params[0].Key).To(Equal("scope"))
+	var rows []map[string]any
+	g.Expect(json.NewDecoder(s.get(t, strings.TrimPrefix(target.URL, "/")+"?scope=", nil).Body).Decode(&rows)).To(Succeed())
+	g.Expect(rows).To(HaveLen(1))
+	types := map[string]any{"string": "", "timestamp": "", "number": 0.0, "boolean": false}
+	for _, column := range target.Columns {
+		g.Expect(rows[0][column.Selector]).To(BeAssignableToTypeOf(types[column.Type]), column.Selector)
+		if column.Type == "timestamp" {
+			_, err := time.Parse(time.RFC3339, rows[0][column.Selector].(string))
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	g.Expect(string(content)).To(ContainSubstring("${page}/${__data.fields.path:raw}"), "the link of a title")
 }
 
 func TestStream(t *testing.T) {

@@ -4,7 +4,7 @@ import { $, el } from "./dom.js";
 import { request, server } from "./access.js";
 import { messages, rows } from "./stream.js";
 
-const atOnce = 200; // incidents of one request; the server takes 500
+const atOnce = 500; // incidents of one request, as many as the server takes
 
 export const actions = {
   ack: { key: "a", verb: "Acknowledge", done: "acknowledge" },
@@ -51,29 +51,40 @@ export function resume() {
 
 const titleOf = (id) => rows.get(id)?.title || id;
 
+// run sends an action by parts: the next one when there is an answer about each incident of the one before. What becomes of silences is
+// answered later.
 async function run(action) {
-  const { name, ids, text, length } = action;
   const results = new Map(); // the last line of the answer about each incident
-  for (let from = 0; from < ids.length; from += atOnce) {
-    const part = ids.slice(from, from + atOnce);
-    show(name, results, "Sending …");
-    try {
-      const response = await request("api/actions", { method: "POST", body: JSON.stringify({
-        action: name, comment: text, for: name === "silence" ? length : "",
-        incidents: part.map((id) => ({ namespace: id.split("/")[0], name: id.split("/")[1] })),
-      }) });
-      for await (const line of messages(response)) {
-        results.set(line.namespace + "/" + line.name, line);
-        show(name, results, "…");
-      }
-      for (const id of part) if (!results.has(id)) results.set(id, { error: "the connection was lost: not known whether it was done" });
-    } catch (error) {
-      for (const id of part) if (!results.has(id)) results.set(id, { error: error.status ? error.message : server() + " does not answer" });
-      if (error.status === 401) rejected = { ...action, ids: ids.slice(from) };
-      if (error.status === 401) break;
-    }
+  const sent = [];
+  rejected = undefined;
+  for (let from = 0; from < action.ids.length && !rejected; from += atOnce) {
+    show(action.name, results, "Sending …");
+    const part = action.ids.slice(from, from + atOnce);
+    await new Promise((answered) => sent.push(send(action, part, results, answered).then(answered)));
+    if (rejected) rejected = { ...action, ids: action.ids.slice(from) };
   }
-  show(name, results, "");
+  await Promise.all(sent);
+  show(action.name, results, "");
+}
+
+async function send(action, part, results, answered) {
+  const { name, text, length } = action;
+  try {
+    const response = await request("api/actions", { method: "POST", body: JSON.stringify({
+      action: name, comment: text, for: name === "silence" ? length : "",
+      incidents: part.map((id) => ({ namespace: id.split("/")[0], name: id.split("/")[1] })),
+    }) });
+    let count = 0;
+    for await (const line of messages(response)) {
+      results.set(line.namespace + "/" + line.name, line);
+      show(name, results, "…");
+      if (++count === part.length) answered();
+    }
+    for (const id of part) if (!results.has(id)) results.set(id, { error: "the connection was lost: not known whether it was done" });
+  } catch (error) {
+    for (const id of part) if (!results.has(id)) results.set(id, { error: error.status ? error.message : server() + " does not answer" });
+    if (error.status === 401) rejected = action;
+  }
 }
 
 // show says what is known of an action.

@@ -66,7 +66,7 @@ function arrange(wanted, make) {
       else if (next !== node) table.insertBefore(node, next);
       next = node.nextSibling;
     }
-    if (focused && document.activeElement !== active)
+    if (focused && document.activeElement === document.body) // else somebody has moved it meanwhile
       [...table.querySelectorAll(active.tagName)].find((one) => keyOf(one) === focused)?.focus({ preventScroll: true });
     if (done < wanted.length) arranging = setTimeout(some, 0, done + someRows);
   };
