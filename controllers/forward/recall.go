@@ -15,8 +15,8 @@ type forwardedSet struct {
 	severity v1alpha1.Severity
 }
 
-// recall has the memory know with which labels an earlier leader has posted a muted Incident: they stay as they are, and the status
-// has no labels of before. Alertmanager is asked once in a term. Without an answer, the Incident has its labels of now.
+// recall has the memory know with which labels an earlier leader has posted a muted Incident: they stay as they are, and the
+// status has no labels of before. Alertmanager is asked once in a term. Without an answer, the Incident has its labels of now.
 func (s *sender) recall(
 	ctx context.Context, client *httpClient, key incidentKey, mute *v1alpha1.Mute, sets []set, config *Config,
 ) {

@@ -183,8 +183,8 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 	return outdated
 }
 
-// transitionTime is that of the conditions that change now. Silence is measured from some of them, also by later leaders, so it is
-// not by the own clock, which may be wrong.
+// transitionTime is that of the conditions that change now. Silence is measured from some of them, also by later leaders, so
+// it is not by the own clock, which may be wrong.
 func (r *reconciler) transitionTime() metav1.Time { return metav1.NewTime(r.APITime()) }
 
 // soonest is how long it is until the first of the times that are set, or a wait that is shorter, unless it is zero.

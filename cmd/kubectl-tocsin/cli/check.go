@@ -91,7 +91,9 @@ func (o *checkOptions) listHeartbeats(ctx context.Context, c *cluster) {
 	t.print(all)
 }
 
-var heartbeatStyles = map[live.HeartbeatState]style{live.HeartbeatMissed: red, live.HeartbeatFailed: red, live.HeartbeatWaiting: yellow}
+var heartbeatStyles = map[live.HeartbeatState]style{
+	live.HeartbeatMissed: red, live.HeartbeatFailed: red, live.HeartbeatWaiting: yellow,
+}
 
 // fromNow returns how long before or after now a time is, such as "in 5m" or "2h ago".
 func fromNow(at *v1alpha1.Timestamp, now time.Time) string {

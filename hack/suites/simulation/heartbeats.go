@@ -64,7 +64,7 @@ type pings struct {
 	silent map[string]time.Time // until when, by namespace
 	acked  map[string][]*ping
 	found  oracle.Findings
-	open   map[string]bool // namespaces with an open Incident of the heartbeat
+	open   map[string]bool      // namespaces with an open Incident of the heartbeat
 	late   map[string]time.Time // when the heartbeat was last said to be missed, by namespace
 	missed func(namespace string, since time.Duration)
 }
