@@ -122,11 +122,11 @@ func Tokens(namespace, integration string) []v1alpha1.Token {
 
 // Namespace makes a namespace for one test and returns its name. Nothing deletes it: there is no
 // controller-manager that could.
-func Namespace(t testing.TB, c client.Client) string {
-	t.Helper()
+func Namespace(tb testing.TB, c client.Client) string {
+	tb.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	if err := c.Create(context.Background(), namespace); err != nil {
-		t.Fatalf("creating a namespace: %v", err)
+		tb.Fatalf("creating a namespace: %v", err)
 	}
 	return namespace.Name
 }

@@ -42,15 +42,15 @@ type cluster struct {
 	g         *WithT
 }
 
-func newCluster(t testing.TB) *cluster {
-	t.Helper()
-	g := NewWithT(t)
+func newCluster(tb testing.TB) *cluster {
+	tb.Helper()
+	g := NewWithT(tb)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: testenv.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	// A name for pictures, so a new one only when it is taken.
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-	if c.Create(t.Context(), namespace) != nil {
-		return &cluster{c, testenv.Namespace(t, c), g}
+	if c.Create(tb.Context(), namespace) != nil {
+		return &cluster{c, testenv.Namespace(tb, c), g}
 	}
 	return &cluster{c, namespace.Name, g}
 }
@@ -130,23 +130,23 @@ func (c *cluster) fill() (disk *v1alpha1.Incident) {
 	return disk
 }
 
-func serve(t testing.TB, c *cluster) (s *ui.Server, stop func()) {
-	t.Helper()
-	return serveWith(t, c, ui.Options{Namespace: c.namespace})
+func serve(tb testing.TB, c *cluster) (s *ui.Server, stop func()) {
+	tb.Helper()
+	return serveWith(tb, c, ui.Options{Namespace: c.namespace, ClusterName: "prod-1"})
 }
 
-func serveWith(t testing.TB, c *cluster, options ui.Options) (s *ui.Server, stop func()) {
-	t.Helper()
-	s, err := ui.Listen(t.Context(), c, options)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+func serveWith(tb testing.TB, c *cluster, options ui.Options) (s *ui.Server, stop func()) {
+	tb.Helper()
+	s, err := ui.Listen(tb.Context(), c, options)
+	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		NewWithT(t).Expect(<-done).To(Succeed())
+		NewWithT(tb).Expect(<-done).To(Succeed())
 	})
-	t.Cleanup(stop)
+	tb.Cleanup(stop)
 	return s, stop
 }
 
@@ -220,6 +220,7 @@ func TestPage(t *testing.T) {
 		ContainSubstring("Disk 97 % full"), ContainSubstring("/var is at 97 %."), ContainSubstring("maria acknowledged the incident."),
 		ContainSubstring("Acknowledged by maria: looking into it"), ContainSubstring(`"flags": [`), ContainSubstring(disk.Name),
 		ContainSubstring("Only the component admission-policy verifies them.")))
+	b.Expect(b.text("#incident dl")).To(MatchRegexp(`Opened\s+\w+ \d+, \d{4}, \d\d:\d\d:\d\d UTC \(4\d min ago\)`), "as kubectl tocsin show has it")
 	b.Expect(b.eval(`document.querySelector('#incident a[href="https://grafana.example.com/d/disk"]').rel`)).To(ContainSubstring("noopener"))
 	b.Expect(b.eval(`!!document.querySelector('#incident a[href="https://runbooks.example.com/disk"]')`)).To(Equal("true"))
 	b.Expect(b.eval(`getComputedStyle(document.getElementById("list")).display`)).To(Equal("none"))
@@ -227,6 +228,12 @@ func TestPage(t *testing.T) {
 	b.Eventually(func() string { return b.text("#incident") }).Should(ContainSubstring("Resolved by maria: replaced the disk"))
 	b.do(chromedp.NavigateBack())
 	b.Eventually(b.titles).Should(Equal("95 % of the requests take longer than 2 s"))
+
+	// A row that comes back has the age of today.
+	b.eval(`window.now = Date.now; Date.now = () => window.now() + 24 * 3600000; 0`)
+	b.choose("severity", "info")
+	b.choose("severity", "critical")
+	b.Expect(b.text("#rows td.opened time")).To(Equal("24 h"))
 	b.noTrouble()
 }
 

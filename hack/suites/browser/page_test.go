@@ -128,6 +128,7 @@ func TestFiltersAreInTheAddress(t *testing.T) {
 	b := openTab(t)
 	b.do(chromedp.Navigate(s.URL()))
 	b.Eventually(b.titles).Should(ContainSubstring("Elsewhere"))
+	b.Expect(b.text("#cluster")).To(Equal("cluster 127.0.0.1"), "without a name, the host of the page")
 	// There is room for the titles beside all columns.
 	for _, width := range []int64{1000, 1150, 1160, 1920} {
 		b.do(chromedp.EmulateViewport(width, 900))

@@ -65,6 +65,8 @@ func TestHistoryAndReport(t *testing.T) {
 	b.do(chromedp.Click("#to-history"))
 	b.Eventually(b.past).Should(Equal("Backup of db-2 failed|Disk full|" + hostileTitle))
 	b.Expect(b.text("#past-status")).To(Equal("3 episodes"))
+	b.Expect(b.text("#episodes td.when")).To(HaveSuffix("UTC"), "a time with its zone")
+	b.Expect(b.text("#episodes .mark.critical")).To(Equal("critical"))
 	b.Expect(b.text("#past-problems")).To(ContainSubstring("x.ndjson.gz"))
 	b.Expect(b.eval(`getComputedStyle(document.getElementById("list")).display`)).To(Equal("none"))
 	b.do(chromedp.Click("#episodes tr:nth-child(2) summary"))

@@ -31,14 +31,14 @@ const (
 )
 
 // chromium finds the browser. Without it nothing here is tested, so that is a failure.
-func chromium(t testing.TB) string {
-	t.Helper()
+func chromium(tb testing.TB) string {
+	tb.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
 	}
-	t.Fatal("there is no Chromium: on Debian, apt-get install chromium")
+	tb.Fatal("there is no Chromium: on Debian, apt-get install chromium")
 	return ""
 }
 
@@ -50,21 +50,21 @@ type tab struct {
 	troubles []string
 }
 
-func openTab(t testing.TB) *tab {
-	t.Helper()
+func openTab(tb testing.TB) *tab {
+	tb.Helper()
 	allocator, cancelAllocator := chromedp.NewExecAllocator(context.Background(),
-		chromedp.ExecPath(chromium(t)), chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoSandbox,
-		chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(chromium(tb)), chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoSandbox,
+		chromedp.UserDataDir(tb.TempDir()),
 		chromedp.WindowSize(1200, 900), chromedp.Env("LANG=en_GB.UTF-8", "TZ=UTC"))
 	browser, cancelBrowser := chromedp.NewContext(allocator)
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		cancelBrowser()
 		cancelAllocator()
 	})
-	one := &tab{WithT: NewWithT(t)}
+	one := &tab{WithT: NewWithT(tb)}
 	one.Expect(chromedp.Do(browser)).To(Succeed(), "starting Chromium") // its life is that of this context: no timeout
 	ctx, cancel := context.WithTimeout(browser, tabTimeout)
-	t.Cleanup(cancel)
+	tb.Cleanup(cancel)
 	one.ctx = ctx
 	one.SetDefaultEventuallyTimeout(eventuallyTimeout)
 	one.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)

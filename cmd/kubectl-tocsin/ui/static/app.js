@@ -112,7 +112,7 @@ stream.setUp((fresh, whole) => {
   incident.load();
   past.load();
 });
-setInterval(times.refresh, 30000);
+setInterval(() => times.refresh(document), 30000);
 setInterval(chart.later, 30000);
 
 access.setUp(() => {

@@ -48,7 +48,8 @@ export function offer() {
   }
   const labels = new Set([...rows.values()].flatMap((row) => Object.keys(row.labels || {})));
   const groups = new Set([...$("group").options].map((one) => one.value));
-  for (const name of [...labels].sort().slice(0, 50)) if (!groups.has("label:" + name)) $("group").append(new Option("label " + name, "label:" + name));
+  for (const name of [...labels].sort().slice(0, 50))
+    if (!groups.has("label:" + name)) $("group").append(new Option("label " + name, "label:" + name));
 }
 
 // matching returns the rows of a state, and those of them that match the other filters.

@@ -4,7 +4,7 @@ import { $, el, setText } from "./dom.js";
 import { addressOf, groupOf, matching, offer, ordered, query } from "./filters.js";
 import { counted, mark } from "./severity.js";
 import { idOf, known, rows } from "./stream.js";
-import { relative, short } from "./times.js";
+import { refresh, relative, short } from "./times.js";
 
 // shownRows bounds the rows of the table. A group of more than largeGroup begins closed.
 const shownRows = 2000, largeGroup = 20;
@@ -100,8 +100,8 @@ function grouped(found, group) {
 function groupRow(name, list, open, unseen) {
   const button = el("button", { type: "button", "aria-expanded": String(open), "data-group": name }, (open ? "▾ " : "▸ ") + name);
   const box = el("input", { type: "checkbox", "data-group": name, "aria-label": `Select the ${list.length} of ${name}` });
-  return el("tr", { class: "group" }, el("td", { class: "select" }, box), el("th", { colspan: "8", scope: "rowgroup" }, button, ` ${list.length}: `,
-    ...counted(list).flatMap(([severity, n]) => [`${n} `, mark(severity), " "]), unseen ? `, ${unseen} unacknowledged` : ""));
+  return el("tr", { class: "group" }, el("td", { class: "select" }, box), el("th", { colspan: "8", scope: "rowgroup" },
+    button, ` ${list.length}: `, ...counted(list).flatMap(([severity, n]) => [`${n} `, mark(severity), " "]), unseen ? `, ${unseen} unacknowledged` : ""));
 }
 
 // tableRow returns the table row of a row, which is made once: a change of one incident does not make 2,000 anew.
@@ -111,6 +111,7 @@ function tableRow(row, fresh, filter) {
     made.set(row, makeTableRow(row, fresh, filter));
     return made.get(row);
   }
+  if (!before.isConnected) refresh(before);
   before.classList.remove("fresh");
   const link = before.querySelector("td.title a"), address = addressOf(row, filter);
   if (link.getAttribute("href") !== address) link.setAttribute("href", address);
@@ -137,8 +138,8 @@ function makeTableRow(row, fresh, filter) {
 // stateOf says what is done about an incident that is open, or how long ago it was resolved.
 function stateOf(row) {
   if (row.state !== "Open") return row.resolved ? [row.state + " ", relative(row.resolved), " ago"] : [row.state];
-  const marks = [row.acknowledged && (row.by ? "✓ Acknowledged by " + row.by : "✓ Acknowledged"), row.silenced && "Silenced", row.muted && "Muted"]
-    .filter(Boolean);
+  const acknowledged = row.acknowledged && (row.by ? "✓ Acknowledged by " + row.by : "✓ Acknowledged");
+  const marks = [acknowledged, row.silenced && "Silenced", row.muted && "Muted"].filter(Boolean);
   return marks.length ? [marks[0], ...marks.slice(1).map((mark) => ", " + mark.toLowerCase())] : [row.state];
 }
 
@@ -185,7 +186,7 @@ export function toggle(all) {
 
 function select(ids, on) {
   for (const id of ids) if (on) selected.add(id); else selected.delete(id);
-  for (const box of $("rows").querySelectorAll("input")) box.checked = box.dataset.id ? selected.has(box.dataset.id) : idsOf(box).every((id) => selected.has(id));
+  for (const box of $("rows").querySelectorAll("input")) box.checked = idsOf(box).every((id) => selected.has(id));
   sayTargets();
 }
 

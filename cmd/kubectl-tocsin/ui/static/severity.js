@@ -11,4 +11,5 @@ export const rank = (list, value) => (list.indexOf(value) + list.length + 1) % (
 export const mark = (severity) => el("span", { class: "mark " + (severities.includes(severity) ? severity : "") }, severity || "–");
 
 // counted returns the severities of rows with their numbers, without those that no row has.
-export const counted = (rows) => severities.map((severity) => [severity, rows.filter((row) => row.severity === severity).length]).filter(([, n]) => n);
+export const counted = (rows) => severities
+  .map((severity) => [severity, rows.filter((row) => row.severity === severity).length]).filter(([, n]) => n);

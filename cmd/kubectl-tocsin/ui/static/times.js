@@ -12,7 +12,8 @@ export function ago(time) {
 
 // Making a format takes longer than a row, so there is one of each.
 const absoluteFormat = new Intl.DateTimeFormat([], { dateStyle: "medium", timeStyle: "long", hourCycle: "h23" });
-const briefFormat = new Intl.DateTimeFormat([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" });
+const briefFormat = new Intl.DateTimeFormat([],
+  { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" });
 
 export const absolute = (time) => absoluteFormat.format(new Date(time));
 export const zone = () => briefFormat.formatToParts(new Date()).find((part) => part.type === "timeZoneName").value;
@@ -28,7 +29,7 @@ export const brief = (time) => briefFormat.format(new Date(time));
 // short is a time for a cell of a table.
 export const short = (time) => time ? [relative(time), el("small", {}, brief(time))] : ["–"];
 
-// refresh writes the ages anew.
-export function refresh() {
-  for (const one of document.querySelectorAll("time.age")) setText(one, ago(one.dateTime));
+// refresh writes the ages in a node anew.
+export function refresh(node) {
+  for (const one of node.querySelectorAll("time.age")) setText(one, ago(one.dateTime));
 }
