@@ -82,6 +82,9 @@ ALERTMANAGER_FLAGS ?=
 # Flags of "go test" for test-archive, such as -run=/killed.
 ARCHIVE_FLAGS ?=
 
+# Flags of "go test" for test-federation, such as -run=/loop.
+FEDERATION_FLAGS ?=
+
 # Flags of hack/devcluster for "make run", such as -alertmanager-config=FILE or -archive=FOLDER, and of "go test".
 RUN_FLAGS ?=
 TEST_FLAGS ?=
@@ -223,6 +226,14 @@ test-archive: control-plane build archiver plugin $(TOOLS)/versitygw ## Archive 
 .PHONY: test-archive-short
 test-archive-short: control-plane build archiver plugin ## Archive to a folder, without faults, in about 30 seconds
 	$(SUITE) -short ./archive
+
+.PHONY: test-federation
+test-federation: control-plane build ## Let a Tocsin forward to another one, and break the link and both of them, about 20 minutes
+	$(SUITE) -timeout=40m ./federation $(FEDERATION_FLAGS)
+
+.PHONY: test-federation-short
+test-federation-short: control-plane build ## The same without outages, in about 20 seconds
+	$(SUITE) -short ./federation
 
 .PHONY: test-monitoring
 test-monitoring: control-plane build archiver ## Test the alerting rules and the dashboard with a real Prometheus (Debian's package prometheus)

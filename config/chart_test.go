@@ -101,10 +101,10 @@ func TestChartEqualsKustomize(t *testing.T) {
 	}{
 		"the defaults are config/default":    {systemNamespace, nil, "replicas=2"},
 		"also in another namespace":          {elsewhere, nil, "replicas=2"},
-		"each component has a value":         {systemNamespace, []string{"archive", "page", "network-policy", "flow-control", "admission-policy", "priority-class", "prometheus", "grafana"}, archiveURL + ",page.enabled=true,networkPolicy.enabled=true,flowControl.enabled=true,admissionPolicy.enabled=true,priorityClass.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboard.enabled=true"},
+		"each component has a value":         {systemNamespace, []string{"archive", "page", "network-policy", "flow-control", "admission-policy", "priority-class", "prometheus", "grafana", "alive"}, archiveURL + ",page.enabled=true,alive.enabled=true,networkPolicy.enabled=true,flowControl.enabled=true,admissionPolicy.enabled=true,priorityClass.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboard.enabled=true"},
 		"also those for senders outside":     {systemNamespace, []string{"ingress", "gateway", "envoy-gateway"}, "ingress.enabled=true,gateway.enabled=true,gateway.envoyProxy=true"},
 		"alertmanager":                       {systemNamespace, []string{"alertmanager"}, "alertmanagerConfig.alertmanagers[0].url=http://alertmanager-operated.monitoring.svc:9093"},
-		"tls-cert-manager":                   {systemNamespace, []string{"ingress", "prometheus", "tls-cert-manager"}, "ingress.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,tls.enabled=true"},
+		"tls-cert-manager":                   {systemNamespace, []string{"ingress", "prometheus", "alive", "tls-cert-manager"}, "alive.enabled=true,ingress.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,tls.enabled=true"},
 		"single-namespace":                   {elsewhere, []string{"prometheus", "single-namespace"}, "serviceMonitor.enabled=true,prometheusRule.enabled=true,watchNamespaces={elsewhere},metrics.secure=false,crds.enabled=false"},
 		"components, also in another":        {elsewhere, []string{"archive", "flow-control", "admission-policy"}, archiveURL + ",flowControl.enabled=true,admissionPolicy.enabled=true"},
 		"single-namespace with certificates": {systemNamespace, []string{"archive", "prometheus", "single-namespace", "tls-cert-manager"}, archiveURL + ",serviceMonitor.enabled=true,prometheusRule.enabled=true,watchNamespaces={tocsin-system},metrics.secure=false,crds.enabled=false,tls.enabled=true"},

@@ -19,6 +19,7 @@ const (
 	theDeployment = "Deployment tocsin"
 	theArchiver   = "Deployment tocsin-archiver"
 	thePage       = "Deployment tocsin-page"
+	theAlive      = "CronJob tocsin-alive"
 	theTest       = "Pod tocsin-test" // of "helm test"
 	digest        = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	certManager   = "tls.enabled=true"
@@ -127,6 +128,8 @@ var chartValues = map[string]struct {
 	"page.image.digest":     {`"` + digest + `"`, "page.enabled=true", map[string]string{thePage: "image: tocsin-page@" + digest}},
 	"page.resources":        {`{"limits":{"memory":"7Gi"}}`, "page.enabled=true", map[string]string{thePage: "memory: 7Gi"}},
 	"archive.resources":     {`{"limits":{"memory":"7Gi"}}`, archiveURL, map[string]string{theArchiver: "memory: 7Gi"}},
+
+	"alive.enabled": {`true`, "tls.enabled=true", map[string]string{theAlive: ""}},
 
 	"test.image": {`"example.com/busybox"`, "", map[string]string{theTest: "image: example.com/busybox"}},
 }

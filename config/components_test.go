@@ -45,6 +45,7 @@ var components = []component{
 	{"prometheus", nil, (*cluster).checkPrometheus},
 	{"grafana", nil, (*cluster).checkGrafana},
 	{"alertmanager", nil, (*cluster).checkAlertmanager},
+	{"alive", nil, (*cluster).checkAlive},
 	{"single-namespace", nil, (*cluster).checkSingleNamespace},
 	{"tls-cert-manager", nil, (*cluster).checkCertificate},
 }

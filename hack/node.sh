@@ -22,7 +22,7 @@ readonly host_address=10.117.0.1 node_address=10.117.0.2 pod_range=10.118.0.0/16
 readonly server=https://$node_address:6443
 readonly containerd_socket=$state/containerd.sock
 readonly cgroup=tocsin-node
-readonly packages="buildah busybox containerd containernetworking-plugins iproute2 iptables openssl runc util-linux"
+readonly packages="buildah busybox conntrack containerd containernetworking-plugins iproute2 iptables openssl runc util-linux"
 readonly sandbox_image=localhost/tocsin-node-busybox:1
 
 say() { echo "node: $*" >&2; }
@@ -182,9 +182,16 @@ start_containerd() {
   wait_for 30 containerd ctr version
 }
 
+# kubelet_works starts the kubelet again if it has ended, as systemd would: it ends if containerd answers, but is not ready.
+kubelet_works() {
+  pid_of kubelet ||
+    start kubelet "$programs/kubelet" --config "$state/kubelet.yaml" --kubeconfig "$state/system:node:node-1.kubeconfig" \
+      --hostname-override node-1 --node-ip "$node_address" --root-dir "$state/kubelet" --cert-dir "$state/kubelet-pki"
+  nsenter --net="/run/netns/$network" busybox wget -q -O /dev/null http://127.0.0.1:10248/healthz
+}
+
 start_kubelet() {
-  start kubelet "$programs/kubelet" --config "$state/kubelet.yaml" --kubeconfig "$state/system:node:node-1.kubeconfig" \
-    --hostname-override node-1 --node-ip "$node_address" --root-dir "$state/kubelet" --cert-dir "$state/kubelet-pki"
+  wait_for 60 "the kubelet" kubelet_works
   start kube-proxy "$programs/kube-proxy" --config "$state/kube-proxy.yaml"
 }
 
@@ -220,7 +227,7 @@ check() {
   local missing=() program
   [ "$(uname -s)" = Linux ] || missing+=("Linux")
   [ "$(id -u)" = 0 ] || missing+=("root")
-  for program in containerd ctr runc buildah ip iptables nsenter openssl busybox /usr/lib/cni/ptp; do
+  for program in conntrack containerd ctr runc buildah ip iptables nsenter openssl busybox /usr/lib/cni/ptp; do
     command -v "$program" >/dev/null || missing+=("$program")
   done
   for program in "$assets/"{etcd,kube-apiserver,kubectl} "$programs/"{kubelet,kube-proxy,kube-scheduler,kube-controller-manager}; do
@@ -299,6 +306,8 @@ reboot() {
   stop kube-proxy KILL
   kill_containers
   stop containerd KILL
+  # A kernel that starts knows no connections. Those to the dead pods would lead new ones from the same port there.
+  nsenter --net="/run/netns/$network" conntrack --flush 2>/dev/null
   sleep 5
   start_containerd
   start_kubelet

@@ -119,6 +119,7 @@ func (h *handler) evaluate(
 			return all, decodeProblem(err)
 		}
 		complete(&result, &payloads[i], x.received())
+		admit(x.integration, result.Alerts, x.received())
 		all.Preset = cmp.Or(all.Preset, result.Preset)
 		all.Alerts = append(all.Alerts, result.Alerts...)
 		all.Warnings = append(all.Warnings, result.Warnings...)

@@ -51,7 +51,7 @@ func TestExamplesInTheDocumentation(t *testing.T) {
 			examples = append(examples, section)
 		}
 	}
-	NewWithT(t).Expect(len(examples)).To(BeNumerically(">=", 11))
+	NewWithT(t).Expect(len(examples)).To(BeNumerically(">=", 10))
 	for _, example := range examples {
 		name, _, _ := strings.Cut(example, "\n")
 		t.Run(name, func(t *testing.T) {

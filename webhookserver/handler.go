@@ -86,9 +86,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serveOpenAPI(w, r)
 		return
 	}
-	x := &exchange{Request: r, start: h.options.Now(), lead: h.options.ClockLead()}
+	x := &exchange{Request: r, start: h.options.Now(), clockAhead: h.options.ClockAhead()}
 	x.read = r.Body == nil || r.Body == http.NoBody
-	reply, p := h.recoverPanic(x)
+	reply, p := h.respond(x)
 	if !x.read || h.stopping.Load() {
 		// Or net/http would read the rest of an unwanted body, to keep the connection. While the
 		// server stops, a sender that keeps its connection would send its next request into the end of it.
@@ -113,8 +113,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// recoverPanic serves the request and turns a panic into a problem. It returns the answer, and the problem that it tells of.
-func (h *handler) recoverPanic(x *exchange) (reply protocol.Reply, p *problem) {
+// respond authenticates and serves a request. A panic becomes a problem. It returns the answer, and the problem that it tells of.
+func (h *handler) respond(x *exchange) (reply protocol.Reply, p *problem) {
 	defer func() {
 		if v := recover(); v != nil {
 			// Only errors of the runtime are logged: another value could quote the request. The stack has no strings in it.
@@ -180,7 +180,7 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 		return reply, decoded.invalidProblem()
 	}
 	x.accepted = newAcceptance(x, decoded, receipt)
-	h.hear(x, decoded)
+	h.noteSignals(x, decoded)
 	return h.accept(x, request), nil
 }
 

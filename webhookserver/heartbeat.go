@@ -61,8 +61,8 @@ func isSignal(h *v1alpha1.Heartbeat, alert *mapping.Alert) bool {
 		alert.Status == v1alpha1.AlertFiring && !alert.Dropped
 }
 
-// hear notes the signals in a request that was accepted.
-func (h *handler) hear(x *exchange, decoded *decodedAlerts) {
+// noteSignals notes the signals in a request that was accepted.
+func (h *handler) noteSignals(x *exchange, decoded *decodedAlerts) {
 	if x.dryRun {
 		return
 	}
@@ -101,7 +101,7 @@ func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 	heard := signal{heartbeat: name, time: h.options.APITime(), failed: failed}
 	status := http.StatusOK
 	if failed && !x.dryRun {
-		x.lead = x.start.Sub(heard.time) // the signal and the alert have the same time
+		x.clockAhead = x.start.Sub(heard.time) // the signal and the alert have the same time
 		if p = h.storeFailure(x, beat, exit); p != nil {
 			return reply, p
 		}
@@ -112,7 +112,7 @@ func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 		answer.Status = "dryRun"
 	} else {
 		h.reports.reportSignals(x.integration, []signal{heard})
-		h.hear(x, nil)
+		h.noteSignals(x, nil)
 	}
 	return protocol.Reply{Status: status, Body: answer}, nil
 }

@@ -3,8 +3,11 @@ package webhookserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	goruntime "runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -267,6 +271,75 @@ func TestTheIntervalOfAPendingSignalChanges(t *testing.T) {
 	w.Spec.Heartbeats[0].Interval = &metav1.Duration{Duration: 720 * time.Hour}
 	s.replicas[0].note(w, []signal{{heartbeat: "beat", time: s.now.Add(time.Second)}})
 	s.Expect(s.flush(time.Hour)).To(Equal(time.Hour - time.Second))
+}
+
+// manyHeartbeats are 10,000 heartbeats, twenty to an integration, all of which have just been heard.
+func manyHeartbeats(now time.Time) []*v1alpha1.WebhookIntegration {
+	const integrations, each = 500, 20
+	all, heard := make([]*v1alpha1.WebhookIntegration, integrations), v1alpha1.NewTimestamp(now)
+	for i := range all {
+		all[i] = integration("team", fmt.Sprint("integration-", i))
+		for k := range each {
+			name := fmt.Sprint("heartbeat-", k)
+			all[i].Spec.Heartbeats = append(all[i].Spec.Heartbeats, beatEvery(name, 15*time.Minute, &v1alpha1.HeartbeatMatch{Ping: true}))
+			all[i].Status.Heartbeats = append(all[i].Status.Heartbeats, v1alpha1.HeartbeatStatus{
+				Name: name, ObservedTime: heard.DeepCopy(), LastSignalTime: heard.DeepCopy(),
+			})
+		}
+	}
+	return all
+}
+
+// All are pinged every minute. The memory is that of a replica, with the integrations in its cache, and the bound that of the
+// project's goals.
+func TestWhatTenThousandHeartbeatsCost(t *testing.T) {
+	g := NewWithT(t)
+	heap := func() float64 {
+		goruntime.GC()
+		var stats goruntime.MemStats
+		goruntime.ReadMemStats(&stats)
+		return float64(stats.HeapAlloc) / (1 << 20)
+	}
+	before := heap()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	all := manyHeartbeats(now)
+	r := newSignalReporter(nil, nil, logr.Discard())
+	r.now = func() time.Time { return now }
+	ping := func() {
+		for _, w := range all {
+			for i := range w.Spec.Heartbeats {
+				r.note(w, []signal{{heartbeat: w.Spec.Heartbeats[i].Name, time: now}})
+			}
+		}
+	}
+	ping()
+	took := heap() - before
+	t.Logf("%.1f MiB", took)
+	g.Expect(took).To(BeNumerically("<", 32))
+
+	all, r.pending = all[:50], map[types.NamespacedName]*pendingSignals{} // the store is slow
+	scheme := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	store := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(all[0])
+	for _, w := range all {
+		store.WithObjects(w.DeepCopy())
+	}
+	var writes atomic.Int64
+	working := store.Build()
+	r.live = working
+	r.client = interceptor.NewClient(working, interceptor.Funcs{SubResourcePatch: func(
+		ctx context.Context, c client.Client, kind string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+	) error {
+		writes.Add(1)
+		return c.SubResource(kind).Patch(ctx, object, patch, options...)
+	}})
+	const thirds = 2
+	for range thirds * 5 { // minutes
+		now = now.Add(time.Minute)
+		ping()
+		r.flush(t.Context(), false)
+	}
+	g.Expect(writes.Load()).To(BeNumerically("==", thirds*len(all)), "one write for all heartbeats of an integration")
 }
 
 func TestMergedSignals(t *testing.T) {

@@ -40,8 +40,8 @@ var (
 
 	returnedAlerts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_webhook_returned_alerts_total",
-		Help: "Alerts that were dropped because a Tocsin had forwarded them to an Alertmanager (they have the label " +
-			"tocsin_incident), by integration.",
+		Help: "Alerts that were dropped because a Tocsin had forwarded them (they have the label tocsin_incident) and the " +
+			"integration is not federated, or because more than three Tocsins had, by integration.",
 	}, []string{"namespace", "integration"})
 
 	unusableMappings = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -100,10 +100,10 @@ func observeExpirations(before, after *v1alpha1.WebhookIntegration) {
 	}
 }
 
-// observeMapping counts alerts that a Tocsin had forwarded, and expressions that failed.
+// observeMapping counts alerts that were dropped since a Tocsin had forwarded them, and expressions that failed.
 func observeMapping(integration *v1alpha1.WebhookIntegration, result *mapping.Result) {
 	for i := range result.Alerts {
-		if result.Alerts[i].Forwarded {
+		if result.Alerts[i].Returned {
 			returnedAlerts.WithLabelValues(integration.Namespace, integration.Name).Inc()
 		}
 	}

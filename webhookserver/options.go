@@ -34,9 +34,9 @@ type Options struct {
 	// Now tells the time. Default: the real one.
 	Now func() time.Time
 
-	// ClockLead returns how far the process's clock is ahead of the API server's, which tells when an alert was received.
+	// ClockAhead returns how far the process's clock is ahead of the API server's, which tells when an alert was received.
 	// Default: the clocks agree.
-	ClockLead func() time.Duration
+	ClockAhead func() time.Duration
 
 	// APITime returns the time by the API server's clock. Default: Now.
 	APITime func() time.Time
@@ -72,8 +72,8 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.ClockLead == nil {
-		o.ClockLead = func() time.Duration { return 0 }
+	if o.ClockAhead == nil {
+		o.ClockAhead = func() time.Duration { return 0 }
 	}
 	if o.APITime == nil {
 		o.APITime = o.Now

@@ -528,8 +528,12 @@ func TestWhatAlertmanagersClientsRead(t *testing.T) {
 		status := answered(g, b.post(base+"/api/v2/status", "", method(http.MethodGet), bearer))
 		g.Expect(status).To(And(HaveKey("cluster"), HaveKey("versionInfo"), HaveKey("config"), HaveKey("uptime")))
 		g.Expect(b.post(base+"/api/v2/alerts", "["+firing+"]", bearer).StatusCode).To(Equal(http.StatusAccepted))
+		none := b.post(base+"/api/v2/alerts?silenced=true", "", method(http.MethodGet), bearer)
+		g.Expect(none.StatusCode).To(Equal(http.StatusOK))
+		g.Expect(decode[[]any](g, none)).To(BeEmpty())
 	}
-	for _, path := range []string{"/-/ready", "/api/v2/status"} {
+	g.Expect(b.reports.reasons).To(BeEmpty(), "a Tocsin that forwards asks every ten seconds")
+	for _, path := range []string{"/-/ready", "/api/v2/status", "/api/v2/alerts"} {
 		g.Expect(b.post(path, "", method(http.MethodGet)).StatusCode).To(Equal(http.StatusUnauthorized))
 		g.Expect(b.post(eventsPath+"/nobody"+path, "", method(http.MethodGet)).StatusCode).To(Equal(http.StatusUnauthorized))
 	}

@@ -58,15 +58,15 @@ func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *
 // storeParts stores the alerts of a request that can be stored now, and returns all its alerts that are stored by then. When an
 // earlier copy of a request with an idempotency key was stored in part, because of the limit of Incidents, the first AlertEvent
 // of the key has that part. The rest goes to the next one. So each copy stores what no other has stored.
-func (h *handler) storeParts(x *exchange, request, storable []v1alpha1.Alert) (all commit.Receipt, p *problem) {
+func (h *handler) storeParts(x *exchange, requested, storable []v1alpha1.Alert) (all commit.Receipt, p *problem) {
 	if x.key == "" {
 		return h.submit(x, storable, 0)
 	}
 	index := map[string]int{} // of the alerts by id, which is derived from the body
-	for i := range request {
-		index[request[i].ID] = i
+	for i := range requested {
+		index[requested[i].ID] = i
 	}
-	stored := make([]*v1alpha1.Alert, len(request))
+	stored := make([]*v1alpha1.Alert, len(requested))
 	for part := 0; len(storable) > 0; part++ {
 		receipt, p := h.submit(x, storable, part)
 		if p != nil {

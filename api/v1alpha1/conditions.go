@@ -8,8 +8,15 @@ const (
 )
 
 // ForwardedLabel is the label by which alerts that Tocsin forwards to Alertmanager name their Incident. Alerts with this
-// label are dropped on the way in: they came from a Tocsin.
+// label are dropped on the way in: they came from a Tocsin. Integrations with spec.federate accept them.
 const ForwardedLabel = "tocsin_incident"
+
+// HopsLabel is the label that counts the Tocsins that have forwarded an alert, from the second one on. MaxHops is the largest
+// number that is accepted: one that forwards to itself has so many Incidents more of each of its own.
+const (
+	HopsLabel = "tocsin_hops"
+	MaxHops   = 3
+)
 
 // Reasons of an Incident's conditions.
 const (

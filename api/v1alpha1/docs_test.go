@@ -82,6 +82,17 @@ func TestTheExampleOfHeartbeatsIsAccepted(t *testing.T) {
 	g.Expect(list.Items[0].Spec.Heartbeats[0].Period()).To(Equal(26 * time.Hour))
 }
 
+// The integration in docs/federation.md is one of a hub.
+func TestTheExampleOfFederationIsAccepted(t *testing.T) {
+	g := NewWithT(t)
+	example := yamlBlock.FindStringSubmatch(specPage(t, "../../federation.md"))
+	o := parse(t, example[1])
+	o["metadata"].(object)["namespace"] = testenv.Namespace(t, apiClient)
+	_, err := post(o["metadata"].(object)["namespace"].(string), o)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(o["spec"].(object)["federate"]).To(BeTrue())
+}
+
 func TestTheDocsNameEveryField(t *testing.T) {
 	for kind, crd := range crds(t) {
 		g := NewWithT(t)

@@ -114,6 +114,11 @@ func (h *Heartbeat) Every() time.Duration {
 // IsPing reports whether pings are the signals.
 func (h *Heartbeat) IsPing() bool { return h.Match != nil && h.Match.Ping }
 
+// HasFailed reports whether the last signal was a failure.
+func (s *HeartbeatStatus) HasFailed() bool {
+	return s.FailedTime != nil && s.LastSignalTime != nil && !s.LastSignalTime.After(s.FailedTime.Time)
+}
+
 // heartbeatKeyPrefix is the prefix of the dedup keys of heartbeats.
 const heartbeatKeyPrefix = "heartbeat/"
 

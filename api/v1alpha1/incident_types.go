@@ -229,13 +229,13 @@ type Resolution struct {
 	By string `json:"by,omitempty"`
 }
 
-// Silence is a request of a user to silence the forwarding of the Incident in Alertmanager.
+// Silence is a silence of the Incident in Alertmanager, or a user's request for one.
 type Silence struct {
 	// endTime is the end of the silence.
 	// +required
 	EndTime Timestamp `json:"endTime,omitempty,omitzero"`
 
-	// by is the name of the user who requested the silence. It is not verified.
+	// by is the name of the user who requested or created the silence. It is not verified.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	By string `json:"by,omitempty"`
@@ -351,6 +351,11 @@ type IncidentStatus struct {
 	// silence is the newest requested silence of the episode. Absent if there is none, or if somebody has ended it.
 	// +optional
 	Silence *Silence `json:"silence,omitempty,omitzero"`
+
+	// silencedBy is the silence in Alertmanager that covers the Incident for the longest time, whoever made it, other than
+	// silences of acknowledgements. Present while the condition Silenced is True.
+	// +optional
+	SilencedBy *Silence `json:"silencedBy,omitempty,omitzero"`
 
 	// mute says that a maintenance window of the integration keeps the Incident from being forwarded, or kept it from being
 	// forwarded when it was resolved. Written by the operator.

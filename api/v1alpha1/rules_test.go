@@ -41,6 +41,10 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 	)
 	const oneForm = "a window has startTime and endTime, or schedule and duration"
 	window := func(fields string) string { return `{"maintenance":[{"name":"w",` + fields + `}]}` }
+	const hub = "federate needs a heartbeat without match, with an interval of at most 4m and a grace of at most 1m"
+	federated := func(beat, more string) string {
+		return `{"federate":true,"heartbeats":[{"name":"b",` + beat + `}]` + more + `}`
+	}
 	beat := func(fields string) string { return `{"heartbeats":[{"name":"b"` + fields + `}]}` }
 	checkAdmission(t, "WebhookIntegration", map[string]admission{
 		"the least": {`{}`, ""},
@@ -120,6 +124,17 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		"a heartbeat of over 30 days":       {beat(`,"interval":"721h"`), "must be a duration from 1m to 720h"},
 		"a heartbeat without grace":         {beat(`,"interval":"1m","grace":"0s"`), "must be a duration from 10s to 720h"},
 		"two heartbeats of one name":        {`{"heartbeats":[{"name":"b","interval":"1m"},{"name":"b","interval":"2m"}]}`, "Duplicate value"},
+		"federate":                          {federated(`"interval":"4m","grace":"1m"`, ""), ""},
+		"federate with the default grace":   {federated(`"interval":"4m"`, ""), ""},
+		"federate with another heartbeat":   {federated(`"interval":"1m"},{"name":"c","interval":"24h","match":{"ping":true}`, ""), ""},
+		"no federate, which is the default": {`{"federate":false,"mapping":{"drop":"false"}}`, ""},
+		"federate without a heartbeat":      {`{"federate":true}`, hub},
+		"federate with a slow heartbeat":    {federated(`"interval":"241s"`, ""), hub},
+		"federate with a patient heartbeat": {federated(`"interval":"1m","grace":"61s"`, ""), hub},
+		"federate with a heartbeat of pings": {
+			federated(`"interval":"1m","match":{"ping":true}`, ""), hub},
+		"federate with a mapping, which may lose the number of hops": {
+			federated(`"interval":"1m"`, `,"mapping":{"drop":"false"}`), "federate and mapping exclude each other"},
 		"an unknown default severity": {
 			`{"defaults":{"severity":"fatal"}}`, `supported values: "critical", "error", "warning", "info"`},
 		"a default label without a name": {`{"defaults":{"labels":{"":"x"}}}`, "a label's name has 1 to 128 characters"},

@@ -68,6 +68,8 @@ type Verification struct {
 }
 
 // WebhookIntegrationSpec defines who may post alerts, and how payloads are converted to alerts.
+// +kubebuilder:validation:XValidation:rule="!has(self.federate) || !self.federate || has(self.heartbeats) && self.heartbeats.exists(h, !has(h.match) && duration(h.interval) <= duration('4m') && (!has(h.grace) || duration(h.grace) <= duration('1m')))",message="federate needs a heartbeat without match, with an interval of at most 4m and a grace of at most 1m"
+// +kubebuilder:validation:XValidation:rule="!has(self.federate) || !self.federate || !has(self.mapping)",message="federate and mapping exclude each other"
 type WebhookIntegrationSpec struct {
 	// tokens are the hashes of the tokens that senders may use. To rotate a token, add the new hash, reconfigure the
 	// sender, and remove the old hash. Both tokens are valid in the meantime.
@@ -108,6 +110,12 @@ type WebhookIntegrationSpec struct {
 	// Always: forward. Never: do not forward. Default: Auto.
 	// +optional
 	Forward ForwardPolicy `json:"forward,omitempty"`
+
+	// federate accepts alerts that the Tocsin of another cluster forwards, which are dropped otherwise. It needs a heartbeat
+	// without match, with an interval of at most 4m and a grace of at most 1m: while that is missed, none of the alerts ends.
+	// Default: false.
+	// +optional
+	Federate bool `json:"federate,omitempty"` //nolint:kubeapilinter // there is no third way
 
 	// maintenance are the windows of planned work. While one is open, alerts are accepted and folded, and the Incidents that
 	// match it are not forwarded to Alertmanager. Those that are open when it ends are forwarded then.

@@ -499,6 +499,11 @@ func (in *IncidentStatus) DeepCopyInto(out *IncidentStatus) {
 		*out = new(Silence)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.SilencedBy != nil {
+		in, out := &in.SilencedBy, &out.SilencedBy
+		*out = new(Silence)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Mute != nil {
 		in, out := &in.Mute, &out.Mute
 		*out = new(Mute)

@@ -1,7 +1,7 @@
 // Package fold decides what alerts mean for their Incident.
 //
 // To fold alerts is to reduce all those of one integration and one dedup key, in commit order, into one Incident. Decide
-// does it: from the Incident as it was read, the AlertEvents and the time, it returns a Plan, which package controllers
+// does it: from the Incident as it was read, the AlertEvents and the time, it returns a Plan, which package incident
 // carries out. The rules are those of docs/lifecycle.md: lifecycle.go has the states, late.go the alerts that come too
 // late, merge.go the content, ledger.go the memory of what was folded, expiry.go the deadlines. Preview shows the
 // Incidents that alerts would open.
@@ -104,8 +104,10 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, no
 		status.Alert, status.Episode.Title = *stored.Alert.DeepCopy(), stored.Episode.Title
 	}
 	status.Alert.Severity, status.Alert.Preset = severity, preset
-	if status.Silence != nil {
-		status.Silence.Comment = ""
+	for _, silence := range []*v1alpha1.Silence{status.Silence, status.SilencedBy} {
+		if silence != nil {
+			silence.Comment = ""
+		}
 	}
 	if status.Acknowledgement != nil {
 		status.Acknowledgement.Comment = ""
@@ -119,8 +121,8 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, no
 	return bare
 }
 
-// Decide folds AlertEvents into an Incident: those that are not settled yet, in commit order. It then resolves the Incident
-// if it has been silent for too long, and records whether it is silenced or muted, and how long it is to be kept.
+// Decide folds AlertEvents into an Incident: those that are not settled yet, in commit order. It then resolves the Incident if
+// no alert has come for too long, and records whether a silence covers it or a maintenance window mutes it, and its retention.
 func Decide(in Input) Plan {
 	f := openFold(in)
 	for _, event := range f.pending() {
@@ -145,7 +147,7 @@ type folding struct {
 	status    *v1alpha1.IncidentStatus // of the plan
 	sizeBound int                      // the content is not larger than this
 	ledger    *ledgerBook
-	opens     bool                   // there was nothing but a name so far
+	opens     bool                   // the Incident has no status yet
 	unmatched []v1alpha1.LedgerEntry // events that exist, and whose alerts came before there was an Incident
 	plan      Plan
 }
@@ -266,7 +268,7 @@ func (f *folding) foldAlert(a receivedAlert) string {
 		if a.integration != f.spec.IntegrationName || a.DedupKey != "" && a.DedupKey != f.spec.DedupKey {
 			return ResultInvalid
 		}
-	case isReport(a.Status), a.integration == "", a.DedupKey == "":
+	case isFollowUp(a.Status), a.integration == "", a.DedupKey == "":
 		return ResultNoMatch
 	case v1alpha1.IncidentName(a.integration, a.DedupKey) != f.in.Name:
 		return ResultInvalid
@@ -297,9 +299,9 @@ func (f *folding) autoResolve() {
 	f.plan.Write, f.plan.AutoResolved = true, true
 }
 
-// keepRetention records in the status what decides on the Incident's deletion once its integration is deleted: the retention,
-// and, if its time is up, when that was. The latter is written once, when the Incident would be deleted otherwise, so an
-// integration that goes costs no writes, however many Incidents it leaves behind.
+// keepRetention records in the status what decides on the Incident's deletion once its integration is deleted. The retention is
+// written with the integration. orphanedTime is written once, when the retention is over: an integration that is deleted costs
+// no writes before that, however many Incidents it leaves behind.
 func (f *folding) keepRetention() {
 	status, p := f.status, &f.in.Policy
 	switch {

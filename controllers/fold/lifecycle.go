@@ -38,7 +38,7 @@ type receivedAlert struct {
 // apply takes in one alert and returns its result. An alert without an Incident changes nothing. Every time is that of an
 // alert, so folding the same alerts again gives the same status.
 func (f *folding) apply(a receivedAlert) string {
-	if f.status.State == "" && isReport(a.Status) {
+	if f.status.State == "" && isFollowUp(a.Status) {
 		return ResultNoMatch
 	}
 	result := f.step(a)
@@ -61,7 +61,7 @@ func (f *folding) step(a receivedAlert) string {
 		return f.silence(a)
 	case f.status.State != v1alpha1.IncidentResolved:
 		return f.stepOpen(a)
-	case isReport(a.Status), isLateDuplicate(f.status, a, f.in.Policy.LateFiringWindow):
+	case isFollowUp(a.Status), isLateDuplicate(f.status, a, f.in.Policy.LateFiringWindow):
 		return ResultLate
 	default:
 		f.open(a, v1alpha1.TransitionReopened)
@@ -229,7 +229,7 @@ func (f *folding) count(a receivedAlert) {
 	if !isSet(&episode.StartTime) {
 		episode.StartTime = *timestamp(a.received) // the API server rejects an Incident without a start
 	}
-	if a.Status == v1alpha1.AlertNoted || a.Status == v1alpha1.AlertSilenced || isReport(a.Status) && a.by() != "" {
+	if a.Status == v1alpha1.AlertNoted || a.Status == v1alpha1.AlertSilenced || isFollowUp(a.Status) && a.by() != "" {
 		return
 	}
 	f.status.AlertCount++
@@ -277,5 +277,5 @@ func (p *Plan) recordOnce(entry v1alpha1.Transition) {
 	}
 }
 
-// isReport reports whether an alert is about the incident rather than its cause: it opens nothing.
-func isReport(status v1alpha1.AlertStatus) bool { return status != v1alpha1.AlertFiring }
+// isFollowUp reports whether an alert can only change an Incident that exists: whatever does not fire opens nothing.
+func isFollowUp(status v1alpha1.AlertStatus) bool { return status != v1alpha1.AlertFiring }

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
@@ -19,17 +20,11 @@ const (
 	messageForwardingDisabled = "A silence was requested, but has no effect: Tocsin does not forward incidents to an Alertmanager."
 )
 
-// Silence is a silence in Alertmanager.
-type Silence struct {
-	By, Comment string
-	Until       time.Time
-}
-
 // Silencing is what is known about the silences in Alertmanager for an Incident.
 type Silencing struct {
-	Disabled bool     // Incidents are not forwarded
-	Known    bool     // the silences were read
-	Covering *Silence // the one that covers the Incident; nil if none does
+	Disabled bool              // Incidents are not forwarded
+	Known    bool              // the silences were read
+	Covering *v1alpha1.Silence // the one that covers the Incident; nil if none does
 
 	// Ended is the endTime of the request whose silence somebody has ended in the Alertmanager EndedIn; zero if nobody has.
 	Ended   time.Time
@@ -84,7 +79,7 @@ func (f *folding) updateSilenced() {
 	var reason, message string
 	switch {
 	case s.Covering != nil:
-		value, reason, message = metav1.ConditionTrue, v1alpha1.ReasonSilenced, s.Covering.describe()
+		value, reason, message = metav1.ConditionTrue, v1alpha1.ReasonSilenced, describe(s.Covering)
 	case requested && s.Disabled:
 		reason, message = v1alpha1.ReasonForwardingDisabled, messageForwardingDisabled
 	case requested && (s.Known || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced)):
@@ -94,9 +89,11 @@ func (f *folding) updateSilenced() {
 	default:
 		return
 	}
-	if !f.condition(v1alpha1.ConditionSilenced, value, f.in.Now, reason, message) {
+	changed := f.condition(v1alpha1.ConditionSilenced, value, f.in.Now, reason, message)
+	if !changed && ptr.Equal(status.SilencedBy, s.Covering) {
 		return
 	}
+	status.SilencedBy = s.Covering.DeepCopy()
 	if !requested {
 		status.Silence = nil
 	}
@@ -104,9 +101,9 @@ func (f *folding) updateSilenced() {
 }
 
 // describe returns the author, the end and the comment of a silence, for the condition.
-func (s *Silence) describe() string {
+func describe(s *v1alpha1.Silence) string {
 	message := fmt.Sprintf("%s silenced the incident in Alertmanager until %s.",
-		cmp.Or(plaintext.ShortMessage(s.By), "somebody"), s.Until.UTC().Format(time.RFC3339))
+		cmp.Or(plaintext.ShortMessage(s.By), "somebody"), s.EndTime.UTC().Format(time.RFC3339))
 	if s.Comment != "" {
 		message += " " + plaintext.ShortMessage(s.Comment)
 	}

@@ -116,11 +116,11 @@ func TestARequestForASilence(t *testing.T) {
 }
 
 func TestTheConditionSilenced(t *testing.T) {
-	covering := &Silence{By: "ops", Comment: "deploy", Until: minute(60)}
+	covering := &v1alpha1.Silence{By: "ops", Comment: "deploy", EndTime: v1alpha1.NewTimestamp(minute(60))}
 	const by = "ops silenced the incident in Alertmanager until 2026-03-01T13:00:00Z. deploy"
 	for sentence, c := range map[string]struct {
 		request string // silenceFor of an alert
-		had     *Silence
+		had     *v1alpha1.Silence
 		now     Silencing
 		want    metav1.ConditionStatus // empty: there is none
 		reason  string
@@ -168,6 +168,11 @@ func TestTheConditionSilenced(t *testing.T) {
 				return
 			}
 			g.Expect([]any{condition.Status, condition.Reason, condition.Message}).To(Equal([]any{c.want, c.reason, c.message}))
+			if c.want == metav1.ConditionTrue {
+				g.Expect(bench.status().SilencedBy).To(Equal(covering))
+			} else {
+				g.Expect(bench.status().SilencedBy).To(BeNil())
+			}
 			bench.now = bench.now.Add(time.Second)
 			g.Expect(bench.fold().Write).To(BeFalse(), "it is written once")
 		})

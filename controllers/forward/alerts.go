@@ -25,12 +25,13 @@ const (
 	labelIntegration = "integration"
 	labelIncident    = v1alpha1.ForwardedLabel
 	labelSeverity    = "severity"
+	labelHops        = v1alpha1.HopsLabel
 )
 
 // ownAnnotations are the annotations that Tocsin writes, see annotationsOf.
 var ownAnnotations = []string{"summary", "description", "host", "count", "acknowledged_by", "command"}
 
-var identityLabels = []string{labelAlertname, labelNamespace, labelIntegration, labelIncident, labelSeverity}
+var identityLabels = []string{labelAlertname, labelNamespace, labelIntegration, labelIncident, labelSeverity, labelHops}
 
 // noType is the type of alerts that have none, see package fold. It names no alert.
 const noType = "webhook"
@@ -218,8 +219,28 @@ func labelsOf(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegrat
 	labels[labelNamespace] = incident.Namespace
 	labels[labelIntegration] = incident.Spec.IntegrationName
 	labels[labelIncident] = incident.Name
+	if hops := hopsOf(incident, integration); hops > 0 {
+		labels[labelHops] = strconv.Itoa(hops)
+	}
 	encoded, _ := json.Marshal(labels) // strings always encode
 	return string(encoded)
+}
+
+// hopsOf returns the hops of an Incident's alerts, 0 for one of this Tocsin's own. The webhook server has set the label on every
+// alert of a federated integration; if it is not a number, or was lost with the content, the next Tocsin has to drop the alerts.
+func hopsOf(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) int {
+	if !integration.Spec.Federate {
+		return 0
+	}
+	text, found := incident.Status.Alert.Labels[labelHops]
+	hops, err := strconv.Atoi(text)
+	switch {
+	case !found && v1alpha1.IsHeartbeatKey(incident.Spec.DedupKey): // an Incident of this Tocsin's own
+		return 0
+	case err != nil || hops < 1 || hops > v1alpha1.MaxHops:
+		hops = v1alpha1.MaxHops
+	}
+	return hops + 1
 }
 
 // alertName returns the name of an Incident's alerts: its type, or the words without digits of the title with which the episode

@@ -112,6 +112,41 @@ func TestLabelsOfAlerts(t *testing.T) {
 	}
 }
 
+// Only Incidents of a federated integration have hops, whatever labels a sender sets, and a lost number is the last one.
+func TestHopsOfAlerts(t *testing.T) {
+	const none, beyond = "", "4"
+	for name, c := range map[string]struct {
+		federate   bool
+		label, key string
+		want       string
+	}{
+		"an Incident of this Tocsin's own":         {false, "", "k", none},
+		"one whose sender set the label":           {false, "3", "k", none},
+		"a federated Incident":                     {true, "1", "k", "2"},
+		"one of the second hop":                    {true, "2", "k", "3"},
+		"one of the last hop":                      {true, "3", "k", beyond},
+		"a tenant wrote a larger number":           {true, "9", "k", beyond},
+		"a tenant wrote a negative number":         {true, "-9", "k", beyond},
+		"a tenant wrote a text":                    {true, "x", "k", beyond},
+		"the content was rejected, and is lost":    {true, "", "k", beyond},
+		"a heartbeat of the integration is missed": {true, "", "heartbeat/leaf", none},
+		"a sender imitates the key of a heartbeat": {true, "3", "heartbeat/leaf", beyond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			incident, integration := openIncident(), &v1alpha1.WebhookIntegration{}
+			incident.Spec.DedupKey, integration.Spec.Federate = c.key, c.federate
+			if c.label != "" {
+				incident.Status.Alert.Labels = v1alpha1.Texts{v1alpha1.HopsLabel: c.label}
+			}
+			labels := map[string]string{}
+			g := NewWithT(t)
+			g.Expect(json.Unmarshal([]byte(labelsOf(incident, integration, &Config{})), &labels)).To(Succeed())
+			g.Expect(labels[v1alpha1.HopsLabel]).To(Equal(c.want))
+			g.Expect(len(labels)).To(Equal(4 + min(1, len(c.want))))
+		})
+	}
+}
+
 // The name of an alert is that of the next host's, and stays the same while it fires.
 func TestTheTitleNamesTheAlert(t *testing.T) {
 	for title, want := range map[string]string{

@@ -27,21 +27,21 @@ type httpClient struct {
 	base *url.URL
 }
 
+// dialer is that of net.Dialer.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
 // newClient returns a client of the Alertmanager at an address of the target's host. The host stays in the URL, so
 // certificates and virtual hosts work. If the address is the host itself, the connection or the proxy resolves it.
-func newClient(t *target, address string) (*httpClient, error) {
-	options := []promconfig.HTTPClientOption{promconfig.WithUserAgent("tocsin/" + buildinfo.Read().Version)}
-	if host := hostPort(t.url); address != host {
-		dialer := &net.Dialer{Timeout: requestTimeout}
-		options = append(options, promconfig.WithDialContextFunc(
-			func(ctx context.Context, network, to string) (net.Conn, error) {
-				if to == host {
-					to = address
-				}
-				return dialer.DialContext(ctx, network, to)
-			}))
-	}
-	client, err := promconfig.NewClientFromConfig(t.http, clientName, options...)
+func newClient(t *target, address string, dial dialer) (*httpClient, error) {
+	host := hostPort(t.url)
+	client, err := promconfig.NewClientFromConfig(t.http, clientName,
+		promconfig.WithUserAgent("tocsin/"+buildinfo.Read().Version),
+		promconfig.WithDialContextFunc(func(ctx context.Context, network, to string) (net.Conn, error) {
+			if to == host {
+				to = address
+			}
+			return dial(ctx, network, to)
+		}))
 	if err != nil {
 		return nil, fmt.Errorf("making the client: %w", err)
 	}

@@ -117,7 +117,7 @@ func describeHealth(condition *metav1.Condition, endpoints []*endpoint, integrat
 			if s.leavesOutOf(integration, now) {
 				rejections.Insert(rejection)
 			}
-			if isWrong(s.lead()) {
+			if isWrong(s.clockAhead()) {
 				wrong = append(wrong, e.name)
 			}
 		}

@@ -48,6 +48,9 @@ type target struct {
 // labelName is Prometheus' classic rule for label names; names with two leading underscores are reserved.
 var labelName = regexp.MustCompile(`^([a-zA-Z]|_([a-zA-Z0-9]|$))[a-zA-Z0-9_]*$`)
 
+// tocsinToken matches the beginning of a token of a Tocsin.
+var tocsinToken = regexp.MustCompile(`tocsin_[0-9a-f]{32}_`)
+
 // parseConfig parses the file. Relative paths in http_config are relative to folder. It reads the files that http_config
 // names, so that a missing one is an error now instead of later.
 func parseConfig(data []byte, folder string) (*Config, error) {
@@ -92,6 +95,8 @@ func (t *target) parse(folder string) (err error) {
 		return errors.New("url: need a URL such as http://alertmanager.monitoring.svc:9093")
 	case t.url.User != nil || t.url.RawQuery != "" || t.url.Fragment != "":
 		return errors.New("url: user, query and fragment are not supported; set credentials in http_config")
+	case tocsinToken.MatchString(t.url.Path): // which metrics and conditions show
+		return errors.New("url: the path has a token of Tocsin; set it in the authorization of http_config")
 	}
 	t.http = promconfig.DefaultHTTPClientConfig
 	if len(t.HTTPConfig) > 0 {
@@ -159,8 +164,8 @@ func checkLabelName(field, name string) error {
 // isValid reports whether the configuration was read from a valid file.
 func (c *Config) isValid() bool { return len(c.Alertmanagers) > 0 }
 
-// sweepInterval is how often everything is posted: two posts of a lease may fail.
-func (c *Config) sweepInterval() time.Duration {
+// roundInterval is how often everything is posted: two posts of a lease may fail.
+func (c *Config) roundInterval() time.Duration {
 	const postsPerLease = 3
 	return min(maxSweepInterval, c.Lease.Duration/postsPerLease)
 }

@@ -45,9 +45,9 @@ func TestConfig(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.Lease.Duration).To(Equal(15 * time.Minute))
 	g.Expect(hostPort(config.Alertmanagers[0].url)).To(Equal("am:80"))
-	g.Expect(config.sweepInterval()).To(Equal(time.Minute))
+	g.Expect(config.roundInterval()).To(Equal(time.Minute))
 	config.Lease.Duration = time.Minute
-	g.Expect(config.sweepInterval()).To(Equal(20 * time.Second))
+	g.Expect(config.roundInterval()).To(Equal(20 * time.Second))
 }
 
 func TestInvalidConfig(t *testing.T) {
@@ -73,12 +73,15 @@ func TestInvalidConfig(t *testing.T) {
 		"a URL without a host":                {"alertmanagers: [{url: 'am:9093'}]", "alertmanagers[0]: url: need a URL"},
 		"another scheme":                      {"alertmanagers: [{url: 'ftp://am'}]", "url: need a URL"},
 		"a password in the URL":               {"alertmanagers: [{url: 'http://u:secret@am'}]", "credentials in http_config"},
+		"a token of a Tocsin in the URL":      {"alertmanagers: [{url: 'http://am/tocsin_0123456789abcdef0123456789abcdef_secret'}]", "the path has a token"},
 		"the same Alertmanager twice":         {"alertmanagers: [{url: 'http://am:80'}, {url: 'http://am/'}]", "alertmanagers[1]: duplicate url"},
 		"a selector that cannot be parsed":    {"alertmanagers: [{url: 'http://am', integration_selector: '='}]", "integration_selector: "},
 		"an unknown severity":                 {"alertmanagers: [{url: 'http://am', severities: [page]}]", `severities: "page" is not one of`},
 		"a lease that is too short":           {am + "lease: 59s", "lease: 59s is not between 1m0s and 24h0m0s"},
 		"a lease without a unit":              {am + "lease: 15", "lease: need a duration such as 15m, got a number"},
 		"an external label of Tocsin's":       {am + "external_labels: {tocsin_incident: x}", "external_labels: tocsin_incident is a label by which"},
+		"hops as an external label":           {am + "external_labels: {tocsin_hops: '1'}", "external_labels: tocsin_hops is a label by which"},
+		"hops as an alert label":              {am + "alert_labels: [tocsin_hops]", "alert_labels: tocsin_hops is a label by which"},
 		"an external label without a value":   {am + "external_labels: {a: ''}", "the value of a needs 1 to 256 characters"},
 		"a reserved label":                    {am + "alert_labels: [__name__]", `alert_labels: "__name__" is not a label name`},
 		"an alert label that names no label":  {am + "alert_labels: [service.name]", "is not a label name"},

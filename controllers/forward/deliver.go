@@ -111,7 +111,7 @@ func (s *sender) accepted(items []item) {
 }
 
 // leaveOut notes that Alertmanager does not accept the alerts of an Incident. They are posted alone, first after short delays and
-// then at every sweep.
+// then in every round.
 func (s *sender) leaveOut(it item, cause error) {
 	alertsTotal.WithLabelValues(s.name, s.address, resultRejected).Add(float64(len(it.alerts)))
 	s.mu.Lock()
@@ -187,8 +187,8 @@ func (s *sender) compareClocks(told, sent time.Time) {
 	}
 }
 
-// lead returns how far the Alertmanager's clock is ahead of the API server's.
-func (s *sender) lead() time.Duration { return time.Duration(s.ahead.Load()) }
+// clockAhead returns how far the Alertmanager's clock is ahead of the API server's.
+func (s *sender) clockAhead() time.Duration { return time.Duration(s.ahead.Load()) }
 
 // isWrong reports whether clocks differ by more than clocks may.
 func isWrong(ahead time.Duration) bool { return ahead.Abs() > fold.MaxClockDifference }

@@ -4,7 +4,7 @@
 //
 // The leader posts what is true now, to each Alertmanager, whenever it changes and once a minute: every Open Incident as an
 // alert that ends when its lease does, and every Resolved one, for some time, as an alert that has ended. Nothing is stored:
-// a restart, a failover, a lost request and an Alertmanager that forgot everything are all repaired by the next sweep.
+// a restart, a failover, a lost request and an Alertmanager that forgot everything are all repaired in the next round.
 // Nothing in the API server is written for it, except for the condition Forwarded of integrations when it changes.
 //
 // # Identity

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // resolver is implemented by net.Resolver.
@@ -30,8 +30,8 @@ type endpoint struct {
 	senders *group[*sender] // by address
 
 	mu      sync.Mutex
-	covered map[incidentKey]fold.Silence // the silences of Incidents; nil: not read yet
-	ended   map[incidentKey]time.Time    // the endTime of requests whose silence somebody has ended
+	covered map[incidentKey]v1alpha1.Silence // the silences of Incidents; nil: not read yet
+	ended   map[incidentKey]time.Time        // the endTime of requests whose silence somebody has ended
 }
 
 func newEndpoint(term *term, t *target) *endpoint {

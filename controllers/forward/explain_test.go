@@ -35,7 +35,7 @@ func TestAFailureIsDescribedByItsKind(t *testing.T) {
 		config, err := parseConfig([]byte("alertmanagers: [{url: '"+url+"'}]"), "")
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		target := &config.Alertmanagers[0]
-		client, err := newClient(target, hostPort(target.url))
+		client, err := newClient(target, hostPort(target.url), new(net.Dialer).DialContext)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		_, err = client.send(t.Context(), time.Second, http.MethodPost, "alerts", nil, []string{}, nil)
 		NewWithT(t).Expect(describeFailure(err)).To(Equal(want), fmt.Sprint(err))

@@ -25,6 +25,9 @@ type Forwarder struct {
 	// PageURL is the address of the page, for links to Incidents; nil if there is none.
 	PageURL *url.URL
 
+	// Dial connects to Alertmanagers. Default: that of net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 	path         string
 	clock        clock
 	installation func(context.Context) (string, error)
@@ -48,6 +51,7 @@ type file struct {
 // tells this Tocsin from all others, without spaces: they may share an Alertmanager, and none may end the silences of another.
 func New(path string, clock clock, installation func(context.Context) (string, error), log logr.Logger) *Forwarder {
 	f := &Forwarder{path: path, clock: clock, installation: installation, log: log, plans: maintenance.NewCache()}
+	f.Dial = (&net.Dialer{Timeout: requestTimeout}).DialContext
 	f.file.Store(&file{config: &Config{Lease: &metav1.Duration{Duration: defaultLease}}})
 	return f
 }

@@ -34,7 +34,7 @@ const (
 	batchIncidents = 256
 	batchBytes     = 512 << 10
 
-	// changedIncidents and changedBytes bound the Incidents that changed in one request. The rest is for the sweep, so that
+	// changedIncidents and changedBytes bound the Incidents that changed in one request. The rest is for the round, so that
 	// a storm of changes never lets the leases of other alerts end.
 	changedIncidents = batchIncidents * 3 / 4
 	changedBytes     = batchBytes * 3 / 4

@@ -49,7 +49,7 @@ func (w *world) lead() {
 
 func (w *world) sweep() {
 	w.swept = w.time
-	w.sender.startSweep(w.target, w.time)
+	w.sender.startRound(w.target, w.time)
 	w.post()
 }
 
@@ -57,7 +57,7 @@ func (w *world) sweep() {
 func (w *world) post() {
 	_, client := w.sender.configured()
 	for {
-		items, alone := w.sender.collect(w.Context(), w.target, w.time)
+		items, alone := w.sender.collect(w.Context(), w.target, client, w.time)
 		if len(items)+len(alone) == 0 {
 			return
 		}

@@ -1,6 +1,8 @@
 package forward
 
 import (
+	"maps"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,18 +49,55 @@ func TestAWindowHoldsBackWhatIsNew(t *testing.T) {
 			r.wait(time.Hour - time.Second)
 			r.Expect(r.am.firing()).To(Equal([]string{"alertname=Old severity=warning"}), "it is kept alive, as it was")
 			r.Expect(r.am.sets(false)).To(HaveLen(1), "nothing else was ever posted")
-			r.alert("old", v1alpha1.AlertFiring, typed("Old")) // a new leader does not know earlier types
 			r.lead()
 		}
 		r.wait(2 * time.Second)
 		r.foldAgain()
-		r.Expect(r.am.firing()).To(Equal([]string{"alertname=New severity=warning", "alertname=Old severity=critical"}), "at once")
+		r.Expect(r.am.firing()).To(Equal([]string{"alertname=New severity=warning", "alertname=Older severity=critical"}), "at once")
 		r.wait(time.Hour)
 		for set, fired := range r.am.fired {
 			r.Expect(fired).To(HaveLen(1), set)
 		}
 		r.Expect(r.am.sets(false)).To(HaveLen(3))
 	})
+}
+
+func TestANewLeaderLearnsTheLabelsOfMutedIncidents(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		change func(am *alertmanager)
+		firing string
+	}{
+		"from Alertmanager": {func(*alertmanager) {}, "alertname=Old severity=warning"},
+		"which does not always tell": {func(am *alertmanager) {
+			am.fail = func(body string) int { return map[string]int{"null": http.StatusNotFound}[body] }
+		}, "alertname=New severity=warning"},
+		"and where anybody may have posted them": {func(am *alertmanager) {
+			for set, known := range am.alerts {
+				known.labels = maps.Clone(known.labels)
+				known.labels[labelIntegration], known.endsAt = "other", am.now().Add(time.Minute)
+				am.alerts[set] = known
+			}
+		}, "alertname=New severity=warning"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.lead()
+				r.alert("old", v1alpha1.AlertFiring, typed("Old"))
+				r.maintain(within(0, 3*time.Hour))
+				r.alert("old", v1alpha1.AlertFiring, typed("New"), severity("critical"))
+				r.wait(time.Second)
+				test.change(r.am)
+				r.lead()
+				r.wait(time.Hour)
+				r.Expect(r.am.firing()).To(ConsistOf(test.firing))
+				r.Expect(r.am.listed).To(BeNumerically("<=", 1), "it is asked once")
+				r.maintain()
+				r.wait(clockMargin)
+				r.Expect(r.am.firing()).To(ConsistOf("alertname=New severity=critical"), "and what fired before has ended")
+			})
+		})
+	}
 }
 
 func TestTheEndOfWhatWasForwardedIsForwarded(t *testing.T) {

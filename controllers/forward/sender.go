@@ -24,9 +24,11 @@ type sender struct {
 	log           logr.Logger
 
 	queue  *queue        // the Incidents that changed
-	sweep  []incidentKey // those that the sweep has not reached
+	round  []incidentKey // those that the round has not reached
 	alone  *queue        // those of leftOut whose turn has come
 	memory memory
+
+	recalled map[forwardedSet]map[string]string // the labels of the sets of an earlier leader; nil until they are needed, see recall
 
 	ahead atomic.Int64 // the nanoseconds that the Alertmanager's clock is ahead of the API server's
 
@@ -103,7 +105,7 @@ func (s *sender) configure(t *target) {
 	if s.target == t && s.client != nil {
 		return
 	}
-	client, err := newClient(t, s.address)
+	client, err := newClient(t, s.address, s.term.forwarder.Dial)
 	if err != nil {
 		s.log.Error(err, "Alertmanager cannot be configured")
 	}
@@ -124,10 +126,10 @@ func (s *sender) configured() (*target, *httpClient) {
 // fire would end at once.
 func (s *sender) run(ctx context.Context) {
 	defer s.forgetMetrics()
-	var swept *target      // the target of the last sweep
-	var due time.Time      // when the next sweep begins
-	var lead time.Duration // that the last sweep took into account
-	quiet := true          // nothing was accepted since the last sweep began
+	var last *target        // the target of the last round
+	var due time.Time       // when the next round begins
+	var ahead time.Duration // that the last round took into account
+	quiet := true           // nothing was accepted since the last round began
 	greeted, failing, delays := false, false, newBackoff()
 	for ctx.Err() == nil {
 		t, client := s.configured()
@@ -138,10 +140,10 @@ func (s *sender) run(ctx context.Context) {
 		}
 		var items, alone []item
 		if greeted {
-			if (t != swept || !time.Now().Before(due)) && s.startSweep(t, now) {
-				swept, due, quiet, lead = t, time.Now().Add(t.config.sweepInterval()), true, s.lead()
+			if (t != last || !time.Now().Before(due)) && s.startRound(t, now) {
+				last, due, quiet, ahead = t, time.Now().Add(t.config.roundInterval()), true, s.clockAhead()
 			}
-			items, alone = s.collect(ctx, t, now)
+			items, alone = s.collect(ctx, t, client, now)
 			if len(items)+len(alone) == 0 && !quiet {
 				sleep(ctx, time.Until(due), s.queue.signal)
 				continue
@@ -160,7 +162,7 @@ func (s *sender) run(ctx context.Context) {
 			continue
 		}
 		quiet, greeted = !greeted, true
-		if isWrong(s.lead() - lead) {
+		if isWrong(s.clockAhead() - ahead) {
 			due = earlier(due, time.Now().Add(minBackoff)) // what was posted may have ended at once
 		}
 		if failing {
@@ -170,10 +172,10 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// startSweep begins a sweep over the Incidents that are open or were resolved a short while ago, and those of which this sender
+// startRound begins a round over the Incidents that are open or were resolved a short while ago, and those of which this sender
 // has posted alerts that it has to end, or has left some out. It reports false while the last one is under way.
-func (s *sender) startSweep(t *target, now time.Time) bool {
-	if len(s.sweep) > 0 {
+func (s *sender) startRound(t *target, now time.Time) bool {
+	if len(s.round) > 0 {
 		return false
 	}
 	keys := map[incidentKey]bool{}
@@ -188,18 +190,18 @@ func (s *sender) startSweep(t *target, now time.Time) bool {
 	for key := range s.leftOut {
 		keys[key] = true
 	}
-	s.sweep = slices.Collect(maps.Keys(keys))
+	s.round = slices.Collect(maps.Keys(keys))
 	return true
 }
 
 // collect takes as many Incidents as fit in one request, and those that are to be posted alone. It returns none if there is
 // nothing to post.
-func (s *sender) collect(ctx context.Context, t *target, now time.Time) (items, alone []item) {
+func (s *sender) collect(ctx context.Context, t *target, client *httpClient, now time.Time) (items, alone []item) {
 	size := 0
 	take := func(key incidentKey, received time.Time) {
 		if s.leavesOut(key) {
 			s.alone.add(key, received)
-		} else if it := s.encode(ctx, t, now, key, received); len(it.alerts) > 0 {
+		} else if it := s.encode(ctx, t, client, now, key, received); len(it.alerts) > 0 {
 			items, size = append(items, it), size+it.size
 		}
 	}
@@ -211,9 +213,9 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) (items, 
 		}
 		take(key, received)
 	}
-	for fits(batchIncidents, batchBytes) && len(s.sweep) > 0 {
-		key := s.sweep[0]
-		s.sweep = s.sweep[1:]
+	for fits(batchIncidents, batchBytes) && len(s.round) > 0 {
+		key := s.round[0]
+		s.round = s.round[1:]
 		take(key, time.Time{})
 	}
 	for range maxAlone {
@@ -221,7 +223,7 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) (items, 
 		if !ok {
 			break
 		}
-		if it := s.encode(ctx, t, now, key, received); len(it.alerts) > 0 {
+		if it := s.encode(ctx, t, client, now, key, received); len(it.alerts) > 0 {
 			alone = append(alone, it)
 		}
 	}
@@ -229,10 +231,12 @@ func (s *sender) collect(ctx context.Context, t *target, now time.Time) (items, 
 }
 
 // encode returns the alerts of an Incident; none if there is nothing to post about it.
-func (s *sender) encode(ctx context.Context, t *target, now time.Time, key incidentKey, received time.Time) item {
+func (s *sender) encode(
+	ctx context.Context, t *target, client *httpClient, now time.Time, key incidentKey, received time.Time,
+) item {
 	it := item{key: key, received: received}
 	incident, integration, err := s.term.incident(ctx, key)
-	if err != nil { // the next sweep tries again
+	if err != nil { // the next round tries again
 		s.log.Error(err, "Incident cannot be posted", "namespace", key.namespace, "incident", key.name)
 		return it
 	}
@@ -241,12 +245,14 @@ func (s *sender) encode(ctx context.Context, t *target, now time.Time, key incid
 	// again within the lease; otherwise the set ends with it.
 	if integration != nil || incident == nil || incident.Status.State != v1alpha1.IncidentOpen {
 		mute := mutedBy(incident, s.term.forwarder.plans.Of(integration), now)
-		sets = s.memory.update(key, want(incident, integration, mute, t, now), mute != nil, t.config.endedWindow(), now)
+		wanted := want(incident, integration, mute, t, now)
+		s.recall(ctx, client, key, mute, wanted, t.config)
+		sets = s.memory.update(key, wanted, mute != nil, t.config.endedWindow(), now)
 	}
 	if len(sets) == 0 {
 		s.include(key)
 	}
-	for _, alert := range alertsOf(key, incident, sets, t.config, now, s.lead()) {
+	for _, alert := range alertsOf(key, incident, sets, t.config, now, s.clockAhead()) {
 		encoded, _ := json.Marshal(alert) // strings and times always encode
 		it.alerts, it.size = append(it.alerts, encoded), it.size+len(encoded)
 	}

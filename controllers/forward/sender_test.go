@@ -542,8 +542,8 @@ func TestStormDoesNotStopTheSweep(t *testing.T) {
 			s.queue.add(key, time.Time{})
 		}
 		r.alert("last", v1alpha1.AlertFiring)
-		s.sweep = slices.Repeat([]incidentKey{{"shop", v1alpha1.IncidentName("mon", "last")}}, 100)
-		items, _ := s.collect(t.Context(), r.target, time.Now())
+		s.round = slices.Repeat([]incidentKey{{"shop", v1alpha1.IncidentName("mon", "last")}}, 100)
+		items, _ := s.collect(t.Context(), r.target, nil, time.Now())
 		r.Expect(items).To(HaveLen(batchIncidents))
 		swept := 0
 		for _, it := range items {

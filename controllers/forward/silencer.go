@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
@@ -59,12 +61,14 @@ func (e *endpoint) reconcileSilences(
 	}
 	plan := newSilencePlan(t, installation, now)
 	conditioned, unread := e.want(ctx, plan)
-	covers := &coverage{by: map[string][]incidentKey{}, longest: map[incidentKey]fold.Silence{}}
+	covers := &coverage{by: map[string][]incidentKey{}, longest: map[incidentKey]v1alpha1.Silence{}}
 	uncovered := e.readSilenced(ctx, t, client, now, covers)
 	if err := list(ctx, client, "silences", nil, func(s *silence) {
 		plan.see(s)
 		covers.see(s)
-	}); err != nil {
+	}); isTocsins(err) {
+		return true, unread
+	} else if err != nil {
 		return false, errors.Join(unread, uncovered, err)
 	}
 	if uncovered == nil {
@@ -73,6 +77,12 @@ func (e *endpoint) reconcileSilences(
 	// An alert that ended under a silence was not notified about: Alertmanager has to hear of its end again.
 	unsilenced := func(key incidentKey) { e.term.notify(key, time.Time{}) }
 	return true, errors.Join(unread, uncovered, carryOut(ctx, client, plan.finish(), unsilenced))
+}
+
+// isTocsins reports whether the answer to a request about silences is that of a Tocsin, which has none.
+func isTocsins(err error) bool {
+	var answer *answerError
+	return errors.As(err, &answer) && answer.code == http.StatusNotFound && strings.Contains(answer.answer, "tag:tocsin.dev,")
 }
 
 // readSilenced reads which Incidents are silenced. Those that Tocsin does not have are none of its own.
@@ -140,7 +150,7 @@ func (e *endpoint) want(ctx context.Context, plan *silencePlan) (conditioned []i
 
 // setCovered remembers which silences cover Incidents and which requests have ended, and announces each Incident of which that is
 // news. The first time, everything is.
-func (e *endpoint) setCovered(covered map[incidentKey]fold.Silence, ended map[incidentKey]time.Time, conditioned []incidentKey) {
+func (e *endpoint) setCovered(covered map[incidentKey]v1alpha1.Silence, ended map[incidentKey]time.Time, conditioned []incidentKey) {
 	e.mu.Lock()
 	before, endedBefore := e.covered, e.ended
 	e.covered, e.ended = covered, ended
@@ -168,7 +178,7 @@ func (f *Forwarder) Silencing(incident types.NamespacedName) (silencing fold.Sil
 		s, ok := e.covered[key]
 		ended := e.ended[key]
 		e.mu.Unlock()
-		if ok && (silencing.Covering == nil || s.Until.After(silencing.Covering.Until)) {
+		if ok && (silencing.Covering == nil || s.EndTime.After(silencing.Covering.EndTime.Time)) {
 			silencing.Covering = &s
 		}
 		if ended.After(silencing.Ended) {

@@ -238,7 +238,7 @@ func (p *silencePlan) endedRequests() map[incidentKey]time.Time {
 // coverage is which silences cover Incidents.
 type coverage struct {
 	by      map[string][]incidentKey // the Incidents, by the ID of a silence
-	longest map[incidentKey]fold.Silence
+	longest map[incidentKey]v1alpha1.Silence
 }
 
 // add notes the silences of an Incident's alert.
@@ -262,11 +262,12 @@ func (c *coverage) see(s *silence) {
 	if own {
 		comment = before
 	}
-	covering := fold.Silence{
-		By: plaintext.ShortMessage(s.CreatedBy), Comment: plaintext.ShortMessage(comment), Until: s.EndsAt.Truncate(time.Second).UTC(),
+	covering := v1alpha1.Silence{
+		EndTime: v1alpha1.NewTimestamp(s.EndsAt.Truncate(time.Second)),
+		By:      plaintext.ShortName(s.CreatedBy), Comment: plaintext.ShortComment(comment),
 	}
 	for _, key := range incidents {
-		if s.EndsAt.After(c.longest[key].Until) {
+		if s.EndsAt.After(c.longest[key].EndTime.Time) {
 			c.longest[key] = covering
 		}
 	}

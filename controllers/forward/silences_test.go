@@ -19,7 +19,6 @@ import (
 	k8stypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // silencing is the part of Alertmanager that has silences.
@@ -456,6 +455,27 @@ func TestFailuresInARowEndTheRound(t *testing.T) {
 	r.Expect(r.am.writes).To(Equal(maxSilenceFailures))
 }
 
+// A Tocsin has no silences, and that is no failure. Another 404 is.
+func TestATocsinHasNoSilences(t *testing.T) {
+	r := newSilenceRig(t)
+	_, after := r.fold(v1alpha1.Alert{DedupKey: "k", Status: v1alpha1.AlertFiring})
+	r.edit(keyOf(after), func(s *v1alpha1.IncidentStatus) {
+		s.Silence = &v1alpha1.Silence{EndTime: v1alpha1.NewTimestamp(noon.Add(time.Hour))}
+	})
+	body := `{"type":"tag:tocsin.dev,2026:not-found","title":"Not found","status":404}`
+	r.am.answer = func(to io.Writer, path string) bool {
+		w, ok := to.(http.ResponseWriter)
+		if ok && path == "silences" {
+			http.Error(w, body, http.StatusNotFound)
+		}
+		return path == "silences"
+	}
+	r.poll()
+	r.Expect(r.am.writes).To(BeZero())
+	body, r.outcome = "404 page not found", MatchError(ContainSubstring("404"))
+	r.poll()
+}
+
 // Thousands of silenced alerts make an answer of 40 MB.
 func TestAnyNumberOfSilencedAlertsIsRead(t *testing.T) {
 	r := newSilenceRig(t)
@@ -474,7 +494,7 @@ func TestAnyNumberOfSilencedAlertsIsRead(t *testing.T) {
 	r.am.silences = []silence{{ID: "id", CreatedBy: "maria", Comment: "x", EndsAt: noon.Add(time.Hour)}}
 	r.poll()
 	r.Expect(r.endpoint.covered).To(HaveLen(1))
-	r.Expect(r.endpoint.covered).To(HaveKeyWithValue(key, fold.Silence{By: "maria", Comment: "x", Until: noon.Add(time.Hour)}))
+	r.Expect(r.endpoint.covered).To(HaveKeyWithValue(key, v1alpha1.Silence{By: "maria", Comment: "x", EndTime: v1alpha1.NewTimestamp(noon.Add(time.Hour))}))
 }
 
 // An Alertmanager that lies takes time, and no memory.
@@ -568,7 +588,7 @@ func TestCoveringSilencesAreAnnouncedWhenTheyChange(t *testing.T) {
 	}
 	r.poll()
 	r.Expect(r.changed).To(ConsistOf(key))
-	r.Expect(r.endpoint.covered).To(HaveKeyWithValue(key, fold.Silence{By: "b", Comment: "y", Until: noon.Add(2 * time.Hour)}))
+	r.Expect(r.endpoint.covered).To(HaveKeyWithValue(key, v1alpha1.Silence{By: "b", Comment: "y", EndTime: v1alpha1.NewTimestamp(noon.Add(2 * time.Hour))}))
 	r.poll()
 	r.Expect(r.changed).To(BeEmpty(), "no write for a poll without news")
 	r.am.covered = nil

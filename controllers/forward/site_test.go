@@ -210,6 +210,7 @@ type alertmanager struct {
 	requests int
 	posted   int                        // alerts
 	empty    int                        // requests without alerts
+	listed   int                        // requests for the list
 	fail     func(body string) int      // the status to answer with instead; 0: none, hangs: no answer
 	hang     bool                       // requests are answered when their context ends
 	fired    map[string][]time.Duration // by how long after the last end a set fired again
@@ -262,6 +263,10 @@ func (a *alertmanager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if r.URL.Path == "/api/v2/alerts" && r.Method == http.MethodGet {
+		a.list(w)
+		return
+	}
 	if r.URL.Path != "/api/v2/alerts" || r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
 		err = errors.New("not an alert")
 	}
@@ -285,6 +290,18 @@ func (a *alertmanager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.posted++
 		a.put(stored{labels: p.Labels, annotations: p.Annotations, startsAt: p.StartsAt, endsAt: p.EndsAt, generatorURL: p.GeneratorURL})
 	}
+}
+
+// list answers with the alerts that fire.
+func (a *alertmanager) list(w http.ResponseWriter) {
+	a.listed++
+	alerts := []map[string]any{}
+	for _, known := range a.alerts {
+		if known.endsAt.After(a.now()) {
+			alerts = append(alerts, map[string]any{"labels": known.labels})
+		}
+	}
+	_ = json.NewEncoder(w).Encode(alerts)
 }
 
 func (a *alertmanager) put(s stored) {

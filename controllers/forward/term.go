@@ -69,7 +69,7 @@ func (t *term) apply(ctx context.Context) {
 	}
 }
 
-// watch has the Incidents that change forwarded.
+// watch forwards each Incident that changes.
 func (t *term) watch(objects cache.Informers) error {
 	incidents, err := informers.Feed(context.Background(), objects, &v1alpha1.Incident{}, t.incidentChanged, t.incidentGone)
 	if err != nil {
@@ -84,7 +84,7 @@ func (t *term) watch(objects cache.Informers) error {
 func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
 	before, _ := t.index.set(incident, time.Now())
 	received, changes := transition(before.open, incident, t.forwarder.current().AlertLabels)
-	if !initial && changes { // else the sweep comes to it
+	if !initial && changes { // else the next round comes to it
 		t.notify(keyOf(incident), received)
 	}
 }
@@ -133,7 +133,7 @@ func (t *term) notify(key incidentKey, received time.Time) {
 }
 
 // transition reports whether an Incident changed in a way that Alertmanager has to know at once; counts and texts can wait
-// for the sweep. before is nil if it was not open. received is the time at which the alert that caused a transition was
+// for the next round. before is nil if it was not open. received is the time at which the alert that caused a transition was
 // received; zero for other changes.
 func transition(before, after *v1alpha1.Incident, labels []string) (received time.Time, changed bool) {
 	if before == nil {

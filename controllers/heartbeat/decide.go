@@ -102,7 +102,7 @@ func (p *plan) judge(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatu
 		} else {
 			p.miss(f, h, s)
 		}
-	case f.posted.Has(h.Name) && !hasFailed(s):
+	case f.posted.Has(h.Name) && !s.HasFailed():
 		p.resolve(f, s, "heard", "The heartbeat is heard again.")
 	default:
 		if expected {
@@ -117,7 +117,7 @@ func (p *plan) judge(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatu
 func (p *plan) judgeMissed(f *facts, s *v1alpha1.HeartbeatStatus, isLate bool) {
 	heard := s.LastSignalTime != nil && (s.MissedAfterTime == nil || s.LastSignalTime.After(s.MissedAfterTime.Time))
 	switch {
-	case heard && hasFailed(s): // its Incident is about the failure now
+	case heard && s.HasFailed(): // its Incident is about the failure now
 		s.MissedTime, s.MissedAfterTime, p.changed = nil, nil, true
 	case heard:
 		p.resolve(f, s, "heard", "The heartbeat is heard again.")
@@ -129,17 +129,12 @@ func (p *plan) judgeMissed(f *facts, s *v1alpha1.HeartbeatStatus, isLate bool) {
 // recover resolves the Incident of a heartbeat that has failed, or was missed, and was heard since.
 func (p *plan) recover(f *facts, s *v1alpha1.HeartbeatStatus) {
 	incident := f.open(s.Name)
-	if incident == nil || s.LastSignalTime == nil || hasFailed(s) {
+	if incident == nil || s.LastSignalTime == nil || s.HasFailed() {
 		return
 	}
 	if last := incident.Status.LastAlertTime; last == nil || s.LastSignalTime.After(last.Time) {
 		p.resolve(f, s, "recovered", "The heartbeat is heard again.")
 	}
-}
-
-// hasFailed reports whether the last signal was a failure.
-func hasFailed(s *v1alpha1.HeartbeatStatus) bool {
-	return s.FailedTime != nil && s.LastSignalTime != nil && !s.LastSignalTime.After(s.FailedTime.Time)
 }
 
 // dueTime is when a heartbeat is late. It is not expected while it waits for its first signal.

@@ -135,7 +135,7 @@ func (r *reconciler) decide(
 	from, ok := r.health.QuietFrom(client.ObjectKeyFromObject(integration), policy.Unavailable, own)
 	listening := now.Add(from.Sub(own))
 	if ready := policy.ReadySince; !ready.IsZero() {
-		listening = later(listening, now.Add(min(0, ready.Sub(own))).Add(replica.Grace))
+		listening = later(listening, now.Add(min(0, ready.Sub(now))).Add(replica.Grace))
 	}
 	return decide(&facts{
 		integration: integration, now: now, listening: listening, judging: ok && !policy.Refusing, posted: posted,

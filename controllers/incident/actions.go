@@ -222,8 +222,8 @@ func (r *reconciler) expire(ctx context.Context, o *facts, due time.Time) (resul
 		}
 		return result, nil
 	}
-	once := func() bool { return true }
-	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, once)
+	always := func() bool { return true }
+	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, always)
 	if err != nil || deleted == 0 {
 		return ctrl.Result{RequeueAfter: expiryRetry}, err // a change of the Incident brings it back sooner
 	}

@@ -142,15 +142,15 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // foldConfirmed folds after a quorum list and carries the plan out. It returns its facts, with the Incident as it is written.
 //
-// An Incident that the cache lacks is Resolved, or there is none. If the alerts open one, by the plan first, it is
+// An Incident that the cache lacks is Resolved, or there is none. If the provisional plan opens one, it is
 // created before the list. A leader that stood still could otherwise fold AlertEvents once more whose Incident was deleted
 // meanwhile: nothing would fail its create. If the create finds one there, or if the alerts open none, it is read.
 func (r *reconciler) foldConfirmed(
-	ctx context.Context, seen *facts, first *fold.Plan,
+	ctx context.Context, seen *facts, provisional *fold.Plan,
 ) (_ *facts, plan fold.Plan, err error) {
 	created := false
 	if seen.incident == nil {
-		if seen, created, err = r.createOrRead(ctx, seen, first); err != nil {
+		if seen, created, err = r.createOrRead(ctx, seen, provisional); err != nil {
 			return seen, plan, err
 		}
 	}
@@ -182,11 +182,11 @@ func (r *reconciler) foldConfirmed(
 // createOrRead returns the facts with the Incident that the cache lacks, if there is one: a new one if it is to be
 // opened, or the one that exists. That one is found also where none can be created.
 func (r *reconciler) createOrRead(
-	ctx context.Context, seen *facts, first *fold.Plan,
+	ctx context.Context, seen *facts, provisional *fold.Plan,
 ) (_ *facts, created bool, err error) {
 	o := *seen
-	if first.Create != nil {
-		if o.incident, err = r.create(ctx, seen, first); o.incident != nil {
+	if provisional.Create != nil {
+		if o.incident, err = r.create(ctx, seen, provisional); o.incident != nil {
 			return &o, true, nil
 		}
 		if blocked := (*blockedError)(nil); err != nil && !errors.As(err, &blocked) {
@@ -293,7 +293,7 @@ func (r *reconciler) expireOrWait(ctx context.Context, o *facts, plan fold.Plan)
 	}
 	at, ok := fold.Deadline(o.incident, o.policy)
 	switch {
-	case !ok, at.Sub(o.now) > 2*sweep.Interval && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep comes before
+	case !ok, at.Sub(o.now) > 2*sweep.Interval && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep finds it in time
 		return ctrl.Result{}, nil
 	case o.policy.Untrusted && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep comes to it when the clock is right
 		return ctrl.Result{}, nil

@@ -45,7 +45,7 @@ type Options struct {
 
 	Now func() time.Time
 
-	// APITime returns the time by the API server's clock, by which maintenance windows open and end.
+	// APITime returns the time by the API server's clock, by which maintenance windows open and end and conditions change.
 	APITime func() time.Time
 }
 
@@ -114,6 +114,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	mapping, settles := mappingValidity(updated, r.CheckMapping(&integration), now)
 	r.setOutside(updated, &updated.Status.Conditions)
 	setUnavailable(&ready, cmp.Or(r.Unavailable(integration.Namespace), integrations.Blocked(updated)))
+	ready.LastTransitionTime, mapping.LastTransitionTime = r.transitionTime(), r.transitionTime()
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	changed := meta.SetStatusCondition(&updated.Status.Conditions, mapping)
 	updated.Status.ObservedGeneration = integration.Generation
@@ -175,12 +176,16 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 		if outside.source == nil {
 			outdated = meta.RemoveStatusCondition(conditions, outside.kind) || outdated
 		} else if condition, ok := outside.source.Condition(integration); ok {
-			condition.LastTransitionTime = metav1.NewTime(r.Now())
+			condition.LastTransitionTime = r.transitionTime()
 			outdated = meta.SetStatusCondition(conditions, condition) || outdated
 		}
 	}
 	return outdated
 }
+
+// transitionTime is that of the conditions that change now. Silence is measured from some of them, also by later leaders, so
+// it is not by the own clock, which may be wrong.
+func (r *reconciler) transitionTime() metav1.Time { return metav1.NewTime(r.APITime()) }
 
 // soonest is how long it is until the first of the times that are set, or a wait that is shorter, unless it is zero.
 func soonest(wait time.Duration, now time.Time, times ...time.Time) time.Duration {
@@ -226,7 +231,7 @@ func readiness(integration *v1alpha1.WebhookIntegration, now time.Time) (ready m
 	}
 	slices.Sort(valid)
 
-	ready = falseCondition(v1alpha1.ConditionReady, integration, now)
+	ready = falseCondition(v1alpha1.ConditionReady, integration)
 	switch {
 	case integration.Spec.Suspend:
 		ready.Reason, ready.Message = v1alpha1.ReasonSuspended, "spec.suspend is true: every post is answered with 403."
@@ -256,12 +261,11 @@ func invalidKey(integration *v1alpha1.WebhookIntegration) string {
 }
 
 // falseCondition returns a condition of the integration that is False, for the caller to complete.
-func falseCondition(kind string, integration *v1alpha1.WebhookIntegration, now time.Time) metav1.Condition {
+func falseCondition(kind string, integration *v1alpha1.WebhookIntegration) metav1.Condition {
 	return metav1.Condition{
 		Type:               kind,
 		Status:             metav1.ConditionFalse,
 		ObservedGeneration: integration.Generation,
-		LastTransitionTime: metav1.NewTime(now),
 	}
 }
 
@@ -270,7 +274,7 @@ func falseCondition(kind string, integration *v1alpha1.WebhookIntegration, now t
 func mappingValidity(
 	integration *v1alpha1.WebhookIntegration, invalid error, now time.Time,
 ) (valid metav1.Condition, next time.Time) {
-	valid = falseCondition(v1alpha1.ConditionMappingValid, integration, now)
+	valid = falseCondition(v1alpha1.ConditionMappingValid, integration)
 	failure, keyless := integrations.CurrentMappingFailure(integration, now), integration.Status.LastKeylessTime
 	switch {
 	case invalid != nil:

@@ -175,6 +175,17 @@ func TestAnIntegrationBecomesReadyAndItsTokenExpires(t *testing.T) {
 	s.Expect(ready.LastTransitionTime.Time).To(BeTemporally("==", s.Clock.Now().Truncate(time.Second)))
 }
 
+// A leader whose clock is an hour ahead may be followed by one whose clock is right, which measures silence from these times.
+func TestConditionsChangeByTheTimeOfTheAPIServer(t *testing.T) {
+	s := newSite(t)
+	s.APITime = func() time.Time { return s.Clock.Now().Add(-time.Hour) }
+	s.Integrate(nil)
+	s.reconcileIntegration()
+	conditions := s.IntegrationStatus().Conditions
+	s.Expect(conditions).To(HaveLen(3))
+	s.Expect(conditions).To(HaveEach(HaveField("LastTransitionTime.Time", BeTemporally("==", s.APITime().Truncate(time.Second)))))
+}
+
 func TestLastReceivedTimeIsWrittenOnceAMinute(t *testing.T) {
 	s := newSite(t)
 	s.Integrate(nil)

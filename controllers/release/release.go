@@ -58,7 +58,7 @@ type releaseRecord struct {
 	settled []string         // names of the others
 	began   time.Time        // when the first of them was settled
 	due     time.Time        // when to delete it, once nothing is waiting
-	deleted bool             // and the watch has not shown it yet
+	deleted bool             // the watch does not show it yet
 
 	marked     marks.Mark // as far as it is known
 	markWanted bool

@@ -115,9 +115,9 @@ func (h *IngestHealth) QuietFrom(integration types.NamespacedName, unavailable, 
 	return from.Add(Grace), true
 }
 
-// ClockLead returns how far the process's clock is ahead of the API server's (negative: behind), and zero while the two
+// ClockAhead returns how far the process's clock is ahead of the API server's (negative: behind), and zero while the two
 // differ by no more than clocks may.
-func (h *IngestHealth) ClockLead() time.Duration {
+func (h *IngestHealth) ClockAhead() time.Duration {
 	now := h.clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package sweep visits the Resolved Incidents, which no cache has, in pages: it has those folded whose retention ends, tells the
-// archive and the forwarding of them, counts them, and evicts the oldest of a namespace that has more than its share.
+// Package sweep visits the Resolved Incidents, which no cache has, in pages: it has those reconciled whose retention ends (package
+// incident deletes them), tells the forwarding of them, counts them, and evicts the oldest of a namespace that has more than its
+// share.
 package sweep
 
 import (
@@ -79,7 +80,7 @@ type Follower interface {
 
 // Folds are the folds' part of a sweep.
 type Folds interface {
-	// IsDue reports whether a Resolved Incident is to be folded before the next sweep.
+	// IsDue reports whether a Resolved Incident is to be reconciled before the next sweep.
 	IsDue(ctx context.Context, incident *v1alpha1.Incident) bool
 
 	// Delete deletes those of these Incidents of one namespace whose ledgers are not needed, as they were read, while more
@@ -279,7 +280,7 @@ func (s *Sweeper) Condition(integration *v1alpha1.WebhookIntegration) (condition
 	return condition, s.swept
 }
 
-// visit has a Resolved Incident folded if it is due.
+// visit has a Resolved Incident reconciled if it is due.
 func (s *Sweeper) visit(ctx context.Context, incident *v1alpha1.Incident) {
 	if s.folds.IsDue(ctx, incident) {
 		requests.Add(s.queue, client.ObjectKeyFromObject(incident), false)

@@ -94,7 +94,8 @@ func newManager(
 
 // newCampaign returns the campaign that runs the folding controllers, and the forwarding, if any, on one replica at a time.
 func newCampaign(
-	mgr ctrl.Manager, objects cache.Cache, o Options, folding controllers.Options, serverTime func() (time.Time, bool),
+	mgr ctrl.Manager, objects cache.Cache, o Options, environment Environment, folding controllers.Options,
+	serverTime func() (time.Time, bool),
 ) (*leader.Campaign, error) {
 	lock, err := newLock(mgr, o)
 	if err != nil {
@@ -104,12 +105,15 @@ func newCampaign(
 	if o.alertmanagers != "" {
 		forwarder = forward.New(o.alertmanagers, serverTime, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
 		forwarder.PageURL = o.pageURL
+		if environment.Dial != nil {
+			forwarder.Dial = environment.Dial
+		}
 		if err := mgr.Add(forwarder); err != nil {
 			return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
 		}
 		folding.Forwarding, folding.Silences, folding.Follower = forwarder, forwarder, forwarder
 	}
-	replica, err := controllers.NewReplica(mgr, folding)
+	own, err := controllers.NewReplica(mgr, folding)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
 	}
@@ -125,7 +129,7 @@ func newCampaign(
 	}
 	campaign.Work = func(ctx context.Context) error {
 		term := leader.NewTerm(mgr, objects)
-		if err := replica.Lead(term); err != nil {
+		if err := own.Lead(term); err != nil {
 			return fmt.Errorf("setting up the controllers: %w", err)
 		}
 		if forwarder != nil {

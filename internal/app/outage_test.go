@@ -355,7 +355,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	folding := controllers.Options{Options: incident.Options{
 		Namespaces: o.WatchNamespaces, Health: health, Memory: replica.NewMemory(clock.RealClock{}), Clock: clock.RealClock{},
 	}}
-	campaign, err := newCampaign(mgr, objects, o, folding, health.Now)
+	campaign, err := newCampaign(mgr, objects, o, Environment{}, folding, health.Now)
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx := startCache(t, mgr, objects)
 

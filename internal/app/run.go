@@ -72,6 +72,9 @@ type Environment struct {
 	// Listen opens the address of the webhook endpoint. Default: that of net.ListenConfig.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 
+	// Dial connects to Alertmanagers. Default: that of net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 	// Clock tells the time by which alerts are received and folded. Default: the real one.
 	Clock replica.Clock
 }
@@ -94,7 +97,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err != nil {
 		return err
 	}
-	o.webhook.Refused, o.webhook.ClockLead, o.webhook.Metrics = health.Missed, health.ClockLead, environment.Metrics
+	o.webhook.Refused, o.webhook.ClockAhead, o.webhook.Metrics = health.Missed, health.ClockAhead, environment.Metrics
 	o.webhook.APITime = health.APITime
 	folding := foldingOptions(o, environment, memory, health, informers)
 	if o.tracing {
@@ -121,7 +124,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
 	folding.IngestBacklog, folding.Unavailable = server.IngestBacklog, server.Refusal
-	campaign, err := newCampaign(mgr, objects, o, folding, health.Now)
+	campaign, err := newCampaign(mgr, objects, o, environment, folding, health.Now)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 // A submission that finds a free writer, and no other of its integration on the way, is written at once and
 // alone. Otherwise it waits in the queue of its integration; the writer that comes to that queue takes as many
 // from its head as fit into one AlertEvent. So an idle server adds no latency, a busy one writes fewer and
-// larger objects the more there is to write. Submissions wait for others to join them only in a storm (see gather).
+// larger objects the more there is to write. Submissions wait for others to join them only in a storm (see lingerAfter).
 //
 // A queue has one write under way, which keeps its alerts in the order in which they came and makes batches as large as
 // possible; when that write is slow, as on a connection that has died unnoticed, another one may begin. A free writer goes to
@@ -37,7 +37,7 @@ type Committer struct {
 
 	mu      sync.Mutex
 	closed  bool
-	free    int                             // writers; above 0 only while no queue waits that may have one
+	free    int                             // writers; 0 while a queue waits that may write
 	queues  map[types.NamespacedName]*queue // those with something waiting or being written
 	turns   fair.Turns[*queue]              // those with something waiting that may write
 	waiting int                             // submissions in all queues
@@ -50,8 +50,8 @@ type queue struct {
 	integration types.NamespacedName
 	entries     []*entry
 	writes      int // under way
-	pending     int // reasons not to begin another one: writes that are not slow, and a gathering
-	gathering   gathering
+	holds       int // reasons not to begin another write: writes that are not slow, and a linger
+	linger      linger
 }
 
 type entry struct {
@@ -130,8 +130,8 @@ func (c *Committer) CheckCapacity(integration types.NamespacedName) error {
 	return ErrOverloaded
 }
 
-// Backlog returns how many submissions wait for a write, or have waited for the one that they now share. It is 0 on an
-// idle server and while single submissions are written.
+// Backlog returns how many submissions wait, or are written together with others. It is 0 on an idle server, and while each
+// write has one submission.
 func (c *Committer) Backlog() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *Committer) Backlog() int {
 // mayBegin reports whether a submission of the integration would be written at once.
 func (c *Committer) mayBegin(integration types.NamespacedName) bool {
 	q := c.queues[integration]
-	return c.free > 0 && (q == nil || q.pending == 0) && c.turns.MayWork(integration.Namespace)
+	return c.free > 0 && (q == nil || q.holds == 0) && c.turns.MayWork(integration.Namespace)
 }
 
 // enqueue gives the submission to a writer or puts it into its queue.
@@ -167,9 +167,9 @@ func (c *Committer) enqueue(e *entry) error {
 	}
 	q.entries = append(q.entries, e)
 	c.waiting++
-	if g := &q.gathering; g.timer != nil && len(q.entries) >= g.target && g.timer.Stop() {
+	if g := &q.linger; g.timer != nil && len(q.entries) >= g.target && g.timer.Stop() {
 		g.timer = nil
-		q.pending--
+		q.holds--
 	}
 	c.startWriter(q)
 	return nil
@@ -188,14 +188,14 @@ func (c *Committer) startWriter(q *queue) {
 
 // resume ends a reason not to begin another write of the queue.
 func (c *Committer) resume(q *queue) {
-	q.pending--
+	q.holds--
 	c.startWriter(q)
 	c.prune(q)
 }
 
 // await has a queue wait for its turn if it may write.
 func (c *Committer) await(q *queue) {
-	if len(q.entries) > 0 && q.pending == 0 {
+	if len(q.entries) > 0 && q.holds == 0 {
 		c.turns.Add(q.integration.Namespace, q, q.writes == 0)
 	}
 }
@@ -205,7 +205,7 @@ func (c *Committer) take() *batch {
 	for q, ok := c.turns.Next(); ok; q, ok = c.turns.Next() {
 		if b := c.takeBatch(q); len(b.entries) > 0 {
 			q.writes++
-			q.pending++
+			q.holds++
 			c.writing += len(b.entries)
 			b.slow = time.AfterFunc(slowWrite, func() { // a slow write does not hold up the submissions behind it
 				c.mu.Lock()
@@ -257,7 +257,7 @@ func lateError(err error) error {
 
 // prune forgets a queue that is empty and has no write under way.
 func (c *Committer) prune(q *queue) {
-	if len(q.entries) == 0 && q.writes == 0 && q.pending == 0 {
+	if len(q.entries) == 0 && q.writes == 0 && q.holds == 0 {
 		delete(c.queues, q.integration)
 	}
 }
@@ -288,9 +288,9 @@ func (c *Committer) next(written *batch, took time.Duration) *batch {
 	c.writing -= len(written.entries)
 	q.writes--
 	if written.slow.Stop() {
-		q.pending--
+		q.holds--
 	}
-	c.gather(q, len(written.entries), took)
+	c.lingerAfter(q, len(written.entries), took)
 	c.turns.Done(q.integration.Namespace)
 	c.await(q)
 	c.prune(q)

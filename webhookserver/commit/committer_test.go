@@ -73,7 +73,7 @@ func (c *commits) add(s Submission, timeout time.Duration) {
 // finish returns when all commits have their outcomes and no writer works any more.
 func (c *commits) finish() {
 	c.wait.Wait()
-	time.Sleep(2 * maxGather) // the last write waits for the senders in vain
+	time.Sleep(2 * maxLinger) // the last write waits for the senders in vain
 }
 
 // result returns what a commit returned, by the id of its first alert.

@@ -32,13 +32,13 @@ const (
 
 	slowWrite = 250 * time.Millisecond // how long a write may take before another one of its queue may begin
 
-	// After a write of at least minGathered submissions, the next one waits for the senders of gatherPercent of them, but
-	// no longer than the write took, and no longer than maxGather. If not even half of them come, it is not tried again for
-	// the next gatherSkips writes.
-	minGathered   = 3
-	gatherPercent = 90
-	maxGather     = 10 * time.Millisecond
-	gatherSkips   = 8
+	// After a write of at least minLingering submissions, the next one waits for the senders of lingerPercent of them, but
+	// no longer than the write took, and no longer than maxLinger. If not even half of them come, it is not tried again for
+	// the next lingerSkips writes.
+	minLingering  = 3
+	lingerPercent = 90
+	maxLinger     = 10 * time.Millisecond
+	lingerSkips   = 8
 )
 
 // Limits of a write to the API server.

@@ -3,7 +3,9 @@ package mapping
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
@@ -77,19 +79,37 @@ func (b *builder) normalise() Alert {
 	if b.out.Dropped && b.out.Preset != "" { // nobody has chosen it
 		b.out.warn("", "the preset %s, which recognizes the payload, drops the alert", b.out.Preset)
 	}
-	if b.isForwarded() {
-		b.out.Dropped, b.out.Forwarded = true, true
-		b.out.warn("labels", "the alert has the label %s: a Tocsin forwarded it, and it is dropped", v1alpha1.ForwardedLabel)
-	}
+	b.out.Hops = b.hops()
 	return b.out
 }
 
-// isForwarded reports whether a Tocsin forwarded the alert to an Alertmanager. It would open an Incident about an Incident,
-// which would be forwarded in turn. The label counts where the sender has it, even if the mapping leaves it out.
-func (b *builder) isForwarded() bool {
-	_, mapped := b.out.Labels[v1alpha1.ForwardedLabel]
-	_, sent := valueAt(b.element, []string{"labels", v1alpha1.ForwardedLabel})
-	return mapped || sent
+// hops returns how many Tocsins have forwarded the alert. Labels count where the sender has them, even if the mapping leaves
+// them out. A number that no Tocsin writes is beyond every bound.
+func (b *builder) hops() int {
+	if len(b.labels(v1alpha1.ForwardedLabel)) == 0 {
+		return 0
+	}
+	most := 1
+	for _, value := range b.labels(v1alpha1.HopsLabel) {
+		text, _ := value.(string)
+		hops, err := strconv.Atoi(text)
+		if err != nil || hops < 1 {
+			return math.MaxInt
+		}
+		most = max(most, hops)
+	}
+	return most
+}
+
+// labels returns the values of a label: as the alert has it, and as it was sent.
+func (b *builder) labels(name string) (values []any) {
+	if mapped, ok := b.out.Labels[name]; ok {
+		values = append(values, mapped)
+	}
+	if sent, ok := valueAt(b.element, []string{"labels", name}); ok {
+		values = append(values, sent)
+	}
+	return values
 }
 
 func (b *builder) assemble() {

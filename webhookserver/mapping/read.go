@@ -40,9 +40,10 @@ var ErrInterrupted = errors.New("the mapping took too long")
 type Alert struct {
 	v1alpha1.Alert
 
-	Dropped   bool              // accepted but not to be stored: the mapping wants it so, or it is Forwarded
+	Dropped   bool              // accepted but not to be stored: the mapping wants it so
 	DroppedBy string            // the drop expression that matched, shortened; empty if none did
-	Forwarded bool              // a Tocsin forwarded it to an Alertmanager, and it came back from there
+	Hops      int               // how many Tocsins have forwarded it
+	Returned  bool              // dropped by the webhook server for its Hops
 	Warnings  []payload.Warning // what was not taken as sent or as mapped
 
 	from   [fieldCount]*expression // those that gave a field

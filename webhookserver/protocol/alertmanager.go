@@ -9,11 +9,12 @@ import (
 // https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 //
 // Prometheus, vmalert, and the rulers of Loki and Mimir only post alerts; the data source of Grafana tests its address
-// with /api/v2/status, and probes use /-/ready.
+// with /api/v2/status, and probes use /-/ready. A Tocsin that forwards asks which of its alerts are silenced.
 func alertmanagerOperations() []Operation {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []Operation{
 		{Path: "/api/v2/alerts", Methods: []string{http.MethodPost}, ListPreset: "vmalert", Read: readPayload},
+		{Path: "/api/v2/alerts", Methods: get, Query: func(*Request) Reply { return Reply{Status: http.StatusOK, Body: []any{}} }},
 		{Path: "/api/v2/status", Methods: get, Query: alertmanagerStatus},
 		{Path: "/-/ready", Methods: get, Query: func(*Request) Reply { return Reply{Status: http.StatusOK, Body: "OK"} }},
 	}

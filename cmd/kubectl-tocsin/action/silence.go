@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -59,7 +58,7 @@ func (a Action) AwaitSilence(
 			return false, err
 		}
 		condition = meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionSilenced)
-		return a.silenceSettled(condition, now.Status.Silence, before.Status.Silence), nil
+		return a.silenceSettled(condition, &now.Status, before.Status.Silence), nil
 	})
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -81,31 +80,19 @@ func (a Action) AwaitSilence(
 
 // silenceSettled reports whether the condition Silenced tells of what the action requested: of a silence that ends when the
 // requested one does, or later; or after unsilence, of none or another one than was requested before.
-func (a Action) silenceSettled(condition *metav1.Condition, request, before *v1alpha1.Silence) bool {
-	silenced := condition != nil && condition.Status == metav1.ConditionTrue
+func (a Action) silenceSettled(condition *metav1.Condition, now *v1alpha1.IncidentStatus, before *v1alpha1.Silence) bool {
 	switch {
 	case a.Length == 0:
-		return !silenced || !describes(condition, before)
+		return now.SilencedBy == nil || !isRequested(now.SilencedBy, before)
 	case condition != nil && condition.Reason == v1alpha1.ReasonForwardingDisabled:
 		return true
-	case !silenced || request == nil:
-		return false
 	}
-	until, ok := silencedUntil(condition)
-	return !ok || !until.Before(request.EndTime.Truncate(time.Second))
+	return now.SilencedBy != nil && now.Silence != nil &&
+		!now.SilencedBy.EndTime.Before(now.Silence.EndTime.Truncate(time.Second))
 }
 
-// describes reports whether the condition Silenced is about a silence that was requested by an AlertEvent.
-func describes(condition *metav1.Condition, request *v1alpha1.Silence) bool {
-	until, ok := silencedUntil(condition)
-	return ok && request != nil && until.Sub(request.EndTime.Time).Abs() <= time.Second &&
-		strings.HasPrefix(condition.Message, cmp.Or(plaintext.ShortMessage(request.By), "tocsin")+" ")
-}
-
-// silencedUntil reads the end of the silence from the message of the condition Silenced, which is the only place that has it.
-func silencedUntil(condition *metav1.Condition) (time.Time, bool) {
-	_, rest, _ := strings.Cut(condition.Message, " silenced the incident in Alertmanager until ")
-	word, _, _ := strings.Cut(rest, " ")
-	until, err := time.Parse(time.RFC3339, strings.TrimSuffix(word, "."))
-	return until, err == nil
+// isRequested reports whether a silence in Alertmanager is the one that was requested by an AlertEvent.
+func isRequested(silence, request *v1alpha1.Silence) bool {
+	return request != nil && silence.EndTime.Sub(request.EndTime.Time).Abs() <= time.Second &&
+		silence.By == cmp.Or(plaintext.ShortName(request.By), "tocsin")
 }

@@ -3,11 +3,15 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
 // checkName is the name of the command whose errors have an exit code of their own.
@@ -56,11 +60,50 @@ func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
 			s.printf("%s/%s %s %s\n", incident.Namespace, incident.Name,
 				s.styled(look, string(incident.Status.Alert.Severity)), safe(incident.Status.Alert.Title))
 		}
+		o.listHeartbeats(ctx, c)
 	}
 	if s.err == nil && len(open) > 0 {
 		return silentError{}
 	}
 	return s.err
+}
+
+// listHeartbeats lists the heartbeats of the selected integrations. They do not change the exit code: one that is missed or has
+// failed has an Incident. So an error is no reason to fail.
+func (o *checkOptions) listHeartbeats(ctx context.Context, c *cluster) {
+	all, err := live.Heartbeats(ctx, c, o.filter.namespace(c))
+	if err != nil {
+		o.notef("Heartbeats are not listed: %s.", live.Sentence(err))
+		return
+	}
+	if len(o.filter.Integrations) > 0 {
+		all = slices.DeleteFunc(all, func(h live.Heartbeat) bool { return !slices.Contains(o.filter.Integrations, h.Integration) })
+	}
+	if len(all) == 0 {
+		return
+	}
+	o.screen.printf("\nHeartbeats: %s.\n", live.TallyHeartbeats(all))
+	t := &table[live.Heartbeat]{screen: o.screen, wide: true}
+	t.add("HEARTBEAT", 0, func(h live.Heartbeat) string { return h.Namespace + "/" + h.Integration + "/" + h.Name })
+	t.addCells("STATE", 0, func(h live.Heartbeat) cell { return cell{string(h.State), heartbeatStyles[h.State]} })
+	t.add("LAST-SIGNAL", 0, func(h live.Heartbeat) string { return ago(h.Last, o.now()) })
+	t.add("NEXT-DUE", 0, func(h live.Heartbeat) string { return fromNow(h.Due, o.now()) })
+	t.print(all)
+}
+
+var heartbeatStyles = map[live.HeartbeatState]style{
+	live.HeartbeatMissed: red, live.HeartbeatFailed: red, live.HeartbeatWaiting: yellow,
+}
+
+// fromNow returns how long before or after now a time is, such as "in 5m" or "2h ago".
+func fromNow(at *v1alpha1.Timestamp, now time.Time) string {
+	switch {
+	case at == nil:
+		return "-"
+	case at.After(now):
+		return "in " + duration.HumanDuration(at.Sub(now))
+	}
+	return ago(at, now) + " ago"
 }
 
 func tally(open []*v1alpha1.Incident) string {

@@ -218,7 +218,7 @@ func (o *integrationListOptions) newTable() *table[v1alpha1.WebhookIntegration] 
 	t.add("NAME", 0, func(i v1alpha1.WebhookIntegration) string { return i.Name })
 	t.addCells("READY", 0, condition(v1alpha1.ConditionReady))
 	t.addCells("FORWARDED", 0, condition(v1alpha1.ConditionForwarded))
-	t.addCells("HEARTBEATS", 0, condition(v1alpha1.ConditionHeartbeatsHeard))
+	t.add("HEARTBEATS", 0, func(i v1alpha1.WebhookIntegration) string { return live.TallyHeartbeats(live.HeartbeatsOf(&i)) })
 	t.add("TOKENS", 0, func(i v1alpha1.WebhookIntegration) string { return strconv.Itoa(len(i.Spec.Tokens)) })
 	t.add("LAST-RECEIVED", 0, func(i v1alpha1.WebhookIntegration) string { return ago(i.Status.LastReceivedTime, o.now()) })
 	t.add("PRESET", 0, func(i v1alpha1.WebhookIntegration) string { return i.Spec.Preset })

@@ -18,12 +18,18 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// actServer has one Incident, whose conditions come one after the other, one a read; the last one stays. AlertEvents are folded at once.
+// silencing is the condition Silenced and the silence that it describes.
+type silencing struct {
+	condition metav1.Condition
+	by        *v1alpha1.Silence
+}
+
+// actServer has one Incident, whose silences come one after the other, one a read; the last one stays. AlertEvents are folded at once.
 type actServer struct {
 	client.WithWatch
 	forwarded  *metav1.Condition // of the integration
 	request    *v1alpha1.Silence // of the Incident
-	silenced   []metav1.Condition
+	silenced   []silencing
 	neverFolds bool
 	created    int
 }
@@ -38,7 +44,7 @@ func (s *actServer) Get(_ context.Context, key client.ObjectKey, object client.O
 	case *v1alpha1.Incident:
 		object.Name, object.Status.Silence = key.Name, s.request
 		if len(s.silenced) > 0 {
-			object.Status.Conditions = s.silenced[:1:1]
+			object.Status.Conditions, object.Status.SilencedBy = []metav1.Condition{s.silenced[0].condition}, s.silenced[0].by
 		}
 		if len(s.silenced) > 1 {
 			s.silenced = s.silenced[1:]
@@ -58,15 +64,15 @@ func (s *actServer) Create(context.Context, client.Object, ...client.CreateOptio
 
 var silenceEnd = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-func silencedBy(user string, until time.Time) metav1.Condition {
-	return metav1.Condition{
+func silencedBy(user string, until time.Time) silencing {
+	return silencing{metav1.Condition{
 		Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSilenced,
 		Message: user + " silenced the incident in Alertmanager until " + until.Format(time.RFC3339) + ".",
-	}
+	}, &v1alpha1.Silence{By: user, EndTime: v1alpha1.NewTimestamp(until)}}
 }
 
-func notSilenced(reason, message string) metav1.Condition {
-	return metav1.Condition{Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+func notSilenced(reason, message string) silencing {
+	return silencing{metav1.Condition{Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionFalse, Reason: reason, Message: message}, nil}
 }
 
 func requestOfMaria() *v1alpha1.Silence {
@@ -85,16 +91,16 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 	}{
 		"a silence is reported when Alertmanager has it": {
 			server: actServer{forwarded: forwarding, request: requestOfMaria(),
-				silenced: []metav1.Condition{requested, requested, silencedBy("maria", silenceEnd)}},
+				silenced: []silencing{requested, requested, silencedBy("maria", silenceEnd)}},
 			length: 2 * time.Hour, says: "incident.tocsin.dev/disk silenced for 2h\n", created: 1,
 		},
 		"a silence that ends earlier is not the requested one": {
 			server: actServer{forwarded: forwarding, request: requestOfMaria(),
-				silenced: []metav1.Condition{silencedBy("alex", silenceEnd.Add(-time.Hour))}},
+				silenced: []silencing{silencedBy("alex", silenceEnd.Add(-time.Hour))}},
 			length: 2 * time.Hour, problem: "timed out after 200ms; the silence is requested, but not in effect yet: alex silenced", created: 1,
 		},
 		"a silence that does not come is a timeout": {
-			server: actServer{forwarded: forwarding, request: requestOfMaria(), silenced: []metav1.Condition{requested}},
+			server: actServer{forwarded: forwarding, request: requestOfMaria(), silenced: []silencing{requested}},
 			length: 2 * time.Hour, problem: "disk: timed out after 200ms; the silence is requested, but not in effect yet: A silence was",
 			created: 1,
 		},
@@ -108,21 +114,21 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 		},
 		"an end is reported when the silence is gone": {
 			server: actServer{request: requestOfMaria(),
-				silenced: []metav1.Condition{silencedBy("maria", silenceEnd), notSilenced(v1alpha1.ReasonNotSilenced, "No silence.")}},
+				silenced: []silencing{silencedBy("maria", silenceEnd), notSilenced(v1alpha1.ReasonNotSilenced, "No silence.")}},
 			says: "incident.tocsin.dev/disk unsilenced\n", created: 1,
 		},
 		"another silence is named after the end of the requested one": {
 			server: actServer{request: requestOfMaria(),
-				silenced: []metav1.Condition{silencedBy("maria", silenceEnd), silencedBy("alex", silenceEnd)}},
+				silenced: []silencing{silencedBy("maria", silenceEnd), silencedBy("alex", silenceEnd)}},
 			says:    "incident.tocsin.dev/disk unsilenced, but another silence covers it: alex silenced the incident in Alertmanager until 2026-05-04T12:00:00Z.\n",
 			created: 1,
 		},
 		"another silence is named if none was requested": {
-			server: actServer{silenced: []metav1.Condition{silencedBy("alex", silenceEnd)}},
+			server: actServer{silenced: []silencing{silencedBy("alex", silenceEnd)}},
 			says:   "incident.tocsin.dev/disk has no requested silence, but is silenced: alex silenced the incident in Alertmanager until 2026-05-04T12:00:00Z.\n",
 		},
 		"an end that does not come is a timeout": {
-			server:  actServer{request: requestOfMaria(), silenced: []metav1.Condition{silencedBy("maria", silenceEnd)}},
+			server:  actServer{request: requestOfMaria(), silenced: []silencing{silencedBy("maria", silenceEnd)}},
 			problem: "timed out after 200ms; the end of the silence is stored, but Alertmanager still has it: maria", created: 1,
 		},
 	} {
@@ -140,7 +146,7 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 			incident.Spec.IntegrationName = "mon"
 			incident.Status.Silence = test.server.request
 			if len(test.server.silenced) > 0 {
-				incident.Status.Conditions = test.server.silenced[:1]
+				incident.Status.Conditions = []metav1.Condition{test.server.silenced[0].condition}
 			}
 			err := o.checkForwarding(t.Context(), c, []*v1alpha1.Incident{incident})
 			if err == nil {

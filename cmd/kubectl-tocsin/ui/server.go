@@ -154,6 +154,7 @@ func (s *Server) Handler() http.Handler {
 	data := http.NewServeMux()
 	data.HandleFunc("GET /api/stream", s.stream)
 	data.HandleFunc("GET /api/counts", s.limited(s.counts))
+	data.HandleFunc("GET /api/heartbeats", s.limited(s.heartbeats))
 	data.HandleFunc("GET /api/history", s.limited(s.past(s.history)))
 	data.HandleFunc("GET /api/report", s.limited(s.past(s.report)))
 	data.HandleFunc("GET /api/incidents", s.limited(s.incidents))

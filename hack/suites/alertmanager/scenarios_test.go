@@ -35,6 +35,8 @@ var scenarios = []struct {
 	{"a silence that was requested from Tocsin and ended in Alertmanager", false, silenceEndedInAlertmanager},
 	{"a silence that was created in Alertmanager", false, silenceFromAlertmanager},
 	{"a maintenance window, in which the leader is killed", true, maintenanceWindow},
+	{"the Watchdog of a Prometheus is a heartbeat", false, prometheusWatchdog},
+	{"a watchdog outside hears that Tocsin is alive, and nothing while it cannot fold", false, aliveSignal},
 	{"an Incident that is reopened within 15 minutes", true, reopen},
 	{"the leader is killed", false, killLeader},
 	{"a zombie leader: it stands still, another takes over, it goes on", false, zombieLeader},

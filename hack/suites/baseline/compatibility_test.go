@@ -37,7 +37,11 @@ var policy = config.Config{
 }
 
 // compatibleRules are the rules (CEL) that were added since the baseline and reject no object that it accepts.
-var compatibleRules []string
+var compatibleRules = []string{ // about federate, which is new
+	"!has(self.federate) || !self.federate || has(self.heartbeats) && self.heartbeats.exists(h, !has(h.match) && " +
+		"duration(h.interval) <= duration('4m') && (!has(h.grace) || duration(h.grace) <= duration('1m')))",
+	"!has(self.federate) || !self.federate || !has(self.mapping)",
+}
 
 // operatorOwned is the part of an object that has the operator as its only writer: who owns its fields concerns nobody else.
 var operatorOwned = map[string]string{"incidents.tocsin.dev": "status", "alertevents.tocsin.dev": "spec"}

@@ -36,6 +36,7 @@ func (s *suite) testReinstall(t *testing.T) {
 	load := s.load(namespace, "load")
 	load.Requests = 500
 	account := loadgen.Run(t.Context(), load)
+	g.Expect(account.Codes).To(Equal(map[string]int{"202": 500}), "before: %v", account.Error)
 	s.check(t, namespace, "load", account)
 
 	for _, part := range []string{"config/manager", "config/rbac"} {
@@ -50,7 +51,7 @@ func (s *suite) testReinstall(t *testing.T) {
 	s.expose(t)
 	load.URLs = s.load(namespace, "load").URLs
 	account.Add(loadgen.Run(t.Context(), load))
-	g.Expect(account.Codes).To(Equal(map[string]int{"202": 1000}), "%v", account.Error)
+	g.Expect(account.Codes).To(Equal(map[string]int{"202": 1000}), "after: %v", account.Error)
 	s.check(t, namespace, "load", account)
 }
 

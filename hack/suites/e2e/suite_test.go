@@ -64,6 +64,7 @@ func TestOnACluster(t *testing.T) {
 	t.Cleanup(func() { s.remove(t, "-k", "config/default") })
 	passed := t.Run("five minutes on a cluster", s.testWalkthrough) &&
 		t.Run("an alert from inside the cluster", s.testInside) &&
+		t.Run("a CronJob and its heartbeat", s.testCronJob) &&
 		t.Run("alerts from outside the cluster", s.testOutside) &&
 		t.Run("components", s.testComponents) &&
 		t.Run("pods as they run", s.testPodsAsTheyRun) &&

@@ -26,6 +26,7 @@ var pages = []string{
 	"docs/components.md",
 	"docs/kube-state-metrics.md",
 	"docs/upgrade.md",
+	"docs/heartbeats.md",
 	"docs/runbooks/*.md",
 	"docs/tracing.md",
 	"docs/troubleshooting.md",
@@ -109,6 +110,9 @@ func TestPages(t *testing.T) {
 		}
 		for _, file := range files {
 			t.Run(filepath.Base(file), func(t *testing.T) { runPage(t, kubeconfig, folder, file, url) })
+			if file == filepath.Join(testenv.Root(), heartbeatsPage) {
+				t.Run("jobs and their heartbeats", func(t *testing.T) { runJobs(t, kubeconfig, folder, url) })
+			}
 		}
 	}
 	left := runIn(t, kubeconfig, folder, "kubectl get all,crd,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,namespaces,configmaps -A "+

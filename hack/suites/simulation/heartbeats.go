@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
@@ -20,6 +22,10 @@ const (
 	// heartbeatName is that of every tenant's heartbeat, which expects a ping every beatInterval.
 	heartbeatName = "pinged"
 	beatInterval  = time.Minute
+
+	// beatPeriod is how long after a ping the heartbeat is missed, and findTime how much later that is found at the latest.
+	beatPeriod = beatInterval + beatInterval/5
+	findTime   = 30 * time.Second
 
 	pingEvery  = 15 * time.Second
 	pingAgain  = 2 * time.Second // after one that was not acknowledged
@@ -58,12 +64,13 @@ type pings struct {
 	silent map[string]time.Time // until when, by namespace
 	acked  map[string][]*ping
 	found  oracle.Findings
-	open   map[string]bool // namespaces with an open Incident of the heartbeat
+	open   map[string]bool      // namespaces with an open Incident of the heartbeat
+	late   map[string]time.Time // when the heartbeat was last said to be missed, by namespace
 	missed func(namespace string, since time.Duration)
 }
 
 func newPings() *pings {
-	return &pings{silent: map[string]time.Time{}, acked: map[string][]*ping{}, open: map[string]bool{}}
+	return &pings{silent: map[string]time.Time{}, acked: map[string][]*ping{}, open: map[string]bool{}, late: map[string]time.Time{}}
 }
 
 func (p *pings) silence(namespace string, until time.Time) {
@@ -149,6 +156,7 @@ func (p *pings) commit(c *apiserver.Commit, resource string, key types.Namespace
 
 // judge judges that a heartbeat is said to be missed.
 func (p *pings) judge(namespace string, now time.Time) {
+	p.late[namespace] = now
 	var last *ping
 	for _, ping := range p.acked[namespace] {
 		if ping.kept {
@@ -176,4 +184,49 @@ func (p *pings) check(now time.Time, mayWait bool) oracle.Findings {
 		}
 	}
 	return p.found
+}
+
+// fallSilent has all senders fall silent after all faults have ended, and judges that each silence is found in time. Nobody watches
+// any more. At the limit of Incidents, alerts are refused as long as it lasts, and no silence is the sender's.
+func (w *world) fallSilent() oracle.Findings {
+	if w.story.MaxIncidents > 0 {
+		return nil
+	}
+	w.judge.watchNoMore()
+	began := time.Now()
+	var heard []string // namespaces whose heartbeat is expected
+	for _, t := range w.tenants {
+		integration := &v1alpha1.WebhookIntegration{}
+		key := client.ObjectKey{Namespace: t.namespace, Name: integrationName}
+		if err := w.users.Get(context.Background(), key, integration); err != nil || !integration.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if known := v1alpha1.FindHeartbeat(integration.Status.Heartbeats, heartbeatName); known != nil && known.LastSignalTime != nil {
+			heard = append(heard, t.namespace)
+		}
+		w.pings.silence(t.namespace, began.Add(time.Hour))
+	}
+	time.Sleep(senderTimeout) // a ping may be under way
+	time.Sleep(beatPeriod + findTime)
+	w.pings.checkSilence(heard, began)
+	return w.judge.findings()
+}
+
+// checkSilence judges that the end of the pings was found. What was silent before the faults had ended has more time.
+func (p *pings) checkSilence(namespaces []string, began time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, namespace := range namespaces {
+		acked := p.acked[namespace]
+		if len(acked) == 0 {
+			continue // an earlier integration was heard
+		}
+		last, late := acked[len(acked)-1].at, p.late[namespace]
+		switch found := late.Sub(last); {
+		case found <= 0:
+			p.found.Add("H: the heartbeat of %s is not missed, %s after the last ping", namespace, time.Since(last))
+		case found > beatPeriod+findTime && began.Sub(last) < 2*pingEvery:
+			p.found.Add("H: the heartbeat of %s was found to be missed only %s after the last ping", namespace, found)
+		}
+	}
 }

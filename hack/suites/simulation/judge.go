@@ -111,6 +111,13 @@ func seemsNew(object map[string]any) bool {
 		event.CreationTimestamp.Sub(event.Spec.ReceivedTime.Time) <= time.Minute
 }
 
+// watchNoMore has no Watcher told of what follows.
+func (j *judge) watchNoMore() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.mutes.written, j.pings.missed = nil, nil
+}
+
 // findings are those of the commits.
 func (j *judge) findings() oracle.Findings {
 	j.mu.Lock()

@@ -24,6 +24,8 @@ type replica struct {
 	clock   nodeClock
 	process *process // nil: none runs
 	all     []*process
+	args    []string // more flags
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 
 	running atomic.Bool
 	// troubled is until when, in nanoseconds of Unix time, it may miss AlertEvents that come and go, or fail to delete them.
@@ -73,7 +75,7 @@ func (r *replica) start() error {
 		return nil
 	}
 	w := r.world
-	options, err := app.ParseFlags(w.story.flags())
+	options, err := app.ParseFlags(append(w.story.flags(), r.args...))
 	if err != nil {
 		return err
 	}
@@ -97,7 +99,7 @@ func (r *replica) start() error {
 		defer close(p.ended)
 		p.err = app.Run(ctx, options, app.Environment{
 			Config: config, Log: log, Clock: &r.clock,
-			Listen: func(context.Context, string, string) (net.Listener, error) { return p.listener, nil },
+			Listen: func(context.Context, string, string) (net.Listener, error) { return p.listener, nil }, Dial: r.dial,
 		})
 		stop()
 		_ = p.listener.Close()

@@ -103,7 +103,10 @@ func (w *world) perform() []string {
 	}
 	healed := time.Now()
 	time.Sleep(healTime + time.Second)
-	return w.judge.check(w.senders.records, healed)
+	if found := w.judge.check(w.senders.records, healed); len(found) > 0 {
+		return found
+	}
+	return w.fallSilent()
 }
 
 // end ends all faults and waits for the answers to all requests.

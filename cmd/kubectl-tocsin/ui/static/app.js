@@ -5,6 +5,7 @@ import * as access from "./access.js";
 import * as actions from "./actions.js";
 import * as chart from "./chart.js";
 import * as filters from "./filters.js";
+import * as heartbeats from "./heartbeats.js";
 import * as incident from "./incident.js";
 import * as list from "./list.js";
 import * as past from "./past.js";
@@ -103,9 +104,11 @@ $("hours").addEventListener("change", () => {
 stream.setUp((fresh, whole) => {
   list.draw(fresh);
   chart.later();
+  if (whole) heartbeats.list();
   if (whole || fresh.has(incident.shownId())) incident.load();
 }, () => {
   chart.clear();
+  heartbeats.clear();
   incident.load();
   past.load();
 });

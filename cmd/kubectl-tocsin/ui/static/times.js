@@ -24,8 +24,10 @@ export const relative = (time) => el("time", { class: "age", datetime: time, tit
 // full is a time as "kubectl tocsin show" prints it: absolute, with its age.
 export const full = (time) => el("span", {}, el("time", { datetime: time }, absolute(time)), " (", relative(time), " ago)");
 
+export const brief = (time) => briefFormat.format(new Date(time));
+
 // short is a time for a cell of a table.
-export const short = (time) => time ? [relative(time), el("small", {}, briefFormat.format(new Date(time)))] : ["–"];
+export const short = (time) => time ? [relative(time), el("small", {}, brief(time))] : ["–"];
 
 // refresh writes the ages in a node anew.
 export function refresh(node) {

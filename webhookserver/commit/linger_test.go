@@ -32,7 +32,7 @@ func storm(t *testing.T, committer *Committer, size int) {
 		})
 	}
 	senders.Wait()
-	time.Sleep(2 * maxGather) // the last write waits for the senders in vain
+	time.Sleep(2 * maxLinger) // the last write waits for the senders in vain
 }
 
 func TestSendersInAStormShareAWrite(t *testing.T) {
@@ -56,7 +56,7 @@ func TestNoWriteWaitsForSendersThatDoNotComeBack(t *testing.T) {
 		}
 		time.Sleep(stormWrite + stormWrite/2) // the batch is being written
 		c.add(submission("x", "behind"), Timeout)
-		for round := range gatherSkips {
+		for round := range lingerSkips {
 			time.Sleep(stormWrite)
 			for n := range stormSenders {
 				c.add(submission("x", fmt.Sprint(round, "-", n)), Timeout)

@@ -1,0 +1,55 @@
+// The heartbeats, below the incidents. They are asked for again and again, since the stream does not tell of them.
+
+import { $, el } from "./dom.js";
+import { request } from "./access.js";
+import { ago, brief, short } from "./times.js";
+
+const every = 30000, answerTimeout = 8000;
+const looks = { Heard: "good", Missed: "bad", Failed: "bad" };
+
+let turn = 0, again;
+
+// clear shows none any more, until list is called.
+export function clear() {
+  turn++;
+  clearTimeout(again);
+  show({ total: 0, tally: "", heartbeats: [] });
+}
+
+// list shows them from now on. What was shown stays if there is no answer; whoever may not list integrations sees none.
+export async function list() {
+  const mine = ++turn;
+  clearTimeout(again);
+  try {
+    const answer = await request("api/heartbeats", { signal: AbortSignal.timeout(answerTimeout) });
+    const found = await answer.json();
+    if (mine === turn) show(found);
+  } catch (error) {
+    if (mine === turn && [401, 403].includes(error.status)) return clear();
+  }
+  if (mine === turn) again = setTimeout(list, every);
+}
+
+function show({ total, tally, heartbeats }) {
+  $("heartbeats").hidden = total === 0;
+  $("heartbeats-tally").textContent = "Heartbeats: " + tally;
+  $("heartbeat-rows").replaceChildren(...heartbeats.map(row));
+  const rest = total - heartbeats.length;
+  $("heartbeats-rest").textContent = rest > 0 ? `${rest} more are not shown.` : "";
+}
+
+function row(one) {
+  return el("tr", {},
+    el("td", {}, el("span", { class: looks[one.state] }, one.state)),
+    el("td", {}, one.name),
+    el("td", { class: "when" }, ...short(one.last)),
+    el("td", { class: "due" }, ...due(one.due)),
+    el("td", { class: "namespace" }, one.namespace),
+    el("td", { class: "integration" }, one.integration));
+}
+
+function due(time) {
+  if (!time) return ["–"];
+  const wait = Date.parse(time) - Date.now();
+  return [wait > 0 ? "in " + ago(Date.now() - wait) : ago(time) + " ago", el("small", {}, brief(time))];
+}
