@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -34,6 +36,10 @@ func TestAccessibility(t *testing.T) {
 	c := newCluster(t)
 	disk := c.fill()
 	c.put("untitled", 3, v1alpha1.AlertContent{})
+	jobs := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "jobs"}}
+	jobs.Spec.Heartbeats = []v1alpha1.Heartbeat{
+		{Name: "backup", Interval: &metav1.Duration{Duration: time.Hour}, Match: &v1alpha1.HeartbeatMatch{Ping: true}}}
+	c.g.Expect(c.Create(t.Context(), jobs)).To(Succeed())
 	address := serveCluster(t)
 	token := c.user(t, "reader", c.namespace, mayRead)
 	script, err := os.ReadFile(axeScript)
@@ -56,7 +62,9 @@ func TestAccessibility(t *testing.T) {
 	check("the choice of a namespace")
 	b.do(chromedp.SendKeys("#scope-name", c.namespace), chromedp.Click("#choose-scope button"))
 	b.Eventually(b.titles).Should(ContainSubstring("Disk 97 %"))
-	check("the list")
+	b.do(chromedp.Click("#heartbeats-tally"))
+	check("the list, and the heartbeats")
+	b.eval(`document.activeElement.blur()`)
 	b.press("X")
 	b.choose("group", "integration")
 	b.choose("state", "")

@@ -31,7 +31,7 @@ func TestHeartbeatsAndMutedIncidents(t *testing.T) {
 	c.acknowledge(muted, 1)
 	b.Eventually(state).Should(Equal("✓ Acknowledged by maria, muted"))
 	b.do(chromedp.Click("#rows td.title a"))
-	b.Eventually(func() string { return b.text("#incident") }).Should(MatchRegexp(`by the maintenance window upgrade until \d`))
+	b.Eventually(func() string { return b.text("#incident") }).Should(MatchRegexp(`by the maintenance window upgrade until .*UTC`))
 	b.do(chromedp.NavigateBack())
 	muted.Status.Mute = nil
 	c.g.Expect(c.Status().Update(t.Context(), muted)).To(Succeed())

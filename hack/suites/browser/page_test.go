@@ -129,6 +129,7 @@ func TestFiltersAreInTheAddress(t *testing.T) {
 	b.do(chromedp.Navigate(s.URL()))
 	b.Eventually(b.titles).Should(ContainSubstring("Elsewhere"))
 	b.Expect(b.text("#cluster")).To(Equal("cluster 127.0.0.1"), "without a name, the host of the page")
+	b.choose("namespace", c.namespace)
 	// There is room for the titles beside all columns.
 	for _, width := range []int64{1000, 1150, 1160, 1920} {
 		b.do(chromedp.EmulateViewport(width, 900))
@@ -136,7 +137,6 @@ func TestFiltersAreInTheAddress(t *testing.T) {
 		b.Expect(b.eval(overflowing)).To(BeEmpty(), "at %d", width)
 		b.Expect(b.eval(broken)).To(BeEmpty(), "at %d", width)
 	}
-	b.choose("namespace", c.namespace)
 	b.eval(`document.getElementById("unacknowledged").click()`)
 	b.choose("severity", "critical")
 	b.Eventually(b.titles).Should(Equal("95 % of the requests take longer than 2 s"))
