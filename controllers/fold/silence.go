@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
@@ -66,38 +65,47 @@ func (f *folding) endSilence() {
 	f.plan.Write, f.plan.Urgent = true, true
 }
 
-// updateSilenced sets the condition Silenced, once a silence was requested or found. Nothing is known after a start of the
-// leader; the condition then stays as it is.
+// updateSilenced sets the condition Silenced, once a silence was requested or found.
 func (f *folding) updateSilenced() {
-	status, s := f.status, &f.in.Silencing
-	if status.State == "" {
-		return
-	}
+	status, covering := f.status, f.in.Silencing.Covering
 	requested := status.Silence != nil && status.Silence.EndTime.After(f.in.Now)
-	wasSet := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSilenced) != nil
-	value := metav1.ConditionFalse
-	var reason, message string
-	switch {
-	case s.Covering != nil:
-		value, reason, message = metav1.ConditionTrue, v1alpha1.ReasonSilenced, describe(s.Covering)
-	case requested && s.Disabled:
-		reason, message = v1alpha1.ReasonForwardingDisabled, messageForwardingDisabled
-	case requested && (s.Known || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced)):
-		reason, message = v1alpha1.ReasonSilenceRequested, messageSilenceRequested
-	case !requested && wasSet && (s.Known || s.Disabled):
-		reason, message = v1alpha1.ReasonNotSilenced, messageNotSilenced
-	default:
+	value, reason, message := f.silenced(requested)
+	if status.State == "" || reason == "" {
 		return
 	}
-	changed := f.condition(v1alpha1.ConditionSilenced, value, f.in.Now, reason, message)
-	if !changed && ptr.Equal(status.SilencedBy, s.Covering) {
+	differs := !isSame(status.SilencedBy, covering)
+	if !f.condition(v1alpha1.ConditionSilenced, value, f.in.Now, reason, message) && !differs {
 		return
 	}
-	status.SilencedBy = s.Covering.DeepCopy()
+	status.SilencedBy = covering.DeepCopy()
 	if !requested {
 		status.Silence = nil
 	}
 	f.plan.Write = true
+}
+
+// silenced returns the condition Silenced, with an empty reason if it stays as it is, or there is none. Nothing is known after a
+// start of the leader.
+func (f *folding) silenced(requested bool) (value metav1.ConditionStatus, reason, message string) {
+	s, before := &f.in.Silencing, meta.FindStatusCondition(f.status.Conditions, v1alpha1.ConditionSilenced)
+	switch {
+	case s.Covering != nil:
+		return metav1.ConditionTrue, v1alpha1.ReasonSilenced, describe(s.Covering)
+	case requested && s.Disabled:
+		return metav1.ConditionFalse, v1alpha1.ReasonForwardingDisabled, messageForwardingDisabled
+	case requested && (s.Known || before == nil || before.Status != metav1.ConditionTrue):
+		return metav1.ConditionFalse, v1alpha1.ReasonSilenceRequested, messageSilenceRequested
+	case !requested && before != nil && (s.Known || s.Disabled):
+		return metav1.ConditionFalse, v1alpha1.ReasonNotSilenced, messageNotSilenced
+	}
+	return "", "", ""
+}
+
+func isSame(a, b *v1alpha1.Silence) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
 }
 
 // describe returns the author, the end and the comment of a silence, for the condition.

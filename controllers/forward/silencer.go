@@ -150,7 +150,9 @@ func (e *endpoint) want(ctx context.Context, plan *silencePlan) (conditioned []i
 
 // setCovered remembers which silences cover Incidents and which requests have ended, and announces each Incident of which that is
 // news. The first time, everything is.
-func (e *endpoint) setCovered(covered map[incidentKey]v1alpha1.Silence, ended map[incidentKey]time.Time, conditioned []incidentKey) {
+func (e *endpoint) setCovered(
+	covered map[incidentKey]v1alpha1.Silence, ended map[incidentKey]time.Time, conditioned []incidentKey,
+) {
 	e.mu.Lock()
 	before, endedBefore := e.covered, e.ended
 	e.covered, e.ended = covered, ended

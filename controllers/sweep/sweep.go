@@ -1,6 +1,6 @@
-// Package sweep visits the Resolved Incidents, which no cache has, in pages: it has those reconciled whose retention ends (package
-// incident deletes them), tells the forwarding of them, counts them, and evicts the oldest of a namespace that has more than its
-// share.
+// Package sweep visits the Resolved Incidents, which no cache has, in pages: it has those reconciled whose retention ends
+// (package incident deletes them), tells the forwarding of them, counts them, and evicts the oldest of a namespace that has
+// more than its share.
 package sweep
 
 import (
