@@ -22,7 +22,7 @@ const heartbeatsPage = "docs/heartbeats.md"
 // The examples in heartbeatsPage.
 var (
 	integrationExample = regexp.MustCompile("(?s)```yaml\n(apiVersion: tocsin.dev/v1alpha1\n.*?)```")
-	crontabExample     = regexp.MustCompile("(?m)^17 2 \\* \\* \\* (/usr/local/bin/backup; .*)$")
+	crontabExample     = regexp.MustCompile(`(?m)^17 2 \* \* \* (/usr/local/bin/backup; .*)$`)
 	cronJobExample     = regexp.MustCompile("(?s)```yaml\n(apiVersion: batch/v1\n.*?)```")
 	unitExample        = regexp.MustCompile("(?s)```ini\n\\[Service\\]\nExecStopPost=(.*?)```")
 )
@@ -30,6 +30,7 @@ var (
 // runJobs has jobs end as the page's examples for cron, CronJob and systemd expect it, with an exit code and without: each opens
 // the Incident of the heartbeat and resolves it.
 func runJobs(t *testing.T, kubeconfig, folder, url string) {
+	t.Helper()
 	g := NewWithT(t)
 	// AlertEvents of heartbeats are kept for ten minutes, and docs/uninstall.md waits until there are none.
 	defer runIn(t, kubeconfig, folder, "kubectl -n shop delete alertevents --all")

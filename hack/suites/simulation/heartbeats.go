@@ -186,8 +186,8 @@ func (p *pings) check(now time.Time, mayWait bool) oracle.Findings {
 	return p.found
 }
 
-// fallSilent has all senders fall silent after all faults have ended, and judges that each silence is found in time. Nobody watches
-// any more. At the limit of Incidents, alerts are refused as long as it lasts, and no silence is the sender's.
+// fallSilent has all senders fall silent after all faults have ended, and judges that each silence is found in time. Nobody
+// watches any more. At the limit of Incidents, alerts are refused as long as it lasts, and no silence is the sender's.
 func (w *world) fallSilent() oracle.Findings {
 	if w.story.MaxIncidents > 0 {
 		return nil
