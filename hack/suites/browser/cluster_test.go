@@ -196,6 +196,7 @@ func (c *cluster) silenced(name string, until time.Time) {
 	incident := &v1alpha1.Incident{}
 	c.g.Expect(c.Get(context.Background(), client.ObjectKey{Namespace: c.namespace, Name: name}, incident)).To(Succeed())
 	incident.Status.Silence = &v1alpha1.Silence{By: "editor", EndTime: v1alpha1.NewTimestamp(until)}
+	incident.Status.SilencedBy = incident.Status.Silence.DeepCopy()
 	incident.Status.Conditions = append(incident.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonSilenced, LastTransitionTime: metav1.Now(),
 		Message: "editor silenced the incident in Alertmanager until " + until.UTC().Format(time.RFC3339) + "."})
