@@ -164,6 +164,7 @@ func (p *pings) judge(namespace string, now time.Time) {
 		}
 	}
 	switch {
+	case last == nil && len(p.acked[namespace]) > 0: // those that are not surely kept were heard
 	case last == nil:
 		p.found.Add("H: the heartbeat of %s is missed before it was heard", namespace)
 	case now.Sub(last.at) < beatInterval:
