@@ -160,7 +160,7 @@ func (m memory) update(key incidentKey, sets []set, muted bool, window time.Dura
 		switch at := slices.IndexFunc(sets, old.isSame); {
 		case at < 0:
 			sets, remembered = append(sets, old), append(remembered, old)
-		case !sets[at].fires() && old.to.Sub(sets[at].to) > maxSweepInterval: // it fired on while the Incident was muted
+		case !sets[at].fires() && old.to.Sub(sets[at].to) > maxRoundInterval: // it fired on while the Incident was muted
 			remembered = append(remembered, old)
 		}
 	}

@@ -167,7 +167,7 @@ func (c *Config) isValid() bool { return len(c.Alertmanagers) > 0 }
 // roundInterval is how often everything is posted: two posts of a lease may fail.
 func (c *Config) roundInterval() time.Duration {
 	const postsPerLease = 3
-	return min(maxSweepInterval, c.Lease.Duration/postsPerLease)
+	return min(maxRoundInterval, c.Lease.Duration/postsPerLease)
 }
 
 // endedWindow is how long ended alerts are posted again.

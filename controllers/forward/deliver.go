@@ -124,7 +124,7 @@ func (s *sender) leaveOut(it item, cause error) {
 		s.log.Error(cause, "Alertmanager does not accept the alerts of an Incident",
 			"namespace", it.key.namespace, "incident", it.key.name)
 	}
-	if failing := time.Since(since); failing < maxSweepInterval { // each delay doubles that
+	if failing := time.Since(since); failing < maxRoundInterval { // each delay doubles that
 		time.AfterFunc(max(minBackoff, failing), func() { s.queue.add(it.key, it.received) })
 	}
 }

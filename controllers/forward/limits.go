@@ -9,8 +9,8 @@ const (
 	minLease     = time.Minute
 	maxLease     = 24 * time.Hour
 
-	// maxSweepInterval is how often everything is posted, unless a third of the lease is shorter: two posts may fail.
-	maxSweepInterval = time.Minute
+	// maxRoundInterval is how often everything is posted, unless a third of the lease is shorter: two posts may fail.
+	maxRoundInterval = time.Minute
 
 	// minEndedWindow is how long ended alerts are posted again, unless the lease is longer: an Alertmanager that missed
 	// the end keeps the alert for a lease.
@@ -102,5 +102,5 @@ const (
 	// maxWholes bounds the Resolved Incidents that are kept to be posted again, without their bags, and wholeTime how long they
 	// are. One that is not kept is read again.
 	maxWholes = 4096
-	wholeTime = minEndedWindow + maxSweepInterval
+	wholeTime = minEndedWindow + maxRoundInterval
 )

@@ -71,9 +71,9 @@ func (w *world) post() {
 // pass lets time pass, with a sweep each minute.
 func (w *world) pass(d time.Duration) {
 	for end := w.time.Add(d); w.time.Before(end); {
-		w.time = w.time.Add(min(end.Sub(w.time), w.swept.Add(maxSweepInterval).Sub(w.time)))
+		w.time = w.time.Add(min(end.Sub(w.time), w.swept.Add(maxRoundInterval).Sub(w.time)))
 		w.refold()
-		if !w.time.Before(w.swept.Add(maxSweepInterval)) {
+		if !w.time.Before(w.swept.Add(maxRoundInterval)) {
 			w.sweep()
 		}
 		w.check()

@@ -129,7 +129,7 @@ func TestAWindowEndsAlsoIfNoStatusCanBeWritten(t *testing.T) {
 		r.alert("new", v1alpha1.AlertFiring)
 		r.wait(time.Hour - time.Second)
 		r.Expect(r.am.firing()).To(BeEmpty())
-		r.wait(maxSweepInterval + time.Second)
+		r.wait(maxRoundInterval + time.Second)
 		r.Expect(r.am.firing()).To(HaveLen(1))
 		r.integrate(v1alpha1.WebhookIntegrationSpec{Maintenance: []v1alpha1.MaintenanceWindow{within(0, time.Hour)}})
 		r.wait(30 * time.Minute)

@@ -295,7 +295,7 @@ func (s *sender) health(now time.Time) (healthy, known bool) {
 		since = s.succeeded
 	}
 	failing := s.failed.After(s.succeeded) && now.Sub(since) >= failingAfter ||
-		len(s.leftOut) > 0 && now.Sub(since) >= failingAfter+maxSweepInterval
+		len(s.leftOut) > 0 && now.Sub(since) >= failingAfter+maxRoundInterval
 	return !failing, failing || !s.succeeded.IsZero()
 }
 

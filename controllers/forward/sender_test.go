@@ -135,7 +135,7 @@ func TestChangedLabelsEndTheOldSet(t *testing.T) {
 		r.alert("k", v1alpha1.AlertFiring, severity("critical"))
 		r.wait(clockMargin)
 		r.Expect(r.am.firing()).To(ConsistOf(HavePrefix("alertname=mon severity=critical team=")), "a severity always changes")
-		r.wait(minEndedWindow + 2*maxSweepInterval)
+		r.wait(minEndedWindow + 2*maxRoundInterval)
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical team=99"))
 		for _, p := range r.sender.memory {
 			r.Expect(len(p.sets)).To(BeNumerically("<=", 1+maxEndedSets))

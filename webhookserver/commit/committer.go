@@ -167,8 +167,8 @@ func (c *Committer) enqueue(e *entry) error {
 	}
 	q.entries = append(q.entries, e)
 	c.waiting++
-	if g := &q.linger; g.timer != nil && len(q.entries) >= g.target && g.timer.Stop() {
-		g.timer = nil
+	if l := &q.linger; l.timer != nil && len(q.entries) >= l.target && l.timer.Stop() {
+		l.timer = nil
 		q.holds--
 	}
 	c.startWriter(q)
