@@ -77,10 +77,6 @@ func (f *filter) matches(incident *v1alpha1.Incident) bool {
 	return (len(f.states) == 0 || slices.Contains(f.states, string(incident.Status.State))) && f.MatchesIncident(incident)
 }
 
-func isAcknowledged(incident *v1alpha1.Incident) bool {
-	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
-}
-
 func isSilenced(incident *v1alpha1.Incident) bool {
 	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionSilenced)
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
 const (
@@ -282,7 +283,7 @@ func ago(at *v1alpha1.Timestamp, now time.Time) string {
 func acknowledgedBy(incident *v1alpha1.Incident) string {
 	const widest = 16
 	switch acknowledgement := incident.Status.Acknowledgement; {
-	case !isAcknowledged(incident):
+	case !live.IsAcknowledged(incident):
 		return "-"
 	case acknowledgement == nil || acknowledgement.By == "":
 		return "yes"

@@ -107,8 +107,8 @@ func (o *getOptions) printLines(ctx context.Context, feed *live.Feed, changes <-
 			incident := change.Incident
 			matches := !change.Deleted && o.filter.matches(incident)
 			// The status also changes in fields that the table does not show, such as the ledger.
-			digest := fmt.Sprint(incident.Status.State, incident.Status.Alert.Severity, isAcknowledged(incident), isSilenced(incident),
-				isMuted(incident), incident.Status.AlertCount, incident.Status.Alert.Title)
+			digest := fmt.Sprint(incident.Status.State, incident.Status.Alert.Severity, live.IsAcknowledged(incident),
+				isSilenced(incident), isMuted(incident), incident.Status.AlertCount, incident.Status.Alert.Title)
 			if last, was := shown[incident.UID]; !change.Deleted && (matches || was) && digest != last {
 				table.printRows(incident)
 			}

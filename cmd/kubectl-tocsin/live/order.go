@@ -21,7 +21,7 @@ func ByUrgency(a, b *v1alpha1.Incident) int {
 	default:
 		order = cmp.Or(
 			cmp.Compare(rank(a), rank(b)),
-			cmp.Compare(number(acknowledged(a)), number(acknowledged(b))),
+			cmp.Compare(number(IsAcknowledged(a)), number(IsAcknowledged(b))),
 			newestFirst(a.Status.LastAlertTime, b.Status.LastAlertTime),
 		)
 	}
@@ -38,7 +38,8 @@ func rank(incident *v1alpha1.Incident) int {
 	return len(severities)
 }
 
-func acknowledged(incident *v1alpha1.Incident) bool {
+// IsAcknowledged reports whether somebody has acknowledged the Incident.
+func IsAcknowledged(incident *v1alpha1.Incident) bool {
 	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
 }
 
