@@ -113,7 +113,10 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if o.once {
 		once, cancel := context.WithTimeout(ctx, onceTimeout)
 		defer cancel()
-		return stopped(ctx, demo.play(once, out))
+		if err := demo.play(once, out); err != nil {
+			return stopped(ctx, fmt.Errorf("%w%s", err, manager.tail()))
+		}
+		return nil
 	}
 	select {
 	case <-ctx.Done():

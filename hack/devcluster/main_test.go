@@ -27,7 +27,7 @@ func TestRun(t *testing.T) {
 		g.Expect(os.WriteFile(file, []byte("alertmanagers: [{url: 'http://127.0.0.1:9'}]"), 0o600)).To(Succeed())
 		var out bytes.Buffer
 		o := options{manager: manager, folder: t.TempDir(), port: port, once: true, alertmanagers: file}
-		g.Expect(run(t.Context(), o, &out)).To(Succeed(), out.String())
+		g.Expect(run(t.Context(), o, &out)).To(Succeed(), "%s", &out)
 		log, err := os.ReadFile(filepath.Join(o.folder, strconv.Itoa(port), "manager.log"))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(string(log)).To(ContainSubstring("Loaded Alertmanager configuration"))
@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 		defer func() { g.Expect(existing.close()).To(Succeed()) }()
 		t.Setenv("KUBECONFIG", existing.kubeconfig)
 		var out bytes.Buffer
-		g.Expect(run(t.Context(), options{manager: manager, folder: t.TempDir(), port: freePort(t), once: true}, &out)).To(Succeed(), out.String())
+		g.Expect(run(t.Context(), options{manager: manager, folder: t.TempDir(), port: freePort(t), once: true}, &out)).To(Succeed(), "%s", &out)
 		g.Expect(out.String()).To(ContainSubstring("get incidents -w -n " + demoNamespace + "\n"))
 		g.Expect(existing.installCRDs(t.Context())).To(Succeed())
 
