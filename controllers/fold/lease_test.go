@@ -180,6 +180,10 @@ func TestPolicyOfAnIntegrationThatAcceptsNoAlerts(t *testing.T) {
 	integration.Spec.Tokens = []v1alpha1.Token{{}}
 	g.Expect(PolicyOf(integration, none).Refusing).To(BeTrue())
 	meta.SetStatusCondition(&integration.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonIncidentLimit,
+	})
+	g.Expect(PolicyOf(integration, none).Refusing).To(BeFalse(), "alerts of the Incidents that exist are accepted")
+	meta.SetStatusCondition(&integration.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(minute(3)),
 	})
 	g.Expect(PolicyOf(integration, none).Refusing).To(BeFalse())

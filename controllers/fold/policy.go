@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
@@ -49,7 +50,7 @@ type Policy struct {
 	ObjectLabels     []string      // names of the alert labels that become labels of the Incident object
 	Absent           bool          // there is no such integration
 
-	Refusing   bool      // the integration accepts no alerts
+	Refusing   bool      // the integration accepts no alerts, not even of its Incidents
 	ReadySince time.Time // it has accepted alerts since then, as far as its conditions tell
 
 	Silent     bool      // a heartbeat of the integration is missed: its Incidents do not end for want of alerts
@@ -93,7 +94,7 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 	case ready.Status == metav1.ConditionTrue:
 		p.ReadySince = ready.LastTransitionTime.Time
 	case ready.Status == metav1.ConditionFalse && len(spec.Tokens) > 0: // without any token, alerts do not come by HTTP
-		p.Refusing = true
+		p.Refusing = p.Refusing || !integrations.ConcernsNewIncidents(ready.Reason)
 	}
 	return p
 }
