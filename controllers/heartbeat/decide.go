@@ -20,6 +20,10 @@ const (
 
 	// recheck is when the leader looks again at a heartbeat that it may not judge.
 	recheck = 5 * time.Second
+
+	// relearn is for how long nothing is missed by a new interval. Replicas may hold signals back for a third of the former one,
+	// and look at them every 20 s.
+	relearn = 25 * time.Second
 )
 
 // facts are what is known of the heartbeats of an integration. All times are by the API server's clock.
@@ -27,6 +31,7 @@ type facts struct {
 	integration *v1alpha1.WebhookIntegration
 	now         time.Time
 	listening   time.Time // since when signals could be delivered without a break
+	specified   time.Time // since when the leader knows the heartbeats as they are defined
 	judging     bool      // false: a silence says nothing now, and the time may be wrong
 
 	// open returns the open Incident of a heartbeat, nil if there is none.
@@ -93,11 +98,11 @@ func (p *plan) judge(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatu
 	isLate := expected && !f.now.Before(due)
 	switch {
 	case s.MissedTime != nil:
-		p.judgeMissed(f, s, isLate)
+		p.judgeMissed(f, s, expected && (isLate || !due.After(s.MissedTime.Time)))
 	case isLate && !f.judging:
 		p.at(f.now.Add(recheck))
 	case isLate:
-		if at := deadline(due, h.Period(), f.listening); f.now.Before(at) {
+		if at := later(deadline(due, h.Period(), f.listening), f.specified.Add(relearn)); f.now.Before(at) {
 			p.at(at)
 		} else {
 			p.miss(f, h, s)
@@ -113,15 +118,15 @@ func (p *plan) judge(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatu
 }
 
 // judgeMissed decides about a heartbeat that is missed. Nothing is to be done until it is heard: whoever resolves its Incident by
-// hand has seen it.
-func (p *plan) judgeMissed(f *facts, s *v1alpha1.HeartbeatStatus, isLate bool) {
+// hand has seen it. It stays missed if it is late, or was when it was found missed: the clock may have been set back since.
+func (p *plan) judgeMissed(f *facts, s *v1alpha1.HeartbeatStatus, stays bool) {
 	heard := s.LastSignalTime != nil && (s.MissedAfterTime == nil || s.LastSignalTime.After(s.MissedAfterTime.Time))
 	switch {
 	case heard && s.HasFailed(): // its Incident is about the failure now
 		s.MissedTime, s.MissedAfterTime, p.changed = nil, nil, true
 	case heard:
 		p.resolve(f, s, "heard", "The heartbeat is heard again.")
-	case !isLate && f.judging:
+	case !stays && f.judging:
 		p.resolve(f, s, "respecified", "The heartbeat is not missed by its present interval.")
 	}
 }

@@ -196,6 +196,7 @@ func TestASilencePagesOnce(t *testing.T) {
 	g, s := NewWithT(t), newStage()
 	s.hear(0)
 	g.Expect(s.at(6 * time.Minute)).To(fires)
+	g.Expect(s.at(6*time.Minute-time.Second)).To(BeEmpty(), "the clock was set back")
 	s.incident = nil // a user resolves it
 	g.Expect(s.at(time.Hour)).To(BeEmpty())
 	s.hear(time.Hour)
@@ -233,6 +234,18 @@ func TestTheSpecChangesWhileAHeartbeatIsMissed(t *testing.T) {
 	g.Expect(s.at(74*time.Minute)).To(resolves, "it was removed")
 	g.Expect(s.integration.Status.Heartbeats).To(BeEmpty())
 	g.Expect(s.at(75 * time.Minute)).To(BeEmpty())
+}
+
+// A replica may hold the last signals back, by the former interval.
+func TestAShorterIntervalIsJudgedWhenTheReplicasKnowIt(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	s.heartbeat().Interval = &metav1.Duration{Duration: time.Hour}
+	s.hear(0)
+	s.heartbeat().Interval, s.specified = &metav1.Duration{Duration: 10 * time.Minute}, epoch.Add(19*time.Minute)
+	g.Expect(s.at(19 * time.Minute)).To(BeEmpty())
+	s.now = epoch.Add(19 * time.Minute)
+	g.Expect(decide(&s.facts).next).To(Equal(s.specified.Add(relearn)))
+	g.Expect(s.at(19*time.Minute + relearn)).To(fires)
 }
 
 func TestARequiredHeartbeatIsMissedFromItsDefinitionOn(t *testing.T) {

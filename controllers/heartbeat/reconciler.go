@@ -10,9 +10,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,6 +57,13 @@ type reconciler struct {
 	clock    replica.Clock
 	recorder events.EventRecorder
 	series   *series
+	specs    sync.Map // specs of integrations, by types.NamespacedName
+}
+
+// specs are the heartbeats of an integration, and since when the leader knows them.
+type specs struct {
+	heartbeats []v1alpha1.Heartbeat
+	since      time.Time
 }
 
 // Add adds the controller to the manager of a leader's term.
@@ -103,6 +112,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("reading the WebhookIntegration: %w", err)
 	case apierrors.IsNotFound(err), !integration.DeletionTimestamp.IsZero():
 		r.series.set(request.NamespacedName, nil)
+		r.specs.Delete(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	r.series.set(request.NamespacedName, integration.Status.Heartbeats)
@@ -138,9 +148,22 @@ func (r *reconciler) decide(
 		listening = later(listening, now.Add(min(0, ready.Sub(now))).Add(replica.Grace))
 	}
 	return decide(&facts{
-		integration: integration, now: now, listening: listening, judging: ok && !policy.Refusing, posted: posted,
+		integration: integration, now: now, listening: listening, specified: r.specified(integration, now),
+		judging: ok && !policy.Refusing, posted: posted,
 		open: func(name string) *v1alpha1.Incident { return r.openIncident(ctx, integration, name) },
 	}), now
+}
+
+// specified returns since when the leader knows the heartbeats of an integration as they are defined.
+func (r *reconciler) specified(integration *v1alpha1.WebhookIntegration, now time.Time) time.Time {
+	key := client.ObjectKeyFromObject(integration)
+	before, _ := r.specs.Load(key)
+	known, ok := before.(specs)
+	if !ok || !equality.Semantic.DeepEqual(known.heartbeats, integration.Spec.Heartbeats) {
+		known = specs{integration.Spec.Heartbeats, now}
+		r.specs.Store(key, known)
+	}
+	return known.since
 }
 
 // openIncident returns the open Incident of a heartbeat, nil if the cache has none.

@@ -56,10 +56,14 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// lead begins the term of a leader with this client.
+// lead begins the term of a leader with this client, who knows the heartbeats already.
 func (s *site) lead(live client.Client) {
 	s.reconciler = &reconciler{
 		cache: s.Live, live: live, health: s.health, clock: s.Clock, recorder: s.events, series: newSeries(),
+	}
+	integration := &v1alpha1.WebhookIntegration{}
+	if err := s.Live.Get(s.Ctx, s.IntegrationKey(), integration); err == nil {
+		s.specified(integration, s.health.now.Add(-relearn))
 	}
 }
 
