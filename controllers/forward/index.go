@@ -31,7 +31,7 @@ type indexed struct {
 	version     string             // its resourceVersion, or that of its end as the cache showed it
 	integration string
 	resolved    time.Time // zero while it is open
-	silences    bool      // it is acknowledged, or has, had or is to have a silence
+	silences    bool      // it is acknowledged, or has or is to have a silence
 }
 
 func newIndex() *index {
@@ -152,7 +152,9 @@ func concernsSilences(status *v1alpha1.IncidentStatus) bool {
 	return status.State == v1alpha1.IncidentOpen && acknowledged || hasSilence(status)
 }
 
-// hasSilence reports whether a silence was requested for an Incident or found.
+// hasSilence reports whether a silence was requested for an Incident or found, and is not known to be over. Where one is over, a
+// new one is found by the alerts that it covers.
 func hasSilence(status *v1alpha1.IncidentStatus) bool {
-	return status.Silence != nil || meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSilenced) != nil
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSilenced)
+	return status.Silence != nil || condition != nil && condition.Reason != v1alpha1.ReasonNotSilenced
 }

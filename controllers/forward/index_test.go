@@ -46,7 +46,10 @@ func TestTheIndexHasOnlyWhatIsLookedAtAgain(t *testing.T) {
 	incident("resolved-long-ago", v1alpha1.IncidentResolved, 48*time.Hour, nil)
 	incident("requested", v1alpha1.IncidentResolved, 48*time.Hour, func(s *v1alpha1.IncidentStatus) { s.Silence = &v1alpha1.Silence{} })
 	incident("silenced", v1alpha1.IncidentResolved, 48*time.Hour, func(s *v1alpha1.IncidentStatus) {
-		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionFalse}}
+		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSilenced}}
+	})
+	incident("silenced-once", v1alpha1.IncidentResolved, 48*time.Hour, func(s *v1alpha1.IncidentStatus) {
+		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotSilenced}}
 	})
 	names := func(keys []incidentKey) []string {
 		names := []string{}

@@ -129,7 +129,7 @@ func carryOut(ctx context.Context, client *httpClient, calls []silenceCall, ende
 	return first
 }
 
-// want adds the silences that Tocsin wants to a plan, and returns the Incidents with a condition about silences.
+// want adds the silences that Tocsin wants to a plan, and returns the Incidents that have one, as far as they know.
 func (e *endpoint) want(ctx context.Context, plan *silencePlan) (conditioned []incidentKey, first error) {
 	for _, key := range e.term.index.silenced() {
 		incident, integration, err := e.term.incident(ctx, key)
