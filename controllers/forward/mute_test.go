@@ -67,7 +67,13 @@ func TestANewLeaderLearnsTheLabelsOfMutedIncidents(t *testing.T) {
 		change func(am *alertmanager)
 		firing string
 	}{
-		"from Alertmanager": {func(*alertmanager) {}, "alertname=Old severity=warning"},
+		"from Alertmanager": {func(am *alertmanager) {
+			for _, others := range maps.Clone(am.alerts) {
+				others.labels = maps.Clone(others.labels)
+				others.labels[labelNamespace], others.endsAt = "of-another-installation", am.now().Add(time.Minute)
+				am.alerts["others"] = others
+			}
+		}, "alertname=Old severity=warning"},
 		"which does not always tell": {func(am *alertmanager) {
 			am.fail = func(body string) int { return map[string]int{"null": http.StatusNotFound}[body] }
 		}, "alertname=New severity=warning"},
@@ -92,6 +98,7 @@ func TestANewLeaderLearnsTheLabelsOfMutedIncidents(t *testing.T) {
 				r.wait(time.Hour)
 				r.Expect(r.am.firing()).To(ConsistOf(test.firing))
 				r.Expect(r.am.listed).To(BeNumerically("<=", 1), "it is asked once")
+				r.Expect(len(r.sender.recalled)).To(BeNumerically("<=", 1), "what others have there takes no memory")
 				r.maintain()
 				r.wait(clockMargin)
 				r.Expect(r.am.firing()).To(ConsistOf("alertname=New severity=critical"), "and what fired before has ended")

@@ -32,7 +32,9 @@ func (s *sender) recall(
 			of := known.Labels
 			severity := v1alpha1.Severity(of[labelSeverity])
 			delete(of, labelSeverity)
-			s.recalled[forwardedSet{incidentKey{of[labelNamespace], of[labelIncident]}, severity}] = of
+			if key := (incidentKey{of[labelNamespace], of[labelIncident]}); s.mayRecall(key, severity) {
+				s.recalled[forwardedSet{key, severity}] = of
+			}
 		})
 		if err != nil {
 			s.log.Info("Alertmanager does not tell the labels of muted Incidents; those of now are used", "reason", err.Error())
@@ -54,4 +56,15 @@ func (s *sender) recall(
 	}
 	encoded, _ := json.Marshal(before) // strings always encode
 	s.memory[key] = &posted{labels: string(encoded)}
+}
+
+// mayRecall reports whether an Incident may be muted that was forwarded with the severity. Alertmanager may have many others, also
+// of other installations.
+func (s *sender) mayRecall(key incidentKey, severity v1alpha1.Severity) bool {
+	entry, _, known := s.term.index.get(key)
+	if !known || entry.open == nil {
+		return known || !s.term.swept.Load()
+	}
+	mute := entry.open.Status.Mute
+	return mute != nil && mute.ForwardedSeverity == severity
 }
