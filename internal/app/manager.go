@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -52,6 +53,10 @@ const (
 	// The lease's connection to the API server.
 	leaseDialTimeout = 5 * time.Second
 	leaseKeepAlive   = 30 * time.Second
+
+	// timePatience is how long a candidate waits for the API server to tell its time, and timePoll how often it looks.
+	timePatience = 30 * time.Second
+	timePoll     = 100 * time.Millisecond
 )
 
 // newManager returns the manager that every replica runs from start to stop, with its clients, metrics and cache, and
@@ -123,9 +128,11 @@ func newCampaign(
 		LeaseDuration: leaseDuration,
 		RenewDeadline: renewDeadline,
 		RetryPeriod:   retryPeriod,
-		Prepare:       objects.WaitForCacheSync,
-		Backoff:       failedTermBackoff,
-		Log:           mgr.GetLogger().WithName("leader"),
+		Prepare: func(ctx context.Context) bool {
+			return objects.WaitForCacheSync(ctx) && awaitTime(ctx, serverTime)
+		},
+		Backoff: failedTermBackoff,
+		Log:     mgr.GetLogger().WithName("leader"),
 	}
 	campaign.Work = func(ctx context.Context) error {
 		term := leader.NewTerm(mgr, objects)
@@ -140,6 +147,16 @@ func newCampaign(
 		return term.Run(ctx)
 	}
 	return campaign, nil
+}
+
+// awaitTime waits until the API server has told its time, by which windows open and conditions are dated, but not for ever: alerts
+// are to be folded without it too. It returns false when ctx has ended.
+func awaitTime(ctx context.Context, serverTime func() (time.Time, bool)) bool {
+	_ = wait.PollUntilContextTimeout(ctx, timePoll, timePatience, true, func(context.Context) (bool, error) {
+		_, ok := serverTime()
+		return ok, nil
+	})
+	return ctx.Err() == nil
 }
 
 // newLock returns the lock of the leader election; nil without one.
