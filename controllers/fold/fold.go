@@ -91,7 +91,7 @@ const rejectedTitle = "The content of the alerts is not kept"
 // WithoutContent returns the plan with a status that has nothing of the alerts' texts, because the API server rejects the whole
 // one, or there is no space for it: state, conditions, counts, times, severity and ledger. The content is the stored one of the
 // same episode, else a fixed title. The timeline tells the reason, once until another transition is recorded.
-func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, now time.Time) Plan {
+func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, reason string, now time.Time) Plan {
 	bare := *p
 	bare.Status, bare.Transitions = *p.Status.DeepCopy(), nil
 	status := &bare.Status
@@ -104,6 +104,9 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, reason string, no
 		status.Alert, status.Episode.Title = *stored.Alert.DeepCopy(), stored.Episode.Title
 	}
 	status.Alert.Severity, status.Alert.Preset = severity, preset
+	if _, muted := policy.Maintenance.Mutes(&status.Alert, policy.APITime); !muted && stored.Mute == nil {
+		status.Mute = nil // without the labels that a window matches, the next fold could not tell why it is muted
+	}
 	for _, silence := range []*v1alpha1.Silence{status.Silence, status.SilencedBy} {
 		if silence != nil {
 			silence.Comment = ""

@@ -396,13 +396,13 @@ func TestTheTitleOfAnEpisode(t *testing.T) {
 	g.Expect(title()).To(Equal("Disk 91% full"), "it does not change")
 	stored := bench.status().DeepCopy()
 	plan := bench.fold(eventOf(3, titled("Disk 93% full")))
-	bare := plan.WithoutContent(stored, "rejected", minute(3))
+	bare := plan.WithoutContent(stored, &bench.policy, "rejected", minute(3))
 	g.Expect(bare.Status.Episode.Title).To(Equal("Disk 91% full"), "which the API server accepted")
 
 	bench.fold(eventOf(4, resolvingAlert()))
 	plan = bench.fold(eventOf(5, titled(strings.Repeat("é", 300))))
 	g.Expect(title()).To(Equal(strings.Repeat("é", 255) + "…"))
-	bare = plan.WithoutContent(stored, "rejected", minute(5))
+	bare = plan.WithoutContent(stored, &bench.policy, "rejected", minute(5))
 	g.Expect(bare.Status.Episode.Title).To(BeEmpty(), "it may be the cause")
 
 	bench.fold(eventOf(6, resolvingAlert()))

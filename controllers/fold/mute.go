@@ -12,7 +12,7 @@ import (
 func (f *folding) updateMute() {
 	read, status := &f.in.Incident.Status, f.status
 	isOpen, wasOpen := status.State == v1alpha1.IncidentOpen, read.State == v1alpha1.IncidentOpen
-	if !isOpen && !wasOpen && episodeOf(read) == episodeOf(status) {
+	if !isOpen && !wasOpen && episodeOf(read) == episodeOf(status) || isOpen && f.staysMuted() {
 		return
 	}
 	last, muted := f.in.Policy.Maintenance.Mutes(&status.Alert, f.in.Policy.APITime)
@@ -28,6 +28,14 @@ func (f *folding) updateMute() {
 	}
 	status.Mute = mute
 	f.plan.Write = true // not urgent: a user may change the windows all the time
+}
+
+// staysMuted reports whether the integration of a muted Incident is absent. It may come again, with the window: until that ends,
+// the record stays. Meanwhile nothing is forwarded.
+func (f *folding) staysMuted() bool {
+	read := &f.in.Incident.Status
+	return f.in.Policy.Absent && read.State == v1alpha1.IncidentOpen && read.Mute != nil &&
+		(read.Mute.EndTime == nil || f.in.Policy.APITime.Before(read.Mute.EndTime.Time))
 }
 
 // muteOf returns the record without the window, nil if the Incident is not muted. muted says that a window is open.

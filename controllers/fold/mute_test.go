@@ -132,8 +132,30 @@ func TestAnIncidentIsMuted(t *testing.T) {
 		g, bench := start(t, windowOf("db", 10, 20))
 		bench.now, bench.policy.APITime = minute(11), minute(11)
 		p := Decide(bench.input(eventOf(11, firingAlert())))
-		bare := p.WithoutContent(&v1alpha1.IncidentStatus{}, "too large", bench.now)
+		bare := p.WithoutContent(&v1alpha1.IncidentStatus{}, &bench.policy, "too large", bench.now)
 		g.Expect(bare.Status.Mute.EndTime.Time).To(Equal(minute(20)))
+
+		window := windowOf("db", 10, 20)
+		window.Match = &v1alpha1.MaintenanceMatch{Labels: map[string]v1alpha1.LabelValue{"team": "storage"}}
+		bench.maintain(window)
+		storage := v1alpha1.AlertContent{Labels: map[string]string{"team": "storage"}}
+		p = Decide(bench.input(eventOf(11, alertOf(v1alpha1.AlertFiring, storage))))
+		g.Expect(p.Status.Mute).NotTo(BeNil())
+		bare = p.WithoutContent(&v1alpha1.IncidentStatus{}, &bench.policy, "too large", bench.now)
+		g.Expect(bare.Status.Mute).To(BeNil(), "nothing tells any more that the window matches")
+	})
+	t.Run("until the window's end while the integration is absent", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.at(11, eventOf(11, firingAlert()))
+		policy := bench.policy
+		bench.policy = PolicyOf(nil, nil)
+		g.Expect(bench.at(12).IsIdle()).To(BeTrue(), "it may be created again at once")
+		bench.policy = policy
+		g.Expect(bench.at(13).IsIdle()).To(BeTrue())
+		g.Expect(bench.status().Mute.ForwardedSeverity).To(BeEmpty(), "it was never forwarded")
+		bench.policy = PolicyOf(nil, nil)
+		bench.at(20)
+		g.Expect(bench.status().Mute).To(BeNil())
 	})
 	t.Run("and resolves by itself all the same", func(t *testing.T) {
 		g, bench := start(t, windowOf("db", 10, 20))

@@ -41,7 +41,7 @@ func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan)
 	}
 	incident := c.incident
 	if plan.Write {
-		if incident, err = r.writePlan(ctx, r.label(ctx, incident, plan.ObjectLabels), &plan); err != nil {
+		if incident, err = r.writePlan(ctx, r.label(ctx, incident, plan.ObjectLabels), &c.policy, &plan); err != nil {
 			return nil, err
 		}
 		r.announce(ctx, incident, plan)
@@ -88,15 +88,16 @@ const noSpace = "The namespace has more than its share of content in Incidents t
 // writePlan writes the status of a plan or, if the API server rejects that or the namespace has no space for it, one without
 // content, which becomes the plan's.
 func (r *reconciler) writePlan(
-	ctx context.Context, read *v1alpha1.Incident, plan *fold.Plan,
+	ctx context.Context, read *v1alpha1.Incident, policy *fold.Policy, plan *fold.Plan,
 ) (*v1alpha1.Incident, error) {
 	if !r.counts.Fits(read, &plan.Status) {
-		*plan = plan.WithoutContent(&read.Status, noSpace, r.Clock.Now())
+		*plan = plan.WithoutContent(&read.Status, policy, noSpace, r.Clock.Now())
 	}
 	written, err := r.write(ctx, read, plan.Status)
 	if isRejected(err) && !isMissingPermission(err) {
 		log.FromContext(ctx).Info("The status was rejected, writing it without content", "rejection", err.Error())
-		*plan = plan.WithoutContent(&read.Status, "The API server rejected the content: "+rejectionOf(err), r.Clock.Now())
+		*plan = plan.WithoutContent(
+			&read.Status, policy, "The API server rejected the content: "+rejectionOf(err), r.Clock.Now())
 		written, err = r.write(ctx, read, plan.Status)
 	}
 	if isRejected(err) {
