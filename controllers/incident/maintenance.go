@@ -16,8 +16,14 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
-// maintenanceInterval is how often the leader looks whether maintenance windows open or end.
-const maintenanceInterval = time.Second
+const (
+	// maintenanceInterval is how often the leader looks whether maintenance windows open or end.
+	maintenanceInterval = time.Second
+
+	// timeStep is how far the API server's time, as a replica knows it, may be set back by the next answer: folds that are enqueued
+	// when a window opens or ends happen after that.
+	timeStep = time.Second
+)
 
 // windowWatch knows the integrations with maintenance windows, and when the next of these opens or ends.
 type windowWatch struct {
@@ -36,7 +42,7 @@ func (r *reconciler) watchMaintenance(ctx context.Context, objects cache.Informe
 	w := &windowWatch{plans: map[types.NamespacedName]*watchedPlan{}}
 	_, err := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
 		func(integration *v1alpha1.WebhookIntegration, _ bool) {
-			w.set(client.ObjectKeyFromObject(integration), r.plans.Of(integration), r.Health.APITime())
+			w.set(client.ObjectKeyFromObject(integration), r.plans.Of(integration), r.Health.APITime().Add(-timeStep))
 		},
 		func(integration *v1alpha1.WebhookIntegration) {
 			w.set(client.ObjectKeyFromObject(integration), nil, time.Time{})
@@ -45,7 +51,7 @@ func (r *reconciler) watchMaintenance(ctx context.Context, objects cache.Informe
 		return err
 	}
 	go wait.UntilWithContext(ctx, func(context.Context) {
-		for _, integration := range w.changed(r.Health.APITime()) {
+		for _, integration := range w.changed(r.Health.APITime().Add(-timeStep)) {
 			for _, name := range r.counts.OfIntegration(integration.Namespace, integration.Name) {
 				requests.Add(queue, types.NamespacedName{Namespace: integration.Namespace, Name: name}, true)
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -103,7 +104,9 @@ func (r *reconciler) foldPolicies() handler.EventHandler {
 		for _, name := range r.counts.OfIntegration(integration.Namespace, integration.Name) {
 			requests.Add(queue, types.NamespacedName{Namespace: integration.Namespace, Name: name}, false)
 		}
-		r.resolved.Revisit(integration.Namespace)
+		if before == nil || after == nil || !equality.Semantic.DeepEqual(before.Spec.Retention, after.Spec.Retention) {
+			r.resolved.Revisit(integration.Namespace) // which reads all of them
+		}
 	})
 }
 

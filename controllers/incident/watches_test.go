@@ -100,6 +100,11 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	g.Expect(taken(queue)).To(BeEmpty())
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
 	g.Expect(taken(queue)).To(ConsistOf(own))
+	g.Expect(resolved.revisited).To(BeEmpty(), "their retention is the same")
+	longer := after.DeepCopy()
+	longer.Generation, longer.ResourceVersion, longer.Spec.Retention = 3, "3", &metav1.Duration{Duration: time.Hour}
+	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: after, ObjectNew: longer}, queue)
+	g.Expect(taken(queue)).To(ConsistOf(own))
 	g.Expect(resolved.revisited).To(ConsistOf("n"), "the Resolved ones")
 	watch.Delete(t.Context(), event.DeleteEvent{Object: after}, queue)
 	g.Expect(taken(queue)).To(ConsistOf(own))
