@@ -83,6 +83,7 @@ func newHandler(
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == openAPIPath {
+		notBusy(r)
 		serveOpenAPI(w, r)
 		return
 	}
@@ -93,6 +94,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// Or net/http would read the rest of an unwanted body, to keep the connection. While the
 		// server stops, a sender that keeps its connection would send its next request into the end of it.
 		w.Header().Set("Connection", "close")
+	}
+	if !x.read || x.integration == nil {
+		notBusy(r)
 	}
 	write(w, reply)
 	took := h.options.Now().Sub(x.start)
