@@ -11,12 +11,14 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
@@ -111,6 +113,36 @@ func TestRequestsGiveTheirMemoryBack(t *testing.T) {
 	b.bodies.Reserve(types.NamespacedName{Namespace: "other"}, maxBodyMemory, 0)
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusServiceUnavailable))
 }
+
+// TestSlowBodiesOfAnIntegrationLeaveConnectionsToOthers begins many short bodies that do not come.
+func TestSlowBodiesOfAnIntegrationLeaveConnectionsToOthers(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	b.tokens.set(integration("team-b", "other"))
+	begun, goOn := make(chan bool), make(chan bool)
+	var slow sync.WaitGroup
+	for range maxConnections / 4 {
+		slow.Go(func() {
+			request := httptest.NewRequest(http.MethodPost, testPath, readerFunc(func([]byte) (int, error) {
+				begun <- true
+				<-goOn
+				return 0, io.ErrUnexpectedEOF
+			}))
+			request.ContentLength = 10
+			b.handler.ServeHTTP(httptest.NewRecorder(), request)
+		})
+		<-begun
+	}
+	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusServiceUnavailable))
+	g.Expect(b.post(eventsPath+"/"+testenv.Token("team-b", "other"), firing).StatusCode).To(Equal(http.StatusAccepted))
+	close(goOn)
+	slow.Wait()
+	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusAccepted))
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // TestNothingIsHeldWhileAnAlertWaitsForTheStore looks at the budgets in the middle of a write.
 func TestNothingIsHeldWhileAnAlertWaitsForTheStore(t *testing.T) {

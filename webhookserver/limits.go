@@ -69,8 +69,10 @@ const (
 // Limits of the memory that requests hold before their alerts wait to be stored.
 const (
 	// maxBodyMemory bounds the bodies of all requests that have passed authentication, by their
-	// Content-Length, or by the body limit where it is unknown.
+	// Content-Length, or by the body limit where it is unknown. A body counts as minBodyMemory at least while it is read: of the
+	// maxConnections, an integration may keep a quarter waiting for slow bodies, however short.
 	maxBodyMemory = 64 << 20
+	minBodyMemory = maxBodyMemory / maxConnections
 
 	// maxDecodedMemory bounds those bodies in decoded form, as payload.Footprint estimates it: a body of 256 KiB may decode
 	// to 20 MiB. maxDecodeWait is how long a body waits for such memory. Decoding takes milliseconds.
