@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
@@ -139,6 +141,45 @@ func TestSlowBodiesOfAnIntegrationLeaveConnectionsToOthers(t *testing.T) {
 	slow.Wait()
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusAccepted))
 }
+
+// TestQueriesOfAnIntegrationReadTheAPIServerWithinALimit has many queries wait for the API server.
+func TestQueriesOfAnIntegrationReadTheAPIServerWithinALimit(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	b.tokens.set(integration("team-b", "other"))
+	slow := slowReader{begun: make(chan bool, 1), goOn: make(chan bool)}
+	b.handler.live = slow
+	ask := func(token string) int {
+		path := fmt.Sprintf("%s/%s/v2/alerts/requests/%s", eventsPath, token, strings.Repeat("a", 26))
+		return b.post(path, "", method(http.MethodGet)).StatusCode
+	}
+	codes := make(chan int, 64)
+	begin := func(token string) {
+		go func() { codes <- ask(token) }()
+		<-slow.begun
+	}
+	for range 63 {
+		begin(testToken)
+	}
+	begin(testenv.Token("team-b", "other"))
+	begin(testToken)
+	g.Expect(ask(testToken)).To(Equal(http.StatusServiceUnavailable))
+	close(slow.goOn)
+	for range 65 {
+		g.Expect(<-codes).To(Equal(http.StatusNotFound))
+	}
+	g.Expect(b.bodies).To(Equal(fair.NewMemory(maxBodyMemory)))
+}
+
+type slowReader struct{ begun, goOn chan bool }
+
+func (r slowReader) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	r.begun <- true
+	<-r.goOn
+	return errors.New("gone")
+}
+
+func (slowReader) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 type readerFunc func(p []byte) (int, error)
 

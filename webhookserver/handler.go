@@ -147,11 +147,10 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 		return reply, &problemUnsignedPath
 	case x.operation.Heartbeat:
 		return h.ping(x)
+	case x.operation.Query != nil:
+		return h.query(x)
 	}
 	request := h.requestOf(x)
-	if x.operation.Query != nil {
-		return x.operation.Query(request), nil
-	}
 	signature, p := h.checkRequest(x)
 	if p != nil {
 		return reply, p
@@ -186,6 +185,16 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 	x.accepted = newAcceptance(x, decoded, receipt)
 	h.noteSignals(x, decoded)
 	return h.accept(x, request), nil
+}
+
+// query answers a request that stores nothing. It may read an Incident from the API server.
+func (h *handler) query(x *exchange) (reply protocol.Reply, p *problem) {
+	memory := h.bodies.Reserve(x.sender(), queryMemory, 0)
+	if memory == nil {
+		return reply, &problemOverload
+	}
+	defer memory.Release()
+	return x.operation.Query(h.requestOf(x)), nil
 }
 
 // accept returns the answer to a request whose alerts are stored, or would be.

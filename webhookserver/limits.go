@@ -74,6 +74,10 @@ const (
 	maxBodyMemory = 64 << 20
 	minBodyMemory = maxBodyMemory / maxConnections
 
+	// queryMemory is what a request counts as that is answered from an Incident: an integration may read 64 at a time from the
+	// API server, all together 256.
+	queryMemory = maxBodyMemory / 256
+
 	// maxDecodedMemory bounds those bodies in decoded form, as payload.Footprint estimates it: a body of 256 KiB may decode
 	// to 20 MiB. maxDecodeWait is how long a body waits for such memory. Decoding takes milliseconds.
 	maxDecodedMemory = 32 << 20
