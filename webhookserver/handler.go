@@ -179,11 +179,11 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 			return reply, p
 		}
 	}
+	h.noteSignals(x, decoded)
 	if len(decoded.invalid) > 0 {
 		return reply, decoded.invalidProblem()
 	}
 	x.accepted = newAcceptance(x, decoded, receipt)
-	h.noteSignals(x, decoded)
 	return h.accept(x, request), nil
 }
 
