@@ -255,7 +255,7 @@ func (h *handler) authenticate(x *exchange) *problem {
 		}
 		return &problemUnsynced
 	}
-	integration, used, p := h.tokens.lookup(x.token, x.start)
+	integration, used, p := h.tokens.lookup(x.token, x.received())
 	if p == nil {
 		x.integration = integration
 		h.reports.reportUse(integration, used)
