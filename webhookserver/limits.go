@@ -52,7 +52,7 @@ const (
 	groupFactor  = 8
 	maxGroupBody = 2 << 20
 
-	maxTokenLength          = 256 // bytes; keeps hashing cheap and off the heap
+	maxTokenLength          = 256 // bytes; keeps hashing cheap
 	quotedTokenPrefix       = 8   // bytes of a token that neither a message of the API server nor a user agent may quote
 	maxIdempotencyKeyLength = 256 // bytes
 	maxLoggedAgent          = 128 // characters and bytes of a user agent in the log
