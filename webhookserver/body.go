@@ -53,7 +53,7 @@ func (h *handler) reserveBody(x *exchange) *fair.Reservation {
 	if x.gzipped {
 		size += h.bodyLimit(x)
 	}
-	return h.bodies.Reserve(x.sender(), size, 0)
+	return h.bodies.Reserve(x.sender(), max(size, minBodyMemory), 0)
 }
 
 // readBody reads the body, decompressed. Neither form of it is read further than a byte beyond the limit.

@@ -5,18 +5,22 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
@@ -111,6 +115,75 @@ func TestRequestsGiveTheirMemoryBack(t *testing.T) {
 	b.bodies.Reserve(types.NamespacedName{Namespace: "other"}, maxBodyMemory, 0)
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusServiceUnavailable))
 }
+
+// TestSlowBodiesOfAnIntegrationLeaveConnectionsToOthers begins many short bodies that do not come.
+func TestSlowBodiesOfAnIntegrationLeaveConnectionsToOthers(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	b.tokens.set(integration("team-b", "other"))
+	begun, goOn := make(chan bool), make(chan bool)
+	var slow sync.WaitGroup
+	for range maxConnections / 4 {
+		slow.Go(func() {
+			request := httptest.NewRequest(http.MethodPost, testPath, readerFunc(func([]byte) (int, error) {
+				begun <- true
+				<-goOn
+				return 0, io.ErrUnexpectedEOF
+			}))
+			request.ContentLength = 10
+			b.handler.ServeHTTP(httptest.NewRecorder(), request)
+		})
+		<-begun
+	}
+	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusServiceUnavailable))
+	g.Expect(b.post(eventsPath+"/"+testenv.Token("team-b", "other"), firing).StatusCode).To(Equal(http.StatusAccepted))
+	close(goOn)
+	slow.Wait()
+	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusAccepted))
+}
+
+// TestQueriesOfAnIntegrationReadTheAPIServerWithinALimit has many queries wait for the API server.
+func TestQueriesOfAnIntegrationReadTheAPIServerWithinALimit(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	b.tokens.set(integration("team-b", "other"))
+	slow := slowReader{begun: make(chan bool, 1), goOn: make(chan bool)}
+	b.handler.live = slow
+	ask := func(token string) int {
+		path := fmt.Sprintf("%s/%s/v2/alerts/requests/%s", eventsPath, token, strings.Repeat("a", 26))
+		return b.post(path, "", method(http.MethodGet)).StatusCode
+	}
+	codes := make(chan int, 64)
+	begin := func(token string) {
+		go func() { codes <- ask(token) }()
+		<-slow.begun
+	}
+	for range 63 {
+		begin(testToken)
+	}
+	begin(testenv.Token("team-b", "other"))
+	begin(testToken)
+	g.Expect(ask(testToken)).To(Equal(http.StatusServiceUnavailable))
+	close(slow.goOn)
+	for range 65 {
+		g.Expect(<-codes).To(Equal(http.StatusNotFound))
+	}
+	g.Expect(b.bodies).To(Equal(fair.NewMemory(maxBodyMemory)))
+}
+
+type slowReader struct{ begun, goOn chan bool }
+
+func (r slowReader) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	r.begun <- true
+	<-r.goOn
+	return errors.New("gone")
+}
+
+func (slowReader) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // TestNothingIsHeldWhileAnAlertWaitsForTheStore looks at the budgets in the middle of a write.
 func TestNothingIsHeldWhileAnAlertWaitsForTheStore(t *testing.T) {

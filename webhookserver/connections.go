@@ -2,6 +2,7 @@ package webhookserver
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -17,6 +18,9 @@ const victimSample = 128
 // address that has most of those, the one that has waited longest. So idle connections, which anybody can open without a
 // token, shut nobody out; and of an address that many senders share, such as that of a proxy, the least used ones are closed
 // first. While all are busy with requests, it closes new ones.
+//
+// A connection is not busy with a request without a valid token, or one that is answered before its body has arrived: net/http
+// waits for the rest of the body, and for a client that does not read the answer.
 type connectionLimiter struct {
 	limit int
 
@@ -34,6 +38,25 @@ type connection struct {
 
 func newConnectionLimiter(limit int) *connectionLimiter {
 	return &connectionLimiter{limit: limit, open: map[net.Conn]*connection{}}
+}
+
+// attach has a server tell the limiter of its connections.
+func (l *connectionLimiter) attach(server *http.Server) {
+	server.ConnState = l.stateChanged
+	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		return context.WithValue(ctx, notBusyKey{}, func() { l.stateChanged(conn, http.StateIdle) })
+	}
+}
+
+// notBusyKey is the key of a function in the context of requests, which has their connection count as idle.
+type notBusyKey struct{}
+
+// notBusy has the connection of a request count as idle until its next one. A connection of HTTP/2 may have other requests,
+// and none waits for a body that is not wanted.
+func notBusy(r *http.Request) {
+	if set, ok := r.Context().Value(notBusyKey{}).(func()); ok && r.ProtoMajor == 1 {
+		set()
+	}
 }
 
 // stateChanged is for http.Server.ConnState.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // serveLimited has a handler served with a limit of connections, at the returned address.
@@ -17,7 +19,8 @@ func serveLimited(t *testing.T, limit int, handler http.Handler) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	server := &http.Server{Handler: handler, ConnState: newConnectionLimiter(limit).stateChanged, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: time.Minute}
+	newConnectionLimiter(limit).attach(server)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return listener.Addr().String()
@@ -61,6 +64,34 @@ func TestIdleConnectionsShutNobodyOut(t *testing.T) {
 		}
 		g.Expect(ask(kept)).To(Equal(http.StatusOK), "the connection of another address stays open")
 		g.Expect(ask(dial(t, "127.0.0.3", address))).To(Equal(http.StatusOK), "and a new one is served")
+	}
+}
+
+// TestRequestsWithoutTheirBodyShutNobodyOut fills a server with requests whose bodies are not wanted, and never come.
+func TestRequestsWithoutTheirBodyShutNobodyOut(t *testing.T) {
+	suspended := integration("team-b", "suspended")
+	suspended.Spec.Suspend = true
+	for name, path := range map[string]string{
+		"an unknown token": eventsPath + "/unknown", "an unknown path": "/", "the OpenAPI document": openAPIPath,
+		"a suspended integration": eventsPath + "/" + testenv.Token("team-b", "suspended"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			const limit = 4
+			b := newBench()
+			b.tokens.set(suspended)
+			answered := make(chan bool, limit+1)
+			address := serveLimited(t, limit, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				b.ServeHTTP(w, r)
+				answered <- true
+			}))
+			for range limit {
+				_, err := fmt.Fprintf(dial(t, "127.0.0.1", address), "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n", path)
+				g.Expect(err).NotTo(HaveOccurred())
+				<-answered
+			}
+			g.Expect(ask(dial(t, "127.0.0.2", address))).To(Equal(http.StatusNotFound))
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -110,9 +111,10 @@ func (h *handler) evaluate(
 		defer cancel()
 	}
 	for i := range payloads {
-		header := payloads[i].Header
-		if header == nil {
-			header = requestHeader
+		header := requestHeader
+		if own := payloads[i].Header; len(own) > 0 {
+			header = maps.Clone(requestHeader)
+			maps.Copy(header, own)
 		}
 		result, err := program.Alerts(ctx, payloads[i].Value, header, x.received())
 		if err != nil {

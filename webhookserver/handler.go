@@ -83,6 +83,7 @@ func newHandler(
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == openAPIPath {
+		notBusy(r)
 		serveOpenAPI(w, r)
 		return
 	}
@@ -93,6 +94,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// Or net/http would read the rest of an unwanted body, to keep the connection. While the
 		// server stops, a sender that keeps its connection would send its next request into the end of it.
 		w.Header().Set("Connection", "close")
+	}
+	if !x.read || x.integration == nil {
+		notBusy(r)
 	}
 	write(w, reply)
 	took := h.options.Now().Sub(x.start)
@@ -143,11 +147,10 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 		return reply, &problemUnsignedPath
 	case x.operation.Heartbeat:
 		return h.ping(x)
+	case x.operation.Query != nil:
+		return h.query(x)
 	}
 	request := h.requestOf(x)
-	if x.operation.Query != nil {
-		return x.operation.Query(request), nil
-	}
 	signature, p := h.checkRequest(x)
 	if p != nil {
 		return reply, p
@@ -176,12 +179,22 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 			return reply, p
 		}
 	}
+	h.noteSignals(x, decoded)
 	if len(decoded.invalid) > 0 {
 		return reply, decoded.invalidProblem()
 	}
 	x.accepted = newAcceptance(x, decoded, receipt)
-	h.noteSignals(x, decoded)
 	return h.accept(x, request), nil
+}
+
+// query answers a request that stores nothing. It may read an Incident from the API server.
+func (h *handler) query(x *exchange) (reply protocol.Reply, p *problem) {
+	memory := h.bodies.Reserve(x.sender(), queryMemory, 0)
+	if memory == nil {
+		return reply, &problemOverload
+	}
+	defer memory.Release()
+	return x.operation.Query(h.requestOf(x)), nil
 }
 
 // accept returns the answer to a request whose alerts are stored, or would be.
@@ -242,7 +255,7 @@ func (h *handler) authenticate(x *exchange) *problem {
 		}
 		return &problemUnsynced
 	}
-	integration, used, p := h.tokens.lookup(x.token, x.start)
+	integration, used, p := h.tokens.lookup(x.token, x.received())
 	if p == nil {
 		x.integration = integration
 		h.reports.reportUse(integration, used)

@@ -61,15 +61,17 @@ func isSignal(h *v1alpha1.Heartbeat, alert *mapping.Alert) bool {
 		alert.Status == v1alpha1.AlertFiring && !alert.Dropped
 }
 
-// noteSignals notes the signals in a request that was accepted.
+// noteSignals notes the signals in a request that was accepted, or whose valid part was: then only alerts are signals, not the
+// request.
 func (h *handler) noteSignals(x *exchange, decoded *decodedAlerts) {
 	if x.dryRun {
 		return
 	}
+	accepted := decoded == nil || len(decoded.invalid) == 0
 	var signals []signal
 	for i := range x.integration.Spec.Heartbeats {
 		beat := &x.integration.Spec.Heartbeats[i]
-		if beat.Match == nil || decoded != nil &&
+		if beat.Match == nil && accepted || decoded != nil &&
 			slices.ContainsFunc(decoded.Alerts, func(alert mapping.Alert) bool { return isSignal(beat, &alert) }) {
 			signals = append(signals, signal{heartbeat: beat.Name, time: h.options.APITime()})
 		}
@@ -94,7 +96,7 @@ func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 	}
 	failed, ok := outcomes[strings.ToLower(x.URL.Query().Get("status"))]
 	if code, err := strconv.ParseUint(cmp.Or(exit, "0"), 10, 8); !ok || err != nil {
-		return reply, &problemOutcome
+		return reply, problemOutcome
 	} else if code > 0 {
 		failed = true
 	}

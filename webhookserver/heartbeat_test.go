@@ -149,6 +149,10 @@ func TestAlertsAreSignals(t *testing.T) {
 	g, b := NewWithT(t), newBeatingBench()
 	b.post(testPath+"?dryRun=true", firing)
 	g.Expect(b.heard()).To(BeEmpty())
+	batch := with("Content-Type", "application/cloudevents-batch+json")
+	response := b.post(testPath, "["+ce(`, "data": {"title": "Watchdog", "dedup_key": "wd"}`)+", 7]", batch)
+	g.Expect(response.StatusCode).To(Equal(http.StatusBadRequest))
+	g.Expect(b.heard()).To(Equal("watchdog"), "the valid part of a batch")
 }
 
 func textOf(g *WithT, response *http.Response) string {

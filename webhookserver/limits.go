@@ -52,7 +52,7 @@ const (
 	groupFactor  = 8
 	maxGroupBody = 2 << 20
 
-	maxTokenLength          = 256 // bytes; keeps hashing cheap and off the heap
+	maxTokenLength          = 256 // bytes; keeps hashing cheap
 	quotedTokenPrefix       = 8   // bytes of a token that neither a message of the API server nor a user agent may quote
 	maxIdempotencyKeyLength = 256 // bytes
 	maxLoggedAgent          = 128 // characters and bytes of a user agent in the log
@@ -69,8 +69,14 @@ const (
 // Limits of the memory that requests hold before their alerts wait to be stored.
 const (
 	// maxBodyMemory bounds the bodies of all requests that have passed authentication, by their
-	// Content-Length, or by the body limit where it is unknown.
+	// Content-Length, or by the body limit where it is unknown. A body counts as minBodyMemory at least while it is read: of the
+	// maxConnections, an integration may keep a quarter waiting for slow bodies, however short.
 	maxBodyMemory = 64 << 20
+	minBodyMemory = maxBodyMemory / maxConnections
+
+	// queryMemory is what a request counts as that is answered from an Incident: an integration may read 64 at a time from the
+	// API server, all together 256.
+	queryMemory = maxBodyMemory / 256
 
 	// maxDecodedMemory bounds those bodies in decoded form, as payload.Footprint estimates it: a body of 256 KiB may decode
 	// to 20 MiB. maxDecodeWait is how long a body waits for such memory. Decoding takes milliseconds.

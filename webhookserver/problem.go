@@ -45,17 +45,15 @@ var (
 		reason: "UnsignedPath"}
 	problemDryRun = problem{kind: "invalid-parameter", status: http.StatusBadRequest, title: "A query parameter is not valid",
 		detail: "dryRun is neither true nor false.", reason: "InvalidParameter"}
-	problemParameter = problem{kind: problemDryRun.kind, status: problemDryRun.status, title: problemDryRun.title,
-		detail: "A parameter's name resembles dryRun. Write dryRun=true to store nothing, or remove the parameter. Nothing was stored.",
-		reason: problemDryRun.reason}
+	problemParameter = problemDryRun.withDetail(
+		"A parameter's name resembles dryRun. Write dryRun=true to store nothing, or remove the parameter. Nothing was stored.")
 	problemKey = problem{kind: "invalid-idempotency-key", status: http.StatusBadRequest, title: "The idempotency key is too long",
 		detail: "Idempotency-Key may have at most " + strconv.Itoa(maxIdempotencyKeyLength) + " bytes.",
 		reason: "InvalidIdempotencyKey"}
 	problemHeartbeat = problem{kind: "unknown-heartbeat", status: http.StatusNotFound, title: "There is no such heartbeat",
 		reason: "UnknownHeartbeat"}
-	problemOutcome = problem{kind: problemDryRun.kind, status: problemDryRun.status, title: problemDryRun.title,
-		detail: "The outcome is neither ok nor failed, nor an exit code from 0 to 255. Nothing was stored.",
-		reason: problemDryRun.reason}
+	problemOutcome = problemDryRun.withDetail(
+		"The outcome is neither ok nor failed, nor an exit code from 0 to 255. Nothing was stored.")
 	problemEncoding = problem{kind: "unsupported-encoding", status: http.StatusUnsupportedMediaType,
 		title: "The content encoding is not supported", detail: "Send the body uncompressed or compressed with gzip.",
 		reason: "UnsupportedEncoding"}
@@ -113,9 +111,9 @@ var (
 		title:      "The cluster refused the alert",
 		detail:     "Nothing was stored; try again later. See status.lastRejection of the integration.",
 		retryAfter: retryAfterRefused}
-	problemUntagged = problem{kind: problemToken.kind, status: problemToken.status, title: problemToken.title,
-		detail: "The token has no tag of an integration: a token is tocsin_, the tag, _ and a secret. " +
-			"Create one with \"kubectl tocsin token create\", or see docs/getting-started.md."}
+	problemUntagged = problemToken.withDetail(
+		"The token has no tag of an integration: a token is tocsin_, the tag, _ and a secret. " +
+			"Create one with \"kubectl tocsin token create\", or see docs/getting-started.md.")
 	problemUnknown = problem{kind: "outcome-unknown", status: http.StatusServiceUnavailable,
 		title: "It is unknown whether the alert was stored",
 		detail: "The Kubernetes API server did not confirm the alert in time. Try again; " +

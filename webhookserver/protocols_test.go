@@ -373,11 +373,12 @@ func TestCloudEvents(t *testing.T) {
 func TestCloudEventsAreReadByTheIntegrationsMapping(t *testing.T) {
 	for mode, send := range map[string]func(b *bench, payload string) *http.Response{
 		"structured": func(b *bench, payload string) *http.Response {
-			return b.post(testPath, ce(`, "data": `+payload), with("Content-Type", eventType))
+			return b.post(testPath, ce(`, "data": `+payload), with("Content-Type", eventType), with("X-Sender", "falco"))
 		},
 		"binary": func(b *bench, payload string) *http.Response {
 			return b.post(testPath, payload, with("Ce-Specversion", "1.0"), with("Ce-Id", "1"), with("Ce-Source", "/falco"),
-				with("Ce-Type", "t"), with("Ce-Subject", "db%2D1 %C3%BC %zz"), with("Ce-Subject", "db%2D1"))
+				with("Ce-Type", "t"), with("Ce-Subject", "db%2D1 %C3%BC %zz"), with("Ce-Subject", "db%2D1"),
+				with("X-Sender", "falco"))
 		},
 	} {
 		t.Run(mode, func(t *testing.T) {
@@ -385,7 +386,7 @@ func TestCloudEventsAreReadByTheIntegrationsMapping(t *testing.T) {
 			b := newBench()
 			w := integration("team-a", "prometheus")
 			w.Spec.Preset = "alertmanager"
-			w.Spec.Mapping = &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{Hostname: `headers["ce-subject"]`}}
+			w.Spec.Mapping = &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{Hostname: `headers["ce-subject"]`, Type: `headers["x-sender"]`}}
 			b.tokens.set(w)
 			response := send(b, `{"version": "4", "alerts": [
 				{"status": "firing", "labels": {"alertname": "A"}, "fingerprint": "f1"},
@@ -395,6 +396,7 @@ func TestCloudEventsAreReadByTheIntegrationsMapping(t *testing.T) {
 			g.Expect(alerts).To(HaveLen(2))
 			g.Expect([]string{alerts[0].DedupKey, alerts[1].DedupKey}).To(Equal([]string{"f1", "f2"}))
 			g.Expect(alerts[0].Hostname).To(HavePrefix("db"))
+			g.Expect(alerts[0].Type).To(Equal("falco"), "a header of the request")
 			g.Expect(alerts[0].Title).To(Equal("A"))
 		})
 	}
@@ -496,6 +498,7 @@ func TestLargeBatches(t *testing.T) {
 	}{
 		"as many events as alerts may be": {many(mapping.MaxAlerts, short), http.StatusAccepted, ""},
 		"one more":                        {many(mapping.MaxAlerts+1, short), http.StatusRequestEntityTooLarge, "too-many-alerts"},
+		"one more, and none is valid":     {many(mapping.MaxAlerts+1, "{}"), http.StatusRequestEntityTooLarge, "too-many-alerts"},
 		"a megabyte":                      {many(20_000, short), http.StatusRequestEntityTooLarge, "body-too-large"},
 		"objects within base64":           {many(1, bomb), http.StatusRequestEntityTooLarge, "too-many-alerts"},
 		"nested deeply within base64": {many(1, `{"specversion":"1.0","id":"1","source":"s","type":"t","data_base64":"`+

@@ -188,7 +188,7 @@ func (s *Server) httpServer(tlsConfig *tls.Config) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(s.options.EnableHTTP2)
-	return &http.Server{
+	server := &http.Server{
 		Handler:           s.handler,
 		TLSConfig:         tlsConfig,
 		Protocols:         protocols,
@@ -198,9 +198,10 @@ func (s *Server) httpServer(tlsConfig *tls.Config) *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ConnState:         newConnectionLimiter(maxConnections).stateChanged,
 		ErrorLog:          stdlog.New(&errorLog{s.log}, "", 0),
 	}
+	newConnectionLimiter(maxConnections).attach(server)
+	return server
 }
 
 // startCertWatcher reads the certificate and keeps reading it when it changes. It returns nil without TLS.

@@ -3,7 +3,6 @@ package webhookserver
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +40,7 @@ func (x *tokenIndex) lookup(token string, now time.Time) (owner *v1alpha1.Webhoo
 	case token == "", len(token) > maxTokenLength:
 		return nil, nil, &problemToken
 	case tag == "":
-		return nil, nil, &problemUntagged
+		return nil, nil, problemUntagged
 	}
 	x.mu.RLock()
 	integration := x.byTag[tag]
@@ -50,13 +49,13 @@ func (x *tokenIndex) lookup(token string, now time.Time) (owner *v1alpha1.Webhoo
 	if integration != nil {
 		own = integration.Spec.Tokens
 	}
-	hash, known := tokenHash(token), false
+	hash, known := []byte(tokens.Hash(token)), false
 	for i := range max(len(own), listedTokens) {
 		var listed [2 * sha256.Size]byte
 		if i < len(own) {
 			copy(listed[:], own[i].SHA256)
 		}
-		if subtle.ConstantTimeCompare(hash[:], listed[:]) == 1 { // of two entries with this hash, the valid one counts
+		if subtle.ConstantTimeCompare(hash, listed[:]) == 1 { // of two entries with this hash, the valid one counts
 			expires := own[i].ExpirationTime
 			known = true
 			if expires == nil || expires.IsZero() || now.Before(expires.Time) {
@@ -101,14 +100,6 @@ func (x *tokenIndex) search(token string, now time.Time, report func(lister *v1a
 			}
 		}
 	}
-}
-
-// tokenHash returns the hash of a token of up to maxTokenLength bytes as in spec.tokens, without an allocation.
-func tokenHash(token string) (text [2 * sha256.Size]byte) {
-	var buffer [maxTokenLength]byte
-	sum := sha256.Sum256(buffer[:copy(buffer[:], token)])
-	hex.Encode(text[:], sum[:])
-	return text
 }
 
 func (x *tokenIndex) set(integration *v1alpha1.WebhookIntegration) {

@@ -82,6 +82,30 @@ func TestTokenExpiry(t *testing.T) {
 	}
 }
 
+func TestTokensExpireByTheClockOfTheAPIServer(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		ahead, left time.Duration // the replica's clock, and the time until the token expires
+		status      int
+	}{
+		"a clock ahead":            {time.Hour, time.Minute, http.StatusAccepted},
+		"a clock ahead, expired":   {time.Hour, -time.Minute, http.StatusUnauthorized},
+		"a clock behind":           {-time.Hour, time.Minute, http.StatusAccepted},
+		"a clock behind, expired":  {-time.Hour, -time.Minute, http.StatusUnauthorized},
+		"the right clock, expired": {0, -time.Minute, http.StatusUnauthorized},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			b := newBench()
+			b.options.Now = func() time.Time { return noon.Add(test.ahead) }
+			b.options.ClockAhead = func() time.Duration { return test.ahead }
+			w := integration("team-a", "prometheus")
+			expires := v1alpha1.NewTimestamp(noon.Add(test.left))
+			w.Spec.Tokens[0].ExpirationTime = &expires
+			b.tokens.set(w)
+			NewWithT(t).Expect(b.post(testPath, firing).StatusCode).To(Equal(test.status))
+		})
+	}
+}
+
 func TestTokenListedTwiceWithinAnIntegration(t *testing.T) {
 	for expired := range 2 {
 		x := newTokenIndex()

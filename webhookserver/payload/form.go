@@ -14,8 +14,9 @@ import (
 var formFields = []string{"payload", "data"}
 
 // FromForm takes the JSON out of a form body, URL-encoded or multipart: the field "payload", or else "data". A form without
-// either becomes an object of its fields, the values of equal names a list. ok is false when the body is no form. A body that
-// is JSON already is never taken for a form, since curl and others label whatever they post as a form unless told otherwise.
+// either becomes an object of its fields, the values of equal names a list. ok is false when the body is no form, or one of more
+// than maxFormFields. A body that is JSON already is never taken for a form, since curl and others label whatever they post as a
+// form unless told otherwise.
 func FromForm(body []byte) (content []byte, ok bool) {
 	text := bytes.TrimLeft(bytes.TrimPrefix(body, []byte(byteOrderMark)), jsonSpace)
 	if len(text) == 0 || text[0] == '{' || text[0] == '[' {
@@ -50,6 +51,9 @@ func FromForm(body []byte) (content []byte, ok bool) {
 // urlEncodedFields reads application/x-www-form-urlencoded. A value that is not properly encoded is taken as it is. isForm is
 // true when all of the text is such a form: named fields, without the characters that every encoder escapes.
 func urlEncodedFields(text string) (fields map[string][]string, isForm bool) {
+	if strings.Count(text, "&") >= maxFormFields {
+		return nil, false
+	}
 	fields, isForm = map[string][]string{}, !strings.ContainsAny(strings.TrimRight(text, "\r\n"), " \t\r\n\"<>\\^`{|}")
 	for pair := range strings.SplitSeq(strings.TrimRight(text, "\r\n"), "&") {
 		name, value, hasValue := strings.Cut(pair, "=")
@@ -68,7 +72,8 @@ func urlEncodedFields(text string) (fields map[string][]string, isForm bool) {
 // maxBoundary is the longest boundary of a multipart body (RFC 2046, section 5.1.1).
 const maxBoundary = 70
 
-// multipartFields reads multipart/form-data, whose first line tells the boundary. There are none in a body that is truncated.
+// multipartFields reads multipart/form-data, whose first line tells the boundary. There are none in a body that is truncated
+// or has more than maxFormFields.
 func multipartFields(text []byte) map[string][]string {
 	fields := map[string][]string{}
 	first, _, _ := bytes.Cut(text, []byte("\n"))
@@ -77,7 +82,7 @@ func multipartFields(text []byte) map[string][]string {
 		return fields
 	}
 	reader := multipart.NewReader(bytes.NewReader(text), boundary)
-	for {
+	for range maxFormFields + 1 {
 		part, err := reader.NextRawPart()
 		if errors.Is(err, io.EOF) {
 			return fields
@@ -90,4 +95,5 @@ func multipartFields(text []byte) map[string][]string {
 			fields[name] = append(fields[name], string(value))
 		}
 	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package payload_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ func TestFromForm(t *testing.T) {
 		}
 		return b.String() + "--x-1--\r\n"
 	}
+	many := func(n int) []string { return slices.Repeat([]string{"a", ""}, n) }
 	for sentence, test := range map[string]struct {
 		body, json string
 		ok         bool
@@ -45,6 +47,10 @@ func TestFromForm(t *testing.T) {
 		"a truncated multipart form is none":               {strings.TrimSuffix(multipart("data", "{}"), "\r\n--x-1--\r\n"), ``, false},
 		"dashes are no multipart form":                     {"--", ``, false},
 		"a boundary longer than RFC 2046 allows is none":   {strings.ReplaceAll(multipart("data", "{}"), "x-1", strings.Repeat("x", 71)), ``, false},
+		"a form with 1,000 fields is one":                  {strings.Repeat("a=&", 999) + "data=1", `1`, true},
+		"a form with more fields is none":                  {strings.Repeat("a=&", 1_000) + "data=1", ``, false},
+		"a multipart form with 1,000 fields is one":        {multipart(append(many(999), "data", "1")...), `1`, true},
+		"a multipart form with more fields is none":        {multipart(append(many(1_000), "data", "1")...), ``, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
@@ -53,4 +59,9 @@ func TestFromForm(t *testing.T) {
 			g.Expect(string(json)).To(Equal(test.json))
 		})
 	}
+}
+
+func TestNothingIsBuiltOfAFormWithTooManyFields(t *testing.T) {
+	body := []byte(strings.Repeat("a=&", 100_000))
+	NewWithT(t).Expect(testing.AllocsPerRun(1, func() { payload.FromForm(body) })).To(BeNumerically("<", 10))
 }

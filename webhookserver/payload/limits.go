@@ -5,7 +5,8 @@ import "github.com/tocsin-dev/tocsin/api/v1alpha1"
 // The limits of what an alert holds. The lengths are those of the resource in api/v1alpha1, in characters
 // where that counts characters; a test compares them with the generated definition.
 const (
-	maxDepth = 64 // levels of objects and arrays in a payload, its own level included
+	maxDepth      = 64    // levels of objects and arrays in a payload, its own level included
+	maxFormFields = 1_000 // of a form: its fields take many times the memory of the body
 
 	maxLine        = v1alpha1.MaxLineChars // title, type, hostname, region
 	maxLink        = v1alpha1.MaxLinkChars

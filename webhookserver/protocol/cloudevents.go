@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -31,7 +32,7 @@ const (
 type event struct {
 	attributes map[string]any // texts but for extensions
 	data       any            // a map[string]any or a []any of them
-	header     http.Header    // of the request, with the attributes
+	header     http.Header    // the attributes as headers, if they are none of the request
 }
 
 // readCloudEvents reads a request that holds CloudEvents. ok is false for any other request.
@@ -69,7 +70,7 @@ func mediaTypeOf(contentType string) string {
 
 // readBinary reads an event whose attributes are headers and whose data is the body.
 func readBinary(r *Request) (Content, error) {
-	e := event{attributes: map[string]any{}, header: r.Header}
+	e := event{attributes: map[string]any{}}
 	for name, values := range r.Header {
 		if attribute, ok := strings.CutPrefix(name, eventHeaderPrefix); ok && len(values) > 0 {
 			value := strings.TrimSpace(values[0])
@@ -102,6 +103,8 @@ func readJSON(r *Request, batch bool) (Content, error) {
 		list = []any{value}
 	case !isList:
 		return Content{}, &InvalidError{Detail: "A batch of CloudEvents is a JSON array."}
+	case len(list) > mapping.MaxAlerts:
+		return Content{}, &mapping.TooManyError{Count: len(list)}
 	}
 	var events []event
 	var invalid []string
@@ -134,7 +137,7 @@ func readEvent(r *Request, value any) (e event, warnings []payload.Warning, err 
 	if err := e.check(); err != nil {
 		return e, nil, err
 	}
-	e.header = r.Header.Clone() // with the attributes, so that expressions find them there in every mode
+	e.header = http.Header{} // so that expressions find the attributes there in every mode
 	for name, value := range e.attributes {
 		if text, ok := value.(string); ok {
 			e.header.Set(eventHeaderPrefix+name, text)

@@ -29,7 +29,7 @@ type Operation struct {
 	Preset     string // reads the payloads; empty: the preset and the mapping of the integration do
 	ListPreset string // reads the payloads that are lists, if the integration has neither a preset nor a mapping
 
-	// Read returns the payloads of a request. Its errors are those of Request.Parse and *InvalidError.
+	// Read returns the payloads of a request. Its errors are those of Request.Parse, *InvalidError and *mapping.TooManyError.
 	Read func(r *Request) (Content, error)
 
 	// Query answers a request that stores nothing; its body is not read. Nil: the operation has Read, or is a Heartbeat.
@@ -75,7 +75,7 @@ type Content struct {
 // Payload is one payload of a request, and what the request says about it.
 type Payload struct {
 	Value  any         // decoded JSON: an object or a list of objects
-	Header http.Header // what expressions see as headers; nil: those of the request
+	Header http.Header // what expressions see as headers beside those of the request, and instead of those of the same names
 
 	// Fallback has the fields that the alert gets if the payload gives none, by their names in a payload. The dedup_key is
 	// only for a payload with a single alert. Nil: none.

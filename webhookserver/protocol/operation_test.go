@@ -3,6 +3,7 @@ package protocol
 import (
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,22 @@ func TestOperationsNamePresetsThatExist(t *testing.T) {
 		_, err := mapping.Compile(operation.Preset, nil)
 		g.Expect(err).NotTo(HaveOccurred(), operation.Path)
 		g.Expect((operation.Read == nil) != (operation.Query == nil && !operation.Heartbeat)).To(BeTrue(), operation.Path)
+	}
+}
+
+func TestEventsOfABatchDoNotKeepTheHeadersOfTheRequest(t *testing.T) {
+	g := NewWithT(t)
+	header := http.Header{"Content-Type": {mediaTypeBatch}}
+	for i := range 3_700 {
+		header.Set(strconv.FormatInt(int64(i), 36), "")
+	}
+	event := `{"specversion": "1.0", "id": "1", "source": "s", "type": "t"},`
+	body := "[" + strings.TrimSuffix(strings.Repeat(event, mapping.MaxAlerts), ",") + "]"
+	content, err := readEvents(&Request{Header: header, Body: []byte(body), Parse: payload.ParseAny})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(content.Payloads).To(HaveLen(mapping.MaxAlerts))
+	for _, p := range content.Payloads {
+		g.Expect(p.Header).To(HaveLen(len([]string{"specversion", "id", "source", "type"})))
 	}
 }
 
