@@ -28,6 +28,10 @@ const (
 	heavyList  = 8 << 20
 	lightLists = 4
 
+	// slowList is from when on a list of all namespaces is heavy, whatever its bytes: the API server reads all of the AlertEvents for
+	// their metadata.
+	slowList = 2 * time.Second
+
 	// maxListPause bounds the pause between two quorum lists.
 	maxListPause = time.Second
 )
@@ -68,12 +72,12 @@ func (l *eventList) has(uid, incident string) bool {
 // than so many bytes.
 type lister func(ctx context.Context, most int64) (*eventList, error)
 
-// errHeavy says that a list has more than heavyList.
+// errHeavy says that a list has more than heavyList, or takes longer than slowList.
 var errHeavy = errors.New("the list of AlertEvents is heavy")
 
 // quorumLists shares the lists of all namespaces among all folds, unless such a list is heavy. If it is, since some namespace has
 // many or large AlertEvents, the folds of each namespace share lists of their own: a fold needs no more, and nobody waits for
-// what another namespace has.
+// what another namespace has. The lagDetector still lists all, and so finds out when that is light again.
 type quorumLists struct {
 	all  *quorumList
 	list func(namespaces ...string) lister
@@ -87,11 +91,14 @@ type quorumLists struct {
 func newQuorumLists(list func(namespaces ...string) lister, namespaces []string) *quorumLists {
 	l := &quorumLists{list: list, light: make(chan struct{}, lightLists), heavy: make(chan struct{}, 1)}
 	l.all = l.of(namespaces...)
+	l.all.slow = slowList
 	return l
 }
 
 func (l *quorumLists) of(namespaces ...string) *quorumList {
-	return &quorumList{list: l.list(namespaces...), light: l.light, heavy: l.heavy, turn: make(chan struct{}, 1)}
+	return &quorumList{
+		list: l.list(namespaces...), light: l.light, heavy: l.heavy, slow: math.MaxInt64, turn: make(chan struct{}, 1),
+	}
 }
 
 // join returns the AlertEvents of a namespace, and maybe those of others, of a list that began after the call.
@@ -127,7 +134,8 @@ func (l *quorumLists) listOf(namespace string) *quorumList {
 type quorumList struct {
 	list         lister
 	light, heavy chan struct{} // as in quorumLists
-	isHeavy      atomic.Bool   // the last one had more than heavyList
+	slow         time.Duration // what takes so long is heavy; those of one namespace are not, or a slow API server would make all so
+	isHeavy      atomic.Bool   // the last one had more than heavyList, or was slow
 
 	turn      chan struct{} // holds something while a list is under way
 	restUntil time.Time     // belongs to the list whose turn it is
@@ -191,15 +199,15 @@ func (q *quorumList) make(l *listing) {
 	}
 	defer func() { <-q.turn }()
 	<-time.After(time.Until(q.restUntil))
-	places, most := q.light, int64(heavyList)
+	places, most, within := q.light, int64(heavyList), min(q.slow, listTimeout)
 	if q.isHeavy.Load() {
-		places, most = q.heavy, math.MaxInt64
+		places, most, within = q.heavy, math.MaxInt64, listTimeout
 	}
 	places <- struct{}{}
 	defer func() { <-places }()
 	if q.begin(l) {
 		began := time.Now()
-		q.run(l, most)
+		q.run(l, most, within)
 		q.restUntil = time.Now().Add(min(time.Since(began), maxListPause))
 	}
 }
@@ -215,17 +223,19 @@ func (q *quorumList) begin(l *listing) bool {
 	return true
 }
 
-// run runs a list. One that turns out to have more bytes than it may have at its place is called off with errHeavy.
-func (q *quorumList) run(l *listing, most int64) {
+// run runs a list. One that turns out to have more bytes than it may have at its place, or to be slow, is called off with errHeavy.
+func (q *quorumList) run(l *listing, most int64, within time.Duration) {
 	defer close(l.done)
-	ctx, end := context.WithTimeout(l.ctx, listTimeout)
+	began := time.Now()
+	ctx, end := context.WithTimeout(l.ctx, within)
 	defer end()
 	l.events, l.err = q.list(ctx, most)
-	switch {
-	case errors.Is(l.err, errHeavy):
-		q.isHeavy.Store(true)
-	case l.err == nil:
-		q.isHeavy.Store(l.events.bytes > heavyList)
+	isSlow := time.Since(began) >= q.slow
+	if l.err != nil && isSlow {
+		l.err = errHeavy
+	}
+	if l.err == nil || errors.Is(l.err, errHeavy) {
+		q.isHeavy.Store(l.err != nil || isSlow || l.events.bytes > heavyList)
 	}
 }
 

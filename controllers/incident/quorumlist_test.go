@@ -43,6 +43,20 @@ func listOf(list lister) *quorumList {
 	return newQuorumLists(func(...string) lister { return list }, []string{metav1.NamespaceAll}).all
 }
 
+// listsThatTake returns lists that have no bytes, and take so long.
+func listsThatTake(long func(namespace string) time.Duration) *quorumLists {
+	return newQuorumLists(func(namespaces ...string) lister {
+		return func(ctx context.Context, _ int64) (*eventList, error) {
+			select {
+			case <-time.After(long(namespaces[0])):
+				return &eventList{}, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	}, []string{metav1.NamespaceAll})
+}
+
 func TestAListIsSharedByThoseWhoCameBeforeItBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
@@ -127,14 +141,7 @@ func TestTheTimeOfAListBeginsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		const took = listTimeout - 5*time.Second
-		q := listOf(func(ctx context.Context, _ int64) (*eventList, error) {
-			select {
-			case <-time.After(took):
-				return &eventList{}, nil
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		})
+		q := listsThatTake(func(string) time.Duration { return took }).of("a")
 		first := make(chan error, 1)
 		go func() { _, err := q.join(t.Context()); first <- err }()
 		synctest.Wait()
@@ -203,6 +210,69 @@ func TestNobodyWaitsForTheListOfAnotherNamespace(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		join("a")
 		g.Expect(lists.own).To(BeEmpty(), "all share one again")
+	})
+}
+
+// TestNobodyWaitsForWhatIsSlowInAnotherNamespace: the list of all namespaces has few bytes, and the API server takes long for it.
+func TestNobodyWaitsForWhatIsSlowInAnotherNamespace(t *testing.T) {
+	const quick = 10 * time.Millisecond
+	for sentence, takes := range map[string]time.Duration{
+		"it takes ten seconds":              10 * time.Second,
+		"it takes longer than any list may": 2 * listTimeout,
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				all := takes
+				lists := listsThatTake(func(namespace string) time.Duration {
+					if namespace == metav1.NamespaceAll {
+						return all
+					}
+					return quick
+				})
+				join := func() (took time.Duration) {
+					began := time.Now()
+					_, err := lists.join(t.Context(), "a")
+					g.Expect(err).NotTo(HaveOccurred())
+					return time.Since(began)
+				}
+				g.Expect(join()).To(Equal(slowList+quick), "it gives up that of all")
+				for range 3 { // as the lagDetector does
+					_, err := lists.all.join(t.Context())
+					g.Expect(err != nil).To(Equal(takes > listTimeout))
+					time.Sleep(time.Second)
+					g.Expect(join()).To(Equal(quick), "it has one of its own")
+				}
+				all = quick
+				_, err := lists.all.join(t.Context())
+				g.Expect(err).NotTo(HaveOccurred())
+				time.Sleep(time.Second)
+				g.Expect(join()).To(Equal(quick))
+				g.Expect(lists.own).To(BeEmpty(), "all share one again")
+			})
+		})
+	}
+}
+
+// TestASlowAPIServerLeavesFoldsTheirPlaces: when all lists are slow, those of the namespaces still are made side by side.
+func TestASlowAPIServerLeavesFoldsTheirPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		const took = 2 * slowList
+		lists := listsThatTake(func(string) time.Duration { return took })
+		_, err := lists.join(t.Context(), "a")
+		g.Expect(err).NotTo(HaveOccurred())
+		time.Sleep(maxListPause)
+		began := time.Now()
+		var folds sync.WaitGroup
+		for n := range lightLists {
+			folds.Go(func() {
+				_, err := lists.join(t.Context(), fmt.Sprint(n))
+				g.Expect(err).NotTo(HaveOccurred())
+			})
+		}
+		folds.Wait()
+		g.Expect(time.Since(began)).To(Equal(took))
 	})
 }
 

@@ -112,14 +112,22 @@ func NewMemory(clock Clock) *Memory {
 }
 
 // Listed notes that an informer has listed its objects. If they are AlertEvents, there was a gap in their watch, and the
-// memory begins anew: some may have come and gone in the gap.
-func (m *Memory) Listed(kind runtime.Object) {
+// memory begins anew: some may have come and gone in the gap. Those of a list that failed are forgotten unless the watch has
+// shown them before: it may never do so, nor show their end.
+func (m *Memory) Listed(kind runtime.Object, dropped ...runtime.Object) {
 	if _, ok := kind.(*v1alpha1.AlertEvent); !ok {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.since = m.clock.Now()
+	for _, object := range dropped {
+		if event, ok := object.(*v1alpha1.AlertEvent); ok {
+			if _, shown := m.seen[event.UID]; !shown {
+				m.Cached.Forget(event)
+			}
+		}
+	}
 }
 
 // Handler returns the handler by which the memory follows the watch.

@@ -135,3 +135,19 @@ func TestWhatTheWatchHasShown(t *testing.T) {
 	g.Expect(m.HasShown(RefOf(event), testEpoch.Add(2*time.Second))).To(BeFalse(), "a later list shows that it is there")
 	g.Expect(m.HasShown(RefOf(namedEvent("by-hand", 2)), testEpoch)).To(BeFalse())
 }
+
+// TestWhatAFailedListShowedIsForgotten: the leader may release an AlertEvent before the next list.
+func TestWhatAFailedListShowedIsForgotten(t *testing.T) {
+	g := NewWithT(t)
+	m := NewMemory(clocktesting.NewFakePassiveClock(testEpoch))
+	shown, dropped, listed := namedEvent("a", 1), namedEvent("b", 2), namedEvent("c", 3)
+	for _, event := range []*v1alpha1.AlertEvent{shown, dropped, listed} {
+		_, err := m.Cached.Condense(event)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	m.see(shown, false)
+	m.Listed(&v1alpha1.AlertEvent{}, shown, dropped)
+	g.Expect(m.Cached.IsWhole(shown)).To(BeTrue(), "its end will be shown")
+	g.Expect(m.Cached.IsWhole(dropped)).To(BeFalse())
+	g.Expect(m.Cached.IsWhole(listed)).To(BeTrue(), "it will be shown")
+}

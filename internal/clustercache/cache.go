@@ -70,9 +70,9 @@ type Informers struct {
 	// Log gets the errors of the informers.
 	Log logr.Logger
 
-	// Listed is called after an informer has read all objects of its kind anew: its watch had a gap, or is the first one.
-	// Nil: it is not.
-	Listed func(kind runtime.Object)
+	// Listed is called after an informer has read all objects of its kind anew: its watch had a gap, or is the first one. If that
+	// failed half-way, it gets those that it read, which the informer does not show. Nil: it is not called.
+	Listed func(kind runtime.Object, dropped ...runtime.Object)
 
 	watches sync.Map // the open watches, each a *guardedWatch
 }
@@ -90,12 +90,17 @@ func (i *Informers) newInformer(
 	informer := &pagedInformer{}
 	informer.SharedIndexInformer = toolscache.NewSharedIndexInformer(listsFirst{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			if i.Listed != nil {
-				defer i.Listed(object)
-			}
-			return informer.list(ctx, options, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+			all, err := informer.list(ctx, options, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
 				return retry(ctx, i.Log, func() (runtime.Object, error) { return withContext.ListWithContext(ctx, page) })
 			})
+			if i.Listed != nil {
+				var dropped []runtime.Object
+				if err != nil {
+					dropped = all.Items
+				}
+				i.Listed(object, dropped...)
+			}
+			return all, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return retry(ctx, i.Log, func() (watch.Interface, error) { return i.watch(ctx, object, withContext, options) })
@@ -126,7 +131,7 @@ func (p *pagedInformer) SetTransform(transform toolscache.TransformFunc) error {
 
 func (p *pagedInformer) list(
 	ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (runtime.Object, error),
-) (runtime.Object, error) {
+) (*internalversion.List, error) {
 	options.ResourceVersion, options.ResourceVersionMatch = "", "" // with another one there are no pages
 	all := &internalversion.List{}
 	version, err := p.reader.Each(ctx, options, list, func(page runtime.Object, _ int64) error {

@@ -33,7 +33,7 @@ func TestListsAreReported(t *testing.T) {
 		},
 	}
 	var listed atomic.Int32
-	informers := &Informers{Listed: func(kind runtime.Object) {
+	informers := &Informers{Listed: func(kind runtime.Object, _ ...runtime.Object) {
 		if _, ok := kind.(*v1alpha1.AlertEvent); ok {
 			listed.Add(1)
 		}
@@ -47,4 +47,43 @@ func TestListsAreReported(t *testing.T) {
 	first.Error(&status)
 	<-watches
 	g.Expect(listed.Load()).To(BeNumerically(">", before))
+}
+
+// TestAListThatFailsHalfWayLeavesNothing: the first list is too old at its second page, and then an AlertEvent is gone.
+func TestAListThatFailsHalfWayLeavesNothing(t *testing.T) {
+	g := NewWithT(t)
+	requests := 0
+	source := &toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			page := &v1alpha1.AlertEventList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
+			switch requests++; requests {
+			case 1:
+				page.Continue = "more"
+				page.Items = []v1alpha1.AlertEvent{*largeEvent("a", 1, 5000), *largeEvent("a", 2, 5000)}
+			case 2:
+				return nil, apierrors.NewResourceExpired("too old")
+			default:
+				page.Items = []v1alpha1.AlertEvent{*largeEvent("a", 2, 5000)}
+			}
+			return page, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+	}
+	events, kept := NewEvents(), NewEvents()
+	_, err := kept.Condense(largeEvent("a", 2, 5000))
+	g.Expect(err).NotTo(HaveOccurred())
+	informers := &Informers{Listed: func(_ runtime.Object, dropped ...runtime.Object) {
+		for _, object := range dropped {
+			event, ok := object.(*v1alpha1.AlertEvent)
+			g.Expect(ok).To(BeTrue())
+			events.Forget(event)
+		}
+	}}
+	informer := informers.newInformer(source, &v1alpha1.AlertEvent{}, 0, nil)
+	g.Expect(informer.SetTransform(events.Condense)).To(Succeed())
+	go informer.RunWithContext(t.Context())
+	g.Expect(toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced)).To(BeTrue())
+	g.Expect(requests).To(BeNumerically(">", 2))
+	g.Expect(events.events).To(Equal(kept.events))
+	g.Expect(events.budget.Sum()).To(Equal(kept.budget.Sum()))
 }

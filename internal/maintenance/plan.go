@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	_ "time/tzdata" // the names of time zones must not depend on the image
 
 	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -30,8 +30,10 @@ const (
 	// mute for ever.
 	maxOverlaps = 100
 
-	// maxPlans bounds the plans that a Cache keeps.
-	maxPlans = 1024
+	// keptCalls is for how many calls, for each plan, a Cache keeps a plan at least, and minCalls for how many in all. Whoever
+	// asks for all plans in turn finds each of them again.
+	keptCalls = 8
+	minCalls  = 8192
 )
 
 // Plan has the windows of an integration, which never change. It may be used by many goroutines. Nil has none.
@@ -272,11 +274,16 @@ func (p *Plan) Next(at time.Time) (next time.Time) {
 	return next
 }
 
-// Cache keeps the plans of integrations, which are needed at every fold.
-type Cache struct{ plans *lru.Cache }
+// Cache keeps the plans of integrations, which are needed at every fold, until nobody has asked for them for many calls. Their
+// number has no other bound: a plan has little more than its integration, and takes long to make.
+type Cache struct {
+	mu            sync.Mutex
+	plans, former map[planKey]func() *Plan // those asked for of late, and before
+	calls         int                      // since plans was empty
+}
 
 // NewCache returns an empty Cache.
-func NewCache() *Cache { return &Cache{lru.New(maxPlans)} }
+func NewCache() *Cache { return &Cache{plans: map[planKey]func() *Plan{}} }
 
 // planKey is a version of an integration's spec.
 type planKey struct {
@@ -289,13 +296,22 @@ func (c *Cache) Of(integration *v1alpha1.WebhookIntegration) *Plan {
 	if integration == nil || len(integration.Spec.Maintenance) == 0 {
 		return nil
 	}
-	key := planKey{integration.UID, integration.Generation}
-	if known, ok := c.plans.Get(key); ok {
-		if plan, ok := known.(*Plan); ok {
-			return plan
-		}
+	return c.find(planKey{integration.UID, integration.Generation}, integration.Spec.Maintenance)()
+}
+
+// find returns a function that returns the plan, and makes it if it is the first to be asked.
+func (c *Cache) find(key planKey, windows []v1alpha1.MaintenanceWindow) func() *Plan {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls++; c.calls > max(minCalls, keptCalls*len(c.plans)) {
+		c.plans, c.former, c.calls = map[planKey]func() *Plan{}, c.plans, 0
 	}
-	plan := New(integration.Spec.Maintenance)
-	c.plans.Add(key, plan)
+	plan, known := c.plans[key]
+	if !known {
+		if plan, known = c.former[key]; !known {
+			plan = sync.OnceValue(func() *Plan { return New(windows) })
+		}
+		c.plans[key] = plan
+	}
 	return plan
 }

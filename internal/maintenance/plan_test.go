@@ -1,11 +1,13 @@
 package maintenance
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -218,4 +220,34 @@ func BenchmarkNew(b *testing.B) {
 	for b.Loop() {
 		New(list)
 	}
+}
+
+// TestAPlanIsMadeOnce: the leader asks for the plans of all integrations in turn, again and again.
+func TestAPlanIsMadeOnce(t *testing.T) {
+	g, cache := NewWithT(t), NewCache()
+	integrations := make([]v1alpha1.WebhookIntegration, 3000)
+	for n := range integrations {
+		integrations[n].UID, integrations[n].Generation = types.UID(fmt.Sprint(n)), 1
+		integrations[n].Spec.Maintenance = windows{recurring("w", "0 2 * * *", "UTC", time.Hour)}
+	}
+	made := map[*Plan]bool{}
+	askAll := func(integrations []v1alpha1.WebhookIntegration, times int) {
+		for range times {
+			for n := range integrations {
+				made[cache.Of(&integrations[n])] = true
+			}
+		}
+	}
+	askAll(integrations, 30)
+	g.Expect(made).To(HaveLen(len(integrations)))
+
+	integrations[0].Generation = 2
+	askAll(integrations, 1)
+	g.Expect(made).To(HaveLen(len(integrations)+1), "its spec has changed")
+
+	left := integrations[:10]
+	askAll(left, 2*max(minCalls, keptCalls*len(integrations)))
+	g.Expect(made).To(HaveLen(len(integrations) + 1))
+	g.Expect(len(cache.plans)).To(Equal(len(left)), "the others are deleted")
+	g.Expect(len(cache.former)).To(Equal(len(left)))
 }
