@@ -29,8 +29,8 @@ const (
 	lightLists = 4
 
 	// slowList is from when on a list of all namespaces is heavy, whatever its bytes: the API server reads all of the AlertEvents for
-	// their metadata.
-	slowList = 2 * time.Second
+	// their metadata. An API server that is slow with everything had better make one list for all.
+	slowList = listTimeout / 2
 
 	// maxListPause bounds the pause between two quorum lists.
 	maxListPause = time.Second
