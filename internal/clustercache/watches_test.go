@@ -193,6 +193,10 @@ func TestARestartedWatchShowsWhatWasMissed(t *testing.T) {
 				return func() error { return objects.Get(ctx, client.ObjectKeyFromObject(event), &v1alpha1.AlertEvent{}) }
 			}
 			g.Eventually(store("before"), "30s", "50ms").Should(Succeed())
+			g.Eventually(func() (open int) {
+				incidents.watches.Range(func(any, any) bool { open++; return true })
+				return open
+			}, "30s", "50ms").ShouldNot(BeZero(), "the list may have shown it")
 			transport.stalls.Add(1)
 			missed := store("missed")
 			g.Eventually(transport.lost.Load, "30s", "50ms").ShouldNot(BeZero())
