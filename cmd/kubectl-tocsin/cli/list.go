@@ -86,16 +86,6 @@ func isMuted(incident *v1alpha1.Incident) bool {
 	return incident.Status.Mute != nil && incident.Status.State == v1alpha1.IncidentOpen
 }
 
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
-}
-
 // listChunk is the limit of one list request: an Incident may have up to 256 KiB.
 const listChunk = 500
 
