@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -267,6 +268,42 @@ func TestStream(t *testing.T) {
 	m = next()
 	g.Expect(m.Rows[0].Gone).To(BeTrue())
 	g.Expect(m.Rows[0].Name).To(Equal("c"))
+}
+
+// The rows of a large list come in parts, each with its own deadline: the first one replaces all, and the last one says that it is all.
+func TestTheFirstRowsComeInParts(t *testing.T) {
+	g := NewWithT(t)
+	var objects []client.Object
+	for i := range 2*rowChunk + 1 {
+		objects = append(objects, incidentNamed("shop", fmt.Sprint("i", i)))
+	}
+	s, c := start(t, "", objects...)
+	lines := json.NewDecoder(s.get(t, "api/stream", nil).Body)
+	names := map[string]bool{}
+	for i, want := range []message{{Whole: true}, {}, {Synced: true}} {
+		var m message
+		g.Expect(lines.Decode(&m)).To(Succeed())
+		g.Expect(m.Whole).To(Equal(want.Whole), "message %d", i)
+		g.Expect(m.Synced).To(Equal(want.Synced), "message %d", i)
+		g.Expect(len(m.Rows)).To(And(BeNumerically(">", 0), BeNumerically("<=", rowChunk)))
+		for _, one := range m.Rows {
+			names[one.Name] = true
+		}
+	}
+	g.Expect(names).To(HaveLen(len(objects)))
+	// From then on all messages are of a list that is complete.
+	const deleted = 50 // the fake watch has room for 100
+	for _, object := range objects[:deleted] {
+		g.Expect(c.Delete(t.Context(), object)).To(Succeed())
+	}
+	for gone := 0; gone < deleted; {
+		var m message
+		g.Expect(lines.Decode(&m)).To(Succeed())
+		g.Expect(m.Whole).To(BeFalse())
+		g.Expect(m.Synced).To(BeTrue())
+		g.Expect(len(m.Rows)).To(BeNumerically("<=", rowChunk))
+		gone += len(m.Rows)
+	}
 }
 
 // deadlines records that a write to a browser has a deadline.
