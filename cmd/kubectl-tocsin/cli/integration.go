@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -147,6 +148,25 @@ func (o *integrationCreateOptions) integration(namespace, name string) *v1alpha1
 		spec.Retention = &metav1.Duration{Duration: o.retention}
 	}
 	return integration
+}
+
+// editIntegration changes an integration, except with a client dry run. It retries conflicts with other writers.
+func (c *cluster) editIntegration(ctx context.Context, name, dryRun string, edit func(*v1alpha1.WebhookIntegration) error) error {
+	options := []client.PatchOption{fieldManager}
+	if dryRun == dryRunServer {
+		options = append(options, client.DryRunAll)
+	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		integration, err := c.integration(ctx, name)
+		if err != nil {
+			return err
+		}
+		before := client.MergeFromWithOptions(integration.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		if err := edit(integration); err != nil || dryRun == dryRunClient {
+			return err
+		}
+		return c.Patch(ctx, integration, before, options...)
+	})
 }
 
 type integrationListOptions struct {

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -29,8 +28,6 @@ const (
 	// clockMargin is how long before now a window starts, so that it is open at once if the API server's clock is behind.
 	clockMargin = time.Minute
 )
-
-type windowList = []v1alpha1.MaintenanceWindow
 
 func (p *plugin) maintenanceCommand() *cobra.Command {
 	return parent(&cobra.Command{
@@ -75,25 +72,27 @@ func (o *maintenanceStartOptions) run(ctx context.Context, c *cluster, names []s
 		return errors.New("specify the length of the window with --for, such as 2h; at most 30d")
 	}
 	window := o.window()
-	err := c.editWindows(ctx, names[0], o.dryRun, func(windows windowList) (windowList, error) {
+	err := c.editIntegration(ctx, names[0], o.dryRun, func(integration *v1alpha1.WebhookIntegration) error {
+		windows := integration.Spec.Maintenance
 		if len(windows) >= maxWindows {
 			windows = slices.DeleteFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return isOver(&w, o.now()) })
 		}
 		if len(windows) >= maxWindows {
-			return nil, fmt.Errorf("integration %q has %d maintenance windows, which is the limit: remove one", names[0], len(windows))
+			return fmt.Errorf("integration %q has %d maintenance windows, which is the limit: remove one", names[0], len(windows))
 		}
 		taken := func(name string) bool {
 			return slices.ContainsFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return w.Name == name })
 		}
 		if o.name != "" && taken(o.name) {
-			return nil, fmt.Errorf("integration %q has a maintenance window %q: choose another name", names[0], o.name)
+			return fmt.Errorf("integration %q has a maintenance window %q: choose another name", names[0], o.name)
 		}
 		date := o.now().Format(time.DateOnly)
 		window.Name = cmp.Or(o.name, date)
 		for number := 2; taken(window.Name); number++ {
 			window.Name = fmt.Sprintf("%s-%d", date, number)
 		}
-		return append(windows, window), nil
+		integration.Spec.Maintenance = append(windows, window)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -132,27 +131,6 @@ func isOver(w *v1alpha1.MaintenanceWindow, now time.Time) bool {
 	return w.Schedule == "" && w.EndTime != nil && !now.Before(w.EndTime.Time)
 }
 
-// editWindows updates the maintenance windows of an integration. It retries conflicts with other writers.
-func (c *cluster) editWindows(
-	ctx context.Context, name, dryRun string, edit func(windowList) (windowList, error),
-) error {
-	options := []client.PatchOption{fieldManager}
-	if dryRun == dryRunServer {
-		options = append(options, client.DryRunAll)
-	}
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		integration, err := c.integration(ctx, name)
-		if err != nil {
-			return err
-		}
-		before := client.MergeFromWithOptions(integration.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		if integration.Spec.Maintenance, err = edit(integration.Spec.Maintenance); err != nil || dryRun == dryRunClient {
-			return err
-		}
-		return c.Patch(ctx, integration, before, options...)
-	})
-}
-
 type maintenanceEndOptions struct {
 	*plugin
 	dryRun string
@@ -179,11 +157,13 @@ func (p *plugin) maintenanceEndCommand() *cobra.Command {
 
 func (o *maintenanceEndOptions) run(ctx context.Context, c *cluster, args []string) error {
 	var ended []string
-	err := c.editWindows(ctx, args[0], o.dryRun, func(all windowList) (_ windowList, err error) {
-		if ended, err = o.selected(args[0], args[1:], all); err != nil {
-			return nil, err
-		}
-		return slices.DeleteFunc(all, func(w v1alpha1.MaintenanceWindow) bool { return slices.Contains(ended, w.Name) }), nil
+	err := c.editIntegration(ctx, args[0], o.dryRun, func(integration *v1alpha1.WebhookIntegration) (err error) {
+		windows := integration.Spec.Maintenance
+		ended, err = o.selected(args[0], args[1:], windows)
+		integration.Spec.Maintenance = slices.DeleteFunc(windows, func(w v1alpha1.MaintenanceWindow) bool {
+			return slices.Contains(ended, w.Name)
+		})
+		return err
 	})
 	if err != nil {
 		return err
@@ -195,7 +175,9 @@ func (o *maintenanceEndOptions) run(ctx context.Context, c *cluster, args []stri
 
 // selected returns the windows with these names, or else the only one that is open. To end a recurring one would end all its
 // openings to come, which is left to an editor of the integration.
-func (o *maintenanceEndOptions) selected(integration string, names []string, windows windowList) (selected []string, err error) {
+func (o *maintenanceEndOptions) selected(
+	integration string, names []string, windows []v1alpha1.MaintenanceWindow,
+) ([]string, error) {
 	var open []string
 	for _, opening := range maintenance.New(windows).Open(o.now()) {
 		open = append(open, opening.Window)

@@ -11,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
@@ -125,9 +123,10 @@ type newToken struct {
 
 func (o *tokenCreateOptions) create(ctx context.Context, c *cluster, integration string) (newToken, error) {
 	var token newToken
-	err := c.editTokens(ctx, integration, func(tokens []v1alpha1.Token) (_ []v1alpha1.Token, err error) {
-		token, err = o.generate(c.namespace, integration, tokens)
-		return append(tokens, token.Token), err
+	err := c.editIntegration(ctx, integration, dryRunNone, func(i *v1alpha1.WebhookIntegration) (err error) {
+		token, err = o.generate(c.namespace, integration, i.Spec.Tokens)
+		i.Spec.Tokens = append(i.Spec.Tokens, token.Token)
+		return err
 	})
 	return token, err
 }
@@ -170,22 +169,6 @@ func (o *tokenCreateOptions) print(token newToken) {
 			token.Name, token.integration, expiry)
 	}
 	o.screen.printf("%s\n", token.url)
-}
-
-// editTokens updates the tokens of an integration. It retries conflicts with other writers.
-func (c *cluster) editTokens(ctx context.Context, name string, edit func([]v1alpha1.Token) ([]v1alpha1.Token, error)) error {
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		integration, err := c.integration(ctx, name)
-		if err != nil {
-			return err
-		}
-		before := client.MergeFromWithOptions(integration.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		integration.Spec.Tokens, err = edit(integration.Spec.Tokens)
-		if err != nil {
-			return err
-		}
-		return c.Patch(ctx, integration, before, fieldManager)
-	})
 }
 
 type tokenListOptions struct {
@@ -298,9 +281,9 @@ func (o *tokenRevokeOptions) revoke(
 	ctx context.Context, c *cluster, integration string, names []string,
 ) (revoked []string, err error) {
 	now := o.now()
-	err = c.editTokens(ctx, integration, func(tokens []v1alpha1.Token) ([]v1alpha1.Token, error) {
+	err = c.editIntegration(ctx, integration, dryRunNone, func(i *v1alpha1.WebhookIntegration) error {
 		revoked = nil
-		kept := slices.DeleteFunc(tokens, func(token v1alpha1.Token) bool {
+		i.Spec.Tokens = slices.DeleteFunc(i.Spec.Tokens, func(token v1alpha1.Token) bool {
 			isExpired := token.ExpirationTime != nil && !now.Before(token.ExpirationTime.Time)
 			if (!o.expired || !isExpired) && !slices.Contains(names, token.Name) {
 				return false
@@ -310,10 +293,10 @@ func (o *tokenRevokeOptions) revoke(
 		})
 		for _, name := range names {
 			if !slices.Contains(revoked, name) {
-				return nil, fmt.Errorf("integration %q has no token %q; nothing was revoked", integration, name)
+				return fmt.Errorf("integration %q has no token %q; nothing was revoked", integration, name)
 			}
 		}
-		return kept, nil
+		return nil
 	})
 	return revoked, err
 }
