@@ -147,7 +147,7 @@ func (p *plugin) maintenanceEndCommand() *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: p.completeWindows,
+		ValidArgsFunction: p.completeNamesIn(endableWindows),
 		RunE:              p.withCluster(o.run),
 	}
 	wordVar(command.Flags(), &o.dryRun, "dry-run", "", "none, client or server",
@@ -205,23 +205,14 @@ func (o *maintenanceEndOptions) selected(
 	return names, nil
 }
 
-// completeWindows completes an integration, and then the names of its windows that are open once.
-func (p *plugin) completeWindows(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(given) == 0 {
-		return p.completeIntegrations()(command, given, begun)
+// endableWindows returns the names of the windows that do not recur.
+func endableWindows(spec *v1alpha1.WebhookIntegrationSpec) (names []string) {
+	for i := range spec.Maintenance {
+		if w := &spec.Maintenance[i]; w.Schedule == "" {
+			names = append(names, w.Name)
+		}
 	}
-	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) (words []string, err error) {
-		integration, err := c.integration(ctx, given[0])
-		if err != nil {
-			return nil, err
-		}
-		for i := range integration.Spec.Maintenance {
-			if w := &integration.Spec.Maintenance[i]; w.Schedule == "" && !slices.Contains(given[1:], w.Name) {
-				words = append(words, w.Name)
-			}
-		}
-		return words, nil
-	})(command, given, begun)
+	return names
 }
 
 type maintenanceListOptions struct {

@@ -73,7 +73,7 @@ func (p *plugin) tokenRotateCommand() *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: p.completeTokens,
+		ValidArgsFunction: p.completeNamesIn(tokenNames),
 		RunE:              p.withCluster(o.rotate),
 	}
 	command.Flags().StringVar(&o.name, "name", "", "Name of the new token. Default: the current date, such as 2026-05-04.")
@@ -87,12 +87,7 @@ func (o *tokenCreateOptions) rotate(ctx context.Context, c *cluster, args []stri
 	if err != nil {
 		return err
 	}
-	var names []string
-	for _, token := range integration.Spec.Tokens {
-		if len(args) == 1 || args[1] == token.Name {
-			names = append(names, token.Name)
-		}
-	}
+	names := slices.DeleteFunc(tokenNames(&integration.Spec), func(name string) bool { return len(args) > 1 && args[1] != name })
 	switch {
 	case len(names) == 0 && len(args) == 1:
 		return fmt.Errorf("integration %q has no token", integration.Name)
@@ -112,6 +107,13 @@ func (o *tokenCreateOptions) rotate(ctx context.Context, c *cluster, args []stri
 	o.notef("Give the sender this URL. When \"kubectl tocsin token list %[1]s -n %[3]s\" shows that %[2]q is no longer used, "+
 		"revoke it:\nkubectl tocsin token revoke %[1]s %[2]s -n %[3]s", integration.Name, names[0], c.namespace)
 	return nil
+}
+
+func tokenNames(spec *v1alpha1.WebhookIntegrationSpec) (names []string) {
+	for i := range spec.Tokens {
+		names = append(names, spec.Tokens[i].Name)
+	}
+	return names
 }
 
 // newToken is a token that has just been created, with the URL that contains it.
@@ -250,7 +252,7 @@ func (p *plugin) tokenRevokeCommand() *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: p.completeTokens,
+		ValidArgsFunction: p.completeNamesIn(tokenNames),
 		RunE:              p.withCluster(o.run),
 	}
 	command.Flags().BoolVar(&o.expired, "expired", false, "Revoke all expired tokens.")
