@@ -47,7 +47,7 @@ type maintenanceStartOptions struct {
 }
 
 func (p *plugin) maintenanceStartCommand() *cobra.Command {
-	o := &maintenanceStartOptions{plugin: p, dryRun: dryRunNone}
+	o := &maintenanceStartOptions{plugin: p}
 	command := &cobra.Command{
 		Use:               "start INTEGRATION",
 		Short:             "Forward no new incidents of an integration for some time",
@@ -62,8 +62,7 @@ func (p *plugin) maintenanceStartCommand() *cobra.Command {
 	flags.Var(wordValue{enumeration: severityWords, list: &o.severities}, "severity", "Severities to mute. Default: all.")
 	flags.StringToStringVarP(&o.labels, "label", "l", nil,
 		"Mute incidents with these labels only, as `KEY=VALUE`, such as team=storage.")
-	wordVar(flags, &o.dryRun, "dry-run", "", "none, client or server",
-		"Must be none, client (send no request) or server (do not store it).")
+	addDryRunFlag(flags, &o.dryRun)
 	return command
 }
 
@@ -80,16 +79,11 @@ func (o *maintenanceStartOptions) run(ctx context.Context, c *cluster, names []s
 		if len(windows) >= maxWindows {
 			return fmt.Errorf("integration %q has %d maintenance windows, which is the limit: remove one", names[0], len(windows))
 		}
-		taken := func(name string) bool {
+		window.Name = freeName(o.name, o.now(), func(name string) bool {
 			return slices.ContainsFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return w.Name == name })
-		}
-		if o.name != "" && taken(o.name) {
+		})
+		if window.Name == "" {
 			return fmt.Errorf("integration %q has a maintenance window %q: choose another name", names[0], o.name)
-		}
-		date := o.now().Format(time.DateOnly)
-		window.Name = cmp.Or(o.name, date)
-		for number := 2; taken(window.Name); number++ {
-			window.Name = fmt.Sprintf("%s-%d", date, number)
 		}
 		integration.Spec.Maintenance = append(windows, window)
 		return nil
@@ -137,21 +131,15 @@ type maintenanceEndOptions struct {
 }
 
 func (p *plugin) maintenanceEndCommand() *cobra.Command {
-	o := &maintenanceEndOptions{plugin: p, dryRun: dryRunNone}
+	o := &maintenanceEndOptions{plugin: p}
 	command := &cobra.Command{
-		Use:   "end INTEGRATION [NAME...]",
-		Short: "End maintenance windows of an integration",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("requires an integration name")
-			}
-			return nil
-		},
+		Use:               "end INTEGRATION [NAME...]",
+		Short:             "End maintenance windows of an integration",
+		Args:              integrationFirst,
 		ValidArgsFunction: p.completeNamesIn(endableWindows),
 		RunE:              p.withCluster(o.run),
 	}
-	wordVar(command.Flags(), &o.dryRun, "dry-run", "", "none, client or server",
-		"Must be none, client (send no request) or server (do not store it).")
+	addDryRunFlag(command.Flags(), &o.dryRun)
 	return command
 }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,16 +145,11 @@ func (o *tokenCreateOptions) generate(namespace, integration string, existing []
 		expires := v1alpha1.NewTimestamp(o.now().Add(o.expiresIn))
 		token.ExpirationTime = &expires
 	}
-	taken := func(name string) bool {
+	token.Name = freeName(o.name, o.now(), func(name string) bool {
 		return slices.ContainsFunc(existing, func(t v1alpha1.Token) bool { return t.Name == name })
-	}
-	date := o.now().Format(time.DateOnly)
-	token.Name = cmp.Or(o.name, date)
-	for number := 2; taken(token.Name); number++ {
-		if o.name != "" {
-			return token, fmt.Errorf("token %q already exists: revoke it first or choose another name", o.name)
-		}
-		token.Name = fmt.Sprintf("%s-%d", date, number)
+	})
+	if token.Name == "" {
+		return token, fmt.Errorf("token %q already exists: revoke it first or choose another name", o.name)
 	}
 	return token, nil
 }
@@ -244,14 +238,9 @@ type tokenRevokeOptions struct {
 func (p *plugin) tokenRevokeCommand() *cobra.Command {
 	o := &tokenRevokeOptions{plugin: p}
 	command := &cobra.Command{
-		Use:   "revoke INTEGRATION [NAME...]",
-		Short: "Revoke tokens of an integration",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("requires an integration name")
-			}
-			return nil
-		},
+		Use:               "revoke INTEGRATION [NAME...]",
+		Short:             "Revoke tokens of an integration",
+		Args:              integrationFirst,
 		ValidArgsFunction: p.completeNamesIn(tokenNames),
 		RunE:              p.withCluster(o.run),
 	}
