@@ -21,6 +21,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
 const (
@@ -332,7 +333,7 @@ func (o *actOptions) awaitSilence(ctx context.Context, c *cluster, before *v1alp
 
 // notRequested describes an Incident without a requested silence: nothing to end, but others may silence it.
 func notRequested(incident *v1alpha1.Incident) string {
-	if isSilenced(incident) {
+	if live.IsSilenced(incident) {
 		condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionSilenced)
 		return "has no requested silence, but is silenced: " + safe(condition.Message)
 	}

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"gocloud.dev/blob"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -292,9 +290,8 @@ func (f *Filter) MatchesIncident(incident *v1alpha1.Incident) bool {
 		DedupKey: incident.Spec.DedupKey,
 	}
 	r.Alert, r.Severity = status.Alert, status.Alert.Severity
-	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged); condition != nil &&
-		condition.Status == metav1.ConditionTrue {
-		r.AcknowledgedTime = v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
+	if live.IsAcknowledged(incident) {
+		r.AcknowledgedTime = v1alpha1.NewTimestamp(time.Now()) // any time: Matches asks only whether there is one
 	}
 	return f.Matches(r)
 }

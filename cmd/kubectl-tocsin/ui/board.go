@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -153,9 +152,9 @@ func makeRow(incident *v1alpha1.Incident) row {
 		Name:         incident.Name,
 		State:        string(status.State),
 		Severity:     string(status.Alert.Severity),
-		Acknowledged: meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionAcknowledged),
-		Silenced:     meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced),
-		Muted:        status.Mute != nil && status.State == v1alpha1.IncidentOpen,
+		Acknowledged: live.IsAcknowledged(incident),
+		Silenced:     live.IsSilenced(incident),
+		Muted:        live.IsMuted(incident),
 		Count:        status.AlertCount,
 		Opened:       status.OpenedTime,
 		Resolved:     status.ResolvedTime,
