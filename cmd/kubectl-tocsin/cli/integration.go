@@ -219,15 +219,12 @@ func (o *integrationListOptions) run(ctx context.Context, c *cluster, _ []string
 	f := filter{allNamespaces: o.allNamespaces}
 	list := &v1alpha1.WebhookIntegrationList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"))
-	for page, err := range live.Pages(ctx, c, &v1alpha1.WebhookIntegrationList{}, client.InNamespace(f.namespace(c)),
-		client.Limit(listChunk)) {
+	for integration, err := range live.Integrations(ctx, c, f.namespace(c)) {
 		if err != nil {
-			return fmt.Errorf("listing integrations: %w", err)
+			return err
 		}
-		list.Items = append(list.Items, page.Items...)
-	}
-	for i := range list.Items {
-		list.Items[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WebhookIntegration"))
+		integration.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WebhookIntegration"))
+		list.Items = append(list.Items, *integration)
 	}
 	if o.output.isSet() {
 		return o.output.write(list, o.Out)

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
@@ -274,14 +273,11 @@ func (o *maintenanceListOptions) windows(ctx context.Context, c *cluster, names 
 		return windows, err
 	}
 	f := filter{allNamespaces: o.allNamespaces}
-	for page, err := range live.Pages(ctx, c, &v1alpha1.WebhookIntegrationList{}, client.InNamespace(f.namespace(c)),
-		client.Limit(listChunk)) {
+	for integration, err := range live.Integrations(ctx, c, f.namespace(c)) {
 		if err != nil {
-			return nil, fmt.Errorf("listing integrations: %w", err)
+			return nil, err
 		}
-		for i := range page.Items {
-			add(&page.Items[i])
-		}
+		add(integration)
 	}
 	if len(windows) == 0 {
 		return nil, o.verify(ctx, c, &f, nil)
